@@ -1,0 +1,1 @@
+"""Datasets, samplers, collation into shared blocks, and the DataLoader."""

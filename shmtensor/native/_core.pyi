@@ -1,0 +1,1 @@
+"""Types of the C++ core, a block per folder."""

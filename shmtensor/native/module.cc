@@ -1,0 +1,48 @@
+// The extension module shmtensor.native._core: NumPy's table, and what each folder adds.
+#define SHMTENSOR_IMPORT_ARRAY
+#include "python.h"
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace shmtensor {
+
+PyObject* raise(const char* name, const char* format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  PyObject* module = PyImport_ImportModule("shmtensor.errors");
+  PyObject* type = module ? PyObject_GetAttrString(module, name) : nullptr;
+  if (module && !type) {
+    PyErr_Clear();
+    PyObject* builtins = PyEval_GetBuiltins();
+    type = PyDict_GetItemString(builtins, name);
+    Py_XINCREF(type);
+  }
+  if (type) PyErr_SetString(type, text);
+  Py_XDECREF(type);
+  Py_XDECREF(module);
+  return nullptr;
+}
+
+}  // namespace shmtensor
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "shmtensor.native._core", "The C++ core of shmtensor.", -1, nullptr,
+    nullptr, nullptr, nullptr, nullptr,
+};
+
+extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
+  import_array();
+  import_umath();
+  PyObject* module = PyModule_Create(&definition);
+  if (!module) return nullptr;
+  if (shmtensor::add_memory(module) < 0 || shmtensor::add_sync(module) < 0 ||
+      shmtensor::add_compute(module) < 0 || shmtensor::add_call(module) < 0) {
+    Py_DECREF(module);
+    return nullptr;
+  }
+  return module;
+}

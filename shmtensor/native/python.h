@@ -1,0 +1,31 @@
+// Python and NumPy, included the same way by every source file of the extension.
+//
+// NumPy's function table is one symbol for the whole extension; module.cc alone defines it (SHMTENSOR_IMPORT_ARRAY).
+#pragma once
+
+#ifndef PY_SSIZE_T_CLEAN
+#define PY_SSIZE_T_CLEAN
+#endif
+#include <Python.h>
+
+#define PY_ARRAY_UNIQUE_SYMBOL shmtensor_numpy_api
+#define PY_UFUNC_UNIQUE_SYMBOL shmtensor_numpy_ufunc_api
+#ifndef SHMTENSOR_IMPORT_ARRAY
+#define NO_IMPORT_ARRAY
+#define NO_IMPORT_UFUNC
+#endif
+#include <numpy/arrayobject.h>
+#include <numpy/ufuncobject.h>
+
+namespace shmtensor {
+
+// Each folder of the extension adds its functions and types to the module. They return 0, or -1 with an exception set.
+int add_memory(PyObject* module);   // memory/: domain, heap, ledger
+int add_sync(PyObject* module);     // sync/: shared words, channels, groups
+int add_compute(PyObject* module);  // compute/: thread pool, BLAS, fused kernels
+int add_call(PyObject* module);     // call/: what the op dispatch needs in C
+
+// Sets an exception of shmtensor.errors (or a built-in one) by name, with a printf-style message; returns nullptr.
+PyObject* raise(const char* name, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+}  // namespace shmtensor
