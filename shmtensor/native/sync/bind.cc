@@ -1,8 +1,15 @@
-// The Python face of sync/.
+// The Python face of sync/: each file adds its own functions and types.
 #include "python.h"
 
 namespace shmtensor {
 
-int add_sync(PyObject*) { return 0; }
+int add_words(PyObject* module);  // bind_words.cc
+int add_group(PyObject* module) __attribute__((weak));  // bind_group.cc, or group.cc
+
+int add_sync(PyObject* module) {
+  if (add_words(module) < 0) return -1;
+  if (add_group && add_group(module) < 0) return -1;
+  return 0;
+}
 
 }  // namespace shmtensor

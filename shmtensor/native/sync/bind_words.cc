@@ -1,0 +1,70 @@
+// The Python face of words.h: waits on a 32-bit word inside a writable buffer (for tests and small protocols).
+#include "python.h"
+#include "sync/words.h"
+
+namespace shmtensor {
+
+namespace {
+
+struct Word {
+  Py_buffer view{};
+  std::atomic<uint32_t>* at = nullptr;
+  ~Word() {
+    if (view.obj) PyBuffer_Release(&view);
+  }
+  bool find(PyObject* buffer, Py_ssize_t offset, const char* where) {
+    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
+    if (offset < 0 || offset % 4 || offset + 4 > view.len) {
+      raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
+      return false;
+    }
+    at = reinterpret_cast<std::atomic<uint32_t>*>(static_cast<char*>(view.buf) + offset);
+    return true;
+  }
+};
+
+PyObject* word_wait(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+  if (n != 4) return raise("TypeError", "word_wait: takes buffer, offset, value, timeout: got %zd arguments", n);
+  Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
+  if (offset == -1 && PyErr_Occurred()) return nullptr;
+  unsigned long value = PyLong_AsUnsignedLong(arguments[2]);
+  if (value == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
+  double timeout = arguments[3] == Py_None ? -1.0 : PyFloat_AsDouble(arguments[3]);
+  if (timeout == -1.0 && PyErr_Occurred()) return nullptr;
+  if (arguments[3] != Py_None && timeout < 0) timeout = 0;
+  Word word;
+  if (!word.find(arguments[0], offset, "word_wait")) return nullptr;
+  Deadline deadline(timeout);
+  for (;;) {
+    Wait result;
+    Py_BEGIN_ALLOW_THREADS
+    result = wait_while_equal(word.at, static_cast<uint32_t>(value), deadline.left(), nullptr, 0, nullptr);
+    Py_END_ALLOW_THREADS
+    if (result != Wait::Interrupted) return PyBool_FromLong(result == Wait::Ok);
+    if (PyErr_CheckSignals() < 0) return nullptr;
+  }
+}
+
+PyObject* word_wake(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+  if (n != 2) return raise("TypeError", "word_wake: takes buffer and offset: got %zd arguments", n);
+  Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
+  if (offset == -1 && PyErr_Occurred()) return nullptr;
+  Word word;
+  if (!word.find(arguments[0], offset, "word_wake")) return nullptr;
+  wake(word.at);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"word_wait", reinterpret_cast<PyCFunction>(word_wait), METH_FASTCALL,
+     "word_wait(buffer, offset, value, timeout) -> bool: waits while the u32 at offset equals value; False: timeout."},
+    {"word_wake", reinterpret_cast<PyCFunction>(word_wake), METH_FASTCALL,
+     "word_wake(buffer, offset): wakes everybody who waits on the u32 at offset."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int add_words(PyObject* module) { return PyModule_AddFunctions(module, methods); }
+
+}  // namespace shmtensor

@@ -1,0 +1,93 @@
+// Futex waits on shared words (PROTOCOL.md section 7); words.h says how they are used.
+#include "sync/words.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "python.h"
+#if __has_include("memory/ledger.h")
+#include "memory/ledger.h"
+#endif
+
+namespace shmtensor {
+
+namespace {
+
+constexpr double kSpin = 50e-6;
+constexpr double kSlice = 50e-3;
+constexpr int kSlicesPerLook = 4;  // then the caller looks for Python's signals
+
+long futex(std::atomic<uint32_t>* word, int op, uint32_t value, const timespec* timeout) {
+  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), op, value, timeout, nullptr, 0);
+}
+
+bool one_cpu() {
+  static const bool one = sysconf(_SC_NPROCESSORS_ONLN) < 2;
+  return one;
+}
+
+int find_lost(const Peer* peers, int n) {
+#if __has_include("memory/ledger.h")
+  for (int i = 0; i < n; i++)
+    if (life_of(peers[i].row, peers[i].inc) != Life::Alive) return i;
+#else
+  (void)peers, (void)n;
+#endif
+  return -1;
+}
+
+}  // namespace
+
+double monotonic() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+void wake(std::atomic<uint32_t>* word, int n) {
+  int kept = errno;
+  futex(word, FUTEX_WAKE, static_cast<uint32_t>(n), nullptr);
+  errno = kept;
+}
+
+Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
+                      int* lost) {
+  if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
+  double start = monotonic();
+  double spin = one_cpu() ? 0.0 : (timeout_s < 0 ? kSpin : std::min(kSpin, timeout_s));
+  while (monotonic() - start < spin) {
+    for (int i = 0; i < 32; i++) {
+      if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
+      relax();
+    }
+  }
+  for (int slice = 0; slice < kSlicesPerLook; slice++) {
+    double rest = timeout_s < 0 ? kSlice : timeout_s - (monotonic() - start);
+    bool last = timeout_s >= 0 && rest <= kSlice;
+    if (rest > 0) {
+      double length = std::min(rest, kSlice);
+      timespec slice_time{static_cast<time_t>(length), static_cast<long>((length - static_cast<time_t>(length)) * 1e9)};
+      long rc = futex(word, FUTEX_WAIT, value, &slice_time);
+      int why = errno;
+      if (rc == 0 || why == EAGAIN) return Wait::Ok;
+      if (why == EINTR) return Wait::Interrupted;
+    }
+    if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
+    int dead = find_lost(peers, n);
+    if (dead >= 0) {
+      // What the dead one did last counts: its stores are visible once its death is.
+      if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
+      if (lost) *lost = dead;
+      return Wait::PeerLost;
+    }
+    if (last) return Wait::Timeout;
+  }
+  return Wait::Interrupted;
+}
+
+}  // namespace shmtensor

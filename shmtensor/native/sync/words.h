@@ -1,0 +1,57 @@
+// Waiting on a word of shared memory: spin for a moment, then sleep in the kernel, and never past a death.
+//
+//   spin <= 50 us (not on one CPU) -> FUTEX_WAIT in slices of 50 ms -> after each slice: are the peers alive?
+//
+// A waiter reads the state, then calls wait_while_equal with the value of the word that it saw; whoever changes the
+// state changes the word (release) before wake(). So no wake can fall between the look and the sleep. The futexes are
+// shared ones (not FUTEX_PRIVATE): the word lies in a mapped file and its waiters in several processes.
+#pragma once
+
+#include <atomic>
+#include <climits>
+#include <cstdint>
+
+namespace shmtensor {
+
+struct Peer {
+  int row;
+  uint32_t inc;
+};
+
+// Interrupted: a signal came, or 200 ms went by without one. The caller takes the GIL, looks for signals
+// (PyErr_CheckSignals) and goes on waiting with what is left of its timeout.
+enum class Wait { Ok, Timeout, PeerLost, Interrupted };
+
+// Call without the GIL. timeout_s < 0: no limit. Ok: the word differs from value, or a wake came (look again).
+// PeerLost: *lost is the index of a peer that is dead or doomed.
+Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
+                      int* lost);
+void wake(std::atomic<uint32_t>* word, int n = INT_MAX);
+
+// A moment on a CLOCK_MONOTONIC clock that all processes share, in seconds.
+double monotonic();
+
+// Deadline of a wait that is made of several: left() is what wait_while_equal wants, -1 for no limit.
+class Deadline {
+ public:
+  explicit Deadline(double timeout_s) : at_(timeout_s < 0 ? -1.0 : monotonic() + timeout_s) {}
+  double left() const {
+    if (at_ < 0) return -1.0;
+    double rest = at_ - monotonic();
+    return rest > 0 ? rest : 0.0;
+  }
+  bool passed() const { return at_ >= 0 && monotonic() >= at_; }
+
+ private:
+  double at_;
+};
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+}  // namespace shmtensor
