@@ -1,9 +1,71 @@
-# make demo | test | bench-quick | lint | types: each makes the virtual environment it needs.
+# shmtensor: each target makes what it needs; `make demo` and `make test` are the two to begin with.
+#
+#   make demo         a virtual environment, the install, and a two-process training on real data
+#   make test         every test, in that environment
+#   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/
+#   make lint types docs sanitize model stress    what .ci/run runs besides
+
 PYTHON ?= python3
 VENV ?= .venv
-PY = $(VENV)/bin/python
+BIN := $(VENV)/bin
+SOURCES := setup.py setup.cfg pyproject.toml $(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h')
 
-.PHONY: build
+.PHONY: demo test bench bench-quick lint types docs sanitize model stress build clean
+
+demo: $(VENV)/.examples
+	$(BIN)/python examples/digits.py
+
+test: $(VENV)/.test
+	$(BIN)/pytest
+
+bench-quick: $(VENV)/.bench
+	$(BIN)/python -m benchmarks --quick
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks --save
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.lint $(VENV)/.test
+	$(BIN)/mypy --python-executable $(BIN)/python
+
+docs: $(VENV)/.test
+	$(BIN)/pytest tests/test_docs.py
+
+# The native tests against an extension built with AddressSanitizer and UndefinedBehaviorSanitizer.
+sanitize: $(VENV)/.test
+	tests/sanitize.sh $(BIN)/python
+
+# The protocols, exhaustively, in a small configuration (needs spin and gcc).
+model:
+	tests/protocol/run.sh
+
+# Random actions by several processes, for a time and with a seed of your own.
+stress: $(VENV)/.test
+	$(BIN)/python -m tests.stress --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
+
 # For work on the sources: compiles the extension in place, only what changed.
 build:
 	$(PYTHON) setup.py -q build_ext --inplace
+
+clean:
+	rm -rf build $(VENV) *.egg-info shmtensor/native/*.so
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# An install per set of extras; the file is its time stamp.
+$(VENV)/.examples $(VENV)/.test: $(VENV)/.%: $(SOURCES) | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check ".[$*]"
+	@touch $@
+
+# `python -m benchmarks` runs from the source tree, so the extension has to be there too.
+$(VENV)/.bench: $(SOURCES) | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	@touch $@
+
+$(VENV)/.lint: setup.cfg pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check "ruff>=0.6" "mypy>=1.11"
+	@touch $@

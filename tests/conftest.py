@@ -1,0 +1,86 @@
+"""After every test: no child process, no block, no descriptor and no /dev/shm entry is left."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _elsewhere() -> Iterator[None]:
+    """Tests run in an empty folder, so that child processes import the installed package, never the source tree."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="tests-") as folder:
+        os.chdir(folder)
+        yield
+        os.chdir(before)
+
+
+def servants() -> tuple[object, object]:
+    """The standard library's two helper processes: started at need, and meant to outlive the test that needed them."""
+    return forkserver._forkserver, resource_tracker._resource_tracker  # type: ignore[attr-defined]
+
+
+def children() -> set[int]:
+    """Direct children, running or not reaped."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found.update(int(pid) for pid in (task / "children").read_text().split())
+        except OSError:  # the thread ended meanwhile
+            continue
+    known = {getattr(servant, name, None) for servant in servants() for name in ("_forkserver_pid", "_pid")}
+    return {pid for pid in found if pid not in known}
+
+
+def descriptors() -> dict[int, str]:
+    known = {getattr(servant, name, None) for servant in servants() for name in ("_forkserver_alive_fd", "_fd")}
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if int(name) not in known:
+                found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:  # the descriptor of this very listing
+            continue
+    return found
+
+
+def blocks() -> int:
+    from shmtensor import memory
+
+    return memory.statistics().live_blocks
+
+
+def settled(look: Callable[[], object], wanted: object, seconds: float = 5.0) -> object:
+    """What `look` shows once it is `wanted`, or at the end of the time."""
+    end = time.monotonic() + seconds
+    while (seen := look()) != wanted and time.monotonic() < end:
+        gc.collect()
+        time.sleep(0.01)
+    return seen
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    from shmtensor import native
+
+    native.domain_ensure()
+    gc.collect()
+    shm, kids, fds, held = os.listdir("/dev/shm"), children(), descriptors(), blocks()
+    yield
+    gc.collect()
+
+    def more() -> dict[int, str]:
+        return {fd: target for fd, target in descriptors().items() if fd not in fds}
+
+    assert settled(children, kids) == kids, "a child process is left"
+    assert settled(blocks, held) == held, "blocks are still held"
+    assert settled(more, {}) == {}, "descriptors are still open"
+    assert settled(lambda: os.listdir("/dev/shm"), shm) == shm, "something is left in /dev/shm"

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The tests of the native code against an extension built with AddressSanitizer and UndefinedBehaviorSanitizer.
+# usage: tests/sanitize.sh PYTHON [pytest arguments]
+set -euo pipefail
+python=$(realpath -s "${1:?usage: sanitize.sh PYTHON [pytest arguments]}")
+shift
+cd "$(dirname "$0")/.."
+[ $# -gt 0 ] || set -- tests/native tests/memory
+out=$PWD/build/sanitized
+mkdir -p "$out"
+"$python" -m pip install --quiet --disable-pip-version-check "setuptools>=70" "numpy>=2"
+SHMTENSOR_SANITIZE=address,undefined "$python" setup.py -q build --build-lib "$out"
+# The interpreter itself is not instrumented: the runtimes have to be there first, and what Python keeps until exit is no leak.
+export LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export PYTHONMALLOC=malloc
+export PYTHONPATH="$out"
+exec "$python" -m pytest -q -p no:cacheprovider "$@"

@@ -1,0 +1,46 @@
+"""Every Python block of README.md and docs/ runs, every link leads somewhere, every shell command is one that CI runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
+    """The blocks of a page run in order, as one program that a user would have typed into a file."""
+    code = blocks(page, "python")
+    if not code:
+        return
+    script = tmp_path / "page.py"
+    script.write_text("\n\n".join(code))
+    command = [sys.executable, "-W", "error", str(script)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, f"{page.name}:\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_shell_commands_are_run_by_ci() -> None:
+    """CI takes README's commands from its ```sh blocks; none may hide in a block that CI does not read."""
+    assert blocks(ROOT / "README.md", "sh")
+    for language in ("bash", "shell", "console"):
+        assert not blocks(ROOT / "README.md", language), f"README.md: CI does not run a ```{language} block"
