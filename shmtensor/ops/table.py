@@ -1,0 +1,313 @@
+"""The op table: what an op is, declared once as a row of data.
+
+A row holds a forward on arrays, one pullback per differentiable input, and columns that say how the engine treats
+it. Nothing here knows Tensor: `autograd` turns rows into functions. Names are read once, at declaration, so that a
+wrong one is a TypeError there and not in the middle of a backward.
+
+```python
+@op(numpy=np.multiply, broadcast=True, promote="common", samples=PAIR)
+def mul(xp, x, y, /):
+    "Product of two tensors, with broadcasting."
+    return x * y
+
+mul.pullback(x=lambda g, y: g * y, y=lambda g, x: g * x)
+```
+
+Inputs stand before `/`, attributes after it. The public names of the inputs `x` and `y` are `input` and `other`.
+An input annotated `list` takes a sequence of tensors; one with the default None may be left out.
+An attribute may be annotated: "index" (tensors inside are turned into arrays), "sizes" (the method takes `*sizes`
+as well), "dtype" (any spelling of a dtype).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["COMPOSITES", "PAIR", "ROWS", "Composite", "Input", "Row", "composite", "op"]
+
+Function = Callable[..., Any]
+
+PUBLIC_NAMES = {"x": "input", "y": "other"}
+RULES = ("common", "float")
+ANNOTATIONS = ("index", "sizes", "dtype")
+
+# Shapes of two broadcasting operands that between them stretch every way.
+PAIR: list[tuple[Any, ...]] = [
+    ((3, 4), (3, 4)),
+    ((3, 4), (4,)),
+    ((2, 1, 4), (3, 1)),
+    ((), (3,)),
+    ((3,), ()),
+]
+
+
+@dataclass(frozen=True)
+class Input:
+    """One tensor input of a row."""
+
+    name: str
+    listed: bool = False  # a sequence of tensors
+    optional: bool = False  # may be None
+
+    @property
+    def public(self) -> str:
+        return PUBLIC_NAMES.get(self.name, self.name)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One plain argument of a row: a dimension, a flag, a shape."""
+
+    name: str
+    default: Any  # inspect.Parameter.empty if it must be given
+    kind: str  # "", or one of ANNOTATIONS
+    keyword_only: bool
+
+
+@dataclass(frozen=True)
+class Pullback:
+    """The gradient of one input: a function and the names of what it needs."""
+
+    function: Function
+    needs: tuple[str, ...]
+
+
+@dataclass(eq=False)
+class Row:
+    """An op. Made by `op`; complete before the first call compiles it."""
+
+    name: str
+    forward: Function
+    inputs: tuple[Input, ...]
+    attributes: tuple[Attribute, ...]
+    doc: str
+    numpy: Any  # the CPU kernel: callable(inputs..., attributes...), or (callable, "arguments as source")
+    broadcast: bool
+    promote: str | None
+    promoted: tuple[str, ...]  # the inputs that promotion concerns
+    outputs: tuple[str, ...]
+    keeps: tuple[str, ...]
+    listed: bool
+    view: bool
+    inplace: bool
+    out: bool
+    method: bool
+    function: bool
+    samples: Sequence[tuple[Any, ...]]
+    pullbacks: dict[str, Pullback] = field(default_factory=dict)
+    overrides: dict[type, Function] = field(default_factory=dict)
+    aliases: list[str] = field(default_factory=list)
+    rarely: dict[str, Any] = field(default_factory=dict)  # keyword arguments that divert the call
+    diverted: Function | None = None
+
+    def pullback(self, **functions: Function | None) -> Row:
+        """Declares the gradients of inputs, by the inputs' names.
+
+        A function may name: `g` (or `g_<output>`), `ops` (this table, on arrays or Tensors), any input,
+        `<input>_shape`, `<input>_dtype`, any output (`out` if there is one), kept extras and attributes.
+        The engine keeps exactly what is named. It returns the gradient, or None for no gradient; for a `list` input
+        a list of them.
+
+        Raises:
+            TypeError: a name that this op does not have.
+        """
+        known = self.names()
+        for name, function in functions.items():
+            if name not in {i.name for i in self.inputs}:
+                raise TypeError(f"{self.name}.pullback: no such input: {name!r}, it has {known}")
+            if function is None:
+                continue
+            needs = tuple(inspect.signature(function).parameters)
+            unknown = [n for n in needs if n not in known]
+            if unknown:
+                raise TypeError(
+                    f"{self.name}.pullback: {name} names what the op does not have: {unknown}, "
+                    f"it has {sorted(known)}"
+                )
+            self.pullbacks[name] = Pullback(function, needs)
+        return self
+
+    def names(self) -> set[str]:
+        """What a pullback of this op may name."""
+        names = {"g", "ops", *self.outputs, *self.keeps, *(a.name for a in self.attributes)}
+        names |= {f"g_{output}" for output in self.outputs}
+        for x in self.inputs:
+            names |= {x.name, f"{x.name}_shape", f"{x.name}_dtype"}
+        return names
+
+    def on(self, array_class: type) -> Callable[[Function], Function]:
+        """Declares another forward for a device's array class: `@exp.on(cupy.ndarray)`."""
+
+        def declare(function: Function) -> Function:
+            self.overrides[array_class] = function
+            return function
+
+        return declare
+
+    def alias(self, *names: str) -> Row:
+        """Further public names of the op: `mul.alias("multiply")`."""
+        self.aliases += names
+        return self
+
+    def rare(self, **defaults: Any) -> Callable[[Function], Function]:
+        """Declares keyword arguments that hardly anyone gives, at no cost for the others.
+
+        When one of them is given, the composite below is called instead: `(ops, inputs..., attributes..., *, given)`.
+        The composite must not pass them on to the op itself. For example `@add.rare(alpha=1)`, `@sum.rare(dtype=None)`.
+        """
+
+        def declare(function: Function) -> Function:
+            self.rarely.update(defaults)
+            self.diverted = function
+            return function
+
+        return declare
+
+
+@dataclass(eq=False)
+class Composite:
+    """A public function that is plain Python over other ops, and has no pullback of its own."""
+
+    name: str
+    compute: Function  # (ops, arguments...)
+    doc: str
+    method: bool
+    function: bool
+    inplace: bool
+    samples: Sequence[tuple[Any, ...]]
+    aliases: list[str] = field(default_factory=list)
+
+    def alias(self, *names: str) -> Composite:
+        """Further public names."""
+        self.aliases += names
+        return self
+
+
+ROWS: dict[str, Row] = {}
+COMPOSITES: dict[str, Composite] = {}
+
+
+def op(
+    *,
+    numpy: Any = None,
+    broadcast: bool = False,
+    promote: str | None = None,
+    outputs: str = "out",
+    keeps: str = "",
+    listed: bool = False,
+    view: bool = False,
+    inplace: bool | None = None,
+    out: bool | None = None,
+    method: bool = True,
+    function: bool = True,
+    name: str | None = None,
+    samples: Sequence[tuple[Any, ...]] = (),
+) -> Callable[[Function], Row]:
+    """Declares an op: the decorated function is its forward, `forward(xp, inputs..., /, attributes...)` on arrays.
+
+    Args:
+        numpy: the CPU kernel, called with the inputs and then all attributes, positionally; or
+            `(kernel, "x, dim, None")` to spell the arguments. Without it the forward runs with `xp = numpy`.
+        broadcast: inputs are broadcast against each other, and may be Python numbers; the engine sums each gradient
+            back to its input's shape.
+        promote: "common" (PyTorch's common dtype of the inputs), "float" (the same, and integers become the default
+            float); then the names of the inputs it concerns if not all: "common x y".
+        outputs: names of the outputs, separated by spaces. A pullback that names `g` gets the first one's gradient.
+        keeps: names of extras that forward returns after the outputs, for pullbacks only.
+        listed: forward returns a list of outputs, of any length; `g` is the list of their gradients.
+        view: the result may be a view of the first input.
+        inplace: make an in-place form `<name>_`. By default: when `promote` is given.
+        out: the kernel takes the result array as one more positional argument. By default: when it is a ufunc.
+        method, function: make a Tensor method, a function of `shmtensor`. With neither, the op is private.
+        name: the op's name, if the function cannot bear it.
+        samples: arguments for the generated test, a tuple each; a tuple of ints in place of an input is its shape.
+    """
+
+    def declare(forward: Function) -> Row:
+        inputs, attributes = read_signature(forward)
+        rule, *promoted = (promote or "").split() or [""]
+        if promote is not None and rule not in RULES:
+            raise TypeError(f"op: promote: one of {RULES} is needed, not {promote!r}")
+        row = Row(
+            name=name or forward.__name__,
+            forward=forward,
+            inputs=inputs,
+            attributes=attributes,
+            doc=inspect.getdoc(forward) or "",
+            numpy=numpy,
+            broadcast=broadcast,
+            promote=rule or None,
+            promoted=tuple(promoted or (i.name for i in inputs)),
+            outputs=tuple(outputs.split()),
+            keeps=tuple(keeps.split()),
+            listed=listed,
+            view=view,
+            inplace=promote is not None and outputs == "out" if inplace is None else inplace,
+            out=hasattr(numpy, "nin") if out is None else out,
+            method=method,
+            function=function,
+            samples=samples,
+        )
+        if row.name in ROWS or row.name in COMPOSITES:
+            raise TypeError(f"op: declared twice: {row.name!r}")
+        ROWS[row.name] = row
+        return row
+
+    return declare
+
+
+def read_signature(forward: Function) -> tuple[tuple[Input, ...], tuple[Attribute, ...]]:
+    """The inputs and attributes that a forward names."""
+    first, *parameters = inspect.signature(forward).parameters.values()
+    if first.name != "xp" or first.kind is not first.POSITIONAL_ONLY:
+        raise TypeError(
+            f"op: {forward.__name__}: the first parameter must be xp, before '/': {first}"
+        )
+    inputs, attributes = [], []
+    for p in parameters:
+        note = p.annotation if isinstance(p.annotation, str) else p.annotation.__name__
+        note = note.strip("'\"")
+        if p.kind is p.POSITIONAL_ONLY:
+            inputs.append(Input(p.name, note == "list", p.default is None))
+        else:
+            kind = note if note in ANNOTATIONS else ""
+            attributes.append(Attribute(p.name, p.default, kind, p.kind is p.KEYWORD_ONLY))
+    return tuple(inputs), tuple(attributes)
+
+
+def composite(
+    compute: Function | None = None,
+    *,
+    method: bool = True,
+    function: bool = True,
+    inplace: bool = False,
+    name: str | None = None,
+    samples: Sequence[tuple[Any, ...]] = (),
+) -> Any:
+    """Declares a public function that is plain Python over other ops.
+
+    Its first parameter is `ops`, the table: `@composite` / `def addcmul(ops, input, tensor1, tensor2, *, value=1):`.
+    The rest is the public signature, with PyTorch's names. It may also serve in pullbacks, as `ops.addcmul`.
+    """
+
+    def declare(compute: Function) -> Composite:
+        made = Composite(
+            name=name or compute.__name__,
+            compute=compute,
+            doc=inspect.getdoc(compute) or "",
+            method=method,
+            function=function,
+            inplace=inplace,
+            samples=samples,
+        )
+        if next(iter(inspect.signature(compute).parameters), "") != "ops":
+            raise TypeError(f"composite: {made.name}: the first parameter must be ops")
+        if made.name in ROWS or made.name in COMPOSITES:
+            raise TypeError(f"composite: declared twice: {made.name!r}")
+        COMPOSITES[made.name] = made
+        return made
+
+    return declare if compute is None else declare(compute)
