@@ -1,0 +1,43 @@
+"""`import shmtensor`: what it costs, what it brings along, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+
+OPTIONAL = ("cupy", "sklearn", "matplotlib", "torch", "scipy", "mpi4py")
+LATER = ("cloudpickle", "tqdm", "posix_ipc", "multiprocessing", "asyncio", "shmtensor.multiprocessing")
+
+
+def run(code: str) -> str:
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_brings_nothing_optional() -> None:
+    modules = set(json.loads(run("import sys, json, shmtensor; print(json.dumps(list(sys.modules)))")))
+    for name in (*OPTIONAL, *LATER):
+        assert name not in modules, f"import shmtensor imports {name}"
+
+
+def test_makes_no_domain_and_changes_no_allocator() -> None:
+    code = """
+import os, numpy
+before = sorted(os.listdir("/proc/self/fd"))
+import shmtensor
+assert sorted(os.listdir("/proc/self/fd")) == before, "a descriptor was opened"
+from numpy._core.multiarray import get_handler_name
+assert get_handler_name(numpy.zeros(3)) == "default_allocator", get_handler_name(numpy.zeros(3))
+"""
+    run(code)
+
+
+def test_takes_at_most_twice_numpys_time() -> None:
+    code = "import time; a = time.perf_counter(); import {}; print(time.perf_counter() - a)"
+    pairs = [[float(run(code.format(name))) for name in ("numpy", "shmtensor")] for _ in range(7)]
+    ratio = statistics.median(ours / numpys for numpys, ours in pairs)
+    assert ratio <= 2, f"import shmtensor takes {ratio:.2f} times NumPy's time"

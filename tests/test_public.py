@@ -1,0 +1,55 @@
+"""Every public name is documented, typed, and named in a test."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+MODULES = [
+    "shmtensor",
+    "shmtensor.errors",
+    "shmtensor.memory",
+    "shmtensor.autograd",
+    "shmtensor.random",
+    "shmtensor.nn",
+    "shmtensor.nn.functional",
+    "shmtensor.nn.init",
+    "shmtensor.nn.utils",
+    "shmtensor.optim",
+    "shmtensor.optim.lr_scheduler",
+    "shmtensor.serialization",
+    "shmtensor.multiprocessing",
+    "shmtensor.distributed",
+    "shmtensor.trainer",
+    "dataloaders",
+]
+
+
+def public(name: str) -> dict[str, Any]:
+    module = importlib.import_module(name)
+    names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    return {n: getattr(module, n) for n in names if not inspect.ismodule(getattr(module, n))}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_name_is_documented(module: str) -> None:
+    missing = [
+        name
+        for name, value in public(module).items()
+        if (inspect.isclass(value) or callable(value)) and not inspect.getdoc(value)
+    ]
+    assert not missing, f"{module}: no docstring: {sorted(missing)}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_name_is_tested(module: str) -> None:
+    text = "\n".join(path.read_text() for path in sorted(TESTS.rglob("*.py")))
+    words = set(re.findall(r"\w+", text))
+    missing = [name for name in public(module) if name not in words and not name.startswith("__")]
+    assert not missing, f"{module}: named in no test: {sorted(missing)}"
