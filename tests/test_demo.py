@@ -1,0 +1,85 @@
+"""The demo as a user runs it: a short run, one with a tiny /dev/shm, and one whose processes are all killed at once."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+DEMO = Path(__file__).resolve().parent.parent / "examples" / "digits.py"
+SHORT = [sys.executable, str(DEMO), "--epochs", "3"]
+
+# A mount namespace of its own; as another user than root, inside a user namespace.
+UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+
+
+def finished(command: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def accuracy_in(text: str) -> float:
+    found = re.search(r"accuracy\D*([\d.]+) ?%", text)
+    assert found, text
+    return float(found[1])
+
+
+@pytest.mark.slow
+def test_demo_learns_copies_nothing_and_draws_its_curves(tmp_path: Path) -> None:
+    text = finished([sys.executable, str(DEMO), "--out", "curves.png"], tmp_path)
+    assert accuracy_in(text) >= 97
+    assert re.search(r"copied\D*\b0\b", text), text
+    assert re.search(r"samples", text)
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_demo_runs_with_one_megabyte_of_shm(tmp_path: Path) -> None:
+    probe = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        pytest.skip(f"this user may not make a mount namespace: {probe.stderr.strip()}")
+    inside = "mount -t tmpfs -o size=1m tmpfs /dev/shm && exec \"$@\""
+    text = finished([*UNSHARE, "sh", "-c", inside, "sh", *SHORT], tmp_path)
+    assert accuracy_in(text) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [1.0, 3.0, 5.0])
+def test_all_processes_killed_at_once_leave_nothing(tmp_path: Path, seconds: float) -> None:
+    before = sorted(os.listdir("/dev/shm"))
+    command = [sys.executable, str(DEMO), "--epochs", "1000"]
+    demo = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    with pytest.raises(subprocess.TimeoutExpired):  # the demo runs for as long as it is let
+        demo.wait(seconds)
+    os.killpg(demo.pid, signal.SIGKILL)
+    assert demo.wait(10) == -signal.SIGKILL
+    end = time.monotonic() + 5
+    while time.monotonic() < end and (left := members(demo.pid)):
+        time.sleep(0.01)
+    assert not left, f"still there: {left}"
+    assert sorted(os.listdir("/dev/shm")) == before
+
+
+def members(session: int) -> list[str]:
+    """Processes of a session, by the sixth field of their stat; zombies that init has yet to reap do not count."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = path.read_text().rpartition(")")
+        except OSError:  # gone meanwhile
+            continue
+        fields = rest.split()
+        if fields[0] != "Z" and int(fields[3]) == session:
+            found.append(name)
+    return found
