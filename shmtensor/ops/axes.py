@@ -1,0 +1,64 @@
+"""Dimensions: how PyTorch's `dim` becomes NumPy's `axis`, and how a gradient gets a reduced dimension back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["axes", "axis", "flat_or", "kept", "spread"]
+
+Shape = tuple[int, ...]
+
+
+def axis(x: Any, dim: int) -> int:
+    """A dimension counted from the front; a 0-d tensor is taken to have one.
+
+    Raises:
+        IndexError: the tensor has no such dimension.
+    """
+    n = x.ndim or 1
+    if not -n <= dim < n:
+        raise IndexError(f"dim: out of range: {dim} for shape {x.shape}, expected {-n} to {n - 1}")
+    return dim % n
+
+
+def axes(x: Any, dim: int | Sequence[int] | None) -> Any:
+    """What NumPy takes for `axis`: None and an empty list both mean all dimensions."""
+    if dim is None:
+        return None
+    if not x.ndim:
+        for d in (dim,) if isinstance(dim, int) else dim:
+            axis(x, d)
+        return ()
+    return dim if isinstance(dim, int) else tuple(dim) or None
+
+
+def kept(shape: Shape, dim: int | Sequence[int] | None) -> Shape:
+    """The shape with the reduced dimensions of size 1."""
+    n = len(shape)
+    if dim is None or not n:
+        return (1,) * n
+    if isinstance(dim, int):
+        dim %= n
+        return (*shape[:dim], 1, *shape[dim + 1 :])
+    gone = {d % n for d in dim} or range(n)
+    return tuple(1 if i in gone else size for i, size in enumerate(shape))
+
+
+def flat_or(dim: int | Sequence[int] | None, shape: Shape) -> tuple[int, ...]:
+    """All reduced dimensions, counted from the front."""
+    n = len(shape)
+    if dim is None or not n:
+        return tuple(range(n))
+    if isinstance(dim, int):
+        return (dim % n,)
+    return tuple(sorted({d % n for d in dim})) or tuple(range(n))
+
+
+def spread(
+    ops: Any, g: Any, shape: Shape, dim: int | Sequence[int] | None, keepdim: bool = False
+) -> Any:
+    """A reduced tensor, stretched back to the shape that it was reduced from (a view)."""
+    if dim is not None and not keepdim:
+        g = ops.reshape(g, kept(shape, dim))
+    return ops.broadcast_to(g, shape)

@@ -1,0 +1,61 @@
+"""Bits of whole numbers, and what only whole numbers have: greatest divisor, least multiple."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .samples import ints
+from .table import op
+
+WHOLE = [(ints((3, 4), 100), ints((3, 4), 100)), (ints((2, 1), 100), ints((3,), 100))]
+SHIFT = [(ints((3, 4), 100), ints((3, 4), 7)), (ints((2, 1), 100), ints((3,), 7))]
+
+
+@op(numpy=np.bitwise_and, broadcast=True, promote="common", samples=WHOLE)
+def bitwise_and(xp, x, y, /):
+    """Bits that are set in both; of bools `and`."""
+    return x & y
+
+
+@op(numpy=np.bitwise_or, broadcast=True, promote="common", samples=WHOLE)
+def bitwise_or(xp, x, y, /):
+    """Bits that are set in one of the two; of bools `or`."""
+    return x | y
+
+
+@op(numpy=np.bitwise_xor, broadcast=True, promote="common", samples=WHOLE)
+def bitwise_xor(xp, x, y, /):
+    """Bits that are set in exactly one of the two."""
+    return x ^ y
+
+
+@op(numpy=np.invert, inplace=True, samples=[(ints((3, 4), 100),)])
+def bitwise_not(xp, x, /):
+    """All bits turned over; of bools `not`."""
+    if x.dtype.kind == "f":
+        raise RuntimeError(f"bitwise_not: the tensor must hold whole numbers or bool: {x.dtype}")
+    return ~x
+
+
+@op(numpy=np.left_shift, broadcast=True, promote="common", samples=SHIFT)
+def bitwise_left_shift(xp, x, y, /):
+    """Bits moved up by y places: x * 2 ** y."""
+    return x << y
+
+
+@op(numpy=np.right_shift, broadcast=True, promote="common", samples=SHIFT)
+def bitwise_right_shift(xp, x, y, /):
+    """Bits moved down by y places, the sign kept: x // 2 ** y."""
+    return x >> y
+
+
+@op(numpy=np.gcd, broadcast=True, promote="common", samples=WHOLE)
+def gcd(xp, x, y, /):
+    """Greatest common divisor."""
+    return xp.gcd(x, y)
+
+
+@op(numpy=np.lcm, broadcast=True, promote="common", samples=WHOLE)
+def lcm(xp, x, y, /):
+    """Least common multiple."""
+    return xp.lcm(x, y)

@@ -1,0 +1,81 @@
+"""Complex numbers: their parts, their conjugate, their angle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .samples import UNARY, reals
+from .table import op
+
+
+@op(samples=UNARY)
+def conj(xp, x, /):
+    """Complex conjugate; a real tensor itself."""
+    return x.conjugate()
+
+
+conj.pullback(x=lambda g: g.conjugate())
+
+
+@op(view=True, samples=UNARY)
+def real(xp, x, /):
+    """Real part, a view; a real tensor itself."""
+    return x.real
+
+
+real.pullback(x=lambda g: g)
+
+
+@op(view=True, samples=[])
+def imag(xp, x, /):
+    """Imaginary part of a complex tensor, a view."""
+    if x.dtype.kind != "c":
+        raise RuntimeError(f"imag: the tensor is not complex: {x.dtype}")
+    return x.imag
+
+
+imag.pullback(x=lambda g: g * 1j)
+
+
+@op(promote="float", samples=[(reals((3, 4), 0.3, 2.0),)])
+def angle(xp, x, /):
+    """Angle of complex numbers in the plane; of real ones 0, or pi for negative ones."""
+    if x.dtype.kind == "c":
+        return xp.arctan2(x.imag, x.real)
+    return xp.where(xp.isnan(x), x, xp.where(x < 0, xp.asarray(xp.pi, x.dtype), 0))
+
+
+def angle_slope(ops: Any, g: Any, x: Any) -> Any:
+    """Across x, over abs(x); a real number does not turn."""
+    if x.dtype.kind != "c":
+        return g * 0
+    size = ops.abs(x)
+    return ops.where(size == 0, 0.0, g * ops.sgn(x) * 1j / ops.where(size == 0, 1.0, size))
+
+
+angle.pullback(x=lambda ops, g, x: angle_slope(ops, g, x))
+
+
+@op(broadcast=True, promote="common", samples=[((3, 4), (3, 4))])
+def complex(xp, real, imag, /):
+    """Complex numbers out of their real and imaginary parts."""
+    out = xp.empty(xp.broadcast(real, imag).shape, xp.result_type(real.dtype, xp.complex64))
+    out.real, out.imag = real, imag
+    return out
+
+
+complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g * -1j))
+
+
+@op(broadcast=True, promote="common", samples=[(reals((3, 4), 0.3, 2.0), (3, 4))])
+def polar(xp, abs, angle, /):
+    """Complex numbers out of their modulus and angle."""
+    out = xp.empty(xp.broadcast(abs, angle).shape, xp.result_type(abs.dtype, xp.complex64))
+    out.real, out.imag = abs * xp.cos(angle), abs * xp.sin(angle)
+    return out
+
+
+polar.pullback(
+    abs=lambda ops, g, out: ops.real(g * ops.sgn(out).conjugate()),
+    angle=lambda ops, g, out: ops.real(g * (out * 1j).conjugate()),
+)

@@ -1,0 +1,128 @@
+"""Norms, and the logarithm of a sum of exponentials."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .axes import axes, flat_or, spread
+from .table import composite, op
+
+INFINITE = (math.inf, -math.inf)
+
+
+@op(
+    promote="float",
+    inplace=False,
+    samples=[((3, 4), 1), ((3, 4), (0, 1), True), ((), 0), ((3, 4), 0)],
+)
+def logsumexp(xp, x, /, dim, keepdim=False):
+    """log(sum(exp(x))) along dimensions, without overflow."""
+    axis = axes(x, dim)
+    if not x.size:
+        return xp.log(xp.exp(x).sum(axis, keepdims=keepdim))
+    top = x.max(axis, keepdims=True) if x.dtype.kind != "c" else x.real.max(axis, keepdims=True)
+    top = xp.where(xp.isfinite(top), top, 0)
+    out = xp.log(xp.exp(x - top).sum(axis, keepdims=True)) + top
+    return out if keepdim else out.squeeze(flat_or(dim, x.shape) if x.ndim else ())
+
+
+logsumexp.pullback(
+    x=lambda ops, g, x, out, dim, keepdim: logsumexp_slope(ops, g, x, out, dim, keepdim)
+)
+
+
+def logsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
+    """g exp(x - out): the softmax; 0 where the sum is 0."""
+    shape = tuple(x.shape)
+    top = ops.where(ops.isinf(out), 0.0, out)
+    weights = ops.exp(x - spread(ops, top, shape, dim, keepdim))
+    return spread(ops, g, shape, dim, keepdim) * weights.conjugate()
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((3, 4), 2, None, False),
+        ((3, 4), 2, 1, True),
+        ((3, 4), 1, 0, False),
+        ((3, 4), 3, None, False),
+        ((3, 4), math.inf, 1, False),
+        ((3, 4), -math.inf, None, False),
+    ],
+)
+def vector_norm(xp, x, /, ord, dim, keepdim):
+    """(sum of |x| ** ord) ** (1 / ord) along dimensions; infinity: the largest; 0: how many are not 0."""
+    axis, size = axes(x, dim), xp.abs(x)
+    if ord == math.inf:
+        return size.max(axis, keepdims=keepdim)
+    if ord == -math.inf:
+        return size.min(axis, keepdims=keepdim)
+    if ord == 0:
+        return (size != 0).sum(axis, keepdims=keepdim).astype(size.dtype)
+    if ord == 1:
+        return size.sum(axis, keepdims=keepdim)
+    if ord == 2:
+        return xp.sqrt((size * size).sum(axis, keepdims=keepdim))
+    return (size**ord).sum(axis, keepdims=keepdim) ** (1 / ord)
+
+
+def norm_slope(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keepdim: bool) -> Any:
+    """x |x| ** (ord - 2) / out ** (ord - 1); 0 where the norm is 0 (a subgradient)."""
+    shape = tuple(x.shape)
+    g, norm = spread(ops, g, shape, dim, keepdim), spread(ops, out, shape, dim, keepdim)
+    if ord == 0:
+        return g * 0
+    if ord == 1:
+        return g * ops.sgn(x)
+    if ord in INFINITE:
+        size = ops.abs(x)
+        hit = size == norm
+        n = spread(ops, ops.sum(hit, dim, keepdim), shape, dim, keepdim)
+        return ops.where(hit, g / n, 0.0) * ops.sgn(x)
+    zero = norm == 0
+    safe = ops.where(zero, 1.0, norm)
+    if ord == 2:
+        return ops.where(zero, 0.0, g / safe) * x
+    still = x == 0
+    size = ops.abs(ops.where(still, 1.0, x))
+    slope = g * ops.sgn(x) * (size / safe) ** (ord - 1)
+    return ops.where(zero | still, 0.0, slope)
+
+
+vector_norm.pullback(
+    x=lambda ops, g, x, out, ord, dim, keepdim: norm_slope(ops, g, x, out, ord, dim, keepdim)
+)
+
+
+@composite
+def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
+    """The p-norm of the elements, of all or along dimensions; "fro" is the 2-norm, "nuc" the sum of singular values."""
+    if dtype is not None:
+        input = ops.to(input, dtype)
+    if input.dtype.kind in "iub":
+        raise RuntimeError(
+            f"norm: the tensor must be floating point or complex: {input.dtype}, give dtype="
+        )
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm: no such norm: p={p!r}, a number or 'fro' is needed")
+    dim = None if dim is None or dim == () or dim == [] else dim
+    return ops.vector_norm(input, 2 if p == "fro" or p is None else p, dim, keepdim)
+
+
+@composite
+def dist(ops, input, other, p=2):
+    """The p-norm of the difference."""
+    return ops.norm(ops.sub(input, other), p)
+
+
+@composite
+def renorm(ops, input, p, dim, maxnorm):
+    """Slices along dim, scaled down to at most maxnorm in the p-norm."""
+    others = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
+    norms = ops.vector_norm(input, p, others, True)
+    scale = ops.where(norms > maxnorm, maxnorm / (norms + 1e-7), np.ones((), input.dtype))
+    return ops.mul(input, scale)

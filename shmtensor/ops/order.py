@@ -1,0 +1,313 @@
+"""What depends on the order of the elements: extremes with their places, sorting, ranks, medians."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .axes import axis, kept
+from .results import named
+from .samples import reals
+from .table import composite, op
+
+ALONG = [((3, 4), 1), ((3, 4), 0, True), ((2, 3, 4), -2), ((), 0)]
+
+
+def put(ops: Any, g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdim: bool) -> Any:
+    """The gradient of elements chosen along dim: g at their places, 0 elsewhere."""
+    if not shape:
+        return ops.reshape(g, ())
+    if not keepdim:
+        g = ops.reshape(g, kept(shape, dim))
+        indices = ops.reshape(indices, kept(shape, dim))
+    return ops.placed(g, indices, shape, dim)
+
+
+@op(method=False, function=False, samples=[])
+def placed(xp, x, indices, /, shape, dim):
+    """Zeros of a shape, with x put at the indices along dim; no index may occur twice."""
+    out = xp.zeros(shape, x.dtype)
+    xp.put_along_axis(out, indices, x, dim)
+    return out
+
+
+placed.pullback(x=lambda ops, g, indices, dim: ops.take_along(g, indices, dim))
+
+
+@op(method=False, function=False, samples=[])
+def take_along(xp, x, indices, /, dim):
+    """The elements at the indices along dim, no index twice."""
+    return xp.take_along_axis(x, indices, dim)
+
+
+take_along.pullback(
+    x=lambda ops, g, indices, x_shape, dim: ops.placed(g, indices, x_shape, dim)
+)
+
+
+def chosen(xp: Any, x: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """The elements at one index per row, and the indices."""
+    values = xp.take_along_axis(x, indices, dim)
+    if keepdim:
+        return values, indices
+    return values.squeeze(dim), indices.squeeze(dim)
+
+
+def extreme(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """The largest or smallest elements along dim, and where the first of them is."""
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    if not x.shape[dim]:
+        raise IndexError(f"{name}: nothing to choose from: shape {x.shape}, dim={dim}")
+    find = xp.argmax if name == "max" else xp.argmin
+    return chosen(xp, x, find(x, dim, keepdims=True), dim, keepdim)
+
+
+@op(outputs="values indices", method=False, function=False, samples=ALONG)
+def max_along(xp, x, /, dim, keepdim=False):
+    """Largest elements along a dimension, and where they are."""
+    return extreme(xp, "max", x, dim, keepdim)
+
+
+@op(outputs="values indices", method=False, function=False, samples=ALONG)
+def min_along(xp, x, /, dim, keepdim=False):
+    """Smallest elements along a dimension, and where they are."""
+    return extreme(xp, "min", x, dim, keepdim)
+
+
+@op(outputs="values indices", samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)])
+def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
+    """The k-th smallest elements along a dimension (the first is k = 1), and where they are."""
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    if not 1 <= k <= x.shape[dim]:
+        raise RuntimeError(f"kthvalue: no such rank: k={k}, dim {dim} of {x.shape} has ranks from 1")
+    order = xp.argsort(x, dim, kind="stable")
+    indices = xp.take(order, xp.asarray([k - 1]), dim)
+    return chosen(xp, x, indices, dim, keepdim)
+
+
+@op(outputs="values indices", method=False, function=False, samples=[((3, 5), 1), ((3, 4), 0, True)])
+def median_along(xp, x, /, dim, keepdim=False, ignore_nan=False):
+    """The lower median along a dimension, and where it is; NaN if there is one (unless ignored)."""
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    if not x.shape[dim]:
+        raise IndexError(f"median: nothing to choose from: shape {x.shape}, dim={dim}")
+    order = xp.argsort(x, dim, kind="stable")
+    nans = (x != x).sum(dim, keepdims=True)
+    n = x.shape[dim]
+    rank = xp.broadcast_to((n - 1) // 2, nans.shape)
+    if ignore_nan:
+        rank = xp.maximum(n - nans - 1, 0) // 2
+    else:
+        rank = xp.where(nans > 0, n - nans, rank)
+    return chosen(xp, x, xp.take_along_axis(order, rank, dim), dim, keepdim)
+
+
+@op(outputs="values indices", samples=[])
+def mode(xp, x, /, dim=-1, keepdim=False):
+    """The most frequent elements along a dimension (of equally frequent ones the smallest), and a place of each."""
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    if not x.shape[dim]:
+        raise IndexError(f"mode: nothing to choose from: shape {x.shape}, dim={dim}")
+    rows = xp.moveaxis(x, dim, -1)
+    order = xp.argsort(rows, -1, kind="stable")
+    line = xp.take_along_axis(rows, order, -1)
+    n = line.shape[-1]
+    first = xp.concatenate([xp.ones((*line.shape[:-1], 1), bool), line[..., 1:] != line[..., :-1]], -1)
+    start = xp.maximum.accumulate(xp.where(first, xp.arange(n), 0), -1)
+    best = xp.argmax(xp.arange(n) - start, -1)[..., None]
+    indices = xp.moveaxis(xp.take_along_axis(order, best, -1), -1, dim)
+    return chosen(xp, x, indices, dim, keepdim)
+
+
+for row in (max_along, min_along, kthvalue, median_along, mode):
+    row.pullback(
+        x=lambda ops, g, indices, x_shape, dim, keepdim: put(ops, g, indices, x_shape, dim, keepdim)
+    )
+
+
+@composite
+def max(ops, input, dim=None, keepdim=False):
+    """The largest element; along a dimension (values, indices); or of two tensors, pair by pair."""
+    if dim is None:
+        return ops.amax(input)
+    if isinstance(dim, int):
+        return ops.max_along(input, dim, keepdim)
+    return ops.maximum(input, dim)
+
+
+@composite
+def min(ops, input, dim=None, keepdim=False):
+    """The smallest element; along a dimension (values, indices); or of two tensors, pair by pair."""
+    if dim is None:
+        return ops.amin(input)
+    if isinstance(dim, int):
+        return ops.min_along(input, dim, keepdim)
+    return ops.minimum(input, dim)
+
+
+@composite
+def median(ops, input, dim=None, keepdim=False):
+    """The median (of an even number the lower one); along a dimension (values, indices)."""
+    if dim is None:
+        return ops.median_along(ops.reshape(input, (-1,)), 0)[0]
+    return ops.median_along(input, dim, keepdim)
+
+
+@composite
+def nanmedian(ops, input, dim=None, keepdim=False):
+    """The median of what is not NaN."""
+    if dim is None:
+        return ops.median_along(ops.reshape(input, (-1,)), 0, False, True)[0]
+    return ops.median_along(input, dim, keepdim, True)
+
+
+# ---- sorting
+
+
+def sorted_places(xp: Any, x: Any, dim: int, descending: bool) -> Any:
+    """The stable order of the elements; NaN counts as the largest."""
+    if not descending:
+        return xp.argsort(x, dim, kind="stable")
+    turned = xp.argsort(xp.flip(x, dim), dim, kind="stable")
+    return x.shape[dim] - 1 - xp.flip(turned, dim)
+
+
+@op(outputs="values indices", method=False, function=False, samples=[((3, 4), 1, True), ((3, 4), 0, False), ((), 0, False)])
+def sort_along(xp, x, /, dim, descending):
+    """The elements in order along a dimension, and where each was."""
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    indices = sorted_places(xp, x, dim, descending)
+    return xp.take_along_axis(x, indices, dim), indices
+
+
+@op(outputs="values indices", samples=[((3, 5), 2), ((3, 5), 2, 0, False), ((), 1)])
+def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):
+    """The k largest (or smallest) elements along a dimension, in order, and where they are."""
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    if not 0 <= k <= x.shape[dim]:
+        raise RuntimeError(f"topk: k is out of range: k={k}, dim {dim} of {x.shape}")
+    indices = xp.moveaxis(sorted_places(xp, x, dim, largest), dim, -1)[..., :k]
+    indices = xp.ascontiguousarray(xp.moveaxis(indices, -1, dim))
+    return xp.take_along_axis(x, indices, dim), indices
+
+
+for row in (sort_along, topk):
+    row.pullback(x=lambda ops, g, indices, x_shape, dim: put(ops, g, indices, x_shape, dim, True))
+
+
+@composite
+def sort(ops, input, dim=-1, descending=False, stable=False):
+    """The elements in order along a dimension, and where each was; always stable."""
+    if isinstance(dim, bool):
+        dim, descending = -1, dim
+    return ops.sort_along(input, dim, descending)
+
+
+@composite
+def argsort(ops, input, dim=-1, descending=False, stable=False):
+    """Where the elements in order along a dimension are; always stable."""
+    return ops.sort_along(input, dim, descending)[1]
+
+
+@composite
+def msort(ops, input):
+    """The rows sorted: `sort(input, 0)[0]`."""
+    return ops.sort_along(input, 0, False)[0]
+
+
+# ---- different values
+
+
+@op(outputs="values inverse counts", method=False, function=False, samples=[])
+def unique_values(xp, x, /, dim=None):
+    """The different values (of a dimension: slices), in order, where each element's is, and how often it occurs."""
+    if dim is not None:
+        dim = axis(x, dim)
+    values, inverse, counts = xp.unique(x, return_inverse=True, return_counts=True, axis=dim)
+    inverse = inverse.reshape(x.shape if dim is None else (x.shape[dim],))
+    return values, inverse.astype(np.int64), counts.astype(np.int64)
+
+
+@op(outputs="values inverse counts", method=False, function=False, samples=[])
+def unique_runs(xp, x, /, dim=None):
+    """The first of each run of equal values (slices), which run each element is in, and how long each is."""
+    rows = x.reshape(-1) if dim is None else xp.moveaxis(x, axis(x, dim), 0)
+    n = rows.shape[0]
+    flat = rows.reshape(n, -1)
+    new = xp.ones(n, bool)
+    new[1:] = (flat[1:] != flat[:-1]).any(1)
+    starts = xp.flatnonzero(new)
+    values = rows[starts]
+    inverse = xp.cumsum(new) - 1
+    counts = xp.diff(xp.append(starts, n))
+    if dim is None:
+        inverse = inverse.reshape(x.shape)
+    else:
+        values = xp.ascontiguousarray(xp.moveaxis(values, 0, dim))
+    return values, inverse.astype(np.int64), counts.astype(np.int64)
+
+
+def asked(found: Any, return_inverse: bool, return_counts: bool) -> Any:
+    """The results that were asked for."""
+    values, inverse, counts = found
+    if not (return_inverse or return_counts):
+        return values
+    return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+
+
+@composite
+def unique(ops, input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The different values in order; with dim the different slices."""
+    return asked(ops.unique_values(input, dim), return_inverse, return_counts)
+
+
+@composite
+def unique_consecutive(ops, input, return_inverse=False, return_counts=False, dim=None):
+    """The values without immediate repetitions."""
+    return asked(ops.unique_runs(input, dim), return_inverse, return_counts)
+
+
+@op(samples=[((3, 4), reals((5,)))], method=False)
+def isin(xp, elements, test_elements, /, *, assume_unique=False, invert=False):
+    """Which elements occur among the test elements?"""
+    return xp.isin(elements, test_elements, invert=invert)
+
+
+@op(function=True, method=False, samples=[(reals((5,)), (3, 4))])
+def searchsorted(xp, sorted_sequence, x, /, *, out_int32=False, right=False, side=None, sorter=None):
+    """Where to put elements into sorted rows so that they stay sorted."""
+    side = side or ("right" if right else "left")
+    kind = np.int32 if out_int32 else np.int64
+    if sorter is not None:
+        sorted_sequence = xp.take_along_axis(sorted_sequence, xp.asarray(sorter), -1)
+    if sorted_sequence.ndim == 1:
+        return xp.searchsorted(sorted_sequence, x, side).astype(kind)
+    out = xp.empty(x.shape, kind)
+    for i in np.ndindex(x.shape[:-1]):
+        out[i] = xp.searchsorted(sorted_sequence[i], x[i], side)
+    return out
+
+
+@composite
+def bucketize(ops, input, boundaries, *, out_int32=False, right=False):
+    """Which bucket between sorted boundaries each element falls into."""
+    return ops.searchsorted(boundaries, input, out_int32=out_int32, right=right)

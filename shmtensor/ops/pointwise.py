@@ -1,0 +1,394 @@
+"""Arithmetic, element by element: sums, products, quotients, powers, extremes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .samples import PAIR, TRIPLE, UNARY, reals, unary
+from .table import composite, op
+
+NUMBERS = (bool, int, float)
+
+AWAY = [(reals((3, 4)), reals((3, 4), 0.5, 2.0)), (reals((2, 1)), reals((3,), 0.5, 2.0))]
+POSITIVE = [(reals((3, 4), 0.3, 2.0), (3, 4)), (reals((2, 1), 0.3, 2.0), (3,))]
+
+# ---- sum and product
+
+
+@op(numpy=np.add, broadcast=True, promote="common", samples=PAIR)
+def add(xp, x, y, /):
+    """Sum of two tensors, with broadcasting."""
+    return x + y
+
+
+add.pullback(x=lambda g: g, y=lambda g: g)
+
+
+@add.rare(alpha=1)
+def scaled_add(ops, x, y, /, *, alpha):
+    """x + alpha * y."""
+    return ops.add(x, ops.mul(y, alpha))
+
+
+@op(numpy=np.subtract, broadcast=True, promote="common", samples=PAIR)
+def sub(xp, x, y, /):
+    """Difference of two tensors, with broadcasting."""
+    return x - y
+
+
+sub.pullback(x=lambda g: g, y=lambda g: -g)
+sub.alias("subtract")
+
+
+@sub.rare(alpha=1)
+def scaled_sub(ops, x, y, /, *, alpha):
+    """x - alpha * y."""
+    return ops.sub(x, ops.mul(y, alpha))
+
+
+@composite(inplace=True)
+def rsub(ops, input, other, *, alpha=1):
+    """other - alpha * input."""
+    return ops.sub(other, input if alpha == 1 else ops.mul(input, alpha))
+
+
+@op(numpy=np.multiply, broadcast=True, promote="common", samples=PAIR)
+def mul(xp, x, y, /):
+    """Product of two tensors, with broadcasting."""
+    return x * y
+
+
+mul.pullback(x=lambda g, y: g * y.conjugate(), y=lambda g, x: g * x.conjugate())
+mul.alias("multiply")
+
+
+@op(numpy=np.true_divide, broadcast=True, promote="float", samples=AWAY)
+def div(xp, x, y, /):
+    """Quotient of two tensors, with broadcasting; integers divide to the default dtype."""
+    return x / y
+
+
+div.pullback(
+    x=lambda g, y: g / y.conjugate(),
+    y=lambda g, y, out: -g * (out / y).conjugate(),
+)
+div.alias("divide", "true_divide")
+
+
+@div.rare(rounding_mode=None)
+def rounded_div(ops, x, y, /, *, rounding_mode):
+    """The quotient, rounded down ("floor") or towards 0 ("trunc")."""
+    if rounding_mode == "floor":
+        return ops.floor_divide(x, y)
+    if rounding_mode == "trunc":
+        return ops.trunc_divide(x, y)
+    raise RuntimeError(
+        f"div: no such rounding_mode: {rounding_mode!r}, one of None, 'trunc', 'floor' is needed"
+    )
+
+
+@op(numpy=np.negative, inplace=True, samples=UNARY)
+def neg(xp, x, /):
+    """Each element with the other sign."""
+    return -x
+
+
+neg.pullback(x=lambda g: -g)
+neg.alias("negative")
+
+
+@op(numpy=np.positive, samples=UNARY)
+def positive(xp, x, /):
+    """The tensor itself, as `+x`; refuses bool."""
+    return +x
+
+
+positive.pullback(x=lambda g: g)
+
+
+@op(broadcast=True, promote="common", samples=TRIPLE)
+def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
+    """x + value * tensor1 * tensor2."""
+    return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
+
+
+addcmul.pullback(
+    x=lambda g: g,
+    tensor1=lambda g, tensor2, value: g * (tensor2 * value).conjugate(),
+    tensor2=lambda g, tensor1, value: g * (tensor1 * value).conjugate(),
+)
+
+
+@op(
+    broadcast=True,
+    promote="float",
+    samples=[((3, 4), (3, 4), reals((3, 4), 0.5, 2.0)), ((3, 1), (4,), reals((), 0.5, 2.0))],
+)
+def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
+    """x + value * tensor1 / tensor2."""
+    return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
+
+
+addcdiv.pullback(
+    x=lambda g: g,
+    tensor1=lambda g, tensor2, value: g * (value / tensor2).conjugate(),
+    tensor2=lambda g, tensor1, tensor2, value: (
+        -g * (value * tensor1 / (tensor2 * tensor2)).conjugate()
+    ),
+)
+
+
+@op(broadcast=True, promote="common", samples=[*TRIPLE, ((3, 4), (3, 4), reals((3, 4), 0.6, 2.0))])
+def lerp(xp, x, end, weight, /):
+    """The point at `weight` of the way from one tensor to the other: x + weight * (end - x)."""
+    way = end - x
+    return xp.where(xp.abs(weight) < 0.5, x + weight * way, end - way * (1 - weight))
+
+
+lerp.pullback(
+    x=lambda g, weight: g * (1 - weight).conjugate(),
+    end=lambda g, weight: g * weight.conjugate(),
+    weight=lambda g, x, end: g * (end - x).conjugate(),
+)
+
+
+@op(numpy=np.square, inplace=True, samples=UNARY)
+def square(xp, x, /):
+    """Each element times itself."""
+    return x * x
+
+
+square.pullback(x=lambda g, x: g * (2 * x).conjugate())
+
+
+@op(numpy=np.sqrt, promote="float", samples=unary(0.2, 3.0))
+def sqrt(xp, x, /):
+    """Square root."""
+    return xp.sqrt(x)
+
+
+sqrt.pullback(x=lambda g, out: g / (2 * out).conjugate())
+
+
+@op(promote="float", samples=unary(0.2, 3.0))
+def rsqrt(xp, x, /):
+    """One over the square root."""
+    return 1 / xp.sqrt(x)
+
+
+rsqrt.pullback(x=lambda g, out: g * (-0.5 * out * out * out).conjugate())
+
+
+@op(promote="float", samples=unary(0.3, 2.0))
+def reciprocal(xp, x, /):
+    """One over each element."""
+    return 1 / x
+
+
+reciprocal.pullback(x=lambda g, out: -g * (out * out).conjugate())
+
+
+# ---- powers
+
+
+def power_slope(ops: Any, g: Any, x: Any, y: Any) -> Any:
+    """Gradient of x ** y by x; 0 where y is 0, even at x = 0, where x ** (y - 1) is infinite."""
+    if isinstance(y, (int, float, complex)):
+        if y == 0:
+            return g * 0
+        return g * (2 * x if y == 2 else y * x ** (y - 1)).conjugate()
+    return ops.where(y == 0, 0.0, g * (y * x ** ops.where(y == 0, 1.0, y - 1)).conjugate())
+
+
+def exponent_slope(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
+    """Gradient of x ** y by y; 0 where x is 0 and y is not negative, as PyTorch has it."""
+    if isinstance(x, (int, float)):
+        return g * 0 if x == 0 else g * (out * ops.log(x * ops.ones_like(y))).conjugate()
+    zero = x == 0
+    return ops.where(zero, 0.0, g * (out * ops.log(ops.where(zero, 1.0, x))).conjugate())
+
+
+@op(broadcast=True, promote="common", samples=POSITIVE)
+def pow(xp, x, exponent, /):
+    """x to the power of `exponent`, with broadcasting; whole numbers stay whole."""
+    return x**exponent
+
+
+pow.pullback(
+    x=lambda ops, g, x, exponent: power_slope(ops, g, x, exponent),
+    exponent=lambda ops, g, x, exponent, out: exponent_slope(ops, g, x, exponent, out),
+)
+
+# ---- size and sign
+
+
+@op(numpy=np.absolute, inplace=True, samples=unary(0.2, 2.0))
+def abs(xp, x, /):
+    """Absolute value; of complex numbers the modulus, a real tensor."""
+    return xp.abs(x)
+
+
+abs.pullback(x=lambda ops, g, x: g * ops.sgn(x))
+abs.alias("absolute")
+
+
+@op(inplace=True, samples=unary(0.2, 2.0))
+def sign(xp, x, /):
+    """-1, 0 or 1 by the sign of each element (NaN gives NaN)."""
+    return x.copy() if x.dtype == bool else xp.sign(x)
+
+
+sign.pullback(x=lambda g: g * 0)
+
+
+@op(inplace=True, samples=unary(0.2, 2.0))
+def sgn(xp, x, /):
+    """x / abs(x), and 0 at 0: the sign of real and complex numbers."""
+    if x.dtype.kind != "c":
+        return x.copy() if x.dtype == bool else xp.sign(x)
+    size = xp.abs(x)
+    return xp.where(size == 0, 0, x / xp.where(size == 0, 1, size)).astype(x.dtype)
+
+
+def sgn_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:
+    """The part of g across x, over abs(x): along x the sign does not change."""
+    if x.dtype.kind != "c":
+        return g * 0
+    size = ops.abs(x)
+    across = (g - ops.real(g * out.conjugate()) * out) / ops.where(size == 0, 1.0, size)
+    return ops.where(size == 0, 0.0, across)
+
+
+sgn.pullback(x=lambda ops, g, x, out: sgn_slope(ops, g, x, out))
+
+
+@op(numpy=np.copysign, broadcast=True, promote="float", samples=AWAY)
+def copysign(xp, x, y, /):
+    """The size of one tensor with the sign of the other."""
+    return xp.copysign(x, y)
+
+
+copysign.pullback(
+    x=lambda ops, g, x, out: ops.where(x == 0, 0.0, g * ops.sign(x) * ops.sign(out)),
+    y=lambda g: g * 0,
+)
+
+
+@op(numpy=np.hypot, broadcast=True, promote="common", samples=AWAY)
+def hypot(xp, x, y, /):
+    """Length of the hypotenuse: sqrt(x * x + y * y), without overflow."""
+    return xp.hypot(x, y)
+
+
+hypot.pullback(x=lambda g, x, out: g * x / out, y=lambda g, y, out: g * y / out)
+
+
+@op(numpy=np.nextafter, broadcast=True, promote="common", samples=PAIR)
+def nextafter(xp, x, y, /):
+    """The next floating-point number from x towards y."""
+    return xp.nextafter(x, y)
+
+
+# ---- extremes: equal elements share the gradient
+
+
+@op(numpy=np.maximum, broadcast=True, promote="common", samples=PAIR)
+def maximum(xp, x, y, /):
+    """The larger element of each pair; NaN if one of them is."""
+    return xp.maximum(x, y)
+
+
+maximum.pullback(
+    x=lambda ops, g, x, y: ops.where(x < y, 0.0, ops.where(x == y, g / 2, g)),
+    y=lambda ops, g, x, y: ops.where(x > y, 0.0, ops.where(x == y, g / 2, g)),
+)
+
+
+@op(numpy=np.minimum, broadcast=True, promote="common", samples=PAIR)
+def minimum(xp, x, y, /):
+    """The smaller element of each pair; NaN if one of them is."""
+    return xp.minimum(x, y)
+
+
+minimum.pullback(
+    x=lambda ops, g, x, y: ops.where(x > y, 0.0, ops.where(x == y, g / 2, g)),
+    y=lambda ops, g, x, y: ops.where(x < y, 0.0, ops.where(x == y, g / 2, g)),
+)
+
+
+@op(numpy=np.fmax, broadcast=True, promote="common", samples=PAIR)
+def fmax(xp, x, y, /):
+    """The larger element of each pair; the other one where one is NaN."""
+    return xp.fmax(x, y)
+
+
+fmax.pullback(
+    x=lambda ops, g, x, y: ops.where((x >= y) | (y != y), g, 0.0),
+    y=lambda ops, g, x, y: ops.where((x >= y) | (y != y), 0.0, g),
+)
+
+
+@op(numpy=np.fmin, broadcast=True, promote="common", samples=PAIR)
+def fmin(xp, x, y, /):
+    """The smaller element of each pair; the other one where one is NaN."""
+    return xp.fmin(x, y)
+
+
+fmin.pullback(
+    x=lambda ops, g, x, y: ops.where((x <= y) | (y != y), g, 0.0),
+    y=lambda ops, g, x, y: ops.where((x <= y) | (y != y), 0.0, g),
+)
+
+
+@op(method=False, function=False, samples=[((3, 4), -0.5, 0.5), ((3, 4), None, 0.2), ((0,), 0.1, None)])
+def clamped(xp, x, /, min, max):
+    """Each element, but at least the number `min` and at most the number `max`."""
+    out = x if min is None else xp.maximum(x, min)
+    return out if max is None else xp.minimum(out, max)
+
+
+def inside(x: Any, min: Any, max: Any) -> Any:
+    """Where x lies within the bounds, the bounds themselves included."""
+    if min is None:
+        return x <= max
+    return x >= min if max is None else (x >= min) & (x <= max)
+
+
+clamped.pullback(x=lambda ops, g, x, min, max: ops.where(inside(x, min, max), g, 0.0))
+
+
+@composite(inplace=True)
+def clamp(ops, input, min=None, max=None):
+    """Each element, but at least `min` and at most `max`: numbers or tensors, one may be None."""
+    if min is None and max is None:
+        raise RuntimeError("clamp: no bound given: min=None, max=None, give at least one of them")
+    if isinstance(min, NUMBERS) and isinstance(max, NUMBERS) or min is None or max is None:
+        bounds = [b for b in (min, max) if b is not None]
+        if all(isinstance(b, NUMBERS) for b in bounds):
+            if input.dtype.kind in "iub" and not all(isinstance(b, int) for b in bounds):
+                input = ops.to(input, get_default_dtype())
+            return ops.clamped(input, min, max)
+    out = input if min is None else bounded(ops, input, min, ops.ge)
+    return out if max is None else bounded(ops, out, max, ops.le)
+
+
+def bounded(ops: Any, x: Any, bound: Any, holds: Any) -> Any:
+    """x where it keeps the bound (or is NaN), else the bound."""
+    return ops.where(holds(x, bound) | (x != x), x, bound)
+
+
+clamp.alias("clip")
+
+
+@composite(inplace=True)
+def clamp_min(ops, input, min):
+    """Each element, but at least `min`."""
+    return ops.clamp(input, min, None)
+
+
+@composite(inplace=True)
+def clamp_max(ops, input, max):
+    """Each element, but at most `max`."""
+    return ops.clamp(input, None, max)

@@ -1,0 +1,104 @@
+"""Whole numbers from real ones: rounding, and division with a whole quotient or a remainder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .samples import UNARY, reals
+from .table import op
+
+DIVISION = [(reals((3, 4), -5.0, 5.0), reals((3, 4), 0.5, 2.0)), (reals((2, 1)), reals((3,), -2, -0.5))]
+
+
+@op(inplace=True, samples=UNARY)
+def floor(xp, x, /):
+    """The largest whole number that is not above each element."""
+    return x.copy() if x.dtype.kind in "iub" else xp.floor(x)
+
+
+@op(inplace=True, samples=UNARY)
+def ceil(xp, x, /):
+    """The smallest whole number that is not below each element."""
+    return x.copy() if x.dtype.kind in "iub" else xp.ceil(x)
+
+
+@op(inplace=True, samples=UNARY)
+def trunc(xp, x, /):
+    """Each element without its fraction: rounded towards 0."""
+    return x.copy() if x.dtype.kind in "iub" else xp.trunc(x)
+
+
+@op(inplace=True, samples=[*UNARY, ((3, 4), {"decimals": 2}), (reals((3,), -900.0, 900.0), {"decimals": -2})])
+def round(xp, x, /, *, decimals=0):
+    """The nearest number with so many decimals; halves go to the even neighbour."""
+    if x.dtype.kind in "iub":
+        return x.copy()
+    if decimals == 0:
+        return xp.rint(x)
+    scale = 10.0 ** (decimals if decimals > 0 else -decimals)
+    return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
+
+
+trunc.alias("fix")
+
+for row in (floor, ceil, trunc, round):
+    row.pullback(x=lambda g: g * 0)
+
+
+@op(inplace=True, samples=UNARY)
+def frac(xp, x, /):
+    """The fraction of each element: x - trunc(x)."""
+    return x - xp.trunc(x)
+
+
+frac.pullback(x=lambda g: g)
+
+
+@op(numpy=np.floor_divide, broadcast=True, promote="common", samples=DIVISION)
+def floor_divide(xp, x, y, /):
+    """Quotient rounded down."""
+    return x // y
+
+
+@op(numpy=np.remainder, broadcast=True, promote="common", samples=DIVISION)
+def remainder(xp, x, y, /):
+    """What is left of x after whole multiples of y; has the sign of y (Python's %)."""
+    return x % y
+
+
+remainder.pullback(
+    x=lambda g: g,
+    y=lambda ops, g, x, y: -g * ops.floor(x / y),
+)
+
+
+@op(numpy=np.fmod, broadcast=True, promote="common", samples=DIVISION)
+def fmod(xp, x, y, /):
+    """What is left of x after whole multiples of y; has the sign of x (C's fmod)."""
+    return xp.fmod(x, y)
+
+
+fmod.pullback(
+    x=lambda g: g,
+    y=lambda ops, g, x, y: -g * ops.trunc(x / y),
+)
+
+
+def truncated(xp: Any, x: Any, y: Any) -> Any:
+    """Quotient rounded towards 0, exactly for whole numbers too."""
+    if x.dtype.kind not in "iu":
+        return xp.trunc(x / y)
+    quotient = x // y
+    return quotient + ((quotient < 0) & (quotient * y != x)).astype(quotient.dtype)
+
+
+@op(broadcast=True, promote="common", method=False, function=False, samples=DIVISION)
+def trunc_divide(xp, x, y, /):
+    """Quotient rounded towards 0: `div(x, y, rounding_mode="trunc")`."""
+    return truncated(xp, x, y)
+
+
+for row in (floor_divide, trunc_divide):
+    row.pullback(x=lambda g: g * 0, y=lambda g: g * 0)

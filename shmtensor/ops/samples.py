@@ -1,0 +1,54 @@
+"""How a row says which inputs the generated test shall feed it.
+
+A sample is a tuple: the inputs first, in the row's order, then attributes. A plain shape stands for real
+numbers of that shape (complex ones where the test runs complex); the words below stand for the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["PAIR", "TRIPLE", "UNARY", "Draw", "bools", "ints", "reals", "unary"]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Numbers of a kind ("f", "i", "b"), evenly from [low, high), of one shape."""
+
+    shape: tuple[int, ...]
+    kind: str = "f"
+    low: float = -1.0
+    high: float = 1.0
+    unique: bool = False
+
+
+def reals(shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> Draw:
+    """Real numbers from [low, high)."""
+    return Draw(shape, "f", low, high)
+
+
+def ints(shape: tuple[int, ...], high: int, low: int = 0, unique: bool = False) -> Draw:
+    """Whole numbers (int64) from [low, high); unique: no number twice in the last dimension."""
+    return Draw(shape, "i", low, high, unique)
+
+
+def bools(shape: tuple[int, ...]) -> Draw:
+    """True and False."""
+    return Draw(shape, "b")
+
+
+def unary(low: float, high: float) -> list[tuple[Any, ...]]:
+    """The samples of a function of one tensor whose domain is [low, high)."""
+    return [(reals((3, 4), low, high),), (reals((), low, high),), (reals((0, 3), low, high),)]
+
+
+UNARY: list[tuple[Any, ...]] = [((3, 4),), ((),), ((0, 3),)]
+PAIR: list[tuple[Any, ...]] = [
+    ((3, 4), (3, 4)),
+    ((3, 4), (4,)),
+    ((2, 1, 4), (3, 1)),
+    ((), (2,)),
+    ((0, 4), (4,)),
+]
+TRIPLE: list[tuple[Any, ...]] = [((3, 4), (3, 4), (3, 4)), ((3, 4), (4,), (3, 1)), ((), (2,), ())]

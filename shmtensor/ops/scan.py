@@ -1,0 +1,164 @@
+"""Running results along a dimension: sums, products, extremes, differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .axes import axis
+from .reduction import accumulator
+from .table import composite, op
+
+ALONG = [((3, 4), 1), ((3, 4), 0), ((), 0), ((0, 3), 0)]
+
+
+def running(x: Any, dim: int, dtype: Any, accumulate: Any) -> Any:
+    """An accumulation along dim; of a 0-d tensor itself."""
+    dim = axis(x, dim)
+    x = x.astype(accumulator(x.dtype, dtype))
+    return accumulate(x, dim) if x.ndim else x
+
+
+@op(inplace=True, samples=ALONG)
+def cumsum(xp, x, /, dim, *, dtype: "dtype" = None):
+    """Running sum along a dimension."""
+    return running(x, dim, dtype, xp.cumsum)
+
+
+def turned_sum(ops: Any, g: Any, dim: int) -> Any:
+    """Running sum from the end."""
+    return ops.flip(ops.cumsum(ops.flip(g, (dim,)), dim), (dim,)) if g.ndim else g
+
+
+cumsum.pullback(x=lambda ops, g, dim: turned_sum(ops, g, dim))
+
+
+@op(inplace=True, samples=ALONG)
+def cumprod(xp, x, /, dim, *, dtype: "dtype" = None):
+    """Running product along a dimension."""
+    return running(x, dim, dtype, xp.cumprod)
+
+
+def cumprod_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
+    """Later products without the own factor. Where elements are 0 that cannot be had by division:
+    then row i of an n x n table is the running product with x_i replaced by 1, which is slow but right."""
+    if not x.ndim:
+        return g
+    if not bool((x == 0).any()):
+        return turned_sum(ops, g * out.conjugate(), dim) / x.conjugate()
+    dim, n = dim % x.ndim, x.shape[dim]
+    own, later = np.eye(n, dtype=bool), np.triu(np.ones((n, n), dtype=bool))
+    rows = ops.unsqueeze(ops.movedim(x, dim, -1), -2)
+    table = ops.where(later, ops.cumprod(ops.where(own, 1.0, rows), -1), 0.0)
+    slope = ops.sum(ops.unsqueeze(ops.movedim(g, dim, -1), -2) * table.conjugate(), -1)
+    return ops.movedim(slope, -1, dim)
+
+
+cumprod.pullback(x=lambda ops, g, x, out, dim: cumprod_slope(ops, g, x, out, dim))
+
+
+def record(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any]:
+    """The best so far along dim, and where it is: of equal ones the last; NaN stays."""
+    dim = axis(x, dim)
+    if not x.ndim:
+        return x.copy(), np.zeros((), np.int64)
+    rows = xp.moveaxis(x, dim, 0)
+    values, indices = xp.empty_like(rows), xp.empty(rows.shape, np.int64)
+    for i in range(rows.shape[0]):
+        if i == 0:
+            values[0], indices[0] = rows[0], 0
+            continue
+        take = better(rows[i], values[i - 1]) | (rows[i] != rows[i])
+        values[i] = xp.where(take, rows[i], values[i - 1])
+        indices[i] = xp.where(take, i, indices[i - 1])
+    return xp.moveaxis(values, 0, dim), xp.moveaxis(indices, 0, dim)
+
+
+@op(outputs="values indices", samples=ALONG)
+def cummax(xp, x, /, dim):
+    """Largest element so far along a dimension, and where it is."""
+    return record(xp, x, dim, xp.greater_equal)
+
+
+@op(outputs="values indices", samples=ALONG)
+def cummin(xp, x, /, dim):
+    """Smallest element so far along a dimension, and where it is."""
+    return record(xp, x, dim, xp.less_equal)
+
+
+for row in (cummax, cummin):
+    row.pullback(
+        x=lambda ops, g, indices, x_shape, dim: (
+            ops.gathered_sum(g, indices, x_shape, dim) if x_shape else g
+        )
+    )
+
+
+@op(samples=ALONG)
+def logcumsumexp(xp, x, /, dim):
+    """Logarithm of the running sum of exponentials along a dimension, without overflow."""
+    dim = axis(x, dim)
+    if not x.ndim or not x.size:
+        return x.copy()
+    return xp.logaddexp.accumulate(x, dim)
+
+
+def logcumsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
+    """exp(x) times the running sum from the end of g exp(-out), by sign and in logarithms."""
+    if not x.ndim:
+        return g
+    tiny = np.finfo(x.dtype).min
+    gains = [ops.where(s * g > 0, ops.log(ops.where(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)]
+    up, down = (
+        ops.exp(ops.flip(ops.logcumsumexp(ops.flip(w - out, (dim,)), dim), (dim,)) + x)
+        for w in gains
+    )
+    return up - down
+
+
+logcumsumexp.pullback(x=lambda ops, g, x, out, dim: logcumsumexp_slope(ops, g, x, out, dim))
+
+
+@composite
+def diff(ops, input, n=1, dim=-1, prepend=None, append=None):
+    """Differences of neighbours along a dimension, n times."""
+    if not input.ndim:
+        raise RuntimeError("diff: the tensor must have a dimension: shape ()")
+    ends = [t for t in (prepend, input, append) if t is not None]
+    out = ops.cat(ends, dim) if len(ends) > 1 else input
+    for _ in range(builtin_min(n, out.shape[dim])):
+        size = out.shape[dim]
+        after, before = ops.narrow(out, dim, 1, size - 1), ops.narrow(out, dim, 0, size - 1)
+        out = ops.logical_xor(after, before) if out.dtype == np.bool_ else ops.sub(after, before)
+    return out
+
+
+builtin_min = min
+
+
+@composite(method=False)
+def trapezoid(ops, y, x=None, *, dx=None, dim=-1):
+    """Integral along a dimension by the trapezoidal rule."""
+    return ops.sum(strips(ops, y, x, dx, dim), dim)
+
+
+@composite(method=False)
+def cumulative_trapezoid(ops, y, x=None, *, dx=None, dim=-1):
+    """Running integral along a dimension by the trapezoidal rule."""
+    return ops.cumsum(strips(ops, y, x, dx, dim), dim)
+
+
+trapezoid.alias("trapz")
+
+
+def strips(ops: Any, y: Any, x: Any, dx: Any, dim: int) -> Any:
+    """The area under each pair of neighbours."""
+    size = y.shape[dim]
+    heights = ops.narrow(y, dim, 1, size - 1) + ops.narrow(y, dim, 0, size - 1)
+    if x is None:
+        return ops.mul(heights, (1.0 if dx is None else dx) / 2)
+    widths = ops.diff(x, 1, dim if x.ndim == y.ndim else -1)
+    if x.ndim == 1 and y.ndim > 1:
+        widths = ops.reshape(widths, (-1, *[1] * (y.ndim - 1 - dim % y.ndim)))
+    return ops.div(ops.mul(heights, widths), 2)
