@@ -1,0 +1,69 @@
+// Arguments and messages of the kernels.
+#include "array.h"
+
+namespace shmtensor {
+namespace {
+
+// The first byte an array touches, and the one after the last; false if it has no element.
+bool extent(PyArrayObject* a, const char** start, const char** stop) {
+  *start = *stop = PyArray_BYTES(a);
+  for (int i = 0; i < PyArray_NDIM(a); ++i) {
+    npy_intp n = PyArray_DIM(a, i), reach = (n - 1) * PyArray_STRIDE(a, i);
+    if (n == 0) return false;
+    (reach < 0 ? *start : *stop) += reach;
+  }
+  *stop += PyArray_ITEMSIZE(a);
+  return true;
+}
+
+}  // namespace
+
+bool overlap(PyArrayObject* a, PyArrayObject* b) {
+  const char *a0, *a1, *b0, *b1;
+  return extent(a, &a0, &a1) && extent(b, &b0, &b1) && a0 < b1 && b0 < a1;
+}
+
+std::string shape_text(PyArrayObject* a) {
+  std::string text = "(";
+  const int nd = PyArray_NDIM(a);
+  for (int i = 0; i < nd; ++i) {
+    if (i) text += ", ";
+    text += std::to_string(PyArray_DIM(a, i));
+  }
+  return text + (nd == 1 ? ",)" : ")");
+}
+
+std::string dtype_text(PyArrayObject* a) {
+  Ref text(PyObject_Str(reinterpret_cast<PyObject*>(PyArray_DESCR(a))));
+  const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  if (utf8) return utf8;
+  PyErr_Clear();
+  return "?";
+}
+
+PyArrayObject* array_argument(const char* where, const char* name, PyObject* p) {
+  if (PyArray_Check(p)) return as_array(p);
+  raise("TypeError", "%s: %s is not an array: %s", where, name, Py_TYPE(p)->tp_name);
+  return nullptr;
+}
+
+int dim_argument(const char* where, PyObject* dim, int nd) {
+  Py_ssize_t i = PyNumber_AsSsize_t(dim, PyExc_IndexError);
+  if (i == -1 && PyErr_Occurred()) return -1;
+  const int n = nd ? nd : 1;
+  if (i >= -n && i < n) return static_cast<int>(i < 0 ? i + n : i);
+  raise("IndexError", "%s: dim is out of range: %zd, expected %d to %d", where, i, -n, n - 1);
+  return -1;
+}
+
+int count_arguments(const char* where, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most) {
+  if (given >= least && given <= most) return 0;
+  if (least == most) {
+    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd", where, given, least);
+  } else {
+    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd to %zd", where, given, least, most);
+  }
+  return -1;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,190 @@
+// Finding and loading OpenBLAS, and its products cut into tiles.
+#include "blas.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "isa.h"
+#include "pool.h"
+#include "python.h"
+
+namespace shmtensor {
+namespace {
+
+// CBLAS's own numbers.
+enum { RowMajor = 101, NoTrans = 111, Trans = 112 };
+
+template <class T>
+using RealGemm = void (*)(int, int, int, int, int, int, T, const T*, int, const T*, int, T, T*, int);
+using ComplexGemm = void (*)(int, int, int, int, int, int, const void*, const void*, int, const void*, int,
+                             const void*, void*, int);
+
+struct Library {
+  RealGemm<float> sgemm = nullptr;
+  RealGemm<double> dgemm = nullptr;
+  ComplexGemm cgemm = nullptr;
+  ComplexGemm zgemm = nullptr;
+  void (*set_num_threads)(int) = nullptr;
+  char* (*corename)() = nullptr;
+};
+
+Library library;
+bool loaded = false;
+
+// An environment variable, set for a moment.
+class Setting {
+ public:
+  Setting(const char* name, const char* value) : name_(name) {
+    const char* old = getenv(name);
+    had_ = old != nullptr;
+    if (old) old_ = old;
+    setenv(name, value, 1);
+  }
+  ~Setting() {
+    if (had_) {
+      setenv(name_, old_.c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
+  std::string old_;
+  bool had_;
+};
+
+// Path of the wheel's library, from Python's import system; the package itself is not imported (it would
+// load the library before we can choose its kernels).
+bool find(std::string* path) {
+  PyObject* util = PyImport_ImportModule("importlib.util");
+  PyObject* spec = util ? PyObject_CallMethod(util, "find_spec", "s", "scipy_openblas32") : nullptr;
+  PyObject* places = nullptr;
+  if (spec && spec != Py_None) places = PyObject_GetAttrString(spec, "submodule_search_locations");
+  PyObject* place = places && places != Py_None ? PySequence_GetItem(places, 0) : nullptr;
+  const char* text = place ? PyUnicode_AsUTF8(place) : nullptr;
+  if (text) *path = std::string(text) + "/lib/libscipy_openblas.so";
+  Py_XDECREF(place);
+  Py_XDECREF(places);
+  Py_XDECREF(spec);
+  Py_XDECREF(util);
+  if (text) return true;
+  if (!PyErr_Occurred()) {
+    raise("ImportError", "matmul: the BLAS library is missing: scipy_openblas32, pip install scipy-openblas32");
+  }
+  return false;
+}
+
+template <class F>
+bool symbol(void* handle, const char* name, F* out) {
+  *out = reinterpret_cast<F>(dlsym(handle, name));
+  if (*out) return true;
+  raise("ImportError", "matmul: the BLAS library lacks a function: %s, scipy-openblas32 >= 0.3.29 has it", name);
+  return false;
+}
+
+bool load() {
+  std::string path;
+  if (!find(&path)) return false;
+  void* handle;
+  {
+    Setting threads("OPENBLAS_NUM_THREADS", "1");
+    if (isa_level() == Level::V4) {  // an inherited setting was meant for NumPy's copy, on some other machine
+      Setting kernels("OPENBLAS_CORETYPE", "SkylakeX");
+      handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    } else {
+      handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    }
+  }
+  if (!handle) {
+    raise("ImportError", "matmul: the BLAS library does not load: %s", dlerror());
+    return false;
+  }
+  Library l;
+  if (!symbol(handle, "scipy_cblas_sgemm", &l.sgemm) || !symbol(handle, "scipy_cblas_dgemm", &l.dgemm) ||
+      !symbol(handle, "scipy_cblas_cgemm", &l.cgemm) || !symbol(handle, "scipy_cblas_zgemm", &l.zgemm) ||
+      !symbol(handle, "scipy_openblas_set_num_threads", &l.set_num_threads) ||
+      !symbol(handle, "scipy_openblas_get_corename", &l.corename)) {
+    return false;
+  }
+  l.set_num_threads(1);  // somebody else may have loaded the same file first
+  library = l;
+  loaded = true;
+  return true;
+}
+
+int transposition(bool transposed) { return transposed ? Trans : NoTrans; }
+
+template <class T, class F>
+void real(F f, const Gemm<T>& g) {
+  f(RowMajor, transposition(g.a_transposed), transposition(g.b_transposed), static_cast<int>(g.m),
+    static_cast<int>(g.n), static_cast<int>(g.k), T(1), g.a, static_cast<int>(g.lda), g.b,
+    static_cast<int>(g.ldb), g.beta, g.c, static_cast<int>(g.ldc));
+}
+
+template <class T>
+void complex(ComplexGemm f, const Gemm<T>& g) {
+  const T one(1);
+  f(RowMajor, transposition(g.a_transposed), transposition(g.b_transposed), static_cast<int>(g.m),
+    static_cast<int>(g.n), static_cast<int>(g.k), &one, g.a, static_cast<int>(g.lda), g.b,
+    static_cast<int>(g.ldb), &g.beta, g.c, static_cast<int>(g.ldc));
+}
+
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// How many pieces to cut a side of `size` into, each a multiple of `step` and near `target`.
+int64_t piece(int64_t size, int64_t target, int64_t step) {
+  int64_t n = (size + target / 2) / target;
+  if (n < 1) n = 1;
+  int64_t p = (size + n - 1) / n;
+  return (p + step - 1) / step * step;
+}
+
+}  // namespace
+
+bool blas_ensure() { return loaded || load(); }
+const char* blas_core() { return loaded ? library.corename() : ""; }
+
+void blas_gemm(const Gemm<float>& g) { real(library.sgemm, g); }
+void blas_gemm(const Gemm<double>& g) { real(library.dgemm, g); }
+void blas_gemm(const Gemm<std::complex<float>>& g) { complex(library.cgemm, g); }
+void blas_gemm(const Gemm<std::complex<double>>& g) { complex(library.zgemm, g); }
+
+// Each tile packs its own rows of A and columns of B: tiles must be large enough for that to vanish, and
+// more than the threads, so that one held up by a foreign process is made up for by the others.
+template <class T>
+void gemm(const Gemm<T>& g) {
+  constexpr double kWorth = 64.0 * 64 * 64 * 4;  // multiply-adds that pay for waking a worker
+  double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+  if (work < kWorth) return blas_gemm(g);
+  // About 16 tiles of large products, 2 of small ones.
+  int64_t tiles = work >= 1024.0 * 1024 * 1024 ? 16 : work >= 512.0 * 512 * 512 ? 4 : 2;
+  int64_t rows = g.m, columns = g.n;
+  while (tiles > 1) {
+    (rows >= columns ? rows : columns) /= 2;
+    tiles /= 2;
+  }
+  const int64_t tm = piece(g.m, rows < 16 ? 16 : rows, 16), tn = piece(g.n, columns < 16 ? 16 : columns, 16);
+  const int64_t nm = (g.m + tm - 1) / tm, nn = (g.n + tn - 1) / tn;
+  slices(nm * nn, [&](int64_t i) {
+    int64_t m0 = i / nn * tm, n0 = i % nn * tn;
+    Gemm<T> tile = g;
+    tile.m = least(tm, g.m - m0);
+    tile.n = least(tn, g.n - n0);
+    tile.a += g.a_transposed ? m0 : m0 * g.lda;
+    tile.b += g.b_transposed ? n0 * g.ldb : n0;
+    tile.c += m0 * g.ldc + n0;
+    blas_gemm(tile);
+  });
+}
+
+template void gemm(const Gemm<float>&);
+template void gemm(const Gemm<double>&);
+template void gemm(const Gemm<std::complex<float>>&);
+template void gemm(const Gemm<std::complex<double>>&);
+
+}  // namespace shmtensor

@@ -1,0 +1,45 @@
+// Choosing the instruction-set level, once.
+#include "isa.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace shmtensor {
+namespace {
+
+Level detect() {
+  Level best = Level::Base;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt")) {
+    best = Level::V3;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512cd")) {
+      best = Level::V4;
+    }
+  }
+#endif
+  const char* asked = getenv("SHMTENSOR_ISA");
+  if (!asked) return best;
+  Level wanted = !strcmp(asked, "base") ? Level::Base : !strcmp(asked, "v3") ? Level::V3 : Level::V4;
+  return wanted < best ? wanted : best;
+}
+
+}  // namespace
+
+Level isa_level() {
+  static const Level level = detect();
+  return level;
+}
+
+const char* isa_name() {
+  switch (isa_level()) {
+    case Level::V4: return "v4";
+    case Level::V3: return "v3";
+    default: return "base";
+  }
+}
+
+}  // namespace shmtensor

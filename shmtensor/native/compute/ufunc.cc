@@ -1,0 +1,465 @@
+// A NumPy ufunc made anew: same loops and type rules, but large calls run on the pool, and nothing warns.
+//
+//   call ──> straight: arrays of one dtype, contiguous or broadcast, numbers ──> loop, split by `run_flat`
+//        └─> otherwise: NumPy's own machinery (casts, overlap, reduce, at, where=) ──> `loop` below ──> the same split
+//
+// The result is a real numpy.ufunc (so `reduce`, `accumulate`, `outer`, `at` work); only its vectorcall slot is ours, and
+// it returns 0-d arrays where NumPy returns its scalars. The straight way skips NumPy's dispatch and iterator.
+//
+// Note [No warnings]
+// NumPy clears the floating-point status before a loop and warns about what it finds after. `loop` clears it on
+// the way out, so it finds nothing; on the straight way nobody looks. Workers have status flags of their own.
+#include "ufunc.h"
+
+#include <cfenv>
+#include <cstring>
+
+#include "array.h"
+#include "pool.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int kMaxOperands = 4;
+constexpr int kMaxDims = 16;
+constexpr npy_intp kUnlock = 8192;  // elements above which the GIL is released on the straight way
+
+// One inner loop of NumPy. A ufunc's `data` slots point here.
+struct Loop {
+  PyUFuncGenericFunction function;
+  void* data;
+  npy_intp threshold;  // elements above which threads pay
+  int nin, nargs;
+  bool whole;         // must run on the calling thread (it may set a Python error)
+  bool long_double;   // its status flags are also in the x87 unit
+  npy_intp itemsize[kMaxOperands];
+};
+
+struct Made {
+  vectorcallfunc numpy;  // NumPy's own call
+  int first[NPY_NTYPES_LEGACY];  // the loop whose inputs are all of this type, or -1
+  PyUFuncGenericFunction* functions;
+  void** data;
+  char* types;
+  Loop* loops;
+  PyObject* original;  // NumPy's ufunc, if it has further loops (comparison with any Python int), else nullptr
+};
+
+void clear_status(bool long_double) {
+#if defined(__x86_64__)
+  if (!long_double) {
+    unsigned csr = __builtin_ia32_stmxcsr();
+    if (csr & 0x3f) __builtin_ia32_ldmxcsr(csr & ~0x3fu);
+    return;
+  }
+#endif
+  (void)long_double;
+  feclearexcept(FE_ALL_EXCEPT);
+}
+
+// Elements per slice: by size alone, so that every element is computed the same way on any number of threads.
+npy_intp grain_for(npy_intp n, npy_intp threshold) {
+  npy_intp grain = threshold / 2;
+  while (grain < 65536 && n / grain > 64) grain *= 2;
+  return grain;
+}
+
+void run_flat(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps) {
+  if (n < loop.threshold || loop.whole) {
+    char* a[kMaxOperands];
+    memcpy(a, args, sizeof(char*) * static_cast<size_t>(loop.nargs));
+    npy_intp count = n;
+    loop.function(a, &count, steps, loop.data);
+    return;
+  }
+  ranges(n, grain_for(n, loop.threshold), [&](int64_t start, int64_t stop) {
+    char* a[kMaxOperands];
+    for (int i = 0; i < loop.nargs; ++i) a[i] = args[i] + start * steps[i];
+    npy_intp count = stop - start;
+    loop.function(a, &count, steps, loop.data);
+  });
+}
+
+// Is the order of elements free? Not in reductions (output in place) and when outputs run into inputs.
+bool splits(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps) {
+  for (int o = loop.nin; o < loop.nargs; ++o) {
+    if (steps[o] == 0) return false;
+    const char* o0 = args[o] + (steps[o] < 0 ? (n - 1) * steps[o] : 0);
+    const char* o1 = args[o] + (steps[o] > 0 ? (n - 1) * steps[o] : 0) + loop.itemsize[o];
+    for (int i = 0; i < loop.nargs; ++i) {
+      if (i == o || (args[i] == args[o] && steps[i] == steps[o] && loop.itemsize[i] == loop.itemsize[o])) continue;
+      const char* i0 = args[i] + (steps[i] < 0 ? (n - 1) * steps[i] : 0);
+      const char* i1 = args[i] + (steps[i] > 0 ? (n - 1) * steps[i] : 0) + loop.itemsize[i];
+      if (o0 < i1 && i0 < o1) return false;
+    }
+  }
+  return true;
+}
+
+// What NumPy's machinery calls.
+void loop(char** args, npy_intp const* dimensions, npy_intp const* steps, void* data) {
+  const Loop& l = *static_cast<Loop*>(data);
+  const npy_intp n = dimensions[0];
+  if (n >= l.threshold && !l.whole && splits(l, args, n, steps)) {
+    run_flat(l, args, n, steps);
+  } else {
+    l.function(args, dimensions, steps, l.data);
+  }
+  clear_status(l.long_double);
+}
+
+// ---------------------------------------------------------------- the straight way
+
+// Operands with broadcast strides, dimensions that continue each other merged, innermost last.
+struct Walk {
+  int nd = 0;
+  npy_intp dims[kMaxDims];
+  npy_intp strides[kMaxOperands][kMaxDims];
+};
+
+void coalesce(Walk* w, int nargs) {
+  int to = -1;
+  for (int i = 0; i < w->nd; ++i) {
+    if (w->dims[i] == 1) continue;
+    bool merges = to >= 0;
+    for (int a = 0; a < nargs && merges; ++a) merges = w->strides[a][to] == w->strides[a][i] * w->dims[i];
+    if (merges) {
+      w->dims[to] *= w->dims[i];
+    } else {
+      w->dims[++to] = w->dims[i];
+    }
+    for (int a = 0; a < nargs; ++a) w->strides[a][to] = w->strides[a][i];
+  }
+  w->nd = to + 1;
+}
+
+// Runs the loop over rows; several rows per slice, or several slices per row.
+void run_walk(const Loop& l, char* const* args, const Walk& w) {
+  if (w.nd <= 1) {
+    npy_intp steps[kMaxOperands];
+    for (int a = 0; a < l.nargs; ++a) steps[a] = w.nd ? w.strides[a][0] : 0;
+    return run_flat(l, args, w.nd ? w.dims[0] : 1, steps);
+  }
+  const int last = w.nd - 1;
+  const npy_intp inner = w.dims[last];
+  npy_intp outer = 1, steps[kMaxOperands];
+  for (int i = 0; i < last; ++i) outer *= w.dims[i];
+  for (int a = 0; a < l.nargs; ++a) steps[a] = w.strides[a][last];
+  auto rows = [&](int64_t start, int64_t stop) {
+    npy_intp index[kMaxDims];
+    char* row[kMaxOperands];
+    npy_intp rest = start;
+    for (int a = 0; a < l.nargs; ++a) row[a] = args[a];
+    for (int i = last - 1; i >= 0; --i) {
+      index[i] = rest % w.dims[i];
+      rest /= w.dims[i];
+      for (int a = 0; a < l.nargs; ++a) row[a] += index[i] * w.strides[a][i];
+    }
+    for (int64_t r = start; r < stop; ++r) {
+      char* a[kMaxOperands];
+      memcpy(a, row, sizeof a);
+      npy_intp count = inner;
+      l.function(a, &count, steps, l.data);
+      for (int i = last - 1; i >= 0; --i) {
+        for (int k = 0; k < l.nargs; ++k) row[k] += w.strides[k][i];
+        if (++index[i] < w.dims[i]) break;
+        index[i] = 0;
+        for (int k = 0; k < l.nargs; ++k) row[k] -= w.dims[i] * w.strides[k][i];
+      }
+    }
+  };
+  if (inner * outer < l.threshold || l.whole) return rows(0, outer);
+  const npy_intp grain = grain_for(inner * outer, l.threshold) / inner;
+  ranges(outer, grain < 1 ? 1 : grain, rows);
+}
+
+union Number {
+  double d;
+  float f;
+  npy_int64 i;
+  npy_int32 j;
+  npy_int16 k;
+  npy_int8 b;
+  npy_uint8 u;
+};
+
+// A Python number as one element of dtype `type`; false: leave it to NumPy.
+bool weak(PyObject* p, int type, Number* out) {
+  if (PyFloat_CheckExact(p)) {
+    double v = PyFloat_AS_DOUBLE(p);
+    if (type == NPY_FLOAT) out->f = static_cast<float>(v);
+    else if (type == NPY_DOUBLE) out->d = v;
+    else return false;
+    return true;
+  }
+  if (!PyLong_CheckExact(p)) return false;
+  int overflow;
+  long long v = PyLong_AsLongLongAndOverflow(p, &overflow);
+  if (overflow) return false;
+  switch (type) {
+    case NPY_FLOAT: out->f = static_cast<float>(v); return v >= -(1 << 24) && v <= (1 << 24);
+    case NPY_DOUBLE: out->d = static_cast<double>(v); return v >= -(1LL << 53) && v <= (1LL << 53);
+    case NPY_LONG: out->i = v; return true;
+    case NPY_INT: out->j = static_cast<npy_int32>(v); return v == out->j;
+    case NPY_SHORT: out->k = static_cast<npy_int16>(v); return v == out->k;
+    case NPY_BYTE: out->b = static_cast<npy_int8>(v); return v == out->b;
+    case NPY_UBYTE: out->u = static_cast<npy_uint8>(v); return v == out->u;
+    default: return false;
+  }
+}
+
+bool plain(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
+
+// The axes of a fresh result in the order of the first full-sized input's strides, as NumPy does ("K"); false: C order.
+bool permuted_strides(PyArrayObject* like, int nd, const npy_intp* dims, npy_intp itemsize, npy_intp* strides) {
+  if (PyArray_NDIM(like) != nd || PyArray_IS_C_CONTIGUOUS(like)) return false;
+  int order[kMaxDims];
+  bool moved = false;
+  for (int i = 0; i < nd; ++i) {
+    npy_intp s = PyArray_STRIDE(like, i) < 0 ? -PyArray_STRIDE(like, i) : PyArray_STRIDE(like, i);
+    int at = i;
+    for (; at > 0; --at) {
+      npy_intp t = PyArray_STRIDE(like, order[at - 1]);
+      if ((t < 0 ? -t : t) >= s) break;
+      order[at] = order[at - 1];
+      moved = true;
+    }
+    order[at] = i;
+  }
+  if (!moved) return false;
+  for (int i = nd - 1; i >= 0; --i) {
+    strides[order[i]] = itemsize;
+    itemsize *= dims[order[i]];
+  }
+  return true;
+}
+
+// Returns nullptr without an exception when NumPy has to do it.
+PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py_ssize_t nargs) {
+  const int nin = u->nin;
+  if (u->nout != 1 || nin > 2 || (nargs != nin && nargs != nin + 1)) return nullptr;
+  PyArrayObject* lead = nullptr;
+  for (int i = 0; i < nin && !lead; ++i) {
+    if (PyArray_CheckExact(args[i])) lead = as_array(args[i]);
+  }
+  if (!lead) return nullptr;
+  const int type = PyArray_TYPE(lead);
+  if (type < 0 || type >= NPY_NTYPES_LEGACY || made.first[type] < 0) return nullptr;
+  const int index = made.first[type];
+  const Loop& l = made.loops[index];
+  const int out_type = u->types[index * u->nargs + nin];
+
+  // Operands, and the shape of the result.
+  Number numbers[2];
+  PyArrayObject* in[2] = {nullptr, nullptr};
+  char* data[kMaxOperands];
+  int nd = 0;
+  bool same = true;  // all arrays have the shape of `lead` and are C-contiguous
+  for (int i = 0; i < nin; ++i) {
+    if (PyArray_CheckExact(args[i])) {
+      PyArrayObject* a = as_array(args[i]);
+      if (PyArray_TYPE(a) != type || !plain(a)) return nullptr;
+      in[i] = a;
+      data[i] = PyArray_BYTES(a);
+      if (PyArray_NDIM(a) > nd) nd = PyArray_NDIM(a);
+      same = same && PyArray_IS_C_CONTIGUOUS(a) && PyArray_NDIM(a) == PyArray_NDIM(lead) &&
+             PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(lead), PyArray_NDIM(a));
+    } else {
+      if (!weak(args[i], type, &numbers[i])) return nullptr;
+      data[i] = reinterpret_cast<char*>(&numbers[i]);
+    }
+  }
+  if (nd > kMaxDims) return nullptr;
+  npy_intp dims[kMaxDims];
+  for (int d = 0; d < nd; ++d) {
+    npy_intp size = 1;
+    for (int i = 0; i < nin; ++i) {
+      int at = in[i] ? d - (nd - PyArray_NDIM(in[i])) : -1;
+      if (at < 0) continue;
+      npy_intp n = PyArray_DIM(in[i], at);
+      if (n == size || n == 1) continue;
+      if (size != 1) return nullptr;  // does not broadcast: NumPy says so
+      size = n;
+    }
+    dims[d] = size;
+  }
+
+  Ref out;
+  if (nargs > nin && args[nin] != Py_None) {
+    if (!PyArray_CheckExact(args[nin])) return nullptr;
+    PyArrayObject* o = as_array(args[nin]);
+    if (PyArray_TYPE(o) != out_type || !plain(o) || !PyArray_ISWRITEABLE(o) || PyArray_NDIM(o) != nd ||
+        !PyArray_CompareLists(PyArray_DIMS(o), dims, nd)) {
+      return nullptr;
+    }
+    for (int i = 0; i < nin; ++i) {
+      if (!in[i]) continue;
+      bool identical = in[i] == o || (data[i] == PyArray_BYTES(o) && type == out_type && PyArray_NDIM(in[i]) == nd &&
+                                      PyArray_CompareLists(PyArray_STRIDES(in[i]), PyArray_STRIDES(o), nd) &&
+                                      PyArray_CompareLists(PyArray_DIMS(in[i]), dims, nd));
+      if (!identical && overlap(in[i], o)) return nullptr;
+    }
+    same = same && PyArray_IS_C_CONTIGUOUS(o);
+    Py_INCREF(o);
+    out = Ref(o);
+  } else {
+    npy_intp strides[kMaxDims];
+    PyArrayObject* full = lead;
+    if (!same && nin == 2 && in[1] && PyArray_NDIM(lead) < nd) full = in[1];
+    bool permuted = !same && permuted_strides(full, nd, dims, l.itemsize[nin], strides);
+    out = Ref(PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(out_type), nd, dims,
+                                   permuted ? strides : nullptr, nullptr, 0, nullptr));
+    if (!out) return nullptr;
+  }
+  PyArrayObject* o = out.array();
+  data[nin] = PyArray_BYTES(o);
+  const npy_intp total = PyArray_SIZE(o);
+  if (total == 0) return out.release();
+
+  if (same) {
+    npy_intp steps[kMaxOperands];
+    for (int i = 0; i < nin; ++i) steps[i] = in[i] ? l.itemsize[i] : 0;
+    steps[nin] = l.itemsize[nin];
+    Unlocked unlocked(total > kUnlock);
+    run_flat(l, data, total, steps);
+  } else {
+    Walk w;
+    w.nd = nd;
+    for (int d = 0; d < nd; ++d) {
+      w.dims[d] = dims[d];
+      for (int i = 0; i < nin; ++i) {
+        int at = in[i] ? d - (nd - PyArray_NDIM(in[i])) : -1;
+        w.strides[i][d] = at < 0 || PyArray_DIM(in[i], at) == 1 ? 0 : PyArray_STRIDE(in[i], at);
+      }
+      w.strides[nin][d] = PyArray_STRIDE(o, d);
+    }
+    // Walk in the order of the result's memory.
+    for (int i = 1; i < nd; ++i) {
+      for (int j = i; j > 0 && w.strides[nin][j] > w.strides[nin][j - 1]; --j) {
+        npy_intp t = w.dims[j];
+        w.dims[j] = w.dims[j - 1];
+        w.dims[j - 1] = t;
+        for (int a = 0; a <= nin; ++a) {
+          t = w.strides[a][j];
+          w.strides[a][j] = w.strides[a][j - 1];
+          w.strides[a][j - 1] = t;
+        }
+      }
+    }
+    coalesce(&w, nin + 1);
+    Unlocked unlocked(total > kUnlock);
+    run_walk(l, data, w);
+  }
+  if (l.whole && PyErr_Occurred()) return nullptr;
+  return out.release();
+}
+
+PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) {
+  auto* u = reinterpret_cast<PyUFuncObject*>(self);
+  const Made& made = *static_cast<Made*>(u->ptr);
+  if (!names || PyTuple_GET_SIZE(names) == 0) {
+    PyObject* out = straight(u, made, args, PyVectorcall_NARGS(nargsf));
+    if (out || PyErr_Occurred()) return out;
+  }
+  bool original = made.original && PyVectorcall_NARGS(nargsf) > 1 &&
+                  (PyLong_CheckExact(args[0]) || PyLong_CheckExact(args[1]));
+  PyObject* out = original ? PyObject_Vectorcall(made.original, args, nargsf, names)
+                           : made.numpy(self, args, nargsf, names);
+  if (!out || PyArray_Check(out) || !PyArray_IsScalar(out, Generic)) return out;
+  PyObject* array = PyArray_FromScalar(out, nullptr);
+  Py_DECREF(out);
+  return array;
+}
+
+// ---------------------------------------------------------------- making one
+
+constexpr const char* kCheap[] = {
+    "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "fabs", "maximum", "minimum",
+    "fmax", "fmin", "square", "sqrt", "sign", "reciprocal", "equal", "not_equal", "less", "less_equal", "greater",
+    "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "invert", "left_shift", "right_shift", "isnan", "isinf", "isfinite", "signbit", "conjugate",
+    "floor", "ceil", "trunc", "rint", "copysign",
+};
+
+constexpr const char* kComparisons[] = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"};
+
+bool is_cheap(const char* name) {
+  for (const char* c : kCheap) {
+    if (!strcmp(c, name)) return true;
+  }
+  return false;
+}
+
+bool is_numeric(int type) { return type >= NPY_BOOL && (type <= NPY_CLONGDOUBLE || type == NPY_HALF); }
+
+npy_intp itemsize_of(int type) {
+  PyArray_Descr* descr = PyArray_DescrFromType(type);
+  npy_intp n = PyDataType_ELSIZE(descr);
+  Py_DECREF(descr);
+  return n;
+}
+
+}  // namespace
+
+// The tables live as long as the process: ufuncs are made once, at import.
+PyObject* parallel(PyObject*, PyObject* argument) {
+  if (!PyObject_TypeCheck(argument, &PyUFunc_Type)) {
+    return raise("TypeError", "parallel: not a NumPy ufunc: %s", Py_TYPE(argument)->tp_name);
+  }
+  auto* from = reinterpret_cast<PyUFuncObject*>(argument);
+  if (from->core_enabled || from->nargs > kMaxOperands) {
+    return raise("TypeError", "parallel: the ufunc has core dimensions or too many operands: %s", from->name);
+  }
+  auto* made = static_cast<Made*>(PyMem_RawCalloc(1, sizeof(Made)));
+  const size_t most = static_cast<size_t>(from->ntypes);
+  const size_t nargs = static_cast<size_t>(from->nargs);
+  made->functions = static_cast<PyUFuncGenericFunction*>(calloc(most, sizeof(PyUFuncGenericFunction)));
+  made->data = static_cast<void**>(calloc(most, sizeof(void*)));
+  made->types = static_cast<char*>(calloc(most, nargs));
+  made->loops = static_cast<Loop*>(calloc(most, sizeof(Loop)));
+  for (const char* c : kComparisons) {
+    if (!strcmp(c, from->name)) made->original = argument;
+  }
+  Py_XINCREF(made->original);
+  for (int& f : made->first) f = -1;
+  const bool cheap = is_cheap(from->name);
+  int n = 0;
+  for (int i = 0; i < from->ntypes; ++i) {
+    const char* types = from->types + static_cast<size_t>(i) * nargs;
+    bool numeric = true, uniform = true;
+    for (size_t k = 0; k < nargs; ++k) {
+      numeric = numeric && is_numeric(types[k]);
+      if (k < static_cast<size_t>(from->nin)) uniform = uniform && types[k] == types[0];
+    }
+    if (!numeric) continue;
+    Loop& l = made->loops[n];
+    l.function = from->functions[i];
+    l.data = from->data ? const_cast<void*>(from->data[i]) : nullptr;
+    l.nin = from->nin;
+    l.nargs = from->nargs;
+    l.threshold = cheap ? 32768 : 4096;
+    l.whole = !strcmp(from->name, "power") && types[0] <= NPY_ULONGLONG;
+    for (size_t k = 0; k < nargs; ++k) {
+      l.itemsize[k] = itemsize_of(types[k]);
+      l.long_double = l.long_double || types[k] == NPY_LONGDOUBLE || types[k] == NPY_CLONGDOUBLE;
+    }
+    made->functions[n] = loop;
+    made->data[n] = &l;
+    memcpy(made->types + static_cast<size_t>(n) * nargs, types, nargs);
+    if (uniform && made->first[static_cast<int>(types[0])] < 0) made->first[static_cast<int>(types[0])] = n;
+    ++n;
+  }
+  if (n == 0) return raise("TypeError", "parallel: the ufunc has no numeric loop: %s", from->name);
+  PyObject* self = PyUFunc_FromFuncAndDataAndSignatureAndIdentity(
+      made->functions, made->data, made->types, n, from->nin, from->nout, from->identity, from->name, from->doc, 0,
+      nullptr, from->identity == PyUFunc_IdentityValue ? from->identity_value : nullptr);
+  if (!self) return nullptr;
+  auto* u = reinterpret_cast<PyUFuncObject*>(self);
+  u->type_resolver = from->type_resolver;
+  u->ptr = made;
+  made->numpy = u->vectorcall;
+  u->vectorcall = call;
+  return self;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,107 @@
+"""matmul() and linear(): NumPy's values for every rank, layout and dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from shmtensor import native
+
+RNG = np.random.default_rng(0)
+SHAPES = [
+    ((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (4, 5)),
+    ((2, 3, 4), (2, 4, 5)), ((5, 1, 3, 4), (2, 4, 5)), ((0, 4), (4, 5)), ((3, 0), (0, 5)),
+    ((300, 200), (200, 333)), ((7, 300, 40), (40, 9)), ((7, 130, 140), (7, 140, 150)),
+    ((1, 4), (4, 1)), ((1, 1), (1, 1)), ((300, 400), (400,)), ((400,), (400, 300)),
+    ((400, 1), (1, 300)), ((0, 3, 4), (4, 5)), ((4,), (3, 4, 5)), ((700, 600), (600, 1)),
+]  # fmt: skip
+LAYOUTS: list[Callable[[np.ndarray], np.ndarray]] = [
+    lambda x: x,
+    np.asfortranarray,
+    lambda x: np.repeat(x, 2, -1)[..., ::2],
+    lambda x: np.repeat(x, 2, 0)[::2],
+    lambda x: np.ascontiguousarray(x.T).T,
+    lambda x: x[..., ::-1],
+]
+
+
+def values(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    x = RNG.standard_normal(shape)
+    return (x + 1j * RNG.standard_normal(shape) if dtype in "FD" else x).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
+def test_matmul_equals_numpy(
+    x_shape: tuple[int, ...], y_shape: tuple[int, ...], dtype: str
+) -> None:
+    for layout in LAYOUTS:
+        x, y = layout(values(x_shape, dtype)), layout(values(y_shape, dtype))
+        got, want = native.matmul(x, y), np.matmul(x, y)
+        assert type(got) is np.ndarray
+        assert got.shape == want.shape
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float16", "bool"])
+def test_other_dtypes_go_to_numpy(dtype: str) -> None:
+    x = RNG.integers(0, 5, (3, 4)).astype(dtype)
+    np.testing.assert_array_equal(native.matmul(x, x.T), np.matmul(x, x.T))
+    assert native.matmul(x[0], x[0]).shape == ()
+
+
+def test_out_is_written() -> None:
+    x = values((40, 40), "f")
+    out = np.empty_like(x)
+    assert native.matmul(x, x, out) is out
+    np.testing.assert_allclose(out, x @ x, rtol=1e-4, atol=1e-4)
+    for target in (np.empty((40, 80), "f")[:, ::2], np.empty((40, 40), "d")):
+        native.matmul(x, x, target)
+        np.testing.assert_allclose(target, x @ x, rtol=1e-4, atol=1e-4)
+    y = x.copy()
+    native.matmul(y, x, y)
+    np.testing.assert_allclose(y, x @ x, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (5,), (2, 3, 5), (600, 5), (0, 5)])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_linear(shape: tuple[int, ...], biased: bool, dtype: str) -> None:
+    x, w = (RNG.standard_normal(s).astype(dtype) for s in (shape, (4, 5)))
+    b = RNG.standard_normal(4).astype(dtype) if biased else None
+    want = x @ w.T + (b if b is not None else 0)
+    np.testing.assert_allclose(native.linear(x, w, b), want, rtol=1e-4, atol=1e-5)
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    x, y = values((301, 517), "f"), values((517, 402), "f")
+    threads = native.get_num_threads()
+    results = []
+    try:
+        for n in (1, 2, 5):
+            native.set_num_threads(n)
+            results.append(native.matmul(x, y).tobytes())
+    finally:
+        native.set_num_threads(threads)
+    assert len(set(results)) == 1
+
+
+def test_errors_show_the_shapes() -> None:
+    ones = np.ones
+    with pytest.raises(
+        ValueError, match=r"matmul: inner sizes differ: \(3, 4\) @ \(5, 6\), 4 is not 5"
+    ):
+        native.matmul(ones((3, 4)), ones((5, 6)))
+    with pytest.raises(ValueError, match=r"batch sizes do not broadcast: \(2, 3, 4\) @ \(3, 4, 5\)"):
+        native.matmul(ones((2, 3, 4)), ones((3, 4, 5)))
+    with pytest.raises(ValueError, match=r"no dimensions: \(\) @ \(3,\)"):
+        native.matmul(ones(()), ones(3))
+    with pytest.raises(TypeError, match="x is not an array: list"):
+        native.matmul([1], ones(3))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"linear: sizes differ.*4 is not 5"):
+        native.linear(ones((3, 4)), ones((2, 5)))
+    with pytest.raises(ValueError, match=r"bias does not fit the weight: \(3,\), weight \(2, 4\)"):
+        native.linear(ones((3, 4)), ones((2, 4)), ones(3))
