@@ -50,7 +50,7 @@ def angle_slope(ops: Any, g: Any, x: Any) -> Any:
     if x.dtype.kind != "c":
         return g * 0
     size = ops.abs(x)
-    return ops.where(size == 0, 0.0, g * ops.sgn(x) * 1j / ops.where(size == 0, 1.0, size))
+    return ops.choose(size == 0, 0.0, g * ops.sgn(x) * 1j / ops.choose(size == 0, 1.0, size))
 
 
 angle.pullback(x=lambda ops, g, x: angle_slope(ops, g, x))

@@ -107,7 +107,7 @@ def xlogy(xp, x, y, /):
 
 
 xlogy.pullback(
-    x=lambda ops, g, x, y: ops.where((x == 0) & (y <= 0), 0.0, g * ops.log(y)),
+    x=lambda ops, g, x, y: ops.choose((x == 0) & (y <= 0), 0.0, g * ops.log(y)),
     y=lambda g, x, y: g * x / y,
 )
 
@@ -124,7 +124,7 @@ def logit_slope(ops: Any, g: Any, x: Any, eps: float | None) -> Any:
     """g / (x (1 - x)), and 0 where x was clamped (outside [0, 1] NaN)."""
     low = 0.0 if eps is None else eps
     outside = (x < low) | (x > 1 - low)
-    return ops.where(outside, math.nan if eps is None else 0.0, g / (x * (1 - x)))
+    return ops.choose(outside, math.nan if eps is None else 0.0, g / (x * (1 - x)))
 
 
 logit.pullback(x=lambda ops, g, x, eps: logit_slope(ops, g, x, eps))

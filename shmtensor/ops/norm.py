@@ -37,7 +37,7 @@ logsumexp.pullback(
 def logsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     """g exp(x - out): the softmax; 0 where the sum is 0."""
     shape = tuple(x.shape)
-    top = ops.where(ops.isinf(out), 0.0, out)
+    top = ops.choose(ops.isinf(out), 0.0, out)
     weights = ops.exp(x - spread(ops, top, shape, dim, keepdim))
     return spread(ops, g, shape, dim, keepdim) * weights.conjugate()
 
@@ -82,15 +82,15 @@ def norm_slope(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keepdim
         size = ops.abs(x)
         hit = size == norm
         n = spread(ops, ops.sum(hit, dim, keepdim), shape, dim, keepdim)
-        return ops.where(hit, g / n, 0.0) * ops.sgn(x)
+        return ops.choose(hit, g / n, 0.0) * ops.sgn(x)
     zero = norm == 0
-    safe = ops.where(zero, 1.0, norm)
+    safe = ops.choose(zero, 1.0, norm)
     if ord == 2:
-        return ops.where(zero, 0.0, g / safe) * x
+        return ops.choose(zero, 0.0, g / safe) * x
     still = x == 0
-    size = ops.abs(ops.where(still, 1.0, x))
+    size = ops.abs(ops.choose(still, 1.0, x))
     slope = g * ops.sgn(x) * (size / safe) ** (ord - 1)
-    return ops.where(zero | still, 0.0, slope)
+    return ops.choose(zero | still, 0.0, slope)
 
 
 vector_norm.pullback(
@@ -124,5 +124,5 @@ def renorm(ops, input, p, dim, maxnorm):
     """Slices along dim, scaled down to at most maxnorm in the p-norm."""
     others = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
     norms = ops.vector_norm(input, p, others, True)
-    scale = ops.where(norms > maxnorm, maxnorm / (norms + 1e-7), np.ones((), input.dtype))
+    scale = ops.choose(norms > maxnorm, maxnorm / (norms + 1e-7), np.ones((), input.dtype))
     return ops.mul(input, scale)

@@ -199,7 +199,7 @@ def power_slope(ops: Any, g: Any, x: Any, y: Any) -> Any:
         if y == 0:
             return g * 0
         return g * (2 * x if y == 2 else y * x ** (y - 1)).conjugate()
-    return ops.where(y == 0, 0.0, g * (y * x ** ops.where(y == 0, 1.0, y - 1)).conjugate())
+    return ops.choose(y == 0, 0.0, g * (y * x ** ops.choose(y == 0, 1.0, y - 1)).conjugate())
 
 
 def exponent_slope(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
@@ -207,7 +207,7 @@ def exponent_slope(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
     if isinstance(x, (int, float)):
         return g * 0 if x == 0 else g * (out * ops.log(x * ops.ones_like(y))).conjugate()
     zero = x == 0
-    return ops.where(zero, 0.0, g * (out * ops.log(ops.where(zero, 1.0, x))).conjugate())
+    return ops.choose(zero, 0.0, g * (out * ops.log(ops.choose(zero, 1.0, x))).conjugate())
 
 
 @op(broadcast=True, promote="common", samples=POSITIVE)
@@ -257,8 +257,8 @@ def sgn_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:
     if x.dtype.kind != "c":
         return g * 0
     size = ops.abs(x)
-    across = (g - ops.real(g * out.conjugate()) * out) / ops.where(size == 0, 1.0, size)
-    return ops.where(size == 0, 0.0, across)
+    across = (g - ops.real(g * out.conjugate()) * out) / ops.choose(size == 0, 1.0, size)
+    return ops.choose(size == 0, 0.0, across)
 
 
 sgn.pullback(x=lambda ops, g, x, out: sgn_slope(ops, g, x, out))
@@ -271,7 +271,7 @@ def copysign(xp, x, y, /):
 
 
 copysign.pullback(
-    x=lambda ops, g, x, out: ops.where(x == 0, 0.0, g * ops.sign(x) * ops.sign(out)),
+    x=lambda ops, g, x, out: ops.choose(x == 0, 0.0, g * ops.sign(x) * ops.sign(out)),
     y=lambda g: g * 0,
 )
 
@@ -301,8 +301,8 @@ def maximum(xp, x, y, /):
 
 
 maximum.pullback(
-    x=lambda ops, g, x, y: ops.where(x < y, 0.0, ops.where(x == y, g / 2, g)),
-    y=lambda ops, g, x, y: ops.where(x > y, 0.0, ops.where(x == y, g / 2, g)),
+    x=lambda ops, g, x, y: ops.choose(x < y, 0.0, ops.choose(x == y, g / 2, g)),
+    y=lambda ops, g, x, y: ops.choose(x > y, 0.0, ops.choose(x == y, g / 2, g)),
 )
 
 
@@ -313,8 +313,8 @@ def minimum(xp, x, y, /):
 
 
 minimum.pullback(
-    x=lambda ops, g, x, y: ops.where(x > y, 0.0, ops.where(x == y, g / 2, g)),
-    y=lambda ops, g, x, y: ops.where(x < y, 0.0, ops.where(x == y, g / 2, g)),
+    x=lambda ops, g, x, y: ops.choose(x > y, 0.0, ops.choose(x == y, g / 2, g)),
+    y=lambda ops, g, x, y: ops.choose(x < y, 0.0, ops.choose(x == y, g / 2, g)),
 )
 
 
@@ -325,8 +325,8 @@ def fmax(xp, x, y, /):
 
 
 fmax.pullback(
-    x=lambda ops, g, x, y: ops.where((x >= y) | (y != y), g, 0.0),
-    y=lambda ops, g, x, y: ops.where((x >= y) | (y != y), 0.0, g),
+    x=lambda ops, g, x, y: ops.choose((x >= y) | (y != y), g, 0.0),
+    y=lambda ops, g, x, y: ops.choose((x >= y) | (y != y), 0.0, g),
 )
 
 
@@ -337,8 +337,8 @@ def fmin(xp, x, y, /):
 
 
 fmin.pullback(
-    x=lambda ops, g, x, y: ops.where((x <= y) | (y != y), g, 0.0),
-    y=lambda ops, g, x, y: ops.where((x <= y) | (y != y), 0.0, g),
+    x=lambda ops, g, x, y: ops.choose((x <= y) | (y != y), g, 0.0),
+    y=lambda ops, g, x, y: ops.choose((x <= y) | (y != y), 0.0, g),
 )
 
 
@@ -356,7 +356,7 @@ def inside(x: Any, min: Any, max: Any) -> Any:
     return x >= min if max is None else (x >= min) & (x <= max)
 
 
-clamped.pullback(x=lambda ops, g, x, min, max: ops.where(inside(x, min, max), g, 0.0))
+clamped.pullback(x=lambda ops, g, x, min, max: ops.choose(inside(x, min, max), g, 0.0))
 
 
 @composite(inplace=True)
@@ -376,7 +376,7 @@ def clamp(ops, input, min=None, max=None):
 
 def bounded(ops: Any, x: Any, bound: Any, holds: Any) -> Any:
     """x where it keeps the bound (or is NaN), else the bound."""
-    return ops.where(holds(x, bound) | (x != x), x, bound)
+    return ops.choose(holds(x, bound) | (x != x), x, bound)
 
 
 clamp.alias("clip")

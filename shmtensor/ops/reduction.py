@@ -52,7 +52,7 @@ def nansum(xp, x, /, dim=None, keepdim=False, *, dtype: "dtype" = None):
 
 
 nansum.pullback(
-    x=lambda ops, g, x, x_shape, dim, keepdim: ops.where(
+    x=lambda ops, g, x, x_shape, dim, keepdim: ops.choose(
         x != x, 0.0, spread(ops, g, x_shape, dim, keepdim)
     )
 )
@@ -118,7 +118,7 @@ def prod_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> A
     n, dim = shape[dim], dim % len(shape)
     rows = ops.movedim(x, dim, -1)
     own = np.eye(n, dtype=bool)
-    others = ops.where(own, 1.0, ops.unsqueeze(rows, -2))
+    others = ops.choose(own, 1.0, ops.unsqueeze(rows, -2))
     return g * ops.movedim(ops.prod_along(others, -1, False), -1, dim).conjugate()
 
 
@@ -141,7 +141,7 @@ def shared(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     shape = tuple(x.shape)
     peak = spread(ops, out, shape, dim, keepdim)
     hit = (x == peak) | ((x != x) & (peak != peak))
-    return ops.where(hit, spread(ops, g / ops.sum(hit, dim, keepdim), shape, dim, keepdim), 0.0)
+    return ops.choose(hit, spread(ops, g / ops.sum(hit, dim, keepdim), shape, dim, keepdim), 0.0)
 
 
 def nonempty(name: str, x: Any, dim: Any) -> Any:
@@ -278,7 +278,7 @@ def deviation_slope(
     ops: Any, g: Any, x: Any, out: Any, dim: Any, correction: float, keepdim: bool
 ) -> Any:
     """Of the variance, over 2 out; 0 where nothing varies."""
-    half = ops.where(out == 0, 0.0, g / (2 * ops.where(out == 0, 1.0, out)))
+    half = ops.choose(out == 0, 0.0, g / (2 * ops.choose(out == 0, 1.0, out)))
     return variance_slope(ops, half, x, dim, correction, keepdim)
 
 

@@ -50,7 +50,7 @@ def cumprod_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     dim, n = dim % x.ndim, x.shape[dim]
     own, later = np.eye(n, dtype=bool), np.triu(np.ones((n, n), dtype=bool))
     rows = ops.unsqueeze(ops.movedim(x, dim, -1), -2)
-    table = ops.where(later, ops.cumprod(ops.where(own, 1.0, rows), -1), 0.0)
+    table = ops.choose(later, ops.cumprod(ops.choose(own, 1.0, rows), -1), 0.0)
     slope = ops.sum(ops.unsqueeze(ops.movedim(g, dim, -1), -2) * table.conjugate(), -1)
     return ops.movedim(slope, -1, dim)
 
@@ -109,7 +109,7 @@ def logcumsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     if not x.ndim:
         return g
     tiny = np.finfo(x.dtype).min
-    gains = [ops.where(s * g > 0, ops.log(ops.where(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)]
+    gains = [ops.choose(s * g > 0, ops.log(ops.choose(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)]
     up, down = (
         ops.exp(ops.flip(ops.logcumsumexp(ops.flip(w - out, (dim,)), dim), (dim,)) + x)
         for w in gains

@@ -88,7 +88,7 @@ atan2.alias("arctan2")
 
 def unzero(ops: Any, x: Any) -> Any:
     """x with 1 in place of 0: what is divided by it is 0 there."""
-    return ops.where(x == 0, 1.0, x)
+    return ops.choose(x == 0, 1.0, x)
 
 
 @op(numpy=np.sinh, promote="float", samples=UNARY)
@@ -157,8 +157,8 @@ def sinc(xp, x, /):
 def sinc_slope(ops: Any, g: Any, x: Any) -> Any:
     """g times (pi x cos(pi x) - sin(pi x)) / (pi x * x), and 0 at 0."""
     a = math.pi * x
-    whole = (a * ops.cos(a) - ops.sin(a)) / ops.where(x == 0, 1.0, a * x)
-    return ops.where(x == 0, 0.0, g * whole.conjugate())
+    whole = (a * ops.cos(a) - ops.sin(a)) / ops.choose(x == 0, 1.0, a * x)
+    return ops.choose(x == 0, 0.0, g * whole.conjugate())
 
 
 sinc.pullback(x=lambda ops, g, x: sinc_slope(ops, g, x))

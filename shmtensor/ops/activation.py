@@ -1,0 +1,362 @@
+"""Activations: what stands between the layers of a network."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+from .exponential import error_function
+from .samples import UNARY, bools, reals
+from .table import composite, op
+
+ROOT_HALF = math.sqrt(0.5)
+ROOT_2_PI = math.sqrt(2 / math.pi)
+BOTH_SIDES = [(reals((3, 4), -3.0, 3.0),), (reals(()),), ((0, 3),)]
+
+
+@op(inplace=True, samples=BOTH_SIDES)
+def relu(xp, x, /):
+    """max(x, 0)."""
+    return xp.maximum(x, 0)
+
+
+relu.pullback(x=lambda ops, g, out: ops.relu_backward(g, out))
+
+
+@op(method=False, function=False, samples=[((3, 4), (3, 4))])
+def relu_backward(xp, x, y, /):
+    """x where y is positive, else 0."""
+    return xp.where(y > 0, x, xp.zeros((), x.dtype))
+
+
+relu_backward.pullback(x=lambda ops, g, y: ops.relu_backward(g, y))
+
+
+@op(promote="float", samples=BOTH_SIDES)
+def sigmoid(xp, x, /):
+    """1 / (1 + exp(-x))."""
+    if x.dtype.kind == "c":
+        return 1 / (1 + xp.exp(-x))
+    e = xp.exp(-xp.abs(x))
+    return xp.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+sigmoid.pullback(x=lambda g, out: g * (out * (1 - out)).conjugate())
+
+
+@op(promote="float", inplace=False, method=False, function=False, samples=BOTH_SIDES)
+def silu(xp, x, /):
+    """x * sigmoid(x)."""
+    return x * sigmoid.forward(xp, x)
+
+
+def silu_slope(ops: Any, g: Any, x: Any) -> Any:
+    """s (1 + x (1 - s))."""
+    s = ops.sigmoid(x)
+    return g * (s * (1 + x * (1 - s))).conjugate()
+
+
+silu.pullback(x=lambda ops, g, x: silu_slope(ops, g, x))
+
+
+@op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), True)])
+def gelu_rows(xp, x, /, tanh=False):
+    """x times the normal distribution's P(X <= x), exactly or by tanh."""
+    if tanh:
+        return 0.5 * x * (1 + xp.tanh(ROOT_2_PI * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + error_function(xp, x * x.dtype.type(ROOT_HALF), False))
+
+
+def gelu_slope(ops: Any, g: Any, x: Any, tanh: bool) -> Any:
+    """P(X <= x) + x times the density."""
+    if tanh:
+        t = ops.tanh(ROOT_2_PI * (x + 0.044715 * x * x * x))
+        inner = ROOT_2_PI * (1 + 3 * 0.044715 * x * x)
+        return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner)
+    density = ops.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
+    return g * (0.5 * (1 + ops.erf(x * ROOT_HALF)) + x * density)
+
+
+gelu_rows.pullback(x=lambda ops, g, x, tanh: gelu_slope(ops, g, x, tanh))
+
+
+@composite(method=False, function=False)
+def gelu(ops, input, approximate="none"):
+    """x times the normal distribution's P(X <= x); approximate="tanh" is a little faster."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError(f"gelu: no such approximation: {approximate!r}, 'none' or 'tanh' is needed")
+    return ops.gelu_rows(input, approximate == "tanh")
+
+
+@op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 2.0, 1.0)])
+def softplus(xp, x, /, beta=1.0, threshold=20.0):
+    """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""
+    z = x * beta
+    return xp.where(z > threshold, x, xp.logaddexp(z, 0) / beta).astype(x.dtype)
+
+
+softplus.pullback(
+    x=lambda ops, g, x, beta, threshold: ops.choose(
+        x * beta > threshold, g, g * ops.sigmoid(x * beta)
+    )
+)
+
+
+@op(method=False, function=False, samples=BOTH_SIDES)
+def logsigmoid(xp, x, /):
+    """log(sigmoid(x)), without overflow."""
+    return -xp.logaddexp(-x, 0)
+
+
+logsigmoid.pullback(x=lambda ops, g, x: g * ops.sigmoid(-x))
+
+
+@op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.2)])
+def leaky_relu(xp, x, /, negative_slope=0.01):
+    """x where it is positive, negative_slope * x elsewhere."""
+    return xp.where(x > 0, x, x * negative_slope)
+
+
+leaky_relu.pullback(
+    x=lambda ops, g, x, negative_slope: ops.choose(x > 0, g, g * negative_slope)
+)
+
+
+@op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.7, 1.5, 2.0)])
+def elu(xp, x, /, alpha=1.0, scale=1.0, input_scale=1.0):
+    """scale * x where it is positive, scale * alpha * (exp(input_scale * x) - 1) elsewhere."""
+    return xp.where(x > 0, x * scale, xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale))
+
+
+def elu_slope(ops: Any, g: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    """scale, and scale alpha input_scale exp(input_scale x) on the negative side."""
+    low = ops.choose(x > 0, 0.0, x)
+    return ops.choose(
+        x > 0, g * scale, g * ops.exp(low * input_scale) * (alpha * scale * input_scale)
+    )
+
+
+elu.pullback(
+    x=lambda ops, g, x, alpha, scale, input_scale: elu_slope(ops, g, x, alpha, scale, input_scale)
+)
+
+
+@composite(function=True, method=False)
+def selu(ops, input):
+    """`elu` with the scale and alpha that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+    return ops.elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+@composite(method=False)
+def celu(ops, input, alpha=1.0):
+    """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+    if alpha == 0:
+        raise ZeroDivisionError("celu: alpha cannot be 0: 0")
+    return ops.elu(input, alpha, 1.0, 1.0 / alpha)
+
+
+@op(method=False, function=False, samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), -0.5, 0.6)])
+def hardtanh(xp, x, /, min_val=-1.0, max_val=1.0):
+    """x, but at least min_val and at most max_val; no gradient at the bounds."""
+    if min_val > max_val:
+        raise ValueError(f"hardtanh: min_val is above max_val: {min_val}, {max_val}")
+    return xp.minimum(xp.maximum(x, x.dtype.type(min_val)), x.dtype.type(max_val))
+
+
+hardtanh.pullback(
+    x=lambda ops, g, x, min_val, max_val: ops.choose((x > min_val) & (x < max_val), g, 0.0)
+)
+
+
+@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)])
+def hardsigmoid(xp, x, /):
+    """x / 6 + 1 / 2, but at least 0 and at most 1."""
+    return xp.minimum(xp.maximum(x + 3, 0), 6) / 6
+
+
+hardsigmoid.pullback(x=lambda ops, g, x: ops.choose((x > -3) & (x < 3), g / 6, 0.0))
+
+
+@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)])
+def hardswish(xp, x, /):
+    """x * hardsigmoid(x)."""
+    return x * xp.minimum(xp.maximum(x + 3, 0), 6) / 6
+
+
+hardswish.pullback(
+    x=lambda ops, g, x: ops.choose(x <= -3, 0.0, ops.choose(x >= 3, g, g * (x / 3 + 0.5)))
+)
+
+
+@op(samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)])
+def hardshrink(xp, x, /, lambd=0.5):
+    """x outside [-lambd, lambd], 0 inside."""
+    return xp.where((x < -lambd) | (x > lambd) | (x != x), x, xp.zeros((), x.dtype))
+
+
+hardshrink.pullback(
+    x=lambda ops, g, x, lambd: ops.choose((x >= -lambd) & (x <= lambd), 0.0, g)
+)
+
+
+@op(method=False, function=False, samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)])
+def softshrink(xp, x, /, lambd=0.5):
+    """x moved by lambd towards 0, and 0 where it is nearer."""
+    if lambd < 0:
+        raise RuntimeError(f"softshrink: lambd must not be negative: {lambd}")
+    near = xp.zeros((), x.dtype) * x
+    return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, near))
+
+
+softshrink.pullback(
+    x=lambda ops, g, x, lambd: ops.choose((x >= -lambd) & (x <= lambd), 0.0, g)
+)
+
+
+@op(inplace=True, method=False, samples=[((3, 4), 0.1, 20.0)])
+def threshold(xp, x, /, threshold, value):
+    """x where it is above the threshold, else a fixed value."""
+    return xp.where(x <= threshold, x.dtype.type(value), x)
+
+
+threshold.pullback(x=lambda ops, g, x, threshold: ops.choose(x <= threshold, 0.0, g))
+
+
+@op(method=False, function=False, samples=BOTH_SIDES)
+def mish(xp, x, /):
+    """x * tanh(softplus(x)) (Misra 2019)."""
+    return x * xp.tanh(xp.logaddexp(x, 0))
+
+
+def mish_slope(ops: Any, g: Any, x: Any) -> Any:
+    """t + x s (1 - t * t)."""
+    t, s = ops.tanh(ops.softplus(x)), ops.sigmoid(x)
+    return g * (t + x * s * (1 - t * t))
+
+
+mish.pullback(x=lambda ops, g, x: mish_slope(ops, g, x))
+
+
+@composite
+def prelu(ops, input, weight):
+    """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension 1)."""
+    if weight.ndim > 1:
+        raise RuntimeError(f"prelu: weight must be 0-d or 1-d: {tuple(weight.shape)}")
+    if weight.size != 1 and (input.ndim < 2 or input.shape[1] != weight.size):
+        raise RuntimeError(f"prelu: one weight for each channel is needed: {tuple(input.shape)}, {tuple(weight.shape)}")
+    if weight.ndim and input.ndim > 1:
+        weight = ops.reshape(weight, (1, -1, *(1,) * (input.ndim - 2)))
+    elif weight.ndim:
+        weight = ops.reshape(weight, ())
+    return ops.choose(input > 0, input, ops.mul(weight, input))
+
+
+@composite(method=False, function=False)
+def glu(ops, input, dim=-1):
+    """The first half along a dimension times the sigmoid of the second."""
+    if not input.ndim or input.shape[dim] % 2:
+        raise RuntimeError(f"glu: dim must have an even size: {tuple(input.shape)}, dim={dim}")
+    n = input.shape[dim] // 2
+    return ops.mul(ops.narrow(input, dim, 0, n), ops.sigmoid(ops.narrow(input, dim, n, n)))
+
+
+# ---- over a dimension
+
+ALONG = [((3, 4), 1), ((3, 4), 0), ((2, 3, 4), -2), ((), 0), ((0, 3), 1)]
+
+
+def flat_axis(x: Any, dim: int) -> Any:
+    """NumPy's axis; of a 0-d tensor none."""
+    if x.ndim:
+        return dim
+    if dim not in (0, -1):
+        raise IndexError(f"softmax: dim is out of range: {dim} for shape ()")
+    return ()
+
+
+@op(promote="float", inplace=False, method=False, function=False, samples=ALONG)
+def softmax_along(xp, x, /, dim):
+    """exp(x) over its sum along dim, without overflow."""
+    axis = flat_axis(x, dim)
+    if not x.size:
+        return x.copy()
+    e = xp.exp(x - x.max(axis, keepdims=True))
+    e /= e.sum(axis, keepdims=True)
+    return e
+
+
+softmax_along.pullback(x=lambda ops, g, out, dim: ops.softmax_backward(g, out, dim))
+
+
+@op(method=False, function=False, samples=[((3, 4), (3, 4), 1)])
+def softmax_backward(xp, x, y, /, dim):
+    """y * (x - sum(x * y)): the gradient x brought through a softmax whose result is y."""
+    product = x * y
+    return product - y * product.sum(flat_axis(x, dim), keepdims=True)
+
+
+def softmax_curve(ops: Any, g: Any, x: Any, y: Any, dim: int) -> Any:
+    """Gradient of y * (x - sum(x * y)) by y."""
+    total, inner = ops.sum(x * y, dim, True), ops.sum(g * y, dim, True)
+    return g * (x - total) - x * inner
+
+
+softmax_backward.pullback(
+    x=lambda ops, g, y, dim: ops.softmax_backward(g, y, dim),
+    y=lambda ops, g, x, y, dim: softmax_curve(ops, g, x, y, dim),
+)
+
+
+@op(promote="float", inplace=False, method=False, function=False, samples=ALONG)
+def log_softmax_along(xp, x, /, dim):
+    """x - log(sum(exp(x))) along dim, without overflow."""
+    axis = flat_axis(x, dim)
+    if not x.size:
+        return x.copy()
+    low = x - x.max(axis, keepdims=True)
+    low -= xp.log(xp.exp(low).sum(axis, keepdims=True))
+    return low
+
+
+log_softmax_along.pullback(x=lambda ops, g, out, dim: ops.log_softmax_backward(g, out, dim))
+
+
+@op(method=False, function=False, samples=[((3, 4), (3, 4), 1)])
+def log_softmax_backward(xp, x, y, /, dim):
+    """x - exp(y) * sum(x): the gradient x brought through a log_softmax whose result is y."""
+    return x - xp.exp(y) * x.sum(flat_axis(x, dim), keepdims=True)
+
+
+log_softmax_backward.pullback(
+    x=lambda ops, g, y, dim: g - ops.sum(g * ops.exp(y), dim, True),
+    y=lambda ops, g, x, y, dim: -g * ops.exp(y) * ops.sum(x, dim, True),
+)
+
+
+@composite
+def softmax(ops, input, dim=None, dtype=None):
+    """exp(x) over its sum along a dimension: positive numbers that add up to 1."""
+    input = input if dtype is None else ops.to(input, dtype)
+    return ops.softmax_along(input, implicit(input) if dim is None else dim)
+
+
+@composite
+def log_softmax(ops, input, dim=None, dtype=None):
+    """The logarithm of `softmax`, without overflow."""
+    input = input if dtype is None else ops.to(input, dtype)
+    return ops.log_softmax_along(input, implicit(input) if dim is None else dim)
+
+
+def implicit(input: Any) -> int:
+    """The dimension that PyTorch takes when none is given."""
+    return 0 if input.ndim in (0, 1, 3) else 1
+
+
+@op(method=False, function=False, samples=[((3, 4), bools((3, 4)), 2.0)])
+def kept_by(xp, x, mask, /, scale):
+    """scale * x where the mask is true, else 0: dropout with a given mask."""
+    return xp.where(mask, x * x.dtype.type(scale), xp.zeros((), x.dtype))
+
+
+kept_by.pullback(x=lambda ops, g, mask, scale: ops.kept_by(g, mask, scale))

@@ -1,0 +1,132 @@
+"""Einstein's notation: products of several tensors, summed over the letters that the result does not have."""
+
+from __future__ import annotations
+
+import math
+import string
+from typing import Any
+
+from .table import composite
+
+Labels = list[str]
+
+
+@composite(method=False)
+def einsum(ops, equation, *operands):
+    """Sums of products by letters: `einsum("bij,bjk->bik", x, y)`; also `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
+
+    Operands are contracted from the left, each pair by one (batched) matrix product.
+    """
+    if not isinstance(equation, str):
+        equation, operands = spelled(equation, *operands)
+    elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    terms, result = parsed(equation, [x.ndim for x in operands])
+    pairs = [traced(ops, x, labels) for x, labels in zip(operands, terms, strict=True)]
+    sizes: dict[str, int] = {}
+    for x, labels in pairs:
+        for label, n in zip(labels, x.shape, strict=True):
+            if sizes.setdefault(label, n) != n and 1 not in (n, sizes[label]):
+                raise RuntimeError(
+                    f"einsum: sizes of {label!r} differ: {n} and {sizes[label]} in {equation!r}"
+                )
+            sizes[label] = max(sizes[label], n) if 1 in (n, sizes[label]) else n
+    x, labels = pairs[0]
+    if len(pairs) == 1:
+        x, labels = summed(ops, x, labels, set(result))
+    for i, (y, others) in enumerate(pairs[1:], 1):
+        later = set(result).union(*(set(names) for _, names in pairs[i + 1 :]))
+        x, labels = contracted(ops, x, labels, y, others, later)
+    return ops.permute(x, tuple(labels.index(label) for label in result)) if result else x
+
+
+def spelled(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
+    """The equation of the form with lists of numbers."""
+    def word(labels: Any) -> str:
+        return "".join("..." if i is Ellipsis else string.ascii_letters[i] for i in labels)
+
+    operands, labels = arguments[: len(arguments) // 2 * 2 : 2], arguments[1::2]
+    equation = ",".join(word(item) for item in labels)
+    if len(arguments) % 2:
+        equation += "->" + word(arguments[-1])
+    return equation, operands
+
+
+def parsed(equation: str, ranks: list[int]) -> tuple[list[Labels], Labels]:
+    """The labels of each operand and of the result; "..." becomes labels of its own."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    words = left.split(",")
+    if len(words) != len(ranks):
+        raise RuntimeError(f"einsum: {len(ranks)} operands for {len(words)} terms: {equation!r}")
+    terms = []
+    for word, n in zip(words, ranks, strict=True):
+        head, dots, tail = word.partition("...")
+        extra = n - len(head) - len(tail)
+        if extra < 0 or (extra and not dots) or not (head + tail).isalpha() and head + tail:
+            raise RuntimeError(f"einsum: the term does not fit {n} dimensions: {word!r}")
+        terms.append([*head, *(f".{i}" for i in range(extra - 1, -1, -1)), *tail])
+    spread = sorted({label for term in terms for label in term if label[0] == "."}, reverse=True)
+    if not arrow:
+        letters = "".join(words).replace(".", "")
+        return terms, [*spread, *sorted(c for c in set(letters) if letters.count(c) == 1)]
+    head, dots, tail = right.partition("...")
+    result = [*head, *(spread if dots else []), *tail]
+    known = {label for term in terms for label in term}
+    if len(set(result)) != len(result) or not known.issuperset(result):
+        raise RuntimeError(f"einsum: a letter of the result is unknown or comes twice: {equation!r}")
+    return terms, result
+
+
+def traced(ops: Any, x: Any, labels: Labels) -> tuple[Any, Labels]:
+    """Letters that come twice in one operand name its diagonal."""
+    labels = list(labels)
+    for label in [k for k in dict.fromkeys(labels) if labels.count(k) > 1]:
+        while labels.count(label) > 1:
+            i = labels.index(label)
+            j = labels.index(label, i + 1)
+            if x.shape[i] != x.shape[j]:
+                raise RuntimeError(f"einsum: sizes of {label!r} differ: {x.shape[i]}, {x.shape[j]}")
+            x = ops.diagonal(x, 0, i, j)
+            labels = [k for d, k in enumerate(labels) if d not in (i, j)] + [label]
+    return x, labels
+
+
+def summed(ops: Any, x: Any, labels: Labels, wanted: set[str]) -> tuple[Any, Labels]:
+    """Without the letters that nobody wants."""
+    gone = tuple(d for d, label in enumerate(labels) if label not in wanted)
+    if not gone:
+        return x, labels
+    return ops.sum(x, gone), [label for label in labels if label in wanted]
+
+
+def contracted(
+    ops: Any, x: Any, left: Labels, y: Any, right: Labels, later: set[str]
+) -> tuple[Any, Labels]:
+    """Two operands as one: letters of both are a batch if wanted later, else summed over."""
+    x, left = summed(ops, x, left, later | set(right))
+    y, right = summed(ops, y, right, later | set(left))
+    both = [label for label in left if label in right]
+    for label in both:  # a size of 1 stretches
+        i, j = left.index(label), right.index(label)
+        if x.shape[i] != y.shape[j]:
+            n = max(x.shape[i], y.shape[j])
+            x = ops.expand(x, (*x.shape[:i], n, *x.shape[i + 1 :]))
+            y = ops.expand(y, (*y.shape[:j], n, *y.shape[j + 1 :]))
+    batch, inner = ([k for k in both if (k in later) is wanted] for wanted in (True, False))
+    rows, columns = ([k for k in labels if k not in both] for labels in (left, right))
+    size = dict(zip(left, x.shape, strict=True)) | dict(zip(right, y.shape, strict=True))
+
+    def laid(z: Any, labels: Labels, *groups: Labels) -> Any:
+        order = tuple(labels.index(label) for group in groups for label in group)
+        shape = tuple(math.prod(size[k] for k in group) for group in groups)
+        return ops.reshape(ops.permute(z, order), shape)
+
+    labels = batch + rows + columns
+    if not inner:
+        shape = [size[k] for k in batch]
+        wide = ops.reshape(laid(x, left, batch, rows), (*shape, -1, 1) if x.size else (*shape, math.prod(size[k] for k in rows), 1))
+        high = ops.reshape(laid(y, right, batch, columns), (*shape, 1, -1) if y.size else (*shape, 1, math.prod(size[k] for k in columns)))
+        out = ops.mul(wide, high)
+    else:
+        out = ops.matmul(laid(x, left, batch, rows, inner), laid(y, right, batch, inner, columns))
+    return ops.reshape(out, tuple(size[k] for k in labels)), labels

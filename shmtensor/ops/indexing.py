@@ -1,0 +1,249 @@
+"""Elements by their places: `x[index]`, `where`, and reading or writing at indices and under masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .samples import bools
+from .table import composite, op
+
+Shape = tuple[int, ...]
+
+
+@op(
+    broadcast=True,
+    promote="common x y",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=[(bools((3, 4)), (3, 4), (4,)), (bools((3, 1)), (), (4,)), (bools(()), (2,), (2,))],
+)
+def choose(xp, condition, x, y, /):
+    """The elements of one tensor where a condition holds, of another where not."""
+    return xp.where(condition, x, y)
+
+
+choose.pullback(
+    x=lambda ops, g, condition: ops.choose(condition, g, 0.0),
+    y=lambda ops, g, condition: ops.choose(condition, 0.0, g),
+)
+
+@composite(method=False)
+def where(ops, condition, input=None, other=None):
+    """The elements of one tensor where a condition holds, of another where not; without them `nonzero` as a tuple."""
+    if input is None and other is None:
+        return ops.nonzero(condition, as_tuple=True)
+    if condition.dtype != np.bool_:
+        raise RuntimeError(f"where: the condition must be bool: {condition.dtype}")
+    return ops.choose(condition, input, other)
+
+
+# ---- x[index]
+
+
+def is_basic(index: Any) -> bool:
+    """Is it made of numbers, slices, None and `...` alone, so that no element is named twice?"""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(not hasattr(i, "dtype") and not isinstance(i, (list, bool)) for i in parts)
+
+
+def add_at(xp: Any, out: Any, index: Any, values: Any) -> None:
+    """out[index] += values, where an element may be named several times."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if is_basic(index) or all(getattr(i, "dtype", None) == np.bool_ for i in parts):
+        out[index] += values
+    else:
+        xp.add.at(out, index, values)
+
+
+def item(x: Any, index: Any) -> Any:
+    """x[index] as an array also where it is one element: a 0-d view, not a number."""
+    out = x[index]
+    if out.__class__ is not x.__class__:
+        out = x[(*index, ...) if isinstance(index, tuple) else (index, ...)]
+    return out
+
+
+@op(
+    view=True,
+    method=False,
+    function=False,
+    samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
+)
+def getitem(xp, x, /, index: "index"):
+    """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""
+    return item(x, index)
+
+
+getitem.pullback(x=lambda ops, g, x_shape, index: ops.scatter_index(g, x_shape, index))
+
+
+@op(method=False, function=False, samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
+def scatter_index(xp, x, /, shape, index: "index"):
+    """Zeros of a shape, with x added at an index: the gradient of x[index]."""
+    out = xp.zeros(shape, x.dtype)
+    if is_basic(index):
+        out[index] = x
+    else:
+        add_at(xp, out, index, x)
+    return out
+
+
+scatter_index.pullback(x=lambda ops, g, index: ops.getitem(g, index))
+
+
+@op(method=False, function=False, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)])
+def written(xp, x, values, /, index: "index", accumulate):
+    """The tensor with values written, or added, at an index. Copies: one (the result)."""
+    out = x.copy()
+    if accumulate:
+        add_at(xp, out, index, values.astype(x.dtype, copy=False))
+    else:
+        out[index] = values
+    return out
+
+
+def erased(ops: Any, g: Any, index: Any) -> Any:
+    """A gradient without the elements that were overwritten."""
+    return ops.written(g, np.zeros((), g.dtype), index, False)
+
+
+def gathered(ops: Any, g: Any, index: Any, shape: Shape) -> Any:
+    """A gradient at an index, summed back to the shape of what was written there."""
+    g = ops.getitem(g, index)
+    ahead = g.ndim - len(shape)
+    dims = tuple(i for i in range(g.ndim) if i < ahead or (shape[i - ahead] == 1 != g.shape[i]))
+    return ops.reshape(ops.sum(g, dims), shape) if dims else g
+
+
+written.pullback(
+    x=lambda ops, g, index, accumulate: g if accumulate else erased(ops, g, index),
+    values=lambda ops, g, index, values_shape: gathered(ops, g, index, values_shape),
+)
+
+
+@composite(inplace=True)
+def index_put(ops, input, indices, values, accumulate=False):
+    """The tensor with values written (accumulate=True: added) at a tuple of index tensors. Copies: one."""
+    return ops.written(input, values, tuple(indices), accumulate)
+
+
+# ---- under a mask
+
+
+@op(method=False, function=False, samples=[((3, 4), (), bools((3, 4))), ((3, 4), (), bools((4,)))])
+def masked(xp, x, value, mask, /):
+    """x, with the one element of value where mask is true."""
+    if value.ndim:
+        raise RuntimeError(f"masked_fill: value must be a number or 0-d: {value.shape}")
+    if mask.dtype != np.bool_:
+        raise RuntimeError(f"masked_fill: the mask must be bool: {mask.dtype}")
+    return xp.where(mask, value.astype(x.dtype), x)
+
+
+masked.pullback(
+    x=lambda ops, g, mask, x_shape: shrink(ops, ops.choose(mask, 0.0, g), x_shape),
+    value=lambda ops, g, mask: ops.sum(ops.choose(mask, g, 0.0)),
+)
+
+
+def shrink(ops: Any, g: Any, shape: Shape) -> Any:
+    """The sum over what was stretched."""
+    return g if tuple(g.shape) == tuple(shape) else ops.sum_to_size(g, *shape)
+
+
+@composite(inplace=True)
+def masked_fill(ops, input, mask, value):
+    """The tensor with one number where the mask is true. Copies: one (the result)."""
+    if isinstance(value, (int, float, complex)):
+        if isinstance(value, complex) and input.dtype.kind != "c":
+            raise RuntimeError(f"masked_fill: a complex value does not fit: {value}, {input.dtype}")
+        value = np.asarray(value, input.dtype)
+    return ops.masked(input, value, mask)
+
+
+@composite
+def masked_select(ops, input, mask):
+    """The elements where the mask is true, in one dimension. Copies: one (the result)."""
+    if mask.dtype != np.bool_:
+        raise RuntimeError(f"masked_select: the mask must be bool: {mask.dtype}")
+    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    return ops.getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
+
+
+@op(method=False, function=False, samples=[])
+def masked_write(xp, x, source, mask, /):
+    """x, with the elements of source in order where mask is true."""
+    shape = np.broadcast_shapes(x.shape, mask.shape)
+    out, mask = xp.broadcast_to(x, shape).copy(), xp.broadcast_to(mask, shape)
+    n = int(mask.sum())
+    if n > source.size:
+        raise RuntimeError(f"masked_scatter: too few elements in source: {source.size}, mask has {n}")
+    out[mask] = source.reshape(-1)[:n]
+    return out
+
+
+masked_write.pullback(
+    x=lambda ops, g, mask, x_shape: shrink(ops, ops.choose(mask, 0.0, g), x_shape),
+    source=lambda ops, g, mask, source_shape: ops.first(
+        ops.getitem(g, ops.broadcast_to(mask, tuple(g.shape))), source_shape
+    ),
+)
+
+
+@op(method=False, function=False, samples=[])
+def first(xp, x, /, shape):
+    """Zeros of a shape whose first elements are x's."""
+    out = xp.zeros(shape, x.dtype)
+    out.reshape(-1)[: x.size] = x
+    return out
+
+
+first.pullback(x=lambda ops, g, x_shape: ops.reshape(g, (-1,))[: x_shape[0]])
+
+
+@composite(inplace=True)
+def masked_scatter(ops, input, mask, source):
+    """The tensor with the elements of source, in order, where the mask is true. Copies: one."""
+    return ops.masked_write(input, source, mask)
+
+
+# ---- in the flattened tensor, and which elements are not 0
+
+
+@composite
+def take(ops, input, index):
+    """Elements of the flattened tensor at these indices."""
+    return ops.getitem(ops.reshape(input, (-1,)), index)
+
+
+@composite(inplace=True)
+def put(ops, input, index, source, accumulate=False):
+    """The tensor with values written (or added) at indices of the flattened tensor. Copies: one."""
+    flat = ops.written(
+        ops.reshape(input, (-1,)), ops.reshape(source, index.shape), (index,), accumulate
+    )
+    return ops.reshape(flat, tuple(input.shape))
+
+
+@op(method=False, function=False, samples=[(bools((3, 4)),)])
+def argwhere_rows(xp, x, /):
+    """The indices of the elements that are not 0, one row each."""
+    return xp.argwhere(x)
+
+
+@composite
+def nonzero(ops, input, *, as_tuple=False):
+    """Where the elements are not 0: a row of indices each, or a tuple of index vectors."""
+    rows = ops.argwhere_rows(input)
+    if not as_tuple:
+        return rows
+    return tuple(ops.unbind(rows if input.ndim else ops.reshape(rows, (-1, 1)) * 0, 1))
+
+
+@composite
+def argwhere(ops, input):
+    """Where the elements are not 0: a row of indices each."""
+    return ops.argwhere_rows(input)

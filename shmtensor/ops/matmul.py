@@ -1,0 +1,259 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .axes import axis
+from .movement import shrunk
+from .table import composite, op
+
+Shape = tuple[int, ...]
+
+
+@op(
+    promote="common",
+    inplace=False,
+    samples=[
+        ((3, 4), (4, 2)),
+        ((2, 3, 4), (4, 5)),
+        ((2, 1, 3, 4), (5, 4, 2)),
+        ((4,), (4,)),
+        ((4,), (2, 4, 3)),
+        ((2, 3, 4), (4,)),
+        ((3, 4), (2, 4, 2)),
+        ((3, 0), (0, 2)),
+    ],
+)
+def matmul(xp, x, y, /):
+    """Matrix product, batched over leading dimensions; vectors are rows on the left and columns on the right."""
+    return xp.matmul(x, y)
+
+
+def left(ops: Any, g: Any, y: Any, shape: Shape) -> Any:
+    """Gradient of x @ y by x."""
+    if y.ndim == 1:
+        return g * y.conjugate() if len(shape) == 1 else ops.mul(ops.unsqueeze(g, -1), y.conjugate())
+    turned = y.swapaxes(-1, -2).conjugate()
+    if len(shape) == 1:
+        return shrunk(ops, ops.matmul(ops.unsqueeze(g, -2), turned).squeeze(-2), shape)
+    if len(shape) == 2 < g.ndim:  # one product instead of a batch that is summed
+        rows = ops.reshape(ops.movedim(g, -2, 0), (shape[0], -1))
+        return ops.matmul(rows, joined(ops, turned, g.shape[:-2]))
+    return shrunk(ops, ops.matmul(g, turned), shape)
+
+
+def right(ops: Any, g: Any, x: Any, shape: Shape) -> Any:
+    """Gradient of x @ y by y."""
+    if x.ndim == 1:
+        if len(shape) == 1:
+            return g * x.conjugate()
+        return ops.mul(ops.unsqueeze(x, -1).conjugate(), ops.unsqueeze(g, -2))
+    if len(shape) == 1:
+        turned = x.swapaxes(-1, -2).conjugate()
+        return shrunk(ops, ops.matmul(turned, ops.unsqueeze(g, -1)).squeeze(-1), shape)
+    if len(shape) == 2 < x.ndim and x.shape[:-1] == g.shape[:-1]:
+        rows = ops.reshape(x, (-1, x.shape[-1]))
+        return ops.matmul(rows.swapaxes(-1, -2).conjugate(), ops.reshape(g, (-1, g.shape[-1])))
+    return shrunk(ops, ops.matmul(x.swapaxes(-1, -2).conjugate(), g), shape)
+
+
+def joined(ops: Any, y: Any, batch: Shape) -> Any:
+    """Matrices of a batch, one below the other."""
+    full = ops.broadcast_to(y, (*batch, *y.shape[-2:]))
+    return ops.reshape(full, (-1, y.shape[-1]))
+
+
+matmul.pullback(
+    x=lambda ops, g, y, x_shape: left(ops, g, y, x_shape),
+    y=lambda ops, g, x, y_shape: right(ops, g, x, y_shape),
+)
+
+
+@op(
+    promote="common",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=[((3, 4), (2, 4), (2,)), ((2, 3, 4), (5, 4), None), ((4,), (2, 4), (2,)), ((4,), (4,), ())],
+)
+def linear(xp, x, weight, bias=None, /):
+    """x @ weight.T + bias: (..., in) by (out, in) and (out,) gives (..., out)."""
+    out = xp.matmul(x, weight.swapaxes(0, 1) if weight.ndim == 2 else weight)
+    return out if bias is None else out + bias
+
+
+def linear_weight(ops: Any, g: Any, x: Any, shape: Shape) -> Any:
+    """g.T @ x over all leading dimensions as one product."""
+    if len(shape) == 1:
+        return shrunk(ops, ops.mul(ops.unsqueeze(g, -1), x.conjugate()), shape)
+    rows = ops.reshape(g, (-1, shape[0]))
+    return ops.matmul(rows.swapaxes(0, 1), ops.reshape(x, (-1, shape[1])).conjugate())
+
+
+linear.pullback(
+    x=lambda ops, g, weight: (
+        ops.matmul(g, weight.conjugate())
+        if weight.ndim == 2
+        else ops.mul(ops.unsqueeze(g, -1), weight.conjugate())
+    ),
+    weight=lambda ops, g, x, weight_shape: linear_weight(ops, g, x, weight_shape),
+    bias=lambda ops, g, bias_shape: shrunk(ops, g, bias_shape),
+)
+
+
+# ---- products that insist on their ranks
+
+
+def insist(name: str, ranks: tuple[int, ...], *xs: Any) -> None:
+    """Raises RuntimeError unless the tensors have these numbers of dimensions."""
+    if tuple(x.ndim for x in xs) != ranks:
+        shapes = ", ".join(str(tuple(x.shape)) for x in xs)
+        raise RuntimeError(f"{name}: expected {ranks} dimensions: {shapes}")
+
+
+@composite
+def mm(ops, input, mat2):
+    """Product of two matrices."""
+    insist("mm", (2, 2), input, mat2)
+    return ops.matmul(input, mat2)
+
+
+@composite
+def bmm(ops, input, mat2):
+    """Products of two batches of matrices, (B, n, m) and (B, m, p)."""
+    insist("bmm", (3, 3), input, mat2)
+    if input.shape[0] != mat2.shape[0]:
+        raise RuntimeError(f"bmm: batch sizes differ: {tuple(input.shape)}, {tuple(mat2.shape)}")
+    return ops.matmul(input, mat2)
+
+
+@composite
+def mv(ops, input, vec):
+    """Product of a matrix and a vector."""
+    insist("mv", (2, 1), input, vec)
+    return ops.matmul(input, vec)
+
+
+@composite
+def dot(ops, input, tensor):
+    """Sum of the products of two vectors."""
+    insist("dot", (1, 1), input, tensor)
+    return ops.matmul(input, tensor)
+
+
+@composite
+def vdot(ops, input, other):
+    """Sum of the products of two vectors, the first one conjugated."""
+    insist("vdot", (1, 1), input, other)
+    return ops.matmul(ops.conj(input), other)
+
+
+@composite
+def inner(ops, input, other):
+    """Sums of products over the last dimensions."""
+    if not input.ndim or not other.ndim:
+        return ops.mul(input, other)
+    return ops.tensordot(input, other, ([-1], [-1]))
+
+
+@composite
+def outer(ops, input, vec2):
+    """All products of the elements of two vectors."""
+    insist("outer", (1, 1), input, vec2)
+    return ops.mul(ops.unsqueeze(input, 1), vec2)
+
+
+outer.alias("ger")
+
+
+def blend(ops: Any, x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """beta * x + alpha * product; with beta = 0 what is in x does not matter, not even NaN."""
+    product = product if alpha == 1 else ops.mul(product, alpha)
+    if beta == 0:
+        np.broadcast_shapes(tuple(x.shape), tuple(product.shape))
+        return product
+    return ops.add(x if beta == 1 else ops.mul(x, beta), product)
+
+
+@composite(inplace=True)
+def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
+    """beta * input + alpha * (mat1 @ mat2)."""
+    return blend(ops, input, ops.mm(mat1, mat2), beta, alpha)
+
+
+@composite(inplace=True)
+def addmv(ops, input, mat, vec, *, beta=1, alpha=1):
+    """beta * input + alpha * (mat @ vec)."""
+    return blend(ops, input, ops.mv(mat, vec), beta, alpha)
+
+
+@composite(inplace=True)
+def addr(ops, input, vec1, vec2, *, beta=1, alpha=1):
+    """beta * input + alpha * outer(vec1, vec2)."""
+    return blend(ops, input, ops.outer(vec1, vec2), beta, alpha)
+
+
+@composite(inplace=True)
+def baddbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
+    """beta * input + alpha * (batch1 @ batch2), batch by batch."""
+    return blend(ops, input, ops.bmm(batch1, batch2), beta, alpha)
+
+
+@composite(inplace=True)
+def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
+    """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
+    return blend(ops, input, ops.sum(ops.bmm(batch1, batch2), 0), beta, alpha)
+
+
+@composite(method=False)
+def chain_matmul(ops, *matrices):
+    """Product of several matrices, from the left."""
+    out = matrices[0]
+    for matrix in matrices[1:]:
+        out = ops.mm(out, matrix)
+    return out
+
+
+@composite
+def kron(ops, input, other):
+    """Kronecker product: each element of one times the whole other."""
+    n = max(input.ndim, other.ndim)
+    a = (1,) * (n - input.ndim) + tuple(input.shape)
+    b = (1,) * (n - other.ndim) + tuple(other.shape)
+    wide = ops.reshape(input, tuple(k for size in a for k in (size, 1)))
+    high = ops.reshape(other, tuple(k for size in b for k in (1, size)))
+    return ops.reshape(ops.mul(wide, high), tuple(p * q for p, q in zip(a, b, strict=True)))
+
+
+@composite(method=False)
+def tensordot(ops, a, b, dims=2):
+    """Sums of products over dims: the last ones of a with the first ones of b, or two lists of dims."""
+    if hasattr(dims, "tolist"):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0 or dims > min(a.ndim, b.ndim):
+            raise RuntimeError(f"tensordot: too many dims: {dims}: {tuple(a.shape)}, {tuple(b.shape)}")
+        first, second = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    else:
+        first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
+        first, second = [axis(a, d) for d in first], [axis(b, d) for d in second]
+    if len(first) != len(second):
+        raise RuntimeError(f"tensordot: as many dims of both are needed: {first}, {second}")
+    for i, j in zip(first, second, strict=True):
+        if a.shape[i] != b.shape[j]:
+            if 1 not in (a.shape[i], b.shape[j]):
+                raise RuntimeError(
+                    f"tensordot: sizes differ: dim {i} of {tuple(a.shape)}, dim {j} of {tuple(b.shape)}"
+                )
+            a, b = (ops.sum(x, d, True) if x.shape[d] != 1 else x for x, d in ((a, i), (b, j)))
+    free_a = [d for d in range(a.ndim) if d not in first]
+    free_b = [d for d in range(b.ndim) if d not in second]
+    shape = tuple(a.shape[d] for d in free_a) + tuple(b.shape[d] for d in free_b)
+    inner = math.prod(a.shape[d] for d in first)
+    rows = ops.reshape(ops.permute(a, (*free_a, *first)), (math.prod(shape[: len(free_a)]), inner))
+    columns = ops.reshape(ops.permute(b, (*second, *free_b)), (inner, math.prod(shape[len(free_a) :])))
+    return ops.reshape(ops.matmul(rows, columns), shape)

@@ -1,0 +1,96 @@
+"""Diagonals and triangles of matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .axes import axis
+from .table import composite, op
+
+
+@op(inplace=True, samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)])
+def tril(xp, x, /, diagonal=0):
+    """The elements on and below a diagonal, 0 above."""
+    if x.ndim < 2:
+        raise RuntimeError(f"tril: a matrix is needed, at least 2 dimensions: {x.shape}")
+    return xp.tril(x, diagonal)
+
+
+@op(inplace=True, samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)])
+def triu(xp, x, /, diagonal=0):
+    """The elements on and above a diagonal, 0 below."""
+    if x.ndim < 2:
+        raise RuntimeError(f"triu: a matrix is needed, at least 2 dimensions: {x.shape}")
+    return xp.triu(x, diagonal)
+
+
+tril.pullback(x=lambda ops, g, diagonal: ops.tril(g, diagonal))
+triu.pullback(x=lambda ops, g, diagonal: ops.triu(g, diagonal))
+
+
+@composite
+def diag_embed(ops, input, offset=0, dim1=-2, dim2=-1):
+    """The last dimension put on the diagonal of two new ones."""
+    shape = tuple(input.shape)
+    n, size = input.ndim + 1, shape[-1] + abs(offset)
+    first, second = dim1 % n, dim2 % n
+    if first == second:
+        raise RuntimeError(f"diag_embed: two different dims are needed: {dim1}, {dim2}")
+    out = list(shape[:-1])
+    for d in sorted((first, second)):
+        out.insert(d, size)
+    return ops.diagonal_set(input, tuple(out), offset, first, second)
+
+
+@composite
+def diag(ops, input, diagonal=0):
+    """Of a matrix its diagonal (a copy), of a vector the matrix with it."""
+    if input.ndim == 1:
+        return ops.diag_embed(input, diagonal)
+    if input.ndim != 2:
+        raise RuntimeError(f"diag: a vector or a matrix is needed: {tuple(input.shape)}")
+    return ops.clone(ops.diagonal(input, diagonal))
+
+
+@composite
+def diagflat(ops, input, offset=0):
+    """The matrix with all elements on its diagonal."""
+    return ops.diag_embed(ops.reshape(input, (-1,)), offset)
+
+
+@composite
+def trace(ops, input):
+    """The sum of the diagonal of a matrix."""
+    if input.ndim != 2:
+        raise RuntimeError(f"trace: a matrix is needed: {tuple(input.shape)}")
+    return ops.sum(ops.diagonal(input))
+
+
+@composite
+def diagonal_scatter(ops, input, src, offset=0, dim1=0, dim2=1):
+    """The tensor with src on the diagonal of two dimensions. Copies: one (the result)."""
+    first, second = axis(input, dim1), axis(input, dim2)
+    shape = tuple(input.shape)
+    hole = np.zeros(shape, bool)
+    diagonal = hole.diagonal(offset, first, second)
+    if tuple(src.shape) != diagonal.shape:
+        raise RuntimeError(f"diagonal_scatter: shapes differ: {tuple(src.shape)}, {diagonal.shape}")
+    diagonal.flags.writeable = True
+    diagonal[...] = True
+    return ops.choose(hole, ops.diagonal_set(src, shape, offset, first, second), input)
+
+
+@composite
+def select_scatter(ops, input, src, dim, index):
+    """The tensor with src in one slice. Copies: one (the result)."""
+    dim = axis(input, dim)
+    if not -input.shape[dim] <= index < input.shape[dim]:
+        raise IndexError(f"select_scatter: index is out of range: {index} of {tuple(input.shape)}")
+    return ops.written(input, src, (slice(None),) * dim + (index,), False)
+
+
+@composite
+def slice_scatter(ops, input, src, dim=0, start=None, end=None, step=1):
+    """The tensor with src in a range of slices. Copies: one (the result)."""
+    dim = axis(input, dim)
+    return ops.written(input, src, (slice(None),) * dim + (slice(start, end, step),), False)
