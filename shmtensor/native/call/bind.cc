@@ -1,8 +1,47 @@
 // The Python face of call/.
-#include "python.h"
+#include "array.h"
+#include "call.h"
+#include "graph.h"
 
 namespace shmtensor {
 
-int add_call(PyObject*) { return 0; }
+namespace {
+
+template <class F>
+PyCFunction fast(F function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
+}
+
+PyMethodDef functions[] = {
+    {"call", fast(call), METH_FASTCALL, "call(kernel, *arguments): runs it with the heap open; arrays."},
+    {"compute", fast(compute), METH_FASTCALL, "compute(kernel, *arguments): call, as Tensors."},
+    {"compute_view", fast(compute_view), METH_FASTCALL,
+     "compute_view(parent, row, attributes, kernel, *arguments): compute, marked as a view of parent if it is one."},
+    {"write", fast(write), METH_FASTCALL,
+     "write(tensor, kernel, *arguments): runs a kernel that writes the tensor's memory, and counts the write."},
+    {"wrap", wrap, METH_O, "wrap(array): a Tensor over it, without history."},
+    {"record", fast(record), METH_FASTCALL, "record(array, row, edges, *saved): a Tensor with history."},
+    {"record_many", fast(record_many), METH_FASTCALL,
+     "record_many(arrays, row, edges, *saved): a tuple of Tensors with one node."},
+    {"record_view", fast(record_view), METH_FASTCALL,
+     "record_view(array, row, edges, parent, attributes, *saved): record, marked as a view if it is one."},
+    {"view_of", fast(view_of), METH_FASTCALL, "view_of(array, parent, row, attributes): a view without history."},
+    {"rewrite", fast(rewrite), METH_FASTCALL,
+     "rewrite(tensor, row, edges, *saved): gives a tensor written in place its new node."},
+    {"wrote", wrote, METH_O, "wrote(tensor): counts an in-place write."},
+    {"set_tensor_class", set_tensor_class, METH_O, "Registers the class of all Tensors made here."},
+    {"item", fast(item), METH_FASTCALL, "item(x, index): x[index], never a NumPy scalar."},
+    {"expand", fast(expand), METH_FASTCALL, "expand(x, shape): a stretched, read-only view."},
+    {"fit", fast(fit), METH_FASTCALL, "fit(gradient, edge): the gradient if it belongs there, else None."},
+    {"references", fast(references), METH_FASTCALL, "references(x): how many, if x owns its memory."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int add_call(PyObject* module) {
+  if (add_graph_types(module) < 0) return -1;
+  return PyModule_AddFunctions(module, functions);
+}
 
 }  // namespace shmtensor

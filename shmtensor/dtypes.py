@@ -1,0 +1,202 @@
+"""Dtypes by PyTorch's names, the default dtype, and PyTorch's promotion rules.
+
+A dtype is NumPy's own object: `shmtensor.float32 is numpy.dtype("float32")`. Tensors hold only such canonical
+instances, so that the test for equal dtypes is `is`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "as_dtype",
+    "bool",
+    "can_cast",
+    "category",
+    "cdouble",
+    "cfloat",
+    "complex64",
+    "complex128",
+    "double",
+    "dtype",
+    "finfo",
+    "float",
+    "float16",
+    "float32",
+    "float64",
+    "get_default_dtype",
+    "half",
+    "iinfo",
+    "int",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "long",
+    "promote_types",
+    "set_default_dtype",
+    "short",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
+
+dtype = np.dtype
+Dtype = np.dtype[Any]
+
+bool: Dtype = np.dtype("bool")
+uint8: Dtype = np.dtype("uint8")
+uint16: Dtype = np.dtype("uint16")
+uint32: Dtype = np.dtype("uint32")
+uint64: Dtype = np.dtype("uint64")
+int8: Dtype = np.dtype("int8")
+int16: Dtype = np.dtype("int16")
+int32: Dtype = np.dtype("int32")
+int64: Dtype = np.dtype("int64")
+float16: Dtype = np.dtype("float16")
+float32: Dtype = np.dtype("float32")
+float64: Dtype = np.dtype("float64")
+complex64: Dtype = np.dtype("complex64")
+complex128: Dtype = np.dtype("complex128")
+half, float, double = float16, float32, float64
+short, int, long = int16, int32, int64
+cfloat, cdouble = complex64, complex128
+
+ALL = (
+    bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
+    float16, float32, float64, complex64, complex128,
+)  # fmt: skip
+
+# bool < integers < floats < complex: an operand of a lower category never widens one of a higher.
+CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+# Python's number classes and names that people write for a dtype.
+SPELLINGS: dict[Any, Dtype] = {
+    builtins.bool: bool,
+    builtins.int: int64,
+    builtins.complex: complex64,
+    **{np.dtype(d): d for d in ALL},
+    **{d.type: d for d in ALL},
+}
+
+PROMOTED: dict[tuple[Dtype, Dtype], Dtype] = {}
+
+default = float32
+
+
+def get_default_dtype() -> Dtype:
+    """The dtype of new floating tensors: float32 unless set."""
+    return default
+
+
+def set_default_dtype(d: Any) -> None:
+    """Sets the dtype of new floating tensors.
+
+    Raises:
+        TypeError: not a floating dtype.
+    """
+    global default
+    given = as_dtype(d)
+    if given.kind != "f":
+        raise TypeError(f"set_default_dtype: only floating-point types are supported: {given}")
+    default = given
+    SPELLINGS[builtins.complex] = default_complex()
+
+
+def default_complex() -> Dtype:
+    """The complex dtype whose parts have the default dtype."""
+    return complex128 if default is float64 else complex64
+
+
+def as_dtype(spelling: Any) -> Dtype:
+    """The canonical dtype for any spelling: a dtype, a NumPy scalar class, a Python class, a name.
+
+    Raises:
+        TypeError: no tensor can have it.
+    """
+    if spelling is builtins.float:
+        return default
+    try:
+        found = SPELLINGS.get(spelling)
+        if found is None:
+            found = SPELLINGS[np.dtype(spelling)]
+    except (TypeError, KeyError):
+        raise TypeError(
+            f"dtype: not a dtype that tensors can have: {spelling!r}, they can have "
+            f"{', '.join(str(d) for d in ALL)}"
+        ) from None
+    return found
+
+
+def category(d: Dtype) -> builtins.int:
+    """0 for bool, 1 integers, 2 floats, 3 complex."""
+    return CATEGORY[d.kind]
+
+
+def promote_types(type1: Any, type2: Any) -> Dtype:
+    """The smallest dtype that holds both as PyTorch sees it: int64 with float32 is float32."""
+    a, b = as_dtype(type1), as_dtype(type2)
+    found = PROMOTED.get((a, b))
+    if found is None:
+        found = PROMOTED[a, b] = promoted(a, b)
+    return found
+
+
+def promoted(a: Dtype, b: Dtype) -> Dtype:
+    if a is b:
+        return a
+    low, high = sorted((a, b), key=category)
+    if category(low) < category(high):
+        # A float beside a complex number still counts: float64 with complex64 is complex128.
+        if low.kind == "f":
+            return as_dtype(np.result_type(low, high))
+        return high
+    common = np.result_type(a, b)
+    if category(common) != category(a):  # uint64 with a signed integer: NumPy gives a float
+        raise RuntimeError(f"promotion: no integer dtype holds both: {a} and {b}, cast one of them")
+    return as_dtype(common)
+
+
+def can_cast(from_: Any, to: Any) -> builtins.bool:
+    """Whether a result of one dtype may be written into the other: the category may not fall."""
+    return category(as_dtype(from_)) <= category(as_dtype(to))
+
+
+class finfo:
+    """Limits of a floating dtype, by PyTorch's names (tiny, smallest_normal, resolution)."""
+
+    def __init__(self, type: Any = None) -> None:
+        d = default if type is None else as_dtype(type)
+        info = np.finfo(d)
+        self.bits = builtins.int(info.bits)
+        self.eps = builtins.float(info.eps)
+        self.max = builtins.float(info.max)
+        self.min = builtins.float(info.min)
+        self.tiny = self.smallest_normal = builtins.float(info.tiny)
+        self.resolution = builtins.float(info.resolution)
+        self.dtype = str(d)
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution}, min={self.min}, max={self.max}, eps={self.eps}, "
+            f"smallest_normal={self.smallest_normal}, tiny={self.tiny}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """Limits of an integer dtype."""
+
+    def __init__(self, type: Any) -> None:
+        d = as_dtype(type)
+        info = np.iinfo(d)
+        self.bits = builtins.int(info.bits)
+        self.max = builtins.int(info.max)
+        self.min = builtins.int(info.min)
+        self.dtype = str(d)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -1,0 +1,12 @@
+// Small things done to arrays on the way, where NumPy's own Python layer costs more than the work.
+#pragma once
+#include "python.h"
+
+namespace shmtensor {
+
+PyObject* item(PyObject*, PyObject* const* args, Py_ssize_t n);    // item(x, index): x[index], never a scalar
+PyObject* expand(PyObject*, PyObject* const* args, Py_ssize_t n);  // expand(x, shape): read-only stretched view
+PyObject* fit(PyObject*, PyObject* const* args, Py_ssize_t n);     // fit(g, edge): g if it belongs there, else None
+PyObject* references(PyObject*, PyObject* const* args, Py_ssize_t n);  // owners of an array, or a huge number
+
+}  // namespace shmtensor

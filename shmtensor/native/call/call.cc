@@ -1,0 +1,107 @@
+// Calling a kernel: the heap is open while it runs, and NumPy's scalars come back as 0-d arrays.
+#include "call.h"
+
+#include "graph.h"
+
+namespace shmtensor {
+
+namespace {
+
+// Stands for memory/heap.h's Gate until that floor has landed.
+struct Gate {
+  Gate() {}
+  ~Gate() {}
+};
+
+// NumPy gives a scalar for a 0-d result. Steals the reference; null with an exception set.
+PyObject* as_array(PyObject* result) {
+  if (PyArray_CheckExact(result)) return result;
+  if (PyArray_CheckScalar(result)) {
+    PyObject* array = PyArray_FromScalar(result, nullptr);
+    Py_DECREF(result);
+    return array;
+  }
+  if (PyArray_Check(result)) {  // a subclass: memmap, matrix
+    PyObject* array = PyArray_View(reinterpret_cast<PyArrayObject*>(result), nullptr, &PyArray_Type);
+    Py_DECREF(result);
+    return array;
+  }
+  if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
+    PyObject* arrays = PyTuple_New(n);
+    for (Py_ssize_t i = 0; arrays && i < n; ++i) {
+      PyObject* array = as_array(Py_NewRef(PySequence_Fast_GET_ITEM(result, i)));
+      if (!array)
+        Py_CLEAR(arrays);
+      else
+        PyTuple_SET_ITEM(arrays, i, array);
+    }
+    Py_DECREF(result);
+    return arrays;
+  }
+  return result;
+}
+
+PyObject* run(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  PyObject* result;
+  {
+    Gate open;
+    result = PyObject_Vectorcall(kernel, args, static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                 nullptr);
+    if (result && !PyArray_CheckExact(result)) result = as_array(result);
+  }
+  return result;
+}
+
+PyObject* as_tensors(PyObject* result) {
+  if (!result) return nullptr;
+  if (!PyTuple_CheckExact(result)) {
+    PyObject* tensor = make_tensor(result);
+    Py_DECREF(result);
+    return tensor;
+  }
+  Py_ssize_t n = PyTuple_GET_SIZE(result);
+  PyObject* tensors = PyTuple_New(n);
+  for (Py_ssize_t i = 0; tensors && i < n; ++i) {
+    PyObject* tensor = make_tensor(PyTuple_GET_ITEM(result, i));
+    if (!tensor)
+      Py_CLEAR(tensors);
+    else
+      PyTuple_SET_ITEM(tensors, i, tensor);
+  }
+  Py_DECREF(result);
+  return tensors;
+}
+
+}  // namespace
+
+// args[0] is our own slot to overwrite, as PY_VECTORCALL_ARGUMENTS_OFFSET asks for.
+PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n < 1) return raise("TypeError", "call: (kernel, *arguments) is needed");
+  return run(args[0], args + 1, n - 1);
+}
+
+PyObject* compute(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n < 1) return raise("TypeError", "compute: (kernel, *arguments) is needed");
+  return as_tensors(run(args[0], args + 1, n - 1));
+}
+
+PyObject* compute_view(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (n < 4) return raise("TypeError", "compute_view: (parent, row, attributes, kernel, *arguments) is needed");
+  PyObject* array = run(args[3], args + 4, n - 4);
+  if (!array) return nullptr;
+  PyObject* given[4] = {array, args[0], args[1], args[2]};
+  PyObject* tensor = view_of(self, given, 4);
+  Py_DECREF(array);
+  return tensor;
+}
+
+PyObject* write(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (n < 2) return raise("TypeError", "write: (tensor, kernel, *arguments) is needed");
+  PyObject* result = run(args[1], args + 2, n - 2);
+  if (!result) return nullptr;
+  Py_DECREF(result);
+  return wrote(self, args[0]);
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,96 @@
+// The objects that an op on tiny tensors makes: Version, Edge, Node, Port, TensorBase.
+//
+// They are C structs because dispatch is hot: one C call makes tensor, node and saved values together. Their meaning
+// (who walks them, when) is Python's: autograd/ and tensor.py subclass them and read their members.
+//
+//   TensorBase.node --> Node  (what computed it)       Node.edges: tuple of Edge or None, one per tensor input
+//                   --> Port  (output i of a Node)     Node.saved: what the pullbacks named
+//                   --> Leaf  (a Python Edge: where .grad lives)
+//
+// An Edge knows the dtype and shape that a gradient arriving there must have.
+#pragma once
+#include "python.h"
+
+namespace shmtensor {
+
+struct Version {
+  PyObject_HEAD
+  Py_ssize_t count;  // in-place writes to the memory that all holders of this cell share
+};
+
+struct Edge {
+  PyObject_HEAD
+  PyArray_Descr* dtype;  // null: unknown (a node with several outputs)
+  int ndim;
+  npy_intp* sizes;  // points at `few`, or at malloc'ed memory
+  npy_intp few[5];
+};
+
+struct Check {  // a saved array must not have been written since
+  Version* version;
+  Py_ssize_t count;
+};
+
+struct Node {
+  Edge edge;
+  PyObject* row;    // what it computes: has `name` and the generated backward functions
+  PyObject* edges;  // tuple
+  PyObject* saved;  // tuple, or null when released
+  PyObject* hooks;  // None, or what autograd/ put there
+  bool holds_arrays;
+  int checked;
+  Check* checks;  // points at `two`, or at malloc'ed memory
+  Check two[2];
+  PyObject* weak;
+};
+
+struct Port {
+  Edge edge;
+  PyObject* node;
+  Py_ssize_t index;
+};
+
+struct TensorBase {
+  PyObject_HEAD
+  PyObject* array;
+  PyObject* node;     // None, Node, Port or Leaf; not None means "requires grad"
+  PyObject* version;  // None or Version
+  PyObject* base;     // None, or (parent, version count seen, row or None, attributes) of a view
+  PyObject* leaf;     // None, or the Leaf that owns .grad
+  PyObject* weak;
+};
+
+extern PyTypeObject* version_type;
+extern PyTypeObject* edge_type;
+extern PyTypeObject* node_type;
+extern PyTypeObject* port_type;
+extern PyTypeObject* base_type;
+extern PyTypeObject* tensor_type;  // the Python class Tensor, once tensor.py has registered it
+
+int add_graph_types(PyObject* module);
+
+inline bool is_tensor(PyObject* x) {
+  return Py_TYPE(x) == tensor_type || PyObject_TypeCheck(x, base_type);
+}
+
+// Fills in what a gradient at this edge must look like. False: out of memory, exception set.
+bool describe(Edge* edge, PyArrayObject* array);
+
+// The version cell of a tensor, made at the first need. Borrowed; null with an exception set.
+Version* version_of(TensorBase* tensor);
+
+// New references; steal nothing.
+PyObject* make_tensor(PyObject* array);
+PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n,
+                    PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs);
+
+PyObject* set_tensor_class(PyObject*, PyObject* type);
+PyObject* wrap(PyObject*, PyObject* array);
+PyObject* record(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* record_many(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* record_view(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* view_of(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* rewrite(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* wrote(PyObject*, PyObject* tensor);
+
+}  // namespace shmtensor
