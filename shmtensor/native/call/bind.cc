@@ -26,6 +26,7 @@ PyMethodDef functions[] = {
     {"record_view", fast(record_view), METH_FASTCALL,
      "record_view(array, row, edges, parent, attributes, *saved): record, marked as a view if it is one."},
     {"view_of", fast(view_of), METH_FASTCALL, "view_of(array, parent, row, attributes): a view without history."},
+    {"mark", fast(mark), METH_FASTCALL, "mark(tensor, parent, row, attributes): a view, if its memory lies there."},
     {"rewrite", fast(rewrite), METH_FASTCALL,
      "rewrite(tensor, row, edges, *saved): gives a tensor written in place its new node."},
     {"wrote", wrote, METH_O, "wrote(tensor): counts an in-place write."},

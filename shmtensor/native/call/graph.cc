@@ -464,7 +464,8 @@ Version* version_of(TensorBase* tensor) {
 PyObject* make_tensor(PyObject* array) { return start_tensor(tensor_type, array); }
 
 PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n,
-                    PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs) {
+                    PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
+                    Py_ssize_t ahead) {
   Node* node = reinterpret_cast<Node*>(node_type->tp_alloc(node_type, 0));
   if (!node) return nullptr;
   edge_start(&node->edge);
@@ -487,6 +488,7 @@ PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_s
       for (Py_ssize_t j = 0; j < n_outputs; ++j) {
         if (value != outputs[j]) continue;
         if (!add_check(node, room, version_of(reinterpret_cast<TensorBase*>(tensors[j])))) goto failed;
+        node->checks[node->checked - 1].count += ahead;
       }
     }
     PyTuple_SET_ITEM(node->saved, i, Py_NewRef(value));
@@ -582,6 +584,14 @@ bool mark_view(PyObject* result, TensorBase* parent, PyObject* row, PyObject* at
 
 }  // namespace
 
+// mark(tensor, parent: Tensor, row or None, attributes): makes it a view of parent if its memory lies there.
+PyObject* mark(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 4 || !is_tensor(args[0]) || !is_tensor(args[1]))
+    return raise("TypeError", "mark: (tensor, parent, row, attributes) is needed");
+  if (!mark_view(args[0], reinterpret_cast<TensorBase*>(args[1]), args[2], args[3])) return nullptr;
+  return Py_NewRef(args[0]);
+}
+
 // view_of(array, parent: Tensor, row or None, attributes) -> Tensor without history.
 PyObject* view_of(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 4 || !PyArray_Check(args[0]) || !is_tensor(args[1]))
@@ -615,16 +625,22 @@ PyObject* record_view(PyObject* self, PyObject* const* args, Py_ssize_t n) {
 }
 
 // rewrite(tensor, row, edges, *saved): the tensor was written in place; its node becomes Node(row, edges, saved).
-// The count of writes is raised first, so that saving its array checks against the new contents.
+// The count of writes is raised: a saved operand that shares the memory is stale from birth, the saved result is not.
 PyObject* rewrite(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n < 3 || !is_tensor(args[0]) || !PyTuple_CheckExact(args[2]))
     return raise("TypeError", "rewrite: (tensor, row, edges, *saved) is needed");
   TensorBase* tensor = reinterpret_cast<TensorBase*>(args[0]);
-  PyObject* node = make_node(args[1], args[2], args + 3, n - 3, &tensor->array, args, 1);
+  PyObject* node = make_node(args[1], args[2], args + 3, n - 3, &tensor->array, args, 1, 1);
   if (!node || !describe(reinterpret_cast<Edge*>(node), reinterpret_cast<PyArrayObject*>(tensor->array))) {
     Py_XDECREF(node);
     return nullptr;
   }
+  Version* version = version_of(tensor);
+  if (!version) {
+    Py_DECREF(node);
+    return nullptr;
+  }
+  ++version->count;
   Py_SETREF(tensor->node, node);
   return Py_NewRef(args[0]);
 }

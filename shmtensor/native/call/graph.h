@@ -82,13 +82,15 @@ Version* version_of(TensorBase* tensor);
 // New references; steal nothing.
 PyObject* make_tensor(PyObject* array);
 PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n,
-                    PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs);
+                    PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
+                    Py_ssize_t ahead = 0);
 
 PyObject* set_tensor_class(PyObject*, PyObject* type);
 PyObject* wrap(PyObject*, PyObject* array);
 PyObject* record(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* record_many(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* record_view(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* mark(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* view_of(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* rewrite(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* wrote(PyObject*, PyObject* tensor);

@@ -1,0 +1,125 @@
+"""Why an op failed, said well: looked into only after NumPy or a kernel raised, so right use pays nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, native
+from ..errors import ShmTensorError
+
+__all__ = ["failed", "needs"]
+
+AxisError = np.exceptions.AxisError
+
+
+def needs(name: str, argument: str) -> TypeError:
+    """The error for a missing required argument that has two names."""
+    return TypeError(f"{name}() missing 1 required positional argument: {argument!r}")
+
+
+def failed(
+    rule: Any,
+    variant: str,
+    error: Exception,
+    inputs: tuple[Any, ...],
+    attributes: tuple[Any, ...],
+) -> Any:
+    """Raises what the caller should see; or, for a number too large for an integer dtype, tries again.
+
+    Raises:
+        RuntimeError: shapes that do not match, memory that cannot be written.
+        IndexError: a dimension or index out of range.
+    """
+    row = rule.row
+    if isinstance(error, OverflowError) and any(i.__class__ is int for i in inputs):
+        first = next(i.array.dtype for i in inputs if isinstance(i, native.TensorBase))
+        if first.kind in "iu":
+            from .operands import wrapped
+
+            again = [native.wrap(wrapped(i, first)) if i.__class__ is int else i for i in inputs]
+            function = rule.inplace if variant == "inplace" else rule.public
+            return function(*again, *attributes)
+    if isinstance(error, (ShmTensorError, MemoryError)):
+        raise error
+    name = row.name + ("_" if variant == "inplace" else "")
+    shown = shapes_of(inputs)
+    told = f"{name}: "
+    message = str(error)
+    if message.startswith((f"{name}:", f"{row.name}:")):
+        raise error  # the kernel has said it already
+    if isinstance(error, AxisError):
+        ndim = error.ndim
+        if ndim is None:
+            raise IndexError(f"{told}{message}: {shown}") from None
+        low, high = -max(ndim, 1), max(ndim, 1) - 1
+        raise IndexError(
+            f"{told}Dimension out of range (expected to be in range of [{low}, {high}], but got "
+            f"{error.axis}): {shown}"
+        ) from None
+    if isinstance(error, IndexError):
+        raise IndexError(f"{told}{message}: {shown}") from None
+    if isinstance(error, ValueError):
+        if "read-only" in message:
+            raise RuntimeError(
+                f"{told}the memory cannot be written: {shown}, it is stretched (expand) or came read-only; "
+                "write to a clone()"
+            ) from None
+        raise RuntimeError(told + reason(row, variant, message, inputs, shown)) from None
+    if isinstance(error, TypeError) and "not supported for the input types" in message:
+        raise RuntimeError(f"{told}not implemented for {dtypes_of(inputs)}: {shown}") from None
+    if isinstance(error, (TypeError, np.exceptions.DTypePromotionError)):
+        raise TypeError(f"{told}{message}: {shown}") from None
+    raise error
+
+
+def reason(row: Any, variant: str, message: str, inputs: Sequence[Any], shown: str) -> str:
+    """What is wrong with the shapes."""
+    shapes = [i.array.shape for i in inputs if isinstance(i, native.TensorBase)]
+    if row.name in ("matmul", "mm", "bmm", "mv", "dot", "linear") and len(shapes) >= 2:
+        return mismatched_product(shapes[0], shapes[1])
+    if row.broadcast and len(shapes) >= 2:
+        for a in shapes:
+            for b in shapes:
+                for i in range(1, 1 + min(len(a), len(b))):
+                    if a[-i] != b[-i] and 1 not in (a[-i], b[-i]):
+                        return (
+                            f"shapes cannot be broadcast: {a} and {b}, {a[-i]} is not {b[-i]} at dimension -{i} "
+                            f"(The size of tensor a ({a[-i]}) must match the size of tensor b ({b[-i]}))"
+                        )
+        if variant == "inplace":
+            return (
+                f"the result does not fit into the tensor that is written: {shown}, the output with shape "
+                f"{list(shapes[0])} doesn't match the broadcast shape "
+                f"{list(np.broadcast_shapes(*shapes))}"
+            )
+    return f"{message}: {shown}"
+
+
+def mismatched_product(a: tuple[int, ...], b: tuple[int, ...]) -> str:
+    if not a or not b:
+        return f"both operands need at least one dimension: {a} @ {b}"
+    left, right = a[-1], b[-2] if len(b) > 1 else b[0]
+    if left != right:
+        return f"inner sizes differ: {a} @ {b}, {left} is not {right}"
+    return f"leading sizes cannot be broadcast: {a} @ {b}"
+
+
+def shapes_of(inputs: Sequence[Any]) -> str:
+    parts = []
+    for i in inputs:
+        if isinstance(i, native.TensorBase):
+            parts.append(f"shape {i.array.shape}")
+        elif isinstance(i, (list, tuple)):
+            inner = [str(t.array.shape) for t in i if isinstance(t, native.TensorBase)]
+            parts.append(f"shapes {', '.join(inner)}")
+        elif i is not None:
+            parts.append(repr(i))
+    return " and ".join(parts)
+
+
+def dtypes_of(inputs: Sequence[Any]) -> str:
+    found = {str(i.array.dtype) for i in inputs if isinstance(i, native.TensorBase)}
+    return ", ".join(sorted(found)) or str(dtypes.get_default_dtype())

@@ -1,0 +1,165 @@
+"""Grad mode: whether ops record history. Per thread and per asyncio task (a ContextVar)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, TypeVar
+
+__all__ = [
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+recording: ContextVar[bool] = ContextVar("shmtensor_recording", default=True)
+inferring: ContextVar[bool] = ContextVar("shmtensor_inferring", default=False)
+
+
+def is_grad_enabled() -> bool:
+    """Whether ops on tensors that require grad record history now."""
+    return recording.get()
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether an `inference_mode` block is open."""
+    return inferring.get()
+
+
+class Mode:
+    """Sets the mode in a `with`, in a decorated function, or while a decorated generator runs.
+
+    The former value is put back by setting it, not by a token: a generator may end in another
+    context than it began in.
+    """
+
+    value = True
+    former: bool
+
+    def __new__(cls, function: Any = None, *args: Any, **named: Any) -> Any:
+        made = super().__new__(cls)
+        if callable(function):  # written as @no_grad, without brackets
+            made.__init__()  # type: ignore[misc]
+            return made(function)
+        return made
+
+    def __enter__(self) -> None:
+        self.former = recording.get()
+        recording.set(self.value)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        recording.set(self.former)
+
+    def again(self) -> Mode:
+        """A fresh one for each call of a decorated function, which may be recursive."""
+        return type(self)()
+
+    def __call__(self, function: F) -> F:
+        if inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def generate(*args: Any, **named: Any) -> Generator[Any, Any, Any]:
+                running = function(*args, **named)
+                step, given = running.send, None
+                while True:
+                    try:
+                        with self.again():
+                            made = step(given)
+                    except StopIteration as end:
+                        return end.value
+                    try:
+                        step, given = running.send, (yield made)
+                    except GeneratorExit:
+                        with self.again():
+                            running.close()
+                        raise
+                    except BaseException as error:
+                        step, given = running.throw, error
+
+            return generate  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def run(*args: Any, **named: Any) -> Any:
+            with self.again():
+                return function(*args, **named)
+
+        return run  # type: ignore[return-value]
+
+
+class no_grad(Mode):
+    """No history is recorded: `with no_grad():`, `@no_grad()` or `@no_grad`."""
+
+    value = False
+
+
+class enable_grad(Mode):
+    """History is recorded, also inside `no_grad`."""
+
+    value = True
+
+
+class set_grad_enabled(Mode):
+    """Sets the mode at once, for good; in a `with`, until its end; as a decorator, in each call."""
+
+    def __new__(cls, mode: bool) -> Any:
+        return object.__new__(cls)
+
+    def __init__(self, mode: bool) -> None:
+        self.former = recording.get()
+        self.value = bool(mode)
+        recording.set(self.value)
+
+    def __enter__(self) -> None:
+        recording.set(self.value)
+
+    def again(self) -> Mode:
+        return set_grad_enabled(self.value)
+
+    def __call__(self, function: F) -> F:
+        recording.set(self.former)
+        return super().__call__(function)
+
+
+class inference_mode(Mode):
+    """As `no_grad`; `is_inference_mode_enabled()` tells. What it makes may be saved later."""
+
+    value = False
+    inferred: bool
+
+    def __new__(cls, mode: Any = True) -> Any:
+        return super().__new__(cls, mode)
+
+    def __init__(self, mode: Any = True) -> None:
+        self.mode = mode if isinstance(mode, bool) else True
+
+    def __enter__(self) -> None:
+        self.inferred = inferring.get()
+        self.former = recording.get()
+        inferring.set(self.mode)
+        if self.mode:
+            recording.set(False)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        inferring.set(self.inferred)
+        recording.set(self.former)
+
+    def again(self) -> Mode:
+        return inference_mode(self.mode)

@@ -1,0 +1,242 @@
+"""Operands that the generated fast path does not take: numbers in front, other dtypes, NumPy's arrays and numbers.
+
+Whatever is given is turned into tensors of PyTorch's common dtype, and the op is called again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, native
+from ..ops.table import Row
+
+__all__ = ["as_index", "as_operand", "common_dtype", "sort_out"]
+
+NUMBERS = (bool, int, float, complex)
+
+
+class Unknown(Exception):
+    """An operand that no op takes."""
+
+
+def as_canonical(array: Any) -> Any:
+    """The array as a plain ndarray with the canonical dtype instance; a view of the same memory.
+
+    Note [Canonical dtypes]: an unpickled array has another instance of the same dtype, and the fast path's test is
+    `is`. So arrays are re-viewed wherever they enter. Another byte order is converted: a copy.
+    """
+    array = np.asarray(array)
+    dtype = dtypes.SPELLINGS.get(array.dtype)
+    if dtype is None:
+        raise TypeError(
+            f"tensor: no tensor can hold this array: dtype {array.dtype}, shape {array.shape}"
+        )
+    if array.dtype is dtype:
+        return array
+    return array.view(dtype) if array.dtype.isnative else array.astype(dtype)
+
+
+def as_operand(value: Any) -> Any:
+    """A Tensor or a Python number.
+
+    Raises:
+        Unknown: neither, and not convertible.
+    """
+    if isinstance(value, native.TensorBase) or value.__class__ in NUMBERS:
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        try:
+            return native.wrap(as_canonical(value))
+        except TypeError:
+            raise Unknown from None
+    if isinstance(value, NUMBERS):  # a subclass: IntEnum
+        return next(c for c in NUMBERS if isinstance(value, c))(value)
+    raise Unknown
+
+
+def common_dtype(operands: Sequence[Any]) -> dtypes.Dtype:
+    """PyTorch's result type of tensors and Python numbers.
+
+    Tensors with dimensions decide; 0-d tensors, and then numbers, count only if their category (bool, integer, float,
+    complex) is higher.
+    """
+    groups: list[dtypes.Dtype | None] = [None, None, None]
+    for x in operands:
+        if isinstance(x, NUMBERS):
+            i, d = 2, dtypes.as_dtype(type(x))
+        else:
+            i, d = int(x.array.ndim == 0), x.array.dtype
+        old = groups[i]
+        groups[i] = d if old is None or old is d else dtypes.promote_types(old, d)
+    result: dtypes.Dtype | None = None
+    for d in groups:
+        if d is None:
+            continue
+        if result is None:
+            result = d
+        elif dtypes.category(d) > dtypes.category(result):
+            if result.kind == "f":  # complex, of the same precision
+                d = dtypes.complex128 if result is dtypes.float64 else dtypes.complex64
+            result = dtypes.promote_types(result, d)
+    assert result is not None
+    return result
+
+
+def sort_out(rule: Any, variant: str, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
+    """Makes the operands usual and calls the op again.
+
+    Raises:
+        TypeError: an operand is of a class that no op takes, or not a tensor where one is needed.
+    """
+    row: Row = rule.row
+    try:
+        usual = normalised(rule, variant, inputs)
+    except Unknown:
+        if variant in ("operator", "reflected"):
+            return NotImplemented
+        raise wrong_operand(row, inputs) from None
+    named = {
+        a.name: value for a, value in zip(row.attributes, attributes) if a.keyword_only
+    }  # fmt: skip
+    plain = [value for a, value in zip(row.attributes, attributes) if not a.keyword_only]
+    function = rule.inplace if variant == "inplace" else rule.public
+    return function(*usual, *plain, **named)
+
+
+def wrong_operand(row: Row, inputs: tuple[Any, ...]) -> TypeError:
+    shown = ", ".join(
+        f"{x.public} is a {type(value).__name__}" for x, value in zip(row.inputs, inputs)
+    )
+    wanted = "tensors or numbers" if row.broadcast else "tensors"
+    return TypeError(f"{row.name}: the operands must be {wanted}: {shown}")
+
+
+def normalised(rule: Any, variant: str, inputs: tuple[Any, ...]) -> list[Any]:
+    row: Row = rule.row
+    usual: list[Any] = []
+    for x, value in zip(row.inputs, inputs):
+        if value is None and x.optional:
+            usual.append(None)
+        elif x.listed:
+            if isinstance(value, native.TensorBase):
+                value = iter(value)  # type: ignore[call-overload]
+            try:
+                usual.append([tensor_only(row, as_operand(v), x.name) for v in value])
+            except TypeError as error:
+                if "object is not iterable" in str(error):
+                    raise Unknown from None
+                raise
+            if not usual[-1]:
+                raise RuntimeError(f"{row.name}: expected a non-empty list of tensors: {value!r}")
+        else:
+            operand = as_operand(value)
+            number_fits = row.broadcast and (x.name in row.promoted)
+            usual.append(operand if number_fits else tensor_only(row, operand, x.name))
+    if row.promote is None:
+        return usual
+    flat: list[Any] = []
+    for x, value in zip(row.inputs, usual):
+        if x.name in row.promoted and value is not None:
+            flat += value if x.listed else [value]
+    if all(isinstance(v, NUMBERS) for v in flat):
+        raise Unknown
+    dtype = common_dtype(flat)
+    if row.promote == "float" and dtype.kind not in "fc":
+        dtype = dtypes.get_default_dtype()
+    if variant == "inplace":
+        target = usual[0].array.dtype
+        if not dtypes.can_cast(dtype, target):
+            raise RuntimeError(
+                f"{row.name}_: result type {dtype} can't be cast to the desired output type {target}: "
+                f"use the out-of-place {row.name}, or convert the tensor first"
+            )
+        dtype = target
+    for i, (x, value) in enumerate(zip(row.inputs, usual)):
+        if x.name not in row.promoted or value is None:
+            continue
+        first = i == first_promoted(row)
+        usual[i] = (
+            [cast(rule, v, dtype, True) for v in value]
+            if x.listed
+            else cast(rule, value, dtype, first)
+        )
+    return usual
+
+
+def first_promoted(row: Row) -> int:
+    return next(i for i, x in enumerate(row.inputs) if x.name in row.promoted)
+
+
+def tensor_only(row: Row, value: Any, name: str) -> Any:
+    """A number is no tensor here; except for a bare bool or number where a broadcast op takes a condition."""
+    if isinstance(value, NUMBERS):
+        if not row.broadcast:
+            raise Unknown
+        return native.wrap(np.asarray(value, dtypes.as_dtype(type(value))))
+    return value
+
+
+def cast(rule: Any, value: Any, dtype: dtypes.Dtype, first: bool) -> Any:
+    """The operand in the common dtype. A number stays one where the fast path takes it."""
+    if isinstance(value, NUMBERS):
+        kind = dtype.kind
+        usual = (value.__class__ is float and kind in "fc") or (
+            value.__class__ is int and kind in "fc"
+        )
+        if usual and not first:
+            return value
+        if kind in "iu" and isinstance(value, int):
+            return native.wrap(wrapped(value, dtype))
+        return native.wrap(np.asarray(value, dtype))
+    if value.array.dtype is dtype:
+        return value
+    return rule.ops.cast(value, dtype)
+
+
+def wrapped(value: int, dtype: dtypes.Dtype) -> Any:
+    """A Python integer as that dtype, modulo its size, as PyTorch stores it."""
+    bits = 8 * dtype.itemsize
+    value &= (1 << bits) - 1
+    if dtype.kind == "i" and value >> (bits - 1):
+        value -= 1 << bits
+    return np.asarray(value, dtype)
+
+
+def as_index(index: Any) -> Any:
+    """An index without tensors in it: arrays instead; lists become arrays, and numbers stay.
+
+    Raises:
+        IndexError: a tensor of floats.
+    """
+    if index.__class__ is tuple:
+        return tuple(one_index(i) for i in index)
+    return one_index(index)
+
+
+def one_index(index: Any) -> Any:
+    cls = index.__class__
+    if cls is int or index is None or index is Ellipsis or cls is bool:
+        return index
+    if cls is slice:
+        if isinstance(index.start, native.TensorBase) or isinstance(index.stop, native.TensorBase):
+            return slice(*(int(i) if isinstance(i, native.TensorBase) else i  # type: ignore[call-overload]
+                           for i in (index.start, index.stop, index.step)))  # fmt: skip
+        return index
+    if isinstance(index, native.TensorBase):
+        array = index.array
+        if array.dtype.kind not in "biu":
+            raise IndexError(
+                f"getitem: tensors used as indices must be integers or booleans: {array.dtype}"
+            )
+        if array.ndim == 0 and array.dtype.kind != "b":
+            return int(array)
+        return array
+    if isinstance(index, (list, range)):
+        array = np.asarray([as_index(i) for i in index])
+        return array if array.size else array.astype(np.int64)
+    return index

@@ -1,0 +1,445 @@
+"""Writes the source of an op's functions from its row: dispatch, in-place form, backward, plain form on arrays.
+
+Dispatch on tiny tensors must cost less than PyTorch's, so nothing is decided at run time that the row already says: a
+generated function has its real public signature and no loops, dictionaries or isinstance chains on the good path.
+What is odd about a call (numbers in front, other dtypes, arrays, wrong types) leaves for `operands.py`; what the kernel
+refuses leaves for `explain.py`.
+
+Locals have a leading underscore, so that attributes may have any name: `_a_x` is the array of input x, `_n_x` its
+node, `_o_out` an output. docs/design/ops.md shows a generated function.
+"""
+
+from __future__ import annotations
+
+import re
+from inspect import Parameter
+
+from ..ops.table import Attribute, Input, Row
+
+__all__ = ["array_source", "backward_source", "inplace_source", "public_source"]
+
+EMPTY = Parameter.empty
+NUMPY_NAMES = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
+
+
+class Writer:
+    """Lines of one function."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.lines: list[str] = []
+        self.differentiable = [x for x in row.inputs if x.name in row.pullbacks]
+        needs = {n for p in row.pullbacks.values() for n in p.needs}
+        self.needs = sorted(n for n in needs if n != "ops" and not self.is_gradient(n))
+        self.gradients = sorted(n for n in needs if self.is_gradient(n))
+
+    def is_gradient(self, name: str) -> bool:
+        return name == "g" or (name.startswith("g_") and name[2:] in self.row.outputs)
+
+    def add(self, depth: int, *lines: str) -> None:
+        self.lines += ["    " * depth + line for line in lines]
+
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+    # ------------------------------------------------------------ signature
+
+    def signature(self, name: str, variant: str) -> str:
+        row = self.row
+        inputs = [f"{x.public}=None" if x.optional else x.public for x in row.inputs]
+        if variant == "reflected":
+            inputs[0], inputs[1] = inputs[1], inputs[0]
+        named = {a.name for a in row.attributes}
+        parameters, keywords = inputs, []
+        for a in row.attributes:
+            if a.kind == "sizes" and variant in ("method", "inplace") and not a.keyword_only:
+                parameters.append(f"*{a.name}")
+                continue
+            other = NUMPY_NAMES.get(a.name)
+            default = "" if a.default is EMPTY else f"=_d_{a.name}"
+            if a.default is EMPTY and other and variant != "operator":
+                default = "=_missing"
+            starred = any(p.startswith("*") for p in parameters)
+            (keywords if a.keyword_only or starred else parameters).append(f"{a.name}{default}")
+        if variant not in ("operator", "reflected"):
+            keywords += [f"{k}=_d_{k}" for k in row.rarely]
+            keywords += [f"{NUMPY_NAMES[n]}=_missing" for n in self.aliased(named)]
+        star = ["*"] if keywords and not any(p.startswith("*") for p in parameters) else []
+        return f"def {name}({', '.join([*parameters, *star, *keywords])}):"
+
+    def aliased(self, named: set[str]) -> list[str]:
+        """Attributes that may be given by NumPy's name as well."""
+        return [n for n in NUMPY_NAMES if n in named and NUMPY_NAMES[n] not in named]
+
+    def preamble(self, variant: str, name: str) -> None:
+        """Rare keywords, NumPy's argument names, sizes given one by one, indices and dtypes."""
+        row = self.row
+        attributes = {a.name: a for a in row.attributes}
+        for a in row.attributes:
+            if a.kind == "sizes" and variant in ("method", "inplace") and not a.keyword_only:
+                self.add(1, f"if len({a.name}) == 1 and {a.name}[0].__class__ is not _int:")
+                self.add(2, f"{a.name} = {a.name}[0]")
+        if variant not in ("operator", "reflected"):
+            for n in self.aliased(set(attributes)):
+                self.add(1, f"if {NUMPY_NAMES[n]} is not _missing:", f"    {n} = {NUMPY_NAMES[n]}")
+                if attributes[n].default is EMPTY:
+                    self.add(1, f"if {n} is _missing:", f"    raise _needs({name!r}, {n!r})")
+            if row.rarely:
+                given = " or ".join(f"{k} is not _d_{k}" for k in row.rarely)
+                passed = [x.public for x in row.inputs]
+                passed += [f"{a.name}={a.name}" for a in row.attributes]
+                passed += [f"{k}={k}" for k in row.rarely]
+                ops = "_array_ops" if variant == "array" else "_ops"
+                call = f"_diverted({ops}, {', '.join(passed)})"
+                if variant == "inplace":
+                    call = f"_stored({row.inputs[0].public}, {call})"
+                self.add(1, f"if {given}:", f"    return {call}")
+        for a in row.attributes:
+            if a.kind == "index":
+                self.add(1, f"if {a.name}.__class__ is not _int and {a.name}.__class__ is not _slice:")
+                self.add(2, f"{a.name} = _as_index({a.name})")
+            elif a.kind == "dtype":
+                self.add(1, f"if {a.name} is not None:", f"    {a.name} = _as_dtype({a.name})")
+
+    # ------------------------------------------------------------ operands
+
+    def operands(self, variant: str) -> None:
+        """Arrays and nodes of the inputs; `_odd` where this call is not the usual kind."""
+        row = self.row
+        anchor = self.anchor(variant)
+        self.add(1, "_odd = False", "try:")
+        ordered = sorted(row.inputs, key=lambda x: x is not anchor)
+        for x in ordered:
+            self.operand(x, anchor)
+        if row.promote == "float" and anchor is not None:
+            array = f"_a_{anchor.name}[0]" if anchor.listed else f"_a_{anchor.name}"
+            self.add(2, f'if {array}.dtype.kind not in "fc":', "    _odd = True")
+        if not row.inputs:
+            self.add(2, "pass")
+        self.add(1, "except (AttributeError, TypeError, IndexError):", "    _odd = True")
+        inputs = self.comma(x.public for x in row.inputs)
+        attributes = self.comma(a.name for a in row.attributes)
+        self.add(1, "if _odd:", f"    return _sorted(_rule, {variant!r}, ({inputs}), ({attributes}))")
+
+    def anchor(self, variant: str) -> Input | None:
+        """The input that must be a tensor and sets the dtype."""
+        promoted = [x for x in self.row.inputs if x.name in self.row.promoted]
+        if variant == "reflected":
+            promoted = promoted[1:]
+        return promoted[0] if promoted else None
+
+    def operand(self, x: Input, anchor: Input | None) -> None:
+        row, name, t = self.row, x.name, x.public
+        promoted = row.promote is not None and name in row.promoted
+        tracked = x in self.differentiable
+        if x.listed:
+            self.add(2, f"_a_{name} = [_t.array for _t in {t}]")
+            if tracked:
+                self.add(2, f"_n_{name} = [_t.node if _t.base is None else _history(_t) for _t in {t}]")
+            if promoted:
+                self.add(2, f"_d = _a_{name}[0].dtype", f"for _t in _a_{name}:")
+                self.add(3, "if _t.dtype is not _d:", "    _odd = True")
+            return
+        depth = 2
+        branch = "if"
+        if x.optional:
+            self.add(2, f"if {t} is None:", f"    _a_{name} = _n_{name} = None")
+            branch = "elif"
+        if row.broadcast and promoted and x is not anchor and anchor is not None:
+            array = f"_a_{anchor.name}"
+            self.add(2, f"{branch} {t}.__class__ is _float:", f"    _a_{name} = {t}")
+            self.add(3, f"_n_{name} = None", f'if {array}.dtype.kind not in "fc":', "    _odd = True")
+            self.add(2, f"elif {t}.__class__ is _int:", f"    _a_{name} = {t}")
+            self.add(3, f"_n_{name} = None", f'if {array}.dtype.kind == "b":', "    _odd = True")
+            branch = "elif"
+        if branch == "elif":
+            self.add(2, "else:")
+            depth = 3
+        self.add(depth, f"_a_{name} = {t}.array")
+        if tracked:
+            self.add(depth, f"_n_{name} = {t}.node", f"_b = {t}.base")
+            self.add(depth, f"if _b is not None and _b[1] != {t}.version.count:")
+            self.add(depth + 1, f"_n_{name} = _history({t})")
+        if promoted and x is not anchor and anchor is not None:
+            self.add(depth, f"if _a_{name}.dtype is not _a_{anchor.name}.dtype:", "    _odd = True")
+
+    @staticmethod
+    def comma(names: object) -> str:
+        """The inside of a tuple display."""
+        listed = list(names)  # type: ignore[call-overload]
+        return ", ".join(listed) + ("," if len(listed) == 1 else "")
+
+    # ------------------------------------------------------------ the kernel and what is kept
+
+    def kernel_call(self, prefix: str = "_a_") -> str:
+        """The kernel and its arguments, as the arguments of `_call`."""
+        row = self.row
+        if isinstance(row.numpy, tuple):
+            text = str(row.numpy[1])
+            for x in row.inputs:
+                text = re.sub(rf"\b{x.name}(_a)?\b", f"{prefix}{x.name}", text)
+            return f"_kernel, {text}"
+        first = "_forward, _np" if row.numpy is None else "_kernel"
+        return ", ".join(
+            [first, *(f"{prefix}{x.name}" for x in row.inputs), *(a.name for a in row.attributes)]
+        )
+
+    def untracked(self) -> str:
+        """The condition under which no history is recorded."""
+        tests = [
+            f"_n_{x.name}.count(None) == len(_n_{x.name})" if x.listed else f"_n_{x.name} is None"
+            for x in self.differentiable
+        ]
+        return f"{' and '.join(tests)} or not _mode()"
+
+    def edges(self) -> str:
+        return "(" + self.comma(
+            f"*_n_{x.name}" if x.listed else f"_n_{x.name}" for x in self.differentiable
+        ) + ")"
+
+    def saved(self, inplace: bool = False) -> list[str]:
+        """What `_record` keeps, as expressions, in the order of `needs`; a listed input comes last."""
+        row = self.row
+        inputs = {x.name: x for x in row.inputs}
+        kept, last = [], []
+        for n in self.needs:
+            base = n.removesuffix("_shape").removesuffix("_dtype")
+            if n in inputs:
+                x = inputs[n]
+                if x.listed:
+                    last.append(f"*{x.public}")
+                    continue
+                value = "_old" if inplace and x is row.inputs[0] else x.public
+                kept.append(self.only_if_needed(n, value))
+            elif base in inputs and n != base:
+                x = inputs[base]
+                what = n[len(base) + 1 :]
+                if x.listed:
+                    kept.append(f"[_t.{what} for _t in _a_{base}]")
+                elif x.optional or row.broadcast:
+                    kept.append(f"_{what}_of(_a_{base})")
+                else:
+                    kept.append(f"_a_{base}.{what}")
+            elif n in row.outputs or n in row.keeps:
+                kept.append(f"_o_{n}")
+            else:
+                kept.append(n)
+        if row.listed:
+            kept.append("[(_t.shape, _t.dtype) for _t in _o_out]")
+        elif len(self.gradients) > 1:
+            kept += [f"(_o_{self.output(n)}.shape, _o_{self.output(n)}.dtype)" for n in self.gradients]
+        return kept + last
+
+    def output(self, gradient: str) -> str:
+        return self.row.outputs[0] if gradient == "g" else gradient[2:]
+
+    def only_if_needed(self, name: str, value: str) -> str:
+        """An input is kept only if an input whose pullback names it has a node."""
+        users = [x for x in self.differentiable if name in self.row.pullbacks[x.name].needs]
+        if len(users) == len(self.differentiable) or any(x.listed for x in users):
+            return value
+        test = " or ".join(f"_n_{x.name} is not None" for x in users)
+        return f"{value} if {test} else None"
+
+    def unpacked(self) -> list[str]:
+        """Names for what `saved` keeps, in the same order."""
+        listed = [x.name for x in self.row.inputs if x.listed]
+        names = [n for n in self.needs if n not in listed]
+        if self.row.listed:
+            names.append("_z_out")
+        elif len(self.gradients) > 1:
+            names += [f"_z_{n}" for n in self.gradients]
+        return names + [f"*{n}" for n in self.needs if n in listed]
+
+    def failed(self, variant: str) -> None:
+        inputs = self.comma(x.public for x in self.row.inputs)
+        attributes = self.comma(a.name for a in self.row.attributes)
+        self.add(1, "except Exception as _error:")
+        self.add(2, f"return _failed(_rule, {variant!r}, _error, ({inputs}), ({attributes}))")
+
+
+def public_source(row: Row, name: str, variant: str) -> str:
+    """The function that users call.
+
+    Args:
+        variant: "function", "method" (sizes one by one), "operator" (`x + y`: gives NotImplemented for what it does not
+            know), "reflected" (`2 - x`: the operands come in the other order).
+    """
+    w = Writer(row)
+    w.add(0, w.signature(name, variant))
+    w.preamble(variant, name)
+    w.operands(variant)
+    kernel = w.kernel_call()
+    many = row.listed or len(row.outputs) > 1
+    view = row.view and not many
+    x = row.inputs[0].public if row.inputs else ""
+    attributes = f"({w.comma(a.name for a in row.attributes)})"
+    w.add(1, "try:")
+    depth = 2
+    if w.differentiable:
+        if view:
+            node = f"_n_{row.inputs[0].name}"
+            w.add(2, f"if {node} is None:")
+            w.add(3, f"return _compute_view({x}, _rule, {attributes}, {kernel})")
+            w.add(2, "if not _mode():")
+            w.add(3, f"return _compute_view({x}, None, {attributes}, {kernel})")
+        else:
+            w.add(2, f"if {w.untracked()}:")
+            depth = 3
+    if view and not w.differentiable:
+        w.add(2, f"return _compute_view({x}, _rule, {attributes}, {kernel})")
+    elif not view:
+        result = f"_compute({kernel})"
+        if row.keeps:
+            result = f"_first(_call({kernel}), {len(row.outputs)})"
+        if many and row.view:
+            result = f"_marked({result}, {x})"
+        if not row.listed and len(row.outputs) > 1:
+            result = f"_new(_Result, {result})"
+        w.add(depth, f"return {result}")
+    if w.differentiable:
+        names = ["out"] if row.listed else [*row.outputs, *row.keeps]
+        w.add(2, f"{', '.join(f'_o_{n}' for n in names)} = _call({kernel})")
+    w.failed(variant)
+    if w.differentiable:
+        saved = "".join(f", {s}" for s in w.saved())
+        if view:
+            w.add(1, f"return _record_view(_o_out, _rule, {w.edges()}, {x}, {attributes}{saved})")
+        elif not many:
+            w.add(1, f"return _record(_o_{row.outputs[0]}, _rule, {w.edges()}{saved})")
+        else:
+            outputs = "_o_out" if row.listed else f"({', '.join(f'_o_{n}' for n in row.outputs)})"
+            result = f"_record_many({outputs}, _rule, {w.edges()}{saved})"
+            if row.view:
+                result = f"_marked({result}, {x})"
+            if not row.listed:
+                result = f"_new(_Result, {result})"
+            w.add(1, f"return {result}")
+    return w.text()
+
+
+def inplace_source(row: Row, name: str) -> str:
+    """The in-place form: the same kernel with `out=`, or a copy of its result."""
+    w = Writer(row)
+    w.add(0, w.signature(name, "inplace"))
+    w.preamble("inplace", name)
+    w.operands("inplace")
+    first = row.inputs[0]
+    x, array = first.public, f"_a_{first.name}"
+    kernel = w.kernel_call()
+    if row.out:
+        written = f"_write({x}, {kernel}, {array})"
+        tracked = f"_call({kernel}, {array})"
+    else:
+        result = f"_call({kernel})" + ("[0]" if row.keeps else "")
+        written = f"_write({x}, _copyto, {array}, {result})"
+        names = ", ".join(f"_o_{n}" for n in [*row.outputs, *row.keeps])
+        tracked = f"{names} = _call({kernel})"
+    w.add(1, "try:")
+    if not w.differentiable:
+        w.add(2, f"_may_forget({x})", f"return {written}")
+        w.failed("inplace")
+        return w.text()
+    w.add(2, f"if {w.untracked()}:", f"    return {written}")
+    w.add(2, f"_may_write({x})")
+    if first.name in w.needs:
+        w.add(2, f"_old = {w.only_if_needed(first.name, f'{array}.copy()')}")
+    w.add(2, tracked)
+    if not row.out:
+        w.add(2, f"_copyto({array}, _o_{row.outputs[0]})")
+    w.failed("inplace")
+    w.add(1, f"_o_{row.outputs[0]} = {array}")
+    saved = "".join(f", {s}" for s in w.saved(inplace=True))
+    w.add(1, f"return _written({x}, _rule, {w.edges()}{saved})")
+    return w.text()
+
+
+def backward_source(row: Row, tensors: bool) -> str:
+    """The gradients of the inputs, aligned with the node's edges.
+
+    Args:
+        tensors: the saved arrays become tensors again, with their history, so that the gradient is itself recorded.
+    """
+    w = Writer(row)
+    kind = "tensors" if tensors else "arrays"
+    zeros = "_tensor_zeros" if tensors else "_zeros"
+    w.add(0, f"def {row.name}_backward_{kind}(_node, g):")
+    names = w.unpacked()
+    if names:
+        w.add(1, f"{w.comma(names)} = _node.saved")
+    else:
+        w.add(1, "_node.saved")
+    w.add(1, f"{w.comma(f'*_e_{x.name}' if x.listed else f'_e_{x.name}' for x in w.differentiable)} = _node.edges")
+    if row.listed:
+        w.add(1, f"g = [{zeros}(_z) if _t is None else _t for _t, _z in zip(g, _z_out)]")
+    elif len(row.outputs) > 1:
+        w.add(1, f"{', '.join(f'_g_{n}' for n in row.outputs)} = g")
+        for n in w.gradients:
+            if len(w.gradients) > 1:
+                w.add(1, f"if _g_{w.output(n)} is None:", f"    _g_{w.output(n)} = {zeros}(_z_{n})")
+            w.add(1, f"{n} = _g_{w.output(n)}")
+    elif w.gradients and w.gradients != ["g"]:
+        w.add(1, f"{w.gradients[-1]} = g")
+    if tensors:
+        tracked = {x.name for x in w.differentiable}
+        for x in row.inputs:
+            if x.name not in w.needs:
+                continue
+            if x.listed:
+                edges = f"_e_{x.name}" if x.name in tracked else f"[None] * len({x.name})"
+                w.add(1, f"{x.name} = [_again(_t, _e) for _t, _e in zip({x.name}, {edges})]")
+            else:
+                edge = f"_e_{x.name}" if x.name in tracked else "None"
+                w.add(1, f"{x.name} = _again({x.name}, {edge})")
+        for i, n in enumerate(row.outputs):
+            if n in w.needs:
+                edge = "_node" if len(row.outputs) == 1 else f"_port(_node, {i}, {n})"
+                w.add(1, f"{n} = _again({n}, {edge})")
+        for n in row.keeps:
+            if n in w.needs:
+                w.add(1, f"{n} = _again({n}, None)")
+    results = []
+    for x in w.differentiable:
+        needs = row.pullbacks[x.name].needs
+        ops = "_ops" if tensors else "_array_ops"
+        call = f"_p_{x.name}({', '.join(ops if n == 'ops' else n for n in needs)})"
+        if len(w.differentiable) == 1 and not x.listed:
+            results.append(call)
+        elif x.listed:
+            results.append(f"*([None] * len(_e_{x.name}) if not any(_e_{x.name}) else {call})")
+        else:
+            results.append(f"None if _e_{x.name} is None else {call}")
+    w.add(1, "return (")
+    w.add(2, *(f"{r}," for r in results))
+    w.add(1, ")")
+    return w.text()
+
+
+def array_source(row: Row) -> str:
+    """The op on plain arrays, with the public signature: what `ops.<name>` is inside a walk."""
+    w = Writer(row)
+    w.add(0, w.signature(row.name, "array"))
+    w.preamble("array", row.name)
+    for x in row.inputs:
+        if x.listed:
+            w.add(1, f"_a_{x.name} = [_array(_t) for _t in {x.public}]")
+        else:
+            w.add(1, f"_a_{x.name} = {x.public}")
+            w.add(1, f"if _a_{x.name}.__class__ is not _ndarray:")
+            w.add(2, f"_a_{x.name} = _array(_a_{x.name})")
+    call = f"_call({w.kernel_call()})"
+    if row.keeps:
+        call = f"_first_arrays({call}, {len(row.outputs)})"
+    w.add(1, f"return {call}")
+    return w.text()
+
+
+def attribute_defaults(row: Row) -> dict[str, object]:
+    """The globals that signatures refer to."""
+    found = {f"_d_{a.name}": a.default for a in row.attributes if a.default is not EMPTY}
+    found.update({f"_d_{k}": v for k, v in row.rarely.items()})
+    return found
+
+
+def plain(attribute: Attribute) -> bool:
+    return attribute.kind == ""

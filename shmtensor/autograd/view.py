@@ -1,0 +1,255 @@
+"""Views and in-place writes: whose history changes when shared memory is written.
+
+A view remembers (parent, version seen, rule, attributes). When memory has been written since, its history is recorded
+again from the parent at the next look. A write to a view gives the root a new node, `Embedded`: the old root outside
+the written part, the written value inside.
+
+    root --getitem--> v        v.mul_(w)        root.node = Embedded(old root, mul(old v, w))
+                                                 v.node    = getitem(root)      (at the next look)
+
+So there is one history, the root's, and a view holds no reference that its root holds back: no cycle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from ..ops.table import op
+from .graph import Leaf
+from .mode import recording
+
+__all__ = ["Embedded", "history", "may_forget", "may_write", "written"]
+
+ops: Any = None  # the table on Tensors, set by dispatch.py
+
+
+def history(view: Any) -> Any:
+    """The node of a view, recorded again if its memory was written meanwhile."""
+    parent, seen, rule, attributes = view.base
+    count = view.version.count
+    if seen == count:
+        return view.node
+    node = parent.node if parent.base is None else history(parent)
+    if node is None or view.node.__class__ is Leaf:
+        view.base = (parent, count, rule, attributes)
+        return view.node
+    if rule is None:
+        if view.node is None:  # made under no_grad: has no history
+            return None
+        raise RuntimeError(
+            f"{view.node.node.row.name if view.node.__class__ is native.Port else 'view'}: a view that is one of "
+            f"several outputs was read after its base was modified inplace: shape {view.array.shape}, "
+            "its history is lost; modify a clone() instead"
+        )
+    former = recording.get()
+    recording.set(True)
+    try:
+        view.node = rule.again(parent, attributes).node
+    finally:
+        recording.set(former)
+    view.base = (parent, count, rule, attributes)
+    return view.node
+
+
+def node_of(tensor: Any) -> Any:
+    """The current node of any tensor."""
+    return tensor.node if tensor.base is None else history(tensor)
+
+
+def chain_to(view: Any) -> tuple[Any, list[tuple[Any, tuple[Any, ...]]]]:
+    """The root of a view, and the steps from there to it."""
+    steps = []
+    while view.base is not None:
+        parent, _, rule, attributes = view.base
+        steps.append((rule, attributes))
+        view = parent
+    return view, steps[::-1]
+
+
+def may_write(tensor: Any) -> None:
+    """Checks that a recorded in-place write to the tensor is allowed.
+
+    Raises:
+        RuntimeError: a leaf that requires grad, a view of one, or a view without a rule.
+    """
+    if tensor.node.__class__ is Leaf:
+        raise RuntimeError(
+            "in-place write: a leaf Variable that requires grad is being used in an in-place operation: "
+            f"shape {tensor.array.shape}, write under no_grad() or to a clone()"
+        )
+    if tensor.base is None:
+        return
+    root, steps = chain_to(tensor)
+    if root.node.__class__ is Leaf:
+        raise RuntimeError(
+            "in-place write: a view of a leaf Variable that requires grad is being used in an in-place operation: "
+            f"shape {tensor.array.shape} of {root.array.shape}, write under no_grad() or to a clone()"
+        )
+    if any(rule is None for rule, _ in steps):
+        raise RuntimeError(
+            "in-place write: the tensor is a view made under no_grad(), or one of several outputs that are views, "
+            f"and is being modified inplace with grad mode enabled: shape {tensor.array.shape}, write to a clone()"
+        )
+
+
+def may_forget(tensor: Any) -> None:
+    """Checks that an in-place write without a gradient (a random fill) is allowed: no leaf in grad mode."""
+    if (tensor.node is not None or tensor.base is not None) and recording.get():
+        may_write(tensor)
+
+
+def written(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
+    """Gives a tensor that was just written its new history; `rule` computed what it now holds.
+
+    The saved values are checked against the count of writes before this one: an operand that shares the written
+    memory (`x.mul_(x)`) is refused at backward.
+    """
+    former = tensor.node
+    if tensor.base is None:
+        native.rewrite(tensor, rule, edges, *saved)
+    else:
+        native.rewrite(tensor, rule, edges, *saved)
+        embed(tensor, tensor.node)
+    if tensor.leaf is not None and former is not None:
+        move_retained(tensor, former)
+    return tensor
+
+
+def embed(view: Any, value: Any) -> None:
+    """The root of a written view gets the written value (a node) as part of its history."""
+    root, steps = chain_to(view)
+    root.node = native.Node(
+        Embedded, (root.node, value), (tuple(steps), order_of(root.array)), root.array
+    )
+
+
+def set_item(x: Any, index: Any, value: Any) -> None:
+    """`x[index] = value`: the row of a written view with one more step."""
+    rule = ops.getitem_rule
+    node = node_of(value)
+    if (node is None and node_of(x) is None) or not recording.get():
+        native.write(x, store, x.array, index, value.array)
+        return
+    may_write(x)
+    root, steps = chain_to(x)
+    edges = (node_of(root), node)
+    native.write(x, store, x.array, index, value.array)
+    part = native.call(native.item, root_part(root.array, steps), index)
+    stored = None if node is None else native.Node(Stored, (node,), (), part)
+    steps.append((rule, (index,)))
+    root.node = native.Node(
+        Embedded, (edges[0], stored), (tuple(steps), order_of(root.array)), root.array
+    )
+
+
+def store(array: Any, index: Any, value: Any) -> None:
+    array[index] = value
+
+
+def root_part(array: Any, steps: list[tuple[Any, tuple[Any, ...]]]) -> Any:
+    for rule, attributes in steps:
+        array = rule.on_array(array, *attributes)
+    return array
+
+
+def move_retained(tensor: Any, former: Any) -> None:
+    """`retain_grad` follows the tensor to its new node."""
+    from .hooks import retain
+
+    if former.__class__ is not Leaf and tensor.node is not former:
+        retain(tensor)
+
+
+def order_of(array: Any) -> tuple[int, ...] | None:
+    """The order of dimensions in memory, slowest first; None if it is the usual one."""
+    if array.flags.c_contiguous:
+        return None
+    return tuple(int(i) for i in np.argsort([-s for s in array.strides], kind="stable"))
+
+
+def laid_out(g: Any, order: tuple[int, ...] | None) -> Any:
+    """A copy of g with dimensions in that order in memory, so that the steps of a view apply to it as views."""
+    if order is None:
+        return np.array(g, order="C", copy=True)
+    fresh = np.empty([g.shape[i] for i in order], g.dtype).transpose(np.argsort(order))
+    fresh[...] = g
+    return fresh
+
+
+# ---------------------------------------------------------------- rows over a chain of view steps
+
+
+@op(method=False, function=False, samples=())
+def blanked(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
+    """x with zeros in the part that the steps lead to."""
+    fresh = laid_out(x, order)
+    *before, (rule, attributes) = steps
+    part = root_part(fresh, before)
+    if rule.row.name == "getitem":
+        part[attributes[0]] = 0
+    else:
+        rule.on_array(part, *attributes)[...] = 0
+    return fresh
+
+
+@op(method=False, function=False, samples=())
+def through(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
+    """The part of x that the steps lead to."""
+    return root_part(x if order is None else laid_out(x, order), list(steps)).copy()
+
+
+@op(method=False, function=False, samples=())
+def planted(xp, x, /, shape, steps, order):  # type: ignore[no-untyped-def]
+    """Zeros of that shape, with x in the part that the steps lead to."""
+    fresh = laid_out(np.zeros(shape, x.dtype), order)
+    *before, (rule, attributes) = steps
+    part = root_part(fresh, before)
+    if rule.row.name == "getitem":
+        part[attributes[0]] = x
+    else:
+        rule.on_array(part, *attributes)[...] = x
+    return fresh
+
+
+blanked.pullback(x=lambda ops, g, steps, order: ops.blanked(g, steps, order))
+through.pullback(x=lambda ops, g, x_shape, steps, order: ops.planted(g, x_shape, steps, order))
+planted.pullback(x=lambda ops, g, steps, order: ops.through(g, steps, order))
+
+
+class Embedded:
+    """The rule of a root whose view was written: edges (old root, written value)."""
+
+    name = "copy_slices"
+    shown = "CopySlices"
+
+    @staticmethod
+    def gradients(table: Any, node: Any, g: Any) -> tuple[Any, Any]:
+        steps, order = node.saved
+        root, value = node.edges
+        return (
+            None if root is None else table.blanked(g, steps, order),
+            None if value is None else table.through(g, steps, order),
+        )
+
+    @staticmethod
+    def arrays(node: Any, g: Any) -> tuple[Any, Any]:
+        return Embedded.gradients(ops.arrays, node, g)
+
+    @staticmethod
+    def tensors(node: Any, g: Any) -> tuple[Any, Any]:
+        return Embedded.gradients(ops, node, g)
+
+
+class Stored:
+    """The rule of a value on its way into `x[index]`: it may have been broadcast, and cast."""
+
+    name = "stored"
+
+    @staticmethod
+    def arrays(node: Any, g: Any) -> tuple[Any]:
+        return (g,)
+
+    tensors = arrays
