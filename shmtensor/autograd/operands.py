@@ -135,7 +135,7 @@ def normalised(rule: Any, variant: str, inputs: tuple[Any, ...]) -> list[Any]:
                 raise RuntimeError(f"{row.name}: expected a non-empty list of tensors: {value!r}")
         else:
             operand = as_operand(value)
-            number_fits = row.broadcast and (x.name in row.promoted)
+            number_fits = row.promote is not None and row.broadcast and x.name in row.promoted
             usual.append(operand if number_fits else tensor_only(row, operand, x.name))
     if row.promote is None:
         return usual

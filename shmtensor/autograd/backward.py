@@ -1,0 +1,173 @@
+"""`backward` and `grad`: from results to gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from .graph import Leaf, node_of_edge
+from .hooks import as_tensor, retain
+from .mode import recording
+from .view import node_of
+from .walk import refit, walk
+
+__all__ = ["backward", "grad"]
+
+
+def listed(given: Any) -> list[Any]:
+    if given is None:
+        return []
+    return list(given) if isinstance(given, (tuple, list)) else [given]
+
+
+def starting(where: str, tensors: list[Any], gradients: Any, create: bool) -> list[tuple[Any, Any]]:
+    """The roots of a walk: each result's edge, and the gradient there."""
+    given = listed(gradients) if gradients is not None else [None] * len(tensors)
+    if len(given) != len(tensors):
+        raise RuntimeError(
+            f"{where}: got {len(tensors)} tensors and {len(given)} gradients: give one for each, or None"
+        )
+    roots = []
+    for tensor, g in zip(tensors, given):
+        edge = node_of(tensor)
+        array = tensor.array
+        if edge is None:
+            raise RuntimeError(
+                f"{where}: element 0 of tensors does not require grad and does not have a grad_fn: shape "
+                f"{array.shape}, dtype {array.dtype}; call requires_grad_() on an input before it is used, "
+                "and not under no_grad()"
+            )
+        if g is None:
+            if array.size != 1:
+                raise RuntimeError(
+                    f"{where}: grad can be implicitly created only for scalar outputs: shape {array.shape}, "
+                    "call sum() or mean() first, or give gradient="
+                )
+            if array.dtype.kind == "c":
+                raise RuntimeError(
+                    f"{where}: grad can be implicitly created only for real scalar outputs but got {array.dtype}"
+                )
+            g = native.wrap(native.call(np.ones, array.shape, array.dtype))
+        elif not isinstance(g, native.TensorBase):
+            raise TypeError(f"{where}: gradients can be either Tensors or None: {type(g).__name__}")
+        elif g.array.shape != array.shape:
+            raise RuntimeError(
+                f"{where}: Mismatch in shape: the gradient has {g.array.shape}, the output has {array.shape}"
+            )
+        g = g if create else g.array
+        fitted = native.fit(g, edge)
+        roots.append((edge, refit(g, edge, edge) if fitted is None else fitted))
+    return roots
+
+
+def check_inputs(where: str, inputs: list[Any]) -> list[Any]:
+    """The edges of the inputs that gradients are asked for."""
+    edges = []
+    for x in inputs:
+        if not isinstance(x, native.TensorBase):
+            raise TypeError(f"{where}: inputs must be Tensors: {type(x).__name__}")
+        edge = node_of(x)
+        if edge is None:
+            raise RuntimeError(
+                f"{where}: One of the differentiated Tensors does not require grad: shape {x.array.shape}, "
+                f"dtype {x.array.dtype}"
+            )
+        edges.append(edge)
+    return edges
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Adds to the `.grad` of all leaves that the tensors were computed from.
+
+    Args:
+        tensors: a result or several.
+        grad_tensors: the gradient of each; a scalar's is 1 if not given.
+        retain_graph: keep what the graph has saved for another backward; as `create_graph` if not given.
+        create_graph: the gradients are themselves recorded.
+        inputs: only these get a `.grad`; they need not be leaves.
+
+    Raises:
+        RuntimeError: a result without history, or of several elements without its gradient; a second backward
+            through a freed graph; a saved value that was written meanwhile.
+    """
+    keep = create_graph if retain_graph is None else retain_graph
+    roots = starting("backward", listed(tensors), grad_tensors, create_graph)
+    wanted: list[Any] | None = None
+    if inputs is not None:
+        xs = listed(inputs)
+        if not xs:
+            raise RuntimeError("backward: inputs is empty: leave it out, or give the tensors")
+        wanted = check_inputs("backward", xs)
+        for x in xs:
+            if x.node.__class__ is not Leaf:
+                retain(x)
+    run(roots, wanted, keep, create_graph, True)
+
+
+def run(roots: Any, wanted: Any, keep: bool, create: bool, accumulate: bool) -> dict[Any, Any]:
+    """The walk, in the right grad mode."""
+    if not create:
+        return walk(roots, wanted, keep, False, accumulate)
+    former = recording.get()
+    recording.set(True)
+    try:
+        return walk(roots, wanted, keep, True, accumulate)
+    finally:
+        recording.set(former)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of the outputs' sum with respect to the inputs; no `.grad` changes.
+
+    Args:
+        outputs: a result or several.
+        inputs: what to differentiate by; need not be leaves.
+        grad_outputs: the gradient of each output; a scalar's is 1 if not given.
+        retain_graph: keep what the graph has saved; as `create_graph` if not given.
+        create_graph: the gradients are themselves recorded, for higher orders.
+        allow_unused: an input that the outputs do not depend on gives None instead of an error.
+        materialize_grads: such an input gives zeros.
+
+    Raises:
+        RuntimeError: as `backward`; an input that was not used.
+    """
+    if is_grads_batched:
+        raise NotImplementedError("grad: is_grads_batched is not there yet: loop over grad_outputs")
+    if materialize_grads and allow_unused is False:
+        raise ValueError("grad: Expected allow_unused to be True or not passed when materialize_grads=True")
+    keep = create_graph if retain_graph is None else retain_graph
+    xs: Sequence[Any] = listed(inputs)
+    wanted = check_inputs("grad", list(xs))
+    roots = starting("grad", listed(outputs), grad_outputs, create_graph)
+    found = run(roots, wanted, keep, create_graph, False)
+    results = []
+    for i, (x, edge) in enumerate(zip(xs, wanted)):
+        node, index = node_of_edge(edge)
+        g = found.get(node if node.__class__ is Leaf else (node, index))
+        if g is None and materialize_grads:
+            g = np.zeros_like(x.array)
+        if g is None and not allow_unused:
+            raise RuntimeError(
+                f"grad: One of the differentiated Tensors appears to not have been used in the graph: input {i}, "
+                f"shape {x.array.shape}; set allow_unused=True if this is the desired behavior"
+            )
+        results.append(as_tensor(g))
+    return tuple(results)

@@ -1,0 +1,339 @@
+"""Backward: the walk over the graph, from results to leaves.
+
+Edges are counted first; then a node runs once all gradients that come to it are summed. Iterative, so depth does not
+matter. All state is in local dictionaries: several threads, and hooks that walk again, may use one graph.
+
+Gradients are plain arrays, and the heap is open; under `create_graph` they are Tensors, and everything is recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from . import hooks as hooking
+from .dispatch import arrays, table
+from .graph import Leaf
+from .mode import recording
+
+__all__ = ["walk"]
+
+Node, Port = native.Node, native.Port
+
+# `.grad` of one leaf may be added to by walks in several threads.
+accumulating = threading.RLock()
+os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore[attr-defined]
+
+# Note [Taking over a gradient]: an array that only the walk refers to becomes `.grad` without a copy. How many
+# references that is depends on the Python version, so it is measured at import, through the very same path.
+limit = 0
+
+
+def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
+    """For each node and leaf that the roots reach: the nodes with an edge to it, one entry per edge."""
+    found: dict[Any, list[Any]] = {}
+    stack = []
+    for node in roots:
+        if node not in found:
+            found[node] = []
+            stack.append(node)
+    while stack:
+        node = stack.pop()
+        if node.__class__ is Leaf:
+            continue
+        for e in node.edges:
+            if e is None:
+                continue
+            if e.__class__ is Port:
+                e = e.node
+            known = found.get(e)
+            if known is None:
+                found[e] = [node]
+                stack.append(e)
+            else:
+                known.append(node)
+    return found
+
+
+def waiting_for(roots: Sequence[Any]) -> dict[Any, int]:
+    """How many edges lead to each node and leaf that the roots reach."""
+    counts: dict[Any, int] = {}
+    stack = []
+    for node in roots:
+        if node not in counts:
+            counts[node] = 0
+            stack.append(node)
+    while stack:
+        node = stack.pop()
+        if node.__class__ is Leaf:
+            continue
+        for e in node.edges:
+            if e is None:
+                continue
+            if e.__class__ is Port:
+                e = e.node
+            if e in counts:
+                counts[e] += 1
+            else:
+                counts[e] = 1
+                stack.append(e)
+    return counts
+
+
+def leading_to(roots: Sequence[Any], targets: Sequence[Any]) -> tuple[dict[Any, int], set[Any]]:
+    """The same counts, only of nodes on a way to a target; and the nodes that must run for that."""
+    found = users(roots)
+    needed: set[Any] = set()
+    stack = [t for t in targets if t in found]
+    while stack:
+        for user in found[stack.pop()]:
+            if user not in needed:
+                needed.add(user)
+                stack.append(user)
+    counts = {
+        node: sum(user in needed for user in above)
+        for node, above in found.items()
+        if node in needed or node in targets
+    }
+    for node in roots:
+        counts.setdefault(node, 0)
+    return counts, needed
+
+
+def refit(g: Any, edge: Any, node: Any) -> Any:
+    """A gradient brought to the dtype and shape of the input it belongs to.
+
+    Sums over stretched dimensions, casts, takes real parts.
+
+    Raises:
+        RuntimeError: the shape cannot be that input's.
+    """
+    ops: Any = table
+    array = g
+    if isinstance(g, native.TensorBase):
+        array = g.array
+    else:
+        ops = arrays
+        if not isinstance(g, np.ndarray):
+            array = g = np.asarray(g)
+    shape, dtype = edge.shape, edge.dtype
+    if array.shape != shape:
+        stretched = [a == b or b == 1 for a, b in zip(array.shape[::-1], shape[::-1])]
+        if len(shape) > array.ndim or not all(stretched):
+            raise RuntimeError(
+                f"backward: {node.row.name} returned an invalid gradient: shape {array.shape} is not "
+                f"compatible with its input's shape {shape}"
+            )
+        g = ops.sum_to(g, shape)
+    if array.dtype is not dtype:
+        g = ops.cast(g, dtype)
+    return g
+
+
+def walk(
+    roots: Sequence[tuple[Any, Any]],
+    wanted: Sequence[Any] | None,
+    keep: bool,
+    create: bool,
+    accumulate: bool,
+) -> dict[Any, Any]:
+    """Runs the graph backward.
+
+    Args:
+        roots: pairs (edge, gradient there).
+        wanted: edges whose gradients are asked for; None for all leaves.
+        keep: saved values are kept for another walk.
+        create: gradients are Tensors with history.
+        accumulate: leaves add to their `.grad`.
+
+    Returns:
+        The gradients of the wanted edges: key (node, output number), or the Leaf.
+    """
+    starts = [e.node if e.__class__ is Port else e for e, _ in roots]
+    needed: set[Any] | None = None
+    captures: dict[Any, set[int]] = {}
+    if wanted is None:
+        waiting = waiting_for(starts)
+    else:
+        for e in wanted:
+            node, index = (e.node, e.index) if e.__class__ is Port else (e, 0)
+            captures.setdefault(node, set()).add(index)
+        waiting, needed = leading_to(starts, list(captures))
+    found: dict[Any, Any] = {}
+    sums: dict[Any, Any] = {}
+    made: set[Any] = set()  # edges whose sum this walk made, and may add to
+    fit, call = native.fit, native.call
+    for e, g in roots:
+        if e.__class__ is Port:
+            add_output(sums, e, g, create)
+        else:
+            add(sums, e, g, create)
+    ready = [node for node in dict.fromkeys(starts) if not waiting[node]]
+    form = "tensors" if create else "arrays"
+    while ready:
+        node = ready.pop()
+        g = sums.pop(node, None)
+        if node.__class__ is Leaf:
+            if g is None:
+                continue
+            if node.hooks:
+                g = guarded(hooking.run_tensor_hooks, node.hooks, g, create)
+            if node in captures:
+                found[node] = g
+            if accumulate and (needed is None or node in captures):
+                deliver(node, g, create)
+            continue
+        row = node.row
+        if g is not None:
+            own = node.hooks
+            if own is not None:
+                g = guarded(hooking.run_before, own, node, g, create)
+            if node in captures:
+                for index in captures[node]:
+                    found[node, index] = g[index] if g.__class__ is list else g
+            if needed is not None and node not in needed:
+                continue
+            grads = row.tensors(node, g) if create else row.arrays(node, g)
+            if own is not None and own.post:
+                grads = guarded(hooking.run_after, own, grads, g, create)
+            if not keep:
+                node.release()
+        elif needed is not None and node not in needed:
+            continue
+        else:
+            grads = (None,) * len(node.edges)
+        g = None
+        for e, gx in zip(node.edges, grads):
+            if e is None:
+                continue
+            cls = e.__class__
+            if cls is Port:
+                target = e.node
+                if target not in waiting:
+                    continue
+                if gx is not None:
+                    fitted = fit(gx, e)
+                    if fitted is None:
+                        fitted = refit(gx, e, node)
+                    add_output(sums, e, fitted, create)
+            else:
+                target = e
+                if target not in waiting:
+                    continue
+                if gx is not None:
+                    fitted = fit(gx, e)
+                    if fitted is None:
+                        fitted = refit(gx, e, node)
+                    old = sums.get(e)
+                    if old is None:
+                        sums[e] = fitted
+                    elif create:
+                        sums[e] = table.add(old, fitted)
+                    elif e in made:
+                        call(np.add, old, fitted, old)
+                    else:
+                        sums[e] = call(np.add, old, fitted)
+                        made.add(e)
+            left = waiting[target] = waiting[target] - 1
+            if not left:
+                ready.append(target)
+        grads = gx = fitted = old = None  # see Note [Taking over a gradient]
+    return found
+
+
+def add(sums: dict[Any, Any], edge: Any, g: Any, create: bool) -> None:
+    """Adds a root's gradient."""
+    old = sums.get(edge)
+    if old is None:
+        sums[edge] = g
+    else:
+        sums[edge] = table.add(old, g) if create else native.call(np.add, old, g)
+
+
+def add_output(sums: dict[Any, Any], port: Any, g: Any, create: bool) -> None:
+    """Adds to one output's gradient; a node with several has a list of them, None where none came."""
+    node, index = port.node, port.index
+    gs = sums.get(node)
+    if gs is None:
+        gs = sums[node] = []
+    while len(gs) <= index:
+        gs.append(None)
+    old = gs[index]
+    if old is None:
+        gs[index] = g
+    else:
+        gs[index] = table.add(old, g) if create else native.call(np.add, old, g)
+
+
+def guarded(run: Any, *args: Any) -> Any:
+    """User code during the walk: the heap is shut, and history is recorded only under `create_graph`."""
+    *given, create = args
+    former = recording.get()
+    recording.set(create)
+    try:
+        return run(*given)
+    finally:
+        recording.set(former)
+
+
+def deliver(leaf: Any, g: Any, create: bool) -> None:
+    """Adds a gradient to a leaf's `.grad`."""
+    with accumulating:
+        home, old = leaf.home, leaf.grad
+        if create:
+            leaf.grad = g if old is None else table.add(old, g)
+        elif home is not None and (old is None or old.array is home):
+            if old is None:
+                home[...] = g
+                leaf.grad = native.wrap(home)
+            else:
+                np.add(home, g, home)
+        elif old is None:
+            leaf.grad = native.wrap(g if native.references(g) <= limit else np.array(g, order="C"))
+        elif old.node is None:
+            native.write(old, np.add, old.array, g, old.array)
+        else:
+            leaf.grad = native.wrap(native.call(np.add, old.array, g))
+    post = leaf.post
+    if post:
+        tensor = leaf.tensor()
+        for hook in list(post.values()):
+            guarded(hook, tensor, create)
+
+
+# ---------------------------------------------------------------- how many references a fresh gradient has
+
+
+class Probe:
+    """The rule of a node that gives a fresh array."""
+
+    name = "probe"
+    address = 0
+
+    @staticmethod
+    def arrays(node: Any, g: Any) -> tuple[Any]:
+        fresh = np.empty(1)
+        Probe.address = fresh.ctypes.data
+        return (fresh,)
+
+    tensors = arrays
+
+
+def calibrate() -> int:
+    """The smallest limit with which a fresh gradient is taken over."""
+    global limit
+    tensor = native.wrap(np.empty(1))
+    for limit in range(1, 20):
+        leaf = Leaf(tensor)
+        walk([(Node(Probe, (leaf,), (), tensor.array), np.empty(1))], None, False, False, True)
+        if leaf.grad.array.ctypes.data == Probe.address:
+            return limit
+    return 0
+
+
+limit = calibrate()

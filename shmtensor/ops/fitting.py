@@ -1,0 +1,50 @@
+"""Rows that the engine itself uses: to another dtype, back to a smaller shape, into given memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .table import op
+
+
+@op(method=False, function=False, samples=())
+def cast(xp, x, /, dtype):
+    """The tensor in another dtype; complex to real keeps the real part, as for gradients."""
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        x = x.real
+    return x.astype(dtype)
+
+
+cast.pullback(x=lambda g: g)  # the engine brings it to x's dtype
+
+
+@op(method=False, function=False, samples=[((2, 3, 4), (3, 1)), ((2, 3), ())])
+def sum_to(xp, x, /, shape):
+    """Sums over the dimensions along which `shape` would be stretched to x's shape."""
+    extra = x.ndim - len(shape)
+    axes = tuple(
+        i for i in range(x.ndim) if i < extra or (shape[i - extra] == 1 and x.shape[i] != 1)
+    )
+    return x.sum(axes, keepdims=True).reshape(shape)
+
+
+sum_to.pullback(x=lambda ops, g, x_shape: ops.expand(g, x_shape))
+
+
+def store(x, y, out=None):
+    """y written over x's memory (`out`), or over fresh memory like it."""
+    if out is None:
+        out = np.empty_like(x)
+    if y.dtype.kind == "c" and out.dtype.kind != "c":
+        y = y.real
+    np.copyto(out, y, casting="unsafe")
+    return out
+
+
+@op(numpy=store, out=True, broadcast=True, inplace=True, method=False, function=False)
+def overwrite(xp, x, y, /):
+    """The second tensor, in the first one's shape and dtype; `overwrite_` is Tensor.copy_."""
+    return store(x, y)
+
+
+overwrite.pullback(y=lambda g: g)
