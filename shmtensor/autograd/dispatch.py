@@ -92,7 +92,7 @@ class Rule:
             **{f"_p_{name}": p.function for name, p in row.pullbacks.items()},
             "_rule": self,
             "_kernel": row.numpy[0] if isinstance(row.numpy, tuple) else row.numpy,
-            "_forward": row.forward,
+            "_forward": positional(row),
             "_diverted": row.diverted,
         }
 
@@ -159,6 +159,19 @@ def generate(text: str, filename: str, shared: dict[str, Any]) -> Any:
     exec(compile(text, filename, "exec"), shared, found)
     (made,) = found.values()
     return made
+
+
+def positional(row: Row) -> Function:
+    """Forward, taking all attributes by position."""
+    if not any(a.keyword_only for a in row.attributes):
+        return row.forward
+    names = ["xp", *(x.name for x in row.inputs)]
+    given = [f"{a.name}={a.name}" if a.keyword_only else a.name for a in row.attributes]
+    text = (
+        f"def forward({', '.join([*names, *(a.name for a in row.attributes)])}):\n"
+        f"    return _function({', '.join([*names, *given])})\n"
+    )
+    return generate(text, f"<shmtensor op {row.name}: forward>", {"_function": row.forward})  # type: ignore[no-any-return]
 
 
 # ---------------------------------------------------------------- what generated code calls

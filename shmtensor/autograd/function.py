@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .gate import shut
 from .graph import Leaf
 from .mode import recording
 from .view import embed, may_write, node_of
@@ -103,7 +104,7 @@ class FunctionCtx:
                     given[i] = native.wrap(np.zeros(shape, dtype))
             elif not isinstance(given[i], native.TensorBase):
                 given[i] = native.wrap(given[i])
-        with native.shut():
+        with shut():
             made = self.function.backward(self, *given)  # type: ignore[attr-defined]
         made = made if isinstance(made, tuple) else (made,)
         places = self.places
@@ -172,7 +173,7 @@ class Function:
         former = recording.get()
         recording.set(False)
         try:
-            with native.shut():
+            with shut():
                 if cls.setup_context is Function.setup_context:
                     result = cls.forward(ctx, *args, **named)
                 else:

@@ -6,6 +6,7 @@ from . import comparison as _comparison
 from . import complex as _complex
 from . import einsum as _einsum
 from . import exponential as _exponential
+from . import fitting as _fitting
 from . import gathering as _gathering
 from . import indexing as _indexing
 from . import joining as _joining
@@ -30,6 +31,7 @@ del (
     _complex,
     _einsum,
     _exponential,
+    _fitting,
     _gathering,
     _indexing,
     _joining,

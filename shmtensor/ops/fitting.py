@@ -48,3 +48,12 @@ def overwrite(xp, x, y, /):
 
 
 overwrite.pullback(y=lambda g: g)
+
+
+@op(method=False, samples=[((3, 4),), ((),)])
+def clone(xp, x, /):
+    """The same values in memory of their own. Copies: one."""
+    return x.copy("K")
+
+
+clone.pullback(x=lambda g: g)

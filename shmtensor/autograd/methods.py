@@ -1,0 +1,97 @@
+"""The methods of Tensor that come from the op table. Their types are in methods.pyi, which a script writes."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from .. import native
+from ..ops.table import COMPOSITES, ROWS
+from .dispatch import install, lazily, rule_of, table
+
+__all__ = ["Methods", "functions"]
+
+install()
+
+
+class Methods(native.TensorBase):
+    """What every Tensor can do by the op table."""
+
+    __slots__ = ()
+
+
+OPERATORS = {
+    "add": "add", "sub": "sub", "mul": "mul", "div": "truediv", "pow": "pow", "matmul": "matmul",
+    "floor_divide": "floordiv", "remainder": "mod", "eq": "eq", "ne": "ne", "lt": "lt", "le": "le",
+    "gt": "gt", "ge": "ge", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
+    "bitwise_left_shift": "lshift", "bitwise_right_shift": "rshift",
+}  # fmt: skip
+UNARY = {"neg": "neg", "abs": "abs", "bitwise_not": "invert", "positive": "pos"}
+COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
+
+
+def overwriting(name: str, doc: str) -> Any:
+    """The in-place form of a composite: computed, then copied in."""
+
+    def inplace(input: Any, *args: Any, **named: Any) -> Any:
+        return table.overwrite_(input, getattr(table, name)(input, *args, **named))
+
+    inplace.__name__ = inplace.__qualname__ = f"{name}_"
+    inplace.__doc__ = doc
+    return inplace
+
+
+def functions() -> dict[str, Any]:
+    """The public functions of the table, by name."""
+    found: dict[str, Any] = {}
+    for name, row in ROWS.items():
+        if row.function:
+            rule = rule_of(name)
+            for public in (name, *row.aliases):
+                found[public] = rule.public
+                if rule.inplace is not None:
+                    found[f"{public}_"] = rule.inplace
+    for name, made in COMPOSITES.items():
+        if made.function:
+            for public in (name, *made.aliases):
+                found[public] = getattr(table, name)
+    return found
+
+
+def attach() -> None:
+    """Gives Methods its functions."""
+    for name, row in ROWS.items():
+        rule = rule_of(name)
+        if row.method:
+            for public in (name, *row.aliases):
+                setattr(Methods, public, rule.method)
+                if rule.inplace is not None:
+                    setattr(Methods, f"{public}_", rule.inplace)
+        if name in OPERATORS:
+            special = OPERATORS[name]
+            setattr(Methods, f"__{special}__", rule.operator)
+            if rule.reflected is not None and name not in COMPARISONS:
+                setattr(Methods, f"__r{special}__", rule.reflected)
+            if rule.inplace is not None and name not in COMPARISONS:
+                setattr(Methods, f"__i{special}__", rule.inplace)
+        if name in UNARY:
+            setattr(Methods, f"__{UNARY[name]}__", rule.public)
+    for name, made in COMPOSITES.items():
+        if not made.method:
+            continue
+        for public in (name, *made.aliases):
+            setattr(Methods, public, getattr(table, name))
+            if made.inplace:
+                inplace = overwriting(name, made.doc)
+                setattr(Methods, f"{public}_", inplace)
+                setattr(table, f"{public}_", inplace)
+        if name in OPERATORS:
+            setattr(Methods, f"__{OPERATORS[name]}__", getattr(table, name))
+        if name in UNARY:
+            setattr(Methods, f"__{UNARY[name]}__", getattr(table, name))
+    Methods.__hash__ = native.TensorBase.__hash__  # type: ignore[method-assign]
+
+
+attach()
+
+del functools, lazily
