@@ -13,12 +13,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # Lowest first. A file imports only its own layer and those above it in this list; layers on one line do not know each other.
 LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.version", "shmtensor.errors"),
-    ("shmtensor.device",),
+    ("shmtensor.device", "shmtensor.dtypes", "shmtensor.printing"),
     ("shmtensor.native",),
     ("shmtensor.memory",),
     ("shmtensor.ops",),
     ("shmtensor.autograd",),
-    ("shmtensor.tensor",),
+    ("shmtensor.tensor", "shmtensor.conversion", "shmtensor.functions"),
     ("shmtensor.random", "shmtensor.linalg", "shmtensor.fft", "shmtensor.special"),
     ("shmtensor.nn",),
     ("shmtensor.optim",),

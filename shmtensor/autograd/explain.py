@@ -48,7 +48,7 @@ def failed(
     shown = shapes_of(inputs)
     told = f"{name}: "
     message = str(error)
-    if message.startswith((f"{name}:", f"{row.name}:")):
+    if message.startswith((f"{name}:", f"{row.name}:")) and "gufunc" not in message:
         raise error  # the kernel has said it already
     if isinstance(error, AxisError):
         ndim = error.ndim

@@ -51,13 +51,14 @@ class Writer:
             inputs[0], inputs[1] = inputs[1], inputs[0]
         named = {a.name for a in row.attributes}
         parameters, keywords = inputs, []
+        operator = variant in ("operator", "reflected")
         for a in row.attributes:
             if a.kind == "sizes" and variant in ("method", "inplace") and not a.keyword_only:
                 parameters.append(f"*{a.name}")
                 continue
             other = NUMPY_NAMES.get(a.name)
             default = "" if a.default is EMPTY else f"=_d_{a.name}"
-            if a.default is EMPTY and other and variant != "operator":
+            if a.default is EMPTY and other and a.name in self.aliased(named) and not operator:
                 default = "=_missing"
             starred = any(p.startswith("*") for p in parameters)
             (keywords if a.keyword_only or starred else parameters).append(f"{a.name}{default}")
@@ -69,7 +70,14 @@ class Writer:
 
     def aliased(self, named: set[str]) -> list[str]:
         """Attributes that may be given by NumPy's name as well."""
-        return [n for n in NUMPY_NAMES if n in named and NUMPY_NAMES[n] not in named]
+        if not (self.row.method or self.row.function):
+            return []
+        required = [a.name for a in self.row.attributes if a.default is EMPTY]
+        return [
+            n
+            for n in NUMPY_NAMES
+            if n in named and NUMPY_NAMES[n] not in named and n not in required[:-1]
+        ]
 
     def preamble(self, variant: str, name: str) -> None:
         """Rare keywords, NumPy's argument names, sizes given one by one, indices and dtypes."""

@@ -29,7 +29,7 @@ add.pullback(x=lambda g: g, y=lambda g: g)
 @add.rare(alpha=1)
 def scaled_add(ops, x, y, /, *, alpha):
     """x + alpha * y."""
-    return ops.add(x, ops.mul(y, alpha))
+    return ops.add(x, y * alpha)
 
 
 @op(numpy=np.subtract, broadcast=True, promote="common", samples=PAIR)
@@ -45,7 +45,7 @@ sub.alias("subtract")
 @sub.rare(alpha=1)
 def scaled_sub(ops, x, y, /, *, alpha):
     """x - alpha * y."""
-    return ops.sub(x, ops.mul(y, alpha))
+    return ops.sub(x, y * alpha)
 
 
 @composite(inplace=True)

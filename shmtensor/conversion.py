@@ -1,0 +1,180 @@
+"""Tensors from data that is already somewhere: lists, NumPy arrays, DLPack, buffers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import dtypes, native
+from .autograd.operands import as_canonical
+from .device import as_device
+from .tensor import Tensor, as_plain
+
+__all__ = [
+    "as_tensor",
+    "asarray",
+    "from_dlpack",
+    "from_numpy",
+    "frombuffer",
+    "is_complex",
+    "is_floating_point",
+    "is_nonzero",
+    "is_tensor",
+    "numel",
+    "result_type",
+    "scalar_tensor",
+    "tensor",
+    "to_dlpack",
+]
+
+
+def inferred(data: Any) -> dtypes.Dtype | None:
+    """The dtype of new data by PyTorch's rules: Python floats are the default dtype; arrays keep theirs."""
+    if isinstance(data, (native.TensorBase, np.ndarray, np.generic)):
+        return None
+    if isinstance(data, (list, tuple)) and data:
+        flat: Any = data
+        while isinstance(flat, (list, tuple)) and flat:
+            flat = flat[0]
+        if isinstance(flat, (np.ndarray, np.generic, native.TensorBase)):
+            return None
+    kind = np.asarray(data).dtype.kind
+    if kind == "f":
+        return dtypes.get_default_dtype()
+    if kind == "c":
+        return dtypes.default_complex()
+    return None
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new leaf from data: nested lists, numbers, an array, a tensor. Copies: one (into shared memory).
+
+    Args:
+        data: anything that NumPy can make an array of.
+        dtype: by default as the data: Python floats become the default dtype, integers int64.
+        requires_grad: record what is computed from it.
+
+    Raises:
+        ValueError: nested lists of differing lengths.
+        TypeError: data that no tensor can hold.
+    """
+    as_device(device)
+    plain = as_plain(data)
+    wanted = inferred(plain) if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(plain, list) and not plain and wanted is None:
+        wanted = dtypes.get_default_dtype()
+    try:
+        array = native.call(np.array, plain, wanted)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"tensor: {error}: {reprlib_repr(data)}") from None
+    made: Tensor = native.wrap(as_canonical(array))
+    return made.requires_grad_() if requires_grad else made
+
+
+def reprlib_repr(data: Any) -> str:
+    import reprlib
+
+    return reprlib.repr(data)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """Data as a tensor, without a copy where it is one, or an array, of that dtype. Copies: none or one."""
+    as_device(device)
+    if isinstance(data, native.TensorBase):
+        found: Any = data
+        return found if dtype is None else found.to(dtypes.as_dtype(dtype))  # type: ignore[no-any-return]
+    if isinstance(data, np.ndarray):
+        array = as_canonical(data)
+        if dtype is None or dtypes.as_dtype(dtype) is array.dtype:
+            return native.wrap(array)  # type: ignore[no-any-return]
+    return tensor(data, dtype=dtype)
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """As `as_tensor`; `copy=True` copies always, `copy=False` never."""
+    if copy:
+        return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
+    made = as_tensor(obj, dtype, device)
+    if copy is False and isinstance(obj, np.ndarray) and not np.shares_memory(made.array, obj):
+        raise ValueError(f"asarray: a copy is needed: {obj.dtype} to {made.dtype}")
+    return made.requires_grad_() if requires_grad else made
+
+
+def from_numpy(ndarray: Any) -> Tensor:
+    """A tensor over an array's memory; a write to one is seen in the other. Copies: none."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
+    return native.wrap(as_canonical(ndarray))  # type: ignore[no-any-return]
+
+
+def from_dlpack(ext_tensor: Any) -> Tensor:
+    """A tensor over the memory of any object that speaks DLPack. Copies: none."""
+    return native.wrap(as_canonical(np.from_dlpack(ext_tensor)))  # type: ignore[no-any-return]
+
+
+def to_dlpack(tensor: Tensor) -> Any:
+    """A DLPack capsule of the tensor. Copies: none."""
+    return tensor.__dlpack__()
+
+
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A 1-d tensor over an object's buffer. Copies: none."""
+    made: Tensor = native.wrap(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
+    return made.requires_grad_() if requires_grad else made
+
+
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A 0-d tensor of a number, of the default dtype."""
+    wanted = dtypes.get_default_dtype() if dtype is None else dtype
+    return tensor(s, dtype=wanted, device=device, requires_grad=requires_grad)
+
+
+def is_tensor(obj: Any) -> bool:
+    return isinstance(obj, Tensor)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    return input.is_complex()
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether a tensor of one element is not zero."""
+    if input.numel() != 1:
+        raise RuntimeError(
+            f"is_nonzero: a Tensor with {input.numel()} elements is ambiguous: shape {input.shape}"
+        )
+    return bool(input.item())
+
+
+def numel(input: Tensor) -> int:
+    return input.numel()
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtypes.Dtype:
+    """The dtype that arithmetic on two tensors or numbers gives."""
+    from .autograd.operands import common_dtype
+
+    return common_dtype((tensor1, tensor2))
