@@ -17,3 +17,5 @@ from .autograd import (
 )
 from . import autograd
 from .autograd.dispatch import table as ops_table
+from .random import *  # noqa: F403
+from . import random

@@ -243,7 +243,7 @@ def prelu(ops, input, weight):
     """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension 1)."""
     if weight.ndim > 1:
         raise RuntimeError(f"prelu: weight must be 0-d or 1-d: {tuple(weight.shape)}")
-    if weight.size != 1 and (input.ndim < 2 or input.shape[1] != weight.size):
+    if math.prod(weight.shape) not in (1, input.shape[1] if input.ndim > 1 else 1):
         raise RuntimeError(f"prelu: one weight for each channel is needed: {tuple(input.shape)}, {tuple(weight.shape)}")
     if weight.ndim and input.ndim > 1:
         weight = ops.reshape(weight, (1, -1, *(1,) * (input.ndim - 2)))
@@ -337,14 +337,14 @@ log_softmax_backward.pullback(
 @composite
 def softmax(ops, input, dim=None, dtype=None):
     """exp(x) over its sum along a dimension: positive numbers that add up to 1."""
-    input = input if dtype is None else ops.to(input, dtype)
+    input = input if dtype is None else ops.cast(input, dtype)
     return ops.softmax_along(input, implicit(input) if dim is None else dim)
 
 
 @composite
 def log_softmax(ops, input, dim=None, dtype=None):
     """The logarithm of `softmax`, without overflow."""
-    input = input if dtype is None else ops.to(input, dtype)
+    input = input if dtype is None else ops.cast(input, dtype)
     return ops.log_softmax_along(input, implicit(input) if dim is None else dim)
 
 

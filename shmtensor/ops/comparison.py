@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .samples import PAIR, UNARY
-from .table import op
+from .table import composite, op
 
 
 @op(numpy=np.equal, broadcast=True, promote="common", samples=PAIR)
@@ -139,3 +139,15 @@ def logical_not(xp, x, /):
 def heaviside(xp, x, values, /):
     """0 where x is negative, 1 where it is positive, `values` where it is 0."""
     return xp.where(x == 0, values, (x > 0).astype(x.dtype))
+
+
+@composite
+def allclose(ops, input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Are all elements close to each other, as `isclose` has it? A Python bool."""
+    return bool(ops.all(ops.isclose(input, other, rtol, atol, equal_nan)))
+
+
+@composite
+def equal(ops, input, other):
+    """Are shapes and all elements equal? A Python bool."""
+    return tuple(input.shape) == tuple(other.shape) and bool(ops.all(ops.eq(input, other)))

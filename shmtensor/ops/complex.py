@@ -15,6 +15,7 @@ def conj(xp, x, /):
 
 
 conj.pullback(x=lambda g: g.conjugate())
+conj.alias("conjugate", "conj_physical", "resolve_conj", "resolve_neg")
 
 
 @op(view=True, samples=UNARY)

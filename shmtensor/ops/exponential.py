@@ -206,7 +206,7 @@ erfc.pullback(x=lambda ops, g, x: g * (-2 / ROOT_PI) * ops.exp(-x * x))
 
 @op(promote="float", samples=unary(-0.95, 0.95))
 def erfinv(xp, x, /):
-    """The inverse of erf on (-1, 1): Giles' polynomials in log(1 - x * x), then two Newton steps."""
+    """The inverse of erf on (-1, 1): Giles' polynomials in log(1 - x * x), then Halley steps."""
     wide = x.astype(xp.float64)
     w = -xp.log1p(-wide * wide)
     near, far = w - 2.5, xp.sqrt(xp.maximum(w, 0)) - 3
@@ -220,9 +220,10 @@ def erfinv(xp, x, /):
         b = b * far + c
     for c in (0.00943887047, 1.00167406, 2.83297682):
         b = b * far + c
-    out = wide * xp.where(w < 5, a, b)
+    tail = xp.sqrt(xp.maximum(w + LN2 - 0.5 * xp.log(xp.maximum(w, 1) * math.pi), 1.0))
+    out = xp.where(w < 12, wide * xp.where(w < 5, a, b), xp.copysign(tail, wide))
     inside = xp.abs(wide) < 1
-    for _ in range(2):
+    for _ in range(4):
         out = xp.where(inside, out, 0.0)
         # near the ends 1 - x is what is exact, so the complement is what is matched there
         size = xp.abs(out)
@@ -231,7 +232,8 @@ def erfinv(xp, x, /):
             error_function(xp, size, False) - xp.abs(wide),
             (1 - xp.abs(wide)) - error_function(xp, size, True),
         )
-        out = out - xp.copysign(miss * (ROOT_PI / 2) * xp.exp(size * size), wide)
+        step = miss * (ROOT_PI / 2) * xp.exp(size * size)
+        out = xp.copysign(size - step / (1 + size * step), wide)
     out = xp.where(inside, out, xp.where(xp.abs(wide) == 1, xp.copysign(xp.inf, wide), xp.nan))
     return xp.asarray(out).astype(x.dtype)
 

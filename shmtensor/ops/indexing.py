@@ -173,7 +173,7 @@ def masked_select(ops, input, mask):
     return ops.getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
 
 
-@op(method=False, function=False, samples=[])
+@op(method=False, function=False, samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))])
 def masked_write(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
     shape = np.broadcast_shapes(x.shape, mask.shape)
@@ -193,7 +193,7 @@ masked_write.pullback(
 )
 
 
-@op(method=False, function=False, samples=[])
+@op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))])
 def first(xp, x, /, shape):
     """Zeros of a shape whose first elements are x's."""
     out = xp.zeros(shape, x.dtype)

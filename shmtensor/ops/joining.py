@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .axes import axis
+from .samples import ints
 from .table import composite, op
 
 Shape = tuple[int, ...]
@@ -243,8 +246,6 @@ unbind.pullback(x=lambda ops, g, dim: ops.stack(g, dim))
 @composite
 def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
     """Each element so many times in a row, along a dimension or flattened."""
-    import numpy as np
-
     if repeats is None:
         return ops.counted(input)
     if dim is None:
@@ -256,7 +257,7 @@ def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
     return ops.index_select(input, dim, np.repeat(np.arange(n), counts))
 
 
-@op(method=False, function=False, samples=[])
+@op(method=False, function=False, samples=[(ints((4,), 3),)])
 def counted(xp, x, /):
     """The numbers 0, 1, ... each as often as x says."""
     return xp.repeat(xp.arange(x.shape[0]), x)

@@ -313,7 +313,7 @@ diagonal.pullback(
 )
 
 
-@op(method=False, function=False, samples=[((3,), (3, 4), 0, 0, 1), ((2, 2), (4, 2, 3), 1, -1, 0)])
+@op(method=False, function=False, samples=[((3,), (3, 4), 0, 0, 1), ((2, 3), (4, 2, 3), 1, -1, 0)])
 def diagonal_set(xp, x, /, shape, offset, dim1, dim2):
     """Zeros of a shape, with x on the diagonal of two dimensions."""
     out = xp.zeros(shape, x.dtype)
@@ -336,7 +336,7 @@ def unfold(xp, x, /, dimension, size, step):
     return windows[(slice(None),) * dim + (slice(None, None, step),)]
 
 
-@op(method=False, function=False, samples=[])
+@op(method=False, function=False, samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])
 def folded(xp, x, /, shape, dimension, size, step):
     """Zeros of a shape, with windows along a dimension added in."""
     out = xp.zeros(shape, x.dtype)

@@ -102,7 +102,7 @@ vector_norm.pullback(
 def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
     """The p-norm of the elements, of all or along dimensions; "fro" is the 2-norm, "nuc" the sum of singular values."""
     if dtype is not None:
-        input = ops.to(input, dtype)
+        input = ops.cast(input, dtype)
     if input.dtype.kind in "iub":
         raise RuntimeError(
             f"norm: the tensor must be floating point or complex: {input.dtype}, give dtype="

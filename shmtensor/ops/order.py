@@ -8,7 +8,7 @@ import numpy as np
 
 from .axes import axis, kept
 from .results import named
-from .samples import reals
+from .samples import ints, reals
 from .table import composite, op
 
 ALONG = [((3, 4), 1), ((3, 4), 0, True), ((2, 3, 4), -2), ((), 0)]
@@ -24,7 +24,7 @@ def put(ops: Any, g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdi
     return ops.placed(g, indices, shape, dim)
 
 
-@op(method=False, function=False, samples=[])
+@op(method=False, function=False, samples=[((2, 3), ints((2, 3), 3, unique=True), (2, 5), 1)])
 def placed(xp, x, indices, /, shape, dim):
     """Zeros of a shape, with x put at the indices along dim; no index may occur twice."""
     out = xp.zeros(shape, x.dtype)
@@ -35,7 +35,7 @@ def placed(xp, x, indices, /, shape, dim):
 placed.pullback(x=lambda ops, g, indices, dim: ops.take_along(g, indices, dim))
 
 
-@op(method=False, function=False, samples=[])
+@op(method=False, function=False, samples=[((2, 5), ints((2, 3), 3, unique=True), 1)])
 def take_along(xp, x, indices, /, dim):
     """The elements at the indices along dim, no index twice."""
     return xp.take_along_axis(x, indices, dim)
@@ -112,7 +112,7 @@ def median_along(xp, x, /, dim, keepdim=False, ignore_nan=False):
     return chosen(xp, x, xp.take_along_axis(order, rank, dim), dim, keepdim)
 
 
-@op(outputs="values indices", samples=[])
+@op(outputs="values indices", samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)])
 def mode(xp, x, /, dim=-1, keepdim=False):
     """The most frequent elements along a dimension (of equally frequent ones the smallest), and a place of each."""
     if not x.ndim:
@@ -237,7 +237,7 @@ def msort(ops, input):
 # ---- different values
 
 
-@op(outputs="values inverse counts", method=False, function=False, samples=[])
+@op(outputs="values inverse counts", method=False, function=False, samples=[(ints((3, 4), 4),), (ints((6, 2), 2), 0)])
 def unique_values(xp, x, /, dim=None):
     """The different values (of a dimension: slices), in order, where each element's is, and how often it occurs."""
     if dim is not None:
@@ -247,7 +247,7 @@ def unique_values(xp, x, /, dim=None):
     return values, inverse.astype(np.int64), counts.astype(np.int64)
 
 
-@op(outputs="values inverse counts", method=False, function=False, samples=[])
+@op(outputs="values inverse counts", method=False, function=False, samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)])
 def unique_runs(xp, x, /, dim=None):
     """The first of each run of equal values (slices), which run each element is in, and how long each is."""
     rows = x.reshape(-1) if dim is None else xp.moveaxis(x, axis(x, dim), 0)

@@ -23,7 +23,19 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Generator", "bits", "blocks", "default_generator", "normal", "uniform", "words"]
+from .. import native
+
+__all__ = [
+    "Generator",
+    "bits",
+    "blocks",
+    "default_generator",
+    "fill_normal",
+    "fill_uniform",
+    "normal",
+    "uniform",
+    "words",
+]
 
 M0, M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 W0, W1 = 0x9E3779B9, 0xBB67AE85
@@ -68,6 +80,22 @@ def normal(seed: int, offset: int, n: int, dtype: Any) -> Any:
     radius = np.sqrt(kind(-2) * np.log(pairs[:, 0] + kind(2.0**-53 if dtype == np.float64 else 2.0**-24)))
     angle = kind(2 * math.pi) * pairs[:, 1]
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)[:n]
+
+
+def fill_uniform(out: Any, seed: int, offset: int, low: float, high: float) -> Any:
+    """Writes low + (high - low) * uniform numbers."""
+    kind = out.dtype.type
+    drawn = uniform(seed, offset, out.size, out.dtype).astype(out.dtype)
+    out[...] = (drawn * kind(high - low) + kind(low)).reshape(out.shape)
+    return out
+
+
+def fill_normal(out: Any, seed: int, offset: int, mean: float, std: float) -> Any:
+    """Writes mean + std * normal numbers."""
+    kind = out.dtype.type
+    drawn = normal(seed, offset, out.size, out.dtype).astype(out.dtype)
+    out[...] = (drawn * kind(std) + kind(mean)).reshape(out.shape)
+    return out
 
 
 class Generator:
@@ -117,6 +145,14 @@ class Generator:
         """The state as 16 bytes (uint8)."""
         with self._lock:
             return np.array([self._seed, self._offset], np.uint64).view(np.uint8)
+
+    def get_state(self) -> Any:
+        """The state as a uint8 tensor."""
+        return native.compute(self.read)
+
+    def set_state(self, state: Any) -> None:
+        """Goes on from a state that `get_state` gave."""
+        self.write(getattr(state, "array", state))
 
     def write(self, state: Any) -> None:
         """Goes on from a state that `read` gave."""

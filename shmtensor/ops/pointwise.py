@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import get_default_dtype
 from .samples import PAIR, TRIPLE, UNARY, reals, unary
 from .table import composite, op
 
@@ -291,6 +292,44 @@ def nextafter(xp, x, y, /):
     return xp.nextafter(x, y)
 
 
+@op(outputs="mantissa exponent", method=True, samples=unary(0.2, 2.0))
+def frexp(xp, x, /):
+    """x as mantissa * 2 ** exponent, the mantissa from 0.5 up to 1."""
+    if x.dtype.kind != "f":
+        raise RuntimeError(f"frexp: the tensor must be floating point: {x.dtype}")
+    return xp.frexp(x)
+
+
+frexp.pullback(x=lambda g, x, mantissa: g * (mantissa / x))
+
+
+@composite(inplace=True)
+def ldexp(ops, input, other):
+    """input * 2 ** other."""
+    return ops.mul(input, ops.pow(2.0, other))
+
+
+@composite(inplace=True)
+def float_power(ops, input, exponent):
+    """input ** exponent in float64 (complex128 for complex numbers)."""
+    parts = [v for v in (input, exponent) if hasattr(v, "dtype")]
+    complex_ = any(v.dtype.kind == "c" for v in parts)
+    kind = "complex128" if complex_ or isinstance(exponent, complex) else "float64"
+    a, b = (ops.cast(v, kind) if hasattr(v, "dtype") else v for v in (input, exponent))
+    return ops.pow(a, b)
+
+
+@op(inplace=True, samples=[((3, 4),), ((3, 4), 1.0, 2.0, -2.0)])
+def nan_to_num(xp, x, /, nan=0.0, posinf=None, neginf=None):
+    """x with numbers in place of NaN and the infinities (by default 0 and the largest numbers)."""
+    if x.dtype.kind in "iub":
+        return x.copy()
+    return xp.nan_to_num(x, True, 0.0 if nan is None else nan, posinf, neginf)
+
+
+nan_to_num.pullback(x=lambda ops, g, x: ops.choose(ops.isfinite(x), g, 0.0))
+
+
 # ---- extremes: equal elements share the gradient
 
 
@@ -368,7 +407,7 @@ def clamp(ops, input, min=None, max=None):
         bounds = [b for b in (min, max) if b is not None]
         if all(isinstance(b, NUMBERS) for b in bounds):
             if input.dtype.kind in "iub" and not all(isinstance(b, int) for b in bounds):
-                input = ops.to(input, get_default_dtype())
+                input = ops.cast(input, get_default_dtype())
             return ops.clamped(input, min, max)
     out = input if min is None else bounded(ops, input, min, ops.ge)
     return out if max is None else bounded(ops, out, max, ops.le)

@@ -1,0 +1,143 @@
+"""Scattering that combines: several elements that meet at one place are added, multiplied, averaged or compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .axes import axis
+from .gathering import cropped, fits, mesh, resized
+from .indexing import Shape
+from .samples import ints
+from .table import composite, op
+
+COMBINE = {"sum": "add", "prod": "multiply", "mean": "add", "amax": "maximum", "amin": "minimum"}
+NEUTRAL = {"sum": 0, "prod": 1, "mean": 0}
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((3, 4), (2, 4), ints((2, 4), 4), 1, how, own)
+        for how in ("sum", "prod", "mean", "amax", "amin")
+        for own in (True, False)
+    ],
+)
+def scatter_reduced(xp, x, source, index, /, dim, reduce, include_self):
+    """x with elements of source combined into it at indices along dim."""
+    if reduce not in COMBINE:
+        raise RuntimeError(f"scatter_reduce: no such reduction: {reduce!r}, one of {tuple(COMBINE)}")
+    if not index.size:
+        return x.copy()
+    dim, out = fits("scatter_reduce", x, index, dim), x.copy()
+    if source.dtype != x.dtype:
+        raise RuntimeError(f"scatter_reduce: dtypes differ: {x.dtype}, src has {source.dtype}")
+    flat = not x.ndim or not index.ndim
+    at = index.reshape(-1) if flat else mesh(xp, index, dim)
+    part = source.reshape(-1)[: index.size] if flat else cropped("scatter_reduce", source, index)
+    target = out.reshape(-1) if flat else out
+    if not include_self:
+        target[at] = neutral(x.dtype, reduce)
+    getattr(xp, COMBINE[reduce]).at(target, at, part)
+    if reduce == "mean":
+        n = met(xp, target.shape, at, include_self)
+        target[...] = target // n if x.dtype.kind in "iu" else target / n.astype(x.dtype)
+    return out
+
+
+def neutral(dtype: Any, reduce: str) -> Any:
+    """What changes nothing in a reduction."""
+    if reduce in NEUTRAL:
+        return NEUTRAL[reduce]
+    if dtype.kind == "b":
+        return reduce == "amin"
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.min if reduce == "amax" else info.max
+    return -np.inf if reduce == "amax" else np.inf
+
+
+def met(xp: Any, shape: Shape, at: Any, include_self: bool) -> Any:
+    """How many elements meet at each place, 1 at least."""
+    n = xp.full(shape, int(include_self))
+    xp.add.at(n, at, 1)
+    return xp.maximum(n, 1)
+
+
+def reduced_slopes(
+    ops: Any, g: Any, x: Any, source: Any, index: Any, out: Any, dim: int, reduce: str, own: bool
+) -> tuple[Any, Any]:
+    """The gradients by x and by source."""
+    read = lambda t: ops.gathered(t, index, dim)  # noqa: E731
+    shape, held = tuple(x.shape), tuple(index.shape)
+    part = source[tuple(slice(0, n) for n in held)] if tuple(source.shape) != held else source
+    keep = g if own else ops.zeroed(g, index, dim)
+    if reduce == "sum":
+        return keep, resized(ops, read(g), tuple(source.shape))
+    ones = np.ones(held, np.dtype(str(x.dtype)))
+    if reduce == "mean":
+        n = ops.scatter_added(np.full(shape, float(own)), ones.astype(np.float64), index, dim)
+        share = g / ops.clamped(n, 1.0, None)
+        keep = share if own else ops.zeroed(share, index, dim) + 0 * keep
+        return keep, resized(ops, read(share), tuple(source.shape))
+    if reduce == "prod":
+        start = x if own else ops.scattered(x, ones, index, dim)
+        by_x = ops.scatter_reduced(np.ones(shape, ones.dtype), part, index, dim, "prod", True)
+        by_source = read(out) / part
+        if bool((part == 0).any()) or bool((start == 0).any()):
+            by_source = others(ops, start, part, index, dim)
+        slope = g * by_x
+        return (slope if own else ops.zeroed(slope, index, dim)), resized(
+            ops, read(g) * by_source, tuple(source.shape)
+        )
+    mine = (x == out) if own else ops.zeroed((x == out) * 1.0, index, dim) != 0
+    theirs = part == read(out)
+    n = ops.scatter_added((mine * 1.0), theirs * 1.0, index, dim)
+    share = g / ops.clamped(n, 1.0, None)
+    return ops.choose(mine, share, 0.0), resized(
+        ops, ops.choose(theirs, read(share), 0.0), tuple(source.shape)
+    )
+
+
+def others(ops: Any, start: Any, part: Any, index: Any, dim: int) -> Any:
+    """For each element of source the product of everything else at its place, without division.
+
+    One zero at a place: its own slope is the product of the rest; two: all slopes are 0.
+    """
+    zero = part == 0
+    filled = ops.choose(zero, 1.0, part)
+    rest = ops.scatter_reduced(start, filled, index, dim, "prod", True)
+    n = ops.scatter_added(np.zeros(tuple(start.shape)), zero * 1.0, index, dim)
+    many = ops.gathered(n, index, dim) - zero * 1.0
+    return ops.choose(many > 0, 0.0, ops.gathered(rest, index, dim) / filled)
+
+
+scatter_reduced.pullback(
+    x=lambda ops, g, x, source, index, out, dim, reduce, include_self: reduced_slopes(
+        ops, g, x, source, index, out, dim, reduce, include_self
+    )[0],
+    source=lambda ops, g, x, source, index, out, dim, reduce, include_self: reduced_slopes(
+        ops, g, x, source, index, out, dim, reduce, include_self
+    )[1],
+)
+
+
+@composite(inplace=True)
+def scatter_reduce(ops, input, dim, index, src, reduce, *, include_self=True):
+    """Elements of src combined ("sum", "prod", "mean", "amax", "amin") into the tensor at indices. Copies: one."""
+    return ops.scatter_reduced(input, src, index, dim, reduce, include_self)
+
+
+@composite(inplace=True)
+def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
+    """Slices of source combined ("prod", "mean", "amax", "amin") into the tensor at indices. Copies: one."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce: no such reduction: {reduce!r}")
+    if not input.ndim:
+        return ops.scatter_reduced(input, ops.reshape(source, ()), ops.reshape(index, ()), 0, reduce, include_self)
+    dim = axis(input, dim)
+    column = ops.reshape(index, tuple(-1 if d == dim else 1 for d in range(input.ndim)))
+    full = ops.broadcast_to(column, tuple(source.shape))
+    return ops.scatter_reduced(input, source, full, dim, reduce, include_self)

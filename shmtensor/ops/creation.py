@@ -1,0 +1,291 @@
+"""New tensors: filled with a number, counting, spaced evenly, and shaped like others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from ..device import as_device
+from ..dtypes import as_dtype, get_default_dtype
+from .table import composite
+
+Shape = tuple[int, ...]
+
+
+def made(kernel: Any, *arguments: Any, device: Any = None, requires_grad: bool = False) -> Any:
+    """A tensor of what a NumPy function gives, born in shared memory."""
+    if device is not None:
+        as_device(device)
+    out = native.compute(kernel, *arguments)
+    return out.requires_grad_(True) if requires_grad else out
+
+
+def shaped(name: str, size: tuple[Any, ...]) -> Shape:
+    """A shape given as one sequence or as several numbers."""
+    if len(size) == 1 and not isinstance(size[0], (int, np.integer)):
+        size = tuple(size[0])
+    shape = tuple(int(n) for n in size)
+    if min(shape, default=0) < 0:
+        raise RuntimeError(f"{name}: sizes must not be negative: {shape}")
+    return shape
+
+
+def default(dtype: Any) -> Any:
+    """The canonical dtype; the default one if none is given."""
+    return get_default_dtype() if dtype is None else as_dtype(dtype)
+
+
+def dtype_of(value: Any, dtype: Any) -> Any:
+    """The given dtype, or the one that a Python number has as a tensor."""
+    if dtype is not None:
+        return as_dtype(dtype)
+    if isinstance(value, float):
+        return get_default_dtype()
+    if hasattr(value, "dtype"):
+        return value.dtype
+    return as_dtype(type(value))
+
+
+def number(value: Any) -> Any:
+    """A Python number, of a number or a tensor with one element."""
+    return value.item() if hasattr(value, "item") else value
+
+
+@composite(method=False)
+def zeros(ops, *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+    """A tensor of zeros."""
+    shape = shaped("zeros", size)
+    return into(out, made(np.zeros, shape, default(dtype), device=device, requires_grad=requires_grad))
+
+
+def into(out: Any, value: Any) -> Any:
+    """The value, or `out` with the value copied in."""
+    return value if out is None else out.copy_(value)
+
+
+@composite(method=False)
+def ones(ops, *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+    """A tensor of ones."""
+    shape = shaped("ones", size)
+    return into(out, made(np.full, shape, 1, default(dtype), device=device, requires_grad=requires_grad))
+
+
+@composite(method=False)
+def empty(
+    ops, *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, memory_format=None
+):
+    """A tensor whose elements are whatever the memory held."""
+    shape = shaped("empty", size)
+    return into(out, made(np.empty, shape, default(dtype), device=device, requires_grad=requires_grad))
+
+
+@composite(method=False)
+def full(ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False):
+    """A tensor of one number; its dtype is the number's."""
+    dtype = dtype_of(fill_value, dtype)
+    shape = shaped("full", (size,))
+    value = number(fill_value)
+    return into(out, made(np.full, shape, value, dtype, device=device, requires_grad=requires_grad))
+
+
+def like(name: str, kernel: Any, doc: str) -> Any:
+    """zeros_like and its kin."""
+
+    def compute(
+        ops, input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+    ):
+        dtype = input.dtype if dtype is None else as_dtype(dtype)
+        if not hasattr(input, "requires_grad"):
+            return kernel(tuple(input.shape), dtype)
+        return made(kernel, tuple(input.shape), dtype, device=device, requires_grad=requires_grad)
+
+    compute.__doc__ = doc
+    return composite(compute, name=name, method=False)
+
+
+def ones_of(shape: Shape, dtype: Any) -> Any:
+    """np.ones, without its detour through a Python function for the fill."""
+    return np.full(shape, 1, dtype)
+
+
+zeros_like = like("zeros_like", np.zeros, "Zeros in the shape and dtype of a tensor.")
+ones_like = like("ones_like", ones_of, "Ones in the shape and dtype of a tensor.")
+empty_like = like("empty_like", np.empty, "Memory as it is, in the shape and dtype of a tensor.")
+
+
+@composite(method=False)
+def full_like(
+    ops, input, fill_value, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+):
+    """One number in the shape and dtype of a tensor."""
+    dtype = input.dtype if dtype is None else as_dtype(dtype)
+    value = number(fill_value)
+    return made(np.full, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad)
+
+
+def new(name: str, kernel: Any, doc: str) -> Any:
+    """new_zeros and its kin."""
+
+    def compute(
+        ops, input, *size, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False
+    ):
+        dtype = input.dtype if dtype is None else as_dtype(dtype)
+        shape = shaped(name, size)
+        return made(kernel, shape, dtype, device=device, requires_grad=requires_grad)
+
+    compute.__doc__ = doc
+    return composite(compute, name=name, function=False)
+
+
+new_zeros = new("new_zeros", np.zeros, "Zeros of a shape, in this tensor's dtype.")
+new_ones = new("new_ones", ones_of, "Ones of a shape, in this tensor's dtype.")
+new_empty = new("new_empty", np.empty, "Memory as it is, in this tensor's dtype.")
+
+
+@composite(function=False)
+def new_full(
+    ops, input, size, fill_value, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False
+):
+    """One number in a shape, in this tensor's dtype."""
+    dtype = input.dtype if dtype is None else as_dtype(dtype)
+    value = number(fill_value)
+    return made(np.full, shaped("new_full", (size,)), value, dtype, device=device, requires_grad=requires_grad)
+
+
+@composite(method=False)
+def arange(
+    ops, start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
+    """start, start + step, ... up to end, which is left out; whole numbers give int64, others the default dtype."""
+    start, end, step = number(start), number(end), number(step)
+    if end is None:
+        start, end = 0, start
+    if dtype is None:
+        whole = all(isinstance(v, int) for v in (start, end, step))
+        dtype = np.dtype(np.int64) if whole else get_default_dtype()
+    if step == 0:
+        raise RuntimeError("arange: step must not be 0: 0")
+    if not all(math.isfinite(v) for v in (start, end)):
+        raise RuntimeError(f"arange: bounds must be finite: {start}, {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError(f"arange: step leads away from end: {start}, {end}, step={step}")
+    n = -(-(end - start) // step) if isinstance(step, int) else math.ceil((end - start) / step)
+    steps = made(counted, start, step, int(n), as_dtype(dtype), device=device, requires_grad=requires_grad)
+    return into(out, steps)
+
+
+def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
+    """n numbers from start on, formed as start + i * step."""
+    if dtype.kind in "iu" and isinstance(start, int) and isinstance(step, int):
+        return np.arange(start, start + n * step, step, dtype)
+    return (start + np.arange(n) * step).astype(dtype)
+
+
+@composite(method=False)
+def range(ops, start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=False):
+    """start, start + step, ... up to end, which belongs to it (PyTorch's old form of arange)."""
+    start, end = (0, start) if end is None else (start, end)
+    n = math.floor((end - start) / step) + 1
+    return made(counted, start, step, n, default(dtype), device=device, requires_grad=requires_grad)
+
+
+@composite(method=False)
+def linspace(
+    ops, start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
+):
+    """`steps` numbers from start to end, both included, evenly spaced."""
+    if steps < 0:
+        raise RuntimeError(f"linspace: steps must not be negative: {steps}")
+    ends = number(start), number(end)
+    spaced = made(line, *ends, steps, default(dtype), device=device, requires_grad=requires_grad)
+    return into(out, spaced)
+
+
+def line(start: Any, end: Any, n: int, dtype: Any) -> Any:
+    """Evenly spaced numbers; whole ones are cut off, as a cast does."""
+    return np.linspace(start, end, n).astype(dtype)
+
+
+@composite(method=False)
+def logspace(
+    ops, start, end, steps, base=10.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
+):
+    """base to the power of `steps` evenly spaced numbers from start to end."""
+    if steps < 0:
+        raise RuntimeError(f"logspace: steps must not be negative: {steps}")
+    ends = number(start), number(end)
+    powers = made(power, base, *ends, steps, default(dtype), device=device, requires_grad=requires_grad)
+    return into(out, powers)
+
+
+def power(base: float, start: Any, end: Any, n: int, dtype: Any) -> Any:
+    """Powers of one base."""
+    return np.power(base, np.linspace(start, end, n)).astype(dtype)
+
+
+@composite(method=False)
+def eye(ops, n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False):
+    """n rows and m columns (as many, if not given), 1 on the diagonal and 0 elsewhere."""
+    if n < 0 or (m is not None and m < 0):
+        raise RuntimeError(f"eye: sizes must not be negative: {n}, {m}")
+    unit = made(np.eye, n, m, 0, default(dtype), device=device, requires_grad=requires_grad)
+    return into(out, unit)
+
+
+@composite(method=False)
+def tril_indices(ops, row, col, offset=0, *, dtype=None, device=None, layout=None):
+    """Where a matrix's lower triangle is: (2, n), rows above columns."""
+    return made(corner, np.tril_indices, row, col, offset, default_index(dtype), device=device)
+
+
+@composite(method=False)
+def triu_indices(ops, row, col, offset=0, *, dtype=None, device=None, layout=None):
+    """Where a matrix's upper triangle is: (2, n), rows above columns."""
+    return made(corner, np.triu_indices, row, col, offset, default_index(dtype), device=device)
+
+
+def default_index(dtype: Any) -> Any:
+    """int64 unless told otherwise."""
+    return np.dtype(np.int64) if dtype is None else as_dtype(dtype)
+
+
+def corner(find: Any, row: int, col: int, offset: int, dtype: Any) -> Any:
+    """The two index vectors as rows."""
+    return np.stack(find(row, offset, col)).astype(dtype)
+
+
+@composite(method=False)
+def meshgrid(ops, *tensors, indexing=None):
+    """Vectors as grids: output i has tensor i along dimension i ("xy": the first two exchanged). Copies: none."""
+    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    if indexing not in (None, "ij", "xy"):
+        raise RuntimeError(f"meshgrid: no such indexing: {indexing!r}, 'ij' or 'xy' is needed")
+    if any(x.ndim > 1 for x in tensors):
+        raise RuntimeError(f"meshgrid: vectors are needed: {[tuple(x.shape) for x in tensors]}")
+    sizes = tuple(math.prod(x.shape) for x in tensors)
+    n = len(tensors)
+    grids = [
+        ops.broadcast_to(ops.reshape(x, (1,) * i + (-1,) + (1,) * (n - 1 - i)), sizes)
+        for i, x in enumerate(tensors)
+    ]
+    return tuple(ops.transpose(x, 0, 1) if indexing == "xy" and n > 1 else x for x in grids)
+
+
+@composite(method=False)
+def cartesian_prod(ops, *tensors):
+    """All combinations of the elements of vectors, one row each."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return ops.stack([ops.reshape(x, (-1,)) for x in ops.meshgrid(*tensors)], 1)
+
+
+@composite(method=False)
+def broadcast_shapes(ops, *shapes):
+    """The shape that tensors of these shapes have together."""
+    try:
+        return np.broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes))
+    except ValueError:
+        raise RuntimeError(f"broadcast_shapes: they do not fit together: {shapes}") from None

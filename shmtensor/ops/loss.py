@@ -1,0 +1,412 @@
+"""Losses: how far a model's answers are from the truth.
+
+Those that networks meet most are rows, so that a fused kernel fits; the others are plain compositions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .movement import shrunk
+from .samples import ints, reals
+from .table import composite, op
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+def reduced(ops: Any, losses: Any, reduction: str) -> Any:
+    """All losses, their mean or their sum."""
+    if reduction == "mean":
+        return ops.mean(losses)
+    if reduction == "sum":
+        return ops.sum(losses)
+    if reduction == "none":
+        return losses
+    raise ValueError(f"loss: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
+
+
+def legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """PyTorch's two older arguments, as a reduction."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
+# ---- class indices: (N, C) or (N, C, d1, ...) against (N) or (N, d1, ...)
+
+
+def columns(x: Any) -> Any:
+    """(C), (N, C), (N, C, d1, ...) all as (N, C, d)."""
+    return x.reshape((1, -1, 1) if x.ndim == 1 else (*x.shape[:2], math.prod(x.shape[2:])))
+
+
+def places(name: str, shape: tuple[int, ...], target: Any, ignore_index: int) -> tuple[Any, Any]:
+    """The class indices as (N, 1, d), 0 where they are ignored, and where they count.
+
+    Raises:
+        ValueError, RuntimeError: shapes do not belong together.
+        IndexError: a class that does not exist.
+    """
+    expected = shape[:1] + shape[2:] if len(shape) > 1 else ()
+    if target.shape != expected:
+        raise (ValueError if target.ndim == len(expected) == 1 else RuntimeError)(
+            f"{name}: target does not fit input: {target.shape} for {shape}, expected {expected}"
+        )
+    if target.dtype.kind not in "iu":
+        raise RuntimeError(f"{name}: classes must be whole numbers: {target.dtype}")
+    flat = target.reshape((1, 1, 1) if len(shape) == 1 else (shape[0], 1, math.prod(shape[2:])))
+    counts = flat != ignore_index
+    safe = np.where(counts, flat, 0) if not counts.all() else flat
+    n = shape[0] if len(shape) == 1 else shape[1]
+    if safe.size and (safe.min() < 0 or safe.max() >= n):
+        wrong = int(safe.min()) if safe.min() < 0 else int(safe.max())
+        raise IndexError(f"{name}: class is out of range: {wrong}, there are {n} classes")
+    return safe, counts
+
+
+CLASSES = [
+    ((5, 4), ints((5,), 4), None, 1),
+    ((5, 4), ints((5,), 4), reals((4,), 0.5, 2.0), -100),
+    ((2, 4, 3), ints((2, 3), 4), None, 2),
+    ((4,), ints((), 4), None, -100),
+]
+
+
+@op(method=False, function=False, samples=CLASSES)
+def picked(xp, x, target, weight=None, /, ignore_index=-100):
+    """-weight[c] * x[c] for each class c of target, 0 where it is ignored."""
+    safe, counts = places("nll_loss", x.shape, target, ignore_index)
+    out = -xp.take_along_axis(columns(x), safe, 1)
+    if weight is not None:
+        out = out * weight[safe]
+    return xp.where(counts, out, 0).astype(x.dtype).reshape(target.shape)
+
+
+@op(method=False, function=False, samples=[((5,), ints((5,), 4), None, (5, 4), 1)])
+def picked_backward(xp, x, target, weight=None, /, shape=(), ignore_index=-100):
+    """Zeros of a shape with -weight[c] * x at each class c of target."""
+    safe, counts = places("nll_loss", shape, target, ignore_index)
+    g = xp.where(counts, -x.reshape(safe.shape), 0)
+    if weight is not None:
+        g = g * weight[safe]
+    out = xp.zeros((1, shape[0], 1) if len(shape) == 1 else (*shape[:2], safe.shape[2]), x.dtype)
+    xp.put_along_axis(out, safe, g.astype(x.dtype), 1)
+    return out.reshape(shape)
+
+
+picked.pullback(
+    x=lambda ops, g, target, weight, x_shape, ignore_index: ops.picked_backward(
+        g, target, weight, x_shape, ignore_index
+    )
+)
+picked_backward.pullback(
+    x=lambda ops, g, target, weight, ignore_index: ops.picked(g, target, weight, ignore_index)
+)
+
+
+@op(method=False, function=False, samples=[(ints((5,), 4), reals((4,), 0.5, 2.0), 1)])
+def weight_total(xp, target, weight, /, ignore_index):
+    """The sum of the weights of the classes that count."""
+    return xp.where(target != ignore_index, weight[xp.where(target != ignore_index, target, 0)], 0).sum()
+
+
+def per_class(
+    ops: Any, losses: Any, target: Any, weight: Any, ignore_index: int, reduction: str
+) -> Any:
+    """Reduced losses, where the mean is weighted by class and over those that count."""
+    if reduction != "mean":
+        return reduced(ops, losses, reduction)
+    if weight is not None:
+        return ops.div(ops.sum(losses), ops.weight_total(target, weight, ignore_index))
+    return ops.div(ops.sum(losses), ops.sum(target != ignore_index))
+
+
+@composite(method=False, function=False)
+def nll_loss(
+    ops, input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"
+):
+    """-input[c] for the true class c, of log-probabilities (N, C) or (N, C, d1, ...)."""
+    reduction = legacy(size_average, reduce, reduction)
+    losses = ops.picked(input, target, weight, ignore_index)
+    return per_class(ops, losses, target, weight, ignore_index, reduction)
+
+
+# ---- cross entropy of logits (N, C) and class indices (N): one kernel each way
+
+
+@op(
+    method=False,
+    function=False,
+    keeps="logp",
+    samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
+)
+def class_entropy(xp, x, target, /, ignore_index, reduction):
+    """-log(softmax(x))[c] for each true class c: mean over those that count, or sum."""
+    safe, counts = places("cross_entropy", x.shape, target, ignore_index)
+    logp = x - x.max(1, keepdims=True)
+    logp -= xp.log(xp.exp(logp).sum(1, keepdims=True))
+    total = -xp.where(counts, xp.take_along_axis(logp, safe.reshape(-1, 1), 1)[..., None], 0).sum()
+    if reduction == "mean":
+        total = xp.true_divide(total, x.dtype.type(counts.sum()))
+    return xp.asarray(total, x.dtype), logp
+
+
+@op(method=False, function=False, samples=[])
+def class_entropy_backward(xp, x, logits, logp, target, /, ignore_index, reduction):
+    """(softmax - one hot) times the incoming gradient x, 0 where the class is ignored."""
+    counts = target != ignore_index
+    out = xp.exp(logp)
+    out[xp.arange(len(target)), xp.where(counts, target, 0)] -= 1
+    scale = x / x.dtype.type(counts.sum()) if reduction == "mean" else x
+    out *= xp.where(counts, scale, 0)[:, None]
+    return out
+
+
+class_entropy.pullback(
+    x=lambda ops, g, x, logp, target, ignore_index, reduction: ops.class_entropy_backward(
+        g, x, logp, target, ignore_index, reduction
+    )
+)
+
+
+def entropy_curve(
+    ops: Any, g: Any, x: Any, logits: Any, target: Any, ignore_index: int, reduction: str
+) -> tuple[Any, Any]:
+    """The gradients of (softmax - one hot) * x by x and by the logits, by composition."""
+    counts = target != ignore_index
+    share = 1 / ops.sum(counts) if reduction == "mean" else 1.0
+    part = ops.choose(ops.unsqueeze(counts, 1), g, 0.0) * share
+    p = ops.softmax_along(logits, 1)
+    own = ops.sum(ops.picked(part, target, None, ignore_index))
+    return ops.sum(part * p) + own, ops.softmax_backward(part, p, 1) * x
+
+
+class_entropy_backward.pullback(
+    x=lambda ops, g, x, logits, target, ignore_index, reduction: entropy_curve(
+        ops, g, x, logits, target, ignore_index, reduction
+    )[0],
+    logits=lambda ops, g, x, logits, target, ignore_index, reduction: entropy_curve(
+        ops, g, x, logits, target, ignore_index, reduction
+    )[1],
+)
+
+
+@composite(method=False, function=False)
+def cross_entropy(
+    ops,
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+):
+    """Cross entropy of logits (N, C) or (N, C, d1, ...) and a truth: class indices, or probabilities of input's shape.
+
+    Args:
+        weight: one weight for each class, (C).
+        ignore_index: a class index that counts for nothing.
+        label_smoothing: the part of the truth that is spread evenly over all classes.
+    """
+    reduction = legacy(size_average, reduce, reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"cross_entropy: label_smoothing must be from 0 to 1: {label_smoothing}")
+    plain = weight is None and not label_smoothing and reduction != "none"
+    if plain and input.ndim == 2 and target.ndim == 1 and input.shape[0]:
+        return ops.class_entropy(input, target, ignore_index, reduction)
+    logp = ops.log_softmax_along(input, 0 if input.ndim == 1 else 1)
+    if tuple(target.shape) == tuple(input.shape) and target.dtype.kind == "f":
+        return soft_entropy(ops, logp, target, weight, reduction, label_smoothing)
+    losses = ops.picked(logp, target, weight, ignore_index)
+    out = per_class(ops, losses, target, weight, ignore_index, reduction)
+    if not label_smoothing:
+        return out
+    dim, n = (0 if input.ndim == 1 else 1), input.shape[0 if input.ndim == 1 else 1]
+    weighted = logp if weight is None else ops.mul(logp, by_class(ops, weight, input.ndim))
+    even = ops.choose(target == ignore_index, 0.0, ops.neg(ops.sum(weighted, dim)))
+    spread = per_class(ops, even, target, weight, ignore_index, reduction)
+    return ops.add(ops.mul(out, 1 - label_smoothing), ops.mul(spread, label_smoothing / n))
+
+
+def by_class(ops: Any, weight: Any, ndim: int) -> Any:
+    """Weights of the classes, to stand beside (N, C, d1, ...)."""
+    return ops.reshape(weight, (-1, *(1,) * (ndim - 2))) if ndim > 2 else weight
+
+
+def soft_entropy(
+    ops: Any, logp: Any, target: Any, weight: Any, reduction: str, label_smoothing: float
+) -> Any:
+    """-sum(target * logp) over the classes; the mean is over all samples."""
+    dim = 0 if logp.ndim == 1 else 1
+    if label_smoothing:
+        target = ops.add(ops.mul(target, 1 - label_smoothing), label_smoothing / logp.shape[dim])
+    terms = ops.mul(logp, target)
+    if weight is not None:
+        terms = ops.mul(terms, by_class(ops, weight, logp.ndim))
+    if reduction == "none":
+        return ops.neg(ops.sum(terms, dim))
+    total = ops.neg(ops.sum(terms))
+    return total if reduction == "sum" else ops.div(total, math.prod(logp.shape) // logp.shape[dim])
+
+
+# ---- distances
+
+SIDES = [((3, 4), (3, 4)), ((3, 4), (4,))]
+
+
+@op(broadcast=True, promote="common", inplace=False, method=False, function=False, samples=[(*s, m) for s in SIDES for m in REDUCTIONS])
+def squared_error(xp, x, y, /, reduction="mean"):
+    """(x - y) squared: all of it, its mean or its sum."""
+    away = x - y
+    square = away * away
+    if reduction == "none":
+        return square
+    return xp.asarray(square.mean() if reduction == "mean" else square.sum(), x.dtype)
+
+
+def squared_error_slope(ops: Any, g: Any, x: Any, y: Any, reduction: str) -> Any:
+    """2 (x - y), over the number of elements for the mean."""
+    away = x - y
+    if reduction == "mean":
+        return away * (g * (2 / (math.prod(away.shape) or math.nan)))
+    return away * (g * 2)
+
+
+squared_error.pullback(
+    x=lambda ops, g, x, y, reduction, x_shape: shrunk(ops, squared_error_slope(ops, g, x, y, reduction), x_shape),
+    y=lambda ops, g, x, y, reduction, y_shape: -shrunk(ops, squared_error_slope(ops, g, x, y, reduction), y_shape),
+)
+
+
+@composite(method=False, function=False)
+def mse_loss(ops, input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """Squared differences; with weight, weighted (the mean over the sum of the weights)."""
+    reduction = legacy(size_average, reduce, reduction)
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"mse_loss: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
+    if weight is None:
+        return ops.squared_error(input, target, reduction)
+    return weighted(ops, ops.squared_error(input, target, "none"), weight, reduction)
+
+
+def weighted(ops: Any, losses: Any, weight: Any, reduction: str) -> Any:
+    """Losses times weights; the mean is over the sum of the weights."""
+    losses = ops.mul(losses, weight)
+    if reduction == "mean":
+        full = ops.broadcast_to(weight, tuple(losses.shape))
+        return ops.div(ops.sum(losses), ops.sum(full))
+    return reduced(ops, losses, reduction)
+
+
+@composite(method=False, function=False)
+def l1_loss(ops, input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """Absolute differences."""
+    losses = ops.abs(ops.sub(input, target))
+    reduction = legacy(size_average, reduce, reduction)
+    return reduced(ops, losses, reduction) if weight is None else weighted(ops, losses, weight, reduction)
+
+
+@op(broadcast=True, promote="common", inplace=False, method=False, function=False, samples=[((3, 4), (3, 4), 0.5, 1.0), ((3, 4), (4,), 1.0, 2.0)])
+def bent(xp, x, y, /, knee, scale):
+    """scale * (d * d / (2 knee)) up to d = |x - y| = knee, then scale * (d - knee / 2)."""
+    d = xp.abs(x - y)
+    return xp.where(d < knee, d * d * (0.5 * scale / knee), scale * (d - 0.5 * knee)).astype(d.dtype)
+
+
+def bent_slope(ops: Any, g: Any, x: Any, y: Any, knee: float, scale: float) -> Any:
+    """scale * (x - y) / knee, but at most scale in size."""
+    return g * (scale * ops.clamped((x - y) / knee, -1.0, 1.0))
+
+
+bent.pullback(
+    x=lambda ops, g, x, y, knee, scale: bent_slope(ops, g, x, y, knee, scale),
+    y=lambda ops, g, x, y, knee, scale: -bent_slope(ops, g, x, y, knee, scale),
+)
+
+
+@composite(method=False, function=False)
+def smooth_l1_loss(ops, input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    """Squared differences (over 2 beta) up to beta, absolute ones (less beta / 2) beyond."""
+    if beta < 0:
+        raise RuntimeError(f"smooth_l1_loss: beta must not be negative: {beta}")
+    losses = ops.bent(input, target, beta, 1.0) if beta else ops.abs(ops.sub(input, target))
+    return reduced(ops, losses, legacy(size_average, reduce, reduction))
+
+
+@composite(method=False, function=False)
+def huber_loss(ops, input, target, reduction="mean", delta=1.0, weight=None):
+    """delta times `smooth_l1_loss` with beta = delta."""
+    if delta <= 0:
+        raise RuntimeError(f"huber_loss: delta must be positive: {delta}")
+    losses = ops.bent(input, target, delta, delta)
+    return reduced(ops, losses, reduction) if weight is None else weighted(ops, losses, weight, reduction)
+
+
+# ---- probabilities
+
+
+@op(broadcast=True, promote="common", inplace=False, method=False, function=False, samples=[(reals((3, 4), 0.1, 0.9), reals((3, 4), 0.0, 1.0))])
+def binary_entropy(xp, x, y, /):
+    """-(y log(x) + (1 - y) log(1 - x)), with logarithms of at least -100."""
+    if x.size and (x.min() < 0 or x.max() > 1):
+        raise RuntimeError(f"binary_cross_entropy: input must lie in [0, 1]: {x.min()} to {x.max()}")
+    return -(y * xp.maximum(xp.log(x), -100) + (1 - y) * xp.maximum(xp.log1p(-x), -100))
+
+
+binary_entropy.pullback(
+    x=lambda ops, g, x, y: g * (x - y) / ops.clamped((1 - x) * x, 1e-12, None),
+    y=lambda ops, g, x: g * (ops.clamped(ops.log1p(-x), -100.0, None) - ops.clamped(ops.log(x), -100.0, None)),
+)
+
+
+@composite(method=False, function=False)
+def binary_cross_entropy(
+    ops, input, target, weight=None, size_average=None, reduce=None, reduction="mean"
+):
+    """Cross entropy of probabilities and truths from 0 to 1, element by element."""
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(
+            f"binary_cross_entropy: shapes differ: {tuple(input.shape)}, {tuple(target.shape)}"
+        )
+    losses = ops.binary_entropy(input, target)
+    losses = losses if weight is None else ops.mul(losses, weight)
+    return reduced(ops, losses, legacy(size_average, reduce, reduction))
+
+
+@composite(method=False, function=False)
+def binary_cross_entropy_with_logits(
+    ops, input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+):
+    """`binary_cross_entropy` of sigmoid(input), without overflow; pos_weight weighs the positive truths."""
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(
+            "binary_cross_entropy_with_logits: shapes differ: "
+            f"{tuple(input.shape)}, {tuple(target.shape)}"
+        )
+    low = ops.logsigmoid(input)
+    if pos_weight is not None:
+        low = ops.mul(low, ops.add(ops.mul(ops.sub(pos_weight, 1), target), 1))
+    losses = ops.sub(ops.mul(ops.rsub(target, 1), input), low)
+    losses = losses if weight is None else ops.mul(losses, weight)
+    return reduced(ops, losses, legacy(size_average, reduce, reduction))
+
+
+@composite(method=False, function=False)
+def kl_div(
+    ops, input, target, size_average=None, reduce=None, reduction="mean", log_target=False
+):
+    """target * (log(target) - input); reduction="batchmean" divides the sum by the first size."""
+    if log_target:
+        losses = ops.mul(ops.exp(target), ops.sub(target, input))
+    else:
+        losses = ops.sub(ops.xlogy(target, target), ops.mul(target, input))
+    if reduction == "batchmean":
+        return ops.div(ops.sum(losses), input.shape[0] if input.ndim else 1)
+    return reduced(ops, losses, legacy(size_average, reduce, reduction))

@@ -1,0 +1,139 @@
+"""Normalisation, embedding and dropout: rows that networks use and plain arithmetic would do in many passes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .gathering import checked
+from .philox import default_generator, uniform
+from .samples import ints
+from .table import composite, op
+
+
+@op(method=False, function=False, keeps="rstd", samples=[((3, 4), 1, 1e-5), ((2, 3, 4), 2, 1e-5)])
+def standardised(xp, x, /, n, eps):
+    """(x - mean) / sqrt(variance + eps) over the last n dimensions."""
+    dims = tuple(range(x.ndim - n, x.ndim))
+    away = x - x.mean(dims, keepdims=True)
+    rstd = 1 / xp.sqrt((away * away).mean(dims, keepdims=True) + x.dtype.type(eps))
+    away *= rstd
+    return away, rstd
+
+
+def standard_slope(ops: Any, g: Any, x: Any, n: int, eps: float) -> Any:
+    """(g - mean(g) - out * mean(g * out)) * rstd, with out and rstd formed anew so that they carry history."""
+    dims = tuple(range(x.ndim - n, x.ndim))
+    away = x - ops.mean(x, dims, True)
+    rstd = ops.rsqrt(ops.mean(away * away, dims, True) + eps)
+    out = away * rstd
+    return (g - ops.mean(g, dims, True) - out * ops.mean(g * out, dims, True)) * rstd
+
+
+standardised.pullback(x=lambda ops, g, x, n, eps: standard_slope(ops, g, x, n, eps))
+
+
+@composite(method=False)
+def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
+    """Each sample brought to mean 0 and variance 1 over the last dimensions, then scaled and moved.
+
+    Raises:
+        RuntimeError: normalized_shape is not the end of input's shape.
+    """
+    end = tuple(normalized_shape)
+    if not end or tuple(input.shape[input.ndim - len(end) :]) != end:
+        raise RuntimeError(f"layer_norm: the shape does not end so: {tuple(input.shape)}, {end}")
+    out = ops.standardised(input, len(end), eps)
+    out = out if weight is None else ops.mul(out, weight)
+    return out if bias is None else ops.add(out, bias)
+
+
+@op(method=False, function=False, samples=[((5, 3), ints((2, 4), 5), -1), ((5, 3), ints((), 5), 2)])
+def embedded(xp, weight, index, /, padding_idx=-1):
+    """Rows of weight: (V, D) at (...) gives (..., D)."""
+    checked("embedding", index, weight.shape[0])
+    return weight.take(index, 0)
+
+
+@op(method=False, function=False, samples=[((4, 3), ints((4,), 5), 5, 2)])
+def embedded_backward(xp, x, index, /, n, padding_idx):
+    """n rows, with x added at the indices, except at padding_idx."""
+    out = xp.zeros((n, x.shape[-1]), x.dtype)
+    flat, rows = index.reshape(-1), x.reshape(-1, x.shape[-1])
+    xp.add.at(out, flat, rows)
+    if padding_idx >= 0:
+        out[padding_idx] = 0
+    return out
+
+
+def without(ops: Any, g: Any, index: Any, padding_idx: int) -> Any:
+    """Rows of g at the indices, 0 where that is padding."""
+    rows = ops.embedded(g, index, padding_idx)
+    if padding_idx < 0:
+        return rows
+    return ops.choose(ops.unsqueeze(index == padding_idx, -1), 0.0, rows)
+
+
+embedded.pullback(
+    weight=lambda ops, g, index, weight_shape, padding_idx: ops.embedded_backward(
+        g, index, weight_shape[0], padding_idx
+    )
+)
+embedded_backward.pullback(
+    x=lambda ops, g, index, padding_idx: without(ops, g, index, padding_idx)
+)
+
+
+@composite(method=False, function=False)
+def embedding(ops, input, weight, padding_idx=None):
+    """Rows of a table, (V, D), at whole numbers (...): (..., D). The row padding_idx gets no gradient."""
+    n = weight.shape[0]
+    if padding_idx is not None and not -n <= padding_idx < n:
+        raise AssertionError(f"embedding: padding_idx is out of range: {padding_idx}, {n} rows")
+    return ops.embedded(weight, input, -1 if padding_idx is None else padding_idx % n)
+
+
+@op(method=False, function=False, samples=[(ints((2, 3), 4), 5), (ints((4,), 3), -1)])
+def one_hot_rows(xp, x, /, n):
+    """A row of n numbers for each, 1 at its place."""
+    if x.dtype.kind not in "iu":
+        raise RuntimeError(f"one_hot: whole numbers are needed: {x.dtype}")
+    if not x.size and n <= 0:
+        raise RuntimeError("one_hot: num_classes is needed for an empty tensor")
+    n = n if n != -1 else int(x.max()) + 1
+    if x.size and (x.min() < 0 or x.max() >= n):
+        raise RuntimeError(f"one_hot: class is out of range: {x.min()} to {x.max()}, {n} classes")
+    out = xp.zeros((x.size, n), np.int64)
+    out[xp.arange(x.size), x.reshape(-1)] = 1
+    return out.reshape(*x.shape, n)
+
+
+@composite(method=False, function=False)
+def one_hot(ops, tensor, num_classes=-1):
+    """Class indices (...) as rows of 0 and 1, (..., num_classes)."""
+    return ops.one_hot_rows(tensor, num_classes)
+
+
+@op(method=False, function=False, keeps="mask", samples=[((3, 4), 0.3, 7, 0), ((300,), 0.5, 1, 9)])
+def dropped(xp, x, /, p, seed, offset):
+    """x / (1 - p) where a random number is at least p, else 0. The numbers are those of `philox.uniform`."""
+    mask = xp.asarray(uniform(seed, offset, x.size, np.float32) >= np.float32(p)).reshape(x.shape)
+    return xp.where(mask, x * x.dtype.type(1 / (1 - p)), xp.zeros((), x.dtype)), mask
+
+
+dropped.pullback(x=lambda ops, g, mask, p: ops.kept_by(g, mask, 1 / (1 - p)))
+
+
+@composite(method=False)
+def dropout(ops, input, p=0.5, train=True):
+    """In training each element is 0 with probability p, and the others are scaled by 1 / (1 - p)."""
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout: the probability must be from 0 to 1: {p}")
+    if not train or p == 0.0:
+        return input
+    if p == 1.0:
+        return ops.mul(input, 0.0)
+    seed, offset = default_generator.claim(-(-math.prod(input.shape) // 4))
+    return ops.dropped(input, p, seed, offset)

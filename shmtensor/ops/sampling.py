@@ -1,0 +1,329 @@
+"""Random tensors, and random numbers written in place; all of them from `philox` streams."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import as_dtype
+from . import philox
+from .creation import default, into, made, number, shaped
+from .philox import default_generator
+from .samples import reals
+from .table import composite, op
+
+
+def claimed(generator: Any, n: int, wide: bool = False) -> tuple[int, int]:
+    """Seed and offset for n numbers; wide ones (float64, large integers) come two to a block."""
+    blocks = -(-n // 2) if wide else -(-n // 4)
+    return (default_generator if generator is None else generator).claim(blocks)
+
+
+def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: float) -> Any:
+    """A new array of random numbers; complex ones have two random parts."""
+    if dtype.kind == "c":
+        part = np.dtype(np.float64 if dtype == np.complex128 else np.float32)
+        return drawn(fill, (*shape, 2), part, generator, low, high).view(dtype)[..., 0]
+    if dtype.kind != "f":
+        raise RuntimeError(f"random: real or complex numbers are drawn, not {dtype}")
+    seed, offset = claimed(generator, math.prod(shape), dtype == np.float64)
+    return fill(np.empty(shape, dtype), seed, offset, low, high)
+
+
+@composite(method=False)
+def rand(
+    ops, *size, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
+    """Evenly distributed numbers from [0, 1)."""
+    shape, dtype = shaped("rand", size), default(dtype)
+    fill = philox.fill_uniform
+    drawing = made(
+        drawn, fill, shape, dtype, generator, 0.0, 1.0, device=device, requires_grad=requires_grad
+    )
+    return into(out, drawing)
+
+
+@composite(method=False)
+def randn(
+    ops, *size, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
+    """Normally distributed numbers of mean 0 and variance 1 (complex: both parts of variance 1/2)."""
+    shape, dtype = shaped("randn", size), default(dtype)
+    std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
+    fill = philox.fill_normal
+    drawing = made(
+        drawn, fill, shape, dtype, generator, 0.0, std, device=device, requires_grad=requires_grad
+    )
+    return into(out, drawing)
+
+
+@composite(method=False)
+def rand_like(
+    ops, input, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+):
+    """`rand` in the shape and dtype of a tensor."""
+    dtype = input.dtype if dtype is None else dtype
+    return ops.rand(tuple(input.shape), generator=generator, dtype=dtype, requires_grad=requires_grad)
+
+
+@composite(method=False)
+def randn_like(
+    ops, input, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+):
+    """`randn` in the shape and dtype of a tensor."""
+    dtype = input.dtype if dtype is None else dtype
+    return ops.randn(tuple(input.shape), generator=generator, dtype=dtype, requires_grad=requires_grad)
+
+
+def whole(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
+    """Whole numbers from [low, high).
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    if low >= high:
+        raise RuntimeError(f"randint: low must be less than high: {low}, {high}")
+    n, span = math.prod(shape), high - low
+    wide = span >= 2**32
+    seed, offset = claimed(generator, n, wide)
+    raw = philox.bits(seed, offset, n) if wide else philox.words(seed, offset, n).astype(np.uint64)
+    if span < 2**64:
+        raw = raw % np.uint64(span)
+    return (raw.astype(np.int64) + low).astype(dtype).reshape(shape)
+
+
+@composite(method=False)
+def randint(
+    ops, low, high=None, size=None, *, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False
+):
+    """Whole numbers from [low, high), int64 unless told otherwise: `randint(high, size)` or `randint(low, high, size)`."""
+    if size is None:
+        low, high, size = (0, low, high) if not isinstance(high, int) else (low, high, None)
+    if high is None:
+        low, high = 0, low
+    if size is None:
+        raise TypeError(f"randint: size is needed: randint({low}, {high})")
+    dtype = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
+    shape = shaped("randint", (size,))
+    return into(
+        out,
+        made(whole, shape, low, high, dtype, generator, device=device, requires_grad=requires_grad),
+    )
+
+
+@composite(method=False)
+def randint_like(
+    ops, input, low, high=None, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+):
+    """`randint` in the shape and dtype of a tensor."""
+    low, high = (0, low) if high is None else (low, high)
+    dtype = input.dtype if dtype is None else as_dtype(dtype)
+    shape = tuple(input.shape)
+    return made(whole, shape, number(low), number(high), dtype, generator, requires_grad=requires_grad)
+
+
+@composite(method=False)
+def randperm(
+    ops, n, *, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
+    """The numbers 0 to n - 1 in random order."""
+    if n < 0:
+        raise RuntimeError(f"randperm: n must not be negative: {n}")
+    dtype = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
+    return into(out, made(shuffled, n, dtype, generator, device=device, requires_grad=requires_grad))
+
+
+def shuffled(n: int, dtype: Any, generator: Any) -> Any:
+    """The order of n random words of 64 bits."""
+    return np.argsort(philox.bits(*claimed(generator, n, True), n), kind="stable").astype(dtype)
+
+
+# ---- in place: rows whose gradient is 0, since what was there is gone
+
+
+@op(inplace=True, method=False, function=False, samples=[((3, 4), 5, 0, 0.0, 1.0)])
+def uniform_fill(xp, x, /, seed, offset, low, high):
+    """Evenly distributed numbers in the shape of x."""
+    return philox.fill_uniform(xp.empty_like(x), seed, offset, low, high)
+
+
+@op(inplace=True, method=False, function=False, samples=[((3, 4), 5, 0, 0.0, 1.0)])
+def normal_fill(xp, x, /, seed, offset, mean, std):
+    """Normally distributed numbers in the shape of x."""
+    return philox.fill_normal(xp.empty_like(x), seed, offset, mean, std)
+
+
+@op(inplace=True, method=False, function=False, samples=[])
+def refill(xp, x, /, values):
+    """Values drawn elsewhere, in the dtype of x."""
+    return xp.asarray(values).astype(x.dtype).reshape(x.shape)
+
+
+for row in (uniform_fill, normal_fill, refill):
+    row.pullback(x=lambda g: g * 0)
+
+
+def size_of(x: Any) -> int:
+    """How many elements a tensor has."""
+    return math.prod(x.shape)
+
+
+@composite(function=False)
+def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
+    """Fills the tensor with evenly distributed numbers from [low, high)."""
+    if low > high:
+        raise RuntimeError(f"uniform_: low is above high: {low}, {high}")
+    stream = claimed(generator, size_of(input), input.dtype == np.float64)
+    return ops.uniform_fill_(input, *stream, low, high)
+
+
+@composite(function=False)
+def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
+    """Fills the tensor with normally distributed numbers."""
+    if std < 0:
+        raise RuntimeError(f"normal_: std must not be negative: {std}")
+    stream = claimed(generator, size_of(input), input.dtype == np.float64)
+    return ops.normal_fill_(input, *stream, mean, std)
+
+
+def chances(n: int, generator: Any) -> Any:
+    """n numbers from [0, 1) in float64, for transformations."""
+    return philox.uniform(*claimed(generator, n, True), n, np.dtype(np.float64))
+
+
+@composite(function=False)
+def exponential_(ops, input, lambd=1.0, *, generator=None):
+    """Fills the tensor with exponentially distributed numbers of rate lambd."""
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_: lambd must be positive: {lambd}")
+    return ops.refill_(input, -np.log1p(-chances(size_of(input), generator)) / lambd)
+
+
+@composite(function=False)
+def cauchy_(ops, input, median=0.0, sigma=1.0, *, generator=None):
+    """Fills the tensor with Cauchy-distributed numbers."""
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_: sigma must be positive: {sigma}")
+    turns = chances(size_of(input), generator) - 0.5
+    return ops.refill_(input, median + sigma * np.tan(math.pi * turns))
+
+
+@composite(function=False)
+def geometric_(ops, input, p, *, generator=None):
+    """Fills the tensor with how many trials it takes to a success of probability p."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_: p must lie between 0 and 1: {p}")
+    u = chances(size_of(input), generator)
+    return ops.refill_(input, np.maximum(np.ceil(np.log1p(-u) / math.log1p(-p)), 1))
+
+
+@composite(function=False)
+def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
+    """Fills the tensor with numbers whose logarithms are normally distributed."""
+    n = size_of(input)
+    z = philox.normal(*claimed(generator, n, True), n, np.dtype(np.float64))
+    return ops.refill_(input, np.exp(mean + std * z))
+
+
+@composite(function=False)
+def random_(ops, input, low=0, high=None, *, generator=None):
+    """Fills the tensor with whole numbers from [low, high), or below low if that is given alone."""
+    if high is None and low:
+        low, high = 0, low
+    if high is None:
+        dtype = input.dtype
+        digits = {2: 11, 4: 24, 8: 53}
+        high = 2 if dtype.kind == "b" else 2 ** digits[dtype.itemsize] + 1 if dtype.kind == "f" else np.iinfo(dtype).max
+    return ops.refill_(input, whole(tuple(input.shape), low, high, np.int64, generator))
+
+
+# ---- by probabilities
+
+
+@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)])
+def coins(xp, x, /, seed, offset):
+    """1 with probability x, else 0."""
+    if x.size and not (x.min() >= 0 and x.max() <= 1):
+        raise RuntimeError(f"bernoulli: probabilities must lie in [0, 1]: {x.min()} to {x.max()}")
+    u = philox.uniform(seed, offset, x.size, xp.dtype(xp.float64)).reshape(x.shape)
+    return (u < x).astype(x.dtype)
+
+
+coins.pullback(x=lambda g: g * 0)
+
+
+@composite
+def bernoulli(ops, input, p=None, *, generator=None):
+    """1 with the probability that each element says (or p), else 0."""
+    if p is not None:
+        input = ops.full_like(input, p)
+    if input.dtype.kind != "f":
+        raise RuntimeError(f"bernoulli: probabilities must be floating point: {input.dtype}")
+    return ops.coins(input, *claimed(generator, size_of(input), True))
+
+
+@composite(function=False)
+def bernoulli_(ops, input, p=0.5, *, generator=None):
+    """Fills the tensor with 1 (probability p, a number or a tensor) and 0."""
+    p = getattr(p, "array", p)
+    if np.min(p) < 0 or np.max(p) > 1:
+        raise RuntimeError(f"bernoulli_: probabilities must lie in [0, 1]: {p}")
+    u = chances(size_of(input), generator).reshape(tuple(input.shape))
+    return ops.refill_(input, u < p)
+
+
+@composite(method=False)
+def normal(ops, mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None, device=None, requires_grad=False):
+    """Normally distributed numbers: means and deviations are numbers (with a size) or tensors."""
+    if size is not None:
+        z = ops.randn(size, generator=generator, dtype=dtype, device=device)
+        drawing = ops.add(ops.mul(z, std), mean)
+        return into(out, drawing.requires_grad_(True) if requires_grad else drawing)
+    tensors = [v for v in (mean, std) if hasattr(v, "shape")]
+    if not tensors:
+        raise TypeError(f"normal: a size is needed beside numbers: mean={mean}, std={std}")
+    shape = np.broadcast_shapes(*(tuple(v.shape) for v in tensors))
+    dtype = tensors[0].dtype
+    low = std.min() if hasattr(std, "shape") and math.prod(std.shape) else 0.0 if hasattr(std, "shape") else std
+    if low < 0:
+        raise RuntimeError(f"normal: std must not be negative: {low}")
+    z = ops.randn(shape, generator=generator, dtype=dtype)
+    return into(out, ops.add(ops.mul(z, std), mean))
+
+
+@op(method=False, function=False, samples=[(reals((3, 5), 0.1, 1.0), 2, False, 3, 0)])
+def multinomial_places(xp, x, /, num_samples, replacement, seed, offset):
+    """Indices drawn with the weights of each row: the largest of log(weight) + Gumbel noise."""
+    rows = x.reshape(-1, x.shape[-1]).astype(xp.float64)
+    if not (xp.isfinite(rows).all() and (rows >= 0).all() and (rows.sum(1) > 0).all()):
+        raise RuntimeError("multinomial: weights must be finite, not negative, and not all 0")
+    n = rows.shape[1]
+    if replacement:
+        u = philox.uniform(seed, offset, len(rows) * num_samples, xp.dtype(xp.float64))
+        ends = xp.cumsum(rows, 1)
+        ends /= ends[:, -1:]
+        found = [xp.searchsorted(e, v, "right") for e, v in zip(ends, u.reshape(len(rows), -1), strict=True)]
+        out = xp.minimum(xp.stack(found), n - 1)
+    else:
+        if ((rows > 0).sum(1) < num_samples).any():
+            raise RuntimeError(f"multinomial: fewer weights above 0 than samples: {num_samples}")
+        u = philox.uniform(seed, offset, rows.size, xp.dtype(xp.float64)).reshape(rows.shape)
+        with np.errstate(all="ignore"):
+            score = xp.log(rows) - xp.log(-xp.log1p(-u))
+        out = xp.argsort(-score, 1, kind="stable")[:, :num_samples]
+    return out.reshape(*x.shape[:-1], num_samples).astype(xp.int64)
+
+
+@composite
+def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
+    """Indices drawn with the weights in each row."""
+    n = input.shape[-1] if input.ndim else 0
+    if input.ndim not in (1, 2) or input.dtype.kind != "f":
+        raise RuntimeError(f"multinomial: rows of weights are needed: {tuple(input.shape)} {input.dtype}")
+    if num_samples < 1 or (num_samples > n and not replacement):
+        raise RuntimeError(f"multinomial: cannot draw {num_samples} of {n} without replacement")
+    rows = size_of(input) // n if n else 0
+    stream = claimed(generator, rows * (num_samples if replacement else n), True)
+    return ops.multinomial_places(input, num_samples, replacement, *stream)

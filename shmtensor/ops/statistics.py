@@ -1,0 +1,212 @@
+"""Counts, histograms, quantiles, covariance, distances."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from .axes import axis
+from .samples import ints
+from .table import composite, op
+
+
+@op(method=False, function=False, samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)])
+def tally(xp, x, weights=None, /, minlength=0):
+    """How often each whole number occurs, or the sum of the weights there."""
+    if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
+        raise RuntimeError(f"bincount: a vector of whole numbers >= 0 is needed: {x.shape} {x.dtype}")
+    if weights is None:
+        return xp.bincount(x, minlength=minlength).astype(np.int64)
+    kind = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
+    return xp.bincount(x, weights, minlength).astype(kind)
+
+
+@composite
+def bincount(ops, input, weights=None, minlength=0):
+    """How often each of the numbers 0, 1, ... occurs in a vector."""
+    return ops.tally(input, weights, minlength)
+
+
+@op(method=False, function=False, samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
+def bars(xp, x, /, n, low, high):
+    """How many elements lie in each of n equal parts of [low, high]; outside ones do not count."""
+    if low > high:
+        raise RuntimeError(f"histc: max must not be less than min: {low}, {high}")
+    if n <= 0:
+        raise RuntimeError(f"histc: at least one bin is needed: {n}")
+    if low == high and x.size:
+        low, high = float(x.min()), float(x.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"histc: the range must be finite: {low}, {high}")
+    return xp.histogram(x, n, (low, high))[0].astype(x.dtype)
+
+
+@composite
+def histc(ops, input, bins=100, min=0, max=0):
+    """How many elements lie in each of `bins` equal parts of [min, max] (by default of the data's range)."""
+    return ops.bars(input, bins, min, max)
+
+
+# ---- quantiles
+
+
+def places(n: int, q: Any, interpolation: str) -> tuple[Any, Any, Any]:
+    """The ranks below and above each quantile, and how far it is to the upper one."""
+    rank = q * (n - 1)
+    if interpolation == "lower":
+        rank = np.floor(rank)
+    elif interpolation == "higher":
+        rank = np.ceil(rank)
+    elif interpolation == "nearest":
+        rank = np.rint(rank)
+    low = np.floor(rank).astype(np.int64)
+    part = rank - low
+    if interpolation == "midpoint":
+        part = np.where(part > 0, 0.5, 0.0)
+    return low, np.minimum(low + 1, n - 1), part
+
+
+KINDS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def ranked(ops: Any, name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolation: str, skip: bool) -> Any:
+    """Quantiles along dim; NaN where the row has one, unless those are skipped."""
+    if interpolation not in KINDS:
+        raise RuntimeError(f"{name}: no such interpolation: {interpolation!r}, one of {KINDS} is needed")
+    if input.dtype.kind != "f":
+        raise RuntimeError(f"{name}: the tensor must be floating point: {input.dtype}")
+    values = np.asarray(getattr(q, "array", q), np.float64)
+    if values.ndim > 1 or not ((values >= 0) & (values <= 1)).all():
+        raise RuntimeError(f"{name}: q must be numbers from 0 to 1: {values.tolist()}")
+    if not math.prod(input.shape):
+        raise RuntimeError(f"{name}: the tensor is empty: {tuple(input.shape)}")
+    whole = dim is None
+    ndim = input.ndim
+    rows = ops.reshape(input, (-1,)) if whole else input
+    rows = ops.movedim(rows, axis(rows, 0 if whole else dim), -1) if rows.ndim else ops.reshape(rows, (1,))
+    n = rows.shape[-1]
+    ordered = ops.sort_along(rows, -1, False)[0]
+    data = getattr(rows, "array", rows)
+    holes = np.isnan(data).sum(-1)[..., None]
+    flat = values.reshape(-1)
+    if skip:
+        counts = np.maximum(n - holes, 1)
+        low, high, part = places(counts, flat, interpolation)
+        low, high = np.minimum(low, counts - 1), np.minimum(low + 1, counts - 1)
+    else:
+        low, high, part = (np.broadcast_to(v, (*rows.shape[:-1], flat.size)) for v in places(n, flat, interpolation))
+    part = np.asarray(part, input.dtype)
+    below, above = ops.gathered(ordered, low, -1), ops.gathered(ordered, high, -1)
+    out = ops.choose(part == 0, below, ops.lerp(below, above, part))
+    if not skip:
+        out = ops.choose(np.broadcast_to(holes > 0, tuple(out.shape)), math.nan, out)
+    if keepdim:
+        out = ops.unsqueeze(out, -1)
+        if whole:
+            out = ops.reshape(out, (flat.size, *(1,) * ndim))
+        else:
+            out = ops.movedim(ops.movedim(out, -2, 0), -1, dim % ndim + 1)
+    else:
+        out = ops.movedim(out, -1, 0)
+    return out if values.ndim else out[0]
+
+
+@composite
+def quantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    """The q-th quantiles (0 <= q <= 1) of all elements or along a dimension."""
+    return ranked(ops, "quantile", input, q, dim, keepdim, interpolation, False)
+
+
+@composite
+def nanquantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    """The q-th quantiles of what is not NaN."""
+    return ranked(ops, "nanquantile", input, q, dim, keepdim, interpolation, True)
+
+
+# ---- covariance
+
+
+@composite
+def cov(ops, input, *, correction=1, fweights=None, aweights=None):
+    """Covariance of variables (rows) over observations (columns)."""
+    if input.ndim > 2:
+        raise RuntimeError(f"cov: at most 2 dimensions are expected: {tuple(input.shape)}")
+    rows = input if input.ndim == 2 else ops.reshape(input, (1, -1))
+    weights = fweights if aweights is None else aweights if fweights is None else ops.mul(fweights, aweights)
+    if weights is None:
+        total: Any = rows.shape[1]
+        mean = ops.mean(rows, 1, True)
+        norm: Any = total - correction
+    else:
+        total = ops.sum(weights)
+        mean = ops.div(ops.sum(ops.mul(rows, weights), 1, True), total)
+        if aweights is None or correction == 0:
+            norm = ops.sub(total, correction)
+        else:
+            share = ops.div(ops.sum(ops.mul(weights, aweights)), total)
+            norm = ops.sub(total, ops.mul(share, correction))
+    away = ops.sub(rows, mean)
+    scaled = away if weights is None else ops.mul(away, weights)
+    norm = max(norm, 0) if isinstance(norm, (int, float)) else ops.clamp(norm, 0, None)
+    out = ops.div(ops.matmul(scaled, ops.conj(ops.transpose(away, 0, 1))), norm)
+    return out if input.ndim == 2 else ops.reshape(out, ())
+
+
+@composite
+def corrcoef(ops, input):
+    """Correlation of variables (rows) over observations (columns)."""
+    c = ops.cov(input)
+    if not c.ndim:
+        return ops.div(c, c)
+    std = ops.sqrt(ops.real(ops.diagonal(c)))
+    return ops.div(ops.div(c, ops.unsqueeze(std, 1)), ops.unsqueeze(std, 0))
+
+
+# ---- geometry
+
+
+@composite(method=False)
+def cdist(ops, x1, x2, p=2.0, compute_mode=None):
+    """Distances of all pairs of rows: (..., P, M) and (..., R, M) give (..., P, R)."""
+    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(f"cdist: rows of one size are needed: {tuple(x1.shape)}, {tuple(x2.shape)}")
+    if p < 0:
+        raise RuntimeError(f"cdist: p must not be negative: {p}")
+    away = ops.sub(ops.unsqueeze(x1, -2), ops.unsqueeze(x2, -3))
+    if not away.shape[-1]:
+        return ops.sum(away, -1)
+    return ops.vector_norm(away, p, -1, False)
+
+
+@composite
+def cross(ops, input, other, dim=None):
+    """Vector product along a dimension of size 3 (the first such one, if none is given)."""
+    if dim is None:
+        found = [d for d, n in enumerate(input.shape) if n == 3]
+        if not found:
+            raise RuntimeError(f"cross: a dimension of size 3 is needed: {tuple(input.shape)}")
+        dim = found[0]
+    shape = np.broadcast_shapes(tuple(input.shape), tuple(other.shape))
+    dim = dim % len(shape)
+    if input.shape[dim - len(shape)] != 3 or other.shape[dim - len(shape)] != 3:
+        raise RuntimeError(
+            f"cross: dim {dim} must have size 3: {tuple(input.shape)}, {tuple(other.shape)}"
+        )
+    a, b = ops.broadcast_to(input, shape), ops.broadcast_to(other, shape)
+    first = ops.mul(ops.roll(a, -1, dim), ops.roll(b, -2, dim))
+    return ops.sub(first, ops.mul(ops.roll(a, -2, dim), ops.roll(b, -1, dim)))
+
+
+@composite(method=False)
+def combinations(ops, input, r=2, with_replacement=False):
+    """All combinations of r elements of a vector, one row each."""
+    if input.ndim != 1 or r < 0:
+        raise RuntimeError(f"combinations: a vector and r >= 0 are needed: {tuple(input.shape)}, {r}")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = np.array(list(choose(range(input.shape[0]), r)), np.int64).reshape(-1, r)
+    return ops.getitem(input, rows) if r else ops.reshape(input, (-1,))[:0]

@@ -1,0 +1,116 @@
+"""Turns a row's samples into arguments, and calls rows on arrays and on Tensors alike."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import shmtensor as st
+from shmtensor.autograd.dispatch import table
+from shmtensor.ops import ROWS, Row
+from shmtensor.ops.samples import Draw
+
+
+@dataclass
+class Call:
+    """A row with arrays for its inputs (None, or lists of arrays, where the row has such) and attributes."""
+
+    row: Row
+    inputs: list[Any]
+    attributes: list[Any]
+    named: dict[str, Any]
+    random: np.random.Generator
+
+    def plain(self, *inputs: Any) -> list[Any]:
+        """The results of the row's forward on arrays, without what it keeps."""
+        values = list(self.attributes) + [
+            a.default for a in self.row.attributes[len(self.attributes) :] if not a.keyword_only
+        ]
+        kinds = [a.kind for a in self.row.attributes]
+        values = [np.dtype(v) if k == "dtype" and v else v for v, k in zip(values, kinds, strict=False)]
+        with np.errstate(all="ignore"):
+            found = self.row.forward(np, *(inputs or self.inputs), *values, **self.named)
+        if self.row.listed:
+            return list(found)
+        many = len(self.row.outputs) + len(self.row.keeps) > 1
+        return [np.asarray(v) for v in (found[: len(self.row.outputs)] if many else (found,))]
+
+    def public(self, *inputs: Any) -> list[Any]:
+        """The results of the public function on Tensors."""
+        found = getattr(table, self.row.name)(*inputs, *self.attributes, **self.named)
+        return list(found) if isinstance(found, (tuple, list)) else [found]
+
+    def tensors(self, requires_grad: bool = False) -> list[Any]:
+        """The inputs as Tensors; real and complex ones require grad if asked for."""
+
+        def one(x: Any) -> Any:
+            if x is None:
+                return None
+            if isinstance(x, list):
+                return [one(v) for v in x]
+            t = st.tensor(x)
+            return t.requires_grad_(True) if requires_grad and x.dtype.kind in "fc" else t
+
+        return [one(x) for x in self.inputs]
+
+    def differentiable(self, tensors: list[Any]) -> list[Any]:
+        """Those of the Tensors that the row has pullbacks for."""
+        found: list[Any] = []
+        for declared, t in zip(self.row.inputs, tensors, strict=True):
+            if declared.name in self.row.pullbacks and t is not None:
+                found += [v for v in (t if declared.listed else [t]) if v.requires_grad]
+        return found
+
+
+def drawn(random: np.random.Generator, spec: Any, dtype: np.dtype[Any]) -> Any:
+    """An array for one input of a sample."""
+    if spec is None or isinstance(spec, np.ndarray):
+        return spec
+    if isinstance(spec, list):
+        return [drawn(random, s, dtype) for s in spec]
+    draw = spec if isinstance(spec, Draw) else Draw(tuple(spec))
+    if draw.kind == "b":
+        return np.asarray(random.random(draw.shape) < 0.5)
+    if draw.kind == "i":
+        if draw.unique:
+            order = np.argsort(random.random((*draw.shape[:-1], int(draw.high))), -1)
+            return order[..., : draw.shape[-1]]
+        return np.asarray(random.integers(int(draw.low), int(draw.high), draw.shape))
+    if dtype.kind in "iu":
+        return np.asarray(random.integers(1, 5, draw.shape)).astype(dtype)
+    if dtype.kind == "b":
+        return np.asarray(random.random(draw.shape) < 0.5)
+    x = np.asarray(random.uniform(draw.low, draw.high, draw.shape))
+    if dtype.kind == "c":
+        x = x + 0.3j * random.uniform(-1, 1, draw.shape)
+    return np.asarray(x).astype(dtype)
+
+
+def call_of(row: Row, sample: tuple[Any, ...], dtype: Any = np.float64) -> Call:
+    """A sample as a call; the same numbers in every run."""
+    random = np.random.default_rng(zlib.crc32(f"{row.name} {sample}".encode()))
+    n = len(row.inputs)
+    specs = list(sample[:n]) + [None] * (n - len(sample))
+    inputs = [drawn(random, s, np.dtype(dtype)) for s in specs]
+    rest = list(sample[n:])
+    named = rest.pop() if rest and isinstance(rest[-1], dict) else {}
+    return Call(row, inputs, rest, named, random)
+
+
+def samples(keep: Any = lambda row: True) -> Iterator[tuple[Row, tuple[Any, ...]]]:
+    """Every row with each of its samples."""
+    for row in list(ROWS.values()):
+        if keep(row):
+            for sample in row.samples:
+                yield row, sample
+
+
+def labelled(pairs: Iterator[tuple[Row, tuple[Any, ...]]]) -> dict[str, Any]:
+    """For `pytest.mark.parametrize(**labelled(...))`: one test per row and sample, named for the row."""
+    found = list(pairs)
+    names = [f"{row.name}-{row.samples.index(sample)}" for row, sample in found]  # type: ignore[attr-defined]
+    return {"argnames": ("row", "sample"), "argvalues": found, "ids": names}
