@@ -1,8 +1,432 @@
 // The Python face of memory/.
+#include <stdio.h>
+#include <string.h>
+
 #include "python.h"
+
+#include "block.h"
+#include "faults.h"
+#include "headroom.h"
+#include "heap.h"
+#include "ledger.h"
 
 namespace shmtensor {
 
-int add_memory(PyObject*) { return 0; }
+using Arguments = PyObject* const*;
+
+static bool count_is(const char* name, Py_ssize_t n, Py_ssize_t least, Py_ssize_t most) {
+  if (n >= least && n <= most) return true;
+  PyErr_Format(PyExc_TypeError, "%s: takes %zd to %zd arguments, %zd given", name, least, most, n);
+  return false;
+}
+
+// An array, a Block or an address.
+static bool address_of(const char* where, PyObject* o, const void** p) {
+  if (PyArray_Check(o)) {
+    *p = PyArray_DATA(reinterpret_cast<PyArrayObject*>(o));
+    return true;
+  }
+  if (Py_TYPE(o) == block_type) {
+    *p = block_base(o);
+    return true;
+  }
+  if (PyLong_Check(o)) {
+    *p = PyLong_AsVoidPtr(o);
+    return !PyErr_Occurred();
+  }
+  PyErr_Format(PyExc_TypeError, "%s: expects an array, a Block or an address: %s", where, Py_TYPE(o)->tp_name);
+  return false;
+}
+
+static bool handle_of(const char* where, PyObject* o, Handle* h) {
+  char* data;
+  Py_ssize_t n;
+  if (PyBytes_AsStringAndSize(o, &data, &n) < 0) return false;
+  if (n != Py_ssize_t(sizeof(Handle))) {
+    PyErr_Format(PyExc_ValueError, "%s: a handle has %zd bytes: %zd", where, Py_ssize_t(sizeof(Handle)), n);
+    return false;
+  }
+  memcpy(h, data, sizeof *h);
+  return true;
+}
+
+static bool row_of(Arguments a, int* row, uint32_t* inc) {
+  *row = int(PyLong_AsLong(a[0]));
+  if (PyErr_Occurred()) return false;
+  *inc = uint32_t(PyLong_AsUnsignedLong(a[1]));
+  return !PyErr_Occurred();
+}
+
+// ---- domain
+static PyObject* py_domain_ensure(PyObject*, PyObject*) { return domain_ensure() ? Py_NewRef(Py_None) : nullptr; }
+static PyObject* py_domain_ready(PyObject*, PyObject*) { return PyBool_FromLong(domain_ready()); }
+static PyObject* py_domain_fds(PyObject*, PyObject*) {
+  if (!domain_ensure()) return nullptr;
+  return Py_BuildValue("iii", domain.control, domain.volume[0], domain.volume[1]);
+}
+static PyObject* py_domain_id(PyObject*, PyObject*) {
+  if (!domain_ensure()) return nullptr;
+  return PyBytes_FromStringAndSize(reinterpret_cast<char*>(domain.id), sizeof domain.id);
+}
+static PyObject* py_domain_environment(PyObject*, PyObject*) {
+  if (!domain_ensure()) return nullptr;
+  char text[160];
+  domain_environment(text, sizeof text);
+  return PyUnicode_FromString(text);
+}
+static PyObject* py_domain_join(PyObject*, Arguments a, Py_ssize_t n) {
+  if (!count_is("domain_join", n, 4, 4)) return nullptr;
+  int fds[3];
+  for (int i = 0; i < 3; ++i) {
+    fds[i] = int(PyLong_AsLong(a[i]));
+    if (PyErr_Occurred()) return nullptr;
+  }
+  char* id;
+  Py_ssize_t size;
+  if (PyBytes_AsStringAndSize(a[3], &id, &size) < 0) return nullptr;
+  if (size != 16) return PyErr_Format(PyExc_ValueError, "domain_join: an id has 16 bytes: %zd", size);
+  if (const char* bad = domain_join(fds, reinterpret_cast<uint8_t*>(id))) {
+    return raise("DomainError", "domain_join: %s: descriptors %d, %d, %d", bad, fds[0], fds[1], fds[2]);
+  }
+  Py_RETURN_NONE;
+}
+
+// ---- rows
+static PyObject* py_row(PyObject*, PyObject*) {
+  if (!domain_ensure()) return nullptr;
+  return Py_BuildValue("iI", domain.row, domain.inc);
+}
+static PyObject* py_life(PyObject*, Arguments a, Py_ssize_t n) {
+  int row;
+  uint32_t inc;
+  if (!count_is("life", n, 2, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
+  switch (life_of(row, inc)) {
+    case Life::Alive: return PyUnicode_InternFromString("alive");
+    case Life::Doomed: return PyUnicode_InternFromString("doomed");
+    case Life::Dead: break;
+  }
+  return PyUnicode_InternFromString("dead");
+}
+static PyObject* py_describe(PyObject*, Arguments a, Py_ssize_t n) {
+  int row, pid, code;
+  uint32_t inc;
+  bool known;
+  char text[320];
+  if (!count_is("describe", n, 2, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
+  describe_peer(row, inc, text, sizeof text, &pid, &code, &known);
+  return known ? Py_BuildValue("sii", text, pid, code) : Py_BuildValue("siO", text, pid, Py_None);
+}
+static PyObject* py_raise_peer_lost(PyObject*, Arguments a, Py_ssize_t n) {
+  int row;
+  uint32_t inc;
+  if (!count_is("raise_peer_lost", n, 3, 3) || !row_of(a + 1, &row, &inc) || !domain_ensure()) return nullptr;
+  const char* where = PyUnicode_AsUTF8(a[0]);
+  return where ? raise_peer_lost(where, row, inc) : nullptr;
+}
+static PyObject* py_set_role(PyObject*, PyObject* o) {
+  const char* role = PyUnicode_AsUTF8(o);
+  if (!role || !domain_ensure()) return nullptr;
+  set_role(role);
+  Py_RETURN_NONE;
+}
+static PyObject* py_record_exit(PyObject*, Arguments a, Py_ssize_t n) {
+  int row;
+  uint32_t inc;
+  if (!count_is("record_exit", n, 3, 3) || !row_of(a, &row, &inc)) return nullptr;
+  int code = int(PyLong_AsLong(a[2]));
+  if (PyErr_Occurred()) return nullptr;
+  return PyBool_FromLong(record_exit(row, inc, code));
+}
+static PyObject* py_record_exit_pid(PyObject*, Arguments a, Py_ssize_t n) {
+  if (!count_is("record_exit_pid", n, 2, 2)) return nullptr;
+  int pid = int(PyLong_AsLong(a[0])), code = PyErr_Occurred() ? 0 : int(PyLong_AsLong(a[1]));
+  if (PyErr_Occurred()) return nullptr;
+  return PyBool_FromLong(record_exit_pid(pid, code));
+}
+static PyObject* py_last_child(PyObject*, PyObject*) {
+  Self child = last_child();
+  if (child.row < 0) Py_RETURN_NONE;
+  return Py_BuildValue("iI", child.row, child.inc);
+}
+static PyObject* py_sweep(PyObject*, Arguments a, Py_ssize_t n) {
+  if (!count_is("sweep", n, 0, 1) || !domain_ensure()) return nullptr;
+  int force = n ? PyObject_IsTrue(a[0]) : 0;
+  if (force < 0) return nullptr;
+  Locked lock;
+  return PyLong_FromLong(sweep(force));
+}
+
+// ---- blocks
+static PyObject* py_allocate(PyObject*, Arguments a, Py_ssize_t n, PyObject* names) {
+  Py_ssize_t given = n + (names ? PyTuple_GET_SIZE(names) : 0);
+  if (!count_is("allocate", given, 1, 3)) return nullptr;
+  PyObject* values[3] = {nullptr, Py_True, Py_False};
+  static const char* const known[3] = {"nbytes", "zero", "shared"};
+  for (Py_ssize_t i = 0; i < n; ++i) values[i] = a[i];
+  for (Py_ssize_t i = n; i < given; ++i) {
+    PyObject* name = PyTuple_GET_ITEM(names, i - n);
+    int k = 0;
+    while (k < 3 && PyUnicode_CompareWithASCIIString(name, known[k]) != 0) ++k;
+    if (k == 3) return PyErr_Format(PyExc_TypeError, "allocate: unknown argument: %U", name);
+    values[k] = a[i];
+  }
+  if (!values[0]) return PyErr_Format(PyExc_TypeError, "allocate: nbytes is missing");
+  Py_ssize_t size = PyNumber_AsSsize_t(values[0], PyExc_OverflowError);
+  int zero = PyObject_IsTrue(values[1]), shared = PyObject_IsTrue(values[2]);
+  if (PyErr_Occurred() || zero < 0 || shared < 0) return nullptr;
+  if (size < 0) return PyErr_Format(PyExc_ValueError, "allocate: nbytes is negative: %zd", size);
+  if (!domain_ensure()) return nullptr;
+  void* p;
+  Py_BEGIN_ALLOW_THREADS
+  p = shared ? allocate_shared(size_t(size)) : zero ? heap_alloc_zeroed(size_t(size)) : heap_alloc(size_t(size));
+  Py_END_ALLOW_THREADS
+  if (!p) {
+    PyErr_NoMemory();
+    return raise_allocation_failure("allocate");
+  }
+  return new_block(p, size_t(size), Origin::Allocated);
+}
+static PyObject* py_is_shared(PyObject*, PyObject* o) {
+  const void* p;
+  return address_of("is_shared", o, &p) ? PyBool_FromLong(is_shared(p)) : nullptr;
+}
+static PyObject* py_block_of(PyObject*, PyObject* o) {
+  const void* p;
+  if (!address_of("block_of", o, &p)) return nullptr;
+  Span span = span_of(p);
+  if (!span.base) return PyErr_Format(PyExc_ValueError, "block_of: no shared memory of this process: address %p", p);
+  return Py_BuildValue("Nn", PyLong_FromVoidPtr(span.base), Py_ssize_t(span.nbytes));
+}
+static PyObject* py_export(PyObject*, Arguments a, Py_ssize_t n) {
+  const void *p, *via = nullptr;
+  if (!count_is("export", n, 1, 2) || !address_of("export", a[0], &p)) return nullptr;
+  if (n == 2 && a[1] != Py_None && !address_of("export", a[1], &via)) return nullptr;
+  Handle h;
+  if (!export_block(p, reinterpret_cast<uint64_t>(via), &h)) return nullptr;
+  return PyBytes_FromStringAndSize(reinterpret_cast<char*>(&h), sizeof h);
+}
+static PyObject* py_receive(PyObject*, Arguments a, Py_ssize_t n) {
+  Handle h;
+  if (!count_is("receive", n, 1, 2) || !handle_of("receive", a[0], &h)) return nullptr;
+  int ack = n == 2 ? PyObject_IsTrue(a[1]) : 1;
+  void* base;
+  size_t nbytes;
+  if (ack < 0 || !hold_block(h, &base, &nbytes)) return nullptr;
+  PyObject* block = new_block(base, nbytes, Origin::Received);
+  if (block && ack) acknowledge(h);
+  return block;
+}
+static PyObject* py_acknowledge(PyObject*, PyObject* o) {
+  Handle h;
+  if (!handle_of("acknowledge", o, &h)) return nullptr;
+  acknowledge(h);
+  Py_RETURN_NONE;
+}
+
+// ---- gate
+static PyObject* py_gate_open(PyObject*, PyObject*) {
+  int token = gate_enter();
+  return token < 0 ? nullptr : PyLong_FromLong(token);
+}
+static PyObject* py_gate_shut(PyObject*, PyObject*) { return PyLong_FromLong(gate_shut()); }
+static PyObject* py_gate_close(PyObject*, PyObject* o) {
+  long token = PyLong_AsLong(o);
+  if (token == -1 && PyErr_Occurred()) return nullptr;
+  gate_leave(int(token));
+  Py_RETURN_NONE;
+}
+static PyObject* py_gate_is_open(PyObject*, PyObject*) { return PyBool_FromLong(thread_state.gate); }
+static PyObject* py_uninstall(PyObject*, PyObject*) {
+  uninstalled = true;
+  gate_attention = true;
+  PyObject* current = PyDataMem_GetHandler();
+  bool ours = current == handler_capsule;
+  Py_XDECREF(current);
+  if (ours) {
+    PyObject* old = PyDataMem_SetHandler(nullptr);
+    if (!old) return nullptr;
+    Py_DECREF(old);
+  }
+  Py_RETURN_NONE;
+}
+static PyObject* py_install(PyObject*, PyObject*) {
+  uninstalled = false;
+  gate_attention = true;
+  Py_RETURN_NONE;
+}
+static PyObject* py_take_allocation_failure(PyObject*, PyObject*) {
+  const Failure* failure = pending_failure();
+  if (!failure) Py_RETURN_NONE;
+  PyObject* text = PyUnicode_FromString(failure->text);
+  clear_failure();
+  return text;
+}
+
+// ---- figures
+static PyObject* py_trim(PyObject*, PyObject*) {
+  if (!domain_ready()) return PyLong_FromLong(0);
+  size_t n;
+  Py_BEGIN_ALLOW_THREADS
+  n = heap_trim();
+  Py_END_ALLOW_THREADS
+  return PyLong_FromSize_t(n);
+}
+static PyObject* py_statistics(PyObject*, PyObject*) {
+  if (!domain_ensure()) return nullptr;
+  HeapFigures f;
+  size_t pins = 0, pin_bytes = 0;
+  unsigned living = 0, zombies = 0, orphans = 0, used = 0, held = 0;
+  if (!domain.rowless) {
+    Quiesced quiet;
+    heap_figures(&f);
+    pins = pins_pending(&pin_bytes);
+    for (uint32_t r = 0; r < row_high(); ++r) {
+      RowState state = state_of_row(domain.rows[r].state.load(acquire));
+      living += state == kRowLive || state == kRowBorn;
+      zombies += state == kRowZombie;
+    }
+    for (int v = 0; v < 2; ++v)
+      for (uint32_t s = v ? domain.slots / 2 : 0, end = s + domain.header->slot_high[v].load(acquire); s < end; ++s) {
+        SlotWord w = SlotWord::of(domain.slot[s].word.load(acquire));
+        used += w.state != kSlotFree;
+        orphans += w.owner == kNobody && (w.state == kSlotLive || w.state == kSlotDying);
+        held += domain.nheld(uint32_t(domain.row), s).load(relaxed);
+      }
+  } else {
+    memset(&f, 0, sizeof f);
+  }
+  PyObject* d = PyDict_New();
+  auto put = [&](const char* name, uint64_t value) {
+    PyObject* number = PyLong_FromUnsignedLongLong(value);
+    if (number && d) PyDict_SetItemString(d, name, number);
+    Py_XDECREF(number);
+  };
+  put("row", uint64_t(domain.row));
+  put("incarnation", domain.inc);
+  put("processes", living);
+  put("zombies", zombies);
+  put("slots", domain.slots);
+  put("slots_used", used);
+  put("slots_orphaned", orphans);
+  put("slots_tiny", f.slots[kTiny]);
+  put("slots_medium", f.slots[kMedium]);
+  put("slots_huge", f.slots[kHuge]);
+  put("committed_bytes", f.committed);
+  put("cached_bytes", f.cached);
+  put("private_blocks", f.blocks[kPrivate]);
+  put("private_bytes", f.bytes[kPrivate]);
+  put("shared_blocks", f.blocks[kShared] + f.blocks[kCounted]);
+  put("shared_bytes", f.bytes[kShared] + f.bytes[kCounted]);
+  put("limbo_blocks", f.blocks[kLimbo]);
+  put("limbo_bytes", f.bytes[kLimbo]);
+  put("frozen_blocks", f.blocks[kFrozen]);
+  put("frozen_bytes", f.bytes[kFrozen]);
+  put("held_blocks", held);
+  put("unread_messages", pins);
+  put("unread_bytes", pin_bytes);
+  put("exported", exported);
+  put("received", received);
+  put("acknowledged", acknowledged);
+  put("stale_handles", stale_handles);
+  put("reclaim_passes", reclaim_passes);
+  put("reclaimed_blocks", reclaimed_blocks);
+  put("orphans_freed", orphans_freed);
+  put("expired_messages", expired_pins);
+  put("sweeps", sweeps);
+  put("rows_swept", rows_swept);
+  put("lost_locks", lost_locks);
+  put("refused_commits", domain.header->short_volume.load(relaxed));
+  return d;
+}
+static PyObject* py_check(PyObject*, PyObject*) {
+  if (!domain_ready() || domain.rowless) Py_RETURN_NONE;
+  char text[400];
+  bool good;
+  {
+    Quiesced quiet;
+    good = heap_check(text, sizeof text);
+  }
+  if (good) Py_RETURN_NONE;
+  return PyUnicode_FromString(text);
+}
+static PyObject* py_members(PyObject*, PyObject*) {
+  if (!domain_ensure()) return nullptr;
+  PyObject* list = PyList_New(0);
+  for (uint32_t r = 0; list && r < row_high(); ++r) {
+    uint64_t word = domain.rows[r].state.load(acquire);
+    if (state_of_row(word) == kRowFree) continue;
+    char role[65] = "";
+    memcpy(role, domain.rows[r].role, 64);
+    static const char* const names[] = {"free", "born", "live", "zombie"};
+    PyObject* item = Py_BuildValue("IIsis", r, inc_of_row(word), names[state_of_row(word) & 3],
+                                   int(domain.rows[r].pid.load(acquire)), role);
+    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return list;
+}
+static PyObject* py_unread(PyObject*, PyObject*) {
+  if (!domain_ensure()) return nullptr;
+  PyObject* list = PyList_New(0);
+  uint64_t now = now_ms();
+  for (uint32_t r = 0; list && r < row_high(); ++r)
+    for (uint32_t i = 0, n = domain.rows[r].pin_high.load(acquire); list && i < n; ++i) {
+      uint64_t word;
+      PinFields f;
+      if (!read_pin(domain.pin(r, i), &word, &f) || is_void(f)) continue;
+      PyObject* item = Py_BuildValue("IKdO", r, static_cast<unsigned long long>(f.nbytes), double(now - f.time_ms) * 1e-3,
+                                     f.via_slot == kNoSlot ? Py_False : Py_True);
+      if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
+      Py_XDECREF(item);
+    }
+  return list;
+}
+static PyObject* py_headroom(PyObject*, Arguments a, Py_ssize_t n) {
+  if (!count_is("headroom", n, 0, 1)) return nullptr;
+  const char* root = n ? PyUnicode_AsUTF8(a[0]) : "";
+  if (!root) return nullptr;
+  Headroom h = read_headroom(root);
+  return Py_BuildValue("KKs", static_cast<unsigned long long>(h.available), static_cast<unsigned long long>(h.limit), h.name);
+}
+static PyObject* py_set_unread_grace(PyObject*, Arguments a, Py_ssize_t n) {
+  if (!count_is("set_unread_grace", n, 1, 2)) return nullptr;
+  double grace = PyFloat_AsDouble(a[0]), dead = n == 2 && !PyErr_Occurred() ? PyFloat_AsDouble(a[1]) : 3600;
+  if (PyErr_Occurred()) return nullptr;
+  if (grace < 0 || dead < 0) return raise("ValueError", "set_unread_grace: seconds are negative: %g, %g", grace, dead);
+  unread_grace_ms = uint64_t(grace * 1000);
+  dead_grace_ms = uint64_t(dead * 1000);
+  Py_RETURN_NONE;
+}
+static PyObject* py_arm_fault(PyObject*, PyObject* o) {
+  const char* text = o == Py_None ? "" : PyUnicode_AsUTF8(o);
+  if (!text) return nullptr;
+  arm_fault(text);
+  Py_RETURN_NONE;
+}
+
+#define FAST(name) {#name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_##name)), METH_FASTCALL, nullptr}
+#define NONE(name) {#name, py_##name, METH_NOARGS, nullptr}
+#define ONE(name) {#name, py_##name, METH_O, nullptr}
+static PyMethodDef functions[] = {
+    NONE(domain_ensure), NONE(domain_ready), NONE(domain_fds), NONE(domain_id), NONE(domain_environment), FAST(domain_join),
+    NONE(row), FAST(life), FAST(describe), FAST(raise_peer_lost), ONE(set_role), FAST(record_exit), FAST(record_exit_pid),
+    NONE(last_child), FAST(sweep),
+    {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_allocate)), METH_FASTCALL | METH_KEYWORDS, nullptr},
+    ONE(is_shared), ONE(block_of), FAST(export), FAST(receive), ONE(acknowledge),
+    NONE(gate_open), NONE(gate_shut), ONE(gate_close), NONE(gate_is_open), NONE(uninstall), NONE(install),
+    NONE(take_allocation_failure), NONE(trim), NONE(statistics), NONE(check), NONE(members), NONE(unread), FAST(headroom),
+    FAST(set_unread_grace), ONE(arm_fault),
+    {nullptr, nullptr, 0, nullptr}};
+#undef FAST
+#undef NONE
+#undef ONE
+
+int add_memory(PyObject* module) {
+  arm_fault_from_environment();
+  register_cache_exit();
+  install_fork_handlers();
+  if (!make_handler() || !add_block(module)) return -1;
+  return PyModule_AddFunctions(module, functions);
+}
 
 }  // namespace shmtensor

@@ -1,0 +1,270 @@
+// Rows: who is in the domain, alive or dead, and how it ended.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "faults.h"
+#include "ledger.h"
+
+namespace shmtensor {
+
+int open_description() {
+  char path[40];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", domain.control);
+  return high_descriptor(open(path, O_RDWR | O_CLOEXEC));
+}
+
+static int lock_byte(int fd, int row, short type, int command, short* answer = nullptr) {
+  struct flock lock;
+  memset(&lock, 0, sizeof lock);
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = row;
+  lock.l_len = 1;
+  while (fcntl(fd, command, &lock) != 0)
+    if (errno != EINTR) return errno;
+  if (answer) *answer = lock.l_type;
+  return 0;
+}
+int try_lock(int fd, int row) { return lock_byte(fd, row, F_WRLCK, F_OFD_SETLK); }
+void unlock_row(int fd, int row) { lock_byte(fd, row, F_UNLCK, F_OFD_SETLK); }
+
+uint64_t own_pid_namespace() {
+  struct stat st;
+  return stat("/proc/self/ns/pid", &st) == 0 ? uint64_t(st.st_ino) : 0;
+}
+
+// Also runs in the fork handler of the child: system calls and arithmetic only.
+bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start) {
+  char path[40], text[1024];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n <= 0) return false;
+  text[n] = 0;
+  char* p = strrchr(text, ')');  // the name may hold anything
+  if (!p || p[1] == 0) return false;
+  p += 2;
+  *state = *p;
+  for (int field = 3; field < 22; ++field) {
+    p = strchr(p, ' ');
+    if (!p) return false;
+    ++p;
+    if (field + 1 == 9) *flags = strtoul(p, nullptr, 10);
+  }
+  *start = strtoull(p, nullptr, 10);
+  return true;
+}
+
+void identify_row(int row) {
+  Row& r = domain.rows[row];
+  char state;
+  unsigned long flags;
+  uint64_t start = 0;
+  read_process(int(getpid()), &state, &flags, &start);
+  r.start.store(start, relaxed);
+  domain.pidns = own_pid_namespace();
+  r.pidns.store(domain.pidns, relaxed);
+  r.pid.store(uint32_t(getpid()), release);
+}
+
+int claim_row(int fd, RowState state) {
+  for (bool pressed : {false, true}) {
+    for (int r = 0; r < int(kRows); ++r) {
+      if (r == domain.row || try_lock(fd, r) != 0) continue;
+      Row& row = domain.rows[r];
+      if (state_of_row(row.state.load(acquire)) != kRowFree) {
+        sweep_row(r);
+        settle_row(r, pressed);
+      }
+      uint64_t word = row.state.load(acquire);
+      if (state_of_row(word) != kRowFree) {
+        unlock_row(fd, r);
+        continue;
+      }
+      fault("row.locked");
+      row.pid.store(0, relaxed);
+      row.start.store(0, relaxed);
+      row.pin_high.store(0, relaxed);
+      memset(row.role, 0, sizeof row.role);
+      row.state.store(row_word_of(inc_of_row(word) + 1, state), release);
+      uint32_t high = domain.header->row_high.load(relaxed);
+      while (high < uint32_t(r) + 1 &&
+             !domain.header->row_high.compare_exchange_weak(high, uint32_t(r) + 1, std::memory_order_acq_rel)) {
+      }
+      fault("row.claimed");
+      return r;
+    }
+  }
+  return -1;
+}
+
+// ---- life
+Life life_of(int row, uint32_t inc) {
+  if (row < 0 || row >= int(kRows) || !domain_ready()) return Life::Dead;
+  bool shares_lock = row == domain.row;  // of this process, or, in one without a row, of its parent (Note [Freeze])
+  if (shares_lock && !domain.rowless) return inc == domain.inc ? Life::Alive : Life::Dead;
+  Row& r = domain.rows[row];
+  uint64_t word = r.state.load(acquire);
+  if (inc_of_row(word) != inc || state_of_row(word) == kRowFree || state_of_row(word) == kRowZombie) return Life::Dead;
+  short answer = F_WRLCK;
+  if (!shares_lock && lock_byte(domain.lock, row, F_WRLCK, F_OFD_GETLK, &answer) == 0 && answer == F_UNLCK) return Life::Dead;
+  int pid = int(r.pid.load(acquire));
+  if (pid == 0) return Life::Alive;  // born, its handler has not run yet
+  if (domain.pidns == 0 || r.pidns.load(relaxed) != domain.pidns) return Life::Alive;
+  char state;
+  unsigned long flags = 0;
+  uint64_t start = 0, recorded = r.start.load(relaxed);
+  bool there = read_process(pid, &state, &flags, &start);
+  if (r.state.load(acquire) != word) return life_of(row, inc);  // moved on meanwhile
+  if (!there || start != recorded) return Life::Doomed;
+  return (flags & 0x4) || state == 'X' || state == 'Z' ? Life::Doomed : Life::Alive;  // 0x4: PF_EXITING
+}
+
+// ---- exit codes
+static constexpr int kCodeBias = 1 << 30;
+
+bool record_exit(int row, uint32_t inc, int code) {
+  if (row < 0 || row >= int(kRows) || !domain_ready()) return false;
+  Word& exit = domain.rows[row].exit;
+  uint64_t word = uint64_t(inc) << 32 | 1u << 31 | uint32_t(code + kCodeBias);
+  uint64_t old = exit.load(acquire);
+  while (!(old >> 31 & 1) || (old >> 32) < inc)
+    if (exit.compare_exchange_weak(old, word, std::memory_order_acq_rel)) return true;
+  return false;  // known already, or the row has moved on
+}
+
+bool record_exit_pid(int pid, int code) {
+  if (!domain_ready()) return false;
+  for (uint32_t r = 0; r < row_high(); ++r) {
+    Row& row = domain.rows[r];
+    uint64_t word = row.state.load(acquire);
+    if (int(r) == domain.row || int(row.pid.load(acquire)) != pid || row.pidns.load(relaxed) != domain.pidns) continue;
+    if (life_of(int(r), inc_of_row(word)) == Life::Alive) continue;
+    if (record_exit(int(r), inc_of_row(word), code)) return true;
+  }
+  return false;
+}
+
+static bool known_exit(int row, uint32_t inc, int* code) {
+  uint64_t word = domain.rows[row].exit.load(acquire);
+  if (!(word >> 31 & 1) || uint32_t(word >> 32) != inc) return false;
+  *code = int(uint32_t(word) & 0x7FFFFFFF) - kCodeBias;
+  return true;
+}
+
+// A dead child of this very process can be looked at without reaping it.
+static bool peek_exit(int pid, int* code) {
+  siginfo_t info;
+  memset(&info, 0, sizeof info);
+  if (pid <= 0 || waitid(P_PID, id_t(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid) return false;
+  *code = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
+  return true;
+}
+
+static const char* signal_name(int number) {
+  static const struct { int number; const char* name; } known[] = {
+      {SIGKILL, "SIGKILL"}, {SIGTERM, "SIGTERM"}, {SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},
+      {SIGINT, "SIGINT"},   {SIGILL, "SIGILL"},   {SIGFPE, "SIGFPE"},   {SIGHUP, "SIGHUP"},   {SIGPIPE, "SIGPIPE"},
+      {SIGQUIT, "SIGQUIT"}, {SIGALRM, "SIGALRM"}, {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
+  for (auto& k : known)
+    if (k.number == number) return k.name;
+  return "a signal";
+}
+
+void set_role(const char* role) {
+  if (domain.rowless) return;
+  char* to = domain.rows[domain.row].role;
+  size_t n = strnlen(role, sizeof domain.rows[0].role - 1);
+  memcpy(to, role, n);
+  memset(to + n, 0, sizeof domain.rows[0].role - n);
+}
+
+bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code, bool* code_known) {
+  *pid = 0;
+  *exit_code = 0;
+  *code_known = false;
+  if (row < 0 || row >= int(kRows) || !domain_ready()) {
+    snprintf(text, n, "a process of no domain (row %d)", row);
+    return false;
+  }
+  Row& r = domain.rows[row];
+  char role[sizeof r.role];
+  memcpy(role, r.role, sizeof role);
+  role[sizeof role - 1] = 0;
+  *pid = int(r.pid.load(acquire));
+  bool here = r.pidns.load(relaxed) == domain.pidns;
+  Life life = life_of(row, inc);
+  if (inc_of_row(r.state.load(acquire)) != inc) {
+    *pid = 0;
+    *code_known = known_exit(row, inc, exit_code);
+    snprintf(text, n, "a process that has left (row %d)", row);
+    return true;
+  }
+  *code_known = known_exit(row, inc, exit_code);
+  if (!*code_known && life != Life::Alive && here && peek_exit(*pid, exit_code)) {
+    *code_known = true;
+    record_exit(row, inc, *exit_code);
+  }
+  char who[160];
+  if (role[0]) snprintf(who, sizeof who, "%s (pid %d)", role, *pid);
+  else if (*pid) snprintf(who, sizeof who, "process %d", *pid);
+  else snprintf(who, sizeof who, "a process that was just forked (row %d)", row);
+  if (life == Life::Alive && !*code_known) snprintf(text, n, "%s is alive", who);
+  else if (!*code_known) snprintf(text, n, "%s has died, exit code unknown", who);
+  else if (*exit_code < 0) {
+    snprintf(text, n, "%s was killed by %s (%d)", who, signal_name(-*exit_code), *exit_code);
+  } else snprintf(text, n, "%s has exited with code %d", who, *exit_code);
+  return true;
+}
+
+PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
+  char text[320];
+  int pid = 0, code = 0;
+  bool known = false;
+  Py_BEGIN_ALLOW_THREADS
+  for (int i = 0; i < 41; ++i) {  // the parent that reaps it needs a moment to write the code
+    describe_peer(row, inc, text, sizeof text, &pid, &code, &known);
+    if (known) break;
+    usleep(5000);
+  }
+  Py_END_ALLOW_THREADS
+  char message[420], name[64] = "";
+  if (row >= 0 && row < int(kRows) && inc_of_row(domain.rows[row].state.load(acquire)) == inc)
+    memcpy(name, domain.rows[row].role, sizeof name - 1);
+  snprintf(message, sizeof message, "%s: %s", where, text);
+  PyObject* errors = PyImport_ImportModule("shmtensor.errors");
+  PyObject* type = errors ? PyObject_GetAttrString(errors, "PeerLostError") : nullptr;
+  PyObject* error = nullptr;
+  if (type) {
+    error = known ? PyObject_CallFunction(type, "ssii", message, name, pid, code)
+                  : PyObject_CallFunction(type, "ssiO", message, name, pid, Py_None);
+    if (error) PyErr_SetObject(type, error);
+  }
+  Py_XDECREF(error);
+  Py_XDECREF(type);
+  Py_XDECREF(errors);
+  return nullptr;
+}
+
+// A library that closes descriptors it does not own may have closed our lock; then nobody can tell that we live.
+const char* check_descriptor() {
+  uint64_t now = now_ms();
+  if (domain.lost || now - domain.checked_ms < 100) return domain.lost;
+  domain.checked_ms = now;
+  struct stat st;
+  if (fstat(domain.lock, &st) != 0 || st.st_dev != domain.lock_dev || st.st_ino != domain.lock_ino)
+    domain.lost =
+        "a library closed this process's lock on the domain (a descriptor that it did not own); it can no longer share tensors";
+  return domain.lost;
+}
+
+}  // namespace shmtensor
