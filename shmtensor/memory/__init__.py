@@ -1,1 +1,32 @@
-""""""
+"""Memory that several processes see: the domain, the heap of tensor data, the ledger of who holds what.
+
+`docs/design/memory.md` has the picture. What most users need of it is `shared_numpy()`, `statistics()` and
+`summary()`; the functions of the ledger (`export`, `receive`, ...) are what `multiprocessing` stands on.
+"""
+
+from .domain import adopt, domain_environment, domain_id, preparation
+from .heap import private_numpy, shared_numpy, trim, uninstall
+from .ledger import Block, acknowledge, allocate, block_of, export, is_shared, receive
+from .statistics import Statistics, check, statistics, summary
+
+__all__ = [
+    "Block",
+    "Statistics",
+    "acknowledge",
+    "adopt",
+    "allocate",
+    "block_of",
+    "check",
+    "domain_environment",
+    "domain_id",
+    "export",
+    "is_shared",
+    "preparation",
+    "private_numpy",
+    "receive",
+    "shared_numpy",
+    "statistics",
+    "summary",
+    "trim",
+    "uninstall",
+]

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <mutex>
+#include <new>
 
 #include "domain.h"
 
@@ -92,9 +93,12 @@ static bool has_word(const char* list, const char* word, char separator) {
   return false;
 }
 
+static std::mutex reading;
+
 Headroom read_headroom(const char* root) {
   Headroom h;
-  static thread_local char groups[8192], mounts[65536], memory[8192];
+  std::lock_guard<std::mutex> lock(reading);
+  static char groups[8192], mounts[65536], memory[8192];
   char path[600];
   snprintf(path, sizeof path, "%s/proc/meminfo", root);
   if (read_text(path, memory, sizeof memory)) {
@@ -163,6 +167,12 @@ Headroom last_headroom() {
   std::lock_guard<std::mutex> lock(mutex);
   if (!read_at) current = read_headroom("");
   return current;
+}
+
+void headroom_after_fork() {  // another thread of the parent may have held them
+  new (&mutex) std::mutex;
+  new (&reading) std::mutex;
+  read_at = 0;
 }
 
 void forget_headroom() {

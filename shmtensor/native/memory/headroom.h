@@ -19,5 +19,6 @@ Headroom read_headroom(const char* root);
 bool take_headroom(size_t n);
 Headroom last_headroom();
 void forget_headroom();             // the next take reads anew
+void headroom_after_fork();
 
 }  // namespace shmtensor

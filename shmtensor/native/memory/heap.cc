@@ -64,7 +64,7 @@ struct Cache {
   Cache* next;
   Bin bin[kClasses];
 };
-__thread Thread thread_state __attribute__((tls_model("initial-exec"))) = {0, false, nullptr};
+__thread Thread thread_state = {0, false, nullptr};
 static Cache* caches = nullptr;          // ledger mutex
 static Half stop{0};
 static bool fenced = false;              // no membarrier: fence in the fast path
@@ -812,7 +812,7 @@ void heap_after_fork() {
   limbo_blocks = limbo_bytes = 0;
   fenced = !register_membarrier();
   failure.asked = 0;
-  forget_headroom();
+  headroom_after_fork();
 }
 
 void heap_figures(HeapFigures* f) {

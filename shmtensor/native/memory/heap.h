@@ -17,14 +17,15 @@ struct SizeClass {
 };
 extern SizeClass classes[kClasses];
 
-// ---- per thread. __thread, not thread_local: no initialiser, so no wrapper call; initial-exec: one load, 24 bytes.
+// ---- per thread. __thread, not thread_local: no initialiser, so no wrapper call. Not initial-exec: that would spare 2 ns
+// per access, and fail to load ("cannot allocate memory in static TLS block") wherever other libraries used the space up.
 struct Cache;
 struct Thread {
   int gate;          // heap open?
   bool gone;         // the thread's exit has run
   Cache* cache;
 };
-extern __thread Thread thread_state __attribute__((tls_model("initial-exec")));
+extern __thread Thread thread_state;
 
 // ---- memory; no GIL needed. nullptr: no room, and take_failure() tells why
 void* heap_alloc(size_t nbytes);

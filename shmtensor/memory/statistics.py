@@ -1,0 +1,142 @@
+"""What the memory floor says about itself: figures, invariants, a readable page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .. import native
+
+__all__ = ["Statistics", "check", "statistics", "summary"]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Figures of this process, and of the domain where it says so. Sizes in bytes.
+
+    Attributes:
+        row, incarnation: this process's place in the domain.
+        processes, zombies: domain: rows of living processes; of dead ones whose messages are still unread.
+        slots, slots_used, slots_orphaned: domain: slots of 64 MiB, in use, without an owner but still held.
+        slots_tiny, slots_medium, slots_huge: this process's own.
+        committed_bytes, cached_bytes: own memory; the part of it that is free and kept warm.
+        private_blocks, shared_blocks, limbo_blocks, frozen_blocks: own blocks never sent; sent or inherited by a
+            fork; given up here and perhaps still held elsewhere; frozen by a fork without a row.
+        held_blocks: blocks of other processes that this one holds.
+        unread_messages, unread_bytes: handles sent by this process that nobody has acknowledged.
+        exported, received, acknowledged, stale_handles: counts since the process joined.
+        reclaim_passes, reclaimed_blocks, orphans_freed, expired_messages, sweeps, rows_swept: upkeep done here.
+        lost_locks: processes seen whose lock was closed by a library.
+        refused_commits: domain: how often the first volume had no room.
+    """
+
+    row: int
+    incarnation: int
+    processes: int
+    zombies: int
+    slots: int
+    slots_used: int
+    slots_orphaned: int
+    slots_tiny: int
+    slots_medium: int
+    slots_huge: int
+    committed_bytes: int
+    cached_bytes: int
+    private_blocks: int
+    private_bytes: int
+    shared_blocks: int
+    shared_bytes: int
+    limbo_blocks: int
+    limbo_bytes: int
+    frozen_blocks: int
+    frozen_bytes: int
+    held_blocks: int
+    unread_messages: int
+    unread_bytes: int
+    exported: int
+    received: int
+    acknowledged: int
+    stale_handles: int
+    reclaim_passes: int
+    reclaimed_blocks: int
+    orphans_freed: int
+    expired_messages: int
+    sweeps: int
+    rows_swept: int
+    lost_locks: int
+    refused_commits: int
+
+    @property
+    def live_blocks(self) -> int:
+        """Blocks that some object of this process keeps."""
+        return self.private_blocks + self.shared_blocks + self.held_blocks
+
+
+def statistics() -> Statistics:
+    """Figures of the memory floor, now."""
+    return Statistics(**native.statistics())
+
+
+def check() -> None:
+    """Checks every invariant that this process can see.
+
+    Raises:
+        AssertionError: one is broken; the message names it and the values.
+    """
+    broken = native.check()
+    if broken is not None:
+        raise AssertionError(f"memory.check: {broken}")
+
+
+def size(nbytes: float) -> str:
+    """A size for people: `1.5 GB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(nbytes) < 1000:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.1f} TB"
+
+
+def summary() -> str:
+    """A page on who is in the domain, what this process has, and which messages lie unread.
+
+    Example:
+        >>> import shmtensor.memory as memory
+        >>> print(memory.summary().splitlines()[0][:6])
+        domain
+    """
+    s = statistics()
+    available, limit, name = native.headroom()
+    lines = [
+        f"domain {native.domain_id().hex()[:8]}: {s.processes} processes, {s.slots_used} of {s.slots} slots in use"
+        + (f", {s.slots_orphaned} orphaned" if s.slots_orphaned else ""),
+        f"room: {size(available)} of {size(limit)} ({name})"
+        + (f"; /dev/shm refused {s.refused_commits} times" if s.refused_commits else ""),
+        "",
+        "processes    row     pid  state   role",
+    ]
+    for row, _, state, pid, role in native.members():
+        here = "  <- this one" if row == s.row else ""
+        lines.append(f"{row:16d} {pid:7d}  {state:6s}  {role}{here}")
+    lines += [
+        "",
+        f"this process {s.slots_tiny} tiny, {s.slots_medium} medium, {s.slots_huge} huge slots, "
+        f"{size(s.committed_bytes)} committed, {size(s.cached_bytes)} of it free",
+    ]
+    for what, blocks, nbytes in (
+        ("private", s.private_blocks, s.private_bytes),
+        ("shared", s.shared_blocks, s.shared_bytes),
+        ("limbo", s.limbo_blocks, s.limbo_bytes),
+        ("frozen", s.frozen_blocks, s.frozen_bytes),
+    ):
+        if blocks:
+            lines.append(f"  {what:10s} {blocks:8d} blocks {size(nbytes):>10s}")
+    lines.append(f"  {'held':10s} {s.held_blocks:8d} blocks of other processes")
+    unread = native.unread()
+    if unread:
+        lines += ["", "unread messages: sender row, size, age"]
+        for row, nbytes, age, ours in sorted(unread, key=lambda pin: -pin[2])[:20]:
+            road = "channel" if ours else "foreign road"
+            lines.append(f"{row:16d} {size(nbytes):>10s} {age:8.1f} s  {road}")
+        if len(unread) > 20:
+            lines.append(f"{'':16s} and {len(unread) - 20} more")
+    return "\n".join(lines)
