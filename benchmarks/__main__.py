@@ -1,0 +1,95 @@
+"""`python -m benchmarks [--quick] [--only REGEX] [--json FILE] [--save] [--list]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from . import (
+    autograd,
+    collective,
+    dispatch,
+    loader,
+    matmul,
+    optimizer,
+    parallel,
+    pointwise,
+    send,
+    training,
+)
+from .case import Case
+from .machine import describe, header
+from .measure import measure
+from .report import line, summary, title
+
+RESULTS = Path(__file__).parent / "results"
+LAYERS = (
+    dispatch, autograd, pointwise, matmul, optimizer, training, send, collective, loader, parallel
+)  # fmt: skip
+
+
+def cases(only: str) -> list[Case]:
+    """All cases whose name matches."""
+    return [case for layer in LAYERS for case in layer.CASES if re.search(only, case.name)]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measures and prints; returns 1 if a case failed to run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="short turns: about a minute")
+    parser.add_argument("--only", default="", metavar="REGEX", help="cases whose name matches")
+    parser.add_argument("--json", metavar="FILE", help="write the raw results there")
+    parser.add_argument("--save", action="store_true", help="and under benchmarks/results/")
+    parser.add_argument("--list", action="store_true", help="name the cases")
+    options = parser.parse_args(arguments)
+    chosen = [case for case in cases(options.only) if not (options.quick and case.long)]
+    if options.list:
+        print("\n".join(case.name for case in chosen))
+        return 0
+    began = time.perf_counter()
+    machine = describe()
+    print(header(machine) + "\n\n" + title(), flush=True)
+    results, failed = [], 0
+    for case in chosen:
+        try:
+            result = measure(case, *turns(case, options.quick))
+        except Exception:  # the others are still worth measuring; the exit code tells
+            failed += 1
+            print(f"{case.name:38} failed:\n{traceback.format_exc()}", flush=True)
+            continue
+        results.append(result)
+        print(line(result), flush=True)
+    took = time.perf_counter() - began
+    print(f"\n{summary(results)}, {failed} failed, {took:.0f} s")
+    record = {"machine": machine, "quick": options.quick, "cases": [r.record() for r in results]}
+    for path in paths(options.json, options.save, machine["time"]):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n")
+        print(f"raw results: {path}")
+    return 1 if failed else 0
+
+
+def turns(case: Case, quick: bool) -> tuple[int, float]:
+    """Repeats and seconds of each."""
+    if quick:
+        return 5, (0.04 if case.slow else 0.015)
+    if case.slow or case.long:
+        return 7, 0.3
+    return 15, 0.1
+
+
+def paths(file: str | None, save: bool, moment: str) -> list[Path]:
+    """Where the raw results go."""
+    found = [Path(file)] if file else []
+    if save:
+        found.append(RESULTS / (moment.replace(":", "").replace(" ", "-") + ".json"))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

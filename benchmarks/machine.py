@@ -1,0 +1,88 @@
+"""The header: on what was it measured, and how fast can memory be copied there at all."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["describe", "header"]
+
+PACKAGES = ("shmtensor", "numpy", "torch")
+
+
+def processor() -> str:
+    """The CPU's name and the widest vectors it has."""
+    name, flags = platform.machine(), ""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            name = value.strip()
+        elif key.strip() in ("flags", "Features"):
+            flags = value
+    widest = next((v for v in ("avx512f", "avx2", "asimd", "sse2") if v in flags.split()), "")
+    return f"{name} ({widest})" if widest else name
+
+
+def version_of(package: str) -> str | None:
+    """Its version, or None if it is not there."""
+    if package == "shmtensor":
+        from shmtensor.version import __version__
+
+        return str(__version__)
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def memcpy_ceiling(threads: int, nbytes: int = 1 << 27) -> float:
+    """Bytes copied per second between warm arrays, by that many threads: the best of five."""
+    source, target = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
+    parts = [slice(i * nbytes // threads, (i + 1) * nbytes // threads) for i in range(threads)]
+    best = float("inf")
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(5):
+            began = time.perf_counter()
+            list(pool.map(lambda part: np.copyto(target[part], source[part]), parts))
+            best = min(best, time.perf_counter() - began)
+    return nbytes / best
+
+
+def describe() -> dict[str, Any]:
+    """Everything that a figure depends on."""
+    cores = len(os.sched_getaffinity(0))
+    return {
+        "time": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "processor": processor(),
+        "cores": cores,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "versions": {package: version_of(package) for package in PACKAGES},
+        "memcpy_1_thread": memcpy_ceiling(1),
+        "memcpy_all_threads": memcpy_ceiling(cores),
+        "load": os.getloadavg()[0],
+    }
+
+
+def header(machine: dict[str, Any]) -> str:
+    """What stands above the table."""
+    versions = ", ".join(
+        f"{package} {version or '(not installed)'}"
+        for package, version in machine["versions"].items()
+    )
+    one, every = machine["memcpy_1_thread"] / 1e9, machine["memcpy_all_threads"] / 1e9
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, load {machine['load']:.1f}, "
+        f"Linux {machine['kernel']}\n"
+        f"Python {machine['python']}, {versions}\n"
+        f"memcpy: {one:.1f} GB/s with one thread, {every:.1f} with all\n"
+        "Pages are warm unless a case says cold. Ratios: our time over the rival's, median of "
+        "pairs measured in turn."
+    )

@@ -1,0 +1,85 @@
+"""Measuring: repeats of all parties in turn, so that what disturbs one disturbs the others too."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+
+from .case import OURS, Case, Party, open_party
+
+__all__ = ["Result", "measure"]
+
+# Libraries' threads wait busily for a while; a pause lets them fall asleep before the rival's turn.
+PAUSE = 0.015
+
+
+@dataclass(frozen=True)
+class Result:
+    """The raw seconds of a case, for one thing done, by party."""
+
+    name: str
+    seconds: dict[str, list[float]]
+    target: float | None
+    against: str
+
+    @property
+    def ratio(self) -> float | None:
+        """Our time over the rival's: the median over pairs measured in turn."""
+        ours, theirs = self.seconds.get(OURS), self.seconds.get(self.against)
+        if not ours or not theirs:
+            return None
+        return statistics.median(x / y for x, y in zip(ours, theirs, strict=True))
+
+    def record(self) -> dict[str, object]:
+        """For the file of raw results."""
+        return {**asdict(self), "ratio": self.ratio}
+
+
+def measure(case: Case, repeats: int, seconds: float) -> Result:
+    """Runs a case.
+
+    Args:
+        repeats: how often each party has its turn, at least five.
+        seconds: how long a turn should take.
+    """
+    with ExitStack() as stack:
+        opened = [stack.enter_context(open_party(*item)) for item in case.parties.items()]
+        parties = [party for party in opened if party is not None]
+        numbers = [calls_in(party, seconds) for party in parties]
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(repeats):
+                for party, number in zip(parties, numbers, strict=True):
+                    time.sleep(PAUSE)
+                    elapsed(party, 1)  # the first call after a pause pays for waking up
+                    party.seconds.append(elapsed(party, number) / number / case.per)
+        finally:
+            gc.enable()
+    return Result(case.name, {p.name: p.seconds for p in parties}, case.target, case.against)
+
+
+def elapsed(party: Party, number: int) -> float:
+    """Seconds for that many calls; a call that returns a float has measured itself."""
+    run = party.run
+    if party.times_itself:
+        return float(sum(run() for _ in range(number)))
+    turns = range(number)
+    began = time.perf_counter()
+    for _ in turns:
+        run()
+    return time.perf_counter() - began
+
+
+def calls_in(party: Party, seconds: float) -> int:
+    """How many calls take about that long; warms up on the way."""
+    party.times_itself = isinstance(party.run(), float)
+    number = 1
+    while True:
+        took = elapsed(party, number)
+        if took >= seconds / 4 or number >= 1_000_000:
+            return max(1, round(number * seconds / max(took, 1e-9)))
+        number = max(number * 2, min(number * 20, int(number * seconds / max(took, 1e-9) / 2)))

@@ -1,0 +1,58 @@
+"""The table on the terminal."""
+
+from __future__ import annotations
+
+import statistics
+
+from .case import OURS
+from .measure import Result
+
+__all__ = ["line", "summary", "title"]
+
+UNITS = ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (float("inf"), 1.0, "s"))
+
+
+def shown(seconds: float) -> str:
+    """Three digits and a unit."""
+    for below, unit, name in UNITS:
+        if seconds < below:
+            value = seconds / unit
+            return f"{value:.3g} {name}" if value < 1000 else f"{value:.0f} {name}"
+    raise ValueError(f"shown: not a time: {seconds}")
+
+
+def spread(seconds: list[float]) -> str:
+    """min / median / max, in the unit of the median."""
+    median = statistics.median(seconds)
+    _, unit, name = next(u for u in UNITS if median < u[0])
+    low, high = min(seconds), max(seconds)
+    return " / ".join(f"{x / unit:.3g}" for x in (low, median, high)) + f" {name}"
+
+
+def title() -> str:
+    """The columns' names."""
+    columns = f"{'case':38} {'shmtensor min / med / max':>28} {'rivals: median':34}"
+    return f"{columns} {'ratio':>6} {'target':>6}"
+
+
+def line(result: Result) -> str:
+    """One row. The last mark says whether the target is met."""
+    ours = result.seconds.get(OURS)
+    rivals = ", ".join(
+        f"{name} {shown(statistics.median(seconds))}"
+        for name, seconds in result.seconds.items()
+        if name != OURS
+    )
+    ratio = "" if result.ratio is None else f"{result.ratio:.2f}"
+    target = "" if result.target is None else f"{result.target:.2f}"
+    mark = ""
+    if result.ratio is not None and result.target is not None:
+        mark = "ok" if result.ratio <= result.target else "MISS"
+    own = spread(ours) if ours else "not there"
+    return f"{result.name:38} {own:>28} {rivals:34} {ratio:>6} {target:>6} {mark}".rstrip()
+
+
+def summary(results: list[Result]) -> str:
+    """How many targets are met."""
+    judged = [r.ratio <= r.target for r in results if r.ratio is not None and r.target is not None]
+    return f"{len(results)} cases, {sum(judged)} of {len(judged)} targets met"
