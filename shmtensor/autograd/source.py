@@ -118,7 +118,8 @@ class Writer:
         self.add(1, "_odd = False", "try:")
         ordered = sorted(row.inputs, key=lambda x: x is not anchor)
         for x in ordered:
-            self.operand(x, anchor)
+            written = variant == "inplace" and x is row.inputs[0]
+            self.operand(x, anchor, written or x in self.differentiable)
         if row.promote == "float" and anchor is not None:
             array = f"_a_{anchor.name}[0]" if anchor.listed else f"_a_{anchor.name}"
             self.add(2, f'if {array}.dtype.kind not in "fc":', "    _odd = True")
@@ -136,10 +137,9 @@ class Writer:
             promoted = promoted[1:]
         return promoted[0] if promoted else None
 
-    def operand(self, x: Input, anchor: Input | None) -> None:
+    def operand(self, x: Input, anchor: Input | None, tracked: bool) -> None:
         row, name, t = self.row, x.name, x.public
         promoted = row.promote is not None and name in row.promoted
-        tracked = x in self.differentiable
         if x.listed:
             self.add(2, f"_a_{name} = [_t.array for _t in {t}]")
             if tracked:
@@ -192,11 +192,14 @@ class Writer:
             [first, *(f"{prefix}{x.name}" for x in row.inputs), *(a.name for a in row.attributes)]
         )
 
-    def untracked(self) -> str:
-        """The condition under which no history is recorded."""
+    def untracked(self, written: Input | None = None) -> str:
+        """The condition under which no history is recorded; a written tensor's own history counts too."""
+        inputs = list(self.differentiable)
+        if written is not None and written not in inputs:
+            inputs.append(written)
         tests = [
             f"_n_{x.name}.count(None) == len(_n_{x.name})" if x.listed else f"_n_{x.name} is None"
-            for x in self.differentiable
+            for x in inputs
         ]
         return f"{' and '.join(tests)} or not _mode()"
 
@@ -348,7 +351,7 @@ def inplace_source(row: Row, name: str) -> str:
         w.add(2, f"_may_forget({x})", f"return {written}")
         w.failed("inplace")
         return w.text()
-    w.add(2, f"if {w.untracked()}:", f"    return {written}")
+    w.add(2, f"if {w.untracked(first)}:", f"    return {written}")
     w.add(2, f"_may_write({x})")
     if first.name in w.needs:
         w.add(2, f"_old = {w.only_if_needed(first.name, f'{array}.copy()')}")
