@@ -104,8 +104,7 @@ class FunctionCtx:
                     given[i] = native.wrap(np.zeros(shape, dtype))
             elif not isinstance(given[i], native.TensorBase):
                 given[i] = native.wrap(given[i])
-        with shut():
-            made = self.function.backward(self, *given)  # type: ignore[attr-defined]
+        made = shut(self.function.backward, self, *given)  # type: ignore[attr-defined]
         made = made if isinstance(made, tuple) else (made,)
         places = self.places
         count = len(self.needs_input_grad)
@@ -173,12 +172,11 @@ class Function:
         former = recording.get()
         recording.set(False)
         try:
-            with shut():
-                if cls.setup_context is Function.setup_context:
-                    result = cls.forward(ctx, *args, **named)
-                else:
-                    result = cls.forward(*args, **named)
-                    cls.setup_context(ctx, args, result)
+            if cls.setup_context is Function.setup_context:
+                result = shut(cls.forward, ctx, *args, **named)
+            else:
+                result = shut(cls.forward, *args, **named)
+                shut(cls.setup_context, ctx, args, result)
         finally:
             recording.set(former)
         several = isinstance(result, (tuple, list))

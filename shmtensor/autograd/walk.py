@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..errors import OutOfSharedMemory
 from . import hooks as hooking
 from .dispatch import arrays, table
+from .gate import shut
 from .graph import Leaf
 from .mode import recording
 
@@ -136,6 +138,26 @@ def refit(g: Any, edge: Any, node: Any) -> Any:
 
 
 def walk(
+    roots: Sequence[tuple[Any, Any]],
+    wanted: Sequence[Any] | None,
+    keep: bool,
+    create: bool,
+    accumulate: bool,
+) -> dict[Any, Any]:
+    """`steps`, with the heap open: what pullbacks compute on plain arrays is born shared, too."""
+    token = native.gate_open()
+    try:
+        return steps(roots, wanted, keep, create, accumulate)
+    except MemoryError as error:
+        reason = native.take_allocation_failure()
+        if reason is None or isinstance(error, OutOfSharedMemory):
+            raise
+        raise OutOfSharedMemory(f"backward: {reason}") from error
+    finally:
+        native.gate_close(token)
+
+
+def steps(
     roots: Sequence[tuple[Any, Any]],
     wanted: Sequence[Any] | None,
     keep: bool,
@@ -276,7 +298,7 @@ def guarded(run: Any, *args: Any) -> Any:
     former = recording.get()
     recording.set(create)
     try:
-        return run(*given)
+        return shut(run, *given)
     finally:
         recording.set(former)
 

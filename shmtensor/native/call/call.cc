@@ -2,16 +2,11 @@
 #include "call.h"
 
 #include "graph.h"
+#include "memory/heap.h"
 
 namespace shmtensor {
 
 namespace {
-
-// Stands for memory/heap.h's Gate until that floor has landed.
-struct Gate {
-  Gate() {}
-  ~Gate() {}
-};
 
 // NumPy gives a scalar for a 0-d result. Steals the reference; null with an exception set.
 PyObject* as_array(PyObject* result) {
@@ -46,10 +41,12 @@ PyObject* run(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   PyObject* result;
   {
     Gate open;
+    if (!open) return nullptr;
     result = PyObject_Vectorcall(kernel, args, static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET,
                                  nullptr);
     if (result && !PyArray_CheckExact(result)) result = as_array(result);
   }
+  if (!result && PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("op");
   return result;
 }
 
