@@ -1,0 +1,313 @@
+"""Samples into a batch: every array of the batch is written straight into one shared block.
+
+Collation goes over the samples' structure twice. The first time it finds the leaves and their
+shapes; then one block is allocated for all of them and filled, a copy per sample; the second time
+it builds the batch, with tensors over the block's parts where the leaves were.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
+
+import numpy as np
+
+from shmtensor import Tensor, stack
+from shmtensor.autograd import is_grad_enabled, wrap
+
+from .block import Array, allocate_parts, stack_into
+from .column import Rows
+
+__all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
+
+CollateMap = dict[Any, Callable[..., Any]]
+
+
+class Leaf:
+    """A place in the batch where a tensor comes: its samples, and its part of the block."""
+
+    __slots__ = ("array", "dtype", "samples", "shape", "where")
+
+    def __init__(
+        self, samples: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any], where: str
+    ) -> None:
+        self.samples = samples
+        self.shape = shape
+        self.dtype = dtype
+        self.where = where
+
+
+class Done:
+    """A part of the batch that is finished: what a collate function returned, or strings."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Node:
+    """A container in the batch: its children, and how it is made of them."""
+
+    __slots__ = ("build", "children")
+
+    def __init__(self, build: Callable[[list[Any]], Any], children: list[Any]) -> None:
+        self.build = build
+        self.children = children
+
+
+def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Samples into a batch, by the functions of `collate_fn_map`.
+
+    Args:
+        batch: samples of one structure.
+        collate_fn_map: type (or tuple of types) -> function(samples, *, collate_fn_map); exact
+        types
+            are looked up first, then the first key the sample is an instance of. Entries taken from
+            `default_collate_fn_map` all write into the same block.
+
+    Returns:
+        The batch, in the structure of the samples (tuples become lists, as in PyTorch).
+
+    Raises:
+        TypeError: a sample holds something that neither is a container nor has a function.
+        RuntimeError: samples differ in structure, shape or dtype.
+
+    Copies: one (each sample into the batch's block).
+    """
+    if isinstance(batch, Rows) and collate_fn_map is default_collate_fn_map:
+        return list(batch.columns)
+    leaves: list[Leaf] = []
+    plan = survey(batch, collate_fn_map, leaves, "")
+    for leaf, array in (
+        zip(leaves, allocate_parts((leaf.shape, leaf.dtype) for leaf in leaves), strict=True)
+        if leaves
+        else ()
+    ):
+        fill(array, leaf)
+        leaf.array = array
+    return finish(plan)
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Samples into a batch: arrays, tensors and numbers are stacked, containers entered.
+
+    Tensors and NumPy arrays become a tensor with a new first dimension, Python floats a float64
+    tensor, ints int64, bools bool; strings and bytes stay a list; dicts, lists, tuples (as lists),
+    named tuples and dataclasses are batched part by part. See `collate`.
+
+    Example:
+        >>> default_collate([{"x": 1.0, "y": 0}, {"x": 2.0, "y": 1}])["y"].tolist()
+        [0, 1]
+
+    Copies: one (each sample into the batch's block).
+    """
+    return collate(batch, collate_fn_map=default_collate_fn_map)
+
+
+def survey(batch: Sequence[Any], fns: CollateMap | None, leaves: list[Leaf], where: str) -> Any:
+    """The first pass: the batch's structure, with its leaves collected in `leaves`."""
+    sample = batch[0]
+    kind = type(sample)
+    if fns is not None:
+        fn = fns.get(kind)
+        if fn is None:
+            fn = next((fns[key] for key in fns if isinstance(sample, key)), None)
+        if fn is not None:
+            describe = DESCRIBE.get(fn)
+            if describe is None:
+                return Done(fn(batch, collate_fn_map=fns))
+            found = describe(batch, where)
+            if type(found) is Leaf:
+                leaves.append(found)
+            return found
+
+    def enter(samples: Sequence[Any], name: object) -> Any:
+        return survey(samples, fns, leaves, f"{where}[{name!r}]")
+
+    if isinstance(sample, Mapping):
+        names = list(sample)
+        try:
+            return Node(
+                lambda parts: rebuild_mapping(sample, names, parts),
+                [enter([other[name] for other in batch], name) for name in names],
+            )
+        except KeyError as error:
+            raise RuntimeError(
+                f"collate: samples differ in their keys{at(where)}: {error} is not in all of them"
+            ) from error
+    if isinstance(sample, tuple) and hasattr(sample, "_fields"):
+        columns = zip(*batch, strict=True)
+        children = [enter(c, n) for n, c in zip(sample._fields, columns, strict=True)]
+        return Node(lambda parts: kind(*parts), children)
+    if dataclasses.is_dataclass(sample) and not isinstance(sample, type):
+        fields = [field.name for field in dataclasses.fields(sample) if field.init]
+        children = [enter([getattr(other, f) for other in batch], f) for f in fields]
+        return Node(lambda parts: kind(**dict(zip(fields, parts, strict=True))), children)
+    if isinstance(sample, Sequence):
+        sizes = {len(other) for other in batch}
+        if len(sizes) != 1:
+            raise RuntimeError(
+                f"collate: samples are sequences of different lengths{at(where)}: "
+                f"{sorted(sizes)}, pass a collate_fn that pads or keeps lists"
+            )
+        children = [enter(c, n) for n, c in enumerate(zip(*batch, strict=True))]
+        return Node(lambda parts: rebuild_sequence(sample, parts), children)
+    raise TypeError(
+        f"collate: cannot make a batch of this type{at(where)}: "
+        f"{kind.__module__}.{kind.__qualname__}, samples hold tensors, NumPy arrays, numbers, "
+        "strings, dicts, lists and tuples of these; for others pass a collate_fn"
+    )
+
+
+def finish(plan: Any) -> Any:
+    """The second pass: the batch itself."""
+    kind = type(plan)
+    if kind is Leaf:
+        return wrap(plan.array)
+    if kind is Done:
+        return plan.value
+    return plan.build([finish(child) for child in plan.children])
+
+
+def fill(array: Array, leaf: Leaf) -> None:
+    """Writes the samples of a leaf into its part of the block."""
+    samples = leaf.samples
+    if isinstance(samples[0], np.ndarray):
+        stack_into(array, samples)
+    else:
+        try:
+            array[...] = samples
+        except OverflowError as error:
+            raise RuntimeError(
+                f"collate: a number does not fit {leaf.dtype}{at(leaf.where)}: {max(samples)}"
+            ) from error
+
+
+def rebuild_mapping(sample: Mapping[Any, Any], names: list[Any], parts: list[Any]) -> Any:
+    """A mapping like `sample` with other values, its own type where that can be made."""
+    values = dict(zip(names, parts, strict=True))
+    if type(sample) is dict:
+        return values
+    try:
+        if isinstance(sample, MutableMapping):
+            clone = copy.copy(sample)
+            clone.update(values)
+            return clone
+        return type(sample)(values)  # type: ignore[call-arg]
+    except TypeError:  # no copy, or another signature: PyTorch gives a dict then, too
+        return values
+
+
+def rebuild_sequence(sample: Sequence[Any], parts: list[Any]) -> Any:
+    """A sequence like `sample` with other values; tuples become lists, as in PyTorch."""
+    if type(sample) is list or isinstance(sample, tuple):
+        return parts
+    try:
+        if isinstance(sample, MutableSequence):
+            clone = copy.copy(sample)
+            for place, part in enumerate(parts):
+                clone[place] = part
+            return clone
+        return type(sample)(parts)  # type: ignore[call-arg]
+    except TypeError:  # such as a range
+        return parts
+
+
+# ------------------------------------------------------------------ leaves
+def describe_arrays(arrays: Sequence[Array], where: str) -> Leaf | Done:
+    """The leaf of a batch of arrays; shapes must agree, dtypes are promoted."""
+    first = arrays[0]
+    shape, dtype = first.shape, first.dtype
+    for place, array in enumerate(arrays):
+        if array.shape != shape:
+            raise RuntimeError(
+                f"collate: shapes differ within the batch{at(where)}: {shape} at sample 0, "
+                f"{array.shape} at sample {place}, pass a collate_fn that pads or keeps lists"
+            )
+        if array.dtype is not dtype and array.dtype != dtype:
+            dtype = np.result_type(dtype, array.dtype)
+    if dtype.kind not in "biufc":
+        raise TypeError(f"collate: arrays of this dtype cannot be tensors{at(where)}: {dtype}")
+    return Leaf(arrays, (len(arrays), *shape), dtype, where)
+
+
+def describe_tensors(tensors: Sequence[Tensor], where: str) -> Leaf | Done:
+    if is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return Done(stack(list(tensors)))
+    return describe_arrays([tensor.array for tensor in tensors], where)
+
+
+def describe_numbers(numbers: Sequence[Any], where: str) -> Leaf | Done:
+    dtype = np.result_type(*{type(number) for number in numbers})
+    return Leaf(numbers, (len(numbers),), dtype, where)
+
+
+def describe_floats(numbers: Sequence[float], where: str) -> Leaf | Done:
+    return Leaf(numbers, (len(numbers),), np.dtype(np.float64), where)
+
+
+def describe_ints(numbers: Sequence[int], where: str) -> Leaf | Done:
+    if all(type(number) is bool for number in numbers):
+        return Leaf(numbers, (len(numbers),), np.dtype(np.bool_), where)
+    return describe_numbers(numbers, where)
+
+
+def describe_strings(strings: Sequence[Any], where: str) -> Leaf | Done:
+    return Done(list(strings))
+
+
+def as_function(describe: Callable[[Sequence[Any], str], Leaf | Done]) -> Callable[..., Any]:
+    """A collate function, as users call and replace them, of one kind of leaf."""
+
+    def collate_leaf(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> Any:
+        found = describe(batch, "")
+        if type(found) is Leaf:
+            (found.array,) = allocate_parts([(found.shape, found.dtype)])
+            fill(found.array, found)
+        return finish(found)
+
+    DESCRIBE[collate_leaf] = describe
+    return collate_leaf
+
+
+def at(where: str) -> str:
+    return f" at {where}" if where else ""
+
+
+# Our own functions of the map are surveyed instead of called, so that they share a block.
+DESCRIBE: dict[Callable[..., Any], Callable[[Sequence[Any], str], Leaf | Done]] = {}
+
+default_collate_fn_map: CollateMap = {
+    Tensor: as_function(describe_tensors),
+    np.ndarray: as_function(describe_arrays),
+    (np.bool_, np.number): as_function(describe_numbers),
+    float: as_function(describe_floats),
+    int: as_function(describe_ints),
+    str: as_function(describe_strings),
+    bytes: as_function(describe_strings),
+}
+
+
+def default_convert(data: Any) -> Any:
+    """NumPy arrays within `data` become tensors over the same memory; containers are entered.
+
+    This is what a loader without automatic batching (`batch_size=None`) does to each sample.
+
+    Copies: none.
+    """
+    if isinstance(data, Tensor):
+        return data
+    if isinstance(data, np.ndarray):
+        return wrap(data) if data.dtype.kind in "biufc" else data
+    if isinstance(data, (np.bool_, np.number)):
+        return wrap(np.asarray(data))
+    if isinstance(data, Mapping):
+        return rebuild_mapping(data, list(data), [default_convert(data[name]) for name in data])
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*(default_convert(part) for part in data))
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return rebuild_sequence(data, [default_convert(part) for part in data])
+    return data

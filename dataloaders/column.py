@@ -1,0 +1,89 @@
+"""A dataset of columns: tensors whose first dimension counts the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from shmtensor import Tensor, as_tensor
+from shmtensor.autograd import wrap
+
+from .block import gather_rows
+from .dataset import Dataset
+
+__all__ = ["Rows", "TensorDataset"]
+
+
+class Rows(Sequence[tuple[Tensor, ...]]):
+    """Samples gathered at once: a sequence of tuples over columns that are batched already.
+
+    `default_collate` takes the columns as they are; whoever wants single samples indexes.
+    """
+
+    columns: list[Tensor]
+
+    def __init__(self, columns: list[Tensor], count: int) -> None:
+        self.columns = columns
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[Tensor, ...]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[Tensor, ...] | list[tuple[Tensor, ...]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        if not -self._count <= index < self._count:
+            raise IndexError(f"Rows: index is out of range: {index} of {self._count} samples")
+        return tuple(column[index] for column in self.columns)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        return zip(*self.columns, strict=True)
+
+
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
+    """Sample i is the tuple of row i of each tensor.
+
+    The columns lie in shared memory, so workers of any start method get handles, not copies, and a
+    loader gathers a batch of all columns in one call, straight into the batch's block.
+
+    Args:
+        *tensors: tensors (or NumPy arrays) of the same first dimension.
+
+    Copies: none (of columns that are shared tensors; others are moved into shared memory once).
+    """
+
+    tensors: tuple[Tensor, ...]
+
+    def __init__(self, *tensors: Tensor | np.ndarray[Any, Any]) -> None:
+        if not tensors:
+            raise ValueError("TensorDataset: at least one tensor is needed: got none")
+        columns = tuple(t if isinstance(t, Tensor) else as_tensor(t) for t in tensors)
+        for place, column in enumerate(columns):
+            if not column.ndim or len(column) != len(columns[0]):
+                raise ValueError(
+                    "TensorDataset: first dimensions differ: "
+                    f"{tuple(columns[0].shape)} and {tuple(column.shape)} (tensor {place})"
+                )
+        for column in columns:
+            if column.is_leaf and not column.is_shared():
+                column.share_memory_()
+        self.tensors = columns
+
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[tuple[Tensor, ...]]:
+        """The samples of `indices`, gathered into one block; see `Rows`."""
+        if any(tensor.requires_grad for tensor in self.tensors):
+            return [self[index] for index in indices]
+        columns = gather_rows([tensor.array for tensor in self.tensors], indices)
+        return Rows([wrap(column) for column in columns], len(indices))
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])

@@ -1,0 +1,96 @@
+"""The share of each rank: every rank draws the same order and takes its own part of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sized
+
+import numpy as np
+
+from .sampler import Sampler
+
+__all__ = ["DistributedSampler"]
+
+
+class DistributedSampler(Sampler[int]):
+    """This rank's part of a dataset's indices: rank, rank + num_replicas, ... of a common order.
+
+    All ranks get the same number: the order is padded with its own beginning, or cut with
+    `drop_last`. Call `set_epoch` before each epoch, or every epoch has the same order.
+
+    Args:
+        dataset: what is sampled.
+        num_replicas: the number of ranks; of the default process group if None.
+        rank: this rank; of the default process group if None.
+        shuffle: a random order, the same on all ranks.
+        seed: of that order; the same on all ranks.
+        drop_last: cut the tail instead of repeating samples.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if num_replicas is None or rank is None:
+            world_size, own_rank = default_group()
+            num_replicas = world_size if num_replicas is None else num_replicas
+            rank = own_rank if rank is None else rank
+        if not 0 <= rank < num_replicas:
+            raise ValueError(
+                f"DistributedSampler: rank is not between 0 and {num_replicas - 1}: {rank}"
+            )
+        self.dataset = dataset
+        self.num_replicas = num_replicas
+        self.rank = rank
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        self.epoch = 0
+
+    @property
+    def num_samples(self) -> int:
+        """How many indices each rank gets."""
+        n = len(self.dataset)
+        return n // self.num_replicas if self.drop_last else -(-n // self.num_replicas)
+
+    @property
+    def total_size(self) -> int:
+        """How many indices all ranks get together, repeated ones included."""
+        return self.num_samples * self.num_replicas
+
+    def __iter__(self) -> Iterator[int]:
+        n = len(self.dataset)
+        if self.shuffle:
+            order = np.random.Generator(np.random.PCG64([self.seed, self.epoch])).permutation(n)
+        else:
+            order = np.arange(n)
+        # np.resize repeats the order as often as needed, or cuts it.
+        mine = np.resize(order, self.total_size)[self.rank :: self.num_replicas]
+        return iter(mine.tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration's order that of `epoch`; call it on all ranks alike."""
+        self.epoch = epoch
+
+
+def default_group() -> tuple[int, int]:
+    """World size and rank of the default process group.
+
+    `distributed` stands above this package, and a group exists only after it was imported: so it is
+    looked up instead of imported.
+    """
+    distributed = sys.modules.get("shmtensor.distributed")
+    if distributed is None or not distributed.is_initialized():
+        raise RuntimeError(
+            "DistributedSampler: there is no default process group: call init_process_group first, "
+            "or pass num_replicas and rank"
+        )
+    return distributed.get_world_size(), distributed.get_rank()

@@ -1,0 +1,44 @@
+"""An exception on its way from a worker to the consumer, with the worker's traceback."""
+
+from __future__ import annotations
+
+import traceback
+
+__all__ = ["Failure"]
+
+
+class Failure:
+    """What a worker's exception was, where, and at which index.
+
+    Exceptions are sent as type and text: their arguments may hold anything, and many exception
+    types cannot be pickled.
+    """
+
+    __slots__ = ("kind", "message")
+
+    def __init__(self, error: BaseException, where: str) -> None:
+        lines = traceback.format_exception(type(error), error, error.__traceback__)
+        self.kind = type(error)
+        self.message = (
+            f"Caught {type(error).__name__} in {where}.\nOriginal {''.join(lines)}".rstrip()
+        )
+
+    def reraise(self) -> None:
+        """Raises an exception of the worker's type with the worker's traceback as its message."""
+        message = Quoted(self.message) if issubclass(self.kind, KeyError) else self.message
+        try:
+            error = self.kind(message)
+        except TypeError:  # a type whose constructor wants something else than a message
+            error = None
+        if error is None or not isinstance(error, Exception):
+            raise RuntimeError(self.message) from None
+        raise error
+
+
+class Quoted(str):
+    """A message that shows its line breaks in a KeyError, which shows the repr of its argument."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)

@@ -1,0 +1,201 @@
+"""The order in which a loader asks for samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from .seed import GeneratorLike, numpy_generator
+
+__all__ = [
+    "BatchSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Sampler(Generic[T_co]):
+    """An order of indices: implement `__iter__`, and `__len__` if the number is known."""
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise NotImplementedError(f"{type(self).__name__}: __iter__ is not implemented")
+
+
+class SequentialSampler(Sampler[int]):
+    """0, 1, 2, ...: the order of `data_source`."""
+
+    data_source: Sized
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """A random order of the indices of `data_source`, another one in each epoch.
+
+    Args:
+        data_source: what is sampled.
+        replacement: draw each index independently, so that samples may repeat.
+        num_samples: how many to draw; the length of `data_source` if None. Without replacement,
+            more than that starts another permutation.
+        generator: where the randomness comes from; the default generator if None.
+    """
+
+    data_source: Sized
+
+    def __init__(
+        self,
+        data_source: Sized,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: GeneratorLike = None,
+    ) -> None:
+        if not isinstance(replacement, bool):
+            raise TypeError(f"RandomSampler: replacement is not a bool: {replacement!r}")
+        if num_samples is not None:
+            check_count("RandomSampler", "num_samples", num_samples)
+        self.data_source = data_source
+        self.replacement = replacement
+        self._num_samples = num_samples
+        self.generator = generator
+
+    @property
+    def num_samples(self) -> int:
+        """How many indices an epoch has; follows a dataset that grows."""
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        n, left = len(self.data_source), self.num_samples
+        if left and not n:
+            raise ValueError(f"RandomSampler: nothing to draw {left} samples from: it is empty")
+        random = numpy_generator(self.generator)
+        while left:
+            count = min(n, left)
+            if self.replacement:
+                yield from random.integers(n, size=count).tolist()
+            else:
+                yield from random.permutation(n)[:count].tolist()
+            left -= count
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """A random order of given indices.
+
+    Args:
+        indices: what to permute.
+        generator: where the randomness comes from; the default generator if None.
+    """
+
+    indices: Sequence[int]
+
+    def __init__(self, indices: Sequence[int], generator: GeneratorLike = None) -> None:
+        self.indices = indices
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        for place in numpy_generator(self.generator).permutation(len(self.indices)).tolist():
+            yield self.indices[place]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """Indices 0 .. len(weights) - 1, drawn with probabilities in proportion to the weights.
+
+    Args:
+        weights: one non-negative weight per index; they need not sum to 1.
+        num_samples: how many to draw.
+        replacement: whether an index may come more than once.
+        generator: where the randomness comes from; the default generator if None.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[float],
+        num_samples: int,
+        replacement: bool = True,
+        generator: GeneratorLike = None,
+    ) -> None:
+        where = "WeightedRandomSampler"
+        check_count(where, "num_samples", num_samples)
+        if not isinstance(replacement, bool):
+            raise TypeError(f"{where}: replacement is not a bool: {replacement!r}")
+        values: np.ndarray[Any, np.dtype[np.float64]] = np.asarray(weights, dtype=np.float64)
+        if values.ndim != 1:
+            raise ValueError(f"{where}: weights are not a 1-d sequence: shape {values.shape}")
+        if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0:
+            raise ValueError(
+                f"{where}: weights are finite, not negative, and not all 0: "
+                f"min {values.min(initial=0)}, max {values.max(initial=0)}, sum {values.sum()}"
+            )
+        positive = int((values > 0).sum())
+        if not replacement and num_samples > positive:
+            raise ValueError(
+                f"{where}: cannot draw {num_samples} samples without replacement from "
+                f"{positive} positive weights"
+            )
+        self.weights = values
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        random = numpy_generator(self.generator)
+        p = self.weights / self.weights.sum()
+        drawn = random.choice(len(p), self.num_samples, self.replacement, p)
+        return iter(drawn.tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list[int]]):
+    """Lists of `batch_size` indices of another sampler.
+
+    Args:
+        sampler: any iterable of indices.
+        batch_size: how many indices a batch has.
+        drop_last: leave out the last batch if it is shorter.
+    """
+
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:
+        check_count("BatchSampler", "batch_size", batch_size)
+        if not isinstance(drop_last, bool):
+            raise TypeError(f"BatchSampler: drop_last is not a bool: {drop_last!r}")
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        indices = iter(self.sampler)
+        while batch := list(islice(indices, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
+                yield batch
+
+    def __len__(self) -> int:
+        n = len(self.sampler)  # type: ignore[arg-type]
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+
+def check_count(where: str, name: str, value: object) -> None:
+    """Raises ValueError unless `value` is a whole number above 0."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value <= 0:
+        raise ValueError(f"{where}: {name} is not a positive whole number: {value!r}")

@@ -1,0 +1,168 @@
+"""Collation: structures, dtypes, one block per batch, and what it refuses."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, UserDict, namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from dataloaders import collate, default_collate, default_collate_fn_map, default_convert
+
+Pair = namedtuple("Pair", "x y")
+
+
+@dataclass
+class Sample:
+    x: Any
+    name: str
+
+
+def array(*values: float) -> np.ndarray[Any, Any]:
+    return np.array(values, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("samples", "dtype", "values"),
+    [
+        ([1.5, 2.0], np.float64, [1.5, 2.0]),
+        ([1, 2], np.int64, [1, 2]),
+        ([True, False], np.bool_, [True, False]),
+        ([np.float32(1), np.float32(2)], np.float32, [1, 2]),
+        ([np.int8(1), np.int16(2)], np.int16, [1, 2]),
+        ([np.bool_(True), np.bool_(False)], np.bool_, [True, False]),
+        ([np.array(3), np.array(4)], np.int64, [3, 4]),
+        ([array(1, 2), array(3, 4)], np.float32, [[1, 2], [3, 4]]),
+        ([array(1), np.array([2.0])], np.float64, [[1], [2]]),
+    ],
+)
+def test_leaves_become_tensors(samples: list[Any], dtype: type, values: list[Any]) -> None:
+    batch = default_collate(samples)
+    assert isinstance(batch, st.Tensor)
+    assert batch.dtype == dtype
+    assert batch.tolist() == values
+
+
+def test_tensors_are_stacked() -> None:
+    batch = default_collate([st.as_tensor(array(1, 2)), st.as_tensor(array(3, 4))])
+    assert batch.tolist() == [[1, 2], [3, 4]]
+    assert not batch.requires_grad
+
+
+def test_samples_may_lie_anyhow_in_memory() -> None:
+    data = np.arange(24).reshape(2, 3, 4)
+    samples = [data.transpose(2, 1, 0)[i] for i in range(4)]
+    assert default_collate(samples).tolist() == data.transpose(2, 1, 0).tolist()
+    assert default_collate([np.zeros((0, 3))] * 2).shape == (2, 0, 3)
+
+
+def test_strings_stay_a_list() -> None:
+    assert default_collate(["a", "b"]) == ["a", "b"]
+    assert default_collate([b"a", b"b"]) == [b"a", b"b"]
+
+
+def test_structures_are_entered() -> None:
+    samples = [
+        {"image": array(i, i), "meta": [i, (f"n{i}", float(i))], "pair": Pair(i, array(i))}
+        for i in range(3)
+    ]
+    batch = default_collate(samples)
+    assert batch["image"].tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert batch["meta"][0].tolist() == [0, 1, 2]
+    assert batch["meta"][1][0] == ["n0", "n1", "n2"]
+    assert batch["meta"][1][1].tolist() == [0, 1, 2]
+    assert isinstance(batch["pair"], Pair)
+    assert batch["pair"].y.tolist() == [[0], [1], [2]]
+
+
+def test_tuples_become_lists_as_in_pytorch() -> None:
+    batch = default_collate([(1, "a"), (2, "b")])
+    assert type(batch) is list
+    assert batch[1] == ["a", "b"]
+
+
+def test_containers_keep_their_type() -> None:
+    ordered = default_collate([OrderedDict(b=1, a=2)] * 2)
+    assert type(ordered) is OrderedDict
+    assert list(ordered) == ["b", "a"]
+    assert type(default_collate([UserDict(a=1)] * 2)) is UserDict
+    found = default_collate([Sample(array(1), "a"), Sample(array(2), "b")])
+    assert isinstance(found, Sample)
+    assert found.x.tolist() == [[1], [2]]
+    assert found.name == ["a", "b"]
+
+
+def test_all_arrays_of_a_batch_lie_aligned_in_one_block() -> None:
+    batch = default_collate([{"a": array(1, 2, 3), "b": 1, "c": np.float64(2)}] * 5)
+    arrays = [batch[name].numpy() for name in "abc"]
+    addresses = [a.__array_interface__["data"][0] for a in arrays]
+    assert len({id(a.base) for a in arrays}) == 1
+    assert [address - addresses[0] for address in addresses] == [0, 64, 128]
+    assert all(batch[name].is_shared() for name in "abc")
+
+
+def test_the_samples_are_copied_not_kept() -> None:
+    sample = array(1)
+    batch = default_collate([sample])
+    sample[0] = 9
+    assert batch.tolist() == [[1]]
+
+
+def test_gradients_flow_through_a_batch_made_here() -> None:
+    x = st.as_tensor(array(1, 2)).requires_grad_()
+    assert default_collate([x, x]).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("samples", "kind", "message"),
+    [
+        (
+            [array(1), array(1, 2)],
+            RuntimeError,
+            r"shapes differ.*: \(1,\) at sample 0, \(2,\) at sample 1",
+        ),
+        ([{"x": [array(1)]}, {"x": [array(1, 2)]}], RuntimeError, r"at \['x'\]\[0\]"),
+        ([[1], [1, 2]], RuntimeError, r"different lengths: \[1, 2\]"),
+        ([{"x": 1}, {"y": 1}], RuntimeError, "differ in their keys: 'x'"),
+        ([None, None], TypeError, "builtins.NoneType"),
+        ([(1, object())], TypeError, r"at \[1\]: builtins.object"),
+        ([np.array(["a"])], TypeError, "cannot be tensors: <U1"),
+        ([np.array([None])], TypeError, "cannot be tensors: object"),
+        ([2**70, 1], (RuntimeError, TypeError), "1180591620717411303424"),
+    ],
+)
+def test_what_cannot_be_a_batch_is_shown(samples: list[Any], kind: Any, message: str) -> None:
+    with pytest.raises(kind, match=message):
+        default_collate(samples)
+
+
+def test_a_map_of_functions_decides() -> None:
+    def shout(batch: list[str], *, collate_fn_map: Any) -> str:
+        return "".join(batch).upper()
+
+    custom = {**default_collate_fn_map, str: shout}
+    batch = collate([("a", 1), ("b", 2)], collate_fn_map=custom)
+    assert batch[0] == "AB"
+    assert batch[1].tolist() == [1, 2]
+    with pytest.raises(TypeError, match=r"builtins\.int"):
+        collate([1, 2])
+
+
+def test_the_functions_of_the_map_can_be_called() -> None:
+    stack = default_collate_fn_map[np.ndarray]
+    assert stack([array(1), array(2)], collate_fn_map=None).tolist() == [[1], [2]]
+
+
+def test_convert_wraps_arrays_without_a_copy() -> None:
+    data = array(1, 2)
+    found = default_convert({"x": data, "pair": Pair(data, "text"), "t": (1, [data])})
+    assert found["x"].numpy() is data or found["x"].numpy().base is data
+    assert isinstance(found["pair"], Pair)
+    assert found["pair"].y == "text"
+    assert found["t"][0] == 1
+    assert isinstance(found["t"][1][0], st.Tensor)
+    data[0] = 7
+    assert found["x"].tolist() == [7, 2]

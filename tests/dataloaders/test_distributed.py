@@ -1,0 +1,64 @@
+"""DistributedSampler: the shards of PyTorch's rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from dataloaders import DistributedSampler
+
+
+def joined(lists: Iterable[list[Any]]) -> list[Any]:
+    return [item for part in lists for item in part]
+
+
+def shards(n: int, replicas: int, epoch: int = 0, **options: bool) -> list[list[int]]:
+    samplers = [DistributedSampler(range(n), replicas, rank, **options) for rank in range(replicas)]
+    for sampler in samplers:
+        sampler.set_epoch(epoch)
+    found = [list(sampler) for sampler in samplers]
+    assert {len(shard) for shard in found} == {len(samplers[0])}
+    return found
+
+
+def test_unshuffled_shards_interleave_and_pad_with_the_beginning() -> None:
+    assert shards(7, 3, shuffle=False) == [[0, 3, 6], [1, 4, 0], [2, 5, 1]]
+
+
+def test_drop_last_cuts_the_tail() -> None:
+    assert shards(7, 3, shuffle=False, drop_last=True) == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_fewer_samples_than_ranks_are_repeated() -> None:
+    assert shards(2, 5, shuffle=False) == [[0], [1], [0], [1], [0]]
+
+
+def test_shuffled_shards_cover_all_and_change_with_the_epoch() -> None:
+    first, again, second = shards(100, 4), shards(100, 4), shards(100, 4, epoch=1)
+    assert sorted(joined(first)) == list(range(100))
+    assert first == again
+    assert first != second
+
+
+def test_a_rank_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match="rank is not between 0 and 1: 2"):
+        DistributedSampler(range(3), 2, 2)
+
+
+def test_without_a_group_the_sampler_asks_for_ranks() -> None:
+    with pytest.raises(RuntimeError, match="no default process group"):
+        DistributedSampler(range(3))
+
+
+def test_shards_are_those_of_pytorch() -> None:
+    torch = pytest.importorskip("torch.utils.data.distributed", reason="the bench extra")
+    for n in (1, 2, 7, 8, 9):
+        for replicas in (1, 2, 3, 5):
+            for drop_last in (False, True):
+                for rank in range(replicas):
+                    settings = {"shuffle": False, "drop_last": drop_last}
+                    theirs = torch.DistributedSampler(range(n), replicas, rank, **settings)
+                    ours = DistributedSampler(range(n), replicas, rank, **settings)
+                    assert list(ours) == list(theirs), (n, replicas, rank, drop_last)

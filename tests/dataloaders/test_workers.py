@@ -1,0 +1,429 @@
+"""DataLoader with workers, for every start method: batches, errors, deaths, and nothing left."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from dataloaders import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
+from shmtensor.errors import PeerLostError
+
+
+def joined(lists: Iterable[list[Any]]) -> list[Any]:
+    return [item for part in lists for item in part]
+
+
+METHODS = ["fork", "forkserver", "spawn"]
+
+
+class Numbers(Dataset[Any]):
+    def __init__(self, n: int = 20) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> Any:
+        return {"x": np.full(3, index, np.float32), "y": index, "name": f"n{index}"}
+
+
+class Broken(Numbers):
+    def __getitem__(self, index: int) -> Any:
+        if index == 7:
+            raise KeyError(f"sample {index} is broken")
+        return super().__getitem__(index)
+
+
+class Deadly(Numbers):
+    """Kills its worker at sample 6."""
+
+    def __init__(self, how: int) -> None:
+        super().__init__()
+        self.how = how
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 6:
+            if self.how:
+                os.kill(os.getpid(), self.how)
+                time.sleep(30)
+            os._exit(3)
+        return super().__getitem__(index)
+
+
+class Slow(Numbers):
+    def __init__(self, seconds: float, index: int) -> None:
+        super().__init__()
+        self.seconds, self.index = seconds, index
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self.index:
+            time.sleep(self.seconds)
+        return super().__getitem__(index)
+
+
+class Random(Numbers):
+    """Draws from every generator that a data set may use."""
+
+    def __getitem__(self, index: int) -> Any:
+        info = get_worker_info()
+        assert info is not None
+        ours = st.randint(0, 2**62, (1,)).tolist()[0]
+        return info.id, info.seed, random.getrandbits(60), int(np.random.randint(2**60)), ours
+
+
+class Stream(IterableDataset[int]):
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        assert info is not None
+        return iter(range(info.id, self.n, info.num_workers))
+
+
+def labels(loader: Any) -> list[list[int]]:
+    return [batch["y"].tolist() for batch in loader]
+
+
+def pids(loader: Any) -> list[int]:
+    return [batch[0] for batch in loader]
+
+
+def pid_of(samples: list[Any]) -> list[int]:
+    return [os.getpid()]
+
+
+def append_self(path: str, worker: int) -> None:
+    with open(path, "a") as file:
+        file.write(f"{worker}\n")
+
+
+def fail_to_start(worker: int) -> None:
+    raise OSError(f"worker {worker} finds no camera")
+
+
+@pytest.fixture(params=METHODS)
+def method(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+# ------------------------------------------------------------------ batches
+def test_batches_are_those_of_no_workers(method: str) -> None:
+    wanted = list(DataLoader(Numbers(), 3))
+    loader = DataLoader(Numbers(), 3, num_workers=2, multiprocessing_context=method)
+    batches = list(loader)
+    assert [b["y"].tolist() for b in batches] == [b["y"].tolist() for b in wanted]
+    assert [b["x"].tolist() for b in batches] == [b["x"].tolist() for b in wanted]
+    assert [b["name"] for b in batches] == [b["name"] for b in wanted]
+
+
+def test_batches_are_received_not_copied(method: str) -> None:
+    loader = DataLoader(Numbers(), 4, num_workers=1, multiprocessing_context=method)
+    before = st.memory.statistics().live_blocks
+    batches = list(loader)
+    assert all(batch["x"].is_shared() and batch["y"].is_shared() for batch in batches)
+    assert st.memory.statistics().live_blocks - before <= len(batches)
+
+
+def test_shuffled_batches_do_not_depend_on_the_number_of_workers(method: str) -> None:
+    def epochs(workers: int) -> list[list[list[int]]]:
+        generator = np.random.default_rng(3)
+        options: Any = {"multiprocessing_context": method} if workers else {}
+        loader = DataLoader(
+            Numbers(), 4, shuffle=True, num_workers=workers, generator=generator, **options
+        )
+        return [labels(loader), labels(loader)]
+
+    assert epochs(0) == epochs(1) == epochs(2)
+
+
+def test_columns_reach_workers_as_handles(method: str) -> None:
+    dataset = TensorDataset(st.arange(1000), st.arange(1000))
+    loader = DataLoader(dataset, 100, num_workers=2, multiprocessing_context=method)
+    assert joined((x.tolist() for x, _ in loader)) == list(range(1000))
+    dataset.tensors[0].numpy()[0] = -1  # the same memory in the workers
+    assert next(iter(loader))[0].tolist()[0] == -1
+
+
+def test_a_lambda_collates(method: str) -> None:
+    loader = DataLoader(
+        Numbers(4),
+        2,
+        num_workers=1,
+        multiprocessing_context=method,
+        collate_fn=lambda samples: sum(sample["y"] for sample in samples),
+    )
+    assert list(loader) == [1, 5]
+
+
+def test_streams_share_the_work(method: str) -> None:
+    loader = DataLoader(Stream(11), 3, num_workers=2, multiprocessing_context=method)
+    batches = [batch.tolist() for batch in loader]
+    assert batches == [[0, 2, 4], [1, 3, 5], [6, 8, 10], [7, 9]]
+    assert sorted(joined(labels_of(loader))) == list(range(11))
+
+
+def labels_of(loader: Any) -> list[list[int]]:
+    return [batch.tolist() for batch in loader]
+
+
+def test_without_batching_samples_come_one_by_one() -> None:
+    loader = DataLoader(Numbers(5), None, num_workers=2)
+    assert [sample["y"] for sample in loader] == [0, 1, 2, 3, 4]
+    assert [int(s) for s in DataLoader(Stream(4), None, num_workers=2)] == [0, 1, 2, 3]
+
+
+def test_out_of_order_a_slow_sample_holds_nothing_up() -> None:
+    loader = DataLoader(Slow(0.5, 0), 1, num_workers=2, in_order=False)
+    found = joined(labels(loader))
+    assert sorted(found) == list(range(20))
+    assert found[0] != 0
+
+
+def test_no_more_batches_are_made_than_asked_for() -> None:
+    iterator = iter(DataLoader(Numbers(1000), 1, num_workers=2, prefetch_factor=3))
+    next(iterator)
+    time.sleep(0.3)
+    assert iterator.sent == 7  # six under way, and the one that was taken
+    del iterator
+
+
+# ------------------------------------------------------------------ seeds
+def test_every_generator_is_seeded_by_worker_and_epoch(method: str) -> None:
+    def epochs(persistent: bool) -> list[list[Any]]:
+        loader = DataLoader(
+            Random(8),
+            2,
+            num_workers=2,
+            multiprocessing_context=method,
+            generator=np.random.default_rng(5),
+            persistent_workers=persistent,
+            collate_fn=list,
+        )
+        return [joined(loader), joined(loader)]
+
+    first, again = epochs(False), epochs(True)
+    assert first == again
+    for column in range(2, 5):
+        drawn = {sample[column] for epoch in first for sample in epoch}
+        assert len(drawn) == 16, "two workers or epochs drew the same"
+
+
+# ------------------------------------------------------------------ workers
+def test_persistent_workers_stay(method: str) -> None:
+    loader = DataLoader(
+        Numbers(),
+        5,
+        num_workers=2,
+        multiprocessing_context=method,
+        persistent_workers=True,
+        collate_fn=pid_of,
+    )
+    first, second = set(pids(loader)), set(pids(loader))
+    assert first == second
+    assert len(first) == 2
+    fresh = DataLoader(Numbers(), 5, num_workers=2, collate_fn=pid_of)
+    assert not set(pids(fresh)) & set(pids(fresh))
+
+
+def test_an_epoch_left_early_does_not_leak_into_the_next() -> None:
+    loader = DataLoader(Numbers(), 2, num_workers=2, persistent_workers=True)
+    for batch in loader:
+        assert batch["y"].tolist() == [0, 1]
+        break
+    assert joined(labels(loader)) == list(range(20))
+    old = iter(loader)
+    next(old)
+    new = iter(loader)
+    with pytest.raises(RuntimeError, match="another one was started"):
+        next(old)
+    assert joined(batch["y"].tolist() for batch in new) == list(range(20))
+
+
+def test_init_fn_is_called_once_in_each_worker(method: str, tmp_path: Any) -> None:
+    path = str(tmp_path / "calls")
+    loader = DataLoader(
+        Numbers(),
+        5,
+        num_workers=2,
+        multiprocessing_context=method,
+        persistent_workers=True,
+        worker_init_fn=partial(append_self, path),
+    )
+    list(loader)
+    list(loader)
+    assert sorted(Path(path).read_text().split()) == ["0", "1"]
+
+
+def test_worker_info_is_that_of_the_worker() -> None:
+    loader = DataLoader(Random(4), 1, num_workers=2, collate_fn=list)
+    infos = [batch[0] for batch in loader]
+    assert [info[0] for info in infos] == [0, 1, 0, 1]
+    assert infos[1][1] == infos[0][1] + 1
+    assert get_worker_info() is None
+
+
+# ------------------------------------------------------------------ errors
+def test_an_error_comes_with_its_traceback_and_index(method: str) -> None:
+    loader = DataLoader(Broken(), 4, num_workers=2, multiprocessing_context=method)
+    iterator = iter(loader)
+    assert next(iterator)["y"].tolist() == [0, 1, 2, 3]
+    with pytest.raises(KeyError) as caught:
+        next(iterator)
+    message = str(caught.value)
+    assert "Caught KeyError in DataLoader worker 1, index 7" in message
+    assert "in __getitem__" in message
+    assert "sample 7 is broken" in message
+    assert next(iterator)["y"].tolist() == [8, 9, 10, 11]
+    del iterator, caught
+
+
+def test_an_error_of_init_fn_is_told() -> None:
+    loader = DataLoader(Numbers(), num_workers=1, worker_init_fn=fail_to_start)
+    with pytest.raises(OSError, match="worker 0 finds no camera"):
+        next(iter(loader))
+
+
+def test_what_cannot_be_sent_is_told() -> None:
+    loader = DataLoader(Numbers(), 2, num_workers=1, collate_fn=lambda samples: iter_of(samples))
+    with pytest.raises((TypeError, RuntimeError), match="sending what came of"):
+        next(iter(loader))
+
+
+def iter_of(samples: list[Any]) -> Any:
+    return (sample for sample in samples)  # a generator cannot be pickled
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV, 0])
+def test_a_dead_worker_is_named(method: str, how: int) -> None:
+    loader = DataLoader(Deadly(how), 4, num_workers=2, multiprocessing_context=method)
+    iterator = iter(loader)
+    assert next(iterator)["y"].tolist() == [0, 1, 2, 3]
+    worker = iterator.crew.processes[1].pid
+    start = time.monotonic()
+    with pytest.raises(PeerLostError) as caught:
+        next(iterator)
+    assert time.monotonic() - start < 5  # slack for a busy machine; one second by design
+    message, error = str(caught.value), caught.value
+    assert f"worker 1 (pid {worker})" in message
+    assert "indices [4, 5, 6, 7]" in message
+    assert (
+        f"was killed by {signal.Signals(how).name}" in message if how else "exit code 3" in message
+    )
+    assert (error.pid, error.exitcode) == (worker, -how if how else 3)
+    assert error.name == "loader worker 1"
+    del iterator, caught, error
+
+
+def test_a_worker_killed_from_outside_is_named_within_a_second() -> None:
+    iterator = iter(DataLoader(Slow(60, 9), 2, num_workers=2))
+    assert [next(iterator)["y"].tolist()[0] for _ in range(4)] == [0, 2, 4, 6]
+    os.kill(iterator.crew.processes[0].pid, signal.SIGKILL)
+    start = time.monotonic()
+    with pytest.raises(PeerLostError, match=r"worker 0 .*SIGKILL \(-9\).*indices \[8, 9\]"):
+        next(iterator)
+    assert time.monotonic() - start < 3
+    del iterator
+
+
+def test_a_worker_killed_while_idle_between_epochs_is_replaced() -> None:
+    loader = DataLoader(Numbers(), 4, num_workers=1, persistent_workers=True)
+    assert len(list(loader)) == 5
+    os.kill(loader._crew.processes[0].pid, signal.SIGKILL)
+    with pytest.raises(PeerLostError, match="worker 0"):
+        list(loader)
+    assert len(list(loader)) == 5
+
+
+def test_a_timeout_names_worker_and_indices() -> None:
+    iterator = iter(DataLoader(Slow(60, 2), 2, num_workers=1, timeout=0.5))
+    next(iterator)
+    with pytest.raises(RuntimeError, match=r"within the timeout: 0.5 s, worker 0 .*\[2, 3\]"):
+        next(iterator)
+    del iterator
+
+
+# ------------------------------------------------------------------ endings
+def test_break_ends_the_workers(method: str) -> None:
+    for _ in DataLoader(Numbers(), 1, num_workers=2, multiprocessing_context=method):
+        break
+
+
+def test_an_error_in_the_loop_ends_the_workers() -> None:
+    def train() -> None:
+        for _ in DataLoader(Numbers(), 1, num_workers=2):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train()
+
+
+def test_dropping_the_loader_ends_persistent_workers() -> None:
+    loader = DataLoader(Numbers(), 1, num_workers=2, persistent_workers=True)
+    next(iter(loader))
+    processes = [process.pid for process in loader._crew.processes]
+    del loader
+    gc.collect()
+    for pid in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_busy_worker_is_not_waited_for_long() -> None:
+    iterator = iter(DataLoader(Slow(60, 2), 1, num_workers=1))
+    next(iterator)
+    start = time.monotonic()
+    del iterator
+    assert time.monotonic() - start < 10
+
+
+def test_workers_end_when_the_consumer_is_killed(method: str) -> None:
+    context = st.multiprocessing.get_context(method)
+    queue = context.SimpleQueue()
+    consumer = context.Process(target=consume_for_ever, args=(queue,))
+    consumer.start()
+    workers = queue.get()
+    os.kill(consumer.pid, signal.SIGKILL)
+    consumer.join()
+    deadline = time.monotonic() + 10
+    while any(map(is_running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_running, workers))
+    consumer.close()
+    queue.close()
+
+
+def consume_for_ever(queue: Any) -> None:
+    iterator = iter(DataLoader(Numbers(), 1, num_workers=2))
+    next(iterator)
+    queue.put([process.pid for process in iterator.crew.processes])
+    time.sleep(60)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_many_epochs_leave_nothing_behind() -> None:
+    loader = DataLoader(Numbers(), 4, num_workers=2)
+    list(loader)
+    before = st.memory.statistics().live_blocks, len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        list(loader)
+    gc.collect()
+    assert (st.memory.statistics().live_blocks, len(os.listdir("/proc/self/fd"))) == before
