@@ -1,0 +1,19 @@
+"""Tensors in files: `save` and `load` in PyTorch's zip format, and safetensors."""
+
+from . import safetensors as safetensors
+from .reader import load as load
+from .trusted import add_safe_globals as add_safe_globals
+from .trusted import clear_safe_globals as clear_safe_globals
+from .trusted import get_safe_globals as get_safe_globals
+from .trusted import safe_globals as safe_globals
+from .writer import save as save
+
+__all__ = [
+    "add_safe_globals",
+    "clear_safe_globals",
+    "get_safe_globals",
+    "load",
+    "safe_globals",
+    "safetensors",
+    "save",
+]

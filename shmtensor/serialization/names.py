@@ -1,0 +1,62 @@
+"""The names that PyTorch's files use for dtypes and constructors, for reading and writing."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["BFLOAT16", "DTYPE_NAMES", "STORAGE_NAMES", "StorageType"]
+
+
+class StorageType(NamedTuple):
+    """What a file means by `torch.FloatStorage`: the dtype of the elements, which offsets count.
+
+    Attributes:
+        dtype: NumPy's dtype, or None for bfloat16, which NumPy does not have.
+    """
+
+    name: str
+    dtype: np.dtype[Any] | None
+
+
+STORAGE_NAMES: dict[str, StorageType] = {
+    f"{name}Storage": StorageType(f"{name}Storage", None if dtype is None else np.dtype(dtype))
+    for name, dtype in (
+        ("Double", "f8"),
+        ("Float", "f4"),
+        ("Half", "f2"),
+        ("Long", "i8"),
+        ("Int", "i4"),
+        ("Short", "i2"),
+        ("Char", "i1"),
+        ("Byte", "u1"),
+        ("Bool", "?"),
+        ("ComplexFloat", "c8"),
+        ("ComplexDouble", "c16"),
+        ("BFloat16", None),
+        ("Untyped", "u1"),
+    )
+}
+BFLOAT16 = STORAGE_NAMES["BFloat16Storage"]
+
+# torch.<name> -> dtype, for tensors whose storage has no type of its own
+DTYPE_NAMES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(name)
+    for name in [
+        "float64",
+        "float32",
+        "float16",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint64",
+        "uint32",
+        "uint16",
+        "uint8",
+        "complex64",
+        "complex128",
+        "bool",
+    ]
+}

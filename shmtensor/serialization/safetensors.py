@@ -1,0 +1,181 @@
+"""The safetensors format: a table of names, then raw bytes; no code, nothing to trust.
+
+| u64 n | JSON (n bytes): {"name": {"dtype", "shape", "data_offsets": [from, to]}, ...} | data |
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+from collections.abc import Mapping
+from typing import IO, Any
+
+import numpy as np
+
+from .. import native
+from ..autograd import wrap
+from ..tensor import Tensor
+from .archive import read_into
+from .replacement import replacing
+
+__all__ = ["load", "load_file", "metadata", "save", "save_file"]
+
+Array = np.ndarray[Any, Any]
+
+DTYPES = {
+    name: np.dtype(dtype)
+    for name, dtype in (
+        ("F64", "<f8"),
+        ("F32", "<f4"),
+        ("F16", "<f2"),
+        ("I64", "<i8"),
+        ("I32", "<i4"),
+        ("I16", "<i2"),
+        ("I8", "i1"),
+        ("U64", "<u8"),
+        ("U32", "<u4"),
+        ("U16", "<u2"),
+        ("U8", "u1"),
+        ("BOOL", "?"),
+        ("C64", "<c8"),
+    )
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+MAX_HEADER = 100_000_000  # bytes; the format's own limit
+
+
+def save_file(
+    tensors: Mapping[str, Tensor],
+    filename: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Writes named tensors; the file is replaced atomically.
+
+    Args:
+        tensors: name -> tensor; the format keeps no aliasing and no gradients.
+        filename: the path.
+        metadata: strings to keep beside them.
+
+    Raises:
+        TypeError: a tensor's dtype has no name in the format.
+
+    Copies: one (memory to file; non-contiguous tensors one more).
+    """
+    with replacing(filename) as file:
+        write(tensors, file, metadata)
+
+
+def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """The bytes that `save_file` writes."""
+    file = io.BytesIO()
+    write(tensors, file, metadata)
+    return file.getvalue()
+
+
+def write(
+    tensors: Mapping[str, Tensor], file: IO[bytes], metadata: Mapping[str, str] | None
+) -> None:
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    arrays: list[Array] = []
+    end = 0
+    # Wide dtypes first keeps every tensor aligned to its item, as the reference writer does.
+    for name, tensor in sorted(tensors.items(), key=lambda e: (-e[1].array.itemsize, e[0])):
+        array = np.ascontiguousarray(tensor.array).reshape(tensor.array.shape)
+        if array.dtype not in NAMES:
+            raise TypeError(
+                f"save_file: the format has no name for this dtype: {array.dtype} of {name!r}"
+            )
+        begin, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": NAMES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [begin, end],
+        }
+        arrays.append(array)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(struct.pack("<Q", len(text)) + text)
+    for array in arrays:
+        file.write(array.data.cast("B") if array.size else b"")
+
+
+def load_file(filename: str | os.PathLike[str], device: str = "cpu") -> dict[str, Tensor]:
+    """Reads named tensors into one block of shared memory.
+
+    Args:
+        filename: the path.
+        device: "cpu".
+
+    Returns:
+        Name -> tensor. BF16 comes as float32, which holds every bfloat16 value exactly.
+
+    Raises:
+        RuntimeError: the file is not whole, or not of the format.
+
+    Copies: one (file to shared memory).
+    """
+    if device != "cpu":
+        raise RuntimeError(f"load_file: the device is not here: {device}")
+    with open(filename, "rb") as file:
+        return read(file, os.fspath(filename))
+
+
+def load(data: bytes) -> dict[str, Tensor]:
+    """Reads what `save` returned. Copies: one."""
+    return read(io.BytesIO(data), f"{len(data)} bytes")
+
+
+def metadata(filename: str | os.PathLike[str]) -> dict[str, str]:
+    """The strings kept beside the tensors."""
+    with open(filename, "rb") as file:
+        found: dict[str, str] = read_header(file, os.fspath(filename))[0].get("__metadata__", {})
+    return found
+
+
+def read_header(file: IO[bytes], name: str) -> tuple[dict[str, Any], int]:
+    """The table, and the number of bytes after it."""
+    head = file.read(8)
+    total = file.seek(0, os.SEEK_END)
+    n = struct.unpack("<Q", head)[0] if len(head) == 8 else -1
+    if not 0 <= n <= min(MAX_HEADER, total - 8):
+        raise RuntimeError(f"load_file: not a safetensors file: {name}: header of {n} bytes")
+    file.seek(8)
+    try:
+        header = json.loads(file.read(n))
+    except ValueError as error:
+        raise RuntimeError(f"load_file: not a safetensors file: {name}: {error}") from error
+    if not isinstance(header, dict):
+        raise RuntimeError(f"load_file: not a safetensors file: {name}: its table is no object")
+    return header, total - 8 - n
+
+
+def read(file: IO[bytes], name: str) -> dict[str, Tensor]:
+    header, nbytes = read_header(file, name)
+    header.pop("__metadata__", None)
+    data = np.ndarray((nbytes,), np.uint8, native.allocate(max(nbytes, 1), False))
+    read_into(file, data)
+    return {key: take(data, entry, f"{name}: {key!r}") for key, entry in header.items()}
+
+
+def take(data: Array, entry: dict[str, Any], where: str) -> Tensor:
+    """One tensor of the file, over its bytes if they are aligned."""
+    code, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
+    is_bfloat16 = code == "BF16"
+    dtype = np.dtype(np.uint16) if is_bfloat16 else DTYPES.get(code)
+    if dtype is None:
+        raise RuntimeError(f"load_file: unknown dtype in {where}: {code!r}")
+    count = int(np.prod(shape, dtype=np.int64))
+    if not 0 <= begin <= end <= len(data) or end - begin != count * dtype.itemsize:
+        raise RuntimeError(
+            f"load_file: sizes disagree in {where}: bytes {begin} to {end} of {len(data)}, "
+            f"shape {shape} of {code}"
+        )
+    part = data[begin:end]
+    if begin % dtype.itemsize:
+        part = part.copy()
+    array = part.view(dtype).reshape(shape)
+    if is_bfloat16:
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return wrap(array)

@@ -1,0 +1,132 @@
+"""What a file may construct while it is loaded: a list of names, extended by the user only."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "add_safe_globals",
+    "clear_safe_globals",
+    "find_trusted",
+    "get_safe_globals",
+    "may_be_built",
+    "safe_globals",
+]
+
+
+PLAIN_ARRAY = ("numpy", "ndarray")  # stands for the type, which itself makes arrays of pointers
+
+
+def rebuild_dtype(name: str, *flags: bool) -> np.dtype[Any]:
+    """A dtype of numbers: NumPy's single instance of it, which BUILD leaves as it is."""
+    dtype = np.dtype(name)
+    if dtype.kind not in "biufc" or dtype is not np.dtype(dtype.type):
+        raise pickle.UnpicklingError(f"load: only arrays of numbers are trusted: dtype {name!r}")
+    return dtype
+
+
+def rebuild_array(kind: Any, shape: Any, dtype: Any) -> Any:
+    """What NumPy's `_reconstruct` does for plain arrays; BUILD fills them in."""
+    if kind is not PLAIN_ARRAY:
+        raise pickle.UnpicklingError(f"load: only plain NumPy arrays are trusted: {kind!r}")
+    return np.ndarray((0,), np.uint8)
+
+
+def rebuild_scalar(dtype: np.dtype[Any], data: bytes | str) -> Any:
+    """What NumPy's `scalar` does, for numbers."""
+    raw = data.encode("latin1") if isinstance(data, str) else data
+    return np.frombuffer(raw, dtype, 1)[0]
+
+
+def encode(text: str, encoding: str = "latin1") -> bytes:
+    """How pickles of protocol 2 spell bytes."""
+    return text.encode(encoding)
+
+
+TRUSTED: dict[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("collections", "defaultdict"): collections.defaultdict,
+    ("collections", "Counter"): collections.Counter,
+    ("collections", "deque"): collections.deque,
+    ("_codecs", "encode"): encode,
+    ("numpy", "ndarray"): PLAIN_ARRAY,
+    ("numpy", "dtype"): rebuild_dtype,
+    **{
+        (module, name): function
+        for module in ("numpy._core.multiarray", "numpy.core.multiarray")
+        for name, function in (("_reconstruct", rebuild_array), ("scalar", rebuild_scalar))
+    },
+    **{
+        (module, name): getattr(builtins, name)
+        for module in ("builtins", "__builtin__")
+        for name in [
+            "set",
+            "frozenset",
+            "bytearray",
+            "complex",
+            "slice",
+            "range",
+            "int",
+            "float",
+            "bool",
+            "str",
+            "bytes",
+            "list",
+            "dict",
+            "tuple",
+        ]
+    },
+}
+BUILT = {collections.OrderedDict, np.ndarray, *map(type, map(np.dtype, "?bhilqBHILQefdFD"))}
+_added: dict[tuple[str, str], Any] = {}
+
+
+def may_be_built(kind: type) -> bool:
+    """Whether a file may set the state of instances of `kind`. See Note [Building]."""
+    return kind in BUILT or any(kind is item for item in _added.values())
+
+
+def find_trusted(module: str, name: str) -> Any:
+    """The trusted object of this name, or None."""
+    return TRUSTED.get((module, name), _added.get((module, name)))
+
+
+def add_safe_globals(safe: list[Any]) -> None:
+    """Trusts classes and functions: files loaded with `weights_only=True` may construct them.
+
+    Args:
+        safe: classes or functions, or pairs of one and its full name in the file.
+    """
+    for entry in safe:
+        item, full = entry if isinstance(entry, tuple) else (entry, None)
+        module, _, name = (full or f"{item.__module__}.{item.__qualname__}").rpartition(".")
+        _added[module, name] = item
+
+
+def get_safe_globals() -> list[Any]:
+    """What `add_safe_globals` was given."""
+    return list(_added.values())
+
+
+def clear_safe_globals() -> None:
+    """Forgets what `add_safe_globals` was given."""
+    _added.clear()
+
+
+@contextmanager
+def safe_globals(safe: list[Any]) -> Iterator[None]:
+    """`add_safe_globals` for the length of a `with` block."""
+    before = dict(_added)
+    add_safe_globals(safe)
+    try:
+        yield
+    finally:
+        _added.clear()
+        _added.update(before)

@@ -1,0 +1,94 @@
+"""The safetensors format."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor.serialization import safetensors
+
+
+def tensor(array: Any) -> st.Tensor:
+    return st.from_numpy(np.asarray(array))
+
+
+def encode(header: dict[str, Any], data: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def test_named_tensors_come_back(tmp_path: Path) -> None:
+    tensors = {
+        "w": tensor(np.arange(6, dtype=np.float32).reshape(2, 3)),
+        "turned": tensor(np.arange(6).reshape(2, 3).T),
+        "b": tensor(np.array([True, False])),
+        "half": tensor(np.float16([1.5])),
+        "empty": tensor(np.zeros((0, 2))),
+        "scalar": tensor(np.float64(2)),
+    }
+    safetensors.save_file(tensors, tmp_path / "x", {"format": "pt"})
+    back = safetensors.load_file(tmp_path / "x")
+    assert back.keys() == tensors.keys()
+    for name, wanted in tensors.items():
+        assert back[name].dtype == wanted.dtype, name
+        assert back[name].shape == wanted.shape, name
+        assert back[name].tolist() == wanted.tolist(), name
+        assert back[name].is_shared()
+    assert safetensors.metadata(tmp_path / "x") == {"format": "pt"}
+
+
+def test_bytes_come_back() -> None:
+    assert safetensors.load(safetensors.save({"x": tensor([1, 2])}))["x"].tolist() == [1, 2]
+
+
+def test_bfloat16_comes_as_float32() -> None:
+    words = (np.float32([1.5, -2]).view(np.uint32) >> 16).astype(np.uint16)
+    entry = {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}
+    assert safetensors.load(encode({"x": entry}, words.tobytes()))["x"].tolist() == [1.5, -2]
+
+
+def test_the_layout_is_that_of_the_format() -> None:
+    data = safetensors.save({"x": tensor(np.float32([1, 2]))})
+    n = struct.unpack("<Q", data[:8])[0]
+    assert (8 + n) % 8 == 0
+    assert json.loads(data[8 : 8 + n]) == {
+        "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    }
+    assert data[8 + n :] == np.float32([1, 2]).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "header of -1 bytes"),
+        (struct.pack("<Q", 1 << 60), "header of 1152921504606846976 bytes"),
+        (struct.pack("<Q", 2) + b"xx", "not a safetensors file"),
+        (struct.pack("<Q", 2) + b"[]", "its table is no object"),
+        (
+            encode({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, b""),
+            "sizes disagree",
+        ),
+        (
+            encode({"x": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, bytes(8)),
+            "sizes disagree",
+        ),
+        (
+            encode({"x": {"dtype": "F9", "shape": [1], "data_offsets": [0, 4]}}, bytes(4)),
+            "unknown dtype.*F9",
+        ),
+    ],
+)
+def test_what_is_not_whole_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        safetensors.load(data)
+
+
+def test_a_dtype_without_a_name_is_refused() -> None:
+    with pytest.raises(TypeError, match="no name for this dtype: complex128 of 'x'"):
+        safetensors.save({"x": tensor([1j])})
