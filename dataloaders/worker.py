@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from queue import Empty
 from typing import Any
 
-from shmtensor import memory, native
+from shmtensor import native
 
 from .dataset import Dataset
 from .failure import Failure
@@ -70,7 +70,7 @@ def get_worker_info() -> WorkerInfo | None:
 def run_worker(plan: Plan, tasks: Any, results: Any) -> None:
     """The worker's main function."""
     try:
-        memory.set_role(f"loader worker {plan.id}")
+        native.set_role(f"loader worker {plan.id}")
         native.set_num_threads(1)
         Worker(plan, tasks, results).run()
     except KeyboardInterrupt:  # the consumer has got it, too, and shuts down
