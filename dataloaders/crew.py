@@ -269,7 +269,7 @@ def how_it_ended(code: int) -> str:
 def hint(code: int) -> str:
     """A likely cause."""
     if -code == signal.SIGKILL:
-        held = memory.statistics().live_bytes >> 20
+        held = memory.statistics().committed_bytes >> 20
         return (
             ", the kernel kills when memory runs out "
             f"(shared memory here: {held} MiB): fewer workers or smaller batches need less"
