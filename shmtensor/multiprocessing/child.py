@@ -1,0 +1,46 @@
+"""What a spawned process or a child of the fork server does first: join the domain, then import main, then run."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from multiprocessing import process, spawn
+from typing import IO, Any
+
+from shmtensor import memory, native
+
+from .reduction import loads
+
+
+def main(stream: IO[bytes]) -> None:
+    """Entry of a spawned interpreter (popen.SpawnPopen); `stream` is behind sys.path. Exits."""
+    sentinel = os.dup(stream.fileno())
+    with stream:
+        prepared = pickle.load(stream)
+        domain = prepared[0]
+        join(domain)
+        for fd in domain["descriptors"]:
+            os.close(fd)
+        run_message(prepared, sentinel, exit=sys.exit)
+
+
+def join(domain: memory.Preparation) -> None:
+    """Joins, unless something allocated at import and joined the parent's domain by itself."""
+    if not (native.domain_ready() and native.domain_id() == domain["id"]):
+        memory.adopt(domain)
+
+
+def run_message(prepared: tuple[Any, ...], sentinel: int, exit: Any) -> None:
+    """Prepares this process as the parent said, makes the process object and runs it."""
+    _, preparation, handles, data = prepared
+    current: Any = process.current_process()
+    current._inheriting = True
+    try:
+        spawn.prepare(preparation)  # imports the main module; it is a member of the domain by now
+        blocks = [native.receive(handle, True) for handle in handles]
+        process_obj = loads(data, blocks)
+        del blocks
+    finally:
+        del current._inheriting
+    exit(process_obj._bootstrap(sentinel))

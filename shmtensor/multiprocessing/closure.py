@@ -1,0 +1,41 @@
+"""Lambdas, closures and functions of a notebook: cloudpickle, with handles for what lies in shared memory."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from cloudpickle import CloudPickler
+
+from .reduction import is_main_importable
+
+if TYPE_CHECKING:
+    from .reduction import _Blocks
+
+
+class ClosurePickler(CloudPickler):  # type: ignore[misc]
+    """cloudpickle's pickler: what can be imported by name goes by name, other functions and classes by value."""
+
+    def __init__(self, buffer: io.BytesIO, blocks: _Blocks) -> None:
+        super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
+        self.blocks = blocks
+
+    def reducer_override(self, obj: Any) -> Any:
+        cls = type(obj)
+        if (cls is FunctionType or issubclass(cls, type)) and obj.__module__ == "__main__":
+            if is_main_importable() and find(obj.__qualname__) is obj:
+                return NotImplemented  # by name, so that instances keep their class in both processes
+            return super().reducer_override(obj)
+        reduced = self.blocks.reduce(obj, cls)
+        return super().reducer_override(obj) if reduced is NotImplemented else reduced
+
+
+def find(qualname: str) -> Any:
+    """What `__main__` has under this name, or None."""
+    found: Any = sys.modules["__main__"]
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found

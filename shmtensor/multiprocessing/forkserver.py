@@ -1,0 +1,281 @@
+"""The fork server: a small process with one thread that forks the children of this one, on request.
+
+    parent ── request socket: descriptors (data pipe, status pipe, what the child inherits) ──> server ── fork ──> child
+    parent ── data pipe: preparation and process object ─────────────────────────────────────────────────────────> child
+    parent <─ status pipe: pid, then the exit code ───────────────────────────── server
+
+Our own rather than the standard library's because that one starts the resource tracker and cannot join a domain before
+it imports the modules to preload. It ends when its request socket closes: with the parent.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import pickle
+import selectors
+import signal
+import socket
+import struct
+import sys
+import threading
+from multiprocessing import spawn, util
+from typing import Any
+
+from shmtensor import memory, native
+
+__all__ = ["ForkServer", "server"]
+
+_MOST_FDS = 200  # per request; the kernel's own limit is 253
+
+inherited: list[int] = []
+"""In a child: the descriptors that its process object names, in the order of `Popen.duplicate_for_child`."""
+
+_START = (
+    "import os, pickle, sys; f = os.fdopen({fd}, 'rb'); sys.path[:] = pickle.load(f); "
+    "from shmtensor.multiprocessing.forkserver import serve; serve(f)"
+)
+
+
+class ForkServer:
+    """This process's server, started by the first request."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._pid: int | None = None
+        self._owner = 0
+        self._preload: list[str] = ["__main__"]
+
+    def set_preload(self, modules: list[str]) -> None:
+        """Modules that the server imports before it forks; takes effect when it starts."""
+        if not all(isinstance(name, str) for name in modules):
+            raise TypeError("set_forkserver_preload: module_names must be a list of strings")
+        self._preload = list(modules)
+
+    def pid(self) -> int | None:
+        """The server's process id, or None."""
+        return self._pid if self._owner == os.getpid() else None
+
+    def start_child(self, fds: list[int]) -> tuple[int, int]:
+        """Asks for a child. Returns: the status pipe to read (also the sentinel), the data pipe to write."""
+        if len(fds) > _MOST_FDS:
+            raise ValueError(f"Process.start: too many descriptors for a child: {len(fds)}, {_MOST_FDS} at most")
+        with self._lock:
+            connection = self._ensure()
+            data_r, data_w = os.pipe()
+            status_r, status_w = os.pipe()
+            try:
+                send_fds(connection, [data_r, status_w, *fds])
+            except BaseException:
+                os.close(data_w)
+                os.close(status_r)
+                raise
+            finally:
+                os.close(data_r)
+                os.close(status_w)
+        return status_r, data_w
+
+    def _ensure(self) -> socket.socket:
+        if self._owner != os.getpid():  # forked: the parent's server is not ours
+            if self._socket is not None:
+                self._socket.close()
+            self._socket, self._pid = None, None
+        if self._pid is not None:
+            if os.waitpid(self._pid, os.WNOHANG)[0]:
+                self._pid = None
+                assert self._socket is not None
+                self._socket.close()
+                self._socket = None
+        if self._socket is None:
+            self._start()
+        assert self._socket is not None
+        return self._socket
+
+    def _start(self) -> None:
+        from .popen import _sys_path, write
+
+        domain = memory.preparation()
+        ours, theirs = socket.socketpair()
+        read, written = os.pipe()
+        try:
+            command = [
+                spawn.get_executable(),
+                *util._args_from_interpreter_flags(),  # type: ignore[attr-defined]
+                "-c",
+                _START.format(fd=read),
+                "--multiprocessing-fork",
+            ]
+            fds = sorted({read, theirs.fileno(), *domain["descriptors"]})
+            self._pid = util.spawnv_passfds(spawn.get_executable(), command, fds)  # type: ignore[attr-defined]
+            self._owner = os.getpid()
+            preparation = spawn.get_preparation_data("ForkServer")
+            write(written, pickle.dumps(_sys_path()) + pickle.dumps((domain, theirs.fileno(), preparation, self._preload)))
+        finally:
+            theirs.close()
+            os.close(read)
+            os.close(written)
+        self._socket = ours
+        util.Finalize(self, self.stop, exitpriority=-100)
+
+    def stop(self) -> None:
+        """Ends the server (its children go on). For tests, and when the interpreter ends."""
+        if self._owner != os.getpid():
+            return
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+            if self._pid is not None:
+                os.waitpid(self._pid, 0)
+                self._pid = None
+
+
+server = ForkServer()
+
+
+def send_fds(connection: socket.socket, fds: list[int]) -> None:
+    """One request: the number of descriptors, and they."""
+    data = array.array("i", fds)
+    connection.sendmsg([struct.pack("<I", len(fds))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, data)])
+
+
+def receive_fds(connection: socket.socket) -> list[int] | None:
+    """The descriptors of one request, or None when the parent is gone."""
+    head, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(4 * (_MOST_FDS + 2)))
+    fds = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(data[: len(data) - len(data) % 4])
+    if len(head) < 4 or len(fds) != struct.unpack("<I", head)[0]:
+        return None
+    return list(fds)
+
+
+# ---- in the server
+
+
+def serve(stream: Any) -> None:
+    """Entry of the server process. Ends when the parent's socket closes, once no child is left to be reaped."""
+    from .child import join
+
+    with stream:
+        domain, request_fd, preparation, preload = pickle.load(stream)
+    join(domain)
+    for fd in domain["descriptors"]:
+        os.close(fd)
+    native.set_role("fork server")
+    _import(preparation, preload)
+    requests = socket.socket(fileno=request_fd)
+    wake_r, wake_w = os.pipe()
+    os.set_blocking(wake_r, False)
+    os.set_blocking(wake_w, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+    children: dict[int, int] = {}  # pid -> status pipe
+    with selectors.DefaultSelector() as selector:
+        selector.register(requests, selectors.EVENT_READ)
+        selector.register(wake_r, selectors.EVENT_READ)
+        listening = True
+        while listening or children:
+            for key, _ in selector.select():
+                if key.fd == wake_r:
+                    os.read(wake_r, 4096)
+                    _reap(children)
+                elif (fds := receive_fds(requests)) is None:
+                    selector.unregister(requests)
+                    listening = False
+                else:
+                    _fork(fds, children, [requests.fileno(), wake_r, wake_w, selector.fileno()])  # type: ignore[attr-defined]
+    os._exit(0)
+
+
+def _import(preparation: dict[str, Any], preload: list[str]) -> None:
+    """Imports what children are likely to need; what fails here fails again, and is reported, in the child."""
+    preparation = dict(preparation)
+    main = {key: preparation.pop(key) for key in ("init_main_from_name", "init_main_from_path") if key in preparation}
+    spawn.prepare(preparation)
+    for name in preload:
+        try:
+            if name == "__main__":
+                if "init_main_from_path" in main:
+                    spawn.import_main_path(main["init_main_from_path"])
+            else:
+                __import__(name)
+        except Exception as error:
+            util.debug(f"fork server: cannot preload {name}: {error!r}")
+
+
+def _reap(children: dict[int, int]) -> None:
+    while children:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        code = os.waitstatus_to_exitcode(status)
+        native.record_exit_pid(pid, code)
+        fd = children.pop(pid, None)
+        if fd is not None:
+            _tell(fd, code)
+            os.close(fd)
+
+
+def _tell(fd: int, number: int) -> None:
+    try:
+        os.write(fd, struct.pack("<q", number))
+    except BrokenPipeError:
+        return  # the parent is gone: nobody asks
+
+
+def _fork(fds: list[int], children: dict[int, int], own: list[int]) -> None:
+    data_r, status_w, *rest = fds
+    pid = os.fork()
+    if pid:
+        os.close(data_r)
+        for fd in rest:
+            os.close(fd)
+        children[pid] = status_w
+        _tell(status_w, pid)
+        return
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for fd in (*own, *children.values(), status_w):
+            os.close(fd)
+        inherited[:] = rest
+        code = _run(data_r)
+    except BaseException as error:
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            code = error.code
+        else:
+            import traceback
+
+            traceback.print_exc()
+            sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _run(data_r: int) -> int:
+    from .child import run_message
+
+    length = struct.unpack("<Q", _read(data_r, 8))[0]
+    prepared = pickle.loads(_read(data_r, length))
+    result: list[int] = []
+    run_message(prepared, data_r, exit=result.append)
+    return result[0]
+
+
+def _read(fd: int, n: int) -> bytes:
+    data = bytearray()
+    while len(data) < n:
+        part = os.read(fd, n - len(data))
+        if not part:
+            raise EOFError("fork server: the parent is gone before it sent the process")
+        data += part
+    return bytes(data)

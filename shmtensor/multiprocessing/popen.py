@@ -1,0 +1,198 @@
+"""How a child process comes to be: fork, spawn, forkserver. The standard library's Popen classes, with our messages.
+
+What all three add: the child is a member of the domain before it runs anything of the user's, the parent records the
+exit code in the ledger when it reaps, and nothing starts the standard library's resource tracker.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+from collections.abc import Callable
+from multiprocessing import popen_fork, process, spawn, util
+from multiprocessing.context import set_spawning_popen
+from typing import Any
+
+from shmtensor import memory, native
+
+from .reduction import dumps
+
+__all__ = ["ForkPopen", "ForkserverPopen", "SpawnPopen"]
+
+# Runs in the fresh interpreter. The path of modules comes first, so that shmtensor is found where the parent found it.
+_START = (
+    "import os, pickle, sys; f = os.fdopen({fd}, 'rb'); sys.path[:] = pickle.load(f); "
+    "from shmtensor.multiprocessing.child import main; main(f)"
+)
+
+
+class _Popen(popen_fork.Popen):
+    """Reaping that tells the ledger."""
+
+    returncode: int | None
+
+    def poll(self, flag: int = os.WNOHANG) -> int | None:
+        before = self.returncode
+        code: int | None = super().poll(flag)
+        if before is None and code is not None:
+            self._reaped(code)
+        return code
+
+    def _reaped(self, code: int) -> None:
+        native.record_exit_pid(self.pid, code)
+
+
+class ForkPopen(_Popen):
+    """fork(): the child has everything, tensors included; nothing is pickled."""
+
+
+class _InheritedFd:
+    """A descriptor that has the same number in the child."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def detach(self) -> int:
+        return self.fd
+
+
+class SpawnPopen(_Popen):
+    """A fresh interpreter. The child joins the domain by inherited descriptors, ahead of importing the main module."""
+
+    method = "spawn"
+    DupFd: Callable[[int], Any] = _InheritedFd
+
+    def __init__(self, process_obj: Any) -> None:
+        self._fds: list[int] = []
+        self._handles: list[bytes] = []
+        super().__init__(process_obj)
+
+    def duplicate_for_child(self, fd: int) -> int:
+        self._fds.append(fd)
+        return fd
+
+    def _reaped(self, code: int) -> None:
+        super()._reaped(code)
+        self._release()
+
+    def _release(self) -> None:
+        """The child has its arguments, or will never read them: their pins end. Idempotent."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            native.acknowledge(handle)
+
+    def _message(self, process_obj: Any, domain: memory.Preparation) -> bytes:
+        """What the child reads after sys.path: the preparation, the process object and the blocks that it names."""
+        preparation = spawn.get_preparation_data(process_obj._name)
+        set_spawning_popen(self)
+        try:
+            data, blocks = dumps(process_obj)
+        finally:
+            set_spawning_popen(None)
+        self._handles = [native.export(block) for block in blocks]
+        return pickle.dumps((domain, preparation, self._handles, data))
+
+    def _launch(self, process_obj: Any) -> None:
+        domain = memory.preparation()
+        try:
+            message = pickle.dumps(_sys_path()) + self._message(process_obj, domain)
+            child_r, parent_w = os.pipe()
+            parent_r, child_w = os.pipe()
+            try:
+                command = [
+                    spawn.get_executable(),
+                    *util._args_from_interpreter_flags(),  # type: ignore[attr-defined]
+                    "-c",
+                    _START.format(fd=child_r),
+                    "--multiprocessing-fork",
+                ]
+                fds = [*self._fds, child_r, child_w, *domain["descriptors"]]
+                self.pid = util.spawnv_passfds(spawn.get_executable(), command, sorted(set(fds)))  # type: ignore[attr-defined]
+            finally:
+                os.close(child_r)
+                os.close(child_w)
+                self.finalizer = util.Finalize(self, util.close_fds, (parent_r, parent_w))  # type: ignore[attr-defined]
+            self.sentinel = parent_r
+            write(parent_w, message)
+        except BaseException:
+            self._release()
+            raise
+
+
+class ForkserverPopen(SpawnPopen):
+    """A fork of a small server process that has shmtensor imported: as clean as spawn, and much faster to start."""
+
+    method = "forkserver"
+
+    class DupFd:  # type: ignore[assignment]
+        """A descriptor that travels to the child over the server's socket."""
+
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def detach(self) -> int:
+            from .forkserver import inherited
+
+            return inherited[self.number]
+
+    def duplicate_for_child(self, fd: int) -> int:
+        self._fds.append(fd)
+        return len(self._fds) - 1
+
+    def _launch(self, process_obj: Any) -> None:
+        from .forkserver import server
+
+        domain = memory.preparation()
+        try:
+            message = self._message(process_obj, domain)
+            self.sentinel, data_w = server.start_child(self._fds)
+            # The write end stays open: its closing is how the child sees that the parent is gone.
+            self.finalizer = util.Finalize(self, util.close_fds, (data_w, self.sentinel))  # type: ignore[attr-defined]
+            write(data_w, struct.pack("<Q", len(message)) + message)
+            pid = read_number(self.sentinel)
+            if pid is None:
+                raise RuntimeError("Process.start: the fork server died before it made the process")
+            self.pid = pid
+        except BaseException:
+            self._release()
+            raise
+
+    def poll(self, flag: int = os.WNOHANG) -> int | None:
+        from multiprocessing.connection import wait
+
+        if self.returncode is None and wait([self.sentinel], 0 if flag == os.WNOHANG else None):
+            code = read_number(self.sentinel)
+            self.returncode = 255 if code is None else code  # 255: the server itself was killed
+            self._reaped(self.returncode)
+        return self.returncode
+
+
+def _sys_path() -> list[str]:
+    """sys.path with what '' means here."""
+    import sys
+
+    here = process.ORIGINAL_DIR or os.getcwd()  # type: ignore[attr-defined]
+    return [here if entry == "" else entry for entry in sys.path]
+
+
+def write(fd: int, data: bytes) -> None:
+    """All of it; a child that died meanwhile is found out by its sentinel."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except BrokenPipeError:
+        return
+
+
+def read_number(fd: int) -> int | None:
+    """A signed number that the server wrote, or None at the end of the file."""
+    data = b""
+    while len(data) < 8:
+        part = os.read(fd, 8 - len(data))
+        if not part:
+            return None
+        data += part
+    number: int = struct.unpack("<q", data)[0]
+    return number

@@ -1,0 +1,234 @@
+"""Pickling for messages: what lies in shared memory travels as a handle, everything else by value.
+
+    dumps(obj) -> (bytes, [array or Block, ...])        one entry per block, whatever number of tensors view it
+    loads(bytes, [Block, ...]) -> obj                   the same order
+
+The blocks are pinned by whoever sends the message (a Channel, a Pipe, a Process that starts), one pin for each.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+import threading
+from multiprocessing.reduction import ForkingPickler
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from shmtensor import native
+from shmtensor.tensor import Tensor
+
+from .shared import Shared
+
+__all__ = ["dumps", "loads", "register"]
+
+
+class _Arriving(threading.local):
+    """The blocks of the message that this thread is unpickling."""
+
+    blocks: Any = ()
+
+
+_arriving = _Arriving()
+
+
+class _ByValue(Exception):
+    """A function or class that the receiver cannot import: the message needs cloudpickle."""
+
+
+def is_main_importable() -> bool:
+    """Whether a process that did not inherit `__main__` imports it again (a script or module, not a notebook)."""
+    main = sys.modules.get("__main__")
+    if getattr(getattr(main, "__spec__", None), "name", None) is not None:
+        return True
+    path = getattr(main, "__file__", None)
+    return path is not None and not path.endswith(("ipython", "ipykernel_launcher.py"))
+
+
+class _Blocks:
+    """The blocks that one message names, each once."""
+
+    def __init__(self) -> None:
+        self.carriers: list[Any] = []
+        self.index: dict[int, int] = {}
+
+    def add(self, carrier: Any, base: int) -> int:
+        """The number of the block at address `base`, kept by `carrier`."""
+        i = self.index.get(base)
+        if i is None:
+            i = self.index[base] = len(self.carriers)
+            self.carriers.append(carrier)
+        return i
+
+    def array(self, array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+        """Arguments of `rebuild_array`. Copies: none, or one if the array does not lie in shared memory."""
+        if not native.is_shared(array):
+            array = share(array)
+        base, _ = native.block_of(array)
+        dtype = array.dtype
+        offset = array.__array_interface__["data"][0] - base
+        return (
+            self.add(array, base),
+            dtype.str if dtype.isbuiltin == 1 else dtype,
+            array.shape,
+            array.strides,
+            offset,
+            array.flags.writeable,
+        )
+
+    def reduce(self, obj: Any, cls: type) -> Any:
+        """The reduction of what this module knows, or NotImplemented."""
+        if issubclass(cls, Tensor):
+            return rebuild_tensor, (cls, *self.tensor(obj))
+        if cls is np.ndarray:
+            if obj.dtype.hasobject or not native.is_shared(obj):
+                return NotImplemented
+            return rebuild_array, self.array(obj)
+        if issubclass(cls, Shared):
+            base, _ = native.block_of(np.frombuffer(obj._block, np.uint8))
+            return rebuild_shared, (cls, self.add(obj._block, base), obj._details())
+        return NotImplemented
+
+    def tensor(self, tensor: Tensor) -> tuple[Any, ...]:
+        """Arguments of `rebuild_tensor` after the class."""
+        if tensor.requires_grad and not tensor.is_leaf:
+            raise RuntimeError(
+                "multiprocessing: a non-leaf tensor that requires grad cannot be sent to another process, for the graph "
+                f"stays here: shape {tuple(tensor.shape)}; send tensor.detach() if the gradient is not needed there"
+            )
+        grad = tensor.grad if tensor.is_leaf else None
+        state = getattr(tensor, "__dict__", None) or None
+        return self.array(tensor.array), tensor.requires_grad, grad, state
+
+
+class Pickler(pickle.Pickler):
+    """The standard library's pickler, plus handles."""
+
+    def __init__(self, buffer: io.BytesIO, blocks: _Blocks) -> None:
+        super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
+        extra = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+        self.dispatch_table = ForkingPickler._copyreg_dispatch.new_child(extra)  # type: ignore[attr-defined]
+        self.blocks = blocks
+
+    def reducer_override(self, obj: Any) -> Any:
+        cls = type(obj)
+        if cls is FunctionType or cls is type:
+            if obj.__module__ == "__main__" and not is_main_importable():
+                raise _ByValue
+            return NotImplemented
+        return self.blocks.reduce(obj, cls)
+
+
+def dumps(obj: Any, blocks: _Blocks | None = None) -> tuple[bytes, list[Any]]:
+    """Pickles `obj` for another process of the domain.
+
+    Returns: the bytes, and one array or Block for each block that they name.
+    Raises: RuntimeError for a non-leaf tensor that requires grad.
+    Copies: none, or one for a tensor over memory that is not shared.
+    """
+    buffer = io.BytesIO()
+    named = _Blocks()
+    try:
+        Pickler(buffer, named).dump(obj)
+    except (_ByValue, pickle.PicklingError, AttributeError, TypeError):
+        from .closure import ClosurePickler  # cloudpickle takes 40 ms to import, and few need it
+
+        buffer = io.BytesIO()
+        named = _Blocks()
+        ClosurePickler(buffer, named).dump(obj)
+    return buffer.getvalue(), named.carriers
+
+
+def loads(data: Any, blocks: Any) -> Any:
+    """The object of a message; `blocks` are those of `dumps`, received, in the same order."""
+    before = _arriving.blocks
+    _arriving.blocks = blocks
+    try:
+        return pickle.loads(data)
+    finally:
+        _arriving.blocks = before
+
+
+def rebuild_array(
+    block: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, writeable: bool
+) -> Any:
+    """A view of an arrived block. Copies: none."""
+    array = np.ndarray(shape, dtype, _arriving.blocks[block], offset, strides)
+    if not writeable:
+        array.flags.writeable = False
+    return array
+
+
+def rebuild_tensor(
+    cls: type[Tensor], array: tuple[Any, ...], requires_grad: bool, grad: Tensor | None, state: Any
+) -> Tensor:
+    """A tensor over an arrived block. Copies: none."""
+    return restore_tensor(cls, rebuild_array(*array), requires_grad, grad, state)
+
+
+def rebuild_shared(cls: type[Shared], block: int, details: tuple[Any, ...]) -> Any:
+    """A lock, a queue, ... over an arrived block."""
+    return cls._attach(_arriving.blocks[block], *details)
+
+
+def restore_tensor(cls: type[Tensor], array: Any, requires_grad: bool, grad: Tensor | None, state: Any) -> Tensor:
+    """A leaf tensor of the class, with its gradient and attributes."""
+    from shmtensor.autograd import wrap
+
+    tensor: Tensor = wrap(array)
+    if cls is not Tensor:
+        tensor = tensor.as_subclass(cls)
+    tensor.requires_grad_(requires_grad)
+    if grad is not None:
+        tensor.grad = grad
+    if state is not None:
+        tensor.__dict__.update(state)
+    return tensor
+
+
+def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy of an array in shared memory. Copies: one."""
+    if array.dtype.hasobject:
+        raise TypeError(f"multiprocessing: objects cannot lie in shared memory: dtype {array.dtype}")
+    block = native.allocate(max(array.nbytes, 1), zero=False, shared=True)
+    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    copy: np.ndarray[Any, Any] = np.ndarray(array.shape, array.dtype, block, order=order)  # type: ignore[call-overload]
+    copy[...] = array
+    return copy
+
+
+# ---- the standard library's own queues and pipes
+
+
+def _reduce_for_stdlib(tensor: Tensor) -> tuple[Any, ...]:
+    """Each tensor with a pin of its own: that pickler knows nothing of messages."""
+    blocks = _Blocks()
+    (_, *layout), requires_grad, grad, state = blocks.tensor(tensor)
+    handle = native.export(blocks.carriers[0])
+    return _rebuild_for_stdlib, (type(tensor), handle, tuple(layout), requires_grad, grad, state)
+
+
+def _rebuild_for_stdlib(
+    cls: type[Tensor], handle: bytes, layout: tuple[Any, ...], requires_grad: bool, grad: Any, state: Any
+) -> Tensor:
+    before = _arriving.blocks
+    _arriving.blocks = [native.receive(handle, True)]
+    try:
+        array = rebuild_array(0, *layout)
+    finally:
+        _arriving.blocks = before
+    return restore_tensor(cls, array, requires_grad, grad, state)
+
+
+def register(cls: type[Tensor]) -> None:
+    """Lets the standard library's queues and pipes carry tensors of this class as handles.
+
+    Such a handle is pinned until it is received or expires (docs/design/memory.md); ours are exact.
+    """
+    ForkingPickler.register(cls, _reduce_for_stdlib)
+
+
+register(Tensor)
