@@ -25,6 +25,7 @@ FAULTS = os.environ.get("SHMTENSOR_FAULTS", "")  # compiles the fault points in 
 
 COMMON = [
     "-std=c++17", "-O3", "-g1", "-fvisibility=hidden", "-fno-strict-aliasing", "-pthread",
+    "-fno-math-errno", "-fno-trapping-math",  # so that loops with sqrt and selects become vector code
     "-Wall", "-Wextra", "-Werror=return-type", "-Wno-missing-field-initializers", "-Wno-cast-function-type",
     "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION", "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION",
 ]

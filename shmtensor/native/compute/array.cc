@@ -47,6 +47,33 @@ PyArrayObject* array_argument(const char* where, const char* name, PyObject* p) 
   return nullptr;
 }
 
+bool floating(const char* where, PyArrayObject* x, Floating* out) {
+  const int type = PyArray_TYPE(x);
+  if (type == NPY_FLOAT || type == NPY_DOUBLE) {
+    *out = {type, type};
+  } else if (type == NPY_HALF) {
+    *out = {NPY_FLOAT, NPY_HALF};
+  } else if (type >= NPY_BOOL && type <= NPY_ULONGLONG) {
+    *out = {NPY_FLOAT, NPY_FLOAT};
+  } else {
+    raise("TypeError", "%s: dtype is not supported: %s", where, dtype_text(x).c_str());
+    return false;
+  }
+  return true;
+}
+
+PyObject* finish(Ref out, const Floating& f) {
+  if (!out || f.compute == f.result) return out.release();
+  return PyArray_CastToType(out.array(), PyArray_DescrFromType(f.result), 0);
+}
+
+bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name, PyArrayObject* b) {
+  if (PyArray_SAMESHAPE(a, b)) return true;
+  raise("ValueError", "%s: shapes differ: %s %s, %s %s", where, a_name, shape_text(a).c_str(), b_name,
+        shape_text(b).c_str());
+  return false;
+}
+
 int dim_argument(const char* where, PyObject* dim, int nd) {
   Py_ssize_t i = PyNumber_AsSsize_t(dim, PyExc_IndexError);
   if (i == -1 && PyErr_Occurred()) return -1;

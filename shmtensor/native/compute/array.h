@@ -88,6 +88,19 @@ std::string dtype_text(PyArrayObject* a);  // "float32"
 // An ndarray argument of any subclass, or nullptr with TypeError: "<where>: <name> is not an array: <type>".
 PyArrayObject* array_argument(const char* where, const char* name, PyObject* p);
 
+// The dtype a floating kernel computes in, and the one of its result: float32 and float64 as they are, float16 by way of
+// float32, bool and integers become float32. False with TypeError for the others (complex, long double, ...).
+struct Floating {
+  int compute, result;
+};
+bool floating(const char* where, PyArrayObject* x, Floating* out);
+
+// The kernel's result in the dtype that was promised. Takes the reference; nullptr passes.
+PyObject* finish(Ref out, const Floating& f);
+
+// Both arrays have one shape, else ValueError: "<where>: shapes differ: <a> (3, 4), <b> (4, 3)".
+bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name, PyArrayObject* b);
+
 // dim in [-nd, nd) as [0, nd), or -1 with IndexError. A 0-d array has the one dimension 0, as in PyTorch.
 int dim_argument(const char* where, PyObject* dim, int nd);
 

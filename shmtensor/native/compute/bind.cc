@@ -2,9 +2,15 @@
 #include "array.h"
 #include "blas.h"
 #include "isa.h"
+#include "joining.h"
 #include "matmul.h"
+#include "optimizer.h"
+#include "pointwise.h"
 #include "pool.h"
 #include "python.h"
+#include "random.h"
+#include "reduction.h"
+#include "softmax.h"
 #include "ufunc.h"
 
 namespace shmtensor {
@@ -39,6 +45,33 @@ PyMethodDef methods[] = {
     {"parallel", parallel, METH_O, "parallel(ufunc) -> ufunc: the same loops on the pool, without warnings."},
     {"matmul", fast<matmul>(), METH_FASTCALL, "matmul(x, y, out=None, /): matrix product of any ranks."},
     {"linear", fast<linear>(), METH_FASTCALL, "linear(input, weight, bias=None, /): input @ weight.T + bias."},
+    {"relu", relu, METH_O, "relu(x, /): max(x, 0); NaN stays NaN."},
+    {"relu_backward", fast<relu_backward>(), METH_FASTCALL, "relu_backward(g, out, /)"},
+    {"sigmoid", sigmoid, METH_O, "sigmoid(x, /): 1 / (1 + exp(-x))."},
+    {"sigmoid_backward", fast<sigmoid_backward>(), METH_FASTCALL, "sigmoid_backward(g, out, /)"},
+    {"tanh_backward", fast<tanh_backward>(), METH_FASTCALL, "tanh_backward(g, out, /)"},
+    {"gelu", fast<gelu>(), METH_FASTCALL, "gelu(x, tanh=False, /): x times the normal distribution function."},
+    {"gelu_backward", fast<gelu_backward>(), METH_FASTCALL, "gelu_backward(g, x, tanh=False, /)"},
+    {"dropout", fast<dropout>(), METH_FASTCALL, "dropout(x, p, seed, offset, /) -> (out, mask)"},
+    {"softmax", fast<softmax>(), METH_FASTCALL, "softmax(x, dim, /)"},
+    {"log_softmax", fast<log_softmax>(), METH_FASTCALL, "log_softmax(x, dim, /)"},
+    {"softmax_backward", fast<softmax_backward>(), METH_FASTCALL, "softmax_backward(g, out, dim, /)"},
+    {"log_softmax_backward", fast<log_softmax_backward>(), METH_FASTCALL, "log_softmax_backward(g, out, dim, /)"},
+    {"cross_entropy", fast<cross_entropy>(), METH_FASTCALL,
+     "cross_entropy(logits, target, ignore_index, reduction, /) -> (loss, probabilities)"},
+    {"cross_entropy_backward", fast<cross_entropy_backward>(), METH_FASTCALL,
+     "cross_entropy_backward(g, probabilities, target, ignore_index, reduction, /)"},
+    {"sum", fast<sum>(), METH_FASTCALL, "sum(x, dim=None, keepdim=False, /); integers and bool give int64."},
+    {"reduce_into", fast<reduce_into>(), METH_FASTCALL,
+     "reduce_into(out, arrays, op, /): sum, prod, min, max or avg of the arrays, the first one first."},
+    {"cat", fast<cat>(), METH_FASTCALL, "cat(arrays, dim=0, /)"},
+    {"stack_into", fast<stack_into>(), METH_FASTCALL, "stack_into(out, arrays, /): out[i] = arrays[i]."},
+    {"adam_", fast<adam_>(), METH_FASTCALL,
+     "adam_(p, g, m, v, vmax, step, lr, beta1, beta2, eps, weight_decay, decoupled, maximize, /)"},
+    {"sgd_", fast<sgd_>(), METH_FASTCALL,
+     "sgd_(p, g, buf, lr, momentum, dampening, weight_decay, nesterov, maximize, first, /)"},
+    {"uniform_", fast<uniform_>(), METH_FASTCALL, "uniform_(out, seed, offset, low, high, /) -> out"},
+    {"normal_", fast<normal_>(), METH_FASTCALL, "normal_(out, seed, offset, mean, std, /) -> out"},
     {nullptr, nullptr, 0, nullptr},
 };
 

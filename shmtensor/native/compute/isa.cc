@@ -4,7 +4,21 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels.h"
+
 namespace shmtensor {
+
+#define LEVEL(name)                                                                        \
+  namespace name {                                                                         \
+  const Kernels<float>& floats();                                                          \
+  const Kernels<double>& doubles();                                                        \
+  void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter);     \
+  }
+LEVEL(level_base)
+LEVEL(level_v3)
+LEVEL(level_v4)
+#undef LEVEL
+
 namespace {
 
 Level detect() {
@@ -39,6 +53,32 @@ const char* isa_name() {
     case Level::V4: return "v4";
     case Level::V3: return "v3";
     default: return "base";
+  }
+}
+
+template <>
+const Kernels<float>& kernels<float>() {
+  switch (isa_level()) {
+    case Level::V4: return level_v4::floats();
+    case Level::V3: return level_v3::floats();
+    default: return level_base::floats();
+  }
+}
+
+template <>
+const Kernels<double>& kernels<double>() {
+  switch (isa_level()) {
+    case Level::V4: return level_v4::doubles();
+    case Level::V3: return level_v3::doubles();
+    default: return level_base::doubles();
+  }
+}
+
+PhiloxBlocks philox() {
+  switch (isa_level()) {
+    case Level::V4: return level_v4::random_words;
+    case Level::V3: return level_v3::random_words;
+    default: return level_base::random_words;
   }
 }
 

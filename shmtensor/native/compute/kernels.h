@@ -1,0 +1,71 @@
+// What each instruction-set level offers: serial kernels on contiguous memory, as a table of functions.
+//
+// The Python faces (pointwise.cc, softmax.cc, optimizer.cc, ...) check arguments, cut the work into slices for the pool
+// and call these. T is float or double.
+#pragma once
+
+#include <stdint.h>
+
+namespace shmtensor {
+
+template <class T>
+struct AdamRule {
+  T beta1, beta2, one_minus_beta1, one_minus_beta2, eps, weight_decay;
+  T step_size;            // lr / (1 - beta1^step)
+  T inverse_correction2;  // 1 / sqrt(1 - beta2^step)
+  T shrink;               // 1 - lr * weight_decay where the decay is decoupled, else 1
+  bool maximize;
+};
+
+template <class T>
+struct SgdRule {
+  T lr, momentum, dampening, weight_decay, one_minus_dampening;
+  bool nesterov, maximize, first;
+};
+
+template <class T>
+struct Kernels {
+  // Elementwise over n.
+  void (*relu)(const T* x, T* out, int64_t n);
+  void (*relu_backward)(const T* g, const T* out, T* gx, int64_t n);
+  void (*sigmoid)(const T* x, T* out, int64_t n);
+  void (*sigmoid_backward)(const T* g, const T* out, T* gx, int64_t n);
+  void (*tanh_backward)(const T* g, const T* out, T* gx, int64_t n);
+  void (*gelu)(const T* x, T* out, int64_t n);
+  void (*gelu_backward)(const T* g, const T* x, T* gx, int64_t n);
+  void (*gelu_tanh)(const T* x, T* out, int64_t n);
+  void (*gelu_tanh_backward)(const T* g, const T* x, T* gx, int64_t n);
+  void (*dropout)(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t threshold, uint64_t seed,
+                  uint64_t counter);
+
+  // Rows of m.
+  void (*softmax)(const T* x, T* out, int64_t rows, int64_t m);
+  void (*log_softmax)(const T* x, T* out, int64_t rows, int64_t m);
+  void (*softmax_backward)(const T* g, const T* out, T* gx, int64_t rows, int64_t m);
+  void (*log_softmax_backward)(const T* g, const T* out, T* gx, int64_t rows, int64_t m);
+  // m rows of `width` columns, `stride` elements apart, normalised down the columns.
+  void (*softmax_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
+  void (*log_softmax_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
+  void (*softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride);
+  void (*log_softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride);
+  // One row of cross entropy: probabilities, and -log of the target's.
+  T (*cross_entropy_row)(const T* x, T* probabilities, int64_t m, int64_t target);
+  void (*scale)(const T* x, T* out, int64_t n, T factor);
+
+  // Sums: of n, and of each column (added to acc).
+  double (*sum)(const T* x, int64_t n);
+  void (*sum_columns)(const T* x, T* acc, int64_t m, int64_t width, int64_t stride);
+
+  // Updates in place.
+  void (*adam)(T* p, const T* g, T* m, T* v, T* vmax, int64_t n, const AdamRule<T>& rule);
+  void (*sgd)(T* p, const T* g, T* buffer, int64_t n, const SgdRule<T>& rule);
+};
+
+// Random bits: Philox 4x32-10, 64 words for each block of 16 counters, the four outputs of a counter side by side.
+using PhiloxBlocks = void (*)(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter);
+
+template <class T>
+const Kernels<T>& kernels();
+PhiloxBlocks philox();
+
+}  // namespace shmtensor

@@ -1,0 +1,36 @@
+// One instruction-set level: the kernel headers in the namespace SHMTENSOR_LEVEL, and its tables.
+//
+// Included by isa_base.cc, isa_v3.cc, isa_v4.cc, each of which defines SHMTENSOR_LEVEL first.
+#include <stdint.h>
+
+#include "kernels.h"
+
+#define INLINE_LAMBDA __attribute__((always_inline))
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace shmtensor {
+namespace SHMTENSOR_LEVEL {
+
+#include "vector.h"
+// after vector.h
+#include "elementwise.h"
+#include "rows.h"
+#include "update.h"
+
+template <class T>
+constexpr Kernels<T> table = {
+    relu<T>, relu_backward<T>, sigmoid<T>, sigmoid_backward<T>, tanh_backward<T>, gelu<T>, gelu_backward<T>,
+    gelu_tanh<T>, gelu_tanh_backward<T>, dropout<T>,
+    softmax<T>, log_softmax<T>, softmax_backward<T>, log_softmax_backward<T>,
+    softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
+    cross_entropy_row<T>, scale<T>, sum<T>, sum_columns<T>, adam<T>, sgd<T>,
+};
+
+const Kernels<float>& floats() { return table<float>; }
+const Kernels<double>& doubles() { return table<double>; }
+void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter) {
+  philox_blocks(words, blocks, seed, counter);
+}
+
+}  // namespace SHMTENSOR_LEVEL
+}  // namespace shmtensor

@@ -1,0 +1,128 @@
+// From Philox words to numbers. An element's number depends on (seed, offset, its index) alone.
+//
+// The layout is that of ops/philox.py: float32 number e is word e % 4 of counter offset + e / 4, float64 number e is
+// made of words 2 (e % 2) and the next of counter offset + e / 2. Kernels take 16 counters = 64 words at a time.
+// This file is compiled for the base level only: contracting multiply and add would change last bits.
+#include "random.h"
+
+#include <cmath>
+#include <utility>
+
+#include "array.h"
+#include "kernels.h"
+#include "pool.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kBlocks = 64;  // per slice
+constexpr double kTwoPi = 6.28318530717958647692;
+
+// Uniform in [0, 1), as many bits as the dtype holds.
+void units(const uint32_t* w, float* u) {
+  for (int i = 0; i < 64; ++i) u[i] = static_cast<float>(static_cast<int32_t>(w[i] >> 8)) * 0x1p-24f;
+}
+
+void units(const uint32_t* w, double* u) {
+  for (int i = 0; i < 32; ++i) {
+    const uint64_t bits = (static_cast<uint64_t>(w[2 * i + 1]) << 32 | w[2 * i]) >> 11;
+    u[i] = static_cast<double>(static_cast<int64_t>(bits)) * 0x1p-53;
+  }
+}
+
+template <class T>
+constexpr int kPerBlock = 256 / static_cast<int>(sizeof(T));
+
+template <class T>
+struct Uniform {
+  T low, high;
+  void operator()(T* u) const {
+    for (int i = 0; i < kPerBlock<T>; ++i) {
+      T v = low + u[i] * (high - low);
+      u[i] = v < high ? v : low;  // rounding may reach high, which is outside
+    }
+  }
+};
+
+// Box and Muller (1958): elements 2 k and 2 k + 1 are one pair.
+template <class T>
+struct Normal {
+  T mean, std;
+  void operator()(T* u) const {
+    constexpr T least = sizeof(T) == 4 ? T(0x1p-24) : T(0x1p-53);  // the logarithm of 0 has no value
+    for (int i = 0; i < kPerBlock<T>; i += 2) {
+      const T radius = std::sqrt(T(-2) * std::log(u[i] + least));
+      const T angle = static_cast<T>(kTwoPi) * u[i + 1];
+      u[i] = mean + std * (radius * std::cos(angle));
+      u[i + 1] = mean + std * (radius * std::sin(angle));
+    }
+  }
+};
+
+template <class T, class Shape>
+void fill(PyArrayObject* out, uint64_t seed, uint64_t offset, const Shape& shape) {
+  T* to = data<T>(out);
+  const int64_t n = PyArray_SIZE(out);
+  const auto words = philox();
+  Unlocked unlocked(n > 1024);
+  ranges((n + kPerBlock<T> - 1) / kPerBlock<T>, kBlocks, [&](int64_t start, int64_t stop) {
+    for (int64_t b = start; b < stop; ++b) {
+      uint32_t w[64];
+      T u[kPerBlock<T>];
+      words(w, 1, seed, offset + 16 * static_cast<uint64_t>(b));
+      units(w, u);
+      shape(u);
+      const int64_t at = b * kPerBlock<T>;
+      for (int64_t i = 0; i < kPerBlock<T> && at + i < n; ++i) to[at + i] = u[i];
+    }
+  });
+}
+
+template <template <class> class Shape>
+PyObject* draw(const char* where, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments(where, n, 5, 5) < 0) return nullptr;
+  PyArrayObject* out = array_argument(where, "out", args[0]);
+  if (!out) return nullptr;
+  const uint64_t seed = PyLong_AsUnsignedLongLongMask(args[1]);
+  if (PyErr_Occurred()) return nullptr;
+  const uint64_t offset = PyLong_AsUnsignedLongLongMask(args[2]);
+  if (PyErr_Occurred()) return nullptr;
+  const double a = PyFloat_AsDouble(args[3]), b = PyErr_Occurred() ? 0 : PyFloat_AsDouble(args[4]);
+  if (PyErr_Occurred()) return nullptr;
+  const int type = PyArray_TYPE(out);
+  if (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF) {
+    return raise("TypeError", "%s: dtype is not floating: %s", where, dtype_text(out).c_str());
+  }
+  if (!PyArray_ISWRITEABLE(out)) {
+    return raise("ValueError", "%s: out is read-only: %s", where, shape_text(out).c_str());
+  }
+  const bool direct = PyArray_ISCARRAY(out) && type != NPY_HALF;
+  Ref target;
+  if (direct) {
+    Py_INCREF(out);
+    target = Ref(out);
+  } else {
+    target = Ref(fresh(PyArray_NDIM(out), PyArray_DIMS(out), type == NPY_DOUBLE ? NPY_DOUBLE : NPY_FLOAT));
+    if (!target) return nullptr;
+  }
+  if (type == NPY_DOUBLE) {
+    fill<double>(target.array(), seed, offset, Shape<double>{a, b});
+  } else {
+    fill<float>(target.array(), seed, offset, Shape<float>{static_cast<float>(a), static_cast<float>(b)});
+  }
+  if (!direct) {
+    if (type == NPY_HALF) {  // CopyInto casts only where it is safe
+      target = Ref(PyArray_CastToType(target.array(), PyArray_DescrFromType(NPY_HALF), 0));
+    }
+    if (!target || PyArray_CopyInto(out, target.array()) < 0) return nullptr;
+  }
+  Py_INCREF(out);
+  return reinterpret_cast<PyObject*>(out);
+}
+
+}  // namespace
+
+PyObject* uniform_(PyObject*, PyObject* const* args, Py_ssize_t n) { return draw<Uniform>("uniform_", args, n); }
+PyObject* normal_(PyObject*, PyObject* const* args, Py_ssize_t n) { return draw<Normal>("normal_", args, n); }
+
+}  // namespace shmtensor

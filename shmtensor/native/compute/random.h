@@ -1,0 +1,11 @@
+// uniform_ and normal_: random numbers from a counter, the same on any number of threads and at any level.
+#pragma once
+
+#include "python.h"
+
+namespace shmtensor {
+
+PyObject* uniform_(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* normal_(PyObject*, PyObject* const* args, Py_ssize_t n);
+
+}  // namespace shmtensor

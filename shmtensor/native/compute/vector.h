@@ -1,0 +1,130 @@
+// Vectors of this level's width, and exp on them. Included inside the level's namespace; no std:: here (isa.h).
+
+#if defined(__AVX512F__)
+constexpr int kWidth = 64;
+#elif defined(__AVX2__)
+constexpr int kWidth = 32;
+#else
+constexpr int kWidth = 16;
+#endif
+
+template <class T>
+struct Vec;
+template <>
+struct Vec<float> {
+  typedef float type __attribute__((vector_size(kWidth)));
+  typedef float loose __attribute__((vector_size(kWidth), aligned(4), may_alias));  // any address
+  typedef int32_t bits __attribute__((vector_size(kWidth)));
+};
+template <>
+struct Vec<double> {
+  typedef double type __attribute__((vector_size(kWidth)));
+  typedef double loose __attribute__((vector_size(kWidth), aligned(8), may_alias));
+  typedef int64_t bits __attribute__((vector_size(kWidth)));
+};
+
+template <class T>
+using V = typename Vec<T>::type;
+template <class T>
+constexpr int kLanes = kWidth / static_cast<int>(sizeof(T));
+
+#define INLINE inline __attribute__((always_inline))
+
+template <class T>
+INLINE V<T> load(const T* p) {
+  return *reinterpret_cast<const typename Vec<T>::loose*>(p);
+}
+
+template <class T>
+INLINE void store(T* p, V<T> v) {
+  *reinterpret_cast<typename Vec<T>::loose*>(p) = v;
+}
+
+// The first n lanes from memory, the others `fill`.
+template <class T>
+INLINE V<T> load_part(const T* p, int64_t n, T fill) {
+  T lanes[kLanes<T>];
+  for (int i = 0; i < kLanes<T>; ++i) lanes[i] = i < n ? p[i] : fill;
+  return load(lanes);
+}
+
+template <class T>
+INLINE void store_part(T* p, V<T> v, int64_t n) {
+  for (int i = 0; i < n; ++i) p[i] = v[i];
+}
+
+template <class T>
+INLINE V<T> all(T x) {
+  V<T> zero = {};
+  return zero + x;
+}
+
+template <class T>
+INLINE T sum_lanes(V<T> v) {
+  T lanes[kLanes<T>];
+  store(lanes, v);
+  for (int n = kLanes<T> / 2; n; n /= 2) {
+    for (int i = 0; i < n; ++i) lanes[i] += lanes[i + n];
+  }
+  return lanes[0];
+}
+
+template <class T>
+INLINE T max_lanes(V<T> v) {
+  T lanes[kLanes<T>];
+  store(lanes, v);
+  for (int n = kLanes<T> / 2; n; n /= 2) {
+    for (int i = 0; i < n; ++i) lanes[i] = lanes[i] > lanes[i + n] ? lanes[i] : lanes[i + n];
+  }
+  return lanes[0];
+}
+
+// e^x for x <= 0, to 1 unit in the last place; below the smallest normal number 0; NaN stays NaN.
+// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor series; 2^n made in the exponent's bits.
+INLINE V<float> exp_nonpositive(V<float> x) {
+  const V<float> low = all(-87.3365f);
+  V<float> c = x < low ? low : x;
+  V<float> shifted = c * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the integer part is in the low bits
+  V<float> n = shifted - 12582912.0f;
+  V<float> r = c - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  V<float> p = all(1.0f / 5040);
+  p = p * r + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  typedef Vec<float>::bits I;
+  I exponent = ((I)shifted - 0x4B400000 + 127) << 23;
+  V<float> y = p * (V<float>)exponent;
+  return x < low ? all(0.0f) : y;
+}
+
+INLINE V<double> exp_nonpositive(V<double> x) {
+  const V<double> low = all(-708.39);
+  V<double> c = x < low ? low : x;
+  V<double> shifted = c * 1.4426950408889634 + 6755399441055744.0;
+  V<double> n = shifted - 6755399441055744.0;
+  V<double> r = c - n * 6.93147180369123816490e-01;
+  r = r - n * 1.90821492927058770002e-10;
+  V<double> p = all(1.0 / 6227020800.0);
+  p = p * r + 1.0 / 479001600.0;
+  p = p * r + 1.0 / 39916800.0;
+  p = p * r + 1.0 / 3628800.0;
+  p = p * r + 1.0 / 362880.0;
+  p = p * r + 1.0 / 40320.0;
+  p = p * r + 1.0 / 5040.0;
+  p = p * r + 1.0 / 720.0;
+  p = p * r + 1.0 / 120.0;
+  p = p * r + 1.0 / 24.0;
+  p = p * r + 1.0 / 6.0;
+  p = p * r + 0.5;
+  p = p * r + 1.0;
+  p = p * r + 1.0;
+  typedef Vec<double>::bits I;
+  I exponent = ((I)shifted - 0x4338000000000000LL + 1023) << 52;
+  V<double> y = p * (V<double>)exponent;
+  return x < low ? all(0.0) : y;
+}
