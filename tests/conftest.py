@@ -55,9 +55,8 @@ def descriptors() -> dict[int, str]:
 def blocks() -> int:
     from shmtensor import memory
 
-    if not hasattr(memory, "statistics"):  # until the memory floor has landed
-        return 0
-    return memory.statistics().live_blocks
+    now = memory.statistics()
+    return now.private_blocks + now.shared_blocks + now.held_blocks
 
 
 def settled(look: Callable[[], object], wanted: object, seconds: float = 5.0) -> object:
@@ -73,8 +72,7 @@ def settled(look: Callable[[], object], wanted: object, seconds: float = 5.0) ->
 def nothing_left() -> Iterator[None]:
     from shmtensor import native
 
-    if hasattr(native, "domain_ensure"):  # until the memory floor has landed
-        native.domain_ensure()
+    native.domain_ensure()
     gc.collect()
     shm, kids, fds, held = os.listdir("/dev/shm"), children(), descriptors(), blocks()
     yield
