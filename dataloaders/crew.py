@@ -45,8 +45,8 @@ class Crew:
         self.prefetch = (loader.prefetch_factor or 2) * self.n
         self.epoch = 0
         self.owner = os.getpid()
-        self.results = context.SimpleQueue()
-        self.tasks = [context.SimpleQueue() for _ in range(self.n)]
+        self.results = context.Queue()
+        self.tasks = [context.Queue() for _ in range(self.n)]
         self.processes: list[Any] = []
         self._finalizer = weakref.finalize(
             self, shut_down, self.owner, self.processes, self.tasks, self.results
