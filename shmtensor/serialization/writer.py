@@ -43,9 +43,6 @@ def save(obj: object, f: str | os.PathLike[str] | IO[bytes]) -> None:
             of them without being told to trust the file.
         f: a path or a binary file object.
 
-    Raises:
-        TypeError: a tensor's dtype has no name in the format.
-
     Copies: one (memory to file).
     """
     if (path := file_path(f)) is not None:
@@ -160,8 +157,6 @@ class Storages:
 
 def savable(array: Array) -> Array:
     """`array`, or a copy where the format has no way to say its strides."""
-    if array.dtype not in DTYPES:
-        raise TypeError(f"save: the format has no name for this dtype: {array.dtype}")
     itemsize = array.itemsize
     address = array.__array_interface__["data"][0]
     if any(s < 0 or s % itemsize for s in array.strides) or address % itemsize:
