@@ -6,7 +6,16 @@
 
 from .domain import adopt, domain_environment, domain_id, preparation
 from .heap import private_numpy, shared_numpy, trim, uninstall
-from .ledger import Block, acknowledge, allocate, block_of, export, is_shared, receive
+from .ledger import (
+    Block,
+    acknowledge,
+    allocate,
+    block_of,
+    export,
+    held_elsewhere,
+    is_shared,
+    receive,
+)
 from .statistics import Statistics, check, statistics, summary
 
 __all__ = [
@@ -20,6 +29,7 @@ __all__ = [
     "domain_environment",
     "domain_id",
     "export",
+    "held_elsewhere",
     "is_shared",
     "preparation",
     "private_numpy",

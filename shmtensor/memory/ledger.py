@@ -6,6 +6,24 @@
     acknowledge(h)              the message arrived (or will never): the pin ends; done by `receive`
 """
 
-from ..native import Block, acknowledge, allocate, block_of, export, is_shared, receive
+from ..native import (
+    Block,
+    acknowledge,
+    allocate,
+    block_of,
+    export,
+    held_elsewhere,
+    is_shared,
+    receive,
+)
 
-__all__ = ["Block", "acknowledge", "allocate", "block_of", "export", "is_shared", "receive"]
+__all__ = [
+    "Block",
+    "acknowledge",
+    "allocate",
+    "block_of",
+    "export",
+    "held_elsewhere",
+    "is_shared",
+    "receive",
+]

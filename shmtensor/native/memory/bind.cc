@@ -190,6 +190,10 @@ static PyObject* py_is_shared(PyObject*, PyObject* o) {
   const void* p;
   return address_of("is_shared", o, &p) ? PyBool_FromLong(is_shared(p)) : nullptr;
 }
+static PyObject* py_held_elsewhere(PyObject*, PyObject* o) {
+  const void* p;
+  return address_of("held_elsewhere", o, &p) ? PyBool_FromLong(held_elsewhere(p)) : nullptr;
+}
 static PyObject* py_block_of(PyObject*, PyObject* o) {
   const void* p;
   if (!address_of("block_of", o, &p)) return nullptr;
@@ -412,7 +416,7 @@ static PyMethodDef functions[] = {
     NONE(row), FAST(life), FAST(describe), FAST(raise_peer_lost), ONE(set_role), FAST(record_exit), FAST(record_exit_pid),
     NONE(last_child), FAST(sweep),
     {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_allocate)), METH_FASTCALL | METH_KEYWORDS, nullptr},
-    ONE(is_shared), ONE(block_of), FAST(export), FAST(receive), ONE(acknowledge),
+    ONE(is_shared), ONE(held_elsewhere), ONE(block_of), FAST(export), FAST(receive), ONE(acknowledge),
     NONE(gate_open), NONE(gate_shut), ONE(gate_close), NONE(gate_is_open), NONE(uninstall), NONE(install),
     NONE(take_allocation_failure), NONE(trim), NONE(statistics), NONE(check), NONE(members), NONE(unread), FAST(headroom),
     FAST(set_unread_grace), ONE(arm_fault),

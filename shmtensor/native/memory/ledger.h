@@ -38,6 +38,7 @@ bool export_block(const void* p, uint64_t via, Handle* out);
 bool hold_block(const Handle& handle, void** base, size_t* nbytes);
 void drop_block(void* base);
 void acknowledge(const Handle& handle);
+bool held_elsewhere(const void* p);  // whether another process, or a message under way, has the block (reclaim.cc)
 Span span_of(const void* p);   // the block around an address of this process; base nullptr if there is none
 
 // A zeroed block, 64-byte aligned, "shared from birth" (its byte is 2), whatever the gate says; free it with heap_free.

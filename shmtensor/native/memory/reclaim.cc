@@ -48,6 +48,25 @@ static void scan(Arena* const* list, int n) {
   });
 }
 
+bool held_elsewhere(const void* p) {
+  if (!domain_ready()) return false;
+  Locked lock;
+  Found found = find_block(p);
+  if (!found.arena) return false;
+  if (found.arena->part != Part::Own) return true;
+  uint32_t slot = found.arena->slot, own = uint32_t(self().row);
+  for (uint32_t r = 0, rows = row_high(); r < rows; ++r)
+    if (r != own && domain.nheld(r, slot).load(acquire) &&
+        domain.bits(slot, r)[found.index >> 6].load(acquire) >> (found.index & 63) & 1)
+      return true;
+  bool pinned = false;
+  each_pin([&](uint32_t, Pin&, uint64_t, const PinFields& f) {
+    pinned = f.slot == slot && f.inc == found.arena->inc && f.index == found.index;
+    return !pinned;
+  });
+  return pinned;
+}
+
 template <class F>
 static void each_bit(const uint64_t* bits, uint32_t words, F f) {
   for (uint32_t w = 0; w < words; ++w)

@@ -1,0 +1,340 @@
+"""Modules that hold others: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, TypeVar
+
+from ..tensor import Tensor
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+
+Self = TypeVar("Self", bound="_Numbered")
+
+
+class _Numbered(Module):
+    """Children under the names "0", "1", ..."""
+
+    def _name(self, index: Any) -> str:
+        try:
+            i = operator.index(index)
+        except TypeError:
+            raise TypeError(
+                f"{type(self).__name__}: indices are integers or slices: {index!r}"
+            ) from None
+        n = len(self)
+        if not -n <= i < n:
+            raise IndexError(f"{type(self).__name__}: index {i} is out of range, it has {n} items")
+        return list(self._modules)[i % n] if n else ""
+
+    def _renumber(self, modules: Iterable[Any]) -> None:
+        listed = list(modules)
+        self._modules.clear()
+        self._modules.update((str(i), module) for i, module in enumerate(listed))
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._modules.values())
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self._part(list(self._modules.items())[index])
+        return self._modules[self._name(index)]
+
+    def _part(self, items: list[tuple[str, Any]]) -> Any:
+        return type(self)([module for _, module in items])
+
+    def __setitem__(self, index: Any, module: Module) -> None:
+        setattr(self, self._name(index), module)
+
+    def __delitem__(self, index: Any) -> None:
+        names = list(self._modules)
+        doomed = names[index] if isinstance(index, slice) else [self._name(index)]
+        for name in doomed:
+            del self._modules[name]
+        self._renumber(self._modules.values())
+
+    def append(self: Self, module: Any) -> Self:
+        """Adds a module at the end."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self: Self, modules: Iterable[Any]) -> Self:
+        """Adds several modules at the end."""
+        if not isinstance(modules, Iterable):
+            raise TypeError(
+                f"{type(self).__name__}.extend: expected an iterable: {type(modules).__name__}"
+            )
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def insert(self: Self, index: int, module: Module) -> Self:
+        """Puts a module before the one at `index`."""
+        if not isinstance(module, Module):
+            raise AssertionError(f"module should be of type: {Module}: got {type(module)}")
+        n = len(self)
+        if not -n <= index <= n:
+            raise IndexError(f"insert: index {index} is out of range, there are {n} modules")
+        listed = list(self)
+        listed.insert(index, module)
+        self._renumber(listed)
+        return self
+
+    def pop(self, key: int | slice) -> Any:
+        """Takes the module at `key` out and returns it."""
+        value = self[key]
+        del self[key]
+        return value
+
+
+class Sequential(_Numbered):
+    """Each module receives what the one before it returned.
+
+    >>> model = Sequential(Linear(4, 8), ReLU(), Linear(8, 2))
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        if len(args) == 1 and isinstance(args[0], (OrderedDict, dict)):
+            for name, module in args[0].items():
+                self.add_module(name, module)
+        else:
+            for i, module in enumerate(args):
+                self.add_module(str(i), module)
+
+    def _part(self, items: list[tuple[str, Any]]) -> Any:
+        return type(self)(OrderedDict(items))
+
+    def __delitem__(self, index: Any) -> None:
+        names = list(self._modules)
+        for name in names[index] if isinstance(index, slice) else [self._name(index)]:
+            del self._modules[name]
+        if all(name.isdigit() for name in self._modules):
+            self._renumber(self._modules.values())
+
+    def __add__(self, other: Iterable[Any]) -> Sequential:
+        return Sequential(*self, *other)
+
+    def __iadd__(self, other: Iterable[Any]) -> Sequential:
+        return self.extend(other)
+
+    def forward(self, input: Any) -> Any:
+        """The result of the last module."""
+        for module in self._modules.values():
+            input = module(input)
+        return input
+
+
+class ModuleList(_Numbered):
+    """A list of modules that are registered."""
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.extend(modules)
+
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
+
+    def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
+        return self.extend(modules)
+
+    forward = None  # type: ignore[assignment]  # it is no layer: calling it says so
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            'Module [ModuleList] is missing the required "forward" function, '
+            "hint: loop over the list"
+        )
+
+
+class ModuleDict(Module):
+    """A dictionary of modules that are registered."""
+
+    def __init__(self, modules: Any = None) -> None:
+        super().__init__()
+        if modules is not None:
+            self.update(modules)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._modules[key]
+
+    def __setitem__(self, key: str, module: Module) -> None:
+        self.add_module(key, module)
+
+    def __delitem__(self, key: str) -> None:
+        del self._modules[key]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._modules
+
+    def clear(self) -> None:
+        """Takes all modules out."""
+        self._modules.clear()
+
+    def pop(self, key: str) -> Any:
+        """Takes a module out and returns it."""
+        return self._modules.pop(key)
+
+    def keys(self) -> KeysView[str]:
+        """The names."""
+        return self._modules.keys()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Names and modules."""
+        return self._modules.items()
+
+    def values(self) -> ValuesView[Any]:
+        """The modules."""
+        return self._modules.values()
+
+    def update(self, modules: Any) -> None:
+        """Adds modules from a mapping or from pairs."""
+        if not isinstance(modules, Iterable):
+            raise TypeError(
+                f"ModuleDict.update: expected a mapping or pairs: {type(modules).__name__}"
+            )
+        pairs = modules.items() if hasattr(modules, "items") else modules
+        for i, pair in enumerate(pairs):
+            if len(pair) != 2:
+                raise ValueError(
+                    f"ModuleDict.update: element #{i} has length {len(pair)}; 2 is required"
+                )
+            self[pair[0]] = pair[1]
+
+
+class ParameterList(Module):
+    """A list of parameters that are registered; tensors in it become Parameters."""
+
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        self._size = 0
+        if values is not None:
+            self.extend(values)
+
+    def _name(self, index: Any) -> str:
+        i = operator.index(index)
+        if not -self._size <= i < self._size:
+            raise IndexError(f"ParameterList: index {i} is out of range, it has {self._size} items")
+        return str(i % self._size)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(self._size)])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return type(self)(self[i] for i in range(*index.indices(self._size)))
+        return getattr(self, self._name(index))
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        if isinstance(value, Tensor) and not isinstance(value, Parameter):
+            value = Parameter(value)
+        setattr(self, self._name(index), value)
+
+    def append(self, value: Any) -> ParameterList:
+        """Adds a value at the end."""
+        self._size += 1
+        self[self._size - 1] = value
+        return self
+
+    def extend(self, values: Iterable[Any]) -> ParameterList:
+        """Adds several values at the end."""
+        if not isinstance(values, Iterable) or isinstance(values, Tensor):
+            raise TypeError(f"ParameterList.extend: expected an iterable: {type(values).__name__}")
+        for value in values:
+            self.append(value)
+        return self
+
+    __iadd__ = extend
+
+    def extra_repr(self) -> str:
+        return "\n".join(_described(str(i), value) for i, value in enumerate(self))
+
+
+class ParameterDict(Module):
+    """A dictionary of parameters that are registered; tensors in it become Parameters."""
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self._keys: dict[str, None] = {}
+        if parameters is not None:
+            self.update(parameters)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._keys:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._keys[key] = None
+        if isinstance(value, Tensor) and not isinstance(value, Parameter):
+            value = Parameter(value)
+        setattr(self, key, value)
+
+    def __delitem__(self, key: str) -> None:
+        del self._keys[key]
+        delattr(self, key)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def keys(self) -> KeysView[str]:
+        """The names."""
+        return self._keys.keys()
+
+    def values(self) -> list[Any]:
+        """The values."""
+        return [self[key] for key in self._keys]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Names and values."""
+        return [(key, self[key]) for key in self._keys]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a name, or `default`."""
+        return self[key] if key in self._keys else default
+
+    def pop(self, key: str) -> Any:
+        """Takes a value out and returns it."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def update(self, parameters: Any) -> None:
+        """Adds values from a mapping or from pairs."""
+        pairs = parameters.items() if isinstance(parameters, (Mapping, ParameterDict)) else parameters
+        for key, value in pairs:
+            self[key] = value
+
+    def extra_repr(self) -> str:
+        return "\n".join(_described(key, value) for key, value in self.items())
+
+
+def _described(name: str, value: Any) -> str:
+    if isinstance(value, Tensor):
+        kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
+        size = "x".join(str(n) for n in value.shape)
+        return f"({name}): {kind} containing: [{value.dtype} of size {size}]"
+    return f"({name}): Object of type: {type(value).__name__}"

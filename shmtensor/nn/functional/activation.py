@@ -1,0 +1,221 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...autograd import is_grad_enabled
+from ...autograd import table as ops
+from ...tensor import Tensor
+
+__all__ = [
+    "celu",
+    "celu_",
+    "elu",
+    "elu_",
+    "gelu",
+    "glu",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hardtanh_",
+    "leaky_relu",
+    "leaky_relu_",
+    "log_softmax",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "relu_",
+    "selu",
+    "selu_",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "threshold_",
+]
+
+Function = Callable[..., Any]
+
+sigmoid: Function = ops.sigmoid
+tanh: Function = ops.tanh
+gelu: Function = ops.gelu
+prelu: Function = ops.prelu
+softplus: Function = ops.softplus
+logsigmoid: Function = ops.logsigmoid
+hardshrink: Function = ops.hardshrink
+relu_: Function = ops.relu_
+
+
+def applied(function: Function, input: Tensor, inplace: bool, *arguments: Any) -> Tensor:
+    """The function's result; `inplace`: written into the input's memory."""
+    if not inplace:
+        return function(input, *arguments)  # type: ignore[no-any-return]
+    # what backward needs of the input must not be written over
+    kept = input.clone() if input.requires_grad and is_grad_enabled() else input
+    return input.copy_(function(kept, *arguments))
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(x, 0)."""
+    return input.relu_() if inplace else input.relu()
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """x * sigmoid(x)."""
+    return applied(ops.silu, input, inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x * tanh(softplus(x))."""
+    return applied(ops.mish, input, inplace)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """x cut off below min_val and above max_val."""
+    if min_val > max_val:
+        raise ValueError(f"hardtanh: min_val must not exceed max_val: {min_val} > {max_val}")
+    return applied(ops.hardtanh, input, inplace, min_val, max_val)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """min(max(x, 0), 6)."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """relu6(x + 3) / 6."""
+    return applied(ops.hardsigmoid, input, inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x * relu6(x + 3) / 6."""
+    return applied(ops.hardswish, input, inplace)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where positive, else alpha * (exp(x) - 1)."""
+    return applied(ops.elu, input, inplace, alpha)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where positive, else alpha * (exp(x / alpha) - 1)."""
+    return applied(ops.celu, input, inplace, alpha)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """ELU with the constants of self-normalising networks (Klambauer et al. 2017)."""
+    return applied(ops.selu, input, inplace)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """x where positive, else negative_slope * x."""
+    return applied(ops.leaky_relu, input, inplace, negative_slope)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x where above the threshold, else value."""
+    return applied(ops.threshold, input, inplace, threshold, value)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`elu` in place."""
+    return elu(input, alpha, True)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`celu` in place."""
+    return celu(input, alpha, True)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """`selu` in place."""
+    return selu(input, True)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """`hardtanh` in place."""
+    return hardtanh(input, min_val, max_val, True)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """`leaky_relu` in place."""
+    return leaky_relu(input, negative_slope, True)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """`threshold` in place."""
+    return applied(ops.threshold, input, True, threshold, value)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """x / (1 + |x|)."""
+    return input / (input.abs() + 1)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """x - tanh(x)."""
+    return input - input.tanh()
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x moved towards 0 by lambd, and 0 within."""
+    if lambd < 0:
+        raise RuntimeError(f"softshrink: lambda must not be negative: {lambd}")
+    return ops.softshrink(input, lambd)  # type: ignore[no-any-return]
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half along dim times the sigmoid of the second half."""
+    return ops.glu(input, dim)  # type: ignore[no-any-return]
+
+
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """exp(x) over its sum along dim."""
+    return ops.softmax(input, dim, dtype)  # type: ignore[no-any-return]
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """log(softmax(x)) along dim, without overflow."""
+    return ops.log_softmax(input, dim, dtype)  # type: ignore[no-any-return]
+
+
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """softmax(-x) along dim."""
+    return softmax(-input, dim, dtype=dtype)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """A sample from the Gumbel-softmax distribution (Jang et al. 2016).
+
+    Args:
+        hard: one-hot forward, with the gradient of the soft sample.
+    """
+    noise = -(-(ops.rand_like(logits).clamp(min=1e-20).log())).log()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    largest = soft.detach().argmax(dim, keepdim=True)
+    one_hot = ops.zeros_like(logits).scatter(dim, largest, 1.0)
+    return one_hot - soft.detach() + soft

@@ -1,0 +1,85 @@
+"""Dropout in its forms."""
+
+from __future__ import annotations
+
+import math
+
+from ...autograd import table as ops
+from ...tensor import Tensor
+
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d"]
+
+# The limit of SELU on the negative side: -scale * alpha.
+SELU_LIMIT = -1.0507009873554805 * 1.6732632423543772
+
+
+def _checked(name: str, p: float) -> None:
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"{name}: dropout probability has to be between 0 and 1: {p}")
+
+
+def dropout(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zeroes each element with probability p and scales the others by 1 / (1 - p).
+
+    Copies: none when not training (the input itself), else one.
+    """
+    _checked("dropout", p)
+    if not training or p == 0.0:
+        return input
+    out: Tensor = ops.dropout(input, p)
+    return input.copy_(out) if inplace else out
+
+
+def _channels(
+    name: str, dims: int, input: Tensor, p: float, training: bool, inplace: bool
+) -> Tensor:
+    _checked(name, p)
+    n = input.dim()
+    if n not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"{name}: expected {dims + 1} or {dims + 2} dimensions: got {tuple(input.shape)}"
+        )
+    if not training or p == 0.0:
+        return input
+    ones = ops.ones(*input.shape[: n - dims], *[1] * dims, dtype=input.dtype)
+    mask = ops.dropout(ones, p)
+    return input.mul_(mask) if inplace else input * mask
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Dropout of whole channels of (N, C, L) or (C, L)."""
+    return _channels("dropout1d", 1, input, p, training, inplace)
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
+    return _channels("dropout2d", 2, input, p, training, inplace)
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    return _channels("dropout3d", 3, input, p, training, inplace)
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Dropout to SELU's negative limit, rescaled to keep mean and variance."""
+    _checked("alpha_dropout", p)
+    if not training or p == 0.0:
+        return input
+    if p == 1.0:
+        return input.mul_(0.0) if inplace else input * 0.0
+    keep, limit = 1 - p, SELU_LIMIT
+    scale = 1 / math.sqrt(keep * (1 + p * limit * limit))
+    kept = ops.dropout(ops.ones(*input.shape, dtype=input.dtype), p) * keep  # ones and zeros
+    shift = (1 - kept) * (limit * scale) - scale * p * limit
+    return input.mul_(kept * scale).add_(shift) if inplace else input * (kept * scale) + shift

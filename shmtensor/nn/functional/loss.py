@@ -1,0 +1,250 @@
+"""Losses. `reduction` is "mean", "sum" or "none" everywhere."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ...autograd import table as ops
+from ...tensor import Tensor
+from .activation import softplus
+from .linear import cosine_similarity, pairwise_distance
+
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
+    "cross_entropy",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "margin_ranking_loss",
+    "mse_loss",
+    "nll_loss",
+    "poisson_nll_loss",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+]
+
+
+Function = Callable[..., Any]
+
+cross_entropy: Function = ops.cross_entropy
+nll_loss: Function = ops.nll_loss
+binary_cross_entropy: Function = ops.binary_cross_entropy
+binary_cross_entropy_with_logits: Function = ops.binary_cross_entropy_with_logits
+kl_div: Function = ops.kl_div
+
+
+def reduced(name: str, loss: Tensor, reduction: str) -> Tensor:
+    """The mean, the sum, or all of it."""
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "none":
+        return loss
+    raise ValueError(
+        f"{name}: {reduction!r} is not a valid value for reduction, hint: mean, sum, none"
+    )
+
+
+def _older(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    if size_average is None and reduce is None:
+        return reduction
+    return "none" if reduce is False else "sum" if size_average is False else "mean"
+
+
+def _warn_of_shapes(name: str, input: Tensor, target: Tensor) -> None:
+    warnings.warn(
+        f"{name}: target size {tuple(target.shape)} differs from input size "
+        f"{tuple(input.shape)}: they are broadcast, which is rarely what was meant",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """(input - target) squared."""
+    if input.array.shape != target.array.shape:
+        _warn_of_shapes("mse_loss", input, target)
+    return ops.mse_loss(input, target, size_average, reduce, reduction, weight)  # type: ignore[no-any-return]
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """|input - target|."""
+    if input.array.shape != target.array.shape:
+        _warn_of_shapes("l1_loss", input, target)
+    return ops.l1_loss(input, target, size_average, reduce, reduction, weight)  # type: ignore[no-any-return]
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """d^2 / (2 beta) where |d| < beta, else |d| - beta / 2."""
+    if input.array.shape != target.array.shape:
+        _warn_of_shapes("smooth_l1_loss", input, target)
+    return ops.smooth_l1_loss(input, target, size_average, reduce, reduction, beta)  # type: ignore[no-any-return]
+
+
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2)."""
+    if input.array.shape != target.array.shape:
+        _warn_of_shapes("huber_loss", input, target)
+    return ops.huber_loss(input, target, reduction, delta, weight)  # type: ignore[no-any-return]
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log-likelihood of counts, up to a constant; with `full`, by Stirling's formula."""
+    reduction = _older(size_average, reduce, reduction)
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
+        loss = loss + stirling.masked_fill(target <= 1, 0)
+    return reduced("poisson_nll_loss", loss, reduction)
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log-likelihood under a normal distribution with a given variance."""
+    if not isinstance(var, Tensor):
+        var = ops.full_like(input, float(var))
+    if tuple(var.shape) != tuple(input.shape) and var.shape == input.shape[:-1]:
+        var = var.unsqueeze(-1)
+    if bool((var < 0).any()):
+        raise ValueError("gaussian_nll_loss: var has negative entries")
+    kept = var.detach().clamp(min=eps) + (var - var.detach())  # the gradient passes the cut
+    d = input - target
+    loss = 0.5 * (kept.log() + d * d / kept)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return reduced("gaussian_nll_loss", loss, reduction)
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """input where the target is 1, max(0, margin - input) where it is -1."""
+    reduction = _older(size_average, reduce, reduction)
+    zero = ops.zeros_like(input)
+    loss = ops.where(target != 1, (margin - input).clamp(min=0), zero) + ops.where(
+        target != -1, input, zero
+    )
+    return reduced("hinge_embedding_loss", loss, reduction)
+
+
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """log(1 + exp(-target * input))."""
+    reduction = _older(size_average, reduce, reduction)
+    return reduced("soft_margin_loss", softplus(-target * input), reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, -target * (input1 - input2) + margin)."""
+    reduction = _older(size_average, reduce, reduction)
+    loss = (-target * (input1 - input2) + margin).clamp(min=0)
+    return reduced("margin_ranking_loss", loss, reduction)
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    reduction = _older(size_average, reduce, reduction)
+    cosine = cosine_similarity(input1, input2, -1)
+    zero = ops.zeros_like(cosine)
+    loss = ops.where(target == 1, 1 - cosine, zero) + ops.where(
+        target == -1, (cosine - margin).clamp(min=0), zero
+    )
+    return reduced("cosine_embedding_loss", loss, reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    reduction = _older(size_average, reduce, reduction)
+    near = pairwise_distance(anchor, positive, p, eps)
+    far = pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = ops.minimum(far, pairwise_distance(positive, negative, p, eps))
+    return reduced("triplet_margin_loss", (near - far + margin).clamp(min=0), reduction)

@@ -1,0 +1,306 @@
+"""What runs around a Module's forward and backward when somebody asked for it.
+
+A module without hooks never comes here: `Module.__call__` looks whether any table has an entry.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..autograd import Function
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .module import Module
+
+__all__ = [
+    "Hooked",
+    "RemovableHandle",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+]
+
+
+
+class Table(dict[int, Any]):
+    """A dictionary of hooks (a class of its own so that a handle may hold it weakly)."""
+
+
+_numbers = itertools.count()
+_forward_pre, _forward, _backward_pre, _backward = Table(), Table(), Table(), Table()
+# Numbers of the hooks for all modules: its truth is all that `Module.__call__` looks at.
+everywhere = Table()
+
+
+class RemovableHandle:
+    """Removes the hook that it was returned for: `remove()`, or the end of a `with` block."""
+
+    def __init__(self, tables: list[Table], number: int, prepend: bool = False) -> None:
+        self.id = number
+        self._tables = [weakref.ref(table) for table in tables]
+        if prepend:
+            _move_to_front(tables[0], number)
+
+    def remove(self) -> None:
+        """Takes the hook away; a second call does nothing."""
+        for reference in self._tables:
+            table = reference()
+            if table is not None:
+                table.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def _move_to_front(table: Table, number: int) -> None:
+    others = [(key, table.pop(key)) for key in list(table) if key != number]
+    table.update(others)
+
+
+def insert(
+    hook: Any, table: Table, flags: list[Table] | None = None, prepend: bool = False
+) -> RemovableHandle:
+    number = next(_numbers)
+    table[number] = hook
+    for flag in flags or []:
+        flag[number] = True
+    return RemovableHandle([table, *(flags or [])], number, prepend)
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, args)` before the forward of every module; what it returns replaces args."""
+    return insert(hook, _forward_pre, [everywhere])
+
+
+def register_module_forward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, args, output)` after every forward; what it returns replaces the output."""
+    return insert(hook, _forward, [everywhere])
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, grad_output)` before the backward of every module."""
+    return insert(hook, _backward_pre, [everywhere])
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, grad_input, grad_output)` after the backward of every module."""
+    return insert(hook, _backward, [everywhere])
+
+
+class Hooked:
+    """The tables of one module and the methods that fill them."""
+
+    _forward_pre_hooks: Table
+    _forward_pre_hooks_with_kwargs: Table
+    _forward_hooks: Table
+    _forward_hooks_with_kwargs: Table
+    _forward_hooks_always_called: Table
+    _backward_pre_hooks: Table
+    _backward_hooks: Table
+
+    TABLES = (
+        "_forward_pre_hooks",
+        "_forward_pre_hooks_with_kwargs",
+        "_forward_hooks",
+        "_forward_hooks_with_kwargs",
+        "_forward_hooks_always_called",
+        "_backward_pre_hooks",
+        "_backward_hooks",
+        "_state_dict_hooks",
+        "_state_dict_pre_hooks",
+        "_load_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks",
+    )
+
+    def _make_tables(self) -> None:
+        for name in Hooked.TABLES:
+            self.__dict__.setdefault(name, Table())
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """`hook(module, args)` or, with_kwargs, `hook(module, args, kwargs)` before forward.
+
+        What it returns replaces args (or the pair of both).
+        """
+        flags = [self._forward_pre_hooks_with_kwargs] if with_kwargs else []
+        return insert(hook, self._forward_pre_hooks, flags, prepend)
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """`hook(module, args, output)`, or with kwargs before output, after forward.
+
+        What it returns replaces the output. `always_call`: also when forward raises.
+        """
+        flags = [self._forward_hooks_with_kwargs] if with_kwargs else []
+        flags += [self._forward_hooks_always_called] if always_call else []
+        return insert(hook, self._forward_hooks, flags, prepend)
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(module, grad_output)` before the module's backward; may return a replacement."""
+        return insert(hook, self._backward_pre_hooks, None, prepend)
+
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(module, grad_input, grad_output)` after backward; may replace grad_input."""
+        return insert(hook, self._backward_hooks, None, prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """The older name of `register_full_backward_hook`."""
+        return self.register_full_backward_hook(hook)
+
+
+def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Forward with all hooks around it."""
+    done: set[int] = set()
+    output: Any = None
+    try:
+        args, kwargs = _before(module, args, kwargs)
+        backward = None
+        if _backward or _backward_pre or module._backward_hooks or module._backward_pre_hooks:
+            backward = _Backward(module)
+            args = backward.watch_inputs(args)
+        output = module.forward(*args, **kwargs)
+        for number, hook in [*_forward.items(), *module._forward_hooks.items()]:
+            done.add(number)
+            output = _after(module, number, hook, args, kwargs, output)
+        return output if backward is None else backward.watch_outputs(output)
+    except BaseException:
+        for number, hook in list(module._forward_hooks.items()):
+            if number in module._forward_hooks_always_called and number not in done:
+                _after(module, number, hook, args, kwargs, output)
+        raise
+
+
+def _before(module: Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    for number, hook in [*_forward_pre.items(), *module._forward_pre_hooks.items()]:
+        if number in module._forward_pre_hooks_with_kwargs:
+            changed = hook(module, args, kwargs)
+            if changed is None:
+                continue
+            if not (isinstance(changed, tuple) and len(changed) == 2):
+                raise RuntimeError(
+                    "register_forward_pre_hook: a hook with_kwargs must return None or "
+                    f"(args, kwargs): got {changed!r}"
+                )
+            args, kwargs = changed
+        else:
+            changed = hook(module, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+    return args, kwargs
+
+
+def _after(
+    module: Module, number: int, hook: Any, args: Any, kwargs: dict[str, Any], output: Any
+) -> Any:
+    if number in module._forward_hooks_with_kwargs:
+        changed = hook(module, args, kwargs, output)
+    else:
+        changed = hook(module, args, output)
+    return output if changed is None else changed
+
+
+class _Passage(Function):
+    """The identity on several tensors at once; backward shows all their gradients to `seen`."""
+
+    @staticmethod
+    def forward(ctx: Any, seen: Any, *tensors: Tensor) -> Any:
+        ctx.seen = seen
+        ctx.set_materialize_grads(False)
+        return tuple(t.view_as(t) for t in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return (None, *ctx.seen(gradients))
+
+
+class _Backward:
+    """One call of a module with backward hooks: gradients pass `_outgoing`, then `_incoming`."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.grad_output: tuple[Any, ...] = ()
+        self.n_inputs = 0
+        self.places: list[int] = []
+
+    def watch_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.n_inputs = len(args)
+        self.places = [
+            i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad
+        ]
+        if not self.places:
+            return args
+        watched = _Passage.apply(self._incoming, *(args[i] for i in self.places))
+        changed = list(args)
+        for i, x in zip(self.places, watched, strict=True):
+            changed[i] = x
+        return tuple(changed)
+
+    def watch_outputs(self, output: Any) -> Any:
+        outputs = output if isinstance(output, tuple) else (output,)
+        places = [i for i, x in enumerate(outputs) if isinstance(x, Tensor) and x.requires_grad]
+        if not places:
+            return output
+
+        def outgoing(gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+            every: list[Any] = [None] * len(outputs)
+            for i, g in zip(places, gradients, strict=True):
+                every[i] = g
+            changed = self._outgoing(tuple(every))
+            return tuple(changed[i] for i in places)
+
+        watched = _Passage.apply(outgoing, *(outputs[i] for i in places))
+        if not isinstance(output, tuple):
+            return watched[0]
+        changed = list(outputs)
+        for i, x in zip(places, watched, strict=True):
+            changed[i] = x
+        return type(output)(*changed) if hasattr(output, "_fields") else tuple(changed)
+
+    def _outgoing(self, grad_output: tuple[Any, ...]) -> tuple[Any, ...]:
+        for hook in [*_backward_pre.values(), *self.module._backward_pre_hooks.values()]:
+            changed = hook(self.module, grad_output)
+            if changed is not None:
+                grad_output = changed if isinstance(changed, tuple) else (changed,)
+        self.grad_output = grad_output
+        if not self.places:  # no gradient will come out of the other end
+            self._hooks((None,) * self.n_inputs)
+        return grad_output
+
+    def _incoming(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        every: list[Any] = [None] * self.n_inputs
+        for i, g in zip(self.places, gradients, strict=True):
+            every[i] = g
+        changed = self._hooks(tuple(every))
+        return tuple(changed[i] for i in self.places)
+
+    def _hooks(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:
+        for hook in [*_backward.values(), *self.module._backward_hooks.values()]:
+            changed = hook(self.module, grad_input, self.grad_output)
+            if changed is not None:
+                changed = changed if isinstance(changed, tuple) else (changed,)
+                if len(changed) != len(grad_input):
+                    raise RuntimeError(
+                        "register_full_backward_hook: the hook returned another number of "
+                        f"gradients: {len(changed)}, expected {len(grad_input)}"
+                    )
+                grad_input = changed
+        return grad_input

@@ -1,0 +1,233 @@
+"""Initial values of parameters. Each function writes in place and returns its tensor.
+
+Sources: Glorot, Bengio 2010 (xavier); He et al. 2015 (kaiming); Saxe et al. 2013 (orthogonal).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..autograd import no_grad
+from ..conversion import as_tensor
+from ..tensor import Tensor
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor by which a nonlinearity changes the standard deviation."""
+    if nonlinearity in ("linear", "sigmoid") or nonlinearity.startswith("conv"):
+        return 1.0
+    if nonlinearity == "tanh":
+        return 5.0 / 3
+    if nonlinearity == "relu":
+        return math.sqrt(2.0)
+    if nonlinearity == "leaky_relu":
+        if param is None:
+            param = 0.01
+        if isinstance(param, bool) or not isinstance(param, (int, float)):
+            raise ValueError(f"calculate_gain: negative_slope is not a number: {param!r}")
+        return math.sqrt(2.0 / (1 + param**2))
+    if nonlinearity == "selu":
+        return 3.0 / 4
+    raise ValueError(f"calculate_gain: unsupported nonlinearity: {nonlinearity!r}")
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+    """Uniform between a and b."""
+    with no_grad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+    """Normal with mean and std."""
+    with no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """The same value everywhere."""
+    with no_grad():
+        return tensor.fill_(val)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Ones."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Zeros."""
+    return constant_(tensor, 0.0)
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """The identity matrix, shape (n, m)."""
+    if tensor.dim() != 2:
+        raise ValueError(f"eye_: only tensors with 2 dimensions: got {tuple(tensor.shape)}")
+    return _filled(tensor, np.eye(*tensor.shape))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """A convolution that hands channels through: weights (out, in / groups, *kernel)."""
+    n = tensor.dim()
+    if n not in (3, 4, 5):
+        raise ValueError(f"dirac_: only tensors with 3, 4 or 5 dimensions: got {n}")
+    sizes = tuple(tensor.shape)
+    if sizes[0] % groups:
+        raise ValueError(f"dirac_: channels must be divisible by groups: {sizes[0]} by {groups}")
+    values = np.zeros(sizes)
+    per_group = sizes[0] // groups
+    centre = tuple(k // 2 for k in sizes[2:])
+    for group in range(groups):
+        for d in range(min(per_group, sizes[1])):
+            values[(group * per_group + d, d, *centre)] = 1
+    return _filled(tensor, values)
+
+
+def _filled(tensor: Tensor, values: Any) -> Tensor:
+    with no_grad():
+        return tensor.copy_(as_tensor(values.astype(tensor.dtype)))
+
+
+def _fans(tensor: Tensor) -> tuple[int, int]:
+    """How many inputs and outputs a weight connects."""
+    if tensor.dim() < 2:
+        raise ValueError(
+            "init: fan in and fan out need at least 2 dimensions: got shape "
+            f"{tuple(tensor.shape)}"
+        )
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+_calculate_fan_in_and_fan_out = _fans  # the name that model code calls
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Uniform within +-gain sqrt(6 / (fan in + fan out))."""
+    bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Normal with std gain sqrt(2 / (fan in + fan out))."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
+
+
+def _std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"init: mode must be 'fan_in' or 'fan_out': got {mode!r}")
+    fan = _fans(tensor)[mode == "fan_out"]
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)
+
+
+def _is_empty(tensor: Tensor) -> bool:
+    if 0 in tensor.shape:
+        warnings.warn("init: initialising zero elements does nothing", stacklevel=3)
+        return True
+    return False
+
+
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
+    """Uniform within +-gain sqrt(3 / fan), `a` being leaky_relu's slope."""
+    if _is_empty(tensor):
+        return tensor
+    bound = math.sqrt(3.0) * _std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
+    """Normal with std gain / sqrt(fan), `a` being leaky_relu's slope."""
+    if _is_empty(tensor):
+        return tensor
+    return normal_(tensor, 0.0, _std(tensor, a, mode, nonlinearity), generator)
+
+
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Any = None,
+) -> Tensor:
+    """Normal, with what falls outside a and b drawn again."""
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            "trunc_normal_: mean is more than 2 std from [a, b]: the distribution of values may "
+            f"be incorrect: mean {mean}, std {std}, [{a}, {b}]",
+            stacklevel=2,
+        )
+    with no_grad():
+        tensor.normal_(mean, std, generator=generator)
+        for _ in range(1000):
+            outside = (tensor < a) | (tensor > b)
+            if not bool(outside.any()):
+                return tensor
+            again = tensor.detach().clone().normal_(mean, std, generator=generator)
+            tensor.copy_(again.where(outside, tensor))
+        return tensor.clamp_(a, b)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+    """Rows (or columns, whichever are fewer) orthonormal, times gain; trailing dimensions joined."""
+    if tensor.dim() < 2:
+        raise ValueError(
+            f"orthogonal_: at least 2 dimensions are needed: got {tuple(tensor.shape)}"
+        )
+    if tensor.numel() == 0:
+        return tensor
+    rows = tensor.shape[0]
+    cols = tensor.numel() // rows
+    with no_grad():
+        drawn = tensor.detach().clone().normal_(0, 1, generator=generator).numpy()
+    drawn = drawn.reshape(rows, cols)
+    q, r = np.linalg.qr(drawn.T if rows < cols else drawn)
+    q = q * np.sign(np.diag(r))  # so that the distribution is uniform
+    values = (q.T if rows < cols else q).reshape(tuple(tensor.shape))
+    return _filled(tensor, values * gain)
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Normal, with the fraction `sparsity` of each column zero; shape (n, m)."""
+    if tensor.dim() != 2:
+        raise ValueError(f"sparse_: only tensors with 2 dimensions: got {tuple(tensor.shape)}")
+    rows, _ = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with no_grad():
+        order = tensor.detach().clone().uniform_(0, 1, generator=generator).numpy().argsort(0)
+        tensor.normal_(0, std, generator=generator)
+        return tensor.copy_(tensor.masked_fill(as_tensor(order < zeros), 0.0))

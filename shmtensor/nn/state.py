@@ -1,0 +1,292 @@
+"""A module's state as a dictionary of tensors, and back: `state_dict`, `load_state_dict`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..autograd import no_grad
+from ..conversion import as_tensor
+from ..tensor import Tensor
+from .hook import Hooked, RemovableHandle, Table, insert
+from .parameter import Parameter
+
+if TYPE_CHECKING:
+    from .module import Module
+
+__all__ = ["IncompatibleKeys", "Stateful"]
+
+_EXTRA = "_extra_state"
+
+
+class IncompatibleKeys(
+    NamedTuple("IncompatibleKeys", [("missing_keys", list[str]), ("unexpected_keys", list[str])])
+):
+    """What `load_state_dict(strict=False)` did not find, and what it did not know."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return super().__repr__()
+
+    __str__ = __repr__
+
+
+class StateDict(OrderedDict[str, Any]):
+    """Tensors by name; `_metadata` carries the version of each module's layout."""
+
+    _metadata: OrderedDict[str, dict[str, Any]]
+
+
+class Stateful(Hooked):
+    """Saving and loading of parameters and buffers by name."""
+
+    _version = 1
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _modules: dict[str, Any]
+    _non_persistent_buffers_set: set[str]
+    _state_dict_hooks: Table
+    _state_dict_pre_hooks: Table
+    _load_state_dict_pre_hooks: Table
+    _load_state_dict_post_hooks: Table
+
+    # ---------------------------------------------------------------- saving
+    def get_extra_state(self) -> Any:
+        """To be defined by modules that save more than tensors, with `set_extra_state`."""
+        raise RuntimeError(
+            f"{type(self).__name__}.get_extra_state: not defined, hint: define it together with "
+            "set_extra_state"
+        )
+
+    def set_extra_state(self, state: Any) -> None:
+        """Receives from `load_state_dict` what `get_extra_state` returned."""
+        raise RuntimeError(
+            f"{type(self).__name__}.set_extra_state: not defined, hint: define it together with "
+            "get_extra_state"
+        )
+
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> Any:
+        """Parameters and persistent buffers of this module and all below, by dotted name.
+
+        Copies: none (the tensors are the parameters' own memory, detached).
+
+        Args:
+            destination: a dictionary to fill instead of a new one.
+            prefix: put before each name.
+            keep_vars: the Parameters themselves instead of detached tensors.
+        """
+        if args:  # the older positional form
+            destination = args[0]
+            prefix = args[1] if len(args) > 1 else prefix
+            keep_vars = args[2] if len(args) > 2 else keep_vars
+        if destination is None:
+            destination = StateDict()
+            destination._metadata = OrderedDict()
+        local_metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = local_metadata
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(
+                    destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
+                )
+        for hook in self._state_dict_hooks.values():
+            changed = hook(self, destination, prefix, local_metadata)
+            if changed is not None:
+                destination = changed
+        return destination
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        for name, tensor in self._persistent():
+            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+        if type(self).get_extra_state is not Stateful.get_extra_state:
+            destination[prefix + _EXTRA] = self.get_extra_state()
+
+    def _persistent(self) -> list[tuple[str, Any]]:
+        named = [(n, p) for n, p in self._parameters.items() if p is not None]
+        named += [
+            (n, b)
+            for n, b in self._buffers.items()
+            if b is not None and n not in self._non_persistent_buffers_set
+        ]
+        return named
+
+    # ---------------------------------------------------------------- loading
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
+        """Writes saved values into the parameters and buffers of this module and all below.
+
+        Copies: one (into the parameters' memory), none with `assign`.
+
+        Args:
+            state_dict: tensors (or NumPy arrays) by dotted name.
+            strict: names must match exactly.
+            assign: the tensors become the parameters, instead of being copied.
+
+        Returns: the missing and the unexpected names.
+        Raises: RuntimeError with every name and shape that does not match.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(
+                f"load_state_dict: expected a dictionary: got {type(state_dict).__name__}"
+            )
+        missing: list[str] = []
+        unexpected: list[str] = []
+        errors: list[str] = []
+        metadata = getattr(state_dict, "_metadata", None)
+        state = OrderedDict(state_dict)
+
+        def load(module: Module, local_state: Any, prefix: str = "") -> None:
+            local_metadata: dict[str, Any] = {} if metadata is None else metadata.get(prefix[:-1], {})
+            if assign:
+                local_metadata["assign_to_params_buffers"] = assign
+            module._load_from_state_dict(
+                local_state, prefix, local_metadata, True, missing, unexpected, errors
+            )
+            for name, child in module._modules.items():
+                if child is not None:
+                    below = f"{prefix}{name}."
+                    load(child, {k: v for k, v in local_state.items() if k.startswith(below)}, below)
+            incompatible = IncompatibleKeys(missing, unexpected)
+            for hook in module._load_state_dict_post_hooks.values():
+                if hook(module, incompatible) is not None:
+                    raise RuntimeError(
+                        "load_state_dict: a post hook must change the keys in place and return "
+                        f"nothing: {hook!r}"
+                    )
+
+        load(self, state)  # type: ignore[arg-type]
+        if strict:
+            for title, names in (("Unexpected", unexpected), ("Missing", missing)):
+                if names:
+                    listed = ", ".join(f'"{name}"' for name in names)
+                    errors.insert(0, f"{title} key(s) in state_dict: {listed}.")
+        if errors:
+            raise RuntimeError(
+                f"Error(s) in loading state_dict for {type(self).__name__}:\n\t"
+                + "\n\t".join(errors)
+            )
+        return IncompatibleKeys(missing, unexpected)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        for hook in self._load_state_dict_pre_hooks.values():
+            hook(
+                state_dict,
+                prefix,
+                local_metadata,
+                strict,
+                missing_keys,
+                unexpected_keys,
+                error_msgs,
+            )
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        own = dict(self._persistent())
+        for name, tensor in own.items():
+            key = prefix + name
+            if key not in state_dict:
+                if strict:
+                    missing_keys.append(key)
+            else:
+                self._load_one(name, tensor, key, state_dict[key], assign, error_msgs)
+        extra = prefix + _EXTRA
+        if type(self).set_extra_state is not Stateful.set_extra_state:
+            if extra in state_dict:
+                self.set_extra_state(state_dict[extra])
+            elif strict:
+                missing_keys.append(extra)
+        elif strict and extra in state_dict:
+            unexpected_keys.append(extra)
+        if strict:
+            for key in state_dict:
+                if key.startswith(prefix) and key != extra:
+                    head, *rest = key[len(prefix) :].split(".", 1)
+                    known = (head in self._modules) if rest else (head in own)
+                    if not known:
+                        unexpected_keys.append(key)
+
+    def _load_one(
+        self, name: str, tensor: Any, key: str, value: Any, assign: bool, errors: list[str]
+    ) -> None:
+        if not hasattr(value, "shape"):
+            errors.append(
+                f'While copying the parameter named "{key}": expected a tensor or an array, '
+                f"got {type(value).__name__}."
+            )
+            return
+        if tuple(value.shape) != tuple(tensor.shape):
+            errors.append(
+                f"size mismatch for {key}: copying a param with shape {tuple(value.shape)} from "
+                f"checkpoint, the shape in current model is {tuple(tensor.shape)}."
+            )
+            return
+        try:
+            with no_grad():
+                value = value if isinstance(value, Tensor) else as_tensor(value)
+                if not assign:
+                    tensor.copy_(value)
+                elif isinstance(tensor, Parameter):
+                    if not isinstance(value, Parameter):
+                        value = Parameter(value, requires_grad=tensor.requires_grad)
+                    setattr(self, name, value)
+                else:
+                    setattr(self, name, value)
+        except Exception as error:
+            errors.append(
+                f'While copying the parameter named "{key}", whose dimensions in the model are '
+                f"{tuple(tensor.shape)} and in the checkpoint are {tuple(value.shape)}: {error}."
+            )
+
+    # ---------------------------------------------------------------- hooks
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, prefix, keep_vars)` before the module is saved."""
+        return insert(hook, self._state_dict_pre_hooks)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, state_dict, prefix, local_metadata)` after it; changes it in place."""
+        return insert(hook, self._state_dict_hooks)
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        return insert(hook, self._state_dict_hooks)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)`."""
+        return insert(_Bound(self, hook), self._load_state_dict_pre_hooks)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
+        return insert(_Bound(self, hook) if with_module else hook, self._load_state_dict_pre_hooks)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, incompatible_keys)` after loading; may change the lists of names."""
+        return insert(hook, self._load_state_dict_post_hooks)
+
+
+class _Bound:
+    """A hook that receives its module first; pickles with it."""
+
+    def __init__(self, module: Any, hook: Callable[..., Any]) -> None:
+        self.module = module
+        self.hook = hook
+
+    def __call__(self, *args: Any) -> Any:
+        return self.hook(self.module, *args)

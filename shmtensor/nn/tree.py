@@ -1,0 +1,138 @@
+"""Walking a tree of modules: parameters, buffers, children, and what a dotted name leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
+from .parameter import Parameter
+
+if TYPE_CHECKING:
+    from .module import Module
+
+__all__ = ["Tree", "kind_of"]
+
+
+def kind_of(value: Any) -> str:
+    """How error messages name a value's class."""
+    module = type(value).__module__
+    name = type(value).__qualname__
+    return name if module == "builtins" else f"{module.split('.')[0]}.{name}"
+
+
+class Tree:
+    """The part of Module that walks."""
+
+    _modules: dict[str, Any]
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters, each once."""
+        for _, p in self.named_parameters(recurse=recurse):
+            yield p
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """The parameters with their dotted names."""
+        yield from self._named("_parameters", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The buffers, each once."""
+        for _, b in self.named_buffers(recurse=recurse):
+            yield b
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """The buffers with their dotted names."""
+        yield from self._named("_buffers", prefix, recurse, remove_duplicate)
+
+    def _named(
+        self, table: str, prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        modules: Any = [(prefix, self)]
+        if recurse:
+            modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+        for path, module in modules:
+            for name, tensor in module.__dict__[table].items():
+                if tensor is None or id(tensor) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(tensor))
+                yield (f"{path}.{name}" if path else name), tensor
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly below, each once."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly below with their names."""
+        seen: set[Module] = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below, each once."""
+        for _, module in self.named_modules():
+            yield module
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below with their dotted names, parents first."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                below = f"{prefix}.{name}" if prefix else name
+                yield from module.named_modules(memo, below, remove_duplicate)
+
+    def get_submodule(self, target: str) -> Module:
+        """The module of a dotted name; "" is this one."""
+        module: Any = self
+        for name in target.split(".") if target else ():
+            found = getattr(module, name, None)
+            if not isinstance(found, Tree):
+                raise AttributeError(
+                    f"{type(module).__name__} has no attribute `{name}`"
+                    if found is None
+                    else f"`{name}` is not an nn.Module: {kind_of(found)}"
+                )
+            module = found
+        return module
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Puts `module` in the place of a dotted name."""
+        if not target:
+            raise ValueError("set_submodule: cannot replace the module itself: target ''")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and name not in parent._modules:
+            raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
+        setattr(parent, name, module)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter of a dotted name."""
+        path, _, name = target.rpartition(".")
+        found = getattr(self.get_submodule(path), name, None)
+        if not isinstance(found, Parameter):
+            raise AttributeError(f"`{target}` is not an nn.Parameter: {kind_of(found)}")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer of a dotted name."""
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if name not in module._buffers:
+            raise AttributeError(f"`{target}` is not a buffer of {type(module).__name__}")
+        buffer: Tensor = module._buffers[name]
+        return buffer

@@ -1,0 +1,90 @@
+"""Gradients cut to a norm or a value, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ...autograd import no_grad
+from ...conversion import as_tensor
+from ...tensor import Tensor
+
+__all__ = [
+    "clip_grad_norm",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "get_total_norm",
+]
+
+Tensors = Tensor | Iterable[Tensor]
+
+
+def _listed(tensors: Tensors) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def _gradients(parameters: Tensors) -> list[Tensor]:
+    return [p.grad for p in _listed(parameters) if p.grad is not None]
+
+
+def get_total_norm(
+    tensors: Tensors,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of all tensors as if they were one vector.
+
+    Raises: RuntimeError if it is not finite and `error_if_nonfinite`.
+    """
+    norm_type = float(norm_type)
+    arrays = [t.detach().array for t in _listed(tensors)]
+    norms = np.array([np.linalg.norm(x.reshape(-1), norm_type) for x in arrays])
+    total = np.linalg.norm(norms, norm_type) if len(norms) else np.float32(0)
+    if error_if_nonfinite and not np.isfinite(total):
+        raise RuntimeError(
+            f"get_total_norm: the total norm of order {norm_type} is not finite: {total}, so it "
+            "cannot be clipped, hint: error_if_nonfinite=False scales by it anyway"
+        )
+    return as_tensor(np.asarray(total, arrays[0].dtype if arrays else np.float32))
+
+
+def clip_grads_with_norm_(
+    parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scales the gradients by max_norm / total_norm where that is below 1, in place."""
+    scale = float(max_norm) / (float(total_norm) + 1e-6)
+    if scale < 1.0 or scale != scale:  # nan spreads, as it would in PyTorch
+        with no_grad():
+            for g in _gradients(parameters):
+                g.mul_(scale)
+
+
+def clip_grad_norm_(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scales the gradients so that their common norm is at most max_norm, in place.
+
+    Returns: the norm before.
+    """
+    parameters = _listed(parameters)
+    total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(parameters, max_norm, total)
+    return total
+
+
+clip_grad_norm = clip_grad_norm_  # its older name
+
+
+def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
+    """Cuts each element of the gradients to +-clip_value, in place."""
+    bound = float(clip_value)
+    with no_grad():
+        for g in _gradients(parameters):
+            g.clamp_(-bound, bound)

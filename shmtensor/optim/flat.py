@@ -1,0 +1,186 @@
+"""Flat: parameters, gradients and optimizer state in one block each, so that a step is one kernel call.
+
+```
+parameter  | W1 ........ | b1 .. | W2 ........ | b2 |      p.array of each is a view of it
+gradient   | home of W1  | b1 .. | W2 ........ | b2 |      backward writes its first gradient here
+exp_avg    | ........... | ..... | ........... | .. |      state[p]["exp_avg"] is a Tensor over it
+             starts[0]     [1]     [2]           [3]       multiples of 64 bytes; gaps stay zero
+```
+
+Note [Who is updated]
+A parameter without a gradient is left alone, its state and step count too. The others are updated in
+runs of neighbours with the same step count: one run, nearly always.
+
+Note [A parameter that moved away]
+`p.data = x` and `module.to(dtype)` give a parameter other memory. The step sees that its array is not
+the view that the flat knows and lays the group out again; the state follows the parameter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import memory
+from ..autograd import wrap
+__all__ = ["Flat", "zeros"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Flat:
+    """Neighbouring parameters of one group and dtype.
+
+    Attributes:
+        group: the parameter group, for its hyperparameters.
+        tensors: the parameters, in order; starts, stops: their elements in the arrays below.
+        parameter, gradient: 1-D arrays over all of them.
+        state: 1-D arrays by the names of PyTorch's state dictionary ("exp_avg", ...).
+        steps: how many updates each parameter has had, float32.
+    """
+
+    __slots__ = (
+        "begun",
+        "block",
+        "gradient",
+        "group",
+        "names",
+        "parameter",
+        "slots",
+        "starts",
+        "state",
+        "steps",
+        "stops",
+        "tensors",
+    )
+
+    def __init__(
+        self, group: dict[str, Any], tensors: list[Any], parameter: Array, starts: list[int]
+    ) -> None:
+        self.group = group
+        self.tensors = tensors
+        self.parameter = parameter
+        self.starts = starts
+        self.stops = [start + p.array.size for start, p in zip(starts, tensors, strict=True)]
+        self.state: dict[str, Array] = {}
+        self.names: list[str] = []  # the state that the last step used
+        self.begun: set[int] = set()  # parameters that optimizer.state shows
+        # Private memory on purpose: ranks that share parameters and state each count for themselves.
+        self.steps = np.zeros(len(tensors), np.float32)
+        self.make_gradients()
+
+    def __repr__(self) -> str:
+        return (
+            f"Flat({len(self.tensors)} parameters, {self.parameter.size} elements of "
+            f"{self.parameter.dtype}, state {sorted(self.state)})"
+        )
+
+    # ---------------------------------------------------------------- gradients
+    def make_gradients(self) -> None:
+        """A block for the gradients, and a home in it for each parameter's.
+
+        The homes' base is the block itself and no array: so NumPy makes every view of a home refer to
+        the home, and the engine can tell from its reference count whether anybody still looks at the
+        gradient of the step before.
+        """
+        dtype = self.parameter.dtype
+        self.block = memory.allocate(max(self.parameter.size, 1) * dtype.itemsize)
+        self.gradient: Any = np.ndarray(self.parameter.shape, dtype, self.block)
+        self.slots: list[tuple[Any, Array, Any]] = []
+        for i, p in enumerate(self.tensors):
+            self.slots.append((p, p.array, p.leaf))
+            self._settle(p.leaf, i)
+
+    def forget_gradients(self) -> None:
+        """For a forked child: the block is its parent's, and two processes must not write there."""
+        self.gradient = None
+        for _, _, leaf in self.slots:
+            if leaf is not None:
+                leaf.home = None
+
+    def gather(self) -> list[int] | None:
+        """Brings every gradient into the block.
+
+        Returns: None if each parameter has one, else the places of those that do.
+        Raises: LookupError if a parameter has other memory than this flat knows.
+        """
+        if self.gradient is None:
+            self.make_gradients()
+        missing = False
+        for p, array, leaf in self.slots:
+            if p.array is not array:
+                raise LookupError
+            g = p.grad
+            if g is None:
+                missing = True
+                continue
+            if leaf is None or g.array is not leaf.home:
+                self._copy_in(p, g)
+            version = p.version
+            if version is not None:
+                version[0] += 1
+        if not missing:
+            return None
+        return [i for i, (p, _, _) in enumerate(self.slots) if p.grad is not None]
+
+    def _copy_in(self, p: Any, g: Any) -> None:
+        """A gradient that somebody assigned, or that came before the home did."""
+        i = next(i for i, q in enumerate(self.tensors) if q is p)
+        self.part(self.gradient, i).reshape(p.array.shape)[...] = g.array
+        leaf = p.leaf
+        if leaf is not self.slots[i][2]:  # requires_grad was switched on meanwhile
+            self.slots[i] = (p, p.array, leaf)
+            self._settle(leaf, i)
+
+    def _settle(self, leaf: Any, i: int) -> None:
+        if leaf is not None:
+            offset = self.starts[i] * self.parameter.itemsize
+            shape = self.tensors[i].array.shape
+            leaf.home = np.ndarray(shape, self.parameter.dtype, self.block, offset)
+
+    # ---------------------------------------------------------------- state
+    def add_state(self, names: list[str]) -> None:
+        """Zeros for each name that is not there yet."""
+        for name in names:
+            if name not in self.state:
+                self.state[name] = zeros(self.parameter.shape, self.parameter.dtype)
+
+    def entry(self, i: int, names: list[str], counts: bool) -> dict[str, Any]:
+        """What `optimizer.state[p]` shows of parameter i: tensors over this flat's memory."""
+        shape = self.tensors[i].array.shape
+        shown: dict[str, Any] = {}
+        if counts:
+            shown["step"] = wrap(self.steps[i : i + 1].reshape(()))
+        for name in names:
+            shown[name] = wrap(self.part(self.state[name], i).reshape(shape))
+        return shown
+
+    def part(self, array: Array, i: int) -> Array:
+        """The elements of parameter i."""
+        part: Array = array[self.starts[i] : self.stops[i]] if array.ndim == 1 else array
+        return part
+
+    def runs(self, places: list[int] | None) -> list[tuple[int, int, int]]:
+        """(start, stop, number of this step) of each run of parameters to update, and counts it."""
+        counts = self.steps.tolist()
+        if places is None and counts.count(counts[0]) == len(counts):
+            self.steps += 1
+            return [(0, self.parameter.shape[0] if self.parameter.ndim else 1, int(counts[0]) + 1)]
+        runs: list[tuple[int, int, int]] = []
+        before = -2
+        for i in range(len(counts)) if places is None else places:
+            self.steps[i] += 1
+            step = int(counts[i]) + 1
+            if before == i - 1 and runs[-1][2] == step:
+                runs[-1] = (runs[-1][0], self.stops[i], step)
+            else:
+                runs.append((self.starts[i], self.stops[i], step))
+            before = i
+        return runs
+
+
+def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Zeros in shared memory, in a block of their own."""
+    n = int(np.prod(shape, dtype=np.int64))
+    return np.ndarray(shape, dtype, memory.allocate(max(n, 1) * dtype.itemsize))

@@ -1,0 +1,201 @@
+"""FlatOptimizer: an optimizer whose step is one kernel call over all parameters of a group."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .flat import Array, Flat
+from .layout import lay_out
+from .optimizer import Group, Optimizer
+
+__all__ = ["FlatOptimizer"]
+
+
+class FlatOptimizer(Optimizer):
+    """Base of the optimizers whose rule is elementwise.
+
+    A subclass names its state in `_names` and applies its rule in `_update`. Where PyTorch keeps no
+    "step" in the state, it sets `counts = False`.
+    """
+
+    counts = True
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        self._flats: list[Flat] = []
+        super().__init__(params, defaults)
+        self._shown, self._n_shown = self.state, 0
+        living.add(self)
+
+    # ---------------------------------------------------------------- to be defined
+    def _names(self, group: Group) -> list[str]:
+        """The names of the state arrays that a group needs."""
+        raise NotImplementedError(f"{type(self).__name__}._names: not defined")
+
+    def _update(
+        self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int
+    ) -> None:
+        """Applies the rule to equally long arrays, in place. `step` counts from 1."""
+        raise NotImplementedError(f"{type(self).__name__}._update: not defined")
+
+    # ---------------------------------------------------------------- stepping
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates the parameters that have a gradient.
+
+        Copies: none.
+
+        Args:
+            closure: computes the loss anew, and its gradients.
+
+        Returns: what closure returned.
+        """
+        loss = None if closure is None else self._evaluated(closure)
+        if self.state is not self._shown or len(self.state) != self._n_shown:
+            self._take_in()
+        try:
+            places = [flat.gather() for flat in self._flats]
+        except LookupError:  # Note [A parameter that moved away]
+            self._lay_out()
+            places = [flat.gather() for flat in self._flats]
+        for flat, present in zip(self._flats, places):
+            if present != []:
+                self._advance(flat, present)
+        return loss
+
+    def _advance(self, flat: Flat, places: list[int] | None) -> None:
+        group = flat.group
+        names = self._names(group)
+        if names != flat.names or len(flat.begun) != len(flat.tensors):
+            self._begin(flat, names, range(len(flat.tensors)) if places is None else places)
+        for start, stop, step in flat.runs(places):
+            self._update_range(flat, start, stop, step)
+
+    def _update_range(self, flat: Flat, start: int, stop: int, step: int) -> None:
+        p, g, state = flat.parameter, flat.gradient, flat.state
+        if p.ndim == 1 and stop - start != p.shape[0]:
+            p, g = p[start:stop], g[start:stop]
+            state = {name: array[start:stop] for name, array in state.items()}
+        if p.dtype.kind == "c":  # real and imaginary part are updated as two numbers
+            p, g = p.view(p.real.dtype), g.view(p.real.dtype)
+            state = {name: array.view(array.real.dtype) for name, array in state.items()}
+        self._update(flat.group, p, g, state, step)
+
+    def _begin(self, flat: Flat, names: list[str], places: Iterable[int]) -> None:
+        """Makes state that is not there yet, and shows it."""
+        if names != flat.names:
+            if not self.counts and set(names) - set(flat.names):
+                flat.steps[:] = 0  # a new buffer has no past
+            flat.add_state(names)
+            flat.names = names
+            flat.begun.clear()
+        for i in places:
+            if i not in flat.begun:
+                flat.begun.add(i)
+                entry = flat.entry(i, names, self.counts)
+                if entry:
+                    self.state[flat.tensors[i]] = entry
+        self._n_shown = len(self.state)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients, or with set_to_none=False fills them with zeros."""
+        if not set_to_none:
+            return super().zero_grad(False)
+        for flat in self._flats:
+            for p, _, leaf in flat.slots:
+                if leaf is None:
+                    p.grad = None
+                else:
+                    leaf.grad = None
+        return None
+
+    # ---------------------------------------------------------------- shards
+    @property
+    def flats(self) -> list[Flat]:
+        """The blocks of parameters, gradients and state, all there: for who steps parts of them."""
+        if self.state is not self._shown or len(self.state) != self._n_shown:
+            self._take_in()
+        if any(p.array is not array for flat in self._flats for p, array, _ in flat.slots):
+            self._lay_out()
+        for flat in self._flats:
+            flat.add_state(self._names(flat.group))
+            if flat.gradient is None:
+                flat.make_gradients()
+        return self._flats
+
+    def step_range(self, index: int, start: int, stop: int, step: int | None = None) -> None:
+        """Updates the elements start to stop of flat `index`, from its `gradient`.
+
+        Args:
+            step: the number of this update, from 1; by default one more than the flat's last: then
+                call it once per flat and step.
+        """
+        flat = self._flats[index]
+        number = int(flat.steps.max()) + 1 if step is None else step
+        self._begin(flat, self._names(flat.group), range(len(flat.tensors)))
+        flat.steps[:] = number
+        if stop > start:
+            self._update_range(flat, start, stop, number)
+
+    # ---------------------------------------------------------------- layout and state
+    def add_param_group(self, param_group: Group) -> None:
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        self._flats += lay_out(group, group["params"])
+
+    def _lay_out(self) -> None:
+        """All flats anew; the state follows its parameters."""
+        self._flats = []
+        for group in self.param_groups:
+            self._flats += lay_out(group, group["params"])
+        self._take_in()
+
+    def _take_in(self) -> None:
+        """Makes what stands in `state` (loaded, cleared, of another layout) the flats' own."""
+        for flat in self._flats:
+            names = self._names(flat.group)
+            flat.add_state(names)
+            flat.names = names
+            flat.begun.clear()
+            for i, p in enumerate(flat.tensors):
+                entry = self.state.get(p) or {}
+                step = entry.get("step", 1 if any(v is not None for v in entry.values()) else 0)
+                flat.steps[i] = float(step)
+                for name in names:
+                    self._take_in_one(flat, i, name, entry.get(name))
+                if entry:
+                    rest = {k: v for k, v in entry.items() if k != "step" and k not in names}
+                    flat.begun.add(i)
+                    self.state[p] = {**flat.entry(i, names, self.counts), **rest}
+        self._shown, self._n_shown = self.state, len(self.state)
+
+    def _take_in_one(self, flat: Flat, i: int, name: str, value: Any) -> None:
+        shape = flat.tensors[i].array.shape
+        place = flat.part(flat.state[name], i).reshape(shape)
+        if value is None:
+            place[...] = 0
+            return
+        if tuple(value.shape) != shape:
+            raise RuntimeError(
+                f"{type(self).__name__}.step: the state's shape is not its parameter's: {name} "
+                f"{tuple(value.shape)} for {shape}, hint: del optimizer.state[p] starts anew"
+            )
+        place[...] = value.array
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._lay_out()
+        living.add(self)
+
+
+living: weakref.WeakSet[FlatOptimizer] = weakref.WeakSet()
+
+
+def _forget_gradients() -> None:
+    for optimizer in list(living):
+        for flat in optimizer._flats:
+            flat.forget_gradients()
+
+
+os.register_at_fork(after_in_child=_forget_gradients)

@@ -1,0 +1,138 @@
+"""Which parameters move into a common block, which are taken as they lie, and which stay alone.
+
+Note [Who is moved]
+Moving a parameter into a block leaves behind whatever else looks at its memory: another Parameter tied
+to it, a view, a NumPy array, another process. So a parameter moves only if nobody else can tell:
+its array is referred to by its tensor alone, up to the owner of the memory, and no other process holds
+the block. Parameters that already lie in this order in one block (a second optimizer over the same
+model, a flat model received from another process) are taken as they lie. Whatever remains becomes a
+Flat of its own, over its own memory: slower, never wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from .. import memory
+from .flat import Array, Flat, zeros
+
+__all__ = ["lay_out"]
+
+ALIGNMENT = 64
+
+
+def lay_out(group: dict[str, Any], tensors: list[Any]) -> list[Flat]:
+    """The flats of these parameters. Note [Who is moved].
+
+    Copies: one of each parameter that moves.
+    """
+    flats: list[Flat] = []
+    movable: dict[Any, list[Any]] = {}
+    for run in neighbours(tensors):
+        if len(run) > 1:
+            flats.append(adopt(group, run))
+        elif not is_alone(run[0]):
+            array = run[0].array
+            flat = array.reshape(-1) if array.flags.c_contiguous else array
+            flats.append(Flat(group, run, flat, [0]))
+        else:
+            movable.setdefault(run[0].array.dtype, []).append(run[0])
+    for run in movable.values():
+        flats.append(move(group, run))
+    return flats
+
+
+def offsets(tensors: list[Any]) -> tuple[list[int], int]:
+    """Where each parameter starts, in elements, and the end."""
+    step = max(ALIGNMENT // tensors[0].array.dtype.itemsize, 1)
+    starts, end = [], 0
+    for p in tensors:
+        starts.append(end)
+        end += -(-p.array.size // step) * step
+    return starts, end
+
+
+def move(group: dict[str, Any], tensors: list[Any]) -> Flat:
+    """Makes one block of several parameters."""
+    starts, end = offsets(tensors)
+    flat = zeros((end,), tensors[0].array.dtype)
+    for p, start in zip(tensors, starts, strict=True):
+        view = flat[start : start + p.array.size].reshape(p.array.shape)
+        view[...] = p.array
+        p.array = view
+    return Flat(group, tensors, flat, starts)
+
+
+def adopt(group: dict[str, Any], tensors: list[Any]) -> Flat:
+    """One array over parameters that lie as `offsets` would lay them."""
+    starts, _ = offsets(tensors)
+    first = tensors[0].array
+    end = starts[-1] + tensors[-1].array.size
+    flat = np.lib.stride_tricks.as_strided(first, (end,), (first.itemsize,))
+    return Flat(group, tensors, flat, starts)
+
+
+def neighbours(tensors: list[Any]) -> list[list[Any]]:
+    """The parameters in runs that already lie as `offsets` would lay them, in one owner's memory."""
+    runs: list[list[Any]] = []
+    for p in tensors:
+        if runs and follows(runs[-1], p):
+            runs[-1].append(p)
+        else:
+            runs.append([p])
+    return runs
+
+
+def follows(run: list[Any], p: Any) -> bool:
+    x, y = run[-1].array, p.array
+    if x.dtype is not y.dtype or not (x.flags.c_contiguous and y.flags.c_contiguous):
+        return False
+    step = max(ALIGNMENT // x.dtype.itemsize, 1)
+    room = -(-x.size // step) * step
+    if address(y) - address(x) != room * x.itemsize or owner(x) is not owner(y):
+        return False
+    gap = np.lib.stride_tricks.as_strided(x, (room,), (x.itemsize,))[x.size :]
+    return not gap.any()  # what is not zero belongs to somebody
+
+
+def address(array: Array) -> int:
+    pointer: int = array.__array_interface__["data"][0]
+    return pointer
+
+
+def owner(array: Array) -> object:
+    """The object that an array's memory belongs to: the end of its chain of bases."""
+    end: Any = array
+    while isinstance(end, np.ndarray) and end.base is not None:
+        end = end.base
+    return end.obj if isinstance(end, memoryview) else end
+
+
+def is_alone(p: Any) -> bool:
+    """Whether nobody but the tensor refers to its memory, in this process or another."""
+    return references(p) <= ALONE and owns(p.array) and not memory.held_elsewhere(p.array)
+
+
+def references(p: Any) -> int:
+    return sys.getrefcount(p.array)
+
+
+def owns(array: Array) -> bool:
+    if array.base is None:
+        return True
+    # one step down: `Parameter(x)` of a view that is the only thing left of its owner
+    return isinstance(array.base, np.ndarray) and sys.getrefcount(array.base) <= ALONE and owns(
+        array.base
+    )
+
+
+class _Probe:
+    def __init__(self) -> None:
+        self.array = np.empty(1)
+
+
+# How many references an array of a single owner shows: it differs between Python versions.
+ALONE = references(_Probe())

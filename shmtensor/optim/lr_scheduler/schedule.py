@@ -1,0 +1,115 @@
+"""LRScheduler: counts steps and writes the learning rates into the optimizer's groups.
+
+Schedules multiply the rate that they find, so that several may drive one optimizer; where a rate can
+also be said in closed form, `step(epoch)` uses that.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..optimizer import Optimizer
+
+__all__ = ["LRScheduler"]
+
+
+class LRScheduler:
+    """Base of the schedules: a subclass defines `get_lr`.
+
+    Args:
+        optimizer: whose groups' "lr" are written.
+        last_epoch: the number of the last step, to resume; -1 starts anew.
+    """
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        self.optimizer = optimizer
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    "param 'initial_lr' is not specified in param_groups"
+                    f"[{i}] when resuming an optimizer"
+                )
+        self.base_lrs: list[Any] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._step_count = 0
+        self._last_lr: list[Any] = []
+        self._initial_step()
+
+    def _initial_step(self) -> None:
+        self.step()
+
+    # ---------------------------------------------------------------- to be defined
+    def get_lr(self) -> list[Any]:
+        """The next rate of each group, from the present one and `last_epoch`."""
+        raise NotImplementedError(f"{type(self).__name__}.get_lr: not defined")
+
+    _get_closed_form_lr: Callable[[], list[Any]] | None = None
+
+    # ---------------------------------------------------------------- stepping
+    @property
+    def _rates(self) -> list[Any]:
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def get_last_lr(self) -> list[Any]:
+        """The rates that the last step wrote."""
+        return self._last_lr
+
+    def step(self, epoch: int | None = None) -> None:
+        """Goes to the next rate (or to that of `epoch`). Call it after the optimizer's step."""
+        if self._step_count == 1 and not self.optimizer._opt_called:
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first "
+                "learning rate is skipped, hint: call `optimizer.step()` first",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._step_count += 1
+        if epoch is None:
+            self.last_epoch += 1
+            rates = self.get_lr()
+        else:
+            self.last_epoch = epoch
+            closed = self._get_closed_form_lr
+            rates = self.get_lr() if closed is None else closed()
+        self._write(rates)
+
+    def _write(self, rates: Sequence[Any]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self._last_lr = list(rates)
+
+    # ---------------------------------------------------------------- state
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer."""
+        return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        self.__dict__.update(state_dict)
+
+
+def each(name: str, value: Any, groups: Sequence[Any]) -> list[Any]:
+    """One value per group from one for all or a list."""
+    if not isinstance(value, (list, tuple)):
+        return [value] * len(groups)
+    if len(value) != len(groups):
+        raise ValueError(f"{name}: expected {len(groups)} values, one per group: got {len(value)}")
+    return list(value)
+
+
+def functions_state(functions: Sequence[Any]) -> list[Any]:
+    """What can be saved of a list of callables: the attributes of objects, nothing of functions."""
+    return [None if hasattr(f, "__code__") else f.__dict__.copy() for f in functions]
+
+
+def restore_functions(functions: Sequence[Any], saved: Sequence[Any]) -> None:
+    """Puts the attributes back."""
+    for function, attributes in zip(functions, saved, strict=True):
+        if attributes is not None:
+            function.__dict__.update(attributes)

@@ -1,0 +1,102 @@
+"""Schedules one after the other, or together."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from ..optimizer import Optimizer
+from .schedule import LRScheduler
+
+__all__ = ["ChainedScheduler", "SequentialLR"]
+
+
+class _Several(LRScheduler):
+    _schedulers: list[Any]
+
+    def state_dict(self) -> dict[str, Any]:
+        saved = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "_schedulers")}
+        saved["_schedulers"] = [schedule.state_dict() for schedule in self._schedulers]
+        return saved
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for schedule, saved in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            schedule.load_state_dict(saved)
+        self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
+
+
+def _checked(name: str, schedulers: Sequence[Any], optimizer: Optimizer | None) -> Optimizer:
+    if not schedulers:
+        raise ValueError(f"{name}: at least one scheduler is needed: got none")
+    for i, schedule in enumerate(schedulers):
+        if not hasattr(schedule, "optimizer"):
+            raise TypeError(f"{name}: scheduler {i} has no optimizer: {schedule!r}")
+        optimizer = schedule.optimizer if optimizer is None else optimizer
+        if schedule.optimizer is not optimizer:
+            raise ValueError(f"{name}: scheduler {i} belongs to a different optimizer")
+    assert optimizer is not None
+    return optimizer
+
+
+class SequentialLR(_Several):
+    """Each schedule from its milestone on: milestones has one entry less than schedulers."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: Sequence[Any],
+        milestones: Sequence[int],
+        last_epoch: int = -1,
+    ) -> None:
+        _checked("SequentialLR", schedulers, optimizer)
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                "SequentialLR: expected one milestone less than schedulers: "
+                f"{len(schedulers)} schedulers, {len(milestones)} milestones"
+            )
+        self._schedulers = list(schedulers)
+        self._milestones = list(milestones)
+        self.last_epoch = last_epoch + 1
+        self.optimizer = optimizer
+        # each made its first step when it was constructed: undone, and only the first repeated
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for schedule in self._schedulers:
+            _undo(schedule)
+        self._schedulers[0]._initial_step()
+        self._last_lr = self._schedulers[0].get_last_lr()
+
+    def step(self, epoch: int | None = None) -> None:
+        """One step of the schedule whose turn it is."""
+        self.last_epoch += 1
+        i = bisect_right(self._milestones, self.last_epoch)
+        schedule = self._schedulers[i]
+        if i > 0 and self._milestones[i - 1] == self.last_epoch:
+            schedule.step(0)
+        else:
+            schedule.step()
+        self._last_lr = schedule.get_last_lr()
+
+
+def _undo(schedule: Any) -> None:
+    for below in getattr(schedule, "_schedulers", ()):
+        _undo(below)
+    schedule.last_epoch -= 1
+    if hasattr(schedule, "_step_count"):
+        schedule._step_count = 0
+
+
+class ChainedScheduler(_Several):
+    """All schedules at every step."""
+
+    def __init__(self, schedulers: Sequence[Any], optimizer: Optimizer | None = None) -> None:
+        self.optimizer = _checked("ChainedScheduler", schedulers, optimizer)
+        self._schedulers = list(schedulers)
+        self._last_lr = self._rates
+
+    def step(self, epoch: int | None = None) -> None:
+        """One step of each."""
+        for schedule in self._schedulers:
+            schedule.step()
+        self._last_lr = self._rates

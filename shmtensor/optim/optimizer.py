@@ -1,0 +1,335 @@
+"""Optimizer: parameter groups, state by parameter, and both as a dictionary in PyTorch's format."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from typing import Any
+
+from ..autograd import enable_grad
+from ..nn.hook import RemovableHandle, Table, insert
+from ..tensor import Tensor
+
+__all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
+
+Params = Iterable[Any]
+Group = dict[str, Any]
+
+_everywhere_pre, _everywhere_post = Table(), Table()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(optimizer, args, kwargs)` before the step of every optimizer."""
+    return insert(hook, _everywhere_pre)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(optimizer, args, kwargs)` after the step of every optimizer."""
+    return insert(hook, _everywhere_post)
+
+
+class _Required:
+    """Stands for a hyperparameter without default."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+class Optimizer:
+    """Base of all optimizers.
+
+    A subclass sets defaults for its hyperparameters and defines `step`.
+
+    Args:
+        params: tensors, (name, tensor) pairs, or dictionaries with "params" and hyperparameters.
+        defaults: hyperparameters of groups that do not say otherwise.
+    """
+
+    param_groups: list[Group]
+    state: defaultdict[Any, Any]
+
+    HOOKS = (
+        "_step_pre_hooks",
+        "_step_post_hooks",
+        "_state_dict_pre_hooks",
+        "_state_dict_post_hooks",
+        "_load_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks",
+    )
+
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or "
+                f"dicts, but got {type(params).__name__}"
+            )
+        self.defaults = defaults
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        self._make_hooks()
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(dict(group))
+
+    def _make_hooks(self) -> None:
+        for name in Optimizer.HOOKS:
+            self.__dict__.setdefault(name, Table())
+        self._opt_called = False  # what the schedulers ask: has there been a step?
+
+    # ---------------------------------------------------------------- groups
+    def add_param_group(self, param_group: Group) -> None:
+        """Adds parameters with hyperparameters of their own.
+
+        Raises: ValueError where a parameter is in another group already.
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
+        params = param_group["params"]
+        if isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the "
+                "ordering of tensors in sets will change between runs. Please use a list instead."
+            )
+        params = [params] if isinstance(params, Tensor) else list(params)
+        if params and isinstance(params[0], tuple):
+            param_group["param_names"] = [name for name, _ in params]
+            params = [p for _, p in params]
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise TypeError(
+                    f"optimizer can only optimize Tensors, but one of the params is "
+                    f"{type(p).__name__}"
+                )
+            if not (p.is_leaf or p.retains_grad):
+                raise ValueError(
+                    f"can't optimize a non-leaf Tensor: shape {tuple(p.shape)}, hint: detach() it"
+                )
+        if len({id(p) for p in params}) != len(params):
+            raise ValueError(
+                f"some parameters appear more than once in one parameter group: {len(params)} "
+                f"given, {len({id(p) for p in params})} distinct"
+            )
+        param_group["params"] = params
+        for name, value in self.defaults.items():
+            if value is required and name not in param_group:
+                raise ValueError(
+                    f"parameter group didn't specify a value of required parameter {name}"
+                )
+            param_group.setdefault(name, value)
+        known = {id(p) for group in self.param_groups for p in group["params"]}
+        if any(id(p) in known for p in params):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
+
+    def _parameters(self) -> list[Any]:
+        return [p for group in self.param_groups for p in group["params"]]
+
+    # ---------------------------------------------------------------- stepping
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients, or with set_to_none=False fills them with zeros."""
+        for p in self._parameters():
+            if p.grad is None:
+                continue
+            if set_to_none:
+                p.grad = None
+            else:
+                p.grad = p.grad.detach()
+                p.grad.zero_()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates the parameters once.
+
+        Args:
+            closure: computes the loss anew, and its gradients.
+
+        Returns: what closure returned.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.step: not defined")
+
+    def _evaluated(self, closure: Callable[[], Any] | None) -> Any:
+        if closure is None:
+            return None
+        with enable_grad():
+            return closure()
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(optimizer, args, kwargs)` before each step; may return a new (args, kwargs)."""
+        return insert(hook, self._table("_step_pre_hooks"))
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(optimizer, args, kwargs)` after each step."""
+        return insert(hook, self._table("_step_post_hooks"))
+
+    def _table(self, name: str) -> Table:
+        table: Table = self.__dict__[name]
+        return table
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Puts the hooks around the step that a subclass defines."""
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _hooked(cls.__dict__["step"])  # type: ignore[method-assign]
+
+    # ---------------------------------------------------------------- state
+    def state_dict(self) -> dict[str, Any]:
+        """State and hyperparameters, with numbers in the place of parameters.
+
+        Copies: none (the state's tensors are the optimizer's own).
+        """
+        for hook in self._table("_state_dict_pre_hooks").values():
+            hook(self)
+        numbers = {id(p): i for i, p in enumerate(self._parameters())}
+        groups = [
+            {
+                **{k: v for k, v in group.items() if k != "params"},
+                "params": [numbers[id(p)] for p in group["params"]],
+            }
+            for group in self.param_groups
+        ]
+        state = {
+            (numbers[id(key)] if isinstance(key, Tensor) else key): value
+            for key, value in self.state.items()
+        }
+        saved: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in self._table("_state_dict_post_hooks").values():
+            changed = hook(self, saved)
+            if changed is not None:
+                saved = changed
+        return saved
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` of an optimizer over like parameters returned.
+
+        Copies: one.
+        """
+        state_dict = dict(state_dict)
+        for hook in self._table("_load_state_dict_pre_hooks").values():
+            changed = hook(self, state_dict)
+            if changed is not None:
+                state_dict = changed
+        saved = state_dict["param_groups"]
+        if len(saved) != len(self.param_groups):
+            raise ValueError(
+                "loaded state dict has a different number of parameter groups: "
+                f"{len(saved)} for {len(self.param_groups)}"
+            )
+        sizes = [(len(g["params"]), len(s["params"])) for g, s in zip(self.param_groups, saved)]
+        if any(own != other for own, other in sizes):
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of "
+                f"optimizer's group: (own, loaded) sizes {sizes}"
+            )
+        numbers = itertools.chain.from_iterable(group["params"] for group in saved)
+        by_number = dict(zip(numbers, self._parameters()))
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            p = by_number.get(key)
+            state[key if p is None else p] = deepcopy(value) if p is None else _cast(p, value)
+        groups = [
+            {**deepcopy({k: v for k, v in s.items() if k != "params"}), "params": g["params"]}
+            for g, s in zip(self.param_groups, saved)
+        ]
+        for group, own in zip(groups, self.param_groups):
+            if "param_names" in own and "param_names" not in group:
+                group["param_names"] = own["param_names"]
+        self.__setstate__({"state": state, "param_groups": groups})
+        for hook in self._table("_load_state_dict_post_hooks").values():
+            hook(self)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(optimizer)` before it is saved."""
+        return insert(hook, self._table("_state_dict_pre_hooks"), None, prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(optimizer, state_dict)` after it is saved; may return another dictionary."""
+        return insert(hook, self._table("_state_dict_post_hooks"), None, prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(optimizer, state_dict)` before loading; may return another dictionary."""
+        return insert(hook, self._table("_load_state_dict_pre_hooks"), None, prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """`hook(optimizer)` after loading."""
+        return insert(hook, self._table("_load_state_dict_post_hooks"), None, prepend)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "defaults": self.defaults,
+            "state": self.state,
+            "param_groups": self.param_groups,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_hooks()
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+
+    def __repr__(self) -> str:
+        text = f"{type(self).__name__} ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            for key in sorted(group):
+                if key != "params":
+                    text += f"    {key}: {group[key]}\n"
+        return text + ")"
+
+
+def _cast(p: Any, value: Any, key: str | None = None) -> Any:
+    """A copy of loaded state; tensors other than "step" in the parameter's dtype."""
+    if isinstance(value, Tensor):
+        value = value.detach().clone()
+        return value.to(p.dtype) if key != "step" and p.dtype.kind in "fc" else value
+    if isinstance(value, dict):
+        return {k: _cast(p, v, k) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_cast(p, v, key) for v in value)
+    return deepcopy(value)
+
+
+def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A subclass's step, with the hooks around it where there are any."""
+
+    def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        own = self.__dict__
+        if not (
+            own["_step_pre_hooks"] or own["_step_post_hooks"] or _everywhere_pre or _everywhere_post
+        ):
+            own["_opt_called"] = True
+            return step(self, *args, **kwargs)
+        for hook in [*_everywhere_pre.values(), *own["_step_pre_hooks"].values()]:
+            changed = hook(self, args, kwargs)
+            if changed is not None:
+                if not (isinstance(changed, tuple) and len(changed) == 2):
+                    raise RuntimeError(
+                        "register_step_pre_hook: a hook must return None or (args, kwargs): got "
+                        f"{changed!r}"
+                    )
+                args, kwargs = changed
+        own["_opt_called"] = True
+        out = step(self, *args, **kwargs)
+        for hook in [*own["_step_post_hooks"].values(), *_everywhere_post.values()]:
+            hook(self, args, kwargs)
+        return out
+
+    hooked.__doc__ = step.__doc__
+    hooked.__name__ = "step"
+    return hooked

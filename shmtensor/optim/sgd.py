@@ -1,0 +1,98 @@
+"""SGD: gradient descent, with momentum or without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .. import native
+from . import rules
+from .flat import Array
+from .flatoptimizer import FlatOptimizer
+from .optimizer import Group
+
+__all__ = ["SGD"]
+
+
+class SGD(FlatOptimizer):
+    """Gradient descent (momentum: Sutskever et al. 2013).
+
+    Args:
+        params: tensors, (name, tensor) pairs, or groups of them.
+        lr: the step's length.
+        momentum: how much of the step before is kept.
+        dampening: how much of the gradient does not enter the momentum.
+        weight_decay: times the parameter, added to the gradient.
+        nesterov: look ahead; needs momentum and no dampening.
+        maximize: go uphill.
+        foreach, differentiable, fused: accepted; it is one kernel call anyway.
+    """
+
+    counts = False
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        if lr < 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if momentum < 0.0:
+            raise ValueError(f"Invalid momentum value: {momentum}")
+        if weight_decay < 0.0:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError(
+                "Nesterov momentum requires a momentum and zero dampening: got momentum "
+                f"{momentum}, dampening {dampening}"
+            )
+        if differentiable:
+            raise NotImplementedError(
+                "SGD: differentiable steps are not supported: the update is in place, hint: "
+                "write the update in tensor operations"
+            )
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            "foreach": foreach,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+
+    def _names(self, group: Group) -> list[str]:
+        return BUFFER if group["momentum"] else NOTHING
+
+    def _update(
+        self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int
+    ) -> None:
+        momentum = group["momentum"]
+        kernel = native.sgd_ if p.ndim == 1 and p.dtype.char in "fd" else rules.sgd_
+        kernel(
+            p,
+            g,
+            state["momentum_buffer"] if momentum else None,
+            float(group["lr"]),
+            momentum,
+            group["dampening"],
+            group["weight_decay"],
+            group["nesterov"],
+            group["maximize"],
+            step == 1,
+        )
+
+
+BUFFER, NOTHING = ["momentum_buffer"], list[str]()
