@@ -1,1 +1,126 @@
-""""""
+"""shmtensor.multiprocessing: the standard library's `multiprocessing`, in which tensors travel as handles.
+
+Everything of the standard library's is here under its name. Processes, queues, pipes, pools and locks are our own:
+they stand on shared memory (no named semaphores, no resource tracker), survive the death of any process, and carry
+tensors, and NumPy arrays that lie in shared memory, without copying. docs/design/multiprocessing.md says how.
+"""
+
+from __future__ import annotations
+
+from multiprocessing import (
+    AuthenticationError,
+    BufferTooShort,
+    ProcessError,
+    TimeoutError,
+    active_children,
+    current_process,
+    parent_process,
+)
+
+from . import connection, queue, reduction
+from .context import Process, default_context
+from .spawn import (
+    ProcessContext,
+    ProcessExitedException,
+    ProcessRaisedException,
+    SpawnContext,
+    spawn,
+    start_processes,
+)
+
+Array = default_context.Array
+Barrier = default_context.Barrier
+BoundedSemaphore = default_context.BoundedSemaphore
+Condition = default_context.Condition
+Event = default_context.Event
+JoinableQueue = default_context.JoinableQueue
+Lock = default_context.Lock
+Manager = default_context.Manager
+Pipe = default_context.Pipe
+Pool = default_context.Pool
+Queue = default_context.Queue
+RLock = default_context.RLock
+RawArray = default_context.RawArray
+RawValue = default_context.RawValue
+Semaphore = default_context.Semaphore
+SimpleQueue = default_context.SimpleQueue
+Value = default_context.Value
+allow_connection_pickling = default_context.allow_connection_pickling
+cpu_count = default_context.cpu_count
+freeze_support = default_context.freeze_support
+get_all_start_methods = default_context.get_all_start_methods
+get_context = default_context.get_context
+get_logger = default_context.get_logger
+get_start_method = default_context.get_start_method
+log_to_stderr = default_context.log_to_stderr
+set_executable = default_context.set_executable
+set_forkserver_preload = default_context.set_forkserver_preload
+set_start_method = default_context.set_start_method
+
+
+def get_all_sharing_strategies() -> set[str]:
+    """The ways in which tensors are shared: one, blocks of the domain's heap."""
+    return {"ledger"}
+
+
+def get_sharing_strategy() -> str:
+    """The way in which tensors are shared."""
+    return "ledger"
+
+
+def set_sharing_strategy(new_strategy: str) -> None:
+    """Accepts the only strategy there is, and PyTorch's names, which mean nothing here."""
+    if new_strategy not in ("ledger", "file_descriptor", "file_system"):
+        raise ValueError(f"set_sharing_strategy: unknown strategy: {new_strategy!r}, there is 'ledger'")
+
+
+__all__ = [
+    "Array",
+    "AuthenticationError",
+    "Barrier",
+    "BoundedSemaphore",
+    "BufferTooShort",
+    "Condition",
+    "Event",
+    "JoinableQueue",
+    "Lock",
+    "Manager",
+    "Pipe",
+    "Pool",
+    "Process",
+    "ProcessContext",
+    "ProcessError",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "Queue",
+    "RLock",
+    "RawArray",
+    "RawValue",
+    "Semaphore",
+    "SimpleQueue",
+    "SpawnContext",
+    "TimeoutError",
+    "Value",
+    "active_children",
+    "allow_connection_pickling",
+    "connection",
+    "cpu_count",
+    "current_process",
+    "freeze_support",
+    "get_all_sharing_strategies",
+    "get_all_start_methods",
+    "get_context",
+    "get_logger",
+    "get_sharing_strategy",
+    "get_start_method",
+    "log_to_stderr",
+    "parent_process",
+    "queue",
+    "reduction",
+    "set_executable",
+    "set_forkserver_preload",
+    "set_sharing_strategy",
+    "set_start_method",
+    "spawn",
+    "start_processes",
+]

@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 from multiprocessing import connection, reduction
+from multiprocessing.connection import Client, Listener, wait
 from typing import Any
 
 from shmtensor import native
@@ -17,7 +18,7 @@ from shmtensor import native
 from .reduction import dumps, loads
 from .shared import Shared
 
-__all__ = ["Connection", "Pipe"]
+__all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
 _HANDLE = 80
 

@@ -110,6 +110,7 @@ class ForkServer:
             self._pid = util.spawnv_passfds(spawn.get_executable(), command, fds)  # type: ignore[attr-defined]
             self._owner = os.getpid()
             preparation = spawn.get_preparation_data("ForkServer")
+            preparation["authkey"] = bytes(preparation["authkey"])  # the key itself refuses to be pickled here
             write(written, pickle.dumps(_sys_path()) + pickle.dumps((domain, theirs.fileno(), preparation, self._preload)))
         finally:
             theirs.close()

@@ -88,10 +88,10 @@ class SpawnPopen(_Popen):
         set_spawning_popen(self)
         try:
             data, blocks = dumps(process_obj)
+            self._handles = [native.export(block) for block in blocks]
+            return pickle.dumps((domain, preparation, self._handles, data))
         finally:
             set_spawning_popen(None)
-        self._handles = [native.export(block) for block in blocks]
-        return pickle.dumps((domain, preparation, self._handles, data))
 
     def _launch(self, process_obj: Any) -> None:
         domain = memory.preparation()

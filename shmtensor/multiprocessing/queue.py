@@ -89,16 +89,19 @@ class SimpleQueue(Shared):
         data, blocks = dumps(obj)
         self._channel.put(data, blocks, None)
 
-    def get(self, *, watch: Iterable[Any] = ()) -> Any:
+    def get(self, timeout: float | None = None, *, watch: Iterable[Any] = ()) -> Any:
         """The next message; waits for it.
 
         Args:
+            timeout: seconds to wait at most (queue.Empty then); None: no limit.
             watch: processes without which no message can come (Process objects of this process's children, or
                 (row, incarnation) pairs); when one has failed and no message is left, the wait ends.
         Raises: PeerLostError: a watched process has failed.
         """
         self._check()
-        message = self._receive(None, watch)
+        message = self._receive(timeout, watch)
+        if message is None:
+            raise Empty
         return loads(*message)
 
     def _receive(self, timeout: float | None, watch: Iterable[Any]) -> Any:
@@ -150,7 +153,9 @@ class Queue(SimpleQueue):
         if not self._channel.put(data, blocks, timeout if block else 0.0):
             raise Full
 
-    def get(self, block: bool = True, timeout: float | None = None, *, watch: Iterable[Any] = ()) -> Any:
+    def get(  # type: ignore[override]
+        self, block: bool = True, timeout: float | None = None, *, watch: Iterable[Any] = ()
+    ) -> Any:
         """The next message; raises Empty when none comes in time. `watch`: see `SimpleQueue.get`."""
         self._check()
         message = self._receive(timeout if block else 0.0, watch)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from shmtensor import native
-from shmtensor.tensor import Tensor
+from shmtensor.tensor import Tensor, remade
 
 from .shared import Shared
 
@@ -176,14 +176,9 @@ def rebuild_shared(cls: type[Shared], block: int, details: tuple[Any, ...]) -> A
 
 def restore_tensor(cls: type[Tensor], array: Any, requires_grad: bool, grad: Tensor | None, state: Any) -> Tensor:
     """A leaf tensor of the class, with its gradient and attributes."""
-    from shmtensor.autograd import wrap
-
-    tensor: Tensor = wrap(array)
-    if cls is not Tensor:
-        tensor = tensor.as_subclass(cls)
-    tensor.requires_grad_(requires_grad)
-    if grad is not None:
-        tensor.grad = grad
+    tensor = remade(cls, array, requires_grad, grad)
+    if not requires_grad:
+        tensor.requires_grad_(False)  # a Parameter requires grad unless told otherwise
     if state is not None:
         tensor.__dict__.update(state)
     return tensor

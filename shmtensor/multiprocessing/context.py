@@ -1,0 +1,214 @@
+"""Contexts: the standard library's three start methods, with our processes, queues and locks."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable
+from multiprocessing import context as stdlib
+from multiprocessing import process
+from typing import Any
+
+from shmtensor import native
+
+from .barrier import Barrier
+from .connection import Connection, Pipe
+from .lock import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore
+from .queue import JoinableQueue, Queue, SimpleQueue
+
+__all__ = ["Context", "DefaultContext", "ForkContext", "ForkServerContext", "Process", "SpawnContext", "default_context"]
+
+
+class _Process(process.BaseProcess):  # type: ignore[misc]
+    """A process that tells the ledger its name, and its exit code when it ends in order."""
+
+    def _bootstrap(self, parent_sentinel: int | None = None) -> int:
+        native.set_role(self.name)
+        code: int = super()._bootstrap(parent_sentinel)
+        native.record_exit(*native.row(), code)
+        return code
+
+    @staticmethod
+    def _after_fork() -> None:
+        """Nothing of ours needs it: forked children are members before they run."""
+
+
+class ForkProcess(_Process):
+    _start_method = "fork"
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        from .popen import ForkPopen
+
+        return ForkPopen(process_obj)
+
+
+class SpawnProcess(_Process):
+    _start_method = "spawn"
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        from .popen import SpawnPopen
+
+        return SpawnPopen(process_obj)
+
+
+class ForkServerProcess(_Process):
+    _start_method = "forkserver"
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        from .popen import ForkserverPopen
+
+        return ForkserverPopen(process_obj)
+
+
+class Process(_Process):
+    """A process of the default start method; arguments and attributes may hold tensors, which travel as handles.
+
+    With spawn and forkserver, lambdas, closures and functions of a notebook are sent by value.
+    """
+
+    _start_method = None
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        return default_context.get_context().Process._Popen(process_obj)
+
+
+class Context(stdlib.BaseContext):
+    """What the functions of `shmtensor.multiprocessing` do, for one start method."""
+
+    Process: type[_Process]
+
+    def Queue(self, maxsize: int = 0) -> Any:
+        """A queue of many writers and readers."""
+        return Queue(maxsize, ctx=self)
+
+    def JoinableQueue(self, maxsize: int = 0) -> Any:
+        """A queue whose readers say when they are done."""
+        return JoinableQueue(maxsize, ctx=self)
+
+    def SimpleQueue(self) -> Any:
+        """A queue with put and get."""
+        return SimpleQueue(ctx=self)
+
+    def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]:  # type: ignore[override]
+        """Two connected ends."""
+        return Pipe(duplex)
+
+    def Lock(self) -> Any:
+        """A lock."""
+        return Lock(ctx=self)
+
+    def RLock(self) -> Any:
+        """A lock that its thread may take again."""
+        return RLock(ctx=self)
+
+    def Condition(self, lock: Any = None) -> Any:
+        """A condition over a lock."""
+        return Condition(lock, ctx=self)
+
+    def Semaphore(self, value: int = 1) -> Any:
+        """A counter to take from."""
+        return Semaphore(value, ctx=self)
+
+    def BoundedSemaphore(self, value: int = 1) -> Any:
+        """A Semaphore that refuses too many releases."""
+        return BoundedSemaphore(value, ctx=self)
+
+    def Event(self) -> Any:
+        """A flag to wait for."""
+        return Event(ctx=self)
+
+    def Barrier(self, parties: int, action: Any = None, timeout: float | None = None) -> Any:
+        """A meeting point."""
+        return Barrier(parties, action, timeout, ctx=self)
+
+    def Pool(
+        self,
+        processes: int | None = None,
+        initializer: Callable[..., Any] | None = None,
+        initargs: Iterable[Any] = (),
+        maxtasksperchild: int | None = None,
+    ) -> Any:
+        """Worker processes that call functions."""
+        from .pool import Pool
+
+        return Pool(processes, initializer, initargs, maxtasksperchild, context=self.get_context())
+
+    def set_forkserver_preload(self, module_names: list[str]) -> None:
+        """Modules that the fork server imports before it forks."""
+        from .forkserver import server
+
+        server.set_preload(module_names)
+
+    def get_context(self, method: str | None = None) -> Any:
+        """This context, or the one of a start method."""
+        if method is None:
+            return self
+        try:
+            return _contexts[method]
+        except KeyError:
+            raise ValueError(
+                f"get_context: cannot find context for {method!r}: one of {', '.join(map(repr, _contexts))}"
+            ) from None
+
+
+class ForkContext(Context):
+    _name = "fork"
+    Process = ForkProcess
+
+
+class SpawnContext(Context):
+    _name = "spawn"
+    Process = SpawnProcess
+
+
+class ForkServerContext(Context):
+    _name = "forkserver"
+    Process = ForkServerProcess
+
+
+_contexts: dict[str, Context] = {
+    "fork": ForkContext(),
+    "spawn": SpawnContext(),
+    "forkserver": ForkServerContext(),
+}
+
+
+class DefaultContext(Context):
+    """Follows `set_start_method`; without it, what the standard library was set to, and its default."""
+
+    Process = Process
+
+    def __init__(self) -> None:
+        self._chosen: Context | None = None
+
+    def get_context(self, method: str | None = None) -> Any:
+        """The context in force, or the one of a start method."""
+        return super().get_context(self.get_start_method() if method is None else method)
+
+    def set_start_method(self, method: str | None, force: bool = False) -> None:
+        """Chooses the start method of this process, once unless `force`."""
+        if self._chosen is not None and not force:
+            raise RuntimeError("set_start_method: context has already been set")
+        self._chosen = None if method is None else super().get_context(method)
+
+    def get_start_method(self, allow_none: bool = False) -> Any:
+        """The start method in force."""
+        if self._chosen is not None:
+            return self._chosen._name  # type: ignore[attr-defined]
+        chosen = multiprocessing.get_start_method(allow_none=True)
+        if chosen is None and not allow_none:
+            # Asking the standard library without allow_none would fix its choice.
+            return stdlib._default_context._default_context._name  # type: ignore[attr-defined]
+        return chosen
+
+    def get_all_start_methods(self) -> list[str]:
+        """The start methods, the default first."""
+        methods = list(_contexts)
+        default = stdlib._default_context._default_context._name  # type: ignore[attr-defined]
+        return [default, *(method for method in methods if method != default)]
+
+
+default_context = DefaultContext()

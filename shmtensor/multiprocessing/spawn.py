@@ -1,0 +1,182 @@
+"""spawn and start_processes: the same function in several processes, with the first failure told to the caller."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing import connection
+from typing import Any
+
+from shmtensor.errors import ProcessExitedException, ProcessRaisedException
+
+from .context import default_context
+
+__all__ = [
+    "ProcessContext",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SpawnContext",
+    "spawn",
+    "start_processes",
+]
+
+
+def _run(fn: Callable[..., Any], i: int, args: tuple[Any, ...], errors: Any) -> None:
+    try:
+        fn(i, *args)
+    except KeyboardInterrupt:
+        return  # SIGINT: killed by the parent, nothing to do
+    except Exception:
+        errors.put(traceback.format_exc())
+        raise SystemExit(1) from None
+
+
+class ProcessContext:
+    """Processes that were started together.
+
+    Attributes:
+        processes: the Process objects, by index.
+        sentinels: descriptors that become readable when the process ends, by index.
+    """
+
+    def __init__(self, processes: list[Any], errors: list[Any]) -> None:
+        self.processes = processes
+        self.error_queues = errors
+        self.sentinels = {process.sentinel: index for index, process in enumerate(processes)}
+
+    def pids(self) -> list[int]:
+        """Process ids, by index."""
+        return [int(process.pid) for process in self.processes]
+
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        """Waits for a process to end; True: all have ended well.
+
+        Args:
+            timeout: seconds to wait at most for the next one to end.
+            grace_period: seconds between SIGTERM and SIGKILL for the others when one has failed.
+        Raises:
+            ProcessRaisedException: one ended with an exception; the message holds its traceback.
+            ProcessExitedException: one ended by a signal or with an exit code other than 0.
+        """
+        if not self.sentinels:
+            return True
+        ready: list[Any] = connection.wait(self.sentinels.keys(), timeout=timeout)  # type: ignore[arg-type]
+        failed = None
+        for sentinel in ready:
+            index = self.sentinels.pop(sentinel)
+            process = self.processes[index]
+            process.join()
+            if process.exitcode != 0 and failed is None:
+                failed = index
+        if failed is None:
+            if not self.sentinels:
+                self._close()
+            return not self.sentinels
+        self._end_others(grace_period)
+        self._raise(failed)
+        return False
+
+    def _end_others(self, grace_period: float | None) -> None:
+        for process in self.processes:
+            if process.is_alive():
+                process.terminate()
+        end = time.monotonic() + (30.0 if grace_period is None else max(grace_period, 0.0))
+        for process in self.processes:
+            process.join(max(end - time.monotonic(), 0.0))
+        for process in self.processes:
+            if process.is_alive():
+                process.kill()
+            process.join()
+        self.sentinels.clear()
+
+    def _raise(self, index: int) -> None:
+        process, errors = self.processes[index], self.error_queues[index]
+        code, pid = process.exitcode, process.pid
+        text = None if errors.empty() else errors.get()
+        self._close()
+        if text is not None:
+            raise ProcessRaisedException(
+                f"\n\n-- Process {index} terminated with the following error:\n{text}", error_index=index, pid=pid
+            )
+        if code < 0:
+            try:
+                name = signal.Signals(-code).name
+            except ValueError:
+                name = f"<Unknown signal {-code}>"
+            raise ProcessExitedException(
+                f"process {index} (pid {pid}) terminated with signal {name}",
+                error_index=index,
+                error_pid=pid,
+                exit_code=code,
+                signal_name=name,
+            )
+        raise ProcessExitedException(
+            f"process {index} (pid {pid}) terminated with exit code {code}",
+            error_index=index,
+            error_pid=pid,
+            exit_code=code,
+        )
+
+    def _close(self) -> None:
+        for errors in self.error_queues:
+            errors.close()
+
+
+class SpawnContext(ProcessContext):
+    """The name that `spawn(join=False)` returns in PyTorch."""
+
+
+def start_processes(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Calls `fn(i, *args)` in `nprocs` processes, i from 0.
+
+    Args:
+        join: wait for all, and raise if one fails (the others are ended then).
+        daemon: the processes end with this one.
+    Returns: None if `join`, else what to join later.
+    Raises: ProcessRaisedException, ProcessExitedException, as `ProcessContext.join`.
+    Copies: none; tensors in args travel as handles.
+    """
+    context = default_context.get_context(start_method)
+    processes: list[Any] = []
+    errors: list[Any] = []
+    for i in range(nprocs):
+        queue = context.SimpleQueue()
+        process = context.Process(target=_run, args=(fn, i, args, queue), daemon=daemon, name=f"process {i}")
+        process.start()
+        processes.append(process)
+        errors.append(queue)
+    started = SpawnContext(processes, errors)
+    if not join:
+        return started
+    try:
+        while not started.join():
+            continue
+    except BaseException:
+        for process in processes:
+            if process.pid != os.getpid() and process.is_alive():
+                process.kill()
+                process.join()
+        raise
+    return None
+
+
+def spawn(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """As `start_processes`; the name and defaults of torch.multiprocessing.spawn."""
+    return start_processes(fn, args, nprocs, join, daemon, start_method)
