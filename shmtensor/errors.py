@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = [
     "CollectiveMismatch",
+    "CollectiveTimeout",
     "DomainError",
     "ForeignHandle",
     "OutOfSharedMemory",
@@ -64,6 +65,10 @@ class PeerLostError(ShmTensorError, RuntimeError):
 
 class CollectiveMismatch(ShmTensorError, RuntimeError):
     """Ranks called different collectives, or the same one with other sizes or dtypes."""
+
+
+class CollectiveTimeout(ShmTensorError, RuntimeError, TimeoutError):
+    """The other ranks did not come in time; the message names one, and what it called last."""
 
 
 class TornWeights(ShmTensorError, RuntimeError):

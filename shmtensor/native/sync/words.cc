@@ -56,10 +56,10 @@ void wake(std::atomic<uint32_t>* word, int n) {
 }
 
 Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
-                      int* lost) {
+                      int* lost, bool spins) {
   if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
   double start = monotonic();
-  double spin = one_cpu() ? 0.0 : (timeout_s < 0 ? kSpin : std::min(kSpin, timeout_s));
+  double spin = !spins || one_cpu() ? 0.0 : (timeout_s < 0 ? kSpin : std::min(kSpin, timeout_s));
   while (monotonic() - start < spin) {
     for (int i = 0; i < 32; i++) {
       if (word->load(std::memory_order_acquire) != value) return Wait::Ok;

@@ -25,7 +25,7 @@ enum class Wait { Ok, Timeout, PeerLost, Interrupted };
 // Call without the GIL. timeout_s < 0: no limit. Ok: the word differs from value, or a wake came (look again).
 // PeerLost: *lost is the index of a peer that is dead or doomed.
 Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
-                      int* lost);
+                      int* lost, bool spins = true);
 void wake(std::atomic<uint32_t>* word, int n = INT_MAX);
 
 // A moment on a CLOCK_MONOTONIC clock that all processes share, in seconds.

@@ -1,0 +1,135 @@
+"""What each collective computes, in plain NumPy over the list of all ranks' inputs: documentation,
+and the tests' oracle.
+
+A contract takes the list of every rank's input in rank order, and returns the list of every rank's
+output; `None` is a rank that gets nothing (or whose tensor stays as it was).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from functools import reduce as fold_left
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CONTRACTS", "ReduceOp", "fold"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class ReduceOp(IntEnum):
+    """How a reduction joins two values; the numbers are those of `Fold` in native/sync/group.h."""
+
+    SUM = 0
+    PRODUCT = 1
+    MIN = 2
+    MAX = 3
+    AVG = 4
+    BAND = 5
+    BOR = 6
+    BXOR = 7
+
+
+JOIN: dict[ReduceOp, Callable[[Array, Array], Array]] = {
+    ReduceOp.SUM: np.add,
+    ReduceOp.PRODUCT: np.multiply,
+    ReduceOp.MIN: np.minimum,
+    ReduceOp.MAX: np.maximum,
+    ReduceOp.AVG: np.add,
+    ReduceOp.BAND: np.bitwise_and,
+    ReduceOp.BOR: np.bitwise_or,
+    ReduceOp.BXOR: np.bitwise_xor,
+}
+
+Contract = Callable[..., list[Any]]
+CONTRACTS: dict[str, Contract] = {}
+
+
+def contract(function: Contract) -> Contract:
+    """Puts a contract into the table, under its own name."""
+    CONTRACTS[function.__name__] = function
+    return function
+
+
+def fold(inputs: list[Array], op: ReduceOp = ReduceOp.SUM) -> Array:
+    """Joins in rank order, rank 0 first, each step rounded to the dtype: the same bits on every
+    rank, in every run.
+    """
+    out = fold_left(JOIN[op], inputs).astype(inputs[0].dtype)
+    if op is not ReduceOp.AVG:
+        return out
+    if out.dtype.kind == "c":  # by parts: a complex division would multiply by a rounded reciprocal
+        parts = out.view(out.real.dtype)
+        return (parts / parts.dtype.type(len(inputs))).view(out.dtype)
+    return (out / len(inputs)).astype(out.dtype)
+
+
+@contract
+def barrier(inputs: list[None]) -> list[None]:
+    """Nobody returns before everybody has called."""
+    return [None for _ in inputs]
+
+
+@contract
+def broadcast(inputs: list[Array], src: int = 0) -> list[Array]:
+    """Everybody's tensor becomes that of `src`."""
+    return [inputs[src] for _ in inputs]
+
+
+@contract
+def all_reduce(inputs: list[Array], op: ReduceOp = ReduceOp.SUM) -> list[Array]:
+    """Everybody's tensor becomes the reduction of all, in place."""
+    return [fold(inputs, op) for _ in inputs]
+
+
+@contract
+def reduce(inputs: list[Array], dst: int = 0, op: ReduceOp = ReduceOp.SUM) -> list[Array | None]:
+    """The tensor of `dst` becomes the reduction of all; the others keep theirs."""
+    return [fold(inputs, op) if rank == dst else None for rank in range(len(inputs))]
+
+
+@contract
+def all_gather(inputs: list[Array]) -> list[list[Array]]:
+    """Everybody gets the list of all tensors."""
+    return [list(inputs) for _ in inputs]
+
+
+@contract
+def all_gather_into_tensor(inputs: list[Array]) -> list[Array]:
+    """Everybody gets all tensors, joined along the first dimension."""
+    return [np.concatenate([np.atleast_1d(x) for x in inputs]) for _ in inputs]
+
+
+@contract
+def gather(inputs: list[Array], dst: int = 0) -> list[list[Array] | None]:
+    """`dst` gets the list of all tensors."""
+    return [list(inputs) if rank == dst else None for rank in range(len(inputs))]
+
+
+@contract
+def scatter(inputs: list[list[Array] | None], src: int = 0) -> list[Array]:
+    """Rank r gets the r-th tensor of the list that `src` has."""
+    tensors = inputs[src]
+    assert tensors is not None
+    return [tensors[rank] for rank in range(len(inputs))]
+
+
+@contract
+def reduce_scatter(inputs: list[list[Array]], op: ReduceOp = ReduceOp.SUM) -> list[Array]:
+    """Rank r gets the reduction of everybody's r-th tensor."""
+    return [fold([tensors[rank] for tensors in inputs], op) for rank in range(len(inputs))]
+
+
+@contract
+def reduce_scatter_tensor(inputs: list[Array], op: ReduceOp = ReduceOp.SUM) -> list[Array]:
+    """Rank r gets the r-th equal part (of the first dimension) of the reduction."""
+    return np.split(fold(inputs, op), len(inputs))
+
+
+@contract
+def all_to_all_single(inputs: list[Array]) -> list[Array]:
+    """Rank r gets everybody's r-th equal part (of the first dimension), joined in rank order."""
+    parts = [np.split(x, len(inputs)) for x in inputs]
+    return [np.concatenate([part[rank] for part in parts]) for rank in range(len(inputs))]

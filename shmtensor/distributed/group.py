@@ -1,0 +1,158 @@
+"""ProcessGroup: one rank's end of a group of processes, and the staging of what does not lie in
+shared memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from .. import native
+
+__all__ = ["GroupStatistics", "ProcessGroup", "Work"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class GroupStatistics:
+    """What a rank has done in a group.
+
+    Attributes:
+        collectives: how many collectives this rank has taken part in.
+        bytes_inline: bytes that this rank copied through the group's block (small operands).
+        bytes_staged: bytes that this rank copied because an operand was not contiguous in shared
+        memory.
+    """
+
+    collectives: int
+    bytes_inline: int
+    bytes_staged: int
+
+
+class Work:
+    """A collective that was asked for with `async_op=True`; it has completed already."""
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: object = None) -> None:
+        self._result = result
+
+    def wait(self, timeout: float | timedelta | None = None) -> bool:
+        """Returns True; errors were raised by the call itself."""
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def result(self) -> object:
+        return self._result
+
+
+def seconds(timeout: float | timedelta | None) -> float:
+    """A timeout as the native waits take it: seconds, negative for none."""
+    if timeout is None:
+        return -1.0
+    value = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    if value < 0:
+        raise ValueError(f"distributed: the timeout is negative: {value} s")
+    return -1.0 if value == inf else value
+
+
+def array_of(where: str, operand: Any) -> Array:
+    """The array of a Tensor or ndarray."""
+    array = operand if isinstance(operand, np.ndarray) else getattr(operand, "array", None)
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{where}: takes a Tensor or an ndarray: got {type(operand).__name__}")
+    return array
+
+
+def touched(operand: Any) -> None:
+    """Tells autograd that the tensor's memory was written: a backward that saved it must notice."""
+    version = getattr(operand, "version", None)
+    if version is not None and not isinstance(operand, np.ndarray):
+        version[0] += 1
+
+
+def empty_shared(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An array in the shared heap."""
+    count = int(np.prod(shape, dtype=np.int64))
+    block = native.allocate(max(1, count * dtype.itemsize), zero=False)
+    return np.frombuffer(block, dtype=dtype, count=count).reshape(shape)
+
+
+class ProcessGroup:
+    """One rank's end of a group. Made by `init_process_group` and `new_group`; not used by several
+    threads at once.
+
+    Attributes:
+        ranks: the members' ranks in the default group, in the order of this group's own ranks.
+        timeout: seconds that a collective waits for the others, negative for ever.
+    """
+
+    def __init__(self, native_group: native.Group, timeout: float, ranks: list[int]) -> None:
+        self.native = native_group
+        self.timeout = timeout
+        self.ranks = ranks
+        self._staged = 0
+
+    def rank(self) -> int:
+        return self.native.rank
+
+    def size(self) -> int:
+        return self.native.world
+
+    def name(self) -> str:
+        return "shm"
+
+    def rank_of(self, where: str, global_rank: int) -> int:
+        """The rank in this group of a rank of the default group."""
+        try:
+            return self.ranks.index(global_rank)
+        except ValueError:
+            raise ValueError(
+                f"{where}: the rank is not in the group: {global_rank}, the group has {self.ranks}"
+            ) from None
+
+    def readable(self, array: Array) -> Array:
+        """The same values where the peers can read them. Copies: none, or one if not contiguous in
+        shared memory.
+        """
+        small = array.nbytes <= native.GROUP_INLINE
+        if array.flags.c_contiguous and (small or native.is_shared(array)):
+            return array
+        staged = empty_shared(array.shape, array.dtype)
+        np.copyto(staged, array)
+        self._staged += array.nbytes
+        return staged
+
+    def writable(self, array: Array, whatever_size: bool = False) -> Array:
+        """Like `readable`, for a result; `settle` copies it back."""
+        if not array.flags.writeable:
+            raise ValueError(f"distributed: the tensor is read-only: shape {array.shape}")
+        small = array.nbytes <= native.GROUP_INLINE and not whatever_size
+        if array.flags.c_contiguous and (small or native.is_shared(array)):
+            return array
+        staged = empty_shared(array.shape, array.dtype)
+        np.copyto(staged, array)
+        self._staged += array.nbytes
+        return staged
+
+    def settle(self, array: Array, staged: Array) -> None:
+        if staged is not array:
+            np.copyto(array, staged)
+
+    def statistics(self) -> GroupStatistics:
+        number, inline, _ = self.native.statistics()
+        return GroupStatistics(number, inline, self._staged)
+
+    def close(self) -> None:
+        """Leaves the group: others that wait for this rank get an error."""
+        self.native.leave()

@@ -1,0 +1,332 @@
+"""The launcher: starts the ranks of one machine, watches them, and says who failed first and why.
+
+```
+launcher  makes the domain and the group's block, starts N ranks, a process group each
+   |        RANK  LOCAL_RANK  WORLD_SIZE  LOCAL_WORLD_SIZE
+   |        SHMTENSOR_DOMAIN (its descriptors are inherited)  SHMTENSOR_GROUP
+   v
+rank r    runs the script; a failure comes back as exit code and, by a pipe, as traceback
+   |
+one fails -> its exit code goes into the domain, where peers that raise PeerLostError find it;
+             the others are ended: SIGTERM, after the grace SIGKILL, to their process groups;
+             with --max-restarts all begin anew
+```
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from .. import native
+from .rendezvous import create_block
+
+__all__ = ["Failure", "launch", "main"]
+
+LOOK = 0.02  # seconds between two looks at the ranks
+SECONDARY = ("PeerLostError",)  # what ranks raise because another one failed
+
+
+@dataclass
+class Rank:
+    """One started process."""
+
+    rank: int
+    process: subprocess.Popen[bytes]
+    errors: int  # read end of its pipe
+    exitcode: int | None = None
+
+    def told(self) -> dict[str, Any]:
+        """What the rank wrote about its failure."""
+        data = b""
+        with suppress(BlockingIOError):
+            while part := os.read(self.errors, 65536):
+                data += part
+        try:
+            record: dict[str, Any] = json.loads(data) if data else {}
+        except ValueError:  # killed while it wrote
+            record = {}
+        return record
+
+    def signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+@dataclass
+class Failure:
+    """The first failure of a run."""
+
+    rank: int
+    pid: int
+    exitcode: int
+    record: dict[str, Any]
+
+    def text(self) -> str:
+        lines = [f"shmtensor.run: rank {self.rank} (pid {self.pid}) {how(self.exitcode)}"]
+        if "traceback" in self.record and self.record.get("type") != "SystemExit":
+            lines += ["", self.record["traceback"].rstrip()]
+        return "\n".join(lines)
+
+
+def how(exitcode: int) -> str:
+    if exitcode >= 0:
+        return f"exited with code {exitcode}"
+    try:
+        return f"was killed by {signal.Signals(-exitcode).name} ({exitcode})"
+    except ValueError:
+        return f"was killed by signal {-exitcode}"
+
+
+class Interrupted(BaseException):
+    """A signal told the launcher to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def on_signal(number: int, _: FrameType | None) -> None:
+    raise Interrupted(number)
+
+
+def environment_of(
+    rank: int, n: int, handle: bytes, error: int, options: argparse.Namespace, restarts: int
+) -> dict[str, str]:
+    env = dict(os.environ)
+    env.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        GROUP_RANK="0",
+        ROLE_RANK=str(rank),
+        WORLD_SIZE=str(n),
+        LOCAL_WORLD_SIZE=str(n),
+        ROLE_WORLD_SIZE=str(n),
+        MASTER_ADDR=options.master_addr,
+        MASTER_PORT=str(options.master_port),
+        SHMTENSOR_DOMAIN=native.domain_environment(),
+        SHMTENSOR_GROUP=handle.hex(),
+        SHMTENSOR_ERROR_FD=str(error),
+        SHMTENSOR_LAUNCHER=str(os.getpid()),
+        TORCHELASTIC_RESTART_COUNT=str(restarts),
+        TORCHELASTIC_MAX_RESTARTS=str(options.max_restarts),
+        TORCHELASTIC_RUN_ID=options.rdzv_id or "none",
+    )
+    # The ranks share the CPUs; a rank that took all would only wait for the others.
+    env.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // n)))
+    return env
+
+
+def start(options: argparse.Namespace, handle: bytes, restarts: int) -> list[Rank]:
+    command = [sys.executable, "-u"] if options.unbuffered else [sys.executable]
+    command += ["-m", "shmtensor.distributed.rank"]
+    if options.module:
+        command.append("-m")
+    command += [options.script, *options.arguments]
+    ranks: list[Rank] = []
+    try:
+        for rank in range(options.nproc_per_node):
+            errors, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                process = subprocess.Popen(
+                    command,
+                    env=environment_of(
+                        rank, options.nproc_per_node, handle, write, options, restarts
+                    ),
+                    pass_fds=(write, *native.domain_fds()),
+                    process_group=0 if sys.version_info >= (3, 11) else None,
+                    preexec_fn=None if sys.version_info >= (3, 11) else os.setpgrp,
+                )
+            except BaseException:
+                os.close(errors)
+                raise
+            finally:
+                os.close(write)
+            ranks.append(Rank(rank, process, errors))
+    except BaseException:
+        end(ranks, 0.0)
+        raise
+    return ranks
+
+
+def watch(ranks: list[Rank]) -> Failure | None:
+    """Waits until all have ended well, or the first has failed."""
+    while True:
+        news = look(ranks)
+        failed = [r for r in news if r.exitcode != 0]
+        if failed:
+            # Several at one look: the one that did not merely notice another's end comes first.
+            told = {r.rank: r.told() for r in failed}
+            failed.sort(key=lambda r: told[r.rank].get("type") in SECONDARY)
+            first = failed[0]
+            assert first.exitcode is not None
+            return Failure(first.rank, first.process.pid, first.exitcode, told[first.rank])
+        if all(r.exitcode is not None for r in ranks):
+            return None
+        time.sleep(LOOK)
+
+
+def look(ranks: list[Rank]) -> list[Rank]:
+    """The ranks that have ended since the last look; their exit codes are told to the domain."""
+    news = []
+    for r in ranks:
+        if r.exitcode is None and (code := r.process.poll()) is not None:
+            r.exitcode = code
+            native.record_exit_pid(r.process.pid, code)
+            news.append(r)
+    return news
+
+
+def end(ranks: list[Rank], grace: float) -> None:
+    """Ends what still runs, with all children, and closes the pipes."""
+    for r in ranks:
+        if r.exitcode is None:
+            r.signal(signal.SIGTERM)
+    until = time.monotonic() + grace
+    while any(r.exitcode is None for r in ranks) and time.monotonic() < until:
+        look(ranks)
+        time.sleep(LOOK)
+    for r in ranks:
+        r.signal(signal.SIGKILL)  # children that a rank has left behind, too
+        r.process.wait()
+        os.close(r.errors)
+
+
+def launch(options: argparse.Namespace) -> int:
+    """Runs the script on N ranks. Returns the exit code: 0, the first failure's, or 128 + its
+    signal.
+    """
+    native.domain_ensure()
+    native.set_role("launcher")
+    before = {
+        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        for restarts in range(options.max_restarts + 1):
+            block, handle = create_block(options.nproc_per_node)
+            ranks: list[Rank] = []
+            try:
+                ranks = start(options, handle, restarts)
+                failure = watch(ranks)
+                end(ranks, options.shutdown_timeout if failure else 0.0)
+            except Interrupted as caught:
+                for number in before:
+                    signal.signal(number, signal.SIG_IGN)  # the way out is not interrupted again
+                for r in ranks:
+                    if r.exitcode is None:
+                        r.signal(caught.number)
+                end(ranks, options.shutdown_timeout)
+                return 128 + caught.number
+            finally:
+                native.acknowledge(handle)
+                del block
+            if failure is None:
+                return 0
+            print(failure.text(), file=sys.stderr, flush=True)
+            if restarts < options.max_restarts:
+                print(
+                    f"shmtensor.run: restart {restarts + 1} of {options.max_restarts}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+        return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def count_of(text: str) -> int:
+    if text in ("auto", "cpu"):
+        return len(os.sched_getaffinity(0))
+    try:
+        n = int(text)
+    except ValueError:
+        n = 0
+    if n < 1:
+        raise argparse.ArgumentTypeError(f"is not a number of processes: {text!r}")
+    return n
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="python -m shmtensor.run",
+        description="Starts a script as several ranks on this machine, which share tensors. "
+        "torchrun's names are understood.",
+    )
+    add = p.add_argument
+    add(
+        "--nproc-per-node",
+        "--nproc_per_node",
+        type=count_of,
+        default=1,
+        metavar="N",
+        help="ranks; auto: one for each CPU",
+    )
+    add("--nnodes", default="1", help="machines: 1")
+    add("--node-rank", "--node_rank", type=int, default=0, help="number of this machine: 0")
+    add("--standalone", action="store_true", help="one machine, which is all there is")
+    add(
+        "--max-restarts",
+        "--max_restarts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="how often all begin anew after a failure",
+    )
+    add(
+        "--shutdown-timeout",
+        "--shutdown_timeout",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="seconds between SIGTERM and SIGKILL",
+    )
+    add(
+        "--master-addr", "--master_addr", default="127.0.0.1", help="handed to the script; not used"
+    )
+    add(
+        "--master-port",
+        "--master_port",
+        type=int,
+        default=29500,
+        help="handed to the script; not used",
+    )
+    for name in ("backend", "endpoint", "id", "conf"):
+        add(
+            f"--rdzv-{name}", f"--rdzv_{name}", default="", help="accepted; not used on one machine"
+        )
+    add(
+        "--monitor-interval",
+        "--monitor_interval",
+        type=float,
+        default=0.1,
+        help="accepted; not used",
+    )
+    add("--unbuffered", action="store_true", help="runs the ranks with python -u")
+    add(
+        "-m", "--module", action="store_true", help="the script is a module's name, as in python -m"
+    )
+    add("script", help="the Python file to run")
+    add("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    return p
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    if options.nnodes not in ("1", "1:1") or options.node_rank != 0:
+        parser().error(
+            f"one machine only: --nnodes {options.nnodes} --node-rank {options.node_rank}"
+        )
+    if not options.module and not os.path.isfile(options.script):
+        parser().error(f"no such file: {options.script}")
+    return launch(options)

@@ -1,0 +1,280 @@
+"""The default group of this process: init_process_group, destroy_process_group, and questions
+about it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from .group import ProcessGroup, empty_shared, seconds
+from .rendezvous import create_block, meet
+
+__all__ = [
+    "GroupMember",
+    "destroy_process_group",
+    "get_backend",
+    "get_global_rank",
+    "get_group_rank",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group_of",
+    "init_process_group",
+    "is_available",
+    "is_initialized",
+    "is_launched",
+    "new_group",
+]
+
+TIMEOUT = timedelta(minutes=30)
+BACKENDS = ("shm", "gloo")  # gloo: what scripts ask for on a CPU; it means shm
+
+
+class GroupMember:
+    """Stands for groups in answers: the default one, and one that this process is not in."""
+
+    WORLD: ProcessGroup | None = None
+    NON_GROUP_MEMBER: Any = object()
+
+
+class World:
+    """The groups of this process."""
+
+    default: ProcessGroup | None = None
+    pid = 0  # of the process that joined; a forked child is in no group
+    times = 0  # how often this process has joined a default group
+    groups: list[ProcessGroup] = []  # noqa: RUF012 (there is one World)
+
+
+def is_available() -> bool:
+    """True: the shm backend is part of the package."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether this process is in a default group."""
+    return World.default is not None and World.pid == os.getpid()
+
+
+def is_launched() -> bool:
+    """Whether `python -m shmtensor.run` started this process as a rank."""
+    return "RANK" in os.environ and "SHMTENSOR_GROUP" in os.environ
+
+
+def group_of(where: str, group: ProcessGroup | None) -> ProcessGroup:
+    """`group`, or the default one.
+
+    Raises:
+        ValueError: there is none, or this process is not in it.
+    """
+    if group is GroupMember.NON_GROUP_MEMBER:
+        raise ValueError(f"{where}: this process is not in the group")
+    found = World.default if group is None else group
+    if found is None or (group is None and not is_initialized()):
+        raise ValueError(f"{where}: there is no default group: call init_process_group first")
+    return found
+
+
+def from_environment(where: str, name: str, value: int) -> int:
+    if value >= 0:
+        return value
+    try:
+        return int(os.environ[name])
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"{where}: neither argument nor variable says it: {name} is {os.environ.get(name)!r}, "
+            "start with python -m shmtensor.run, or pass rank and world_size"
+        ) from None
+
+
+def join(block: native.Block, rank: int, world: int, timeout: float, role: str) -> ProcessGroup:
+    """Takes the rank's place in a group block, and waits for the others."""
+    native.set_role(role)
+    group = ProcessGroup(native.Group(block, rank, world), timeout, list(range(world)))
+    group.native.barrier(timeout)
+    return group
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: float | timedelta | None = TIMEOUT,
+    world_size: int = -1,
+    rank: int = -1,
+    store: None = None,
+    group_name: str = "",
+    pg_options: None = None,
+    device_id: None = None,
+) -> None:
+    """Makes this process rank `rank` of the default group of `world_size` processes; returns when
+    all have come.
+
+    Under `python -m shmtensor.run` no argument is needed. Elsewhere all processes name the same
+    `init_method` (any string; by default MASTER_ADDR and MASTER_PORT), and have to be of one
+    domain: forked or spawned by one parent.
+
+    Args:
+        backend: "shm", the default ("gloo" is accepted and means it).
+        timeout: seconds or a timedelta for this and every collective of the group; None: no limit.
+
+    Raises:
+        CollectiveTimeout: not all came in time.
+        CollectiveMismatch: the ranks disagree about the world size, or two have the same rank.
+    """
+    where = "init_process_group"
+    if is_initialized():
+        raise RuntimeError(
+            f"{where}: this process has a default group: call destroy_process_group first"
+        )
+    if backend is not None and backend.lower() not in BACKENDS:
+        raise ValueError(f"{where}: unknown backend: {backend!r}, there are {', '.join(BACKENDS)}")
+    if store is not None:
+        raise ValueError(f"{where}: stores are not needed in shared memory: pass init_method")
+    rank = from_environment(where, "RANK", rank)
+    world = from_environment(where, "WORLD_SIZE", world_size)
+    limit = seconds(timeout)
+    native.domain_ensure()
+    handed_down = os.environ.get("SHMTENSOR_GROUP")
+    by_name = init_method not in (None, "env://")
+    if not 0 <= rank < world:
+        raise ValueError(f"{where}: rank and world_size do not fit: rank {rank} of {world}")
+    own = b""
+    if handed_down and not by_name and World.times == 0:
+        block = native.receive(bytes.fromhex(handed_down), False)
+    elif world == 1:
+        block, own = create_block(1)
+    else:
+        name = (
+            init_method
+            if by_name
+            else "{}:{}/{}".format(
+                os.environ.get("MASTER_ADDR", "localhost"),
+                os.environ.get("MASTER_PORT", ""),
+                World.times,
+            )
+        )
+        block, own = meet(f"{name}/{group_name}", rank, world, limit)
+    enter(join(block, rank, world, limit, f"rank {rank}"))
+    if own and rank == 0:
+        native.acknowledge(own)
+
+
+def enter(group: ProcessGroup) -> None:
+    """Makes `group` the default group of this process."""
+    World.default = GroupMember.WORLD = group
+    World.pid = os.getpid()
+    World.times += 1
+    World.groups = [group]
+
+
+def destroy_process_group(group: ProcessGroup | None = None) -> None:
+    """Leaves the group (None: the default one, and with it all). Others that still wait for this
+    rank get an error.
+    """
+    if group is None or group is World.default:
+        if World.pid == os.getpid():
+            for each in World.groups:
+                each.close()
+        World.default = GroupMember.WORLD = None
+        World.groups = []
+        return
+    group.close()
+    World.groups = [each for each in World.groups if each is not group]
+
+
+def get_rank(group: ProcessGroup | None = None) -> int:
+    """This process's rank in the group; -1 if it is not in it."""
+    return -1 if group is GroupMember.NON_GROUP_MEMBER else group_of("get_rank", group).rank()
+
+
+def get_world_size(group: ProcessGroup | None = None) -> int:
+    """Number of processes in the group; -1 if this one is not in it."""
+    return -1 if group is GroupMember.NON_GROUP_MEMBER else group_of("get_world_size", group).size()
+
+
+def get_backend(group: ProcessGroup | None = None) -> str:
+    """The name of the group's backend: "shm"."""
+    return group_of("get_backend", group).name()
+
+
+def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
+    """The members' ranks in the default group."""
+    return list(group_of("get_process_group_ranks", group).ranks)
+
+
+def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
+    """The rank in the default group of a rank of `group`."""
+    ranks = group_of("get_global_rank", group).ranks
+    if not 0 <= group_rank < len(ranks):
+        raise ValueError(f"get_global_rank: no such rank: {group_rank} of {len(ranks)}")
+    return ranks[group_rank]
+
+
+def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
+    """The rank in `group` of a rank of the default group."""
+    return group_of("get_group_rank", group).rank_of("get_group_rank", global_rank)
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: float | timedelta | None = None,
+    backend: str | None = None,
+    pg_options: None = None,
+) -> ProcessGroup:
+    """A further group of some ranks of the default one. All ranks call it, in the same order,
+    members or not.
+
+    Returns:
+        The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in it.
+    """
+    world = group_of("new_group", None)
+    members = sorted(range(world.size()) if ranks is None else ranks)
+    if (
+        len(set(members)) != len(members)
+        or not members
+        or not 0 <= members[0] <= members[-1] < world.size()
+    ):
+        raise ValueError(
+            f"new_group: ranks are not {len(members)} different ones of {world.size()}: {members}"
+        )
+    if backend is not None and backend.lower() not in BACKENDS:
+        raise ValueError(
+            f"new_group: unknown backend: {backend!r}, there are {', '.join(BACKENDS)}"
+        )
+    limit = world.timeout if timeout is None else seconds(timeout)
+    # Everybody compares the list of members, and learns the handle: it is all zeros except on the
+    # first member.
+    own = b""
+    message = np.zeros(1 + world.size() + 256, np.uint8)
+    if world.rank() == members[0]:
+        block, own = create_block(len(members))
+        message[world.size()] = len(own)
+        message[world.size() + 1 : world.size() + 1 + len(own)] = np.frombuffer(own, np.uint8)
+    message[members] = 1
+    everybody = empty_shared((world.size(), message.size), message.dtype)
+    world.native.all_gather(list(everybody), message, world.timeout)
+    if (everybody[:, : world.size()] != message[: world.size()]).any():
+        from ..errors import CollectiveMismatch
+
+        lists = [np.flatnonzero(row[: world.size()]).tolist() for row in everybody]
+        raise CollectiveMismatch(f"new_group: ranks named different members: {lists}")
+    group: Any = GroupMember.NON_GROUP_MEMBER
+    if world.rank() in members:
+        first = everybody[members[0], world.size() :]
+        handle = first[1 : 1 + int(first[0])].tobytes()
+        if not own:
+            block = native.receive(handle, False)
+        group = ProcessGroup(
+            native.Group(block, members.index(world.rank()), len(members)), limit, members
+        )
+        World.groups.append(group)
+    world.native.barrier(world.timeout)  # all have their hold: the pin may go
+    if own:
+        native.acknowledge(own)
+    return group  # type: ignore[no-any-return]

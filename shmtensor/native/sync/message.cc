@@ -1,0 +1,67 @@
+// Point to point: a mailbox for each ordered pair of ranks; the sender waits until the receiver has the data.
+#include <cstring>
+
+#include "memory/faults.h"
+#include "sync/group.h"
+
+namespace shmtensor::group {
+
+bool Group::send(Record& call, void* data, int to, double timeout) {
+  Mailbox& box = mailbox(rank_, to);
+  Deadline deadline(timeout);
+  if (is_broken()) return fail_broken("send");
+  uint32_t seen = box.word.load(std::memory_order_acquire);
+  if (seen & 1 && !wait("send", {&box.word, &box.sleepers, seen, true}, to, deadline, timeout)) return false;
+  call.is_direct = call.nbytes > 0;
+  if (call.is_direct) {
+    void* base = nullptr;
+    if (!export_data(data, &call.handle, &base)) return false;
+    call.offset = static_cast<char*>(data) - static_cast<char*>(base);
+  }
+  box.record = call;
+  box.verdict.store(0, std::memory_order_relaxed);
+  uint32_t full = box.word.load(std::memory_order_relaxed) + 1;
+  fault("send.written");
+  announce(&box.word, &box.sleepers, full);
+  fault("send.published");
+  bool good = wait("send", {&box.word, &box.sleepers, full, true}, to, deadline, timeout);
+  if (call.is_direct) acknowledge(call.handle);
+  if (good && box.verdict.load(std::memory_order_relaxed)) {
+    raise("CollectiveMismatch", "send: rank %d expected something else than rank %d sent: %s", to, rank_,
+          call.text().c_str());
+    return false;
+  }
+  return good;
+}
+
+bool Group::receive(Record& call, void* data, int from, double timeout) {
+  Mailbox& box = mailbox(from, rank_);
+  Deadline deadline(timeout);
+  if (is_broken()) return fail_broken("recv");
+  uint32_t seen = box.word.load(std::memory_order_acquire);
+  if (!(seen & 1) && !wait("recv", {&box.word, &box.sleepers, seen, true}, from, deadline, timeout)) return false;
+  fault("recv.arrived");
+  bool fits = box.record.same_call(call), good = fits;
+  void* base = nullptr;
+  size_t nbytes = 0;
+  std::string sent = fits ? "" : box.record.text();
+  if (fits && call.nbytes) {
+    good = hold_block(box.record.handle, &base, &nbytes);
+    if (good) {
+      Py_BEGIN_ALLOW_THREADS
+      memcpy(data, static_cast<char*>(base) + box.record.offset, call.nbytes);
+      Py_END_ALLOW_THREADS
+      drop_block(base);
+      bytes_direct_ += call.nbytes;
+    }
+  }
+  if (!good) box.verdict.store(1, std::memory_order_relaxed);
+  fault("recv.copied");
+  announce(&box.word, &box.sleepers, box.word.load(std::memory_order_relaxed) + 1);
+  if (!fits)
+    raise("CollectiveMismatch", "recv: rank %d sent something else than rank %d expects: %s, expected %s", from, rank_,
+          sent.c_str(), call.text().c_str());
+  return good;
+}
+
+}  // namespace shmtensor::group

@@ -1,0 +1,184 @@
+"""Shards: the flat arrays of an optimizer, all ranks' gradients, and who updates which part.
+
+```
+flat i:   parameter  |....rank 0....|....rank 1....|     one copy, shared; so is each state array
+          gradient 0 |..............|..............|     a row for each rank, written by it,
+          gradient 1 |..............|..............|     read by all
+```
+
+Shard borders lie at multiples of a cache line: no two ranks write one line.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import native
+
+__all__ = ["Shards", "Snapshot", "Whole", "border"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Shared = tuple[Array, dict[str, Array], int]
+
+
+def border(count: int, itemsize: int, rank: int, ranks: int) -> int:
+    """Where the shard of `rank` begins."""
+    per_line = max(1, 64 // itemsize)
+    lines = -(-count // per_line)
+    return min(count, lines * rank // ranks * per_line)
+
+
+class Shards:
+    """One optimizer's flat arrays as the ranks share them.
+
+    Attributes:
+        gradients: for each flat (ranks, size): everybody's gradients, in shared memory.
+    """
+
+    def __init__(
+        self, optimizer: Any, gradients: list[Array], shared: list[Shared] | None = None
+    ) -> None:
+        self.optimizer = optimizer
+        self.flats = optimizer.flats
+        self.gradients = gradients
+        self.places: list[tuple[Any, Array]] = []  # parameters and their gradient's place
+        if shared is not None:
+            self.adopt(shared)
+        self.begun = [int(flat.steps.max(initial=0)) for flat in self.flats]
+        self.done = 0  # steps since then
+
+    def shared(self) -> list[Shared]:
+        """What other processes `adopt`: parameters, state and step count of each flat."""
+        return [
+            (f.parameter, dict(f.state), n + self.done)
+            for f, n in zip(self.flats, self.begun, strict=True)
+        ]
+
+    def adopt(self, shared: list[Shared]) -> None:
+        """Steps on the memory of another process's optimizer, of which this one is a copy."""
+        sizes = [flat.parameter.shape for flat in self.flats], [each[0].shape for each in shared]
+        if sizes[0] != sizes[1]:
+            raise RuntimeError(
+                f"Trainer: the optimizer's flats differ between processes: {sizes[0]} here, "
+                f"{sizes[1]}"
+            )
+        for flat, (parameter, state, steps) in zip(self.flats, shared, strict=True):
+            flat.parameter = parameter
+            flat.state = dict(state)
+            flat.steps[...] = steps
+
+    @staticmethod
+    def create_gradients(optimizer: Any, ranks: int) -> list[Array]:
+        """Zeroed gradients for each flat; gaps between parameters stay zero."""
+        out = []
+        for flat in optimizer.flats:
+            size, dtype = flat.parameter.size, flat.parameter.dtype
+            if flat.parameter.ndim != 1 or not flat.parameter.flags.c_contiguous:
+                raise ValueError(
+                    f"Trainer: a parameter is not contiguous: shape {flat.parameter.shape}, "
+                    "strides "
+                    f"{flat.parameter.strides}, make it so with p.data = p.data.contiguous()"
+                )
+            row = -(-size // 64) * 64  # rows begin at a cache line of their own
+            block = native.allocate(max(1, ranks * row * dtype.itemsize), zero=True)
+            out.append(np.frombuffer(block, dtype)[: ranks * row].reshape(ranks, row))
+        return out
+
+    def take_home(self, rank: int) -> None:
+        """From now on backward writes this process's gradients into its own row."""
+        self.places = []
+        for flat, rows in zip(self.flats, self.gradients, strict=True):
+            # Views whose base is no array: the engine sees by the reference count whether a
+            # gradient is in use.
+            block, at = memoryview(rows.reshape(-1)), rank * rows.strides[0]
+            dtype, size = flat.parameter.dtype, flat.parameter.size
+            flat.block = block
+            flat.gradient = np.ndarray((size,), dtype, block, at)
+            for p, start in zip(flat.tensors, flat.starts, strict=True):
+                place = np.ndarray(p.array.shape, dtype, block, at + start * dtype.itemsize)
+                p.grad = None
+                p.leaf.home = place
+                self.places.append((p, place))
+
+    def set_steps(self, n: int) -> None:
+        """Counts n steps of the ranks in this process's optimizer."""
+        self.done = n
+        for i, before in enumerate(self.begun):
+            if before + n:
+                self.optimizer.step_range(i, 0, 0, before + n)
+
+    def clear_gradients(self) -> None:
+        for p, _ in self.places:
+            p.grad = None
+
+    def complete_gradients(self) -> None:
+        """A parameter that took no part has a gradient of zero."""
+        for p, place in self.places:
+            if p.grad is None:
+                place[...] = 0
+
+    def range(self, i: int, rank: int) -> tuple[int, int]:
+        flat, ranks = self.flats[i].parameter, len(self.gradients[i])
+        begin, end = (border(flat.size, flat.itemsize, r, ranks) for r in (rank, rank + 1))
+        return begin, end
+
+    def reduce(self, rank: int) -> None:
+        """Sums the rank's shard of all gradients into its own row. Copies: none."""
+        for i, rows in enumerate(self.gradients):
+            begin, end = self.range(i, rank)
+            if len(rows) > 1 and begin < end:
+                native.reduce_into(rows[rank][begin:end], [row[begin:end] for row in rows], "sum")
+
+    def update(self, rank: int) -> None:
+        self.done += 1
+        for i, before in enumerate(self.begun):
+            self.optimizer.step_range(i, *self.range(i, rank), before + self.done)
+
+    def arrays(self) -> list[Array]:
+        """The weights and the optimizer's state: what is shared, and what a snapshot keeps."""
+        out = []
+        for flat in self.flats:
+            out += [flat.parameter, *(x for x in flat.state.values() if isinstance(x, np.ndarray))]
+        return out
+
+
+class Whole:
+    """What a single process has instead of shards: all of the optimizer."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+
+    def clear_gradients(self) -> None:
+        self.optimizer.zero_grad()
+
+    def complete_gradients(self) -> None:
+        pass
+
+    def reduce(self, rank: int) -> None:
+        pass
+
+    def update(self, rank: int) -> None:
+        self.optimizer.step()
+
+
+class Snapshot:
+    """A private copy of the weights and the optimizer's state at one step. Copies: one, when
+    taken.
+    """
+
+    def __init__(self, step: int, shards: Shards, buffers: list[Array]) -> None:
+        self.step = step
+        self.sources = [*shards.arrays(), *buffers]
+        self.copies = [x.copy() for x in self.sources]
+
+    def take(self, step: int) -> None:
+        self.step = step
+        for source, copy in zip(self.sources, self.copies, strict=True):
+            np.copyto(copy, source)
+
+    def restore(self) -> int:
+        for source, copy in zip(self.sources, self.copies, strict=True):
+            np.copyto(source, copy)
+        return self.step

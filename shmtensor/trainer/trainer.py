@@ -1,0 +1,269 @@
+"""Trainer: data-parallel training on the processes of one machine, with one copy of weights and
+optimizer state.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..nn import Module
+from ..tensor import Tensor
+from . import checkpoint
+from .batch import Counter, share
+from .board import Board
+from .crew import options_of, seed_rank
+from .history import Epoch, History, TrainerStatistics
+from .joined import Joined, is_joined
+from .progress import Progress
+from .ranks import InProcess, Ranks, Supervised
+from .replica import Replica
+from .shard import Whole
+
+__all__ = ["Trainer"]
+
+
+class Trainer:
+    """Trains a model on several processes that share its weights, its optimizer's state, and the
+    batches.
+
+    The process that calls `fit` iterates the loader and supervises; `nprocs` ranks each compute
+    the gradients of their part of every batch, reduce one shard of all gradients, and update that
+    shard. The result is that of one process on the same batches, up to the rounding of a sum over
+    ranks, and the same bits in every run with the same seed. With `nprocs=1` everything happens in
+    the calling process; under `python -m shmtensor.run` the launched processes are the ranks,
+    every one of them calls `fit`, and rank 0's model and loader count.
+
+    Args:
+        model: a Module; its parameters are updated in place, in the caller's own model.
+        optimizer: of `shmtensor.optim`, over the model's parameters.
+        loss: called with (outputs, targets); with `reduction` "mean" (default) or "sum".
+        nprocs: number of ranks.
+        scheduler: of `shmtensor.optim.lr_scheduler`; stepped after every epoch.
+        seed: of shuffling, dropout and the like.
+        start_method: "fork", "forkserver", "spawn", or None for the running Python's default.
+        timeout: seconds that a rank waits for the others in a step; None: no limit.
+        snapshots: keep a copy of the weights of the last epoch, to come back to if a death tears
+        them.
+        progress: show a progress bar on standard error.
+
+    Raises (by fit):
+        PeerLostError: a rank died; it is named with pid and exit code. The model's weights are
+        whole: those of the last
+            completed step, or of the last snapshot; the message says which.
+        TornWeights: they are not, because snapshots are off.
+        ProcessRaisedException: a rank failed with an exception; the message has its traceback.
+
+    Copies: none of tensors between processes, if the loader's batches lie in shared memory;
+    `statistics()` counts.
+
+    >>> import shmtensor as st
+    >>> from shmtensor import nn, optim
+    >>> from shmtensor.trainer import Trainer
+    >>> model = nn.Linear(2, 2)
+    >>> batches = [(st.randn(8, 2), st.zeros(8, dtype=st.int64)) for _ in range(4)]
+    >>> sgd = optim.SGD(model.parameters(), lr=0.1)
+    >>> trainer = Trainer(model, sgd, nn.CrossEntropyLoss(), nprocs=1, progress=False)
+    >>> len(trainer.fit(batches, epochs=2))
+    2
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        optimizer: Any,
+        loss: Callable[[Any, Any], Tensor],
+        *,
+        nprocs: int = 2,
+        scheduler: Any = None,
+        seed: int = 0,
+        start_method: str | None = None,
+        timeout: float | None = 600.0,
+        snapshots: bool = True,
+        progress: bool = True,
+    ) -> None:
+        if nprocs < 1:
+            raise ValueError(f"Trainer: nprocs is not positive: {nprocs}")
+        if not hasattr(optimizer, "step_range"):
+            raise TypeError(
+                f"Trainer: the optimizer has no flat parameters: {type(optimizer).__name__}"
+            )
+        self.model = model
+        self.optimizer = optimizer
+        self.loss = loss
+        self.nprocs = nprocs
+        self.scheduler = scheduler
+        self.seed = seed
+        self.start_method = start_method
+        self.timeout = -1.0 if timeout is None else float(timeout)
+        self.snapshots = snapshots
+        self.progress = progress
+        self.history = History()
+        self.epoch = 0
+        self.step = 0
+        self._counter = Counter()
+        self._seconds = 0.0
+        self._samples = 0
+        self._inline = 0
+
+    # ---------------------------------------------------------------- training
+    def fit(
+        self,
+        train: Iterable[Any],
+        epochs: int,
+        eval: Iterable[Any] | None = None,
+        *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        on_epoch: Callable[[Epoch], None] | None = None,
+    ) -> History:
+        """Trains up to epoch `epochs`; a trainer that has trained or loaded 3 epochs goes on with
+        the 4th.
+
+        Args:
+            train: a DataLoader, or any iterable of (inputs, targets) that can be iterated once for
+            each epoch.
+            eval: the same with held-out data, gone through after every epoch.
+            checkpoint: where to save after every epoch.
+            on_epoch: called after every epoch with its record.
+
+        Returns: the history of all epochs so far.
+        """
+        with self._ranks() as ranks:
+            shown = self.progress and ranks.is_first
+            bar = Progress(self._steps(train, epochs), shown)
+            try:
+                for epoch in range(self.epoch + 1, epochs + 1):
+                    bar.begin_epoch(epoch, epochs)
+                    record = self._run_epoch(ranks, epoch, train, eval, bar)
+                    if checkpoint is not None and ranks.is_first:
+                        self.save(checkpoint)
+                    if on_epoch is not None and ranks.is_first:
+                        on_epoch(record)
+            finally:
+                bar.close()
+        return self.history
+
+    def _steps(self, train: Iterable[Any], epochs: int) -> int | None:
+        try:
+            return len(train) * (epochs - self.epoch)  # type: ignore[arg-type]
+        except TypeError:
+            return None
+
+    def _run_epoch(
+        self,
+        ranks: Ranks,
+        epoch: int,
+        train: Iterable[Any],
+        eval: Iterable[Any] | None,
+        bar: Progress,
+    ) -> Epoch:
+        lr = float(self.optimizer.param_groups[0]["lr"])
+        seed_rank(self.seed, epoch, 0)  # the loader's shuffling, in this process
+        seed_loader(train, self.seed, epoch)
+        begin = time.perf_counter()
+        steps = ranks.run(train, True, epoch, bar.advance, self.step)
+        seconds = time.perf_counter() - begin
+        samples, loss, correct = ranks.board.totals()
+        if not steps:
+            raise ValueError(
+                "Trainer.fit: the loader gave no batch: can it be iterated once for each epoch?"
+            )
+        self.step += steps
+        eval_loss = eval_accuracy = None
+        if eval is not None:
+            ranks.run(eval, False, epoch, lambda steps: None, self.step)
+            n, loss_sum, right = ranks.board.totals()
+            eval_loss, eval_accuracy = (
+                loss_sum / max(n, 1),
+                right / max(n, 1) if right >= 0 else None,
+            )
+        if self.scheduler is not None:
+            self.scheduler.step()
+            ranks.set_options(options_of(self.optimizer))
+        ranks.epoch_done(self.step)
+        self._seconds += seconds
+        self._samples += samples
+        self._inline = ranks.bytes_inline
+        self.epoch = epoch
+        accuracy = correct / samples if correct >= 0 else None
+        record = Epoch(
+            epoch, loss / samples, accuracy, eval_loss, eval_accuracy, lr, samples, seconds
+        )
+        self.history.epochs.append(record)
+        bar.show(loss=record.loss, accuracy=record.accuracy, held_out=record.eval_accuracy)
+        return record
+
+    def _ranks(self) -> Ranks:
+        if is_joined():
+            return Joined(self)
+        return InProcess(self) if self.nprocs == 1 else Supervised(self)
+
+    def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
+        """Mean loss and, for a classifier, accuracy over (inputs, targets) batches, in this
+        process.
+        """
+        board = Board.create(1)
+        training = self.model.training
+        self.model.eval()
+        try:
+            replica = Replica(self.model, self.loss, Whole(self.optimizer), board, None, 0, 1)
+            for batch in data:
+                replica.evaluate(share(batch, Counter()))
+        finally:
+            self.model.train(training)
+        n, loss, correct = board.totals()
+        if not n:
+            raise ValueError("Trainer.evaluate: the data gave no batch")
+        out = {"loss": loss / n}
+        if correct >= 0:
+            out["accuracy"] = correct / n
+        return out
+
+    # ---------------------------------------------------------------- state
+    def statistics(self) -> TrainerStatistics:
+        return TrainerStatistics(
+            self.step, self._samples, self._seconds, self._counter.nbytes + self._inline
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "epoch": self.epoch,
+            "step": self.step,
+            "seed": self.seed,
+            "history": self.history.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.scheduler is not None and state["scheduler"] is not None:
+            self.scheduler.load_state_dict(state["scheduler"])
+        self.epoch, self.step, self.seed = state["epoch"], state["step"], state["seed"]
+        self.history.load_state_dict(state["history"])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a checkpoint, atomically. Training that goes on from it gives the same bits as
+        one without a break.
+        """
+        checkpoint.write(path, self.state_dict())
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Goes back to a checkpoint."""
+        self.load_state_dict(checkpoint.read(path))
+
+
+def seed_loader(loader: Any, seed: int, epoch: int) -> None:
+    """The order of samples is a function of seed and epoch, so that a resumed run sees the same."""
+    for owner in (loader, getattr(loader, "sampler", None)):
+        set_epoch = getattr(owner, "set_epoch", None)
+        if set_epoch is not None:
+            set_epoch(epoch)
+        generator = getattr(owner, "generator", None)
+        if generator is not None:
+            generator.manual_seed((seed * 1_000_003 + epoch) * 1_009)
