@@ -15,6 +15,7 @@ from ..ops.table import Row
 
 __all__ = ["as_index", "as_operand", "common_dtype", "sort_out"]
 
+ASTYPE = np.ndarray.astype
 NUMBERS = (bool, int, float, complex)
 
 
@@ -94,6 +95,10 @@ def sort_out(rule: Any, variant: str, inputs: tuple[Any, ...], attributes: tuple
         TypeError: an operand is of a class that no op takes, or not a tensor where one is needed.
     """
     row: Row = rule.row
+    if len(inputs) == 2 and row.promote is not None and variant != "inplace" and not attributes:
+        pair = paired(rule, row.promote, *inputs)
+        if pair is not None:
+            return rule.public(*pair)
     try:
         usual = normalised(rule, variant, inputs)
     except Unknown:
@@ -106,6 +111,37 @@ def sort_out(rule: Any, variant: str, inputs: tuple[Any, ...], attributes: tuple
     plain = [value for a, value in zip(row.attributes, attributes) if not a.keyword_only]
     function = rule.inplace if variant == "inplace" else rule.public
     return function(*usual, *plain, **named)
+
+
+# The common dtype by what the operands are: the way most odd calls take.
+PAIRS: dict[Any, dtypes.Dtype] = {}
+
+
+def kind_of(x: Any) -> Any:
+    """What promotion needs to know of an operand; None for what is not usual even here."""
+    cls = x.__class__
+    if cls is float or cls is int or cls is bool or cls is complex:
+        return cls
+    if isinstance(x, native.TensorBase):
+        return x.array.dtype, x.array.ndim == 0
+    return None
+
+
+def paired(rule: Any, promote: str, x: Any, y: Any) -> tuple[Any, Any] | None:
+    """Two operands brought to their common dtype; None if they are not both tensors or numbers."""
+    a, b = kind_of(x), kind_of(y)
+    if a is None or b is None or len(rule.row.promoted) != 2:
+        return None
+    key = promote, a, b, dtypes.default
+    dtype = PAIRS.get(key)
+    if dtype is None:
+        if isinstance(a, type) and isinstance(b, type):
+            return None
+        dtype = common_dtype((x, y))
+        if promote == "float" and dtype.kind not in "fc":
+            dtype = dtypes.get_default_dtype()
+        PAIRS[key] = dtype
+    return cast(rule, x, dtype, True), cast(rule, y, dtype, False)
 
 
 def wrong_operand(row: Row, inputs: tuple[Any, ...]) -> TypeError:
@@ -195,6 +231,8 @@ def cast(rule: Any, value: Any, dtype: dtypes.Dtype, first: bool) -> Any:
         return native.wrap(np.asarray(value, dtype))
     if value.array.dtype is dtype:
         return value
+    if value.node is None and value.base is None:
+        return native.compute(ASTYPE, value.array, dtype)
     return rule.ops.cast(value, dtype)
 
 

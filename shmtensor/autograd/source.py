@@ -351,7 +351,8 @@ def inplace_source(row: Row, name: str) -> str:
         w.add(2, f"_may_forget({x})", f"return {written}")
         w.failed("inplace")
         return w.text()
-    w.add(2, f"if {w.untracked(first)}:", f"    return {written}")
+    w.add(2, f"if {w.untracked(first)}:")
+    w.add(3, f"if {x}.base is not None:", f"    _may_forget({x})", f"return {written}")
     w.add(2, f"_may_write({x})")
     if first.name in w.needs:
         w.add(2, f"_old = {w.only_if_needed(first.name, f'{array}.copy()')}")

@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import native
 from ..ops.table import op
-from .graph import Leaf
+from .graph import Leaf, node_of_edge
 from .mode import recording
 
 __all__ = ["Embedded", "history", "may_forget", "may_write", "written"]
@@ -96,9 +96,16 @@ def may_write(tensor: Any) -> None:
 
 
 def may_forget(tensor: Any) -> None:
-    """Checks that an in-place write without a gradient (a random fill) is allowed: no leaf in grad mode."""
-    if (tensor.node is not None or tensor.base is not None) and recording.get():
-        may_write(tensor)
+    """Checks that an in-place write without history (a random fill, a view made under `no_grad`) is allowed.
+
+    Raises:
+        RuntimeError: grad mode is on, and the tensor or what it is a view of requires grad.
+    """
+    if tensor.node is None and tensor.base is None or not recording.get():
+        return
+    if tensor.node is None and chain_to(tensor)[0].node is None:
+        return
+    may_write(tensor)
 
 
 def written(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
@@ -159,7 +166,10 @@ def move_retained(tensor: Any, former: Any) -> None:
     """`retain_grad` follows the tensor to its new node."""
     from .hooks import retain
 
-    if former.__class__ is not Leaf and tensor.node is not former:
+    if former.__class__ is Leaf or tensor.node is former:
+        return
+    owner, index = node_of_edge(former)
+    if owner.hooks is not None and owner.hooks.retained.pop(index, None) is not None:
         retain(tensor)
 
 

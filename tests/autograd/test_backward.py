@@ -1,0 +1,190 @@
+"""backward and grad: values, errors, and what they keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import autograd
+
+
+def leaf(*values: float) -> Any:
+    return st.tensor(list(values), dtype=st.float64, requires_grad=True)
+
+
+def test_gradients_of_a_shared_input_are_summed() -> None:
+    x, y = leaf(1, 2, 3), leaf(4, 5, 6)
+    ((x * y + x) * (x * y)).sum().backward()
+    assert x.grad.tolist() == [40, 120, 252]
+    assert y.grad.tolist() == [9, 44, 117]
+
+
+def test_a_second_backward_adds_to_grad() -> None:
+    x = leaf(1, 2)
+    (x * 3).sum().backward()
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [6, 6]
+
+
+def test_gradients_are_summed_back_over_broadcast_dimensions() -> None:
+    x, y = st.ones(3, 1).requires_grad_(), st.ones(4).requires_grad_()
+    (x * y).sum().backward()
+    assert x.grad.shape == (3, 1)
+    assert x.grad.tolist() == [[4], [4], [4]]
+    assert y.grad.tolist() == [3, 3, 3, 3]
+
+
+def test_grad_changes_no_dot_grad() -> None:
+    x = leaf(2)
+    (g,) = autograd.grad((x * x).sum(), x)
+    assert g.tolist() == [4]
+    assert x.grad is None
+
+
+def test_grad_by_something_that_is_not_a_leaf() -> None:
+    x = leaf(2, 3)
+    y = x * x
+    (g,) = autograd.grad((y * y).sum(), y)
+    assert g.tolist() == [8, 18]
+
+
+def test_gradients_of_every_order() -> None:
+    x = leaf(2)
+    y = (x**4).sum()
+    for expected in (32, 48, 48, 24):
+        (y,) = autograd.grad(y.sum(), x, create_graph=True)
+        assert y.tolist() == [expected]
+
+
+def test_create_graph_of_backward_leaves_a_grad_with_history() -> None:
+    x = leaf(3)
+    (x * x * x).sum().backward(create_graph=True)
+    assert x.grad.grad_fn is not None
+    (g,) = autograd.grad(x.grad.sum(), x)
+    assert g.tolist() == [18]
+    x.grad = None
+
+
+def test_unused_input() -> None:
+    x, z = leaf(1), leaf(1)
+    y = (x * 2).sum()
+    with pytest.raises(RuntimeError, match="not have been used in the graph: input 1"):
+        autograd.grad(y, (x, z), retain_graph=True)
+    assert autograd.grad(y, (x, z), allow_unused=True, retain_graph=True)[1] is None
+    assert autograd.grad(y, (x, z), materialize_grads=True)[1].tolist() == [0]
+
+
+def test_grad_outputs_weigh_the_results() -> None:
+    x = leaf(1, 2)
+    a, b = x * 2, x * 3
+    (g,) = autograd.grad((a, b), x, (st.tensor([1.0, 10.0], dtype=st.float64), b.detach()))
+    assert g.tolist() == [2 + 9, 20 + 18]
+
+
+def test_backward_of_named_inputs_only() -> None:
+    x, y = leaf(1), leaf(2)
+    z = x * y
+    (z * z).sum().backward(inputs=[x, z])
+    assert x.grad.tolist() == [8]
+    assert z.grad.tolist() == [4]
+    assert y.grad is None
+
+
+def test_second_backward_says_what_to_do() -> None:
+    x = leaf(1)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad.tolist() == [4]
+    with pytest.raises(RuntimeError, match="second time: what mul had saved is freed.*retain_graph"):
+        y.backward()
+
+
+def test_second_backward_is_allowed_where_nothing_was_saved() -> None:
+    x = leaf(1)
+    y = (x + 1).sum()
+    y.backward()
+    y.backward()
+    assert x.grad.tolist() == [2]
+
+
+def test_a_result_of_several_elements_needs_a_gradient() -> None:
+    x = leaf(1, 2)
+    with pytest.raises(RuntimeError, match=r"only for scalar outputs: shape \(2,\)"):
+        (x * 2).backward()
+    with pytest.raises(RuntimeError, match=r"Mismatch in shape: the gradient has \(3,\)"):
+        (x * 2).backward(st.ones(3))
+    (x * 2).backward(st.ones(2))
+    assert x.grad.tolist() == [2, 2]
+
+
+def test_a_result_without_history() -> None:
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        st.ones(1).backward()
+
+
+def test_integers_have_no_gradient() -> None:
+    with pytest.raises(RuntimeError, match="only Tensors of floating point.*int64"):
+        st.tensor([1, 2]).requires_grad_()
+
+
+def test_gradients_take_the_input_s_dtype() -> None:
+    x = st.ones(2).requires_grad_()
+    y = st.ones(2, dtype=st.float64).requires_grad_()
+    (x * y).sum().backward()
+    assert x.grad.dtype is st.float32
+    assert y.grad.dtype is st.float64
+
+
+def test_a_real_input_of_a_complex_result_has_a_real_gradient() -> None:
+    x = leaf(1, 2)
+    z = x * st.tensor([1 + 1j, 2j], dtype=st.complex128)
+    (z * z.conj()).real.sum().backward()
+    assert x.grad.dtype is st.float64
+    assert x.grad.tolist() == [4, 16]
+
+
+def test_gradients_of_two_leaves_are_never_one_array() -> None:
+    x, y = leaf(1), leaf(1)
+    (x + y).backward(st.ones(1, dtype=st.float64))
+    x.grad.mul_(7)
+    assert y.grad.tolist() == [1]
+
+
+def test_a_gradient_kept_by_a_hook_stays_as_it_was() -> None:
+    x = leaf(1)
+    kept: list[Any] = []
+    y = x * 2
+    y.register_hook(kept.append)
+    (y + x).backward(st.ones(1, dtype=st.float64))
+    x.grad.mul_(100)
+    assert kept[0].tolist() == [1]
+
+
+def test_a_fresh_gradient_is_taken_over_without_a_copy() -> None:
+    from shmtensor.autograd import walk
+
+    assert 1 <= walk.limit < 20
+    assert walk.calibrate() == walk.limit
+
+
+def test_home_receives_the_gradient() -> None:
+    x = leaf(1, 2)
+    flat = np.full(5, 9.0)
+    x.leaf.home = flat[1:3]
+    for expected in ([3, 3], [6, 6]):
+        (x * 3).sum().backward()
+        assert flat[1:3].tolist() == expected
+        assert x.grad.array is x.leaf.home
+    x.grad = None
+    (x * 3).sum().backward()
+    assert flat.tolist() == [9, 3, 3, 9, 9]
+
+
+def test_gradients_are_born_shared() -> None:
+    x = st.ones(3).requires_grad_()
+    (x * x).sum().backward()
+    assert x.grad.is_shared()

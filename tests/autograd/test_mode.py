@@ -1,0 +1,100 @@
+"""Grad modes: as blocks, decorators, for generators and threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor.autograd import is_grad_enabled
+
+
+def test_blocks_nest() -> None:
+    with st.no_grad():
+        assert not is_grad_enabled()
+        with st.enable_grad():
+            assert is_grad_enabled()
+            assert (st.ones(1).requires_grad_() * 2).requires_grad
+        assert not is_grad_enabled()
+        assert not (st.ones(1).requires_grad_() * 2).requires_grad
+    assert is_grad_enabled()
+
+
+def test_the_mode_is_restored_by_an_exception() -> None:
+    with pytest.raises(ValueError, match="x"), st.no_grad():
+        raise ValueError("x")
+    assert is_grad_enabled()
+
+
+def test_decorators() -> None:
+    @st.no_grad()
+    def with_brackets() -> bool:
+        return is_grad_enabled()
+
+    @st.no_grad
+    def without() -> bool:
+        return is_grad_enabled()
+
+    assert (with_brackets(), without()) == (False, False)
+    assert with_brackets.__name__ == "with_brackets"
+    assert is_grad_enabled()
+
+
+def test_a_decorated_generator_has_its_mode_only_while_it_runs() -> None:
+    @st.no_grad()
+    def numbers() -> Iterator[bool]:
+        while True:
+            got = yield is_grad_enabled()
+            assert not is_grad_enabled()
+            assert got in (None, 5)
+
+    running: Any = numbers()
+    assert next(running) is False
+    assert is_grad_enabled()
+    assert running.send(5) is False
+    running.close()
+    assert is_grad_enabled()
+
+
+def test_set_grad_enabled() -> None:
+    st.set_grad_enabled(False)
+    assert not is_grad_enabled()
+    st.set_grad_enabled(True)
+    with st.set_grad_enabled(False):
+        assert not is_grad_enabled()
+    assert is_grad_enabled()
+
+    @st.set_grad_enabled(False)
+    def inside() -> bool:
+        return is_grad_enabled()
+
+    assert is_grad_enabled()
+    assert not inside()
+
+
+def test_inference_mode() -> None:
+    with st.inference_mode():
+        assert st.is_inference_mode_enabled()
+        assert not is_grad_enabled()
+        with st.inference_mode(False):
+            assert not st.is_inference_mode_enabled()
+    assert is_grad_enabled()
+
+    @st.inference_mode()
+    def inside() -> bool:
+        return st.is_inference_mode_enabled()
+
+    assert inside()
+    assert not st.is_inference_mode_enabled()
+
+
+def test_each_thread_has_its_own_mode() -> None:
+    seen: list[bool] = []
+    with st.no_grad():
+        thread = threading.Thread(target=lambda: seen.append(is_grad_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
