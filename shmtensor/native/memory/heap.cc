@@ -314,7 +314,7 @@ static void* refuse(size_t asked, int error) {
              "no room for %zu bytes: %s has %.1f MB left of its limit of %.1f MB, this process holds %.1f MB of shared memory; free "
              "tensors, raise the limit, or use fewer processes",
              asked, h.name, double(h.available) * mb, double(h.limit) * mb, double(held) * mb);
-  } else if (error == ENOSPC || error == ENOMEM) {
+  } else if (error) {
     snprintf(failure.text, sizeof failure.text,
              "no room for %zu bytes: both volumes of the domain refused (%s), this process holds %.1f MB of shared memory, %s has "
              "%.1f MB left of %.1f MB; free tensors, or enlarge /dev/shm (docker run --shm-size)",
@@ -796,8 +796,10 @@ size_t heap_trim() {
 
 // In the child of a fork; the mutexes are held, no other thread exists.
 void heap_after_fork() {
-  for (Cache* c = caches; c; c = c->next)
+  for (Cache *c = caches, *next; c; c = next) {
+    next = c->next;
     if (c != thread_state.cache) munmap(c, sizeof *c);  // of threads that are not here
+  }
   caches = thread_state.cache;
   if (caches) {
     caches->next = nullptr;

@@ -164,11 +164,22 @@ static bool well_formed(const Handle& h) {
   return h.offset >= start && h.offset - start < kSlotBytes && h.nbytes <= half && h.offset <= half - h.nbytes;
 }
 
-static Outcome hold_own(Arena* a, const Handle& h) {
+static bool offset_fits(const Handle& h, int shift) {
+  return h.offset - domain.offset_of(h.slot) == uint64_t(h.index) << shift;
+}
+
+static Outcome hold_own(Arena* a, const Handle& h, const char** why) {
   if (a->inc != h.inc || gen_of(domain.word(h.slot, h.index).load(relaxed)) != h.gen) return Outcome::Stale;
-  if (h.index >= a->entries()) return Outcome::Foreign;
+  if (h.index >= a->entries() || !offset_fits(h, a->shift)) {
+    *why = "its offset does not fit the slot";
+    return Outcome::Foreign;
+  }
   uint8_t& byte = a->byte[h.index];
   if (byte == kFree || byte == kPrivate) return Outcome::Stale;
+  if (h.nbytes > block_bytes(a, h.index)) {
+    *why = "it is larger than the block";
+    return Outcome::Foreign;
+  }
   Held* held = held_of(a, h.index);
   if (!held) return Outcome::NoMemory;
   if (byte == kLimbo) {  // back out of limbo
@@ -192,11 +203,16 @@ Outcome hold_locked(const Handle& h, void** base, const char** why) {
   if (domain.rowless || (*why = check_descriptor())) return Outcome::Lost;
   *base = domain.slot_base(h.slot) + (h.offset - domain.offset_of(h.slot));
   Arena* a = arenas[h.slot];
-  if (a && a->part == Part::Own) return hold_own(a, h);
+  if (a && a->slot != h.slot) return Outcome::Stale;  // the slot is now a tail of a huge block
+  if (a && a->part == Part::Own) return hold_own(a, h, why);
 
   bool inherited = a && a->byte && h.index < a->entries() && a->byte[h.index] == kShared;
   if (inherited || (a && h.index < a->entries() && count_of(a, h.index))) {  // held already: compare only
     if (a->inc != h.inc || gen_of(domain.word(h.slot, h.index).load(relaxed)) != h.gen) return Outcome::Stale;
+    if (!offset_fits(h, a->shift)) {
+      *why = "its offset does not fit the slot";
+      return Outcome::Foreign;
+    }
     Held* held = held_of(a, h.index);
     if (!held) return Outcome::NoMemory;
     ++held->count;
@@ -213,9 +229,8 @@ Outcome hold_locked(const Handle& h, void** base, const char** why) {
     // The record of a slot is kept while something in it is held, so one that is there is of this incarnation.
     const Slot& line = domain.slot[h.slot];
     Kind kind = Kind(line.kind.load(relaxed));
-    uint64_t start = h.offset - domain.offset_of(h.slot);
-    if (kind < kTiny || kind > kHuge || start != uint64_t(h.index) << kShift[kind] ||
-        (kind != kHuge && start + h.nbytes > kSlotBytes)) {
+    if (kind < kTiny || kind > kHuge || !offset_fits(h, kShift[kind]) ||
+        (kind != kHuge && (uint64_t(h.index) << kShift[kind]) + h.nbytes > kSlotBytes)) {
       *why = "its offset does not fit the slot";
       outcome = Outcome::Foreign;
     } else {

@@ -169,8 +169,8 @@ static bool slot_is_held(uint32_t s, uint32_t inc) {
     if (domain.nheld(r, s).load(acquire)) return true;
   bool held = false;
   each_pin([&](uint32_t, Pin&, uint64_t, const PinFields& f) {
-    // A pin on the channel that carries it is void; so are pins in one's own slot of a gone channel.
-    held = f.slot == s && f.inc == inc;
+    // A message of a channel that lies in this very slot does not count: no row holds the slot, so nobody can read it.
+    held = f.slot == s && f.inc == inc && !(f.via_slot == s && f.via_inc == inc);
     return !held;
   });
   return held;

@@ -1,0 +1,427 @@
+"""Holds, pins and generations, seen from one process and from its forked children."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from shmtensor import memory, native
+from shmtensor.errors import ForeignHandle, StaleHandle
+
+from .fresh import SOURCES, Child, check, fresh, settle
+
+
+def shared(n: int, value: int = 0) -> np.ndarray:
+    with memory.shared_numpy():
+        return np.full(n, value, np.uint8)
+
+
+def test_own_handle_comes_back_to_the_same_memory() -> None:
+    x = shared(1000, 7)
+    handle = memory.export(x[10:])
+    block = memory.receive(handle)
+    y = np.frombuffer(block, np.uint8)
+    y[5] = 9
+    assert x[5] == 9
+    del x
+    memory.check()
+    assert y[6] == 7
+    del y, block
+    memory.check()
+
+
+def test_unacknowledged_message_keeps_the_block() -> None:
+    x = shared(100_000, 5)
+    handle = memory.export(x)
+    del x
+    memory.trim()
+    first = memory.receive(handle, False)
+    second = memory.receive(handle)
+    assert np.frombuffer(first, np.uint8)[99_999] == 5
+    assert first.address == second.address
+    del first, second
+    memory.trim()
+    with pytest.raises(StaleHandle, match="receive: the block is gone: .*send it again"):
+        memory.receive(handle)
+    memory.check()
+
+
+def test_acknowledging_twice_is_harmless() -> None:
+    x = shared(10)
+    first, second = memory.export(x), memory.export(x)
+    memory.acknowledge(first)
+    memory.acknowledge(first)
+    assert memory.statistics().unread_messages == 1
+    memory.acknowledge(second)
+    assert memory.statistics().unread_messages == 0
+
+
+def test_stale_handle_of_a_reused_block_is_refused() -> None:
+    x = shared(500_000, 1)
+    handle = memory.export(x)
+    memory.receive(handle)
+    where = x.ctypes.data
+    del x
+    y = shared(500_000, 2)
+    assert y.ctypes.data == where
+    with pytest.raises(StaleHandle):
+        memory.receive(handle)
+
+
+def test_bad_handles_are_refused() -> None:
+    x = shared(10)
+    handle = memory.export(x)
+    with pytest.raises(ForeignHandle, match="receive: the handle is of another domain"):
+        memory.receive(bytes(16) + handle[16:])
+    with pytest.raises(ValueError, match="receive: a handle has 72 bytes: 3"):
+        memory.receive(b"abc")
+    with pytest.raises(ForeignHandle, match="no valid handle: its fields are out of bounds"):
+        memory.receive(handle[:16] + b"\xff" * 4 + handle[20:])
+    for i in range(16, 72):  # no bent handle may crash or be taken for another block
+        bent = bytearray(handle)
+        bent[i] ^= 0x41
+        try:
+            block = memory.receive(bytes(bent), False)
+        except (ForeignHandle, StaleHandle):
+            continue
+        assert memory.block_of(block)[0] == memory.block_of(x)[0]
+        del block
+    memory.acknowledge(handle)
+    with pytest.raises(ValueError, match="export: no shared memory"):
+        memory.export(np.ones(3))
+    with pytest.raises(TypeError, match="export: expects an array, a Block or an address: str"):
+        memory.export("x")  # type: ignore[arg-type]
+    memory.check()
+
+
+def receive_in_child() -> None:
+    x = shared(300_000, 3)
+    big = shared(70 << 20, 4)
+    handles = [memory.export(x), memory.export(big[65 << 20 :])]
+    native.arm_fault(None)
+
+    def body() -> int:
+        nonlocal x, big
+        check()
+        blocks = [memory.receive(h) for h in handles]
+        y, z = (np.frombuffer(b, np.uint8, n) for b, n in zip(blocks, (300_000, 70 << 20), strict=True))
+        assert (y == 3).all()
+        assert (z[:: 1 << 20] == 4).all()
+        assert memory.block_of(z[66 << 20 :])[0] == blocks[1].address
+        y[:] = 8
+        again = memory.export(y[100:])  # a receiver sends on
+        assert memory.receive(again).address == blocks[0].address
+        check()
+        x = big = None  # type: ignore[assignment]
+        check()
+        del y, z, blocks
+        check()
+        assert memory.statistics().held_blocks == 0
+        return 5
+
+    child = Child(body)
+    assert child.wait() == 5
+    assert x[0] == 8
+    del x, big
+    memory.trim()
+    settle(slots=0)
+
+
+def test_forked_child_receives_sends_on_and_drops() -> None:
+    fresh(receive_in_child)
+
+
+def fork_inherits() -> None:
+    x = shared(1000, 1)
+    go, gone = os.pipe(), os.pipe()
+
+    def body() -> int:
+        check()
+        os.read(go[0], 1)  # the parent has freed its own
+        memory.trim()
+        ok = bool((x[:5] == 1).all())
+        x[0] = 2
+        os.write(gone[1], b"x")
+        os.read(go[0], 1)
+        return 0 if ok else 1
+
+    child = Child(body)
+    where = x.ctypes.data
+    del x
+    memory.trim()
+    os.write(go[1], b"x")
+    os.read(gone[0], 1)
+    y = shared(1000, 9)  # not on the child's block
+    assert y.ctypes.data != where
+    s = memory.statistics()
+    assert s.limbo_blocks == 1
+    os.write(go[1], b"x")
+    assert child.wait() == 0
+    native.sweep(True)
+    memory.trim()
+    assert memory.statistics().limbo_blocks == 0
+    del y
+    memory.trim()
+    settle(slots=0)
+
+
+def test_forked_child_keeps_what_its_parent_frees() -> None:
+    fresh(fork_inherits)
+
+
+def grandchildren() -> None:
+    x = shared(1000, 1)
+
+    def leaf() -> int:
+        check()
+        x[2] = 3
+        return 0
+
+    def middle() -> int:
+        own = shared(2000, 6)
+        inner = Child(leaf)
+        check()
+        assert (own == 6).all()
+        return inner.wait()
+
+    assert Child(middle).wait() == 0
+    assert x[2] == 3
+    del x
+    memory.trim()
+    settle(slots=0)
+
+
+def test_grandchild_is_nothing_special() -> None:
+    fresh(grandchildren)
+
+
+def fork_while_threads_allocate() -> None:
+    stop = threading.Event()
+
+    def churn() -> None:
+        rng = np.random.default_rng(0)
+        with memory.shared_numpy():
+            kept = []
+            while not stop.is_set():
+                kept.append(np.empty(int(2 ** rng.uniform(0, 23)), np.uint8))
+                if len(kept) > 10:
+                    kept.pop(0)
+
+    threads = [threading.Thread(target=churn) for _ in range(3)]
+    for t in threads:
+        t.start()
+
+    def body() -> int:
+        check()
+        x = shared(5000, 7)
+        big = shared(20 << 20, 7)
+        assert (x == 7).all()
+        assert (big[:: 1 << 16] == 7).all()
+        check()
+        return 0
+
+    try:
+        for _ in range(15):
+            assert Child(body).wait() == 0
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+    check()
+
+
+def test_fork_while_other_threads_allocate() -> None:
+    fresh(fork_while_threads_allocate)
+
+
+def spawned(environment: str, handle: bytes) -> None:
+    block = memory.receive(handle)
+    x = np.frombuffer(block, np.uint8)
+    x[0] += 1
+    memory.check()
+
+
+def test_stranger_joins_through_the_environment() -> None:
+    x = shared(100, 41)
+    handle = memory.export(x)
+    fresh(spawned, "", handle, env={"SHMTENSOR_DOMAIN": memory.domain_environment()})
+    assert x[0] == 42
+    native.sweep(True)
+
+
+def test_stranger_with_a_wrong_name_says_why() -> None:
+    code = f"import sys; sys.path.insert(0, {SOURCES!r}); from shmtensor import native; native.domain_ensure()"
+    for name, message in (
+        ("nonsense", "SHMTENSOR_DOMAIN is not what domain_environment"),
+        (f"1:{'0' * 32}:1:3,4,5", "cannot join the domain named by SHMTENSOR_DOMAIN"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "SHMTENSOR_DOMAIN": name}, capture_output=True, text=True
+        )
+        assert done.returncode == 1
+        assert message in done.stderr
+        assert "DomainError" in done.stderr
+
+
+def adopted(data: memory.domain.Preparation, handle: bytes) -> None:
+    memory.adopt(data)
+    memory.adopt(data)  # once more is nothing
+    np.frombuffer(memory.receive(handle), np.uint8)[1] = 43
+
+
+def test_spawned_process_adopts_the_descriptors() -> None:
+    x = shared(100)
+    data = memory.preparation()
+    handle = memory.export(x)
+    code = (
+        f"import sys; sys.path.insert(0, {SOURCES!r}); import numpy as np; from shmtensor import memory\n"
+        f"memory.adopt({data!r}); memory.adopt({data!r}); np.frombuffer(memory.receive({handle!r}), np.uint8)[1] = 43"
+    )
+    subprocess.run([sys.executable, "-c", code], pass_fds=data["descriptors"], check=True)
+    assert x[1] == 43
+    native.sweep(True)
+
+
+def own_domain_first() -> None:
+    from shmtensor.errors import DomainError
+
+    native.domain_ensure()
+    data = memory.preparation()
+    with pytest.raises(DomainError, match="already belongs to another domain"):
+        native.domain_join(*data["descriptors"], bytes(16))
+
+
+def test_two_domains_are_refused() -> None:
+    fresh(own_domain_first)
+
+
+def exported_via_a_channel() -> None:
+    channel = memory.allocate(4096, shared=True)
+    x = shared(100_000, 1)
+    handle = memory.export(x, channel)
+    itself = memory.export(channel, channel)
+    del x
+    memory.trim()
+    assert memory.statistics().limbo_blocks == 1
+    assert memory.receive(handle, False).nbytes >= 100_000
+    del channel  # nobody can read it any more: it goes, and then what it carried
+    memory.trim()
+    memory.trim()
+    assert memory.statistics().limbo_blocks == 0
+    with pytest.raises(StaleHandle):
+        memory.receive(handle)
+    with pytest.raises(StaleHandle):
+        memory.receive(itself)
+    settle(slots=0)
+
+
+def test_messages_of_a_gone_channel_are_void() -> None:
+    fresh(exported_via_a_channel)
+
+
+def channel_of_the_dead() -> None:
+    def body() -> int:
+        channel = memory.allocate(4096, shared=True)
+        with memory.shared_numpy():
+            for n in (100, 3000, 50_000, 300_000, 20 << 20):
+                memory.export(np.ones(n, np.uint8), channel)
+        return 0
+
+    assert Child(body).wait() == 0
+    native.set_unread_grace(3600, 3600)
+    for _ in range(4):
+        native.sweep(True)
+    s = memory.statistics()
+    assert (s.zombies, s.slots_used) == (0, 0), s
+    check()
+
+
+def test_channel_and_its_messages_leave_with_the_last_process() -> None:
+    fresh(channel_of_the_dead)
+
+
+def expiry() -> None:
+    native.set_unread_grace(3600, 3600)
+
+    def body() -> int:
+        memory.export(shared(1000, 3))
+        return 0
+
+    assert Child(body).wait() == 0
+    native.sweep(True)
+    assert memory.statistics().zombies == 1
+    assert "foreign road" in memory.summary()
+    settle(slots=0)
+
+
+def test_unread_message_of_a_dead_sender_expires() -> None:
+    fresh(expiry)
+
+
+def no_pin_is_lost() -> None:
+    x = shared(10)
+    for _ in range(5):
+        handles = [memory.export(x) for _ in range(1000)]
+        assert memory.statistics().unread_messages == 1000
+        for h in handles:
+            memory.acknowledge(h)
+    assert memory.statistics().unread_messages == 0
+    assert native.unread() == []
+
+
+def test_pins_are_reused() -> None:
+    fresh(no_pin_is_lost)
+
+
+def lost_lock() -> None:
+    from shmtensor.errors import DomainError
+
+    x = shared(10)
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if "shmtensor-control" in os.readlink(f"/proc/self/fd/{name}"):
+                os.close(int(name))
+        except OSError:
+            continue
+    import time
+
+    time.sleep(0.2)
+    with pytest.raises(DomainError, match="a library closed this process's lock"):
+        memory.export(x)
+
+
+def test_closed_lock_is_noticed() -> None:
+    fresh(lost_lock)
+
+
+def closed_by_mistake() -> None:
+    ready, go = os.pipe(), os.pipe()
+
+    def body() -> int:
+        x = shared(10, 1)
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                if "shmtensor-control" in os.readlink(f"/proc/self/fd/{name}"):
+                    os.close(int(name))
+            except OSError:
+                continue
+        os.write(ready[1], b"x")
+        os.read(go[0], 1)
+        return int(x[0]) - 1
+
+    child = Child(body)
+    os.read(ready[0], 1)
+    assert native.sweep(True) == 0  # free lock, but the process lives and has the files mapped
+    assert memory.statistics().lost_locks == 1
+    os.write(go[1], b"x")
+    assert child.wait() == 0
+    settle(slots=0)
+
+
+def test_process_whose_lock_was_closed_is_not_swept() -> None:
+    fresh(closed_by_mistake)
