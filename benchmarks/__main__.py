@@ -58,9 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
     for case in chosen:
         try:
             result = measure(case, *turns(case, options.quick))
-        except Exception:  # the others are still worth measuring; the exit code tells
+        except Exception as error:  # the others are still worth measuring; the exit code tells
             failed += 1
-            print(f"{case.name:38} failed:\n{traceback.format_exc()}", flush=True)
+            print(f"{case.name:38} failed: {where(error)}: {error!r}", flush=True)
             continue
         results.append(result)
         print(line(result), flush=True)
@@ -72,6 +72,12 @@ def main(arguments: list[str] | None = None) -> int:
         path.write_text(json.dumps(record, indent=1) + "\n")
         print(f"raw results: {path}")
     return 1 if failed else 0
+
+
+def where(error: Exception) -> str:
+    """The line that raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}:{frame.lineno}"
 
 
 def turns(case: Case, quick: bool) -> tuple[int, float]:

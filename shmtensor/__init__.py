@@ -19,3 +19,5 @@ from . import autograd
 from .autograd.dispatch import table as ops_table
 from .random import *  # noqa: F403
 from . import random
+from . import nn as nn
+from . import optim as optim

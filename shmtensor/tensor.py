@@ -326,8 +326,12 @@ class Tensor(Methods):
     @data.setter
     def data(self, value: Tensor) -> None:
         self.array = value.array
-        if self.leaf is not None:
-            self.leaf.describe(self.array)
+        leaf = self.leaf
+        if leaf is not None:
+            leaf.describe(self.array)
+            home = leaf.home
+            if home is not None and (home.dtype is not value.dtype or home.shape != value.shape):
+                leaf.home = None
 
     @property
     def _version(self) -> int:

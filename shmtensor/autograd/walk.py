@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore
 # Note [Taking over a gradient]: an array that only the walk refers to becomes `.grad` without a copy. How many
 # references that is depends on the Python version, so it is measured at import, through the very same path.
 limit = 0
+# The same for a home: one that somebody still sees, as the gradient of a step before, must not be written anew.
+home_limit = 0
 
 
 def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
@@ -309,7 +312,9 @@ def deliver(leaf: Any, g: Any, create: bool) -> None:
         home, old = leaf.home, leaf.grad
         if create:
             leaf.grad = g if old is None else table.add(old, g)
-        elif home is not None and (old is None or old.array is home):
+        elif home is not None and (
+            old.array is home if old is not None else getrefcount(home) <= home_limit
+        ):
             if old is None:
                 home[...] = g
                 leaf.grad = native.wrap(home)
@@ -359,3 +364,18 @@ def calibrate() -> int:
 
 
 limit = calibrate()
+
+
+def calibrate_home() -> int:
+    """The smallest limit with which a home that nobody else sees is written."""
+    global home_limit
+    for home_limit in range(1, 20):
+        leaf = Leaf(native.wrap(np.empty(1)))
+        leaf.home = np.empty(1)
+        deliver(leaf, np.ones(1), False)
+        if leaf.grad.array is leaf.home:
+            return home_limit
+    return 0
+
+
+home_limit = calibrate_home()

@@ -81,7 +81,7 @@ class Adam(FlatOptimizer):
         self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int
     ) -> None:
         beta1, beta2 = group["betas"]
-        kernel = native.adam_ if p.ndim == 1 and p.dtype.char in "fd" else rules.adam_
+        kernel = getattr(native, "adam_", rules.adam_) if p.ndim == 1 and p.dtype.char in "fd" else rules.adam_
         kernel(
             p,
             g,

@@ -119,7 +119,7 @@ class Flat:
                 self._copy_in(p, g)
             version = p.version
             if version is not None:
-                version[0] += 1
+                version.count += 1
         if not missing:
             return None
         return [i for i, (p, _, _) in enumerate(self.slots) if p.grad is not None]

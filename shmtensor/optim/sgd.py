@@ -80,7 +80,7 @@ class SGD(FlatOptimizer):
         self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int
     ) -> None:
         momentum = group["momentum"]
-        kernel = native.sgd_ if p.ndim == 1 and p.dtype.char in "fd" else rules.sgd_
+        kernel = getattr(native, "sgd_", rules.sgd_) if p.ndim == 1 and p.dtype.char in "fd" else rules.sgd_
         kernel(
             p,
             g,
