@@ -8,10 +8,12 @@ The blocks are pinned by whoever sends the message (a Channel, a Pipe, a Process
 
 from __future__ import annotations
 
+import copyreg
 import io
 import pickle
 import sys
 import threading
+from collections import ChainMap
 from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
 from typing import Any
@@ -65,31 +67,26 @@ class _Blocks:
 
     def array(self, array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
         """Arguments of `rebuild_array`. Copies: none, or one if the array does not lie in shared memory."""
-        if not native.is_shared(array):
+        layout = native.array_layout(array)
+        if layout is None:
             array = share(array)
-        base, _ = native.block_of(array)
-        dtype = array.dtype
-        offset = array.__array_interface__["data"][0] - base
-        return (
-            self.add(array, base),
-            dtype.str if dtype.isbuiltin == 1 else dtype,
-            array.shape,
-            array.strides,
-            offset,
-            array.flags.writeable,
-        )
+            layout = native.array_layout(array)
+        return (self.add(array, layout[0]), *layout[1:])
 
     def reduce(self, obj: Any, cls: type) -> Any:
         """The reduction of what this module knows, or NotImplemented."""
-        if issubclass(cls, Tensor):
+        if cls is Tensor:
+            if obj.node is None and obj.leaf is None and obj.base is None:
+                return rebuild_plain, self.array(obj.array)
             return rebuild_tensor, (cls, *self.tensor(obj))
         if cls is np.ndarray:
-            if obj.dtype.hasobject or not native.is_shared(obj):
+            if native.array_layout(obj) is None:
                 return NotImplemented
             return rebuild_array, self.array(obj)
         if issubclass(cls, Shared):
-            base, _ = native.block_of(np.frombuffer(obj._block, np.uint8))
-            return rebuild_shared, (cls, self.add(obj._block, base), obj._details())
+            return rebuild_shared, (cls, self.add(obj._block, obj._block.address), obj._details())
+        if issubclass(cls, Tensor):
+            return rebuild_tensor, (cls, *self.tensor(obj))
         return NotImplemented
 
     def tensor(self, tensor: Tensor) -> tuple[Any, ...]:
@@ -107,10 +104,11 @@ class _Blocks:
 class Pickler(pickle.Pickler):
     """The standard library's pickler, plus handles."""
 
+    # What was registered with ForkingPickler counts here too (sockets, connections); both mappings are the living ones.
+    dispatch_table = ChainMap(ForkingPickler._extra_reducers, copyreg.dispatch_table)  # type: ignore[attr-defined]
+
     def __init__(self, buffer: io.BytesIO, blocks: _Blocks) -> None:
         super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
-        extra = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-        self.dispatch_table = ForkingPickler._copyreg_dispatch.new_child(extra)  # type: ignore[attr-defined]
         self.blocks = blocks
 
     def reducer_override(self, obj: Any) -> Any:
@@ -152,14 +150,14 @@ def loads(data: Any, blocks: Any) -> Any:
         _arriving.blocks = before
 
 
-def rebuild_array(
-    block: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, writeable: bool
-) -> Any:
+def rebuild_array(block: int, *layout: Any) -> Any:
     """A view of an arrived block. Copies: none."""
-    array = np.ndarray(shape, dtype, _arriving.blocks[block], offset, strides)
-    if not writeable:
-        array.flags.writeable = False
-    return array
+    return native.array_at(_arriving.blocks[block], *layout)
+
+
+def rebuild_plain(block: int, *layout: Any) -> Any:
+    """A tensor without history or gradient over an arrived block. Copies: none."""
+    return native.wrap(native.array_at(_arriving.blocks[block], *layout))
 
 
 def rebuild_tensor(

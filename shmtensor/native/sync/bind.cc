@@ -6,10 +6,13 @@ namespace shmtensor {
 int add_words(PyObject* module);    // bind_words.cc
 int add_locks(PyObject* module);    // bind_locks.cc
 int add_channel(PyObject* module);  // bind_channel.cc
+int add_views(PyObject* module);    // bind_view.cc
 int add_group(PyObject* module) __attribute__((weak));  // bind_group.cc, or group.cc
 
 int add_sync(PyObject* module) {
-  if (add_words(module) < 0 || add_locks(module) < 0 || add_channel(module) < 0) return -1;
+  if (add_words(module) < 0 || add_locks(module) < 0 || add_channel(module) < 0 ||
+      add_views(module) < 0)
+    return -1;
   if (add_group && add_group(module) < 0) return -1;
   return 0;
 }

@@ -1,0 +1,105 @@
+// Arrays as messages say them: which block, and how the array lies in it. In C because a message of 100 tensors needs
+// it 100 times on either side, and NumPy's own ways (`__array_interface__`, `dtype.str`) take microseconds.
+#include "memory/block.h"
+#include "memory/ledger.h"
+#include "python.h"
+
+namespace shmtensor {
+
+namespace {
+
+// A number for the types that are the same in every process, the dtype object for the others.
+PyObject* describe_dtype(PyArray_Descr* descr) {
+  bool plain = (descr->type_num <= NPY_CLONGDOUBLE || descr->type_num == NPY_HALF) && descr->type_num != NPY_OBJECT &&
+               PyArray_ISNBO(descr->byteorder) && !PyDataType_HASFIELDS(descr) && !PyDataType_HASSUBARRAY(descr);
+  return plain ? PyLong_FromLong(descr->type_num) : Py_NewRef(reinterpret_cast<PyObject*>(descr));
+}
+
+PyObject* array_layout(PyObject*, PyObject* object) {
+  if (!PyArray_Check(object)) return raise("TypeError", "array_layout: not an array: %s", Py_TYPE(object)->tp_name);
+  PyArrayObject* array = reinterpret_cast<PyArrayObject*>(object);
+  if (!is_shared(PyArray_DATA(array)) || PyDataType_REFCHK(PyArray_DESCR(array))) Py_RETURN_NONE;
+  Span span = span_of(PyArray_DATA(array));
+  if (!span.base) Py_RETURN_NONE;
+  PyObject* strides =
+      PyArray_IS_C_CONTIGUOUS(array) ? Py_NewRef(Py_None) : PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_STRIDES(array));
+  return Py_BuildValue("NNNNnO", PyLong_FromVoidPtr(span.base), describe_dtype(PyArray_DESCR(array)),
+                       PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array)), strides,
+                       static_cast<Py_ssize_t>(PyArray_BYTES(array) - static_cast<char*>(span.base)),
+                       PyArray_ISWRITEABLE(array) ? Py_True : Py_False);
+}
+
+bool read_sizes(PyObject* tuple, npy_intp* out, Py_ssize_t n) {
+  for (Py_ssize_t i = 0; i < n; i++) {
+    out[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(tuple, i));
+    if (out[i] == -1 && PyErr_Occurred()) return false;
+  }
+  return true;
+}
+
+PyObject* array_at(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  if (n != 6) return raise("TypeError", "array_at: takes 6 arguments: got %zd", n);
+  Py_buffer view;
+  if (!PyTuple_Check(a[2]) || PyTuple_GET_SIZE(a[2]) > NPY_MAXDIMS || (a[3] != Py_None && !PyTuple_Check(a[3])))
+    return raise("TypeError", "array_at: shape and strides are tuples");
+  Py_ssize_t ndim = PyTuple_GET_SIZE(a[2]);
+  npy_intp shape[NPY_MAXDIMS], strides[NPY_MAXDIMS];
+  if (!read_sizes(a[2], shape, ndim)) return nullptr;
+  if (a[3] != Py_None && (PyTuple_GET_SIZE(a[3]) != ndim || !read_sizes(a[3], strides, ndim)))
+    return PyErr_Occurred() ? nullptr : raise("ValueError", "array_at: shape and strides differ in length");
+  Py_ssize_t offset = PyLong_AsSsize_t(a[4]);
+  if (offset == -1 && PyErr_Occurred()) return nullptr;
+  PyArray_Descr* descr;
+  if (PyLong_Check(a[1])) {
+    descr = PyArray_DescrFromType(static_cast<int>(PyLong_AsLong(a[1])));
+  } else if (PyArray_DescrCheck(a[1])) {
+    descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(a[1]));
+  } else {
+    return raise("TypeError", "array_at: not a dtype: %s", Py_TYPE(a[1])->tp_name);
+  }
+  if (!descr) return nullptr;
+  if (PyObject_GetBuffer(a[0], &view, PyBUF_WRITABLE) < 0) {
+    Py_DECREF(descr);
+    return nullptr;
+  }
+  char* base = static_cast<char*>(view.buf);
+  Py_ssize_t nbytes = view.len;
+  PyBuffer_Release(&view);  // the array keeps the block
+  Py_ssize_t low = offset, high = offset + PyDataType_ELSIZE(descr), step = PyDataType_ELSIZE(descr);
+  bool empty = false;
+  for (Py_ssize_t i = ndim - 1; i >= 0; i--) {
+    if (shape[i] == 0) empty = true;
+    if (a[3] == Py_None) {
+      strides[i] = step;
+      step *= shape[i];
+    }
+    (strides[i] < 0 ? low : high) += (shape[i] - 1) * strides[i];
+  }
+  if (!empty && (low < 0 || high > nbytes)) {
+    Py_DECREF(descr);
+    return raise("ValueError", "array_at: the array does not lie in the block: bytes %zd to %zd of %zd", low, high, nbytes);
+  }
+  int flags = PyObject_IsTrue(a[5]) ? NPY_ARRAY_WRITEABLE : 0;
+  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(ndim), shape, strides, base + offset,
+                                         flags, nullptr);
+  if (!array) return nullptr;
+  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), Py_NewRef(a[0])) < 0) {
+    Py_DECREF(array);
+    return nullptr;
+  }
+  return array;
+}
+
+PyMethodDef methods[] = {
+    {"array_layout", array_layout, METH_O,
+     "array_layout(array) -> (base of its block, dtype, shape, strides or None, offset, writeable), or None: not shared."},
+    {"array_at", reinterpret_cast<PyCFunction>(array_at), METH_FASTCALL,
+     "array_at(block, dtype, shape, strides, offset, writeable) -> array over the block. Copies: none."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int add_views(PyObject* module) { return PyModule_AddFunctions(module, methods); }
+
+}  // namespace shmtensor
