@@ -324,7 +324,9 @@ class ParameterDict(Module):
 
     def update(self, parameters: Any) -> None:
         """Adds values from a mapping or from pairs."""
-        pairs = parameters.items() if isinstance(parameters, (Mapping, ParameterDict)) else parameters
+        pairs = (
+            parameters.items() if isinstance(parameters, (Mapping, ParameterDict)) else parameters
+        )
         for key, value in pairs:
             self[key] = value
 

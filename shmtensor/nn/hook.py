@@ -26,7 +26,6 @@ __all__ = [
 ]
 
 
-
 class Table(dict[int, Any]):
     """A dictionary of hooks (a class of its own so that a handle may hold it weakly)."""
 
@@ -243,9 +242,7 @@ class _Backward:
 
     def watch_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         self.n_inputs = len(args)
-        self.places = [
-            i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad
-        ]
+        self.places = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
         if not self.places:
             return args
         watched = _Passage.apply(self._incoming, *(args[i] for i in self.places))

@@ -85,7 +85,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix, shape (n, m)."""
     if tensor.dim() != 2:
         raise ValueError(f"eye_: only tensors with 2 dimensions: got {tuple(tensor.shape)}")
-    return _filled(tensor, np.eye(*tensor.shape))
+    return _filled(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
@@ -114,8 +114,7 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     """How many inputs and outputs a weight connects."""
     if tensor.dim() < 2:
         raise ValueError(
-            "init: fan in and fan out need at least 2 dimensions: got shape "
-            f"{tuple(tensor.shape)}"
+            f"init: fan in and fan out need at least 2 dimensions: got shape {tuple(tensor.shape)}"
         )
     field = math.prod(tensor.shape[2:])
     return tensor.shape[1] * field, tensor.shape[0] * field
@@ -194,7 +193,7 @@ def trunc_normal_(
     with no_grad():
         tensor.normal_(mean, std, generator=generator)
         for _ in range(1000):
-            outside = (tensor < a) | (tensor > b)
+            outside: Any = (tensor < a) | (tensor > b)
             if not bool(outside.any()):
                 return tensor
             again = tensor.detach().clone().normal_(mean, std, generator=generator)
@@ -203,7 +202,7 @@ def trunc_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Rows (or columns, whichever are fewer) orthonormal, times gain; trailing dimensions joined."""
+    """Rows (or columns, if they are fewer) orthonormal, times gain; later dimensions joined."""
     if tensor.dim() < 2:
         raise ValueError(
             f"orthogonal_: at least 2 dimensions are needed: got {tuple(tensor.shape)}"

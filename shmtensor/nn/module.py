@@ -111,8 +111,7 @@ class Module(Tree, Stateful):
         elif name in own.get("_buffers", ()):
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(
-                    f"cannot assign '{kind_of(value)}' as buffer '{name}' "
-                    "(Tensor or None expected)"
+                    f"cannot assign '{kind_of(value)}' as buffer '{name}' (Tensor or None expected)"
                 )
             own["_buffers"][name] = value
         else:

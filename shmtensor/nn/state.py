@@ -147,7 +147,9 @@ class Stateful(Hooked):
         state = OrderedDict(state_dict)
 
         def load(module: Module, local_state: Any, prefix: str = "") -> None:
-            local_metadata: dict[str, Any] = {} if metadata is None else metadata.get(prefix[:-1], {})
+            local_metadata: dict[str, Any] = (
+                {} if metadata is None else metadata.get(prefix[:-1], {})
+            )
             if assign:
                 local_metadata["assign_to_params_buffers"] = assign
             module._load_from_state_dict(
@@ -156,7 +158,9 @@ class Stateful(Hooked):
             for name, child in module._modules.items():
                 if child is not None:
                     below = f"{prefix}{name}."
-                    load(child, {k: v for k, v in local_state.items() if k.startswith(below)}, below)
+                    load(
+                        child, {k: v for k, v in local_state.items() if k.startswith(below)}, below
+                    )
             incompatible = IncompatibleKeys(missing, unexpected)
             for hook in module._load_state_dict_post_hooks.values():
                 if hook(module, incompatible) is not None:

@@ -86,11 +86,12 @@ class Tree:
     ) -> Iterator[tuple[str, Module]]:
         """This module and all below with their dotted names, parents first."""
         memo = set() if memo is None else memo
-        if self in memo:
+        own: Any = self
+        if own in memo:
             return
         if remove_duplicate:
-            memo.add(self)
-        yield prefix, self
+            memo.add(own)
+        yield prefix, own
         for name, module in self._modules.items():
             if module is not None:
                 below = f"{prefix}.{name}" if prefix else name

@@ -45,14 +45,14 @@ class Adam(FlatOptimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        if not 0.0 <= lr:
+        if not lr >= 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
-        if not 0.0 <= eps:
+        if not eps >= 0.0:
             raise ValueError(f"Invalid epsilon value: {eps}")
         for i, beta in enumerate(betas):
             if not 0.0 <= beta < 1.0:
                 raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
-        if not 0.0 <= weight_decay:
+        if not weight_decay >= 0.0:
             raise ValueError(f"Invalid weight_decay value: {weight_decay}")
         if differentiable:
             raise NotImplementedError(
@@ -77,11 +77,13 @@ class Adam(FlatOptimizer):
     def _names(self, group: Group) -> list[str]:
         return WITH_MAXIMUM if group["amsgrad"] else WITHOUT_MAXIMUM
 
-    def _update(
-        self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int
-    ) -> None:
+    def _update(self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int) -> None:
         beta1, beta2 = group["betas"]
-        kernel = getattr(native, "adam_", rules.adam_) if p.ndim == 1 and p.dtype.char in "fd" else rules.adam_
+        kernel = (
+            getattr(native, "adam_", rules.adam_)
+            if p.ndim == 1 and p.dtype.char in "fd"
+            else rules.adam_
+        )
         kernel(
             p,
             g,

@@ -1,4 +1,4 @@
-"""Flat: parameters, gradients and optimizer state in one block each, so that a step is one kernel call.
+"""Flat: parameters, gradients and optimizer state in one block each, for one kernel call a step.
 
 ```
 parameter  | W1 ........ | b1 .. | W2 ........ | b2 |      p.array of each is a view of it
@@ -8,12 +8,12 @@ exp_avg    | ........... | ..... | ........... | .. |      state[p]["exp_avg"] i
 ```
 
 Note [Who is updated]
-A parameter without a gradient is left alone, its state and step count too. The others are updated in
-runs of neighbours with the same step count: one run, nearly always.
+A parameter without a gradient is left alone, its state and step count too. The others are updated
+in runs of neighbours with the same step count: one run, nearly always.
 
 Note [A parameter that moved away]
-`p.data = x` and `module.to(dtype)` give a parameter other memory. The step sees that its array is not
-the view that the flat knows and lays the group out again; the state follows the parameter.
+`p.data = x` and `module.to(dtype)` give a parameter other memory. The step sees that its array is
+not the view that the flat knows and lays all groups out again; the state follows the parameter.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 
 from .. import memory
 from ..autograd import wrap
+
 __all__ = ["Flat", "zeros"]
 
 Array = np.ndarray[Any, Any]
@@ -66,7 +67,7 @@ class Flat:
         self.state: dict[str, Array] = {}
         self.names: list[str] = []  # the state that the last step used
         self.begun: set[int] = set()  # parameters that optimizer.state shows
-        # Private memory on purpose: ranks that share parameters and state each count for themselves.
+        # Private memory on purpose: ranks that share parameters and state count each for itself.
         self.steps = np.zeros(len(tensors), np.float32)
         self.make_gradients()
 
@@ -80,13 +81,14 @@ class Flat:
     def make_gradients(self) -> None:
         """A block for the gradients, and a home in it for each parameter's.
 
-        The homes' base is the block itself and no array: so NumPy makes every view of a home refer to
-        the home, and the engine can tell from its reference count whether anybody still looks at the
-        gradient of the step before.
+        The homes' base is the block itself and no array: so NumPy makes every view of a home refer
+        to the home, and the engine can tell from its reference count whether anybody still looks
+        at the gradient of the step before.
         """
         dtype = self.parameter.dtype
-        self.block = memory.allocate(max(self.parameter.size, 1) * dtype.itemsize)
-        self.gradient: Any = np.ndarray(self.parameter.shape, dtype, self.block)
+        self.block: Any = memory.allocate(max(self.parameter.size, 1) * dtype.itemsize)
+        block: Any = self.block
+        self.gradient: Any = np.ndarray(self.parameter.shape, dtype, block)
         self.slots: list[tuple[Any, Array, Any]] = []
         for i, p in enumerate(self.tensors):
             self.slots.append((p, p.array, p.leaf))
@@ -183,4 +185,5 @@ class Flat:
 def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     """Zeros in shared memory, in a block of their own."""
     n = int(np.prod(shape, dtype=np.int64))
-    return np.ndarray(shape, dtype, memory.allocate(max(n, 1) * dtype.itemsize))
+    block: Any = memory.allocate(max(n, 1) * dtype.itemsize)
+    return np.ndarray(shape, dtype, block)

@@ -34,9 +34,7 @@ class FlatOptimizer(Optimizer):
         """The names of the state arrays that a group needs."""
         raise NotImplementedError(f"{type(self).__name__}._names: not defined")
 
-    def _update(
-        self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int
-    ) -> None:
+    def _update(self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int) -> None:
         """Applies the rule to equally long arrays, in place. `step` counts from 1."""
         raise NotImplementedError(f"{type(self).__name__}._update: not defined")
 
@@ -59,7 +57,7 @@ class FlatOptimizer(Optimizer):
         except LookupError:  # Note [A parameter that moved away]
             self._lay_out()
             places = [flat.gather() for flat in self._flats]
-        for flat, present in zip(self._flats, places):
+        for flat, present in zip(self._flats, places, strict=True):
             if present != []:
                 self._advance(flat, present)
         return loss

@@ -1,12 +1,12 @@
 """Which parameters move into a common block, which are taken as they lie, and which stay alone.
 
 Note [Who is moved]
-Moving a parameter into a block leaves behind whatever else looks at its memory: another Parameter tied
-to it, a view, a NumPy array, another process. So a parameter moves only if nobody else can tell:
-its array is referred to by its tensor alone, up to the owner of the memory, and no other process holds
-the block. Parameters that already lie in this order in one block (a second optimizer over the same
-model, a flat model received from another process) are taken as they lie. Whatever remains becomes a
-Flat of its own, over its own memory: slower, never wrong.
+Moving a parameter into a block leaves behind whatever else looks at its memory: another Parameter
+tied to it, a view, a NumPy array, another process. So a parameter moves only if nobody else can
+tell: its array is referred to by its tensor alone, up to the owner of the memory, and no other
+process holds the block. Parameters that already lie in this order in one block (a second optimizer
+over the same model, a flat model received from another process) are taken as they lie. Whatever
+remains becomes a Flat of its own, over its own memory: slower, never wrong.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def adopt(group: dict[str, Any], tensors: list[Any]) -> Flat:
 
 
 def neighbours(tensors: list[Any]) -> list[list[Any]]:
-    """The parameters in runs that already lie as `offsets` would lay them, in one owner's memory."""
+    """The parameters in runs that lie already as `offsets` would lay them, in one memory."""
     runs: list[list[Any]] = []
     for p in tensors:
         if runs and follows(runs[-1], p):

@@ -222,23 +222,24 @@ class Optimizer:
                 "loaded state dict has a different number of parameter groups: "
                 f"{len(saved)} for {len(self.param_groups)}"
             )
-        sizes = [(len(g["params"]), len(s["params"])) for g, s in zip(self.param_groups, saved)]
-        if any(own != other for own, other in sizes):
+        pairs = zip(self.param_groups, saved, strict=True)
+        sizes = [(len(own["params"]), len(loaded["params"])) for own, loaded in pairs]
+        if any(own != loaded for own, loaded in sizes):
             raise ValueError(
                 "loaded state dict contains a parameter group that doesn't match the size of "
                 f"optimizer's group: (own, loaded) sizes {sizes}"
             )
         numbers = itertools.chain.from_iterable(group["params"] for group in saved)
-        by_number = dict(zip(numbers, self._parameters()))
+        by_number = dict(zip(numbers, self._parameters(), strict=True))
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             p = by_number.get(key)
             state[key if p is None else p] = deepcopy(value) if p is None else _cast(p, value)
         groups = [
             {**deepcopy({k: v for k, v in s.items() if k != "params"}), "params": g["params"]}
-            for g, s in zip(self.param_groups, saved)
+            for g, s in zip(self.param_groups, saved, strict=True)
         ]
-        for group, own in zip(groups, self.param_groups):
+        for group, own in zip(groups, self.param_groups, strict=True):
             if "param_names" in own and "param_names" not in group:
                 group["param_names"] = own["param_names"]
         self.__setstate__({"state": state, "param_groups": groups})

@@ -76,11 +76,13 @@ class SGD(FlatOptimizer):
     def _names(self, group: Group) -> list[str]:
         return BUFFER if group["momentum"] else NOTHING
 
-    def _update(
-        self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int
-    ) -> None:
+    def _update(self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int) -> None:
         momentum = group["momentum"]
-        kernel = getattr(native, "sgd_", rules.sgd_) if p.ndim == 1 and p.dtype.char in "fd" else rules.sgd_
+        kernel = (
+            getattr(native, "sgd_", rules.sgd_)
+            if p.ndim == 1 and p.dtype.char in "fd"
+            else rules.sgd_
+        )
         kernel(
             p,
             g,

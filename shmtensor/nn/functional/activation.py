@@ -61,7 +61,7 @@ relu_: Function = ops.relu_
 def applied(function: Function, input: Tensor, inplace: bool, *arguments: Any) -> Tensor:
     """The function's result; `inplace`: written into the input's memory."""
     if not inplace:
-        return function(input, *arguments)  # type: ignore[no-any-return]
+        return function(input, *arguments)
     # what backward needs of the input must not be written over
     kept = input.clone() if input.requires_grad and is_grad_enabled() else input
     return input.copy_(function(kept, *arguments))
@@ -175,26 +175,26 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, and 0 within."""
     if lambd < 0:
         raise RuntimeError(f"softshrink: lambda must not be negative: {lambd}")
-    return ops.softshrink(input, lambd)  # type: ignore[no-any-return]
+    return ops.softshrink(input, lambd)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along dim times the sigmoid of the second half."""
-    return ops.glu(input, dim)  # type: ignore[no-any-return]
+    return ops.glu(input, dim)
 
 
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
     """exp(x) over its sum along dim."""
-    return ops.softmax(input, dim, dtype)  # type: ignore[no-any-return]
+    return ops.softmax(input, dim, dtype)
 
 
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
     """log(softmax(x)) along dim, without overflow."""
-    return ops.log_softmax(input, dim, dtype)  # type: ignore[no-any-return]
+    return ops.log_softmax(input, dim, dtype)
 
 
 def softmin(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ...autograd import table as ops
 from ...tensor import Tensor
@@ -18,9 +19,7 @@ def _checked(name: str, p: float) -> None:
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1: {p}")
 
 
-def dropout(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes each element with probability p and scales the others by 1 / (1 - p).
 
     Copies: none when not training (the input itself), else one.
@@ -80,6 +79,6 @@ def alpha_dropout(
         return input.mul_(0.0) if inplace else input * 0.0
     keep, limit = 1 - p, SELU_LIMIT
     scale = 1 / math.sqrt(keep * (1 + p * limit * limit))
-    kept = ops.dropout(ops.ones(*input.shape, dtype=input.dtype), p) * keep  # ones and zeros
-    shift = (1 - kept) * (limit * scale) - scale * p * limit
+    kept: Any = ops.dropout(ops.ones(*input.shape, dtype=input.dtype), p) * keep  # ones and zeros
+    shift: Any = (1 - kept) * (limit * scale) - scale * p * limit
     return input.mul_(kept * scale).add_(shift) if inplace else input * (kept * scale) + shift

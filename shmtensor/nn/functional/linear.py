@@ -23,9 +23,7 @@ linear: Callable[..., Any] = ops.linear
 one_hot: Callable[..., Any] = ops.one_hot
 
 
-def bilinear(
-    input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None
-) -> Tensor:
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x1 @ weight[k] @ x2 + bias[k]`: (..., n), (..., m), (k, n, m), (k,) to (..., k)."""
     k, n, m = weight.shape
     rows = input1.matmul(weight.permute(1, 0, 2).reshape(n, k * m))

@@ -80,7 +80,7 @@ def mse_loss(
     """(input - target) squared."""
     if input.array.shape != target.array.shape:
         _warn_of_shapes("mse_loss", input, target)
-    return ops.mse_loss(input, target, size_average, reduce, reduction, weight)  # type: ignore[no-any-return]
+    return ops.mse_loss(input, target, size_average, reduce, reduction, weight)
 
 
 def l1_loss(
@@ -94,7 +94,7 @@ def l1_loss(
     """|input - target|."""
     if input.array.shape != target.array.shape:
         _warn_of_shapes("l1_loss", input, target)
-    return ops.l1_loss(input, target, size_average, reduce, reduction, weight)  # type: ignore[no-any-return]
+    return ops.l1_loss(input, target, size_average, reduce, reduction, weight)
 
 
 def smooth_l1_loss(
@@ -108,7 +108,7 @@ def smooth_l1_loss(
     """d^2 / (2 beta) where |d| < beta, else |d| - beta / 2."""
     if input.array.shape != target.array.shape:
         _warn_of_shapes("smooth_l1_loss", input, target)
-    return ops.smooth_l1_loss(input, target, size_average, reduce, reduction, beta)  # type: ignore[no-any-return]
+    return ops.smooth_l1_loss(input, target, size_average, reduce, reduction, beta)
 
 
 def huber_loss(
@@ -121,7 +121,7 @@ def huber_loss(
     """d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2)."""
     if input.array.shape != target.array.shape:
         _warn_of_shapes("huber_loss", input, target)
-    return ops.huber_loss(input, target, reduction, delta, weight)  # type: ignore[no-any-return]
+    return ops.huber_loss(input, target, reduction, delta, weight)
 
 
 def poisson_nll_loss(
@@ -136,9 +136,9 @@ def poisson_nll_loss(
 ) -> Tensor:
     """Negative log-likelihood of counts, up to a constant; with `full`, by Stirling's formula."""
     reduction = _older(size_average, reduce, reduction)
-    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    loss = input.exp() - target * input if log_input else input - target * ops.log(input + eps)
     if full:
-        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
+        stirling = target * ops.log(target) - target + 0.5 * ops.log(2 * math.pi * target)
         loss = loss + stirling.masked_fill(target <= 1, 0)
     return reduced("poisson_nll_loss", loss, reduction)
 
@@ -146,7 +146,7 @@ def poisson_nll_loss(
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
-    var: Tensor | float,
+    var: Any,
     full: bool = False,
     eps: float = 1e-6,
     reduction: str = "mean",
@@ -177,7 +177,7 @@ def hinge_embedding_loss(
     """input where the target is 1, max(0, margin - input) where it is -1."""
     reduction = _older(size_average, reduce, reduction)
     zero = ops.zeros_like(input)
-    loss = ops.where(target != 1, (margin - input).clamp(min=0), zero) + ops.where(
+    loss = ops.where(target != 1, ops.clamp(margin - input, min=0), zero) + ops.where(
         target != -1, input, zero
     )
     return reduced("hinge_embedding_loss", loss, reduction)

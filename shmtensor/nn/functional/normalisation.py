@@ -28,9 +28,7 @@ def rms_norm(
     sizes = tuple(normalized_shape)
     n = len(sizes)
     if n == 0 or tuple(input.shape[-n:]) != sizes:
-        raise RuntimeError(
-            f"rms_norm: the shape does not end so: {tuple(input.shape)} for {sizes}"
-        )
+        raise RuntimeError(f"rms_norm: the shape does not end so: {tuple(input.shape)} for {sizes}")
     if eps is None:
         eps = float(np.finfo(input.dtype).eps)
     dims = tuple(range(-n, 0))

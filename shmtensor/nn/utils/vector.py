@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...tensor import Tensor
 from ...functions import cat
+from ...tensor import Tensor
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 

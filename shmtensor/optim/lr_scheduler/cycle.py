@@ -255,11 +255,9 @@ class OneCycleLR(LRScheduler):
                 f"Tried to step {step} times. The specified number of total steps is "
                 f"{self.total_steps}"
             )
-        start = 0.0
-        for i, (end, *names) in enumerate(self._phases):
-            if step <= end or i == len(self._phases) - 1:
-                break
-            start = end
+        i = next((i for i, phase in enumerate(self._phases) if step <= phase[0]), -1)
+        start = self._phases[i - 1][0] if i % len(self._phases) else 0.0
+        end, *names = self._phases[i]
         part = (step - start) / (end - start)
         rates = []
         for group in self.optimizer.param_groups:

@@ -1,7 +1,7 @@
 """LRScheduler: counts steps and writes the learning rates into the optimizer's groups.
 
-Schedules multiply the rate that they find, so that several may drive one optimizer; where a rate can
-also be said in closed form, `step(epoch)` uses that.
+Schedules multiply the rate that they find, so that several may drive one optimizer; where a rate
+can also be said in closed form, `step(epoch)` uses that.
 """
 
 from __future__ import annotations
