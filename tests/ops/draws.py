@@ -112,5 +112,5 @@ def samples(keep: Any = lambda row: True) -> Iterator[tuple[Row, tuple[Any, ...]
 def labelled(pairs: Iterator[tuple[Row, tuple[Any, ...]]]) -> dict[str, Any]:
     """For `pytest.mark.parametrize(**labelled(...))`: one test per row and sample, named for the row."""
     found = list(pairs)
-    names = [f"{row.name}-{row.samples.index(sample)}" for row, sample in found]  # type: ignore[attr-defined]
+    names = [f"{row.name}-{[s is sample for s in row.samples].index(True)}" for row, sample in found]
     return {"argnames": ("row", "sample"), "argvalues": found, "ids": names}

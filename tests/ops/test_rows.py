@@ -54,7 +54,7 @@ def strided(x: Any) -> Any:
     if isinstance(x, list):
         return [strided(v) for v in x]
     if not x.ndim:
-        return np.stack([x, x, x])[1]
+        return np.stack([x, x, x])[1, ...]
     wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
     wide[..., ::2] = x[..., ::-1]
     return np.asfortranarray(wide)[..., ::2][..., ::-1]
