@@ -26,7 +26,8 @@ class Device:
 
     def __init__(self, type: str | Device, index: int | None = None) -> None:
         if isinstance(type, Device):
-            type, index = type.type, type.index if index is None else index
+            index = type.index if index is None else index
+            type = type.type
         kind, colon, number = type.partition(":")
         if kind not in ("cpu", "cuda") or (colon and not number.isdigit()):
             raise RuntimeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -119,9 +120,11 @@ def edges(a: Any) -> Any:
     return a
 
 
-def nested(a: Any, indent: int, summarise: bool, write: Any, width: int) -> str:
+def nested(
+    a: Any, indent: int, summarise: bool, write: Callable[[Any], str], width: int
+) -> str:
     if a.ndim == 0:
-        return str(write(a[()]))
+        return write(a[()])
     n = Options.edgeitems
     short = summarise and a.shape[0] > 2 * n
     if a.ndim == 1:

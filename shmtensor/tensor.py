@@ -8,9 +8,8 @@ More than 400 lines because it is one class whose methods users look for in one 
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,7 +25,11 @@ from .printing import format_array
 
 __all__ = ["Size", "Tensor"]
 
-Size = tuple  # torch.Size is a tuple, too
+Size = tuple[int, ...]  # torch.Size is a tuple, too
+# Inside the class these names are methods.
+Int: TypeAlias = int
+Float: TypeAlias = float
+Bool: TypeAlias = bool
 
 
 class Tensor(Methods):
@@ -37,7 +40,7 @@ class Tensor(Methods):
 
     __slots__ = ()
 
-    def __new__(cls, data: Any = None, *sizes: int, **named: Any) -> Any:
+    def __new__(cls, data: Any = None, *sizes: Int, **named: Any) -> Any:
         made: Any = super().__new__(cls)
         if data is None:
             made.array = native.call(np.empty, 0, dtypes.get_default_dtype())
@@ -52,7 +55,7 @@ class Tensor(Methods):
     # ------------------------------------------------------------ what it is
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[Int, ...]:
         return self.array.shape  # type: ignore[no-any-return]
 
     @property
@@ -64,23 +67,23 @@ class Tensor(Methods):
         return CPU
 
     @property
-    def ndim(self) -> int:
+    def ndim(self) -> Int:
         return self.array.ndim  # type: ignore[no-any-return]
 
     @property
-    def itemsize(self) -> int:
+    def itemsize(self) -> Int:
         return self.array.itemsize  # type: ignore[no-any-return]
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> Int:
         return self.array.nbytes  # type: ignore[no-any-return]
 
     @property
-    def is_cuda(self) -> bool:
+    def is_cuda(self) -> Bool:
         return False
 
     @property
-    def is_sparse(self) -> bool:
+    def is_sparse(self) -> Bool:
         return False
 
     @property
@@ -120,7 +123,7 @@ class Tensor(Methods):
     def imag(self, value: Any) -> None:
         table.imag(self).copy_(value)
 
-    def size(self, dim: int | None = None) -> Any:
+    def size(self, dim: Int | None = None) -> Any:
         """The shape, or one of its sizes."""
         if dim is None:
             return self.array.shape
@@ -133,77 +136,78 @@ class Tensor(Methods):
                 f"shape {self.shape}"
             ) from None
 
-    def dim(self) -> int:
+    def dim(self) -> Int:
         return self.array.ndim  # type: ignore[no-any-return]
 
     ndimension = dim
 
-    def numel(self) -> int:
+    def numel(self) -> Int:
         return self.array.size  # type: ignore[no-any-return]
 
     nelement = numel
 
-    def element_size(self) -> int:
+    def element_size(self) -> Int:
         return self.array.itemsize  # type: ignore[no-any-return]
 
-    def stride(self, dim: int | None = None) -> Any:
+    def stride(self, dim: Int | None = None) -> Any:
         """Steps between elements, counted in elements."""
         steps = tuple(s // self.array.itemsize for s in self.array.strides)
         return steps if dim is None else steps[dim]
 
-    def storage_offset(self) -> int:
+    def storage_offset(self) -> Int:
         """Elements between the start of the memory's owner and the first element."""
         owner = self.array
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
-        offset: int = self.array.ctypes.data - owner.ctypes.data
-        return offset // self.array.itemsize
+        offset: Int = self.array.ctypes.data - owner.ctypes.data
+        itemsize: Int = self.array.itemsize
+        return offset // itemsize
 
-    def data_ptr(self) -> int:
+    def data_ptr(self) -> Int:
         return self.array.ctypes.data  # type: ignore[no-any-return]
 
-    def is_contiguous(self, memory_format: Any = None) -> bool:
+    def is_contiguous(self, memory_format: Any = None) -> Bool:
         return self.array.flags.c_contiguous  # type: ignore[no-any-return]
 
-    def is_floating_point(self) -> bool:
+    def is_floating_point(self) -> Bool:
         return self.array.dtype.kind == "f"  # type: ignore[no-any-return]
 
-    def is_complex(self) -> bool:
+    def is_complex(self) -> Bool:
         return self.array.dtype.kind == "c"  # type: ignore[no-any-return]
 
-    def is_signed(self) -> bool:
+    def is_signed(self) -> Bool:
         return self.array.dtype.kind in "ifc"
 
-    def get_device(self) -> int:
+    def get_device(self) -> Int:
         return -1
 
-    def is_pinned(self) -> bool:
+    def is_pinned(self) -> Bool:
         return False
 
     def pin_memory(self) -> Tensor:
         return self
 
-    def is_set_to(self, tensor: Tensor) -> bool:
+    def is_set_to(self, tensor: Tensor) -> Bool:
         """Whether both are the same view of the same memory."""
         a, b = self.array, tensor.array
         return bool(
             a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides
         )
 
-    def is_same_size(self, other: Tensor) -> bool:
+    def is_same_size(self, other: Tensor) -> Bool:
         return self.shape == other.shape
 
     # ------------------------------------------------------------ gradients
 
     @property
-    def requires_grad(self) -> bool:
+    def requires_grad(self) -> Bool:
         return view.node_of(self) is not None
 
     @requires_grad.setter
-    def requires_grad(self, value: bool) -> None:
+    def requires_grad(self, value: Bool) -> None:
         self.requires_grad_(value)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+    def requires_grad_(self, requires_grad: Bool = True) -> Tensor:
         """Starts, or stops, recording what is computed from this leaf.
 
         Raises:
@@ -232,7 +236,7 @@ class Tensor(Methods):
         return self
 
     @property
-    def is_leaf(self) -> bool:
+    def is_leaf(self) -> Bool:
         node = view.node_of(self)
         return node is None or node.__class__ is Leaf
 
@@ -245,7 +249,7 @@ class Tensor(Methods):
         return node.node if node.__class__ is native.Port else node
 
     @property
-    def output_nr(self) -> int:
+    def output_nr(self) -> Int:
         node = view.node_of(self)
         return node.index if node.__class__ is native.Port else 0
 
@@ -278,7 +282,7 @@ class Tensor(Methods):
         self.grad = None
 
     @property
-    def retains_grad(self) -> bool:
+    def retains_grad(self) -> Bool:
         return self.leaf is not None and self.node is not self.leaf
 
     def retain_grad(self) -> None:
@@ -296,8 +300,8 @@ class Tensor(Methods):
     def backward(
         self,
         gradient: Any = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
+        retain_graph: Bool | None = None,
+        create_graph: Bool = False,
         inputs: Any = None,
     ) -> None:
         """Adds to the `.grad` of the leaves that this tensor was computed from. As `autograd.backward`."""
@@ -334,19 +338,19 @@ class Tensor(Methods):
                 leaf.home = None
 
     @property
-    def _version(self) -> int:
+    def _version(self) -> Int:
         return 0 if self.version is None else self.version.count
 
     @property
     def _base(self) -> Any:
         return None if self.base is None else view.chain_to(self)[0]
 
-    def is_inference(self) -> bool:
+    def is_inference(self) -> Bool:
         return False
 
     # ------------------------------------------------------------ memory
 
-    def is_shared(self) -> bool:
+    def is_shared(self) -> Bool:
         """Whether the memory lies in the domain, so that the tensor travels between processes as a handle."""
         return bool(native.is_shared(self.array))
 
@@ -356,7 +360,7 @@ class Tensor(Methods):
             self.array = native.call(np.array, self.array)
         return self
 
-    def numpy(self, *, force: bool = False) -> Any:
+    def numpy(self, *, force: Bool = False) -> Any:
         """The memory as a NumPy array; a write to one is seen in the other. Copies: none.
 
         Raises:
@@ -369,7 +373,7 @@ class Tensor(Methods):
             )
         return self.array
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: Any = None, copy: Bool | None = None) -> Any:
         if dtype is None and not copy:
             return self.numpy()
         return np.array(self.numpy(), dtype, copy=copy)
@@ -380,7 +384,7 @@ class Tensor(Methods):
     def __dlpack__(self, **named: Any) -> Any:
         return self.numpy().__dlpack__(**named)
 
-    def __dlpack_device__(self) -> tuple[int, int]:
+    def __dlpack_device__(self) -> tuple[Int, Int]:
         return self.array.__dlpack_device__()  # type: ignore[no-any-return]
 
     def item(self) -> Any:
@@ -430,7 +434,7 @@ class Tensor(Methods):
             return self.clone() if copy else self
         return table.cast(self, wanted)  # type: ignore[no-any-return]
 
-    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+    def type(self, dtype: Any = None, non_blocking: Bool = False) -> Any:
         """The name of the tensor's type, or the tensor in another dtype."""
         return f"shmtensor.{self.dtype}" if dtype is None else self.to(dtypes.as_dtype(dtype))
 
@@ -440,7 +444,7 @@ class Tensor(Methods):
     def cpu(self) -> Tensor:
         return self
 
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
+    def cuda(self, device: Any = None, non_blocking: Bool = False) -> Tensor:
         as_device(Device("cuda", device if isinstance(device, int) else None))
         return self
 
@@ -483,7 +487,7 @@ class Tensor(Methods):
 
     # ------------------------------------------------------------ writing
 
-    def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
+    def copy_(self, src: Any, non_blocking: Bool = False) -> Tensor:
         """Writes another tensor's values over this one's, with broadcasting and conversion."""
         return table.overwrite_(self, src)  # type: ignore[no-any-return]
 
@@ -559,7 +563,7 @@ class Tensor(Methods):
         )
         return made.requires_grad_() if requires_grad else made
 
-    def new(self, *sizes: int) -> Tensor:
+    def new(self, *sizes: Int) -> Tensor:
         return native.wrap(native.call(np.empty, sizes, self.dtype))  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ Python's protocols
@@ -578,7 +582,7 @@ class Tensor(Methods):
             return format(self.item(), spec)
         return repr(self) if not spec else object.__format__(self, spec)
 
-    def __len__(self) -> int:
+    def __len__(self) -> Int:
         if self.array.ndim == 0:
             raise TypeError("len: len() of a 0-d tensor")
         return self.array.shape[0]  # type: ignore[no-any-return]
@@ -686,10 +690,5 @@ def rebuilt(cls: type[Tensor], array: Any, requires_grad: Any, grad: Any) -> Ten
     return made
 
 
-def no_attribute(*_: Any) -> NoReturn:
-    raise TypeError("Tensor: a tensor cannot be rebuilt without its memory")
-
-
 native.set_tensor_class(Tensor)
-Tensor.__getitem__ = rule_of("getitem").public  # type: ignore[method-assign]
-del copyreg
+setattr(Tensor, "__getitem__", rule_of("getitem").public)  # noqa: B010

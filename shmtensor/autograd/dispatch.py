@@ -105,7 +105,7 @@ class Rule:
         if not self.shared:
             self.shared.update(self.globals())
         if len(self.row.outputs) > 1 and "_Result" not in self.shared:
-            self.shared["_Result"] = namedtuple(self.row.name, self.row.outputs)  # type: ignore[misc]
+            self.shared["_Result"] = namedtuple(self.row.name, self.row.outputs)
         text = self.text(name, variant)
         return generate(text, f"<shmtensor op {self.name}: {variant}>", self.shared)
 
@@ -321,7 +321,7 @@ def compose(made: Composite, shared: dict[str, Any]) -> Any:
         if p.default is not p.empty:
             shared[f"_d_{p.name}"] = p.default
             default = f"=_d_{p.name}"
-        stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        stars = "*" * ((p.kind is p.VAR_POSITIONAL) + 2 * (p.kind is p.VAR_KEYWORD))
         if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in shown):
             shown.append("*")
         shown.append(stars + p.name + default)

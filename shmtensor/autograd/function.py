@@ -216,7 +216,8 @@ def record(ctx: FunctionCtx, args: tuple[Any, ...], nodes: list[Any], outputs: l
     numbers = {id(o): i for i, o in enumerate(outputs) if isinstance(o, native.TensorBase)}
     for t in ctx.dirty:
         native.wrote(t)
-    saved, edges = [], []
+    saved: list[Any] = []
+    edges: list[Any] = []
     for t in former_saved:
         if t is None:
             edges.append(None)
@@ -232,7 +233,6 @@ def record(ctx: FunctionCtx, args: tuple[Any, ...], nodes: list[Any], outputs: l
     ctx.to_save = ()
     node = native.Node(ctx, tuple(nodes[i] for i in places), tuple(saved))
     ctx.node = weakref.ref(node)
-    tensors = [o for o in made if isinstance(o, native.TensorBase)]
     for i, o in enumerate(made):
         if not isinstance(o, native.TensorBase) or o.array.dtype.kind not in "fc":
             continue
@@ -240,7 +240,7 @@ def record(ctx: FunctionCtx, args: tuple[Any, ...], nodes: list[Any], outputs: l
             continue
         if len(made) == 1:
             node.describe(o.array)
-            place = node
+            place: native.Edge = node
         else:
             place = native.Port(node, i, o.array)
         if o.node.__class__ is Leaf and not any(o is d for d in ctx.dirty):
@@ -251,7 +251,6 @@ def record(ctx: FunctionCtx, args: tuple[Any, ...], nodes: list[Any], outputs: l
                 embed(o, place)
             else:
                 o.base = None
-    del tensors
     return made
 
 

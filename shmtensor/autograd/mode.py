@@ -65,7 +65,8 @@ class Mode:
 
     def again(self) -> Mode:
         """A fresh one for each call of a decorated function, which may be recursive."""
-        return type(self)()
+        fresh: Mode = type(self)()
+        return fresh
 
     def __call__(self, function: F) -> F:
         if inspect.isgeneratorfunction(function):

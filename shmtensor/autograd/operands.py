@@ -56,7 +56,8 @@ def as_operand(value: Any) -> Any:
         except TypeError:
             raise Unknown from None
     if isinstance(value, NUMBERS):  # a subclass: IntEnum
-        return next(c for c in NUMBERS if isinstance(value, c))(value)
+        number: Any = value
+        return next(c for c in NUMBERS if isinstance(value, c))(number)
     raise Unknown
 
 
@@ -74,17 +75,12 @@ def common_dtype(operands: Sequence[Any]) -> dtypes.Dtype:
             i, d = int(x.array.ndim == 0), x.array.dtype
         old = groups[i]
         groups[i] = d if old is None or old is d else dtypes.promote_types(old, d)
-    result: dtypes.Dtype | None = None
-    for d in groups:
-        if d is None:
-            continue
-        if result is None:
-            result = d
-        elif dtypes.category(d) > dtypes.category(result):
+    result, *weaker = [d for d in groups if d is not None]
+    for d in weaker:
+        if dtypes.category(d) > dtypes.category(result):
             if result.kind == "f":  # complex, of the same precision
                 d = dtypes.complex128 if result is dtypes.float64 else dtypes.complex64
             result = dtypes.promote_types(result, d)
-    assert result is not None
     return result
 
 

@@ -50,7 +50,8 @@ class Writer:
         if variant == "reflected":
             inputs[0], inputs[1] = inputs[1], inputs[0]
         named = {a.name for a in row.attributes}
-        parameters, keywords = inputs, []
+        parameters = inputs
+        keywords: list[str] = []
         operator = variant in ("operator", "reflected")
         for a in row.attributes:
             if a.kind == "sizes" and variant in ("method", "inplace") and not a.keyword_only:

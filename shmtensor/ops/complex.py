@@ -18,7 +18,7 @@ conj.pullback(x=lambda g: g.conjugate())
 conj.alias("conjugate", "conj_physical", "resolve_conj", "resolve_neg")
 
 
-@op(view=True, samples=UNARY)
+@op(view=True, method=False, samples=UNARY)
 def real(xp, x, /):
     """Real part, a view; a real tensor itself."""
     return x.real
@@ -27,7 +27,7 @@ def real(xp, x, /):
 real.pullback(x=lambda g: g)
 
 
-@op(view=True, samples=[])
+@op(view=True, method=False, samples=[])
 def imag(xp, x, /):
     """Imaginary part of a complex tensor, a view."""
     if x.dtype.kind != "c":

@@ -1,0 +1,147 @@
+"""Writes the types of what is generated from the op table: `python -m shmtensor.autograd.stubs`.
+
+The files are committed, and a test compares them with what would be written now.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+from ..ops.table import COMPOSITES, ROWS, Composite, Row
+from .methods import COMPARISONS, OPERATORS, UNARY
+from .source import Writer
+
+__all__ = ["texts", "write"]
+
+PACKAGE = Path(__file__).resolve().parent.parent
+HEAD = '''"""Written by `python -m shmtensor.autograd.stubs` from the op table."""
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+{imports}
+_Operand = Tensor | builtins.complex
+'''
+
+
+
+def result(row: Row) -> str:
+    if row.listed:
+        return "tuple[Tensor, ...]"
+    return "Tensor" if len(row.outputs) == 1 else "Any"
+
+
+def row_parameters(row: Row, variant: str) -> list[str]:
+    """The parameters of a row's function, typed."""
+    shown: list[str] = []
+    for x in row.inputs:
+        kind = "Sequence[Tensor]" if x.listed else "_Operand" if row.broadcast else "Tensor"
+        shown.append(f"{x.public}: {kind} | None = ..." if x.optional else f"{x.public}: {kind}")
+    writer = Writer(row)
+    keywords: list[str] = []
+    for a in row.attributes:
+        if a.kind == "sizes" and variant == "method" and not a.keyword_only:
+            shown.append(f"*{a.name}: Any")
+            continue
+        text = f"{a.name}: Any" + ("" if a.default is inspect.Parameter.empty else " = ...")
+        starred = any(p.startswith("*") for p in shown)
+        if a.name in writer.aliased({b.name for b in row.attributes}):
+            text = f"{a.name}: Any = ..."
+        (keywords if a.keyword_only or starred else shown).append(text)
+    keywords += [f"{k}: Any = ..." for k in row.rarely]
+    names = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
+    keywords += [f"{names[n]}: Any = ..." for n in writer.aliased({a.name for a in row.attributes})]
+    if keywords and not any(p.startswith("*") for p in shown):
+        shown.append("*")
+    return shown + keywords
+
+
+def composite_parameters(made: Composite) -> list[str]:
+    shown: list[str] = []
+    for p in list(inspect.signature(made.compute).parameters.values())[1:]:
+        stars = "*" * ((p.kind is p.VAR_POSITIONAL) + 2 * (p.kind is p.VAR_KEYWORD))
+        if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in shown):
+            shown.append("*")
+        shown.append(f"{stars}{p.name}: Any" + ("" if p.default is p.empty else " = ..."))
+    return shown
+
+
+def definition(name: str, parameters: list[str], returns: str, depth: int) -> str:
+    if depth:
+        parameters = ["self", *parameters[1:]]
+    return f"{'    ' * depth}def {name}({', '.join(parameters)}) -> {returns}: ..."
+
+
+def every(variant: str) -> list[tuple[str, list[str], str]]:
+    """(name, parameters, result) of all public functions, or methods."""
+    found = []
+    for name, row in ROWS.items():
+        if not (row.method if variant == "method" else row.function):
+            continue
+        parameters = row_parameters(row, variant)
+        for public in (name, *row.aliases):
+            found.append((public, parameters, result(row)))
+            if row.inplace:
+                found.append((f"{public}_", parameters, "Tensor"))
+    for name, made in COMPOSITES.items():
+        if not (made.method if variant == "method" else made.function):
+            continue
+        for public in (name, *made.aliases):
+            found.append((public, composite_parameters(made), "Any"))
+            if made.inplace and variant == "method":
+                found.append((f"{public}_", composite_parameters(made), "Tensor"))
+    return sorted(found, key=lambda entry: entry[0])
+
+
+def functions_text() -> str:
+    lines = [HEAD.format(imports="from .tensor import Tensor\n")]
+    lines += [definition(*entry, 0) for entry in every("function")]
+    return "\n".join(lines) + "\n"
+
+
+def methods_text() -> str:
+    imports = "from ..native import TensorBase\nfrom ..tensor import Tensor\n"
+    lines = [
+        HEAD.format(imports=imports),
+        "def functions() -> dict[str, Any]: ...\n",
+        "OPERATORS: dict[str, str]",
+        "UNARY: dict[str, str]",
+        "COMPARISONS: set[str]\n",
+        "class Methods(TensorBase):",
+    ]
+    lines += [definition(*entry, 1) for entry in every("method")]
+    known = {**ROWS, **COMPOSITES}
+    for name, special in OPERATORS.items():
+        if name not in known:
+            continue
+        row: Any = known[name]
+        ignore = "  # type: ignore[override]" if name in ("eq", "ne") else ""
+        lines.append(f"    def __{special}__(self, other: Any) -> Tensor: ...{ignore}")
+        if isinstance(row, Row) and name not in COMPARISONS:
+            if row.broadcast and len(row.inputs) == 2:
+                lines.append(f"    def __r{special}__(self, other: Any) -> Tensor: ...")
+            if row.inplace:
+                lines.append(f"    def __i{special}__(self, other: Any) -> Tensor: ...")
+    lines += [f"    def __{special}__(self) -> Tensor: ..." for special in UNARY.values()]
+    lines.append("    def __getitem__(self, index: Any) -> Tensor: ...")
+    return "\n".join(lines) + "\n"
+
+
+def texts() -> dict[Path, str]:
+    """What the files should hold."""
+    return {
+        PACKAGE / "functions.pyi": functions_text(),
+        PACKAGE / "autograd" / "methods.pyi": methods_text(),
+    }
+
+
+def write() -> None:
+    for path, text in texts().items():
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    write()
