@@ -30,7 +30,9 @@ __all__ = [
 
 
 def inferred(data: Any) -> dtypes.Dtype | None:
-    """The dtype of new data by PyTorch's rules: Python floats are the default dtype; arrays keep theirs."""
+    """The dtype of new data by PyTorch's rules: Python floats are the default dtype; arrays keep
+    theirs.
+    """
     if isinstance(data, (native.TensorBase, np.ndarray, np.generic)):
         return None
     if isinstance(data, (list, tuple)) and data:
@@ -55,7 +57,8 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A new leaf from data: nested lists, numbers, an array, a tensor. Copies: one (into shared memory).
+    """A new leaf from data: nested lists, numbers, an array, a tensor. Copies: one (into shared
+    memory).
 
     Args:
         data: anything that NumPy can make an array of.
@@ -86,7 +89,9 @@ def reprlib_repr(data: Any) -> str:
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """Data as a tensor, without a copy where it is one, or an array, of that dtype. Copies: none or one."""
+    """Data as a tensor, without a copy where it is one, or an array, of that dtype. Copies: none or
+    one.
+    """
     as_device(device)
     if isinstance(data, native.TensorBase):
         found: Any = data

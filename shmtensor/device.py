@@ -1,6 +1,7 @@
 """Device: where a tensor's memory lies, and the array module that computes there.
 
-Nothing above this file asks "is it CUDA?": it asks the device for its array module, and to synchronise.
+Nothing above this file asks "is it CUDA?": it asks the device for its array module, and to
+synchronise.
 """
 
 from __future__ import annotations

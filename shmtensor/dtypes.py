@@ -1,6 +1,7 @@
 """Dtypes by PyTorch's names, the default dtype, and PyTorch's promotion rules.
 
-A dtype is NumPy's own object: `shmtensor.float32 is numpy.dtype("float32")`. Tensors hold only such canonical
+A dtype is NumPy's own object: `shmtensor.float32 is numpy.dtype("float32")`. Tensors hold only such
+canonical
 instances, so that the test for equal dtypes is `is`.
 """
 

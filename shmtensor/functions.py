@@ -1,4 +1,6 @@
-"""The functions of shmtensor that come from the op table. Their types are in functions.pyi, which a script writes."""
+"""The functions of shmtensor that come from the op table. Their types are in functions.pyi, which a
+script writes.
+"""
 
 from .autograd.methods import functions
 

@@ -73,7 +73,7 @@ class Style:
             wide = high / low > 1000.0 or high > 1.0e8
             self.scientific = wide if self.whole else wide or low < 1.0e-4
             if self.whole:
-                self.scientific = high / low > 1000.0 and high > 1.0e8 or high > 1.0e8
+                self.scientific = (high / low > 1000.0 and high > 1.0e8) or high > 1.0e8
         if Options.sci_mode is not None:
             self.scientific = Options.sci_mode
         self.width = max((len(self.plain(v)) for v in values.flat), default=1)
@@ -120,9 +120,7 @@ def edges(a: Any) -> Any:
     return a
 
 
-def nested(
-    a: Any, indent: int, summarise: bool, write: Callable[[Any], str], width: int
-) -> str:
+def nested(a: Any, indent: int, summarise: bool, write: Callable[[Any], str], width: int) -> str:
     if a.ndim == 0:
         return write(a[()])
     n = Options.edgeitems
@@ -137,7 +135,8 @@ def nested(
     rows = [nested(v, indent + 1, summarise, write, width) for v in (a[:n] if short else a)]
     if short:
         rows += ["..."] + [nested(v, indent + 1, summarise, write, width) for v in a[-n:]]
-    return "[" + (("," + "\n" * (a.ndim - 1) + " " * (indent + 1)).join(rows)) + "]"
+    between: str = "," + "\n" * (a.ndim - 1) + " " * (indent + 1)
+    return f"[{between.join(rows)}]"
 
 
 def format_array(array: Any, prefix: str = "tensor(", suffixes: tuple[str, ...] = ()) -> str:

@@ -1,6 +1,7 @@
 """Tensor: an array in memory that other processes can see, with its place in the graph.
 
-The slots are in C (native/call/graph.h): array, node, version, base, leaf. The ops come from the table
+The slots are in C (native/call/graph.h): array, node, version, base, leaf. The ops come from the
+table
 (autograd/methods.py); here is what is not an op: gradients, conversion, copies, Python's protocols.
 
 More than 400 lines because it is one class whose methods users look for in one place.
@@ -35,7 +36,8 @@ Bool: TypeAlias = bool
 class Tensor(Methods):
     """A multi-dimensional array of one dtype. Made by `tensor`, `zeros`, `from_numpy` and the like.
 
-    Its memory is seen by every process that has the tensor: a write is seen by all, as between threads.
+    Its memory is seen by every process that has the tensor: a write is seen by all, as between
+    threads.
     """
 
     __slots__ = ()
@@ -132,7 +134,8 @@ class Tensor(Methods):
         except IndexError:
             n = max(self.ndim, 1)
             raise IndexError(
-                f"size: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim}): "
+                f"size: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but "
+                f"got {dim}): "
                 f"shape {self.shape}"
             ) from None
 
@@ -218,7 +221,8 @@ class Tensor(Methods):
             if node is None:
                 if self.array.dtype.kind not in "fc":
                     raise RuntimeError(
-                        "requires_grad_: only Tensors of floating point and complex dtype can require gradients: "
+                        "requires_grad_: only Tensors of floating point and complex dtype can "
+                        "require gradients: "
                         f"{self.array.dtype}, convert it first: x.float()"
                     )
                 if self.leaf is None:
@@ -229,8 +233,10 @@ class Tensor(Methods):
         elif node is not None:
             if node.__class__ is not Leaf:
                 raise RuntimeError(
-                    "requires_grad_: you can only change requires_grad flags of leaf variables: this tensor was "
-                    f"computed by {node_name(self)}, use detach() for one that does not require grad"
+                    "requires_grad_: you can only change requires_grad flags of leaf variables: "
+                    "this tensor was "
+                    f"computed by {node_name(self)}, use detach() for one that does not require "
+                    f"grad"
                 )
             self.node = None
         return self
@@ -265,13 +271,16 @@ class Tensor(Methods):
                 self.leaf.grad = None
             return
         if not isinstance(value, Tensor):
-            raise TypeError(f"grad: assigned grad expected to be a Tensor or None: {type(value).__name__}")
+            raise TypeError(
+                f"grad: assigned grad expected to be a Tensor or None: {type(value).__name__}"
+            )
         if value is self:
             raise RuntimeError("grad: can't assign a Tensor as its own grad")
         if value.array.shape != self.array.shape or value.array.dtype is not self.array.dtype:
             raise RuntimeError(
                 "grad: assigned grad has data of a different shape or dtype: "
-                f"{value.array.shape} {value.array.dtype} is not {self.array.shape} {self.array.dtype}"
+                f"{value.array.shape} {value.array.dtype} is not {self.array.shape} "
+                f"{self.array.dtype}"
             )
         if self.leaf is None:
             self.leaf = Leaf(self)
@@ -290,7 +299,9 @@ class Tensor(Methods):
         hooks.retain(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-        """Calls `hook(grad)` whenever the tensor's gradient is computed; what it returns, if not None, replaces it."""
+        """Calls `hook(grad)` whenever the tensor's gradient is computed; what it returns, if not
+        None, replaces it.
+        """
         return hooks.register(self, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
@@ -304,7 +315,9 @@ class Tensor(Methods):
         create_graph: Bool = False,
         inputs: Any = None,
     ) -> None:
-        """Adds to the `.grad` of the leaves that this tensor was computed from. As `autograd.backward`."""
+        """Adds to the `.grad` of the leaves that this tensor was computed from. As
+        `autograd.backward`.
+        """
         backward(self, gradient, retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
@@ -351,11 +364,15 @@ class Tensor(Methods):
     # ------------------------------------------------------------ memory
 
     def is_shared(self) -> Bool:
-        """Whether the memory lies in the domain, so that the tensor travels between processes as a handle."""
+        """Whether the memory lies in the domain, so that the tensor travels between processes as a
+        handle.
+        """
         return bool(native.is_shared(self.array))
 
     def share_memory_(self) -> Tensor:
-        """Moves the tensor into shared memory; does nothing if it is there. Copies: one (if outside)."""
+        """Moves the tensor into shared memory; does nothing if it is there. Copies: one (if
+        outside).
+        """
         if not self.is_shared():
             self.array = native.call(np.array, self.array)
         return self
@@ -395,7 +412,8 @@ class Tensor(Methods):
         """
         if self.array.size != 1:
             raise RuntimeError(
-                f"item: a Tensor with {self.array.size} elements cannot be converted to Scalar: shape {self.shape}"
+                f"item: a Tensor with {self.array.size} elements cannot be converted to Scalar: "
+                f"shape {self.shape}"
             )
         return self.array.item()
 
@@ -408,7 +426,9 @@ class Tensor(Methods):
         return table.clone(self)  # type: ignore[no-any-return]
 
     def contiguous(self, memory_format: Any = None) -> Tensor:
-        """Itself if the elements lie in order in memory, else a copy that does. Copies: none or one."""
+        """Itself if the elements lie in order in memory, else a copy that does. Copies: none or
+        one.
+        """
         return self if self.array.flags.c_contiguous else table.clone(self)
 
     # ------------------------------------------------------------ other dtypes and devices
@@ -422,7 +442,9 @@ class Tensor(Methods):
         for a in args:
             if isinstance(a, native.TensorBase):
                 dtype = a.array.dtype
-            elif isinstance(a, Device) or (isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda")):
+            elif isinstance(a, Device) or (
+                isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda")
+            ):
                 device = a
             elif isinstance(a, bool):
                 continue  # non_blocking
@@ -495,7 +517,8 @@ class Tensor(Methods):
         """Writes one value everywhere."""
         if isinstance(value, native.TensorBase) and value.array.ndim:
             raise RuntimeError(
-                f"fill_: only supports 0-dimension value tensor but got tensor of shape {value.array.shape}"
+                f"fill_: only supports 0-dimension value tensor but got tensor of shape "
+                f"{value.array.shape}"
             )
         return table.overwrite_(self, value)  # type: ignore[no-any-return]
 
@@ -511,7 +534,8 @@ class Tensor(Methods):
             value = native.wrap(np.asarray(value).astype(self.array.dtype))
         elif value.array.dtype.kind == "c" and self.array.dtype.kind != "c":
             raise RuntimeError(
-                f"setitem: a {value.array.dtype} value does not fit into a {self.array.dtype} tensor"
+                f"setitem: a {value.array.dtype} value does not fit into a {self.array.dtype} "
+                f"tensor"
             )
         try:
             view.set_item(self, as_index(index), value)
@@ -555,11 +579,19 @@ class Tensor(Methods):
 
     # ------------------------------------------------------------ new ones like it
 
-    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
+    ) -> Tensor:
         """A tensor of the same dtype from data. Copies: one."""
         as_device(device)
         made: Tensor = native.wrap(
-            as_canonical(native.call(np.array, as_plain(data), self.dtype if dtype is None else dtypes.as_dtype(dtype)))
+            as_canonical(
+                native.call(
+                    np.array,
+                    as_plain(data),
+                    self.dtype if dtype is None else dtypes.as_dtype(dtype),
+                )
+            )
         )
         return made.requires_grad_() if requires_grad else made
 
@@ -602,7 +634,8 @@ class Tensor(Methods):
     def __bool__(self) -> Any:
         if self.array.size != 1:
             raise RuntimeError(
-                f"bool: Boolean value of Tensor with {'no values' if self.array.size == 0 else 'more than one value'} "
+                f"bool: Boolean value of Tensor with "
+                f"{'no values' if self.array.size == 0 else 'more than one value'} "
                 f"is ambiguous: shape {self.shape}, use any() or all()"
             )
         return bool(self.array.item())
@@ -628,7 +661,8 @@ class Tensor(Methods):
         """A leaf's copy has memory and `.grad` of its own. Copies: one."""
         if not self.is_leaf:
             raise RuntimeError(
-                "deepcopy: Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol: "
+                "deepcopy: Only Tensors created explicitly by the user (graph leaves) support the "
+                "deepcopy protocol: "
                 f"this one was computed by {node_name(self)}, use detach().clone()"
             )
         if id(self) in memo:
@@ -644,11 +678,15 @@ class Tensor(Methods):
         return remade(type(self), self.array, self.requires_grad, self.grad)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Plain pickle copies the bytes. Between processes the pickler of `multiprocessing` sends a handle instead."""
+        """Plain pickle copies the bytes. Between processes the pickler of `multiprocessing` sends a
+        handle instead.
+        """
         if not self.is_leaf:
             raise RuntimeError(
-                "pickle: cannot send or store a tensor that requires grad and is not a leaf, autograd does not cross "
-                f"process boundaries: shape {self.shape} computed by {node_name(self)}, use detach()"
+                "pickle: cannot send or store a tensor that requires grad and is not a leaf, "
+                "autograd does not cross "
+                f"process boundaries: shape {self.shape} computed by {node_name(self)}, use "
+                f"detach()"
             )
         grad = None if self.grad is None else self.grad.array
         return rebuilt, (type(self), self.array, self.requires_grad, grad)

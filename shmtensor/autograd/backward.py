@@ -28,7 +28,8 @@ def starting(where: str, tensors: list[Any], gradients: Any, create: bool) -> li
     given = listed(gradients) if gradients is not None else [None] * len(tensors)
     if len(given) != len(tensors):
         raise RuntimeError(
-            f"{where}: got {len(tensors)} tensors and {len(given)} gradients: give one for each, or None"
+            f"{where}: got {len(tensors)} tensors and {len(given)} gradients: give one for each, "
+            f"or None"
         )
     roots = []
     for tensor, g in zip(tensors, given):
@@ -36,26 +37,31 @@ def starting(where: str, tensors: list[Any], gradients: Any, create: bool) -> li
         array = tensor.array
         if edge is None:
             raise RuntimeError(
-                f"{where}: element 0 of tensors does not require grad and does not have a grad_fn: shape "
-                f"{array.shape}, dtype {array.dtype}; call requires_grad_() on an input before it is used, "
+                f"{where}: element 0 of tensors does not require grad and does not have a grad_fn: "
+                f"shape "
+                f"{array.shape}, dtype {array.dtype}; call requires_grad_() on an input before it "
+                f"is used, "
                 "and not under no_grad()"
             )
         if g is None:
             if array.size != 1:
                 raise RuntimeError(
-                    f"{where}: grad can be implicitly created only for scalar outputs: shape {array.shape}, "
+                    f"{where}: grad can be implicitly created only for scalar outputs: shape "
+                    f"{array.shape}, "
                     "call sum() or mean() first, or give gradient="
                 )
             if array.dtype.kind == "c":
                 raise RuntimeError(
-                    f"{where}: grad can be implicitly created only for real scalar outputs but got {array.dtype}"
+                    f"{where}: grad can be implicitly created only for real scalar outputs but got "
+                    f"{array.dtype}"
                 )
             g = native.wrap(native.call(np.ones, array.shape, array.dtype))
         elif not isinstance(g, native.TensorBase):
             raise TypeError(f"{where}: gradients can be either Tensors or None: {type(g).__name__}")
         elif g.array.shape != array.shape:
             raise RuntimeError(
-                f"{where}: Mismatch in shape: the gradient has {g.array.shape}, the output has {array.shape}"
+                f"{where}: Mismatch in shape: the gradient has {g.array.shape}, the output has "
+                f"{array.shape}"
             )
         g = g if create else g.array
         fitted = native.fit(g, edge)
@@ -72,7 +78,8 @@ def check_inputs(where: str, inputs: list[Any]) -> list[Any]:
         edge = node_of(x)
         if edge is None:
             raise RuntimeError(
-                f"{where}: One of the differentiated Tensors does not require grad: shape {x.array.shape}, "
+                f"{where}: One of the differentiated Tensors does not require grad: shape "
+                f"{x.array.shape}, "
                 f"dtype {x.array.dtype}"
             )
         edges.append(edge)
@@ -91,12 +98,14 @@ def backward(
     Args:
         tensors: a result or several.
         grad_tensors: the gradient of each; a scalar's is 1 if not given.
-        retain_graph: keep what the graph has saved for another backward; as `create_graph` if not given.
+        retain_graph: keep what the graph has saved for another backward; as `create_graph` if not
+            given.
         create_graph: the gradients are themselves recorded.
         inputs: only these get a `.grad`; they need not be leaves.
 
     Raises:
-        RuntimeError: a result without history, or of several elements without its gradient; a second backward
+        RuntimeError: a result without history, or of several elements without its gradient; a
+        second backward
             through a freed graph; a saved value that was written meanwhile.
     """
     keep = create_graph if retain_graph is None else retain_graph
@@ -152,7 +161,9 @@ def grad(
     if is_grads_batched:
         raise NotImplementedError("grad: is_grads_batched is not there yet: loop over grad_outputs")
     if materialize_grads and allow_unused is False:
-        raise ValueError("grad: Expected allow_unused to be True or not passed when materialize_grads=True")
+        raise ValueError(
+            "grad: Expected allow_unused to be True or not passed when materialize_grads=True"
+        )
     keep = create_graph if retain_graph is None else retain_graph
     xs: Sequence[Any] = listed(inputs)
     wanted = check_inputs("grad", list(xs))
@@ -166,7 +177,8 @@ def grad(
             g = np.zeros_like(x.array)
         if g is None and not allow_unused:
             raise RuntimeError(
-                f"grad: One of the differentiated Tensors appears to not have been used in the graph: input {i}, "
+                f"grad: One of the differentiated Tensors appears to not have been used in the "
+                f"graph: input {i}, "
                 f"shape {x.array.shape}; set allow_unused=True if this is the desired behavior"
             )
         results.append(as_tensor(g))

@@ -1,6 +1,8 @@
-"""Turns rows into functions: a rule per row, compiled at the first call, and the two tables that pullbacks name.
+"""Turns rows into functions: a rule per row, compiled at the first call, and the two tables that
+pullbacks name.
 
-`table` has every op on Tensors, `table.arrays` the same on plain arrays; both have the public signatures, so a pullback
+`table` has every op on Tensors, `table.arrays` the same on plain arrays; both have the public
+signatures, so a pullback
 runs on either.
 """
 
@@ -59,7 +61,8 @@ class Rule:
     """A row's compiled side: its functions, and what a node of it does in a backward.
 
     Attributes:
-        public: the function on Tensors; method, operator, reflected, inplace: its other forms, or None.
+        public: the function on Tensors; method, operator, reflected, inplace: its other forms, or
+            None.
         on_array: the same on plain arrays.
         arrays, tensors: `(node, g) -> gradients`, aligned with the node's edges.
     """
@@ -131,7 +134,8 @@ class Rule:
 def lazily(name: str, doc: str, shared: dict[str, Any], make: Function) -> Any:
     """A function that is made when it is first called.
 
-    It keeps its identity (it may be a method of Tensor by then): the made function's code is put into it.
+    It keeps its identity (it may be a method of Tensor by then): the made function's code is put
+    into it.
     `shared` is the namespace of the code to come.
     """
     function: Any = FunctionType(stub.__code__, shared, name)
@@ -306,7 +310,9 @@ def install() -> None:
 
 
 def composite_function(made: Composite, ops: Any) -> Any:
-    """The public function of a composite: `def f(input, dim=None): return compute(ops, input, dim)`."""
+    """The public function of a composite: `def f(input, dim=None): return compute(ops, input,
+    dim)`.
+    """
     shared: dict[str, Any] = {"_compute": made.compute, "_ops": ops, "__name__": "shmtensor.ops"}
     make = functools.partial(compose, made, shared)
     return lazily(made.name, made.doc, shared, make)

@@ -1,4 +1,6 @@
-"""Why an op failed, said well: looked into only after NumPy or a kernel raised, so right use pays nothing."""
+"""Why an op failed, said well: looked into only after NumPy or a kernel raised, so right use pays
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def failed(
     inputs: tuple[Any, ...],
     attributes: tuple[Any, ...],
 ) -> Any:
-    """Raises what the caller should see; or, for a number too large for an integer dtype, tries again.
+    """Raises what the caller should see; or, for a number too large for an integer dtype, tries
+    again.
 
     Raises:
         RuntimeError: shapes that do not match, memory that cannot be written.
@@ -64,7 +67,8 @@ def failed(
     if isinstance(error, ValueError):
         if "read-only" in message:
             raise RuntimeError(
-                f"{told}the memory cannot be written: {shown}, it is stretched (expand) or came read-only; "
+                f"{told}the memory cannot be written: {shown}, it is stretched (expand) or came "
+                f"read-only; "
                 "write to a clone()"
             ) from None
         raise RuntimeError(told + reason(row, variant, message, inputs, shown)) from None
@@ -86,12 +90,15 @@ def reason(row: Any, variant: str, message: str, inputs: Sequence[Any], shown: s
                 for i in range(1, 1 + min(len(a), len(b))):
                     if a[-i] != b[-i] and 1 not in (a[-i], b[-i]):
                         return (
-                            f"shapes cannot be broadcast: {a} and {b}, {a[-i]} is not {b[-i]} at dimension -{i} "
-                            f"(The size of tensor a ({a[-i]}) must match the size of tensor b ({b[-i]}))"
+                            f"shapes cannot be broadcast: {a} and {b}, {a[-i]} is not {b[-i]} at "
+                            f"dimension -{i} "
+                            f"(The size of tensor a ({a[-i]}) must match the size of tensor b "
+                            f"({b[-i]}))"
                         )
         if variant == "inplace":
             return (
-                f"the result does not fit into the tensor that is written: {shown}, the output with shape "
+                f"the result does not fit into the tensor that is written: {shown}, the output "
+                f"with shape "
                 f"{list(shapes[0])} doesn't match the broadcast shape "
                 f"{list(np.broadcast_shapes(*shapes))}"
             )

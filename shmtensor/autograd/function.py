@@ -21,7 +21,8 @@ __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 class FunctionCtx:
     """What forward leaves for backward; also the rule of the node that a Function makes.
 
-    Saved tensors are kept as arrays with a count of writes, in the node; a saved output holds no reference to its own
+    Saved tensors are kept as arrays with a count of writes, in the node; a saved output holds no
+    reference to its own
     node: no cycle.
     """
 
@@ -108,14 +109,16 @@ class FunctionCtx:
         made = made if isinstance(made, tuple) else (made,)
         places = self.places
         count = len(self.needs_input_grad)
-        if len(made) > count and any(g is not None for g in made[count:]) or len(made) < count:
+        if (len(made) > count and any(g is not None for g in made[count:])) or len(made) < count:
             raise RuntimeError(
-                f"{self.name}: backward returned an incorrect number of gradients (expected {count}, got {len(made)})"
+                f"{self.name}: backward returned an incorrect number of gradients (expected "
+                f"{count}, got {len(made)})"
             )
         for i, g in enumerate(made):
             if g is not None and not isinstance(g, native.TensorBase):
                 raise TypeError(
-                    f"{self.name}: backward must return Tensors or None: gradient {i} is a {type(g).__name__}"
+                    f"{self.name}: backward must return Tensors or None: gradient {i} is a "
+                    f"{type(g).__name__}"
                 )
         return tuple(made[i] for i in places)
 
@@ -138,7 +141,8 @@ class Function:
     y = Cube.apply(x)
     ```
 
-    `forward` may leave out ctx if `setup_context(ctx, inputs, output)` is defined. Both run with the heap shut: NumPy
+    `forward` may leave out ctx if `setup_context(ctx, inputs, output)` is defined. Both run with
+    the heap shut: NumPy
     arrays that they make of their own are private.
     """
 
@@ -158,7 +162,9 @@ class Function:
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise NotImplementedError("Function: you must implement backward to differentiate through it")
+        raise NotImplementedError(
+            "Function: you must implement backward to differentiate through it"
+        )
 
     vjp = backward
 
@@ -189,7 +195,9 @@ class Function:
 
 
 def fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Any, ...]) -> Any:
-    """An input that forward returned as it is becomes another tensor over the same memory, unless it was written."""
+    """An input that forward returned as it is becomes another tensor over the same memory, unless
+    it was written.
+    """
     if not isinstance(output, native.TensorBase):
         return output
     if any(output is a for a in args) and not any(output is d for d in dirty):
@@ -197,12 +205,15 @@ def fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Any, ...]) -> Any:
     return output
 
 
-def record(ctx: FunctionCtx, args: tuple[Any, ...], nodes: list[Any], outputs: list[Any]) -> list[Any]:
+def record(
+    ctx: FunctionCtx, args: tuple[Any, ...], nodes: list[Any], outputs: list[Any]
+) -> list[Any]:
     """Gives the outputs their node."""
     for t in ctx.dirty:
         if not any(t is o for o in outputs):
             raise RuntimeError(
-                f"{ctx.name}: mark_dirty: a tensor that was modified in place must be returned: shape {t.array.shape}"
+                f"{ctx.name}: mark_dirty: a tensor that was modified in place must be returned: "
+                f"shape {t.array.shape}"
             )
         may_write(t)
     former_saved = ctx.to_save
@@ -210,7 +221,9 @@ def record(ctx: FunctionCtx, args: tuple[Any, ...], nodes: list[Any], outputs: l
     places = [i for i, n in enumerate(nodes) if n is not None]
     ctx.places = tuple(places)
     ctx.outputs = [
-        (o.array.shape, o.array.dtype) if isinstance(o, native.TensorBase) else ((), np.dtype("float32"))
+        (o.array.shape, o.array.dtype)
+        if isinstance(o, native.TensorBase)
+        else ((), np.dtype("float32"))
         for o in made
     ]
     numbers = {id(o): i for i, o in enumerate(outputs) if isinstance(o, native.TensorBase)}
@@ -255,7 +268,9 @@ def record(ctx: FunctionCtx, args: tuple[Any, ...], nodes: list[Any], outputs: l
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a Function's backward as not differentiable itself: a second order through it is an error."""
+    """Marks a Function's backward as not differentiable itself: a second order through it is an
+    error.
+    """
 
     @functools.wraps(backward)
     def once(ctx: Any, *grads: Any) -> Any:
@@ -290,7 +305,8 @@ class Refusal:
 
     def arrays(self, node: Any, g: Any) -> tuple[Any, ...]:
         raise RuntimeError(
-            f"{self.name}: trying to differentiate twice a function that was marked with @once_differentiable"
+            f"{self.name}: trying to differentiate twice a function that was marked with "
+            f"@once_differentiable"
         )
 
     tensors = arrays

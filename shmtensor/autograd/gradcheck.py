@@ -67,7 +67,8 @@ def gradcheck(
 
     Args:
         func: takes the inputs, returns a tensor or several.
-        inputs: a tensor or a tuple; those that require grad are checked and should be float64 or complex128.
+        inputs: a tensor or a tuple; those that require grad are checked and should be float64 or
+            complex128.
         eps: step of the differences.
         atol, rtol: allowed absolute and relative difference.
         raise_exception: raise, or return False.
@@ -127,8 +128,10 @@ def check(
                     want = float(np.real(np.conj(unit) * expected[k].reshape(-1)[place]))
                     if not abs(mine - want) <= atol + rtol * abs(want):
                         raise GradcheckError(
-                            f"gradcheck: Jacobian mismatch for output {number} with respect to input {i}: "
-                            f"numerical {want:.8g}, analytical {mine:.8g} at output element {place} and input "
+                            f"gradcheck: Jacobian mismatch for output {number} with respect to "
+                            f"input {i}: "
+                            f"numerical {want:.8g}, analytical {mine:.8g} at output element "
+                            f"{place} and input "
                             f"element {element}"
                         )
 
@@ -145,7 +148,9 @@ def gradgradcheck(
     nondet_tol: float = 0.0,
     **unused: Any,
 ) -> bool:
-    """Checks second-order gradients: `gradcheck` of the gradient, by the inputs and the outputs' gradients."""
+    """Checks second-order gradients: `gradcheck` of the gradient, by the inputs and the outputs'
+    gradients.
+    """
     xs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     outputs = outputs_of(func, xs)
     if grad_outputs is None:
@@ -164,7 +169,9 @@ def gradgradcheck(
     def gradient(*both: Any) -> tuple[Any, ...]:
         inner, gs = both[:count], both[count:]
         made = outputs_of(func, inner)
-        differentiated = [x for x in inner if isinstance(x, native.TensorBase) and x.node is not None]
+        differentiated = [
+            x for x in inner if isinstance(x, native.TensorBase) and x.node is not None
+        ]
         pairs = [(o, g) for o, g in zip(made, gs) if o.node is not None]
         from .mode import enable_grad
 

@@ -1,7 +1,9 @@
 """The graph's parts that are not hot: leaves, hooks, and what users see of a node.
 
-Nodes, ports and edges are C objects (native/call/graph.h). A tensor that requires grad has a `node`: the Node or Port
-that computed it, or, for a leaf, its Leaf. Edges point backward only, a Leaf holds its tensor weakly, and saved outputs
+Nodes, ports and edges are C objects (native/call/graph.h). A tensor that requires grad has a
+`node`: the Node or Port
+that computed it, or, for a leaf, its Leaf. Edges point backward only, a Leaf holds its tensor
+weakly, and saved outputs
 are saved as arrays: so the graph has no reference cycle and is freed at once.
 """
 
@@ -26,7 +28,8 @@ class Leaf(native.Edge):
     Attributes:
         tensor: weak reference to the tensor.
         grad: the gradient so far, a Tensor, or None.
-        home: None, or the array (a view into a flat block) where the first gradient of a backward is written and
+        home: None, or the array (a view into a flat block) where the first gradient of a backward
+            is written and
             later ones are added; `grad` is then a Tensor over it.
     """
 
@@ -103,7 +106,9 @@ def next_functions(node: Any) -> tuple[tuple[Any, int], ...]:
 
 
 def register_hook(node: Any, hook: Hook) -> RemovableHandle:
-    """Calls `hook(grad_inputs, grad_outputs)` after the node ran; it may return other grad_inputs."""
+    """Calls `hook(grad_inputs, grad_outputs)` after the node ran; it may return other
+    grad_inputs.
+    """
     return RemovableHandle(hooks_of(node).post, hook)
 
 

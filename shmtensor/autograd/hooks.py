@@ -35,7 +35,8 @@ def post_accumulate(tensor: Any, hook: Hook) -> RemovableHandle:
     """Calls `hook(tensor)` after a gradient was added to the leaf's `.grad`."""
     if tensor.node.__class__ is not Leaf:
         raise RuntimeError(
-            "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered on "
+            "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered "
+            "on "
             f"non-leaf tensors: shape {tensor.array.shape}"
         )
     leaf = tensor.node
@@ -49,7 +50,8 @@ def retain(tensor: Any) -> None:
     node = node_of(tensor)
     if node is None:
         raise RuntimeError(
-            f"retain_grad: can't retain_grad on Tensor that has requires_grad=False: shape {tensor.array.shape}"
+            f"retain_grad: can't retain_grad on Tensor that has requires_grad=False: shape "
+            f"{tensor.array.shape}"
         )
     if node.__class__ is Leaf:
         return
@@ -72,7 +74,8 @@ def as_given(made: Any, g: Any, where: str) -> Any:
     old = g.array if isinstance(g, native.TensorBase) else g
     if old is not None and made.array.shape != old.shape:
         raise RuntimeError(
-            f"{where}: a hook has changed the size of the gradient: {made.array.shape} is not {old.shape}"
+            f"{where}: a hook has changed the size of the gradient: {made.array.shape} is not "
+            f"{old.shape}"
         )
     return made if isinstance(g, native.TensorBase) else made.array
 

@@ -1,4 +1,6 @@
-"""The methods of Tensor that come from the op table. Their types are in methods.pyi, which a script writes."""
+"""The methods of Tensor that come from the op table. Their types are in methods.pyi, which a script
+writes.
+"""
 
 from __future__ import annotations
 

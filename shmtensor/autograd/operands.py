@@ -1,4 +1,5 @@
-"""Operands that the generated fast path does not take: numbers in front, other dtypes, NumPy's arrays and numbers.
+"""Operands that the generated fast path does not take: numbers in front, other dtypes, NumPy's
+arrays and numbers.
 
 Whatever is given is turned into tensors of PyTorch's common dtype, and the op is called again.
 """
@@ -26,7 +27,8 @@ class Unknown(Exception):
 def as_canonical(array: Any) -> Any:
     """The array as a plain ndarray with the canonical dtype instance; a view of the same memory.
 
-    Note [Canonical dtypes]: an unpickled array has another instance of the same dtype, and the fast path's test is
+    Note [Canonical dtypes]: an unpickled array has another instance of the same dtype, and the fast
+    path's test is
     `is`. So arrays are re-viewed wherever they enter. Another byte order is converted: a copy.
     """
     array = np.asarray(array)
@@ -64,7 +66,8 @@ def as_operand(value: Any) -> Any:
 def common_dtype(operands: Sequence[Any]) -> dtypes.Dtype:
     """PyTorch's result type of tensors and Python numbers.
 
-    Tensors with dimensions decide; 0-d tensors, and then numbers, count only if their category (bool, integer, float,
+    Tensors with dimensions decide; 0-d tensors, and then numbers, count only if their category
+    (bool, integer, float,
     complex) is higher.
     """
     groups: list[dtypes.Dtype | None] = [None, None, None]
@@ -184,7 +187,8 @@ def normalised(rule: Any, variant: str, inputs: tuple[Any, ...]) -> list[Any]:
         target = usual[0].array.dtype
         if not dtypes.can_cast(dtype, target):
             raise RuntimeError(
-                f"{row.name}_: result type {dtype} can't be cast to the desired output type {target}: "
+                f"{row.name}_: result type {dtype} can't be cast to the desired output type "
+                f"{target}: "
                 f"use the out-of-place {row.name}, or convert the tensor first"
             )
         dtype = target
@@ -205,7 +209,9 @@ def first_promoted(row: Row) -> int:
 
 
 def tensor_only(row: Row, value: Any, name: str) -> Any:
-    """A number is no tensor here; except for a bare bool or number where a broadcast op takes a condition."""
+    """A number is no tensor here; except for a bare bool or number where a broadcast op takes a
+    condition.
+    """
     if isinstance(value, NUMBERS):
         if not row.broadcast:
             raise Unknown

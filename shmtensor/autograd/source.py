@@ -1,11 +1,16 @@
-"""Writes the source of an op's functions from its row: dispatch, in-place form, backward, plain form on arrays.
+"""Writes the source of an op's functions from its row: dispatch, in-place form, backward, plain
+form on arrays.
 
-Dispatch on tiny tensors must cost less than PyTorch's, so nothing is decided at run time that the row already says: a
-generated function has its real public signature and no loops, dictionaries or isinstance chains on the good path.
-What is odd about a call (numbers in front, other dtypes, arrays, wrong types) leaves for `operands.py`; what the kernel
+Dispatch on tiny tensors must cost less than PyTorch's, so nothing is decided at run time that the
+row already says: a
+generated function has its real public signature and no loops, dictionaries or isinstance chains on
+the good path.
+What is odd about a call (numbers in front, other dtypes, arrays, wrong types) leaves for
+`operands.py`; what the kernel
 refuses leaves for `explain.py`.
 
-Locals have a leading underscore, so that attributes may have any name: `_a_x` is the array of input x, `_n_x` its
+Locals have a leading underscore, so that attributes may have any name: `_a_x` is the array of input
+x, `_n_x` its
 node, `_o_out` an output. docs/design/ops.md shows a generated function.
 """
 
@@ -105,7 +110,9 @@ class Writer:
                 self.add(1, f"if {given}:", f"    return {call}")
         for a in row.attributes:
             if a.kind == "index":
-                self.add(1, f"if {a.name}.__class__ is not _int and {a.name}.__class__ is not _slice:")
+                self.add(
+                    1, f"if {a.name}.__class__ is not _int and {a.name}.__class__ is not _slice:"
+                )
                 self.add(2, f"{a.name} = _as_index({a.name})")
             elif a.kind == "dtype":
                 self.add(1, f"if {a.name} is not None:", f"    {a.name} = _as_dtype({a.name})")
@@ -129,7 +136,9 @@ class Writer:
         self.add(1, "except (AttributeError, TypeError, IndexError):", "    _odd = True")
         inputs = self.comma(x.public for x in row.inputs)
         attributes = self.comma(a.name for a in row.attributes)
-        self.add(1, "if _odd:", f"    return _sorted(_rule, {variant!r}, ({inputs}), ({attributes}))")
+        self.add(
+            1, "if _odd:", f"    return _sorted(_rule, {variant!r}, ({inputs}), ({attributes}))"
+        )
 
     def anchor(self, variant: str) -> Input | None:
         """The input that must be a tensor and sets the dtype."""
@@ -144,7 +153,9 @@ class Writer:
         if x.listed:
             self.add(2, f"_a_{name} = [_t.array for _t in {t}]")
             if tracked:
-                self.add(2, f"_n_{name} = [_t.node if _t.base is None else _history(_t) for _t in {t}]")
+                self.add(
+                    2, f"_n_{name} = [_t.node if _t.base is None else _history(_t) for _t in {t}]"
+                )
             if promoted:
                 self.add(2, f"_d = _a_{name}[0].dtype", f"for _t in _a_{name}:")
                 self.add(3, "if _t.dtype is not _d:", "    _odd = True")
@@ -157,7 +168,9 @@ class Writer:
         if row.broadcast and promoted and x is not anchor and anchor is not None:
             array = f"_a_{anchor.name}"
             self.add(2, f"{branch} {t}.__class__ is _float:", f"    _a_{name} = {t}")
-            self.add(3, f"_n_{name} = None", f'if {array}.dtype.kind not in "fc":', "    _odd = True")
+            self.add(
+                3, f"_n_{name} = None", f'if {array}.dtype.kind not in "fc":', "    _odd = True"
+            )
             self.add(2, f"elif {t}.__class__ is _int:", f"    _a_{name} = {t}")
             self.add(3, f"_n_{name} = None", f'if {array}.dtype.kind == "b":', "    _odd = True")
             branch = "elif"
@@ -194,7 +207,9 @@ class Writer:
         )
 
     def untracked(self, written: Input | None = None) -> str:
-        """The condition under which no history is recorded; a written tensor's own history counts too."""
+        """The condition under which no history is recorded; a written tensor's own history counts
+        too.
+        """
         inputs = list(self.differentiable)
         if written is not None and written not in inputs:
             inputs.append(written)
@@ -205,12 +220,18 @@ class Writer:
         return f"{' and '.join(tests)} or not _mode()"
 
     def edges(self) -> str:
-        return "(" + self.comma(
-            f"*_n_{x.name}" if x.listed else f"_n_{x.name}" for x in self.differentiable
-        ) + ")"
+        return (
+            "("
+            + self.comma(
+                f"*_n_{x.name}" if x.listed else f"_n_{x.name}" for x in self.differentiable
+            )
+            + ")"
+        )
 
     def saved(self, inplace: bool = False) -> list[str]:
-        """What `_record` keeps, as expressions, in the order of `needs`; a listed input comes last."""
+        """What `_record` keeps, as expressions, in the order of `needs`; a listed input comes
+        last.
+        """
         row = self.row
         inputs = {x.name: x for x in row.inputs}
         kept, last = [], []
@@ -239,7 +260,9 @@ class Writer:
         if row.listed:
             kept.append("[(_t.shape, _t.dtype) for _t in _o_out]")
         elif len(self.gradients) > 1:
-            kept += [f"(_o_{self.output(n)}.shape, _o_{self.output(n)}.dtype)" for n in self.gradients]
+            kept += [
+                f"(_o_{self.output(n)}.shape, _o_{self.output(n)}.dtype)" for n in self.gradients
+            ]
         return kept + last
 
     def output(self, gradient: str) -> str:
@@ -274,7 +297,8 @@ def public_source(row: Row, name: str, variant: str) -> str:
     """The function that users call.
 
     Args:
-        variant: "function", "method" (sizes one by one), "operator" (`x + y`: gives NotImplemented for what it does not
+        variant: "function", "method" (sizes one by one), "operator" (`x + y`: gives NotImplemented
+            for what it does not
             know), "reflected" (`2 - x`: the operands come in the other order).
     """
     w = Writer(row)
@@ -371,7 +395,8 @@ def backward_source(row: Row, tensors: bool) -> str:
     """The gradients of the inputs, aligned with the node's edges.
 
     Args:
-        tensors: the saved arrays become tensors again, with their history, so that the gradient is itself recorded.
+        tensors: the saved arrays become tensors again, with their history, so that the gradient is
+            itself recorded.
     """
     w = Writer(row)
     kind = "tensors" if tensors else "arrays"
@@ -382,7 +407,11 @@ def backward_source(row: Row, tensors: bool) -> str:
         w.add(1, f"{w.comma(names)} = _node.saved")
     else:
         w.add(1, "_node.saved")
-    w.add(1, f"{w.comma(f'*_e_{x.name}' if x.listed else f'_e_{x.name}' for x in w.differentiable)} = _node.edges")
+    w.add(
+        1,
+        f"{w.comma(f'*_e_{x.name}' if x.listed else f'_e_{x.name}' for x in w.differentiable)} = "
+        f"_node.edges",
+    )
     if row.listed:
         w.add(1, "g = [*g, *[None] * (len(_z_out) - len(g))]")
         w.add(1, f"g = [{zeros}(_z) if _t is None else _t for _t, _z in zip(g, _z_out)]")

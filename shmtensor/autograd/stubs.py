@@ -27,7 +27,6 @@ _Operand = Tensor | builtins.complex
 '''
 
 
-
 def result(row: Row) -> str:
     if row.listed:
         return "tuple[Tensor, ...]"

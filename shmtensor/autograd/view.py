@@ -1,13 +1,16 @@
 """Views and in-place writes: whose history changes when shared memory is written.
 
-A view remembers (parent, version seen, rule, attributes). When memory has been written since, its history is recorded
-again from the parent at the next look. A write to a view gives the root a new node, `Embedded`: the old root outside
+A view remembers (parent, version seen, rule, attributes). When memory has been written since, its
+history is recorded
+again from the parent at the next look. A write to a view gives the root a new node, `Embedded`: the
+old root outside
 the written part, the written value inside.
 
     root --getitem--> v        v.mul_(w)        root.node = Embedded(old root, mul(old v, w))
                                                  v.node    = getitem(root)      (at the next look)
 
-So there is one history, the root's, and a view holds no reference that its root holds back: no cycle.
+So there is one history, the root's, and a view holds no reference that its root holds back: no
+cycle.
 """
 
 from __future__ import annotations
@@ -40,8 +43,10 @@ def history(view: Any) -> Any:
         if view.node is None:  # made under no_grad: has no history
             return None
         raise RuntimeError(
-            f"{view.node.node.row.name if view.node.__class__ is native.Port else 'view'}: a view that is one of "
-            f"several outputs was read after its base was modified inplace: shape {view.array.shape}, "
+            f"{view.node.node.row.name if view.node.__class__ is native.Port else 'view'}: a view "
+            f"that is one of "
+            f"several outputs was read after its base was modified inplace: shape "
+            f"{view.array.shape}, "
             "its history is lost; modify a clone() instead"
         )
     former = recording.get()
@@ -77,7 +82,8 @@ def may_write(tensor: Any) -> None:
     """
     if tensor.node.__class__ is Leaf:
         raise RuntimeError(
-            "in-place write: a leaf Variable that requires grad is being used in an in-place operation: "
+            "in-place write: a leaf Variable that requires grad is being used in an in-place "
+            "operation: "
             f"shape {tensor.array.shape}, write under no_grad() or to a clone()"
         )
     if tensor.base is None:
@@ -85,23 +91,28 @@ def may_write(tensor: Any) -> None:
     root, steps = chain_to(tensor)
     if root.node.__class__ is Leaf:
         raise RuntimeError(
-            "in-place write: a view of a leaf Variable that requires grad is being used in an in-place operation: "
-            f"shape {tensor.array.shape} of {root.array.shape}, write under no_grad() or to a clone()"
+            "in-place write: a view of a leaf Variable that requires grad is being used in an "
+            "in-place operation: "
+            f"shape {tensor.array.shape} of {root.array.shape}, write under no_grad() or to a "
+            f"clone()"
         )
     if any(rule is None for rule, _ in steps):
         raise RuntimeError(
-            "in-place write: the tensor is a view made under no_grad(), or one of several outputs that are views, "
-            f"and is being modified inplace with grad mode enabled: shape {tensor.array.shape}, write to a clone()"
+            "in-place write: the tensor is a view made under no_grad(), or one of several outputs "
+            "that are views, "
+            f"and is being modified inplace with grad mode enabled: shape {tensor.array.shape}, "
+            f"write to a clone()"
         )
 
 
 def may_forget(tensor: Any) -> None:
-    """Checks that an in-place write without history (a random fill, a view made under `no_grad`) is allowed.
+    """Checks that an in-place write without history (a random fill, a view made under `no_grad`) is
+    allowed.
 
     Raises:
         RuntimeError: grad mode is on, and the tensor or what it is a view of requires grad.
     """
-    if tensor.node is None and tensor.base is None or not recording.get():
+    if (tensor.node is None and tensor.base is None) or not recording.get():
         return
     if tensor.node is None and chain_to(tensor)[0].node is None:
         return
@@ -111,7 +122,8 @@ def may_forget(tensor: Any) -> None:
 def written(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
     """Gives a tensor that was just written its new history; `rule` computed what it now holds.
 
-    The saved values are checked against the count of writes before this one: an operand that shares the written
+    The saved values are checked against the count of writes before this one: an operand that shares
+    the written
     memory (`x.mul_(x)`) is refused at backward.
     """
     former = tensor.node
@@ -181,7 +193,9 @@ def order_of(array: Any) -> tuple[int, ...] | None:
 
 
 def laid_out(g: Any, order: tuple[int, ...] | None) -> Any:
-    """A copy of g with dimensions in that order in memory, so that the steps of a view apply to it as views."""
+    """A copy of g with dimensions in that order in memory, so that the steps of a view apply to it
+    as views.
+    """
     if order is None:
         return np.array(g, order="C", copy=True)
     fresh = np.empty([g.shape[i] for i in order], g.dtype).transpose(np.argsort(order))

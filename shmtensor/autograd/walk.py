@@ -1,9 +1,12 @@
 """Backward: the walk over the graph, from results to leaves.
 
-Edges are counted first; then a node runs once all gradients that come to it are summed. Iterative, so depth does not
-matter. All state is in local dictionaries: several threads, and hooks that walk again, may use one graph.
+Edges are counted first; then a node runs once all gradients that come to it are summed. Iterative,
+so depth does not
+matter. All state is in local dictionaries: several threads, and hooks that walk again, may use one
+graph.
 
-Gradients are plain arrays, and the heap is open; under `create_graph` they are Tensors, and everything is recorded.
+Gradients are plain arrays, and the heap is open; under `create_graph` they are Tensors, and
+everything is recorded.
 """
 
 from __future__ import annotations
@@ -32,15 +35,20 @@ Node, Port = native.Node, native.Port
 accumulating = threading.RLock()
 os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore[attr-defined]
 
-# Note [Taking over a gradient]: an array that only the walk refers to becomes `.grad` without a copy. How many
-# references that is depends on the Python version, so it is measured at import, through the very same path.
+# Note [Taking over a gradient]: an array that only the walk refers to becomes `.grad` without a
+# copy. How many
+# references that is depends on the Python version, so it is measured at import, through the very
+# same path.
 limit = 0
-# The same for a home: one that somebody still sees, as the gradient of a step before, must not be written anew.
+# The same for a home: one that somebody still sees, as the gradient of a step before, must not be
+# written anew.
 home_limit = 0
 
 
 def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
-    """For each node and leaf that the roots reach: the nodes with an edge to it, one entry per edge."""
+    """For each node and leaf that the roots reach: the nodes with an edge to it, one entry per
+    edge.
+    """
     found: dict[Any, list[Any]] = {}
     stack = []
     for node in roots:
@@ -131,7 +139,8 @@ def refit(g: Any, edge: Any, node: Any) -> Any:
         stretched = [a == b or b == 1 for a, b in zip(array.shape[::-1], shape[::-1])]
         if len(shape) > array.ndim or not all(stretched):
             raise RuntimeError(
-                f"backward: {node.row.name} returned an invalid gradient: shape {array.shape} is not "
+                f"backward: {node.row.name} returned an invalid gradient: shape {array.shape} is "
+                f"not "
                 f"compatible with its input's shape {shape}"
             )
         g = ops.sum_to(g, shape)
@@ -199,7 +208,6 @@ def steps(
         else:
             add(sums, e, g, create)
     ready = [node for node in dict.fromkeys(starts) if not waiting[node]]
-    form = "tensors" if create else "arrays"
     while ready:
         node = ready.pop()
         g = sums.pop(node, None)
@@ -281,7 +289,9 @@ def add(sums: dict[Any, Any], edge: Any, g: Any, create: bool) -> None:
 
 
 def add_output(sums: dict[Any, Any], port: Any, g: Any, create: bool) -> None:
-    """Adds to one output's gradient; a node with several has a list of them, None where none came."""
+    """Adds to one output's gradient; a node with several has a list of them, None where none
+    came.
+    """
     node, index = port.node, port.index
     gs = sums.get(node)
     if gs is None:
@@ -296,7 +306,9 @@ def add_output(sums: dict[Any, Any], port: Any, g: Any, create: bool) -> None:
 
 
 def guarded(run: Any, *args: Any) -> Any:
-    """User code during the walk: the heap is shut, and history is recorded only under `create_graph`."""
+    """User code during the walk: the heap is shut, and history is recorded only under
+    `create_graph`.
+    """
     *given, create = args
     former = recording.get()
     recording.set(create)
@@ -333,7 +345,8 @@ def deliver(leaf: Any, g: Any, create: bool) -> None:
             guarded(hook, tensor, create)
 
 
-# ---------------------------------------------------------------- how many references a fresh gradient has
+# ---------------------------------------------------------------- how many references a fresh
+# gradient has
 
 
 class Probe:

@@ -18,7 +18,8 @@ def wrap(array: Any) -> Any:
 
 
 def fill(tensor: Any, kernel: Callable[..., Any], *arguments: Any) -> Any:
-    """Runs a kernel that writes the tensor's memory without a gradient (a random fill), and counts the write.
+    """Runs a kernel that writes the tensor's memory without a gradient (a random fill), and counts
+    the write.
 
     Raises:
         RuntimeError: the tensor is a leaf that requires grad, and grad mode is on.

@@ -1,4 +1,6 @@
-"""Rows that the engine itself uses: to another dtype, back to a smaller shape, into given memory."""
+"""Rows that the engine itself uses: to another dtype, back to a smaller shape, into given
+memory.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """The op table: what an op is, declared once as a row of data.
 
-A row holds a forward on arrays, one pullback per differentiable input, and columns that say how the engine treats
-it. Nothing here knows Tensor: `autograd` turns rows into functions. Names are read once, at declaration, so that a
+A row holds a forward on arrays, one pullback per differentiable input, and columns that say how the
+engine treats
+it. Nothing here knows Tensor: `autograd` turns rows into functions. Names are read once, at
+declaration, so that a
 wrong one is a TypeError there and not in the middle of a backward.
 
 ```python
@@ -13,9 +15,11 @@ def mul(xp, x, y, /):
 mul.pullback(x=lambda g, y: g * y, y=lambda g, x: g * x)
 ```
 
-Inputs stand before `/`, attributes after it. The public names of the inputs `x` and `y` are `input` and `other`.
+Inputs stand before `/`, attributes after it. The public names of the inputs `x` and `y` are `input`
+and `other`.
 An input annotated `list` takes a sequence of tensors; one with the default None may be left out.
-An attribute may be annotated: "index" (tensors inside are turned into arrays), "sizes" (the method takes `*sizes`
+An attribute may be annotated: "index" (tensors inside are turned into arrays), "sizes" (the method
+takes `*sizes`
 as well), "dtype" (any spelling of a dtype).
 """
 
@@ -84,7 +88,7 @@ class Row:
     inputs: tuple[Input, ...]
     attributes: tuple[Attribute, ...]
     doc: str
-    numpy: Any  # the CPU kernel: callable(inputs..., attributes...), or (callable, "arguments as source")
+    numpy: Any  # the CPU kernel: a callable, or (callable, "arguments as source")
     broadcast: bool
     promote: str | None
     promoted: tuple[str, ...]  # the inputs that promotion concerns
@@ -106,9 +110,12 @@ class Row:
     def pullback(self, **functions: Function | None) -> Row:
         """Declares the gradients of inputs, by the inputs' names.
 
-        A function may name: `g` (or `g_<output>`), `ops` (this table, on arrays or Tensors), any input,
-        `<input>_shape`, `<input>_dtype`, any output (`out` if there is one), kept extras and attributes.
-        The engine keeps exactly what is named. It returns the gradient, or None for no gradient; for a `list` input
+        A function may name: `g` (or `g_<output>`), `ops` (this table, on arrays or Tensors), any
+        input,
+        `<input>_shape`, `<input>_dtype`, any output (`out` if there is one), kept extras and
+        attributes.
+        The engine keeps exactly what is named. It returns the gradient, or None for no gradient;
+        for a `list` input
         a list of them.
 
         Raises:
@@ -155,8 +162,10 @@ class Row:
     def rare(self, **defaults: Any) -> Callable[[Function], Function]:
         """Declares keyword arguments that hardly anyone gives, at no cost for the others.
 
-        When one of them is given, the composite below is called instead: `(ops, inputs..., attributes..., *, given)`.
-        The composite must not pass them on to the op itself. For example `@add.rare(alpha=1)`, `@sum.rare(dtype=None)`.
+        When one of them is given, the composite below is called instead: `(ops, inputs...,
+        attributes..., *, given)`.
+        The composite must not pass them on to the op itself. For example `@add.rare(alpha=1)`,
+        `@sum.rare(dtype=None)`.
         """
 
         def declare(function: Function) -> Function:
@@ -206,24 +215,33 @@ def op(
     name: str | None = None,
     samples: Sequence[tuple[Any, ...]] = (),
 ) -> Callable[[Function], Row]:
-    """Declares an op: the decorated function is its forward, `forward(xp, inputs..., /, attributes...)` on arrays.
+    """Declares an op: the decorated function is its forward, `forward(xp, inputs..., /,
+    attributes...)` on arrays.
 
     Args:
         numpy: the CPU kernel, called with the inputs and then all attributes, positionally; or
-            `(kernel, "x, dim, None")` to spell the arguments. Without it the forward runs with `xp = numpy`.
-        broadcast: inputs are broadcast against each other, and may be Python numbers; the engine sums each gradient
+            `(kernel, "x, dim, None")` to spell the arguments. Without it the forward runs with `xp
+            = numpy`.
+        broadcast: inputs are broadcast against each other, and may be Python numbers; the engine
+            sums each gradient
             back to its input's shape.
-        promote: "common" (PyTorch's common dtype of the inputs), "float" (the same, and integers become the default
+        promote: "common" (PyTorch's common dtype of the inputs), "float" (the same, and integers
+            become the default
             float); then the names of the inputs it concerns if not all: "common x y".
-        outputs: names of the outputs, separated by spaces. A pullback that names `g` gets the first one's gradient.
+        outputs: names of the outputs, separated by spaces. A pullback that names `g` gets the first
+            one's gradient.
         keeps: names of extras that forward returns after the outputs, for pullbacks only.
-        listed: forward returns a list of outputs, of any length; `g` is the list of their gradients.
+        listed: forward returns a list of outputs, of any length; `g` is the list of their
+            gradients.
         view: the result may be a view of the first input.
         inplace: make an in-place form `<name>_`. By default: when `promote` is given.
-        out: the kernel takes the result array as one more positional argument. By default: when it is a ufunc.
-        method, function: make a Tensor method, a function of `shmtensor`. With neither, the op is private.
+        out: the kernel takes the result array as one more positional argument. By default: when it
+            is a ufunc.
+        method, function: make a Tensor method, a function of `shmtensor`. With neither, the op is
+            private.
         name: the op's name, if the function cannot bear it.
-        samples: arguments for the generated test, a tuple each; a tuple of ints in place of an input is its shape.
+        samples: arguments for the generated test, a tuple each; a tuple of ints in place of an
+            input is its shape.
     """
 
     def declare(forward: Function) -> Row:
@@ -289,8 +307,10 @@ def composite(
 ) -> Any:
     """Declares a public function that is plain Python over other ops.
 
-    Its first parameter is `ops`, the table: `@composite` / `def addcmul(ops, input, tensor1, tensor2, *, value=1):`.
-    The rest is the public signature, with PyTorch's names. It may also serve in pullbacks, as `ops.addcmul`.
+    Its first parameter is `ops`, the table: `@composite` / `def addcmul(ops, input, tensor1,
+    tensor2, *, value=1):`.
+    The rest is the public signature, with PyTorch's names. It may also serve in pullbacks, as
+    `ops.addcmul`.
     """
 
     def declare(compute: Function) -> Composite:

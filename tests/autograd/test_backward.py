@@ -99,7 +99,9 @@ def test_second_backward_says_what_to_do() -> None:
     y.backward(retain_graph=True)
     y.backward()
     assert x.grad.tolist() == [4]
-    with pytest.raises(RuntimeError, match="second time: what mul had saved is freed.*retain_graph"):
+    with pytest.raises(
+        RuntimeError, match=r"second time: what mul had saved is freed.*retain_graph"
+    ):
         y.backward()
 
 
@@ -127,7 +129,7 @@ def test_a_result_without_history() -> None:
 
 
 def test_integers_have_no_gradient() -> None:
-    with pytest.raises(RuntimeError, match="only Tensors of floating point.*int64"):
+    with pytest.raises(RuntimeError, match=r"only Tensors of floating point.*int64"):
         st.tensor([1, 2]).requires_grad_()
 
 

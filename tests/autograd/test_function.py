@@ -184,7 +184,9 @@ def test_wrong_shape_of_a_gradient() -> None:
         def backward(ctx: Any, g: Any) -> Any:
             return st.ones(5)
 
-    with pytest.raises(RuntimeError, match=r"invalid gradient: shape \(5,\) is not compatible.*\(2,\)"):
+    with pytest.raises(
+        RuntimeError, match=r"invalid gradient: shape \(5,\) is not compatible.*\(2,\)"
+    ):
         Bad.apply(leaf(1, 2)).backward()
 
 
