@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -23,9 +24,11 @@ def _elsewhere() -> Iterator[None]:
         os.chdir(before)
 
 
-def servants() -> tuple[object, object]:
-    """The standard library's two helper processes: started at need, and meant to outlive the test that needed them."""
-    return forkserver._forkserver, resource_tracker._resource_tracker  # type: ignore[attr-defined]
+def servants() -> list[object]:
+    """Helper processes, ours and the standard library's: started at need, meant to outlive the test that needed them."""
+    ours = sys.modules.get("shmtensor.multiprocessing.forkserver")
+    known: list[object] = [forkserver._forkserver, resource_tracker._resource_tracker]  # type: ignore[attr-defined]
+    return [*known, ours.server] if ours else known
 
 
 def children() -> set[int]:

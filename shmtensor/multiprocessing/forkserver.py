@@ -43,6 +43,7 @@ class ForkServer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
+        self._fd: int | None = None
         self._pid: int | None = None
         self._owner = 0
         self._preload: list[str] = ["__main__"]
@@ -80,13 +81,13 @@ class ForkServer:
         if self._owner != os.getpid():  # forked: the parent's server is not ours
             if self._socket is not None:
                 self._socket.close()
-            self._socket, self._pid = None, None
+            self._socket, self._fd, self._pid = None, None, None
         if self._pid is not None:
             if os.waitpid(self._pid, os.WNOHANG)[0]:
                 self._pid = None
                 assert self._socket is not None
                 self._socket.close()
-                self._socket = None
+                self._socket, self._fd = None, None
         if self._socket is None:
             self._start()
         assert self._socket is not None
@@ -116,7 +117,7 @@ class ForkServer:
             theirs.close()
             os.close(read)
             os.close(written)
-        self._socket = ours
+        self._socket, self._fd = ours, ours.fileno()
         util.Finalize(self, self.stop, exitpriority=-100)
 
     def stop(self) -> None:
@@ -126,7 +127,7 @@ class ForkServer:
         with self._lock:
             if self._socket is not None:
                 self._socket.close()
-                self._socket = None
+                self._socket, self._fd = None, None
             if self._pid is not None:
                 os.waitpid(self._pid, 0)
                 self._pid = None
