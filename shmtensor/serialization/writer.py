@@ -18,6 +18,7 @@ from typing import IO, Any, ClassVar
 import numpy as np
 
 from ..nn import Parameter
+from ..nn.state import StateDict
 from ..tensor import Tensor
 from .archive import ArchiveWriter, file_path
 from .names import DTYPE_NAMES, STORAGE_NAMES
@@ -209,6 +210,10 @@ class Writer(pickle._Pickler):
     def reducer_override(self, obj: object) -> Any:
         if type(obj) is np.ndarray and not obj.dtype.isnative:
             return obj.astype(obj.dtype.newbyteorder("=")).__reduce_ex__(PROTOCOL)
+        if type(obj) is StateDict:  # PyTorch's are plain, with the same attribute beside the items
+            plain = OrderedDict(obj)
+            plain.__dict__.update(obj.__dict__)
+            return plain.__reduce_ex__(PROTOCOL)
         if not isinstance(obj, Tensor):
             return NotImplemented
         if isinstance(obj, Parameter):
