@@ -336,6 +336,7 @@ def channel_of_the_dead() -> None:
     native.set_unread_grace(3600, 3600)
     for _ in range(4):
         native.sweep(True)
+    memory.trim()
     s = memory.statistics()
     assert (s.zombies, s.slots_used) == (0, 0), s
     check()
