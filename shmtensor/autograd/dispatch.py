@@ -23,6 +23,7 @@ from .. import dtypes, native
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
 from . import explain, operands, source, view
 from .mode import recording
+from .quiet import quiet
 
 __all__ = ["Rule", "rule_of", "table"]
 
@@ -95,7 +96,7 @@ class Rule:
             **{f"_p_{name}": p.function for name, p in row.pullbacks.items()},
             "_rule": self,
             "_kernel": row.numpy[0] if isinstance(row.numpy, tuple) else row.numpy,
-            "_forward": positional(row),
+            "_forward": positional(row) if row.view else quiet(positional(row)),
             "_diverted": row.diverted,
         }
 

@@ -26,6 +26,7 @@ from .dispatch import arrays, table
 from .gate import shut
 from .graph import Leaf
 from .mode import recording
+from .quiet import quiet
 
 __all__ = ["walk"]
 
@@ -149,6 +150,7 @@ def refit(g: Any, edge: Any, node: Any) -> Any:
     return g
 
 
+@quiet
 def walk(
     roots: Sequence[tuple[Any, Any]],
     wanted: Sequence[Any] | None,

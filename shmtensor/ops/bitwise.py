@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..native import parallel
 from .samples import ints
 from .table import op
 
@@ -11,25 +12,25 @@ WHOLE = [(ints((3, 4), 100), ints((3, 4), 100)), (ints((2, 1), 100), ints((3,), 
 SHIFT = [(ints((3, 4), 100), ints((3, 4), 7)), (ints((2, 1), 100), ints((3,), 7))]
 
 
-@op(numpy=np.bitwise_and, broadcast=True, promote="common", samples=WHOLE)
+@op(numpy=parallel(np.bitwise_and), broadcast=True, promote="common", samples=WHOLE)
 def bitwise_and(xp, x, y, /):
     """Bits that are set in both; of bools `and`."""
     return x & y
 
 
-@op(numpy=np.bitwise_or, broadcast=True, promote="common", samples=WHOLE)
+@op(numpy=parallel(np.bitwise_or), broadcast=True, promote="common", samples=WHOLE)
 def bitwise_or(xp, x, y, /):
     """Bits that are set in one of the two; of bools `or`."""
     return x | y
 
 
-@op(numpy=np.bitwise_xor, broadcast=True, promote="common", samples=WHOLE)
+@op(numpy=parallel(np.bitwise_xor), broadcast=True, promote="common", samples=WHOLE)
 def bitwise_xor(xp, x, y, /):
     """Bits that are set in exactly one of the two."""
     return x ^ y
 
 
-@op(numpy=np.invert, inplace=True, samples=[(ints((3, 4), 100),)])
+@op(numpy=parallel(np.invert), inplace=True, samples=[(ints((3, 4), 100),)])
 def bitwise_not(xp, x, /):
     """All bits turned over; of bools `not`."""
     if x.dtype.kind == "f":
@@ -37,25 +38,25 @@ def bitwise_not(xp, x, /):
     return ~x
 
 
-@op(numpy=np.left_shift, broadcast=True, promote="common", samples=SHIFT)
+@op(numpy=parallel(np.left_shift), broadcast=True, promote="common", samples=SHIFT)
 def bitwise_left_shift(xp, x, y, /):
     """Bits moved up by y places: x * 2 ** y."""
     return x << y
 
 
-@op(numpy=np.right_shift, broadcast=True, promote="common", samples=SHIFT)
+@op(numpy=parallel(np.right_shift), broadcast=True, promote="common", samples=SHIFT)
 def bitwise_right_shift(xp, x, y, /):
     """Bits moved down by y places, the sign kept: x // 2 ** y."""
     return x >> y
 
 
-@op(numpy=np.gcd, broadcast=True, promote="common", samples=WHOLE)
+@op(numpy=parallel(np.gcd), broadcast=True, promote="common", samples=WHOLE)
 def gcd(xp, x, y, /):
     """Greatest common divisor."""
     return xp.gcd(x, y)
 
 
-@op(numpy=np.lcm, broadcast=True, promote="common", samples=WHOLE)
+@op(numpy=parallel(np.lcm), broadcast=True, promote="common", samples=WHOLE)
 def lcm(xp, x, y, /):
     """Least common multiple."""
     return xp.lcm(x, y)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..native import parallel
 from .samples import PAIR, UNARY
 from .table import composite, op
 
 
-@op(numpy=np.equal, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.equal), broadcast=True, promote="common", samples=PAIR)
 def eq(xp, x, y, /):
     """Is x equal to y?"""
     return x == y
 
 
-@op(numpy=np.not_equal, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.not_equal), broadcast=True, promote="common", samples=PAIR)
 def ne(xp, x, y, /):
     """Is x not equal to y?"""
     return x != y
@@ -23,7 +24,7 @@ def ne(xp, x, y, /):
 ne.alias("not_equal")
 
 
-@op(numpy=np.less, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.less), broadcast=True, promote="common", samples=PAIR)
 def lt(xp, x, y, /):
     """Is x less than y?"""
     return x < y
@@ -32,7 +33,7 @@ def lt(xp, x, y, /):
 lt.alias("less")
 
 
-@op(numpy=np.less_equal, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.less_equal), broadcast=True, promote="common", samples=PAIR)
 def le(xp, x, y, /):
     """Is x less than or equal to y?"""
     return x <= y
@@ -41,7 +42,7 @@ def le(xp, x, y, /):
 le.alias("less_equal")
 
 
-@op(numpy=np.greater, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.greater), broadcast=True, promote="common", samples=PAIR)
 def gt(xp, x, y, /):
     """Is x greater than y?"""
     return x > y
@@ -50,7 +51,7 @@ def gt(xp, x, y, /):
 gt.alias("greater")
 
 
-@op(numpy=np.greater_equal, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.greater_equal), broadcast=True, promote="common", samples=PAIR)
 def ge(xp, x, y, /):
     """Is x greater than or equal to y?"""
     return x >= y
@@ -59,19 +60,19 @@ def ge(xp, x, y, /):
 ge.alias("greater_equal")
 
 
-@op(numpy=np.isnan, samples=UNARY)
+@op(numpy=parallel(np.isnan), samples=UNARY)
 def isnan(xp, x, /):
     """Is it not a number?"""
     return xp.isnan(x)
 
 
-@op(numpy=np.isinf, samples=UNARY)
+@op(numpy=parallel(np.isinf), samples=UNARY)
 def isinf(xp, x, /):
     """Is it infinite?"""
     return xp.isinf(x)
 
 
-@op(numpy=np.isfinite, samples=UNARY)
+@op(numpy=parallel(np.isfinite), samples=UNARY)
 def isfinite(xp, x, /):
     """Is it neither infinite nor NaN?"""
     return xp.isfinite(x)
@@ -111,25 +112,25 @@ def isclose(xp, x, y, /, rtol=1e-05, atol=1e-08, equal_nan=False):
     return near | ((x != x) & (y != y)) if equal_nan else near
 
 
-@op(numpy=np.logical_and, broadcast=True, inplace=True, samples=PAIR)
+@op(numpy=parallel(np.logical_and), broadcast=True, inplace=True, samples=PAIR)
 def logical_and(xp, x, y, /):
     """Are both true? Numbers other than 0 are."""
     return xp.logical_and(x, y)
 
 
-@op(numpy=np.logical_or, broadcast=True, inplace=True, samples=PAIR)
+@op(numpy=parallel(np.logical_or), broadcast=True, inplace=True, samples=PAIR)
 def logical_or(xp, x, y, /):
     """Is at least one of the two true?"""
     return xp.logical_or(x, y)
 
 
-@op(numpy=np.logical_xor, broadcast=True, inplace=True, samples=PAIR)
+@op(numpy=parallel(np.logical_xor), broadcast=True, inplace=True, samples=PAIR)
 def logical_xor(xp, x, y, /):
     """Is exactly one of the two true?"""
     return xp.logical_xor(x, y)
 
 
-@op(numpy=np.logical_not, inplace=True, samples=UNARY)
+@op(numpy=parallel(np.logical_not), inplace=True, samples=UNARY)
 def logical_not(xp, x, /):
     """Is it false, that is 0?"""
     return xp.logical_not(x)

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..native import parallel
 from .samples import PAIR, UNARY, reals, unary
 from .table import op
 
 LN2, LN10 = math.log(2), math.log(10)
 
 
-@op(numpy=np.exp, promote="float", samples=UNARY)
+@op(numpy=parallel(np.exp), promote="float", samples=UNARY)
 def exp(xp, x, /):
     """e to the power of each element."""
     return xp.exp(x)
@@ -22,7 +23,7 @@ def exp(xp, x, /):
 exp.pullback(x=lambda g, out: g * out.conjugate())
 
 
-@op(numpy=np.exp2, promote="float", samples=UNARY)
+@op(numpy=parallel(np.exp2), promote="float", samples=UNARY)
 def exp2(xp, x, /):
     """2 to the power of each element."""
     return xp.exp2(x)
@@ -31,7 +32,7 @@ def exp2(xp, x, /):
 exp2.pullback(x=lambda g, out: g * (LN2 * out).conjugate())
 
 
-@op(numpy=np.expm1, promote="float", samples=UNARY)
+@op(numpy=parallel(np.expm1), promote="float", samples=UNARY)
 def expm1(xp, x, /):
     """e to the power of each element, less 1; exact near 0."""
     return xp.expm1(x)
@@ -40,7 +41,7 @@ def expm1(xp, x, /):
 expm1.pullback(x=lambda g, out: g * (out + 1).conjugate())
 
 
-@op(numpy=np.log, promote="float", samples=unary(0.2, 3.0))
+@op(numpy=parallel(np.log), promote="float", samples=unary(0.2, 3.0))
 def log(xp, x, /):
     """Natural logarithm."""
     return xp.log(x)
@@ -49,7 +50,7 @@ def log(xp, x, /):
 log.pullback(x=lambda g, x: g / x.conjugate())
 
 
-@op(numpy=np.log2, promote="float", samples=unary(0.2, 3.0))
+@op(numpy=parallel(np.log2), promote="float", samples=unary(0.2, 3.0))
 def log2(xp, x, /):
     """Logarithm to the base 2."""
     return xp.log2(x)
@@ -58,7 +59,7 @@ def log2(xp, x, /):
 log2.pullback(x=lambda g, x: g / (x * LN2).conjugate())
 
 
-@op(numpy=np.log10, promote="float", samples=unary(0.2, 3.0))
+@op(numpy=parallel(np.log10), promote="float", samples=unary(0.2, 3.0))
 def log10(xp, x, /):
     """Logarithm to the base 10."""
     return xp.log10(x)
@@ -67,7 +68,7 @@ def log10(xp, x, /):
 log10.pullback(x=lambda g, x: g / (x * LN10).conjugate())
 
 
-@op(numpy=np.log1p, promote="float", samples=unary(-0.7, 2.0))
+@op(numpy=parallel(np.log1p), promote="float", samples=unary(-0.7, 2.0))
 def log1p(xp, x, /):
     """Logarithm of 1 + x; exact near 0."""
     return xp.log1p(x)
@@ -76,7 +77,7 @@ def log1p(xp, x, /):
 log1p.pullback(x=lambda g, x: g / (x + 1).conjugate())
 
 
-@op(numpy=np.logaddexp, broadcast=True, promote="float", samples=PAIR)
+@op(numpy=parallel(np.logaddexp), broadcast=True, promote="float", samples=PAIR)
 def logaddexp(xp, x, y, /):
     """log(exp(x) + exp(y)), without overflow."""
     return xp.logaddexp(x, y)
@@ -88,7 +89,7 @@ logaddexp.pullback(
 )
 
 
-@op(numpy=np.logaddexp2, broadcast=True, promote="float", samples=PAIR)
+@op(numpy=parallel(np.logaddexp2), broadcast=True, promote="float", samples=PAIR)
 def logaddexp2(xp, x, y, /):
     """log2(2 ** x + 2 ** y), without overflow."""
     return xp.logaddexp2(x, y)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import get_default_dtype
+from ..native import parallel
 from .samples import PAIR, TRIPLE, UNARY, reals, unary
 from .table import composite, op
 
@@ -18,7 +19,7 @@ POSITIVE = [(reals((3, 4), 0.3, 2.0), (3, 4)), (reals((2, 1), 0.3, 2.0), (3,))]
 # ---- sum and product
 
 
-@op(numpy=np.add, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.add), broadcast=True, promote="common", samples=PAIR)
 def add(xp, x, y, /):
     """Sum of two tensors, with broadcasting."""
     return x + y
@@ -33,7 +34,7 @@ def scaled_add(ops, x, y, /, *, alpha):
     return ops.add(x, y * alpha)
 
 
-@op(numpy=np.subtract, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.subtract), broadcast=True, promote="common", samples=PAIR)
 def sub(xp, x, y, /):
     """Difference of two tensors, with broadcasting."""
     return x - y
@@ -55,7 +56,7 @@ def rsub(ops, input, other, *, alpha=1):
     return ops.sub(other, input if alpha == 1 else ops.mul(input, alpha))
 
 
-@op(numpy=np.multiply, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.multiply), broadcast=True, promote="common", samples=PAIR)
 def mul(xp, x, y, /):
     """Product of two tensors, with broadcasting."""
     return x * y
@@ -65,7 +66,7 @@ mul.pullback(x=lambda g, y: g * y.conjugate(), y=lambda g, x: g * x.conjugate())
 mul.alias("multiply")
 
 
-@op(numpy=np.true_divide, broadcast=True, promote="float", samples=AWAY)
+@op(numpy=parallel(np.true_divide), broadcast=True, promote="float", samples=AWAY)
 def div(xp, x, y, /):
     """Quotient of two tensors, with broadcasting; integers divide to the default dtype."""
     return x / y
@@ -90,7 +91,7 @@ def rounded_div(ops, x, y, /, *, rounding_mode):
     )
 
 
-@op(numpy=np.negative, inplace=True, samples=UNARY)
+@op(numpy=parallel(np.negative), inplace=True, samples=UNARY)
 def neg(xp, x, /):
     """Each element with the other sign."""
     return -x
@@ -100,7 +101,7 @@ neg.pullback(x=lambda g: -g)
 neg.alias("negative")
 
 
-@op(numpy=np.positive, samples=UNARY)
+@op(numpy=parallel(np.positive), samples=UNARY)
 def positive(xp, x, /):
     """The tensor itself, as `+x`; refuses bool."""
     return +x
@@ -155,7 +156,7 @@ lerp.pullback(
 )
 
 
-@op(numpy=np.square, inplace=True, samples=UNARY)
+@op(numpy=parallel(np.square), inplace=True, samples=UNARY)
 def square(xp, x, /):
     """Each element times itself."""
     return x * x
@@ -164,7 +165,7 @@ def square(xp, x, /):
 square.pullback(x=lambda g, x: g * (2 * x).conjugate())
 
 
-@op(numpy=np.sqrt, promote="float", samples=unary(0.2, 3.0))
+@op(numpy=parallel(np.sqrt), promote="float", samples=unary(0.2, 3.0))
 def sqrt(xp, x, /):
     """Square root."""
     return xp.sqrt(x)
@@ -225,7 +226,7 @@ pow.pullback(
 # ---- size and sign
 
 
-@op(numpy=np.absolute, inplace=True, samples=unary(0.2, 2.0))
+@op(numpy=parallel(np.absolute), inplace=True, samples=unary(0.2, 2.0))
 def abs(xp, x, /):
     """Absolute value; of complex numbers the modulus, a real tensor."""
     return xp.abs(x)
@@ -265,7 +266,7 @@ def sgn_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:
 sgn.pullback(x=lambda ops, g, x, out: sgn_slope(ops, g, x, out))
 
 
-@op(numpy=np.copysign, broadcast=True, promote="float", samples=AWAY)
+@op(numpy=parallel(np.copysign), broadcast=True, promote="float", samples=AWAY)
 def copysign(xp, x, y, /):
     """The size of one tensor with the sign of the other."""
     return xp.copysign(x, y)
@@ -277,7 +278,7 @@ copysign.pullback(
 )
 
 
-@op(numpy=np.hypot, broadcast=True, promote="common", samples=AWAY)
+@op(numpy=parallel(np.hypot), broadcast=True, promote="common", samples=AWAY)
 def hypot(xp, x, y, /):
     """Length of the hypotenuse: sqrt(x * x + y * y), without overflow."""
     return xp.hypot(x, y)
@@ -286,7 +287,7 @@ def hypot(xp, x, y, /):
 hypot.pullback(x=lambda g, x, out: g * x / out, y=lambda g, y, out: g * y / out)
 
 
-@op(numpy=np.nextafter, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.nextafter), broadcast=True, promote="common", samples=PAIR)
 def nextafter(xp, x, y, /):
     """The next floating-point number from x towards y."""
     return xp.nextafter(x, y)
@@ -333,7 +334,7 @@ nan_to_num.pullback(x=lambda ops, g, x: ops.choose(ops.isfinite(x), g, 0.0))
 # ---- extremes: equal elements share the gradient
 
 
-@op(numpy=np.maximum, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.maximum), broadcast=True, promote="common", samples=PAIR)
 def maximum(xp, x, y, /):
     """The larger element of each pair; NaN if one of them is."""
     return xp.maximum(x, y)
@@ -345,7 +346,7 @@ maximum.pullback(
 )
 
 
-@op(numpy=np.minimum, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.minimum), broadcast=True, promote="common", samples=PAIR)
 def minimum(xp, x, y, /):
     """The smaller element of each pair; NaN if one of them is."""
     return xp.minimum(x, y)
@@ -357,7 +358,7 @@ minimum.pullback(
 )
 
 
-@op(numpy=np.fmax, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.fmax), broadcast=True, promote="common", samples=PAIR)
 def fmax(xp, x, y, /):
     """The larger element of each pair; the other one where one is NaN."""
     return xp.fmax(x, y)
@@ -369,7 +370,7 @@ fmax.pullback(
 )
 
 
-@op(numpy=np.fmin, broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.fmin), broadcast=True, promote="common", samples=PAIR)
 def fmin(xp, x, y, /):
     """The smaller element of each pair; the other one where one is NaN."""
     return xp.fmin(x, y)

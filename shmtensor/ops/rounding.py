@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..native import parallel
 from .samples import UNARY, reals
 from .table import op
 
@@ -56,13 +57,13 @@ def frac(xp, x, /):
 frac.pullback(x=lambda g: g)
 
 
-@op(numpy=np.floor_divide, broadcast=True, promote="common", samples=DIVISION)
+@op(numpy=parallel(np.floor_divide), broadcast=True, promote="common", samples=DIVISION)
 def floor_divide(xp, x, y, /):
     """Quotient rounded down."""
     return x // y
 
 
-@op(numpy=np.remainder, broadcast=True, promote="common", samples=DIVISION)
+@op(numpy=parallel(np.remainder), broadcast=True, promote="common", samples=DIVISION)
 def remainder(xp, x, y, /):
     """What is left of x after whole multiples of y; has the sign of y (Python's %)."""
     return x % y
@@ -74,7 +75,7 @@ remainder.pullback(
 )
 
 
-@op(numpy=np.fmod, broadcast=True, promote="common", samples=DIVISION)
+@op(numpy=parallel(np.fmod), broadcast=True, promote="common", samples=DIVISION)
 def fmod(xp, x, y, /):
     """What is left of x after whole multiples of y; has the sign of x (C's fmod)."""
     return xp.fmod(x, y)

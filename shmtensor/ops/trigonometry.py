@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..native import parallel
 from .samples import UNARY, reals, unary
 from .table import op
 
 
-@op(numpy=np.sin, promote="float", samples=UNARY)
+@op(numpy=parallel(np.sin), promote="float", samples=UNARY)
 def sin(xp, x, /):
     """Sine of angles in radians."""
     return xp.sin(x)
@@ -20,7 +21,7 @@ def sin(xp, x, /):
 sin.pullback(x=lambda ops, g, x: g * ops.cos(x).conjugate())
 
 
-@op(numpy=np.cos, promote="float", samples=UNARY)
+@op(numpy=parallel(np.cos), promote="float", samples=UNARY)
 def cos(xp, x, /):
     """Cosine of angles in radians."""
     return xp.cos(x)
@@ -29,7 +30,7 @@ def cos(xp, x, /):
 cos.pullback(x=lambda ops, g, x: -g * ops.sin(x).conjugate())
 
 
-@op(numpy=np.tan, promote="float", samples=UNARY)
+@op(numpy=parallel(np.tan), promote="float", samples=UNARY)
 def tan(xp, x, /):
     """Tangent of angles in radians."""
     return xp.tan(x)
@@ -38,7 +39,7 @@ def tan(xp, x, /):
 tan.pullback(x=lambda g, out: g * (1 + out * out).conjugate())
 
 
-@op(numpy=np.arcsin, promote="float", samples=unary(-0.9, 0.9))
+@op(numpy=parallel(np.arcsin), promote="float", samples=unary(-0.9, 0.9))
 def asin(xp, x, /):
     """Angle whose sine is x, in [-pi / 2, pi / 2]."""
     return xp.arcsin(x)
@@ -48,7 +49,7 @@ asin.pullback(x=lambda ops, g, x: g / ops.sqrt(1 - x * x).conjugate())
 asin.alias("arcsin")
 
 
-@op(numpy=np.arccos, promote="float", samples=unary(-0.9, 0.9))
+@op(numpy=parallel(np.arccos), promote="float", samples=unary(-0.9, 0.9))
 def acos(xp, x, /):
     """Angle whose cosine is x, in [0, pi]."""
     return xp.arccos(x)
@@ -58,7 +59,7 @@ acos.pullback(x=lambda ops, g, x: -g / ops.sqrt(1 - x * x).conjugate())
 acos.alias("arccos")
 
 
-@op(numpy=np.arctan, promote="float", samples=UNARY)
+@op(numpy=parallel(np.arctan), promote="float", samples=UNARY)
 def atan(xp, x, /):
     """Angle whose tangent is x, in [-pi / 2, pi / 2]."""
     return xp.arctan(x)
@@ -69,7 +70,7 @@ atan.alias("arctan")
 
 
 @op(
-    numpy=np.arctan2,
+    numpy=parallel(np.arctan2),
     broadcast=True,
     promote="float",
     samples=[((3, 4), reals((3, 4), 0.3, 2.0)), ((3, 1), reals((4,), -2.0, -0.3))],
@@ -91,7 +92,7 @@ def unzero(ops: Any, x: Any) -> Any:
     return ops.choose(x == 0, 1.0, x)
 
 
-@op(numpy=np.sinh, promote="float", samples=UNARY)
+@op(numpy=parallel(np.sinh), promote="float", samples=UNARY)
 def sinh(xp, x, /):
     """Hyperbolic sine."""
     return xp.sinh(x)
@@ -100,7 +101,7 @@ def sinh(xp, x, /):
 sinh.pullback(x=lambda ops, g, x: g * ops.cosh(x).conjugate())
 
 
-@op(numpy=np.cosh, promote="float", samples=UNARY)
+@op(numpy=parallel(np.cosh), promote="float", samples=UNARY)
 def cosh(xp, x, /):
     """Hyperbolic cosine."""
     return xp.cosh(x)
@@ -109,7 +110,7 @@ def cosh(xp, x, /):
 cosh.pullback(x=lambda ops, g, x: g * ops.sinh(x).conjugate())
 
 
-@op(numpy=np.tanh, promote="float", samples=UNARY)
+@op(numpy=parallel(np.tanh), promote="float", samples=UNARY)
 def tanh(xp, x, /):
     """Hyperbolic tangent."""
     return xp.tanh(x)
@@ -118,7 +119,7 @@ def tanh(xp, x, /):
 tanh.pullback(x=lambda g, out: g * (1 - out * out).conjugate())
 
 
-@op(numpy=np.arcsinh, promote="float", samples=UNARY)
+@op(numpy=parallel(np.arcsinh), promote="float", samples=UNARY)
 def asinh(xp, x, /):
     """The number whose hyperbolic sine is x."""
     return xp.arcsinh(x)
@@ -128,7 +129,7 @@ asinh.pullback(x=lambda ops, g, x: g / ops.sqrt(1 + x * x).conjugate())
 asinh.alias("arcsinh")
 
 
-@op(numpy=np.arccosh, promote="float", samples=unary(1.2, 3.0))
+@op(numpy=parallel(np.arccosh), promote="float", samples=unary(1.2, 3.0))
 def acosh(xp, x, /):
     """The number >= 0 whose hyperbolic cosine is x."""
     return xp.arccosh(x)
@@ -138,7 +139,7 @@ acosh.pullback(x=lambda ops, g, x: g / (ops.sqrt(x - 1) * ops.sqrt(x + 1)).conju
 acosh.alias("arccosh")
 
 
-@op(numpy=np.arctanh, promote="float", samples=unary(-0.9, 0.9))
+@op(numpy=parallel(np.arctanh), promote="float", samples=unary(-0.9, 0.9))
 def atanh(xp, x, /):
     """The number whose hyperbolic tangent is x."""
     return xp.arctanh(x)
