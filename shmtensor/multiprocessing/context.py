@@ -10,6 +10,7 @@ from typing import Any
 
 from shmtensor import native
 
+from . import sharedctypes
 from .barrier import Barrier
 from .connection import Connection, Pipe
 from .lock import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore
@@ -123,6 +124,22 @@ class Context(stdlib.BaseContext):
     def Barrier(self, parties: int, action: Any = None, timeout: float | None = None) -> Any:
         """A meeting point."""
         return Barrier(parties, action, timeout, ctx=self)
+
+    def RawValue(self, typecode_or_type: Any, *args: Any) -> Any:
+        """A ctypes object that processes share."""
+        return sharedctypes.RawValue(typecode_or_type, *args)
+
+    def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:
+        """A ctypes array that processes share."""
+        return sharedctypes.RawArray(typecode_or_type, size_or_initializer)
+
+    def Value(self, typecode_or_type: Any, *args: Any, lock: Any = True) -> Any:
+        """A ctypes object with a lock."""
+        return sharedctypes.Value(typecode_or_type, *args, lock=lock, ctx=self)
+
+    def Array(self, typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True) -> Any:
+        """A ctypes array with a lock."""
+        return sharedctypes.Array(typecode_or_type, size_or_initializer, lock=lock, ctx=self)
 
     def Pool(
         self,

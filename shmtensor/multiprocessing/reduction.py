@@ -9,6 +9,7 @@ The blocks are pinned by whoever sends the message (a Channel, a Pipe, a Process
 from __future__ import annotations
 
 import copyreg
+import ctypes
 import io
 import pickle
 import sys
@@ -23,9 +24,13 @@ import numpy as np
 from shmtensor import native
 from shmtensor.tensor import Tensor, remade
 
+from . import sharedctypes
 from .shared import Shared
 
 __all__ = ["dumps", "loads", "register"]
+
+
+_CTYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
 
 
 class _Arriving(threading.local):
@@ -87,6 +92,9 @@ class _Blocks:
             return rebuild_shared, (cls, self.add(obj._block, obj._block.address), obj._details())
         if issubclass(cls, Tensor):
             return rebuild_tensor, (cls, *self.tensor(obj))
+        if isinstance(obj, _CTYPES) and native.is_shared(address := ctypes.addressof(obj)):
+            base, _ = native.block_of(address)
+            return rebuild_ctypes, (*sharedctypes.split(cls), self.add(memoryview(obj).cast("B"), base), address - base)
         return NotImplemented
 
     def tensor(self, tensor: Tensor) -> tuple[Any, ...]:
@@ -170,6 +178,11 @@ def rebuild_tensor(
 def rebuild_shared(cls: type[Shared], block: int, details: tuple[Any, ...]) -> Any:
     """A lock, a queue, ... over an arrived block."""
     return cls._attach(_arriving.blocks[block], *details)
+
+
+def rebuild_ctypes(cls: Any, length: int | None, block: int, offset: int) -> Any:
+    """A ctypes object over an arrived block."""
+    return sharedctypes.rebuild(cls, length, _arriving.blocks[block], offset)
 
 
 def restore_tensor(cls: type[Tensor], array: Any, requires_grad: bool, grad: Tensor | None, state: Any) -> Tensor:

@@ -1,0 +1,66 @@
+"""RawValue, RawArray, Value and Array: ctypes objects in blocks of shared memory."""
+
+from __future__ import annotations
+
+import ctypes
+from multiprocessing import sharedctypes as stdlib
+from typing import Any
+
+from shmtensor import native
+
+__all__ = ["Array", "RawArray", "RawValue", "Value"]
+
+_codes: dict[str, Any] = stdlib.typecode_to_type  # type: ignore[attr-defined]
+
+
+def _new(type_: Any) -> Any:
+    return type_.from_buffer(native.allocate(max(ctypes.sizeof(type_), 1), zero=True, shared=True))
+
+
+def RawValue(typecode_or_type: Any, *args: Any) -> Any:
+    """A ctypes object that processes share, without a lock."""
+    obj = _new(_codes.get(typecode_or_type, typecode_or_type))
+    obj.__init__(*args)
+    return obj
+
+
+def RawArray(typecode_or_type: Any, size_or_initializer: Any) -> Any:
+    """A ctypes array that processes share, without a lock."""
+    type_ = _codes.get(typecode_or_type, typecode_or_type)
+    if isinstance(size_or_initializer, int):
+        return _new(type_ * size_or_initializer)
+    obj = _new(type_ * len(size_or_initializer))
+    obj.__init__(*size_or_initializer)
+    return obj
+
+
+def Value(typecode_or_type: Any, *args: Any, lock: Any = True, ctx: Any) -> Any:
+    """A RawValue with a lock of ours around each access."""
+    return _with_lock(RawValue(typecode_or_type, *args), lock, ctx)
+
+
+def Array(typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True, ctx: Any) -> Any:
+    """A RawArray with a lock of ours around each access."""
+    return _with_lock(RawArray(typecode_or_type, size_or_initializer), lock, ctx)
+
+
+def _with_lock(obj: Any, lock: Any, ctx: Any) -> Any:
+    if lock is False:
+        return obj
+    if lock is True or lock is None:
+        lock = ctx.RLock()
+    if not hasattr(lock, "acquire"):
+        raise AttributeError(f"Value: lock has no method 'acquire': {lock!r}")
+    return stdlib.synchronized(obj, lock, ctx=ctx)
+
+
+def split(cls: Any) -> tuple[Any, int | None]:
+    """A ctypes class as something that can be pickled: arrays are made on the fly and have no importable name."""
+    if isinstance(cls, type(ctypes.Array)):
+        return cls._type_, cls._length_  # type: ignore[attr-defined]
+    return cls, None
+
+
+def rebuild(cls: Any, length: int | None, block: Any, offset: int) -> Any:
+    """The object over an arrived block."""
+    return (cls if length is None else cls * length).from_buffer(block, offset)
