@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 
+from .. import native
 from .exponential import error_function
+from .kernels import for_floats
 from .samples import UNARY, bools, reals
 from .table import composite, op
 
@@ -15,16 +17,21 @@ ROOT_2_PI = math.sqrt(2 / math.pi)
 BOTH_SIDES = [(reals((3, 4), -3.0, 3.0),), (reals(()),), ((0, 3),)]
 
 
-@op(inplace=True, samples=BOTH_SIDES)
-def relu(xp, x, /):
+def positive_part(xp: Any, x: Any) -> Any:
     """max(x, 0)."""
     return xp.maximum(x, 0)
+
+
+@op(numpy=for_floats(native.relu, positive_part), inplace=True, samples=BOTH_SIDES)
+def relu(xp, x, /):
+    """max(x, 0)."""
+    return positive_part(xp, x)
 
 
 relu.pullback(x=lambda ops, g, out: ops.relu_backward(g, out))
 
 
-@op(method=False, function=False, samples=[((3, 4), (3, 4))])
+@op(numpy=native.relu_backward, method=False, function=False, samples=[((3, 4), (3, 4))])
 def relu_backward(xp, x, y, /):
     """x where y is positive, else 0."""
     return xp.where(y > 0, x, xp.zeros((), x.dtype))
@@ -33,16 +40,47 @@ def relu_backward(xp, x, y, /):
 relu_backward.pullback(x=lambda ops, g, y: ops.relu_backward(g, y))
 
 
-@op(promote="float", samples=BOTH_SIDES)
-def sigmoid(xp, x, /):
-    """1 / (1 + exp(-x))."""
+def logistic(xp: Any, x: Any) -> Any:
+    """1 / (1 + exp(-x)), without overflow."""
     if x.dtype.kind == "c":
         return 1 / (1 + xp.exp(-x))
     e = xp.exp(-xp.abs(x))
     return xp.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
-sigmoid.pullback(x=lambda g, out: g * (out * (1 - out)).conjugate())
+@op(numpy=for_floats(native.sigmoid, logistic), promote="float", samples=BOTH_SIDES)
+def sigmoid(xp, x, /):
+    """1 / (1 + exp(-x))."""
+    return logistic(xp, x)
+
+
+sigmoid.pullback(
+    x=lambda ops, g, out: (
+        ops.sigmoid_backward(g, out) if out.dtype.kind == "f" else g * (out * (1 - out)).conjugate()
+    )
+)
+
+
+@op(numpy=native.sigmoid_backward, method=False, function=False, samples=[((3, 4), (3, 4))])
+def sigmoid_backward(xp, x, y, /):
+    """x * y * (1 - y)."""
+    return x * (y * (1 - y))
+
+
+sigmoid_backward.pullback(
+    x=lambda ops, g, y: ops.sigmoid_backward(g, y), y=lambda g, x, y: g * x * (1 - 2 * y)
+)
+
+
+@op(numpy=native.tanh_backward, method=False, function=False, samples=[((3, 4), (3, 4))])
+def tanh_backward(xp, x, y, /):
+    """x * (1 - y * y)."""
+    return x * (1 - y * y)
+
+
+tanh_backward.pullback(
+    x=lambda ops, g, y: ops.tanh_backward(g, y), y=lambda g, x, y: g * x * (-2 * y)
+)
 
 
 @op(promote="float", inplace=False, method=False, function=False, samples=BOTH_SIDES)
@@ -60,7 +98,10 @@ def silu_slope(ops: Any, g: Any, x: Any) -> Any:
 silu.pullback(x=lambda ops, g, x: silu_slope(ops, g, x))
 
 
-@op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), True)])
+GELUS = [(reals((3, 4), -3.0, 3.0), False), (reals((3, 4), -3.0, 3.0), True), ((), False)]
+
+
+@op(numpy=native.gelu, method=False, function=False, samples=[*BOTH_SIDES, *GELUS])
 def gelu_rows(xp, x, /, tanh=False):
     """x times the normal distribution's P(X <= x), exactly or by tanh."""
     if tanh:
@@ -68,17 +109,45 @@ def gelu_rows(xp, x, /, tanh=False):
     return 0.5 * x * (1 + error_function(xp, x * x.dtype.type(ROOT_HALF), False))
 
 
-def gelu_slope(ops: Any, g: Any, x: Any, tanh: bool) -> Any:
-    """P(X <= x) + x times the density."""
+gelu_rows.pullback(x=lambda ops, g, x, tanh: ops.gelu_backward(g, x, tanh))
+
+
+def gelu_slope(f: Any, erf: Any, y: Any, tanh: bool) -> Any:
+    """P(X <= y) + y times the density; f has the functions exp and tanh."""
     if tanh:
-        t = ops.tanh(ROOT_2_PI * (x + 0.044715 * x * x * x))
-        inner = ROOT_2_PI * (1 + 3 * 0.044715 * x * x)
-        return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner)
-    density = ops.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
-    return g * (0.5 * (1 + ops.erf(x * ROOT_HALF)) + x * density)
+        t = f.tanh(ROOT_2_PI * (y + 0.044715 * y * y * y))
+        inner = ROOT_2_PI * (1 + 3 * 0.044715 * y * y)
+        return 0.5 * (1 + t) + 0.5 * y * (1 - t * t) * inner
+    density = f.exp(-0.5 * y * y) * (1 / math.sqrt(2 * math.pi))
+    return 0.5 * (1 + erf(y * ROOT_HALF)) + y * density
 
 
-gelu_rows.pullback(x=lambda ops, g, x, tanh: gelu_slope(ops, g, x, tanh))
+def gelu_curve(ops: Any, y: Any, tanh: bool) -> Any:
+    """The second derivative."""
+    if not tanh:
+        return ops.exp(-0.5 * y * y) * (2 - y * y) * (1 / math.sqrt(2 * math.pi))
+    t = ops.tanh(ROOT_2_PI * (y + 0.044715 * y * y * y))
+    first = ROOT_2_PI * (1 + 3 * 0.044715 * y * y)
+    second = ROOT_2_PI * 6 * 0.044715 * y
+    rise = 1 - t * t
+    return rise * first + 0.5 * y * rise * (second - 2 * t * first * first)
+
+
+@op(
+    numpy=native.gelu_backward,
+    method=False,
+    function=False,
+    samples=[((3, 4), reals((3, 4), -3.0, 3.0), tanh) for tanh in (False, True)],
+)
+def gelu_backward(xp, x, y, /, tanh):
+    """x times the slope of gelu at y."""
+    return x * gelu_slope(xp, lambda z: error_function(xp, z, False), y, tanh)
+
+
+gelu_backward.pullback(
+    x=lambda ops, g, y, tanh: ops.gelu_backward(g, y, tanh),
+    y=lambda ops, g, x, y, tanh: g * x * gelu_curve(ops, y, tanh),
+)
 
 
 @composite(method=False, function=False)
@@ -275,7 +344,14 @@ def flat_axis(x: Any, dim: int) -> Any:
     return ()
 
 
-@op(promote="float", inplace=False, method=False, function=False, samples=ALONG)
+@op(
+    numpy=native.softmax,
+    promote="float",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=ALONG,
+)
 def softmax_along(xp, x, /, dim):
     """exp(x) over its sum along dim, without overflow."""
     axis = flat_axis(x, dim)
@@ -289,7 +365,7 @@ def softmax_along(xp, x, /, dim):
 softmax_along.pullback(x=lambda ops, g, out, dim: ops.softmax_backward(g, out, dim))
 
 
-@op(method=False, function=False, samples=[((3, 4), (3, 4), 1)])
+@op(numpy=native.softmax_backward, method=False, function=False, samples=[((3, 4), (3, 4), 1)])
 def softmax_backward(xp, x, y, /, dim):
     """y * (x - sum(x * y)): the gradient x brought through a softmax whose result is y."""
     product = x * y
@@ -308,7 +384,14 @@ softmax_backward.pullback(
 )
 
 
-@op(promote="float", inplace=False, method=False, function=False, samples=ALONG)
+@op(
+    numpy=native.log_softmax,
+    promote="float",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=ALONG,
+)
 def log_softmax_along(xp, x, /, dim):
     """x - log(sum(exp(x))) along dim, without overflow."""
     axis = flat_axis(x, dim)
@@ -322,7 +405,7 @@ def log_softmax_along(xp, x, /, dim):
 log_softmax_along.pullback(x=lambda ops, g, out, dim: ops.log_softmax_backward(g, out, dim))
 
 
-@op(method=False, function=False, samples=[((3, 4), (3, 4), 1)])
+@op(numpy=native.log_softmax_backward, method=False, function=False, samples=[((3, 4), (3, 4), 1)])
 def log_softmax_backward(xp, x, y, /, dim):
     """x - exp(y) * sum(x): the gradient x brought through a log_softmax whose result is y."""
     return x - xp.exp(y) * x.sum(flat_axis(x, dim), keepdims=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .axes import axis
 from .samples import ints
 from .table import composite, op
@@ -19,6 +20,7 @@ def filled(xs: list[Any]) -> list[Any]:
 
 
 @op(
+    numpy=native.cat,
     promote="common",
     inplace=False,
     method=False,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .movement import shrunk
 from .samples import ints, reals
 from .table import composite, op
@@ -140,27 +141,36 @@ def nll_loss(
 
 
 @op(
+    numpy=native.cross_entropy,
     method=False,
     function=False,
-    keeps="logp",
+    keeps="p",
     samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
 )
 def class_entropy(xp, x, target, /, ignore_index, reduction):
-    """-log(softmax(x))[c] for each true class c: mean over those that count, or sum."""
+    """-log(softmax(x))[c] for each true class c: mean over those that count, or sum. Keeps the softmax."""
     safe, counts = places("cross_entropy", x.shape, target, ignore_index)
     logp = x - x.max(1, keepdims=True)
     logp -= xp.log(xp.exp(logp).sum(1, keepdims=True))
     total = -xp.where(counts, xp.take_along_axis(logp, safe.reshape(-1, 1), 1)[..., None], 0).sum()
     if reduction == "mean":
         total = xp.true_divide(total, x.dtype.type(counts.sum()))
-    return xp.asarray(total, x.dtype), logp
+    return xp.asarray(total, x.dtype), xp.exp(logp)
 
 
-@op(method=False, function=False, samples=[])
-def class_entropy_backward(xp, x, logits, logp, target, /, ignore_index, reduction):
-    """(softmax - one hot) times the incoming gradient x, 0 where the class is ignored."""
+@op(
+    numpy=(native.cross_entropy_backward, "x, p, target, ignore_index, reduction"),
+    method=False,
+    function=False,
+    samples=[],
+)
+def class_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction):
+    """(softmax - one hot) times the incoming gradient x, 0 where the class is ignored.
+
+    p is the softmax of the logits; they stand beside it so that the second gradient has something to go to.
+    """
     counts = target != ignore_index
-    out = xp.exp(logp)
+    out = p.copy()
     out[xp.arange(len(target)), xp.where(counts, target, 0)] -= 1
     scale = x / x.dtype.type(counts.sum()) if reduction == "mean" else x
     out *= xp.where(counts, scale, 0)[:, None]
@@ -168,8 +178,8 @@ def class_entropy_backward(xp, x, logits, logp, target, /, ignore_index, reducti
 
 
 class_entropy.pullback(
-    x=lambda ops, g, x, logp, target, ignore_index, reduction: ops.class_entropy_backward(
-        g, x, logp, target, ignore_index, reduction
+    x=lambda ops, g, x, p, target, ignore_index, reduction: ops.class_entropy_backward(
+        g, x, p, target, ignore_index, reduction
     )
 )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .axes import axis
 from .movement import shrunk
 from .table import composite, op
@@ -15,6 +16,8 @@ Shape = tuple[int, ...]
 
 
 @op(
+    numpy=native.matmul,
+    out=False,
     promote="common",
     inplace=False,
     samples=[
@@ -73,7 +76,16 @@ matmul.pullback(
 )
 
 
+def for_matrices(x: Any, weight: Any, bias: Any) -> Any:
+    """The native kernel, for the usual weights."""
+    if weight.ndim == 2:
+        return native.linear(x, weight, bias)
+    out = native.matmul(x, weight)
+    return out if bias is None else out + bias
+
+
 @op(
+    numpy=for_matrices,
     promote="common",
     inplace=False,
     method=False,

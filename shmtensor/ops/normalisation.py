@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .gathering import checked
 from .philox import default_generator, uniform
 from .samples import ints
@@ -116,7 +117,7 @@ def one_hot(ops, tensor, num_classes=-1):
     return ops.one_hot_rows(tensor, num_classes)
 
 
-@op(method=False, function=False, keeps="mask", samples=[((3, 4), 0.3, 7, 0), ((300,), 0.5, 1, 9)])
+@op(numpy=native.dropout, method=False, function=False, keeps="mask", samples=[((3, 4), 0.3, 7, 0), ((300,), 0.5, 1, 9)])
 def dropped(xp, x, /, p, seed, offset):
     """x / (1 - p) where a random number is at least p, else 0. The numbers are those of `philox.uniform`."""
     mask = xp.asarray(uniform(seed, offset, x.size, np.float32) >= np.float32(p)).reshape(x.shape)

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .axes import axes, flat_or, kept, spread
-from .samples import bools, reals
+from .results import named
+from .samples import bools
 from .table import composite, op
 
 DIMS = [
@@ -34,13 +36,21 @@ def accumulator(dtype: Any, given: Any) -> Any:
 # ---- sums
 
 
-@op(samples=DIMS)
-def sum(xp, x, /, dim=None, keepdim=False, *, dtype: "dtype" = None):
+@op(numpy=native.sum, samples=DIMS)
+def sum(xp, x, /, dim=None, keepdim=False):
     """Sum of all elements, or along dimensions; whole numbers and bool are summed as int64."""
-    return x.sum(axes(x, dim), accumulator(x.dtype, dtype), keepdims=keepdim)
+    return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
 
 
 sum.pullback(x=lambda ops, g, x_shape, dim, keepdim: spread(ops, g, x_shape, dim, keepdim))
+
+
+@sum.rare(dtype=None)
+def sum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
+    """The sum in another dtype."""
+    if dtype == np.bool_:
+        return ops.any(x, dim, keepdim)
+    return ops.cast(ops.sum(ops.cast(x, dtype), dim, keepdim), dtype)
 
 
 @op(samples=DIMS)
@@ -75,7 +85,17 @@ def averaged(name: str, x: Any, dtype: Any) -> Any:
     return x
 
 
-@op(samples=DIMS)
+def fast_mean(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    """The native sum, divided; of float16 NumPy's mean, which does not overflow."""
+    if dtype is not None or x.dtype.kind in "iub" or x.dtype.itemsize == 2:
+        return mean.forward(np, x, dim, keepdim, dtype=dtype)
+    total = native.sum(x, dim, keepdim)
+    n = x.size if dim is None or not x.ndim else reduced(x.shape, dim)
+    total *= 1 / n if n else math.nan
+    return total
+
+
+@op(numpy=fast_mean, samples=DIMS)
 def mean(xp, x, /, dim=None, keepdim=False, *, dtype: "dtype" = None):
     """Average of all elements, or along dimensions; NaN of none."""
     if dtype is not None or x.dtype.kind in "iub":
@@ -208,6 +228,7 @@ def truth(x: Any) -> Any:
     return x.dtype if x.dtype == np.uint8 else np.dtype(bool)
 
 
+COUNTS = [(bools((3, 4)),), (bools((3, 4)), 1), (bools((2, 3, 4)), (0, 2)), (bools(()),)]
 BOOLS = [(bools((3, 4)),), (bools((3, 4)), 1), (bools((2, 3, 4)), (0, 2), True), (bools(()),)]
 
 
@@ -223,10 +244,10 @@ def any(xp, x, /, dim=None, keepdim=False):
     return xp.asarray(x.any(axes(x, dim), keepdims=keepdim), truth(x))
 
 
-@op(samples=BOOLS)
+@op(samples=COUNTS)
 def count_nonzero(xp, x, /, dim=None):
     """How many elements are not 0."""
-    return (x != 0).sum(axes(x, dim), np.int64)
+    return (x != 0).sum(axes(x, dim), np.dtype(np.int64))
 
 
 # ---- spread

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from ..dtypes import as_dtype
 from . import philox
 from .creation import default, into, made, number, shaped
@@ -38,7 +39,7 @@ def rand(
 ):
     """Evenly distributed numbers from [0, 1)."""
     shape, dtype = shaped("rand", size), default(dtype)
-    fill = philox.fill_uniform
+    fill = native.uniform_
     drawing = made(
         drawn, fill, shape, dtype, generator, 0.0, 1.0, device=device, requires_grad=requires_grad
     )
@@ -52,7 +53,7 @@ def randn(
     """Normally distributed numbers of mean 0 and variance 1 (complex: both parts of variance 1/2)."""
     shape, dtype = shaped("randn", size), default(dtype)
     std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
-    fill = philox.fill_normal
+    fill = native.normal_
     drawing = made(
         drawn, fill, shape, dtype, generator, 0.0, std, device=device, requires_grad=requires_grad
     )
@@ -143,13 +144,36 @@ def shuffled(n: int, dtype: Any, generator: Any) -> Any:
 # ---- in place: rows whose gradient is 0, since what was there is gone
 
 
-@op(inplace=True, method=False, function=False, samples=[((3, 4), 5, 0, 0.0, 1.0)])
+def native_fill(kernel: Any) -> Any:
+    """The kernel on the array itself, or on a fresh one like it."""
+
+    def fill(x: Any, seed: int, offset: int, low: float, high: float, out: Any = None) -> Any:
+        return kernel(np.empty_like(x) if out is None else out, seed, offset, low, high)
+
+    return fill
+
+
+@op(
+    numpy=native_fill(native.uniform_),
+    out=True,
+    inplace=True,
+    method=False,
+    function=False,
+    samples=[((3, 4), 5, 0, 0.0, 1.0)],
+)
 def uniform_fill(xp, x, /, seed, offset, low, high):
     """Evenly distributed numbers in the shape of x."""
     return philox.fill_uniform(xp.empty_like(x), seed, offset, low, high)
 
 
-@op(inplace=True, method=False, function=False, samples=[((3, 4), 5, 0, 0.0, 1.0)])
+@op(
+    numpy=native_fill(native.normal_),
+    out=True,
+    inplace=True,
+    method=False,
+    function=False,
+    samples=[((3, 4), 5, 0, 0.0, 1.0)],
+)
 def normal_fill(xp, x, /, seed, offset, mean, std):
     """Normally distributed numbers in the shape of x."""
     return philox.fill_normal(xp.empty_like(x), seed, offset, mean, std)

@@ -116,7 +116,11 @@ def tanh(xp, x, /):
     return xp.tanh(x)
 
 
-tanh.pullback(x=lambda g, out: g * (1 - out * out).conjugate())
+tanh.pullback(
+    x=lambda ops, g, out: (
+        ops.tanh_backward(g, out) if out.dtype.kind == "f" else g * (1 - out * out).conjugate()
+    )
+)
 
 
 @op(numpy=parallel(np.arcsinh), promote="float", samples=UNARY)
