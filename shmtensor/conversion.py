@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -71,21 +72,15 @@ def tensor(
     """
     as_device(device)
     plain = as_plain(data)
-    wanted = inferred(plain) if dtype is None else dtypes.as_dtype(dtype)
-    if isinstance(plain, list) and not plain and wanted is None:
-        wanted = dtypes.get_default_dtype()
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
     try:
+        if dtype is None:
+            wanted = inferred(plain)
         array = native.call(np.array, plain, wanted)
     except (ValueError, TypeError) as error:
-        raise type(error)(f"tensor: {error}: {reprlib_repr(data)}") from None
+        raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
     made: Tensor = native.wrap(as_canonical(array))
     return made.requires_grad_() if requires_grad else made
-
-
-def reprlib_repr(data: Any) -> str:
-    import reprlib
-
-    return reprlib.repr(data)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:

@@ -66,17 +66,16 @@ class Style:
         if not self.floating:
             self.width = max((len(self.plain(v)) for v in values.flat), default=1)
             return
-        finite = np.abs(values[np.isfinite(values) & (values != 0)].astype(np.float64))
-        if finite.size:
-            self.whole = bool((np.ceil(finite) == finite).all())
-            low, high = float(finite.min()), float(finite.max())
-            wide = high / low > 1000.0 or high > 1.0e8
-            self.scientific = wide if self.whole else wide or low < 1.0e-4
-            if self.whole:
-                self.scientific = (high / low > 1000.0 and high > 1.0e8) or high > 1.0e8
+        usual = values[np.isfinite(values) & (values != 0)]
+        if not usual.size:  # the width stays 1
+            return
+        finite = np.abs(usual.astype(np.float64))
+        low, high = float(finite.min()), float(finite.max())
+        self.whole = bool((np.ceil(finite) == finite).all())
+        self.scientific = high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4
         if Options.sci_mode is not None:
             self.scientific = Options.sci_mode
-        self.width = max((len(self.plain(v)) for v in values.flat), default=1)
+        self.width = max(len(self.plain(v)) for v in usual.flat)
 
     def plain(self, v: Any) -> str:
         if v.dtype.kind == "b":
@@ -128,7 +127,7 @@ def nested(a: Any, indent: int, summarise: bool, write: Callable[[Any], str], wi
     if a.ndim == 1:
         parts = [write(v) for v in (a[:n] if short else a)]
         if short:
-            parts += ["..."] + [write(v) for v in a[-n:]]
+            parts += [" ..."] + [write(v) for v in a[-n:]]
         per_line = max(1, (Options.linewidth - indent) // (width + 2))
         lines = [parts[i : i + per_line] for i in range(0, len(parts), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(", ".join(line) for line in lines) + "]"

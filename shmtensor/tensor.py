@@ -429,7 +429,7 @@ class Tensor(Methods):
         """Itself if the elements lie in order in memory, else a copy that does. Copies: none or
         one.
         """
-        return self if self.array.flags.c_contiguous else table.clone(self)
+        return self if self.array.flags.c_contiguous else table.packed(self)
 
     # ------------------------------------------------------------ other dtypes and devices
 

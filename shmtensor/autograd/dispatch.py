@@ -143,6 +143,7 @@ def lazily(name: str, doc: str, shared: dict[str, Any], make: Function) -> Any:
     function.__kwdefaults__ = {"_made": functools.partial(finish, function, make)}
     function.__doc__ = doc
     function.__module__ = "shmtensor"
+    function.__qualname__ = name
     return function
 
 

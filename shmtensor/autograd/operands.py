@@ -32,6 +32,8 @@ def as_canonical(array: Any) -> Any:
     `is`. So arrays are re-viewed wherever they enter. Another byte order is converted: a copy.
     """
     array = np.asarray(array)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     dtype = dtypes.SPELLINGS.get(array.dtype)
     if dtype is None:
         raise TypeError(
@@ -39,7 +41,7 @@ def as_canonical(array: Any) -> Any:
         )
     if array.dtype is dtype:
         return array
-    return array.view(dtype) if array.dtype.isnative else array.astype(dtype)
+    return array.view(dtype)
 
 
 def as_operand(value: Any) -> Any:

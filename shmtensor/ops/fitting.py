@@ -37,6 +37,8 @@ def store(x, y, out=None):
     """y written over x's memory (`out`), or over fresh memory like it."""
     if out is None:
         out = np.empty_like(x)
+    if not out.flags.writeable:  # which copyto overlooks if both are the same array
+        raise ValueError("assignment destination is read-only")
     if y.dtype.kind == "c" and out.dtype.kind != "c":
         y = y.real
     np.copyto(out, y, casting="unsafe")
@@ -59,3 +61,12 @@ def clone(xp, x, /):
 
 
 clone.pullback(x=lambda g: g)
+
+
+@op(method=False, function=False, samples=[((3, 4),), ((),)])
+def packed(xp, x, /):
+    """A copy whose elements lie in order in memory."""
+    return x.copy("C")
+
+
+packed.pullback(x=lambda g: g)

@@ -79,7 +79,7 @@ PyObject* expand(PyObject*, PyObject* const* args, Py_ssize_t n) {
     strides[i] = size == old ? PyArray_STRIDE(x, i - extra) : 0;
   }
   {
-    bool same = extra == 0 && PyArray_CompareLists(shape.ptr, PyArray_DIMS(x), shape.len);
+    bool same = PyArray_MultiplyList(shape.ptr, shape.len) == PyArray_SIZE(x);
     PyArray_Descr* dtype = PyArray_DESCR(x);
     Py_INCREF(dtype);
     view = PyArray_NewFromDescr(&PyArray_Type, dtype, shape.len, shape.ptr, strides, PyArray_DATA(x),

@@ -499,6 +499,12 @@ failed:
   return nullptr;
 }
 
+// Only floating and complex results have gradients.
+static bool differentiable(PyObject* array) {
+  int type = PyArray_TYPE(reinterpret_cast<PyArrayObject*>(array));
+  return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type);
+}
+
 PyObject* set_tensor_class(PyObject*, PyObject* type) {
   if (!PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), base_type))
     return raise("TypeError", "set_tensor_class: a subclass of TensorBase is needed");
@@ -515,7 +521,7 @@ PyObject* record(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n < 3 || !PyArray_Check(args[0]) || !PyTuple_CheckExact(args[2]))
     return raise("TypeError", "record: (array, row, edges, *saved) is needed");
   PyObject* tensor = make_tensor(args[0]);
-  if (!tensor) return nullptr;
+  if (!tensor || !differentiable(args[0])) return tensor;
   PyObject* node = make_node(args[1], args[2], args + 3, n - 3, args, &tensor, 1);
   if (!node || !describe(reinterpret_cast<Edge*>(node), reinterpret_cast<PyArrayObject*>(args[0]))) {
     Py_XDECREF(node);
@@ -543,8 +549,7 @@ PyObject* record_many(PyObject*, PyObject* const* args, Py_ssize_t n) {
   node = make_node(args[1], args[2], args + 3, n - 3, arrays, items, count);
   if (!node) goto failed;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    int type = PyArray_TYPE(reinterpret_cast<PyArrayObject*>(arrays[i]));
-    if (!PyTypeNum_ISFLOAT(type) && !PyTypeNum_ISCOMPLEX(type)) continue;
+    if (!differentiable(arrays[i])) continue;
     PyObject* port = make_port(node, i, arrays[i]);
     if (!port) goto failed;
     Py_SETREF(reinterpret_cast<TensorBase*>(items[i])->node, port);

@@ -1,0 +1,54 @@
+"""gradcheck finds wrong gradients, and passes right ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor.autograd import Function, GradcheckError, gradcheck, gradgradcheck
+
+
+def leaf(*values: complex, dtype: Any = st.float64) -> Any:
+    return st.tensor(list(values), dtype=dtype, requires_grad=True)
+
+
+class Wrong(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * 3 * ctx.saved_tensors[0]
+
+
+def test_right_gradients() -> None:
+    assert gradcheck(lambda x, y: (x * y, x / y), (leaf(1, 2), leaf(3, 4)))
+    assert gradgradcheck(lambda x, y: x * x * y, (leaf(1, 2), leaf(3, 4)))
+
+
+def test_complex_gradients() -> None:
+    z, w = leaf(1 + 2j, -0.5j, dtype=st.complex128), leaf(2 - 1j, 1, dtype=st.complex128)
+    assert gradcheck(lambda a, b: a * b, (z, w))
+    assert gradcheck(lambda a: a * a.conj(), (z,))
+    assert gradcheck(lambda a, x: a * x, (z, leaf(1, 2)))
+    assert gradgradcheck(lambda a, b: a * a * b, (z, w))
+
+
+def test_wrong_gradients() -> None:
+    with pytest.raises(GradcheckError, match="numerical 4.*analytical 6"):
+        gradcheck(Wrong.apply, (leaf(2),))
+    assert not gradcheck(Wrong.apply, (leaf(2),), raise_exception=False)
+
+
+def test_single_precision_is_refused() -> None:
+    with pytest.raises(GradcheckError, match="input 0 is float32"):
+        gradcheck(lambda x: x * x, (st.ones(1).requires_grad_(),))
+
+
+def test_nothing_to_check() -> None:
+    with pytest.raises(ValueError, match="at least one input"):
+        gradcheck(lambda x: x, (st.ones(1),))

@@ -1,0 +1,67 @@
+"""Tensors from data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+
+
+def test_dtypes_of_new_tensors() -> None:
+    assert st.tensor([1, 2]).dtype is st.int64
+    assert st.tensor([1.0]).dtype is st.float32
+    assert st.tensor([1, 2.5]).dtype is st.float32
+    assert st.tensor(True).dtype is st.bool
+    assert st.tensor([1j]).dtype is st.complex64
+    assert st.tensor([]).dtype is st.float32
+    assert st.tensor(np.ones(2)).dtype is st.float64
+    assert st.tensor([np.float64(1)]).dtype is st.float64
+    assert st.tensor([1.0], dtype=st.float16).dtype is st.float16
+    assert st.tensor([st.tensor(1.0), st.tensor(2.0)]).tolist() == [1, 2]
+
+
+def test_the_default_dtype() -> None:
+    st.set_default_dtype(st.float64)
+    try:
+        assert st.tensor([1.0]).dtype is st.float64
+        assert (st.tensor([1]) + 1.5).dtype is st.float64
+    finally:
+        st.set_default_dtype(st.float32)
+    with pytest.raises(TypeError, match="only floating-point types"):
+        st.set_default_dtype(st.int64)
+
+
+def test_tensor_copies_and_as_tensor_does_not() -> None:
+    array = np.ones(2, np.float32)
+    st.tensor(array)[0] = 5
+    assert array.tolist() == [1, 1]
+    st.as_tensor(array)[0] = 5
+    assert array.tolist() == [5, 1]
+    x = st.ones(2)
+    assert st.as_tensor(x) is x
+    assert st.as_tensor(x, dtype=st.float64).dtype is st.float64
+    assert not st.asarray(x, copy=True).is_set_to(x)
+
+
+def test_wrong_data() -> None:
+    with pytest.raises(ValueError, match=r"tensor: .*\[\[1, 2\], \[3\]\]"):
+        st.tensor([[1, 2], [3]])
+    with pytest.raises(TypeError):
+        st.tensor(["a"])
+    with pytest.raises(TypeError, match="expected np.ndarray"):
+        st.from_numpy([1])  # type: ignore[arg-type]
+
+
+def test_buffers() -> None:
+    data = bytearray(8)
+    st.frombuffer(data, dtype=st.float32)[1] = 1
+    assert data[4:] == np.float32(1).tobytes()
+
+
+def test_predicates() -> None:
+    assert st.is_tensor(st.ones(1))
+    assert not st.is_tensor(np.ones(1))
+    assert st.is_nonzero(st.tensor(3))
+    assert st.is_floating_point(st.ones(1))
+    assert not st.is_complex(st.ones(1))
