@@ -78,7 +78,7 @@ def touched(operand: Any) -> None:
     """Tells autograd that the tensor's memory was written: a backward that saved it must notice."""
     version = getattr(operand, "version", None)
     if version is not None and not isinstance(operand, np.ndarray):
-        version[0] += 1
+        version.count += 1
 
 
 def empty_shared(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

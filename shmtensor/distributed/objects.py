@@ -32,7 +32,8 @@ def encode(thing: object) -> tuple[bytes, list[bytes]]:
     """
     from ..multiprocessing import reduction
 
-    payload, handles = reduction.dumps(thing)
+    payload, carriers = reduction.dumps(thing)
+    handles = [native.export(carrier) for carrier in carriers]
     return pickle.dumps((payload, handles)), handles
 
 

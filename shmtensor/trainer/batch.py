@@ -73,7 +73,7 @@ def share(batch: Any, counter: Counter) -> Any:
 
 def tensors(batch: Any) -> Any:
     if isinstance(batch, np.ndarray):
-        from ..tensor import from_numpy
+        from ..conversion import from_numpy
 
         return from_numpy(batch)
     if isinstance(batch, dict):

@@ -21,6 +21,7 @@ import queue
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from .. import multiprocessing, native
@@ -123,23 +124,33 @@ class Crew:
     def fail(self, rank: int | None, report: dict[str, Any] | None) -> None:
         """Lets the ranks end, and raises for the one that was first."""
         reports = {} if rank is None or report is None else {rank: report}
+        lost = next((p for p in self.processes if p.exitcode), None)
+        self.end_quietly(reports)
+        failed = next((r for r, each in reports.items() if each["type"] != "PeerLostError"), None)
+        if lost is None or failed is not None:
+            silent = (p for r, p in enumerate(self.processes) if r not in reports and p.exitcode)
+            lost = next(silent, self.processes[rank or 0])
+        name, pid, exitcode = lost.name, lost.pid or 0, lost.exitcode
+        pids = [p.pid or 0 for p in self.processes]
+        self.close(graceful=False)
+        if failed is not None:
+            text = f"Trainer: rank {failed} (pid {pids[failed]}) failed:\n\n"
+            raise ProcessRaisedException(text + reports[failed]["traceback"], failed, pids[failed])
+        raise PeerLostError(f"Trainer: {name} (pid {pid}) {how(exitcode)}", name, pid, exitcode)
+
+    def end_quietly(self, reports: dict[int, dict[str, Any]]) -> None:
+        """Waits for the others: ended from outside they might leave a shard torn.
+
+        Who waits for the dead one notices within a second; who waits for a command gets the last.
+        """
+        for each in self.queues:
+            with suppress(queue.Full):  # it has batches to do, and will meet the dead one there
+                each.put(("stop",), False)
         until = time.monotonic() + GRACE
-        # The others notice within a second and end by themselves: ended from outside they might
-        # leave a shard torn.
         while any(p.exitcode is None for p in self.processes) and time.monotonic() < until:
             self.drain(reports)
             time.sleep(0.01)
         self.drain(reports)
-        self.close(graceful=False)
-        first = next((r for r, each in reports.items() if each["type"] != "PeerLostError"), None)
-        dead = [p for r, p in enumerate(self.processes) if r not in reports]
-        if first is not None:
-            pid = self.processes[first].pid or 0
-            text = f"Trainer: rank {first} (pid {pid}) failed:\n\n{reports[first]['traceback']}"
-            raise ProcessRaisedException(text, first, pid)
-        lost = dead[0] if dead else self.processes[0]
-        text = f"Trainer: {lost.name} (pid {lost.pid}) {how(lost.exitcode)}"
-        raise PeerLostError(text, lost.name, lost.pid or 0, lost.exitcode)
 
     def drain(self, reports: dict[int, dict[str, Any]]) -> None:
         while True:
@@ -152,6 +163,8 @@ class Crew:
 
     def close(self, graceful: bool = True) -> None:
         """Ends the processes: by a command, else by SIGTERM and SIGKILL."""
+        if self.block is None:
+            return
         if graceful:
             self.send("stop")
             for process in self.processes:
@@ -164,11 +177,11 @@ class Crew:
             if process.exitcode is None:
                 process.kill()
                 process.join()
-        if self.block is not None:
-            native.acknowledge(self.handle)
-            self.block = None
-            for each in (*self.queues, self.answers):
-                each.close()
+            process.close()
+        native.acknowledge(self.handle)
+        self.block = None
+        for each in (*self.queues, self.answers):
+            each.close()
 
 
 def how(exitcode: int | None) -> str:

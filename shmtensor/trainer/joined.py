@@ -117,6 +117,10 @@ class Joined(Ranks):
         self.bytes_inline = 0
         return n
 
+    def epoch_done(self, step: int) -> None:
+        self.shards.set_steps(step - self.began)
+        self.trainer.optimizer._opt_called = True  # a scheduler asks its own
+
     def set_options(self, options: list[dict[str, Any]]) -> None:
         set_options(self.optimizer, broadcast(options))
 

@@ -11,7 +11,7 @@ Shard borders lie at multiples of a cache line: no two ranks write one line.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,15 @@ from .. import native
 __all__ = ["Shards", "Snapshot", "Whole", "border"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Shared = tuple[Array, dict[str, Array], int]
+
+
+class Shared(NamedTuple):
+    """One flat as it travels to other processes: the arrays are the same memory there."""
+
+    parameter: Array
+    state: dict[str, Array]
+    steps: int  # that the optimizer has done
+    starts: list[int]  # of the parameters, to compare
 
 
 def border(count: int, itemsize: int, rank: int, ranks: int) -> int:
@@ -43,31 +51,29 @@ class Shards:
         self.optimizer = optimizer
         self.flats = optimizer.flats
         self.gradients = gradients
-        self.places: list[tuple[Any, Array]] = []  # parameters and their gradient's place
         if shared is not None:
             self.adopt(shared)
         self.begun = [int(flat.steps.max(initial=0)) for flat in self.flats]
         self.done = 0  # steps since then
 
     def shared(self) -> list[Shared]:
-        """What other processes `adopt`: parameters, state and step count of each flat."""
+        """What other processes `adopt`."""
         return [
-            (f.parameter, dict(f.state), n + self.done)
-            for f, n in zip(self.flats, self.begun, strict=True)
+            Shared(flat.parameter, dict(flat.state), before + self.done, list(flat.starts))
+            for flat, before in zip(self.flats, self.begun, strict=True)
         ]
 
     def adopt(self, shared: list[Shared]) -> None:
         """Steps on the memory of another process's optimizer, of which this one is a copy."""
-        sizes = [flat.parameter.shape for flat in self.flats], [each[0].shape for each in shared]
-        if sizes[0] != sizes[1]:
+        ours, theirs = [flat.starts for flat in self.flats], [each.starts for each in shared]
+        if ours != theirs:
             raise RuntimeError(
-                f"Trainer: the optimizer's flats differ between processes: {sizes[0]} here, "
-                f"{sizes[1]}"
+                f"Trainer: the optimizer's flats differ between processes: {ours} here, {theirs}"
             )
-        for flat, (parameter, state, steps) in zip(self.flats, shared, strict=True):
-            flat.parameter = parameter
-            flat.state = dict(state)
-            flat.steps[...] = steps
+        for flat, each in zip(self.flats, shared, strict=True):
+            flat.parameter = each.parameter
+            flat.state = dict(each.state)
+            flat.steps[...] = each.steps
 
     @staticmethod
     def create_gradients(optimizer: Any, ranks: int) -> list[Array]:
@@ -88,7 +94,6 @@ class Shards:
 
     def take_home(self, rank: int) -> None:
         """From now on backward writes this process's gradients into its own row."""
-        self.places = []
         for flat, rows in zip(self.flats, self.gradients, strict=True):
             # Views whose base is no array: the engine sees by the reference count whether a
             # gradient is in use.
@@ -97,27 +102,31 @@ class Shards:
             flat.block = block
             flat.gradient = np.ndarray((size,), dtype, block, at)
             for p, start in zip(flat.tensors, flat.starts, strict=True):
-                place = np.ndarray(p.array.shape, dtype, block, at + start * dtype.itemsize)
                 p.grad = None
-                p.leaf.home = place
-                self.places.append((p, place))
+                p.leaf.home = np.ndarray(p.array.shape, dtype, block, at + start * dtype.itemsize)
 
     def set_steps(self, n: int) -> None:
         """Counts n steps of the ranks in this process's optimizer."""
         self.done = n
+        self.optimizer._opt_called = self.optimizer._opt_called or n > 0  # what schedulers ask
         for i, before in enumerate(self.begun):
             if before + n:
                 self.optimizer.step_range(i, 0, 0, before + n)
 
     def clear_gradients(self) -> None:
-        for p, _ in self.places:
-            p.grad = None
+        for flat in self.flats:
+            for p in flat.tensors:
+                p.leaf.grad = None
 
     def complete_gradients(self) -> None:
-        """A parameter that took no part has a gradient of zero."""
-        for p, place in self.places:
-            if p.grad is None:
-                place[...] = 0
+        """Brings in what is not at home: a gradient that somebody holds or has assigned, or none."""
+        for flat in self.flats:
+            for p in flat.tensors:
+                leaf = p.leaf
+                if leaf.grad is None:
+                    leaf.home[...] = 0  # it took no part
+                elif leaf.grad.array is not leaf.home:
+                    leaf.home[...] = leaf.grad.array
 
     def range(self, i: int, rank: int) -> tuple[int, int]:
         flat, ranks = self.flats[i].parameter, len(self.gradients[i])

@@ -179,10 +179,10 @@ class Trainer:
                 loss_sum / max(n, 1),
                 right / max(n, 1) if right >= 0 else None,
             )
+        ranks.epoch_done(self.step)
         if self.scheduler is not None:
             self.scheduler.step()
             ranks.set_options(options_of(self.optimizer))
-        ranks.epoch_done(self.step)
         self._seconds += seconds
         self._samples += samples
         self._inline = ranks.bytes_inline

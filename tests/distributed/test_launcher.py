@@ -1,0 +1,194 @@
+"""python -m shmtensor.run: environment, exit codes, who died and how, and nothing that stays
+behind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RUN = [sys.executable, "-m", "shmtensor.run"]
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "script.py"
+    path.write_text(textwrap.dedent(text))
+    return str(path)
+
+
+def launch(*arguments: str, **named: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*RUN, *arguments], capture_output=True, text=True, timeout=90, check=False, **named
+    )
+
+
+def still_there(mark: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"MARK={mark}\0".encode() in path.read_bytes():
+                state = (path.parent / "stat").read_text().rpartition(")")[2].split()[0]
+                if state != "Z":
+                    found.append(path.parent.name)
+        except OSError:  # gone, or not ours
+            continue
+    return found
+
+
+def assert_nothing_stays(mark: str) -> None:
+    end = time.monotonic() + 5
+    while (left := still_there(mark)) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not left
+
+
+def test_ranks_reduce_and_see_their_environment(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        """
+        import os, sys
+        import shmtensor as st
+        from shmtensor import distributed as dist
+        assert __name__ == "__main__" and sys.path[0] == os.path.dirname(os.path.abspath(__file__))
+        dist.init_process_group()
+        x = st.full((20_000,), float(dist.get_rank()))
+        dist.all_reduce(x)
+        if dist.get_rank() == 0:
+            print(float(x[5]), os.environ["WORLD_SIZE"], os.environ["LOCAL_WORLD_SIZE"],
+            sys.argv[1:])
+        dist.destroy_process_group()
+        """,
+    )
+    done = launch("--standalone", "--nnodes=1", "--nproc_per_node", "3", name, "--lr", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "3.0 3 3 ['--lr', '1']\n"
+    assert done.stderr == ""
+
+
+def test_module_form(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "__init__.py").write_text("")
+    (tmp_path / "work" / "train.py").write_text(
+        "import os\nif os.environ['RANK'] == '1': print(__spec__.name)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    done = launch("--nproc-per-node", "2", "-m", "work.train", cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stdout) == (0, "work.train\n"), done.stderr
+
+
+WAITING = """
+    import os, signal, sys, time
+    import shmtensor as st
+    from shmtensor import distributed as dist
+    dist.init_process_group()
+    dist.barrier()
+    if dist.get_rank() == 1:
+        {}
+    dist.all_reduce(st.zeros(3))
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "texts"),
+    [
+        (
+            "raise ValueError('no such luck')",
+            1,
+            ["rank 1", "exited with code 1", "ValueError: no such luck", "script.py"],
+        ),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, ["rank 1", "was killed by SIGKILL (-9)"]),
+        ("sys.exit(7)", 7, ["rank 1", "exited with code 7"]),
+    ],
+    ids=["exception", "kill", "exit"],
+)
+def test_first_failure_is_told_once(tmp_path: Path, end: str, code: int, texts: list[str]) -> None:
+    begin = time.monotonic()
+    mark = f"{os.getpid()}-{code}"
+    done = launch(
+        "--nproc-per-node",
+        "3",
+        script(tmp_path, WAITING.format(end)),
+        env={**os.environ, "MARK": mark},
+    )
+    assert done.returncode == code, done.stderr
+    assert all(text in done.stderr for text in texts), done.stderr
+    assert done.stderr.count("Traceback") == (code == 1), done.stderr
+    assert "runpy" not in done.stderr
+    assert time.monotonic() - begin < 30
+    assert_nothing_stays(mark)
+
+
+def test_restarts(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        """
+        import os
+        from shmtensor import distributed as dist
+        dist.init_process_group()
+        dist.barrier()
+        n = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+        if n < 2 and dist.get_rank() == 0:
+            raise RuntimeError(f"attempt {n}")
+        dist.barrier()
+        if dist.get_rank() == 0:
+            print("attempt", n)
+        """,
+    )
+    done = launch("--nproc-per-node", "2", "--max-restarts", "2", name)
+    assert (done.returncode, done.stdout) == (0, "attempt 2\n"), done.stderr
+    assert "restart 2 of 2" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_ends_all(tmp_path: Path, number: int, code: int) -> None:
+    name = script(tmp_path, WAITING.format("print('ready', flush=True); time.sleep(60)"))
+    mark = f"{os.getpid()}-{code}"
+    process = subprocess.Popen(
+        [*RUN, "--nproc-per-node", "2", name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "MARK": mark},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(number)
+    assert process.wait(20) == code
+    process.stdout.close()
+    assert_nothing_stays(mark)
+
+
+def test_ranks_end_with_a_killed_launcher(tmp_path: Path) -> None:
+    name = script(tmp_path, WAITING.format("print('ready', flush=True); time.sleep(60)"))
+    mark = f"{os.getpid()}-orphans"
+    process = subprocess.Popen(
+        [*RUN, "--nproc-per-node", "2", name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "MARK": mark},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert_nothing_stays(mark)
+
+
+def test_bad_arguments_are_told() -> None:
+    for arguments, text in [
+        (["--nproc-per-node", "0", "x.py"], "not a number of processes: '0'"),
+        (["no-such-file.py"], "no such file: no-such-file.py"),
+        (["--nnodes", "2", "x.py"], "one machine only"),
+    ]:
+        done = launch(*arguments)
+        assert done.returncode == 2
+        assert text in done.stderr

@@ -1,0 +1,158 @@
+"""Joining, by launcher's block or by name; groups of some ranks; and what is refused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor import distributed as dist
+from shmtensor import multiprocessing as mp
+from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
+
+from .crowd import run, values
+
+
+def test_one_rank_needs_nobody() -> None:
+    assert dist.is_available()
+    assert not dist.is_initialized()
+    dist.init_process_group(rank=0, world_size=1)
+    try:
+        assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (0, 1, "shm")
+        x = st.arange(3.0)
+        work = dist.all_reduce(x, async_op=True)
+        assert work is not None
+        assert work.wait()
+        assert work.is_completed()
+        with pytest.raises(RuntimeError, match="destroy_process_group first"):
+            dist.init_process_group(rank=0, world_size=1)
+    finally:
+        dist.destroy_process_group()
+    assert not dist.is_initialized()
+    with pytest.raises(ValueError, match="call init_process_group first"):
+        dist.barrier()
+
+
+def test_bad_arguments_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(ValueError, match="RANK is None"):
+        dist.init_process_group()
+    with pytest.raises(ValueError, match="'nccl', there are shm"):
+        dist.init_process_group("nccl", rank=0, world_size=1)
+    with pytest.raises(ValueError, match="rank 3 of 2"):
+        dist.init_process_group(rank=3, world_size=2)
+    with pytest.raises(ValueError, match="negative"):
+        dist.init_process_group(rank=0, world_size=1, timeout=timedelta(seconds=-1))
+
+
+def by_name(rank: int, ranks: int, name: str, answers: Any) -> None:
+    for _ in range(2):  # the name can be used again
+        dist.init_process_group("gloo", init_method=name, rank=rank, world_size=ranks, timeout=20)
+        x = st.ones(3) * (rank + 1)
+        dist.all_reduce(x)
+        dist.destroy_process_group()
+    answers.put(float(x[0]))
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_ranks_find_each_other_by_name(start_method: str) -> None:
+    context: Any = mp.get_context(start_method)
+    answers = context.Queue()
+    processes = [
+        context.Process(target=by_name, args=(rank, 3, "tcp://localhost:23456", answers))
+        for rank in range(3)
+    ]
+    for process in processes:
+        process.start()
+    found = [answers.get(timeout=30) for _ in processes]
+    for process in processes:
+        process.join()
+    answers.close()
+    assert found == [6.0] * 3
+
+
+def test_missing_ranks_end_in_a_timeout() -> None:
+    for rank in (0, 1):
+        with pytest.raises(CollectiveTimeout, match="not all ranks came in time"):
+            dist.init_process_group(init_method="nobody", rank=rank, world_size=2, timeout=0.2)
+    assert not dist.is_initialized()
+
+
+def groups() -> list[Any]:
+    rank = dist.get_rank()
+    low = dist.new_group([0, 1])
+    high = dist.new_group([2, 1])
+    out: list[Any] = [dist.get_rank(low), dist.get_world_size(high)]
+    if rank in (0, 1):
+        x = st.full((3,), float(rank + 1))
+        dist.all_reduce(x, group=low)
+        out.append(float(x[0]))
+    else:
+        with pytest.raises(ValueError, match="not in the group"):
+            dist.barrier(low)
+    if rank in (1, 2):
+        y = st.full((9_000,), float(rank))
+        dist.broadcast(y, src=2, group=high)
+        out += [float(y[0]), dist.get_process_group_ranks(high), dist.get_group_rank(high, 2)]
+        with pytest.raises(ValueError, match=r"not in the group: 0, the group has \[1, 2\]"):
+            dist.broadcast(y, src=0, group=high)
+    dist.barrier()
+    dist.destroy_process_group(low if rank < 2 else high)
+    return out
+
+
+def test_groups_of_some_ranks() -> None:
+    zero, one, two = values(run(groups, 3))
+    assert zero == [0, -1, 3.0]
+    assert one == [1, 2, 3.0, 2.0, [1, 2], 1]
+    assert two == [-1, 2, 2.0, [1, 2], 1]
+
+
+def disagree() -> None:
+    dist.new_group([0] if dist.get_rank() == 0 else [0, 1])
+
+
+def test_disagreement_about_members_is_a_mismatch() -> None:
+    for outcome in run(disagree, 2):
+        assert isinstance(outcome.error, CollectiveMismatch), outcome
+        assert "[[0], [0, 1]]" in str(outcome.error)
+
+
+def messages() -> list[float]:
+    rank = dist.get_rank()
+    got = []
+    for n in (0, 3, 9_000):
+        x = st.full((n,), float(rank + 7))
+        if rank == 0:
+            dist.send(x, 1)
+            dist.recv(x, 1)
+        else:
+            y = st.empty(n)
+            assert dist.recv(y, 0) == 0
+            dist.send(x, 0)
+            x = y
+        got.append(float(x.sum()))
+    return got
+
+
+def test_send_and_receive() -> None:
+    zero, one = values(run(messages, 2))
+    assert zero == [0.0, 24.0, 72_000.0]
+    assert one == [0.0, 21.0, 63_000.0]
+
+
+def wrong_message() -> None:
+    dist.send(st.zeros(3), 1) if dist.get_rank() == 0 else dist.recv(st.zeros(4), 0)
+
+
+def test_a_message_that_does_not_fit_is_an_error_on_both_sides() -> None:
+    for outcome in run(wrong_message, 2):
+        assert isinstance(outcome.error, CollectiveMismatch), outcome
+    with pytest.raises(ValueError, match="any source"):
+        values(run(any_source, 1))
+
+
+def any_source() -> None:
+    dist.recv(st.zeros(3))

@@ -1,0 +1,46 @@
+"""Parts of batches are views, cover everything once, and what is private is moved and counted."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import native
+from shmtensor.trainer.batch import Counter, part_of, samples_in, share
+
+Pair = namedtuple("Pair", "x y")
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 7, 64])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_parts_cover_the_batch_once(n: int, ranks: int) -> None:
+    x = st.arange(float(n))
+    parts = [part_of((x, {"again": x}), rank, ranks) for rank in range(ranks)]
+    joined = np.concatenate([part[0][0].numpy() for part in parts])
+    np.testing.assert_array_equal(joined, x.numpy())
+    assert sum(size for _, size, _ in parts) == n
+    assert {total for _, _, total in parts} == {n}
+    for (a, named), _, _ in parts:
+        assert np.shares_memory(a.numpy(), x.numpy()) or not a.numel()
+        np.testing.assert_array_equal(named["again"].numpy(), a.numpy())
+
+
+def test_nests_and_sizes() -> None:
+    pair, size, total = part_of(Pair(st.zeros(4, 2), [st.ones(4)]), 1, 2)
+    assert isinstance(pair, Pair)
+    assert (tuple(pair.x.shape), size, total) == ((2, 2), 2, 4)
+    assert samples_in(pair) == 2
+    with pytest.raises(TypeError, match="no tensor"):
+        samples_in("text")
+
+
+def test_sharing_copies_only_what_is_private() -> None:
+    counter = Counter()
+    shared = st.zeros(3)
+    batch = share((shared, np.ones(4)), counter)
+    assert batch[0] is shared
+    assert counter.nbytes == 32
+    assert native.is_shared(batch[1].array)

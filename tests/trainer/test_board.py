@@ -1,0 +1,30 @@
+"""The board's words say whether the weights are whole."""
+
+from __future__ import annotations
+
+from shmtensor.trainer.board import Board
+
+
+def test_whole_only_if_all_words_are_even_and_equal() -> None:
+    board = Board.create(3)
+    board.start(5)
+    assert board.whole_at() == 5
+    for rank in range(3):
+        board.begin_update(rank)
+        assert board.whole_at() is None
+    for rank in range(3):
+        assert board.whole_at() is None
+        board.end_update(rank)
+    assert board.whole_at() == 6
+
+
+def test_figures_are_summed_in_rank_order() -> None:
+    board = Board.create(2)
+    board.add(0, 3, 1.5, 2)
+    board.add(1, 4, 0.5, 1)
+    board.add(1, 1, 0.25, 1)
+    assert board.totals() == (8, 2.25, 4)
+    assert board.figures[:, 0].tolist() == [1, 2]
+    board.clear_figures()
+    assert board.totals() == (0, 0.0, 0)
+    assert Board(board.array).whole_at() == 0

@@ -1,0 +1,53 @@
+"""Under the launcher every rank calls fit, and the result is that of one process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from .test_trainer import make_data, make_trainer, weights
+
+SCRIPT = """
+import sys
+import numpy as np
+import shmtensor as st
+from shmtensor import distributed as dist, nn, optim
+from shmtensor.trainer import Trainer
+
+rng = np.random.default_rng(5)
+x, y = rng.standard_normal((50, 6)), rng.integers(0, 3, 50)
+data = [(st.tensor(x[i : i + 16]), st.tensor(y[i : i + 16])) for i in range(0, 50, 16)]
+dist.init_process_group()
+st.manual_seed(1 + dist.get_rank())  # rank 0's weights count
+model = nn.Sequential(nn.Linear(6, 33), nn.ReLU(), nn.Dropout(0.0), nn.Linear(33, 3)).double()
+trainer = Trainer(model, optim.Adam(model.parameters(), lr=0.01), nn.CrossEntropyLoss(), progress=False)
+history = trainer.fit(data if dist.get_rank() == 0 else [], epochs=3, checkpoint=sys.argv[1] + "/run.ckpt")
+np.savez(f"{sys.argv[1]}/{dist.get_rank()}.npz", *[p.detach().numpy() for p in model.parameters()])
+assert len(history) == 3 and trainer.step == 12
+dist.destroy_process_group()
+"""
+
+
+def test_launched_ranks_train_like_one_process(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = [
+        sys.executable,
+        "-m",
+        "shmtensor.run",
+        "--nproc-per-node",
+        "2",
+        str(tmp_path / "train.py"),
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    reference = make_trainer(1)
+    reference.fit(make_data(), epochs=3)
+    for rank in range(2):
+        found = np.load(tmp_path / f"{rank}.npz")
+        for name, want in zip(found.files, weights(reference), strict=True):
+            np.testing.assert_allclose(found[name], want, rtol=1e-9, atol=1e-12)
+    assert (tmp_path / "run.ckpt").exists()
