@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -37,15 +41,37 @@ def fresh(
         f"import sys; sys.path[:0] = [{str(TESTS)!r}, {SOURCES!r}]\n"
         f"import {module} as module; module.{function.__name__}(*{args!r})"
     )
-    done = subprocess.run(
-        [*prefix, sys.executable, "-X", "faulthandler", "-c", code],
-        env={**os.environ, "SHMTENSOR_DOMAIN": "new", **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
-    assert done.returncode == returncode, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    with tempfile.TemporaryFile("w+") as out:
+        family = subprocess.Popen(
+            [*prefix, sys.executable, "-X", "faulthandler", "-c", code],
+            env={**os.environ, "SHMTENSOR_DOMAIN": "new", **(env or {})},
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+        try:
+            code_of_exit = family.wait(timeout)
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # a failed body may leave children
+                os.killpg(family.pid, signal.SIGKILL)
+            family.wait()
+        out.seek(0)
+        text = out.read()
+    assert code_of_exit == returncode, f"exit {code_of_exit}\n{text}"
+    return text
+
+
+def each(module: str, scenario: str, *argument_lists: tuple[object, ...]) -> None:
+    """Runs a scenario once for each list of arguments, one after the other in one domain."""
+    function = getattr(importlib.import_module(module), scenario)
+    for arguments in argument_lists:
+        print(f"{scenario}{arguments}", flush=True)
+        function(*arguments)
+
+
+def fresh_each(scenario: Callable[..., None], *argument_lists: tuple[object, ...]) -> None:
+    """`each` in a new interpreter; the last line printed before a failure says which case it was."""
+    fresh(each, scenario.__module__, scenario.__name__, *argument_lists)
 
 
 class Child:

@@ -94,7 +94,11 @@ def life_and_death() -> None:
     child = Child(body)
     os.read(ready[0], 1)
     assert native.life(child.row, child.inc) == "alive"
-    assert native.describe(child.row, child.inc) == (f"rank 1 (pid {child.pid}) is alive", child.pid, None)
+    assert native.describe(child.row, child.inc) == (
+        f"rank 1 (pid {child.pid}) is alive",
+        child.pid,
+        None,
+    )
     started = time.perf_counter()
     os.kill(child.pid, 9)
     while native.life(child.row, child.inc) == "alive":
@@ -135,7 +139,9 @@ def sibling_sees() -> None:
             os.write(told[1], str(error).encode())
         return 0
 
-    native.record_exit(victim.row, victim.inc + 7, 3)  # of another incarnation: ignored by readers of this one
+    native.record_exit(
+        victim.row, victim.inc + 7, 3
+    )  # of another incarnation: ignored by readers of this one
     os.kill(victim.pid, 15)
     watcher = Child(body)
     _, status = os.waitpid(victim.pid, 0)
@@ -204,7 +210,9 @@ def rows_run_out() -> None:
     os.write(go[1], b"x" * 255)
     for c in children:
         assert c.wait() == 0
-    assert memory.statistics().frozen_blocks == 2  # never reclaimed: the bound of a fork without a row
+    assert (
+        memory.statistics().frozen_blocks == 2
+    )  # never reclaimed: the bound of a fork without a row
     # A row again, and all is as ever.
     assert Child(lambda: 3).wait() == 3
     native.sweep(True)

@@ -72,7 +72,11 @@ def test_gate_in_a_thread_that_never_saw_the_handler() -> None:
 
 def test_blocks_freed_in_another_thread_come_back() -> None:
     with memory.shared_numpy():
-        arrays = [np.full(n, 1, np.uint8) for n in (10, 1000, 30_000, 300_000, 20_000_000) for _ in range(50 if n < 10**6 else 2)]
+        arrays = [
+            np.full(n, 1, np.uint8)
+            for n in (10, 1000, 30_000, 300_000, 20_000_000)
+            for _ in range(50 if n < 10**6 else 2)
+        ]
     before = memory.statistics().live_blocks
     thread = threading.Thread(target=arrays.clear)
     thread.start()
@@ -142,9 +146,14 @@ def test_resize_keeps_contents_and_place() -> None:
 
 
 def test_absurd_request_is_out_of_shared_memory() -> None:
-    with pytest.raises(OutOfSharedMemory, match=r"shared_numpy: no room for \d+ bytes"), memory.shared_numpy():
+    with (
+        pytest.raises(OutOfSharedMemory, match=r"shared_numpy: no room for \d+ bytes"),
+        memory.shared_numpy(),
+    ):
         np.empty(1 << 50, np.uint8)
-    with pytest.raises(OutOfSharedMemory, match=r"allocate: no room for 1125899906842624 bytes: .*slots"):
+    with pytest.raises(
+        OutOfSharedMemory, match=r"allocate: no room for 1125899906842624 bytes: .*slots"
+    ):
         memory.allocate(1 << 50)
     assert native.take_allocation_failure() is None
     with pytest.raises(ValueError, match="allocate: nbytes is negative: -1"):

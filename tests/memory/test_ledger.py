@@ -109,7 +109,9 @@ def receive_in_child() -> None:
         nonlocal x, big
         check()
         blocks = [memory.receive(h) for h in handles]
-        y, z = (np.frombuffer(b, np.uint8, n) for b, n in zip(blocks, (300_000, 70 << 20), strict=True))
+        y, z = (
+            np.frombuffer(b, np.uint8, n) for b, n in zip(blocks, (300_000, 70 << 20), strict=True)
+        )
         assert (y == 3).all()
         assert (z[:: 1 << 20] == 4).all()
         assert memory.block_of(z[66 << 20 :])[0] == blocks[1].address
@@ -261,7 +263,10 @@ def test_stranger_with_a_wrong_name_says_why() -> None:
         (f"1:{'0' * 32}:1:3,4,5", "cannot join the domain named by SHMTENSOR_DOMAIN"),
     ):
         done = subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, "SHMTENSOR_DOMAIN": name}, capture_output=True, text=True
+            [sys.executable, "-c", code],
+            env={**os.environ, "SHMTENSOR_DOMAIN": name},
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 1
         assert message in done.stderr
