@@ -1,5 +1,6 @@
 """The domain: made late, joined, refused in words, and gone with its last process."""
 
+# ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
 
 import os

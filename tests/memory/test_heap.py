@@ -1,5 +1,6 @@
 """The heap: classes, warm reuse, zeroing, realloc, threads, the gate."""
 
+# ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
 
 import threading

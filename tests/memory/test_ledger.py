@@ -1,5 +1,6 @@
 """Holds, pins and generations, seen from one process and from its forked children."""
 
+# ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
 
 import os

@@ -1,5 +1,6 @@
 """Running out: a small /dev/shm, a memory cgroup about to be full, nothing anywhere. What was there stays intact."""
 
+# ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
 
 import contextlib
@@ -112,7 +113,7 @@ def nearly_full(group: str) -> None:
             refused = 1
     assert refused
     for i, x in enumerate(kept[:9]):
-        assert (x == i + 1).all()
+        assert x.min() == x.max() == i + 1  # no temporaries: they would be private memory
     assert (small == 7).all()
     check()
     count = len(kept)
@@ -187,10 +188,10 @@ def test_headroom_in_nested_groups_of_version_2(tmp_path: Path, inner: str) -> N
     available, limit, name = native.headroom(root)
     if inner == "max":
         assert (limit, name) == (400_000_000, "memory cgroup /a")
-        assert available == 400_000_000 - 230_000_000 - 400_000_000 // 32
+        assert available == 400_000_000 - 230_000_000 - 400_000_000 // 16
     else:
         assert (limit, name) == (100_000_000, "memory cgroup /a/b")
-        assert available == 100_000_000 - 60_000_000 - 100_000_000 // 32
+        assert available == 100_000_000 - 60_000_000 - 100_000_000 // 16
 
 
 def test_headroom_in_a_container_of_version_1(tmp_path: Path) -> None:
@@ -210,7 +211,7 @@ def test_headroom_in_a_container_of_version_1(tmp_path: Path) -> None:
     )
     available, limit, name = native.headroom(root)
     assert (limit, name) == (200_000_000, "memory cgroup /")
-    assert available == 55_000_000 - 200_000_000 // 32
+    assert available == 55_000_000 - 200_000_000 // 16
 
 
 def test_unlimited_groups_do_not_count(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Weighted random actions in several processes, with random kills: every tensor that somebody holds keeps its tag."""
 
+# ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
 
 import os

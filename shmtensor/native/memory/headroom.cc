@@ -57,7 +57,7 @@ static void look_at(const char* directory, const char* shown, bool v2, Headroom*
   uint64_t cache = reclaimable(directory, v2);
   used -= cache < used ? cache : used;
   // Page tables, stacks and Python objects are charged to the same group: leave them a little.
-  uint64_t reserve = limit / 32 < (16u << 20) ? limit / 32 : 16u << 20;
+  uint64_t reserve = limit / 16 < (64u << 20) ? limit / 16 : 64u << 20;
   uint64_t free = limit > used + reserve ? limit - used - reserve : 0;
   if (free < h->available) {
     h->available = free;
