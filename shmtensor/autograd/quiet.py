@@ -1,6 +1,8 @@
-"""Arithmetic without warnings: NumPy warns about overflow and NaN, PyTorch never does, and `-W error` makes it fatal.
+"""Arithmetic without warnings: NumPy warns about overflow and NaN, PyTorch never does, and `-W
+error` makes it fatal.
 
-Kernels made by `native.parallel` are quiet by themselves; a forward in plain NumPy is wrapped. `numpy.errstate` as a
+Kernels made by `native.parallel` are quiet by themselves; a forward in plain NumPy is wrapped.
+`numpy.errstate` as a
 decorator does the same in twice the time, because it builds its state anew at each call.
 """
 

@@ -416,7 +416,9 @@ def backward_source(row: Row, tensors: bool) -> str:
         w.add(1, "g = [*g, *[None] * (len(_z_out) - len(g))]")
         w.add(1, f"g = [{zeros}(_z) if _t is None else _t for _t, _z in zip(g, _z_out)]")
     elif len(row.outputs) > 1:
-        w.add(1, f"{', '.join(f'_g_{n}' for n in row.outputs)}, *_ = *g, *[None] * {len(row.outputs)}")
+        w.add(
+            1, f"{', '.join(f'_g_{n}' for n in row.outputs)}, *_ = *g, *[None] * {len(row.outputs)}"
+        )
         for n in w.gradients:
             if len(w.gradients) > 1:
                 w.add(1, f"if _g_{w.output(n)} is None:", f"    _g_{w.output(n)} = {zeros}(_z_{n})")

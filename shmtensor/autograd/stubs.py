@@ -15,6 +15,7 @@ from .source import Writer
 
 __all__ = ["texts", "write"]
 
+WIDTH = 100
 PACKAGE = Path(__file__).resolve().parent.parent
 HEAD = '''"""Written by `python -m shmtensor.autograd.stubs` from the op table."""
 
@@ -71,7 +72,14 @@ def composite_parameters(made: Composite) -> list[str]:
 def definition(name: str, parameters: list[str], returns: str, depth: int) -> str:
     if depth:
         parameters = ["self", *parameters[1:]]
-    return f"{'    ' * depth}def {name}({', '.join(parameters)}) -> {returns}: ..."
+    indent = "    " * depth
+    line = f"{indent}def {name}({', '.join(parameters)}) -> {returns}: ..."
+    if len(line) <= WIDTH:
+        return line
+    inner = f"{indent}    {', '.join(parameters)}"
+    if len(inner) > WIDTH:
+        inner = "\n".join(f"{indent}    {p}," for p in parameters)
+    return f"{indent}def {name}(\n{inner}\n{indent}) -> {returns}: ..."
 
 
 def every(variant: str) -> list[tuple[str, list[str], str]]:
@@ -98,7 +106,15 @@ def every(variant: str) -> list[tuple[str, list[str], str]]:
 def functions_text() -> str:
     lines = [HEAD.format(imports="from .tensor import Tensor\n")]
     lines += [definition(*entry, 0) for entry in every("function")]
-    return "\n".join(lines) + "\n"
+    return finished(lines)
+
+
+def finished(lines: list[str]) -> str:
+    """The file's text, without the import that only some need."""
+    text = "\n".join(lines) + "\n"
+    if "Sequence[" not in text:
+        text = text.replace("from collections.abc import Sequence\n", "")
+    return text
 
 
 def methods_text() -> str:
@@ -126,7 +142,7 @@ def methods_text() -> str:
                 lines.append(f"    def __i{special}__(self, other: Any) -> Tensor: ...")
     lines += [f"    def __{special}__(self) -> Tensor: ..." for special in UNARY.values()]
     lines.append("    def __getitem__(self, index: Any) -> Tensor: ...")
-    return "\n".join(lines) + "\n"
+    return finished(lines)
 
 
 def texts() -> dict[Path, str]:

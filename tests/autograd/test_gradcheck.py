@@ -39,7 +39,7 @@ def test_complex_gradients() -> None:
 
 
 def test_wrong_gradients() -> None:
-    with pytest.raises(GradcheckError, match="numerical 4.*analytical 6"):
+    with pytest.raises(GradcheckError, match=r"numerical 4.*analytical 6"):
         gradcheck(Wrong.apply, (leaf(2),))
     assert not gradcheck(Wrong.apply, (leaf(2),), raise_exception=False)
 

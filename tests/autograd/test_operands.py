@@ -9,7 +9,8 @@ import pytest
 
 import shmtensor as st
 
-# Results of PyTorch 2.13 for `a + b`: (dtype a, dimensions of a, dtype b, dimensions of b or a number) -> dtype.
+# Results of PyTorch 2.13 for `a + b`: dtype and dimensions of a, of b (or a number), dtype of the
+# sum.
 SUMS = [
     ("int64", 1, "float32", 1, "float32"),
     ("int64", 1, "float64", 0, "float64"),
@@ -98,7 +99,7 @@ def test_unknown_operands() -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
         st.ones(2) + "a"
     with pytest.raises(
-        TypeError, match="add: the operands must be tensors or numbers: .*other is a str"
+        TypeError, match=r"add: the operands must be tensors or numbers: .*other is a str"
     ):
         st.add(st.ones(2), "a")
     with pytest.raises(TypeError, match="exp: the operands must be tensors: input is a list"):

@@ -1,6 +1,8 @@
-"""Random programs of ops, views, in-place writes and blocks without grad, against finite differences.
+"""Random programs of ops, views, in-place writes and blocks without grad, against finite
+differences.
 
-Whatever a program computes in double precision is a function of its leaves; a program that the engine does not refuse
+Whatever a program computes in double precision is a function of its leaves; a program that the
+engine does not refuse
 must have that function's gradient.
 """
 
@@ -14,10 +16,32 @@ import pytest
 
 import shmtensor as st
 
-STEPS = (
-    "mul add exp clone sum rows row last column every transpose flatten expand split unbind "
-    "add_ sub_ mul_ double_ copy_ fill_ set set_fancy half_"
-).split()
+REFUSALS = ("inplace", "in-place", "stretched", "read-only")
+STEPS = [
+    "mul",
+    "add",
+    "exp",
+    "clone",
+    "sum",
+    "rows",
+    "row",
+    "last",
+    "column",
+    "every",
+    "transpose",
+    "flatten",
+    "expand",
+    "split",
+    "unbind",
+    "add_",
+    "sub_",
+    "mul_",
+    "double_",
+    "copy_",
+    "fill_",
+    "set",
+    "set_fancy",
+]
 
 
 def step(kind: str, a: Any, b: Any, coin: float) -> list[Any]:
@@ -97,9 +121,8 @@ def test_gradients_of_random_programs(block: int) -> None:
             out = run(seed, [x * 1 for x in leaves])
             out.backward()
         except RuntimeError as refusal:
-            assert any(
-                word in str(refusal) for word in ("inplace", "in-place", "stretched", "read-only")
-            ), refusal
+            if not any(word in str(refusal) for word in REFUSALS):
+                raise
             continue
         ways = [rng.standard_normal(v.shape) for v in values]
         h = 1e-6

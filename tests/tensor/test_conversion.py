@@ -49,7 +49,7 @@ def test_wrong_data() -> None:
         st.tensor([[1, 2], [3]])
     with pytest.raises(TypeError):
         st.tensor(["a"])
-    with pytest.raises(TypeError, match="expected np.ndarray"):
+    with pytest.raises(TypeError, match=r"expected np.ndarray"):
         st.from_numpy([1])  # type: ignore[arg-type]
 
 

@@ -42,5 +42,5 @@ def test_an_index_given_twice() -> None:
     "use", [lambda: st.ones(1).cuda(), lambda: st.tensor([1.0], device="cuda")]
 )
 def test_cuda_says_what_is_missing(use: object) -> None:
-    with pytest.raises(RuntimeError, match="CuPy|only 'cpu'"):
+    with pytest.raises(RuntimeError, match=r"CuPy|only 'cpu'"):
         use()  # type: ignore[operator]

@@ -51,7 +51,7 @@ def test_comparisons_are_elementwise() -> None:
     assert (x == y).tolist() == [False, True, False]
     assert (x < y).tolist() == [True, False, False]
     assert (x >= 2).tolist() == [False, True, True]
-    assert (2 > x).tolist() == [True, False, False]
+    assert (x < 2).tolist() == [True, False, False]
     assert len({x, y, x}) == 2
 
 
