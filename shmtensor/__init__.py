@@ -17,6 +17,7 @@ from .autograd import (
 )
 from . import autograd
 from .autograd.dispatch import table as ops_table
+from .formats import *  # noqa: F403
 from .random import *  # noqa: F403
 from . import random
 from . import nn as nn

@@ -91,6 +91,9 @@ def attach() -> None:
             setattr(Methods, f"__{OPERATORS[name]}__", getattr(table, name))
         if name in UNARY:
             setattr(Methods, f"__{UNARY[name]}__", getattr(table, name))
+    Methods.where = lambda self, condition, other: table.where(condition, self, other)  # type: ignore[attr-defined]
+    Methods.__rmatmul__ = lambda self, other: table.matmul(other, self)  # type: ignore[attr-defined]
+    Methods.__rdiv__ = Methods.__rtruediv__  # type: ignore[attr-defined]
     Methods.__hash__ = native.TensorBase.__hash__  # type: ignore[method-assign]
 
 

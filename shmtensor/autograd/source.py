@@ -60,7 +60,8 @@ class Writer:
         operator = variant in ("operator", "reflected")
         for a in row.attributes:
             if a.kind == "sizes" and variant in ("method", "inplace") and not a.keyword_only:
-                parameters.append(f"*{a.name}")
+                parameters.append(f"*_s_{a.name}")
+                keywords.append(f"{a.name}=_missing")
                 continue
             other = NUMPY_NAMES.get(a.name)
             default = "" if a.default is EMPTY else f"=_d_{a.name}"
@@ -91,6 +92,7 @@ class Writer:
         attributes = {a.name: a for a in row.attributes}
         for a in row.attributes:
             if a.kind == "sizes" and variant in ("method", "inplace") and not a.keyword_only:
+                self.add(1, f"if {a.name} is _missing:", f"    {a.name} = _s_{a.name}")
                 self.add(1, f"if len({a.name}) == 1 and {a.name}[0].__class__ is not _int:")
                 self.add(2, f"{a.name} = {a.name}[0]")
         if variant not in ("operator", "reflected"):

@@ -34,6 +34,7 @@ FAMILIES = (
     "loss",
     "creation",
     "sampling",
+    "strides",
     "copies",
 )
 

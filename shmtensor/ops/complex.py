@@ -8,7 +8,7 @@ from .samples import UNARY, reals
 from .table import op
 
 
-@op(samples=UNARY)
+@op(inplace=True, samples=UNARY)
 def conj(xp, x, /):
     """Complex conjugate; a real tensor itself."""
     return x.conjugate()
@@ -57,7 +57,7 @@ def angle_slope(ops: Any, g: Any, x: Any) -> Any:
 angle.pullback(x=lambda ops, g, x: angle_slope(ops, g, x))
 
 
-@op(broadcast=True, promote="common", samples=[((3, 4), (3, 4))])
+@op(broadcast=True, promote="common", inplace=False, method=False, samples=[((3, 4), (3, 4))])
 def complex(xp, real, imag, /):
     """Complex numbers out of their real and imaginary parts."""
     out = xp.empty(xp.broadcast(real, imag).shape, xp.result_type(real.dtype, xp.complex64))
@@ -68,7 +68,13 @@ def complex(xp, real, imag, /):
 complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g * -1j))
 
 
-@op(broadcast=True, promote="common", samples=[(reals((3, 4), 0.3, 2.0), (3, 4))])
+@op(
+    broadcast=True,
+    promote="common",
+    inplace=False,
+    method=False,
+    samples=[(reals((3, 4), 0.3, 2.0), (3, 4))],
+)
 def polar(xp, abs, angle, /):
     """Complex numbers out of their modulus and angle."""
     out = xp.empty(xp.broadcast(abs, angle).shape, xp.result_type(abs.dtype, xp.complex64))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
@@ -168,6 +169,8 @@ def arange(
         dtype = np.dtype(np.int64) if whole else get_default_dtype()
     if step == 0:
         raise RuntimeError("arange: step must not be 0: 0")
+    if as_dtype(dtype).kind in "iu" and all(math.isfinite(v) for v in (start, end, step)):
+        start, end, step = int(start), int(end), int(step) or 1
     if not all(math.isfinite(v) for v in (start, end)):
         raise RuntimeError(f"arange: bounds must be finite: {start}, {end}")
     if (end - start) * step < 0:
@@ -206,7 +209,16 @@ def linspace(
 
 def line(start: Any, end: Any, n: int, dtype: Any) -> Any:
     """Evenly spaced numbers; whole ones are cut off, as a cast does."""
-    return np.linspace(start, end, n).astype(dtype)
+    return steps_of(start, end, n, dtype).astype(dtype)
+
+
+def steps_of(start: Any, end: Any, n: int, dtype: Any) -> Any:
+    """n numbers in float64: the first half counted from the start, the second from the end, as PyTorch does."""
+    if dtype.kind in "iu":
+        start, end = int(start), int(end)
+    i = np.arange(n)
+    step = (end - start) / (n - 1) if n > 1 else 0.0
+    return np.where(i < n // 2, start + step * i, end - step * (n - 1 - i)) if n != 1 else np.array([start])
 
 
 @composite(method=False)
@@ -223,7 +235,8 @@ def logspace(
 
 def power(base: float, start: Any, end: Any, n: int, dtype: Any) -> Any:
     """Powers of one base."""
-    return np.power(base, np.linspace(start, end, n)).astype(dtype)
+    with np.errstate(all="ignore"):
+        return np.power(float(base), steps_of(start, end, n, dtype)).astype(dtype)
 
 
 @composite(method=False)
@@ -289,3 +302,53 @@ def broadcast_shapes(ops, *shapes):
         return np.broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes))
     except ValueError:
         raise RuntimeError(f"broadcast_shapes: they do not fit together: {shapes}") from None
+
+
+@composite(function=True, method=False)
+def fill(ops, input, value):
+    """One number (or a 0-d tensor) in the shape and dtype of a tensor."""
+    if hasattr(value, "ndim"):
+        if value.ndim:
+            raise RuntimeError(f"fill: the value must be a number or 0-d: {tuple(value.shape)}")
+        return ops.broadcast_to(ops.cast(value, input.dtype), tuple(input.shape)) + ops.zeros_like(input)
+    return ops.full_like(input, value)
+
+
+@composite(method=False)
+def zero_(ops, input):
+    """Writes 0 over the whole tensor."""
+    return input.zero_()
+
+
+@composite(method=False)
+def constant_pad_nd(ops, input, pad, value=0):
+    """The tensor in a frame of one number: pad is (before, after) of the last dimension, then of the one before."""
+    if len(pad) % 2 or len(pad) // 2 > input.ndim:
+        raise RuntimeError(f"constant_pad_nd: pad does not fit: {tuple(pad)}, {tuple(input.shape)}")
+    frames = [(0, 0)] * (input.ndim - len(pad) // 2)
+    frames += [(pad[i], pad[i + 1]) for i in builtins.range(len(pad) - 2, -1, -2)]
+    for dim, (before, after) in enumerate(frames):
+        size = input.shape[dim]
+        input = ops.narrow(input, dim, max(-before, 0), size - max(-before, 0) - max(-after, 0))
+    frames = [(max(a, 0), max(b, 0)) for a, b in frames]
+    shape = tuple(n + a + b for n, (a, b) in zip(input.shape, frames, strict=True))
+    inner = tuple(slice(a, a + n) for n, (a, _) in zip(input.shape, frames, strict=True))
+    out = ops.sliced(input, shape, inner)
+    if not value:
+        return out
+    outside = np.ones(shape, bool)
+    outside[inner] = False
+    return ops.choose(outside, np.asarray(value, input.dtype), out)
+
+
+@composite(method=False)
+def unravel_index(ops, indices, shape):
+    """Indices of the flattened tensor as one index for each dimension."""
+    shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"unravel_index: whole numbers are needed: {indices.dtype}")
+    found, rest = [], indices
+    for n in reversed(shape):
+        found.append(ops.remainder(rest, n))
+        rest = ops.floor_divide(rest, n)
+    return tuple(reversed(found))

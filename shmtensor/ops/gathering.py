@@ -104,7 +104,7 @@ def index_add(ops, input, dim, index, source, *, alpha=1):
 def index_copy(ops, input, dim, index, source):
     """The tensor with slices of source written at indices. Copies: one (the result)."""
     if not input.ndim:
-        return ops.reshape(source, ()) + 0
+        return ops.clone(ops.reshape(source, ()))
     return ops.written(input, source, along(axis(input, dim), index), False)
 
 
@@ -115,9 +115,12 @@ def index_fill(ops, input, dim, index, value):
         value = np.asarray(value, input.dtype)
     if value.ndim:
         raise RuntimeError(f"index_fill: value must be a number or 0-d: {tuple(value.shape)}")
-    if not input.ndim:
-        return input * 0 + value
-    return ops.written(input, value, along(axis(input, dim), index), False)
+    chosen = np.zeros(tuple(input.shape), bool)
+    if input.ndim:
+        chosen[along(axis(input, dim), getattr(index, "array", index))] = True
+    else:
+        chosen[...] = True
+    return ops.choose(chosen, value if value.dtype == input.dtype else ops.cast(value, input.dtype), input)
 
 
 # ---- element by element
@@ -200,6 +203,7 @@ def take_along_dim(ops, input, indices, dim=None):
     common = np.broadcast_shapes(rest(tuple(input.shape)), rest(tuple(indices.shape)))
     stretch = lambda x: (*common[:dim], x.shape[dim], *common[dim + 1 :])  # noqa: E731
     input = ops.broadcast_to(input, stretch(input))
+    indices = ops.choose(indices < 0, indices + input.shape[dim], indices)
     return ops.gathered(input, ops.broadcast_to(indices, stretch(indices)), dim)
 
 

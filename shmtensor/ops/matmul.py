@@ -44,7 +44,7 @@ def left(ops: Any, g: Any, y: Any, shape: Shape) -> Any:
     if len(shape) == 1:
         return shrunk(ops, ops.matmul(ops.unsqueeze(g, -2), turned).squeeze(-2), shape)
     if len(shape) == 2 < g.ndim:  # one product instead of a batch that is summed
-        rows = ops.reshape(ops.movedim(g, -2, 0), (shape[0], -1))
+        rows = ops.reshape(ops.movedim(g, -2, 0), (shape[0], math.prod(g.shape) // (shape[0] or 1)))
         return ops.matmul(rows, joined(ops, turned, g.shape[:-2]))
     return shrunk(ops, ops.matmul(g, turned), shape)
 
@@ -59,15 +59,16 @@ def right(ops: Any, g: Any, x: Any, shape: Shape) -> Any:
         turned = x.swapaxes(-1, -2).conjugate()
         return shrunk(ops, ops.matmul(turned, ops.unsqueeze(g, -1)).squeeze(-1), shape)
     if len(shape) == 2 < x.ndim and x.shape[:-1] == g.shape[:-1]:
-        rows = ops.reshape(x, (-1, x.shape[-1]))
-        return ops.matmul(rows.swapaxes(-1, -2).conjugate(), ops.reshape(g, (-1, g.shape[-1])))
+        n = math.prod(x.shape[:-1])
+        rows, columns = ops.reshape(x, (n, x.shape[-1])), ops.reshape(g, (n, g.shape[-1]))
+        return ops.matmul(rows.swapaxes(-1, -2).conjugate(), columns)
     return shrunk(ops, ops.matmul(x.swapaxes(-1, -2).conjugate(), g), shape)
 
 
 def joined(ops: Any, y: Any, batch: Shape) -> Any:
     """Matrices of a batch, one below the other."""
     full = ops.broadcast_to(y, (*batch, *y.shape[-2:]))
-    return ops.reshape(full, (-1, y.shape[-1]))
+    return ops.reshape(full, (math.prod(batch) * y.shape[-2], y.shape[-1]))
 
 
 matmul.pullback(
@@ -102,8 +103,9 @@ def linear_weight(ops: Any, g: Any, x: Any, shape: Shape) -> Any:
     """g.T @ x over all leading dimensions as one product."""
     if len(shape) == 1:
         return shrunk(ops, ops.mul(ops.unsqueeze(g, -1), x.conjugate()), shape)
-    rows = ops.reshape(g, (-1, shape[0]))
-    return ops.matmul(rows.swapaxes(0, 1), ops.reshape(x, (-1, shape[1])).conjugate())
+    n = math.prod(x.shape[:-1])
+    rows = ops.reshape(g, (n, shape[0]))
+    return ops.matmul(rows.swapaxes(0, 1), ops.reshape(x, (n, shape[1])).conjugate())
 
 
 linear.pullback(
@@ -184,6 +186,8 @@ outer.alias("ger")
 
 def blend(ops: Any, x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta * x + alpha * product; with beta = 0 what is in x does not matter, not even NaN."""
+    if product.dtype.kind in "iub":
+        beta, alpha = int(beta), int(alpha)
     product = product if alpha == 1 else ops.mul(product, alpha)
     if beta == 0:
         np.broadcast_shapes(tuple(x.shape), tuple(product.shape))

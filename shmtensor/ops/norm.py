@@ -119,7 +119,7 @@ def dist(ops, input, other, p=2):
     return ops.norm(ops.sub(input, other), p)
 
 
-@composite
+@composite(inplace=True)
 def renorm(ops, input, p, dim, maxnorm):
     """Slices along dim, scaled down to at most maxnorm in the p-norm."""
     others = tuple(d for d in range(input.ndim) if d != dim % input.ndim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -252,7 +253,7 @@ def unique_runs(xp, x, /, dim=None):
     """The first of each run of equal values (slices), which run each element is in, and how long each is."""
     rows = x.reshape(-1) if dim is None else xp.moveaxis(x, axis(x, dim), 0)
     n = rows.shape[0]
-    flat = rows.reshape(n, -1)
+    flat = rows.reshape(n, math.prod(rows.shape[1:]))
     new = xp.ones(n, bool)
     new[1:] = (flat[1:] != flat[:-1]).any(1)
     starts = xp.flatnonzero(new)
@@ -292,19 +293,40 @@ def isin(xp, elements, test_elements, /, *, assume_unique=False, invert=False):
     return xp.isin(elements, test_elements, invert=invert)
 
 
-@op(function=True, method=False, samples=[(reals((5,)), (3, 4))])
-def searchsorted(xp, sorted_sequence, x, /, *, out_int32=False, right=False, side=None, sorter=None):
+@op(
+    method=False,
+    function=False,
+    samples=[(reals((5,)), (3, 4), None, "left"), ((3, 5), (3, 4), None, "right")],
+)
+def sought(xp, sorted_sequence, x, sorter=None, /, side="left"):
     """Where to put elements into sorted rows so that they stay sorted."""
-    side = side or ("right" if right else "left")
-    kind = np.int32 if out_int32 else np.int64
+    kind = np.dtype(np.int64)
     if sorter is not None:
-        sorted_sequence = xp.take_along_axis(sorted_sequence, xp.asarray(sorter), -1)
+        sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, -1)
+    if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != x.shape[:-1]:
+        raise RuntimeError(
+            f"searchsorted: leading sizes differ: {sorted_sequence.shape}, {x.shape}"
+        )
     if sorted_sequence.ndim == 1:
         return xp.searchsorted(sorted_sequence, x, side).astype(kind)
     out = xp.empty(x.shape, kind)
     for i in np.ndindex(x.shape[:-1]):
         out[i] = xp.searchsorted(sorted_sequence[i], x[i], side)
     return out
+
+
+@composite(method=False)
+def searchsorted(
+    ops, sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None
+):
+    """Where to put elements into sorted rows so that they stay sorted: before equal ones, or (right) after them."""
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise RuntimeError(f"searchsorted: side and right do not agree: side={side!r}, right={right}")
+    if isinstance(input, (int, float)):
+        input = np.asarray(input)
+    side = side or ("right" if right else "left")
+    places = ops.sought(sorted_sequence, input, sorter, side)
+    return ops.cast(places, np.dtype(np.int32)) if out_int32 else places
 
 
 @composite

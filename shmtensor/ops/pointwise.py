@@ -156,10 +156,20 @@ lerp.pullback(
 )
 
 
-@op(numpy=parallel(np.square), inplace=True, samples=UNARY)
+fast_square = parallel(np.square)
+
+
+def squared(x: Any, out: Any = None) -> Any:
+    """NumPy's square; of bool an int64."""
+    if x.dtype.kind == "b":
+        return np.multiply(x, x, out, dtype=None if out is not None else np.int64)
+    return fast_square(x, out) if out is not None else fast_square(x)
+
+
+@op(numpy=squared, out=True, inplace=True, samples=UNARY)
 def square(xp, x, /):
-    """Each element times itself."""
-    return x * x
+    """Each element times itself; of bool an int64."""
+    return x.astype(xp.int64) if x.dtype == bool else x * x
 
 
 square.pullback(x=lambda g, x: g * (2 * x).conjugate())
@@ -215,7 +225,18 @@ def exponent_slope(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
 @op(broadcast=True, promote="common", samples=POSITIVE)
 def pow(xp, x, exponent, /):
     """x to the power of `exponent`, with broadcasting; whole numbers stay whole."""
+    if x.dtype.kind in "iu" and isinstance(exponent, np.ndarray):
+        return whole_power(xp, x, exponent)
     return x**exponent
+
+
+def whole_power(xp: Any, x: Any, y: Any) -> Any:
+    """Powers of whole numbers; of negative exponents what the quotient 1 / x ** -y is without its fraction."""
+    if y.dtype.kind != "i" or not y.size or y.min() >= 0:
+        return x**y
+    odd = (y & 1) * 2 - 1  # of -1 the sign
+    small = xp.where(x == 1, 1, xp.where(x == -1, -odd, 0)).astype(x.dtype)
+    return xp.where(y < 0, small, x ** xp.maximum(y, 0))
 
 
 pow.pullback(
@@ -291,6 +312,9 @@ hypot.pullback(x=lambda g, x, out: g * x / out, y=lambda g, y, out: g * y / out)
 def nextafter(xp, x, y, /):
     """The next floating-point number from x towards y."""
     return xp.nextafter(x, y)
+
+
+nextafter.pullback(x=lambda g: g * 0, y=lambda g: g * 0)
 
 
 @op(outputs="mantissa exponent", method=True, samples=unary(0.2, 2.0))

@@ -110,7 +110,8 @@ def ranked(ops: Any, name: str, input: Any, q: Any, dim: Any, keepdim: bool, int
         if whole:
             out = ops.reshape(out, (flat.size, *(1,) * ndim))
         else:
-            out = ops.movedim(ops.movedim(out, -2, 0), -1, dim % ndim + 1)
+            out = ops.movedim(ops.movedim(out, -2, 0), -1, dim % (ndim or 1) + 1)
+            out = out if ndim else ops.reshape(out, (flat.size,))
     else:
         out = ops.movedim(out, -1, 0)
     return out if values.ndim else out[0]
@@ -154,7 +155,7 @@ def cov(ops, input, *, correction=1, fweights=None, aweights=None):
     scaled = away if weights is None else ops.mul(away, weights)
     norm = max(norm, 0) if isinstance(norm, (int, float)) else ops.clamp(norm, 0, None)
     out = ops.div(ops.matmul(scaled, ops.conj(ops.transpose(away, 0, 1))), norm)
-    return out if input.ndim == 2 else ops.reshape(out, ())
+    return ops.reshape(out, ()) if rows.shape[0] == 1 else out
 
 
 @composite
