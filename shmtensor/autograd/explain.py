@@ -4,6 +4,7 @@ nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,8 +52,10 @@ def failed(
     shown = shapes_of(inputs)
     told = f"{name}: "
     message = str(error)
-    if message.startswith((f"{name}:", f"{row.name}:")) and "gufunc" not in message:
-        raise error  # the kernel has said it already
+    if SAID.match(message) and "gufunc" not in message:  # the kernel has said it already
+        if type(error) is ValueError and row.numpy is not None and row.name != "class_entropy":
+            raise RuntimeError(message) from None  # as PyTorch has it for shapes
+        raise error
     if isinstance(error, AxisError):
         ndim = error.ndim
         if ndim is None:
@@ -77,6 +80,10 @@ def failed(
     if isinstance(error, (TypeError, np.exceptions.DTypePromotionError)):
         raise TypeError(f"{told}{message}: {shown}") from None
     raise error
+
+
+# `<where>: <what is wrong>`, as kernels and forwards of ours write it.
+SAID = re.compile(r"[a-z_0-9]+: ")
 
 
 def reason(row: Any, variant: str, message: str, inputs: Sequence[Any], shown: str) -> str:

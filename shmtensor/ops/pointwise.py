@@ -225,14 +225,14 @@ def exponent_slope(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
 @op(broadcast=True, promote="common", samples=POSITIVE)
 def pow(xp, x, exponent, /):
     """x to the power of `exponent`, with broadcasting; whole numbers stay whole."""
-    if x.dtype.kind in "iu" and isinstance(exponent, np.ndarray):
-        return whole_power(xp, x, exponent)
+    if isinstance(exponent, np.ndarray) and exponent.dtype.kind == "i":
+        return whole_power(xp, xp.asarray(x, exponent.dtype), exponent)
     return x**exponent
 
 
 def whole_power(xp: Any, x: Any, y: Any) -> Any:
     """Powers of whole numbers; of negative exponents what the quotient 1 / x ** -y is without its fraction."""
-    if y.dtype.kind != "i" or not y.size or y.min() >= 0:
+    if not y.size or y.min() >= 0:
         return x**y
     odd = (y & 1) * 2 - 1  # of -1 the sign
     small = xp.where(x == 1, 1, xp.where(x == -1, -odd, 0)).astype(x.dtype)
