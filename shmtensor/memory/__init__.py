@@ -1,7 +1,7 @@
-"""Memory that several processes see: the domain, the heap of tensor data, the ledger of who holds what.
+"""Memory that several processes see: the domain, the heap of tensor data, the ledger of holds.
 
-`docs/design/memory.md` has the picture. What most users need of it is `shared_numpy()`, `statistics()` and
-`summary()`; the functions of the ledger (`export`, `receive`, ...) are what `multiprocessing` stands on.
+`docs/design/memory.md` has the picture. What most users need of it is `shared_numpy()`,
+`statistics()` and `summary()`; `multiprocessing` stands on `export`, `receive` and the like.
 """
 
 from .domain import adopt, domain_environment, domain_id, preparation

@@ -1,6 +1,7 @@
 """Where NumPy's arrays are born: shared while the gate is open, private while it is shut.
 
-An open gate is a property of the thread. Ops open it themselves; user code that they call runs with it shut.
+An open gate is a property of the thread. Ops open it themselves; user code that they call runs with
+it shut.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def private_numpy() -> Iterator[None]:
 
 
 def trim() -> int:
-    """Gives free memory back to the system: cached blocks, empty slots, limbo that nobody holds any more.
+    """Gives free memory back to the system: cached blocks, empty slots, limbo without holders.
 
     Returns:
         How many bytes were given back.
@@ -67,7 +68,7 @@ def trim() -> int:
 def uninstall() -> None:
     """Takes the allocation hook away from NumPy between ops.
 
-    With it a user's own arrays pass our handler (and get NumPy's memory, the gate being shut). Without it every op
-    sets the handler and restores the former one, which costs about 0.2 µs an op.
+    With it a user's own arrays pass our handler (and get NumPy's memory, the gate being shut).
+    Without it every op sets the handler and restores the former one, which costs about 0.2 µs.
     """
     native.uninstall()

@@ -1,9 +1,9 @@
-"""Blocks and the handles they travel by. `docs/design/memory.md` says what a hold, a pin and a generation are.
+"""Blocks and the handles they travel by (docs/design/memory.md: holds, pins, generations).
 
-    allocate(n)   -> Block      a block of this process
-    export(x)     -> handle     72 bytes; pins the block until the handle is acknowledged, void or expired
-    receive(h)    -> Block      the same memory, held by this process until the Block is gone
-    acknowledge(h)              the message arrived (or will never): the pin ends; done by `receive`
+allocate(n)   -> Block      a block of this process
+export(x)     -> handle     72 bytes; pins the block until acknowledged, void or expired
+receive(h)    -> Block      the same memory, held by this process until the Block is gone
+acknowledge(h)              it arrived (or never will): the pin ends; `receive` does it
 """
 
 from ..native import (

@@ -15,16 +15,18 @@ class Statistics:
 
     Attributes:
         row, incarnation: this process's place in the domain.
-        processes, zombies: domain: rows of living processes; of dead ones whose messages are still unread.
-        slots, slots_used, slots_orphaned: domain: slots of 64 MiB, in use, without an owner but still held.
+        processes, zombies: domain: rows of living processes; of dead ones with unread messages.
+        slots, slots_used, slots_orphaned: domain: slots of 64 MiB; in use; held without an owner.
         slots_tiny, slots_medium, slots_huge: this process's own.
         committed_bytes, cached_bytes: own memory; the part of it that is free and kept warm.
-        private_blocks, shared_blocks, limbo_blocks, frozen_blocks: own blocks never sent; sent or inherited by a
-            fork; given up here and perhaps still held elsewhere; frozen by a fork without a row.
+        private_blocks, shared_blocks: own blocks never sent; sent, or inherited by a fork.
+        limbo_blocks, frozen_blocks: given up here and perhaps still held elsewhere; frozen by a
+            fork without a row.
         held_blocks: blocks of other processes that this one holds.
         unread_messages, unread_bytes: handles sent by this process that nobody has acknowledged.
         exported, received, acknowledged, stale_handles: counts since the process joined.
-        reclaim_passes, reclaimed_blocks, orphans_freed, expired_messages, sweeps, rows_swept: upkeep done here.
+        reclaim_passes, reclaimed_blocks, orphans_freed, expired_messages, sweeps, rows_swept:
+            upkeep done here.
         lost_locks: processes seen whose lock was closed by a library.
         refused_commits: domain: how often the first volume had no room.
     """
@@ -107,7 +109,8 @@ def summary() -> str:
     s = statistics()
     available, limit, name = native.headroom()
     lines = [
-        f"domain {native.domain_id().hex()[:8]}: {s.processes} processes, {s.slots_used} of {s.slots} slots in use"
+        f"domain {native.domain_id().hex()[:8]}: {s.processes} processes, "
+        f"{s.slots_used} of {s.slots} slots in use"
         + (f", {s.slots_orphaned} orphaned" if s.slots_orphaned else ""),
         f"room: {size(available)} of {size(limit)} ({name})"
         + (f"; /dev/shm refused {s.refused_commits} times" if s.refused_commits else ""),

@@ -1,6 +1,7 @@
 """Types of the C++ core, a block per folder."""
 
 from collections.abc import Sequence
+from mmap import mmap
 from typing import Any, Literal, NoReturn, final
 
 import numpy as np
@@ -9,13 +10,12 @@ from typing_extensions import Buffer
 _Array = np.ndarray[Any, Any]
 
 # ---- memory
+# NumPy's stubs list the buffers they take by name; of those, mmap is what a Block is most like.
 @final
-class Block(Buffer):
+class Block(mmap):
     nbytes: int
     @property
     def address(self) -> int: ...
-    def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 def domain_ensure() -> None: ...
 def domain_ready() -> bool: ...

@@ -1,4 +1,4 @@
-"""Running a test's body where it can do no harm: a new interpreter with a domain of its own, and forks inside it."""
+"""A test's body where it can do no harm: a new interpreter with its own domain, forks inside."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fresh(
     timeout: float = 100,
     returncode: int = 0,
 ) -> str:
-    """Calls a module-level function in a new interpreter with a new domain; its assertions are the test's.
+    """Calls a module-level function in a new interpreter with a new domain.
 
     Args:
         prefix: a command that runs the interpreter, for example `unshare -m ...`.
@@ -70,7 +70,7 @@ def each(module: str, scenario: str, *argument_lists: tuple[object, ...]) -> Non
 
 
 def fresh_each(scenario: Callable[..., None], *argument_lists: tuple[object, ...]) -> None:
-    """`each` in a new interpreter; the last line printed before a failure says which case it was."""
+    """`each` in a new interpreter; the last line before a failure says which case it was."""
     fresh(each, scenario.__module__, scenario.__name__, *argument_lists)
 
 

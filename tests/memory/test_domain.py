@@ -115,7 +115,7 @@ def life_and_death() -> None:
     assert native.life(*native.row()) == "alive"
     assert native.life(child.row, child.inc + 1) == "dead"
     assert native.life(300, 1) == "dead"
-    text, pid, code = native.describe(child.row, child.inc)
+    text, _, code = native.describe(child.row, child.inc)
     assert "killed by SIGKILL" in text
     assert code == -9
     again = Child(lambda: 0)

@@ -1,4 +1,4 @@
-"""SIGKILL at each arrow of the ledger's protocol: the survivors neither hang nor lose data, and the memory comes back."""
+"""SIGKILL at each arrow of the protocol: nobody hangs, no data is lost, memory comes back."""
 
 # ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations

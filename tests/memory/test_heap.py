@@ -1,6 +1,5 @@
 """The heap: classes, warm reuse, zeroing, realloc, threads, the gate."""
 
-# ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
 
 import threading
@@ -16,8 +15,8 @@ from shmtensor.errors import OutOfSharedMemory
 from .fresh import fresh
 
 SIZES = [
-    0, 1, 63, 64, 65, 128, 1000, 1024, 1025, 2048, 2049, 5000, 65536, 65537, 256 << 10, (256 << 10) + 1,
-    1 << 20, (16 << 20), (16 << 20) + 1, 40_000_000, (64 << 20) + 1,
+    0, 1, 63, 64, 65, 128, 1000, 1024, 1025, 2048, 2049, 5000, 65536, 65537,
+    256 << 10, (256 << 10) + 1, 1 << 20, (16 << 20), (16 << 20) + 1, 40_000_000, (64 << 20) + 1,
 ]  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def test_unacknowledged_message_keeps_the_block() -> None:
     assert first.address == second.address
     del first, second
     memory.trim()
-    with pytest.raises(StaleHandle, match="receive: the block is gone: .*send it again"):
+    with pytest.raises(StaleHandle, match=r"receive: the block is gone: .*send it again"):
         memory.receive(handle)
     memory.check()
 
@@ -258,7 +258,10 @@ def test_stranger_joins_through_the_environment() -> None:
 
 
 def test_stranger_with_a_wrong_name_says_why() -> None:
-    code = f"import sys; sys.path.insert(0, {SOURCES!r}); from shmtensor import native; native.domain_ensure()"
+    code = (
+        f"import sys; sys.path.insert(0, {SOURCES!r})\n"
+        "from shmtensor import native; native.domain_ensure()"
+    )
     for name, message in (
         ("nonsense", "SHMTENSOR_DOMAIN is not what domain_environment"),
         (f"1:{'0' * 32}:1:3,4,5", "cannot join the domain named by SHMTENSOR_DOMAIN"),
@@ -274,19 +277,15 @@ def test_stranger_with_a_wrong_name_says_why() -> None:
         assert "DomainError" in done.stderr
 
 
-def adopted(data: memory.domain.Preparation, handle: bytes) -> None:
-    memory.adopt(data)
-    memory.adopt(data)  # once more is nothing
-    np.frombuffer(memory.receive(handle), np.uint8)[1] = 43
-
-
 def test_spawned_process_adopts_the_descriptors() -> None:
     x = shared(100)
     data = memory.preparation()
     handle = memory.export(x)
     code = (
-        f"import sys; sys.path.insert(0, {SOURCES!r}); import numpy as np; from shmtensor import memory\n"
-        f"memory.adopt({data!r}); memory.adopt({data!r}); np.frombuffer(memory.receive({handle!r}), np.uint8)[1] = 43"
+        f"import sys; sys.path.insert(0, {SOURCES!r})\n"
+        "import numpy as np; from shmtensor import memory\n"
+        f"memory.adopt({data!r}); memory.adopt({data!r})\n"
+        f"np.frombuffer(memory.receive({handle!r}), np.uint8)[1] = 43"
     )
     subprocess.run([sys.executable, "-c", code], pass_fds=data["descriptors"], check=True)
     assert x[1] == 43

@@ -1,6 +1,5 @@
-"""Running out: a small /dev/shm, a memory cgroup about to be full, nothing anywhere. What was there stays intact."""
+"""Running out: a small /dev/shm, a full memory cgroup, nothing anywhere; data stays intact."""
 
-# ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
 
 import contextlib
@@ -176,10 +175,10 @@ def test_headroom_in_nested_groups_of_version_2(tmp_path: Path, inner: str) -> N
         {
             "proc/meminfo": MEMINFO,
             "proc/self/cgroup": "0::/a/b\n",
-            "proc/self/mountinfo": "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n",
+            "proc/self/mountinfo": "30 24 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n",
             "sys/fs/cgroup/a/memory.max": "400000000\n",
             "sys/fs/cgroup/a/memory.current": "350000000\n",
-            "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 100000000\nactive_file 20000000\n",
+            "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 100000000\nactive_file 20000000",
             "sys/fs/cgroup/a/b/memory.max": inner + "\n",
             "sys/fs/cgroup/a/b/memory.current": "60000000\n",
             "sys/fs/cgroup/a/b/memory.stat": "inactive_file 0\nactive_file 0\n",
@@ -206,7 +205,7 @@ def test_headroom_in_a_container_of_version_1(tmp_path: Path) -> None:
             ),
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "200000000\n",
             "sys/fs/cgroup/memory/memory.usage_in_bytes": "150000000\n",
-            "sys/fs/cgroup/memory/memory.stat": "total_inactive_file 5000000\ntotal_active_file 0\n",
+            "sys/fs/cgroup/memory/memory.stat": "total_inactive_file 5000000\ntotal_active_file 0",
         },
     )
     available, limit, name = native.headroom(root)
@@ -220,7 +219,7 @@ def test_unlimited_groups_do_not_count(tmp_path: Path) -> None:
         {
             "proc/meminfo": MEMINFO,
             "proc/self/cgroup": "4:memory:/\n",
-            "proc/self/mountinfo": "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+            "proc/self/mountinfo": "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup memory\n",
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
             "sys/fs/cgroup/memory/memory.usage_in_bytes": "1\n",
         },

@@ -1,6 +1,5 @@
-"""Weighted random actions in several processes, with random kills: every tensor that somebody holds keeps its tag."""
+"""Random actions in several processes, with random kills: held tensors keep their tag."""
 
-# ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
 
 import os
@@ -20,7 +19,7 @@ SIZES = [64, 200, 1000, 3000, 20_000, 200_000, 700_000, 18 << 20]
 
 
 class Player:
-    """One process: makes, sends, receives, drops and forks tensors whose bytes all equal their tag."""
+    """One process that makes, sends, receives, drops and forks tensors full of their tag."""
 
     def __init__(self, seed: int, mail: tuple[int, int], stop: float) -> None:
         self.rng = random.Random(seed)
