@@ -57,13 +57,15 @@ def fold(inputs: list[Array], op: ReduceOp = ReduceOp.SUM) -> Array:
     """Joins in rank order, rank 0 first, each step rounded to the dtype: the same bits on every
     rank, in every run.
     """
-    out = fold_left(JOIN[op], inputs).astype(inputs[0].dtype)
+    out: Array = fold_left(JOIN[op], inputs).astype(inputs[0].dtype)
     if op is not ReduceOp.AVG:
         return out
     if out.dtype.kind == "c":  # by parts: a complex division would multiply by a rounded reciprocal
         parts = out.view(out.real.dtype)
-        return (parts / parts.dtype.type(len(inputs))).view(out.dtype)
-    return (out / len(inputs)).astype(out.dtype)
+        out = (parts / parts.dtype.type(len(inputs))).view(out.dtype)
+    else:
+        out = (out / len(inputs)).astype(out.dtype)
+    return out
 
 
 @contract

@@ -85,7 +85,7 @@ def empty_shared(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array in the shared heap."""
     count = int(np.prod(shape, dtype=np.int64))
     block = native.allocate(max(1, count * dtype.itemsize), zero=False)
-    return np.frombuffer(block, dtype=dtype, count=count).reshape(shape)
+    return np.ndarray(shape, dtype, memoryview(block))
 
 
 class ProcessGroup:

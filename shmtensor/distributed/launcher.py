@@ -29,6 +29,7 @@ from types import FrameType
 from typing import Any
 
 from .. import native
+from ..multiprocessing.queue import describe_exit
 from .rendezvous import create_block
 
 __all__ = ["Failure", "launch", "main"]
@@ -73,19 +74,10 @@ class Failure:
     record: dict[str, Any]
 
     def text(self) -> str:
-        lines = [f"shmtensor.run: rank {self.rank} (pid {self.pid}) {how(self.exitcode)}"]
+        lines = [f"shmtensor.run: rank {self.rank} (pid {self.pid}) {describe_exit(self.exitcode)}"]
         if "traceback" in self.record and self.record.get("type") != "SystemExit":
             lines += ["", self.record["traceback"].rstrip()]
         return "\n".join(lines)
-
-
-def how(exitcode: int) -> str:
-    if exitcode >= 0:
-        return f"exited with code {exitcode}"
-    try:
-        return f"was killed by {signal.Signals(-exitcode).name} ({exitcode})"
-    except ValueError:
-        return f"was killed by signal {-exitcode}"
 
 
 class Interrupted(BaseException):
@@ -212,6 +204,7 @@ def launch(options: argparse.Namespace) -> int:
         number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
+        failure: Failure | None = None
         for restarts in range(options.max_restarts + 1):
             block, handle = create_block(options.nproc_per_node)
             ranks: list[Rank] = []
@@ -239,6 +232,7 @@ def launch(options: argparse.Namespace) -> int:
                     file=sys.stderr,
                     flush=True,
                 )
+        assert failure is not None
         return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
     finally:
         for number, handler in before.items():

@@ -29,10 +29,8 @@ def create_block(world: int) -> tuple[native.Block, bytes]:
     """The zeroed block of a group and its handle, whose pin the caller acknowledges once all have
     joined.
     """
-    import numpy as np
-
     block = native.allocate(native.group_nbytes(world), zero=True, shared=True)
-    return block, native.export(np.frombuffer(block, np.uint8))
+    return block, native.export(block)
 
 
 def address(name: str) -> bytes:

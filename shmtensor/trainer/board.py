@@ -40,7 +40,7 @@ class Board:
     @classmethod
     def create(cls, ranks: int) -> Board:
         block = native.allocate(ranks * LINE * 8, zero=True)
-        return cls(np.frombuffer(block, np.uint64).reshape(ranks, LINE))
+        return cls(np.ndarray((ranks, LINE), np.uint64, memoryview(block)))
 
     def start(self, step: int) -> None:
         """All shards are whole at `step`."""

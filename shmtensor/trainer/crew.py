@@ -26,6 +26,7 @@ from typing import Any
 
 from .. import multiprocessing, native
 from ..errors import PeerLostError, ProcessRaisedException
+from ..multiprocessing.queue import describe_exit
 from .board import Board
 from .replica import Replica, set_threads
 from .shard import Shards
@@ -63,7 +64,8 @@ class Crew:
         context = multiprocessing.get_context(start_method)
         self.ranks = ranks
         self.board = board
-        self.block, self.handle = create_block(ranks)
+        block, self.handle = create_block(ranks)
+        self.block: native.Block | None = block
         self.answers = context.Queue()
         self.queues = [context.Queue(AHEAD) for _ in range(ranks)]
         self.processes: list[Any] = []
@@ -136,7 +138,9 @@ class Crew:
         if failed is not None:
             text = f"Trainer: rank {failed} (pid {pids[failed]}) failed:\n\n"
             raise ProcessRaisedException(text + reports[failed]["traceback"], failed, pids[failed])
-        raise PeerLostError(f"Trainer: {name} (pid {pid}) {how(exitcode)}", name, pid, exitcode)
+        raise PeerLostError(
+            f"Trainer: {name} (pid {pid}) {describe_exit(exitcode)}", name, pid, exitcode
+        )
 
     def end_quietly(self, reports: dict[int, dict[str, Any]]) -> None:
         """Waits for the others: ended from outside they might leave a shard torn.
@@ -182,17 +186,6 @@ class Crew:
         self.block = None
         for each in (*self.queues, self.answers):
             each.close()
-
-
-def how(exitcode: int | None) -> str:
-    import signal
-
-    if exitcode is None or exitcode >= 0:
-        return f"exited with code {exitcode}"
-    try:
-        return f"was killed by {signal.Signals(-exitcode).name} ({exitcode})"
-    except ValueError:
-        return f"was killed by signal {-exitcode}"
 
 
 def next_command(commands: Any) -> Any:

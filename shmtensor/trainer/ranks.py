@@ -111,8 +111,8 @@ class Supervised(Ranks):
             p.grad = None
         self.crew = Crew(ranks, setup, self.board, trainer.start_method)
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.crew.close(graceful=kind is None)
+    def __exit__(self, *raised: object) -> None:
+        self.crew.close(graceful=raised[0] is None)
 
     def run(
         self, data: Iterable[Any], training: bool, epoch: int, progress: Progress, step: int

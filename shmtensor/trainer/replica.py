@@ -18,8 +18,8 @@ import numpy as np
 
 from .. import native
 from ..autograd import no_grad
-from ..nn import Module
 from ..conversion import as_tensor
+from ..nn import Module
 from ..tensor import Tensor
 from .batch import part_of
 from .board import Board

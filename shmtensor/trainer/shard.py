@@ -89,7 +89,7 @@ class Shards:
                 )
             row = -(-size // 64) * 64  # rows begin at a cache line of their own
             block = native.allocate(max(1, ranks * row * dtype.itemsize), zero=True)
-            out.append(np.frombuffer(block, dtype)[: ranks * row].reshape(ranks, row))
+            out.append(np.ndarray((ranks, row), dtype, memoryview(block)))
         return out
 
     def take_home(self, rank: int) -> None:
@@ -97,7 +97,7 @@ class Shards:
         for flat, rows in zip(self.flats, self.gradients, strict=True):
             # Views whose base is no array: the engine sees by the reference count whether a
             # gradient is in use.
-            block, at = memoryview(rows.reshape(-1)), rank * rows.strides[0]
+            block, at = rows.reshape(-1).data, rank * rows.strides[0]
             dtype, size = flat.parameter.dtype, flat.parameter.size
             flat.block = block
             flat.gradient = np.ndarray((size,), dtype, block, at)
@@ -119,7 +119,7 @@ class Shards:
                 p.leaf.grad = None
 
     def complete_gradients(self) -> None:
-        """Brings in what is not at home: a gradient that somebody holds or has assigned, or none."""
+        """Brings in what is not at home: a gradient that somebody holds or assigned, or none."""
         for flat in self.flats:
             for p in flat.tensors:
                 leaf = p.leaf

@@ -23,9 +23,13 @@ data = [(st.tensor(x[i : i + 16]), st.tensor(y[i : i + 16])) for i in range(0, 5
 dist.init_process_group()
 st.manual_seed(1 + dist.get_rank())  # rank 0's weights count
 model = nn.Sequential(nn.Linear(6, 33), nn.ReLU(), nn.Dropout(0.0), nn.Linear(33, 3)).double()
-trainer = Trainer(model, optim.Adam(model.parameters(), lr=0.01), nn.CrossEntropyLoss(), progress=False)
-history = trainer.fit(data if dist.get_rank() == 0 else [], epochs=3, checkpoint=sys.argv[1] + "/run.ckpt")
-np.savez(f"{sys.argv[1]}/{dist.get_rank()}.npz", *[p.detach().numpy() for p in model.parameters()])
+adam = optim.Adam(model.parameters(), lr=0.01)
+trainer = Trainer(model, adam, nn.CrossEntropyLoss(), progress=False)
+if dist.get_rank():
+    data = []  # rank 0's loader counts
+history = trainer.fit(data, epochs=3, checkpoint=sys.argv[1] + "/run.ckpt")
+weights = [p.detach().numpy() for p in model.parameters()]
+np.savez(f"{sys.argv[1]}/{dist.get_rank()}.npz", *weights)
 assert len(history) == 3 and trainer.step == 12
 dist.destroy_process_group()
 """
