@@ -25,8 +25,8 @@ from contextlib import suppress
 from typing import Any
 
 from .. import multiprocessing, native
-from ..errors import PeerLostError, ProcessRaisedException
-from ..multiprocessing.queue import describe_exit
+from ..errors import ProcessRaisedException
+from ..multiprocessing.queue import lost
 from .board import Board
 from .replica import Replica, set_threads
 from .shard import Shards
@@ -126,21 +126,19 @@ class Crew:
     def fail(self, rank: int | None, report: dict[str, Any] | None) -> None:
         """Lets the ranks end, and raises for the one that was first."""
         reports = {} if rank is None or report is None else {rank: report}
-        lost = next((p for p in self.processes if p.exitcode), None)
+        first = next((p for p in self.processes if p.exitcode), None)
         self.end_quietly(reports)
         failed = next((r for r, each in reports.items() if each["type"] != "PeerLostError"), None)
-        if lost is None or failed is not None:
+        if first is None:
             silent = (p for r, p in enumerate(self.processes) if r not in reports and p.exitcode)
-            lost = next(silent, self.processes[rank or 0])
-        name, pid, exitcode = lost.name, lost.pid or 0, lost.exitcode
+            first = next(silent, self.processes[rank or 0])
+        error = lost("Trainer", first)
         pids = [p.pid or 0 for p in self.processes]
         self.close(graceful=False)
         if failed is not None:
             text = f"Trainer: rank {failed} (pid {pids[failed]}) failed:\n\n"
             raise ProcessRaisedException(text + reports[failed]["traceback"], failed, pids[failed])
-        raise PeerLostError(
-            f"Trainer: {name} (pid {pid}) {describe_exit(exitcode)}", name, pid, exitcode
-        )
+        raise error
 
     def end_quietly(self, reports: dict[int, dict[str, Any]]) -> None:
         """Waits for the others: ended from outside they might leave a shard torn.
