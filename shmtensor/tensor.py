@@ -9,6 +9,7 @@ More than 400 lines because it is one class whose methods users look for in one 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -669,6 +670,8 @@ class Tensor(Methods):
             return memo[id(self)]  # type: ignore[no-any-return]
         made = remade(type(self), native.call(np.array, self.array), self.requires_grad, None)
         memo[id(self)] = made
+        if named := getattr(self, "__dict__", None):
+            made.__dict__.update(copy.deepcopy(named, memo))
         if self.grad is not None:
             made.leaf = made.leaf or Leaf(made)
             made.leaf.grad = self.grad.__deepcopy__(memo)
@@ -689,7 +692,12 @@ class Tensor(Methods):
                 f"detach()"
             )
         grad = None if self.grad is None else self.grad.array
-        return rebuilt, (type(self), self.array, self.requires_grad, grad)
+        # A subclass's own attributes are the third part, which pickle puts back by itself.
+        return (
+            rebuilt,
+            (type(self), self.array, self.requires_grad, grad),
+            getattr(self, "__dict__", None) or None,
+        )
 
     def __hash__(self) -> Any:
         return id(self)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import linecache
+import os
 import threading
 from collections import namedtuple
 from collections.abc import Callable
@@ -30,6 +31,7 @@ __all__ = ["Rule", "rule_of", "table"]
 Function = Callable[..., Any]
 
 compiling = threading.RLock()
+os.register_at_fork(after_in_child=compiling._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class Table(SimpleNamespace):
@@ -152,8 +154,9 @@ def finish(function: Any, make: Function) -> Any:
     with compiling:
         if function.__code__ is stub.__code__:
             made = make()
+            # Another thread may call the stub between these lines: it keeps finding `_made`.
+            function.__kwdefaults__ = {**function.__kwdefaults__, **(made.__kwdefaults__ or {})}
             function.__defaults__ = made.__defaults__
-            function.__kwdefaults__ = made.__kwdefaults__
             function.__code__ = made.__code__
     return function
 

@@ -126,11 +126,11 @@ def written(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
     the written
     memory (`x.mul_(x)`) is refused at backward.
     """
+    if tensor.array.dtype.kind not in "fc":
+        return native.wrote(tensor)
     former = tensor.node
-    if tensor.base is None:
-        native.rewrite(tensor, rule, edges, *saved)
-    else:
-        native.rewrite(tensor, rule, edges, *saved)
+    native.rewrite(tensor, rule, edges, *saved)
+    if tensor.base is not None:
         embed(tensor, tensor.node)
     if tensor.leaf is not None and former is not None:
         move_retained(tensor, former)
@@ -149,7 +149,8 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`: the row of a written view with one more step."""
     rule = ops.getitem_rule
     node = node_of(value)
-    if (node is None and node_of(x) is None) or not recording.get():
+    untracked = (node is None and node_of(x) is None) or x.array.dtype.kind not in "fc"
+    if untracked or not recording.get():
         native.write(x, store, x.array, index, value.array)
         return
     may_write(x)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .axes import axis
 from .table import composite, op
 
@@ -187,7 +188,12 @@ def movedim(ops, input, source, destination):
 movedim.alias("moveaxis")
 
 
-@op(view=True, function=False, samples=[((3, 1), (3, 4)), ((4,), (2, 3, -1)), ((), (2,))])
+@op(
+    view=True,
+    numpy=native.expand,
+    function=False,
+    samples=[((3, 1), (3, 4)), ((4,), (2, 3, -1)), ((), (2,))],
+)
 def expand(xp, x, /, size: "sizes"):
     """Dimensions of size 1 stretched, new ones in front; -1 keeps a size. Copies: none, the elements are shared."""
     ahead = len(size) - x.ndim
@@ -197,7 +203,7 @@ def expand(xp, x, /, size: "sizes"):
     return xp.broadcast_to(x, shape)
 
 
-@op(view=True, samples=[((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,))])
+@op(view=True, numpy=native.expand, samples=[((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,))])
 def broadcast_to(xp, x, /, size: "sizes"):
     """Stretched to a shape as operands of an op are. Copies: none, the elements are shared."""
     return xp.broadcast_to(x, size)

@@ -175,3 +175,21 @@ def test_retained_grad_follows_an_in_place_write() -> None:
     (y * 5).sum().backward()
     assert y.grad.tolist() == [5]
     assert x.grad.tolist() == [30]
+
+
+def test_an_integer_tensor_keeps_no_history_of_what_is_written_into_it() -> None:
+    x = st.zeros(2, dtype=st.int64)
+    x.copy_(leaf(1, 2))
+    x[0] = leaf(5)[0]
+    assert x.tolist() == [5, 2]
+    assert not x.requires_grad
+
+
+def test_an_untracked_view_of_tracked_memory_is_not_written() -> None:
+    y = leaf(1, 2) * 1
+    with st.no_grad():
+        v = y[0]
+        v.mul_(3)
+    assert y.tolist() == [3, 2]
+    with pytest.raises(RuntimeError, match="grad mode enabled"):
+        v.add_(1)

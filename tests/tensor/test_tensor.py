@@ -181,6 +181,7 @@ def test_subclasses() -> None:
     x.name = "weights"
     assert (x * 2).tolist() == [2, 2]
     assert type(copy.deepcopy(x)) is Named
+    assert copy.deepcopy(x).name == "weights"
 
 
 def test_requires_grad_can_be_set_and_taken_back() -> None:
