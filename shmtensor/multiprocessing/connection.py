@@ -20,7 +20,7 @@ from .shared import Shared
 
 __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
-_HANDLE = 80
+_HEAD = struct.Struct("<II")  # how many handles follow, and the size of one
 
 
 class _Token(Shared):
@@ -44,7 +44,7 @@ class Connection(connection.Connection):
         data, blocks = dumps(obj)
         handles = [native.export(block, self._token._block) for block in blocks]
         try:
-            self._send_bytes(b"".join((struct.pack("<I", len(handles)), *handles, data)))  # type: ignore[attr-defined]
+            self._send_bytes(b"".join((_HEAD.pack(len(handles), len(handles[0]) if handles else 0), *handles, data)))  # type: ignore[attr-defined]
         except BaseException:
             for handle in handles:
                 native.acknowledge(handle)
@@ -55,9 +55,9 @@ class Connection(connection.Connection):
         self._check_closed()  # type: ignore[attr-defined]
         self._check_readable()  # type: ignore[attr-defined]
         message = self._recv_bytes().getbuffer()  # type: ignore[attr-defined]
-        (n,) = struct.unpack_from("<I", message)
-        end = 4 + n * _HANDLE
-        handles = [bytes(message[at : at + _HANDLE]) for at in range(4, end, _HANDLE)]
+        n, size = _HEAD.unpack_from(message)
+        end = _HEAD.size + n * size
+        handles = [bytes(message[at : at + size]) for at in range(_HEAD.size, end, size)] if n else []
         return loads(message[end:], [native.receive(handle, True) for handle in handles])
 
     def __reduce__(self) -> tuple[Any, ...]:

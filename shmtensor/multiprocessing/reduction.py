@@ -94,7 +94,7 @@ class _Blocks:
             return rebuild_tensor, (cls, *self.tensor(obj))
         if isinstance(obj, _CTYPES) and native.is_shared(address := ctypes.addressof(obj)):
             base, _ = native.block_of(address)
-            return rebuild_ctypes, (*sharedctypes.split(cls), self.add(memoryview(obj).cast("B"), base), address - base)
+            return rebuild_ctypes, (*sharedctypes.split(cls), self.add(np.frombuffer(obj, np.uint8), base), address - base)
         return NotImplemented
 
     def tensor(self, tensor: Tensor) -> tuple[Any, ...]:

@@ -1,0 +1,129 @@
+"""What the processes of these tests do: functions that a spawned interpreter can import."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import numpy as np
+
+import shmtensor as st
+from shmtensor import memory, native
+
+
+def write_ones(tensor: Any, done: Any) -> None:
+    tensor += 1
+    done.put((tensor.is_shared(), os.getpid(), native.domain_id()))
+
+
+def echo(inbox: Any, outbox: Any) -> None:
+    while (message := inbox.get()) is not None:
+        outbox.put(message)
+
+
+def send(outbox: Any, what: Any) -> None:
+    outbox.put(what)
+
+
+def make_and_send(outbox: Any, n: int) -> None:
+    for i in range(n):
+        outbox.put(st.full((1000,), float(i)))
+
+
+def touch_all(things: dict[str, Any], out: Any) -> None:
+    with things["lock"], things["rlock"], things["semaphore"]:
+        things["value"].value += 5
+        things["array"][1] = 7
+        things["raw"].value = 9
+    things["event"].set()
+    with things["condition"]:
+        things["condition"].notify_all()
+    things["joinable"].get()
+    things["joinable"].task_done()
+    out.put(things["barrier"].wait(20.0))
+
+
+def die(how: str) -> None:
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "exit":
+        raise SystemExit(3)
+    if how == "raise":
+        raise ValueError("on purpose")
+    if how == "abort":
+        os._exit(7)
+
+
+def die_on(i: int, which: int, how: str, ready: Any) -> None:
+    if i == which:
+        die(how)
+    ready.get()
+
+
+def fill(i: int, tensor: Any) -> None:
+    tensor[i] = float(i + 1)
+
+
+def numpy_of(out: Any, shared: np.ndarray, private: np.ndarray) -> None:
+    shared += 1
+    private += 1
+    out.put((native.is_shared(shared), native.is_shared(private)))
+
+
+def step(module: Any, out: Any) -> None:
+    for p in module.parameters():
+        p.data.add_(1.0)
+    out.put([type(p).__name__ for p in module.parameters()])
+
+
+def pipe_echo(connection: Any) -> None:
+    try:
+        while True:
+            connection.send(connection.recv())
+    except EOFError:
+        connection.close()
+
+
+def grow(x: Any) -> Any:
+    return x + 1
+
+
+def killed_task(x: int) -> int:
+    if x == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def names(out: Any) -> None:
+    import multiprocessing
+
+    out.put((multiprocessing.current_process().name, multiprocessing.parent_process().pid))
+
+
+def start_nested(method: str, out: Any) -> None:
+    import shmtensor.multiprocessing as mp
+
+    context = mp.get_context(method)
+    queue = context.SimpleQueue()
+    tensor = st.zeros(3)
+    process = context.Process(target=write_ones, args=(tensor, queue))
+    process.start()
+    queue.get(20.0)
+    process.join()
+    out.put(tensor)
+    if method == "forkserver":
+        from shmtensor.multiprocessing.forkserver import server
+
+        server.stop()
+
+
+def hold(queue: Any, ready: Any) -> None:
+    message = queue.get()
+    ready.set()
+    signal.pause()
+    del message
+
+
+def statistics(out: Any) -> None:
+    out.put(memory.statistics().processes)

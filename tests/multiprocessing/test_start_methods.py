@@ -1,0 +1,273 @@
+"""One battery, run for each start method."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from typing import Any
+
+import deeds
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import memory, native
+from shmtensor import multiprocessing as mp
+from shmtensor.errors import PeerLostError
+
+LONG = 30.0
+
+
+@pytest.fixture(params=["fork", "forkserver", "spawn"])
+def context(request: pytest.FixtureRequest) -> Any:
+    return mp.get_context(request.param)
+
+
+def run(context: Any, target: Any, *args: Any) -> None:
+    process = context.Process(target=target, args=args)
+    process.start()
+    process.join(LONG)
+    assert process.exitcode == 0
+    process.close()
+
+
+def test_arguments_are_the_same_memory(context: Any) -> None:
+    tensor, done = st.zeros(4), context.SimpleQueue()
+    run(context, deeds.write_ones, tensor, done)
+    shared, pid, domain = done.get(LONG)
+    assert tensor.tolist() == [1, 1, 1, 1]
+    assert shared
+    assert pid != os.getpid()
+    assert domain == native.domain_id()
+
+
+def test_views_in_one_message_alias(context: Any) -> None:
+    base = st.arange(12).reshape(3, 4)
+    inbox, outbox = context.Queue(), context.Queue()
+    process = context.Process(target=deeds.echo, args=(inbox, outbox))
+    process.start()
+    inbox.put({"row": base[1], "all": base, "strided": base[:, ::2], "t": base.T, "empty": base[:0]})
+    got = outbox.get(timeout=LONG)
+    inbox.put(None)
+    process.join(LONG)
+    got["row"][0] = -1
+    assert base[1, 0].item() == -1  # and it is our memory, too
+    assert got["all"][1, 0].item() == -1
+    assert got["strided"].shape == (3, 2)
+    assert got["strided"][1, 0].item() == -1
+    assert got["t"].stride() == base.T.stride()
+    assert got["empty"].shape == (0, 4)
+    process.close()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (16,), (1 << 20,)])
+def test_any_size_travels_as_a_handle(context: Any, shape: tuple[int, ...]) -> None:
+    if shape == (1 << 20,) or context._name == "fork":
+        tensor, outbox = st.ones(shape), context.Queue()
+        run(context, deeds.send, outbox, tensor)
+        got = outbox.get(timeout=LONG)
+        got += 1
+        assert (tensor == got).all()
+
+
+def test_what_a_dead_sender_made_can_still_be_read(context: Any) -> None:
+    outbox = context.Queue()
+    run(context, deeds.make_and_send, outbox, 100)
+    for i in range(100):
+        assert outbox.get(timeout=LONG)[0].item() == i
+
+
+def test_lambdas_and_closures(context: Any) -> None:
+    tensor, outbox = st.zeros(2), context.SimpleQueue()
+
+    def local() -> None:
+        tensor.add_(3)
+        outbox.put("done")
+
+    run(context, local)
+    run(context, lambda: outbox.put(tensor.sum().item()))
+    assert outbox.get(LONG) == "done"
+    assert outbox.get(LONG) == 6
+
+
+def test_all_primitives_as_arguments(context: Any) -> None:
+    things = {
+        "lock": context.Lock(),
+        "rlock": context.RLock(),
+        "semaphore": context.Semaphore(1),
+        "event": context.Event(),
+        "condition": context.Condition(),
+        "barrier": context.Barrier(2),
+        "value": context.Value("i", 1),
+        "array": context.Array("d", 3),
+        "raw": context.RawValue("q", 0),
+        "joinable": context.JoinableQueue(),
+    }
+    out = context.SimpleQueue()
+    things["joinable"].put("task")
+    process = context.Process(target=deeds.touch_all, args=(things, out))
+    process.start()
+    assert things["event"].wait(LONG)
+    assert sorted([things["barrier"].wait(LONG), out.get(LONG)]) == [0, 1]
+    things["joinable"].join()
+    assert things["value"].value == 6
+    assert list(things["array"]) == [0, 7, 0]
+    assert things["raw"].value == 9
+    process.join(LONG)
+    process.close()
+
+
+def test_numpy_arrays_go_by_handle_only_if_shared(context: Any) -> None:
+    with memory.shared_numpy():
+        shared = np.zeros(5)
+    private, out = np.zeros(5), context.SimpleQueue()
+    run(context, deeds.numpy_of, out, shared, private)
+    assert shared.tolist() == [1] * 5
+    assert private.tolist() == [0] * 5
+    assert out.get(LONG)[0]
+
+
+def test_modules_and_parameters(context: Any) -> None:
+    module, out = st.nn.Linear(3, 2), context.SimpleQueue()
+    before = module.weight.detach().clone()
+    run(context, deeds.step, module, out)
+    assert out.get(LONG) == ["Parameter", "Parameter"]
+    assert (module.weight.detach() == before + 1).all()
+
+
+def test_gradients_travel_with_their_leaf(context: Any) -> None:
+    leaf, outbox = st.ones(3, requires_grad=True), context.SimpleQueue()
+    (leaf * 2).sum().backward()
+    run(context, deeds.send, outbox, leaf)
+    got = outbox.get(LONG)
+    assert got.requires_grad
+    assert got.is_leaf
+    assert got.grad.tolist() == [2, 2, 2]
+    got.grad.add_(1)
+    assert leaf.grad.tolist() == [3, 3, 3]
+
+
+def test_pipe_carries_handles_and_has_a_descriptor(context: Any) -> None:
+    ours, theirs = context.Pipe()
+    process = context.Process(target=deeds.pipe_echo, args=(theirs,))
+    process.start()
+    theirs.close()
+    tensor = st.zeros(3)
+    ours.send([tensor, "text"])
+    assert mp.connection.wait([ours], LONG) == [ours]
+    assert os.fstat(ours.fileno())
+    got, text = ours.recv()
+    got += 4
+    assert text == "text"
+    assert tensor.tolist() == [4, 4, 4]
+    ours.close()
+    process.join(LONG)
+    assert process.exitcode == 0
+    process.close()
+
+
+def test_names_and_parents(context: Any) -> None:
+    out = context.SimpleQueue()
+    process = context.Process(target=deeds.names, args=(out,), name="the worker")
+    process.start()
+    assert out.get(LONG) == ("the worker", os.getpid())
+    process.join(LONG)
+    process.close()
+
+
+def test_grandchildren_share(context: Any) -> None:
+    out = context.SimpleQueue()
+    run(context, deeds.start_nested, context._name, out)
+    assert out.get(LONG).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("how", "code"), [("kill", -9), ("exit", 3), ("raise", 1), ("abort", 7)])
+def test_exit_codes(context: Any, how: str, code: int, capfd: pytest.CaptureFixture[str]) -> None:
+    process = context.Process(target=deeds.die, args=(how,))
+    process.start()
+    process.join(LONG)
+    assert process.exitcode == code
+    process.close()
+    capfd.readouterr()
+
+
+def test_a_watched_death_ends_a_wait_and_is_named(context: Any) -> None:
+    inbox, outbox = context.Queue(), context.Queue()
+    process = context.Process(target=deeds.echo, args=(inbox, outbox), name="echo 7", daemon=True)
+    process.start()
+    inbox.put("x")
+    assert outbox.get(timeout=LONG) == "x"
+    threading.Timer(0.2, os.kill, (process.pid, signal.SIGKILL)).start()
+    start = time.monotonic()
+    with pytest.raises(PeerLostError, match=r"echo 7 \(pid \d+\) was killed by SIGKILL \(-9\)") as caught:
+        outbox.get(watch=[process])
+    assert time.monotonic() - start < 1.7
+    assert caught.value.pid == process.pid
+    assert caught.value.exitcode == -9
+    process.join()
+    process.close()
+
+
+def test_what_was_sent_before_a_watched_death_still_comes(context: Any) -> None:
+    outbox = context.Queue()
+    process = context.Process(target=deeds.make_and_send, args=(outbox, 3))
+    process.start()
+    process.join(LONG)
+    for _ in range(3):
+        outbox.get(timeout=LONG, watch=[process])
+    with pytest.raises(queue.Empty):
+        outbox.get(timeout=0.2, watch=[process])
+    process.close()
+
+
+def test_a_killed_child_gives_back_what_it_held(context: Any) -> None:
+    inbox, ready = context.Queue(), context.Event()
+    process = context.Process(target=deeds.hold, args=(inbox, ready))
+    process.start()
+    inbox.put(st.ones(1 << 18))
+    assert ready.wait(LONG)
+    process.kill()
+    process.join(LONG)
+    assert process.exitcode == -9
+    process.close()
+
+
+def test_unread_arguments_of_a_dead_child_are_released(context: Any) -> None:
+    before = memory.statistics().unread_messages
+    processes = [context.Process(target=deeds.send, args=(st.ones(3), st.ones(1000))) for _ in range(2)]
+    for process in processes:
+        process.start()
+        os.kill(process.pid, signal.SIGKILL)
+    for process in processes:
+        process.join(LONG)
+        process.close()
+    assert memory.statistics().unread_messages == before
+
+
+def test_pool(context: Any) -> None:
+    with context.Pool(2) as pool:
+        assert pool.map(deeds.grow, range(20)) == list(range(1, 21))
+        tensors = [st.full((4,), float(i)) for i in range(6)]
+        assert [t.tolist() for t in pool.map(deeds.grow, tensors)] == [[i + 1.0] * 4 for i in range(6)]
+        assert sorted(pool.imap_unordered(deeds.grow, range(10))) == list(range(1, 11))
+        assert pool.starmap(pow, [(2, 3), (3, 2)]) == [8, 9]
+        assert pool.apply_async(deeds.grow, (1,)).get(LONG) == 2
+        with pytest.raises(TypeError):
+            pool.apply(deeds.grow, ("text",))
+        pool.close()
+        pool.join()
+
+
+def test_pool_fails_the_task_of_a_killed_worker_and_goes_on(context: Any) -> None:
+    with context.Pool(2) as pool:
+        results = [pool.apply_async(deeds.killed_task, (i,)) for i in range(8)]
+        start = time.monotonic()
+        with pytest.raises(PeerLostError, match=r"SIGKILL \(-9\)") as caught:
+            results[3].get(LONG)
+        assert caught.value.exitcode == -9
+        assert [results[i].get(LONG) for i in range(8) if i != 3] == [0, 1, 2, 4, 5, 6, 7]
+        assert time.monotonic() - start < LONG
+        assert pool.map(deeds.grow, range(5)) == [1, 2, 3, 4, 5]
