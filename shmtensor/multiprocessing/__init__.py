@@ -71,7 +71,9 @@ def get_sharing_strategy() -> str:
 def set_sharing_strategy(new_strategy: str) -> None:
     """Accepts the only strategy there is, and PyTorch's names, which mean nothing here."""
     if new_strategy not in ("ledger", "file_descriptor", "file_system"):
-        raise ValueError(f"set_sharing_strategy: unknown strategy: {new_strategy!r}, there is 'ledger'")
+        raise ValueError(
+            f"set_sharing_strategy: unknown strategy: {new_strategy!r}, there is 'ledger'"
+        )
 
 
 __all__ = [

@@ -36,7 +36,12 @@ class Barrier(Shared):
     """
 
     def __init__(
-        self, parties: int, action: Callable[[], Any] | None = None, timeout: float | None = None, *, ctx: Any = None
+        self,
+        parties: int,
+        action: Callable[[], Any] | None = None,
+        timeout: float | None = None,
+        *,
+        ctx: Any = None,
     ) -> None:
         if parties < 1:
             raise ValueError(f"Barrier: parties must be 1 or more: {parties}")
@@ -119,7 +124,9 @@ class Barrier(Shared):
         while words[_GENERATION] == generation and words[_STATE] == _FILLING:
             left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
             if left <= 0:
-                raise threading.BrokenBarrierError(f"Barrier.wait: not all {self._parties} came in time")
+                raise threading.BrokenBarrierError(
+                    f"Barrier.wait: not all {self._parties} came in time"
+                )
             self._changed.wait(left)
             if words[_GENERATION] == generation and words[_STATE] == _FILLING:
                 self._look(words)
@@ -149,7 +156,9 @@ class Barrier(Shared):
             text, pid, code = native.describe(words[_LOST_ROW] - 1, words[_LOST_INC] & 0xFFFFFFFF)
             raise PeerLostError(f"Barrier.wait: {text}", text.split(" (")[0], pid, code)
         if words[_STATE] == _BROKEN:
-            raise threading.BrokenBarrierError("Barrier.wait: the barrier is broken; reset() makes it usable again")
+            raise threading.BrokenBarrierError(
+                "Barrier.wait: the barrier is broken; reset() makes it usable again"
+            )
 
     def _break(self, words: memoryview) -> None:
         words[_STATE] = _BROKEN

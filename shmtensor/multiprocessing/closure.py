@@ -27,7 +27,9 @@ class ClosurePickler(CloudPickler):  # type: ignore[misc]
         cls = type(obj)
         if (cls is FunctionType or issubclass(cls, type)) and obj.__module__ == "__main__":
             if is_main_importable() and find(obj.__qualname__) is obj:
-                return NotImplemented  # by name, so that instances keep their class in both processes
+                return (
+                    NotImplemented  # by name, so that instances keep their class in both processes
+                )
             return super().reducer_override(obj)
         reduced = self.blocks.reduce(obj, cls)
         return super().reducer_override(obj) if reduced is NotImplemented else reduced

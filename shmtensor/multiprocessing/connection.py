@@ -33,7 +33,9 @@ class _Token(Shared):
 class Connection(connection.Connection):
     """One end of a Pipe."""
 
-    def __init__(self, handle: int, readable: bool = True, writable: bool = True, token: _Token | None = None) -> None:
+    def __init__(
+        self, handle: int, readable: bool = True, writable: bool = True, token: _Token | None = None
+    ) -> None:
         super().__init__(handle, readable, writable)
         self._token = token if token is not None else _Token()
 
@@ -44,7 +46,11 @@ class Connection(connection.Connection):
         data, blocks = dumps(obj)
         handles = [native.export(block, self._token._block) for block in blocks]
         try:
-            self._send_bytes(b"".join((_HEAD.pack(len(handles), len(handles[0]) if handles else 0), *handles, data)))  # type: ignore[attr-defined]
+            self._send_bytes(
+                b"".join(
+                    (_HEAD.pack(len(handles), len(handles[0]) if handles else 0), *handles, data)
+                )
+            )  # type: ignore[attr-defined]
         except BaseException:
             for handle in handles:
                 native.acknowledge(handle)
@@ -57,7 +63,9 @@ class Connection(connection.Connection):
         message = self._recv_bytes().getbuffer()  # type: ignore[attr-defined]
         n, size = _HEAD.unpack_from(message)
         end = _HEAD.size + n * size
-        handles = [bytes(message[at : at + size]) for at in range(_HEAD.size, end, size)] if n else []
+        handles = (
+            [bytes(message[at : at + size]) for at in range(_HEAD.size, end, size)] if n else []
+        )
         return loads(message[end:], [native.receive(handle, True) for handle in handles])
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -76,5 +84,6 @@ def Pipe(duplex: bool = True) -> tuple[Connection, Connection]:
         one, other = socket.socketpair()
         return Connection(one.detach(), token=token), Connection(other.detach(), token=token)
     read, write = os.pipe()
-    return Connection(read, writable=False, token=token), Connection(write, readable=False, token=token)
-
+    return Connection(read, writable=False, token=token), Connection(
+        write, readable=False, token=token
+    )

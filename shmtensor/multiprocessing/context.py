@@ -16,7 +16,15 @@ from .connection import Connection, Pipe
 from .lock import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore
 from .queue import JoinableQueue, Queue, SimpleQueue
 
-__all__ = ["Context", "DefaultContext", "ForkContext", "ForkServerContext", "Process", "SpawnContext", "default_context"]
+__all__ = [
+    "Context",
+    "DefaultContext",
+    "ForkContext",
+    "ForkServerContext",
+    "Process",
+    "SpawnContext",
+    "default_context",
+]
 
 
 class _Process(process.BaseProcess):  # type: ignore[misc]

@@ -61,7 +61,9 @@ class ForkServer:
     def start_child(self, fds: list[int]) -> tuple[int, int]:
         """Asks for a child. Returns: the status pipe to read (also the sentinel), the data pipe to write."""
         if len(fds) > _MOST_FDS:
-            raise ValueError(f"Process.start: too many descriptors for a child: {len(fds)}, {_MOST_FDS} at most")
+            raise ValueError(
+                f"Process.start: too many descriptors for a child: {len(fds)}, {_MOST_FDS} at most"
+            )
         with self._lock:
             connection = self._ensure()
             data_r, data_w = os.pipe()
@@ -111,8 +113,14 @@ class ForkServer:
             self._pid = util.spawnv_passfds(spawn.get_executable(), command, fds)  # type: ignore[attr-defined]
             self._owner = os.getpid()
             preparation = spawn.get_preparation_data("ForkServer")
-            preparation["authkey"] = bytes(preparation["authkey"])  # the key itself refuses to be pickled here
-            write(written, pickle.dumps(_sys_path()) + pickle.dumps((domain, theirs.fileno(), preparation, self._preload)))
+            preparation["authkey"] = bytes(
+                preparation["authkey"]
+            )  # the key itself refuses to be pickled here
+            write(
+                written,
+                pickle.dumps(_sys_path())
+                + pickle.dumps((domain, theirs.fileno(), preparation, self._preload)),
+            )
         finally:
             theirs.close()
             os.close(read)
@@ -139,7 +147,9 @@ server = ForkServer()
 def send_fds(connection: socket.socket, fds: list[int]) -> None:
     """One request: the number of descriptors, and they."""
     data = array.array("i", fds)
-    connection.sendmsg([struct.pack("<I", len(fds))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, data)])
+    connection.sendmsg(
+        [struct.pack("<I", len(fds))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, data)]
+    )
 
 
 def receive_fds(connection: socket.socket) -> list[int] | None:
@@ -196,7 +206,11 @@ def serve(stream: Any) -> None:
 def _import(preparation: dict[str, Any], preload: list[str]) -> None:
     """Imports what children are likely to need; what fails here fails again, and is reported, in the child."""
     preparation = dict(preparation)
-    main = {key: preparation.pop(key) for key in ("init_main_from_name", "init_main_from_path") if key in preparation}
+    main = {
+        key: preparation.pop(key)
+        for key in ("init_main_from_name", "init_main_from_path")
+        if key in preparation
+    }
     spawn.prepare(preparation)
     for name in preload:
         try:

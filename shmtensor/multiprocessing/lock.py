@@ -53,7 +53,12 @@ class Lock(Shared):
     def __enter__(self) -> bool:
         return self.acquire()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.release()
 
     def __repr__(self) -> str:
@@ -78,7 +83,9 @@ class Semaphore(Shared):
 
     def __init__(self, value: int = 1, *, ctx: Any = None) -> None:
         if not 0 <= value < 2**31:
-            raise ValueError(f"{type(self).__name__}: the value must be from 0 to 2**31 - 1: {value}")
+            raise ValueError(
+                f"{type(self).__name__}: the value must be from 0 to 2**31 - 1: {value}"
+            )
         self._block = _block(64)
         words = memoryview(self._block).cast("B").cast("I")
         words[0] = value
@@ -105,7 +112,12 @@ class Semaphore(Shared):
     def __enter__(self) -> bool:
         return self.acquire()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.release()
 
     def __repr__(self) -> str:
@@ -183,7 +195,12 @@ class Condition(Shared):
     def __enter__(self) -> bool:
         return self._lock.__enter__()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._lock.__exit__(kind, error, trace)
 
     def __repr__(self) -> str:

@@ -74,8 +74,12 @@ class Pool(stdlib.Pool):
             processes = os.cpu_count() or 1
         if processes < 1:
             raise ValueError(f"Pool: number of processes must be at least 1: {processes}")
-        if maxtasksperchild is not None and (not isinstance(maxtasksperchild, int) or maxtasksperchild <= 0):
-            raise ValueError(f"Pool: maxtasksperchild must be a positive int or None: {maxtasksperchild!r}")
+        if maxtasksperchild is not None and (
+            not isinstance(maxtasksperchild, int) or maxtasksperchild <= 0
+        ):
+            raise ValueError(
+                f"Pool: maxtasksperchild must be a positive int or None: {maxtasksperchild!r}"
+            )
         if initializer is not None and not callable(initializer):
             raise TypeError(f"Pool: initializer must be a callable: {type(initializer).__name__}")
         self._processes = processes
@@ -90,7 +94,9 @@ class Pool(stdlib.Pool):
         except BaseException:
             self._crew.end()
             raise
-        self._task_handler = threading.Thread(target=_feed, args=(self._taskqueue, self._crew), daemon=True)
+        self._task_handler = threading.Thread(
+            target=_feed, args=(self._taskqueue, self._crew), daemon=True
+        )
         self._result_handler = threading.Thread(target=_collect, args=(self._crew,), daemon=True)
         self._task_handler.start()
         self._result_handler.start()
@@ -150,7 +156,15 @@ class _Crew:
             inbox = SimpleQueue()
             process = self.context.Process(
                 target=_work,
-                args=(number, inbox, self.results, self.initializer, self.initargs, self.maxtasks, self.wraps),
+                args=(
+                    number,
+                    inbox,
+                    self.results,
+                    self.initializer,
+                    self.initargs,
+                    self.maxtasks,
+                    self.wraps,
+                ),
                 daemon=True,
             )
             process.name = process.name.replace("Process", "PoolWorker")
@@ -203,7 +217,9 @@ class _Crew:
     def look(self) -> None:
         """Notices workers that have ended."""
         with self.lock:
-            gone = [worker for worker in self.workers.values() if worker.process.exitcode is not None]
+            gone = [
+                worker for worker in self.workers.values() if worker.process.exitcode is not None
+            ]
         if not gone:
             return
         while not self.results.empty():  # what they sent before they died counts
@@ -282,7 +298,10 @@ def _collect(crew: _Crew) -> None:
 
 
 def _terminate(
-    taskqueue: queue.SimpleQueue[Any], crew: _Crew, task_handler: threading.Thread, result_handler: threading.Thread
+    taskqueue: queue.SimpleQueue[Any],
+    crew: _Crew,
+    task_handler: threading.Thread,
+    result_handler: threading.Thread,
 ) -> None:
     finished = crew.is_over and not result_handler.is_alive()
     crew.is_terminated = True
@@ -330,5 +349,3 @@ def _work(
         del task, args, named, result
         done += 1
     results.put((number, _LEAVING, 0, None))
-
-

@@ -42,7 +42,12 @@ def check_watched(watch: Iterable[Any], where: str) -> None:
 def lost(where: str, process: Any) -> PeerLostError:
     """The error that names a dead Process."""
     how = describe_exit(process.exitcode)
-    return PeerLostError(f"{where}: {process.name} (pid {process.pid}) {how}", process.name, process.pid, process.exitcode)
+    return PeerLostError(
+        f"{where}: {process.name} (pid {process.pid}) {how}",
+        process.name,
+        process.pid,
+        process.exitcode,
+    )
 
 
 def describe_exit(code: int | None) -> str:

@@ -94,7 +94,11 @@ class _Blocks:
             return rebuild_tensor, (cls, *self.tensor(obj))
         if isinstance(obj, _CTYPES) and native.is_shared(address := ctypes.addressof(obj)):
             base, _ = native.block_of(address)
-            return rebuild_ctypes, (*sharedctypes.split(cls), self.add(np.frombuffer(obj, np.uint8), base), address - base)
+            return rebuild_ctypes, (
+                *sharedctypes.split(cls),
+                self.add(np.frombuffer(obj, np.uint8), base),
+                address - base,
+            )
         return NotImplemented
 
     def tensor(self, tensor: Tensor) -> tuple[Any, ...]:
@@ -185,7 +189,9 @@ def rebuild_ctypes(cls: Any, length: int | None, block: int, offset: int) -> Any
     return sharedctypes.rebuild(cls, length, _arriving.blocks[block], offset)
 
 
-def restore_tensor(cls: type[Tensor], array: Any, requires_grad: bool, grad: Tensor | None, state: Any) -> Tensor:
+def restore_tensor(
+    cls: type[Tensor], array: Any, requires_grad: bool, grad: Tensor | None, state: Any
+) -> Tensor:
     """A leaf tensor of the class, with its gradient and attributes."""
     tensor = remade(cls, array, requires_grad, grad)
     if not requires_grad:
@@ -198,7 +204,9 @@ def restore_tensor(cls: type[Tensor], array: Any, requires_grad: bool, grad: Ten
 def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A copy of an array in shared memory. Copies: one."""
     if array.dtype.hasobject:
-        raise TypeError(f"multiprocessing: objects cannot lie in shared memory: dtype {array.dtype}")
+        raise TypeError(
+            f"multiprocessing: objects cannot lie in shared memory: dtype {array.dtype}"
+        )
     block = native.allocate(max(array.nbytes, 1), zero=False, shared=True)
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     copy: np.ndarray[Any, Any] = np.ndarray(array.shape, array.dtype, block, order=order)  # type: ignore[call-overload]
@@ -218,7 +226,12 @@ def _reduce_for_stdlib(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def _rebuild_for_stdlib(
-    cls: type[Tensor], handle: bytes, layout: tuple[Any, ...], requires_grad: bool, grad: Any, state: Any
+    cls: type[Tensor],
+    handle: bytes,
+    layout: tuple[Any, ...],
+    requires_grad: bool,
+    grad: Any,
+    state: Any,
 ) -> Tensor:
     before = _arriving.blocks
     _arriving.blocks = [native.receive(handle, True)]

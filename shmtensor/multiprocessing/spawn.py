@@ -99,7 +99,9 @@ class ProcessContext:
         self._close()
         if text is not None:
             raise ProcessRaisedException(
-                f"\n\n-- Process {index} terminated with the following error:\n{text}", error_index=index, pid=pid
+                f"\n\n-- Process {index} terminated with the following error:\n{text}",
+                error_index=index,
+                pid=pid,
             )
         if code < 0:
             try:
@@ -151,7 +153,9 @@ def start_processes(
     errors: list[Any] = []
     for i in range(nprocs):
         queue = context.SimpleQueue()
-        process = context.Process(target=_run, args=(fn, i, args, queue), daemon=daemon, name=f"process {i}")
+        process = context.Process(
+            target=_run, args=(fn, i, args, queue), daemon=daemon, name=f"process {i}"
+        )
         process.start()
         processes.append(process)
         errors.append(queue)

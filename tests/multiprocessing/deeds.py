@@ -78,11 +78,8 @@ def step(module: Any, out: Any) -> None:
 
 
 def pipe_echo(connection: Any) -> None:
-    try:
-        while True:
-            connection.send(connection.recv())
-    except EOFError:
-        connection.close()
+    while (message := connection.recv()) is not None:
+        connection.send(message)
 
 
 def grow(x: Any) -> Any:

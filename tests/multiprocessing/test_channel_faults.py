@@ -50,7 +50,9 @@ def test_killed_writer(point: str, large: bool) -> None:
     channel.put(b"before", [], None)
     killed_at(point, lambda: channel.put(data, [array], None))
     channel.put(b"after", [array], None)
-    expected = [b"before", data, b"after"] if point == "channel.put.ready" else [b"before", b"after"]
+    expected = (
+        [b"before", data, b"after"] if point == "channel.put.ready" else [b"before", b"after"]
+    )
     assert everything(channel) == expected
     assert channel.size() == 0
 
@@ -184,7 +186,9 @@ def test_random_kills_lose_only_what_the_dead_had() -> None:
 
     def write(number: int, n: int) -> None:
         for i in range(n):
-            channel.put(f"{number} {i}".encode() + b" " * rng.choice([0, 1000]), [shared_array()], None)
+            channel.put(
+                f"{number} {i}".encode() + b" " * rng.choice([0, 1000]), [shared_array()], None
+            )
 
     def read() -> None:
         while True:

@@ -49,7 +49,9 @@ def test_views_in_one_message_alias(context: Any) -> None:
     inbox, outbox = context.Queue(), context.Queue()
     process = context.Process(target=deeds.echo, args=(inbox, outbox))
     process.start()
-    inbox.put({"row": base[1], "all": base, "strided": base[:, ::2], "t": base.T, "empty": base[:0]})
+    inbox.put(
+        {"row": base[1], "all": base, "strided": base[:, ::2], "t": base.T, "empty": base[:0]}
+    )
     got = outbox.get(timeout=LONG)
     inbox.put(None)
     process.join(LONG)
@@ -163,9 +165,10 @@ def test_pipe_carries_handles_and_has_a_descriptor(context: Any) -> None:
     got += 4
     assert text == "text"
     assert tensor.tolist() == [4, 4, 4]
-    ours.close()
+    ours.send(None)
     process.join(LONG)
     assert process.exitcode == 0
+    ours.close()
     process.close()
 
 
@@ -202,7 +205,9 @@ def test_a_watched_death_ends_a_wait_and_is_named(context: Any) -> None:
     assert outbox.get(timeout=LONG) == "x"
     threading.Timer(0.2, os.kill, (process.pid, signal.SIGKILL)).start()
     start = time.monotonic()
-    with pytest.raises(PeerLostError, match=r"echo 7 \(pid \d+\) was killed by SIGKILL \(-9\)") as caught:
+    with pytest.raises(
+        PeerLostError, match=r"echo 7 \(pid \d+\) was killed by SIGKILL \(-9\)"
+    ) as caught:
         outbox.get(watch=[process])
     assert time.monotonic() - start < 1.7
     assert caught.value.pid == process.pid
@@ -237,7 +242,9 @@ def test_a_killed_child_gives_back_what_it_held(context: Any) -> None:
 
 def test_unread_arguments_of_a_dead_child_are_released(context: Any) -> None:
     before = memory.statistics().unread_messages
-    processes = [context.Process(target=deeds.send, args=(st.ones(3), st.ones(1000))) for _ in range(2)]
+    processes = [
+        context.Process(target=deeds.send, args=(st.ones(3), st.ones(1000))) for _ in range(2)
+    ]
     for process in processes:
         process.start()
         os.kill(process.pid, signal.SIGKILL)
@@ -251,7 +258,9 @@ def test_pool(context: Any) -> None:
     with context.Pool(2) as pool:
         assert pool.map(deeds.grow, range(20)) == list(range(1, 21))
         tensors = [st.full((4,), float(i)) for i in range(6)]
-        assert [t.tolist() for t in pool.map(deeds.grow, tensors)] == [[i + 1.0] * 4 for i in range(6)]
+        assert [t.tolist() for t in pool.map(deeds.grow, tensors)] == [
+            [i + 1.0] * 4 for i in range(6)
+        ]
         assert sorted(pool.imap_unordered(deeds.grow, range(10))) == list(range(1, 11))
         assert pool.starmap(pow, [(2, 3), (3, 2)]) == [8, 9]
         assert pool.apply_async(deeds.grow, (1,)).get(LONG) == 2
