@@ -1,8 +1,8 @@
 """Barrier between processes: nobody waits for a party that was killed.
 
-    words (i32)   generation | state | reset generation + 1 | lost row + 1 | lost incarnation | ... 16
-                  then for each party (row + 1, incarnation) of those that wait now,
-                  then the same of those that passed the last time
+  words (i32)   generation | state | reset generation + 1 | lost row + 1 | lost incarnation | ... 16
+                then for each party (row + 1, incarnation) of those that wait now,
+                then the same of those that passed the last time
 
 All words change under the condition's lock. State: 0 filling, 1 broken, 2 broken by a death.
 """
@@ -64,7 +64,8 @@ class Barrier(Shared):
         return memoryview(self._block).cast("B").cast("i")
 
     def _enter(self) -> memoryview:
-        """Takes the lock. A holder that was killed left the words good enough: each change is one word, row last."""
+        """Takes the lock. A holder that was killed left the words good enough: each change is one
+        word, row last."""
         try:
             self._changed.acquire()
         except PeerLostError:
@@ -137,7 +138,8 @@ class Barrier(Shared):
         self._check(words)
 
     def _look(self, words: memoryview) -> None:
-        """Breaks the barrier if a party has died: one that waits, or one of the last time that was killed since."""
+        """Breaks the barrier if a party has died: one that waits, or one of the last time that was
+        killed since."""
         waiting = {(words[i], words[i + 1]) for i in self._places() if words[i]}
         former = {(words[i], words[i + 1]) for i in self._places(former=True) if words[i]}
         for row, inc in waiting | former:

@@ -1,4 +1,5 @@
-"""What a spawned process or a child of the fork server does first: join the domain, then import main, then run."""
+"""What a spawned process or a child of the fork server does first: join the domain, then import
+main, then run."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from multiprocessing import process, spawn
 from typing import IO, Any
 
 from shmtensor import memory, native
+from shmtensor.memory.domain import Preparation
 
 from .reduction import loads
 
@@ -25,7 +27,7 @@ def main(stream: IO[bytes]) -> None:
         run_message(prepared, sentinel, exit=sys.exit)
 
 
-def join(domain: memory.Preparation) -> None:
+def join(domain: Preparation) -> None:
     """Joins, unless something allocated at import and joined the parent's domain by itself."""
     if not (native.domain_ready() and native.domain_id() == domain["id"]):
         memory.adopt(domain)

@@ -1,4 +1,5 @@
-"""Lambdas, closures and functions of a notebook: cloudpickle, with handles for what lies in shared memory."""
+"""Lambdas, closures and functions of a notebook: cloudpickle, with handles for what lies in shared
+memory."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class ClosurePickler(CloudPickler):  # type: ignore[misc]
-    """cloudpickle's pickler: what can be imported by name goes by name, other functions and classes by value."""
+    """cloudpickle's pickler: what can be imported by name goes by name, other functions and classes
+    by value."""
 
     def __init__(self, buffer: io.BytesIO, blocks: _Blocks) -> None:
         super().__init__(buffer, pickle.HIGHEST_PROTOCOL)

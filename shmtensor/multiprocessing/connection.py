@@ -1,7 +1,10 @@
-"""Pipe: an operating-system socket as in the standard library, whose messages carry tensors as handles.
+"""Pipe: an operating-system socket as in the standard library, whose messages carry tensors as
+handles.
 
-`fileno` and `multiprocessing.connection.wait` work, because there is a descriptor. Bytes go through the socket, blocks
-through the ledger: their pins name a token block that both ends hold, so that they are void when both ends are gone.
+`fileno` and `multiprocessing.connection.wait` work, because there is a descriptor. Bytes go through
+the socket, blocks
+through the ledger: their pins name a token block that both ends hold, so that they are void when
+both ends are gone.
 """
 
 from __future__ import annotations
@@ -41,16 +44,17 @@ class Connection(connection.Connection):
 
     def send(self, obj: Any) -> None:
         """Sends a picklable object. Copies: none for what lies in shared memory."""
-        self._check_closed()  # type: ignore[attr-defined]
-        self._check_writable()  # type: ignore[attr-defined]
+        own: Any = self  # the standard library's methods that its stubs do not list
+        own._check_closed()
+        own._check_writable()
         data, blocks = dumps(obj)
         handles = [native.export(block, self._token._block) for block in blocks]
         try:
-            self._send_bytes(
+            own._send_bytes(
                 b"".join(
                     (_HEAD.pack(len(handles), len(handles[0]) if handles else 0), *handles, data)
                 )
-            )  # type: ignore[attr-defined]
+            )
         except BaseException:
             for handle in handles:
                 native.acknowledge(handle)
@@ -58,9 +62,10 @@ class Connection(connection.Connection):
 
     def recv(self) -> Any:
         """The next object; raises EOFError when the other end is closed and nothing is left."""
-        self._check_closed()  # type: ignore[attr-defined]
-        self._check_readable()  # type: ignore[attr-defined]
-        message = self._recv_bytes().getbuffer()  # type: ignore[attr-defined]
+        own: Any = self  # the standard library's methods that its stubs do not list
+        own._check_closed()
+        own._check_readable()
+        message = own._recv_bytes().getbuffer()
         n, size = _HEAD.unpack_from(message)
         end = _HEAD.size + n * size
         handles = (
@@ -78,7 +83,8 @@ def _rebuild(fd: Any, readable: bool, writable: bool, token: _Token) -> Connecti
 
 
 def Pipe(duplex: bool = True) -> tuple[Connection, Connection]:
-    """Two connected ends: both send and receive, or (duplex=False) the first receives what the second sends."""
+    """Two connected ends: both send and receive, or (duplex=False) the first receives what the
+    second sends."""
     token = _Token()
     if duplex:
         one, other = socket.socketpair()

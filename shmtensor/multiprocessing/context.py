@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterable
-from multiprocessing import context as stdlib
+from multiprocessing import context as _context
 from multiprocessing import process
 from typing import Any
 
@@ -27,12 +27,16 @@ __all__ = [
 ]
 
 
-class _Process(process.BaseProcess):  # type: ignore[misc]
+stdlib: Any = _context  # its default start method is a private part
+
+
+class _Process(process.BaseProcess):
     """A process that tells the ledger its name, and its exit code when it ends in order."""
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         native.set_role(self.name)
-        code: int = super()._bootstrap(parent_sentinel)
+        bootstrap: Any = vars(process.BaseProcess)["_bootstrap"]
+        code: int = bootstrap(self, parent_sentinel)
         native.record_exit(*native.row(), code)
         return code
 
@@ -72,7 +76,8 @@ class ForkServerProcess(_Process):
 
 
 class Process(_Process):
-    """A process of the default start method; arguments and attributes may hold tensors, which travel as handles.
+    """A process of the default start method; arguments and attributes may hold tensors, which
+    travel as handles.
 
     With spawn and forkserver, lambdas, closures and functions of a notebook are sent by value.
     """
@@ -84,10 +89,11 @@ class Process(_Process):
         return default_context.get_context().Process._Popen(process_obj)
 
 
-class Context(stdlib.BaseContext):
+class Context(_context.BaseContext):
     """What the functions of `shmtensor.multiprocessing` do, for one start method."""
 
     Process: type[_Process]
+    _name: str
 
     def Queue(self, maxsize: int = 0) -> Any:
         """A queue of many writers and readers."""
@@ -101,7 +107,7 @@ class Context(stdlib.BaseContext):
         """A queue with put and get."""
         return SimpleQueue(ctx=self)
 
-    def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]:  # type: ignore[override]
+    def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]:
         """Two connected ends."""
         return Pipe(duplex)
 
@@ -175,7 +181,8 @@ class Context(stdlib.BaseContext):
             return _contexts[method]
         except KeyError:
             raise ValueError(
-                f"get_context: cannot find context for {method!r}: one of {', '.join(map(repr, _contexts))}"
+                f"get_context: cannot find context for {method!r}: one of "
+                f"{', '.join(map(repr, _contexts))}"
             ) from None
 
 
@@ -202,12 +209,13 @@ _contexts: dict[str, Context] = {
 
 
 class DefaultContext(Context):
-    """Follows `set_start_method`; without it, what the standard library was set to, and its default."""
+    """Follows `set_start_method`; without it, what the standard library was set to, and its
+    default."""
 
     Process = Process
 
     def __init__(self) -> None:
-        self._chosen: Context | None = None
+        self._chosen: Any = None
 
     def get_context(self, method: str | None = None) -> Any:
         """The context in force, or the one of a start method."""
@@ -222,17 +230,17 @@ class DefaultContext(Context):
     def get_start_method(self, allow_none: bool = False) -> Any:
         """The start method in force."""
         if self._chosen is not None:
-            return self._chosen._name  # type: ignore[attr-defined]
-        chosen = multiprocessing.get_start_method(allow_none=True)
+            return self._chosen._name
+        chosen: Any = multiprocessing.get_start_method(allow_none=True)
         if chosen is None and not allow_none:
             # Asking the standard library without allow_none would fix its choice.
-            return stdlib._default_context._default_context._name  # type: ignore[attr-defined]
+            return stdlib._default_context._default_context._name
         return chosen
 
     def get_all_start_methods(self) -> list[str]:
         """The start methods, the default first."""
         methods = list(_contexts)
-        default = stdlib._default_context._default_context._name  # type: ignore[attr-defined]
+        default = stdlib._default_context._default_context._name
         return [default, *(method for method in methods if method != default)]
 
 

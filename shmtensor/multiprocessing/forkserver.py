@@ -1,10 +1,13 @@
 """The fork server: a small process with one thread that forks the children of this one, on request.
 
-    parent ── request socket: descriptors (data pipe, status pipe, what the child inherits) ──> server ── fork ──> child
-    parent ── data pipe: preparation and process object ─────────────────────────────────────────────────────────> child
+    parent ── request socket: descriptors (data pipe, status pipe, what the child inherits) ──>
+    server ── fork ──> child
+    parent ── data pipe: preparation and process object
+    ─────────────────────────────────────────────────────────> child
     parent <─ status pipe: pid, then the exit code ───────────────────────────── server
 
-Our own rather than the standard library's because that one starts the resource tracker and cannot join a domain before
+Our own rather than the standard library's because that one starts the resource tracker and cannot
+join a domain before
 it imports the modules to preload. It ends when its request socket closes: with the parent.
 """
 
@@ -19,17 +22,21 @@ import socket
 import struct
 import sys
 import threading
-from multiprocessing import spawn, util
+from multiprocessing import spawn
+from multiprocessing import util as _util
 from typing import Any
 
-from shmtensor import memory, native
+from shmtensor import native
+from shmtensor.memory import domain as own_domain
 
+util: Any = _util  # its private parts are what a Popen is made of
 __all__ = ["ForkServer", "server"]
 
 _MOST_FDS = 200  # per request; the kernel's own limit is 253
 
 inherited: list[int] = []
-"""In a child: the descriptors that its process object names, in the order of `Popen.duplicate_for_child`."""
+"""In a child: the descriptors that its process object names, in the order of
+`Popen.duplicate_for_child`."""
 
 _START = (
     "import os, pickle, sys; f = os.fdopen({fd}, 'rb'); sys.path[:] = pickle.load(f); "
@@ -59,7 +66,8 @@ class ForkServer:
         return self._pid if self._owner == os.getpid() else None
 
     def start_child(self, fds: list[int]) -> tuple[int, int]:
-        """Asks for a child. Returns: the status pipe to read (also the sentinel), the data pipe to write."""
+        """Asks for a child. Returns: the status pipe to read (also the sentinel), the data pipe to
+        write."""
         if len(fds) > _MOST_FDS:
             raise ValueError(
                 f"Process.start: too many descriptors for a child: {len(fds)}, {_MOST_FDS} at most"
@@ -80,16 +88,8 @@ class ForkServer:
         return status_r, data_w
 
     def _ensure(self) -> socket.socket:
-        if self._owner != os.getpid():  # forked: the parent's server is not ours
-            if self._socket is not None:
-                self._socket.close()
-            self._socket, self._fd, self._pid = None, None, None
-        if self._pid is not None:
-            if os.waitpid(self._pid, os.WNOHANG)[0]:
-                self._pid = None
-                assert self._socket is not None
-                self._socket.close()
-                self._socket, self._fd = None, None
+        if self._pid is not None and os.waitpid(self._pid, os.WNOHANG)[0]:
+            self._forget()  # it was killed
         if self._socket is None:
             self._start()
         assert self._socket is not None
@@ -98,19 +98,19 @@ class ForkServer:
     def _start(self) -> None:
         from .popen import _sys_path, write
 
-        domain = memory.preparation()
+        domain = own_domain.preparation()
         ours, theirs = socket.socketpair()
         read, written = os.pipe()
         try:
             command = [
                 spawn.get_executable(),
-                *util._args_from_interpreter_flags(),  # type: ignore[attr-defined]
+                *util._args_from_interpreter_flags(),
                 "-c",
                 _START.format(fd=read),
                 "--multiprocessing-fork",
             ]
             fds = sorted({read, theirs.fileno(), *domain["descriptors"]})
-            self._pid = util.spawnv_passfds(spawn.get_executable(), command, fds)  # type: ignore[attr-defined]
+            self._pid = util.spawnv_passfds(spawn.get_executable(), command, fds)
             self._owner = os.getpid()
             preparation = spawn.get_preparation_data("ForkServer")
             preparation["authkey"] = bytes(
@@ -128,6 +128,16 @@ class ForkServer:
         self._socket, self._fd = ours, ours.fileno()
         util.Finalize(self, self.stop, exitpriority=-100)
 
+    def _forget(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._fd, self._pid = None, None, None
+
+    def _after_fork(self) -> None:
+        """In a forked child the server is the parent's, and the lock may be some other thread's."""
+        self._lock = threading.Lock()
+        self._forget()
+
     def stop(self) -> None:
         """Ends the server (its children go on). For tests, and when the interpreter ends."""
         if self._owner != os.getpid():
@@ -142,6 +152,7 @@ class ForkServer:
 
 
 server = ForkServer()
+os.register_at_fork(after_in_child=server._after_fork)
 
 
 def send_fds(connection: socket.socket, fds: list[int]) -> None:
@@ -168,7 +179,8 @@ def receive_fds(connection: socket.socket) -> list[int] | None:
 
 
 def serve(stream: Any) -> None:
-    """Entry of the server process. Ends when the parent's socket closes, once no child is left to be reaped."""
+    """Entry of the server process. Ends when the parent's socket closes, once no child is left to
+    be reaped."""
     from .child import join
 
     with stream:
@@ -199,12 +211,13 @@ def serve(stream: Any) -> None:
                     selector.unregister(requests)
                     listening = False
                 else:
-                    _fork(fds, children, [requests.fileno(), wake_r, wake_w, selector.fileno()])  # type: ignore[attr-defined]
+                    _fork(fds, children, [requests.fileno(), wake_r, wake_w, selector.fileno()])
     os._exit(0)
 
 
 def _import(preparation: dict[str, Any], preload: list[str]) -> None:
-    """Imports what children are likely to need; what fails here fails again, and is reported, in the child."""
+    """Imports what children are likely to need; what fails here fails again, and is reported, in
+    the child."""
     preparation = dict(preparation)
     main = {
         key: preparation.pop(key)

@@ -1,7 +1,9 @@
 """Lock, RLock, Semaphore, BoundedSemaphore, Condition and Event on words of shared memory.
 
-No named semaphore and no resource tracker: each object is a block (native/sync/lock.h). They may be sent to other
-processes in any way, also through queues. A process that dies with a lock makes `acquire` raise PeerLostError everywhere,
+No named semaphore and no resource tracker: each object is a block (native/sync/lock.h). They may be
+sent to other
+processes in any way, also through queues. A process that dies with a lock makes `acquire` raise
+PeerLostError everywhere,
 because what the lock guards may be half changed; `recover` takes the lock from the dead process.
 """
 
@@ -24,7 +26,8 @@ def _block(nbytes: int) -> Any:
 
 
 class Lock(Shared):
-    """A mutual exclusion lock between processes; anybody may release it, as in the standard library."""
+    """A mutual exclusion lock between processes; anybody may release it, as in the standard
+    library."""
 
     _reentrant = False
 
@@ -39,7 +42,8 @@ class Lock(Shared):
         return native.lock_acquire(self._block, timeout if block else 0.0, self._reentrant)
 
     def recover(self, block: bool = True, timeout: float | None = None) -> bool:
-        """As `acquire`, and takes the lock from a holder that has died: the caller has put in order what it guards."""
+        """As `acquire`, and takes the lock from a holder that has died: the caller has put in order
+        what it guards."""
         return native.lock_recover(self._block, timeout if block else 0.0, self._reentrant)
 
     def release(self) -> None:
@@ -77,7 +81,8 @@ class RLock(Lock):
 
 
 class Semaphore(Shared):
-    """A counter that `acquire` takes from and waits for when it is 0. A process that dies keeps what it took."""
+    """A counter that `acquire` takes from and waits for when it is 0. A process that dies keeps
+    what it took."""
 
     _limited = False
 
@@ -131,7 +136,8 @@ class BoundedSemaphore(Semaphore):
 
 
 class Condition(Shared):
-    """Waiting for a change of what a lock guards. At most 254 waiters at once; a killed one takes no notification away."""
+    """Waiting for a change of what a lock guards. At most 254 waiters at once; a killed one takes
+    no notification away."""
 
     def __init__(self, lock: Lock | None = None, *, ctx: Any = None) -> None:
         self._lock = RLock() if lock is None else lock
@@ -160,7 +166,8 @@ class Condition(Shared):
         return depth
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Releases the lock, waits for a notification, takes the lock again; False: none came in time."""
+        """Releases the lock, waits for a notification, takes the lock again; False: none came in
+        time."""
         depth = self._check("wait")
         place = native.condition_enter(self._block)
         for _ in range(depth):

@@ -1,11 +1,12 @@
-"""Pool: the standard library's interface on our channels, where a killed worker fails its task instead of losing it.
+"""Pool: the standard library's interface on our channels; a killed worker's task fails.
 
     apply, map ─> tasks ─> (task thread) ─> backlog ─> inbox of worker 0 ─> worker 0 ─┐
-                                                    ─> inbox of worker 1 ─> worker 1 ─┴─> results ─> (result thread)
+                                                    ─> inbox of worker 1 ─> worker 1 ─┤
+                                              (result thread) <─ results <────────────┘
 
-Each worker has an inbox of its own with at most two tasks in it, so this side always knows who has which. When a
-worker dies, the task it was at (the first one without a result) fails with PeerLostError, those behind it go to
-others, and a new worker takes its place.
+Each worker has an inbox of its own with at most two tasks in it, so this side always knows who has
+which. When a worker dies, the task it was at (the first one without a result) fails with
+PeerLostError, those behind it go to others, and a new worker takes its place.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from multiprocessing import pool as stdlib
-from multiprocessing import util
+from multiprocessing import pool as _pool
+from multiprocessing import util as _util
 from typing import Any
 
 from .queue import SimpleQueue, lost
 
 __all__ = ["Pool"]
 
+stdlib: Any = _pool  # its private parts are what a Pool is made of
+util: Any = _util
 _AHEAD = 2  # tasks in a worker's inbox: the one it works on, and the next
 _SLICE = 0.05  # seconds between two looks at the workers
 _LEAVING = "leaving"  # a worker's last message when it has done maxtasksperchild
@@ -51,8 +54,9 @@ class _Notifier:
         self.changed.set()
 
 
-class Pool(stdlib.Pool):
-    """A process pool; see `multiprocessing.pool.Pool`. Tensors in arguments and results travel as handles.
+class Pool(_pool.Pool):
+    """A process pool; see `multiprocessing.pool.Pool`. Tensors in arguments and results travel as
+    handles.
 
     Raises from results: PeerLostError for a task whose worker was killed.
     """
@@ -68,7 +72,7 @@ class Pool(stdlib.Pool):
         from .context import default_context
 
         self._pool: list[Any] = []
-        self._state = stdlib.INIT  # type: ignore[attr-defined]
+        self._state = stdlib.INIT
         self._ctx = context or default_context.get_context()
         if processes is None:
             processes = os.cpu_count() or 1
@@ -87,7 +91,7 @@ class Pool(stdlib.Pool):
         self._maxtasksperchild = maxtasksperchild
         self._taskqueue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._change_notifier = _Notifier()
-        self._cache = stdlib._PoolCache(notifier=self._change_notifier)  # type: ignore[attr-defined]
+        self._cache = stdlib._PoolCache(notifier=self._change_notifier)
         self._crew = _Crew(self)
         try:
             self._crew.fill()
@@ -100,45 +104,46 @@ class Pool(stdlib.Pool):
         self._result_handler = threading.Thread(target=_collect, args=(self._crew,), daemon=True)
         self._task_handler.start()
         self._result_handler.start()
-        self._terminate = util.Finalize(  # type: ignore[attr-defined]
+        self._terminate = util.Finalize(
             self,
             _terminate,
             args=(self._taskqueue, self._crew, self._task_handler, self._result_handler),
             exitpriority=15,
         )
-        self._state = stdlib.RUN  # type: ignore[attr-defined]
+        self._state = stdlib.RUN
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} state={self._state} pool_size={len(self._pool)}>"
 
     def close(self) -> None:
         """No more tasks; the workers end when all are done."""
-        if self._state == stdlib.RUN:  # type: ignore[attr-defined]
-            self._state = stdlib.CLOSE  # type: ignore[attr-defined]
+        if self._state == stdlib.RUN:
+            self._state = stdlib.CLOSE
             self._taskqueue.put(None)
 
     def terminate(self) -> None:
         """Ends the workers now; tasks without a result fail."""
-        self._state = stdlib.TERMINATE  # type: ignore[attr-defined]
+        self._state = stdlib.TERMINATE
         self._terminate()
 
     def join(self) -> None:
         """Waits for the workers to end, after close() or terminate()."""
-        if self._state == stdlib.RUN:  # type: ignore[attr-defined]
+        if self._state == stdlib.RUN:
             raise ValueError("Pool is still running")
         self._task_handler.join()
         self._result_handler.join()
 
 
 class _Crew:
-    """The workers, and which has which task. Its lock is held for bookkeeping and for sends, which never wait."""
+    """The workers, and which has which task. Its lock is held for bookkeeping and for sends, which
+    never wait."""
 
     def __init__(self, pool: Pool) -> None:
         self.processes = pool._processes
         self.context = pool._ctx
         self.initializer, self.initargs = pool._initializer, pool._initargs
         self.maxtasks = pool._maxtasksperchild
-        self.wraps = pool._wrap_exception  # type: ignore[attr-defined]
+        self.wraps = stdlib.Pool._wrap_exception
         self.cache = pool._cache
         self.listing = pool._pool  # the Process objects, for repr and for users that look
         self.results = SimpleQueue()
@@ -337,13 +342,13 @@ def _work(
         try:
             result = (True, function(*args, **named))
         except Exception as error:
-            if wraps and function is not stdlib._helper_reraises_exception:  # type: ignore[attr-defined]
-                error = stdlib.ExceptionWithTraceback(error, error.__traceback__)  # type: ignore[attr-defined]
+            if wraps and function is not stdlib._helper_reraises_exception:
+                error = stdlib.ExceptionWithTraceback(error, error.__traceback__)
             result = (False, error)
         try:
             results.put((number, job, i, result))
         except Exception as error:
-            wrapped = stdlib.MaybeEncodingError(error, result[1])  # type: ignore[attr-defined]
+            wrapped = stdlib.MaybeEncodingError(error, result[1])
             util.debug(f"possible encoding error while sending result: {wrapped}")
             results.put((number, job, i, (False, wrapped)))
         del task, args, named, result

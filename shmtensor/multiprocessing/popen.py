@@ -1,6 +1,8 @@
-"""How a child process comes to be: fork, spawn, forkserver. The standard library's Popen classes, with our messages.
+"""How a child process comes to be: fork, spawn, forkserver. The standard library's Popen classes,
+with our messages.
 
-What all three add: the child is a member of the domain before it runs anything of the user's, the parent records the
+What all three add: the child is a member of the domain before it runs anything of the user's, the
+parent records the
 exit code in the ledger when it reaps, and nothing starts the standard library's resource tracker.
 """
 
@@ -10,17 +12,21 @@ import os
 import pickle
 import struct
 from collections.abc import Callable
-from multiprocessing import popen_fork, process, spawn, util
+from multiprocessing import popen_fork, process, spawn
+from multiprocessing import util as _util
 from multiprocessing.context import set_spawning_popen
 from typing import Any
 
-from shmtensor import memory, native
+from shmtensor import native
+from shmtensor.memory import domain as own_domain
 
 from .reduction import dumps
 
+util: Any = _util  # its private parts are what a Popen is made of
 __all__ = ["ForkPopen", "ForkserverPopen", "SpawnPopen"]
 
-# Runs in the fresh interpreter. The path of modules comes first, so that shmtensor is found where the parent found it.
+# Runs in the fresh interpreter. The path of modules comes first, so that shmtensor is found where
+# the parent found it.
 _START = (
     "import os, pickle, sys; f = os.fdopen({fd}, 'rb'); sys.path[:] = pickle.load(f); "
     "from shmtensor.multiprocessing.child import main; main(f)"
@@ -58,7 +64,8 @@ class _InheritedFd:
 
 
 class SpawnPopen(_Popen):
-    """A fresh interpreter. The child joins the domain by inherited descriptors, ahead of importing the main module."""
+    """A fresh interpreter. The child joins the domain by inherited descriptors, ahead of importing
+    the main module."""
 
     method = "spawn"
     DupFd: Callable[[int], Any] = _InheritedFd
@@ -82,10 +89,12 @@ class SpawnPopen(_Popen):
         for handle in handles:
             native.acknowledge(handle)
 
-    def _message(self, process_obj: Any, domain: memory.Preparation) -> bytes:
-        """What the child reads after sys.path: the preparation, the process object and the blocks that it names."""
+    def _message(self, process_obj: Any, domain: own_domain.Preparation) -> bytes:
+        """What the child reads after sys.path: the preparation, the process object and the blocks
+        that it names."""
         preparation = spawn.get_preparation_data(process_obj._name)
-        set_spawning_popen(self)
+        spawning: Any = self
+        set_spawning_popen(spawning)
         try:
             data, blocks = dumps(process_obj)
             self._handles = [native.export(block) for block in blocks]
@@ -94,7 +103,7 @@ class SpawnPopen(_Popen):
             set_spawning_popen(None)
 
     def _launch(self, process_obj: Any) -> None:
-        domain = memory.preparation()
+        domain = own_domain.preparation()
         try:
             message = pickle.dumps(_sys_path()) + self._message(process_obj, domain)
             child_r, parent_w = os.pipe()
@@ -102,17 +111,17 @@ class SpawnPopen(_Popen):
             try:
                 command = [
                     spawn.get_executable(),
-                    *util._args_from_interpreter_flags(),  # type: ignore[attr-defined]
+                    *util._args_from_interpreter_flags(),
                     "-c",
                     _START.format(fd=child_r),
                     "--multiprocessing-fork",
                 ]
                 fds = [*self._fds, child_r, child_w, *domain["descriptors"]]
-                self.pid = util.spawnv_passfds(spawn.get_executable(), command, sorted(set(fds)))  # type: ignore[attr-defined]
+                self.pid = util.spawnv_passfds(spawn.get_executable(), command, sorted(set(fds)))
             finally:
                 os.close(child_r)
                 os.close(child_w)
-                self.finalizer = util.Finalize(self, util.close_fds, (parent_r, parent_w))  # type: ignore[attr-defined]
+                self.finalizer = util.Finalize(self, util.close_fds, (parent_r, parent_w))
             self.sentinel = parent_r
             write(parent_w, message)
         except BaseException:
@@ -121,11 +130,12 @@ class SpawnPopen(_Popen):
 
 
 class ForkserverPopen(SpawnPopen):
-    """A fork of a small server process that has shmtensor imported: as clean as spawn, and much faster to start."""
+    """A fork of a small server process that has shmtensor imported: as clean as spawn, and much
+    faster to start."""
 
     method = "forkserver"
 
-    class DupFd:  # type: ignore[assignment]
+    class _SentFd:
         """A descriptor that travels to the child over the server's socket."""
 
         def __init__(self, number: int) -> None:
@@ -136,6 +146,8 @@ class ForkserverPopen(SpawnPopen):
 
             return inherited[self.number]
 
+    DupFd: Callable[[int], Any] = _SentFd
+
     def duplicate_for_child(self, fd: int) -> int:
         self._fds.append(fd)
         return len(self._fds) - 1
@@ -143,12 +155,12 @@ class ForkserverPopen(SpawnPopen):
     def _launch(self, process_obj: Any) -> None:
         from .forkserver import server
 
-        domain = memory.preparation()
+        domain = own_domain.preparation()
         try:
             message = self._message(process_obj, domain)
             self.sentinel, data_w = server.start_child(self._fds)
             # The write end stays open: its closing is how the child sees that the parent is gone.
-            self.finalizer = util.Finalize(self, util.close_fds, (data_w, self.sentinel))  # type: ignore[attr-defined]
+            self.finalizer = util.Finalize(self, util.close_fds, (data_w, self.sentinel))
             write(data_w, struct.pack("<Q", len(message)) + message)
             pid = read_number(self.sentinel)
             if pid is None:
@@ -172,7 +184,7 @@ def _sys_path() -> list[str]:
     """sys.path with what '' means here."""
     import sys
 
-    here = process.ORIGINAL_DIR or os.getcwd()  # type: ignore[attr-defined]
+    here = vars(process)["ORIGINAL_DIR"] or os.getcwd()
     return [here if entry == "" else entry for entry in sys.path]
 
 

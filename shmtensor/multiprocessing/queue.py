@@ -1,7 +1,10 @@
-"""Queue, JoinableQueue and SimpleQueue over a channel in shared memory (docs/design/multiprocessing.md).
+"""Queue, JoinableQueue and SimpleQueue over a channel in shared memory
+(docs/design/multiprocessing.md).
 
-Beside the standard library's: a message is there when `put` returns (no feeder thread, so nothing is lost when the
-sender exits at once), what cannot be pickled raises in `put`, and a reader killed while it takes a message gives it back.
+Beside the standard library's: a message is there when `put` returns (no feeder thread, so nothing
+is lost when the
+sender exits at once), what cannot be pickled raises in `put`, and a reader killed while it takes a
+message gives it back.
 """
 
 from __future__ import annotations
@@ -99,8 +102,10 @@ class SimpleQueue(Shared):
 
         Args:
             timeout: seconds to wait at most (queue.Empty then); None: no limit.
-            watch: processes without which no message can come (Process objects of this process's children, or
-                (row, incarnation) pairs); when one has failed and no message is left, the wait ends.
+            watch: processes without which no message can come (Process objects of this process's
+            children, or
+                (row, incarnation) pairs); when one has failed and no message is left, the wait
+                ends.
         Raises: PeerLostError: a watched process has failed.
         """
         self._check()
@@ -144,7 +149,8 @@ class Queue(SimpleQueue):
     """`multiprocessing.Queue`: many processes put, many get, each message goes to one of them.
 
     Args:
-        maxsize: at most so many messages wait, `put` waits for room; 0: no bound (each takes 512 bytes, or its size).
+        maxsize: at most so many messages wait, `put` waits for room; 0: no bound (each takes 512
+        bytes, or its size).
     """
 
     def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
@@ -152,7 +158,8 @@ class Queue(SimpleQueue):
         super().__init__(ctx=ctx)
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Sends `obj`; raises Full when there is no room in time. Copies: none for what lies in shared memory."""
+        """Sends `obj`; raises Full when there is no room in time. Copies: none for what lies in
+        shared memory."""
         self._check()
         data, blocks = dumps(obj)
         if not self._channel.put(data, blocks, timeout if block else 0.0):
@@ -161,7 +168,8 @@ class Queue(SimpleQueue):
     def get(  # type: ignore[override]
         self, block: bool = True, timeout: float | None = None, *, watch: Iterable[Any] = ()
     ) -> Any:
-        """The next message; raises Empty when none comes in time. `watch`: see `SimpleQueue.get`."""
+        """The next message; raises Empty when none comes in time. `watch`: see
+        `SimpleQueue.get`."""
         self._check()
         message = self._receive(timeout if block else 0.0, watch)
         if message is None:
@@ -187,7 +195,8 @@ class Queue(SimpleQueue):
         return self._channel.full()
 
     def join_thread(self) -> None:
-        """Nothing to do: there is no feeder thread. As in the standard library, only after close()."""
+        """Nothing to do: there is no feeder thread. As in the standard library, only after
+        close()."""
         if not self._closed:
             raise AssertionError(f"Queue {self!r} not closed")
 

@@ -1,9 +1,11 @@
 """Pickling for messages: what lies in shared memory travels as a handle, everything else by value.
 
-    dumps(obj) -> (bytes, [array or Block, ...])        one entry per block, whatever number of tensors view it
+    dumps(obj) -> (bytes, [array or Block, ...])        one entry per block, whatever number of
+    tensors view it
     loads(bytes, [Block, ...]) -> obj                   the same order
 
-The blocks are pinned by whoever sends the message (a Channel, a Pipe, a Process that starts), one pin for each.
+The blocks are pinned by whoever sends the message (a Channel, a Pipe, a Process that starts), one
+pin for each.
 """
 
 from __future__ import annotations
@@ -30,6 +32,10 @@ from .shared import Shared
 __all__ = ["dumps", "loads", "register"]
 
 
+# What was registered with ForkingPickler counts here too (sockets, connections); both mappings are
+# the living ones.
+_extra: Any = vars(ForkingPickler)["_extra_reducers"]
+_registered: Any = ChainMap(_extra, copyreg.dispatch_table)
 _CTYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
 
 
@@ -47,7 +53,8 @@ class _ByValue(Exception):
 
 
 def is_main_importable() -> bool:
-    """Whether a process that did not inherit `__main__` imports it again (a script or module, not a notebook)."""
+    """Whether a process that did not inherit `__main__` imports it again (a script or module, not a
+    notebook)."""
     main = sys.modules.get("__main__")
     if getattr(getattr(main, "__spec__", None), "name", None) is not None:
         return True
@@ -71,11 +78,13 @@ class _Blocks:
         return i
 
     def array(self, array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-        """Arguments of `rebuild_array`. Copies: none, or one if the array does not lie in shared memory."""
+        """Arguments of `rebuild_array`. Copies: none, or one if the array does not lie in shared
+        memory."""
         layout = native.array_layout(array)
         if layout is None:
             array = share(array)
             layout = native.array_layout(array)
+            assert layout is not None
         return (self.add(array, layout[0]), *layout[1:])
 
     def reduce(self, obj: Any, cls: type) -> Any:
@@ -96,7 +105,7 @@ class _Blocks:
             base, _ = native.block_of(address)
             return rebuild_ctypes, (
                 *sharedctypes.split(cls),
-                self.add(np.frombuffer(obj, np.uint8), base),
+                self.add(np.frombuffer(memoryview(obj), np.uint8), base),
                 address - base,
             )
         return NotImplemented
@@ -105,8 +114,9 @@ class _Blocks:
         """Arguments of `rebuild_tensor` after the class."""
         if tensor.requires_grad and not tensor.is_leaf:
             raise RuntimeError(
-                "multiprocessing: a non-leaf tensor that requires grad cannot be sent to another process, for the graph "
-                f"stays here: shape {tuple(tensor.shape)}; send tensor.detach() if the gradient is not needed there"
+                "multiprocessing: a non-leaf tensor that requires grad cannot be sent to another "
+                f"process, for the graph stays here: shape {tuple(tensor.shape)}; send "
+                "tensor.detach() if the gradient is not needed there"
             )
         grad = tensor.grad if tensor.is_leaf else None
         state = getattr(tensor, "__dict__", None) or None
@@ -116,11 +126,9 @@ class _Blocks:
 class Pickler(pickle.Pickler):
     """The standard library's pickler, plus handles."""
 
-    # What was registered with ForkingPickler counts here too (sockets, connections); both mappings are the living ones.
-    dispatch_table = ChainMap(ForkingPickler._extra_reducers, copyreg.dispatch_table)  # type: ignore[attr-defined]
-
     def __init__(self, buffer: io.BytesIO, blocks: _Blocks) -> None:
         super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
+        self.dispatch_table = _registered
         self.blocks = blocks
 
     def reducer_override(self, obj: Any) -> Any:
@@ -208,10 +216,12 @@ def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
             f"multiprocessing: objects cannot lie in shared memory: dtype {array.dtype}"
         )
     block = native.allocate(max(array.nbytes, 1), zero=False, shared=True)
-    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-    copy: np.ndarray[Any, Any] = np.ndarray(array.shape, array.dtype, block, order=order)  # type: ignore[call-overload]
+    fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+    memory = np.frombuffer(memoryview(block), np.uint8)[: array.nbytes]
+    copy: Any = np.ndarray(array.shape, array.dtype, memory, order="F" if fortran else "C")
     copy[...] = array
-    return copy
+    result: np.ndarray[Any, Any] = copy
+    return result
 
 
 # ---- the standard library's own queues and pipes

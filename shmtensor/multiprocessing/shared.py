@@ -1,6 +1,8 @@
-"""What lies in one block of shared memory and may be sent to other processes: the base of locks and queues.
+"""What lies in one block of shared memory and may be sent to other processes: the base of locks and
+queues.
 
-Such an object is the same one in every process that has it: inherited by fork, as an argument of a Process, or as a
+Such an object is the same one in every process that has it: inherited by fork, as an argument of a
+Process, or as a
 message through a Queue or Pipe.
 """
 
@@ -12,7 +14,8 @@ from shmtensor import native
 
 
 class Shared:
-    """An object whose state is a block; `_block` is its only part that travels, beside `_details`."""
+    """An object whose state is a block; `_block` is its only part that travels, beside
+    `_details`."""
 
     _block: Any
 
@@ -28,7 +31,8 @@ class Shared:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Our own pickler does not come here (reduction.Pickler); this is for the standard library's.
+        # Our own pickler does not come here (reduction.Pickler); this is for the standard
+        # library's.
         return _from_handle, (type(self), native.export(self._block), self._details())
 
 

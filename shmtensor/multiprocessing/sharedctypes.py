@@ -55,9 +55,11 @@ def _with_lock(obj: Any, lock: Any, ctx: Any) -> Any:
 
 
 def split(cls: Any) -> tuple[Any, int | None]:
-    """A ctypes class as something that can be pickled: arrays are made on the fly and have no importable name."""
-    if isinstance(cls, type(ctypes.Array)):
-        return cls._type_, cls._length_  # type: ignore[attr-defined]
+    """A ctypes class as something that can be pickled: arrays are made on the fly and have no
+    importable name."""
+    if issubclass(cls, ctypes.Array):
+        element, length = cls.__dict__["_type_"], cls.__dict__["_length_"]
+        return element, length
     return cls, None
 
 

@@ -1,4 +1,5 @@
-"""spawn and start_processes: the same function in several processes, with the first failure told to the caller."""
+"""spawn and start_processes: the same function in several processes, with the first failure told to
+the caller."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class ProcessContext:
         """
         if not self.sentinels:
             return True
-        ready: list[Any] = connection.wait(self.sentinels.keys(), timeout=timeout)  # type: ignore[arg-type]
+        ready: list[Any] = connection.wait(self.sentinels.keys(), timeout=timeout)
         failed = None
         for sentinel in ready:
             index = self.sentinels.pop(sentinel)

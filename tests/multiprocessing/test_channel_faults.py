@@ -1,4 +1,5 @@
-"""A process killed at each arrow of the channel's protocol loses no other message, blocks nobody and leaves nothing."""
+"""A process killed at each arrow of the channel's protocol loses no other message, blocks nobody
+and leaves nothing."""
 
 from __future__ import annotations
 
@@ -175,7 +176,8 @@ def test_a_stopped_reader_blocks_nobody() -> None:
 
 
 def test_random_kills_lose_only_what_the_dead_had() -> None:
-    """Writers and readers killed at random; every message of a writer that lived arrives, none arrives twice."""
+    """Writers and readers killed at random; every message of a writer that lived arrives, none
+    arrives twice."""
     import os
     import random
 
@@ -223,7 +225,8 @@ def test_random_kills_lose_only_what_the_dead_had() -> None:
         end_of(pid)
     assert len(got) == len(set(got)), "a message came twice"
     mine = {int(text.split()[1]) for text in got if text.split()[0] == b"0"}
-    # A reader killed between taking a message and passing it on loses that one: at most one for each kill.
+    # A reader killed between taking a message and passing it on loses that one: at most one for
+    # each kill.
     assert 400 - len(mine) <= 12
     native.sweep(True)
     assert native.check() is None
