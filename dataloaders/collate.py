@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from shmtensor import Tensor, stack
 from shmtensor.autograd import is_grad_enabled, wrap
+from shmtensor.functions import stack
+from shmtensor.tensor import Tensor
 
 from .block import Array, allocate_parts, stack_into
 from .column import Rows
@@ -29,6 +30,7 @@ class Leaf:
     """A place in the batch where a tensor comes: its samples, and its part of the block."""
 
     __slots__ = ("array", "dtype", "samples", "shape", "where")
+    array: Array  # once there is a block
 
     def __init__(
         self, samples: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any], where: str

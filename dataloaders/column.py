@@ -7,8 +7,9 @@ from typing import Any, overload
 
 import numpy as np
 
-from shmtensor import Tensor, as_tensor
 from shmtensor.autograd import wrap
+from shmtensor.conversion import as_tensor
+from shmtensor.tensor import Tensor
 
 from .block import gather_rows
 from .dataset import Dataset

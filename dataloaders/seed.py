@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from shmtensor.functions import randint
+from shmtensor.random import manual_seed
+
 __all__ = ["GeneratorLike", "draw_seed", "numpy_generator", "seed_everything"]
 
 # A shmtensor generator, one of NumPy's, or None for shmtensor's default generator.
@@ -17,8 +20,6 @@ def draw_seed(generator: GeneratorLike = None) -> int:
     """A fresh 63-bit seed, drawn from `generator` (shmtensor's default one if None)."""
     if isinstance(generator, np.random.Generator):
         return int(generator.integers(2**63 - 1))
-    from shmtensor import randint
-
     return int(randint(0, 2**63 - 1, (), generator=generator).item())
 
 
@@ -35,8 +36,6 @@ def seed_everything(seed: int) -> None:
     NumPy's takes 32-bit words, so it is given the seed as two; all three streams differ for every
     worker and epoch (PyTorch before 1.9 left NumPy's equal in all workers).
     """
-    from shmtensor import manual_seed
-
     random.seed(seed)
     manual_seed(seed)
     np.random.seed([seed & 0xFFFFFFFF, seed >> 32])

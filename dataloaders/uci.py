@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shmtensor import from_numpy
+from shmtensor.conversion import from_numpy
 
 from .block import allocate_parts
 from .column import TensorDataset

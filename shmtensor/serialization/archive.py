@@ -97,7 +97,8 @@ class ArchiveReader:
 
 def empty_bytes(nbytes: int) -> Array:
     """An uninitialised shared array of bytes."""
-    return np.ndarray((nbytes,), np.uint8, native.allocate(max(nbytes, 1), False))
+    block = native.allocate(max(nbytes, 1), False)
+    return np.ndarray((nbytes,), np.uint8, block)  # type: ignore[arg-type]
 
 
 def from_bytes(data: bytes) -> Array:

@@ -128,7 +128,7 @@ class CarefulReader(pickle._Unpickler):
         return self.storages.find(pid)
 
     def build(self) -> None:
-        target = self.stack[-2]
+        target = self.stack[-2]  # type: ignore[attr-defined]
         if not may_be_built(type(target)):
             raise pickle.UnpicklingError(
                 f"load: the file sets attributes of something that is not trusted: {target!r}"
@@ -200,7 +200,7 @@ def rebuild_tensor(
         array: Array = np.ndarray(size, dtype)
     else:
         array = np.ndarray(size, dtype, data, offset * dtype.itemsize, strides)
-    tensor = wrap(array)
+    tensor: Tensor = wrap(array)
     return tensor.requires_grad_() if requires_grad else tensor
 
 

@@ -14,10 +14,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from .. import native
 from ..autograd import wrap
 from ..tensor import Tensor
-from .archive import read_into
+from .archive import empty_bytes, read_into
 from .replacement import replacing
 
 __all__ = ["load", "load_file", "metadata", "save", "save_file"]
@@ -154,7 +153,7 @@ def read_header(file: IO[bytes], name: str) -> tuple[dict[str, Any], int]:
 def read(file: IO[bytes], name: str) -> dict[str, Tensor]:
     header, nbytes = read_header(file, name)
     header.pop("__metadata__", None)
-    data = np.ndarray((nbytes,), np.uint8, native.allocate(max(nbytes, 1), False))
+    data = empty_bytes(nbytes)
     read_into(file, data)
     return {key: take(data, entry, f"{name}: {key!r}") for key, entry in header.items()}
 
@@ -178,4 +177,5 @@ def take(data: Array, entry: dict[str, Any], where: str) -> Tensor:
     array = part.view(dtype).reshape(shape)
     if is_bfloat16:
         array = (array.astype(np.uint32) << 16).view(np.float32)
-    return wrap(array)
+    tensor: Tensor = wrap(array)
+    return tensor

@@ -243,13 +243,13 @@ class Writer(pickle._Pickler):
         return GLOBALS["_rebuild_tensor_v3"], (key, *place, TORCH[DTYPES[array.dtype]])
 
     def save_global_name(self, obj: Global) -> None:
-        self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
-        self.memoize(obj)
+        self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())  # type: ignore[attr-defined]
+        self.memoize(obj)  # type: ignore[attr-defined]
 
     dispatch[Global] = save_global_name
 
     def save_plain(self, obj: Plain) -> None:
-        self.save_reduce(*self.describe(obj.tensor, False), obj=obj)
+        self.save_reduce(*self.describe(obj.tensor, False), obj=obj)  # type: ignore[attr-defined]
 
 
 class Plain:

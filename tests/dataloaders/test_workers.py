@@ -16,7 +16,14 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
+from dataloaders import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    TensorDataset,
+    WorkerInfo,
+    get_worker_info,
+)
 from shmtensor.errors import PeerLostError
 
 
@@ -77,7 +84,7 @@ class Random(Numbers):
 
     def __getitem__(self, index: int) -> Any:
         info = get_worker_info()
-        assert info is not None
+        assert isinstance(info, WorkerInfo)
         ours = st.randint(0, 2**62, (1,)).tolist()[0]
         return info.id, info.seed, random.getrandbits(60), int(np.random.randint(2**60)), ours
 

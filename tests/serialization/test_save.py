@@ -14,7 +14,14 @@ import pytest
 
 import shmtensor as st
 from shmtensor import nn
-from shmtensor.serialization import load, safe_globals, save
+from shmtensor.serialization import (
+    add_safe_globals,
+    clear_safe_globals,
+    get_safe_globals,
+    load,
+    safe_globals,
+    save,
+)
 
 
 def tensor(array: Any) -> st.Tensor:
@@ -131,6 +138,11 @@ def test_classes_can_be_trusted_by_name() -> None:
         assert roundtrip(Point(3)).x == 3
     with pytest.raises(pickle.UnpicklingError, match="Point"):
         roundtrip(Point(3))
+    add_safe_globals([(Point, f"{Point.__module__}.Point")])
+    assert get_safe_globals() == [Point]
+    assert roundtrip(Point(4)).x == 4
+    clear_safe_globals()
+    assert get_safe_globals() == []
 
 
 def test_only_plain_arrays_are_rebuilt() -> None:

@@ -1,0 +1,106 @@
+"""Workers and consumers killed at any moment: told, and nothing is lost but the batch they were at."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from dataloaders import DataLoader, Dataset
+from shmtensor.errors import PeerLostError
+
+ROUNDS = 12
+
+
+class Images(Dataset[Any]):
+    """Large enough that a batch is a block of its own, small enough to be quick."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> Any:
+        return {"x": np.full((64, 64), index, np.float32), "y": index}
+
+
+def check(batch: Any) -> None:
+    assert (batch["x"].numpy()[:, 0, 0] == batch["y"].numpy()).all()
+    assert (batch["x"].numpy() == batch["x"].numpy()[:, :1, :1]).all()
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_workers_killed_at_random_moments_are_told_and_leave_nothing(in_order: bool) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    gc.collect()
+    before = st.memory.statistics().live_blocks
+    lost = 0
+    for _ in range(ROUNDS):
+        iterator = iter(DataLoader(Images(4000), 8, num_workers=2, in_order=in_order))
+        victim = iterator.crew.processes[rng.randrange(2)].pid
+        killer = threading.Timer(rng.uniform(0, 0.15), os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        kept = []
+        try:
+            for batch in iterator:
+                check(batch)
+                kept = [*kept[-3:], batch]
+        except PeerLostError as error:
+            assert error.pid == victim
+            assert error.exitcode == -signal.SIGKILL
+            lost += 1
+        finally:
+            killer.cancel()
+            killer.join()
+        for batch in kept:
+            check(batch)  # what was received stays whole, whoever made it
+        del iterator, kept
+        batch = None
+        st.memory.check()
+    assert lost
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while st.memory.statistics().live_blocks > before and time.monotonic() < deadline:
+        st.native.sweep(True)
+    assert st.memory.statistics().live_blocks <= before
+
+
+def test_batches_outlive_their_workers() -> None:
+    batches = list(DataLoader(Images(64), 8, num_workers=2))
+    for batch in batches:
+        check(batch)
+    assert sum(batch["y"].tolist()[0] for batch in batches) == 8 * sum(range(8))
+
+
+def test_a_slow_consumer_does_not_make_memory_grow() -> None:
+    loader = DataLoader(Images(2000), 8, num_workers=2, persistent_workers=True)
+    list(loader)
+    for turn, batch in enumerate(loader):
+        check(batch)
+        if turn % 50 == 0:
+            time.sleep(0.05)
+            held = st.memory.statistics()
+            assert held.held_blocks <= 8
+    del batch
+    loader._crew.close()
+
+
+def test_running_out_of_memory_in_a_worker_is_told_as_such() -> None:
+    loader = DataLoader(Images(4), 2, num_workers=1, collate_fn=ask_for_too_much)
+    with pytest.raises(MemoryError, match="Caught OutOfSharedMemory in DataLoader worker 0"):
+        next(iter(loader))
+
+
+def ask_for_too_much(samples: list[Any]) -> Any:
+    return st.native.allocate(1 << 50)
