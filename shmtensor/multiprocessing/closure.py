@@ -9,7 +9,7 @@ import sys
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from cloudpickle import CloudPickler
+from cloudpickle import CloudPickler, cloudpickle
 
 from .reduction import is_main_importable
 
@@ -35,6 +35,17 @@ class ClosurePickler(CloudPickler):  # type: ignore[misc]
             return super().reducer_override(obj)
         reduced = self.blocks.reduce(obj, cls)
         return super().reducer_override(obj) if reduced is NotImplemented else reduced
+
+
+def name_session_classes() -> None:
+    """Gives the classes of a session that nobody can import an identity, which a fork inherits.
+
+    Instances go by value, with their class; by this identity the other side finds the class that it
+    has.
+    """
+    for found in list(vars(sys.modules["__main__"]).values()):
+        if isinstance(found, type) and found.__module__ == "__main__":
+            cloudpickle._get_or_create_tracker_id(found)
 
 
 def find(qualname: str) -> Any:

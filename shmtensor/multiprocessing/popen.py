@@ -20,7 +20,7 @@ from typing import Any
 from shmtensor import native
 from shmtensor.memory import domain as own_domain
 
-from .reduction import dumps
+from .reduction import dumps, is_main_importable
 
 util: Any = _util  # its private parts are what a Popen is made of
 __all__ = ["ForkPopen", "ForkserverPopen", "SpawnPopen"]
@@ -51,6 +51,14 @@ class _Popen(popen_fork.Popen):
 
 class ForkPopen(_Popen):
     """fork(): the child has everything, tensors included; nothing is pickled."""
+
+    def _launch(self, process_obj: Any) -> None:
+        if not is_main_importable():
+            from .closure import name_session_classes
+
+            name_session_classes()
+        launch: Any = vars(popen_fork.Popen)["_launch"]
+        launch(self, process_obj)
 
 
 class _InheritedFd:

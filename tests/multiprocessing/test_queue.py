@@ -1,0 +1,135 @@
+"""Queues behave as the standard library's: the same calls, the same answers."""
+
+from __future__ import annotations
+
+import multiprocessing as stdlib
+import queue
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from shmtensor import multiprocessing as mp
+
+
+def calls(q: Any) -> list[Any]:
+    """What a sequence of calls answers."""
+    log: list[Any] = []
+
+    def do(name: str, *arguments: Any, **named: Any) -> None:
+        try:
+            log.append((name, getattr(q, name)(*arguments, **named)))
+        except Exception as error:
+            log.append((name, type(error).__name__))
+
+    do("get", False)
+    do("get", timeout=0.01)
+    do("get_nowait")
+    do("put", 1)
+    do("put", 2, True, 1.0)
+    do("put_nowait", 3)
+    do("put", 4, timeout=0.01)
+    do("put_nowait", 4)
+    do("full")
+    do("qsize")
+    do("get", timeout=5.0)
+    do("get", True, 5.0)
+    do("get", timeout=5.0)
+    do("empty")
+    do("full")
+    do("close")
+    do("join_thread")
+    do("put", 1)
+    do("get", False)
+    return log
+
+
+def test_bounded_queue_as_the_standard_librarys() -> None:
+    theirs = stdlib.get_context("fork").Queue(3)
+    assert calls(mp.Queue(3)) == [
+        ("get", "Empty"),
+        ("get", "Empty"),
+        ("get_nowait", "Empty"),
+        ("put", None),
+        ("put", None),
+        ("put_nowait", None),
+        ("put", "Full"),
+        ("put_nowait", "Full"),
+        ("full", True),
+        ("qsize", 3),
+        ("get", 1),
+        ("get", 2),
+        ("get", 3),
+        ("empty", True),
+        ("full", False),
+        ("close", None),
+        ("join_thread", None),
+        ("put", "ValueError"),
+        ("get", "ValueError"),
+    ]
+    for name in ("put", "get", "put_nowait", "get_nowait", "qsize", "empty", "full", "close"):
+        assert hasattr(theirs, name)
+    theirs.close()
+    theirs.join_thread()
+
+
+def test_exceptions_are_the_standard_librarys() -> None:
+    with pytest.raises(queue.Empty):
+        mp.Queue().get(False)
+    bounded = mp.Queue(1)
+    bounded.put(0)
+    with pytest.raises(queue.Full):
+        bounded.put(0, False)
+
+
+def test_simple_queue() -> None:
+    q = mp.SimpleQueue()
+    assert q.empty()
+    q.put("x")
+    assert not q.empty()
+    assert q.get() == "x"
+    with pytest.raises(queue.Empty):
+        q.get(0.01)
+    q.close()
+    with pytest.raises(ValueError, match="closed"):
+        q.put(1)
+
+
+def test_joinable_queue() -> None:
+    q = mp.JoinableQueue()
+    for i in range(5):
+        q.put(i)
+
+    def work() -> None:
+        for _ in range(5):
+            q.get()
+            time.sleep(0.01)
+            q.task_done()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    q.join()
+    thread.join()
+    with pytest.raises(ValueError, match="too many"):
+        q.task_done()
+
+
+def test_threads_share_a_queue() -> None:
+    q, out = mp.Queue(2), mp.Queue()
+    threads = [threading.Thread(target=lambda: [q.put(i) for i in range(100)]) for _ in range(3)]
+    threads += [
+        threading.Thread(target=lambda: [out.put(q.get()) for _ in range(100)]) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(out.get() for _ in range(300)) == sorted(list(range(100)) * 3)
+
+
+def test_public_names_of_the_standard_library_are_here() -> None:
+    missing = [
+        name for name in stdlib.__all__ if not hasattr(mp, name) and name not in ("reducer",)
+    ]
+    assert missing == []
