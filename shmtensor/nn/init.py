@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd import no_grad
+from ..autograd import table as ops
 from ..conversion import as_tensor
 from ..tensor import Tensor
 
@@ -197,7 +198,7 @@ def trunc_normal_(
             if not bool(outside.any()):
                 return tensor
             again = tensor.detach().clone().normal_(mean, std, generator=generator)
-            tensor.copy_(again.where(outside, tensor))
+            tensor.copy_(ops.where(outside, again, tensor))
         return tensor.clamp_(a, b)
 
 

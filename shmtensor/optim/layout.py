@@ -117,7 +117,7 @@ def is_alone(p: Any) -> bool:
         return False
     if not memory.held_elsewhere(p.array):
         return True
-    native.sweep()  # perhaps those were processes that have ended
+    native.sweep(True)  # perhaps those were processes that have ended
     return not memory.held_elsewhere(p.array)
 
 

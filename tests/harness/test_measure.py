@@ -1,0 +1,92 @@
+"""The benchmark harness: parties in turn, ratios of pairs, cases that name their rivals."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _from_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def case(**parties: Any) -> Any:
+    from benchmarks.case import Case
+
+    return Case("layer/what", parties, 0.5)
+
+
+def test_parties_are_measured_in_turn() -> None:
+    from benchmarks.measure import measure
+
+    order: list[str] = []
+
+    def party(name: str, seconds: float) -> Any:
+        def run() -> float:
+            order.append(name)
+            return seconds
+
+        return lambda library: run
+
+    result = measure(case(shmtensor=party("a", 1.0), numpy=party("b", 4.0)), 5, 0.01)
+    assert result.seconds == {"shmtensor": [1.0] * 5, "numpy": [4.0] * 5}
+    assert "".join(order[-20:]).count("ab") >= 5
+    assert result.ratio is None  # the target is against PyTorch
+
+
+def test_ratio_is_the_median_of_pairs() -> None:
+    from benchmarks.measure import Result
+
+    seconds = {"shmtensor": [1.0, 1.0, 9.0], "pytorch": [2.0, 2.0, 18.0]}
+    assert Result("x", seconds, 0.5, "pytorch").ratio == 0.5
+    assert Result("x", {"shmtensor": [1.0]}, 0.5, "pytorch").ratio is None
+
+
+def test_absent_library_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.measure import measure
+
+    monkeypatch.setitem(sys.modules, "torch", None)  # import torch: ModuleNotFoundError
+    parties = {"shmtensor": lambda st: lambda: 1.0, "pytorch": lambda torch: lambda: 1.0}
+    assert list(measure(case(**parties), 5, 0.001).seconds) == ["shmtensor"]
+
+
+def test_party_cleans_up_after_itself() -> None:
+    from benchmarks.measure import measure
+
+    ended = []
+
+    def party(library: Any) -> Any:
+        yield lambda: 0.5
+        ended.append(True)
+
+    measure(case(shmtensor=party), 5, 0.001)
+    assert ended == [True]
+
+
+def test_names_are_unique_and_every_target_has_its_rival() -> None:
+    from benchmarks.__main__ import cases
+
+    every = cases("")
+    assert len({c.name for c in every}) == len(every) > 40
+    for c in every:
+        assert next(iter(c.parties)) == "shmtensor"
+        assert c.target is None or c.against in c.parties
+
+
+def test_quick_run_writes_its_raw_results(tmp_path: Path, capsys: Any) -> None:
+    from benchmarks.__main__ import main
+
+    file = tmp_path / "raw.json"
+    assert main(["--quick", "--only", "^dispatch/add$", "--json", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "memcpy" in shown and "dispatch/add" in shown and "1 cases" in shown
+    record = json.loads(file.read_text())
+    (found,) = record["cases"]
+    assert len(found["seconds"]["shmtensor"]) >= 5 and record["machine"]["cores"] >= 1

@@ -1,0 +1,114 @@
+"""Activations against their formulas in NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import nn
+from shmtensor.nn import functional as F
+
+X = np.linspace(-4, 4, 33)
+erf = np.vectorize(math.erf)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+FORMULAS = [
+    (nn.ReLU(), lambda x: np.maximum(x, 0)),
+    (nn.ReLU6(), lambda x: np.clip(x, 0, 6)),
+    (nn.LeakyReLU(0.2), lambda x: np.where(x > 0, x, 0.2 * x)),
+    (nn.ELU(1.5), lambda x: np.where(x > 0, x, 1.5 * np.expm1(x))),
+    (nn.CELU(2.0), lambda x: np.maximum(x, 0) + np.minimum(0, 2 * np.expm1(x / 2))),
+    (
+        nn.SELU(),
+        lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
+    ),
+    (nn.GELU(), lambda x: x * 0.5 * (1 + erf(x / math.sqrt(2)))),
+    (
+        nn.GELU("tanh"),
+        lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    ),
+    (nn.SiLU(), lambda x: x / (1 + np.exp(-x))),
+    (nn.Mish(), lambda x: x * np.tanh(np.log1p(np.exp(x)))),
+    (nn.Tanh(), np.tanh),
+    (nn.Sigmoid(), lambda x: 1 / (1 + np.exp(-x))),
+    (nn.LogSigmoid(), lambda x: -np.log1p(np.exp(-x))),
+    (nn.Softplus(2.0), lambda x: np.log1p(np.exp(2 * x)) / 2),
+    (nn.Softsign(), lambda x: x / (1 + np.abs(x))),
+    (nn.Tanhshrink(), lambda x: x - np.tanh(x)),
+    (nn.Softshrink(0.5), lambda x: np.sign(x) * np.maximum(np.abs(x) - 0.5, 0)),
+    (nn.Hardshrink(0.5), lambda x: np.where(np.abs(x) > 0.5, x, 0)),
+    (nn.Hardtanh(-2, 1), lambda x: np.clip(x, -2, 1)),
+    (nn.Hardsigmoid(), lambda x: np.clip(x + 3, 0, 6) / 6),
+    (nn.Hardswish(), lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    (nn.Threshold(0.3, -7.0), lambda x: np.where(x > 0.3, x, -7.0)),
+    (nn.Softmax(-1), softmax),
+    (nn.LogSoftmax(-1), lambda x: np.log(softmax(x))),
+    (nn.Softmin(-1), lambda x: softmax(-x)),
+    (nn.PReLU(), lambda x: np.where(x > 0, x, 0.25 * x)),
+]
+
+
+@pytest.mark.parametrize(("module", "formula"), FORMULAS, ids=lambda p: repr(p)[:30])
+def test_value_is_the_formula(module: nn.Module, formula) -> None:
+    out = module(st.tensor(X.astype(np.float32)))
+    np.testing.assert_allclose(out.detach().numpy(), formula(X), rtol=1e-4, atol=1e-5)
+
+
+INPLACE = [m for m, _ in FORMULAS if hasattr(m, "inplace")]
+
+
+@pytest.mark.parametrize("module", INPLACE, ids=lambda m: type(m).__name__)
+def test_in_place_writes_the_input_and_keeps_the_gradient(module: nn.Module) -> None:
+    def run(inplace: bool):
+        module.inplace = inplace
+        x = st.tensor(X + 0.01, requires_grad=True)
+        y = x * 1.0
+        out = module(y)
+        assert (out.data_ptr() == y.data_ptr()) == inplace
+        out.sum().backward()
+        return out.detach().numpy(), x.grad.numpy()
+
+    (a, ga), (b, gb) = run(False), run(True)
+    np.testing.assert_allclose(a, b)
+    np.testing.assert_allclose(ga, gb)
+
+
+def test_glu_halves_the_dimension() -> None:
+    x = st.randn(3, 8)
+    a, b = np.split(x.numpy(), 2, 1)
+    np.testing.assert_allclose(F.glu(x, 1).numpy(), a / (1 + np.exp(-b)), rtol=1e-5, atol=1e-6)
+    with pytest.raises(RuntimeError, match="even"):
+        F.glu(st.ones(3))
+
+
+def test_softmax2d_is_over_channels() -> None:
+    assert nn.Softmax2d()(st.ones(1, 4, 2, 2))[0, 0, 0, 0].item() == 0.25
+    with pytest.raises(ValueError, match="3D or 4D"):
+        nn.Softmax2d()(st.ones(2))
+
+
+def test_gumbel_softmax_hard_is_one_hot_with_a_gradient() -> None:
+    st.manual_seed(0)
+    x = st.zeros(50, 4, requires_grad=True)
+    out = F.gumbel_softmax(x, hard=True)
+    np.testing.assert_allclose(out.detach().numpy().sum(1), 1, rtol=1e-6)
+    assert set(np.round(out.detach().numpy().ravel(), 5)) == {0.0, 1.0}
+    (out[:, 0]).sum().backward()
+    assert np.abs(x.grad.numpy()).sum() > 0
+
+
+def test_wrong_arguments_are_shown() -> None:
+    with pytest.raises(ValueError, match="max_val"):
+        nn.Hardtanh(1, 0)
+    with pytest.raises(RuntimeError, match="-1"):
+        F.softshrink(st.ones(1), -1)
+    with pytest.raises(RuntimeError, match="'exact'"):
+        F.gelu(st.ones(1), approximate="exact")

@@ -1,0 +1,80 @@
+"""Dropout: how much is kept, and what is scaled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import nn
+from shmtensor.nn import functional as F
+
+
+def test_dropout_keeps_the_mean_and_scales() -> None:
+    st.manual_seed(0)
+    out = nn.Dropout(0.25)(st.ones(20_000)).numpy()
+    np.testing.assert_allclose(np.unique(out), [0, 4 / 3], rtol=1e-6)
+    assert abs(out.mean() - 1) < 0.02
+
+
+def test_evaluation_returns_the_input() -> None:
+    x = st.ones(3)
+    assert nn.Dropout(0.5).eval()(x) is x
+    assert F.dropout(x, 0.0) is x
+    assert (F.dropout(x, 1.0).numpy() == 0).all()
+
+
+def test_gradient_has_the_same_mask() -> None:
+    x = st.ones(100, requires_grad=True)
+    out = nn.Dropout(0.5)(x)
+    out.sum().backward()
+    np.testing.assert_array_equal(out.detach().numpy(), x.grad.numpy())
+
+
+def test_same_seed_same_mask() -> None:
+    masks = []
+    for _ in range(2):
+        st.manual_seed(7)
+        masks.append(nn.Dropout()(st.ones(50)).numpy())
+    np.testing.assert_array_equal(*masks)
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (nn.Dropout1d(), (8, 16, 5)),
+        (nn.Dropout2d(), (8, 16, 5, 3)),
+        (nn.Dropout3d(), (16, 5, 3, 2)),
+    ],
+)
+def test_whole_channels_go(module: nn.Module, shape: tuple[int, ...]) -> None:
+    st.manual_seed(1)
+    out = module(st.ones(*shape)).numpy()
+    channels = out.reshape(-1, int(np.prod(shape[len(shape) - {1: 1, 2: 2, 3: 3}[dims(module)] :])))
+    assert (channels == channels[:, :1]).all()
+    assert set(np.unique(out)) == {0.0, 2.0}
+    with pytest.raises(RuntimeError, match="dimensions"):
+        module(st.ones(2))
+
+
+def dims(module: nn.Module) -> int:
+    return int(type(module).__name__[-2])
+
+
+def test_alpha_dropout_keeps_mean_and_variance() -> None:
+    st.manual_seed(0)
+    out = nn.AlphaDropout(0.3)(st.randn(50_000)).numpy()
+    assert abs(out.mean()) < 0.03 and abs(out.var() - 1) < 0.05
+
+
+def test_in_place() -> None:
+    x = st.ones(100)
+    assert F.dropout(x, 0.5, inplace=True) is x
+    assert 0 in x.numpy()
+
+
+def test_probability_is_checked() -> None:
+    with pytest.raises(ValueError, match=r"1\.5"):
+        nn.Dropout(1.5)
+    with pytest.raises(ValueError, match=r"-1"):
+        F.dropout(st.ones(1), -1)

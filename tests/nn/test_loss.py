@@ -1,0 +1,174 @@
+"""Losses against their formulas in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import nn
+from shmtensor.nn import functional as F
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(4, 3)), RNG.normal(size=(4, 3))
+P, Q = RNG.uniform(0.1, 0.9, (4, 3)), RNG.uniform(0.1, 0.9, (4, 3))
+SIGNS = np.sign(RNG.normal(size=(4, 3)))
+
+
+def log_softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    x = x - x.max(axis, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis, keepdims=True))
+
+
+def bend(d: np.ndarray, beta: float) -> np.ndarray:
+    return np.where(np.abs(d) < beta, d * d / 2 / beta, np.abs(d) - beta / 2)
+
+
+PAIRS = [
+    (nn.L1Loss, {}, X, Y, np.abs(X - Y)),
+    (nn.MSELoss, {}, X, Y, (X - Y) ** 2),
+    (nn.SmoothL1Loss, {"beta": 0.7}, X, Y, bend(X - Y, 0.7)),
+    (nn.HuberLoss, {"delta": 0.7}, X, Y, 0.7 * bend(X - Y, 0.7)),
+    (nn.BCELoss, {}, P, Q, -(Q * np.log(P) + (1 - Q) * np.log(1 - P))),
+    (nn.BCEWithLogitsLoss, {}, X, Q, np.log1p(np.exp(-X)) + (1 - Q) * X),
+    (nn.KLDivLoss, {}, np.log(P), Q, Q * (np.log(Q) - np.log(P))),
+    (nn.PoissonNLLLoss, {}, X, Q, np.exp(X) - Q * X),
+    (nn.SoftMarginLoss, {}, X, SIGNS, np.log1p(np.exp(-SIGNS * X))),
+    (
+        nn.HingeEmbeddingLoss,
+        {"margin": 1.5},
+        X,
+        SIGNS,
+        np.where(SIGNS == 1, X, np.maximum(0, 1.5 - X)),
+    ),
+]
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize(("kind", "named", "x", "y", "expected"), PAIRS)
+def test_loss_is_the_formula(kind, named, x, y, expected, reduction: str) -> None:
+    loss = kind(**named, reduction=reduction)(st.tensor(x), st.tensor(y))
+    wanted = expected if reduction == "none" else getattr(expected, reduction)()
+    np.testing.assert_allclose(loss.numpy(), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", [(5,), (6, 5), (6, 5, 2)])
+def test_cross_entropy_of_classes(shape, weighted: bool, smoothing: float, reduction: str) -> None:
+    axis = 0 if len(shape) == 1 else 1
+    x = RNG.normal(size=shape)
+    target = RNG.integers(0, 5, shape[:axis] + shape[axis + 1 :])
+    w = RNG.uniform(0.5, 2, 5) if weighted else np.ones(5)
+    logs = log_softmax(x, axis)
+    picked = np.take_along_axis(logs, np.expand_dims(target, axis), axis).squeeze(axis)
+    counted = target != 3
+    by_class = w.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    each = (-(1 - smoothing) * picked * w[target] - smoothing / 5 * (logs * by_class).sum(axis)) * (
+        counted
+    )
+    loss = nn.CrossEntropyLoss(
+        weight=st.tensor(w) if weighted else None,
+        ignore_index=3,
+        reduction=reduction,
+        label_smoothing=smoothing,
+    )(st.tensor(x), st.tensor(target))
+    if reduction == "mean":
+        with np.errstate(invalid="ignore"):
+            each = each.sum() / (w[target] * counted).sum()
+    elif reduction == "sum":
+        each = each.sum()
+    np.testing.assert_allclose(loss.numpy(), each, rtol=1e-6, atol=1e-12)
+
+
+def test_cross_entropy_gradient_is_softmax_minus_one_hot() -> None:
+    x = st.tensor(X, requires_grad=True)
+    nn.CrossEntropyLoss()(x, st.tensor([0, 2, 1, 2])).backward()
+    expected = np.exp(log_softmax(X, 1)) - np.eye(3)[[0, 2, 1, 2]]
+    np.testing.assert_allclose(x.grad.numpy(), expected / 4, rtol=1e-6, atol=1e-12)
+
+
+def test_cross_entropy_of_probabilities() -> None:
+    target = P / P.sum(1, keepdims=True)
+    loss = F.cross_entropy(st.tensor(X), st.tensor(target))
+    np.testing.assert_allclose(loss.item(), -(log_softmax(X, 1) * target).sum(1).mean())
+
+
+def test_nll_is_cross_entropy_of_logarithms() -> None:
+    logs, target = st.tensor(log_softmax(X, 1)), st.tensor([0, 2, 1, 2])
+    np.testing.assert_allclose(
+        nn.NLLLoss()(logs, target).item(), F.cross_entropy(st.tensor(X), target).item()
+    )
+
+
+def test_weights_of_bce() -> None:
+    w = np.array([1.0, 2.0, 3.0])
+    plain = -(Q * np.log(P) + (1 - Q) * np.log(1 - P))
+    loss = nn.BCELoss(weight=st.tensor(w), reduction="none")(st.tensor(P), st.tensor(Q))
+    np.testing.assert_allclose(loss.numpy(), plain * w)
+    logits = np.log(P / (1 - P))
+    loss = nn.BCEWithLogitsLoss(pos_weight=st.tensor(w), reduction="none")(
+        st.tensor(logits), st.tensor(Q)
+    )
+    expected = -(w * Q * np.log(P) + (1 - Q) * np.log(1 - P))
+    np.testing.assert_allclose(loss.numpy(), expected, rtol=1e-6)
+
+
+def test_bce_with_logits_does_not_overflow() -> None:
+    x = st.tensor([1e4, -1e4], requires_grad=True)
+    loss = nn.BCEWithLogitsLoss(reduction="sum")(x, st.tensor([0.0, 1.0]))
+    assert loss.item() == 2e4
+    loss.backward()
+    assert x.grad.tolist() == [1.0, -1.0]
+
+
+def test_kl_batchmean_and_log_target() -> None:
+    x, y = st.tensor(np.log(P)), st.tensor(Q)
+    expected = (Q * (np.log(Q) - np.log(P))).sum() / 4
+    np.testing.assert_allclose(nn.KLDivLoss(reduction="batchmean")(x, y).item(), expected)
+    logged = nn.KLDivLoss(reduction="batchmean", log_target=True)(x, y.log())
+    np.testing.assert_allclose(logged.item(), expected)
+
+
+def test_distances_of_vectors() -> None:
+    a, b, c = (st.tensor(v) for v in (X, Y, P))
+    sign = st.tensor([1, -1, 1, -1])
+    cos = (X * Y).sum(1) / np.linalg.norm(X, axis=1) / np.linalg.norm(Y, axis=1)
+    expected = np.where(sign.numpy() == 1, 1 - cos, np.maximum(0, cos - 0.1)).mean()
+    np.testing.assert_allclose(nn.CosineEmbeddingLoss(0.1)(a, b, sign).item(), expected)
+    near, far = (np.linalg.norm(X - v + 1e-6, axis=1) for v in (Y, P))
+    np.testing.assert_allclose(
+        nn.TripletMarginLoss(2.0)(a, b, c).item(), np.maximum(near - far + 2, 0).mean()
+    )
+    np.testing.assert_allclose(
+        nn.MarginRankingLoss(0.2)(a, b, st.tensor(SIGNS)).item(),
+        np.maximum(0, -SIGNS * (X - Y) + 0.2).mean(),
+    )
+
+
+def test_gaussian_nll() -> None:
+    loss = nn.GaussianNLLLoss(full=True)(st.tensor(X), st.tensor(Y), st.tensor(P))
+    expected = 0.5 * (np.log(P) + (X - Y) ** 2 / P + np.log(2 * np.pi))
+    np.testing.assert_allclose(loss.item(), expected.mean())
+    with pytest.raises(ValueError, match="negative"):
+        F.gaussian_nll_loss(st.tensor(X), st.tensor(Y), st.tensor(-P))
+
+
+def test_older_flags_choose_the_reduction() -> None:
+    assert nn.MSELoss(size_average=False).reduction == "sum"
+    assert nn.MSELoss(reduce=False).reduction == "none"
+    assert nn.MSELoss(reduce=True).reduction == "mean"
+
+
+def test_bad_input_is_shown() -> None:
+    with pytest.raises(IndexError, match="5"):
+        F.cross_entropy(st.ones(2, 3), st.tensor([0, 5]))
+    with pytest.raises((ValueError, RuntimeError), match=r"\(3,\)"):
+        F.cross_entropy(st.ones(2, 3), st.tensor([0, 1, 2]))
+    with pytest.raises(ValueError, match="avg"):
+        F.mse_loss(st.ones(2), st.ones(2), reduction="avg")
+    with pytest.raises(RuntimeError, match="2.0"):
+        F.binary_cross_entropy(st.ones(2) * 2, st.ones(2))
+    with pytest.warns(UserWarning, match=r"target size \(2,\) differs"):
+        F.mse_loss(st.ones(2, 1), st.ones(2))

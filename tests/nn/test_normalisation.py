@@ -1,0 +1,49 @@
+"""LayerNorm and RMSNorm against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import nn
+
+X = np.random.default_rng(0).normal(2, 3, (4, 5, 6))
+
+
+@pytest.mark.parametrize("shape", [(6,), (5, 6)])
+def test_layer_norm(shape: tuple[int, ...]) -> None:
+    m = nn.LayerNorm(shape, dtype=st.float64)
+    with st.no_grad():
+        m.weight.uniform_(0.5, 2)
+        m.bias.normal_()
+    axes = tuple(range(-len(shape), 0))
+    centred = X - X.mean(axes, keepdims=True)
+    expected = centred / np.sqrt(X.var(axes, keepdims=True) + 1e-5)
+    expected = expected * m.weight.detach().numpy() + m.bias.detach().numpy()
+    np.testing.assert_allclose(m(st.tensor(X)).detach().numpy(), expected)
+
+
+def test_rms_norm() -> None:
+    m = nn.RMSNorm(6, eps=1e-3, dtype=st.float64)
+    expected = X / np.sqrt((X**2).mean(-1, keepdims=True) + 1e-3)
+    np.testing.assert_allclose(m(st.tensor(X)).detach().numpy(), expected)
+
+
+def test_gradients_by_finite_differences() -> None:
+    m = nn.LayerNorm(6, dtype=st.float64)
+    assert st.autograd.gradcheck(m, (st.tensor(X[0], requires_grad=True),))
+
+
+def test_without_parameters() -> None:
+    m = nn.LayerNorm(6, elementwise_affine=False)
+    assert list(m.parameters()) == []
+    assert repr(nn.LayerNorm(6, bias=False)) == (
+        "LayerNorm((6,), eps=1e-05, elementwise_affine=True, bias=False)"
+    )
+
+
+def test_wrong_shape_is_shown() -> None:
+    for kind in (nn.LayerNorm, nn.RMSNorm):
+        with pytest.raises(RuntimeError, match=r"\(4, 5\)"):
+            kind(6)(st.ones(4, 5))

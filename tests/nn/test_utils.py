@@ -1,0 +1,50 @@
+"""Gradients cut to a norm, parameters as one vector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import nn
+from shmtensor.nn import utils
+
+
+def parameters() -> list[nn.Parameter]:
+    made = [nn.Parameter(st.ones(3)), nn.Parameter(st.ones(2, 2)), nn.Parameter(st.ones(1))]
+    made[0].grad = st.tensor([3.0, 0.0, 0.0])
+    made[1].grad = st.tensor([[0.0, -4.0], [0.0, 0.0]])
+    return made
+
+
+def test_norm_before_is_returned_and_gradients_are_scaled() -> None:
+    ps = parameters()
+    assert utils.clip_grad_norm_(ps, 1.0).item() == 5
+    np.testing.assert_allclose(ps[0].grad.numpy(), [0.6, 0, 0], rtol=1e-5)
+    np.testing.assert_allclose(ps[1].grad.numpy()[0, 1], -0.8, rtol=1e-5)
+    assert utils.clip_grad_norm_(ps, 10.0).item() == pytest.approx(1, rel=1e-5)
+    assert utils.clip_grad_norm_(iter(ps), 10.0, float("inf")).item() == pytest.approx(0.8)
+    assert utils.clip_grad_norm_([ps[2]], 1.0).item() == 0
+
+
+def test_infinite_norm_is_refused_on_demand() -> None:
+    ps = parameters()
+    ps[0].grad[0] = float("inf")
+    with pytest.raises(RuntimeError, match="not finite: inf"):
+        utils.clip_grad_norm_(ps, 1.0, error_if_nonfinite=True)
+
+
+def test_values_are_cut() -> None:
+    ps = parameters()
+    utils.clip_grad_value_(ps, 2.5)
+    assert ps[0].grad[0].item() == 2.5 and ps[1].grad[0, 1].item() == -2.5
+
+
+def test_vector_and_back() -> None:
+    ps = parameters()
+    vector = utils.parameters_to_vector(ps)
+    assert vector.shape == (8,)
+    utils.vector_to_parameters(st.arange(8.0), ps)
+    assert ps[1].tolist() == [[3, 4], [5, 6]] and ps[1].requires_grad
+    with pytest.raises(TypeError, match="list"):
+        utils.vector_to_parameters([1.0], ps)
