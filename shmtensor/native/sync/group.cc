@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x31706f7567686d73;  // "smhgoup1"
 constexpr double kSpin = 50e-6;                  // tunable
+constexpr double kAlone = 3e-6;  // then the CPU is offered meanwhile: the peer may be waiting for this very one
 
 enum Reason : uint32_t { kLost = 1, kGaveUp = 2 };
 
@@ -160,7 +161,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
   uint32_t phase = awaited.value;
   PyThreadState* unlocked = PyEval_SaveThread();
   if (spins_) {
-    double until = monotonic() + kSpin;
+    double begin = monotonic(), now = begin;
     do {
       for (int i = 0; i < 32; i++) {
         if (awaited.is_done()) {
@@ -169,7 +170,9 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
         }
         relax();
       }
-    } while (monotonic() < until);
+      now = monotonic();
+      if (now - begin > kAlone) sched_yield();
+    } while (now - begin < kSpin);
   }
   sleepers->fetch_add(1, std::memory_order_seq_cst);
   Peer peers[kMaxWorld];
