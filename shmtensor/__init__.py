@@ -22,3 +22,19 @@ from .random import *  # noqa: F403
 from . import random
 from . import nn as nn
 from . import optim as optim
+
+
+# What stands above optim is imported when it is first asked for, so that `import shmtensor` stays cheap.
+_LATER = ("distributed", "memory", "multiprocessing", "serialization", "trainer", "utils")
+
+
+def __getattr__(name: str) -> object:
+    if name in ("save", "load"):
+        from . import serialization
+
+        return getattr(serialization, name)
+    if name in _LATER:
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module 'shmtensor' has no attribute {name!r}")
