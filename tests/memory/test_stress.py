@@ -111,8 +111,9 @@ def stress(seed: int, seconds: float) -> None:
         if rng.random() < 0.7:
             victim = children.pop(rng.randrange(len(children)))
             os.kill(victim.pid, 9)
-            assert victim.wait() == -9
-            kills += 1
+            code = victim.wait()
+            assert code in (-9, 0), code  # 0: its time was over first
+            kills += code == -9
         assert memory.statistics().processes < 20
     for child in children:
         assert child.wait() == 0
