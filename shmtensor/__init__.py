@@ -3,6 +3,7 @@
 from .version import __version__ as __version__
 from .dtypes import *  # isort: skip  # noqa: F403
 from .device import Device as device
+from .native import get_num_threads, set_num_threads
 from .tensor import Size, Tensor
 from .functions import *  # noqa: F403
 from .conversion import *  # noqa: F403
