@@ -57,15 +57,16 @@ def gather_rows(columns: Sequence[Array], indices: Sequence[int]) -> list[Array]
 
     Copies: one (column to block).
     """
-    rows = np.asarray(indices, dtype=np.intp)
+    rows = np.array(indices, dtype=np.intp)
     n = len(columns[0])
-    if rows.size and not (-n <= rows.min() and rows.max() < n):
-        wrong = rows[(rows < -n) | (rows >= n)][0]
-        raise IndexError(f"TensorDataset: index is out of range: {wrong} of {n} samples")
-    if rows.size and rows.min() < 0:
-        rows = np.where(rows < 0, rows + n, rows)
+    # As unsigned numbers negative indices are large: one pass finds both kinds of unusual ones.
+    if rows.size and np.maximum.reduce(rows.view(np.uintp)) >= n:
+        rows[rows < 0] += n
+        if (wrong := (rows < 0) | (rows >= n)).any():
+            shown = np.asarray(indices)[wrong][0]
+            raise IndexError(f"TensorDataset: index is out of range: {shown} of {n} samples")
     out = allocate_parts(((len(rows), *column.shape[1:]), column.dtype) for column in columns)
     for column, part in zip(columns, out, strict=True):
         # "clip" lets NumPy write into `part` directly; the indices are known to be good here.
-        np.take(column, rows, axis=0, out=part, mode="clip")
+        column.take(rows, 0, part, "clip")
     return out
