@@ -56,7 +56,12 @@ static void collect_pins() {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < n_out; ++i) {
     uint32_t index = pin_out[i];
-    if (domain.pin(uint32_t(domain.row), index).word.load(acquire) & 1) pin_out[kept++] = index;
+    Pin& pin = domain.pin(uint32_t(domain.row), index);
+    uint64_t word;
+    PinFields fields;
+    // A void pin (its channel is gone) holds nothing any more and nobody will acknowledge it.
+    if (read_pin(pin, &word, &fields) &&
+        !(is_void(fields) && swap_word(pin.word, word, ((word >> 1) + 1) << 1))) pin_out[kept++] = index;
     else pin_free[n_free++] = index;
   }
   n_out = kept;
