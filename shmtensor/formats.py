@@ -1,4 +1,6 @@
-"""Names that scripts write for PyTorch's sake: memory formats and layouts, and the constants of mathematics."""
+"""Names that scripts write for PyTorch's sake: memory formats and layouts, and the constants of
+mathematics.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ newaxis = None
 
 
 class memory_format:
-    """How a tensor's dimensions lie in memory; tensors here are made in row order, whatever is asked for."""
+    """How a tensor's dimensions lie in memory; tensors here are made in row order, whatever is
+    asked for.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -9,6 +9,7 @@ decorator does the same in twice the time, because it builds its state anew at e
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,18 +18,17 @@ import numpy as np
 __all__ = ["quiet"]
 
 try:  # where NumPy 2 keeps the state that errstate sets
-    from numpy._core.umath import _extobj_contextvar, _make_extobj
-
-    SILENT: Any = _make_extobj(all="ignore")
-except ImportError:  # another NumPy: the public way
-    _extobj_contextvar = None
+    umath: Any = importlib.import_module("numpy._core.umath")
+    state, SILENT = umath._extobj_contextvar, umath._make_extobj(all="ignore")
+except (ImportError, AttributeError):  # another NumPy: the public way
+    state = SILENT = None
 
 
 def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, with floating-point warnings off while it runs."""
-    if _extobj_contextvar is None:
+    if state is None:
         return np.errstate(all="ignore")(function)
-    get, put = _extobj_contextvar.get, _extobj_contextvar.set
+    get, put = state.get, state.set
 
     @functools.wraps(function)
     def silently(*args: Any, **named: Any) -> Any:

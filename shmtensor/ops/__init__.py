@@ -1,4 +1,6 @@
-"""The ops: a table of rows, a file per family. Arrays only; `autograd` turns rows into functions of Tensors."""
+"""The ops: a table of rows, a file per family. Arrays only; `autograd` turns rows into functions of
+Tensors.
+"""
 
 from importlib import import_module as _import_module
 
@@ -9,6 +11,7 @@ __all__ = ["COMPOSITES", "FAMILIES", "ROWS", "Row", "composite", "op"]
 FAMILIES = (
     "fitting",
     "pointwise",
+    "extremes",
     "rounding",
     "exponential",
     "trigonometry",
@@ -22,6 +25,7 @@ FAMILIES = (
     "order",
     "scan",
     "movement",
+    "views",
     "joining",
     "indexing",
     "gathering",
@@ -30,10 +34,14 @@ FAMILIES = (
     "matmul",
     "einsum",
     "activation",
+    "softmax",
     "normalisation",
     "loss",
+    "distance",
     "creation",
+    "grids",
     "sampling",
+    "filling",
     "strides",
     "copies",
 )

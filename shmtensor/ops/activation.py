@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-
 from .. import native
 from .exponential import error_function
 from .kernels import for_floats
-from .samples import UNARY, bools, reals
+from .samples import reals
 from .table import composite, op
 
 ROOT_HALF = math.sqrt(0.5)
@@ -154,7 +153,9 @@ gelu_backward.pullback(
 def gelu(ops, input, approximate="none"):
     """x times the normal distribution's P(X <= x); approximate="tanh" is a little faster."""
     if approximate not in ("none", "tanh"):
-        raise RuntimeError(f"gelu: no such approximation: {approximate!r}, 'none' or 'tanh' is needed")
+        raise RuntimeError(
+            f"gelu: no such approximation: {approximate!r}, 'none' or 'tanh' is needed"
+        )
     return ops.gelu_rows(input, approximate == "tanh")
 
 
@@ -187,9 +188,7 @@ def leaky_relu(xp, x, /, negative_slope=0.01):
     return xp.where(x > 0, x, x * negative_slope)
 
 
-leaky_relu.pullback(
-    x=lambda ops, g, x, negative_slope: ops.choose(x > 0, g, g * negative_slope)
-)
+leaky_relu.pullback(x=lambda ops, g, x, negative_slope: ops.choose(x > 0, g, g * negative_slope))
 
 
 @op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.7, 1.5, 2.0)])
@@ -264,9 +263,7 @@ def hardshrink(xp, x, /, lambd=0.5):
     return xp.where((x < -lambd) | (x > lambd) | (x != x), x, xp.zeros((), x.dtype))
 
 
-hardshrink.pullback(
-    x=lambda ops, g, x, lambd: ops.choose((x >= -lambd) & (x <= lambd), 0.0, g)
-)
+hardshrink.pullback(x=lambda ops, g, x, lambd: ops.choose((x >= -lambd) & (x <= lambd), 0.0, g))
 
 
 @op(method=False, function=False, samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)])
@@ -278,9 +275,7 @@ def softshrink(xp, x, /, lambd=0.5):
     return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, near))
 
 
-softshrink.pullback(
-    x=lambda ops, g, x, lambd: ops.choose((x >= -lambd) & (x <= lambd), 0.0, g)
-)
+softshrink.pullback(x=lambda ops, g, x, lambd: ops.choose((x >= -lambd) & (x <= lambd), 0.0, g))
 
 
 @op(inplace=True, method=False, samples=[((3, 4), 0.1, 20.0)])
@@ -309,11 +304,16 @@ mish.pullback(x=lambda ops, g, x: mish_slope(ops, g, x))
 
 @composite
 def prelu(ops, input, weight):
-    """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension 1)."""
+    """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension
+    1).
+    """
     if weight.ndim > 1:
         raise RuntimeError(f"prelu: weight must be 0-d or 1-d: {tuple(weight.shape)}")
     if math.prod(weight.shape) not in (1, input.shape[1] if input.ndim > 1 else 1):
-        raise RuntimeError(f"prelu: one weight for each channel is needed: {tuple(input.shape)}, {tuple(weight.shape)}")
+        raise RuntimeError(
+            f"prelu: one weight for each channel is needed: {tuple(input.shape)}, "
+            f"{tuple(weight.shape)}"
+        )
     if weight.ndim and input.ndim > 1:
         weight = ops.reshape(weight, (1, -1, *(1,) * (input.ndim - 2)))
     elif weight.ndim:
@@ -328,118 +328,3 @@ def glu(ops, input, dim=-1):
         raise RuntimeError(f"glu: dim must have an even size: {tuple(input.shape)}, dim={dim}")
     n = input.shape[dim] // 2
     return ops.mul(ops.narrow(input, dim, 0, n), ops.sigmoid(ops.narrow(input, dim, n, n)))
-
-
-# ---- over a dimension
-
-ALONG = [((3, 4), 1), ((3, 4), 0), ((2, 3, 4), -2), ((), 0), ((0, 3), 1)]
-
-
-def flat_axis(x: Any, dim: int) -> Any:
-    """NumPy's axis; of a 0-d tensor none."""
-    if x.ndim:
-        return dim
-    if dim not in (0, -1):
-        raise IndexError(f"softmax: dim is out of range: {dim} for shape ()")
-    return ()
-
-
-@op(
-    numpy=native.softmax,
-    promote="float",
-    inplace=False,
-    method=False,
-    function=False,
-    samples=ALONG,
-)
-def softmax_along(xp, x, /, dim):
-    """exp(x) over its sum along dim, without overflow."""
-    axis = flat_axis(x, dim)
-    if not x.size:
-        return x.copy()
-    e = xp.exp(x - x.max(axis, keepdims=True))
-    e /= e.sum(axis, keepdims=True)
-    return e
-
-
-softmax_along.pullback(x=lambda ops, g, out, dim: ops.softmax_backward(g, out, dim))
-
-
-@op(numpy=native.softmax_backward, method=False, function=False, samples=[((3, 4), (3, 4), 1)])
-def softmax_backward(xp, x, y, /, dim):
-    """y * (x - sum(x * y)): the gradient x brought through a softmax whose result is y."""
-    product = x * y
-    return product - y * product.sum(flat_axis(x, dim), keepdims=True)
-
-
-def softmax_curve(ops: Any, g: Any, x: Any, y: Any, dim: int) -> Any:
-    """Gradient of y * (x - sum(x * y)) by y."""
-    total, inner = ops.sum(x * y, dim, True), ops.sum(g * y, dim, True)
-    return g * (x - total) - x * inner
-
-
-softmax_backward.pullback(
-    x=lambda ops, g, y, dim: ops.softmax_backward(g, y, dim),
-    y=lambda ops, g, x, y, dim: softmax_curve(ops, g, x, y, dim),
-)
-
-
-@op(
-    numpy=native.log_softmax,
-    promote="float",
-    inplace=False,
-    method=False,
-    function=False,
-    samples=ALONG,
-)
-def log_softmax_along(xp, x, /, dim):
-    """x - log(sum(exp(x))) along dim, without overflow."""
-    axis = flat_axis(x, dim)
-    if not x.size:
-        return x.copy()
-    low = x - x.max(axis, keepdims=True)
-    low -= xp.log(xp.exp(low).sum(axis, keepdims=True))
-    return low
-
-
-log_softmax_along.pullback(x=lambda ops, g, out, dim: ops.log_softmax_backward(g, out, dim))
-
-
-@op(numpy=native.log_softmax_backward, method=False, function=False, samples=[((3, 4), (3, 4), 1)])
-def log_softmax_backward(xp, x, y, /, dim):
-    """x - exp(y) * sum(x): the gradient x brought through a log_softmax whose result is y."""
-    return x - xp.exp(y) * x.sum(flat_axis(x, dim), keepdims=True)
-
-
-log_softmax_backward.pullback(
-    x=lambda ops, g, y, dim: g - ops.sum(g * ops.exp(y), dim, True),
-    y=lambda ops, g, x, y, dim: -g * ops.exp(y) * ops.sum(x, dim, True),
-)
-
-
-@composite
-def softmax(ops, input, dim=None, dtype=None):
-    """exp(x) over its sum along a dimension: positive numbers that add up to 1."""
-    input = input if dtype is None else ops.cast(input, dtype)
-    return ops.softmax_along(input, implicit(input) if dim is None else dim)
-
-
-@composite
-def log_softmax(ops, input, dim=None, dtype=None):
-    """The logarithm of `softmax`, without overflow."""
-    input = input if dtype is None else ops.cast(input, dtype)
-    return ops.log_softmax_along(input, implicit(input) if dim is None else dim)
-
-
-def implicit(input: Any) -> int:
-    """The dimension that PyTorch takes when none is given."""
-    return 0 if input.ndim in (0, 1, 3) else 1
-
-
-@op(method=False, function=False, samples=[((3, 4), bools((3, 4)), 2.0)])
-def kept_by(xp, x, mask, /, scale):
-    """scale * x where the mask is true, else 0: dropout with a given mask."""
-    return xp.where(mask, x * x.dtype.type(scale), xp.zeros((), x.dtype))
-
-
-kept_by.pullback(x=lambda ops, g, mask, scale: ops.kept_by(g, mask, scale))

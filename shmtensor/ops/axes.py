@@ -1,4 +1,6 @@
-"""Dimensions: how PyTorch's `dim` becomes NumPy's `axis`, and how a gradient gets a reduced dimension back."""
+"""Dimensions: how PyTorch's `dim` becomes NumPy's `axis`, and how a gradient gets a reduced
+dimension back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Scattering that combines: several elements that meet at one place are added, multiplied, averaged or compared."""
+"""Scattering that combines: several elements that meet at one place are added, multiplied, averaged
+or compared.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ NEUTRAL = {"sum": 0, "prod": 1, "mean": 0}
 def scatter_reduced(xp, x, source, index, /, dim, reduce, include_self):
     """x with elements of source combined into it at indices along dim."""
     if reduce not in COMBINE:
-        raise RuntimeError(f"scatter_reduce: no such reduction: {reduce!r}, one of {tuple(COMBINE)}")
+        raise RuntimeError(
+            f"scatter_reduce: no such reduction: {reduce!r}, one of {tuple(COMBINE)}"
+        )
     if not index.size:
         return x.copy()
     dim, out = fits("scatter_reduce", x, index, dim), x.copy()
@@ -126,17 +130,23 @@ scatter_reduced.pullback(
 
 @composite(inplace=True)
 def scatter_reduce(ops, input, dim, index, src, reduce, *, include_self=True):
-    """Elements of src combined ("sum", "prod", "mean", "amax", "amin") into the tensor at indices. Copies: one."""
+    """Elements of src combined ("sum", "prod", "mean", "amax", "amin") into the tensor at indices.
+    Copies: one.
+    """
     return ops.scatter_reduced(input, src, index, dim, reduce, include_self)
 
 
 @composite(inplace=True)
 def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
-    """Slices of source combined ("prod", "mean", "amax", "amin") into the tensor at indices. Copies: one."""
+    """Slices of source combined ("prod", "mean", "amax", "amin") into the tensor at indices.
+    Copies: one.
+    """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce: no such reduction: {reduce!r}")
     if not input.ndim:
-        return ops.scatter_reduced(input, ops.reshape(source, ()), ops.reshape(index, ()), 0, reduce, include_self)
+        return ops.scatter_reduced(
+            input, ops.reshape(source, ()), ops.reshape(index, ()), 0, reduce, include_self
+        )
     dim = axis(input, dim)
     column = ops.reshape(index, tuple(-1 if d == dim else 1 for d in range(input.ndim)))
     full = ops.broadcast_to(column, tuple(source.shape))

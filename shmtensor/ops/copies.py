@@ -7,7 +7,8 @@ from typing import Any
 from .table import composite
 
 VIEWS = (
-    "diagonal", "expand", "narrow", "permute", "select", "squeeze", "t", "transpose", "unfold", "unsqueeze", "view",
+    "diagonal", "expand", "narrow", "permute", "select", "squeeze",
+    "t", "transpose", "unfold", "unsqueeze", "view",
 )  # fmt: skip
 PARTS = {"split_with_sizes": "split", "unbind": "unbind"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 from typing import Any
 
@@ -56,10 +55,21 @@ def number(value: Any) -> Any:
 
 
 @composite(method=False)
-def zeros(ops, *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+def zeros(
+    ops,
+    *size,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
     """A tensor of zeros."""
     shape = shaped("zeros", size)
-    return into(out, made(np.zeros, shape, default(dtype), device=device, requires_grad=requires_grad))
+    return into(
+        out, made(np.zeros, shape, default(dtype), device=device, requires_grad=requires_grad)
+    )
 
 
 def into(out: Any, value: Any) -> Any:
@@ -68,23 +78,46 @@ def into(out: Any, value: Any) -> Any:
 
 
 @composite(method=False)
-def ones(ops, *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+def ones(
+    ops,
+    *size,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
     """A tensor of ones."""
     shape = shaped("ones", size)
-    return into(out, made(np.full, shape, 1, default(dtype), device=device, requires_grad=requires_grad))
+    return into(
+        out, made(np.full, shape, 1, default(dtype), device=device, requires_grad=requires_grad)
+    )
 
 
 @composite(method=False)
 def empty(
-    ops, *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, memory_format=None
+    ops,
+    *size,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+    memory_format=None,
 ):
     """A tensor whose elements are whatever the memory held."""
     shape = shaped("empty", size)
-    return into(out, made(np.empty, shape, default(dtype), device=device, requires_grad=requires_grad))
+    return into(
+        out, made(np.empty, shape, default(dtype), device=device, requires_grad=requires_grad)
+    )
 
 
 @composite(method=False)
-def full(ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False):
+def full(
+    ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
+):
     """A tensor of one number; its dtype is the number's."""
     dtype = dtype_of(fill_value, dtype)
     shape = shaped("full", (size,))
@@ -119,19 +152,36 @@ empty_like = like("empty_like", np.empty, "Memory as it is, in the shape and dty
 
 @composite(method=False)
 def full_like(
-    ops, input, fill_value, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+    ops,
+    input,
+    fill_value,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
 ):
     """One number in the shape and dtype of a tensor."""
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = number(fill_value)
-    return made(np.full, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad)
+    return made(
+        np.full, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad
+    )
 
 
 def new(name: str, kernel: Any, doc: str) -> Any:
     """new_zeros and its kin."""
 
     def compute(
-        ops, input, *size, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False
+        ops,
+        input,
+        *size,
+        dtype=None,
+        device=None,
+        requires_grad=False,
+        layout=None,
+        pin_memory=False,
     ):
         dtype = input.dtype if dtype is None else as_dtype(dtype)
         shape = shaped(name, size)
@@ -148,19 +198,47 @@ new_empty = new("new_empty", np.empty, "Memory as it is, in this tensor's dtype.
 
 @composite(function=False)
 def new_full(
-    ops, input, size, fill_value, *, dtype=None, device=None, requires_grad=False, layout=None, pin_memory=False
+    ops,
+    input,
+    size,
+    fill_value,
+    *,
+    dtype=None,
+    device=None,
+    requires_grad=False,
+    layout=None,
+    pin_memory=False,
 ):
     """One number in a shape, in this tensor's dtype."""
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = number(fill_value)
-    return made(np.full, shaped("new_full", (size,)), value, dtype, device=device, requires_grad=requires_grad)
+    return made(
+        np.full,
+        shaped("new_full", (size,)),
+        value,
+        dtype,
+        device=device,
+        requires_grad=requires_grad,
+    )
 
 
 @composite(method=False)
 def arange(
-    ops, start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+    ops,
+    start=0,
+    end=None,
+    step=1,
+    *,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
 ):
-    """start, start + step, ... up to end, which is left out; whole numbers give int64, others the default dtype."""
+    """start, start + step, ... up to end, which is left out; whole numbers give int64, others the
+    default dtype.
+    """
     start, end, step = number(start), number(end), number(step)
     if end is None:
         start, end = 0, start
@@ -176,14 +254,16 @@ def arange(
     if (end - start) * step < 0:
         raise RuntimeError(f"arange: step leads away from end: {start}, {end}, step={step}")
     n = -(-(end - start) // step) if isinstance(step, int) else math.ceil((end - start) / step)
-    steps = made(counted, start, step, int(n), as_dtype(dtype), device=device, requires_grad=requires_grad)
+    steps = made(
+        counted, start, step, int(n), as_dtype(dtype), device=device, requires_grad=requires_grad
+    )
     return into(out, steps)
 
 
 def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
     """n numbers from start on, formed as start + i * step."""
     if dtype.kind in "iu" and isinstance(start, int) and isinstance(step, int):
-        return np.arange(start, start + n * step, step, dtype)
+        return np.arange(start, start + n * step, step, dtype=dtype)
     return (start + np.arange(n) * step).astype(dtype)
 
 
@@ -213,23 +293,41 @@ def line(start: Any, end: Any, n: int, dtype: Any) -> Any:
 
 
 def steps_of(start: Any, end: Any, n: int, dtype: Any) -> Any:
-    """n numbers in float64: the first half counted from the start, the second from the end, as PyTorch does."""
+    """n numbers in float64: the first half counted from the start, the second from the end, as
+    PyTorch does.
+    """
     if dtype.kind in "iu":
         start, end = int(start), int(end)
     i = np.arange(n)
     step = (end - start) / (n - 1) if n > 1 else 0.0
-    return np.where(i < n // 2, start + step * i, end - step * (n - 1 - i)) if n != 1 else np.array([start])
+    return (
+        np.where(i < n // 2, start + step * i, end - step * (n - 1 - i))
+        if n != 1
+        else np.array([start])
+    )
 
 
 @composite(method=False)
 def logspace(
-    ops, start, end, steps, base=10.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
+    ops,
+    start,
+    end,
+    steps,
+    base=10.0,
+    *,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
 ):
     """base to the power of `steps` evenly spaced numbers from start to end."""
     if steps < 0:
         raise RuntimeError(f"logspace: steps must not be negative: {steps}")
     ends = number(start), number(end)
-    powers = made(power, base, *ends, steps, default(dtype), device=device, requires_grad=requires_grad)
+    powers = made(
+        power, base, *ends, steps, default(dtype), device=device, requires_grad=requires_grad
+    )
     return into(out, powers)
 
 
@@ -268,87 +366,3 @@ def default_index(dtype: Any) -> Any:
 def corner(find: Any, row: int, col: int, offset: int, dtype: Any) -> Any:
     """The two index vectors as rows."""
     return np.stack(find(row, offset, col)).astype(dtype)
-
-
-@composite(method=False)
-def meshgrid(ops, *tensors, indexing=None):
-    """Vectors as grids: output i has tensor i along dimension i ("xy": the first two exchanged). Copies: none."""
-    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    if indexing not in (None, "ij", "xy"):
-        raise RuntimeError(f"meshgrid: no such indexing: {indexing!r}, 'ij' or 'xy' is needed")
-    if any(x.ndim > 1 for x in tensors):
-        raise RuntimeError(f"meshgrid: vectors are needed: {[tuple(x.shape) for x in tensors]}")
-    sizes = tuple(math.prod(x.shape) for x in tensors)
-    n = len(tensors)
-    grids = [
-        ops.broadcast_to(ops.reshape(x, (1,) * i + (-1,) + (1,) * (n - 1 - i)), sizes)
-        for i, x in enumerate(tensors)
-    ]
-    return tuple(ops.transpose(x, 0, 1) if indexing == "xy" and n > 1 else x for x in grids)
-
-
-@composite(method=False)
-def cartesian_prod(ops, *tensors):
-    """All combinations of the elements of vectors, one row each."""
-    if len(tensors) == 1:
-        return tensors[0]
-    return ops.stack([ops.reshape(x, (-1,)) for x in ops.meshgrid(*tensors)], 1)
-
-
-@composite(method=False)
-def broadcast_shapes(ops, *shapes):
-    """The shape that tensors of these shapes have together."""
-    try:
-        return np.broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes))
-    except ValueError:
-        raise RuntimeError(f"broadcast_shapes: they do not fit together: {shapes}") from None
-
-
-@composite(function=True, method=False)
-def fill(ops, input, value):
-    """One number (or a 0-d tensor) in the shape and dtype of a tensor."""
-    if hasattr(value, "ndim"):
-        if value.ndim:
-            raise RuntimeError(f"fill: the value must be a number or 0-d: {tuple(value.shape)}")
-        return ops.broadcast_to(ops.cast(value, input.dtype), tuple(input.shape)) + ops.zeros_like(input)
-    return ops.full_like(input, value)
-
-
-@composite(method=False)
-def zero_(ops, input):
-    """Writes 0 over the whole tensor."""
-    return input.zero_()
-
-
-@composite(method=False)
-def constant_pad_nd(ops, input, pad, value=0):
-    """The tensor in a frame of one number: pad is (before, after) of the last dimension, then of the one before."""
-    if len(pad) % 2 or len(pad) // 2 > input.ndim:
-        raise RuntimeError(f"constant_pad_nd: pad does not fit: {tuple(pad)}, {tuple(input.shape)}")
-    frames = [(0, 0)] * (input.ndim - len(pad) // 2)
-    frames += [(pad[i], pad[i + 1]) for i in builtins.range(len(pad) - 2, -1, -2)]
-    for dim, (before, after) in enumerate(frames):
-        size = input.shape[dim]
-        input = ops.narrow(input, dim, max(-before, 0), size - max(-before, 0) - max(-after, 0))
-    frames = [(max(a, 0), max(b, 0)) for a, b in frames]
-    shape = tuple(n + a + b for n, (a, b) in zip(input.shape, frames, strict=True))
-    inner = tuple(slice(a, a + n) for n, (a, _) in zip(input.shape, frames, strict=True))
-    out = ops.sliced(input, shape, inner)
-    if not value:
-        return out
-    outside = np.ones(shape, bool)
-    outside[inner] = False
-    return ops.choose(outside, np.asarray(value, input.dtype), out)
-
-
-@composite(method=False)
-def unravel_index(ops, indices, shape):
-    """Indices of the flattened tensor as one index for each dimension."""
-    shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    if indices.dtype.kind not in "iu":
-        raise TypeError(f"unravel_index: whole numbers are needed: {indices.dtype}")
-    found, rest = [], indices
-    for n in reversed(shape):
-        found.append(ops.remainder(rest, n))
-        rest = ops.floor_divide(rest, n)
-    return tuple(reversed(found))

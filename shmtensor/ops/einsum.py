@@ -1,4 +1,6 @@
-"""Einstein's notation: products of several tensors, summed over the letters that the result does not have."""
+"""Einstein's notation: products of several tensors, summed over the letters that the result does
+not have.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ Labels = list[str]
 
 @composite(method=False)
 def einsum(ops, equation, *operands):
-    """Sums of products by letters: `einsum("bij,bjk->bik", x, y)`; also `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
+    """Sums of products by letters: `einsum("bij,bjk->bik", x, y)`; also `einsum(x, [0, 1], y, [1,
+    2], [0, 2])`.
 
     Operands are contracted from the left, each pair by one (batched) matrix product.
     """
@@ -42,6 +45,7 @@ def einsum(ops, equation, *operands):
 
 def spelled(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
     """The equation of the form with lists of numbers."""
+
     def word(labels: Any) -> str:
         return "".join("..." if i is Ellipsis else string.ascii_letters[i] for i in labels)
 
@@ -62,7 +66,7 @@ def parsed(equation: str, ranks: list[int]) -> tuple[list[Labels], Labels]:
     for word, n in zip(words, ranks, strict=True):
         head, dots, tail = word.partition("...")
         extra = n - len(head) - len(tail)
-        if extra < 0 or (extra and not dots) or not (head + tail).isalpha() and head + tail:
+        if extra < 0 or (extra and not dots) or (not (head + tail).isalpha() and head + tail):
             raise RuntimeError(f"einsum: the term does not fit {n} dimensions: {word!r}")
         terms.append([*head, *(f".{i}" for i in range(extra - 1, -1, -1)), *tail])
     spread = sorted({label for term in terms for label in term if label[0] == "."}, reverse=True)
@@ -73,7 +77,9 @@ def parsed(equation: str, ranks: list[int]) -> tuple[list[Labels], Labels]:
     result = [*head, *(spread if dots else []), *tail]
     known = {label for term in terms for label in term}
     if len(set(result)) != len(result) or not known.issuperset(result):
-        raise RuntimeError(f"einsum: a letter of the result is unknown or comes twice: {equation!r}")
+        raise RuntimeError(
+            f"einsum: a letter of the result is unknown or comes twice: {equation!r}"
+        )
     return terms, result
 
 
@@ -124,8 +130,14 @@ def contracted(
     labels = batch + rows + columns
     if not inner:
         shape = [size[k] for k in batch]
-        wide = ops.reshape(laid(x, left, batch, rows), (*shape, -1, 1) if x.size else (*shape, math.prod(size[k] for k in rows), 1))
-        high = ops.reshape(laid(y, right, batch, columns), (*shape, 1, -1) if y.size else (*shape, 1, math.prod(size[k] for k in columns)))
+        wide = ops.reshape(
+            laid(x, left, batch, rows),
+            (*shape, -1, 1) if x.size else (*shape, math.prod(size[k] for k in rows), 1),
+        )
+        high = ops.reshape(
+            laid(y, right, batch, columns),
+            (*shape, 1, -1) if y.size else (*shape, 1, math.prod(size[k] for k in columns)),
+        )
         out = ops.mul(wide, high)
     else:
         out = ops.matmul(laid(x, left, batch, rows, inner), laid(y, right, batch, inner, columns))

@@ -94,7 +94,17 @@ def hurwitz(xp: Any, s: int, x: Any) -> Any:
     return total
 
 
-@op(promote="float", method=False, function=False, inplace=False, samples=[(reals((3, 4), 0.3, 4.0), 1), (reals((5,), -0.8, -0.2), 1), (reals((5,), 0.3, 2.0), 2)])
+@op(
+    promote="float",
+    method=False,
+    function=False,
+    inplace=False,
+    samples=[
+        (reals((3, 4), 0.3, 4.0), 1),
+        (reals((5,), -0.8, -0.2), 1),
+        (reals((5,), 0.3, 2.0), 2),
+    ],
+)
 def polygamma_of(xp, x, /, n):
     """The n-th derivative of `digamma`, n >= 1."""
     wide = x.astype(xp.float64)
@@ -153,6 +163,7 @@ def i1(xp, x, /):
 
 i0.pullback(x=lambda ops, g, x: g * ops.i1(x))
 i1.pullback(
-    x=lambda ops, g, x, out: g
-    * (ops.i0(x) - ops.choose(x == 0, 0.5, out / ops.choose(x == 0, 1.0, x)))
+    x=lambda ops, g, x, out: (
+        g * (ops.i0(x) - ops.choose(x == 0, 0.5, out / ops.choose(x == 0, 1.0, x)))
+    )
 )

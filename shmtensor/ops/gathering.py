@@ -76,7 +76,9 @@ def index_select(ops, input, dim, index):
 @op(method=False, function=False, samples=[((3, 4), (2, 4), ints((2,), 3), 0)])
 def slices_plus(xp, x, source, index, /, dim):
     """x, with slices of source added at indices along dim."""
-    index = checked("index_add", one_row("index_add", index), x.shape[axis(x, dim)] if x.ndim else 1)
+    index = checked(
+        "index_add", one_row("index_add", index), x.shape[axis(x, dim)] if x.ndim else 1
+    )
     if not x.ndim:
         return x + source.sum().astype(x.dtype)
     if source.dtype != x.dtype:
@@ -96,7 +98,7 @@ slices_plus.pullback(
 
 @composite(inplace=True)
 def index_add(ops, input, dim, index, source, *, alpha=1):
-    """The tensor with alpha times the slices of source added at indices. Copies: one (the result)."""
+    """The tensor with alpha times slices of source added at indices. Copies: one (the result)."""
     return ops.slices_plus(input, source if alpha == 1 else ops.mul(source, alpha), index, dim)
 
 
@@ -120,7 +122,9 @@ def index_fill(ops, input, dim, index, value):
         chosen[along(axis(input, dim), getattr(index, "array", index))] = True
     else:
         chosen[...] = True
-    return ops.choose(chosen, value if value.dtype == input.dtype else ops.cast(value, input.dtype), input)
+    return ops.choose(
+        chosen, value if value.dtype == input.dtype else ops.cast(value, input.dtype), input
+    )
 
 
 # ---- element by element
@@ -140,14 +144,20 @@ def fits(name: str, x: Any, index: Any, dim: int) -> int:
         RuntimeError: another number of dimensions, or larger than x in another one.
     """
     dim = axis(x, dim)
-    larger = any(n > m for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)) if d != dim)
+    larger = any(
+        n > m for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)) if d != dim
+    )
     if max(index.ndim, 1) != max(x.ndim, 1) or (larger and index.size):
         raise RuntimeError(f"{name}: the index must fit in the tensor: {index.shape} in {x.shape}")
     checked(name, index, x.shape[dim] if x.ndim else 1, RuntimeError)
     return dim
 
 
-@op(method=False, function=False, samples=[((3, 4), ints((2, 5), 4), 1), ((3, 4), ints((5, 2), 3), 0)])
+@op(
+    method=False,
+    function=False,
+    samples=[((3, 4), ints((2, 5), 4), 1), ((3, 4), ints((5, 2), 3), 0)],
+)
 def gathered(xp, x, index, /, dim):
     """x[i, index[i, j]] for dim = 1."""
     dim = fits("gather", x, index, dim) if index.size else axis(x, dim)
@@ -185,7 +195,9 @@ gathered_sum.pullback(
 
 @composite
 def gather(ops, input, dim, index, *, sparse_grad=False):
-    """out[i][j] = input[i][index[i][j]] for dim = 1; the index may be smaller elsewhere. Copies: one (the result)."""
+    """out[i][j] = input[i][index[i][j]] for dim = 1; the index may be smaller elsewhere. Copies:
+    one (the result).
+    """
     return ops.gathered(input, index, dim)
 
 
@@ -230,7 +242,9 @@ def cropped(name: str, source: Any, index: Any) -> Any:
     """
     if not source.ndim:
         return source
-    if source.ndim != index.ndim or any(n > m for n, m in zip(index.shape, source.shape, strict=True)):
+    if source.ndim != index.ndim or any(
+        n > m for n, m in zip(index.shape, source.shape, strict=True)
+    ):
         raise RuntimeError(f"{name}: src is smaller than index: {source.shape}, {index.shape}")
     return source[tuple(slice(0, n) for n in index.shape)]
 
@@ -291,7 +305,9 @@ def as_source(input: Any, src: Any) -> Any:
 
 @composite(inplace=True)
 def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
-    """out[i][index[i][j]] = src[i][j] for dim = 1; reduce="add" or "multiply" combines. Copies: one (the result)."""
+    """out[i][index[i][j]] = src[i][j] for dim = 1; reduce="add" or "multiply" combines. Copies: one
+    (the result).
+    """
     src = as_source(input, value if src is None else src)
     if reduce is None:
         return ops.scattered(input, src, index, dim)

@@ -1,4 +1,4 @@
-"""Elements by their places: `x[index]`, `where`, and reading or writing at indices and under masks."""
+"""Elements by their places: `x[index]`, `where`, reading and writing at indices and masks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .samples import bools
-from .table import composite, op
+from .table import composite, index, op
 
 Shape = tuple[int, ...]
 
@@ -30,9 +30,12 @@ choose.pullback(
     y=lambda ops, g, condition: ops.choose(condition, 0.0, g),
 )
 
+
 @composite(method=False)
 def where(ops, condition, input=None, other=None):
-    """The elements of one tensor where a condition holds, of another where not; without them `nonzero` as a tuple."""
+    """The elements of one tensor where a condition holds, of another where not; without them
+    `nonzero` as a tuple.
+    """
     if input is None and other is None:
         return ops.nonzero(condition, as_tuple=True)
     if condition.dtype != np.bool_:
@@ -72,7 +75,7 @@ def item(x: Any, index: Any) -> Any:
     function=False,
     samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
 )
-def getitem(xp, x, /, index: "index"):
+def getitem(xp, x, /, index: index):
     """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""
     return item(x, index)
 
@@ -81,7 +84,7 @@ getitem.pullback(x=lambda ops, g, x_shape, index: ops.scatter_index(g, x_shape, 
 
 
 @op(method=False, function=False, samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
-def scatter_index(xp, x, /, shape, index: "index"):
+def scatter_index(xp, x, /, shape, index: index):
     """Zeros of a shape, with x added at an index: the gradient of x[index]."""
     out = xp.zeros(shape, x.dtype)
     if is_basic(index):
@@ -95,7 +98,7 @@ scatter_index.pullback(x=lambda ops, g, index: ops.getitem(g, index))
 
 
 @op(method=False, function=False, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)])
-def written(xp, x, values, /, index: "index", accumulate):
+def written(xp, x, values, /, index: index, accumulate):
     """The tensor with values written, or added, at an index. Copies: one (the result)."""
     out = x.copy()
     if accumulate:
@@ -126,7 +129,9 @@ written.pullback(
 
 @composite(inplace=True)
 def index_put(ops, input, indices, values, accumulate=False):
-    """The tensor with values written (accumulate=True: added) at a tuple of index tensors. Copies: one."""
+    """The tensor with values written (accumulate=True: added) at a tuple of index tensors. Copies:
+    one.
+    """
     return ops.written(input, values, tuple(indices), accumulate)
 
 
@@ -173,14 +178,20 @@ def masked_select(ops, input, mask):
     return ops.getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
 
 
-@op(method=False, function=False, samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))])
+@op(
+    method=False,
+    function=False,
+    samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))],
+)
 def masked_write(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
     shape = np.broadcast_shapes(x.shape, mask.shape)
     out, mask = xp.broadcast_to(x, shape).copy(), xp.broadcast_to(mask, shape)
     n = int(mask.sum())
     if n > source.size:
-        raise RuntimeError(f"masked_scatter: too few elements in source: {source.size}, mask has {n}")
+        raise RuntimeError(
+            f"masked_scatter: too few elements in source: {source.size}, mask has {n}"
+        )
     out[mask] = source.reshape(-1)[:n]
     return out
 

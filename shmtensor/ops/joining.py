@@ -15,7 +15,9 @@ Shape = tuple[int, ...]
 
 
 def filled(xs: list[Any]) -> list[Any]:
-    """Without the empty vectors, which join with anything (PyTorch's custom); all if there is nothing else."""
+    """Without the empty vectors, which join with anything (PyTorch's custom); all if there is
+    nothing else.
+    """
     return [x for x in xs if x.shape != (0,)] or xs
 
 
@@ -26,7 +28,7 @@ def filled(xs: list[Any]) -> list[Any]:
     method=False,
     samples=[([(3, 4), (2, 4)],), ([(3, 4), (3, 1)], 1), ([(3,)], -1), ([(2, 0), (2, 3)], 1)],
 )
-def cat(xp, tensors: list, /, dim=0):
+def cat(xp, tensors: list[Any], /, dim=0):
     """Tensors joined along a dimension. Copies: one (the result)."""
     if not tensors:
         raise ValueError("cat: at least one tensor is needed: []")
@@ -61,7 +63,7 @@ cat.alias("concat", "concatenate")
     method=False,
     samples=[([(3, 4), (3, 4)],), ([(3, 4), (3, 4)], -1), ([(), ()],)],
 )
-def stack(xp, tensors: list, /, dim=0):
+def stack(xp, tensors: list[Any], /, dim=0):
     """Tensors of one shape joined along a new dimension. Copies: one (the result)."""
     if not tensors:
         raise RuntimeError("stack: at least one tensor is needed: []")
@@ -77,7 +79,9 @@ stack.pullback(tensors=lambda ops, g, dim: list(ops.unbind(g, dim)))
 
 def raised(ops: Any, tensors: Any, n: int) -> list[Any]:
     """At least n dimensions each."""
-    return [ops.reshape(x, (1,) * (n - x.ndim) + tuple(x.shape)) if x.ndim < n else x for x in tensors]
+    return [
+        ops.reshape(x, (1,) * (n - x.ndim) + tuple(x.shape)) if x.ndim < n else x for x in tensors
+    ]
 
 
 @composite(method=False)
@@ -144,7 +148,13 @@ def atleast_3d(ops, *tensors):
 # ---- parts
 
 
-@op(listed=True, view=True, method=False, function=False, samples=[((5, 2), (2, 3), 0), ((3, 4), (1, 3), 1)])
+@op(
+    listed=True,
+    view=True,
+    method=False,
+    function=False,
+    samples=[((5, 2), (2, 3), 0), ((3, 4), (1, 3), 1)],
+)
 def parts(xp, x, /, sizes, dim):
     """Consecutive parts of these sizes along a dimension. Copies: none."""
     dim, start, out = axis(x, dim), 0, []
@@ -160,7 +170,9 @@ parts.pullback(x=lambda ops, g, dim: ops.cat(g, dim))
 
 @composite
 def split(ops, tensor, split_size_or_sections, dim=0):
-    """Parts of one size (the last may be smaller), or of the sizes given, along a dimension. Copies: none."""
+    """Parts of one size (the last may be smaller), or of the sizes given, along a dimension.
+    Copies: none.
+    """
     if not tensor.ndim:
         raise RuntimeError("split: a 0-d tensor cannot be split: shape ()")
     size, n = split_size_or_sections, tensor.shape[axis(tensor, dim)]
@@ -185,7 +197,9 @@ def even(n: int, size: int) -> Shape:
 
 @composite
 def chunk(ops, input, chunks, dim=0):
-    """At most `chunks` parts of equal size (the last may be smaller) along a dimension. Copies: none."""
+    """At most `chunks` parts of equal size (the last may be smaller) along a dimension. Copies:
+    none.
+    """
     if not input.ndim:
         raise RuntimeError("chunk: a 0-d tensor cannot be split: shape ()")
     if chunks < 1:
@@ -197,7 +211,9 @@ def chunk(ops, input, chunks, dim=0):
 
 @composite
 def tensor_split(ops, input, indices_or_sections, dim=0):
-    """So many parts, as equal as can be, or parts ending at the indices, along a dimension. Copies: none."""
+    """So many parts, as equal as can be, or parts ending at the indices, along a dimension. Copies:
+    none.
+    """
     if not input.ndim:
         raise RuntimeError("tensor_split: a 0-d tensor cannot be split: shape ()")
     n, at = input.shape[axis(input, dim)], indices_or_sections
@@ -222,10 +238,14 @@ def along(name: str, least: int) -> Any:
         dim = {"hsplit": min(input.ndim - 1, 1), "vsplit": 0, "dsplit": 2}[name]
         at = indices_or_sections
         if isinstance(at, int) and (at < 1 or input.shape[dim] % at):
-            raise RuntimeError(f"{name}: sections must divide dim {dim}: {at}, {tuple(input.shape)}")
+            raise RuntimeError(
+                f"{name}: sections must divide dim {dim}: {at}, {tuple(input.shape)}"
+            )
         return ops.tensor_split(input, at, dim)
 
-    compute.__doc__ = f"Parts along dimension {'1' if name == 'hsplit' else '0' if name == 'vsplit' else '2'}."
+    compute.__doc__ = (
+        f"Parts along dimension {'1' if name == 'hsplit' else '0' if name == 'vsplit' else '2'}."
+    )
     return composite(compute, name=name)
 
 
@@ -254,8 +274,10 @@ def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
         input, dim = ops.reshape(input, (-1,)), 0
     n = input.shape[axis(input, dim)] if input.ndim else 1
     counts = np.asarray(repeats if isinstance(repeats, int) else getattr(repeats, "array", repeats))
-    if counts.ndim and counts.shape[0] not in (1, n) or (counts < 0).any():
-        raise RuntimeError(f"repeat_interleave: one count for each of {n} is needed: {counts.tolist()}")
+    if (counts.ndim and counts.shape[0] not in (1, n)) or (counts < 0).any():
+        raise RuntimeError(
+            f"repeat_interleave: one count for each of {n} is needed: {counts.tolist()}"
+        )
     return ops.index_select(input, dim, np.repeat(np.arange(n), counts))
 
 

@@ -1,4 +1,6 @@
-"""How native kernels that know floating point alone stand beside the plain forward, which knows every dtype."""
+"""How native kernels that know floating point alone stand beside the plain forward, which knows
+every dtype.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ __all__ = ["for_floats"]
 
 
 def for_floats(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel for real floating-point arrays, the plain forward for whole and complex numbers."""
+    """The kernel for real floating-point arrays, the plain forward for all other numbers."""
 
     def chosen(x: Any, *arguments: Any) -> Any:
         if x.dtype.kind == "f":

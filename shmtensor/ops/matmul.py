@@ -32,14 +32,18 @@ Shape = tuple[int, ...]
     ],
 )
 def matmul(xp, x, y, /):
-    """Matrix product, batched over leading dimensions; vectors are rows on the left and columns on the right."""
+    """Matrix product, batched over leading dimensions; vectors are rows on the left and columns on
+    the right.
+    """
     return xp.matmul(x, y)
 
 
 def left(ops: Any, g: Any, y: Any, shape: Shape) -> Any:
     """Gradient of x @ y by x."""
     if y.ndim == 1:
-        return g * y.conjugate() if len(shape) == 1 else ops.mul(ops.unsqueeze(g, -1), y.conjugate())
+        return (
+            g * y.conjugate() if len(shape) == 1 else ops.mul(ops.unsqueeze(g, -1), y.conjugate())
+        )
     turned = y.swapaxes(-1, -2).conjugate()
     if len(shape) == 1:
         return shrunk(ops, ops.matmul(ops.unsqueeze(g, -2), turned).squeeze(-2), shape)
@@ -91,7 +95,12 @@ def for_matrices(x: Any, weight: Any, bias: Any) -> Any:
     inplace=False,
     method=False,
     function=False,
-    samples=[((3, 4), (2, 4), (2,)), ((2, 3, 4), (5, 4), None), ((4,), (2, 4), (2,)), ((4,), (4,), ())],
+    samples=[
+        ((3, 4), (2, 4), (2,)),
+        ((2, 3, 4), (5, 4), None),
+        ((4,), (2, 4), (2,)),
+        ((4,), (4,), ()),
+    ],
 )
 def linear(xp, x, weight, bias=None, /):
     """x @ weight.T + bias: (..., in) by (out, in) and (out,) gives (..., out)."""
@@ -247,12 +256,16 @@ def kron(ops, input, other):
 
 @composite(method=False)
 def tensordot(ops, a, b, dims=2):
-    """Sums of products over dims: the last ones of a with the first ones of b, or two lists of dims."""
+    """Sums of products over dims: the last ones of a with the first ones of b, or two lists of
+    dims.
+    """
     if hasattr(dims, "tolist"):
         dims = dims.tolist()
     if isinstance(dims, int):
         if dims < 0 or dims > min(a.ndim, b.ndim):
-            raise RuntimeError(f"tensordot: too many dims: {dims}: {tuple(a.shape)}, {tuple(b.shape)}")
+            raise RuntimeError(
+                f"tensordot: too many dims: {dims}: {tuple(a.shape)}, {tuple(b.shape)}"
+            )
         first, second = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
@@ -263,7 +276,8 @@ def tensordot(ops, a, b, dims=2):
         if a.shape[i] != b.shape[j]:
             if 1 not in (a.shape[i], b.shape[j]):
                 raise RuntimeError(
-                    f"tensordot: sizes differ: dim {i} of {tuple(a.shape)}, dim {j} of {tuple(b.shape)}"
+                    f"tensordot: sizes differ: dim {i} of {tuple(a.shape)}, "
+                    f"dim {j} of {tuple(b.shape)}"
                 )
             a, b = (ops.sum(x, d, True) if x.shape[d] != 1 else x for x, d in ((a, i), (b, j)))
     free_a = [d for d in range(a.ndim) if d not in first]
@@ -271,5 +285,7 @@ def tensordot(ops, a, b, dims=2):
     shape = tuple(a.shape[d] for d in free_a) + tuple(b.shape[d] for d in free_b)
     inner = math.prod(a.shape[d] for d in first)
     rows = ops.reshape(ops.permute(a, (*free_a, *first)), (math.prod(shape[: len(free_a)]), inner))
-    columns = ops.reshape(ops.permute(b, (*second, *free_b)), (inner, math.prod(shape[len(free_a) :])))
+    columns = ops.reshape(
+        ops.permute(b, (*second, *free_b)), (inner, math.prod(shape[len(free_a) :]))
+    )
     return ops.reshape(ops.matmul(rows, columns), shape)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import native
 from .axes import axis
-from .table import composite, op
+from .table import composite, dtype, op, sizes
 
 Shape = tuple[int, ...]
 
@@ -21,16 +21,24 @@ def is_view(out: Any, x: Any) -> bool:
 
 
 @op(view=True, samples=[((3, 4), (4, 3)), ((3, 4), (2, -1)), ((), (1, 1)), ((0, 3), (3, 0))])
-def reshape(xp, x, /, shape: "sizes"):
-    """The elements in row order in another shape, where one size may be -1. Copies: none if the strides allow it."""
+def reshape(xp, x, /, shape: sizes):
+    """The elements in row order in another shape, where one size may be -1. Copies: none if the
+    strides allow it.
+    """
     return x.reshape(shape)
 
 
 reshape.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(name="viewed", view=True, method=False, function=False, samples=[((3, 4), (4, 3)), ((3, 4), (2, -1))])
-def viewed(xp, x, /, shape: "sizes"):
+@op(
+    name="viewed",
+    view=True,
+    method=False,
+    function=False,
+    samples=[((3, 4), (4, 3)), ((3, 4), (2, -1))],
+)
+def viewed(xp, x, /, shape: sizes):
     """`reshape` that never copies.
 
     Raises:
@@ -49,14 +57,16 @@ viewed.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
 @op(view=True, method=False, function=False, samples=[])
-def reinterpreted(xp, x, /, dtype: "dtype"):
+def reinterpreted(xp, x, /, dtype: dtype):
     """The same bytes as another dtype."""
     return x.view(dtype)
 
 
 @composite(function=False)
 def view(ops, input, *shape):
-    """The same memory in another shape, or (given a dtype) its bytes as another dtype. Copies: none."""
+    """The same memory in another shape, or (given a dtype) its bytes as another dtype. Copies:
+    none.
+    """
     if len(shape) == 1 and not isinstance(shape[0], int):
         if isinstance(shape[0], Sequence):
             return ops.viewed(input, tuple(shape[0]))
@@ -103,7 +113,8 @@ def unflatten(ops, input, dim, sizes):
     if not sizes:
         raise RuntimeError("unflatten: sizes must not be empty: ()")
     rest = math.prod(s for s in sizes if s != -1)
-    if -1 not in sizes and rest != shape[dim] or -1 in sizes and (not rest or shape[dim] % rest):
+    fits = shape[dim] == rest if -1 not in sizes else rest and shape[dim] % rest == 0
+    if not fits:
         raise RuntimeError(f"unflatten: sizes do not make up dim {dim}: {sizes} of {shape}")
     sizes = tuple(shape[dim] // rest if s == -1 else s for s in sizes)
     return ops.reshape(input, (*shape[:dim], *sizes, *shape[dim + 1 :]))
@@ -144,7 +155,7 @@ transpose.alias("swapaxes", "swapdims")
 
 
 @op(view=True, samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())])
-def permute(xp, x, /, dims: "sizes"):
+def permute(xp, x, /, dims: sizes):
     """Dimensions in another order. Copies: none."""
     if len(dims) != x.ndim:
         raise RuntimeError(f"permute: one dim for each of {x.ndim} is needed: {tuple(dims)}")
@@ -152,7 +163,9 @@ def permute(xp, x, /, dims: "sizes"):
 
 
 permute.pullback(
-    x=lambda ops, g, dims: ops.permute(g, tuple(int(i) for i in np.argsort([d % len(dims) for d in dims])))
+    x=lambda ops, g, dims: ops.permute(
+        g, tuple(int(i) for i in np.argsort([d % len(dims) for d in dims]))
+    )
 )
 
 
@@ -178,7 +191,9 @@ def movedim(ops, input, source, destination):
     destination = (destination,) if isinstance(destination, int) else destination
     start, end = [axis(input, d) for d in source], [axis(input, d) for d in destination]
     if len(start) != len(end) or len(set(start)) != len(start) or len(set(end)) != len(end):
-        raise RuntimeError(f"movedim: dims must be distinct, as many to as from: {source}, {destination}")
+        raise RuntimeError(
+            f"movedim: dims must be distinct, as many to as from: {source}, {destination}"
+        )
     order = [d for d in range(n) if d not in start]
     for to, dim in sorted(zip(end, start, strict=True)):
         order.insert(to, dim)
@@ -194,8 +209,10 @@ movedim.alias("moveaxis")
     function=False,
     samples=[((3, 1), (3, 4)), ((4,), (2, 3, -1)), ((), (2,))],
 )
-def expand(xp, x, /, size: "sizes"):
-    """Dimensions of size 1 stretched, new ones in front; -1 keeps a size. Copies: none, the elements are shared."""
+def expand(xp, x, /, size: sizes):
+    """Dimensions of size 1 stretched, new ones in front; -1 keeps a size. Copies: none, the
+    elements are shared.
+    """
     ahead = len(size) - x.ndim
     shape = tuple(x.shape[i - ahead] if s == -1 and i >= ahead else s for i, s in enumerate(size))
     if ahead < 0 or -1 in shape:
@@ -204,7 +221,7 @@ def expand(xp, x, /, size: "sizes"):
 
 
 @op(view=True, numpy=native.expand, samples=[((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,))])
-def broadcast_to(xp, x, /, size: "sizes"):
+def broadcast_to(xp, x, /, size: sizes):
     """Stretched to a shape as operands of an op are. Copies: none, the elements are shared."""
     return xp.broadcast_to(x, size)
 
@@ -238,137 +255,18 @@ def sum_to_size(ops, input, *size):
 
 
 @composite(method=False)
-def broadcast_tensors(ops, *tensors):
+def broadcast_tensors(ops, *tensors: Any):
     """All tensors stretched to their common shape."""
     tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     shape = np.broadcast_shapes(*(tuple(t.shape) for t in tensors))
     return tuple(ops.broadcast_to(t, shape) for t in tensors)
 
 
-# ---- parts of a tensor, as views
-
-
-@op(view=True, samples=[((3, 4), 1, 1, 2), ((3, 4), 0, -2, 1)])
-def narrow(xp, x, /, dim, start, length):
-    """`length` elements of a dimension, from start on. Copies: none."""
-    if not x.ndim:
-        raise RuntimeError("narrow: a 0-d tensor has nothing to narrow: shape ()")
-    dim, size = axis(x, dim), x.shape[axis(x, dim)]
-    start = int(start)
-    if not -size <= start <= size:
-        raise IndexError(f"narrow: start is out of range: {start}, dim {dim} of {x.shape}")
-    start = start + size if start < 0 else start
-    if length < 0 or start + length > size:
-        raise RuntimeError(f"narrow: too long: {start} + {length} > {size}, dim {dim} of {x.shape}")
-    return x[(slice(None),) * dim + (slice(start, start + length),)]
-
-
-narrow.pullback(x=lambda ops, g, x_shape, dim, start: inserted(ops, g, x_shape, dim, start))
-
-
-def inserted(ops: Any, g: Any, shape: Shape, dim: int, start: int) -> Any:
-    """g as a slice of zeros."""
-    dim %= len(shape)
-    start = int(start) % (shape[dim] or 1) if start != shape[dim] else shape[dim]
-    stop = start + g.shape[dim]
-    return ops.sliced(g, shape, (slice(None),) * dim + (slice(start, stop),))
-
-
-@op(method=False, function=False, samples=[((2, 4), (3, 4), (slice(1, 3),))])
-def sliced(xp, x, /, shape, index):
-    """Zeros of a shape, with x in the part that a basic index names."""
-    out = xp.zeros(shape, x.dtype)
-    out[index] = x
-    return out
-
-
-sliced.pullback(x=lambda g, index: g[index])
-
-
-@op(view=True, samples=[((3, 4), 1, 2), ((3, 4), 0, -1)])
-def select(xp, x, /, dim, index):
-    """One element of a dimension, which goes. Copies: none."""
-    if not x.ndim:
-        raise IndexError("select: a 0-d tensor has nothing to select: shape ()")
-    dim, index = axis(x, dim), int(index)
-    if not -x.shape[dim] <= index < x.shape[dim]:
-        raise IndexError(f"select: index is out of range: {index}, dim {dim} of {x.shape}")
-    return x[(slice(None),) * dim + (index, ...)]
-
-
-select.pullback(
-    x=lambda ops, g, x_shape, dim, index: ops.sliced(
-        g, x_shape, (slice(None),) * (dim % len(x_shape)) + (int(index), ...)
-    )
-)
-
-
-@op(view=True, samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 0, 2)])
-def diagonal(xp, x, /, offset=0, dim1=0, dim2=1):
-    """The diagonal of two dimensions, as a last dimension. Copies: none."""
-    return writable(x.diagonal(offset, axis(x, dim1), axis(x, dim2)), x)
-
-
-def writable(out: Any, x: Any) -> Any:
-    """NumPy gives diagonals read-only for history's sake."""
-    if x.flags.writeable:
-        out.flags.writeable = True
-    return out
-
-
-diagonal.pullback(
-    x=lambda ops, g, x_shape, offset, dim1, dim2: ops.diagonal_set(g, x_shape, offset, dim1, dim2)
-)
-
-
-@op(method=False, function=False, samples=[((3,), (3, 4), 0, 0, 1), ((2, 3), (4, 2, 3), 1, -1, 0)])
-def diagonal_set(xp, x, /, shape, offset, dim1, dim2):
-    """Zeros of a shape, with x on the diagonal of two dimensions."""
-    out = xp.zeros(shape, x.dtype)
-    writable(out.diagonal(offset, dim1, dim2), out)[...] = x
-    return out
-
-
-diagonal_set.pullback(x=lambda ops, g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2))
-
-
-@op(view=True, function=False, samples=[((8,), 0, 3, 2), ((3, 7), 1, 2, 2)])
-def unfold(xp, x, /, dimension, size, step):
-    """Windows along a dimension, as a new last dimension. Copies: none, windows may overlap."""
-    if not x.ndim:
-        return xp.lib.stride_tricks.as_strided(x, (size,), (0,))
-    dim = axis(x, dimension)
-    if size > x.shape[dim] or step < 1:
-        raise RuntimeError(f"unfold: no window fits: size={size}, step={step}, dim {dim} of {x.shape}")
-    windows = xp.lib.stride_tricks.sliding_window_view(x, size, dim, writeable=x.flags.writeable)
-    return windows[(slice(None),) * dim + (slice(None, None, step),)]
-
-
-@op(method=False, function=False, samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])
-def folded(xp, x, /, shape, dimension, size, step):
-    """Zeros of a shape, with windows along a dimension added in."""
-    out = xp.zeros(shape, x.dtype)
-    dim = dimension % len(shape)
-    rows = xp.moveaxis(out, dim, 0)
-    for i in range(size):
-        part = rows[i : i + step * (x.shape[dim] - 1) + 1 : step]
-        part += xp.moveaxis(x[..., i], dim, 0)
-    return out
-
-
-unfold.pullback(
-    x=lambda ops, g, x_shape, dimension, size, step: (
-        ops.folded(g, x_shape, dimension, size, step) if x_shape else ops.sum(g)
-    )
-)
-folded.pullback(x=lambda ops, g, dimension, size, step: ops.unfold(g, dimension, size, step))
-
-
 # ---- copies in another order
 
 
 @op(samples=[((3, 4), (0,)), ((3, 4), (0, -1)), ((0, 3), (1,))])
-def flip(xp, x, /, dims: "sizes"):
+def flip(xp, x, /, dims: sizes):
     """Dimensions turned round. Copies: one (the result)."""
     dims = (dims,) if isinstance(dims, int) else tuple(axis(x, d) for d in dims)
     if len(set(dims)) != len(dims):
@@ -395,7 +293,9 @@ def flipud(ops, input):
 def rot90(ops, input, k=1, dims=(0, 1)):
     """A quarter turn, k times, from the first dim towards the second."""
     if len(dims) != 2 or input.ndim < 2 or axis(input, dims[0]) == axis(input, dims[1]):
-        raise RuntimeError(f"rot90: two different dims are needed: {tuple(dims)} of {tuple(input.shape)}")
+        raise RuntimeError(
+            f"rot90: two different dims are needed: {tuple(dims)} of {tuple(input.shape)}"
+        )
     turned = {1: (dims[1],), 2: tuple(dims), 3: (dims[0],)}
     out = ops.flip(input, turned[k % 4]) if k % 4 else ops.clone(input)
     return ops.transpose(out, *dims) if k % 2 else out
@@ -428,10 +328,12 @@ roll.pullback(
 
 
 @op(function=False, samples=[((3, 4), (2, 1)), ((4,), (2, 3)), ((), (2,)), ((3,), (0,))])
-def repeat(xp, x, /, repeats: "sizes"):
+def repeat(xp, x, /, repeats: sizes):
     """The whole tensor again and again along each dimension. Copies: one (the result)."""
     if len(repeats) < x.ndim:
-        raise RuntimeError(f"repeat: one number for each of {x.ndim} dims is needed: {tuple(repeats)}")
+        raise RuntimeError(
+            f"repeat: one number for each of {x.ndim} dims is needed: {tuple(repeats)}"
+        )
     return xp.tile(x, repeats)
 
 

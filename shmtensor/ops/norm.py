@@ -55,7 +55,9 @@ def logsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool)
     ],
 )
 def vector_norm(xp, x, /, ord, dim, keepdim):
-    """(sum of |x| ** ord) ** (1 / ord) along dimensions; infinity: the largest; 0: how many are not 0."""
+    """(sum of |x| ** ord) ** (1 / ord) along dimensions; infinity: the largest; 0: how many are not
+    0.
+    """
     axis, size = axes(x, dim), xp.abs(x)
     if ord == math.inf:
         return size.max(axis, keepdims=keepdim)
@@ -100,7 +102,9 @@ vector_norm.pullback(
 
 @composite
 def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
-    """The p-norm of the elements, of all or along dimensions; "fro" is the 2-norm, "nuc" the sum of singular values."""
+    """The p-norm of the elements, of all or along dimensions; "fro" is the 2-norm, "nuc" the sum of
+    singular values.
+    """
     if dtype is not None:
         input = ops.cast(input, dtype)
     if input.dtype.kind in "iub":

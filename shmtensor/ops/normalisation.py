@@ -1,4 +1,6 @@
-"""Normalisation, embedding and dropout: rows that networks use and plain arithmetic would do in many passes."""
+"""Normalisation, embedding and dropout: rows that networks use and plain arithmetic would do in
+many passes.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def standardised(xp, x, /, n, eps):
 
 
 def standard_slope(ops: Any, g: Any, x: Any, n: int, eps: float) -> Any:
-    """(g - mean(g) - out * mean(g * out)) * rstd, with out and rstd formed anew so that they carry history."""
+    """(g - mean(g) - out * mean(g * out)) * rstd, with out and rstd formed anew so that they carry
+    history.
+    """
     dims = tuple(range(x.ndim - n, x.ndim))
     away = x - ops.mean(x, dims, True)
     rstd = ops.rsqrt(ops.mean(away * away, dims, True) + eps)
@@ -82,14 +86,14 @@ embedded.pullback(
         g, index, weight_shape[0], padding_idx
     )
 )
-embedded_backward.pullback(
-    x=lambda ops, g, index, padding_idx: without(ops, g, index, padding_idx)
-)
+embedded_backward.pullback(x=lambda ops, g, index, padding_idx: without(ops, g, index, padding_idx))
 
 
 @composite(method=False, function=False)
 def embedding(ops, input, weight, padding_idx=None):
-    """Rows of a table, (V, D), at whole numbers (...): (..., D). The row padding_idx gets no gradient."""
+    """Rows of a table, (V, D), at whole numbers (...): (..., D). The row padding_idx gets no
+    gradient.
+    """
     n = weight.shape[0]
     if padding_idx is not None and not -n <= padding_idx < n:
         raise AssertionError(f"embedding: padding_idx is out of range: {padding_idx}, {n} rows")
@@ -117,9 +121,17 @@ def one_hot(ops, tensor, num_classes=-1):
     return ops.one_hot_rows(tensor, num_classes)
 
 
-@op(numpy=native.dropout, method=False, function=False, keeps="mask", samples=[((3, 4), 0.3, 7, 0), ((300,), 0.5, 1, 9)])
+@op(
+    numpy=native.dropout,
+    method=False,
+    function=False,
+    keeps="mask",
+    samples=[((3, 4), 0.3, 7, 0), ((300,), 0.5, 1, 9)],
+)
 def dropped(xp, x, /, p, seed, offset):
-    """x / (1 - p) where a random number is at least p, else 0. The numbers are those of `philox.uniform`."""
+    """x / (1 - p) where a random number is at least p, else 0. The numbers are those of
+    `philox.uniform`.
+    """
     mask = xp.asarray(uniform(seed, offset, x.size, np.float32) >= np.float32(p)).reshape(x.shape)
     return xp.where(mask, x * x.dtype.type(1 / (1 - p)), xp.zeros((), x.dtype)), mask
 
@@ -129,7 +141,7 @@ dropped.pullback(x=lambda ops, g, mask, p: ops.kept_by(g, mask, 1 / (1 - p)))
 
 @composite(method=False)
 def dropout(ops, input, p=0.5, train=True):
-    """In training each element is 0 with probability p, and the others are scaled by 1 / (1 - p)."""
+    """In training each element is 0 with probability p; the others are scaled by 1 / (1 - p)."""
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout: the probability must be from 0 to 1: {p}")
     if not train or p == 0.0:

@@ -1,4 +1,4 @@
-"""What depends on the order of the elements: extremes with their places, sorting, ranks, medians."""
+"""What depends on the order of the elements: extremes and their places, sorting, medians."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from .axes import axis, kept
-from .results import named
 from .samples import ints, reals
 from .table import composite, op
 
@@ -42,9 +41,7 @@ def take_along(xp, x, indices, /, dim):
     return xp.take_along_axis(x, indices, dim)
 
 
-take_along.pullback(
-    x=lambda ops, g, indices, x_shape, dim: ops.placed(g, indices, x_shape, dim)
-)
+take_along.pullback(x=lambda ops, g, indices, x_shape, dim: ops.placed(g, indices, x_shape, dim))
 
 
 def chosen(xp: Any, x: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
@@ -87,13 +84,17 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
         return x.copy(), np.zeros((), np.int64)
     dim = axis(x, dim)
     if not 1 <= k <= x.shape[dim]:
-        raise RuntimeError(f"kthvalue: no such rank: k={k}, dim {dim} of {x.shape} has ranks from 1")
+        raise RuntimeError(
+            f"kthvalue: no such rank: k={k}, dim {dim} of {x.shape} has ranks from 1"
+        )
     order = xp.argsort(x, dim, kind="stable")
     indices = xp.take(order, xp.asarray([k - 1]), dim)
     return chosen(xp, x, indices, dim, keepdim)
 
 
-@op(outputs="values indices", method=False, function=False, samples=[((3, 5), 1), ((3, 4), 0, True)])
+@op(
+    outputs="values indices", method=False, function=False, samples=[((3, 5), 1), ((3, 4), 0, True)]
+)
 def median_along(xp, x, /, dim, keepdim=False, ignore_nan=False):
     """The lower median along a dimension, and where it is; NaN if there is one (unless ignored)."""
     if not x.ndim:
@@ -106,16 +107,16 @@ def median_along(xp, x, /, dim, keepdim=False, ignore_nan=False):
     nans = (x != x).sum(dim, keepdims=True)
     n = x.shape[dim]
     rank = xp.broadcast_to((n - 1) // 2, nans.shape)
-    if ignore_nan:
-        rank = xp.maximum(n - nans - 1, 0) // 2
-    else:
-        rank = xp.where(nans > 0, n - nans, rank)
+    full = xp.where(nans > 0, n - nans, rank)
+    rank = xp.maximum(n - nans - 1, 0) // 2 if ignore_nan else full
     return chosen(xp, x, xp.take_along_axis(order, rank, dim), dim, keepdim)
 
 
 @op(outputs="values indices", samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)])
 def mode(xp, x, /, dim=-1, keepdim=False):
-    """The most frequent elements along a dimension (of equally frequent ones the smallest), and a place of each."""
+    """The most frequent elements along a dimension (of equally frequent ones the smallest), and a
+    place of each.
+    """
     if not x.ndim:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
@@ -126,7 +127,9 @@ def mode(xp, x, /, dim=-1, keepdim=False):
     order = xp.argsort(rows, -1, kind="stable")
     line = xp.take_along_axis(rows, order, -1)
     n = line.shape[-1]
-    first = xp.concatenate([xp.ones((*line.shape[:-1], 1), bool), line[..., 1:] != line[..., :-1]], -1)
+    first = xp.concatenate(
+        [xp.ones((*line.shape[:-1], 1), bool), line[..., 1:] != line[..., :-1]], -1
+    )
     start = xp.maximum.accumulate(xp.where(first, xp.arange(n), 0), -1)
     best = xp.argmax(xp.arange(n) - start, -1)[..., None]
     indices = xp.moveaxis(xp.take_along_axis(order, best, -1), -1, dim)
@@ -141,7 +144,7 @@ for row in (max_along, min_along, kthvalue, median_along, mode):
 
 @composite
 def max(ops, input, dim=None, keepdim=False):
-    """The largest element; along a dimension (values, indices); or of two tensors, pair by pair."""
+    """The largest element; along a dimension (values, indices); of two tensors, pair by pair."""
     if dim is None:
         return ops.amax(input)
     if isinstance(dim, int):
@@ -151,7 +154,7 @@ def max(ops, input, dim=None, keepdim=False):
 
 @composite
 def min(ops, input, dim=None, keepdim=False):
-    """The smallest element; along a dimension (values, indices); or of two tensors, pair by pair."""
+    """The smallest element; along a dimension (values, indices); of two tensors, pair by pair."""
     if dim is None:
         return ops.amin(input)
     if isinstance(dim, int):
@@ -186,7 +189,12 @@ def sorted_places(xp: Any, x: Any, dim: int, descending: bool) -> Any:
     return x.shape[dim] - 1 - xp.flip(turned, dim)
 
 
-@op(outputs="values indices", method=False, function=False, samples=[((3, 4), 1, True), ((3, 4), 0, False), ((), 0, False)])
+@op(
+    outputs="values indices",
+    method=False,
+    function=False,
+    samples=[((3, 4), 1, True), ((3, 4), 0, False), ((), 0, False)],
+)
 def sort_along(xp, x, /, dim, descending):
     """The elements in order along a dimension, and where each was."""
     if not x.ndim:
@@ -238,9 +246,16 @@ def msort(ops, input):
 # ---- different values
 
 
-@op(outputs="values inverse counts", method=False, function=False, samples=[(ints((3, 4), 4),), (ints((6, 2), 2), 0)])
+@op(
+    outputs="values inverse counts",
+    method=False,
+    function=False,
+    samples=[(ints((3, 4), 4),), (ints((6, 2), 2), 0)],
+)
 def unique_values(xp, x, /, dim=None):
-    """The different values (of a dimension: slices), in order, where each element's is, and how often it occurs."""
+    """The different values (of a dimension: slices), in order, where each element's is, and how
+    often it occurs.
+    """
     if dim is not None:
         dim = axis(x, dim)
     values, inverse, counts = xp.unique(x, return_inverse=True, return_counts=True, axis=dim)
@@ -248,9 +263,16 @@ def unique_values(xp, x, /, dim=None):
     return values, inverse.astype(np.int64), counts.astype(np.int64)
 
 
-@op(outputs="values inverse counts", method=False, function=False, samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)])
+@op(
+    outputs="values inverse counts",
+    method=False,
+    function=False,
+    samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)],
+)
 def unique_runs(xp, x, /, dim=None):
-    """The first of each run of equal values (slices), which run each element is in, and how long each is."""
+    """The first of each run of equal values (slices), which run each element is in, and how long
+    each is.
+    """
     rows = x.reshape(-1) if dim is None else xp.moveaxis(x, axis(x, dim), 0)
     n = rows.shape[0]
     flat = rows.reshape(n, math.prod(rows.shape[1:]))
@@ -319,9 +341,13 @@ def sought(xp, sorted_sequence, x, sorter=None, /, side="left"):
 def searchsorted(
     ops, sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None
 ):
-    """Where to put elements into sorted rows so that they stay sorted: before equal ones, or (right) after them."""
+    """Where to put elements into sorted rows so that they stay sorted: before equal ones, or
+    (right) after them.
+    """
     if side not in (None, "left", "right") or (side == "left" and right):
-        raise RuntimeError(f"searchsorted: side and right do not agree: side={side!r}, right={right}")
+        raise RuntimeError(
+            f"searchsorted: side and right do not agree: side={side!r}, right={right}"
+        )
     if isinstance(input, (int, float)):
         input = np.asarray(input)
     side = side or ("right" if right else "left")

@@ -1,15 +1,17 @@
-"""Random bits by counting: Philox 4x32-10, so that the same seed gives the same bits however many threads draw them.
+"""Random bits by counting: Philox 4x32-10. One seed gives the same bits on any number of threads.
 
-Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). The functions here are the plain form;
-the native kernels `uniform_`, `normal_` and `dropout` give the same numbers. The layout that both keep to:
+Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). The functions here
+are the plain form; the native kernels `uniform_`, `normal_` and `dropout` give the same numbers.
+The layout that both keep to:
 
 ```
 key      = seed, low and high 32 bits
 block i  = philox(counter = (i low, i high, 0, 0), key) = words w0 w1 w2 w3;  i starts at `offset`
-float32  : number e is word e % 4 of block e // 4;  u = (w >> 8) / 2**24                      in [0, 1)
+float32  : number e is word e % 4 of block e // 4;  u = (w >> 8) / 2**24, in [0, 1)
 float64  : number e is words 2 (e % 2), + 1 of block e // 2;  u = ((low | high << 32) >> 11) / 2**53
-normal   : numbers 2 k and 2 k + 1 are r cos(t) and r sin(t) out of uniform numbers u = 2 k, v = 2 k + 1:
-           r = sqrt(-2 log(u + 2**-24)) (float64: 2**-53), t = 2 pi v                         (Box and Muller)
+normal   : numbers 2 k and 2 k + 1 are r cos(t) and r sin(t) (Box and Muller) out of the uniform
+           u = number 2 k, v = number 2 k + 1:
+           r = sqrt(-2 log(u + 2**-24)) (float64: 2**-53), t = 2 pi v
 integers : number e is its word, or for ranges from 2**32 on its two words, modulo the range
 ```
 """
@@ -50,7 +52,12 @@ def blocks(seed: int, offset: int, n: int) -> Any:
     k0, k1 = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
     for _ in range(10):
         p0, p1 = M0 * c0, M1 * c2
-        c0, c1, c2, c3 = (p1 >> HALF) ^ c1 ^ np.uint64(k0), p1 & LOW, (p0 >> HALF) ^ c3 ^ np.uint64(k1), p0 & LOW
+        c0, c1, c2, c3 = (
+            (p1 >> HALF) ^ c1 ^ np.uint64(k0),
+            p1 & LOW,
+            (p0 >> HALF) ^ c3 ^ np.uint64(k1),
+            p0 & LOW,
+        )
         k0, k1 = (k0 + W0) & 0xFFFFFFFF, (k1 + W1) & 0xFFFFFFFF
     return np.stack([c0, c1, c2, c3], 1).astype(np.uint32)
 
@@ -77,7 +84,9 @@ def normal(seed: int, offset: int, n: int, dtype: Any) -> Any:
     """n normally distributed numbers of mean 0 and variance 1."""
     pairs = uniform(seed, offset, n + n % 2, dtype).reshape(-1, 2)
     kind = pairs.dtype.type
-    radius = np.sqrt(kind(-2) * np.log(pairs[:, 0] + kind(2.0**-53 if dtype == np.float64 else 2.0**-24)))
+    radius = np.sqrt(
+        kind(-2) * np.log(pairs[:, 0] + kind(2.0**-53 if dtype == np.float64 else 2.0**-24))
+    )
     angle = kind(2 * math.pi) * pairs[:, 1]
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)[:n]
 
@@ -158,7 +167,9 @@ class Generator:
         """Goes on from a state that `read` gave."""
         state = np.ascontiguousarray(state)
         if state.dtype != np.uint8 or state.shape != (16,):
-            raise RuntimeError(f"set_state: 16 bytes are needed: {state.dtype}, shape {state.shape}")
+            raise RuntimeError(
+                f"set_state: 16 bytes are needed: {state.dtype}, shape {state.shape}"
+            )
         with self._lock:
             self._seed, self._offset = (int(i) for i in state.view(np.uint64))
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import get_default_dtype
 from ..native import parallel
 from .samples import PAIR, TRIPLE, UNARY, reals, unary
 from .table import composite, op
@@ -231,7 +230,9 @@ def pow(xp, x, exponent, /):
 
 
 def whole_power(xp: Any, x: Any, y: Any) -> Any:
-    """Powers of whole numbers; of negative exponents what the quotient 1 / x ** -y is without its fraction."""
+    """Powers of whole numbers; of negative exponents what the quotient 1 / x ** -y is without its
+    fraction.
+    """
     if not y.size or y.min() >= 0:
         return x**y
     odd = (y & 1) * 2 - 1  # of -1 the sign
@@ -353,106 +354,3 @@ def nan_to_num(xp, x, /, nan=0.0, posinf=None, neginf=None):
 
 
 nan_to_num.pullback(x=lambda ops, g, x: ops.choose(ops.isfinite(x), g, 0.0))
-
-
-# ---- extremes: equal elements share the gradient
-
-
-@op(numpy=parallel(np.maximum), broadcast=True, promote="common", samples=PAIR)
-def maximum(xp, x, y, /):
-    """The larger element of each pair; NaN if one of them is."""
-    return xp.maximum(x, y)
-
-
-maximum.pullback(
-    x=lambda ops, g, x, y: ops.choose(x < y, 0.0, ops.choose(x == y, g / 2, g)),
-    y=lambda ops, g, x, y: ops.choose(x > y, 0.0, ops.choose(x == y, g / 2, g)),
-)
-
-
-@op(numpy=parallel(np.minimum), broadcast=True, promote="common", samples=PAIR)
-def minimum(xp, x, y, /):
-    """The smaller element of each pair; NaN if one of them is."""
-    return xp.minimum(x, y)
-
-
-minimum.pullback(
-    x=lambda ops, g, x, y: ops.choose(x > y, 0.0, ops.choose(x == y, g / 2, g)),
-    y=lambda ops, g, x, y: ops.choose(x < y, 0.0, ops.choose(x == y, g / 2, g)),
-)
-
-
-@op(numpy=parallel(np.fmax), broadcast=True, promote="common", samples=PAIR)
-def fmax(xp, x, y, /):
-    """The larger element of each pair; the other one where one is NaN."""
-    return xp.fmax(x, y)
-
-
-fmax.pullback(
-    x=lambda ops, g, x, y: ops.choose((x >= y) | (y != y), g, 0.0),
-    y=lambda ops, g, x, y: ops.choose((x >= y) | (y != y), 0.0, g),
-)
-
-
-@op(numpy=parallel(np.fmin), broadcast=True, promote="common", samples=PAIR)
-def fmin(xp, x, y, /):
-    """The smaller element of each pair; the other one where one is NaN."""
-    return xp.fmin(x, y)
-
-
-fmin.pullback(
-    x=lambda ops, g, x, y: ops.choose((x <= y) | (y != y), g, 0.0),
-    y=lambda ops, g, x, y: ops.choose((x <= y) | (y != y), 0.0, g),
-)
-
-
-@op(method=False, function=False, samples=[((3, 4), -0.5, 0.5), ((3, 4), None, 0.2), ((0,), 0.1, None)])
-def clamped(xp, x, /, min, max):
-    """Each element, but at least the number `min` and at most the number `max`."""
-    out = x if min is None else xp.maximum(x, min)
-    return out if max is None else xp.minimum(out, max)
-
-
-def inside(x: Any, min: Any, max: Any) -> Any:
-    """Where x lies within the bounds, the bounds themselves included."""
-    if min is None:
-        return x <= max
-    return x >= min if max is None else (x >= min) & (x <= max)
-
-
-clamped.pullback(x=lambda ops, g, x, min, max: ops.choose(inside(x, min, max), g, 0.0))
-
-
-@composite(inplace=True)
-def clamp(ops, input, min=None, max=None):
-    """Each element, but at least `min` and at most `max`: numbers or tensors, one may be None."""
-    if min is None and max is None:
-        raise RuntimeError("clamp: no bound given: min=None, max=None, give at least one of them")
-    if isinstance(min, NUMBERS) and isinstance(max, NUMBERS) or min is None or max is None:
-        bounds = [b for b in (min, max) if b is not None]
-        if all(isinstance(b, NUMBERS) for b in bounds):
-            if input.dtype.kind in "iub" and not all(isinstance(b, int) for b in bounds):
-                input = ops.cast(input, get_default_dtype())
-            return ops.clamped(input, min, max)
-    out = input if min is None else bounded(ops, input, min, ops.ge)
-    return out if max is None else bounded(ops, out, max, ops.le)
-
-
-def bounded(ops: Any, x: Any, bound: Any, holds: Any) -> Any:
-    """x where it keeps the bound (or is NaN), else the bound."""
-    return ops.choose(holds(x, bound) | (x != x), x, bound)
-
-
-clamp.alias("clip")
-
-
-@composite(inplace=True)
-def clamp_min(ops, input, min):
-    """Each element, but at least `min`."""
-    return ops.clamp(input, min, None)
-
-
-@composite(inplace=True)
-def clamp_max(ops, input, max):
-    """Each element, but at most `max`."""
-    return ops.clamp(input, None, max)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .axes import axes, flat_or, kept, spread
+from .axes import axes, flat_or, spread
 from .results import named
 from .samples import bools
-from .table import composite, op
+from .table import composite, dtype, op
 
-DIMS = [
+DIMS: list[tuple[Any, ...]] = [
     ((3, 4),),
     ((3, 4), 1),
     ((2, 3, 4), (0, -1), True),
@@ -54,7 +54,7 @@ def sum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
 
 
 @op(samples=DIMS)
-def nansum(xp, x, /, dim=None, keepdim=False, *, dtype: "dtype" = None):
+def nansum(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
     """Sum in which NaN counts as 0."""
     if x.dtype.kind == "f":
         x = xp.where(xp.isnan(x), xp.zeros((), x.dtype), x)
@@ -96,7 +96,7 @@ def fast_mean(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 
 
 @op(numpy=fast_mean, samples=DIMS)
-def mean(xp, x, /, dim=None, keepdim=False, *, dtype: "dtype" = None):
+def mean(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
     """Average of all elements, or along dimensions; NaN of none."""
     if dtype is not None or x.dtype.kind in "iub":
         x = averaged("mean", x, dtype)
@@ -119,8 +119,10 @@ def nanmean(ops, input, dim=None, keepdim=False, *, dtype=None):
     return ops.div(ops.nansum(input, dim, keepdim, dtype=dtype), n)
 
 
-@op(name="prod_along", method=False, function=False, samples=[((3, 4), 1, False), ((3, 4), 0, True)])
-def prod_along(xp, x, /, dim, keepdim, dtype: "dtype" = None):
+@op(
+    name="prod_along", method=False, function=False, samples=[((3, 4), 1, False), ((3, 4), 0, True)]
+)
+def prod_along(xp, x, /, dim, keepdim, dtype: dtype = None):
     """Product along one dimension, or of all elements (None)."""
     return x.prod(axes(x, dim), accumulator(x.dtype, dtype), keepdims=keepdim)
 
@@ -142,9 +144,7 @@ def prod_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> A
     return g * ops.movedim(ops.prod_along(others, -1, False), -1, dim).conjugate()
 
 
-prod_along.pullback(
-    x=lambda ops, g, x, out, dim, keepdim: prod_slope(ops, g, x, out, dim, keepdim)
-)
+prod_along.pullback(x=lambda ops, g, x, out, dim, keepdim: prod_slope(ops, g, x, out, dim, keepdim))
 
 
 @composite
@@ -268,9 +268,6 @@ def variance(xp, x, /, dim, correction, keepdim):
     return xp.true_divide(total, total.dtype.type(n))
 
 
-
-
-
 def variance_slope(ops: Any, g: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
     """2 (x - mean) / (n - correction)."""
     shape = tuple(x.shape)
@@ -311,7 +308,9 @@ deviation.pullback(
 
 
 def freedom(dim: Any, unbiased: Any, keepdim: Any, correction: Any) -> tuple[Any, float, bool]:
-    """Sorts out PyTorch's three signatures: (unbiased), (dim, unbiased, keepdim), (dim, correction=, keepdim=)."""
+    """Sorts out PyTorch's three signatures: (unbiased), (dim, unbiased, keepdim), (dim,
+    correction=, keepdim=).
+    """
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if correction is None:

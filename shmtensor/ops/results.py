@@ -12,7 +12,7 @@ __all__ = ["named"]
 @lru_cache(None)
 def shape_of(name: str, fields: tuple[str, ...]) -> Any:
     """The tuple class of one function."""
-    return namedtuple(name, fields)  # noqa: PYI024 - its fields are known at run time only
+    return namedtuple(name, fields)
 
 
 def named(name: str, **fields: Any) -> Any:

@@ -10,7 +10,10 @@ from ..native import parallel
 from .samples import UNARY, reals
 from .table import op
 
-DIVISION = [(reals((3, 4), -5.0, 5.0), reals((3, 4), 0.5, 2.0)), (reals((2, 1)), reals((3,), -2, -0.5))]
+DIVISION = [
+    (reals((3, 4), -5.0, 5.0), reals((3, 4), 0.5, 2.0)),
+    (reals((2, 1)), reals((3,), -2, -0.5)),
+]
 
 
 @op(inplace=True, samples=UNARY)
@@ -31,7 +34,10 @@ def trunc(xp, x, /):
     return x.copy() if x.dtype.kind in "iub" else xp.trunc(x)
 
 
-@op(inplace=True, samples=[*UNARY, ((3, 4), {"decimals": 2}), (reals((3,), -900.0, 900.0), {"decimals": -2})])
+@op(
+    inplace=True,
+    samples=[*UNARY, ((3, 4), {"decimals": 2}), (reals((3,), -900.0, 900.0), {"decimals": -2})],
+)
 def round(xp, x, /, *, decimals=0):
     """The nearest number with so many decimals; halves go to the even neighbour."""
     if x.dtype.kind in "iub":

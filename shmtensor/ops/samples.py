@@ -1,7 +1,8 @@
 """How a row says which inputs the generated test shall feed it.
 
-A sample is a tuple: the inputs first, in the row's order, then attributes. A plain shape stands for real
-numbers of that shape (complex ones where the test runs complex); the words below stand for the rest.
+A sample is a tuple: the inputs first, in the row's order, then attributes. A plain shape stands for
+real numbers of that shape (complex ones where the test runs complex); the words below stand for the
+rest.
 """
 
 from __future__ import annotations

@@ -22,6 +22,16 @@ def claimed(generator: Any, n: int, wide: bool = False) -> tuple[int, int]:
     return (default_generator if generator is None else generator).claim(blocks)
 
 
+def size_of(x: Any) -> int:
+    """How many elements a tensor has."""
+    return math.prod(x.shape)
+
+
+def chances(n: int, generator: Any) -> Any:
+    """n numbers from [0, 1) in float64, for transformations."""
+    return philox.uniform(*claimed(generator, n, True), n, np.dtype(np.float64))
+
+
 def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: float) -> Any:
     """A new array of random numbers; complex ones have two random parts."""
     if dtype.kind == "c":
@@ -35,7 +45,15 @@ def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: f
 
 @composite(method=False)
 def rand(
-    ops, *size, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+    ops,
+    *size,
+    generator=None,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
 ):
     """Evenly distributed numbers from [0, 1)."""
     shape, dtype = shaped("rand", size), default(dtype)
@@ -48,9 +66,17 @@ def rand(
 
 @composite(method=False)
 def randn(
-    ops, *size, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+    ops,
+    *size,
+    generator=None,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
 ):
-    """Normally distributed numbers of mean 0 and variance 1 (complex: both parts of variance 1/2)."""
+    """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
     shape, dtype = shaped("randn", size), default(dtype)
     std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
     fill = native.normal_
@@ -62,20 +88,40 @@ def randn(
 
 @composite(method=False)
 def rand_like(
-    ops, input, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+    ops,
+    input,
+    *,
+    generator=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
 ):
     """`rand` in the shape and dtype of a tensor."""
     dtype = input.dtype if dtype is None else dtype
-    return ops.rand(tuple(input.shape), generator=generator, dtype=dtype, requires_grad=requires_grad)
+    return ops.rand(
+        tuple(input.shape), generator=generator, dtype=dtype, requires_grad=requires_grad
+    )
 
 
 @composite(method=False)
 def randn_like(
-    ops, input, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+    ops,
+    input,
+    *,
+    generator=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
 ):
     """`randn` in the shape and dtype of a tensor."""
     dtype = input.dtype if dtype is None else dtype
-    return ops.randn(tuple(input.shape), generator=generator, dtype=dtype, requires_grad=requires_grad)
+    return ops.randn(
+        tuple(input.shape), generator=generator, dtype=dtype, requires_grad=requires_grad
+    )
 
 
 def whole(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
@@ -97,9 +143,21 @@ def whole(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
 
 @composite(method=False)
 def randint(
-    ops, low, high=None, size=None, *, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False
+    ops,
+    low,
+    high=None,
+    size=None,
+    *,
+    generator=None,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
 ):
-    """Whole numbers from [low, high), int64 unless told otherwise: `randint(high, size)` or `randint(low, high, size)`."""
+    """Whole numbers from [low, high), int64 unless told otherwise: `randint(high, size)` or
+    `randint(low, high, size)`.
+    """
     if size is None:
         low, high, size = (0, low, high) if not isinstance(high, int) else (low, high, None)
     if high is None:
@@ -116,151 +174,52 @@ def randint(
 
 @composite(method=False)
 def randint_like(
-    ops, input, low, high=None, *, generator=None, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
+    ops,
+    input,
+    low,
+    high=None,
+    *,
+    generator=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
 ):
     """`randint` in the shape and dtype of a tensor."""
     low, high = (0, low) if high is None else (low, high)
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     shape = tuple(input.shape)
-    return made(whole, shape, number(low), number(high), dtype, generator, requires_grad=requires_grad)
+    return made(
+        whole, shape, number(low), number(high), dtype, generator, requires_grad=requires_grad
+    )
 
 
 @composite(method=False)
 def randperm(
-    ops, n, *, generator=None, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+    ops,
+    n,
+    *,
+    generator=None,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
 ):
     """The numbers 0 to n - 1 in random order."""
     if n < 0:
         raise RuntimeError(f"randperm: n must not be negative: {n}")
     dtype = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
-    return into(out, made(shuffled, n, dtype, generator, device=device, requires_grad=requires_grad))
+    return into(
+        out, made(shuffled, n, dtype, generator, device=device, requires_grad=requires_grad)
+    )
 
 
 def shuffled(n: int, dtype: Any, generator: Any) -> Any:
     """The order of n random words of 64 bits."""
     return np.argsort(philox.bits(*claimed(generator, n, True), n), kind="stable").astype(dtype)
-
-
-# ---- in place: rows whose gradient is 0, since what was there is gone
-
-
-def native_fill(kernel: Any) -> Any:
-    """The kernel on the array itself, or on a fresh one like it."""
-
-    def fill(x: Any, seed: int, offset: int, low: float, high: float, out: Any = None) -> Any:
-        return kernel(np.empty_like(x) if out is None else out, seed, offset, low, high)
-
-    return fill
-
-
-@op(
-    numpy=native_fill(native.uniform_),
-    out=True,
-    inplace=True,
-    method=False,
-    function=False,
-    samples=[((3, 4), 5, 0, 0.0, 1.0)],
-)
-def uniform_fill(xp, x, /, seed, offset, low, high):
-    """Evenly distributed numbers in the shape of x."""
-    return philox.fill_uniform(xp.empty_like(x), seed, offset, low, high)
-
-
-@op(
-    numpy=native_fill(native.normal_),
-    out=True,
-    inplace=True,
-    method=False,
-    function=False,
-    samples=[((3, 4), 5, 0, 0.0, 1.0)],
-)
-def normal_fill(xp, x, /, seed, offset, mean, std):
-    """Normally distributed numbers in the shape of x."""
-    return philox.fill_normal(xp.empty_like(x), seed, offset, mean, std)
-
-
-@op(inplace=True, method=False, function=False, samples=[])
-def refill(xp, x, /, values):
-    """Values drawn elsewhere, in the dtype of x."""
-    return xp.asarray(values).astype(x.dtype).reshape(x.shape)
-
-
-for row in (uniform_fill, normal_fill, refill):
-    row.pullback(x=lambda g: g * 0)
-
-
-def size_of(x: Any) -> int:
-    """How many elements a tensor has."""
-    return math.prod(x.shape)
-
-
-@composite(function=False)
-def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
-    """Fills the tensor with evenly distributed numbers from [low, high)."""
-    if low > high:
-        raise RuntimeError(f"uniform_: low is above high: {low}, {high}")
-    stream = claimed(generator, size_of(input), input.dtype == np.float64)
-    return ops.uniform_fill_(input, *stream, low, high)
-
-
-@composite(function=False)
-def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
-    """Fills the tensor with normally distributed numbers."""
-    if std < 0:
-        raise RuntimeError(f"normal_: std must not be negative: {std}")
-    stream = claimed(generator, size_of(input), input.dtype == np.float64)
-    return ops.normal_fill_(input, *stream, mean, std)
-
-
-def chances(n: int, generator: Any) -> Any:
-    """n numbers from [0, 1) in float64, for transformations."""
-    return philox.uniform(*claimed(generator, n, True), n, np.dtype(np.float64))
-
-
-@composite(function=False)
-def exponential_(ops, input, lambd=1.0, *, generator=None):
-    """Fills the tensor with exponentially distributed numbers of rate lambd."""
-    if lambd <= 0:
-        raise RuntimeError(f"exponential_: lambd must be positive: {lambd}")
-    return ops.refill_(input, -np.log1p(-chances(size_of(input), generator)) / lambd)
-
-
-@composite(function=False)
-def cauchy_(ops, input, median=0.0, sigma=1.0, *, generator=None):
-    """Fills the tensor with Cauchy-distributed numbers."""
-    if sigma <= 0:
-        raise RuntimeError(f"cauchy_: sigma must be positive: {sigma}")
-    turns = chances(size_of(input), generator) - 0.5
-    return ops.refill_(input, median + sigma * np.tan(math.pi * turns))
-
-
-@composite(function=False)
-def geometric_(ops, input, p, *, generator=None):
-    """Fills the tensor with how many trials it takes to a success of probability p."""
-    if not 0 < p < 1:
-        raise RuntimeError(f"geometric_: p must lie between 0 and 1: {p}")
-    u = chances(size_of(input), generator)
-    return ops.refill_(input, np.maximum(np.ceil(np.log1p(-u) / math.log1p(-p)), 1))
-
-
-@composite(function=False)
-def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
-    """Fills the tensor with numbers whose logarithms are normally distributed."""
-    n = size_of(input)
-    z = philox.normal(*claimed(generator, n, True), n, np.dtype(np.float64))
-    return ops.refill_(input, np.exp(mean + std * z))
-
-
-@composite(function=False)
-def random_(ops, input, low=0, high=None, *, generator=None):
-    """Fills the tensor with whole numbers from [low, high), or below low if that is given alone."""
-    if high is None and low:
-        low, high = 0, low
-    if high is None:
-        dtype = input.dtype
-        digits = {2: 11, 4: 24, 8: 53}
-        high = 2 if dtype.kind == "b" else 2 ** digits[dtype.itemsize] + 1 if dtype.kind == "f" else np.iinfo(dtype).max
-    return ops.refill_(input, whole(tuple(input.shape), low, high, np.int64, generator))
 
 
 # ---- by probabilities
@@ -299,7 +258,18 @@ def bernoulli_(ops, input, p=0.5, *, generator=None):
 
 
 @composite(method=False)
-def normal(ops, mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None, device=None, requires_grad=False):
+def normal(
+    ops,
+    mean=0.0,
+    std=1.0,
+    size=None,
+    *,
+    generator=None,
+    out=None,
+    dtype=None,
+    device=None,
+    requires_grad=False,
+):
     """Normally distributed numbers: means and deviations are numbers (with a size) or tensors."""
     if size is not None:
         z = ops.randn(size, generator=generator, dtype=dtype, device=device)
@@ -310,7 +280,13 @@ def normal(ops, mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype
         raise TypeError(f"normal: a size is needed beside numbers: mean={mean}, std={std}")
     shape = np.broadcast_shapes(*(tuple(v.shape) for v in tensors))
     dtype = tensors[0].dtype
-    low = std.min() if hasattr(std, "shape") and math.prod(std.shape) else 0.0 if hasattr(std, "shape") else std
+    low = (
+        std.min()
+        if hasattr(std, "shape") and math.prod(std.shape)
+        else 0.0
+        if hasattr(std, "shape")
+        else std
+    )
     if low < 0:
         raise RuntimeError(f"normal: std must not be negative: {low}")
     z = ops.randn(shape, generator=generator, dtype=dtype)
@@ -328,7 +304,10 @@ def multinomial_places(xp, x, /, num_samples, replacement, seed, offset):
         u = philox.uniform(seed, offset, len(rows) * num_samples, xp.dtype(xp.float64))
         ends = xp.cumsum(rows, 1)
         ends /= ends[:, -1:]
-        found = [xp.searchsorted(e, v, "right") for e, v in zip(ends, u.reshape(len(rows), -1), strict=True)]
+        found = [
+            xp.searchsorted(e, v, "right")
+            for e, v in zip(ends, u.reshape(len(rows), -1), strict=True)
+        ]
         out = xp.minimum(xp.stack(found), n - 1)
     else:
         if ((rows > 0).sum(1) < num_samples).any():
@@ -345,7 +324,9 @@ def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
     """Indices drawn with the weights in each row."""
     n = input.shape[-1] if input.ndim else 0
     if input.ndim not in (1, 2) or input.dtype.kind != "f":
-        raise RuntimeError(f"multinomial: rows of weights are needed: {tuple(input.shape)} {input.dtype}")
+        raise RuntimeError(
+            f"multinomial: rows of weights are needed: {tuple(input.shape)} {input.dtype}"
+        )
     if num_samples < 1 or (num_samples > n and not replacement):
         raise RuntimeError(f"multinomial: cannot draw {num_samples} of {n} without replacement")
     rows = size_of(input) // n if n else 0

@@ -8,7 +8,7 @@ import numpy as np
 
 from .axes import axis
 from .reduction import accumulator
-from .table import composite, op
+from .table import composite, dtype, op
 
 ALONG = [((3, 4), 1), ((3, 4), 0), ((), 0), ((0, 3), 0)]
 
@@ -21,7 +21,7 @@ def running(x: Any, dim: int, dtype: Any, accumulate: Any) -> Any:
 
 
 @op(inplace=True, samples=ALONG)
-def cumsum(xp, x, /, dim, *, dtype: "dtype" = None):
+def cumsum(xp, x, /, dim, *, dtype: dtype = None):
     """Running sum along a dimension."""
     return running(x, dim, dtype, xp.cumsum)
 
@@ -35,14 +35,14 @@ cumsum.pullback(x=lambda ops, g, dim: turned_sum(ops, g, dim))
 
 
 @op(inplace=True, samples=ALONG)
-def cumprod(xp, x, /, dim, *, dtype: "dtype" = None):
+def cumprod(xp, x, /, dim, *, dtype: dtype = None):
     """Running product along a dimension."""
     return running(x, dim, dtype, xp.cumprod)
 
 
 def cumprod_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     """Later products without the own factor. Where elements are 0 that cannot be had by division:
-    then row i of an n x n table is the running product with x_i replaced by 1, which is slow but right."""
+    then row i of an n x n table is the running product with x_i replaced by 1: slow but right."""
     if not x.ndim:
         return g
     if not bool((x == 0).any()):
@@ -109,7 +109,9 @@ def logcumsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     if not x.ndim:
         return g
     tiny = np.finfo(x.dtype).min
-    gains = [ops.choose(s * g > 0, ops.log(ops.choose(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)]
+    gains = [
+        ops.choose(s * g > 0, ops.log(ops.choose(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)
+    ]
     up, down = (
         ops.exp(ops.flip(ops.logcumsumexp(ops.flip(w - out, (dim,)), dim), (dim,)) + x)
         for w in gains

@@ -17,7 +17,9 @@ from .table import composite, op
 def tally(xp, x, weights=None, /, minlength=0):
     """How often each whole number occurs, or the sum of the weights there."""
     if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
-        raise RuntimeError(f"bincount: a vector of whole numbers >= 0 is needed: {x.shape} {x.dtype}")
+        raise RuntimeError(
+            f"bincount: a vector of whole numbers >= 0 is needed: {x.shape} {x.dtype}"
+        )
     if weights is None:
         return xp.bincount(x, minlength=minlength).astype(np.int64)
     kind = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
@@ -48,7 +50,9 @@ def bars(xp, x, /, n, low, high):
 
 @composite
 def histc(ops, input, bins=100, min=0, max=0):
-    """How many elements lie in each of `bins` equal parts of [min, max] (by default of the data's range)."""
+    """How many elements lie in each of `bins` equal parts of [min, max] (by default of the data's
+    range).
+    """
     return ops.bars(input, bins, min, max)
 
 
@@ -74,10 +78,14 @@ def places(n: int, q: Any, interpolation: str) -> tuple[Any, Any, Any]:
 KINDS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def ranked(ops: Any, name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolation: str, skip: bool) -> Any:
+def ranked(
+    ops: Any, name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolation: str, skip: bool
+) -> Any:
     """Quantiles along dim; NaN where the row has one, unless those are skipped."""
     if interpolation not in KINDS:
-        raise RuntimeError(f"{name}: no such interpolation: {interpolation!r}, one of {KINDS} is needed")
+        raise RuntimeError(
+            f"{name}: no such interpolation: {interpolation!r}, one of {KINDS} is needed"
+        )
     if input.dtype.kind != "f":
         raise RuntimeError(f"{name}: the tensor must be floating point: {input.dtype}")
     values = np.asarray(getattr(q, "array", q), np.float64)
@@ -88,7 +96,11 @@ def ranked(ops: Any, name: str, input: Any, q: Any, dim: Any, keepdim: bool, int
     whole = dim is None
     ndim = input.ndim
     rows = ops.reshape(input, (-1,)) if whole else input
-    rows = ops.movedim(rows, axis(rows, 0 if whole else dim), -1) if rows.ndim else ops.reshape(rows, (1,))
+    rows = (
+        ops.movedim(rows, axis(rows, 0 if whole else dim), -1)
+        if rows.ndim
+        else ops.reshape(rows, (1,))
+    )
     n = rows.shape[-1]
     ordered = ops.sort_along(rows, -1, False)[0]
     data = getattr(rows, "array", rows)
@@ -99,7 +111,10 @@ def ranked(ops: Any, name: str, input: Any, q: Any, dim: Any, keepdim: bool, int
         low, high, part = places(counts, flat, interpolation)
         low, high = np.minimum(low, counts - 1), np.minimum(low + 1, counts - 1)
     else:
-        low, high, part = (np.broadcast_to(v, (*rows.shape[:-1], flat.size)) for v in places(n, flat, interpolation))
+        low, high, part = (
+            np.broadcast_to(v, (*rows.shape[:-1], flat.size))
+            for v in places(n, flat, interpolation)
+        )
     part = np.asarray(part, input.dtype)
     below, above = ops.gathered(ordered, low, -1), ops.gathered(ordered, high, -1)
     out = ops.choose(part == 0, below, ops.lerp(below, above, part))
@@ -138,7 +153,13 @@ def cov(ops, input, *, correction=1, fweights=None, aweights=None):
     if input.ndim > 2:
         raise RuntimeError(f"cov: at most 2 dimensions are expected: {tuple(input.shape)}")
     rows = input if input.ndim == 2 else ops.reshape(input, (1, -1))
-    weights = fweights if aweights is None else aweights if fweights is None else ops.mul(fweights, aweights)
+    weights = (
+        fweights
+        if aweights is None
+        else aweights
+        if fweights is None
+        else ops.mul(fweights, aweights)
+    )
     if weights is None:
         total: Any = rows.shape[1]
         mean = ops.mean(rows, 1, True)
@@ -175,7 +196,9 @@ def corrcoef(ops, input):
 def cdist(ops, x1, x2, p=2.0, compute_mode=None):
     """Distances of all pairs of rows: (..., P, M) and (..., R, M) give (..., P, R)."""
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
-        raise RuntimeError(f"cdist: rows of one size are needed: {tuple(x1.shape)}, {tuple(x2.shape)}")
+        raise RuntimeError(
+            f"cdist: rows of one size are needed: {tuple(x1.shape)}, {tuple(x2.shape)}"
+        )
     if p < 0:
         raise RuntimeError(f"cdist: p must not be negative: {p}")
     away = ops.sub(ops.unsqueeze(x1, -2), ops.unsqueeze(x2, -3))
@@ -207,7 +230,9 @@ def cross(ops, input, other, dim=None):
 def combinations(ops, input, r=2, with_replacement=False):
     """All combinations of r elements of a vector, one row each."""
     if input.ndim != 1 or r < 0:
-        raise RuntimeError(f"combinations: a vector and r >= 0 are needed: {tuple(input.shape)}, {r}")
+        raise RuntimeError(
+            f"combinations: a vector and r >= 0 are needed: {tuple(input.shape)}, {r}"
+        )
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = np.array(list(choose(range(input.shape[0]), r)), np.int64).reshape(-1, r)
     return ops.getitem(input, rows) if r else ops.reshape(input, (-1,))[:0]

@@ -35,7 +35,9 @@ def laid(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
             f"the memory has {memory.size} elements"
         )
     steps = tuple(s * memory.itemsize for s in stride)
-    return np.lib.stride_tricks.as_strided(memory[offset:], size, steps, writeable=memory.flags.writeable)
+    return np.lib.stride_tricks.as_strided(
+        memory[offset:], size, steps, writeable=memory.flags.writeable
+    )
 
 
 @op(view=True, samples=[((3, 4), (2, 2), (4, 1), 1), ((6,), (4, 3), (1, 1))])
@@ -79,7 +81,9 @@ def as_strided_scatter(ops, input, src, size, stride, storage_offset=0):
     places = laid(np.arange(count), tuple(size), tuple(stride), storage_offset or 0)
     if tuple(src.shape) != places.shape:
         raise RuntimeError(f"as_strided_scatter: shapes differ: {tuple(src.shape)}, {places.shape}")
-    return ops.reshape(ops.written(ops.reshape(input, (-1,)), src, (places,), False), tuple(input.shape))
+    return ops.reshape(
+        ops.written(ops.reshape(input, (-1,)), src, (places,), False), tuple(input.shape)
+    )
 
 
 def blank(size: Shape, stride: Shape, dtype: Any) -> Any:
@@ -89,25 +93,58 @@ def blank(size: Shape, stride: Shape, dtype: Any) -> Any:
 
 
 @composite(method=False)
-def empty_strided(ops, size, stride, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+def empty_strided(
+    ops,
+    size,
+    stride,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
     """Memory as it is, with strides (in elements) as given."""
     arguments = tuple(size), tuple(stride), default(dtype)
     return made(blank, *arguments, device=device, requires_grad=requires_grad)
 
 
 @composite(function=False)
-def new_empty_strided(ops, input, size, stride, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+def new_empty_strided(
+    ops,
+    input,
+    size,
+    stride,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
     """Memory as it is, with strides as given, in this tensor's dtype."""
     dtype = input.dtype if dtype is None else dtype
     return ops.empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 @composite(method=False)
-def empty_permuted(ops, size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+def empty_permuted(
+    ops,
+    size,
+    physical_layout,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
     """Memory as it is, whose dimensions lie in the order physical_layout, slowest first."""
     order = list(physical_layout)
     if sorted(order) != list(range(len(size))):
-        raise RuntimeError(f"empty_permuted: not an order of the dimensions: {order}, {tuple(size)}")
+        raise RuntimeError(
+            f"empty_permuted: not an order of the dimensions: {order}, {tuple(size)}"
+        )
     steps, step = [0] * len(order), 1
     for d in reversed(order):
         steps[d], step = step, step * max(size[d], 1)

@@ -28,11 +28,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 __all__ = ["COMPOSITES", "PAIR", "ROWS", "Composite", "Input", "Row", "composite", "op"]
 
 Function = Callable[..., Any]
+
+# What a row's annotations say (see above); to a type checker an attribute may be anything.
+sizes: TypeAlias = Any
+index: TypeAlias = Any
+dtype: TypeAlias = Any
 
 PUBLIC_NAMES = {"x": "input", "y": "other"}
 RULES = ("common", "float")
@@ -287,7 +292,7 @@ def read_signature(forward: Function) -> tuple[tuple[Input, ...], tuple[Attribut
     inputs, attributes = [], []
     for p in parameters:
         note = p.annotation if isinstance(p.annotation, str) else p.annotation.__name__
-        note = note.strip("'\"")
+        note = note.strip("'\"").partition("[")[0]
         if p.kind is p.POSITIONAL_ONLY:
             inputs.append(Input(p.name, note == "list", p.default is None))
         else:

@@ -17,7 +17,9 @@ from shmtensor.ops.samples import Draw
 
 @dataclass
 class Call:
-    """A row with arrays for its inputs (None, or lists of arrays, where the row has such) and attributes."""
+    """A row with arrays for its inputs (None, or lists of arrays, where the row has such) and
+    attributes.
+    """
 
     row: Row
     inputs: list[Any]
@@ -110,7 +112,9 @@ def samples(keep: Any = lambda row: True) -> Iterator[tuple[Row, tuple[Any, ...]
 
 
 def labelled(pairs: Iterator[tuple[Row, tuple[Any, ...]]]) -> dict[str, Any]:
-    """For `pytest.mark.parametrize(**labelled(...))`: one test per row and sample, named for the row."""
+    """For `pytest.mark.parametrize(**labelled(...))`: one test per row and sample, named for the
+    row.
+    """
     found = list(pairs)
     names = [f"{row.name}-{[s is sample for s in row.samples].index(True)}" for row, sample in found]
     return {"argnames": ("row", "sample"), "argvalues": found, "ids": names}

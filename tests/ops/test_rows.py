@@ -1,4 +1,6 @@
-"""Every row of the op table with each of its samples: value, shape, dtype, layout, gradients of two orders, kernels."""
+"""Every row of the op table with each of its samples: value, shape, dtype, layout, gradients of two
+orders, kernels.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def test_every_row_has_samples() -> None:
 @pytest.mark.parametrize(**labelled(samples()))
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_public_function_is_the_plain_forward(row: Row, sample: Any, dtype: str) -> None:
-    """Values, shapes and dtypes of Tensors are those of the forward on NumPy: the native kernel is held against it."""
+    """Values, shapes and dtypes of Tensors are those of the forward on NumPy: the native kernel is
+    held against it.
+    """
     call = call_of(row, sample, dtype)
     close = 1e-12 if dtype == "float64" else 2e-5
     for ours, plain in zip(call.public(*call.tensors()), call.plain(), strict=True):
@@ -92,7 +96,9 @@ def noise(call: Call, like: Any) -> Any:
 
 
 def along(call: Call, leaves: list[Any], compute: Any, slopes: list[Any]) -> None:
-    """Holds the slopes of `compute` at the leaves against a central difference in a random direction."""
+    """Holds the slopes of `compute` at the leaves against a central difference in a random
+    direction.
+    """
     step = 1e-5
     directions = [noise(call, leaf.detach().numpy()) for leaf in leaves]
 

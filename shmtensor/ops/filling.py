@@ -1,0 +1,130 @@
+"""Random numbers written over a tensor, in place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from . import philox
+from .sampling import chances, claimed, size_of, whole
+from .table import composite, op
+
+# ---- in place: rows whose gradient is 0, since what was there is gone
+
+
+def native_fill(kernel: Any) -> Any:
+    """The kernel on the array itself, or on a fresh one like it."""
+
+    def fill(x: Any, seed: int, offset: int, low: float, high: float, out: Any = None) -> Any:
+        return kernel(np.empty_like(x) if out is None else out, seed, offset, low, high)
+
+    return fill
+
+
+@op(
+    numpy=native_fill(native.uniform_),
+    out=True,
+    inplace=True,
+    method=False,
+    function=False,
+    samples=[((3, 4), 5, 0, 0.0, 1.0)],
+)
+def uniform_fill(xp, x, /, seed, offset, low, high):
+    """Evenly distributed numbers in the shape of x."""
+    return philox.fill_uniform(xp.empty_like(x), seed, offset, low, high)
+
+
+@op(
+    numpy=native_fill(native.normal_),
+    out=True,
+    inplace=True,
+    method=False,
+    function=False,
+    samples=[((3, 4), 5, 0, 0.0, 1.0)],
+)
+def normal_fill(xp, x, /, seed, offset, mean, std):
+    """Normally distributed numbers in the shape of x."""
+    return philox.fill_normal(xp.empty_like(x), seed, offset, mean, std)
+
+
+@op(inplace=True, method=False, function=False, samples=[])
+def refill(xp, x, /, values):
+    """Values drawn elsewhere, in the dtype of x."""
+    return xp.asarray(values).astype(x.dtype).reshape(x.shape)
+
+
+for row in (uniform_fill, normal_fill, refill):
+    row.pullback(x=lambda g: g * 0)
+
+
+@composite(function=False)
+def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
+    """Fills the tensor with evenly distributed numbers from [low, high)."""
+    if low > high:
+        raise RuntimeError(f"uniform_: low is above high: {low}, {high}")
+    stream = claimed(generator, size_of(input), input.dtype == np.float64)
+    return ops.uniform_fill_(input, *stream, low, high)
+
+
+@composite(function=False)
+def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
+    """Fills the tensor with normally distributed numbers."""
+    if std < 0:
+        raise RuntimeError(f"normal_: std must not be negative: {std}")
+    stream = claimed(generator, size_of(input), input.dtype == np.float64)
+    return ops.normal_fill_(input, *stream, mean, std)
+
+
+@composite(function=False)
+def exponential_(ops, input, lambd=1.0, *, generator=None):
+    """Fills the tensor with exponentially distributed numbers of rate lambd."""
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_: lambd must be positive: {lambd}")
+    return ops.refill_(input, -np.log1p(-chances(size_of(input), generator)) / lambd)
+
+
+@composite(function=False)
+def cauchy_(ops, input, median=0.0, sigma=1.0, *, generator=None):
+    """Fills the tensor with Cauchy-distributed numbers."""
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_: sigma must be positive: {sigma}")
+    turns = chances(size_of(input), generator) - 0.5
+    return ops.refill_(input, median + sigma * np.tan(math.pi * turns))
+
+
+@composite(function=False)
+def geometric_(ops, input, p, *, generator=None):
+    """Fills the tensor with how many trials it takes to a success of probability p."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_: p must lie between 0 and 1: {p}")
+    u = chances(size_of(input), generator)
+    return ops.refill_(input, np.maximum(np.ceil(np.log1p(-u) / math.log1p(-p)), 1))
+
+
+@composite(function=False)
+def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
+    """Fills the tensor with numbers whose logarithms are normally distributed."""
+    n = size_of(input)
+    z = philox.normal(*claimed(generator, n, True), n, np.dtype(np.float64))
+    return ops.refill_(input, np.exp(mean + std * z))
+
+
+@composite(function=False)
+def random_(ops, input, low=0, high=None, *, generator=None):
+    """Fills the tensor with whole numbers from [low, high), or below low if that is given alone."""
+    if high is None and low:
+        low, high = 0, low
+    if high is None:
+        dtype = input.dtype
+        digits = {2: 11, 4: 24, 8: 53}
+        high = (
+            2
+            if dtype.kind == "b"
+            else 2 ** digits[dtype.itemsize] + 1
+            if dtype.kind == "f"
+            else np.iinfo(dtype).max
+        )
+    return ops.refill_(input, whole(tuple(input.shape), low, high, np.int64, generator))
