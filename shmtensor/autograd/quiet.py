@@ -11,11 +11,13 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 __all__ = ["quiet"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 try:  # where NumPy 2 keeps the state that errstate sets
     umath: Any = importlib.import_module("numpy._core.umath")
@@ -24,7 +26,7 @@ except (ImportError, AttributeError):  # another NumPy: the public way
     state = SILENT = None
 
 
-def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+def quiet(function: F) -> F:
     """The function, with floating-point warnings off while it runs."""
     if state is None:
         return np.errstate(all="ignore")(function)
@@ -39,4 +41,4 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             put(former)
 
-    return silently
+    return cast(F, silently)

@@ -15,16 +15,16 @@ def meshgrid(ops, *tensors, indexing=None):
     """Vectors as grids: output i has tensor i along dimension i ("xy": the first two exchanged).
     Copies: none.
     """
-    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f"meshgrid: no such indexing: {indexing!r}, 'ij' or 'xy' is needed")
-    if any(x.ndim > 1 for x in tensors):
-        raise RuntimeError(f"meshgrid: vectors are needed: {[tuple(x.shape) for x in tensors]}")
-    sizes = tuple(math.prod(x.shape) for x in tensors)
-    n = len(tensors)
+    if any(x.ndim > 1 for x in given):
+        raise RuntimeError(f"meshgrid: vectors are needed: {[tuple(x.shape) for x in given]}")
+    sizes = tuple(math.prod(x.shape) for x in given)
+    n = len(given)
     grids = [
         ops.broadcast_to(ops.reshape(x, (1,) * i + (-1,) + (1,) * (n - 1 - i)), sizes)
-        for i, x in enumerate(tensors)
+        for i, x in enumerate(given)
     ]
     return tuple(ops.transpose(x, 0, 1) if indexing == "xy" and n > 1 else x for x in grids)
 

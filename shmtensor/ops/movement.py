@@ -255,11 +255,11 @@ def sum_to_size(ops, input, *size):
 
 
 @composite(method=False)
-def broadcast_tensors(ops, *tensors: Any):
+def broadcast_tensors(ops, *tensors):
     """All tensors stretched to their common shape."""
-    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    shape = np.broadcast_shapes(*(tuple(t.shape) for t in tensors))
-    return tuple(ops.broadcast_to(t, shape) for t in tensors)
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    shape = np.broadcast_shapes(*(tuple(t.shape) for t in given))
+    return tuple(ops.broadcast_to(t, shape) for t in given)
 
 
 # ---- copies in another order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from shmtensor.ops.samples import Draw
 
 @dataclass
 class Call:
-    """A row with arrays for its inputs (None, or lists of arrays, where the row has such) and
+    """A row with arrays for its inputs (None, or lists of arrays, where it has such) and
     attributes.
     """
 
@@ -26,14 +26,16 @@ class Call:
     attributes: list[Any]
     named: dict[str, Any]
     random: np.random.Generator
+    sample: Any
 
     def plain(self, *inputs: Any) -> list[Any]:
         """The results of the row's forward on arrays, without what it keeps."""
-        values = list(self.attributes) + [
-            a.default for a in self.row.attributes[len(self.attributes) :] if not a.keyword_only
-        ]
+        rest = self.row.attributes[len(self.attributes) :]
+        values = [*self.attributes, *(a.default for a in rest if not a.keyword_only)]
         kinds = [a.kind for a in self.row.attributes]
-        values = [np.dtype(v) if k == "dtype" and v else v for v, k in zip(values, kinds, strict=False)]
+        values = [
+            np.dtype(v) if k == "dtype" and v else v for v, k in zip(values, kinds, strict=False)
+        ]
         with np.errstate(all="ignore"):
             found = self.row.forward(np, *(inputs or self.inputs), *values, **self.named)
         if self.row.listed:
@@ -46,7 +48,7 @@ class Call:
         found = getattr(table, self.row.name)(*inputs, *self.attributes, **self.named)
         return list(found) if isinstance(found, (tuple, list)) else [found]
 
-    def tensors(self, requires_grad: bool = False) -> list[Any]:
+    def tensors(self, requires_grad: bool = False, strided: bool = False) -> list[Any]:
         """The inputs as Tensors; real and complex ones require grad if asked for."""
 
         def one(x: Any) -> Any:
@@ -54,7 +56,7 @@ class Call:
                 return None
             if isinstance(x, list):
                 return [one(v) for v in x]
-            t = st.tensor(x)
+            t = st.from_numpy(oddly_laid(x)) if strided else st.tensor(x)
             return t.requires_grad_(True) if requires_grad and x.dtype.kind in "fc" else t
 
         return [one(x) for x in self.inputs]
@@ -66,6 +68,15 @@ class Call:
             if declared.name in self.row.pullbacks and t is not None:
                 found += [v for v in (t if declared.listed else [t]) if v.requires_grad]
         return found
+
+
+def oddly_laid(x: Any) -> Any:
+    """The same values at odd strides, some of them negative."""
+    if not x.ndim:
+        return np.stack([x, x, x])[1, ...]
+    wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
+    wide[..., ::2] = x[..., ::-1]
+    return np.asfortranarray(wide)[..., ::2][..., ::-1]
 
 
 def drawn(random: np.random.Generator, spec: Any, dtype: np.dtype[Any]) -> Any:
@@ -92,29 +103,19 @@ def drawn(random: np.random.Generator, spec: Any, dtype: np.dtype[Any]) -> Any:
     return np.asarray(x).astype(dtype)
 
 
-def call_of(row: Row, sample: tuple[Any, ...], dtype: Any = np.float64) -> Call:
-    """A sample as a call; the same numbers in every run."""
-    random = np.random.default_rng(zlib.crc32(f"{row.name} {sample}".encode()))
-    n = len(row.inputs)
-    specs = list(sample[:n]) + [None] * (n - len(sample))
-    inputs = [drawn(random, s, np.dtype(dtype)) for s in specs]
-    rest = list(sample[n:])
-    named = rest.pop() if rest and isinstance(rest[-1], dict) else {}
-    return Call(row, inputs, rest, named, random)
+def calls(row: Row, dtype: Any = np.float64) -> Iterator[Call]:
+    """The row's samples as calls; the same numbers in every run."""
+    for i, sample in enumerate(row.samples):
+        random = np.random.default_rng(zlib.crc32(f"{row.name} {i}".encode()))
+        n = len(row.inputs)
+        specs = list(sample[:n]) + [None] * (n - len(sample))
+        inputs = [drawn(random, s, np.dtype(dtype)) for s in specs]
+        rest = list(sample[n:])
+        named = rest.pop() if rest and isinstance(rest[-1], dict) else {}
+        yield Call(row, inputs, rest, named, random, sample)
 
 
-def samples(keep: Any = lambda row: True) -> Iterator[tuple[Row, tuple[Any, ...]]]:
-    """Every row with each of its samples."""
-    for row in list(ROWS.values()):
-        if keep(row):
-            for sample in row.samples:
-                yield row, sample
-
-
-def labelled(pairs: Iterator[tuple[Row, tuple[Any, ...]]]) -> dict[str, Any]:
-    """For `pytest.mark.parametrize(**labelled(...))`: one test per row and sample, named for the
-    row.
-    """
-    found = list(pairs)
-    names = [f"{row.name}-{[s is sample for s in row.samples].index(True)}" for row, sample in found]
-    return {"argnames": ("row", "sample"), "argvalues": found, "ids": names}
+def rows(keep: Callable[[Row], Any] = lambda row: True) -> dict[str, Any]:
+    """For `pytest.mark.parametrize(**rows(...))`: one test per row."""
+    found = [row for row in ROWS.values() if row.samples and keep(row)]
+    return {"argnames": "row", "argvalues": found, "ids": [row.name for row in found]}

@@ -1,6 +1,4 @@
-"""Every row of the op table with each of its samples: value, shape, dtype, layout, gradients of two
-orders, kernels.
-"""
+"""Every row with each of its samples: value, shape, dtype, strides, gradients of two orders."""
 
 from __future__ import annotations
 
@@ -8,82 +6,62 @@ from typing import Any
 
 import numpy as np
 import pytest
-from draws import Call, call_of, labelled, samples
+from draws import Call, calls, rows
 
 import shmtensor as st
 from shmtensor.ops import ROWS, Row
 
 # Rows of which complex numbers are differentiated, as PyTorch does.
 COMPLEX = set(
-    "add sub mul div neg positive addcmul addcdiv lerp square sqrt rsqrt reciprocal pow abs sgn exp expm1 log log10 "
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinc sigmoid silu conj real angle sum mean prod_along "
-    "variance deviation cumsum cumprod reshape viewed permute transpose squeeze unsqueeze expand broadcast_to matmul "
-    "linear flip roll repeat cat stack parts unbind narrow select diagonal getitem scatter_index selected gathered "
-    "vector_norm choose masked written tril triu clone".split()
+    """add sub mul div neg positive addcmul addcdiv lerp square sqrt rsqrt reciprocal pow abs sgn
+    exp expm1 log log10 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinc sigmoid
+    silu conj real angle sum mean prod_along variance deviation cumsum cumprod reshape viewed
+    permute transpose squeeze unsqueeze expand broadcast_to matmul linear flip roll repeat cat stack
+    parts unbind narrow select diagonal getitem scatter_index selected gathered vector_norm choose
+    masked written tril triu clone""".split()  # noqa: SIM905 - a list of words reads better so
 )
-# Rows whose gradient PyTorch does not define at every order by finite differences: steps.
-STEPS = set("floor ceil trunc round sign floor_divide trunc_divide".split())
-
-
-def with_gradient(row: Row) -> bool:
-    return bool(row.pullbacks)
+# Rows that no sample can spell; tests of other names reach them.
+BARE = {"cast", "overwrite", "imag", "reinterpreted", "class_entropy_backward", "refill"}
 
 
 def test_every_row_has_samples() -> None:
-    """But for what needs arguments that no sample can spell; those are tested by name."""
-    bare = {row.name for row in ROWS.values() if not row.samples}
-    assert bare <= {
-        "blanked", "through", "planted", "imag", "reinterpreted", "class_entropy_backward", "refill",
-    } | {row for row in bare if ROWS[row].forward.__module__.startswith("shmtensor.autograd")}  # fmt: skip
+    bare = {
+        row.name
+        for row in ROWS.values()
+        if not row.samples and not row.forward.__module__.startswith("shmtensor.autograd")
+    }
+    assert bare == BARE
 
 
-@pytest.mark.parametrize(**labelled(samples()))
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_public_function_is_the_plain_forward(row: Row, sample: Any, dtype: str) -> None:
-    """Values, shapes and dtypes of Tensors are those of the forward on NumPy: the native kernel is
-    held against it.
-    """
-    call = call_of(row, sample, dtype)
-    close = 1e-12 if dtype == "float64" else 2e-5
-    for ours, plain in zip(call.public(*call.tensors()), call.plain(), strict=True):
-        assert ours.shape == plain.shape
-        assert ours.dtype == plain.dtype
-        assert np.allclose(ours.numpy(), plain, close, close, equal_nan=True)
+@pytest.mark.parametrize(**rows())
+def test_public_function_is_the_plain_forward(row: Row) -> None:
+    """The native kernel is held against the forward on NumPy: values, shapes and dtypes."""
+    for dtype, close in (("float64", 1e-12), ("float32", 2e-5)):
+        for call in calls(row, dtype):
+            for ours, plain in zip(call.public(*call.tensors()), call.plain(), strict=True):
+                assert ours.shape == plain.shape, call.sample
+                assert ours.dtype == plain.dtype, call.sample
+                same = np.allclose(ours.numpy(), plain, close, close, equal_nan=True)
+                assert same, (dtype, call.sample)
 
 
-def strided(x: Any) -> Any:
-    """The same values at odd strides, in reverse order in memory."""
-    if x is None:
-        return None
-    if isinstance(x, list):
-        return [strided(v) for v in x]
-    if not x.ndim:
-        return np.stack([x, x, x])[1, ...]
-    wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
-    wide[..., ::2] = x[..., ::-1]
-    return np.asfortranarray(wide)[..., ::2][..., ::-1]
+@pytest.mark.parametrize(**rows(lambda row: row.name not in ("viewed", "as_strided")))
+def test_strides_do_not_matter(row: Row) -> None:
+    for call in calls(row):
+        before = call.public(*call.tensors())
+        after = call.public(*call.tensors(strided=True))
+        for x, y in zip(before, after, strict=True):
+            same = np.allclose(x.numpy(), y.numpy(), 1e-12, 1e-12, equal_nan=True)
+            assert same, call.sample
 
 
-@pytest.mark.parametrize(**labelled(samples(lambda row: row.name != "viewed")))
-def test_strides_do_not_matter(row: Row, sample: Any) -> None:
-    call = call_of(row, sample)
-    before = call.public(*call.tensors())
-    call.inputs = [strided(x) for x in call.inputs]
-
-    def one(x: Any) -> Any:
-        return None if x is None else [one(v) for v in x] if isinstance(x, list) else st.from_numpy(x)
-
-    for ours, plain in zip(call.public(*(one(x) for x in call.inputs)), before, strict=True):
-        assert np.allclose(ours.numpy(), plain.numpy(), 1e-12, 1e-12, equal_nan=True)
-
-
-def weighted(call: Call, outputs: list[Any], weights: list[Any]) -> Any:
+def weighted(outputs: list[Any], weights: list[Any]) -> Any:
     """One real number out of all differentiable outputs."""
     total: Any = 0.0
     for out, w in zip(outputs, weights, strict=True):
         if w is not None:
-            part = out * st.tensor(w).conj() if out.dtype.kind == "c" else out * st.tensor(w)
-            total = total + (st.real(part.sum()) if out.dtype.kind == "c" else part.sum())
+            part = (out * st.tensor(w.conjugate())).sum()
+            total = total + (st.real(part) if part.dtype.kind == "c" else part)
     return total
 
 
@@ -96,18 +74,17 @@ def noise(call: Call, like: Any) -> Any:
 
 
 def along(call: Call, leaves: list[Any], compute: Any, slopes: list[Any]) -> None:
-    """Holds the slopes of `compute` at the leaves against a central difference in a random
-    direction.
-    """
+    """Holds slopes at the leaves against a central difference in one random direction."""
     step = 1e-5
-    directions = [noise(call, leaf.detach().numpy()) for leaf in leaves]
+    arrays = [leaf.detach().numpy() for leaf in leaves]
+    directions = [noise(call, x) for x in arrays]
 
     def at(t: float) -> float:
-        for leaf, d in zip(leaves, directions, strict=True):
-            leaf.detach().numpy()[...] += t * step * d
+        for x, d in zip(arrays, directions, strict=True):
+            x[...] += t * step * d
         value = float(compute())
-        for leaf, d in zip(leaves, directions, strict=True):
-            leaf.detach().numpy()[...] -= t * step * d
+        for x, d in zip(arrays, directions, strict=True):
+            x[...] -= t * step * d
         return value
 
     number = (at(1) - at(-1)) / (2 * step)
@@ -117,89 +94,83 @@ def along(call: Call, leaves: list[Any], compute: Any, slopes: list[Any]) -> Non
         if s is not None
     )
     if np.isfinite(number):
-        assert ours == pytest.approx(number, rel=2e-4, abs=2e-5)
+        assert ours == pytest.approx(number, rel=2e-4, abs=2e-5), call.sample
 
 
-def check_gradients(call: Call, second: bool) -> None:
-    """First and, if asked for, second derivatives."""
+def check_gradients(call: Call) -> None:
+    """First and second derivatives of one sample."""
     tensors = call.tensors(requires_grad=True)
     leaves = call.differentiable(tensors)
     outputs = call.public(*tensors)
     if not leaves or not any(out.requires_grad for out in outputs):
         return
-    weights = [noise(call, out.detach().numpy()) if out.requires_grad else None for out in outputs]
+    weights = [noise(call, x.detach().numpy()) if x.requires_grad else None for x in outputs]
 
     def total() -> Any:
-        return weighted(call, call.public(*tensors), weights)
+        return weighted(call.public(*tensors), weights)
 
-    slopes = st.autograd.grad(total(), leaves, allow_unused=True, create_graph=second)
+    slopes = st.autograd.grad(total(), leaves, allow_unused=True, create_graph=True)
     for leaf, slope in zip(leaves, slopes, strict=True):
         if slope is not None:
-            assert slope.shape == leaf.shape
-            assert slope.dtype == leaf.dtype
+            assert slope.shape == leaf.shape, call.sample
+            assert slope.dtype == leaf.dtype, call.sample
     along(call, leaves, lambda: total().item(), list(slopes))
-    if not second:
-        return
     turns = [None if s is None else noise(call, s.detach().numpy()) for s in slopes]
 
     def bend() -> Any:
         found = st.autograd.grad(total(), leaves, allow_unused=True, create_graph=True)
-        return weighted(call, [s for s in found if s is not None], [t for t in turns if t is not None])
+        kept = [(s, t) for s, t in zip(found, turns, strict=True) if s is not None]
+        return weighted([s for s, _ in kept], [t for _, t in kept])
 
     value = bend()
-    if value.__class__ is float or not value.requires_grad:
-        along(call, leaves, lambda: float(bend()), [None] * len(leaves))
-        return
-    curves = st.autograd.grad(value, leaves, allow_unused=True)
-    along(call, leaves, lambda: bend().item(), list(curves))
+    curves: Any = [None] * len(leaves)
+    if value.__class__ is not float and value.requires_grad:
+        curves = st.autograd.grad(value, leaves, allow_unused=True)
+    along(call, leaves, lambda: float(bend()), list(curves))
 
 
-@pytest.mark.parametrize(**labelled(samples(with_gradient)))
-def test_gradients_of_two_orders_are_differences(row: Row, sample: Any) -> None:
-    check_gradients(call_of(row, sample), second=True)
+@pytest.mark.parametrize(**rows(lambda row: row.pullbacks))
+def test_gradients_of_two_orders_are_differences(row: Row) -> None:
+    for call in calls(row):
+        check_gradients(call)
 
 
-@pytest.mark.parametrize(**labelled(samples(lambda row: row.name in COMPLEX)))
-def test_complex_gradients_of_two_orders_are_differences(row: Row, sample: Any) -> None:
-    check_gradients(call_of(row, sample, np.complex128), second=True)
+@pytest.mark.parametrize(**rows(lambda row: row.name in COMPLEX))
+def test_complex_gradients_of_two_orders_are_differences(row: Row) -> None:
+    for call in calls(row, np.complex128):
+        check_gradients(call)
 
 
-@pytest.mark.parametrize(**labelled(samples(lambda row: row.inplace and row.promote is not None)))
-def test_in_place_form_is_the_same(row: Row, sample: Any) -> None:
-    call = call_of(row, sample)
-    plain = call.plain()[0]
-    if not isinstance(call.inputs[0], np.ndarray) or plain.shape != call.inputs[0].shape:
-        return
-    tensors = call.tensors()
-    written = getattr(tensors[0], f"{row.name}_")(*tensors[1:], *call.attributes, **call.named)
-    assert written is tensors[0]
-    assert np.allclose(written.numpy(), plain, equal_nan=True)
+@pytest.mark.parametrize(**rows(lambda row: row.inplace and row.method and row.promote))
+def test_in_place_form_is_the_same(row: Row) -> None:
+    for call in calls(row):
+        plain = call.plain()[0]
+        if not isinstance(call.inputs[0], np.ndarray) or plain.shape != call.inputs[0].shape:
+            continue
+        x, *others = call.tensors()
+        written = getattr(x, f"{row.name}_")(*others, *call.attributes, **call.named)
+        assert written is x
+        assert np.allclose(written.numpy(), plain, equal_nan=True), call.sample
 
 
-WHOLE = [d for d in ("int64", "int32", "uint8", "bool")]
 # Rows that refuse whole numbers or bool, as PyTorch does, or for which they make no sense.
 REAL_ONLY = set(
-    "mean variance deviation vector_norm nextafter lerp copysign frac hypot standardised class_entropy picked "
-    "softplus logsigmoid gelu_rows elu mish hardsigmoid hardswish leaky_relu softshrink dropped coins multinomial_places "
-    "logcumsumexp binary_entropy squared_error bent uniform_fill normal_fill polar complex heaviside linear "
-    "log_softmax_backward softmax_backward logsumexp relu_backward kept_by hardshrink hardtanh threshold".split()
+    """nextafter lerp copysign hypot binary_entropy squared_error bent polar complex heaviside
+    linear logsumexp""".split()  # noqa: SIM905
 )
-NO_BOOL = set("sub neg positive floor_divide trunc_divide remainder fmod pow sgn relu clamped".split())
+NO_BOOL = {"sub", "floor_divide", "trunc_divide", "remainder", "fmod", "pow"}
 
 
-@pytest.mark.parametrize(
-    **labelled(samples(lambda row: row.promote is not None and row.name not in REAL_ONLY))
-)
-@pytest.mark.parametrize("dtype", WHOLE)
-def test_whole_numbers_have_pytorchs_dtypes(row: Row, sample: Any, dtype: str) -> None:
-    """Promotion "float" gives the default dtype; "common" keeps the dtype, but for comparisons."""
-    if dtype == "bool" and row.name in NO_BOOL:
-        return
-    call = call_of(row, sample, dtype)
-    out = call.public(*call.tensors())[0]
-    if row.promote == "float":
-        assert out.dtype == st.float32
-    elif out.dtype != st.bool and all(
-        isinstance(x, list) or x is None or x.dtype == np.dtype(dtype) for x in call.inputs
-    ):
-        assert out.dtype == np.dtype(dtype)
+@pytest.mark.parametrize(**rows(lambda row: row.promote and row.name not in REAL_ONLY))
+def test_whole_numbers_have_pytorchs_dtypes(row: Row) -> None:
+    """Promotion "float" gives the default dtype, "common" keeps it, but for comparisons."""
+    for dtype in ("int64", "int32", "uint8", "bool"):
+        if dtype == "bool" and row.name in NO_BOOL:
+            continue
+        for call in calls(row, dtype):
+            out = call.public(*call.tensors())[0]
+            given = [x for x in call.inputs if isinstance(x, np.ndarray)]
+            if row.promote == "float":
+                assert out.dtype == st.float32, (dtype, call.sample)
+            elif out.dtype != st.bool and all(x.dtype == np.dtype(dtype) for x in given):
+                assert out.dtype == np.dtype(dtype), (dtype, call.sample)
