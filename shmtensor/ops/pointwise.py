@@ -260,8 +260,15 @@ abs.alias("absolute")
 
 @op(inplace=True, samples=unary(0.2, 2.0))
 def sign(xp, x, /):
-    """-1, 0 or 1 by the sign of each element (NaN gives NaN)."""
-    return x.copy() if x.dtype == bool else xp.sign(x)
+    """-1, 0 or 1 by the sign of each element; 0 of NaN, as in PyTorch."""
+    return signs(xp, x)
+
+
+def signs(xp: Any, x: Any) -> Any:
+    """The signs of real numbers and bools."""
+    if x.dtype == bool:
+        return x.copy()
+    return (x > 0).astype(x.dtype) - (x < 0) if x.dtype.kind == "f" else xp.sign(x)
 
 
 sign.pullback(x=lambda g: g * 0)
@@ -271,7 +278,7 @@ sign.pullback(x=lambda g: g * 0)
 def sgn(xp, x, /):
     """x / abs(x), and 0 at 0: the sign of real and complex numbers."""
     if x.dtype.kind != "c":
-        return x.copy() if x.dtype == bool else xp.sign(x)
+        return signs(xp, x)
     size = xp.abs(x)
     return xp.where(size == 0, 0, x / xp.where(size == 0, 1, size)).astype(x.dtype)
 

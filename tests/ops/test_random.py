@@ -1,4 +1,6 @@
-"""Random numbers: the same seed gives the same bits; kernels and the plain form agree; distributions."""
+"""Random numbers: the same seed gives the same bits; kernels and the plain form agree;
+distributions.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ DRAWS: dict[str, Any] = {
     "normal_": lambda g: st.empty(5).normal_(1.0, 2.0, generator=g),
     "uniform_": lambda g: st.empty(5).uniform_(1.0, 2.0, generator=g),
     "exponential_": lambda g: st.empty(5).exponential_(generator=g),
-    "multinomial": lambda g: st.multinomial(st.ones(7), 3, generator=g),
+    "multinomial": lambda g: st.multinomial(st.ones(50), 9, generator=g),
 }
 
 
