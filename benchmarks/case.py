@@ -53,6 +53,7 @@ class Party:
     run: Run
     seconds: list[float] = field(default_factory=list)
     times_itself: bool = False
+    is_slow: bool = False
 
 
 def beside(build: Build, *arguments: Any, numpy: Build | None = None) -> dict[str, Build]:

@@ -55,7 +55,8 @@ def measure(case: Case, repeats: int, seconds: float) -> Result:
             for _ in range(repeats):
                 for party, number in zip(parties, numbers, strict=True):
                     time.sleep(PAUSE)
-                    elapsed(party, 1)  # the first call after a pause pays for waking up
+                    if not party.is_slow:
+                        elapsed(party, 1)  # the first call after a pause pays for waking up
                     party.seconds.append(elapsed(party, number) / number / case.per)
         finally:
             gc.enable()
@@ -77,6 +78,11 @@ def elapsed(party: Party, number: int) -> float:
 def calls_in(party: Party, seconds: float) -> int:
     """How many calls take about that long; warms up on the way."""
     party.times_itself = isinstance(party.run(), float)
+    began = time.perf_counter()
+    elapsed(party, 1)
+    party.is_slow = time.perf_counter() - began > 0.1
+    if party.is_slow:
+        return 1
     number = 1
     while True:
         took = elapsed(party, number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from .case import Case, beside
@@ -13,7 +14,7 @@ __all__ = ["CASES", "step"]
 def step(st: Any, distributed: Any, width: int, batch: int) -> Any:
     """In a rank: forward, backward with averaged gradients, SGD; 5 layers of width x width."""
     nn = st.nn
-    parallel = __import__(f"{st.__name__}.nn.parallel", fromlist=["DistributedDataParallel"])
+    parallel = importlib.import_module(f"{st.__name__}.nn.parallel")
     layers: list[Any] = []
     for _ in range(5):
         layers += [nn.Linear(width, width), nn.ReLU()]

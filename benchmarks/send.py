@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -52,7 +53,9 @@ def tensors(n: int, count: int = 0) -> dict[str, Any]:
         return (lambda: [st.ones(n) for _ in range(count)]) if count else lambda: st.ones(n)
 
     def ours(st: Any) -> Iterator[Any]:
-        return exchange(st.multiprocessing, make(st))
+        import shmtensor.multiprocessing
+
+        return exchange(shmtensor.multiprocessing, make(st))
 
     def theirs(torch: Any) -> Iterator[Any]:
         import torch.multiprocessing
@@ -70,17 +73,13 @@ def tensors(n: int, count: int = 0) -> dict[str, Any]:
 
 def number() -> dict[str, Any]:
     """An int."""
-    return {
-        OURS: lambda st: exchange(st.multiprocessing, lambda: 7),
-        PYTORCH: lambda torch: exchange(_of_torch(torch), lambda: 7),
-        "multiprocessing": lambda multiprocessing: exchange(multiprocessing, lambda: 7),
-    }
 
+    def build(library: Any) -> Iterator[Any]:
+        name = library.__name__
+        path = name if name == "multiprocessing" else f"{name}.multiprocessing"
+        return exchange(importlib.import_module(path), lambda: 7)
 
-def _of_torch(torch: Any) -> Any:
-    import torch.multiprocessing
-
-    return torch.multiprocessing
+    return dict.fromkeys((OURS, PYTORCH, "multiprocessing"), build)
 
 
 CASES = [

@@ -12,7 +12,8 @@ from shmtensor import nn
 
 def test_sequential_indexes_like_a_list() -> None:
     m = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
-    assert len(m) == 3 and m[-1] is m[2]
+    assert len(m) == 3
+    assert m[-1] is m[2]
     assert [type(x).__name__ for x in m[1:]] == ["ReLU", "Linear"]
     m[1] = nn.Tanh()
     assert isinstance(m[1], nn.Tanh)
@@ -20,7 +21,8 @@ def test_sequential_indexes_like_a_list() -> None:
     m.append(nn.Flatten()).extend([nn.Identity()])
     assert list(m._modules) == [str(i) for i in range(6)]
     del m[1]
-    assert isinstance(m.pop(-1), nn.Identity) and len(m) == 4
+    assert isinstance(m.pop(-1), nn.Identity)
+    assert len(m) == 4
     assert len(m + nn.Sequential(nn.ReLU())) == 5
     with pytest.raises(IndexError, match="out of range"):
         m[9]
@@ -38,7 +40,8 @@ def test_sequential_of_a_dictionary_keeps_names() -> None:
 def test_module_list_registers_and_refuses_calls() -> None:
     m = nn.ModuleList([nn.Linear(1, 1) for _ in range(2)])
     m += [nn.Linear(1, 1)]
-    assert len(list(m.parameters())) == 6 and len(m) == 3
+    assert len(list(m.parameters())) == 6
+    assert len(m) == 3
     assert [n for n, _ in nn.ModuleList([*m])[0].named_parameters()] == ["weight", "bias"]
     with pytest.raises(NotImplementedError, match="ModuleList"):
         m(1)
@@ -50,10 +53,13 @@ def test_module_dict_is_a_dictionary() -> None:
     m = nn.ModuleDict({"a": nn.Linear(1, 1)})
     m["b"] = nn.ReLU()
     m.update([("c", nn.Tanh())])
-    assert list(m) == ["a", "b", "c"] and "b" in m and len(m) == 3
+    assert list(m) == ["a", "b", "c"]
+    assert "b" in m
+    assert len(m) == 3
     assert isinstance(m.pop("c"), nn.Tanh)
     del m["b"]
-    assert [k for k, _ in m.items()] == ["a"] and list(m.keys()) == ["a"]
+    assert [k for k, _ in m.items()] == ["a"]
+    assert list(m.keys()) == ["a"]
     assert len(list(m.parameters())) == 2
     with pytest.raises(ValueError, match="length 3"):
         m.update([(1, 2, 3)])
@@ -66,7 +72,8 @@ def test_parameter_list_makes_parameters() -> None:
     m.append(st.ones(3)).extend([st.ones(4)])
     assert [p.numel() for p in m] == [1, 2, 3, 4]
     assert all(isinstance(p, nn.Parameter) for p in m)
-    assert m[-1].numel() == 4 and len(m[1:3]) == 2
+    assert m[-1].numel() == 4
+    assert len(m[1:3]) == 2
     m[0] = st.ones(7)
     assert [n for n, _ in m.named_parameters()] == ["0", "1", "2", "3"]
     assert "(0): Parameter containing: [float32 of size 7]" in repr(m)
@@ -77,8 +84,10 @@ def test_parameter_list_makes_parameters() -> None:
 def test_parameter_dict_makes_parameters() -> None:
     m = nn.ParameterDict({"a": st.ones(1)})
     m["b"] = st.ones(2)
-    assert list(m) == ["a", "b"] and isinstance(m["b"], nn.Parameter)
-    assert m.get("x") is None and m.pop("a").numel() == 1
+    assert list(m) == ["a", "b"]
+    assert isinstance(m["b"], nn.Parameter)
+    assert m.get("x") is None
+    assert m.pop("a").numel() == 1
     assert list(m.state_dict()) == ["b"]
     with pytest.raises(KeyError):
         m["a"]

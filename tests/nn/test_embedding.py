@@ -22,7 +22,8 @@ def test_rows_and_gradients_add_up() -> None:
 
 def test_padding_row_is_zero_and_stays() -> None:
     m = nn.Embedding(4, 2, padding_idx=-1)
-    assert m.padding_idx == 3 and (m.weight[3].detach().numpy() == 0).all()
+    assert m.padding_idx == 3
+    assert (m.weight[3].detach().numpy() == 0).all()
     m(st.tensor([3, 3, 0])).sum().backward()
     assert m.weight.grad.numpy()[:, 0].tolist() == [1, 0, 0, 0]
     with pytest.raises(AssertionError, match="4 of 4"):

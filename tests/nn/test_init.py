@@ -31,9 +31,12 @@ def test_uniform_families_keep_their_bounds() -> None:
             (-math.sqrt(3 / 200), math.sqrt(3 / 200)),
         ),
     ]:
-        assert make() is w and w.requires_grad and w.is_leaf
+        assert make() is w
+        assert w.requires_grad
+        assert w.is_leaf
         a = w.detach().numpy()
-        assert bound[0] <= a.min() < bound[0] * 0.98 and bound[1] * 0.98 < a.max() <= bound[1]
+        assert bound[0] <= a.min() < bound[0] * 0.98
+        assert bound[1] * 0.98 < a.max() <= bound[1]
 
 
 def test_normal_families_have_their_deviation() -> None:
@@ -44,9 +47,11 @@ def test_normal_families_have_their_deviation() -> None:
         (lambda: init.kaiming_normal_(w, a=1), 1 / math.sqrt(200)),
     ]:
         make()
-        assert abs(w.numpy().std() / std - 1) < 0.02 and abs(w.numpy().mean() / std) < 0.02
+        assert abs(w.numpy().std() / std - 1) < 0.02
+        assert abs(w.numpy().mean() / std) < 0.02
     init.trunc_normal_(w, std=1, a=-0.5, b=1)
-    assert w.numpy().min() >= -0.5 and w.numpy().max() <= 1
+    assert w.numpy().min() >= -0.5
+    assert w.numpy().max() <= 1
 
 
 def test_constants() -> None:
@@ -55,7 +60,8 @@ def test_constants() -> None:
     assert (init.zeros_(st.empty(3)).numpy() == 0).all()
     np.testing.assert_array_equal(init.eye_(st.empty(3, 2)).numpy(), np.eye(3, 2))
     kernel = init.dirac_(st.empty(4, 2, 3), groups=2).numpy()
-    assert kernel.sum() == 4 and kernel[3, 1, 1] == 1
+    assert kernel.sum() == 4
+    assert kernel[3, 1, 1] == 1
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 2, 3)])

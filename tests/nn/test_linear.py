@@ -32,12 +32,14 @@ def test_linear_starts_within_its_bound() -> None:
     m = nn.Linear(100, 50)
     for p in m.parameters():
         a = np.abs(p.detach().numpy())
-        assert a.max() <= 1 / math.sqrt(100) and a.mean() > 0.3 / math.sqrt(100)
+        assert a.max() <= 1 / math.sqrt(100)
+        assert a.mean() > 0.3 / math.sqrt(100)
 
 
 def test_linear_without_bias() -> None:
     m = nn.Linear(3, 4, bias=False)
-    assert m.bias is None and list(m.state_dict()) == ["weight"]
+    assert m.bias is None
+    assert list(m.state_dict()) == ["weight"]
     assert repr(m) == "Linear(in_features=3, out_features=4, bias=False)"
 
 

@@ -44,9 +44,11 @@ def test_attributes_register_themselves() -> None:
 def test_another_kind_under_the_same_name_replaces() -> None:
     model = Model()
     model.first = nn.Parameter(st.ones(2))
-    assert "first" in dict(model.named_parameters()) and "first" not in model._modules
+    assert "first" in dict(model.named_parameters())
+    assert "first" not in model._modules
     model.first = nn.Identity()
-    assert "first" in model._modules and "first" not in model._parameters
+    assert "first" in model._modules
+    assert "first" not in model._parameters
 
 
 def test_wrong_assignments_say_what_was_expected() -> None:

@@ -14,9 +14,12 @@ from shmtensor import nn
 def test_parameter_is_the_memory_of_its_data() -> None:
     x = st.ones(3)
     p = nn.Parameter(x)
-    assert p.data_ptr() == x.data_ptr() and p.requires_grad and p.is_leaf
+    assert p.data_ptr() == x.data_ptr()
+    assert p.requires_grad
+    assert p.is_leaf
     assert not x.requires_grad
-    assert isinstance(p, st.Tensor) and type(p * 2) is st.Tensor
+    assert isinstance(p, st.Tensor)
+    assert type(p * 2) is st.Tensor
     assert not nn.Parameter(st.tensor([1, 2]), requires_grad=False).requires_grad
     assert nn.Parameter().numel() == 0
 
@@ -25,7 +28,9 @@ def test_parameter_carries_attributes_and_copies() -> None:
     p = nn.Parameter(st.ones(2), requires_grad=False)
     p.is_expert = True
     q = copy.deepcopy(p)
-    assert type(q) is nn.Parameter and not q.requires_grad and q.data_ptr() != p.data_ptr()
+    assert type(q) is nn.Parameter
+    assert not q.requires_grad
+    assert q.data_ptr() != p.data_ptr()
     assert type(pickle.loads(pickle.dumps(p))) is nn.Parameter
     assert repr(p).startswith("Parameter containing:\ntensor([1., 1.]")
 

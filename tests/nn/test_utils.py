@@ -37,7 +37,8 @@ def test_infinite_norm_is_refused_on_demand() -> None:
 def test_values_are_cut() -> None:
     ps = parameters()
     utils.clip_grad_value_(ps, 2.5)
-    assert ps[0].grad[0].item() == 2.5 and ps[1].grad[0, 1].item() == -2.5
+    assert ps[0].grad[0].item() == 2.5
+    assert ps[1].grad[0, 1].item() == -2.5
 
 
 def test_vector_and_back() -> None:
@@ -45,6 +46,7 @@ def test_vector_and_back() -> None:
     vector = utils.parameters_to_vector(ps)
     assert vector.shape == (8,)
     utils.vector_to_parameters(st.arange(8.0), ps)
-    assert ps[1].tolist() == [[3, 4], [5, 6]] and ps[1].requires_grad
+    assert ps[1].tolist() == [[3, 4], [5, 6]]
+    assert ps[1].requires_grad
     with pytest.raises(TypeError, match="list"):
         utils.vector_to_parameters([1.0], ps)

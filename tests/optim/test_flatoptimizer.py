@@ -46,7 +46,8 @@ def test_parameters_gradients_and_state_lie_in_one_block_each() -> None:
         for name in ("exp_avg", "exp_avg_sq"):
             assert np.shares_memory(o.state[p][name].array, flat.state[name][start:stop])
         assert (p.data_ptr() - flat.parameter.ctypes.data) % 64 == 0
-    assert st.memory.is_shared(flat.parameter) and st.memory.is_shared(flat.gradient)
+    assert st.memory.is_shared(flat.parameter)
+    assert st.memory.is_shared(flat.gradient)
 
 
 @pytest.mark.parametrize(("kind", "named"), KINDS)
@@ -160,7 +161,8 @@ def test_gradient_kept_by_somebody_is_not_written_over() -> None:
     tensor = p.grad
     o.zero_grad()
     (p * 3).sum().backward()
-    assert tensor.tolist() == [2, 2, 2] and p.grad.tolist() == [3, 3, 3]
+    assert tensor.tolist() == [2, 2, 2]
+    assert p.grad.tolist() == [3, 3, 3]
     o.zero_grad()
     del tensor
     (p * 4).sum().backward()

@@ -118,9 +118,11 @@ def test_plateau_waits_then_reduces() -> None:
     schedule = schedules.ReduceLROnPlateau(o, patience=2, factor=0.5, cooldown=1, min_lr=0.03)
     found = [r[0] for r in rates(o, schedule, 10, [1.0, 0.9, 0.9, 0.9, 0.9])]
     assert found == [0.1] * 4 + [0.05] * 4 + [0.03] * 2 or found[4] == 0.05
-    assert schedule.is_better(0.5, 1.0) and not schedule.is_better(0.99995, 1.0)
+    assert schedule.is_better(0.5, 1.0)
+    assert not schedule.is_better(0.99995, 1.0)
     best = schedules.ReduceLROnPlateau(optimizer(), mode="max", threshold_mode="abs", threshold=0.1)
-    assert best.is_better(1.2, 1.0) and not best.is_better(1.05, 1.0)
+    assert best.is_better(1.2, 1.0)
+    assert not best.is_better(1.05, 1.0)
 
 
 def test_stepping_the_schedule_first_warns() -> None:
@@ -163,4 +165,5 @@ def test_adam_cycles_beta1() -> None:
     o = optim.Adam([p])
     schedule = schedules.OneCycleLR(o, 0.1, 10)
     rates(o, schedule, 3)
-    assert 0.85 <= o.param_groups[0]["betas"][0] < 0.95 and o.param_groups[0]["betas"][1] == 0.999
+    assert 0.85 <= o.param_groups[0]["betas"][0] < 0.95
+    assert o.param_groups[0]["betas"][1] == 0.999

@@ -30,7 +30,8 @@ def test_amsgrad_keeps_the_largest_second_moment() -> None:
     P, M, V, X = (np.zeros(1) for _ in range(4))
     for step, g in enumerate([3.0, 0.1, 0.1], 1):
         rules.adam_(P, np.array([g]), M, V, X, step, 0.1, 0.9, 0.5, 1e-8, 0, False, False)
-    assert X[0] == 4.5 and V[0] < 4.5
+    assert X[0] == 4.5
+    assert V[0] < 4.5
 
 
 def test_decay_is_added_or_decoupled() -> None:
