@@ -50,13 +50,14 @@ class Rows(Sequence[tuple[Tensor, ...]]):
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Sample i is the tuple of row i of each tensor.
 
-    The columns lie in shared memory, so workers of any start method get handles, not copies, and a
-    loader gathers a batch of all columns in one call, straight into the batch's block.
+    Workers of any start method get columns in shared memory as handles, not copies, and a loader
+    gathers a batch of all columns in one call, straight into the batch's block.
 
     Args:
-        *tensors: tensors (or NumPy arrays) of the same first dimension.
+        *tensors: tensors, or NumPy arrays, of the same first dimension.
 
-    Copies: none (of columns that are shared tensors; others are moved into shared memory once).
+    Copies: none for tensors (those over foreign memory are copied when they are sent to a spawned
+    worker); one for NumPy arrays, into shared memory.
     """
 
     tensors: tuple[Tensor, ...]
@@ -64,16 +65,15 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     def __init__(self, *tensors: Tensor | np.ndarray[Any, Any]) -> None:
         if not tensors:
             raise ValueError("TensorDataset: at least one tensor is needed: got none")
-        columns = tuple(t if isinstance(t, Tensor) else as_tensor(t) for t in tensors)
+        columns = tuple(
+            t if isinstance(t, Tensor) else as_tensor(t).share_memory_() for t in tensors
+        )
         for place, column in enumerate(columns):
             if not column.ndim or len(column) != len(columns[0]):
                 raise ValueError(
                     "TensorDataset: first dimensions differ: "
                     f"{tuple(columns[0].shape)} and {tuple(column.shape)} (tensor {place})"
                 )
-        for column in columns:
-            if column.is_leaf and not column.is_shared():
-                column.share_memory_()
         self.tensors = columns
 
     def __getitem__(self, index: int) -> tuple[Tensor, ...]:

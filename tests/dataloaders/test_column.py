@@ -60,5 +60,11 @@ def test_columns_of_different_lengths_are_refused() -> None:
         TensorDataset()
 
 
-def test_columns_lie_in_shared_memory() -> None:
-    assert all(t.is_shared() for t in TensorDataset(np.zeros((3, 2)), columns()[1][:3]).tensors)
+def test_arrays_are_moved_into_shared_memory_and_tensors_left_as_they_are() -> None:
+    foreign, own = st.from_numpy(np.zeros((3, 2))), st.zeros(3)
+    moved, left, same = TensorDataset(np.zeros((3, 2)), foreign, own).tensors
+    assert moved.is_shared()
+    assert left is foreign
+    assert not left.is_shared()
+    assert same is own
+    assert same.is_shared()

@@ -6,6 +6,8 @@ import gc
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -103,3 +105,40 @@ def test_running_out_of_memory_in_a_worker_is_told_as_such() -> None:
 
 def ask_for_too_much(samples: list[Any]) -> Any:
     return st.native.allocate(1 << 50)
+
+
+LOOP = """
+import time
+import numpy as np
+from dataloaders import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 10_000
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return np.zeros(3)
+
+for turn, batch in enumerate(DataLoader(Slow(), 2, num_workers=2)):
+    if turn == 2:
+        print("running", flush=True)
+"""
+
+
+def test_ctrl_c_ends_all_at_once_with_one_traceback() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    child = subprocess.Popen(
+        [sys.executable, "-c", LOOP],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    os.killpg(child.pid, signal.SIGINT)  # as a terminal does
+    errors = child.communicate(timeout=30)[1]
+    assert child.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1, errors
+    assert errors.rstrip().endswith("KeyboardInterrupt")

@@ -1,0 +1,51 @@
+"""The block of a batch: aligned parts, stacking and gathering into them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from dataloaders.block import allocate_parts, gather_rows, stack_into
+
+FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
+
+
+def test_parts_are_aligned_and_do_not_overlap() -> None:
+    parts = allocate_parts([((3,), BYTE), ((2, 5), FLOAT), ((0, 4), FLOAT), ((), FLOAT)])
+    addresses = [part.__array_interface__["data"][0] for part in parts]
+    assert all(address % 64 == 0 for address in addresses)
+    assert [address - addresses[0] for address in addresses] == [0, 64, 128, 128]
+    assert [part.shape for part in parts] == [(3,), (2, 5), (0, 4), ()]
+    assert all(st.memory.is_shared(part) for part in parts if part.size)
+
+
+def test_the_block_lives_as_long_as_one_part() -> None:
+    before = st.memory.statistics().live_blocks
+    parts = allocate_parts([((100,), FLOAT), ((100,), FLOAT)])
+    assert st.memory.statistics().live_blocks == before + 1
+    kept = parts.pop()
+    del parts
+    assert st.memory.statistics().live_blocks == before + 1
+    del kept
+    assert st.memory.statistics().live_blocks == before
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,), (3, 0), (2, 0, 3)])
+def test_stacking_is_numpys(shape: tuple[int, ...]) -> None:
+    arrays = [np.full(shape, i, np.float32) for i in range(4)]
+    out = np.empty((4, *shape), np.float32)
+    stack_into(out, arrays)
+    assert (out == np.stack(arrays)).all()
+
+
+def test_gathering_takes_any_indices() -> None:
+    column = np.arange(10)
+    assert gather_rows([column], [-1, 0, -10, 9])[0].tolist() == [9, 0, 0, 9]
+    assert gather_rows([column], [])[0].tolist() == []
+    indices = [-1, 2]
+    gather_rows([column], indices)
+    assert indices == [-1, 2]
+    given = np.array([-1, 2])
+    gather_rows([column], given)  # type: ignore[arg-type]
+    assert given.tolist() == [-1, 2]

@@ -1,0 +1,44 @@
+"""Exceptions on their way from a worker."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from dataloaders.failure import Failure
+from shmtensor.errors import ProcessRaisedException
+
+
+class Picky(Exception):
+    """Wants more than a message."""
+
+    def __init__(self, code: int, *, reason: str) -> None:
+        super().__init__(code, reason)
+
+
+def caught(error: BaseException) -> Failure:
+    try:
+        raise error
+    except BaseException as found:
+        return pickle.loads(pickle.dumps(Failure(found, "worker 3, index 5")))
+
+
+@pytest.mark.parametrize("error", [ValueError("x is wrong"), KeyError("x is wrong")])
+def test_the_type_and_the_traceback_arrive(error: Exception) -> None:
+    with pytest.raises(type(error)) as found:
+        caught(error).reraise()
+    message = str(found.value)
+    assert message.startswith(f"Caught {type(error).__name__} in worker 3, index 5.\nOriginal Trac")
+    assert "in caught" in message
+    assert "x is wrong" in message
+
+
+def test_a_type_that_wants_more_than_a_message_becomes_a_runtime_error() -> None:
+    with pytest.raises(RuntimeError, match="Caught Picky in worker 3"):
+        caught(Picky(1, reason="because")).reraise()
+
+
+def test_our_own_errors_arrive_as_themselves() -> None:
+    with pytest.raises(ProcessRaisedException, match="Caught ProcessRaisedException"):
+        caught(ProcessRaisedException("inner")).reraise()
