@@ -11,7 +11,7 @@ from ..native import parallel
 from .samples import PAIR
 from .table import composite, op
 
-NUMBERS = (bool, int, float)
+NUMBERS = (bool, int, float, type(None))
 
 
 # ---- extremes: equal elements share the gradient
@@ -65,7 +65,21 @@ fmin.pullback(
 )
 
 
+larger, smaller = parallel(np.maximum), parallel(np.minimum)
+
+
+def fast_clamp(x: Any, min: Any, max: Any) -> Any:
+    """Two passes, the second one in place."""
+    if min is None:
+        return smaller(x, max)
+    out = larger(x, min)
+    if max is None:
+        return out
+    return smaller(out, max, out) if out.ndim else smaller(out, max)
+
+
 @op(
+    numpy=fast_clamp,
     method=False,
     function=False,
     samples=[((3, 4), -0.5, 0.5), ((3, 4), None, 0.2), ((0,), 0.1, None)],
@@ -91,12 +105,10 @@ def clamp(ops, input, min=None, max=None):
     """Each element, but at least `min` and at most `max`: numbers or tensors, one may be None."""
     if min is None and max is None:
         raise RuntimeError("clamp: no bound given: min=None, max=None, give at least one of them")
-    if (isinstance(min, NUMBERS) and isinstance(max, NUMBERS)) or min is None or max is None:
-        bounds = [b for b in (min, max) if b is not None]
-        if all(isinstance(b, NUMBERS) for b in bounds):
-            if input.dtype.kind in "iub" and not all(isinstance(b, int) for b in bounds):
-                input = ops.cast(input, get_default_dtype())
-            return ops.clamped(input, min, max)
+    if min.__class__ in NUMBERS and max.__class__ in NUMBERS:
+        if input.dtype.kind in "iub" and (min.__class__ is float or max.__class__ is float):
+            input = ops.cast(input, get_default_dtype())
+        return ops.clamped(input, min, max)
     out = input if min is None else bounded(ops, input, min, ops.ge)
     return out if max is None else bounded(ops, out, max, ops.le)
 

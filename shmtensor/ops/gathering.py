@@ -132,9 +132,11 @@ def index_fill(ops, input, dim, index, value):
 
 def mesh(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
     """The index tuple whose element i names `index[i]` along dim and i elsewhere."""
-    places = list(xp.ogrid[tuple(slice(0, n) for n in index.shape)])
-    places[dim] = index
-    return tuple(places)
+    n = index.ndim
+    return tuple(
+        index if d == dim else xp.arange(size).reshape((size,) + (1,) * (n - 1 - d))
+        for d, size in enumerate(index.shape)
+    )
 
 
 def fits(name: str, x: Any, index: Any, dim: int) -> int:

@@ -60,8 +60,9 @@ def extreme(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[Any, A
     dim = axis(x, dim)
     if not x.shape[dim]:
         raise IndexError(f"{name}: nothing to choose from: shape {x.shape}, dim={dim}")
-    find = xp.argmax if name == "max" else xp.argmin
-    return chosen(xp, x, find(x, dim, keepdims=True), dim, keepdim)
+    if name == "max":
+        return x.max(dim, keepdims=keepdim), x.argmax(dim, keepdims=keepdim)
+    return x.min(dim, keepdims=keepdim), x.argmin(dim, keepdims=keepdim)
 
 
 @op(outputs="values indices", method=False, function=False, samples=ALONG)

@@ -10,8 +10,6 @@ from ..native import parallel
 from .samples import PAIR, TRIPLE, UNARY, reals, unary
 from .table import composite, op
 
-NUMBERS = (bool, int, float)
-
 AWAY = [(reals((3, 4)), reals((3, 4), 0.5, 2.0)), (reals((2, 1)), reals((3,), 0.5, 2.0))]
 POSITIVE = [(reals((3, 4), 0.3, 2.0), (3, 4)), (reals((2, 1), 0.3, 2.0), (3,))]
 

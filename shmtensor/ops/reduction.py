@@ -223,25 +223,22 @@ def position(find: Any, name: str, x: Any, dim: int | None, keepdim: bool) -> An
 # ---- truth and counts
 
 
-def truth(x: Any) -> Any:
-    """The dtype of `all` and `any`: bool, but uint8 of uint8."""
-    return x.dtype if x.dtype == np.uint8 else np.dtype(bool)
-
-
 COUNTS = [(bools((3, 4)),), (bools((3, 4)), 1), (bools((2, 3, 4)), (0, 2)), (bools(()),)]
 BOOLS = [(bools((3, 4)),), (bools((3, 4)), 1), (bools((2, 3, 4)), (0, 2), True), (bools(()),)]
 
 
 @op(samples=BOOLS)
 def all(xp, x, /, dim=None, keepdim=False):
-    """Are all elements true?"""
-    return xp.asarray(x.all(axes(x, dim), keepdims=keepdim), truth(x))
+    """Are all elements true? A bool, but of uint8 a uint8."""
+    out = xp.logical_and.reduce(x, axes(x, dim), keepdims=keepdim)
+    return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
 @op(samples=BOOLS)
 def any(xp, x, /, dim=None, keepdim=False):
-    """Is any element true?"""
-    return xp.asarray(x.any(axes(x, dim), keepdims=keepdim), truth(x))
+    """Is any element true? A bool, but of uint8 a uint8."""
+    out = xp.logical_or.reduce(x, axes(x, dim), keepdims=keepdim)
+    return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
 @op(samples=COUNTS)

@@ -16,14 +16,14 @@ ALONG = [((3, 4), 1), ((3, 4), 0), ((), 0), ((0, 3), 0)]
 def running(x: Any, dim: int, dtype: Any, accumulate: Any) -> Any:
     """An accumulation along dim; of a 0-d tensor itself."""
     dim = axis(x, dim)
-    x = x.astype(accumulator(x.dtype, dtype))
-    return accumulate(x, dim) if x.ndim else x
+    kind = accumulator(x.dtype, dtype)
+    return accumulate(x, dim, kind) if x.ndim else x.astype(kind)
 
 
 @op(inplace=True, samples=ALONG)
 def cumsum(xp, x, /, dim, *, dtype: dtype = None):
     """Running sum along a dimension."""
-    return running(x, dim, dtype, xp.cumsum)
+    return running(x, dim, dtype, xp.add.accumulate)
 
 
 def turned_sum(ops: Any, g: Any, dim: int) -> Any:
@@ -37,7 +37,7 @@ cumsum.pullback(x=lambda ops, g, dim: turned_sum(ops, g, dim))
 @op(inplace=True, samples=ALONG)
 def cumprod(xp, x, /, dim, *, dtype: dtype = None):
     """Running product along a dimension."""
-    return running(x, dim, dtype, xp.cumprod)
+    return running(x, dim, dtype, xp.multiply.accumulate)
 
 
 def cumprod_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
