@@ -33,10 +33,7 @@ def allocate_parts(parts: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> li
         places.append((shape, dtype, end))
         end += -(-nbytes // ALIGNMENT) * ALIGNMENT
     block = native.allocate(max(end, 1), False)
-    return [
-        np.ndarray(shape, dtype, block, offset)  # type: ignore[arg-type]
-        for shape, dtype, offset in places
-    ]
+    return [np.ndarray(shape, dtype, block, offset) for shape, dtype, offset in places]
 
 
 def stack_into(out: Array, arrays: Sequence[Array]) -> None:

@@ -98,7 +98,7 @@ class ArchiveReader:
 def empty_bytes(nbytes: int) -> Array:
     """An uninitialised shared array of bytes."""
     block = native.allocate(max(nbytes, 1), False)
-    return np.ndarray((nbytes,), np.uint8, block)  # type: ignore[arg-type]
+    return np.ndarray((nbytes,), np.uint8, block)
 
 
 def from_bytes(data: bytes) -> Array:
