@@ -13,12 +13,14 @@ ROOT = Path(__file__).resolve().parent.parent
 # Lowest first. A file imports only its own layer and those above it in this list; layers on one line do not know each other.
 LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.version", "shmtensor.errors"),
-    ("shmtensor.device", "shmtensor.dtypes", "shmtensor.printing"),
+    ("shmtensor.device", "shmtensor.dtypes"),
+    ("shmtensor.printing",),
     ("shmtensor.native",),
     ("shmtensor.memory",),
     ("shmtensor.ops",),
     ("shmtensor.autograd",),
-    ("shmtensor.tensor", "shmtensor.conversion", "shmtensor.functions"),
+    ("shmtensor.tensor",),
+    ("shmtensor.conversion", "shmtensor.functions", "shmtensor.formats"),
     ("shmtensor.random", "shmtensor.linalg", "shmtensor.fft", "shmtensor.special"),
     ("shmtensor.nn",),
     ("shmtensor.optim",),
@@ -35,7 +37,7 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 DOORS = {"shmtensor", "shmtensor.utils", "shmtensor.utils.data", "shmtensor.nn.parallel"}
 
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
-LARGE: dict[str, int] = {}
+LARGE: dict[str, int] = {"shmtensor/tensor.py": 760}
 
 
 def sources() -> Iterator[tuple[str, Path]]:

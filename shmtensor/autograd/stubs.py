@@ -11,7 +11,7 @@ from typing import Any
 
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
 from .methods import COMPARISONS, OPERATORS, UNARY
-from .source import Writer
+from .writer import Writer
 
 __all__ = ["texts", "write"]
 
