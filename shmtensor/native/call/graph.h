@@ -67,10 +67,26 @@ extern PyTypeObject* port_type;
 extern PyTypeObject* base_type;
 extern PyTypeObject* tensor_type;  // the Python class Tensor, once tensor.py has registered it
 
+extern PyType_Spec base_spec;
+
 int add_graph_types(PyObject* module);
 
 inline bool is_tensor(PyObject* x) {
   return Py_TYPE(x) == tensor_type || PyObject_TypeCheck(x, base_type);
+}
+
+// The end of a dealloc of a heap type.
+template <class T>
+inline void untrack_and_free(T* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(reinterpret_cast<PyObject*>(self));
+  Py_DECREF(type);
+}
+
+inline void edge_start(Edge* edge) {
+  edge->dtype = nullptr;
+  edge->ndim = 0;
+  edge->sizes = edge->few;
 }
 
 // Fills in what a gradient at this edge must look like. False: out of memory, exception set.
@@ -81,6 +97,7 @@ Version* version_of(TensorBase* tensor);
 
 // New references; steal nothing.
 PyObject* make_tensor(PyObject* array);
+PyObject* make_port(PyObject* node, Py_ssize_t index, PyObject* array);
 PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n,
                     PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
                     Py_ssize_t ahead = 0);
