@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .samples import bools
 from .table import composite, index, op
 
@@ -70,6 +71,7 @@ def item(x: Any, index: Any) -> Any:
 
 
 @op(
+    numpy=native.item,
     view=True,
     method=False,
     function=False,
