@@ -9,6 +9,8 @@ import pytest
 
 from shmtensor import native
 
+from .cases import each
+
 RNG = np.random.default_rng(0)
 SHAPES = [
     ((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (4, 5)),
@@ -33,7 +35,7 @@ def values(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", "fdFD")
-@pytest.mark.parametrize(("x_shape", "y_shape"), SHAPES)
+@each(("x_shape", "y_shape"), SHAPES)
 def test_matmul_equals_numpy(
     x_shape: tuple[int, ...], y_shape: tuple[int, ...], dtype: str
 ) -> None:
@@ -66,9 +68,9 @@ def test_out_is_written() -> None:
     np.testing.assert_allclose(y, x @ x, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [(7, 5), (5,), (2, 3, 5), (600, 5), (0, 5)])
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@each("shape", [(7, 5), (5,), (2, 3, 5), (600, 5), (0, 5)])
+@each("biased", [False, True])
+@each("dtype", ["float32", "float64", "int64"])
 def test_linear(shape: tuple[int, ...], biased: bool, dtype: str) -> None:
     x, w = (RNG.standard_normal(s).astype(dtype) for s in (shape, (4, 5)))
     b = RNG.standard_normal(4).astype(dtype) if biased else None
@@ -95,7 +97,7 @@ def test_errors_show_the_shapes() -> None:
         ValueError, match=r"matmul: inner sizes differ: \(3, 4\) @ \(5, 6\), 4 is not 5"
     ):
         native.matmul(ones((3, 4)), ones((5, 6)))
-    with pytest.raises(ValueError, match=r"batch sizes do not broadcast: \(2, 3, 4\) @ \(3, 4, 5\)"):
+    with pytest.raises(ValueError, match=r"do not broadcast: \(2, 3, 4\) @ \(3, 4, 5\)"):
         native.matmul(ones((2, 3, 4)), ones((3, 4, 5)))
     with pytest.raises(ValueError, match=r"no dimensions: \(\) @ \(3,\)"):
         native.matmul(ones(()), ones(3))

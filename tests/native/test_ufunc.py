@@ -7,6 +7,8 @@ import pytest
 
 from shmtensor import native
 
+from .cases import each
+
 RNG = np.random.default_rng(0)
 BINARY = ["add", "subtract", "multiply", "divide", "maximum", "less", "arctan2", "power"]
 INEXACT = ["arctan2", "power"]
@@ -29,8 +31,8 @@ def layouts(n: int, dtype: str) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", BINARY)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "float16", "complex64"])
-@pytest.mark.parametrize("n", [1, 7, 20_000])
+@each("dtype", ["float32", "float64", "int64", "float16", "complex64"])
+@each("n", [1, 7, 20_000])
 def test_binary_equals_numpy(name: str, dtype: str, n: int) -> None:
     if dtype == "complex64" and name == "arctan2":
         dtype = "float32"
@@ -47,8 +49,8 @@ def test_binary_equals_numpy(name: str, dtype: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("name", UNARY)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("n", [1, 7, 20_000])
+@each("dtype", ["float32", "float64"])
+@each("n", [1, 7, 20_000])
 def test_unary_equals_numpy(name: str, dtype: str, n: int) -> None:
     numpy = getattr(np, name)
     ours = native.parallel(numpy)
@@ -59,8 +61,8 @@ def test_unary_equals_numpy(name: str, dtype: str, n: int) -> None:
         assert ours(x).strides == want.strides
 
 
-@pytest.mark.parametrize("number", [2, 2.5, -3, True, 2**40, 10**30])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32", "uint8", "bool"])
+@each("number", [2, 2.5, -3, True, 2**40, 10**30])
+@each("dtype", ["float32", "float64", "int64", "int32", "uint8", "bool"])
 def test_python_numbers_are_weak(number: float, dtype: str) -> None:
     x = np.array([0, 1, 3]).astype(dtype)
     for numpy in (np.add, np.multiply, np.less):
@@ -97,7 +99,11 @@ def test_true_division_of_integers_is_float() -> None:
 
 def test_zero_dimensions_stay_arrays() -> None:
     add = native.parallel(np.add)
-    for x, y in [(np.array(1.0), np.array(2.0)), (np.array(1.0), 2.0), (np.array(1), np.array(2.0))]:
+    for x, y in [
+        (np.array(1.0), np.array(2.0)),
+        (np.array(1.0), 2.0),
+        (np.array(1), np.array(2.0)),
+    ]:
         got = add(x, y)
         assert type(got) is np.ndarray
         assert got.shape == ()
@@ -128,9 +134,7 @@ def test_reductions_are_not_split() -> None:
         for axis in (0, 1, None):
             np.testing.assert_array_equal(ours.reduce(x, axis=axis), numpy.reduce(x, axis=axis))
     flat = x.ravel()
-    np.testing.assert_array_equal(
-        native.parallel(np.add).accumulate(flat), np.add.accumulate(flat)
-    )
+    np.testing.assert_array_equal(native.parallel(np.add).accumulate(flat), np.add.accumulate(flat))
     assert native.parallel(np.add).identity == 0
 
 

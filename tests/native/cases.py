@@ -1,0 +1,30 @@
+"""each(): many cases in one test, where what is checked after every test costs more than they do."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+def each(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[..., Any]:
+    """As pytest.mark.parametrize, but a loop inside the test; a failure names its case."""
+    keys = (names,) if isinstance(names, str) else names
+    cases = [(v,) if isinstance(names, str) else tuple(v) for v in values]
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(**rest: Any) -> None:
+            for case in cases:
+                try:
+                    test(**dict(zip(keys, case, strict=True)), **rest)
+                except Exception as error:
+                    raise AssertionError(f"{keys} = {case}") from error
+
+        signature = inspect.signature(test)
+        left = [p for p in signature.parameters.values() if p.name not in keys]
+        run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
