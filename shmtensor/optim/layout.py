@@ -50,8 +50,9 @@ def offsets(tensors: list[Any]) -> tuple[list[int], int]:
     step = max(ALIGNMENT // tensors[0].array.dtype.itemsize, 1)
     starts, end = [], 0
     for p in tensors:
-        starts.append(end)
-        end += -(-p.array.size // step) * step
+        start = -(-end // step) * step
+        starts.append(start)
+        end = start + p.array.size
     return starts, end
 
 
@@ -68,9 +69,8 @@ def move(group: dict[str, Any], tensors: list[Any]) -> Flat:
 
 def adopt(group: dict[str, Any], tensors: list[Any]) -> Flat:
     """One array over parameters that lie as `offsets` would lay them."""
-    starts, _ = offsets(tensors)
+    starts, end = offsets(tensors)
     first = tensors[0].array
-    end = starts[-1] + tensors[-1].array.size
     flat = np.lib.stride_tricks.as_strided(first, (end,), (first.itemsize,))
     return Flat(group, tensors, flat, starts)
 
