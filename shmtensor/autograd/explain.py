@@ -75,7 +75,9 @@ def failed(
                 "write to a clone()"
             ) from None
         raise RuntimeError(told + reason(row, variant, message, inputs, shown)) from None
-    if isinstance(error, TypeError) and "not supported for the input types" in message:
+    if isinstance(error, TypeError) and (
+        "not supported for the input types" in message or "numpy boolean" in message
+    ):
         raise RuntimeError(f"{told}not implemented for {dtypes_of(inputs)}: {shown}") from None
     if isinstance(error, (TypeError, np.exceptions.DTypePromotionError)):
         raise TypeError(f"{told}{message}: {shown}") from None

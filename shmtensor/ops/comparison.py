@@ -105,6 +105,8 @@ def signbit(xp, x, /):
 @op(broadcast=True, promote="common", samples=PAIR)
 def isclose(xp, x, y, /, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Is |x - y| <= atol + rtol * |y|?"""
+    if rtol < 0 or atol < 0:
+        raise RuntimeError(f"isclose: tolerances must not be negative: rtol={rtol}, atol={atol}")
     if x.dtype.kind in "iub":
         x, y = x.astype(xp.float64), y.astype(xp.float64)
     near = xp.abs(x - y) <= atol + rtol * xp.abs(y)

@@ -83,8 +83,12 @@ def slices_plus(xp, x, source, index, /, dim):
         return x + source.sum().astype(x.dtype)
     if source.dtype != x.dtype:
         raise RuntimeError(f"index_add: dtypes differ: {x.dtype}, source has {source.dtype}")
+    dim = axis(x, dim)
+    expected = (*x.shape[:dim], index.size, *x.shape[dim + 1 :])
+    if source.shape != expected:
+        raise RuntimeError(f"index_add: source must have shape {expected}: {source.shape}")
     out = x.copy()
-    xp.add.at(out, along(axis(x, dim), index), source)
+    xp.add.at(out, along(dim, index), source)
     return out
 
 

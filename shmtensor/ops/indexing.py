@@ -187,6 +187,8 @@ def masked_select(ops, input, mask):
 )
 def masked_write(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
+    if mask.dtype != np.bool_:
+        raise RuntimeError(f"masked_scatter: the mask must be bool: {mask.dtype}")
     shape = np.broadcast_shapes(x.shape, mask.shape)
     out, mask = xp.broadcast_to(x, shape).copy(), xp.broadcast_to(mask, shape)
     n = int(mask.sum())

@@ -99,6 +99,8 @@ def raised(ops: Any, tensors: Any, n: int) -> list[Any]:
 def hstack(ops, tensors):
     """Joined along the second dimension (vectors along the first)."""
     tensors = raised(ops, tensors, 1)
+    if not tensors:
+        raise RuntimeError("hstack: at least one tensor is needed: []")
     return ops.cat(tensors, 0 if tensors[0].ndim == 1 else 1)
 
 

@@ -283,12 +283,16 @@ flip.pullback(x=lambda ops, g, dims: ops.flip(g, dims))
 @composite
 def fliplr(ops, input):
     """The second dimension turned round."""
+    if input.ndim < 2:
+        raise RuntimeError(f"fliplr: at least 2 dimensions are needed: {tuple(input.shape)}")
     return ops.flip(input, (1,))
 
 
 @composite
 def flipud(ops, input):
     """The first dimension turned round."""
+    if not input.ndim:
+        raise RuntimeError("flipud: at least 1 dimension is needed: ()")
     return ops.flip(input, (0,))
 
 
@@ -318,8 +322,10 @@ def roll(xp, x, /, shifts, dims=None):
         shifts = (shifts,) if isinstance(shifts, int) else shifts
         if len(dims) != len(shifts):
             raise RuntimeError(f"roll: one shift for each dim is needed: {shifts}, {dims}")
-        if not x.ndim:
-            return x.copy()
+        for d in dims:
+            if not x.ndim:
+                raise IndexError(f"roll: a 0-d tensor has no dimensions: dims={dims}")
+            axis(x, d)
     return xp.roll(x, shifts, dims)
 
 

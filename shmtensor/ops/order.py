@@ -80,11 +80,11 @@ def min_along(xp, x, /, dim, keepdim=False):
 @op(outputs="values indices", samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)])
 def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
     """The k-th smallest elements along a dimension (the first is k = 1), and where they are."""
-    if not x.ndim:
+    if not x.ndim and k == 1:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
     dim = axis(x, dim)
-    if not 1 <= k <= x.shape[dim]:
+    if not x.ndim or not 1 <= k <= x.shape[dim]:
         raise RuntimeError(
             f"kthvalue: no such rank: k={k}, dim {dim} of {x.shape} has ranks from 1"
         )

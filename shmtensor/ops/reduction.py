@@ -171,7 +171,7 @@ def nonempty(name: str, x: Any, dim: Any) -> Any:
         IndexError: a reduced dimension has size 0 (RuntimeError if all are reduced).
     """
     if not x.size and not reduced(x.shape, dim):
-        kind = RuntimeError if dim is None else IndexError
+        kind = RuntimeError if dim is None or dim == () or dim == [] else IndexError
         raise kind(f"{name}: nothing to choose from: shape {x.shape}, dim={dim}")
     return axes(x, dim)
 

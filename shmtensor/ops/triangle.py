@@ -33,6 +33,8 @@ def diag_embed(ops, input, offset=0, dim1=-2, dim2=-1):
     """The last dimension put on the diagonal of two new ones."""
     shape = tuple(input.shape)
     n, size = input.ndim + 1, shape[-1] + abs(offset)
+    if not (-n <= dim1 < n and -n <= dim2 < n):
+        raise IndexError(f"diag_embed: dim is out of range: {dim1}, {dim2}, there are {n}")
     first, second = dim1 % n, dim2 % n
     if first == second:
         raise RuntimeError(f"diag_embed: two different dims are needed: {dim1}, {dim2}")

@@ -1,0 +1,104 @@
+"""Wrong use of ops raises PyTorch's exception class, and the message shows the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor.nn import functional
+
+x = st.ones(3, 4)
+whole = st.tensor([[0, 1], [2, 3]])
+
+CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "shapes": (lambda: x + st.ones(5), RuntimeError, r"\(3, 4\) and \(5,\), 4 is not 5"),
+    "inner sizes": (lambda: x @ x, RuntimeError, r"\(3, 4\) @ \(3, 4\), 4 is not 3"),
+    "mm ranks": (lambda: st.mm(x, st.ones(4)), RuntimeError, r"\(3, 4\), \(4,\)"),
+    "bmm batches": (
+        lambda: st.bmm(st.ones(2, 3, 4), st.ones(3, 4, 5)),
+        RuntimeError,
+        r"batch sizes differ: \(2, 3, 4\), \(3, 4, 5\)",
+    ),
+    "mean of ints": (lambda: whole.mean(), RuntimeError, "int64"),
+    "var of ints": (lambda: whole.var(), RuntimeError, "int64"),
+    "bool minus bool": (lambda: (x > 0) - (x > 0), RuntimeError, "sub: .*bool"),
+    "negated bool": (lambda: -(x > 0), RuntimeError, "neg: .*bool"),
+    "dim of sum": (lambda: x.sum(2), IndexError, "out of range: 2, expected -2 to 1"),
+    "dim of max": (lambda: x.max(5), IndexError, r"5 for shape \(3, 4\)"),
+    "nothing to choose": (lambda: st.ones(0, 3).max(0), IndexError, r"\(0, 3\), dim=0"),
+    "nothing at all": (lambda: st.ones(0).argmax(), RuntimeError, r"shape \(0,\)"),
+    "view": (lambda: x.t().view(12), RuntimeError, r"\(4, 3\) with strides \(1, 4\) as \(12,\)"),
+    "reshape": (lambda: x.reshape(5, 2), RuntimeError, r"reshape: .*\(5,2\).*\(3, 4\)"),
+    "expand": (lambda: x.expand(3, 5), RuntimeError, "expand: .*size 4, 5 was asked for"),
+    "narrow": (lambda: x.narrow(1, 3, 2), RuntimeError, r"3 \+ 2 > 4, dim 1 of \(3, 4\)"),
+    "select": (lambda: x.select(0, 3), IndexError, r"3, dim 0 of \(3, 4\)"),
+    "split": (lambda: x.split([1, 1]), RuntimeError, r"add up to 3, dim 0: \[1, 1\]"),
+    "cat": (lambda: st.cat([x, st.ones(2, 3)]), RuntimeError, r"cat: .*\(2, 3\).*\(3, 4\)"),
+    "stack": (lambda: st.stack([x, st.ones(2)]), RuntimeError, r"stack: .*\(2,\)"),
+    "index": (lambda: x[3], IndexError, "index 3 is out of bounds for axis 0 with size 3"),
+    "index_select": (
+        lambda: x.index_select(0, st.tensor([3])),
+        IndexError,
+        "index_select: index is out of range: 3, expected 0 to 2",
+    ),
+    "gather": (
+        lambda: x.gather(1, st.tensor([[-1]])),
+        RuntimeError,
+        "gather: index is out of range: -1, expected 0 to 3",
+    ),
+    "float index": (lambda: x.gather(1, x), RuntimeError, "whole numbers: float32"),
+    "scatter of another dtype": (
+        lambda: x.scatter(1, st.tensor([[0]]), st.ones(1, 1, dtype=st.float64)),
+        RuntimeError,
+        "dtypes differ: float32, src has float64",
+    ),
+    "mask": (lambda: x.masked_fill(x, 0), RuntimeError, "the mask must be bool: float32"),
+    "condition": (lambda: st.where(x, x, x), RuntimeError, "must be bool: float32"),
+    "topk": (lambda: x.topk(5), RuntimeError, r"k=5, dim 1 of \(3, 4\)"),
+    "quantile": (lambda: x.quantile(1.5), RuntimeError, "1.5"),
+    "einsum": (lambda: st.einsum("ij,jk", x, x), RuntimeError, "sizes of 'j' differ: 3 and 4"),
+    "einsum terms": (lambda: st.einsum("ij", x, x), RuntimeError, "2 operands for 1 terms"),
+    "tensordot": (lambda: st.tensordot(x, x, 1), RuntimeError, "dim 1 of .*, dim 0 of"),
+    "clamp": (lambda: x.clamp(), RuntimeError, "min=None, max=None"),
+    "rounding mode": (lambda: st.div(x, 2, rounding_mode="up"), RuntimeError, "'up'"),
+    "negative power": (lambda: whole**-1, RuntimeError, "negative integer powers"),
+    "arange": (lambda: st.arange(5, 0), RuntimeError, "step leads away from end: 5, 0, step=1"),
+    "negative size": (lambda: st.zeros(2, -1), RuntimeError, r"\(2, -1\)"),
+    "meshgrid": (lambda: st.meshgrid(x[0], indexing="zz"), RuntimeError, "'zz'"),
+    "no operand": (lambda: st.add(x, "y"), TypeError, "other is a str"),
+    "dtype": (lambda: x.to("float17"), TypeError, "'float17'"),
+    "classes": (
+        lambda: functional.cross_entropy(x, st.tensor([0, 4, 1])),
+        IndexError,
+        "4 .*expected 0 to 3|4, there are 4",
+    ),
+    "nll shapes": (
+        lambda: functional.nll_loss(x, st.tensor([0, 1])),
+        ValueError,
+        r"\(2,\) for \(3, 4\)",
+    ),
+    "reduction": (lambda: functional.mse_loss(x, x, reduction="max"), ValueError, "'max'"),
+    "probabilities": (
+        lambda: functional.binary_cross_entropy(x * 2, x),
+        RuntimeError,
+        r"\[0, 1\]: 2.0 to 2.0",
+    ),
+    "embedding": (
+        lambda: functional.embedding(st.tensor([3]), x),
+        IndexError,
+        "index is out of range: 3, expected 0 to 2",
+    ),
+    "dropout": (lambda: st.dropout(x, 1.5), ValueError, "from 0 to 1: 1.5"),
+    "layer_norm": (lambda: functional.layer_norm(x, (3,)), RuntimeError, r"\(3, 4\), \(3,\)"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_wrong_use_is_said_with_its_values(name: str) -> None:
+    wrong, kind, said = CASES[name]
+    with pytest.raises(kind, match=said) as caught:
+        wrong()
+    assert type(caught.value) is kind
