@@ -79,7 +79,8 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
 
     Copies: one (each sample into the batch's block).
     """
-    if isinstance(batch, Rows) and collate_fn_map is default_collate_fn_map:
+    stack_rows = (collate_fn_map or {}).get(Tensor)
+    if isinstance(batch, Rows) and stack_rows is collate_tensors:
         return list(batch.columns)
     leaves: list[Leaf] = []
     plan = survey(batch, collate_fn_map, leaves, "")
@@ -282,8 +283,10 @@ def at(where: str) -> str:
 # Our own functions of the map are surveyed instead of called, so that they share a block.
 DESCRIBE: dict[Callable[..., Any], Callable[[Sequence[Any], str], Leaf | Done]] = {}
 
+collate_tensors = as_function(describe_tensors)
+
 default_collate_fn_map: CollateMap = {
-    Tensor: as_function(describe_tensors),
+    Tensor: collate_tensors,
     np.ndarray: as_function(describe_arrays),
     (np.bool_, np.number): as_function(describe_numbers),
     float: as_function(describe_floats),

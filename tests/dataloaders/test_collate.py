@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import collate, default_collate, default_collate_fn_map, default_convert
+from dataloaders import (
+    TensorDataset,
+    collate,
+    default_collate,
+    default_collate_fn_map,
+    default_convert,
+)
 
 Pair = namedtuple("Pair", "x y")
 
@@ -149,6 +155,13 @@ def test_a_map_of_functions_decides() -> None:
     assert batch[1].tolist() == [1, 2]
     with pytest.raises(TypeError, match=r"builtins\.int"):
         collate([1, 2])
+
+
+def test_a_function_for_tensors_gets_gathered_columns_row_by_row() -> None:
+    rows = TensorDataset(np.arange(6).reshape(3, 2)).__getitems__([0, 2])
+    assert default_collate(rows)[0].tolist() == [[0, 1], [4, 5]]
+    custom = {st.Tensor: lambda batch, *, collate_fn_map: [row.tolist() for row in batch]}
+    assert collate(rows, collate_fn_map=custom) == [[[0, 1], [4, 5]]]
 
 
 def test_the_functions_of_the_map_can_be_called() -> None:
