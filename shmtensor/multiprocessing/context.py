@@ -14,7 +14,7 @@ from . import sharedctypes
 from .barrier import Barrier
 from .connection import Connection, Pipe
 from .lock import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore
-from .queue import JoinableQueue, Queue, SimpleQueue
+from .queue import JoinableQueue, Queue, SimpleQueue, watch_parent
 
 __all__ = [
     "Context",
@@ -33,8 +33,14 @@ stdlib: Any = _context  # its default start method is a private part
 class _Process(process.BaseProcess):
     """A process that tells the ledger its name, and its exit code when it ends in order."""
 
+    def start(self) -> None:
+        """Starts the child. Its waits for messages end when this process dies."""
+        self._parent_row = native.row()
+        super().start()
+
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         native.set_role(self.name)
+        watch_parent(self._parent_row)
         bootstrap: Any = vars(process.BaseProcess)["_bootstrap"]
         code: int = bootstrap(self, parent_sentinel)
         native.record_exit(*native.row(), code)

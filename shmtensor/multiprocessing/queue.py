@@ -28,6 +28,19 @@ Full = queue.Full
 _SLICE = 0.05  # seconds between two looks at watched processes
 
 
+_parent: tuple[tuple[int, int], ...] = ()
+
+
+def watch_parent(row: tuple[int, int]) -> None:
+    """Waits for messages end with PeerLostError when the process of this row dies.
+
+    Called in a child that Process started: without it, the children of a killed process would wait
+    for ever.
+    """
+    global _parent
+    _parent = (row,)
+
+
 def check_watched(watch: Iterable[Any], where: str) -> None:
     """Raises PeerLostError if one of the processes has ended otherwise than with exit code 0.
 
@@ -117,12 +130,12 @@ class SimpleQueue(Shared):
     def _receive(self, timeout: float | None, watch: Iterable[Any]) -> Any:
         """(data, blocks) of the next message, or None at the end of the time."""
         if not watch:
-            return self._channel.get(timeout)
+            return self._channel.get(timeout, _parent)
         watch = tuple(watch)
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
-            message = self._channel.get(left)
+            message = self._channel.get(left, _parent)
             if message is not None or (end is not None and time.monotonic() >= end):
                 return message
             try:

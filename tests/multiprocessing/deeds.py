@@ -124,3 +124,20 @@ def hold(queue: Any, ready: Any) -> None:
 
 def statistics(out: Any) -> None:
     out.put(memory.statistics().processes)
+
+
+def wait_for_ever(queue: Any, said: Any) -> None:
+    from shmtensor.errors import PeerLostError
+
+    said.put(os.getpid())
+    try:
+        queue.get()
+    except PeerLostError as error:
+        said.put(str(error))
+
+
+def start_waiter(method: str, queue: Any, said: Any) -> None:
+    import shmtensor.multiprocessing as mp
+
+    mp.get_context(method).Process(target=wait_for_ever, args=(queue, said)).start()
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -18,7 +18,9 @@ namespace shmtensor {
 
 namespace {
 
-constexpr double kSpin = 50e-6;
+constexpr double kSpin = 50e-6;       // at most
+constexpr double kLeastSpin = 3e-6;   // less is none
+constexpr unsigned kProbe = 64;       // one wait in so many spins in full, whatever the last ones taught
 constexpr double kSlice = 50e-3;
 constexpr int kSlicesPerLook = 4;  // then the caller looks for Python's signals
 
@@ -30,6 +32,19 @@ bool one_cpu() {
   static const bool one = sysconf(_SC_NPROCESSORS_ONLN) < 2;
   return one;
 }
+
+// Note [Spin]
+// Spinning pays when the other side runs on another CPU and answers soon. On a busy machine it may wait for this very
+// CPU, and the spin is what keeps it waiting: then each spin that ends without an answer halves the next one, down to
+// none, and one that is answered restores it. Now and then a full one looks whether times have changed.
+struct Spin {
+  double budget = kSpin;
+  unsigned waits = 0;
+  double next() { return one_cpu() ? 0.0 : ++waits % kProbe == 0 ? kSpin : budget; }
+  void paid() { budget = kSpin; }
+  void failed() { budget = budget < 2 * kLeastSpin ? 0.0 : budget / 2; }
+};
+thread_local Spin spin_of_thread;
 
 int find_lost(const Peer* peers, int n) {
 #if __has_include("memory/ledger.h")
