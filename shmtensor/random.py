@@ -1,7 +1,7 @@
 """Random numbers: the default stream, its seed and state, and what draws from it.
 
 The same seed gives the same bits, however many threads draw them and on every rank:
-docs/design/ops.md.
+docs/design/rows.md.
 """
 
 from __future__ import annotations

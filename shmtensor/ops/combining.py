@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from .adding import mesh_places
 from .axes import axis
-from .gathering import cropped, fits, mesh, resized
+from .gathering import cropped, fits, resized
 from .indexing import Shape
 from .samples import ints
 from .table import composite, op
@@ -35,13 +36,14 @@ def scatter_reduced(xp, x, source, index, /, dim, reduce, include_self):
         )
     if not index.size:
         return x.copy()
-    dim, out = fits("scatter_reduce", x, index, dim), x.copy()
+    dim, out = fits("scatter_reduce", x, index, dim), x.copy(order="C")
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter_reduce: dtypes differ: {x.dtype}, src has {source.dtype}")
     flat = not x.ndim or not index.ndim
-    at = index.reshape(-1) if flat else mesh(xp, index, dim)
-    part = source.reshape(-1)[: index.size] if flat else cropped("scatter_reduce", source, index)
-    target = out.reshape(-1) if flat else out
+    at = index if flat else mesh_places(xp, x.shape, dim, index)
+    at = at.reshape(-1)
+    full = source.reshape(-1)[: index.size] if flat else cropped("scatter_reduce", source, index)
+    part, target = full.reshape(-1), out.reshape(-1)
     if not include_self:
         target[at] = neutral(x.dtype, reduce)
     getattr(xp, COMBINE[reduce]).at(target, at, part)

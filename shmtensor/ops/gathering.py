@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .adding import add_places, mesh_places, slice_places
 from .axes import axis
 from .indexing import Shape
 from .samples import ints
@@ -59,7 +60,7 @@ def slices_added(xp, x, index, /, shape, dim):
     out = xp.zeros(shape, x.dtype)
     if not shape:
         return x.reshape(())
-    xp.add.at(out, along(dim % len(shape), index.reshape(-1)), x)
+    add_places(xp, out, slice_places(xp, shape, dim % len(shape), index).reshape(-1), x.reshape(-1))
     return out
 
 
@@ -87,8 +88,8 @@ def slices_plus(xp, x, source, index, /, dim):
     expected = (*x.shape[:dim], index.size, *x.shape[dim + 1 :])
     if source.shape != expected:
         raise RuntimeError(f"index_add: source must have shape {expected}: {source.shape}")
-    out = x.copy()
-    xp.add.at(out, along(dim, index), source)
+    out = x.copy(order="C")
+    add_places(xp, out, slice_places(xp, x.shape, dim, index).reshape(-1), source.reshape(-1))
     return out
 
 
@@ -180,9 +181,9 @@ def gathered_sum(xp, x, index, /, shape, dim):
     out = xp.zeros(shape, x.dtype)
     if index.size:
         flat = not shape or not index.ndim
-        at = index if flat else mesh(xp, index, dim % len(shape))
+        at = index if flat else mesh_places(xp, shape, dim % len(shape), index)
         part = x if flat else x[tuple(slice(0, n) for n in index.shape)]
-        xp.add.at(out.reshape(-1) if flat else out, at, part)
+        add_places(xp, out, at, part)
     return out
 
 
@@ -288,13 +289,14 @@ def scatter_added(xp, x, source, index, /, dim):
     """x with elements of source added at indices along dim."""
     if not index.size:
         return x.copy()
-    dim, out = fits("scatter_add", x, index, dim), x.copy()
+    dim, out = fits("scatter_add", x, index, dim), x.copy(order="C")
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter_add: dtypes differ: {x.dtype}, src has {source.dtype}")
     if not x.ndim or not index.ndim:
-        xp.add.at(out.reshape(-1), index.reshape(-1), source.reshape(-1)[: index.size])
+        add_places(xp, out, index.reshape(-1), source.reshape(-1)[: index.size])
     else:
-        xp.add.at(out, mesh(xp, index, dim), cropped("scatter_add", source, index))
+        part = cropped("scatter_add", source, index)
+        add_places(xp, out, mesh_places(xp, x.shape, dim, index), part)
     return out
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .adding import add_places, index_places
 from .samples import bools
 from .table import composite, index, op
 
@@ -59,7 +60,7 @@ def add_at(xp: Any, out: Any, index: Any, values: Any) -> None:
     if is_basic(index) or all(getattr(i, "dtype", None) == np.bool_ for i in parts):
         out[index] += values
     else:
-        xp.add.at(out, index, values)
+        add_places(xp, out, index_places(xp, out.shape, index), values)
 
 
 def item(x: Any, index: Any) -> Any:
@@ -102,7 +103,7 @@ scatter_index.pullback(x=lambda ops, g, index: ops.getitem(g, index))
 @op(method=False, function=False, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)])
 def written(xp, x, values, /, index: index, accumulate):
     """The tensor with values written, or added, at an index. Copies: one (the result)."""
-    out = x.copy()
+    out = x.copy(order="C")
     if accumulate:
         add_at(xp, out, index, values.astype(x.dtype, copy=False))
     else:

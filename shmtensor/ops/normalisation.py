@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .adding import add_places, slice_places
 from .gathering import checked
 from .philox import default_generator, uniform
 from .samples import ints
@@ -66,8 +67,7 @@ def embedded(xp, weight, index, /, padding_idx=-1):
 def embedded_backward(xp, x, index, /, n, padding_idx):
     """n rows, with x added at the indices, except at padding_idx."""
     out = xp.zeros((n, x.shape[-1]), x.dtype)
-    flat, rows = index.reshape(-1), x.reshape(-1, x.shape[-1])
-    xp.add.at(out, flat, rows)
+    add_places(xp, out, slice_places(xp, out.shape, 0, index).reshape(-1), x.reshape(-1))
     if padding_idx >= 0:
         out[padding_idx] = 0
     return out

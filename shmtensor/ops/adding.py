@@ -1,0 +1,50 @@
+"""Adding at places that may coincide, as one addition on the flat memory: NumPy's `add.at` is ten
+times
+faster on one vector of places than on several index arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+__all__ = ["add_places", "index_places", "mesh_places", "slice_places"]
+
+Shape = tuple[int, ...]
+
+
+def add_places(xp: Any, out: Any, places: Any, values: Any, ufunc: str = "add") -> None:
+    """out.flat[places] += values, where a place may come several times; out is contiguous."""
+    values = xp.broadcast_to(values, places.shape)
+    getattr(xp, ufunc).at(out.reshape(-1), places.reshape(-1), values.reshape(-1))
+
+
+def slice_places(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
+    """The flat places of the slices at indices along dim: (before, indices, after)."""
+    before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
+    heads = xp.arange(before).reshape(-1, 1, 1) * (shape[dim] * after)
+    return heads + index.reshape(-1, 1) * after + xp.arange(after)
+
+
+def mesh_places(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
+    """The flat places of the elements that `index` names along dim, and its own position elsewhere.
+    """
+    step, places = 1, 0
+    for d in range(len(shape) - 1, -1, -1):
+        if d == dim:
+            places = places + index * step
+        else:
+            places = (
+                places + xp.arange(index.shape[d]).reshape(-1, *(1,) * (index.ndim - 1 - d)) * step
+            )
+        step *= shape[d]
+    return places
+
+
+def index_places(xp: Any, shape: Shape, index: Any) -> Any:
+    """The flat places of x[index] for an x of that shape."""
+    only = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    if getattr(only, "dtype", None) is not None and only.dtype.kind in "iu" and shape:
+        places = slice_places(xp, shape, 0, xp.where(only < 0, only + shape[0], only))
+        return places.reshape(*only.shape, *shape[1:])
+    return xp.arange(math.prod(shape)).reshape(shape)[index]
