@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -55,53 +56,39 @@ def test_sgd_momentum_is_the_recurrence(nesterov: bool) -> None:
         np.testing.assert_allclose([P[0], B[0]], [p, b])
 
 
-ADAM = [
-    (decay, decoupled, maximize, amsgrad)
-    for decay in (0.0, 0.1)
-    for decoupled in (False, True)
-    for maximize in (False, True)
-    for amsgrad in (False, True)
-]
+FLAGS = (False, True)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [7, 300_001])
-@pytest.mark.parametrize(("decay", "decoupled", "maximize", "amsgrad"), ADAM)
-def test_adam_kernel_is_the_rule(
-    dtype: Any, n: int, decay: float, decoupled: bool, maximize: bool, amsgrad: bool
-) -> None:
-    start = [RNG.normal(size=n).astype(dtype) for _ in range(3)]
-    second = [np.abs(RNG.normal(size=n)).astype(dtype) for _ in range(2)]
-    p, g, m = start
-    v, vmax = second
-    mine, theirs = ([x.copy() for x in (p, m, v, vmax)] for _ in range(2))
-    named = (3, 1e-2, 0.9, 0.99, 1e-8, decay, decoupled, maximize)
-    for kernel, (a, b, c, d) in ((native.adam_, mine), (rules.adam_, theirs)):
-        kernel(a, g, b, c, d if amsgrad else None, *named)
-    close = {"rtol": 2e-5, "atol": 1e-6} if dtype is np.float32 else {"rtol": 1e-12, "atol": 1e-14}
-    for x, y in zip(mine, theirs, strict=True):
-        np.testing.assert_allclose(x, y, **close)
+def close(dtype: Any) -> dict[str, float]:
+    return {"rtol": 2e-5, "atol": 1e-6} if dtype is np.float32 else {"rtol": 1e-12, "atol": 1e-14}
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [0, 7, 300_001])
-@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
-@pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize("maximize", [False, True])
-def test_sgd_kernel_is_the_rule(
-    dtype: Any, n: int, momentum: float, nesterov: bool, first: bool, maximize: bool
-) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_adam_kernel_is_the_rule(dtype: Any, n: int) -> None:
+    p, g, m = (RNG.normal(size=n).astype(dtype) for _ in range(3))
+    v, vmax = (np.abs(RNG.normal(size=n)).astype(dtype) for _ in range(2))
+    for decay, decoupled, maximize, amsgrad in product((0.0, 0.1), FLAGS, FLAGS, FLAGS):
+        mine, theirs = ([x.copy() for x in (p, m, v, vmax)] for _ in range(2))
+        for kernel, (a, b, c, d) in ((native.adam_, mine), (rules.adam_, theirs)):
+            most = d if amsgrad else None
+            kernel(a, g, b, c, most, 3, 1e-2, 0.9, 0.99, 1e-8, decay, decoupled, maximize)
+        for x, y in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(x, y, **close(dtype))
+
+
+@pytest.mark.parametrize("n", [0, 7, 300_001])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sgd_kernel_is_the_rule(dtype: Any, n: int) -> None:
     p, g, buf = (RNG.normal(size=n).astype(dtype) for _ in range(3))
-    mine, theirs = ([x.copy() for x in (p, buf)] for _ in range(2))
-    dampening = 0.0 if nesterov else 0.3
-    for kernel, (a, b) in ((native.sgd_, mine), (rules.sgd_, theirs)):
-        state = b if momentum else None
-        kernel(
-            a, g, state, 0.1, momentum, dampening, 0.01, nesterov and momentum > 0, maximize, first
-        )
-    close = {"rtol": 2e-5, "atol": 1e-6} if dtype is np.float32 else {"rtol": 1e-12, "atol": 1e-14}
-    for x, y in zip(mine, theirs, strict=True):
-        np.testing.assert_allclose(x, y, **close)
+    kinds = ((0.0, 0.3, False), (0.9, 0.3, False), (0.9, 0.0, True))
+    for (momentum, dampening, nesterov), first, maximize in product(kinds, FLAGS, FLAGS):
+        mine, theirs = ([x.copy() for x in (p, buf)] for _ in range(2))
+        for kernel, (a, b) in ((native.sgd_, mine), (rules.sgd_, theirs)):
+            state = b if momentum else None
+            kernel(a, g, state, 0.1, momentum, dampening, 0.01, nesterov, maximize, first)
+        for x, y in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(x, y, **close(dtype))
 
 
 def test_rules_take_any_strides() -> None:
