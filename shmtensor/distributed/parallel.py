@@ -1,12 +1,12 @@
 """DistributedDataParallel: every rank has a copy of the model; gradients are averaged meanwhile.
 
 ```
-parameters, last first:   | bucket 0 | bucket 1 | bucket 2 |     one dtype, at most bucket_cap_mb
+parameters, last first:   | bucket 0 | bucket 1 | bucket 2 |   a large one, or small ones of a dtype
 ```
 
 A bucket is reduced as soon as the gradients of all its parameters are there and the buckets before
-it are done, so that all ranks reduce in the same order. Gradients that lie side by side (an
-optimizer's flat gradients) are reduced where they are; others go through one flat block and back.
+it are done, so that all ranks reduce in the same order. A large gradient is reduced where it lies,
+warm from the cache; small ones that lie side by side too, others go through one block and back.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from .group import Array, ProcessGroup, array_of, empty_shared
 from .membership import group_of
 
 __all__ = ["DistributedDataParallel"]
+
+LARGE = 1 << 18  # bytes of a gradient from which joining it with others no longer pays, tunable
 
 
 class Bucket:
@@ -90,7 +92,7 @@ class DistributedDataParallel(Module):
             that forked children inherited): those get a copy of their own.
         broadcast_buffers: every forward in training mode begins with rank 0's buffers.
         process_group: the default one if None.
-        bucket_cap_mb: gradients that are reduced at once, in MB.
+        bucket_cap_mb: small gradients that are reduced at once, in MB.
 
     Raises:
         CollectiveMismatch: the ranks' models differ.
@@ -222,15 +224,20 @@ class DistributedDataParallel(Module):
 
 
 def cut(parameters: list[Any], nbytes: int) -> list[Bucket]:
-    """Buckets of at most nbytes (or one parameter) and one dtype."""
+    """A bucket for each large gradient, which is reduced where it lies; small ones together."""
     buckets: list[list[Any]] = []
+    small: list[Any] = []
     room = 0
     for p in parameters:
-        if not buckets or p.array.nbytes > room or buckets[-1][0].array.dtype != p.array.dtype:
-            buckets.append([])
-            room = nbytes
-        buckets[-1].append(p)
+        if p.array.nbytes >= min(LARGE, nbytes):
+            buckets.append([p])
+            continue
+        if not small or p.array.nbytes > room or small[0].array.dtype != p.array.dtype:
+            buckets += [small] if small else []
+            small, room = [], nbytes
+        small.append(p)
         room -= p.array.nbytes
+    buckets += [small] if small else []
     return [Bucket(each) for each in buckets]
 
 

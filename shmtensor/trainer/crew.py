@@ -69,6 +69,7 @@ class Crew:
         self.answers = context.Queue()
         self.queues = [context.Queue(AHEAD) for _ in range(ranks)]
         self.processes: list[Any] = []
+        self.has_failed = False
         try:
             for rank in range(ranks):
                 process = context.Process(
@@ -125,6 +126,7 @@ class Crew:
 
     def fail(self, rank: int | None, report: dict[str, Any] | None) -> None:
         """Lets the ranks end, and raises for the one that was first."""
+        self.has_failed = True
         reports = {} if rank is None or report is None else {rank: report}
         first = next((p for p in self.processes if p.exitcode), None)
         self.end_quietly(reports)
@@ -171,6 +173,8 @@ class Crew:
             self.send("stop")
             for process in self.processes:
                 process.join(GRACE)
+        else:
+            self.end_quietly({})
         for process in self.processes:
             if process.exitcode is None:
                 process.terminate()

@@ -113,6 +113,8 @@ class Supervised(Ranks):
 
     def __exit__(self, *raised: object) -> None:
         self.crew.close(graceful=raised[0] is None)
+        if raised[0] is not None and not self.crew.has_failed:
+            self.settle()  # the loader failed, or Ctrl-C: the ranks did what they had
 
     def run(
         self, data: Iterable[Any], training: bool, epoch: int, progress: Progress, step: int
@@ -133,33 +135,34 @@ class Supervised(Ranks):
             self.crew.send("end")
             self.bytes_inline = sum(self.crew.collect("done", look))
         except ShmTensorError as error:
-            self.recover(error)
+            if self.crew.has_failed:  # else it is the loader's
+                self.recover(error)
             raise
         return n
 
-    def recover(self, error: ShmTensorError) -> None:
-        """After a death: says what the weights are, brings them back if they are torn, or raises
-        TornWeights.
+    def settle(self) -> str:
+        """Makes the weights whole when no rank runs any more, and says which they are.
+
+        Raises:
+            TornWeights: they are torn, and there is no snapshot.
         """
-        trainer = self.trainer
-        step = self.board.whole_at()
+        step, state = self.board.whole_at(), "whole"
         if step is None:
+            words = self.board.words
+            torn = f"torn between steps {int(words.min()) // 2} and {(int(words.max()) + 1) // 2}"
             if self.kept is None:
-                raise TornWeights(
-                    f"{error}; weights are torn between steps "
-                    f"{int(self.board.words.min()) // 2} and "
-                    f"{(int(self.board.words.max()) + 1) // 2}, and snapshots are off: load a "
-                    "checkpoint"
-                ) from error
-            step = self.kept.restore()
-            state = (
-                "weights were torn in the middle of a step and are those of the snapshot "
-                f"at step {step}"
-            )
-        else:
-            state = f"weights are whole at step {step}"
-        trainer.step = step
+                raise TornWeights(f"weights are {torn}, and snapshots are off: load a checkpoint")
+            step, state = self.kept.restore(), f"were {torn} and are those of the snapshot"
+        self.trainer.step = step
         self.shards.set_steps(step - self.began)
+        return f"weights {'are whole' if state == 'whole' else state} at step {step}"
+
+    def recover(self, error: ShmTensorError) -> None:
+        """After a rank's end: the same error, and what the weights are; or TornWeights."""
+        try:
+            state = self.settle()
+        except TornWeights as torn:
+            raise TornWeights(f"{error}; {torn}") from error
         if isinstance(error, PeerLostError):
             raise PeerLostError(
                 f"{error}; {state}", error.name, error.pid, error.exitcode

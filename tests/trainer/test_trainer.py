@@ -10,7 +10,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import nn, optim
-from shmtensor.errors import ProcessRaisedException
+from shmtensor.errors import PeerLostError, ProcessRaisedException
 from shmtensor.trainer import Trainer
 
 START_METHODS = ("fork", "forkserver", "spawn")
@@ -199,14 +199,28 @@ def test_an_exception_in_a_rank_comes_with_its_traceback() -> None:
     assert "weights are whole at step 2" in str(caught.value)
 
 
-def test_an_exception_in_the_loader_ends_the_ranks() -> None:
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, PeerLostError])
+def test_a_failing_loader_leaves_whole_weights(error: type[BaseException]) -> None:
     def broken() -> Any:
-        yield make_data()[0]
-        raise OSError("disk gone")
+        yield from make_data()[:3]
+        raise error("disk gone")
 
-    trainer = make_trainer(2)
-    with pytest.raises(OSError, match="disk gone"):
+    trainer, reference = make_trainer(2), make_trainer(2)
+    with pytest.raises(error, match="disk gone"):
         trainer.fit(broken(), epochs=1)
+    reference.fit(make_data()[:3], epochs=1)
+    assert trainer.step == 3
+    for x, y in zip(weights(trainer), weights(reference), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert_same_state(trainer, reference)
+
+
+def assert_same_state(x: Trainer, y: Trainer) -> None:
+    ours, theirs = x.optimizer.state_dict()["state"], y.optimizer.state_dict()["state"]
+    assert ours.keys() == theirs.keys()
+    for number, entry in ours.items():
+        for name, value in entry.items():
+            np.testing.assert_array_equal(np.asarray(value), np.asarray(theirs[number][name]))
 
 
 def test_wrong_use() -> None:
