@@ -91,7 +91,7 @@ def test_nothing_stays_pinned_after_a_killed_reader(point: str) -> None:
     channel.put(b"x" * 5000, [shared_array(), shared_array()], None)
     killed_at(point, lambda: channel.get(None))
     everything(channel)
-    assert unread_blocks() == before
+    assert unread_blocks() <= before
 
 
 @pytest.mark.parametrize("point", SEGMENT)
@@ -128,7 +128,7 @@ def test_killed_while_leaving_a_segment(point: str) -> None:
     for i in range(200):
         channel.put(str(i).encode(), [], None)
     assert len(everything(channel)) == 200
-    assert unread_blocks() == before
+    assert unread_blocks() <= before
 
 
 @pytest.mark.parametrize("helper", ["channel.tend.writing", "channel.tend.done"])
