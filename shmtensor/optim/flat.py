@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import memory
+from .. import native
 from ..autograd import wrap
 
 __all__ = ["Flat", "zeros"]
@@ -87,7 +87,7 @@ class Flat:
         at the gradient of the step before.
         """
         dtype = self.parameter.dtype
-        self.block: Any = memory.allocate(max(self.parameter.size, 1) * dtype.itemsize)
+        self.block: Any = native.allocate(max(self.parameter.size, 1) * dtype.itemsize)
         block: Any = self.block
         self.gradient: Any = np.ndarray(self.parameter.shape, dtype, block)
         self.slots: list[tuple[Any, Array, Any]] = []
@@ -190,7 +190,7 @@ class Flat:
 def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     """Zeros in shared memory, in a block of their own."""
     n = int(np.prod(shape, dtype=np.int64))
-    block: Any = memory.allocate(max(n, 1) * dtype.itemsize)
+    block: Any = native.allocate(max(n, 1) * dtype.itemsize)
     return np.ndarray(shape, dtype, block)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import memory, native
+from .. import native
 from .flat import Array, Flat, zeros
 
 __all__ = ["lay_out"]
@@ -115,10 +115,10 @@ def is_alone(p: Any) -> bool:
     """Whether nobody but the tensor refers to its memory, in this process or another."""
     if getrefcount(p.array) > alone or not owns(p.array):
         return False
-    if not memory.held_elsewhere(p.array):
+    if not native.held_elsewhere(p.array):
         return True
     native.sweep(True)  # perhaps those were processes that have ended
-    return not memory.held_elsewhere(p.array)
+    return not native.held_elsewhere(p.array)
 
 
 def owns(array: Array) -> bool:
@@ -130,7 +130,7 @@ def owns(array: Array) -> bool:
             return isinstance(x, np.ndarray)
         if getrefcount(below) > alone_below:
             return False
-        if isinstance(below, (bytes, memory.Block)):
+        if isinstance(below, (bytes, native.Block)):
             return True
         if not isinstance(below, (np.ndarray, memoryview)):
             return False  # a mapped file, say: somebody may see it without referring to it

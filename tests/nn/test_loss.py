@@ -58,7 +58,7 @@ def test_loss_is_the_formula(kind, named, x, y, expected) -> None:
 def test_cross_entropy_of_classes(shape: tuple[int, ...]) -> None:
     axis = 0 if len(shape) == 1 else 1
     x = RNG.normal(size=shape)
-    target = RNG.integers(0, 5, shape[:axis] + shape[axis + 1 :])
+    target = np.asarray(RNG.integers(0, 5, shape[:axis] + shape[axis + 1 :]))
     target.reshape(-1)[0] = 1  # at least one that counts
     logs = log_softmax(x, axis)
     picked = np.take_along_axis(logs, np.expand_dims(target, axis), axis).squeeze(axis)
