@@ -66,7 +66,7 @@ def test_default_stream() -> None:
     with st.random.fork_rng():
         assert st.rand(4).tolist() == x.tolist()
     assert st.rand(4).tolist() == x.tolist()
-    assert st.seed() == st.initial_seed()
+    assert st.seed() == st.initial_seed() == st.default_generator.initial_seed()
 
 
 def test_generator_is_pickled_with_its_state() -> None:
