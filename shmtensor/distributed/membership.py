@@ -24,11 +24,9 @@ __all__ = [
     "get_process_group_ranks",
     "get_rank",
     "get_world_size",
-    "group_of",
     "init_process_group",
     "is_available",
     "is_initialized",
-    "is_launched",
     "new_group",
 ]
 

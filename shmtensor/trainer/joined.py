@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .. import distributed
+from ..distributed.membership import is_launched
 from ..errors import PeerLostError, TornWeights
 from .batch import share
 from .board import Board
@@ -30,7 +31,7 @@ def is_joined() -> bool:
     """Whether this process is a rank of a group, or was launched to be one."""
     if distributed.is_initialized():
         return distributed.get_world_size() > 1
-    if distributed.is_launched():
+    if is_launched():
         distributed.init_process_group()
         return distributed.get_world_size() > 1
     return False

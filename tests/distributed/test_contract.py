@@ -141,6 +141,13 @@ def others(size: int) -> None:
     dist.all_to_all_single(x, st.tensor(wide[rank]))
     same_bits(x.numpy(), CONTRACTS["all_to_all_single"](wide)[rank])
 
+    parts = [st.tensor(part) for part in np.split(wide[rank], ranks)]
+    outputs = [st.empty(size, 3) for _ in range(ranks)]
+    dist.all_to_all(outputs, parts)
+    want = np.split(CONTRACTS["all_to_all_single"](wide)[rank], ranks)
+    for output, part in zip(outputs, want, strict=True):
+        same_bits(output.numpy(), part)
+
     dist.barrier()
 
 

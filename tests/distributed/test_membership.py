@@ -23,7 +23,8 @@ def test_one_rank_needs_nobody() -> None:
         assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (0, 1, "shm")
         x = st.arange(3.0)
         work = dist.all_reduce(x, async_op=True)
-        assert work is not None
+        assert isinstance(work, dist.Work)
+        assert isinstance(dist.GroupMember.WORLD, dist.ProcessGroup)
         assert work.wait()
         assert work.is_completed()
         with pytest.raises(RuntimeError, match="destroy_process_group first"):
@@ -96,6 +97,7 @@ def groups() -> list[Any]:
         y = st.full((9_000,), float(rank))
         dist.broadcast(y, src=2, group=high)
         out += [float(y[0]), dist.get_process_group_ranks(high), dist.get_group_rank(high, 2)]
+        assert dist.get_global_rank(high, 0) == 1
         with pytest.raises(ValueError, match=r"not in the group: 0, the group has \[1, 2\]"):
             dist.broadcast(y, src=0, group=high)
     dist.barrier()
@@ -127,11 +129,11 @@ def messages() -> list[float]:
         x = st.full((n,), float(rank + 7))
         if rank == 0:
             dist.send(x, 1)
-            dist.recv(x, 1)
+            assert dist.irecv(x, 1).wait()
         else:
             y = st.empty(n)
             assert dist.recv(y, 0) == 0
-            dist.send(x, 0)
+            assert dist.isend(x, 0).is_completed()
             x = y
         got.append(float(x.sum()))
     return got
