@@ -23,6 +23,9 @@ from .random import *  # noqa: F403
 from . import random
 from . import nn as nn
 from . import optim as optim
+from .registration import enter as _enter
+
+_enter()
 
 
 # What stands above optim is imported when it is first asked for, so that `import shmtensor` stays cheap.

@@ -24,6 +24,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.random", "shmtensor.linalg", "shmtensor.fft", "shmtensor.special"),
     ("shmtensor.nn",),
     ("shmtensor.optim",),
+    ("shmtensor.registration",),
     ("shmtensor.serialization",),
     ("shmtensor.multiprocessing",),
     ("dataloaders",),

@@ -29,7 +29,7 @@ from shmtensor.tensor import Tensor, remade
 from . import sharedctypes
 from .shared import Shared
 
-__all__ = ["dumps", "loads", "register"]
+__all__ = ["dumps", "loads", "reduce_for_stdlib"]
 
 
 # What was registered with ForkingPickler counts here too (sockets, connections); both mappings are
@@ -227,8 +227,9 @@ def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 # ---- the standard library's own queues and pipes
 
 
-def _reduce_for_stdlib(tensor: Tensor) -> tuple[Any, ...]:
-    """Each tensor with a pin of its own: that pickler knows nothing of messages."""
+def reduce_for_stdlib(tensor: Tensor) -> tuple[Any, ...]:
+    """What `shmtensor.registration` enters: each tensor with a pin of its own, until it is received
+    or expires (docs/design/memory.md), for that pickler knows nothing of messages."""
     blocks = _Blocks()
     (_, *layout), requires_grad, grad, state = blocks.tensor(tensor)
     handle = native.export(blocks.carriers[0])
@@ -250,14 +251,3 @@ def _rebuild_for_stdlib(
     finally:
         _arriving.blocks = before
     return restore_tensor(cls, array, requires_grad, grad, state)
-
-
-def register(cls: type[Tensor]) -> None:
-    """Lets the standard library's queues and pipes carry tensors of this class as handles.
-
-    Such a handle is pinned until it is received or expires (docs/design/memory.md); ours are exact.
-    """
-    ForkingPickler.register(cls, _reduce_for_stdlib)
-
-
-register(Tensor)

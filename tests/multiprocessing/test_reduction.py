@@ -130,6 +130,31 @@ def test_the_standard_librarys_pipe_carries_tensors_as_handles() -> None:
     theirs.close()
 
 
+def test_the_standard_library_carries_handles_without_an_import_of_ours() -> None:
+    code = """
+        import sys
+        import shmtensor as st
+        assert "multiprocessing" not in sys.modules
+        import multiprocessing
+        a, b = multiprocessing.Pipe()
+        x, p = st.zeros(2), st.nn.Parameter(st.zeros(2))
+        a.send((x, p))
+        y, q = b.recv()
+        y += 1
+        q.data.add_(2)
+        assert x.tolist() == [1, 1] and p.tolist() == [2, 2] and type(q) is st.nn.Parameter
+        print("good")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "good\n", done.stderr
+
+
 def test_unread_messages_of_a_dropped_queue_hold_nothing() -> None:
     before = memory.statistics()
     queue = mp.SimpleQueue()
