@@ -1,12 +1,9 @@
-"""shmtensor.multiprocessing: the standard library's `multiprocessing`, in which tensors travel as
-handles.
+"""The standard library's `multiprocessing`, in which tensors travel as handles.
 
 Everything of the standard library's is here under its name. Processes, queues, pipes, pools and
-locks are our own:
-they stand on shared memory (no named semaphores, no resource tracker), survive the death of any
-process, and carry
-tensors, and NumPy arrays that lie in shared memory, without copying. docs/design/multiprocessing.md
-says how.
+locks are our own: they stand on shared memory (no named semaphores, no resource tracker), survive
+the death of any process, and carry tensors, and NumPy arrays that lie in shared memory, without
+copying. docs/design/multiprocessing.md says how.
 """
 
 from __future__ import annotations

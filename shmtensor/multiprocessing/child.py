@@ -1,5 +1,4 @@
-"""What a spawned process or a child of the fork server does first: join the domain, then import
-main, then run."""
+"""What a started process does first: join the domain, then import main, then run."""
 
 from __future__ import annotations
 

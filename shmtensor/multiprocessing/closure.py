@@ -1,5 +1,4 @@
-"""Lambdas, closures and functions of a notebook: cloudpickle, with handles for what lies in shared
-memory."""
+"""Lambdas, closures and functions of a notebook: cloudpickle, with handles for shared memory."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Pipe: an operating-system socket as in the standard library, whose messages carry tensors as
-handles.
+"""Pipe: a socket as in the standard library, whose messages carry tensors as handles.
 
 `fileno` and `multiprocessing.connection.wait` work, because there is a descriptor. Bytes go through
-the socket, blocks
-through the ledger: their pins name a token block that both ends hold, so that they are void when
-both ends are gone.
+the socket, blocks through the ledger: their pins name a token block that both ends hold, so that
+they are void when both ends are gone.
 """
 
 from __future__ import annotations

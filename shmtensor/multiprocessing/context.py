@@ -82,8 +82,7 @@ class ForkServerProcess(_Process):
 
 
 class Process(_Process):
-    """A process of the default start method; arguments and attributes may hold tensors, which
-    travel as handles.
+    """A process of the default start method; tensors in arguments travel as handles.
 
     With spawn and forkserver, lambdas, closures and functions of a notebook are sent by value.
     """

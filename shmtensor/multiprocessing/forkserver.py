@@ -1,14 +1,13 @@
 """The fork server: a small process with one thread that forks the children of this one, on request.
 
-    parent ── request socket: descriptors (data pipe, status pipe, what the child inherits) ──>
+    parent ── request socket: descriptors (data pipe, status pipe, what is inherited) ──> server
     server ── fork ──> child
-    parent ── data pipe: preparation and process object
-    ─────────────────────────────────────────────────────────> child
-    parent <─ status pipe: pid, then the exit code ───────────────────────────── server
+    parent ── data pipe: preparation and process object ──> child
+    parent <─ status pipe: pid, then the exit code ── server
 
 Our own rather than the standard library's because that one starts the resource tracker and cannot
-join a domain before
-it imports the modules to preload. It ends when its request socket closes: with the parent.
+join a domain before it imports the modules to preload. It ends when its request socket closes: with
+the parent.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Lock, RLock, Semaphore, BoundedSemaphore, Condition and Event on words of shared memory.
 
 No named semaphore and no resource tracker: each object is a block (native/sync/lock.h). They may be
-sent to other
-processes in any way, also through queues. A process that dies with a lock makes `acquire` raise
-PeerLostError everywhere,
-because what the lock guards may be half changed; `recover` takes the lock from the dead process.
+sent to other processes in any way, also through queues. A process that dies with a lock makes
+`acquire` raise PeerLostError everywhere, because what the lock guards may be half changed;
+`recover` takes the lock from the dead process.
 """
 
 from __future__ import annotations

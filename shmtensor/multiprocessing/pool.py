@@ -55,8 +55,7 @@ class _Notifier:
 
 
 class Pool(_pool.Pool):
-    """A process pool; see `multiprocessing.pool.Pool`. Tensors in arguments and results travel as
-    handles.
+    """`multiprocessing.pool.Pool`, with tensors in arguments and results as handles.
 
     Raises from results: PeerLostError for a task whose worker was killed.
     """

@@ -1,9 +1,8 @@
-"""How a child process comes to be: fork, spawn, forkserver. The standard library's Popen classes,
-with our messages.
+"""How a child process comes to be by fork, spawn and forkserver.
 
 What all three add: the child is a member of the domain before it runs anything of the user's, the
-parent records the
-exit code in the ledger when it reaps, and nothing starts the standard library's resource tracker.
+parent records the exit code in the ledger when it reaps, and nothing starts the standard library's
+resource tracker.
 """
 
 from __future__ import annotations

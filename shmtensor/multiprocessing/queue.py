@@ -1,10 +1,8 @@
-"""Queue, JoinableQueue and SimpleQueue over a channel in shared memory
-(docs/design/multiprocessing.md).
+"""Queue, JoinableQueue and SimpleQueue over a channel in shared memory.
 
 Beside the standard library's: a message is there when `put` returns (no feeder thread, so nothing
-is lost when the
-sender exits at once), what cannot be pickled raises in `put`, and a reader killed while it takes a
-message gives it back.
+is lost when the sender exits at once), what cannot be pickled raises in `put`, and a reader killed
+while it takes a message gives it back.
 """
 
 from __future__ import annotations
@@ -116,9 +114,8 @@ class SimpleQueue(Shared):
         Args:
             timeout: seconds to wait at most (queue.Empty then); None: no limit.
             watch: processes without which no message can come (Process objects of this process's
-            children, or
-                (row, incarnation) pairs); when one has failed and no message is left, the wait
-                ends.
+                children, or (row, incarnation) pairs); when one has failed and no message is left,
+                the wait ends.
         Raises: PeerLostError: a watched process has failed.
         """
         self._check()

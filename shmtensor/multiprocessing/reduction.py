@@ -1,8 +1,7 @@
 """Pickling for messages: what lies in shared memory travels as a handle, everything else by value.
 
-    dumps(obj) -> (bytes, [array or Block, ...])        one entry per block, whatever number of
-    tensors view it
-    loads(bytes, [Block, ...]) -> obj                   the same order
+    dumps(obj) -> (bytes, [array or Block, ...])   one entry per block, however many tensors view it
+    loads(bytes, [Block, ...]) -> obj              the same order
 
 The blocks are pinned by whoever sends the message (a Channel, a Pipe, a Process that starts), one
 pin for each.

@@ -1,9 +1,7 @@
-"""What lies in one block of shared memory and may be sent to other processes: the base of locks and
-queues.
+"""What lies in one block and may be sent to other processes: the base of locks and queues.
 
 Such an object is the same one in every process that has it: inherited by fork, as an argument of a
-Process, or as a
-message through a Queue or Pipe.
+Process, or as a message through a Queue or Pipe.
 """
 
 from __future__ import annotations

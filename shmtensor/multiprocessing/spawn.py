@@ -1,5 +1,6 @@
 """spawn and start_processes: the same function in several processes, with the first failure told to
-the caller."""
+the caller.
+"""
 
 from __future__ import annotations
 
