@@ -502,6 +502,7 @@ def normal(
     generator: Any = ...,
     out: Any = ...,
     dtype: Any = ...,
+    layout: Any = ...,
     device: Any = ...,
     requires_grad: Any = ...,
 ) -> Any: ...

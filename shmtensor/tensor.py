@@ -471,31 +471,31 @@ class Tensor(Methods):
         as_device(Device("cuda", device if isinstance(device, int) else None))
         return self
 
-    def float(self) -> Tensor:
+    def float(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.float32)
 
-    def double(self) -> Tensor:
+    def double(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.float64)
 
-    def half(self) -> Tensor:
+    def half(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.float16)
 
-    def int(self) -> Tensor:
+    def int(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.int32)
 
-    def long(self) -> Tensor:
+    def long(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.int64)
 
-    def short(self) -> Tensor:
+    def short(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.int16)
 
-    def char(self) -> Tensor:
+    def char(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.int8)
 
-    def byte(self) -> Tensor:
+    def byte(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.uint8)
 
-    def bool(self) -> Tensor:
+    def bool(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.bool)
 
     def cfloat(self) -> Tensor:

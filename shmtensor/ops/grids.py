@@ -46,16 +46,16 @@ def broadcast_shapes(ops, *shapes):
         raise RuntimeError(f"broadcast_shapes: they do not fit together: {shapes}") from None
 
 
-@composite(function=True, method=False)
+@composite(method=False)
 def fill(ops, input, value):
     """One number (or a 0-d tensor) in the shape and dtype of a tensor."""
     if hasattr(value, "ndim"):
         if value.ndim:
             raise RuntimeError(f"fill: the value must be a number or 0-d: {tuple(value.shape)}")
-        return ops.broadcast_to(ops.cast(value, input.dtype), tuple(input.shape)) + ops.zeros_like(
-            input
-        )
-    return ops.full_like(input, value)
+        value = ops.cast(value, input.dtype)
+    else:
+        value = np.asarray(value, input.dtype)
+    return ops.choose(np.ones(tuple(input.shape), bool), value, input)
 
 
 @composite(method=False)

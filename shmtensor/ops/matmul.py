@@ -196,7 +196,8 @@ outer.alias("ger")
 def blend(ops: Any, x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta * x + alpha * product; with beta = 0 what is in x does not matter, not even NaN."""
     if product.dtype.kind in "iub":
-        beta, alpha = int(beta), int(alpha)
+        kind = bool if product.dtype.kind == "b" else int
+        beta, alpha = kind(beta), kind(alpha)
     product = product if alpha == 1 else ops.mul(product, alpha)
     if beta == 0:
         np.broadcast_shapes(tuple(x.shape), tuple(product.shape))

@@ -252,8 +252,6 @@ def expand_as(ops, input, other):
 def sum_to_size(ops, input, *size):
     """Summed down to a shape that broadcasts to this one."""
     size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
-    if input.dtype == np.bool_:
-        input = ops.cast(input, np.dtype(np.int64))
     return shrunk(ops, input, size)
 
 

@@ -267,6 +267,7 @@ def normal(
     generator=None,
     out=None,
     dtype=None,
+    layout=None,
     device=None,
     requires_grad=False,
 ):

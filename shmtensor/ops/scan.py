@@ -127,6 +127,10 @@ def diff(ops, input, n=1, dim=-1, prepend=None, append=None):
     """Differences of neighbours along a dimension, n times."""
     if not input.ndim:
         raise RuntimeError("diff: the tensor must have a dimension: shape ()")
+    if n < 0:
+        raise RuntimeError(f"diff: n must not be negative: {n}")
+    if not n:
+        return ops.clone(input)
     ends = [t for t in (prepend, input, append) if t is not None]
     out = ops.cat(ends, dim) if len(ends) > 1 else input
     for _ in range(builtin_min(n, out.shape[dim])):

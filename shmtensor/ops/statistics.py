@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import get_default_dtype
 from .axes import axis
 from .samples import ints
 from .table import composite, op
@@ -152,6 +153,8 @@ def cov(ops, input, *, correction=1, fweights=None, aweights=None):
     """Covariance of variables (rows) over observations (columns)."""
     if input.ndim > 2:
         raise RuntimeError(f"cov: at most 2 dimensions are expected: {tuple(input.shape)}")
+    if input.dtype.kind in "iub":
+        input = ops.cast(input, get_default_dtype())
     rows = input if input.ndim == 2 else ops.reshape(input, (1, -1))
     weights = (
         fweights
