@@ -112,6 +112,8 @@ def linear_weight(ops: Any, g: Any, x: Any, shape: Shape) -> Any:
     """g.T @ x over all leading dimensions as one product."""
     if len(shape) == 1:
         return shrunk(ops, ops.mul(ops.unsqueeze(g, -1), x.conjugate()), shape)
+    if g.ndim == 2:
+        return ops.matmul(g.swapaxes(0, 1), x.conjugate())
     n = math.prod(x.shape[:-1])
     rows = ops.reshape(g, (n, shape[0]))
     return ops.matmul(rows.swapaxes(0, 1), ops.reshape(x, (n, shape[1])).conjugate())
@@ -124,7 +126,9 @@ linear.pullback(
         else ops.mul(ops.unsqueeze(g, -1), weight.conjugate())
     ),
     weight=lambda ops, g, x, weight_shape: linear_weight(ops, g, x, weight_shape),
-    bias=lambda ops, g, bias_shape: shrunk(ops, g, bias_shape),
+    bias=lambda ops, g, bias_shape: (
+        ops.sum(g, 0) if g.ndim == 2 and bias_shape == g.shape[1:] else shrunk(ops, g, bias_shape)
+    ),
 )
 
 

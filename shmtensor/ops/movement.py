@@ -231,6 +231,8 @@ def broadcast_to(xp, x, /, size: sizes):
 
 def shrunk(ops: Any, g: Any, shape: Shape) -> Any:
     """A gradient summed back to the shape that was stretched."""
+    if g.shape == shape:
+        return g
     ahead = g.ndim - len(shape)
     dims = tuple(
         i for i in range(g.ndim) if i < ahead or (shape[i - ahead] == 1 and g.shape[i] != 1)
