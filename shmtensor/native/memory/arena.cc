@@ -10,7 +10,8 @@ namespace shmtensor {
 Arena* arenas[kMostSlots];
 
 static void* map_private(size_t n) {
-  void* p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p =
+      mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return p == MAP_FAILED ? nullptr : p;
 }
 
@@ -70,8 +71,9 @@ size_t block_bytes(const Arena* a, uint32_t index) {
   return size_t(classes[first.cls].granules) << a->shift;
 }
 
-// Note [Nearest hold]: in a slot that is not our own the head of the block around an address is the nearest hold bit of
-// our row at or below it: whoever has the address holds that block, and blocks do not overlap.
+// Note [Nearest hold]: in a slot that is not our own the head of the block around an address is the
+// nearest hold bit of our row at or below it: whoever has the address holds that block, and blocks
+// do not overlap.
 static Found find_by_bits(Arena* a, size_t offset) {
   if (domain.nheld(domain.row, a->slot).load(relaxed) == 0) return {};
   uint32_t index = uint32_t(offset >> a->shift);

@@ -1,4 +1,4 @@
-// The Python face of memory/.
+// The Python face of memory/: a table of small functions, longer than 400 lines for their number.
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +34,8 @@ static bool address_of(const char* where, PyObject* o, const void** p) {
     *p = PyLong_AsVoidPtr(o);
     return !PyErr_Occurred();
   }
-  PyErr_Format(PyExc_TypeError, "%s: expects an array, a Block or an address: %s", where, Py_TYPE(o)->tp_name);
+  PyErr_Format(PyExc_TypeError, "%s: expects an array, a Block or an address: %s", where,
+               Py_TYPE(o)->tp_name);
   return false;
 }
 
@@ -43,7 +44,8 @@ static bool handle_of(const char* where, PyObject* o, Handle* h) {
   Py_ssize_t n;
   if (PyBytes_AsStringAndSize(o, &data, &n) < 0) return false;
   if (n != Py_ssize_t(sizeof(Handle))) {
-    PyErr_Format(PyExc_ValueError, "%s: a handle has %zd bytes: %zd", where, Py_ssize_t(sizeof(Handle)), n);
+    PyErr_Format(PyExc_ValueError, "%s: a handle has %zd bytes: %zd", where,
+                 Py_ssize_t(sizeof(Handle)), n);
     return false;
   }
   memcpy(h, data, sizeof *h);
@@ -58,7 +60,9 @@ static bool row_of(Arguments a, int* row, uint32_t* inc) {
 }
 
 // ---- domain
-static PyObject* py_domain_ensure(PyObject*, PyObject*) { return domain_ensure() ? Py_NewRef(Py_None) : nullptr; }
+static PyObject* py_domain_ensure(PyObject*, PyObject*) {
+  return domain_ensure() ? Py_NewRef(Py_None) : nullptr;
+}
 static PyObject* py_domain_ready(PyObject*, PyObject*) { return PyBool_FromLong(domain_ready()); }
 static PyObject* py_domain_fds(PyObject*, PyObject*) {
   if (!domain_ensure()) return nullptr;
@@ -84,9 +88,11 @@ static PyObject* py_domain_join(PyObject*, Arguments a, Py_ssize_t n) {
   char* id;
   Py_ssize_t size;
   if (PyBytes_AsStringAndSize(a[3], &id, &size) < 0) return nullptr;
-  if (size != 16) return PyErr_Format(PyExc_ValueError, "domain_join: an id has 16 bytes: %zd", size);
+  if (size != 16)
+    return PyErr_Format(PyExc_ValueError, "domain_join: an id has 16 bytes: %zd", size);
   if (const char* bad = domain_join(fds, reinterpret_cast<uint8_t*>(id))) {
-    return raise("DomainError", "domain_join: %s: descriptors %d, %d, %d", bad, fds[0], fds[1], fds[2]);
+    return raise("DomainError", "domain_join: %s: descriptors %d, %d, %d", bad, fds[0], fds[1],
+                 fds[2]);
   }
   Py_RETURN_NONE;
 }
@@ -101,9 +107,12 @@ static PyObject* py_life(PyObject*, Arguments a, Py_ssize_t n) {
   uint32_t inc;
   if (!count_is("life", n, 2, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
   switch (life_of(row, inc)) {
-    case Life::Alive: return PyUnicode_InternFromString("alive");
-    case Life::Doomed: return PyUnicode_InternFromString("doomed");
-    case Life::Dead: break;
+    case Life::Alive:
+      return PyUnicode_InternFromString("alive");
+    case Life::Doomed:
+      return PyUnicode_InternFromString("doomed");
+    case Life::Dead:
+      break;
   }
   return PyUnicode_InternFromString("dead");
 }
@@ -119,7 +128,8 @@ static PyObject* py_describe(PyObject*, Arguments a, Py_ssize_t n) {
 static PyObject* py_raise_peer_lost(PyObject*, Arguments a, Py_ssize_t n) {
   int row;
   uint32_t inc;
-  if (!count_is("raise_peer_lost", n, 3, 3) || !row_of(a + 1, &row, &inc) || !domain_ensure()) return nullptr;
+  if (!count_is("raise_peer_lost", n, 3, 3) || !row_of(a + 1, &row, &inc) || !domain_ensure())
+    return nullptr;
   const char* where = PyUnicode_AsUTF8(a[0]);
   return where ? raise_peer_lost(where, row, inc) : nullptr;
 }
@@ -177,10 +187,10 @@ static PyObject* py_allocate(PyObject*, Arguments a, Py_ssize_t n, PyObject* nam
   if (size < 0) return PyErr_Format(PyExc_ValueError, "allocate: nbytes is negative: %zd", size);
   if (!domain_ensure()) return nullptr;
   void* p;
-  Py_BEGIN_ALLOW_THREADS
-  p = shared ? allocate_shared(size_t(size)) : zero ? heap_alloc_zeroed(size_t(size)) : heap_alloc(size_t(size));
-  Py_END_ALLOW_THREADS
-  if (!p) {
+  Py_BEGIN_ALLOW_THREADS p = shared ? allocate_shared(size_t(size))
+                             : zero ? heap_alloc_zeroed(size_t(size))
+                                    : heap_alloc(size_t(size));
+  Py_END_ALLOW_THREADS if (!p) {
     PyErr_NoMemory();
     return raise_allocation_failure("allocate");
   }
@@ -198,7 +208,9 @@ static PyObject* py_block_of(PyObject*, PyObject* o) {
   const void* p;
   if (!address_of("block_of", o, &p)) return nullptr;
   Span span = span_of(p);
-  if (!span.base) return PyErr_Format(PyExc_ValueError, "block_of: no shared memory of this process: address %p", p);
+  if (!span.base)
+    return PyErr_Format(PyExc_ValueError, "block_of: no shared memory of this process: address %p",
+                        p);
   return Py_BuildValue("Nn", PyLong_FromVoidPtr(span.base), Py_ssize_t(span.nbytes));
 }
 static PyObject* py_export(PyObject*, Arguments a, Py_ssize_t n) {
@@ -239,7 +251,9 @@ static PyObject* py_gate_close(PyObject*, PyObject* o) {
   gate_leave(int(token));
   Py_RETURN_NONE;
 }
-static PyObject* py_gate_is_open(PyObject*, PyObject*) { return PyBool_FromLong(thread_state.gate); }
+static PyObject* py_gate_is_open(PyObject*, PyObject*) {
+  return PyBool_FromLong(thread_state.gate);
+}
 static PyObject* py_uninstall(PyObject*, PyObject*) {
   uninstalled = true;
   gate_attention = true;
@@ -270,10 +284,8 @@ static PyObject* py_take_allocation_failure(PyObject*, PyObject*) {
 static PyObject* py_trim(PyObject*, PyObject*) {
   if (!domain_ready()) return PyLong_FromLong(0);
   size_t n;
-  Py_BEGIN_ALLOW_THREADS
-  n = heap_trim();
-  Py_END_ALLOW_THREADS
-  return PyLong_FromSize_t(n);
+  Py_BEGIN_ALLOW_THREADS n = heap_trim();
+  Py_END_ALLOW_THREADS return PyLong_FromSize_t(n);
 }
 static PyObject* py_statistics(PyObject*, PyObject*) {
   if (!domain_ensure()) return nullptr;
@@ -290,7 +302,9 @@ static PyObject* py_statistics(PyObject*, PyObject*) {
       zombies += state == kRowZombie;
     }
     for (int v = 0; v < 2; ++v)
-      for (uint32_t s = v ? domain.slots / 2 : 0, end = s + domain.header->slot_high[v].load(acquire); s < end; ++s) {
+      for (uint32_t s = v ? domain.slots / 2 : 0,
+                    end = s + domain.header->slot_high[v].load(acquire);
+           s < end; ++s) {
         SlotWord w = SlotWord::of(domain.slot[s].word.load(acquire));
         used += w.state != kSlotFree;
         orphans += w.owner == kNobody && (w.state == kSlotLive || w.state == kSlotDying);
@@ -378,8 +392,9 @@ static PyObject* py_unread(PyObject*, PyObject*) {
       uint64_t word;
       PinFields f;
       if (!read_pin(domain.pin(r, i), &word, &f) || is_void(f)) continue;
-      PyObject* item = Py_BuildValue("IKdO", r, static_cast<unsigned long long>(f.nbytes), double(now - f.time_ms) * 1e-3,
-                                     f.via_slot == kNoSlot ? Py_False : Py_True);
+      PyObject* item =
+          Py_BuildValue("IKdO", r, static_cast<unsigned long long>(f.nbytes),
+                        double(now - f.time_ms) * 1e-3, f.via_slot == kNoSlot ? Py_False : Py_True);
       if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
       Py_XDECREF(item);
     }
@@ -390,13 +405,16 @@ static PyObject* py_headroom(PyObject*, Arguments a, Py_ssize_t n) {
   const char* root = n ? PyUnicode_AsUTF8(a[0]) : "";
   if (!root) return nullptr;
   Headroom h = read_headroom(root);
-  return Py_BuildValue("KKs", static_cast<unsigned long long>(h.available), static_cast<unsigned long long>(h.limit), h.name);
+  return Py_BuildValue("KKs", static_cast<unsigned long long>(h.available),
+                       static_cast<unsigned long long>(h.limit), h.name);
 }
 static PyObject* py_set_unread_grace(PyObject*, Arguments a, Py_ssize_t n) {
   if (!count_is("set_unread_grace", n, 1, 2)) return nullptr;
-  double grace = PyFloat_AsDouble(a[0]), dead = n == 2 && !PyErr_Occurred() ? PyFloat_AsDouble(a[1]) : 3600;
+  double grace = PyFloat_AsDouble(a[0]),
+         dead = n == 2 && !PyErr_Occurred() ? PyFloat_AsDouble(a[1]) : 3600;
   if (PyErr_Occurred()) return nullptr;
-  if (grace < 0 || dead < 0) return raise("ValueError", "set_unread_grace: seconds are negative: %g, %g", grace, dead);
+  if (grace < 0 || dead < 0)
+    return raise("ValueError", "set_unread_grace: seconds are negative: %g, %g", grace, dead);
   unread_grace_ms = uint64_t(grace * 1000);
   dead_grace_ms = uint64_t(dead * 1000);
   Py_RETURN_NONE;
@@ -408,18 +426,54 @@ static PyObject* py_arm_fault(PyObject*, PyObject* o) {
   Py_RETURN_NONE;
 }
 
-#define FAST(name) {#name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_##name)), METH_FASTCALL, nullptr}
-#define NONE(name) {#name, py_##name, METH_NOARGS, nullptr}
-#define ONE(name) {#name, py_##name, METH_O, nullptr}
+#define FAST(name)                                                                              \
+  {                                                                                             \
+#name, reinterpret_cast < PyCFunction>(reinterpret_cast <void*>(py_##name)), METH_FASTCALL, \
+        nullptr                                                                                 \
+  }
+#define NONE(name) \
+  { #name, py_##name, METH_NOARGS, nullptr }
+#define ONE(name) \
+  { #name, py_##name, METH_O, nullptr }
 static PyMethodDef functions[] = {
-    NONE(domain_ensure), NONE(domain_ready), NONE(domain_fds), NONE(domain_id), NONE(domain_environment), FAST(domain_join),
-    NONE(row), FAST(life), FAST(describe), FAST(raise_peer_lost), ONE(set_role), FAST(record_exit), FAST(record_exit_pid),
-    NONE(last_child), FAST(sweep),
-    {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_allocate)), METH_FASTCALL | METH_KEYWORDS, nullptr},
-    ONE(is_shared), ONE(held_elsewhere), ONE(block_of), FAST(export), FAST(receive), ONE(acknowledge),
-    NONE(gate_open), NONE(gate_shut), ONE(gate_close), NONE(gate_is_open), NONE(uninstall), NONE(install),
-    NONE(take_allocation_failure), NONE(trim), NONE(statistics), NONE(check), NONE(members), NONE(unread), FAST(headroom),
-    FAST(set_unread_grace), ONE(arm_fault),
+    NONE(domain_ensure),
+    NONE(domain_ready),
+    NONE(domain_fds),
+    NONE(domain_id),
+    NONE(domain_environment),
+    FAST(domain_join),
+    NONE(row),
+    FAST(life),
+    FAST(describe),
+    FAST(raise_peer_lost),
+    ONE(set_role),
+    FAST(record_exit),
+    FAST(record_exit_pid),
+    NONE(last_child),
+    FAST(sweep),
+    {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_allocate)),
+     METH_FASTCALL | METH_KEYWORDS, nullptr},
+    ONE(is_shared),
+    ONE(held_elsewhere),
+    ONE(block_of),
+    FAST(export),
+    FAST(receive),
+    ONE(acknowledge),
+    NONE(gate_open),
+    NONE(gate_shut),
+    ONE(gate_close),
+    NONE(gate_is_open),
+    NONE(uninstall),
+    NONE(install),
+    NONE(take_allocation_failure),
+    NONE(trim),
+    NONE(statistics),
+    NONE(check),
+    NONE(members),
+    NONE(unread),
+    FAST(headroom),
+    FAST(set_unread_grace),
+    ONE(arm_fault),
     {nullptr, nullptr, 0, nullptr}};
 #undef FAST
 #undef NONE

@@ -1,7 +1,8 @@
 // Named points of the protocol at which a test kills (or stops) the process.
 //
-// SHMTENSOR_FAULT=<name>[:<nth>[:stop]] arms one point at import; arm_fault() does so later. Unarmed, a point costs one
-// test of a global, on slow paths only, so the points are always compiled in: what is tested is what is shipped.
+// SHMTENSOR_FAULT=<name>[:<nth>[:stop]] arms one point at import; arm_fault() does so later.
+// Unarmed, a point costs one test of a global, on slow paths only, so the points are always
+// compiled in: what is tested is what is shipped.
 #pragma once
 
 namespace shmtensor {

@@ -1,8 +1,9 @@
 // Fork: the child has its row, its lock and its holds before it runs.
 //
-// Note [Freeze]: when no row is left for a child, what is live in the parent is frozen: never reclaimed while either lives. The
-// child keeps the parent's lock description open, so the parent's row stays until both are gone; it owns nothing,
-// allocates privately, sends copies (is_shared is false for it) and warns once.
+// Note [Freeze]: when no row is left for a child, what is live in the parent is frozen: never
+// reclaimed while either lives. The child keeps the parent's lock description open, so the parent's
+// row stays until both are gone; it owns nothing, allocates privately, sends copies (is_shared is
+// false for it) and warns once.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -27,7 +28,8 @@ Self last_child() { return forked; }
 static uint64_t pack(uint8_t* bytes) {
   uint64_t held = 0;
 #ifdef __SSE2__
-  const __m128i zero = _mm_setzero_si128(), one = _mm_set1_epi8(kPrivate), limbo = _mm_set1_epi8(kLimbo);
+  const __m128i zero = _mm_setzero_si128(), one = _mm_set1_epi8(kPrivate),
+                limbo = _mm_set1_epi8(kLimbo);
   for (int i = 0; i < 4; ++i) {
     __m128i* at = reinterpret_cast<__m128i*>(bytes + 16 * i);
     __m128i x = _mm_loadu_si128(at);
@@ -36,7 +38,8 @@ static uint64_t pack(uint8_t* bytes) {
       x = _mm_sub_epi8(x, is_private);  // minus -1
       _mm_storeu_si128(at, x);
     }
-    unsigned not_held = unsigned(_mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(x, zero), _mm_cmpeq_epi8(x, limbo))));
+    unsigned not_held = unsigned(
+        _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(x, zero), _mm_cmpeq_epi8(x, limbo))));
     held |= uint64_t(~not_held & 0xFFFF) << (16 * i);
   }
 #else
@@ -76,7 +79,8 @@ static void copy_slot(uint32_t s, uint32_t child, Arena* a) {
 template <class F>
 static void each_arena(F f) {
   for (int v = 0; v < 2; ++v) {
-    uint32_t first = v ? domain.slots / 2 : 0, end = first + domain.header->slot_high[v].load(relaxed);
+    uint32_t first = v ? domain.slots / 2 : 0,
+             end = first + domain.header->slot_high[v].load(relaxed);
     for (uint32_t s = first; s < end; ++s)
       if (arenas[s] && arenas[s]->slot == s) f(s, arenas[s]);
   }
@@ -86,7 +90,8 @@ static void freeze() {
   each_arena([](uint32_t s, Arena* a) {
     if (a->part == Part::Own) {
       for (uint32_t b = 0; b < a->entries(); ++b)
-        if (a->byte[b] == kPrivate || a->byte[b] == kShared || a->byte[b] == kCounted) a->byte[b] = kFrozen;
+        if (a->byte[b] == kPrivate || a->byte[b] == kShared || a->byte[b] == kCounted)
+          a->byte[b] = kFrozen;
       return;
     }
     Word* bits = domain.bits(s, uint32_t(domain.row));
@@ -130,10 +135,12 @@ static void prepare() {
   new_inc = inc_of_row(domain.rows[child].state.load(relaxed));
   fault("fork.born");
   each_arena([child](uint32_t s, Arena* a) {
-    if (a->part == Part::Own || domain.nheld(uint32_t(domain.row), s).load(relaxed)) copy_slot(s, child, a);
+    if (a->part == Part::Own || domain.nheld(uint32_t(domain.row), s).load(relaxed))
+      copy_slot(s, child, a);
   });
   fence();
-  // A copied row is a new hold: where a reclaimer may be between its mark and its last CAS, each block is validated.
+  // A copied row is a new hold: where a reclaimer may be between its mark and its last CAS, each
+  // block is validated.
   each_arena([child](uint32_t s, Arena* a) {
     if (a->part == Part::Own || domain.nheld(child, s).load(relaxed) == 0) return;
     bool dying = SlotWord::of(domain.slot[s].word.load(acquire)).state == kSlotDying;
@@ -181,11 +188,14 @@ static void child() {
       domain.spare = open_description();
       forget_pins();
       each_arena([](uint32_t s, Arena* a) {
-        if (domain.nheld(uint32_t(domain.row), s).load(relaxed) == 0) drop_arena(a);
-        else if (a->part == Part::Own) a->part = Part::Inherited;
+        if (domain.nheld(uint32_t(domain.row), s).load(relaxed) == 0)
+          drop_arena(a);
+        else if (a->part == Part::Own)
+          a->part = Part::Inherited;
       });
       exported = received = acknowledged = stale_handles = 0;
-      reclaim_passes = reclaimed_blocks = orphans_freed = expired_pins = sweeps = rows_swept = lost_locks = 0;
+      reclaim_passes = reclaimed_blocks = orphans_freed = expired_pins = sweeps = rows_swept =
+          lost_locks = 0;
     }
     heap_after_fork();
   }

@@ -12,10 +12,12 @@ bool gate_attention = true;
 bool uninstalled = false;
 static bool warning_due = false;
 static PyDataMem_Handler handler;
-static const PyDataMemAllocator* numpy_own = nullptr;  // of the default handler: keeps NumPy's cache of small blocks
+static const PyDataMemAllocator* numpy_own =
+    nullptr;  // of the default handler: keeps NumPy's cache of small blocks
 
-// Note [Shut gate]: with the gate shut an array gets what it would get without us, from NumPy's default handler, so a
-// user's arrays stay private and small ones keep NumPy's cache. Blocks are told apart by address when they come back.
+// Note [Shut gate]: with the gate shut an array gets what it would get without us, from NumPy's
+// default handler, so a user's arrays stay private and small ones keep NumPy's cache. Blocks are
+// told apart by address when they come back.
 static void* data_malloc(void*, size_t n) {
   if (thread_state.gate) return heap_alloc(n);
   return numpy_own->malloc(numpy_own->ctx, n);
@@ -30,8 +32,10 @@ static void* data_calloc(void*, size_t count, size_t size) {
 
 static void data_free(void*, void* p, size_t n) {
   if (!p) return;
-  if (in_volumes(p)) heap_free(p);
-  else numpy_own->free(numpy_own->ctx, p, n);
+  if (in_volumes(p))
+    heap_free(p);
+  else
+    numpy_own->free(numpy_own->ctx, p, n);
 }
 
 // A block stays on the side where it was born: resizing does not change who sees it.
@@ -43,7 +47,8 @@ static void* data_realloc(void*, void* p, size_t n) {
 
 bool make_handler() {
   if (handler_capsule) return true;
-  auto* own = static_cast<PyDataMem_Handler*>(PyCapsule_GetPointer(PyDataMem_DefaultHandler, "mem_handler"));
+  auto* own = static_cast<PyDataMem_Handler*>(
+      PyCapsule_GetPointer(PyDataMem_DefaultHandler, "mem_handler"));
   if (!own) return false;
   numpy_own = &own->allocator;
   strcpy(handler.name, "shmtensor");
@@ -55,7 +60,8 @@ bool make_handler() {
 
 void expect_attention() { gate_attention = warning_due = true; }
 
-// The former handler of this context while the gate is open in bracketed mode; gates nest, the outermost restores.
+// The former handler of this context while the gate is open in bracketed mode; gates nest, the
+// outermost restores.
 static thread_local PyObject* former = nullptr;
 constexpr int kRestores = 2;
 
@@ -64,7 +70,9 @@ int gate_enter_slow() {
   if (warning_due) {
     warning_due = false;
     if (PyErr_WarnEx(PyExc_RuntimeWarning,
-                     "fork: all rows of the domain are taken: this process allocates privately and sends copies", 1) < 0)
+                     "fork: all rows of the domain are taken: this process allocates privately and "
+                     "sends copies",
+                     1) < 0)
       return -1;
   }
   gate_attention = uninstalled;

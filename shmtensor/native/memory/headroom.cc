@@ -1,4 +1,5 @@
-// Reading memory cgroups, v1 and v2, from the own group up to the root, and the machine's free memory.
+// Reading memory cgroups, v1 and v2, from the own group up to the root, and the machine's free
+// memory.
 #include "headroom.h"
 
 #include <fcntl.h>
@@ -36,12 +37,14 @@ static uint64_t field(const char* text, const char* name) {
   size_t n = strlen(name);
   for (const char* p = text; p && *p; p = strchr(p, '\n')) {
     if (*p == '\n') ++p;
-    if (strncmp(p, name, n) == 0 && (p[n] == ' ' || p[n] == ':')) return strtoull(p + n + 1, nullptr, 10);
+    if (strncmp(p, name, n) == 0 && (p[n] == ' ' || p[n] == ':'))
+      return strtoull(p + n + 1, nullptr, 10);
   }
   return 0;
 }
 
-// File pages are counted in the usage but the kernel drops them before it kills; shared memory is not among them.
+// File pages are counted in the usage but the kernel drops them before it kills; shared memory is
+// not among them.
 static uint64_t reclaimable(const char* directory, bool v2) {
   char path[1200], text[8192];
   snprintf(path, sizeof path, "%s/memory.stat", directory);
@@ -52,7 +55,9 @@ static uint64_t reclaimable(const char* directory, bool v2) {
 
 static void look_at(const char* directory, const char* shown, bool v2, Headroom* h) {
   uint64_t limit, used;
-  if (!read_number(directory, v2 ? "memory.max" : "memory.limit_in_bytes", &limit) || limit >= 1ull << 60) return;
+  if (!read_number(directory, v2 ? "memory.max" : "memory.limit_in_bytes", &limit) ||
+      limit >= 1ull << 60)
+    return;
   if (!read_number(directory, v2 ? "memory.current" : "memory.usage_in_bytes", &used)) return;
   uint64_t cache = reclaimable(directory, v2);
   used -= cache < used ? cache : used;
@@ -66,8 +71,10 @@ static void look_at(const char* directory, const char* shown, bool v2, Headroom*
   }
 }
 
-// The own group and its ancestors under one mount. `path` as in /proc/self/cgroup, `top` as the mount's root in mountinfo.
-static void climb(const char* root, const char* mount, const char* top, const char* path, bool v2, Headroom* h) {
+// The own group and its ancestors under one mount. `path` as in /proc/self/cgroup, `top` as the
+// mount's root in mountinfo.
+static void climb(const char* root, const char* mount, const char* top, const char* path, bool v2,
+                  Headroom* h) {
   char tail[600], directory[1100];
   size_t n = strcmp(top, "/") == 0 ? 0 : strlen(top);
   bool inside = strncmp(path, top, n) == 0;
@@ -134,8 +141,10 @@ Headroom read_headroom(const char* root) {
       copy[k] = 0;
       char* dash = strstr(copy, " - ");
       if (!dash || sscanf(copy, "%*s %*s %*s %499s %499s", top, point) != 2 ||
-          sscanf(dash + 3, "%63s %*s %499s", type, options) != 2) continue;
-      if (v2 ? strcmp(type, "cgroup2") == 0 : strcmp(type, "cgroup") == 0 && has_word(options, "memory", ',')) {
+          sscanf(dash + 3, "%63s %*s %499s", type, options) != 2)
+        continue;
+      if (v2 ? strcmp(type, "cgroup2") == 0
+             : strcmp(type, "cgroup") == 0 && has_word(options, "memory", ',')) {
         climb(root, point, top, group, v2, &h);
         break;
       }
@@ -144,7 +153,8 @@ Headroom read_headroom(const char* root) {
   return h;
 }
 
-// ---- what was read last. Under its own mutex: commits of large blocks run outside the ledger mutex.
+// ---- what was read last. Under its own mutex: commits of large blocks run outside the ledger
+// mutex.
 static std::mutex mutex;
 static Headroom current;
 static uint64_t taken = 0, read_at = 0;

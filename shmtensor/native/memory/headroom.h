@@ -1,4 +1,5 @@
-// How much memory may still be committed before the kernel kills instead of refusing: memory cgroups (v1 and v2), the machine.
+// How much memory may still be committed before the kernel kills instead of refusing: memory
+// cgroups (v1 and v2), the machine.
 #pragma once
 
 #include <stddef.h>
@@ -15,10 +16,11 @@ struct Headroom {
 // root: prefix of /proc and of the cgroup mounts ("" outside tests).
 Headroom read_headroom(const char* root);
 
-// Takes n bytes from what was last read; reads again when that is used up or older than 100 ms. False: not enough.
+// Takes n bytes from what was last read; reads again when that is used up or older than 100 ms.
+// False: not enough.
 bool take_headroom(size_t n);
 Headroom last_headroom();
-void forget_headroom();             // the next take reads anew
+void forget_headroom();  // the next take reads anew
 void headroom_after_fork();
 
 }  // namespace shmtensor

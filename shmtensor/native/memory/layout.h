@@ -1,27 +1,34 @@
-// The bytes that every process of a domain shares: areas, words and their states (layout version 1, little endian).
+// The bytes that every process of a domain shares: areas, words and their states (layout version 1,
+// little endian).
 //
 //   control (memfd, sparse)
-//   +--------+--------------+-------------+------------------+-------------------+----------------+------------------+
-//   | header | rows R x 256 | slots S x128| nheld R x S x u32| words S x NB x u64| bits S x R x 8K| pins R x 2^20 x64|
-//   +--------+--------------+-------------+------------------+-------------------+----------------+------------------+
-//   volume 0 (POSIX shared memory, unlinked at birth) | volume 1 (memfd): S/2 slots of 64 MiB each, sparse
+//   +--------+---------+---------+-----------+------------+--------------+---------------+
+//   | header | rows    | slots   | nheld     | words      | bits         | pins          |
+//   | 4 KiB  | R x 256 | S x 128 | R x S x 4 | S x NB x 8 | S x R x 8 Ki | R x 2^20 x 64 |
+//   +--------+---------+---------+-----------+------------+--------------+---------------+
+//   volume 0 (POSIX shared memory, unlinked at birth), volume 1 (memfd): S/2 slots of 64 MiB each
 //
-//   row    FREE -> BORN (forked, handler not yet run) -> LIVE -> ZOMBIE (dead, its messages pending) -> FREE
-//   slot   FREE -> CLAIMED -> LIVE | TAIL;  LIVE & owner nobody = orphan <-> DYING;  LIVE | DYING -> FREEING -> FREE, inc + 1
+//   row    FREE -> BORN (forked, not yet run) -> LIVE -> ZOMBIE (dead, messages pending) -> FREE
+//   slot   FREE -> CLAIMED -> LIVE | TAIL -> FREEING -> FREE, inc + 1
+//          LIVE and owner nobody = orphan <-> DYING -> FREEING
 //   block  QUIET(g) -> LIVE(g) <-> DYING(g) -> QUIET(g + 1)
 //   pin    FREE(seq) -> PENDING(seq) -> FREE(seq + 1)
 //
 // Note [Memory order]: the one place where the order of every shared word is argued.
-//   * hold bit, pin word and child's row against DYING and its scan are store-load pairs: each side stores (relaxed or by
-//     CAS), executes fence() = atomic_thread_fence(seq_cst), then loads. Either the scan sees the hold, or the holder sees
-//     the mark. nheld, pin_high and row_high are raised before that same fence, because they guide the scan.
-//   * clearing a bit, lowering nheld and acknowledging are release; scans load acquire: a holder's last accesses to the
-//     block happen before whatever is written there next.
-//   * every CAS is acq_rel. Slot line 1 is written by the owner between CLAIMED and LIVE, and published by the CAS to LIVE;
-//     who reads it has loaded the slot's word (acquire) and holds something in it.
-//   * a pin's fields are relaxed atomics, written while the pin is FREE and published by the release store of PENDING; a
-//     scanner reads word, fields, acquire fence, word: equal words mean that the fields belong to them.
-//   * what the dead wrote is ordered before its sweeper by the kernel's lock (exit_mm comes before exit_files).
+//   * hold bit, pin word and child's row against DYING and its scan are store-load pairs: each side
+//     stores (relaxed or by CAS), executes fence() = atomic_thread_fence(seq_cst), loads. Either
+//     the scan sees the hold, or the holder sees the mark. nheld, pin_high and row_high are raised
+//     before that same fence, because they guide the scan.
+//   * clearing a bit, lowering nheld and acknowledging are release; scans load acquire: a holder's
+//     last accesses to the block happen before whatever is written there next.
+//   * every CAS is acq_rel. Slot line 1 is written by the owner between CLAIMED and LIVE, and
+//     published by the CAS to LIVE; who reads it has loaded the slot's word (acquire) and holds
+//     something in it.
+//   * a pin's fields are relaxed atomics, written while it is FREE and published by the release
+//     store of PENDING; a scanner reads word, fields, acquire fence, word: equal words mean the
+//     fields belong to it.
+//   * what the dead wrote is ordered before its sweeper by the kernel's lock (exit_mm comes before
+//     exit_files).
 // Numbers that never restart: gen (62 bits) and seq (63). Slot inc and nonce have 24 bits.
 #pragma once
 
@@ -33,79 +40,93 @@ namespace shmtensor {
 
 using Word = std::atomic<uint64_t>;
 using Half = std::atomic<uint32_t>;
-static_assert(Word::is_always_lock_free && Half::is_always_lock_free, "shared words must be lock free");
+static_assert(Word::is_always_lock_free && Half::is_always_lock_free,
+              "shared words must be lock free");
 
 constexpr uint32_t kLayoutVersion = 1;
-constexpr uint32_t kRows = 256;                       // R
-constexpr uint32_t kBlocks = 65536;                   // NB
-constexpr uint32_t kBitWords = kBlocks / 64;          // words of one row's bitmap of one slot
-constexpr uint32_t kPins = 1u << 20;                  // per row
-constexpr uint32_t kNobody = 0xFFF;                   // owner of an orphan
+constexpr uint32_t kRows = 256;               // R
+constexpr uint32_t kBlocks = 65536;           // NB
+constexpr uint32_t kBitWords = kBlocks / 64;  // words of one row's bitmap of one slot
+constexpr uint32_t kPins = 1u << 20;          // per row
+constexpr uint32_t kNobody = 0xFFF;           // owner of an orphan
 constexpr uint32_t kNoSlot = 0xFFFFFFFF;
 constexpr int kSlotShift = 26;
-constexpr uint64_t kSlotBytes = 1ull << kSlotShift;   // 64 MiB
+constexpr uint64_t kSlotBytes = 1ull << kSlotShift;  // 64 MiB
 constexpr uint32_t kLeastSlots = 1024, kMostSlots = 16384;
 
 enum RowState : uint64_t { kRowFree, kRowBorn, kRowLive, kRowZombie };
-enum SlotState : uint64_t { kSlotFree, kSlotClaimed, kSlotLive, kSlotTail, kSlotDying, kSlotFreeing };
+enum SlotState : uint64_t {
+  kSlotFree,
+  kSlotClaimed,
+  kSlotLive,
+  kSlotTail,
+  kSlotDying,
+  kSlotFreeing
+};
 enum BlockState : uint64_t { kQuiet, kLive, kDying };
 
-// What a slot is cut into. Tiny: granules of 64 B (the first 4 MiB); medium: 1 KiB; huge: one block of whole slots.
+// What a slot is cut into. Tiny: granules of 64 B (the first 4 MiB); medium: 1 KiB; huge: one block
+// of whole slots.
 enum Kind : uint32_t { kNoKind, kTiny, kMedium, kHuge, kTailKind };
-constexpr int kShift[] = {0, 6, 10, 40, 40};          // block index = offset >> shift
+constexpr int kShift[] = {0, 6, 10, 40, 40};  // block index = offset >> shift
 
 struct Header {
   char magic[8];
   uint32_t version, rows, slots, blocks;
   uint8_t id[16];
-  alignas(64) Half row_high;                          // rows ever used; only grows
-  alignas(64) Half slot_high[2];                      // slots ever used in each volume; only grow
-  Half short_volume;                                  // statistics only: commits that volume 0 refused
+  alignas(64) Half row_high;      // rows ever used; only grows
+  alignas(64) Half slot_high[2];  // slots ever used in each volume; only grow
+  Half short_volume;              // statistics only: commits that volume 0 refused
 };
 
 struct Row {
   // line 0: who
-  Word state;                                         // inc << 8 | RowState
-  Word exit;                                          // inc << 32 | 1 << 31 | (code + 2^30), 0: unknown
-  Word pidns, start;                                  // pid namespace inode, start time in clock ticks
+  Word state;         // inc << 8 | RowState
+  Word exit;          // inc << 32 | 1 << 31 | (code + 2^30), 0: unknown
+  Word pidns, start;  // pid namespace inode, start time in clock ticks
   Half pid;
   char reserved[28];
   // line 1
-  alignas(64) Half pin_high;                          // pins ever used; only grows within an incarnation
+  alignas(64) Half pin_high;  // pins ever used; only grows within an incarnation
   // line 2
   alignas(64) Word death_ms;
-  // line 3: role, for messages ("rank 1"); written by the row's process, read by anyone, NUL at the end always
+  // line 3: role, for messages ("rank 1"); written by the row's process, read by anyone, NUL at the
+  // end always
   alignas(64) char role[64];
 };
 static_assert(sizeof(Row) == 256, "PROTOCOL: a row has four lines");
 
 struct Slot {
-  Word word;                                          // state:4 | owner:12 | nonce:24 | inc:24
+  Word word;  // state:4 | owner:12 | nonce:24 | inc:24
   char reserved[56];
   // line 1, written by the owner only
-  Half kind, shift, length, back;                     // back: a tail's distance to its head
-  Word committed;                                     // bytes; of a huge block: its size
+  Half kind, shift, length, back;  // back: a tail's distance to its head
+  Word committed;                  // bytes; of a huge block: its size
   Half reclaiming;
   char reserved1[36];
 };
 static_assert(sizeof(Slot) == 128, "PROTOCOL: a slot has two lines");
 
 struct Pin {
-  Word word;                                          // seq << 1 | PENDING
+  Word word;  // seq << 1 | PENDING
   Word gen;
   Half slot, inc, index, via_index;
-  Half via_slot, via_inc;                             // via_slot = kNoSlot: unknown destination
+  Half via_slot, via_inc;  // via_slot = kNoSlot: unknown destination
   Word via_gen;
   Word time_ms;
-  Word nbytes;                                        // for summaries
+  Word nbytes;  // for summaries
 };
 static_assert(sizeof(Pin) == 64, "PROTOCOL: a pin has one line");
 
 // ---- packed words
 struct SlotWord {
   uint64_t state, owner, nonce, inc;
-  uint64_t packed() const { return state | owner << 4 | (nonce & 0xFFFFFF) << 16 | (inc & 0xFFFFFF) << 40; }
-  static SlotWord of(uint64_t w) { return {w & 15, (w >> 4) & 0xFFF, (w >> 16) & 0xFFFFFF, w >> 40}; }
+  uint64_t packed() const {
+    return state | owner << 4 | (nonce & 0xFFFFFF) << 16 | (inc & 0xFFFFFF) << 40;
+  }
+  static SlotWord of(uint64_t w) {
+    return {w & 15, (w >> 4) & 0xFFF, (w >> 16) & 0xFFFFFF, w >> 40};
+  }
 };
 inline uint64_t gen_of(uint64_t word) { return word >> 2; }
 inline BlockState state_of_block(uint64_t word) { return BlockState(word & 3); }

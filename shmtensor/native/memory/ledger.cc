@@ -1,4 +1,4 @@
-// Holds and pins: validate, export, receive, acknowledge, drop.
+// Holds and pins: validate, export, receive, acknowledge, drop. Past 400 lines: their words move together.
 #include "ledger.h"
 
 #include "faults.h"
@@ -52,17 +52,22 @@ void clear_hold(uint32_t slot, uint32_t index) {
 static uint32_t pin_free[kPins], pin_out[kPins];  // untouched pages of these cost nothing
 static uint32_t n_free = 0, n_out = 0, n_used = 0, collect_at = 64;
 
+// Still pending? A void pin is freed on the way: its channel is gone, so nobody will acknowledge it.
+static bool is_out(Pin& pin) {
+  uint64_t word;
+  PinFields fields;
+  if (!read_pin(pin, &word, &fields)) return false;
+  return !(is_void(fields) && swap_word(pin.word, word, ((word >> 1) + 1) << 1));
+}
+
 static void collect_pins() {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < n_out; ++i) {
     uint32_t index = pin_out[i];
-    Pin& pin = domain.pin(uint32_t(domain.row), index);
-    uint64_t word;
-    PinFields fields;
-    // A void pin (its channel is gone) holds nothing any more and nobody will acknowledge it.
-    if (read_pin(pin, &word, &fields) &&
-        !(is_void(fields) && swap_word(pin.word, word, ((word >> 1) + 1) << 1))) pin_out[kept++] = index;
-    else pin_free[n_free++] = index;
+    if (is_out(domain.pin(uint32_t(domain.row), index)))
+      pin_out[kept++] = index;
+    else
+      pin_free[n_free++] = index;
   }
   n_out = kept;
   collect_at = kept < 32 ? 64 : 2 * kept;
@@ -81,7 +86,8 @@ void forget_pins() { n_free = n_out = n_used = 0, collect_at = 64; }
 size_t pins_pending(size_t* nbytes) {
   collect_pins();
   *nbytes = 0;
-  for (uint32_t i = 0; i < n_out; ++i) *nbytes += domain.pin(uint32_t(domain.row), pin_out[i]).nbytes.load(relaxed);
+  for (uint32_t i = 0; i < n_out; ++i)
+    *nbytes += domain.pin(uint32_t(domain.row), pin_out[i]).nbytes.load(relaxed);
   return n_out;
 }
 
@@ -89,21 +95,24 @@ bool read_pin(Pin& pin, uint64_t* word, PinFields* f) {
   for (;;) {
     uint64_t w = pin.word.load(acquire);
     if (!(w & 1)) return false;
-    *f = {pin.slot.load(relaxed),      pin.inc.load(relaxed),     pin.index.load(relaxed),
-          pin.via_slot.load(relaxed),  pin.via_inc.load(relaxed), pin.via_index.load(relaxed),
-          pin.gen.load(relaxed),       pin.via_gen.load(relaxed), pin.time_ms.load(relaxed), pin.nbytes.load(relaxed)};
+    *f = {pin.slot.load(relaxed),     pin.inc.load(relaxed),     pin.index.load(relaxed),
+          pin.via_slot.load(relaxed), pin.via_inc.load(relaxed), pin.via_index.load(relaxed),
+          pin.gen.load(relaxed),      pin.via_gen.load(relaxed), pin.time_ms.load(relaxed),
+          pin.nbytes.load(relaxed)};
     std::atomic_thread_fence(std::memory_order_acquire);
     if (pin.word.load(relaxed) == w) {
       *word = w;
       return true;
     }
-    // Acknowledged meanwhile, or a newer publication, which validates by itself: look at what is there now.
+    // Acknowledged meanwhile, or a newer publication, which validates by itself: look at what is
+    // there now.
   }
 }
 
 bool is_void(const PinFields& f) {
   if (f.via_slot >= domain.slots || f.via_index >= kBlocks) return false;
-  if (f.via_slot == f.slot && f.via_inc == f.inc && f.via_index == f.index && f.via_gen == f.gen) return true;
+  if (f.via_slot == f.slot && f.via_inc == f.inc && f.via_index == f.index && f.via_gen == f.gen)
+    return true;
   if (SlotWord::of(domain.slot[f.via_slot].word.load(acquire)).inc != f.via_inc) return true;
   return gen_of(domain.word(f.via_slot, f.via_index).load(acquire)) != f.via_gen;
 }
@@ -123,7 +132,8 @@ Outcome export_locked(const void* p, uint64_t via, Handle* out, const char** why
   if (index < 0) return Outcome::NoPin;
   Arena* a = b.arena;
   if (a->part == Part::Own && a->byte[b.index] == kPrivate) a->byte[b.index] = kShared;
-  uint64_t gen = gen_of(domain.word(a->slot, b.index).load(acquire));  // stable while this process holds the block
+  uint64_t gen = gen_of(
+      domain.word(a->slot, b.index).load(acquire));  // stable while this process holds the block
   uint32_t row = uint32_t(domain.row);
   Pin& pin = domain.pin(row, uint32_t(index));
   uint64_t seq = pin.word.load(relaxed) >> 1;
@@ -134,7 +144,8 @@ Outcome export_locked(const void* p, uint64_t via, Handle* out, const char** why
   pin.via_slot.store(via ? channel.arena->slot : kNoSlot, relaxed);
   pin.via_inc.store(via ? channel.arena->inc : 0, relaxed);
   pin.via_index.store(via ? channel.index : 0, relaxed);
-  pin.via_gen.store(via ? gen_of(domain.word(channel.arena->slot, channel.index).load(acquire)) : 0, relaxed);
+  pin.via_gen.store(via ? gen_of(domain.word(channel.arena->slot, channel.index).load(acquire)) : 0,
+                    relaxed);
   pin.time_ms.store(now_ms(), relaxed);
   pin.nbytes.store(b.nbytes, relaxed);
   Half& high = domain.rows[row].pin_high;
@@ -163,10 +174,13 @@ Outcome export_locked(const void* p, uint64_t via, Handle* out, const char** why
 
 // ---- receive
 static bool well_formed(const Handle& h) {
-  if (h.slot >= domain.slots || h.index >= kBlocks || h.pin_row >= kRows || h.pin_index >= kPins || h.nbytes == 0) return false;
+  if (h.slot >= domain.slots || h.index >= kBlocks || h.pin_row >= kRows || h.pin_index >= kPins ||
+      h.nbytes == 0)
+    return false;
   if (h.volume != uint32_t(domain.volume_of(h.slot))) return false;
   uint64_t start = domain.offset_of(h.slot), half = uint64_t(domain.slots / 2) << kSlotShift;
-  return h.offset >= start && h.offset - start < kSlotBytes && h.nbytes <= half && h.offset <= half - h.nbytes;
+  return h.offset >= start && h.offset - start < kSlotBytes && h.nbytes <= half &&
+         h.offset <= half - h.nbytes;
 }
 
 static bool offset_fits(const Handle& h, int shift) {
@@ -174,7 +188,8 @@ static bool offset_fits(const Handle& h, int shift) {
 }
 
 static Outcome hold_own(Arena* a, const Handle& h, const char** why) {
-  if (a->inc != h.inc || gen_of(domain.word(h.slot, h.index).load(relaxed)) != h.gen) return Outcome::Stale;
+  if (a->inc != h.inc || gen_of(domain.word(h.slot, h.index).load(relaxed)) != h.gen)
+    return Outcome::Stale;
   if (h.index >= a->entries() || !offset_fits(h, a->shift)) {
     *why = "its offset does not fit the slot";
     return Outcome::Foreign;
@@ -212,8 +227,10 @@ Outcome hold_locked(const Handle& h, void** base, const char** why) {
   if (a && a->part == Part::Own) return hold_own(a, h, why);
 
   bool inherited = a && a->byte && h.index < a->entries() && a->byte[h.index] == kShared;
-  if (inherited || (a && h.index < a->entries() && count_of(a, h.index))) {  // held already: compare only
-    if (a->inc != h.inc || gen_of(domain.word(h.slot, h.index).load(relaxed)) != h.gen) return Outcome::Stale;
+  if (inherited ||
+      (a && h.index < a->entries() && count_of(a, h.index))) {  // held already: compare only
+    if (a->inc != h.inc || gen_of(domain.word(h.slot, h.index).load(relaxed)) != h.gen)
+      return Outcome::Stale;
     if (!offset_fits(h, a->shift)) {
       *why = "its offset does not fit the slot";
       return Outcome::Foreign;
@@ -231,7 +248,8 @@ Outcome hold_locked(const Handle& h, void** base, const char** why) {
   fault("receive.validated");
   Outcome outcome = good ? Outcome::Good : Outcome::Stale;
   if (good) {
-    // The record of a slot is kept while something in it is held, so one that is there is of this incarnation.
+    // The record of a slot is kept while something in it is held, so one that is there is of this
+    // incarnation.
     const Slot& line = domain.slot[h.slot];
     Kind kind = Kind(line.kind.load(relaxed));
     if (kind < kTiny || kind > kHuge || !offset_fits(h, kShift[kind]) ||
@@ -239,7 +257,9 @@ Outcome hold_locked(const Handle& h, void** base, const char** why) {
       *why = "its offset does not fit the slot";
       outcome = Outcome::Foreign;
     } else {
-      if (!a) a = new_arena(Part::Foreign, h.slot, h.inc, kind, kind == kHuge ? line.length.load(relaxed) : 1);
+      if (!a)
+        a = new_arena(Part::Foreign, h.slot, h.inc, kind,
+                      kind == kHuge ? line.length.load(relaxed) : 1);
       Held* held = a ? held_of(a, h.index) : nullptr;
       if (held) {
         held->count = 1;
@@ -260,7 +280,8 @@ void acknowledge(const Handle& h) {
   if (!domain_ready() || h.pin_row >= kRows || h.pin_index >= kPins) return;
   if (memcmp(h.domain, domain.id, sizeof h.domain) != 0) return;
   fault("acknowledge");
-  if (swap_word(domain.pin(h.pin_row, h.pin_index).word, h.pin_seq << 1 | 1, (h.pin_seq + 1) << 1)) {
+  if (swap_word(domain.pin(h.pin_row, h.pin_index).word, h.pin_seq << 1 | 1,
+                (h.pin_seq + 1) << 1)) {
     ++acknowledged;
     fault("acknowledged");
   }
@@ -275,7 +296,8 @@ static void enter_limbo(Arena* a, uint32_t index) {
   limbo_bytes += block_bytes(a, index);
 }
 
-static void end_hold(Arena* a, uint32_t index) {  // neither array nor count is left in a slot that is not our own
+static void end_hold(
+    Arena* a, uint32_t index) {  // neither array nor count is left in a slot that is not our own
   clear_hold(a->slot, index);
   if (domain.nheld(uint32_t(domain.row), a->slot).load(relaxed) == 0) drop_arena(a);
 }
@@ -289,8 +311,10 @@ bool discard_locked(Arena* a, uint32_t index) {
       byte = kFree;
       heap_return(a, index);
     } else if (byte == kShared) {
-      if (count_of(a, index)) byte = kCounted;
-      else enter_limbo(a, index);
+      if (count_of(a, index))
+        byte = kCounted;
+      else
+        enter_limbo(a, index);
     } else {
       return false;
     }
@@ -326,26 +350,36 @@ static PyObject* explain(Outcome outcome, const char* where, const char* why, co
     case Outcome::Stale:
       ++stale_handles;
       return raise("StaleHandle",
-                   "%s: the block is gone: slot %u.%u, block %u, generation %llu (its sender has dropped it, and the message was "
+                   "%s: the block is gone: slot %u.%u, block %u, generation %llu (its sender has "
+                   "dropped it, and the message was "
                    "read before or was older than the grace for unread messages), send it again",
                    where, h->slot, h->inc, h->index, static_cast<unsigned long long>(h->gen));
     case Outcome::Foreign:
-      if (why) return raise("ForeignHandle", "%s: no valid handle: %s: slot %u, block %u, offset %llu, %llu bytes", where, why,
-                            h->slot, h->index, static_cast<unsigned long long>(h->offset),
-                            static_cast<unsigned long long>(h->nbytes));
+      if (why)
+        return raise("ForeignHandle",
+                     "%s: no valid handle: %s: slot %u, block %u, offset %llu, %llu bytes", where,
+                     why, h->slot, h->index, static_cast<unsigned long long>(h->offset),
+                     static_cast<unsigned long long>(h->nbytes));
       return raise("ForeignHandle",
-                   "%s: the handle is of another domain: %02x%02x%02x%02x..., this process is in %02x%02x%02x%02x... (start it with "
-                   "shmtensor.multiprocessing, or with SHMTENSOR_DOMAIN set to st.memory.domain_environment())",
-                   where, h->domain[0], h->domain[1], h->domain[2], h->domain[3], domain.id[0], domain.id[1], domain.id[2],
-                   domain.id[3]);
+                   "%s: the handle is of another domain: %02x%02x%02x%02x..., this process is in "
+                   "%02x%02x%02x%02x... (start it with "
+                   "shmtensor.multiprocessing, or with SHMTENSOR_DOMAIN set to "
+                   "st.memory.domain_environment())",
+                   where, h->domain[0], h->domain[1], h->domain[2], h->domain[3], domain.id[0],
+                   domain.id[1], domain.id[2], domain.id[3]);
     case Outcome::NotShared:
-      return raise("ValueError", "%s: no shared memory of this process: address %p", where, static_cast<const void*>(why));
+      return raise("ValueError", "%s: no shared memory of this process: address %p", where,
+                   static_cast<const void*>(why));
     case Outcome::NoPin:
-      return raise("RuntimeError", "%s: %u tensors are under way unread, no more fit", where, kPins);
+      return raise("RuntimeError", "%s: %u tensors are under way unread, no more fit", where,
+                   kPins);
     case Outcome::Lost:
-      return raise("DomainError", "%s: %s", where, why ? why : "this process was forked when no row was left and shares nothing");
-    case Outcome::NoMemory: return PyErr_NoMemory();
-    case Outcome::Good: break;
+      return raise("DomainError", "%s: %s", where,
+                   why ? why : "this process was forked when no row was left and shares nothing");
+    case Outcome::NoMemory:
+      return PyErr_NoMemory();
+    case Outcome::Good:
+      break;
   }
   return nullptr;
 }

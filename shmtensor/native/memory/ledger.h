@@ -1,11 +1,12 @@
-// The ledger: who holds which block. PROTOCOL as code; the words are in layout.h, the private side in arena.h.
+// The ledger: who holds which block. PROTOCOL as code; the words are in layout.h, the private side
+// in arena.h.
 //
 // What other folders use:
-//   export_block   a handle with one pin: the block lives until the pin is acknowledged, void or expired
+//   export_block   a handle with one pin: the block lives until it is acknowledged, void, expired
 //   hold_block     a hold by handle, without acknowledging; drop_block ends it
-//   acknowledge    ends the pin; idempotent, call it only after hold_block succeeded (or to discard a message)
+//   acknowledge    ends the pin; idempotent; after hold_block succeeded, or to discard a message
 //   Gate (heap.h)  opens the heap for NumPy allocations of this thread
-//   raise_allocation_failure (heap.h)  turns NumPy's MemoryError into OutOfSharedMemory with its explanation
+//   raise_allocation_failure (heap.h)  turns NumPy's MemoryError into OutOfSharedMemory
 // All of these need the GIL (they set exceptions); life_of and is_shared do not.
 #pragma once
 
@@ -15,14 +16,17 @@
 
 namespace shmtensor {
 
-struct Span { void* base; size_t nbytes; };
+struct Span {
+  void* base;
+  size_t nbytes;
+};
 
 // What travels. 72 bytes, plain data.
 struct Handle {
   uint8_t domain[16];
   uint32_t slot, inc, index, volume;
   uint64_t gen;
-  uint64_t offset;   // of the block, in its volume
+  uint64_t offset;  // of the block, in its volume
   uint64_t nbytes;
   uint32_t pin_row, pin_index;
   uint64_t pin_seq;
@@ -33,18 +37,23 @@ inline bool is_shared(const void* p) {
   return size_t(static_cast<const char*>(p) - domain.base) < domain.shared;
 }
 
-// via: 0, or an address inside the block of the channel that carries the message, which this process holds.
+// via: 0, or an address inside the block of the channel that carries the message, which this
+// process holds.
 bool export_block(const void* p, uint64_t via, Handle* out);
 bool hold_block(const Handle& handle, void** base, size_t* nbytes);
 void drop_block(void* base);
 void acknowledge(const Handle& handle);
-bool held_elsewhere(const void* p);  // whether another process, or a message under way, has the block (reclaim.cc)
-Span span_of(const void* p);   // the block around an address of this process; base nullptr if there is none
+bool held_elsewhere(
+    const void* p);  // whether another process, or a message under way, has the block (reclaim.cc)
+Span span_of(
+    const void* p);  // the block around an address of this process; base nullptr if there is none
 
-// A zeroed block, 64-byte aligned, "shared from birth" (its byte is 2), whatever the gate says; free it with heap_free.
+// A zeroed block, 64-byte aligned, "shared from birth" (its byte is 2), whatever the gate says;
+// free it with heap_free.
 void* allocate_shared(size_t nbytes);
 
-// PeerLostError: "<where>: rank 1 (pid 77) was killed by SIGKILL (-9)". Waits up to 200 ms for the exit code.
+// PeerLostError: "<where>: rank 1 (pid 77) was killed by SIGKILL (-9)". Waits up to 200 ms for the
+// exit code.
 PyObject* raise_peer_lost(const char* where, int row, uint32_t inc);
 
 // ---- below the interface: for reclaim, sweep, fork, bind. Ledger mutex held.
@@ -52,16 +61,20 @@ enum class Outcome { Good, Stale, Foreign, NotShared, NoPin, Lost, NoMemory };
 Outcome export_locked(const void* p, uint64_t via, Handle* out, const char** why);
 Outcome hold_locked(const Handle& handle, void** base, const char** why);
 bool drop_locked(void* base);
-bool discard_locked(Arena* arena, uint32_t index);  // the array of an own or inherited block is gone
+bool discard_locked(Arena* arena,
+                    uint32_t index);  // the array of an own or inherited block is gone
 
 bool validate(uint32_t slot, uint32_t inc, uint32_t index, uint64_t gen);
-bool publish_hold(uint32_t slot, uint32_t index);    // sets the bit of the own row; the caller fences
+bool publish_hold(uint32_t slot, uint32_t index);  // sets the bit of the own row; the caller fences
 void clear_hold(uint32_t slot, uint32_t index);
 
 inline uint32_t row_high() { return domain.header->row_high.load(acquire); }
 
 // pins
-struct PinFields { uint32_t slot, inc, index, via_slot, via_inc, via_index; uint64_t gen, via_gen, time_ms, nbytes; };
+struct PinFields {
+  uint32_t slot, inc, index, via_slot, via_inc, via_index;
+  uint64_t gen, via_gen, time_ms, nbytes;
+};
 bool read_pin(Pin& pin, uint64_t* word, PinFields* fields);  // false: not pending
 bool is_void(const PinFields& f);                            // its channel is gone
 void forget_pins();                                          // after fork: a fresh row
@@ -69,22 +82,23 @@ size_t pins_pending(size_t* nbytes);                         // of the own row
 extern uint64_t exported, received, acknowledged, stale_handles;
 
 // reclaim (reclaim.cc)
-size_t reclaim();                    // whole limbo in one batch; blocks freed
-void maybe_reclaim(size_t asked);    // by the thresholds
-size_t reclaim_orphans();            // slots freed
+size_t reclaim();                  // whole limbo in one batch; blocks freed
+void maybe_reclaim(size_t asked);  // by the thresholds
+size_t reclaim_orphans();          // slots freed
 size_t expire_pins(bool pressed, size_t nbytes);
 extern std::atomic<uint64_t> unread_grace_ms, dead_grace_ms;
 extern size_t limbo_blocks, limbo_bytes;
 extern uint64_t reclaim_passes, reclaimed_blocks, orphans_freed, expired_pins;
 
 // slots (slot.cc)
-int claim_slots(uint32_t n, int volume, Kind kind);           // head slot in state CLAIMED, line 1 written; -1: none free
-void publish_slots(uint32_t head);                            // CLAIMED -> TAIL, LIVE
+int claim_slots(uint32_t n, int volume,
+                Kind kind);         // head slot in state CLAIMED, line 1 written; -1: none free
+void publish_slots(uint32_t head);  // CLAIMED -> TAIL, LIVE
 void release_slots(uint32_t head, uint32_t n, bool claimed);  // -> FREEING -> punch -> FREE
 void finish_freeing(uint32_t head);                           // by the sweeper of a dead process
 void free_slot_word(uint32_t s);                              // -> FREE, inc + 1
 int commit(uint32_t slot, size_t offset, size_t n);           // 0 or an errno; EDQUOT: no headroom
 void punch(uint32_t slot, size_t offset, size_t n);
-extern std::atomic<uint64_t> committed_bytes;                 // by this process, now
+extern std::atomic<uint64_t> committed_bytes;  // by this process, now
 
 }  // namespace shmtensor

@@ -41,8 +41,8 @@ static void scan(Arena* const* list, int n) {
   fault("reclaim.rows");
   each_pin([&](uint32_t, Pin&, uint64_t, const PinFields& f) {
     Arena* a = f.slot < domain.slots ? arenas[f.slot] : nullptr;
-    if (a && a->part == Part::Own && a->nlimbo && f.inc == a->inc && f.index < a->entries() && test(a->candidate, f.index) &&
-        f.gen == gen_of(domain.word(f.slot, f.index).load(relaxed)))
+    if (a && a->part == Part::Own && a->nlimbo && f.inc == a->inc && f.index < a->entries() &&
+        test(a->candidate, f.index) && f.gen == gen_of(domain.word(f.slot, f.index).load(relaxed)))
       set(a->seen, f.index);
     return true;
   });
@@ -70,7 +70,8 @@ bool held_elsewhere(const void* p) {
 template <class F>
 static void each_bit(const uint64_t* bits, uint32_t words, F f) {
   for (uint32_t w = 0; w < words; ++w)
-    for (uint64_t rest = bits[w]; rest; rest &= rest - 1) f(w * 64 + uint32_t(__builtin_ctzll(rest)));
+    for (uint64_t rest = bits[w]; rest; rest &= rest - 1)
+      f(w * 64 + uint32_t(__builtin_ctzll(rest)));
 }
 
 static uint64_t retry_blocks = 0, retry_bytes = 0, last_pass_ms = 0;
@@ -79,7 +80,8 @@ size_t reclaim() {
   static Arena* list[kMostSlots];
   int n = 0;
   for (int v = 0; v < 2; ++v) {
-    uint32_t first = v ? domain.slots / 2 : 0, end = first + domain.header->slot_high[v].load(relaxed);
+    uint32_t first = v ? domain.slots / 2 : 0,
+             end = first + domain.header->slot_high[v].load(relaxed);
     for (uint32_t s = first; s < end; ++s) {
       Arena* a = arenas[s];
       if (a && a->part == Part::Own && a->slot == s && a->nlimbo) list[n++] = a;
@@ -100,7 +102,9 @@ size_t reclaim() {
     each_bit(a->candidate, a->nwords(), [&](uint32_t index) {
       Word& word = domain.word(a->slot, index);
       uint64_t old = word.load(acquire);
-      while (state_of_block(old) != kDying && !swap_word(word, old, block_word_of(gen_of(old), kDying))) old = word.load(acquire);
+      while (state_of_block(old) != kDying &&
+             !swap_word(word, old, block_word_of(gen_of(old), kDying)))
+        old = word.load(acquire);
     });
   }
   fault("reclaim.marked");
@@ -153,13 +157,15 @@ size_t reclaim() {
   return freed;
 }
 
-// Before the heap grows by `asked` bytes (0: only a size class is empty). A pass that freed little is repeated when limbo
-// has doubled, or 20 ms later.
+// Before the heap grows by `asked` bytes (0: only a size class is empty). A pass that freed little
+// is repeated when limbo has doubled, or 20 ms later.
 void maybe_reclaim(size_t asked) {
   if (!limbo_blocks) return;
-  bool due = limbo_bytes > (64u << 20) || limbo_blocks > 1024 || limbo_bytes >= asked / 4 || asked == 0;
+  bool due =
+      limbo_bytes > (64u << 20) || limbo_blocks > 1024 || limbo_bytes >= asked / 4 || asked == 0;
   if (!due) return;
-  if (limbo_blocks < retry_blocks && limbo_bytes < retry_bytes && now_ms() - last_pass_ms < 20) return;
+  if (limbo_blocks < retry_blocks && limbo_bytes < retry_bytes && now_ms() - last_pass_ms < 20)
+    return;
   reclaim();
 }
 
@@ -169,7 +175,8 @@ static bool slot_is_held(uint32_t s, uint32_t inc) {
     if (domain.nheld(r, s).load(acquire)) return true;
   bool held = false;
   each_pin([&](uint32_t, Pin&, uint64_t, const PinFields& f) {
-    // A message of a channel that lies in this very slot does not count: no row holds the slot, so nobody can read it.
+    // A message of a channel that lies in this very slot does not count: no row holds the slot, so
+    // nobody can read it.
     held = f.slot == s && f.inc == inc && !(f.via_slot == s && f.via_inc == inc);
     return !held;
   });
@@ -179,7 +186,8 @@ static bool slot_is_held(uint32_t s, uint32_t inc) {
 size_t reclaim_orphans() {
   size_t freed = 0;
   for (int v = 0; v < 2; ++v) {
-    uint32_t first = v ? domain.slots / 2 : 0, end = first + domain.header->slot_high[v].load(acquire);
+    uint32_t first = v ? domain.slots / 2 : 0,
+             end = first + domain.header->slot_high[v].load(acquire);
     for (uint32_t s = first; s < end; ++s) {
       Word& word = domain.slot[s].word;
       uint64_t old = word.load(acquire);
@@ -212,9 +220,11 @@ size_t reclaim_orphans() {
   return freed;
 }
 
-// ---- unread messages, oldest first. A dead sender's after dead_grace in any case; others only when memory is short.
+// ---- unread messages, oldest first. A dead sender's after dead_grace in any case; others only
+// when memory is short.
 size_t expire_pins(bool pressed, size_t nbytes) {
-  uint64_t now = now_ms(), grace = unread_grace_ms.load(relaxed), dead_grace = dead_grace_ms.load(relaxed);
+  uint64_t now = now_ms(), grace = unread_grace_ms.load(relaxed),
+           dead_grace = dead_grace_ms.load(relaxed);
   size_t expired = 0, found = 0;
   auto age = [&](uint32_t r, const PinFields& f) {
     uint64_t since = f.time_ms, state = domain.rows[r].state.load(acquire);
@@ -230,7 +240,8 @@ size_t expire_pins(bool pressed, size_t nbytes) {
       if (f.via_slot != kNoSlot) return true;  // a channel of ours: never lost, only void
       auto [old, dead] = age(r, f);
       bool eligible = (dead && old >= dead_grace) || (pressed && old >= grace);
-      if (eligible && (!oldest || old > oldest_age)) oldest = &pin, oldest_word = word, oldest_age = old, oldest_bytes = f.nbytes;
+      if (eligible && (!oldest || old > oldest_age))
+        oldest = &pin, oldest_word = word, oldest_age = old, oldest_bytes = f.nbytes;
       return true;
     });
     if (!oldest) break;

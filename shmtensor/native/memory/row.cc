@@ -97,8 +97,8 @@ int claim_row(int fd, RowState state) {
       memset(row.role, 0, sizeof row.role);
       row.state.store(row_word_of(inc_of_row(word) + 1, state), release);
       uint32_t high = domain.header->row_high.load(relaxed);
-      while (high < uint32_t(r) + 1 &&
-             !domain.header->row_high.compare_exchange_weak(high, uint32_t(r) + 1, std::memory_order_acq_rel)) {
+      while (high < uint32_t(r) + 1 && !domain.header->row_high.compare_exchange_weak(
+                                           high, uint32_t(r) + 1, std::memory_order_acq_rel)) {
       }
       fault("row.claimed");
       return r;
@@ -110,13 +110,18 @@ int claim_row(int fd, RowState state) {
 // ---- life
 Life life_of(int row, uint32_t inc) {
   if (row < 0 || row >= int(kRows) || !domain_ready()) return Life::Dead;
-  bool shares_lock = row == domain.row;  // of this process, or, in one without a row, of its parent (Note [Freeze])
+  bool shares_lock =
+      row ==
+      domain.row;  // of this process, or, in one without a row, of its parent (Note [Freeze])
   if (shares_lock && !domain.rowless) return inc == domain.inc ? Life::Alive : Life::Dead;
   Row& r = domain.rows[row];
   uint64_t word = r.state.load(acquire);
-  if (inc_of_row(word) != inc || state_of_row(word) == kRowFree || state_of_row(word) == kRowZombie) return Life::Dead;
+  if (inc_of_row(word) != inc || state_of_row(word) == kRowFree || state_of_row(word) == kRowZombie)
+    return Life::Dead;
   short answer = F_WRLCK;
-  if (!shares_lock && lock_byte(domain.lock, row, F_WRLCK, F_OFD_GETLK, &answer) == 0 && answer == F_UNLCK) return Life::Dead;
+  if (!shares_lock && lock_byte(domain.lock, row, F_WRLCK, F_OFD_GETLK, &answer) == 0 &&
+      answer == F_UNLCK)
+    return Life::Dead;
   int pid = int(r.pid.load(acquire));
   if (pid == 0) return Life::Alive;  // born, its handler has not run yet
   if (domain.pidns == 0 || r.pidns.load(relaxed) != domain.pidns) return Life::Alive;
@@ -126,7 +131,8 @@ Life life_of(int row, uint32_t inc) {
   bool there = read_process(pid, &state, &flags, &start);
   if (r.state.load(acquire) != word) return life_of(row, inc);  // moved on meanwhile
   if (!there || start != recorded) return Life::Doomed;
-  return (flags & 0x4) || state == 'X' || state == 'Z' ? Life::Doomed : Life::Alive;  // 0x4: PF_EXITING
+  return (flags & 0x4) || state == 'X' || state == 'Z' ? Life::Doomed
+                                                       : Life::Alive;  // 0x4: PF_EXITING
 }
 
 // ---- exit codes
@@ -147,7 +153,9 @@ bool record_exit_pid(int pid, int code) {
   for (uint32_t r = 0; r < row_high(); ++r) {
     Row& row = domain.rows[r];
     uint64_t word = row.state.load(acquire);
-    if (int(r) == domain.row || int(row.pid.load(acquire)) != pid || row.pidns.load(relaxed) != domain.pidns) continue;
+    if (int(r) == domain.row || int(row.pid.load(acquire)) != pid ||
+        row.pidns.load(relaxed) != domain.pidns)
+      continue;
     if (life_of(int(r), inc_of_row(word)) == Life::Alive) continue;
     if (record_exit(int(r), inc_of_row(word), code)) return true;
   }
@@ -165,16 +173,22 @@ static bool known_exit(int row, uint32_t inc, int* code) {
 static bool peek_exit(int pid, int* code) {
   siginfo_t info;
   memset(&info, 0, sizeof info);
-  if (pid <= 0 || waitid(P_PID, id_t(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid) return false;
+  if (pid <= 0 || waitid(P_PID, id_t(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid != pid)
+    return false;
   *code = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
   return true;
 }
 
 static const char* signal_name(int number) {
-  static const struct { int number; const char* name; } known[] = {
-      {SIGKILL, "SIGKILL"}, {SIGTERM, "SIGTERM"}, {SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},
-      {SIGINT, "SIGINT"},   {SIGILL, "SIGILL"},   {SIGFPE, "SIGFPE"},   {SIGHUP, "SIGHUP"},   {SIGPIPE, "SIGPIPE"},
-      {SIGQUIT, "SIGQUIT"}, {SIGALRM, "SIGALRM"}, {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
+  static const struct {
+    int number;
+    const char* name;
+  } known[] = {{SIGKILL, "SIGKILL"}, {SIGTERM, "SIGTERM"}, {SIGSEGV, "SIGSEGV"},
+               {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGINT, "SIGINT"},
+               {SIGILL, "SIGILL"},   {SIGFPE, "SIGFPE"},   {SIGHUP, "SIGHUP"},
+               {SIGPIPE, "SIGPIPE"}, {SIGQUIT, "SIGQUIT"}, {SIGALRM, "SIGALRM"},
+               {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
   for (auto& k : known)
     if (k.number == number) return k.name;
   return "a signal";
@@ -188,7 +202,8 @@ void set_role(const char* role) {
   memset(to + n, 0, sizeof domain.rows[0].role - n);
 }
 
-bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code, bool* code_known) {
+bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
+                   bool* code_known) {
   *pid = 0;
   *exit_code = 0;
   *code_known = false;
@@ -215,14 +230,20 @@ bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* e
     record_exit(row, inc, *exit_code);
   }
   char who[160];
-  if (role[0]) snprintf(who, sizeof who, "%s (pid %d)", role, *pid);
-  else if (*pid) snprintf(who, sizeof who, "process %d", *pid);
-  else snprintf(who, sizeof who, "a process that was just forked (row %d)", row);
-  if (life == Life::Alive && !*code_known) snprintf(text, n, "%s is alive", who);
-  else if (!*code_known) snprintf(text, n, "%s has died, exit code unknown", who);
+  if (role[0])
+    snprintf(who, sizeof who, "%s (pid %d)", role, *pid);
+  else if (*pid)
+    snprintf(who, sizeof who, "process %d", *pid);
+  else
+    snprintf(who, sizeof who, "a process that was just forked (row %d)", row);
+  if (life == Life::Alive && !*code_known)
+    snprintf(text, n, "%s is alive", who);
+  else if (!*code_known)
+    snprintf(text, n, "%s has died, exit code unknown", who);
   else if (*exit_code < 0) {
     snprintf(text, n, "%s was killed by %s (%d)", who, signal_name(-*exit_code), *exit_code);
-  } else snprintf(text, n, "%s has exited with code %d", who, *exit_code);
+  } else
+    snprintf(text, n, "%s has exited with code %d", who, *exit_code);
   return true;
 }
 
@@ -230,14 +251,13 @@ PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
   char text[320];
   int pid = 0, code = 0;
   bool known = false;
-  Py_BEGIN_ALLOW_THREADS
-  for (int i = 0; i < 41; ++i) {  // the parent that reaps it needs a moment to write the code
+  Py_BEGIN_ALLOW_THREADS for (int i = 0; i < 41;
+                              ++i) {  // the parent that reaps it needs a moment to write the code
     describe_peer(row, inc, text, sizeof text, &pid, &code, &known);
     if (known) break;
     usleep(5000);
   }
-  Py_END_ALLOW_THREADS
-  char message[420], name[64] = "";
+  Py_END_ALLOW_THREADS char message[420], name[64] = "";
   if (row >= 0 && row < int(kRows) && inc_of_row(domain.rows[row].state.load(acquire)) == inc)
     memcpy(name, domain.rows[row].role, sizeof name - 1);
   snprintf(message, sizeof message, "%s: %s", where, text);
@@ -255,7 +275,8 @@ PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
   return nullptr;
 }
 
-// A library that closes descriptors it does not own may have closed our lock; then nobody can tell that we live.
+// A library that closes descriptors it does not own may have closed our lock; then nobody can tell
+// that we live.
 const char* check_descriptor() {
   uint64_t now = now_ms();
   if (domain.lost || now - domain.checked_ms < 100) return domain.lost;
@@ -263,7 +284,8 @@ const char* check_descriptor() {
   struct stat st;
   if (fstat(domain.lock, &st) != 0 || st.st_dev != domain.lock_dev || st.st_ino != domain.lock_ino)
     domain.lost =
-        "a library closed this process's lock on the domain (a descriptor that it did not own); it can no longer share tensors";
+        "a library closed this process's lock on the domain (a descriptor that it did not own); it "
+        "can no longer share tensors";
   return domain.lost;
 }
 

@@ -27,12 +27,15 @@ void free_slot_word(uint32_t s) {
   uint64_t old = word_of(s).load(acquire);
   for (;;) {
     SlotWord w = SlotWord::of(old);
-    if (word_of(s).compare_exchange_weak(old, SlotWord{kSlotFree, 0, 0, w.inc + 1}.packed(), std::memory_order_acq_rel)) return;
+    if (word_of(s).compare_exchange_weak(old, SlotWord{kSlotFree, 0, 0, w.inc + 1}.packed(),
+                                         std::memory_order_acq_rel))
+      return;
   }
 }
 
 int claim_slots(uint32_t n, int volume, Kind kind) {
-  uint32_t first = volume ? domain.slots / 2 : 0, end = first + domain.slots / 2, me = uint32_t(domain.row);
+  uint32_t first = volume ? domain.slots / 2 : 0, end = first + domain.slots / 2,
+           me = uint32_t(domain.row);
   for (uint32_t s = first; s + n <= end;) {
     uint32_t k = 0;
     while (k < n && move_slot(s + k, kSlotFree, kSlotClaimed, me)) ++k;
@@ -60,7 +63,8 @@ int claim_slots(uint32_t n, int volume, Kind kind) {
   return -1;
 }
 
-// Followers first, the head last: a tail whose head is not LIVE, DYING or FREEING belongs to a claim that died.
+// Followers first, the head last: a tail whose head is not LIVE, DYING or FREEING belongs to a
+// claim that died.
 void publish_slots(uint32_t head) {
   uint32_t n = domain.slot[head].length.load(relaxed), me = uint32_t(domain.row);
   for (uint32_t k = 1; k < n; ++k) {
@@ -72,12 +76,15 @@ void publish_slots(uint32_t head) {
 }
 
 void punch(uint32_t slot, size_t offset, size_t n) {
-  while (fallocate(domain.volume[domain.volume_of(slot)], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                   off_t(domain.offset_of(slot) + offset), off_t(n)) != 0 && errno == EINTR) {
+  while (fallocate(domain.volume[domain.volume_of(slot)],
+                   FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                   off_t(domain.offset_of(slot) + offset), off_t(n)) != 0 &&
+         errno == EINTR) {
   }
 }
 
-// The head is FREEING and ours, or its owner is dead and we hold that row's lock: only its own tails are touched.
+// The head is FREEING and ours, or its owner is dead and we hold that row's lock: only its own
+// tails are touched.
 void finish_freeing(uint32_t head) {
   uint32_t n = domain.slot[head].length.load(relaxed);
   uint64_t owner = SlotWord::of(word_of(head).load(acquire)).owner;
@@ -95,7 +102,8 @@ void finish_freeing(uint32_t head) {
 }
 
 void release_slots(uint32_t head, uint32_t n, bool claimed) {
-  if (!move_slot(head, claimed ? kSlotClaimed : kSlotLive, kSlotFreeing, uint32_t(domain.row))) return;
+  if (!move_slot(head, claimed ? kSlotClaimed : kSlotLive, kSlotFreeing, uint32_t(domain.row)))
+    return;
   domain.slot[head].length.store(n, relaxed);
   fault("free.freeing");
   finish_freeing(head);
@@ -104,7 +112,8 @@ void release_slots(uint32_t head, uint32_t n, bool claimed) {
 int commit(uint32_t slot, size_t offset, size_t n) {
   if (!take_headroom(n)) return EDQUOT;
   int fd = domain.volume[domain.volume_of(slot)];
-  // In steps: a signal makes the kernel undo and refuse the whole call (EINTR), which must not happen for ever.
+  // In steps: a signal makes the kernel undo and refuse the whole call (EINTR), which must not
+  // happen for ever.
   constexpr size_t kStep = 8 << 20;
   for (size_t done = 0; done < n;) {
     size_t k = n - done < kStep ? n - done : kStep;

@@ -13,15 +13,18 @@ namespace shmtensor {
 
 uint64_t sweeps = 0, rows_swept = 0, lost_locks = 0;
 
-// Note [Closed by mistake]: the lock is free, but a process with the recorded start time still has the control file mapped.
-// Then a library closed our descriptor in it, and its holds are real. (A dead one has no mappings; after exec neither.)
+// Note [Closed by mistake]: the lock is free, but a process with the recorded start time still has
+// the control file mapped. Then a library closed our descriptor in it, and its holds are real. (A
+// dead one has no mappings; after exec neither.)
 static bool closed_by_mistake(const Row& row) {
   int pid = int(row.pid.load(acquire));
   if (!pid || !domain.pidns || row.pidns.load(relaxed) != domain.pidns) return false;
   char state;
   unsigned long flags;
   uint64_t start;
-  if (!read_process(pid, &state, &flags, &start) || start != row.start.load(relaxed) || state == 'Z' || state == 'X') return false;
+  if (!read_process(pid, &state, &flags, &start) || start != row.start.load(relaxed) ||
+      state == 'Z' || state == 'X')
+    return false;
   char path[40], text[4096], wanted[64];
   snprintf(path, sizeof path, "/proc/%d/maps", pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -50,24 +53,31 @@ static void release_slot_of_dead(uint32_t s, uint32_t row) {
   switch (w.state) {
     case kSlotLive:
       w.owner = kNobody;
-      domain.slot[s].reclaiming.store(0, relaxed);  // its reclaimer is dead; marks in block words are rescued or guarded by inc
+      domain.slot[s].reclaiming.store(
+          0, relaxed);  // its reclaimer is dead; marks in block words are rescued or guarded by inc
       swap_word(word, old, w.packed());
       fault("sweep.orphan");
       break;
-    case kSlotClaimed: free_slot_word(s); break;
+    case kSlotClaimed:
+      free_slot_word(s);
+      break;
     case kSlotTail: {
       uint32_t back = domain.slot[s].back.load(relaxed);
       if (back && back <= s) {
         SlotWord head = SlotWord::of(domain.slot[s - back].word.load(acquire));
-        bool alive = head.state == kSlotLive || head.state == kSlotDying || head.state == kSlotFreeing;
+        bool alive =
+            head.state == kSlotLive || head.state == kSlotDying || head.state == kSlotFreeing;
         if (alive && domain.slot[s - back].length.load(relaxed) > back) return;
       }
       punch(s, 0, kSlotBytes);
       free_slot_word(s);
       break;
     }
-    case kSlotFreeing: finish_freeing(s); break;
-    default: break;
+    case kSlotFreeing:
+      finish_freeing(s);
+      break;
+    default:
+      break;
   }
 }
 
@@ -92,7 +102,8 @@ void sweep_row(int r) {
   // Downwards: a tail is looked at while its head still says what it is.
   for (int v = 1; v >= 0; --v) {
     uint32_t first = v ? domain.slots / 2 : 0;
-    for (uint32_t s = first + domain.header->slot_high[v].load(acquire); s-- > first;) release_slot_of_dead(s, uint32_t(r));
+    for (uint32_t s = first + domain.header->slot_high[v].load(acquire); s-- > first;)
+      release_slot_of_dead(s, uint32_t(r));
   }
   row.death_ms.store(now_ms(), relaxed);
   fault("sweep.zombie");
