@@ -1,4 +1,4 @@
-"""each(): many cases in one test, where what is checked after every test costs more than they do."""
+"""each(): many cases in one test, where what is checked after each test costs more than they."""
 
 from __future__ import annotations
 

@@ -5,14 +5,14 @@ template <class T, class F>
 INLINE void map1(const T* x, T* out, int64_t n, F f) {
   int64_t i = 0;
   for (; i + kLanes<T> <= n; i += kLanes<T>) store<T>(out + i, f(load(x + i)));
-  if (i < n) store_part<T>(out + i, f(load_part<T>(x + i, n - i, T(0))), n - i);
+  if (i < n) store_part(out + i, f(load_part(x + i, n - i, T(0))), n - i);
 }
 
 template <class T, class F>
 INLINE void map2(const T* x, const T* y, T* out, int64_t n, F f) {
   int64_t i = 0;
   for (; i + kLanes<T> <= n; i += kLanes<T>) store<T>(out + i, f(load(x + i), load(y + i)));
-  if (i < n) store_part<T>(out + i, f(load_part<T>(x + i, n - i, T(0)), load_part<T>(y + i, n - i, T(0))), n - i);
+  if (i < n) store_part(out + i, f(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
 }
 
 template <class T>
@@ -135,32 +135,39 @@ void scale(const T* x, T* out, int64_t n, T factor) {
 
 // ---------------------------------------------------------------- random bits
 
-// Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). 16 counters at a time.
+// Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). 16 counters at a time, each of its four
+// words in the low half of a 64-bit lane; the high halves hold rubbish that no product reads.
 INLINE void philox_block(uint32_t* words, uint64_t seed, uint64_t counter) {
-  uint32_t a[16], b[16], c[16], d[16];
-  for (int j = 0; j < 16; ++j) {
-    uint64_t at = counter + static_cast<uint64_t>(j);
-    a[j] = static_cast<uint32_t>(at);
-    b[j] = static_cast<uint32_t>(at >> 32);
-    c[j] = d[j] = 0;
+  constexpr int kL = kWidth / 8, kV = 16 / kL;
+  Wide a[kV], b[kV], c[kV], d[kV];
+  static const uint64_t steps[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  for (int v = 0; v < kV; ++v) {
+    a[v] = (Wide)(*reinterpret_cast<const Vec<double>::loose*>(steps + v * kL)) + counter;
+    b[v] = a[v] >> 32;
+    c[v] = d[v] = Wide{};
   }
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+#pragma GCC unroll 10
   for (int round = 0; round < 10; ++round) {
-    for (int j = 0; j < 16; ++j) {
-      uint64_t p = static_cast<uint64_t>(a[j]) * 0xD2511F53u, q = static_cast<uint64_t>(c[j]) * 0xCD9E8D57u;
-      a[j] = static_cast<uint32_t>(q >> 32) ^ b[j] ^ k0;
-      b[j] = static_cast<uint32_t>(q);
-      c[j] = static_cast<uint32_t>(p >> 32) ^ d[j] ^ k1;
-      d[j] = static_cast<uint32_t>(p);
+#pragma GCC unroll 8
+    for (int v = 0; v < kV; ++v) {
+      Wide p = multiply_low(a[v], 0xD2511F53u), q = multiply_low(c[v], 0xCD9E8D57u);
+      a[v] = (q >> 32) ^ b[v] ^ k0;
+      b[v] = q;
+      c[v] = (p >> 32) ^ d[v] ^ k1;
+      d[v] = p;
     }
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
+  uint64_t first[16], second[16];
+  for (int v = 0; v < kV; ++v) {
+    *reinterpret_cast<Vec<double>::loose*>(first + v * kL) = (V<double>)((a[v] & 0xffffffffu) | b[v] << 32);
+    *reinterpret_cast<Vec<double>::loose*>(second + v * kL) = (V<double>)((c[v] & 0xffffffffu) | d[v] << 32);
+  }
   for (int j = 0; j < 16; ++j) {
-    words[4 * j] = a[j];
-    words[4 * j + 1] = b[j];
-    words[4 * j + 2] = c[j];
-    words[4 * j + 3] = d[j];
+    __builtin_memcpy(words + 4 * j, first + j, 8);  // little-endian, as both architectures are
+    __builtin_memcpy(words + 4 * j + 2, second + j, 8);
   }
 }
 

@@ -3,6 +3,11 @@
 // Included by isa_base.cc, isa_v3.cc, isa_v4.cc, each of which defines SHMTENSOR_LEVEL first.
 #include <stdint.h>
 
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns inside its own AVX-512 header
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "kernels.h"
 
 #define INLINE_LAMBDA __attribute__((always_inline))
@@ -12,7 +17,7 @@ namespace shmtensor {
 namespace SHMTENSOR_LEVEL {
 
 #include "vector.h"
-// after vector.h
+//
 #include "elementwise.h"
 #include "rows.h"
 #include "update.h"
@@ -23,7 +28,7 @@ constexpr Kernels<T> table = {
     gelu_tanh<T>, gelu_tanh_backward<T>, dropout<T>,
     softmax<T>, log_softmax<T>, softmax_backward<T>, log_softmax_backward<T>,
     softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
-    cross_entropy_row<T>, scale<T>, sum<T>, sum_columns<T>, adam<T>, sgd<T>,
+    cross_entropy_row<T>, scale<T>, sum<T>, sum_rows<T>, sum_columns<T>, adam<T>, sgd<T>,
 };
 
 const Kernels<float>& floats() { return table<float>; }

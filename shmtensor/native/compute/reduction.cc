@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kPiece = 32768;  // elements per slice
 constexpr int64_t kChain = 512;    // rows added into one accumulator at most
+constexpr int64_t kShort = 512;    // rows summed with one chain a lane
 constexpr int64_t kUnlock = 8192;
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -25,6 +26,7 @@ void sum_rows(const T* x, T* out, int64_t outer, int64_t m) {
   if (m <= kPiece) {
     const int64_t grain = m ? (kPiece + m - 1) / m : outer;
     ranges(outer, grain, [&](int64_t start, int64_t stop) {
+      if (m <= kShort) return kernels<T>().sum_rows(x + start * m, out + start, stop - start, m);
       for (int64_t o = start; o < stop; ++o) out[o] = static_cast<T>(kernel(x + o * m, m));
     });
     return;

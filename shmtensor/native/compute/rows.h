@@ -15,7 +15,7 @@ INLINE T row_max(const T* x, int64_t m) {
     most = v > most ? v : most;
   }
   if (i < m) {
-    V<T> v = load_part<T>(x + i, m - i, kLowest<T>);
+    V<T> v = load_part(x + i, m - i, kLowest<T>);
     most = v > most ? v : most;
   }
   return max_lanes<T>(most);  // a NaN is ignored here and returns through exp
@@ -32,14 +32,11 @@ INLINE T row_exp(const T* x, T* terms, int64_t m, T top) {
     total += e;
   }
   if (i < m) {
-    V<T> v = load_part<T>(x + i, m - i, kLowest<T>);
+    V<T> v = load_part(x + i, m - i, kLowest<T>);
     // The padding must not turn into a NaN when top is -inf as well: it adds 0 in any case.
     V<T> e = exp_nonpositive(v - top);
-    T lanes[kLanes<T>];
-    store<T>(lanes, e);
-    for (int64_t j = m - i; j < kLanes<T>; ++j) lanes[j] = T(0);
-    e = load(lanes);
-    if (kWrite) store_part<T>(terms + i, e, m - i);
+    e = keep_part<T>(e, m - i, T(0));
+    if (kWrite) store_part(terms + i, e, m - i);
     total += e;
   }
   return sum_lanes<T>(total);
@@ -75,7 +72,7 @@ INLINE T dot(const T* x, const T* y, int64_t m) {
   V<T> total = all(T(0));
   int64_t i = 0;
   for (; i + kLanes<T> <= m; i += kLanes<T>) total += load(x + i) * load(y + i);
-  if (i < m) total += load_part<T>(x + i, m - i, T(0)) * load_part<T>(y + i, m - i, T(0));
+  if (i < m) total += load_part(x + i, m - i, T(0)) * load_part(y + i, m - i, T(0));
   return sum_lanes<T>(total);
 }
 
@@ -84,7 +81,7 @@ INLINE T row_sum(const T* x, int64_t m) {
   V<T> total = all(T(0));
   int64_t i = 0;
   for (; i + kLanes<T> <= m; i += kLanes<T>) total += load(x + i);
-  if (i < m) total += load_part<T>(x + i, m - i, T(0));
+  if (i < m) total += load_part(x + i, m - i, T(0));
   return sum_lanes<T>(total);
 }
 
@@ -115,7 +112,7 @@ INLINE void column_groups(int64_t width, F f) {
 
 template <class T>
 INLINE V<T> load_some(const T* p, int64_t n) {
-  return n == kLanes<T> ? load(p) : load_part<T>(p, n, T(0));
+  return n == kLanes<T> ? load(p) : load_part(p, n, T(0));
 }
 
 template <class T>
@@ -123,7 +120,7 @@ INLINE void store_some(T* p, V<T> v, int64_t n) {
   if (n == kLanes<T>) {
     store<T>(p, v);
   } else {
-    store_part<T>(p, v, n);
+    store_part(p, v, n);
   }
 }
 
@@ -213,10 +210,39 @@ double sum(const T* x, int64_t n) {
   return total;
 }
 
+// Few columns side by side: rows are read as one run in steps of `width` vectors, so that each lane always meets the
+// same column; lane l of vector i holds column (i * lanes + l) % width.
+template <class T>
+void sum_narrow(const T* x, T* acc, int64_t m, int64_t width) {
+  constexpr int kL = kLanes<T>, kMost = 64;
+  V<T> t[kMost];
+  for (int i = 0; i < width; ++i) t[i] = all(T(0));
+  const int64_t n = m * width, step = width * kL;
+  int64_t at = 0;
+  for (; at + step <= n; at += step) {
+    for (int i = 0; i < width; ++i) t[i] += load(x + at + i * kL);
+  }
+  T lanes[kMost * kL];
+  for (int i = 0; i < width; ++i) store<T>(lanes + i * kL, t[i]);
+  for (int64_t l = 0; l < step; l += width) {
+    for (int64_t c = 0; c < width; ++c) acc[c] += lanes[l + c];
+  }
+  for (; at < n; at += width) {
+    for (int64_t c = 0; c < width; ++c) acc[c] += x[at + c];
+  }
+}
+
 // Four vectors of columns at a time: a whole run of cache lines of each row.
+// Short rows: one chain a lane.
+template <class T>
+void sum_rows(const T* x, T* out, int64_t rows, int64_t m) {
+  for (int64_t r = 0; r < rows; ++r) out[r] = row_sum(x + r * m, m);
+}
+
 template <class T>
 void sum_columns(const T* x, T* acc, int64_t m, int64_t width, int64_t stride) {
   constexpr int64_t kL = kLanes<T>;
+  if (width == stride && width <= 64 && width % kL != 0) return sum_narrow(x, acc, m, width);
   int64_t c = 0;
   for (; c + 4 * kL <= width; c += 4 * kL) {
     V<T> t[4];

@@ -40,17 +40,56 @@ INLINE void store(T* p, V<T> v) {
   *reinterpret_cast<typename Vec<T>::loose*>(p) = v;
 }
 
-// The first n lanes from memory, the others `fill`.
+// The first n lanes from memory, the others `fill`; nothing past them is touched.
+#if defined(__AVX512F__)
+INLINE V<float> load_part(const float* p, int64_t n, float fill) {
+  return (V<float>)_mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << n) - 1), p);
+}
+INLINE V<double> load_part(const double* p, int64_t n, double fill) {
+  return (V<double>)_mm512_mask_loadu_pd(_mm512_set1_pd(fill), static_cast<__mmask8>((1u << n) - 1), p);
+}
+INLINE void store_part(float* p, V<float> v, int64_t n) {
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), (__m512)v);
+}
+INLINE void store_part(double* p, V<double> v, int64_t n) {
+  _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << n) - 1), (__m512d)v);
+}
+#elif defined(__AVX2__)
+INLINE __m256i first_lanes(int64_t n, float) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+INLINE __m256i first_lanes(int64_t n, double) {
+  return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+INLINE V<float> load_part(const float* p, int64_t n, float fill) {
+  __m256i m = first_lanes(n, fill);
+  return (V<float>)_mm256_blendv_ps(_mm256_set1_ps(fill), _mm256_maskload_ps(p, m), (__m256)m);
+}
+INLINE V<double> load_part(const double* p, int64_t n, double fill) {
+  __m256i m = first_lanes(n, fill);
+  return (V<double>)_mm256_blendv_pd(_mm256_set1_pd(fill), _mm256_maskload_pd(p, m), (__m256d)m);
+}
+INLINE void store_part(float* p, V<float> v, int64_t n) { _mm256_maskstore_ps(p, first_lanes(n, 0.0f), (__m256)v); }
+INLINE void store_part(double* p, V<double> v, int64_t n) { _mm256_maskstore_pd(p, first_lanes(n, 0.0), (__m256d)v); }
+#else
 template <class T>
 INLINE V<T> load_part(const T* p, int64_t n, T fill) {
   T lanes[kLanes<T>];
   for (int i = 0; i < kLanes<T>; ++i) lanes[i] = i < n ? p[i] : fill;
   return load(lanes);
 }
-
 template <class T>
 INLINE void store_part(T* p, V<T> v, int64_t n) {
   for (int i = 0; i < n; ++i) p[i] = v[i];
+}
+#endif
+
+// The first n lanes of v, the others `fill`.
+template <class T>
+INLINE V<T> keep_part(V<T> v, int64_t n, T fill) {
+  T lanes[kLanes<T>];
+  for (int i = 0; i < kLanes<T>; ++i) lanes[i] = static_cast<T>(i);
+  return load(lanes) < static_cast<T>(n) ? v : V<T>{} + fill;
 }
 
 template <class T>
@@ -127,4 +166,18 @@ INLINE V<double> exp_nonpositive(V<double> x) {
   I exponent = ((I)shifted - 0x4338000000000000LL + 1023) << 52;
   V<double> y = p * (V<double>)exponent;
   return x < low ? all(0.0) : y;
+}
+
+// Products of the low halves of 64-bit lanes.
+typedef uint64_t Wide __attribute__((vector_size(kWidth)));
+INLINE Wide multiply_low(Wide a, uint64_t b) {
+#if defined(__AVX512F__)
+  return (Wide)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi64(static_cast<long long>(b)));
+#elif defined(__AVX2__)
+  return (Wide)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi64x(static_cast<long long>(b)));
+#elif defined(__SSE2__)
+  return (Wide)_mm_mul_epu32((__m128i)a, _mm_set1_epi64x(static_cast<long long>(b)));
+#else
+  return (a & 0xffffffffu) * b;
+#endif
 }
