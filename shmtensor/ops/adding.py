@@ -27,7 +27,7 @@ def slice_places(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
 
 
 def mesh_places(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
-    """The flat places of the elements that `index` names along dim, and its own position elsewhere."""
+    """The flat places that `index` names along dim, and its own position elsewhere."""
     step, places = 1, 0
     for d in range(len(shape) - 1, -1, -1):
         if d == dim:

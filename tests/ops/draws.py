@@ -28,6 +28,9 @@ class Call:
     random: np.random.Generator
     sample: Any
 
+    def __str__(self) -> str:
+        return f"{self.row.name} of {self.sample}"
+
     def plain(self, *inputs: Any) -> list[Any]:
         """The results of the row's forward on arrays, without what it keeps."""
         rest = self.row.attributes[len(self.attributes) :]
@@ -115,7 +118,16 @@ def calls(row: Row, dtype: Any = np.float64) -> Iterator[Call]:
         yield Call(row, inputs, rest, named, random, sample)
 
 
-def rows(keep: Callable[[Row], Any] = lambda row: True) -> dict[str, Any]:
-    """For `pytest.mark.parametrize(**rows(...))`: one test per row."""
-    found = [row for row in ROWS.values() if row.samples and keep(row)]
-    return {"argnames": "row", "argvalues": found, "ids": [row.name for row in found]}
+def families(keep: Callable[[Row], Any] = lambda row: True) -> dict[str, Any]:
+    """For `pytest.mark.parametrize(**families(...))`: one test per file of rows."""
+    found: dict[str, list[Row]] = {}
+    for row in ROWS.values():
+        if row.samples and keep(row):
+            found.setdefault(row.forward.__module__.rpartition(".")[2], []).append(row)
+    return {"argnames": "family", "argvalues": list(found.values()), "ids": list(found)}
+
+
+def every(family: list[Row], dtype: Any = np.float64) -> Iterator[Call]:
+    """All samples of a family's rows as calls."""
+    for row in family:
+        yield from calls(row, dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from draws import Call, calls, rows
+from draws import Call, every, families
 
 import shmtensor as st
 from shmtensor.ops import ROWS, Row
@@ -33,26 +33,26 @@ def test_every_row_has_samples() -> None:
     assert bare == BARE
 
 
-@pytest.mark.parametrize(**rows())
-def test_public_function_is_the_plain_forward(row: Row) -> None:
+@pytest.mark.parametrize(**families())
+def test_public_function_is_the_plain_forward(family: list[Row]) -> None:
     """The native kernel is held against the forward on NumPy: values, shapes and dtypes."""
     for dtype, close in (("float64", 1e-12), ("float32", 2e-5)):
-        for call in calls(row, dtype):
+        for call in every(family, dtype):
             for ours, plain in zip(call.public(*call.tensors()), call.plain(), strict=True):
-                assert ours.shape == plain.shape, call.sample
-                assert ours.dtype == plain.dtype, call.sample
+                assert ours.shape == plain.shape, str(call)
+                assert ours.dtype == plain.dtype, str(call)
                 same = np.allclose(ours.numpy(), plain, close, close, equal_nan=True)
-                assert same, (dtype, call.sample)
+                assert same, (dtype, str(call))
 
 
-@pytest.mark.parametrize(**rows(lambda row: row.name not in ("viewed", "as_strided")))
-def test_strides_do_not_matter(row: Row) -> None:
-    for call in calls(row):
+@pytest.mark.parametrize(**families(lambda row: row.name not in ("viewed", "as_strided")))
+def test_strides_do_not_matter(family: list[Row]) -> None:
+    for call in every(family):
         before = call.public(*call.tensors())
         after = call.public(*call.tensors(strided=True))
         for x, y in zip(before, after, strict=True):
             same = np.allclose(x.numpy(), y.numpy(), 1e-12, 1e-12, equal_nan=True)
-            assert same, call.sample
+            assert same, str(call)
 
 
 def weighted(outputs: list[Any], weights: list[Any]) -> Any:
@@ -94,7 +94,7 @@ def along(call: Call, leaves: list[Any], compute: Any, slopes: list[Any]) -> Non
         if s is not None
     )
     if np.isfinite(number):
-        assert ours == pytest.approx(number, rel=2e-4, abs=2e-5), call.sample
+        assert ours == pytest.approx(number, rel=2e-4, abs=2e-5), str(call)
 
 
 def check_gradients(call: Call) -> None:
@@ -112,8 +112,8 @@ def check_gradients(call: Call) -> None:
     slopes = st.autograd.grad(total(), leaves, allow_unused=True, create_graph=True)
     for leaf, slope in zip(leaves, slopes, strict=True):
         if slope is not None:
-            assert slope.shape == leaf.shape, call.sample
-            assert slope.dtype == leaf.dtype, call.sample
+            assert slope.shape == leaf.shape, str(call)
+            assert slope.dtype == leaf.dtype, str(call)
     along(call, leaves, lambda: total().item(), list(slopes))
     turns = [None if s is None else noise(call, s.detach().numpy()) for s in slopes]
 
@@ -129,28 +129,28 @@ def check_gradients(call: Call) -> None:
     along(call, leaves, lambda: float(bend()), list(curves))
 
 
-@pytest.mark.parametrize(**rows(lambda row: row.pullbacks))
-def test_gradients_of_two_orders_are_differences(row: Row) -> None:
-    for call in calls(row):
+@pytest.mark.parametrize(**families(lambda row: row.pullbacks))
+def test_gradients_of_two_orders_are_differences(family: list[Row]) -> None:
+    for call in every(family):
         check_gradients(call)
 
 
-@pytest.mark.parametrize(**rows(lambda row: row.name in COMPLEX))
-def test_complex_gradients_of_two_orders_are_differences(row: Row) -> None:
-    for call in calls(row, np.complex128):
+@pytest.mark.parametrize(**families(lambda row: row.name in COMPLEX))
+def test_complex_gradients_of_two_orders_are_differences(family: list[Row]) -> None:
+    for call in every(family, np.complex128):
         check_gradients(call)
 
 
-@pytest.mark.parametrize(**rows(lambda row: row.inplace and row.method and row.promote))
-def test_in_place_form_is_the_same(row: Row) -> None:
-    for call in calls(row):
+@pytest.mark.parametrize(**families(lambda row: row.inplace and row.method and row.promote))
+def test_in_place_form_is_the_same(family: list[Row]) -> None:
+    for call in every(family):
         plain = call.plain()[0]
         if not isinstance(call.inputs[0], np.ndarray) or plain.shape != call.inputs[0].shape:
             continue
         x, *others = call.tensors()
-        written = getattr(x, f"{row.name}_")(*others, *call.attributes, **call.named)
+        written = getattr(x, f"{call.row.name}_")(*others, *call.attributes, **call.named)
         assert written is x
-        assert np.allclose(written.numpy(), plain, equal_nan=True), call.sample
+        assert np.allclose(written.numpy(), plain, equal_nan=True), str(call)
 
 
 # Rows that refuse whole numbers or bool, as PyTorch does, or for which they make no sense.
@@ -161,16 +161,16 @@ REAL_ONLY = set(
 NO_BOOL = {"sub", "floor_divide", "trunc_divide", "remainder", "fmod", "pow"}
 
 
-@pytest.mark.parametrize(**rows(lambda row: row.promote and row.name not in REAL_ONLY))
-def test_whole_numbers_have_pytorchs_dtypes(row: Row) -> None:
+@pytest.mark.parametrize(**families(lambda row: row.promote and row.name not in REAL_ONLY))
+def test_whole_numbers_have_pytorchs_dtypes(family: list[Row]) -> None:
     """Promotion "float" gives the default dtype, "common" keeps it, but for comparisons."""
     for dtype in ("int64", "int32", "uint8", "bool"):
-        if dtype == "bool" and row.name in NO_BOOL:
-            continue
-        for call in calls(row, dtype):
+        for call in every(family, dtype):
+            if dtype == "bool" and call.row.name in NO_BOOL:
+                continue
             out = call.public(*call.tensors())[0]
             given = [x for x in call.inputs if isinstance(x, np.ndarray)]
-            if row.promote == "float":
-                assert out.dtype == st.float32, (dtype, call.sample)
+            if call.row.promote == "float":
+                assert out.dtype == st.float32, (dtype, str(call))
             elif out.dtype != st.bool and all(x.dtype == np.dtype(dtype) for x in given):
-                assert out.dtype == np.dtype(dtype), (dtype, call.sample)
+                assert out.dtype == np.dtype(dtype), (dtype, str(call))
