@@ -40,7 +40,7 @@
 namespace shmtensor::group {
 
 constexpr int kMaxWorld = 128;
-constexpr size_t kInline = 16384;  // tunable: docs/design/distributed.md has the measurement
+constexpr size_t kInline = 65536;  // tunable: docs/design/distributed.md has the measurement
 constexpr int kMaxDims = 8;
 
 enum class Collective : uint8_t {
