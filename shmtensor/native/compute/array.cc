@@ -67,10 +67,11 @@ PyObject* finish(Ref out, const Floating& f) {
   return PyArray_CastToType(out.array(), PyArray_DescrFromType(f.result), 0);
 }
 
-bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name, PyArrayObject* b) {
+bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name,
+                PyArrayObject* b) {
   if (PyArray_SAMESHAPE(a, b)) return true;
-  raise("ValueError", "%s: shapes differ: %s %s, %s %s", where, a_name, shape_text(a).c_str(), b_name,
-        shape_text(b).c_str());
+  raise("ValueError", "%s: shapes differ: %s %s, %s %s", where, a_name, shape_text(a).c_str(),
+        b_name, shape_text(b).c_str());
   return false;
 }
 
@@ -88,7 +89,8 @@ int count_arguments(const char* where, Py_ssize_t given, Py_ssize_t least, Py_ss
   if (least == most) {
     raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd", where, given, least);
   } else {
-    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd to %zd", where, given, least, most);
+    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd to %zd", where, given,
+          least, most);
   }
   return -1;
 }

@@ -1,4 +1,5 @@
-// Small things that every kernel's Python face needs: fresh arrays, contiguous views, shapes as text.
+// Small things that every kernel's Python face needs: fresh arrays, contiguous views, shapes as
+// text.
 #pragma once
 
 #include <string>
@@ -34,7 +35,8 @@ class Ref {
   PyObject* p_ = nullptr;
 };
 
-// Releases the GIL while it lives, if the work is worth it (a switch costs about 50 ns, more when contended).
+// Releases the GIL while it lives, if the work is worth it (a switch costs about 50 ns, more when
+// contended).
 class Unlocked {
  public:
   explicit Unlocked(bool worth) : state_(worth ? PyEval_SaveThread() : nullptr) {}
@@ -59,9 +61,11 @@ T* data(const Ref& a) {
   return data<T>(a.array());
 }
 
-// A fresh C-contiguous array of a built-in dtype, not zeroed; NumPy allocates it, from the heap if the gate is open.
+// A fresh C-contiguous array of a built-in dtype, not zeroed; NumPy allocates it, from the heap if
+// the gate is open.
 inline PyObject* fresh(int nd, const npy_intp* dims, int type) {
-  return PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(type), nd, dims, nullptr, nullptr, 0, nullptr);
+  return PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(type), nd, dims, nullptr,
+                              nullptr, 0, nullptr);
 }
 
 // The array itself if it is C-contiguous, aligned and in native byte order, else such a copy.
@@ -76,7 +80,8 @@ inline Ref contiguous(PyArrayObject* a) {
 // The same with a cast (any kind) to a built-in dtype.
 inline Ref contiguous_as(PyArrayObject* a, int type) {
   if (PyArray_TYPE(a) == type) return contiguous(a);
-  return Ref(PyArray_FromArray(a, PyArray_DescrFromType(type), NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST));
+  return Ref(
+      PyArray_FromArray(a, PyArray_DescrFromType(type), NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST));
 }
 
 // May the two have an element in common? Compares the spans of memory they touch.
@@ -85,11 +90,13 @@ bool overlap(PyArrayObject* a, PyArrayObject* b);
 std::string shape_text(PyArrayObject* a);  // "(3, 4)"
 std::string dtype_text(PyArrayObject* a);  // "float32"
 
-// An ndarray argument of any subclass, or nullptr with TypeError: "<where>: <name> is not an array: <type>".
+// An ndarray argument of any subclass, or nullptr with TypeError: "<where>: <name> is not an array:
+// <type>".
 PyArrayObject* array_argument(const char* where, const char* name, PyObject* p);
 
-// The dtype a floating kernel computes in, and the one of its result: float32 and float64 as they are, float16 by way of
-// float32, bool and integers become float32. False with TypeError for the others (complex, long double, ...).
+// The dtype a floating kernel computes in, and the one of its result: float32 and float64 as they
+// are, float16 by way of float32, bool and integers become float32. False with TypeError for the
+// others (complex, long double, ...).
 struct Floating {
   int compute, result;
 };
@@ -99,9 +106,11 @@ bool floating(const char* where, PyArrayObject* x, Floating* out);
 PyObject* finish(Ref out, const Floating& f);
 
 // Both arrays have one shape, else ValueError: "<where>: shapes differ: <a> (3, 4), <b> (4, 3)".
-bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name, PyArrayObject* b);
+bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name,
+                PyArrayObject* b);
 
-// dim in [-nd, nd) as [0, nd), or -1 with IndexError. A 0-d array has the one dimension 0, as in PyTorch.
+// dim in [-nd, nd) as [0, nd), or -1 with IndexError. A 0-d array has the one dimension 0, as in
+// PyTorch.
 int dim_argument(const char* where, PyObject* dim, int nd);
 
 // n arguments at least, `most` at most; -1 with TypeError.

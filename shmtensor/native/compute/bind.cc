@@ -21,7 +21,8 @@ PyObject* get_num_threads(PyObject*, PyObject*) { return PyLong_FromLong(pool_th
 PyObject* set_num_threads(PyObject*, PyObject* argument) {
   long n = PyLong_AsLong(argument);
   if (n == -1 && PyErr_Occurred()) return nullptr;
-  if (n < 1 || n > 1'000'000) return raise("ValueError", "set_num_threads: expected at least 1: %ld", n);
+  if (n < 1 || n > 1'000'000)
+    return raise("ValueError", "set_num_threads: expected at least 1: %ld", n);
   {
     Unlocked unlocked(true);
     pool_set_threads(static_cast<int>(n));
@@ -30,7 +31,9 @@ PyObject* set_num_threads(PyObject*, PyObject* argument) {
 }
 
 PyObject* isa(PyObject*, PyObject*) { return PyUnicode_FromString(isa_name()); }
-PyObject* blas(PyObject*, PyObject*) { return blas_ensure() ? PyUnicode_FromString(blas_core()) : nullptr; }
+PyObject* blas(PyObject*, PyObject*) {
+  return blas_ensure() ? PyUnicode_FromString(blas_core()) : nullptr;
+}
 
 template <PyObject* (*F)(PyObject*, PyObject* const*, Py_ssize_t)>
 PyCFunction fast() {
@@ -38,39 +41,51 @@ PyCFunction fast() {
 }
 
 PyMethodDef methods[] = {
-    {"set_num_threads", set_num_threads, METH_O, "set_num_threads(n): threads of the pool, the caller included."},
+    {"set_num_threads", set_num_threads, METH_O,
+     "set_num_threads(n): threads of the pool, the caller included."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "get_num_threads() -> int"},
-    {"isa", isa, METH_NOARGS, "isa() -> str: instruction-set level of the kernels: base, v3 or v4."},
+    {"isa", isa, METH_NOARGS,
+     "isa() -> str: instruction-set level of the kernels: base, v3 or v4."},
     {"blas", blas, METH_NOARGS, "blas() -> str: the BLAS kernels in use; loads the library."},
-    {"parallel", parallel, METH_O, "parallel(ufunc) -> ufunc: the same loops on the pool, without warnings."},
-    {"matmul", fast<matmul>(), METH_FASTCALL, "matmul(x, y, out=None, /): matrix product of any ranks."},
-    {"linear", fast<linear>(), METH_FASTCALL, "linear(input, weight, bias=None, /): input @ weight.T + bias."},
+    {"parallel", parallel, METH_O,
+     "parallel(ufunc) -> ufunc: the same loops on the pool, without warnings."},
+    {"matmul", fast<matmul>(), METH_FASTCALL,
+     "matmul(x, y, out=None, /): matrix product of any ranks."},
+    {"linear", fast<linear>(), METH_FASTCALL,
+     "linear(input, weight, bias=None, /): input @ weight.T + bias."},
     {"relu", relu, METH_O, "relu(x, /): max(x, 0); NaN stays NaN."},
     {"relu_backward", fast<relu_backward>(), METH_FASTCALL, "relu_backward(g, out, /)"},
     {"sigmoid", sigmoid, METH_O, "sigmoid(x, /): 1 / (1 + exp(-x))."},
     {"sigmoid_backward", fast<sigmoid_backward>(), METH_FASTCALL, "sigmoid_backward(g, out, /)"},
     {"tanh_backward", fast<tanh_backward>(), METH_FASTCALL, "tanh_backward(g, out, /)"},
-    {"gelu", fast<gelu>(), METH_FASTCALL, "gelu(x, tanh=False, /): x times the normal distribution function."},
+    {"gelu", fast<gelu>(), METH_FASTCALL,
+     "gelu(x, tanh=False, /): x times the normal distribution function."},
     {"gelu_backward", fast<gelu_backward>(), METH_FASTCALL, "gelu_backward(g, x, tanh=False, /)"},
     {"dropout", fast<dropout>(), METH_FASTCALL, "dropout(x, p, seed, offset, /) -> (out, mask)"},
     {"softmax", fast<softmax>(), METH_FASTCALL, "softmax(x, dim, /)"},
     {"log_softmax", fast<log_softmax>(), METH_FASTCALL, "log_softmax(x, dim, /)"},
-    {"softmax_backward", fast<softmax_backward>(), METH_FASTCALL, "softmax_backward(g, out, dim, /)"},
-    {"log_softmax_backward", fast<log_softmax_backward>(), METH_FASTCALL, "log_softmax_backward(g, out, dim, /)"},
+    {"softmax_backward", fast<softmax_backward>(), METH_FASTCALL,
+     "softmax_backward(g, out, dim, /)"},
+    {"log_softmax_backward", fast<log_softmax_backward>(), METH_FASTCALL,
+     "log_softmax_backward(g, out, dim, /)"},
     {"cross_entropy", fast<cross_entropy>(), METH_FASTCALL,
      "cross_entropy(logits, target, ignore_index, reduction, /) -> (loss, probabilities)"},
     {"cross_entropy_backward", fast<cross_entropy_backward>(), METH_FASTCALL,
      "cross_entropy_backward(g, probabilities, target, ignore_index, reduction, /)"},
-    {"sum", fast<sum>(), METH_FASTCALL, "sum(x, dim=None, keepdim=False, /); integers and bool give int64."},
+    {"sum", fast<sum>(), METH_FASTCALL,
+     "sum(x, dim=None, keepdim=False, /); integers and bool give int64."},
     {"reduce_into", fast<reduce_into>(), METH_FASTCALL,
-     "reduce_into(out, arrays, op, /): sum, prod, min, max or avg of the arrays, the first one first."},
+     "reduce_into(out, arrays, op, /): sum, prod, min, max or avg of the arrays, the first one "
+     "first."},
     {"cat", fast<cat>(), METH_FASTCALL, "cat(arrays, dim=0, /)"},
-    {"stack_into", fast<stack_into>(), METH_FASTCALL, "stack_into(out, arrays, /): out[i] = arrays[i]."},
+    {"stack_into", fast<stack_into>(), METH_FASTCALL,
+     "stack_into(out, arrays, /): out[i] = arrays[i]."},
     {"adam_", fast<adam_>(), METH_FASTCALL,
      "adam_(p, g, m, v, vmax, step, lr, beta1, beta2, eps, weight_decay, decoupled, maximize, /)"},
     {"sgd_", fast<sgd_>(), METH_FASTCALL,
      "sgd_(p, g, buf, lr, momentum, dampening, weight_decay, nesterov, maximize, first, /)"},
-    {"uniform_", fast<uniform_>(), METH_FASTCALL, "uniform_(out, seed, offset, low, high, /) -> out"},
+    {"uniform_", fast<uniform_>(), METH_FASTCALL,
+     "uniform_(out, seed, offset, low, high, /) -> out"},
     {"normal_", fast<normal_>(), METH_FASTCALL, "normal_(out, seed, offset, mean, std, /) -> out"},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -17,11 +17,12 @@ namespace {
 enum { RowMajor = 101, NoTrans = 111, Trans = 112 };
 
 template <class T>
-using RealGemm = void (*)(int, int, int, int, int, int, T, const T*, int, const T*, int, T, T*, int);
+using RealGemm = void (*)(int, int, int, int, int, int, T, const T*, int, const T*, int, T, T*,
+                          int);
 template <class T>
 using RealGemv = void (*)(int, int, int, int, T, const T*, int, const T*, int, T, T*, int);
-using ComplexGemm = void (*)(int, int, int, int, int, int, const void*, const void*, int, const void*, int,
-                             const void*, void*, int);
+using ComplexGemm = void (*)(int, int, int, int, int, int, const void*, const void*, int,
+                             const void*, int, const void*, void*, int);
 
 struct Library {
   RealGemm<float> sgemm = nullptr;
@@ -62,8 +63,8 @@ class Setting {
   bool had_;
 };
 
-// Path of the wheel's library, from Python's import system; the package itself is not imported (it would
-// load the library before we can choose its kernels).
+// Path of the wheel's library, from Python's import system; the package itself is not imported (it
+// would load the library before we can choose its kernels).
 bool find(std::string* path) {
   PyObject* util = PyImport_ImportModule("importlib.util");
   PyObject* spec = util ? PyObject_CallMethod(util, "find_spec", "s", "scipy_openblas32") : nullptr;
@@ -78,7 +79,8 @@ bool find(std::string* path) {
   Py_XDECREF(util);
   if (text) return true;
   if (!PyErr_Occurred()) {
-    raise("ImportError", "matmul: the BLAS library is missing: scipy_openblas32, pip install scipy-openblas32");
+    raise("ImportError",
+          "matmul: the BLAS library is missing: scipy_openblas32, pip install scipy-openblas32");
   }
   return false;
 }
@@ -87,7 +89,8 @@ template <class F>
 bool symbol(void* handle, const char* name, F* out) {
   *out = reinterpret_cast<F>(dlsym(handle, name));
   if (*out) return true;
-  raise("ImportError", "matmul: the BLAS library lacks a function: %s, scipy-openblas32 >= 0.3.29 has it", name);
+  raise("ImportError",
+        "matmul: the BLAS library lacks a function: %s, scipy-openblas32 >= 0.3.29 has it", name);
   return false;
 }
 
@@ -97,7 +100,8 @@ bool load() {
   void* handle;
   {
     Setting threads("OPENBLAS_NUM_THREADS", "1");
-    if (isa_level() == Level::V4) {  // an inherited setting was meant for NumPy's copy, on some other machine
+    if (isa_level() ==
+        Level::V4) {  // an inherited setting was meant for NumPy's copy, on some other machine
       Setting kernels("OPENBLAS_CORETYPE", "SkylakeX");
       handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     } else {
@@ -109,9 +113,12 @@ bool load() {
     return false;
   }
   Library l;
-  if (!symbol(handle, "scipy_cblas_sgemm", &l.sgemm) || !symbol(handle, "scipy_cblas_dgemm", &l.dgemm) ||
-      !symbol(handle, "scipy_cblas_sgemv", &l.sgemv) || !symbol(handle, "scipy_cblas_dgemv", &l.dgemv) ||
-      !symbol(handle, "scipy_cblas_cgemm", &l.cgemm) || !symbol(handle, "scipy_cblas_zgemm", &l.zgemm) ||
+  if (!symbol(handle, "scipy_cblas_sgemm", &l.sgemm) ||
+      !symbol(handle, "scipy_cblas_dgemm", &l.dgemm) ||
+      !symbol(handle, "scipy_cblas_sgemv", &l.sgemv) ||
+      !symbol(handle, "scipy_cblas_dgemv", &l.dgemv) ||
+      !symbol(handle, "scipy_cblas_cgemm", &l.cgemm) ||
+      !symbol(handle, "scipy_cblas_zgemm", &l.zgemm) ||
       !symbol(handle, "scipy_openblas_set_num_threads", &l.set_num_threads) ||
       !symbol(handle, "scipy_openblas_get_corename", &l.corename)) {
     return false;
@@ -131,21 +138,22 @@ void real(F f, const Gemm<T>& g) {
     static_cast<int>(g.ldb), g.beta, g.c, static_cast<int>(g.ldc));
 }
 
-// A product with a vector reads the matrix once: OpenBLAS's gemm would pack it first, at 2 to 8 times the time.
+// A product with a vector reads the matrix once: OpenBLAS's gemm would pack it first, at 2 to 8
+// times the time.
 template <class T>
 bool vector_product(RealGemv<T> f, const Gemm<T>& g) {
   int m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
   int lda = static_cast<int>(g.lda), ldb = static_cast<int>(g.ldb), ldc = static_cast<int>(g.ldc);
   if (n == 1) {
     int step = g.b_transposed ? 1 : ldb;
-    f(RowMajor, transposition(g.a_transposed), g.a_transposed ? k : m, g.a_transposed ? m : k, T(1), g.a,
-      lda, g.b, step, g.beta, g.c, ldc);
+    f(RowMajor, transposition(g.a_transposed), g.a_transposed ? k : m, g.a_transposed ? m : k, T(1),
+      g.a, lda, g.b, step, g.beta, g.c, ldc);
     return true;
   }
   if (m == 1) {
     int step = g.a_transposed ? lda : 1;
-    f(RowMajor, transposition(!g.b_transposed), g.b_transposed ? n : k, g.b_transposed ? k : n, T(1), g.b,
-      ldb, g.a, step, g.beta, g.c, 1);
+    f(RowMajor, transposition(!g.b_transposed), g.b_transposed ? n : k, g.b_transposed ? k : n,
+      T(1), g.b, ldb, g.a, step, g.beta, g.c, 1);
     return true;
   }
   return false;
@@ -183,8 +191,9 @@ void blas_gemm(const Gemm<double>& g) {
 void blas_gemm(const Gemm<std::complex<float>>& g) { complex(library.cgemm, g); }
 void blas_gemm(const Gemm<std::complex<double>>& g) { complex(library.zgemm, g); }
 
-// Each tile packs its own rows of A and columns of B: tiles must be large enough for that to vanish, and
-// more than the threads, so that one held up by a foreign process is made up for by the others.
+// Each tile packs its own rows of A and columns of B: tiles must be large enough for that to
+// vanish, and more than the threads, so that one held up by a foreign process is made up for by the
+// others.
 template <class T>
 void gemm(const Gemm<T>& g) {
   constexpr double kWorth = 64.0 * 64 * 64 * 4;  // multiply-adds that pay for waking a worker
@@ -197,7 +206,8 @@ void gemm(const Gemm<T>& g) {
     (rows >= columns ? rows : columns) /= 2;
     tiles /= 2;
   }
-  const int64_t tm = piece(g.m, rows < 16 ? 16 : rows, 16), tn = piece(g.n, columns < 16 ? 16 : columns, 16);
+  const int64_t tm = piece(g.m, rows < 16 ? 16 : rows, 16),
+                tn = piece(g.n, columns < 16 ? 16 : columns, 16);
   const int64_t nm = (g.m + tm - 1) / tm, nn = (g.n + tn - 1) / tn;
   slices(nm * nn, [&](int64_t i) {
     int64_t m0 = i / nn * tm, n0 = i % nn * tn;

@@ -1,8 +1,9 @@
 // A private OpenBLAS: one thread, the kernels that fit this CPU, loaded at the first product.
 //
-// It is the library of the scipy-openblas32 wheel (its symbols begin with scipy_), opened RTLD_LOCAL, so it
-// lives beside NumPy's own copy. OpenBLAS picks AVX2 kernels on AMD CPUs that have AVX-512; the
-// environment says otherwise, but only around the load, and only on a CPU that has what they need.
+// It is the library of the scipy-openblas32 wheel (its symbols begin with scipy_), opened
+// RTLD_LOCAL, so it lives beside NumPy's own copy. OpenBLAS picks AVX2 kernels on AMD CPUs that
+// have AVX-512; the environment says otherwise, but only around the load, and only on a CPU that
+// has what they need.
 #pragma once
 
 #include <complex>
@@ -10,7 +11,8 @@
 
 namespace shmtensor {
 
-// C (m x n, row-major, leading dimension ldc) = alpha op(A) op(B) + beta C; transposed: op(A) is A's transpose.
+// C (m x n, row-major, leading dimension ldc) = alpha op(A) op(B) + beta C; transposed: op(A) is
+// A's transpose.
 template <class T>
 struct Gemm {
   const T* a;

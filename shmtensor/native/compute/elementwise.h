@@ -12,12 +12,14 @@ template <class T, class F>
 INLINE void map2(const T* x, const T* y, T* out, int64_t n, F f) {
   int64_t i = 0;
   for (; i + kLanes<T> <= n; i += kLanes<T>) store<T>(out + i, f(load(x + i), load(y + i)));
-  if (i < n) store_part(out + i, f(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
+  if (i < n)
+    store_part(out + i, f(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
 }
 
 template <class T>
 void relu(const T* x, T* out, int64_t n) {
-  map1(x, out, n, [](V<T> v) INLINE_LAMBDA { return v <= all(T(0)) ? all(T(0)) : v; });  // NaN stays
+  map1(x, out, n,
+       [](V<T> v) INLINE_LAMBDA { return v <= all(T(0)) ? all(T(0)) : v; });  // NaN stays
 }
 
 template <class T>
@@ -71,7 +73,8 @@ INLINE void normal_distribution(V<float> x, V<float>* cdf, V<float>* bell) {
 }
 
 INLINE void normal_distribution(V<double> x, V<double>* cdf, V<double>* bell) {
-  for (int i = 0; i < kLanes<double>; ++i) (*cdf)[i] = 0.5 * __builtin_erfc(-0.70710678118654752440 * x[i]);
+  for (int i = 0; i < kLanes<double>; ++i)
+    (*cdf)[i] = 0.5 * __builtin_erfc(-0.70710678118654752440 * x[i]);
   *bell = exp_nonpositive(-0.5 * x * x);
 }
 
@@ -98,7 +101,8 @@ void gelu_backward(const T* g, const T* x, T* gx, int64_t n) {
 constexpr double kRoot = 0.79788456080286535588;  // sqrt(2 / pi)
 constexpr double kCube = 0.044715;
 
-// (1 + tanh u) / 2 is the logistic function of 2u: no cancellation in its tail. The second value is its slope s (1 - s).
+// (1 + tanh u) / 2 is the logistic function of 2u: no cancellation in its tail. The second value is
+// its slope s (1 - s).
 template <class T>
 INLINE void logistic(V<T> u, V<T>* s, V<T>* slope) {
   V<T> e = exp_nonpositive(T(-2) * absolute<T>(u));
@@ -135,8 +139,9 @@ void scale(const T* x, T* out, int64_t n, T factor) {
 
 // ---------------------------------------------------------------- random bits
 
-// Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). 16 counters at a time, each of its four
-// words in the low half of a 64-bit lane; the high halves hold rubbish that no product reads.
+// Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). 16 counters at a
+// time, each of its four words in the low half of a 64-bit lane; the high halves hold rubbish that
+// no product reads.
 INLINE void philox_block(uint32_t* words, uint64_t seed, uint64_t counter) {
   constexpr int kL = kWidth / 8, kV = 16 / kL;
   Wide a[kV], b[kV], c[kV], d[kV];
@@ -162,8 +167,10 @@ INLINE void philox_block(uint32_t* words, uint64_t seed, uint64_t counter) {
   }
   uint64_t first[16], second[16];
   for (int v = 0; v < kV; ++v) {
-    *reinterpret_cast<Vec<double>::loose*>(first + v * kL) = (V<double>)((a[v] & 0xffffffffu) | b[v] << 32);
-    *reinterpret_cast<Vec<double>::loose*>(second + v * kL) = (V<double>)((c[v] & 0xffffffffu) | d[v] << 32);
+    *reinterpret_cast<Vec<double>::loose*>(first + v * kL) =
+        (V<double>)((a[v] & 0xffffffffu) | b[v] << 32);
+    *reinterpret_cast<Vec<double>::loose*>(second + v * kL) =
+        (V<double>)((c[v] & 0xffffffffu) | d[v] << 32);
   }
   for (int j = 0; j < 16; ++j) {
     __builtin_memcpy(words + 4 * j, first + j, 8);  // little-endian, as both architectures are
@@ -172,13 +179,14 @@ INLINE void philox_block(uint32_t* words, uint64_t seed, uint64_t counter) {
 }
 
 inline void philox_blocks(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter) {
-  for (int64_t i = 0; i < blocks; ++i) philox_block(words + 64 * i, seed, counter + 16 * static_cast<uint64_t>(i));
+  for (int64_t i = 0; i < blocks; ++i)
+    philox_block(words + 64 * i, seed, counter + 16 * static_cast<uint64_t>(i));
 }
 
 // Keeps what draws at least `threshold` of 2^32; one word an element.
 template <class T>
-void dropout(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t threshold, uint64_t seed,
-             uint64_t counter) {
+void dropout(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t threshold,
+             uint64_t seed, uint64_t counter) {
   uint32_t words[64];
   for (int64_t i = 0; i < n; i += 64, counter += 16) {
     philox_block(words, seed, counter);

@@ -8,11 +8,11 @@
 
 namespace shmtensor {
 
-#define LEVEL(name)                                                                        \
-  namespace name {                                                                         \
-  const Kernels<float>& floats();                                                          \
-  const Kernels<double>& doubles();                                                        \
-  void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter);     \
+#define LEVEL(name)                                                                    \
+  namespace name {                                                                     \
+  const Kernels<float>& floats();                                                      \
+  const Kernels<double>& doubles();                                                    \
+  void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter); \
   }
 LEVEL(level_base)
 LEVEL(level_v3)
@@ -25,8 +25,9 @@ Level detect() {
   Level best = Level::Base;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
-      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("bmi") &&
+      __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt")) {
     best = Level::V3;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
@@ -37,7 +38,9 @@ Level detect() {
 #endif
   const char* asked = getenv("SHMTENSOR_ISA");
   if (!asked) return best;
-  Level wanted = !strcmp(asked, "base") ? Level::Base : !strcmp(asked, "v3") ? Level::V3 : Level::V4;
+  Level wanted = !strcmp(asked, "base") ? Level::Base
+                 : !strcmp(asked, "v3") ? Level::V3
+                                        : Level::V4;
   return wanted < best ? wanted : best;
 }
 
@@ -50,35 +53,47 @@ Level isa_level() {
 
 const char* isa_name() {
   switch (isa_level()) {
-    case Level::V4: return "v4";
-    case Level::V3: return "v3";
-    default: return "base";
+    case Level::V4:
+      return "v4";
+    case Level::V3:
+      return "v3";
+    default:
+      return "base";
   }
 }
 
 template <>
 const Kernels<float>& kernels<float>() {
   switch (isa_level()) {
-    case Level::V4: return level_v4::floats();
-    case Level::V3: return level_v3::floats();
-    default: return level_base::floats();
+    case Level::V4:
+      return level_v4::floats();
+    case Level::V3:
+      return level_v3::floats();
+    default:
+      return level_base::floats();
   }
 }
 
 template <>
 const Kernels<double>& kernels<double>() {
   switch (isa_level()) {
-    case Level::V4: return level_v4::doubles();
-    case Level::V3: return level_v3::doubles();
-    default: return level_base::doubles();
+    case Level::V4:
+      return level_v4::doubles();
+    case Level::V3:
+      return level_v3::doubles();
+    default:
+      return level_base::doubles();
   }
 }
 
 PhiloxBlocks philox() {
   switch (isa_level()) {
-    case Level::V4: return level_v4::random_words;
-    case Level::V3: return level_v3::random_words;
-    default: return level_base::random_words;
+    case Level::V4:
+      return level_v4::random_words;
+    case Level::V3:
+      return level_v3::random_words;
+    default:
+      return level_base::random_words;
   }
 }
 

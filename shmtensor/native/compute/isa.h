@@ -1,8 +1,9 @@
 // The kernels of compute/, once per instruction-set level, and which level this CPU runs.
 //
-// isa_base.cc, isa_v3.cc and isa_v4.cc include the same kernel headers in namespaces of their own; setup.py
-// gives v3 and v4 their -march on x86-64 (elsewhere the base level is NEON and the only one). Those files use
-// no inline code of the standard library: the linker keeps one copy of it, and might keep the AVX-512 one.
+// isa_base.cc, isa_v3.cc and isa_v4.cc include the same kernel headers in namespaces of their own;
+// setup.py gives v3 and v4 their -march on x86-64 (elsewhere the base level is NEON and the only
+// one). Those files use no inline code of the standard library: the linker keeps one copy of it,
+// and might keep the AVX-512 one.
 #pragma once
 
 #include <stdint.h>

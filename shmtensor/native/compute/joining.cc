@@ -10,8 +10,8 @@
 namespace shmtensor {
 namespace {
 
-constexpr int64_t kUnlock = 32768;   // bytes
-constexpr int64_t kSlice = 262144;   // bytes copied by one slice
+constexpr int64_t kUnlock = 32768;  // bytes
+constexpr int64_t kSlice = 262144;  // bytes copied by one slice
 
 struct Run {
   const char* from;
@@ -82,7 +82,8 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* a = array_argument("cat", "an element", PySequence_Fast_GET_ITEM(list.get(), i));
     if (!a) return nullptr;
-    if (PyArray_NDIM(a) == 0) return raise("ValueError", "cat: an array has no dimensions: element %zd", i);
+    if (PyArray_NDIM(a) == 0)
+      return raise("ValueError", "cat: an array has no dimensions: element %zd", i);
     const bool none = vanishes(a);
     vanished = vanished || none;
     if (!lead || (vanishes(lead) && !none)) lead = a;
@@ -102,7 +103,8 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (vanished && vanishes(a)) continue;
     for (int d = 0; d < nd || d < PyArray_NDIM(a); ++d) {
       if (PyArray_NDIM(a) == nd && (d == dim || PyArray_DIM(a, d) == dims[d])) continue;
-      return raise("ValueError", "cat: shapes differ outside dim %d: element %zd is %s, the first is %s", dim, i,
+      return raise("ValueError",
+                   "cat: shapes differ outside dim %d: element %zd is %s, the first is %s", dim, i,
                    shape_text(a).c_str(), shape_text(lead).c_str());
     }
     dims[dim] += PyArray_DIM(a, dim);
@@ -152,10 +154,12 @@ PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.get());
   const int nd = PyArray_NDIM(out);
   if (nd == 0 || PyArray_DIM(out, 0) != count) {
-    return raise("ValueError", "stack_into: out has another size: %s for %zd arrays", shape_text(out).c_str(), count);
+    return raise("ValueError", "stack_into: out has another size: %s for %zd arrays",
+                 shape_text(out).c_str(), count);
   }
   if (!PyArray_ISCARRAY(out)) {
-    return raise("ValueError", "stack_into: out is not contiguous and writeable: %s", shape_text(out).c_str());
+    return raise("ValueError", "stack_into: out is not contiguous and writeable: %s",
+                 shape_text(out).c_str());
   }
   const int64_t row = count ? PyArray_NBYTES(out) / count : 0;
   std::vector<Run> runs;
@@ -163,13 +167,14 @@ PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* a = array_argument(where, "an element", PySequence_Fast_GET_ITEM(list.get(), i));
     if (!a) return nullptr;
-    if (PyArray_NDIM(a) != nd - 1 || !PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(out) + 1, nd - 1)) {
-      return raise("ValueError", "stack_into: shapes differ: element %zd is %s, out is %s", i, shape_text(a).c_str(),
-                   shape_text(out).c_str());
+    if (PyArray_NDIM(a) != nd - 1 ||
+        !PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(out) + 1, nd - 1)) {
+      return raise("ValueError", "stack_into: shapes differ: element %zd is %s, out is %s", i,
+                   shape_text(a).c_str(), shape_text(out).c_str());
     }
     if (!PyArray_EquivTypes(PyArray_DESCR(a), PyArray_DESCR(out))) {
-      return raise("TypeError", "stack_into: dtypes differ: element %zd is %s, out is %s", i, dtype_text(a).c_str(),
-                   dtype_text(out).c_str());
+      return raise("TypeError", "stack_into: dtypes differ: element %zd is %s, out is %s", i,
+                   dtype_text(a).c_str(), dtype_text(out).c_str());
     }
     char* to = PyArray_BYTES(out) + i * row;
     if (PyArray_ISCARRAY_RO(a) && !PyDataType_REFCHK(PyArray_DESCR(a))) {
@@ -177,8 +182,8 @@ PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
       continue;
     }
     Py_INCREF(PyArray_DESCR(out));
-    Ref target(PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(out), nd - 1, PyArray_DIMS(out) + 1, nullptr, to,
-                                    NPY_ARRAY_CARRAY, nullptr));
+    Ref target(PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(out), nd - 1,
+                                    PyArray_DIMS(out) + 1, nullptr, to, NPY_ARRAY_CARRAY, nullptr));
     if (!target || PyArray_CopyInto(target.array(), a) < 0) return nullptr;
   }
   copy(runs);

@@ -1,7 +1,8 @@
-// What each instruction-set level offers: serial kernels on contiguous memory, as a table of functions.
+// What each instruction-set level offers: serial kernels on contiguous memory, as a table of
+// functions.
 //
-// The Python faces (pointwise.cc, softmax.cc, optimizer.cc, ...) check arguments, cut the work into slices for the pool
-// and call these. T is float or double.
+// The Python faces (pointwise.cc, softmax.cc, optimizer.cc, ...) check arguments, cut the work into
+// slices for the pool and call these. T is float or double.
 #pragma once
 
 #include <stdint.h>
@@ -35,8 +36,8 @@ struct Kernels {
   void (*gelu_backward)(const T* g, const T* x, T* gx, int64_t n);
   void (*gelu_tanh)(const T* x, T* out, int64_t n);
   void (*gelu_tanh_backward)(const T* g, const T* x, T* gx, int64_t n);
-  void (*dropout)(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t threshold, uint64_t seed,
-                  uint64_t counter);
+  void (*dropout)(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t threshold,
+                  uint64_t seed, uint64_t counter);
 
   // Rows of m.
   void (*softmax)(const T* x, T* out, int64_t rows, int64_t m);
@@ -46,8 +47,10 @@ struct Kernels {
   // m rows of `width` columns, `stride` elements apart, normalised down the columns.
   void (*softmax_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
   void (*log_softmax_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
-  void (*softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride);
-  void (*log_softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride);
+  void (*softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width,
+                                   int64_t stride);
+  void (*log_softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width,
+                                       int64_t stride);
   // One row of cross entropy: probabilities, and -log of the target's.
   T (*cross_entropy_row)(const T* x, T* probabilities, int64_t m, int64_t target);
   void (*scale)(const T* x, T* out, int64_t n, T factor);
@@ -62,7 +65,8 @@ struct Kernels {
   void (*sgd)(T* p, const T* g, T* buffer, int64_t n, const SgdRule<T>& rule);
 };
 
-// Random bits: Philox 4x32-10, 64 words for each block of 16 counters, the four outputs of a counter side by side.
+// Random bits: Philox 4x32-10, 64 words for each block of 16 counters, the four outputs of a
+// counter side by side.
 using PhiloxBlocks = void (*)(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter);
 
 template <class T>

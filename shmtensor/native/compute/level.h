@@ -3,7 +3,8 @@
 // Included by isa_base.cc, isa_v3.cc, isa_v4.cc, each of which defines SHMTENSOR_LEVEL first.
 #include <stdint.h>
 
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns inside its own AVX-512 header
+#pragma GCC diagnostic ignored \
+    "-Wmaybe-uninitialized"  // GCC 12 warns inside its own AVX-512 header
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -24,11 +25,31 @@ namespace SHMTENSOR_LEVEL {
 
 template <class T>
 constexpr Kernels<T> table = {
-    relu<T>, relu_backward<T>, sigmoid<T>, sigmoid_backward<T>, tanh_backward<T>, gelu<T>, gelu_backward<T>,
-    gelu_tanh<T>, gelu_tanh_backward<T>, dropout<T>,
-    softmax<T>, log_softmax<T>, softmax_backward<T>, log_softmax_backward<T>,
-    softmax_columns<T>, log_softmax_columns<T>, softmax_backward_columns<T>, log_softmax_backward_columns<T>,
-    cross_entropy_row<T>, scale<T>, sum<T>, sum_rows<T>, sum_columns<T>, adam<T>, sgd<T>,
+    relu<T>,
+    relu_backward<T>,
+    sigmoid<T>,
+    sigmoid_backward<T>,
+    tanh_backward<T>,
+    gelu<T>,
+    gelu_backward<T>,
+    gelu_tanh<T>,
+    gelu_tanh_backward<T>,
+    dropout<T>,
+    softmax<T>,
+    log_softmax<T>,
+    softmax_backward<T>,
+    log_softmax_backward<T>,
+    softmax_columns<T>,
+    log_softmax_columns<T>,
+    softmax_backward_columns<T>,
+    log_softmax_backward_columns<T>,
+    cross_entropy_row<T>,
+    scale<T>,
+    sum<T>,
+    sum_rows<T>,
+    sum_columns<T>,
+    adam<T>,
+    sgd<T>,
 };
 
 const Kernels<float>& floats() { return table<float>; }

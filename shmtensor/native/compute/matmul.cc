@@ -1,7 +1,9 @@
-// Products of arrays: shapes and strides brought to what BLAS takes, without a copy where it can be.
+// Products of arrays: shapes and strides brought to what BLAS takes, without a copy where it can
+// be.
 //
-// A batch that y does not share is folded into the rows of one product; other batches run one product per
-// slice on the pool. Cutting depends on shapes alone, so results do not depend on the number of threads.
+// A batch that y does not share is folded into the rows of one product; other batches run one
+// product per slice on the pool. Cutting depends on shapes alone, so results do not depend on the
+// number of threads.
 #include "matmul.h"
 
 #include <complex>
@@ -29,12 +31,14 @@ struct Operand {
 };
 
 // Can BLAS read rows x columns at these strides? Sets ld and transposed.
-bool readable(int64_t rows, int64_t columns, npy_intp row, npy_intp column, npy_intp item, Operand* o) {
+bool readable(int64_t rows, int64_t columns, npy_intp row, npy_intp column, npy_intp item,
+              Operand* o) {
   const bool any_row = rows <= 1, any_column = columns <= 1;  // a side of one has no stride
   if ((any_column || column == item) && (any_row || (row % item == 0 && row >= columns * item))) {
     o->ld = any_row ? columns : row / item;
     o->transposed = false;
-  } else if ((any_row || row == item) && (any_column || (column % item == 0 && column >= rows * item))) {
+  } else if ((any_row || row == item) &&
+             (any_column || (column % item == 0 && column >= rows * item))) {
     o->ld = any_column ? rows : column / item;
     o->transposed = true;
   } else if (rows * columns == 0) {  // NumPy gives empty arrays any strides; nothing is read
@@ -151,14 +155,25 @@ void tiny(const Gemm<T>& g) {
 
 template <class T>
 void run(const Operand& x, const Operand& y, T* out, int nbatch, const npy_intp* dims, T beta) {
-  Gemm<T> g{reinterpret_cast<const T*>(x.data), reinterpret_cast<const T*>(y.data), out, x.rows, y.columns,
-            x.columns, x.ld, y.ld, y.columns, x.transposed, y.transposed, beta};
+  Gemm<T> g{reinterpret_cast<const T*>(x.data),
+            reinterpret_cast<const T*>(y.data),
+            out,
+            x.rows,
+            y.columns,
+            x.columns,
+            x.ld,
+            y.ld,
+            y.columns,
+            x.transposed,
+            y.transposed,
+            beta};
   int64_t count = 1;
   for (int i = 0; i < nbatch; ++i) count *= dims[i];
   const int64_t work = g.m * g.n * g.k;
   if (count * g.m * g.n == 0) return;
   if (g.k == 0) {
-    if (beta == T(0)) memset(static_cast<void*>(out), 0, sizeof(T) * static_cast<size_t>(count * g.m * g.n));
+    if (beta == T(0))
+      memset(static_cast<void*>(out), 0, sizeof(T) * static_cast<size_t>(count * g.m * g.n));
     return;
   }
   Unlocked unlocked(count * work > kUnlock);
@@ -199,14 +214,19 @@ void run(const Operand& x, const Operand& y, T* out, int nbatch, const npy_intp*
   });
 }
 
-void run(int type, const Operand& x, const Operand& y, void* out, int nbatch, const npy_intp* dims, bool add) {
+void run(int type, const Operand& x, const Operand& y, void* out, int nbatch, const npy_intp* dims,
+         bool add) {
   switch (type) {
-    case NPY_FLOAT: return run(x, y, static_cast<float*>(out), nbatch, dims, float(add));
-    case NPY_DOUBLE: return run(x, y, static_cast<double*>(out), nbatch, dims, double(add));
+    case NPY_FLOAT:
+      return run(x, y, static_cast<float*>(out), nbatch, dims, float(add));
+    case NPY_DOUBLE:
+      return run(x, y, static_cast<double*>(out), nbatch, dims, double(add));
     case NPY_CFLOAT:
-      return run(x, y, static_cast<std::complex<float>*>(out), nbatch, dims, std::complex<float>(add));
+      return run(x, y, static_cast<std::complex<float>*>(out), nbatch, dims,
+                 std::complex<float>(add));
     default:
-      return run(x, y, static_cast<std::complex<double>*>(out), nbatch, dims, std::complex<double>(add));
+      return run(x, y, static_cast<std::complex<double>*>(out), nbatch, dims,
+                 std::complex<double>(add));
   }
 }
 
@@ -228,12 +248,15 @@ PyObject* by_numpy(PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* mismatch(const char* where, PyArrayObject* x, PyArrayObject* y, int64_t k, int64_t l) {
-  return raise("ValueError", "%s: inner sizes differ: %s @ %s, %lld is not %lld", where, shape_text(x).c_str(),
-               shape_text(y).c_str(), static_cast<long long>(k), static_cast<long long>(l));
+  return raise("ValueError", "%s: inner sizes differ: %s @ %s, %lld is not %lld", where,
+               shape_text(x).c_str(), shape_text(y).c_str(), static_cast<long long>(k),
+               static_cast<long long>(l));
 }
 
-// `out` can be written directly: right dtype, shape and layout, and no memory in common with x and y.
-bool direct(PyArrayObject* out, int type, int nd, const npy_intp* dims, const Operand& x, const Operand& y) {
+// `out` can be written directly: right dtype, shape and layout, and no memory in common with x and
+// y.
+bool direct(PyArrayObject* out, int type, int nd, const npy_intp* dims, const Operand& x,
+            const Operand& y) {
   if (PyArray_TYPE(out) != type || !PyArray_ISCARRAY(out) || PyArray_NDIM(out) != nd ||
       !PyArray_CompareLists(PyArray_DIMS(out), dims, nd)) {
     return false;
@@ -267,8 +290,8 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   npy_intp dims[NPY_MAXDIMS + 2];
   int nbatch;
   if (!broadcast(&a, &b, &nbatch, dims)) {
-    return raise("ValueError", "matmul: batch sizes do not broadcast: %s @ %s", shape_text(x).c_str(),
-                 shape_text(y).c_str());
+    return raise("ValueError", "matmul: batch sizes do not broadcast: %s @ %s",
+                 shape_text(x).c_str(), shape_text(y).c_str());
   }
   int nd = nbatch;
   if (xd > 1) dims[nd++] = a.rows;
@@ -283,8 +306,8 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   run(type, a, b, PyArray_DATA(out.array()), nbatch, dims, false);
   if (!given) return out.release();
   if (PyArray_NDIM(given) != nd || !PyArray_CompareLists(PyArray_DIMS(given), dims, nd)) {
-    return raise("ValueError", "matmul: out has another shape: %s, expected %s", shape_text(given).c_str(),
-                 shape_text(out.array()).c_str());
+    return raise("ValueError", "matmul: out has another shape: %s, expected %s",
+                 shape_text(given).c_str(), shape_text(out.array()).c_str());
   }
   if (PyArray_CopyInto(given, out.array()) < 0) return nullptr;
   Py_INCREF(given);
@@ -297,7 +320,8 @@ PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* w = x ? array_argument("linear", "weight", args[1]) : nullptr;
   if (!w) return nullptr;
   PyArrayObject* b = nullptr;
-  if (n == 3 && args[2] != Py_None && !(b = array_argument("linear", "bias", args[2]))) return nullptr;
+  if (n == 3 && args[2] != Py_None && !(b = array_argument("linear", "bias", args[2])))
+    return nullptr;
   const int xd = PyArray_NDIM(x), type = PyArray_TYPE(x);
   if (xd < 1 || PyArray_NDIM(w) != 2) {
     return raise("ValueError", "linear: expected input (..., in) and weight (out, in): %s, %s",
@@ -310,8 +334,8 @@ PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
                  static_cast<long long>(PyArray_DIM(w, 1)));
   }
   if (b && (PyArray_NDIM(b) != 1 || PyArray_DIM(b, 0) != width)) {
-    return raise("ValueError", "linear: the bias does not fit the weight: %s, weight %s", shape_text(b).c_str(),
-                 shape_text(w).c_str());
+    return raise("ValueError", "linear: the bias does not fit the weight: %s, weight %s",
+                 shape_text(b).c_str(), shape_text(w).c_str());
   }
   if (type != PyArray_TYPE(w) || (b && type != PyArray_TYPE(b)) || !has_blas(type)) {
     Ref t(PyArray_Transpose(w, nullptr));

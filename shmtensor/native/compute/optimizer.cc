@@ -14,8 +14,8 @@ constexpr int64_t kGrain = 8192;
 constexpr int64_t kUnlock = 4096;
 
 // A 1-D contiguous array of p's dtype and size; writeable unless it is the gradient. None: nullptr.
-bool flat(const char* where, const char* name, PyObject* argument, bool optional, bool write, PyArrayObject* p,
-          PyArrayObject** out) {
+bool flat(const char* where, const char* name, PyObject* argument, bool optional, bool write,
+          PyArrayObject* p, PyArrayObject** out) {
   *out = nullptr;
   if (optional && argument == Py_None) return true;
   PyArrayObject* a = array_argument(where, name, argument);
@@ -23,13 +23,13 @@ bool flat(const char* where, const char* name, PyObject* argument, bool optional
   const bool right_type = p ? PyArray_TYPE(a) == PyArray_TYPE(p)
                             : PyArray_TYPE(a) == NPY_FLOAT || PyArray_TYPE(a) == NPY_DOUBLE;
   if (!right_type) {
-    raise("TypeError", "%s: dtype of %s does not fit: %s, expected %s", where, name, dtype_text(a).c_str(),
-          p ? dtype_text(p).c_str() : "float32 or float64");
+    raise("TypeError", "%s: dtype of %s does not fit: %s, expected %s", where, name,
+          dtype_text(a).c_str(), p ? dtype_text(p).c_str() : "float32 or float64");
     return false;
   }
   if (PyArray_NDIM(a) != 1 || (p && PyArray_SIZE(a) != PyArray_SIZE(p))) {
-    raise("ValueError", "%s: %s has another shape: %s, expected %s", where, name, shape_text(a).c_str(),
-          p ? shape_text(p).c_str() : "one dimension");
+    raise("ValueError", "%s: %s has another shape: %s, expected %s", where, name,
+          shape_text(a).c_str(), p ? shape_text(p).c_str() : "one dimension");
     return false;
   }
   if (!(write ? PyArray_ISCARRAY(a) : PyArray_ISCARRAY_RO(a))) {
@@ -81,14 +81,21 @@ void adam_run(PyArrayObject* const* a, const double* v, bool decoupled, bool max
   const int64_t n = PyArray_SIZE(a[0]);
   Unlocked unlocked(n > kUnlock);
   ranges(n, kGrain, [&](int64_t i, int64_t stop) {
-    kernel(at<T>(a[0], i), at<T>(a[1], i), at<T>(a[2], i), at<T>(a[3], i), at<T>(a[4], i), stop - i, rule);
+    kernel(at<T>(a[0], i), at<T>(a[1], i), at<T>(a[2], i), at<T>(a[3], i), at<T>(a[4], i), stop - i,
+           rule);
   });
 }
 
 template <class T>
 void sgd_run(PyArrayObject* const* a, const double* v, const bool* f) {
-  const SgdRule<T> rule{static_cast<T>(v[0]), static_cast<T>(v[1]), static_cast<T>(v[2]), static_cast<T>(v[3]),
-                        static_cast<T>(1 - v[2]), f[0], f[1], f[2]};
+  const SgdRule<T> rule{static_cast<T>(v[0]),
+                        static_cast<T>(v[1]),
+                        static_cast<T>(v[2]),
+                        static_cast<T>(v[3]),
+                        static_cast<T>(1 - v[2]),
+                        f[0],
+                        f[1],
+                        f[2]};
   const auto kernel = kernels<T>().sgd;
   const int64_t n = PyArray_SIZE(a[0]);
   Unlocked unlocked(n > kUnlock);
@@ -110,7 +117,8 @@ PyObject* adam_(PyObject*, PyObject* const* args, Py_ssize_t n) {
       !flat(where, "g", args[1], false, false, a[0], &a[1]) ||
       !flat(where, "m", args[2], false, true, a[0], &a[2]) ||
       !flat(where, "v", args[3], false, true, a[0], &a[3]) ||
-      !flat(where, "vmax", args[4], true, true, a[0], &a[4]) || !numbers(args + 5, 6, v) || !flags(args + 11, 2, f)) {
+      !flat(where, "vmax", args[4], true, true, a[0], &a[4]) || !numbers(args + 5, 6, v) ||
+      !flags(args + 11, 2, f)) {
     return nullptr;
   }
   if (!(v[0] >= 1)) return raise("ValueError", "adam_: step counts from 1: %g", v[0]);
@@ -131,10 +139,12 @@ PyObject* sgd_(PyObject*, PyObject* const* args, Py_ssize_t n) {
   bool f[3];
   if (!flat(where, "p", args[0], false, true, nullptr, &a[0]) ||
       !flat(where, "g", args[1], false, false, a[0], &a[1]) ||
-      !flat(where, "buf", args[2], true, true, a[0], &a[2]) || !numbers(args + 3, 4, v) || !flags(args + 7, 3, f)) {
+      !flat(where, "buf", args[2], true, true, a[0], &a[2]) || !numbers(args + 3, 4, v) ||
+      !flags(args + 7, 3, f)) {
     return nullptr;
   }
-  if (v[1] != 0 && !a[2]) return raise("ValueError", "sgd_: momentum needs a buffer: %g, got None", v[1]);
+  if (v[1] != 0 && !a[2])
+    return raise("ValueError", "sgd_: momentum needs a buffer: %g, got None", v[1]);
   if (v[1] == 0) a[2] = nullptr;
   if (PyArray_TYPE(a[0]) == NPY_FLOAT) {
     sgd_run<float>(a, v, f);

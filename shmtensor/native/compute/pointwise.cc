@@ -36,10 +36,12 @@ void run(Binary<T> f, const Ref& x, const Ref& y, const Ref& out, int64_t grain)
   T* to = data<T>(out);
   const int64_t n = PyArray_SIZE(out.array());
   Unlocked unlocked(n > kUnlock);
-  ranges(n, grain, [&](int64_t start, int64_t stop) { f(a + start, b + start, to + start, stop - start); });
+  ranges(n, grain,
+         [&](int64_t start, int64_t stop) { f(a + start, b + start, to + start, stop - start); });
 }
 
-PyObject* unary(const char* where, PyObject* argument, Unary<float> f, Unary<double> d, int64_t grain) {
+PyObject* unary(const char* where, PyObject* argument, Unary<float> f, Unary<double> d,
+                int64_t grain) {
   PyArrayObject* x = array_argument(where, "input", argument);
   Floating type;
   if (!x || !floating(where, x, &type)) return nullptr;
@@ -55,8 +57,8 @@ PyObject* unary(const char* where, PyObject* argument, Unary<float> f, Unary<dou
 }
 
 // g and y of one shape; the result has g's dtype.
-PyObject* binary(const char* where, PyObject* first, PyObject* second, Binary<float> f, Binary<double> d,
-                 int64_t grain) {
+PyObject* binary(const char* where, PyObject* first, PyObject* second, Binary<float> f,
+                 Binary<double> d, int64_t grain) {
   PyArrayObject* g = array_argument(where, "g", first);
   PyArrayObject* y = g ? array_argument(where, "input", second) : nullptr;
   Floating type;
@@ -87,14 +89,15 @@ PyObject* gelu(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("gelu", n, 1, 2) < 0) return nullptr;
   int tanh = n > 1 ? PyObject_IsTrue(args[1]) : 0;
   if (tanh < 0) return nullptr;
-  return tanh ? unary("gelu", args[0], kernels<float>().gelu_tanh, kernels<double>().gelu_tanh, kDear)
+  return tanh ? unary("gelu", args[0], kernels<float>().gelu_tanh, kernels<double>().gelu_tanh,
+                      kDear)
               : unary("gelu", args[0], kernels<float>().gelu, kernels<double>().gelu, kDear);
 }
 
 PyObject* relu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("relu_backward", n, 2, 2) < 0) return nullptr;
-  return binary("relu_backward", args[0], args[1], kernels<float>().relu_backward, kernels<double>().relu_backward,
-                kCheap);
+  return binary("relu_backward", args[0], args[1], kernels<float>().relu_backward,
+                kernels<double>().relu_backward, kCheap);
 }
 
 PyObject* sigmoid_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -105,8 +108,8 @@ PyObject* sigmoid_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 PyObject* tanh_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("tanh_backward", n, 2, 2) < 0) return nullptr;
-  return binary("tanh_backward", args[0], args[1], kernels<float>().tanh_backward, kernels<double>().tanh_backward,
-                kCheap);
+  return binary("tanh_backward", args[0], args[1], kernels<float>().tanh_backward,
+                kernels<double>().tanh_backward, kCheap);
 }
 
 PyObject* gelu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -147,7 +150,8 @@ PyObject* dropout(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const double p = PyFloat_AsDouble(args[1]);
   if (p == -1 && PyErr_Occurred()) return nullptr;
   if (!(p >= 0 && p <= 1)) return raise("ValueError", "dropout: p is not a probability: %g", p);
-  const uint64_t seed = PyLong_AsUnsignedLongLongMask(args[2]), offset = PyLong_AsUnsignedLongLongMask(args[3]);
+  const uint64_t seed = PyLong_AsUnsignedLongLongMask(args[2]),
+                 offset = PyLong_AsUnsignedLongLongMask(args[3]);
   Floating type;
   if (PyErr_Occurred() || !floating("dropout", x, &type)) return nullptr;
   Ref in = contiguous_as(x, type.compute);

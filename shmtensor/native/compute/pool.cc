@@ -1,12 +1,12 @@
 // The thread pool's words, workers and fork handlers; pool.h has the picture.
 //
 // Note [Memory order of the pool]
-// `gate` carries the job: the caller writes the job's fields, then stores the open gate (release); a
-// worker enters by a compare-exchange (acquire) and so sees them. `left` is incremented with release
-// and read with acquire: the caller sees all that the slices wrote. A worker touches the fields only
-// between entering and leaving, and the caller changes them only when every worker that entered has
-// left. `bell` and `sleepers` are sequentially consistent: either the worker sees the new bell before
-// it sleeps, or the caller sees a sleeper and wakes it.
+// `gate` carries the job: the caller writes the job's fields, then stores the open gate (release);
+// a worker enters by a compare-exchange (acquire) and so sees them. `left` is incremented with
+// release and read with acquire: the caller sees all that the slices wrote. A worker touches the
+// fields only between entering and leaving, and the caller changes them only when every worker that
+// entered has left. `bell` and `sleepers` are sequentially consistent: either the worker sees the
+// new bell before it sleeps, or the caller sees a sleeper and wakes it.
 #include "pool.h"
 
 #include <linux/futex.h>
@@ -70,7 +70,8 @@ void relax() {
 }
 
 void futex_wait(std::atomic<uint32_t>* word, uint32_t value) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, value, nullptr, nullptr,
+          0);
 }
 
 void futex_wake(std::atomic<uint32_t>* word, int n) {
@@ -146,8 +147,8 @@ void start_workers(int n) {
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
-// Called by the holder of `busy`. pthread_join returns a moment before the kernel has taken the thread
-// out of /proc/self/stat, where Python counts threads after a fork: wait for that as well.
+// Called by the holder of `busy`. pthread_join returns a moment before the kernel has taken the
+// thread out of /proc/self/stat, where Python counts threads after a fork: wait for that as well.
 void stop_workers() {
   if (pool.started == 0) return;
   pool.stop.store(true);

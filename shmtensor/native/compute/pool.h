@@ -21,8 +21,8 @@ namespace shmtensor {
 
 using Slice = void (*)(void* context, int64_t index);
 
-// Runs slice(context, i) for each i in [0, n), in any order, on any thread; returns when all are done.
-// A call from inside a slice, or while another thread's job runs, is done inline.
+// Runs slice(context, i) for each i in [0, n), in any order, on any thread; returns when all are
+// done. A call from inside a slice, or while another thread's job runs, is done inline.
 void pool_run(Slice slice, void* context, int64_t n);
 
 int pool_threads();            // the caller included
@@ -37,7 +37,8 @@ void slices(int64_t n, F&& body) {
   if (n <= 0) return;
   if (n == 1) return body(static_cast<int64_t>(0));
   auto* context = const_cast<void*>(static_cast<const void*>(&body));
-  pool_run([](void* c, int64_t i) { (*static_cast<std::remove_reference_t<F>*>(c))(i); }, context, n);
+  pool_run([](void* c, int64_t i) { (*static_cast<std::remove_reference_t<F>*>(c))(i); }, context,
+           n);
 }
 
 // body(start, stop) over [0, n) in pieces of `grain`; one piece runs inline.

@@ -1,8 +1,9 @@
 // From Philox words to numbers. An element's number depends on (seed, offset, its index) alone.
 //
-// The layout is that of ops/philox.py: float32 number e is word e % 4 of counter offset + e / 4, float64 number e is
-// made of words 2 (e % 2) and the next of counter offset + e / 2. Kernels take 16 counters = 64 words at a time.
-// This file is compiled for the base level only: contracting multiply and add would change last bits.
+// The layout is that of ops/philox.py: float32 number e is word e % 4 of counter offset + e / 4,
+// float64 number e is made of words 2 (e % 2) and the next of counter offset + e / 2. Kernels take
+// 16 counters = 64 words at a time. This file is compiled for the base level only: contracting
+// multiply and add would change last bits.
 #include "random.h"
 
 #include <cmath>
@@ -20,7 +21,8 @@ constexpr double kTwoPi = 6.28318530717958647692;
 
 // Uniform in [0, 1), as many bits as the dtype holds.
 void units(const uint32_t* w, float* u) {
-  for (int i = 0; i < 64; ++i) u[i] = static_cast<float>(static_cast<int32_t>(w[i] >> 8)) * 0x1p-24f;
+  for (int i = 0; i < 64; ++i)
+    u[i] = static_cast<float>(static_cast<int32_t>(w[i] >> 8)) * 0x1p-24f;
 }
 
 void units(const uint32_t* w, double* u) {
@@ -49,7 +51,8 @@ template <class T>
 struct Normal {
   T mean, std;
   void operator()(T* u) const {
-    constexpr T least = sizeof(T) == 4 ? T(0x1p-24) : T(0x1p-53);  // the logarithm of 0 has no value
+    constexpr T least =
+        sizeof(T) == 4 ? T(0x1p-24) : T(0x1p-53);  // the logarithm of 0 has no value
     for (int i = 0; i < kPerBlock<T>; i += 2) {
       const T radius = std::sqrt(T(-2) * std::log(u[i] + least));
       const T angle = static_cast<T>(kTwoPi) * u[i + 1];
@@ -102,13 +105,15 @@ PyObject* draw(const char* where, PyObject* const* args, Py_ssize_t n) {
     Py_INCREF(out);
     target = Ref(out);
   } else {
-    target = Ref(fresh(PyArray_NDIM(out), PyArray_DIMS(out), type == NPY_DOUBLE ? NPY_DOUBLE : NPY_FLOAT));
+    target = Ref(
+        fresh(PyArray_NDIM(out), PyArray_DIMS(out), type == NPY_DOUBLE ? NPY_DOUBLE : NPY_FLOAT));
     if (!target) return nullptr;
   }
   if (type == NPY_DOUBLE) {
     fill<double>(target.array(), seed, offset, Shape<double>{a, b});
   } else {
-    fill<float>(target.array(), seed, offset, Shape<float>{static_cast<float>(a), static_cast<float>(b)});
+    fill<float>(target.array(), seed, offset,
+                Shape<float>{static_cast<float>(a), static_cast<float>(b)});
   }
   if (!direct) {
     if (type == NPY_HALF) {  // CopyInto casts only where it is safe
@@ -122,7 +127,11 @@ PyObject* draw(const char* where, PyObject* const* args, Py_ssize_t n) {
 
 }  // namespace
 
-PyObject* uniform_(PyObject*, PyObject* const* args, Py_ssize_t n) { return draw<Uniform>("uniform_", args, n); }
-PyObject* normal_(PyObject*, PyObject* const* args, Py_ssize_t n) { return draw<Normal>("normal_", args, n); }
+PyObject* uniform_(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return draw<Uniform>("uniform_", args, n);
+}
+PyObject* normal_(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return draw<Normal>("normal_", args, n);
+}
 
 }  // namespace shmtensor

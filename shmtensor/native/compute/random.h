@@ -1,4 +1,5 @@
-// uniform_ and normal_: random numbers from a counter, the same on any number of threads and at any level.
+// uniform_ and normal_: random numbers from a counter, the same on any number of threads and at any
+// level.
 #pragma once
 
 #include "python.h"

@@ -32,7 +32,8 @@ void sum_rows(const T* x, T* out, int64_t outer, int64_t m) {
     return;
   }
   const int64_t pieces = (m + kPiece - 1) / kPiece;
-  auto* parts = static_cast<double*>(PyMem_RawMalloc(sizeof(double) * static_cast<size_t>(outer * pieces)));
+  auto* parts =
+      static_cast<double*>(PyMem_RawMalloc(sizeof(double) * static_cast<size_t>(outer * pieces)));
   slices(outer * pieces, [&](int64_t i) {
     const int64_t start = i % pieces * kPiece;
     parts[i] = kernel(x + i / pieces * m + start, least(kPiece, m - start));
@@ -55,12 +56,15 @@ void sum_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner) {
   if (chain > kChain) chain = kChain;
   const int64_t pieces = m ? (m + chain - 1) / chain : 1, strips = (inner + width - 1) / width;
   T* parts = out;
-  if (pieces > 1) parts = static_cast<T*>(PyMem_RawMalloc(sizeof(T) * static_cast<size_t>(outer * pieces * inner)));
+  if (pieces > 1)
+    parts =
+        static_cast<T*>(PyMem_RawMalloc(sizeof(T) * static_cast<size_t>(outer * pieces * inner)));
   const int64_t each = chain < m ? chain : m;
   const int64_t grain = each * width > 0 ? (kPiece / 2 + each * width - 1) / (each * width) : 1;
   ranges(outer * pieces * strips, grain, [&](int64_t start, int64_t stop) {
     for (int64_t i = start; i < stop; ++i) {
-      const int64_t c = i % strips * width, k = i / strips % pieces * chain, o = i / strips / pieces;
+      const int64_t c = i % strips * width, k = i / strips % pieces * chain,
+                    o = i / strips / pieces;
       T* to = parts + (o * pieces + i / strips % pieces) * inner + c;
       const int64_t n = least(width, inner - c);
       memset(static_cast<void*>(to), 0, sizeof(T) * static_cast<size_t>(n));
@@ -82,7 +86,8 @@ PyObject* by_numpy(PyArrayObject* x, PyObject* axis, bool keep, int type) {
     if (!reduce) return nullptr;
   }
   Ref descr(reinterpret_cast<PyObject*>(PyArray_DescrFromType(type)));
-  PyObject* args[5] = {reinterpret_cast<PyObject*>(x), axis, descr.get(), Py_None, keep ? Py_True : Py_False};
+  PyObject* args[5] = {reinterpret_cast<PyObject*>(x), axis, descr.get(), Py_None,
+                       keep ? Py_True : Py_False};
   Ref out(PyObject_Vectorcall(reduce, args, 5, nullptr));
   if (!out || PyArray_Check(out.get())) return out.release();
   return PyArray_FromAny(out.get(), nullptr, 0, 0, 0, nullptr);
@@ -191,10 +196,12 @@ PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int keep = n > 2 ? PyObject_IsTrue(args[2]) : 0;
   if (keep < 0) return nullptr;
   const int type = PyArray_TYPE(x), nd = PyArray_NDIM(x);
-  if (dim == Py_None && !keep && type == NPY_FLOAT && PyArray_ISCARRAY_RO(x) && PyArray_SIZE(x) <= 4096) {
+  if (dim == Py_None && !keep && type == NPY_FLOAT && PyArray_ISCARRAY_RO(x) &&
+      PyArray_SIZE(x) <= 4096) {
     PyObject* out = fresh(0, nullptr, type);  // the small case, without a detour
     if (!out) return nullptr;
-    *data<float>(as_array(out)) = static_cast<float>(kernels<float>().sum(data<float>(x), PyArray_SIZE(x)));
+    *data<float>(as_array(out)) =
+        static_cast<float>(kernels<float>().sum(data<float>(x), PyArray_SIZE(x)));
     return out;
   }
   bool reduced[NPY_MAXDIMS];
@@ -236,9 +243,13 @@ T better(T a, T b) {
   return a > b || a != a ? a : b;
 }
 template <class T>
-std::complex<T> worse(std::complex<T> a, std::complex<T>) { return a; }
+std::complex<T> worse(std::complex<T> a, std::complex<T>) {
+  return a;
+}
 template <class T>
-std::complex<T> better(std::complex<T> a, std::complex<T>) { return a; }
+std::complex<T> better(std::complex<T> a, std::complex<T>) {
+  return a;
+}
 
 // Accumulates in A (float for float16), rank 0 first.
 template <class T, class A>
@@ -267,7 +278,8 @@ void combine(T* out, const T* const* in, int64_t count, Op op, int64_t start, in
       }
     }
     if (op == Op::Avg) {
-      for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(acc[i] / static_cast<A>(static_cast<double>(count)));
+      for (int64_t i = 0; i < n; ++i)
+        acc[i] = static_cast<A>(acc[i] / static_cast<A>(static_cast<double>(count)));
     }
     for (int64_t i = 0; i < n; ++i) out[at + i] = static_cast<T>(acc[i]);
   }
@@ -276,7 +288,8 @@ void combine(T* out, const T* const* in, int64_t count, Op op, int64_t start, in
 template <class T, class A = T>
 void combine_all(void* out, const void* const* in, int64_t count, int64_t n, Op op) {
   ranges(n, 4 * kChunk, [&](int64_t start, int64_t stop) {
-    combine<T, A>(static_cast<T*>(out), reinterpret_cast<const T* const*>(in), count, op, start, stop);
+    combine<T, A>(static_cast<T*>(out), reinterpret_cast<const T* const*>(in), count, op, start,
+                  stop);
   });
 }
 
@@ -286,26 +299,61 @@ using Half = _Float16;
 
 bool combine_by_type(int type, void* out, const void* const* in, int64_t count, int64_t n, Op op) {
   switch (type) {
-    case NPY_FLOAT: combine_all<float>(out, in, count, n, op); return true;
-    case NPY_DOUBLE: combine_all<double>(out, in, count, n, op); return true;
-    case NPY_LONGDOUBLE: combine_all<long double>(out, in, count, n, op); return true;
-    case NPY_CFLOAT: combine_all<std::complex<float>>(out, in, count, n, op); return true;
-    case NPY_CDOUBLE: combine_all<std::complex<double>>(out, in, count, n, op); return true;
+    case NPY_FLOAT:
+      combine_all<float>(out, in, count, n, op);
+      return true;
+    case NPY_DOUBLE:
+      combine_all<double>(out, in, count, n, op);
+      return true;
+    case NPY_LONGDOUBLE:
+      combine_all<long double>(out, in, count, n, op);
+      return true;
+    case NPY_CFLOAT:
+      combine_all<std::complex<float>>(out, in, count, n, op);
+      return true;
+    case NPY_CDOUBLE:
+      combine_all<std::complex<double>>(out, in, count, n, op);
+      return true;
 #if defined(__FLT16_MAX__)
-    case NPY_HALF: combine_all<Half, float>(out, in, count, n, op); return true;
+    case NPY_HALF:
+      combine_all<Half, float>(out, in, count, n, op);
+      return true;
 #endif
-    case NPY_BOOL: combine_all<bool>(out, in, count, n, op); return true;
-    case NPY_BYTE: combine_all<signed char>(out, in, count, n, op); return true;
-    case NPY_UBYTE: combine_all<unsigned char>(out, in, count, n, op); return true;
-    case NPY_SHORT: combine_all<short>(out, in, count, n, op); return true;
-    case NPY_USHORT: combine_all<unsigned short>(out, in, count, n, op); return true;
-    case NPY_INT: combine_all<int>(out, in, count, n, op); return true;
-    case NPY_UINT: combine_all<unsigned>(out, in, count, n, op); return true;
-    case NPY_LONG: combine_all<long>(out, in, count, n, op); return true;
-    case NPY_ULONG: combine_all<unsigned long>(out, in, count, n, op); return true;
-    case NPY_LONGLONG: combine_all<long long>(out, in, count, n, op); return true;
-    case NPY_ULONGLONG: combine_all<unsigned long long>(out, in, count, n, op); return true;
-    default: return false;
+    case NPY_BOOL:
+      combine_all<bool>(out, in, count, n, op);
+      return true;
+    case NPY_BYTE:
+      combine_all<signed char>(out, in, count, n, op);
+      return true;
+    case NPY_UBYTE:
+      combine_all<unsigned char>(out, in, count, n, op);
+      return true;
+    case NPY_SHORT:
+      combine_all<short>(out, in, count, n, op);
+      return true;
+    case NPY_USHORT:
+      combine_all<unsigned short>(out, in, count, n, op);
+      return true;
+    case NPY_INT:
+      combine_all<int>(out, in, count, n, op);
+      return true;
+    case NPY_UINT:
+      combine_all<unsigned>(out, in, count, n, op);
+      return true;
+    case NPY_LONG:
+      combine_all<long>(out, in, count, n, op);
+      return true;
+    case NPY_ULONG:
+      combine_all<unsigned long>(out, in, count, n, op);
+      return true;
+    case NPY_LONGLONG:
+      combine_all<long long>(out, in, count, n, op);
+      return true;
+    case NPY_ULONGLONG:
+      combine_all<unsigned long long>(out, in, count, n, op);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -343,18 +391,19 @@ PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!list || !op_argument(args[2], PyArray_TYPE(out), &op)) return nullptr;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.get());
   if (count == 0) return raise("ValueError", "reduce_into: no arrays: 0");
-  if (!PyArray_ISCARRAY(out)) return raise("ValueError", "reduce_into: out is not contiguous and writeable: %s",
-                                           shape_text(out).c_str());
+  if (!PyArray_ISCARRAY(out))
+    return raise("ValueError", "reduce_into: out is not contiguous and writeable: %s",
+                 shape_text(out).c_str());
   auto* in = static_cast<const void**>(PyMem_RawMalloc(sizeof(void*) * static_cast<size_t>(count)));
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* a = array_argument(where, "an input", PySequence_Fast_GET_ITEM(list.get(), i));
     if (a && PyArray_TYPE(a) != PyArray_TYPE(out)) {
-      raise("TypeError", "reduce_into: dtypes differ: array %zd is %s, out is %s", i, dtype_text(a).c_str(),
-            dtype_text(out).c_str());
+      raise("TypeError", "reduce_into: dtypes differ: array %zd is %s, out is %s", i,
+            dtype_text(a).c_str(), dtype_text(out).c_str());
       a = nullptr;
     } else if (a && !PyArray_SAMESHAPE(a, out)) {
-      raise("ValueError", "reduce_into: shapes differ: array %zd is %s, out is %s", i, shape_text(a).c_str(),
-            shape_text(out).c_str());
+      raise("ValueError", "reduce_into: shapes differ: array %zd is %s, out is %s", i,
+            shape_text(a).c_str(), shape_text(out).c_str());
       a = nullptr;
     } else if (a && !PyArray_ISCARRAY_RO(a)) {
       raise("ValueError", "reduce_into: array %zd is not contiguous: %s", i, shape_text(a).c_str());
@@ -373,7 +422,8 @@ PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
     known = combine_by_type(PyArray_TYPE(out), PyArray_DATA(out), in, count, size, op);
   }
   PyMem_RawFree(in);
-  if (!known) return raise("TypeError", "reduce_into: dtype is not supported: %s", dtype_text(out).c_str());
+  if (!known)
+    return raise("TypeError", "reduce_into: dtype is not supported: %s", dtype_text(out).c_str());
   Py_RETURN_NONE;
 }
 

@@ -1,4 +1,5 @@
-// Kernels on rows and columns: softmax and its kin, sums. Included inside a level's namespace, after vector.h.
+// Kernels on rows and columns: softmax and its kin, sums. Included inside a level's namespace,
+// after vector.h.
 
 template <class T>
 constexpr T kLowest = -__builtin_inff();
@@ -98,7 +99,8 @@ void log_softmax_backward(const T* g, const T* out, T* gx, int64_t rows, int64_t
   for (int64_t r = 0; r < rows; ++r, g += m, out += m, gx += m) {
     T total = row_sum(g, m);
     // out <= 0, being a logarithm of a probability.
-    map2(g, out, gx, m, [total](V<T> a, V<T> y) INLINE_LAMBDA { return a - exp_nonpositive(y) * total; });
+    map2(g, out, gx, m,
+         [total](V<T> a, V<T> y) INLINE_LAMBDA { return a - exp_nonpositive(y) * total; });
   }
 }
 
@@ -107,7 +109,8 @@ void log_softmax_backward(const T* g, const T* out, T* gx, int64_t rows, int64_t
 // Columns in groups of one vector; the last group padded. f(first column, number of columns).
 template <class T, class F>
 INLINE void column_groups(int64_t width, F f) {
-  for (int64_t c = 0; c < width; c += kLanes<T>) f(c, width - c < kLanes<T> ? width - c : kLanes<T>);
+  for (int64_t c = 0; c < width; c += kLanes<T>)
+    f(c, width - c < kLanes<T> ? width - c : kLanes<T>);
 }
 
 template <class T>
@@ -155,7 +158,8 @@ template <class T>
 void log_softmax_columns(const T* x, T* out, int64_t m, int64_t width, int64_t stride) {
   column_groups<T>(width, [&](int64_t c, int64_t n) INLINE_LAMBDA {
     V<T> top = column_max(x + c, m, stride, n), total = all(T(0));
-    for (int64_t k = 0; k < m; ++k) total += exp_nonpositive(load_some(x + c + k * stride, n) - top);
+    for (int64_t k = 0; k < m; ++k)
+      total += exp_nonpositive(load_some(x + c + k * stride, n) - top);
     for (int j = 0; j < kLanes<T>; ++j) total[j] = logarithm(total[j]);
     for (int64_t k = 0; k < m; ++k) {
       store_some<T>(out + c + k * stride, (load_some(x + c + k * stride, n) - top) - total, n);
@@ -164,10 +168,12 @@ void log_softmax_columns(const T* x, T* out, int64_t m, int64_t width, int64_t s
 }
 
 template <class T>
-void softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride) {
+void softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, int64_t width,
+                              int64_t stride) {
   column_groups<T>(width, [&](int64_t c, int64_t n) INLINE_LAMBDA {
     V<T> total = all(T(0));
-    for (int64_t k = 0; k < m; ++k) total += load_some(g + c + k * stride, n) * load_some(out + c + k * stride, n);
+    for (int64_t k = 0; k < m; ++k)
+      total += load_some(g + c + k * stride, n) * load_some(out + c + k * stride, n);
     for (int64_t k = 0; k < m; ++k) {
       const int64_t at = c + k * stride;
       store_some<T>(gx + at, (load_some(g + at, n) - total) * load_some(out + at, n), n);
@@ -176,20 +182,23 @@ void softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, int64_
 }
 
 template <class T>
-void log_softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride) {
+void log_softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, int64_t width,
+                                  int64_t stride) {
   column_groups<T>(width, [&](int64_t c, int64_t n) INLINE_LAMBDA {
     V<T> total = all(T(0));
     for (int64_t k = 0; k < m; ++k) total += load_some(g + c + k * stride, n);
     for (int64_t k = 0; k < m; ++k) {
       const int64_t at = c + k * stride;
-      store_some<T>(gx + at, load_some(g + at, n) - exp_nonpositive(load_some(out + at, n)) * total, n);
+      store_some<T>(gx + at, load_some(g + at, n) - exp_nonpositive(load_some(out + at, n)) * total,
+                    n);
     }
   });
 }
 
 // ---------------------------------------------------------------- sums
 
-// 32 chains of at most 64 terms each, then double: neither the level nor the length spoils the result.
+// 32 chains of at most 64 terms each, then double: neither the level nor the length spoils the
+// result.
 template <class T>
 double sum(const T* x, int64_t n) {
   double total = 0;
@@ -210,8 +219,8 @@ double sum(const T* x, int64_t n) {
   return total;
 }
 
-// Few columns side by side: rows are read as one run in steps of `width` vectors, so that each lane always meets the
-// same column; lane l of vector i holds column (i * lanes + l) % width.
+// Few columns side by side: rows are read as one run in steps of `width` vectors, so that each lane
+// always meets the same column; lane l of vector i holds column (i * lanes + l) % width.
 template <class T>
 void sum_narrow(const T* x, T* acc, int64_t m, int64_t width) {
   constexpr int kL = kLanes<T>, kMost = 64;

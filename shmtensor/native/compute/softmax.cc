@@ -1,4 +1,5 @@
-// Rows along a dimension: an array is (outer, m, inner); inner = 1 runs row kernels, else column kernels.
+// Rows along a dimension: an array is (outer, m, inner); inner = 1 runs row kernels, else column
+// kernels.
 #include "softmax.h"
 
 #include <cstring>
@@ -67,12 +68,15 @@ void forward(const Pair<T>& pair, const Ref& x, const Ref& out, const Shape& s) 
 }
 
 template <class T>
-void backward(const BackwardPair<T>& pair, const Ref& g, const Ref& y, const Ref& out, const Shape& s) {
+void backward(const BackwardPair<T>& pair, const Ref& g, const Ref& y, const Ref& out,
+              const Shape& s) {
   const T *a = data<T>(g), *b = data<T>(y);
   T* to = data<T>(out);
   along(
       s, [&](int64_t r, int64_t n) { pair.rows(a + r * s.m, b + r * s.m, to + r * s.m, n, s.m); },
-      [&](int64_t at, int64_t width) { pair.columns(a + at, b + at, to + at, s.m, width, s.inner); });
+      [&](int64_t at, int64_t width) {
+        pair.columns(a + at, b + at, to + at, s.m, width, s.inner);
+      });
 }
 
 PyObject* normalised(const char* where, PyObject* const* args, Py_ssize_t n, const Pair<float>& f,
@@ -93,8 +97,8 @@ PyObject* normalised(const char* where, PyObject* const* args, Py_ssize_t n, con
   return finish(std::move(out), type);
 }
 
-PyObject* normalised_backward(const char* where, PyObject* const* args, Py_ssize_t n, const BackwardPair<float>& f,
-                              const BackwardPair<double>& d) {
+PyObject* normalised_backward(const char* where, PyObject* const* args, Py_ssize_t n,
+                              const BackwardPair<float>& f, const BackwardPair<double>& d) {
   if (count_arguments(where, n, 3, 3) < 0) return nullptr;
   PyArrayObject* g = array_argument(where, "g", args[0]);
   PyArrayObject* y = g ? array_argument(where, "out", args[1]) : nullptr;
@@ -118,7 +122,8 @@ PyObject* normalised_backward(const char* where, PyObject* const* args, Py_ssize
 PyObject* softmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const auto& f = kernels<float>();
   const auto& d = kernels<double>();
-  return normalised("softmax", args, n, {f.softmax, f.softmax_columns}, {d.softmax, d.softmax_columns});
+  return normalised("softmax", args, n, {f.softmax, f.softmax_columns},
+                    {d.softmax, d.softmax_columns});
 }
 
 PyObject* log_softmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -131,7 +136,8 @@ PyObject* log_softmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
 PyObject* softmax_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const auto& f = kernels<float>();
   const auto& d = kernels<double>();
-  return normalised_backward("softmax_backward", args, n, {f.softmax_backward, f.softmax_backward_columns},
+  return normalised_backward("softmax_backward", args, n,
+                             {f.softmax_backward, f.softmax_backward_columns},
                              {d.softmax_backward, d.softmax_backward_columns});
 }
 
@@ -152,9 +158,12 @@ enum class Reduction { None, Mean, Sum };
 bool reduction_argument(const char* where, PyObject* p, Reduction* out) {
   const char* text = PyUnicode_Check(p) ? PyUnicode_AsUTF8(p) : "";
   if (!text) return false;
-  if (!strcmp(text, "mean")) *out = Reduction::Mean;
-  else if (!strcmp(text, "sum")) *out = Reduction::Sum;
-  else if (!strcmp(text, "none")) *out = Reduction::None;
+  if (!strcmp(text, "mean"))
+    *out = Reduction::Mean;
+  else if (!strcmp(text, "sum"))
+    *out = Reduction::Sum;
+  else if (!strcmp(text, "none"))
+    *out = Reduction::None;
   else {
     raise("ValueError", "%s: unknown reduction: '%s', expected mean, sum or none", where, text);
     return false;
@@ -162,12 +171,14 @@ bool reduction_argument(const char* where, PyObject* p, Reduction* out) {
   return true;
 }
 
-// Class numbers as int64, checked against [0, classes) and ignore_index; counts those that are not ignored.
-bool targets(const char* where, PyArrayObject* target, int64_t rows, int64_t classes, int64_t ignore, Ref* out,
-             int64_t* kept) {
+// Class numbers as int64, checked against [0, classes) and ignore_index; counts those that are not
+// ignored.
+bool targets(const char* where, PyArrayObject* target, int64_t rows, int64_t classes,
+             int64_t ignore, Ref* out, int64_t* kept) {
   const int type = PyArray_TYPE(target);
   if (type < NPY_BYTE || type > NPY_ULONGLONG) {
-    raise("TypeError", "%s: target holds no class numbers: %s, expected integers", where, dtype_text(target).c_str());
+    raise("TypeError", "%s: target holds no class numbers: %s, expected integers", where,
+          dtype_text(target).c_str());
     return false;
   }
   *out = contiguous_as(target, NPY_INT64);
@@ -178,8 +189,9 @@ bool targets(const char* where, PyArrayObject* target, int64_t rows, int64_t cla
     if (t[i] == ignore) continue;
     ++*kept;
     if (t[i] >= 0 && t[i] < classes) continue;
-    raise("IndexError", "%s: target is out of range: %lld at position %lld, expected 0 to %lld", where,
-          static_cast<long long>(t[i]), static_cast<long long>(i), static_cast<long long>(classes - 1));
+    raise("IndexError", "%s: target is out of range: %lld at position %lld, expected 0 to %lld",
+          where, static_cast<long long>(t[i]), static_cast<long long>(i),
+          static_cast<long long>(classes - 1));
     return false;
   }
   return true;
@@ -191,12 +203,15 @@ struct Loss {
   const int64_t* target;
 };
 
-// (N, C) or (C,) logits and (N,) or () targets; args: logits, target, ignore_index, reduction from `first` on.
-bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* rest, Ref* target, Loss* out) {
+// (N, C) or (C,) logits and (N,) or () targets; args: logits, target, ignore_index, reduction from
+// `first` on.
+bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* rest, Ref* target,
+                    Loss* out) {
   PyArrayObject* t = array_argument(where, "target", rest[0]);
   if (!t) return false;
   const int nd = PyArray_NDIM(x);
-  if (nd < 1 || nd > 2 || PyArray_NDIM(t) != nd - 1 || (nd == 2 && PyArray_DIM(t, 0) != PyArray_DIM(x, 0))) {
+  if (nd < 1 || nd > 2 || PyArray_NDIM(t) != nd - 1 ||
+      (nd == 2 && PyArray_DIM(t, 0) != PyArray_DIM(x, 0))) {
     raise("ValueError", "%s: sizes differ: logits %s, target %s, expected (N, C) and (N,)", where,
           shape_text(x).c_str(), shape_text(t).c_str());
     return false;
@@ -213,14 +228,17 @@ bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* rest, 
   return true;
 }
 
-int64_t row_grain(const Loss& l) { return l.classes >= kElements ? 1 : kElements / (l.classes ? l.classes : 1); }
+int64_t row_grain(const Loss& l) {
+  return l.classes >= kElements ? 1 : kElements / (l.classes ? l.classes : 1);
+}
 
 // Losses of the rows are added slice by slice, in order: the same bits on any number of threads.
 template <class T>
 void losses(const Loss& l, const T* x, T* probabilities, T* out) {
   const auto row = kernels<T>().cross_entropy_row;
   const int64_t grain = row_grain(l), pieces = (l.rows + grain - 1) / grain;
-  auto* sums = static_cast<double*>(PyMem_RawCalloc(static_cast<size_t>(pieces ? pieces : 1), sizeof(double)));
+  auto* sums = static_cast<double*>(
+      PyMem_RawCalloc(static_cast<size_t>(pieces ? pieces : 1), sizeof(double)));
   ranges(l.rows, grain, [&](int64_t start, int64_t stop) {
     double sum = 0;
     for (int64_t i = start; i < stop; ++i) {
@@ -236,7 +254,8 @@ void losses(const Loss& l, const T* x, T* probabilities, T* out) {
   if (l.reduction != Reduction::None) {
     double sum = 0;
     for (int64_t i = 0; i < pieces; ++i) sum += sums[i];
-    if (l.reduction == Reduction::Mean) sum /= static_cast<double>(l.kept);  // all ignored: NaN, as in PyTorch
+    if (l.reduction == Reduction::Mean)
+      sum /= static_cast<double>(l.kept);  // all ignored: NaN, as in PyTorch
     *out = static_cast<T>(sum);
   }
   PyMem_RawFree(sums);
@@ -270,7 +289,8 @@ PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Floating type;
   Ref target;
   Loss l;
-  if (!x || !floating(where, x, &type) || !loss_arguments(where, x, args + 1, &target, &l)) return nullptr;
+  if (!x || !floating(where, x, &type) || !loss_arguments(where, x, args + 1, &target, &l))
+    return nullptr;
   Ref in = contiguous_as(x, type.compute);
   Ref probabilities(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
   npy_intp rows = l.rows;
@@ -290,7 +310,8 @@ PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return kept ? PyTuple_Pack(2, loss.get(), kept.get()) : nullptr;
 }
 
-// cross_entropy_backward(g, probabilities, target, ignore_index, reduction) -> gradient of the logits
+// cross_entropy_backward(g, probabilities, target, ignore_index, reduction) -> gradient of the
+// logits
 PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "cross_entropy_backward";
   if (count_arguments(where, n, 5, 5) < 0) return nullptr;
@@ -299,11 +320,12 @@ PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n)
   Floating type;
   Ref target;
   Loss l;
-  if (!y || !floating(where, y, &type) || !loss_arguments(where, y, args + 2, &target, &l)) return nullptr;
+  if (!y || !floating(where, y, &type) || !loss_arguments(where, y, args + 2, &target, &l))
+    return nullptr;
   const int64_t expected = l.reduction == Reduction::None ? l.rows : 1;
   if (PyArray_SIZE(g) != expected) {
-    return raise("ValueError", "%s: g has another size: %s, expected %lld elements", where, shape_text(g).c_str(),
-                 static_cast<long long>(expected));
+    return raise("ValueError", "%s: g has another size: %s, expected %lld elements", where,
+                 shape_text(g).c_str(), static_cast<long long>(expected));
   }
   Ref a = contiguous_as(g, type.compute);
   Ref b = a ? contiguous_as(y, type.compute) : Ref();

@@ -1,14 +1,19 @@
-// A NumPy ufunc made anew: same loops and type rules, but large calls run on the pool, and nothing warns.
+// A NumPy ufunc made anew: same loops and type rules, but large calls run on the pool, and nothing
+// warns.
 //
-//   call ──> straight: arrays of one dtype, contiguous or broadcast, numbers ──> loop, split by `run_flat`
-//        └─> otherwise: NumPy's own machinery (casts, overlap, reduce, at, where=) ──> `loop` below ──> the same split
+//   call ──> straight: arrays of one dtype, contiguous or broadcast, numbers ──> loop, split by
+//   `run_flat`
+//        └─> otherwise: NumPy's own machinery (casts, overlap, reduce, at, where=) ──> `loop` below
+//        ──> the same split
 //
-// The result is a real numpy.ufunc (so `reduce`, `accumulate`, `outer`, `at` work); only its vectorcall slot is ours, and
-// it returns 0-d arrays where NumPy returns its scalars. The straight way skips NumPy's dispatch and iterator.
+// The result is a real numpy.ufunc (so `reduce`, `accumulate`, `outer`, `at` work); only its
+// vectorcall slot is ours, and it returns 0-d arrays where NumPy returns its scalars. The straight
+// way skips NumPy's dispatch and iterator.
 //
 // Note [No warnings]
-// NumPy clears the floating-point status before a loop and warns about what it finds after. `loop` clears it on
-// the way out, so it finds nothing; on the straight way nobody looks. Workers have status flags of their own.
+// NumPy clears the floating-point status before a loop and warns about what it finds after. `loop`
+// clears it on the way out, so it finds nothing; on the straight way nobody looks. Workers have
+// status flags of their own.
 #include "ufunc.h"
 
 #include <cfenv>
@@ -30,19 +35,20 @@ struct Loop {
   void* data;
   npy_intp threshold;  // elements above which threads pay
   int nin, nargs;
-  bool whole;         // must run on the calling thread (it may set a Python error)
-  bool long_double;   // its status flags are also in the x87 unit
+  bool whole;        // must run on the calling thread (it may set a Python error)
+  bool long_double;  // its status flags are also in the x87 unit
   npy_intp itemsize[kMaxOperands];
 };
 
 struct Made {
-  vectorcallfunc numpy;  // NumPy's own call
+  vectorcallfunc numpy;          // NumPy's own call
   int first[NPY_NTYPES_LEGACY];  // the loop whose inputs are all of this type, or -1
   PyUFuncGenericFunction* functions;
   void** data;
   char* types;
   Loop* loops;
-  PyObject* original;  // NumPy's ufunc, if it has further loops (comparison with any Python int), else nullptr
+  PyObject* original;  // NumPy's ufunc, if it has further loops (comparison with any Python int),
+                       // else nullptr
 };
 
 void clear_status(bool long_double) {
@@ -57,7 +63,8 @@ void clear_status(bool long_double) {
   feclearexcept(FE_ALL_EXCEPT);
 }
 
-// Elements per slice: by size alone, so that every element is computed the same way on any number of threads.
+// Elements per slice: by size alone, so that every element is computed the same way on any number
+// of threads.
 npy_intp grain_for(npy_intp n, npy_intp threshold) {
   npy_intp grain = threshold / 2;
   while (grain < 65536 && n / grain > 64) grain *= 2;
@@ -80,14 +87,17 @@ void run_flat(const Loop& loop, char* const* args, npy_intp n, const npy_intp* s
   });
 }
 
-// Is the order of elements free? Not in reductions (output in place) and when outputs run into inputs.
+// Is the order of elements free? Not in reductions (output in place) and when outputs run into
+// inputs.
 bool splits(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps) {
   for (int o = loop.nin; o < loop.nargs; ++o) {
     if (steps[o] == 0) return false;
     const char* o0 = args[o] + (steps[o] < 0 ? (n - 1) * steps[o] : 0);
     const char* o1 = args[o] + (steps[o] > 0 ? (n - 1) * steps[o] : 0) + loop.itemsize[o];
     for (int i = 0; i < loop.nargs; ++i) {
-      if (i == o || (args[i] == args[o] && steps[i] == steps[o] && loop.itemsize[i] == loop.itemsize[o])) continue;
+      if (i == o ||
+          (args[i] == args[o] && steps[i] == steps[o] && loop.itemsize[i] == loop.itemsize[o]))
+        continue;
       const char* i0 = args[i] + (steps[i] < 0 ? (n - 1) * steps[i] : 0);
       const char* i1 = args[i] + (steps[i] > 0 ? (n - 1) * steps[i] : 0) + loop.itemsize[i];
       if (o0 < i1 && i0 < o1) return false;
@@ -122,7 +132,8 @@ void coalesce(Walk* w, int nargs) {
   for (int i = 0; i < w->nd; ++i) {
     if (w->dims[i] == 1) continue;
     bool merges = to >= 0;
-    for (int a = 0; a < nargs && merges; ++a) merges = w->strides[a][to] == w->strides[a][i] * w->dims[i];
+    for (int a = 0; a < nargs && merges; ++a)
+      merges = w->strides[a][to] == w->strides[a][i] * w->dims[i];
     if (merges) {
       w->dims[to] *= w->dims[i];
     } else {
@@ -187,9 +198,12 @@ union Number {
 bool weak(PyObject* p, int type, Number* out) {
   if (PyFloat_CheckExact(p)) {
     double v = PyFloat_AS_DOUBLE(p);
-    if (type == NPY_FLOAT) out->f = static_cast<float>(v);
-    else if (type == NPY_DOUBLE) out->d = v;
-    else return false;
+    if (type == NPY_FLOAT)
+      out->f = static_cast<float>(v);
+    else if (type == NPY_DOUBLE)
+      out->d = v;
+    else
+      return false;
     return true;
   }
   if (!PyLong_CheckExact(p)) return false;
@@ -197,21 +211,38 @@ bool weak(PyObject* p, int type, Number* out) {
   long long v = PyLong_AsLongLongAndOverflow(p, &overflow);
   if (overflow) return false;
   switch (type) {
-    case NPY_FLOAT: out->f = static_cast<float>(v); return v >= -(1 << 24) && v <= (1 << 24);
-    case NPY_DOUBLE: out->d = static_cast<double>(v); return v >= -(1LL << 53) && v <= (1LL << 53);
-    case NPY_LONG: out->i = v; return true;
-    case NPY_INT: out->j = static_cast<npy_int32>(v); return v == out->j;
-    case NPY_SHORT: out->k = static_cast<npy_int16>(v); return v == out->k;
-    case NPY_BYTE: out->b = static_cast<npy_int8>(v); return v == out->b;
-    case NPY_UBYTE: out->u = static_cast<npy_uint8>(v); return v == out->u;
-    default: return false;
+    case NPY_FLOAT:
+      out->f = static_cast<float>(v);
+      return v >= -(1 << 24) && v <= (1 << 24);
+    case NPY_DOUBLE:
+      out->d = static_cast<double>(v);
+      return v >= -(1LL << 53) && v <= (1LL << 53);
+    case NPY_LONG:
+      out->i = v;
+      return true;
+    case NPY_INT:
+      out->j = static_cast<npy_int32>(v);
+      return v == out->j;
+    case NPY_SHORT:
+      out->k = static_cast<npy_int16>(v);
+      return v == out->k;
+    case NPY_BYTE:
+      out->b = static_cast<npy_int8>(v);
+      return v == out->b;
+    case NPY_UBYTE:
+      out->u = static_cast<npy_uint8>(v);
+      return v == out->u;
+    default:
+      return false;
   }
 }
 
 bool plain(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
 
-// The axes of a fresh result in the order of the first full-sized input's strides, as NumPy does ("K"); false: C order.
-bool permuted_strides(PyArrayObject* like, int nd, const npy_intp* dims, npy_intp itemsize, npy_intp* strides) {
+// The axes of a fresh result in the order of the first full-sized input's strides, as NumPy does
+// ("K"); false: C order.
+bool permuted_strides(PyArrayObject* like, int nd, const npy_intp* dims, npy_intp itemsize,
+                      npy_intp* strides) {
   if (PyArray_NDIM(like) != nd || PyArray_IS_C_CONTIGUOUS(like)) return false;
   int order[kMaxDims];
   bool moved = false;
@@ -288,15 +319,17 @@ PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py
   if (nargs > nin && args[nin] != Py_None) {
     if (!PyArray_CheckExact(args[nin])) return nullptr;
     PyArrayObject* o = as_array(args[nin]);
-    if (PyArray_TYPE(o) != out_type || !plain(o) || !PyArray_ISWRITEABLE(o) || PyArray_NDIM(o) != nd ||
-        !PyArray_CompareLists(PyArray_DIMS(o), dims, nd)) {
+    if (PyArray_TYPE(o) != out_type || !plain(o) || !PyArray_ISWRITEABLE(o) ||
+        PyArray_NDIM(o) != nd || !PyArray_CompareLists(PyArray_DIMS(o), dims, nd)) {
       return nullptr;
     }
     for (int i = 0; i < nin; ++i) {
       if (!in[i]) continue;
-      bool identical = in[i] == o || (data[i] == PyArray_BYTES(o) && type == out_type && PyArray_NDIM(in[i]) == nd &&
-                                      PyArray_CompareLists(PyArray_STRIDES(in[i]), PyArray_STRIDES(o), nd) &&
-                                      PyArray_CompareLists(PyArray_DIMS(in[i]), dims, nd));
+      bool identical =
+          in[i] == o ||
+          (data[i] == PyArray_BYTES(o) && type == out_type && PyArray_NDIM(in[i]) == nd &&
+           PyArray_CompareLists(PyArray_STRIDES(in[i]), PyArray_STRIDES(o), nd) &&
+           PyArray_CompareLists(PyArray_DIMS(in[i]), dims, nd));
       if (!identical && overlap(in[i], o)) return nullptr;
     }
     same = same && PyArray_IS_C_CONTIGUOUS(o);
@@ -374,14 +407,17 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* n
 // ---------------------------------------------------------------- making one
 
 constexpr const char* kCheap[] = {
-    "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "fabs", "maximum", "minimum",
-    "fmax", "fmin", "square", "sqrt", "sign", "reciprocal", "equal", "not_equal", "less", "less_equal", "greater",
-    "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or",
-    "bitwise_xor", "invert", "left_shift", "right_shift", "isnan", "isinf", "isfinite", "signbit", "conjugate",
-    "floor", "ceil", "trunc", "rint", "copysign",
+    "add",         "subtract",    "multiply",    "divide",        "negative",    "positive",
+    "absolute",    "fabs",        "maximum",     "minimum",       "fmax",        "fmin",
+    "square",      "sqrt",        "sign",        "reciprocal",    "equal",       "not_equal",
+    "less",        "less_equal",  "greater",     "greater_equal", "logical_and", "logical_or",
+    "logical_xor", "logical_not", "bitwise_and", "bitwise_or",    "bitwise_xor", "invert",
+    "left_shift",  "right_shift", "isnan",       "isinf",         "isfinite",    "signbit",
+    "conjugate",   "floor",       "ceil",        "trunc",         "rint",        "copysign",
 };
 
-constexpr const char* kComparisons[] = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"};
+constexpr const char* kComparisons[] = {"equal",      "not_equal", "less",
+                                        "less_equal", "greater",   "greater_equal"};
 
 bool is_cheap(const char* name) {
   for (const char* c : kCheap) {
@@ -390,7 +426,9 @@ bool is_cheap(const char* name) {
   return false;
 }
 
-bool is_numeric(int type) { return type >= NPY_BOOL && (type <= NPY_CLONGDOUBLE || type == NPY_HALF); }
+bool is_numeric(int type) {
+  return type >= NPY_BOOL && (type <= NPY_CLONGDOUBLE || type == NPY_HALF);
+}
 
 npy_intp itemsize_of(int type) {
   PyArray_Descr* descr = PyArray_DescrFromType(type);
@@ -408,12 +446,14 @@ PyObject* parallel(PyObject*, PyObject* argument) {
   }
   auto* from = reinterpret_cast<PyUFuncObject*>(argument);
   if (from->core_enabled || from->nargs > kMaxOperands) {
-    return raise("TypeError", "parallel: the ufunc has core dimensions or too many operands: %s", from->name);
+    return raise("TypeError", "parallel: the ufunc has core dimensions or too many operands: %s",
+                 from->name);
   }
   auto* made = static_cast<Made*>(PyMem_RawCalloc(1, sizeof(Made)));
   const size_t most = static_cast<size_t>(from->ntypes);
   const size_t nargs = static_cast<size_t>(from->nargs);
-  made->functions = static_cast<PyUFuncGenericFunction*>(calloc(most, sizeof(PyUFuncGenericFunction)));
+  made->functions =
+      static_cast<PyUFuncGenericFunction*>(calloc(most, sizeof(PyUFuncGenericFunction)));
   made->data = static_cast<void**>(calloc(most, sizeof(void*)));
   made->types = static_cast<char*>(calloc(most, nargs));
   made->loops = static_cast<Loop*>(calloc(most, sizeof(Loop)));
@@ -446,13 +486,15 @@ PyObject* parallel(PyObject*, PyObject* argument) {
     made->functions[n] = loop;
     made->data[n] = &l;
     memcpy(made->types + static_cast<size_t>(n) * nargs, types, nargs);
-    if (uniform && made->first[static_cast<int>(types[0])] < 0) made->first[static_cast<int>(types[0])] = n;
+    if (uniform && made->first[static_cast<int>(types[0])] < 0)
+      made->first[static_cast<int>(types[0])] = n;
     ++n;
   }
   if (n == 0) return raise("TypeError", "parallel: the ufunc has no numeric loop: %s", from->name);
   PyObject* self = PyUFunc_FromFuncAndDataAndSignatureAndIdentity(
-      made->functions, made->data, made->types, n, from->nin, from->nout, from->identity, from->name, from->doc, 0,
-      nullptr, from->identity == PyUFunc_IdentityValue ? from->identity_value : nullptr);
+      made->functions, made->data, made->types, n, from->nin, from->nout, from->identity,
+      from->name, from->doc, 0, nullptr,
+      from->identity == PyUFunc_IdentityValue ? from->identity_value : nullptr);
   if (!self) return nullptr;
   auto* u = reinterpret_cast<PyUFuncObject*>(self);
   u->type_resolver = from->type_resolver;

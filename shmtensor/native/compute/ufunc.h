@@ -1,4 +1,5 @@
-// parallel(np_ufunc): NumPy's own inner loops, split over the pool, without floating-point warnings.
+// parallel(np_ufunc): NumPy's own inner loops, split over the pool, without floating-point
+// warnings.
 #pragma once
 
 #include "python.h"

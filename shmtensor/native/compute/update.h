@@ -1,4 +1,5 @@
-// Optimizer updates in place, in PyTorch's order of operations. Included inside a level's namespace.
+// Optimizer updates in place, in PyTorch's order of operations. Included inside a level's
+// namespace.
 
 INLINE float root(float x) { return __builtin_sqrtf(x); }
 INLINE double root(double x) { return __builtin_sqrt(x); }
@@ -34,7 +35,8 @@ void adam(T* p, const T* g, T* m, T* v, T* vmax, int64_t n, const AdamRule<T>& r
 }
 
 template <class T>
-void sgd(T* __restrict p, const T* __restrict g, T* __restrict buffer, int64_t n, const SgdRule<T>& rule) {
+void sgd(T* __restrict p, const T* __restrict g, T* __restrict buffer, int64_t n,
+         const SgdRule<T>& rule) {
   const T lr = rule.lr, momentum = rule.momentum, decay = rule.weight_decay;
   const T sign = rule.maximize ? T(-1) : T(1), fresh = rule.one_minus_dampening;
   if (!buffer) {
