@@ -17,7 +17,7 @@ written, where they lie. An operand that is not contiguous in shared memory is c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from .membership import group_of
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-    Operand = Tensor | Array
+    Operand: TypeAlias = Tensor | Array
 
 __all__ = [
     "all_gather",
