@@ -1,4 +1,5 @@
-// Sums in fixed pieces, added in order: the same bits on any number of threads.
+// Sums in fixed pieces, added in order: the same bits on any number of threads. Long, for it holds
+// both faces of that rule: sums along dimensions, and several arrays into one.
 #include "reduction.h"
 
 #include <complex>

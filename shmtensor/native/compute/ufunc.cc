@@ -1,10 +1,8 @@
-// A NumPy ufunc made anew: same loops and type rules, but large calls run on the pool, and nothing
-// warns.
+// A NumPy ufunc made anew (long: the table, two ways of calling and the walk belong together): same
+// loops and type rules, but large calls run on the pool, and nothing warns.
 //
-//   call ──> straight: arrays of one dtype, contiguous or broadcast, numbers ──> loop, split by
-//   `run_flat`
-//        └─> otherwise: NumPy's own machinery (casts, overlap, reduce, at, where=) ──> `loop` below
-//        ──> the same split
+//   call -> straight: arrays of one dtype, contiguous or broadcast, numbers -> loop, by `run_flat`
+//        -> otherwise: NumPy's own machinery (casts, overlap, reduce) -> `loop` -> same split
 //
 // The result is a real numpy.ufunc (so `reduce`, `accumulate`, `outer`, `at` work); only its
 // vectorcall slot is ours, and it returns 0-d arrays where NumPy returns its scalars. The straight
