@@ -1,4 +1,4 @@
-// The Python face of memory/: a table of small functions, longer than 400 lines for their number.
+// The Python face of memory/: domain, rows, blocks, gate.
 #include <stdio.h>
 #include <string.h>
 
@@ -12,9 +12,7 @@
 
 namespace shmtensor {
 
-using Arguments = PyObject* const*;
-
-static bool count_is(const char* name, Py_ssize_t n, Py_ssize_t least, Py_ssize_t most) {
+bool count_is(const char* name, Py_ssize_t n, Py_ssize_t least, Py_ssize_t most) {
   if (n >= least && n <= most) return true;
   PyErr_Format(PyExc_TypeError, "%s: takes %zd to %zd arguments, %zd given", name, least, most, n);
   return false;
@@ -280,152 +278,6 @@ static PyObject* py_take_allocation_failure(PyObject*, PyObject*) {
   return text;
 }
 
-// ---- figures
-static PyObject* py_trim(PyObject*, PyObject*) {
-  if (!domain_ready()) return PyLong_FromLong(0);
-  size_t n;
-  Py_BEGIN_ALLOW_THREADS n = heap_trim();
-  Py_END_ALLOW_THREADS return PyLong_FromSize_t(n);
-}
-static PyObject* py_statistics(PyObject*, PyObject*) {
-  if (!domain_ensure()) return nullptr;
-  HeapFigures f;
-  size_t pins = 0, pin_bytes = 0;
-  unsigned living = 0, zombies = 0, orphans = 0, used = 0, held = 0;
-  if (!domain.rowless) {
-    Quiesced quiet;
-    heap_figures(&f);
-    pins = pins_pending(&pin_bytes);
-    for (uint32_t r = 0; r < row_high(); ++r) {
-      RowState state = state_of_row(domain.rows[r].state.load(acquire));
-      living += state == kRowLive || state == kRowBorn;
-      zombies += state == kRowZombie;
-    }
-    for (int v = 0; v < 2; ++v)
-      for (uint32_t s = v ? domain.slots / 2 : 0,
-                    end = s + domain.header->slot_high[v].load(acquire);
-           s < end; ++s) {
-        SlotWord w = SlotWord::of(domain.slot[s].word.load(acquire));
-        used += w.state != kSlotFree;
-        orphans += w.owner == kNobody && (w.state == kSlotLive || w.state == kSlotDying);
-        held += domain.nheld(uint32_t(domain.row), s).load(relaxed);
-      }
-  } else {
-    memset(&f, 0, sizeof f);
-  }
-  PyObject* d = PyDict_New();
-  auto put = [&](const char* name, uint64_t value) {
-    PyObject* number = PyLong_FromUnsignedLongLong(value);
-    if (number && d) PyDict_SetItemString(d, name, number);
-    Py_XDECREF(number);
-  };
-  put("row", uint64_t(domain.row));
-  put("incarnation", domain.inc);
-  put("processes", living);
-  put("zombies", zombies);
-  put("slots", domain.slots);
-  put("slots_used", used);
-  put("slots_orphaned", orphans);
-  put("slots_tiny", f.slots[kTiny]);
-  put("slots_medium", f.slots[kMedium]);
-  put("slots_huge", f.slots[kHuge]);
-  put("committed_bytes", f.committed);
-  put("cached_bytes", f.cached);
-  put("private_blocks", f.blocks[kPrivate]);
-  put("private_bytes", f.bytes[kPrivate]);
-  put("shared_blocks", f.blocks[kShared] + f.blocks[kCounted]);
-  put("shared_bytes", f.bytes[kShared] + f.bytes[kCounted]);
-  put("limbo_blocks", f.blocks[kLimbo]);
-  put("limbo_bytes", f.bytes[kLimbo]);
-  put("frozen_blocks", f.blocks[kFrozen]);
-  put("frozen_bytes", f.bytes[kFrozen]);
-  put("held_blocks", held);
-  put("unread_messages", pins);
-  put("unread_bytes", pin_bytes);
-  put("exported", exported);
-  put("received", received);
-  put("acknowledged", acknowledged);
-  put("stale_handles", stale_handles);
-  put("reclaim_passes", reclaim_passes);
-  put("reclaimed_blocks", reclaimed_blocks);
-  put("orphans_freed", orphans_freed);
-  put("expired_messages", expired_pins);
-  put("sweeps", sweeps);
-  put("rows_swept", rows_swept);
-  put("lost_locks", lost_locks);
-  put("refused_commits", domain.header->short_volume.load(relaxed));
-  return d;
-}
-static PyObject* py_check(PyObject*, PyObject*) {
-  if (!domain_ready() || domain.rowless) Py_RETURN_NONE;
-  char text[400];
-  bool good;
-  {
-    Quiesced quiet;
-    good = heap_check(text, sizeof text);
-  }
-  if (good) Py_RETURN_NONE;
-  return PyUnicode_FromString(text);
-}
-static PyObject* py_members(PyObject*, PyObject*) {
-  if (!domain_ensure()) return nullptr;
-  PyObject* list = PyList_New(0);
-  for (uint32_t r = 0; list && r < row_high(); ++r) {
-    uint64_t word = domain.rows[r].state.load(acquire);
-    if (state_of_row(word) == kRowFree) continue;
-    char role[65] = "";
-    memcpy(role, domain.rows[r].role, 64);
-    static const char* const names[] = {"free", "born", "live", "zombie"};
-    PyObject* item = Py_BuildValue("IIsis", r, inc_of_row(word), names[state_of_row(word) & 3],
-                                   int(domain.rows[r].pid.load(acquire)), role);
-    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-    Py_XDECREF(item);
-  }
-  return list;
-}
-static PyObject* py_unread(PyObject*, PyObject*) {
-  if (!domain_ensure()) return nullptr;
-  PyObject* list = PyList_New(0);
-  uint64_t now = now_ms();
-  for (uint32_t r = 0; list && r < row_high(); ++r)
-    for (uint32_t i = 0, n = domain.rows[r].pin_high.load(acquire); list && i < n; ++i) {
-      uint64_t word;
-      PinFields f;
-      if (!read_pin(domain.pin(r, i), &word, &f) || is_void(f)) continue;
-      PyObject* item =
-          Py_BuildValue("IKdO", r, static_cast<unsigned long long>(f.nbytes),
-                        double(now - f.time_ms) * 1e-3, f.via_slot == kNoSlot ? Py_False : Py_True);
-      if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-      Py_XDECREF(item);
-    }
-  return list;
-}
-static PyObject* py_headroom(PyObject*, Arguments a, Py_ssize_t n) {
-  if (!count_is("headroom", n, 0, 1)) return nullptr;
-  const char* root = n ? PyUnicode_AsUTF8(a[0]) : "";
-  if (!root) return nullptr;
-  Headroom h = read_headroom(root);
-  return Py_BuildValue("KKs", static_cast<unsigned long long>(h.available),
-                       static_cast<unsigned long long>(h.limit), h.name);
-}
-static PyObject* py_set_unread_grace(PyObject*, Arguments a, Py_ssize_t n) {
-  if (!count_is("set_unread_grace", n, 1, 2)) return nullptr;
-  double grace = PyFloat_AsDouble(a[0]),
-         dead = n == 2 && !PyErr_Occurred() ? PyFloat_AsDouble(a[1]) : 3600;
-  if (PyErr_Occurred()) return nullptr;
-  if (grace < 0 || dead < 0)
-    return raise("ValueError", "set_unread_grace: seconds are negative: %g, %g", grace, dead);
-  unread_grace_ms = uint64_t(grace * 1000);
-  dead_grace_ms = uint64_t(dead * 1000);
-  Py_RETURN_NONE;
-}
-static PyObject* py_arm_fault(PyObject*, PyObject* o) {
-  const char* text = o == Py_None ? "" : PyUnicode_AsUTF8(o);
-  if (!text) return nullptr;
-  arm_fault(text);
-  Py_RETURN_NONE;
-}
-
 #define FAST(name)                                                                              \
   {                                                                                             \
 #name, reinterpret_cast < PyCFunction>(reinterpret_cast <void*>(py_##name)), METH_FASTCALL, \
@@ -466,14 +318,6 @@ static PyMethodDef functions[] = {
     NONE(uninstall),
     NONE(install),
     NONE(take_allocation_failure),
-    NONE(trim),
-    NONE(statistics),
-    NONE(check),
-    NONE(members),
-    NONE(unread),
-    FAST(headroom),
-    FAST(set_unread_grace),
-    ONE(arm_fault),
     {nullptr, nullptr, 0, nullptr}};
 #undef FAST
 #undef NONE
@@ -484,6 +328,7 @@ int add_memory(PyObject* module) {
   register_cache_exit();
   install_fork_handlers();
   if (!make_handler() || !add_block(module)) return -1;
+  if (PyModule_AddFunctions(module, figure_functions) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }
 

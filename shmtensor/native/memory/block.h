@@ -13,4 +13,9 @@ bool add_block(PyObject* module);
 extern PyTypeObject* block_type;
 void* block_base(PyObject* block);
 
+// ---- of the Python face: bind.cc, figures.cc
+using Arguments = PyObject* const*;
+bool count_is(const char* name, Py_ssize_t n, Py_ssize_t least, Py_ssize_t most);
+extern PyMethodDef figure_functions[];
+
 }  // namespace shmtensor

@@ -1,4 +1,4 @@
-// Holds and pins: validate, export, receive, acknowledge, drop. Past 400 lines: their words move together.
+// Holds: validate, export, receive, acknowledge, drop.
 #include "ledger.h"
 
 #include "faults.h"
@@ -48,75 +48,6 @@ void clear_hold(uint32_t slot, uint32_t index) {
   n.store(n.load(relaxed) - 1, release);
 }
 
-// ---- pins of the own row: outstanding ones, and those known to be free
-static uint32_t pin_free[kPins], pin_out[kPins];  // untouched pages of these cost nothing
-static uint32_t n_free = 0, n_out = 0, n_used = 0, collect_at = 64;
-
-// Still pending? A void pin is freed on the way: its channel is gone, so nobody will acknowledge it.
-static bool is_out(Pin& pin) {
-  uint64_t word;
-  PinFields fields;
-  if (!read_pin(pin, &word, &fields)) return false;
-  return !(is_void(fields) && swap_word(pin.word, word, ((word >> 1) + 1) << 1));
-}
-
-static void collect_pins() {
-  uint32_t kept = 0;
-  for (uint32_t i = 0; i < n_out; ++i) {
-    uint32_t index = pin_out[i];
-    if (is_out(domain.pin(uint32_t(domain.row), index)))
-      pin_out[kept++] = index;
-    else
-      pin_free[n_free++] = index;
-  }
-  n_out = kept;
-  collect_at = kept < 32 ? 64 : 2 * kept;
-}
-
-static int64_t take_pin() {
-  if (!n_free && n_out >= collect_at) collect_pins();
-  if (!n_free && n_used == kPins) collect_pins();
-  if (n_free) return pin_free[--n_free];
-  if (n_used == kPins) return -1;
-  return n_used++;
-}
-
-void forget_pins() { n_free = n_out = n_used = 0, collect_at = 64; }
-
-size_t pins_pending(size_t* nbytes) {
-  collect_pins();
-  *nbytes = 0;
-  for (uint32_t i = 0; i < n_out; ++i)
-    *nbytes += domain.pin(uint32_t(domain.row), pin_out[i]).nbytes.load(relaxed);
-  return n_out;
-}
-
-bool read_pin(Pin& pin, uint64_t* word, PinFields* f) {
-  for (;;) {
-    uint64_t w = pin.word.load(acquire);
-    if (!(w & 1)) return false;
-    *f = {pin.slot.load(relaxed),     pin.inc.load(relaxed),     pin.index.load(relaxed),
-          pin.via_slot.load(relaxed), pin.via_inc.load(relaxed), pin.via_index.load(relaxed),
-          pin.gen.load(relaxed),      pin.via_gen.load(relaxed), pin.time_ms.load(relaxed),
-          pin.nbytes.load(relaxed)};
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (pin.word.load(relaxed) == w) {
-      *word = w;
-      return true;
-    }
-    // Acknowledged meanwhile, or a newer publication, which validates by itself: look at what is
-    // there now.
-  }
-}
-
-bool is_void(const PinFields& f) {
-  if (f.via_slot >= domain.slots || f.via_index >= kBlocks) return false;
-  if (f.via_slot == f.slot && f.via_inc == f.inc && f.via_index == f.index && f.via_gen == f.gen)
-    return true;
-  if (SlotWord::of(domain.slot[f.via_slot].word.load(acquire)).inc != f.via_inc) return true;
-  return gen_of(domain.word(f.via_slot, f.via_index).load(acquire)) != f.via_gen;
-}
-
 // ---- export
 Outcome export_locked(const void* p, uint64_t via, Handle* out, const char** why) {
   if (domain.rowless || (*why = check_descriptor())) return Outcome::Lost;
@@ -152,7 +83,7 @@ Outcome export_locked(const void* p, uint64_t via, Handle* out, const char** why
   if (high.load(relaxed) <= uint32_t(index)) high.store(uint32_t(index) + 1, relaxed);
   fault("export.fields");
   pin.word.store(seq << 1 | 1, release);
-  pin_out[n_out++] = uint32_t(index);
+  note_pin(uint32_t(index));
   fault("export.pinned");
   fence();
   if (!validate(a->slot, a->inc, b.index, gen)) return Outcome::Stale;  // cannot be, for a holder

@@ -77,6 +77,8 @@ struct PinFields {
 };
 bool read_pin(Pin& pin, uint64_t* word, PinFields* fields);  // false: not pending
 bool is_void(const PinFields& f);                            // its channel is gone
+int64_t take_pin();              // index of a free pin of the own row, or -1
+void note_pin(uint32_t index);   // it is PENDING now
 void forget_pins();                                          // after fork: a fresh row
 size_t pins_pending(size_t* nbytes);                         // of the own row
 extern uint64_t exported, received, acknowledged, stale_handles;
