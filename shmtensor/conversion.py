@@ -149,14 +149,17 @@ def scalar_tensor(
 
 
 def is_tensor(obj: Any) -> bool:
+    """Whether an object is a Tensor."""
     return isinstance(obj, Tensor)
 
 
 def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a floating-point one; complex ones are not."""
     return input.is_floating_point()
 
 
 def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is a complex one."""
     return input.is_complex()
 
 
@@ -170,6 +173,7 @@ def is_nonzero(input: Tensor) -> bool:
 
 
 def numel(input: Tensor) -> int:
+    """The number of elements."""
     return input.numel()
 
 

@@ -38,7 +38,7 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 DOORS = {"shmtensor", "shmtensor.utils", "shmtensor.utils.data", "shmtensor.nn.parallel"}
 
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
-LARGE: dict[str, int] = {"shmtensor/tensor.py": 760}
+LARGE: dict[str, int] = {"shmtensor/tensor.py": 760, "shmtensor/native/compute/ufunc.cc": 480}
 
 
 def sources() -> Iterator[tuple[str, Path]]:

@@ -278,50 +278,76 @@ static PyObject* py_take_allocation_failure(PyObject*, PyObject*) {
   return text;
 }
 
-#define FAST(name)                                                                              \
-  {                                                                                             \
-#name, reinterpret_cast < PyCFunction>(reinterpret_cast <void*>(py_##name)), METH_FASTCALL, \
-        nullptr                                                                                 \
-  }
-#define NONE(name) \
-  { #name, py_##name, METH_NOARGS, nullptr }
-#define ONE(name) \
-  { #name, py_##name, METH_O, nullptr }
+template <class F>
+static PyMethodDef fast(const char* name, F* function, const char* doc, int flags = 0) {
+  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)),
+          METH_FASTCALL | flags, doc};
+}
+
 static PyMethodDef functions[] = {
-    NONE(domain_ensure),
-    NONE(domain_ready),
-    NONE(domain_fds),
-    NONE(domain_id),
-    NONE(domain_environment),
-    FAST(domain_join),
-    NONE(row),
-    FAST(life),
-    FAST(describe),
-    FAST(raise_peer_lost),
-    ONE(set_role),
-    FAST(record_exit),
-    FAST(record_exit_pid),
-    NONE(last_child),
-    FAST(sweep),
-    {"allocate", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_allocate)),
-     METH_FASTCALL | METH_KEYWORDS, nullptr},
-    ONE(is_shared),
-    ONE(held_elsewhere),
-    ONE(block_of),
-    FAST(export),
-    FAST(receive),
-    ONE(acknowledge),
-    NONE(gate_open),
-    NONE(gate_shut),
-    ONE(gate_close),
-    NONE(gate_is_open),
-    NONE(uninstall),
-    NONE(install),
-    NONE(take_allocation_failure),
+    {"domain_ensure", py_domain_ensure, METH_NOARGS,
+     "Makes the domain of this process if there is none yet."},
+    {"domain_ready", py_domain_ready, METH_NOARGS,
+     "Whether this process has a domain."},
+    {"domain_fds", py_domain_fds, METH_NOARGS,
+     "The descriptors of the control file and the two volumes."},
+    {"domain_id", py_domain_id, METH_NOARGS,
+     "The 16 bytes that name the domain."},
+    {"domain_environment", py_domain_environment, METH_NOARGS,
+     "The value of SHMTENSOR_DOMAIN with which a child finds this domain."},
+    fast("domain_join", py_domain_join,
+         "Joins a domain by the descriptors of its files. Raises DomainError."),
+    {"row", py_row, METH_NOARGS,
+     "The row of this process and its incarnation."},
+    fast("life", py_life,
+         "'alive', 'doomed' (dying) or 'dead': the process of a row and incarnation."),
+    fast("describe", py_describe,
+         "Who a process was: a text, its pid, its exit code or None."),
+    fast("raise_peer_lost", py_raise_peer_lost,
+         "Raises PeerLostError for a dead process; waits up to 200 ms for its exit code."),
+    {"set_role", py_set_role, METH_O,
+     "Names this process in messages and summaries."},
+    fast("record_exit", py_record_exit,
+         "Records the exit code of a reaped process by row and incarnation."),
+    fast("record_exit_pid", py_record_exit_pid,
+         "Records the exit code of a reaped child by its pid."),
+    {"last_child", py_last_child, METH_NOARGS,
+     "Row and incarnation of the child that this thread forked last."},
+    fast("sweep", py_sweep,
+         "Clears the rows of dead processes; how many. At most every 100 ms unless forced."),
+    fast("allocate", py_allocate,
+         "A Block of shared memory, 64-byte aligned; `shared`: known to others from birth. Raises:\n"
+         "OutOfSharedMemory.",
+         METH_KEYWORDS),
+    {"is_shared", py_is_shared, METH_O,
+     "Whether the memory of an array lies in the domain. Copies: none."},
+    {"held_elsewhere", py_held_elsewhere, METH_O,
+     "Whether another process, or a message under way, has the block of an array."},
+    {"block_of", py_block_of, METH_O,
+     "Address and size in bytes of the block that an array lies in."},
+    fast("export", py_export,
+         "A handle (72 bytes) of the block that an array lies in, with one pin: the block lives until it\n"
+     "is acknowledged. Copies: none. Raises: ValueError if the memory is not shared."),
+    fast("receive", py_receive,
+         "The Block that a handle names, held until the Block is gone. Copies: none. Raises:\n"
+     "StaleHandle, ForeignHandle."),
+    {"acknowledge", py_acknowledge, METH_O,
+     "Ends the pin of a handle: it arrived, or never will. Idempotent."},
+    {"gate_open", py_gate_open, METH_NOARGS,
+     "Opens the heap for NumPy allocations of this thread; a token for gate_close."},
+    {"gate_shut", py_gate_shut, METH_NOARGS,
+     "Shuts the heap in this thread; a token for gate_close."},
+    {"gate_close", py_gate_close, METH_O,
+     "Puts the gate back to what it was."},
+    {"gate_is_open", py_gate_is_open, METH_NOARGS,
+     "Whether NumPy allocations of this thread go to the heap."},
+    {"uninstall", py_uninstall, METH_NOARGS,
+     "Puts NumPy's own allocator back in this context."},
+    {"install", py_install, METH_NOARGS,
+     "Installs the heap as NumPy's allocator in this context."},
+    {"take_allocation_failure", py_take_allocation_failure, METH_NOARGS,
+     "Why the heap refused last in this thread, or None; forgets it."},
     {nullptr, nullptr, 0, nullptr}};
-#undef FAST
-#undef NONE
-#undef ONE
 
 int add_memory(PyObject* module) {
   arm_fault_from_environment();
