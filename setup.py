@@ -21,13 +21,26 @@ if not sys.platform.startswith("linux") or MACHINE not in ("x86_64", "aarch64"):
 ROOT = Path(__file__).parent
 NATIVE = ROOT / "shmtensor" / "native"
 SANITIZE = os.environ.get("SHMTENSOR_SANITIZE", "")  # e.g. "address,undefined"
-FAULTS = os.environ.get("SHMTENSOR_FAULTS", "")  # compiles the fault points in (docs/design/memory.md)
+FAULTS = os.environ.get(
+    "SHMTENSOR_FAULTS", ""
+)  # compiles the fault points in (docs/design/memory.md)
 
 COMMON = [
-    "-std=c++17", "-O3", "-g1", "-fvisibility=hidden", "-fno-strict-aliasing", "-pthread",
-    "-fno-math-errno", "-fno-trapping-math",  # so that loops with sqrt and selects become vector code
-    "-Wall", "-Wextra", "-Werror=return-type", "-Wno-missing-field-initializers", "-Wno-cast-function-type",
-    "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION", "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION",
+    "-std=c++17",
+    "-O3",
+    "-g1",
+    "-fvisibility=hidden",
+    "-fno-strict-aliasing",
+    "-pthread",
+    "-fno-math-errno",
+    "-fno-trapping-math",  # so that loops with sqrt and selects become vector code
+    "-Wall",
+    "-Wextra",
+    "-Werror=return-type",
+    "-Wno-missing-field-initializers",
+    "-Wno-cast-function-type",
+    "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION",
+    "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION",
 ]
 # The same kernels once per instruction-set level; native/compute/isa.h says how the level is chosen.
 LEVELS = {
@@ -62,7 +75,17 @@ class Build(build_ext):
                 if MACHINE != "x86_64":
                     level = []
                 subprocess.run(
-                    [*cxx, "-fPIC", *flags, *level, *(f"-I{i}" for i in includes), "-c", source, "-o", str(partial)],
+                    [
+                        *cxx,
+                        "-fPIC",
+                        *flags,
+                        *level,
+                        *(f"-I{i}" for i in includes),
+                        "-c",
+                        source,
+                        "-o",
+                        str(partial),
+                    ],
                     check=True,
                 )
                 partial.replace(target)
@@ -74,7 +97,8 @@ class Build(build_ext):
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}.tmp")
         subprocess.run(
-            [*cxx, "-shared", "-pthread", *objects, *ext.extra_link_args, "-o", str(partial)], check=True
+            [*cxx, "-shared", "-pthread", *objects, *ext.extra_link_args, "-o", str(partial)],
+            check=True,
         )
         partial.replace(target)
 

@@ -17,7 +17,6 @@ from .autograd import (
     set_grad_enabled,
 )
 from . import autograd
-from .autograd.dispatch import table as ops_table
 from .formats import *  # noqa: F403
 from .random import *  # noqa: F403
 from . import random

@@ -16,7 +16,6 @@ __all__ = [
     "as_dtype",
     "bool",
     "can_cast",
-    "category",
     "cdouble",
     "cfloat",
     "complex64",

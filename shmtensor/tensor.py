@@ -27,7 +27,10 @@ from .printing import format_array
 
 __all__ = ["Size", "Tensor"]
 
-Size = tuple[int, ...]  # torch.Size is a tuple, too
+if TYPE_CHECKING:
+    Size = tuple[int, ...]
+else:
+    Size = tuple  # torch.Size is a tuple, too; isinstance needs the bare class
 # Inside the class these names are methods.
 Int: TypeAlias = int
 Float: TypeAlias = float

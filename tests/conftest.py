@@ -39,12 +39,20 @@ def children() -> set[int]:
             found.update(int(pid) for pid in (task / "children").read_text().split())
         except OSError:  # the thread ended meanwhile
             continue
-    known = {getattr(servant, name, None) for servant in servants() for name in ("_forkserver_pid", "_pid")}
+    known = {
+        getattr(servant, name, None)
+        for servant in servants()
+        for name in ("_forkserver_pid", "_pid")
+    }
     return {pid for pid in found if pid not in known}
 
 
 def descriptors() -> dict[int, str]:
-    known = {getattr(servant, name, None) for servant in servants() for name in ("_forkserver_alive_fd", "_fd")}
+    known = {
+        getattr(servant, name, None)
+        for servant in servants()
+        for name in ("_forkserver_alive_fd", "_fd")
+    }
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -55,6 +63,10 @@ def descriptors() -> dict[int, str]:
     return found
 
 
+def shm_names() -> set[str]:
+    return set(os.listdir("/dev/shm"))
+
+
 def blocks() -> int:
     from shmtensor import memory
 
@@ -62,13 +74,15 @@ def blocks() -> int:
     return now.private_blocks + now.shared_blocks + now.held_blocks
 
 
-def settled(look: Callable[[], object], wanted: object, seconds: float = 5.0) -> object:
-    """What `look` shows once it is `wanted`, or at the end of the time."""
+def settled(look: Callable[[], bool], seconds: float = 5.0) -> bool:
+    """Whether `look` becomes true in time. Garbage is collected only if it is not so at once: most tests leave none."""
     end = time.monotonic() + seconds
-    while (seen := look()) != wanted and time.monotonic() < end:
+    while not look():
+        if time.monotonic() > end:
+            return False
         gc.collect()
         time.sleep(0.01)
-    return seen
+    return True
 
 
 @pytest.fixture(autouse=True)
@@ -76,15 +90,11 @@ def nothing_left() -> Iterator[None]:
     from shmtensor import native
 
     native.domain_ensure()
-    gc.collect()
-    shm, kids, fds, held = os.listdir("/dev/shm"), children(), descriptors(), blocks()
+    shm, kids, fds, held = shm_names(), children(), set(descriptors()), blocks()
     yield
-    gc.collect()
-
-    def more() -> dict[int, str]:
-        return {fd: target for fd, target in descriptors().items() if fd not in fds}
-
-    assert settled(children, kids) == kids, "a child process is left"
-    assert settled(blocks, held) == held, "blocks are still held"
-    assert settled(more, {}) == {}, "descriptors are still open"
-    assert settled(lambda: os.listdir("/dev/shm"), shm) == shm, "something is left in /dev/shm"
+    assert settled(lambda: children() <= kids), f"a child process is left: {children() - kids}"
+    assert settled(lambda: blocks() <= held), f"{blocks() - held} more blocks are held than before"
+    assert settled(lambda: set(descriptors()) <= fds), (
+        f"descriptors are open: {[v for k, v in descriptors().items() if k not in fds]}"
+    )
+    assert settled(lambda: shm_names() <= shm), f"left in /dev/shm: {shm_names() - shm}"

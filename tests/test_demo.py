@@ -47,7 +47,7 @@ def test_demo_runs_with_one_megabyte_of_shm(tmp_path: Path) -> None:
     probe = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, check=False)
     if probe.returncode:
         pytest.skip(f"this user may not make a mount namespace: {probe.stderr.strip()}")
-    inside = "mount -t tmpfs -o size=1m tmpfs /dev/shm && exec \"$@\""
+    inside = 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"'
     text = finished([*UNSHARE, "sh", "-c", inside, "sh", *SHORT], tmp_path)
     assert accuracy_in(text) > 50
 
@@ -58,7 +58,11 @@ def test_all_processes_killed_at_once_leave_nothing(tmp_path: Path, seconds: flo
     before = sorted(os.listdir("/dev/shm"))
     command = [sys.executable, str(DEMO), "--epochs", "1000"]
     demo = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     with pytest.raises(subprocess.TimeoutExpired):  # the demo runs for as long as it is let
         demo.wait(seconds)

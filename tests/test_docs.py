@@ -15,7 +15,9 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -27,7 +29,9 @@ def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text("\n\n".join(code))
     command = [sys.executable, "-W", "error", str(script)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, f"{page.name}:\n{done.stdout}\n{done.stderr}"
 
 
@@ -43,4 +47,6 @@ def test_shell_commands_are_run_by_ci() -> None:
     """CI takes README's commands from its ```sh blocks; none may hide in a block that CI does not read."""
     assert blocks(ROOT / "README.md", "sh")
     for language in ("bash", "shell", "console"):
-        assert not blocks(ROOT / "README.md", language), f"README.md: CI does not run a ```{language} block"
+        assert not blocks(ROOT / "README.md", language), (
+            f"README.md: CI does not run a ```{language} block"
+        )

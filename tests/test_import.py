@@ -8,7 +8,14 @@ import subprocess
 import sys
 
 OPTIONAL = ("cupy", "sklearn", "matplotlib", "torch", "scipy", "mpi4py")
-LATER = ("cloudpickle", "tqdm", "posix_ipc", "multiprocessing", "asyncio", "shmtensor.multiprocessing")
+LATER = (
+    "cloudpickle",
+    "tqdm",
+    "posix_ipc",
+    "multiprocessing",
+    "asyncio",
+    "shmtensor.multiprocessing",
+)
 
 
 def run(code: str) -> str:
@@ -19,7 +26,9 @@ def run(code: str) -> str:
 
 
 def test_brings_nothing_optional() -> None:
-    modules = set(json.loads(run("import sys, json, shmtensor; print(json.dumps(list(sys.modules)))")))
+    modules = set(
+        json.loads(run("import sys, json, shmtensor; print(json.dumps(list(sys.modules)))"))
+    )
     for name in (*OPTIONAL, *LATER):
         assert name not in modules, f"import shmtensor imports {name}"
 

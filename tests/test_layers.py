@@ -38,7 +38,11 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 DOORS = {"shmtensor", "shmtensor.utils", "shmtensor.utils.data", "shmtensor.nn.parallel"}
 
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
-LARGE: dict[str, int] = {"shmtensor/tensor.py": 760, "shmtensor/native/compute/ufunc.cc": 480}
+LARGE: dict[str, int] = {
+    "shmtensor/tensor.py": 760,
+    "shmtensor/native/compute/ufunc.cc": 480,
+    "shmtensor/native/compute/reduction.cc": 440,
+}
 
 
 def sources() -> Iterator[tuple[str, Path]]:
@@ -99,7 +103,9 @@ def test_imports_point_down(module: str, path: Path) -> None:
         where = f"{path.relative_to(ROOT)}:{line}"
         assert other is not None, f"{where} imports {name}, which is in no layer"
         if other != own:
-            assert RANK[other] < RANK[own], f"{where}: {own} stands below {other} and imports {name}"
+            assert RANK[other] < RANK[own], (
+                f"{where}: {own} stands below {other} and imports {name}"
+            )
 
 
 def test_no_import_cycles() -> None:
@@ -134,7 +140,9 @@ def test_files_stay_small() -> None:
             if path.suffix in (".py", ".cc", ".h"):
                 name, lines = str(path.relative_to(ROOT)), len(path.read_text().splitlines())
                 budget = LARGE.get(name, 400)
-                assert lines <= budget, f"{name} has {lines} lines, its budget is {budget}: split it"
+                assert lines <= budget, (
+                    f"{name} has {lines} lines, its budget is {budget}: split it"
+                )
 
 
 def test_no_catch_all_names() -> None:
@@ -142,4 +150,6 @@ def test_no_catch_all_names() -> None:
         for word in ("helper", "helpers", "common", "manager", "misc", "util"):
             assert path.stem != word, f"{path.relative_to(ROOT)}: {word} does not say what is in it"
         if "utils" in module.split("."):
-            assert module.startswith(("shmtensor.utils", "shmtensor.nn.utils")), f"{module}: name the noun"
+            assert module.startswith(("shmtensor.utils", "shmtensor.nn.utils")), (
+                f"{module}: name the noun"
+            )

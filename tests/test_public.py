@@ -63,3 +63,8 @@ def test_every_name_is_tested(module: str) -> None:
     words |= generated()
     missing = [name for name in public(module) if name not in words and not name.startswith("__")]
     assert not missing, f"{module}: named in no test: {sorted(missing)}"
+
+
+def test_every_error_of_ours_is_one_base() -> None:
+    for name, value in public("shmtensor.errors").items():
+        assert issubclass(value, importlib.import_module("shmtensor.errors").ShmTensorError), name

@@ -54,6 +54,7 @@ get_context = default_context.get_context
 get_logger = default_context.get_logger
 get_start_method = default_context.get_start_method
 log_to_stderr = default_context.log_to_stderr
+reducer = default_context.reducer
 set_executable = default_context.set_executable
 set_forkserver_preload = default_context.set_forkserver_preload
 set_start_method = default_context.set_start_method
@@ -119,6 +120,7 @@ __all__ = [
     "log_to_stderr",
     "parent_process",
     "queue",
+    "reducer",
     "reduction",
     "set_executable",
     "set_forkserver_preload",
