@@ -42,7 +42,7 @@ COMMON = [
     "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION",
     "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION",
 ]
-# The same kernels once per instruction-set level; native/compute/isa.h says how the level is chosen.
+# The same kernels once per instruction-set level; native/compute/isa.h says how one is chosen.
 LEVELS = {
     "isa_v3.cc": ["-march=x86-64-v3"],
     "isa_v4.cc": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
@@ -62,7 +62,7 @@ class Build(build_ext):
         includes = [*ext.include_dirs, *self.compiler.include_dirs]
         headers = max((p.stat().st_mtime for p in NATIVE.rglob("*.h")), default=0.0)
         headers = max(headers, Path(__file__).stat().st_mtime)
-        out = Path(self.build_temp + (SANITIZE or FAULTS and "faults"))
+        out = Path(self.build_temp + (SANITIZE or (FAULTS and "faults")))
         cxx = os.environ.get("CXX", "g++").split()
 
         def compile(source):

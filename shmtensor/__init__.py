@@ -1,13 +1,11 @@
 """shmtensor: a tensor library whose tensors are born in memory that other processes can see."""
 
 from .version import __version__ as __version__
+
 from .dtypes import *  # isort: skip  # noqa: F403
-from .device import Device as device
-from .native import get_num_threads, set_num_threads
-from .tensor import Size, Tensor
-from .functions import *  # noqa: F403
-from .conversion import *  # noqa: F403
-from .printing import set_printoptions
+from . import autograd, random
+from . import nn as nn
+from . import optim as optim
 from .autograd import (
     enable_grad,
     inference_mode,
@@ -16,18 +14,20 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
-from . import autograd
+from .conversion import *  # noqa: F403
+from .device import Device as device
 from .formats import *  # noqa: F403
+from .functions import *  # noqa: F403
+from .native import get_num_threads, set_num_threads
+from .printing import set_printoptions
 from .random import *  # noqa: F403
-from . import random
-from . import nn as nn
-from . import optim as optim
 from .registration import enter as _enter
+from .tensor import Size, Tensor
 
 _enter()
 
 
-# What stands above optim is imported when it is first asked for, so that `import shmtensor` stays cheap.
+# What stands above optim is imported when it is first asked for: `import shmtensor` stays cheap.
 _LATER = ("distributed", "memory", "multiprocessing", "serialization", "trainer", "utils")
 
 

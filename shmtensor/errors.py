@@ -1,8 +1,8 @@
 """Every exception of shmtensor: one class for each reaction of the caller.
 
-What people catch today keeps working: each class also is the built-in (`RuntimeError`, `MemoryError`,
-`ValueError`, `TypeError`, `IndexError`) that PyTorch or NumPy raise in its place. Wrong shapes, dtypes and
-indices are plain `RuntimeError`, `TypeError`, `ValueError` and `IndexError`, as in PyTorch.
+What people catch today keeps working: each class also is the built-in (`RuntimeError`,
+`MemoryError`) that PyTorch or NumPy raise in its place. Wrong shapes, dtypes and indices are plain
+`RuntimeError`, `TypeError`, `ValueError` and `IndexError`, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ShmTensorError(Exception):
 
 
 class OutOfSharedMemory(ShmTensorError, MemoryError):
-    """No room for a block in any volume; what was there is intact. Free something, or give the domain more."""
+    """No room for a block in any volume; what was there is intact. Free something, or give more."""
 
 
 class StaleHandle(ShmTensorError, RuntimeError):
@@ -39,7 +39,7 @@ class ForeignHandle(ShmTensorError, RuntimeError):
 
 
 class DomainError(ShmTensorError, RuntimeError):
-    """This process cannot join or keep its domain (no row left, another layout version, a lost lock)."""
+    """This process cannot join or keep its domain: no row left, another layout, a lost lock."""
 
 
 class PeerLostError(ShmTensorError, RuntimeError):

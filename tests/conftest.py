@@ -16,7 +16,7 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _elsewhere() -> Iterator[None]:
-    """Tests run in an empty folder, so that child processes import the installed package, never the source tree."""
+    """Tests run in an empty folder: children import the installed package, not the sources."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="tests-") as folder:
         os.chdir(folder)
@@ -25,7 +25,7 @@ def _elsewhere() -> Iterator[None]:
 
 
 def servants() -> list[object]:
-    """Helper processes, ours and the standard library's: started at need, meant to outlive the test that needed them."""
+    """Helper processes, ours and the standard library's, meant to outlive a test."""
     ours = sys.modules.get("shmtensor.multiprocessing.forkserver")
     known: list[object] = [forkserver._forkserver, resource_tracker._resource_tracker]  # type: ignore[attr-defined]
     return [*known, ours.server] if ours else known
@@ -75,7 +75,7 @@ def blocks() -> int:
 
 
 def settled(look: Callable[[], bool], seconds: float = 5.0) -> bool:
-    """Whether `look` becomes true in time. Garbage is collected only if it is not so at once: most tests leave none."""
+    """Whether `look` becomes true in time. Garbage is collected only if it is not so at once."""
     end = time.monotonic() + seconds
     while not look():
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""The demo as a user runs it: a short run, one with a tiny /dev/shm, and one whose processes are all killed at once."""
+"""The demo as a user runs it; with a tiny /dev/shm; and with all its processes killed at once."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_all_processes_killed_at_once_leave_nothing(tmp_path: Path, seconds: flo
 
 
 def members(session: int) -> list[str]:
-    """Processes of a session, by the sixth field of their stat; zombies that init has yet to reap do not count."""
+    """Processes of a session, by their stat; zombies that init has yet to reap do not count."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,4 +1,4 @@
-"""Every Python block of README.md and docs/ runs, every link leads somewhere, every shell command is one that CI runs."""
+"""Every Python block of README.md and docs/ runs, links lead somewhere, CI runs the commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
-    """The blocks of a page run in order, as one program that a user would have typed into a file."""
+    """The blocks of a page run in order, as one program that a user has typed into a file."""
     code = blocks(page, "python")
     if not code:
         return
@@ -44,7 +44,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_shell_commands_are_run_by_ci() -> None:
-    """CI takes README's commands from its ```sh blocks; none may hide in a block that CI does not read."""
+    """CI runs the ```sh blocks of README.md; no command may hide in another one."""
     assert blocks(ROOT / "README.md", "sh")
     for language in ("bash", "shell", "console"):
         assert not blocks(ROOT / "README.md", language), (

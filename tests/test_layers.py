@@ -1,4 +1,4 @@
-"""The house of docs/design/README.md: which file may import which, no import cycles, no file that grows without a reason."""
+"""The house of docs/design/README.md: who may import whom, no cycles, no file that just grows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Lowest first. A file imports only its own layer and those above it in this list; layers on one line do not know each other.
+# Lowest first. A file imports only its own layer and those above it in this list; layers on one
+# line do not know each other.
 LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.version", "shmtensor.errors"),
     ("shmtensor.device", "shmtensor.dtypes"),
@@ -62,7 +63,7 @@ def layer_of(module: str) -> str | None:
 
 
 def imports_of(module: str, path: Path, only_top_level: bool = False) -> Iterator[tuple[str, int]]:
-    """Every module of ours that `path` imports, with its line; imports for type checkers do not count."""
+    """Every module of ours that `path` imports, with its line, but for those for type checkers."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     skipped: set[ast.AST] = set()
     tree = ast.parse(path.read_text())
@@ -115,7 +116,7 @@ def test_no_import_cycles() -> None:
         for name, _ in imports_of(module, path, only_top_level=True):
             while name not in known:
                 name = name.rpartition(".")[0]
-            # a package that its own files name is not a cycle: the package is being imported already
+            # a package that its own files name is no cycle: it is being imported already
             if name != module and not module.startswith(name + "."):
                 graph[module].add(name)
     state: dict[str, int] = {}

@@ -1,3 +1,3 @@
-"""The C++17 core: heap and ledger (memory/), shared words and channels (sync/), kernels (compute/), op calls (call/)."""
+"""The C++17 core: memory/ heap, ledger; sync/ words, channels; compute/ kernels; call/ ops."""
 
 from ._core import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Functions of nn.functional that no layer's test calls by name: values against their formulas in NumPy."""
+"""Functions of nn.functional that no layer's test calls: values against formulas in NumPy."""
 
 from __future__ import annotations
 
