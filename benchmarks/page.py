@@ -1,0 +1,110 @@
+"""The figures of README.md and docs/performance.md, from the newest raw results.
+
+    python -m benchmarks.page
+
+README gets a row per layer and the cases that miss their target; docs/performance.md gets all.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from .report import shown
+
+__all__ = ["newest", "performance", "readme"]
+
+ROOT = Path(__file__).resolve().parent.parent
+START, END = "<!-- figures: python -m benchmarks.page -->\n", "<!-- end of figures -->"
+Case = dict[str, Any]
+
+
+def newest() -> dict[str, Any]:
+    """The raw results of the last saved run; full runs go before quick ones."""
+    runs = [json.loads(p.read_text()) for p in sorted(Path(__file__).parent.glob("results/*.json"))]
+    return max(runs, key=lambda run: (not run["quick"], run["machine"]["time"]))
+
+
+def median(case: Case, party: str) -> str:
+    return shown(statistics.median(case["seconds"][party])) if party in case["seconds"] else ""
+
+
+def machine_line(run: dict[str, Any]) -> str:
+    m = run["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in m["versions"].items())
+    return (
+        f"{m['processor']}, {m['cores']} cores, Python {m['python']}, {versions}; "
+        f"memcpy {m['memcpy_all_threads'] / 1e9:.1f} GB/s; load {m['load']:.1f}; {m['time']}."
+    )
+
+
+def rows(cases: list[Case]) -> list[str]:
+    """A Markdown table of cases. Ratio: median over pairs of ours / the rival's time."""
+    table = ["| case | shmtensor | PyTorch | ratio | target |", "|---|---|---|---|---|"]
+    for case in cases:
+        ratio = "" if case["ratio"] is None else f"{case['ratio']:.2g}"
+        target = "" if case["target"] is None else f"{case['target']:g}"
+        ours, theirs = median(case, "shmtensor"), median(case, "pytorch")
+        table.append(f"| {case['name']} | {ours} | {theirs} | {ratio} | {target} |")
+    return table
+
+
+def readme(run: dict[str, Any]) -> str:
+    """README's section: the layers, then what misses its target."""
+    layers: dict[str, list[Case]] = {}
+    for case in run["cases"]:
+        if case["ratio"] is not None and case["against"] == "pytorch":
+            layers.setdefault(case["name"].split("/")[0], []).append(case)
+    table = ["| layer | cases | ratio to PyTorch: best, median, worst |", "|---|---|---|"]
+    for layer, cases in layers.items():
+        ratios = sorted(case["ratio"] for case in cases)
+        values = f"{ratios[0]:.2g}, {statistics.median(ratios):.2g}, {ratios[-1]:.2g}"
+        table.append(f"| {layer} | {len(cases)} | {values} |")
+    judged = [c for c in run["cases"] if c["ratio"] is not None and c["target"] is not None]
+    missed = [c for c in judged if c["ratio"] > c["target"]]
+    lines = [
+        "Time of shmtensor over time of PyTorch (CPU) in the same run, in turn; below 1 we are "
+        "faster.",
+        machine_line(run),
+        "",
+        *table,
+        "",
+        f"{len(judged) - len(missed)} of {len(judged)} targets are met; all cases are in "
+        "[docs/performance.md](docs/performance.md).",
+    ]
+    if missed:
+        lines += ["What misses its target:", "", *rows(missed)]
+    return "\n".join(lines) + "\n"
+
+
+def performance(run: dict[str, Any]) -> str:
+    """docs/performance.md."""
+    return "\n".join(
+        [
+            "# Performance",
+            "",
+            "Made by `python -m benchmarks.page` from the newest file in `benchmarks/results/`. "
+            "Medians; the ratio is the",
+            "median over pairs measured in turn ([how](design/benchmarks.md)).",
+            "",
+            machine_line(run),
+            "",
+            *rows(run["cases"]),
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    """Writes both pages."""
+    run = newest()
+    page = ROOT / "README.md"
+    head, rest = page.read_text().split(START)
+    page.write_text(head + START + readme(run) + END + rest.split(END)[1])
+    (ROOT / "docs" / "performance.md").write_text(performance(run))
+
+
+if __name__ == "__main__":
+    main()
