@@ -41,7 +41,7 @@ DOORS = {"shmtensor", "shmtensor.utils", "shmtensor.utils.data", "shmtensor.nn.p
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
 LARGE: dict[str, int] = {
     "shmtensor/tensor.py": 760,
-    "shmtensor/native/compute/ufunc.cc": 480,
+    "shmtensor/native/compute/ufunc.cc": 510,
     "shmtensor/native/compute/reduction.cc": 440,
 }
 

@@ -14,6 +14,7 @@ def test_dtypes_are_numpys() -> None:
     assert st.float is st.float32
     assert st.long is st.int64
     assert st.half is st.float16
+    assert st.short is st.int16
     assert st.double is st.float64
 
 
