@@ -56,7 +56,7 @@ def test_workers_killed_at_random_moments_are_told_and_leave_nothing(in_order: b
     before = st.memory.statistics().live_blocks
     lost: list[tuple[int, int, int | None]] = []
     for _ in range(ROUNDS):
-        iterator = iter(DataLoader(Images(4000), 8, num_workers=2, in_order=in_order))
+        iterator = iter(DataLoader(Images(400_000), 8, num_workers=2, in_order=in_order))
         victim = iterator.crew.processes[rng.randrange(2)].pid
         killer = threading.Timer(rng.uniform(0, 0.15), kill, (victim,))
         killer.start()
