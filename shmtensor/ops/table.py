@@ -1,10 +1,8 @@
 """The op table: what an op is, declared once as a row of data.
 
 A row holds a forward on arrays, one pullback per differentiable input, and columns that say how the
-engine treats
-it. Nothing here knows Tensor: `autograd` turns rows into functions. Names are read once, at
-declaration, so that a
-wrong one is a TypeError there and not in the middle of a backward.
+engine treats it. Nothing here knows Tensor: `autograd` turns rows into functions. Names are read
+once, at declaration, so that a wrong one is a TypeError there and not in the middle of a backward.
 
 ```python
 @op(numpy=np.multiply, broadcast=True, promote="common", samples=PAIR)
@@ -16,11 +14,9 @@ mul.pullback(x=lambda g, y: g * y, y=lambda g, x: g * x)
 ```
 
 Inputs stand before `/`, attributes after it. The public names of the inputs `x` and `y` are `input`
-and `other`.
-An input annotated `list` takes a sequence of tensors; one with the default None may be left out.
-An attribute may be annotated: "index" (tensors inside are turned into arrays), "sizes" (the method
-takes `*sizes`
-as well), "dtype" (any spelling of a dtype).
+and `other`. An input annotated `list` takes a sequence of tensors; one with the default None may be
+left out. An attribute may be annotated: "index" (tensors inside are turned into arrays), "sizes"
+(the method takes `*sizes` as well), "dtype" (any spelling of a dtype).
 """
 
 from __future__ import annotations
@@ -117,12 +113,9 @@ class Row:
         """Declares the gradients of inputs, by the inputs' names.
 
         A function may name: `g` (or `g_<output>`), `ops` (this table, on arrays or Tensors), any
-        input,
-        `<input>_shape`, `<input>_dtype`, any output (`out` if there is one), kept extras and
-        attributes.
-        The engine keeps exactly what is named. It returns the gradient, or None for no gradient;
-        for a `list` input
-        a list of them.
+        input, `<input>_shape`, `<input>_dtype`, any output (`out` if there is one), kept extras and
+        attributes. The engine keeps exactly what is named. It returns the gradient, or None for no
+        gradient; for a `list` input a list of them.
 
         Raises:
             TypeError: a name that this op does not have.
@@ -169,9 +162,8 @@ class Row:
         """Declares keyword arguments that hardly anyone gives, at no cost for the others.
 
         When one of them is given, the composite below is called instead: `(ops, inputs...,
-        attributes..., *, given)`.
-        The composite must not pass them on to the op itself. For example `@add.rare(alpha=1)`,
-        `@sum.rare(dtype=None)`.
+        attributes..., *, given)`. The composite must not pass them on to the op itself. For example
+        `@add.rare(alpha=1)`, `@sum.rare(dtype=None)`.
         """
 
         def declare(function: Function) -> Function:
@@ -229,11 +221,10 @@ def op(
             `(kernel, "x, dim, None")` to spell the arguments. Without it the forward runs with `xp
             = numpy`.
         broadcast: inputs are broadcast against each other, and may be Python numbers; the engine
-            sums each gradient
-            back to its input's shape.
+            sums each gradient back to its input's shape.
         promote: "common" (PyTorch's common dtype of the inputs), "float" (the same, and integers
-            become the default
-            float); then the names of the inputs it concerns if not all: "common x y".
+            become the default float); then the names of the inputs it concerns if not all: "common
+            x y".
         outputs: names of the outputs, separated by spaces. A pullback that names `g` gets the first
             one's gradient.
         keeps: names of extras that forward returns after the outputs, for pullbacks only.
@@ -333,9 +324,8 @@ def composite(
     """Declares a public function that is plain Python over other ops.
 
     Its first parameter is `ops`, the table: `@composite` / `def addcmul(ops, input, tensor1,
-    tensor2, *, value=1):`.
-    The rest is the public signature, with PyTorch's names. It may also serve in pullbacks, as
-    `ops.addcmul`.
+    tensor2, *, value=1):`. The rest is the public signature, with PyTorch's names. It may also
+    serve in pullbacks, as `ops.addcmul`.
     """
 
     def declare(compute: Function) -> Composite:
