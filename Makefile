@@ -43,7 +43,7 @@ model:
 	tests/protocol/run.sh
 
 # Random actions by several processes, for a time and with a seed of your own.
-stress: $(VENV)/.test
+stress: $(VENV)/.editable
 	$(BIN)/python -m tests.stress --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
 # For work on the sources: compiles the extension in place, only what changed.
@@ -61,9 +61,13 @@ $(VENV)/.examples $(VENV)/.test: $(VENV)/.%: $(SOURCES) | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check ".[$*]"
 	@touch $@
 
-# `python -m benchmarks` runs from the source tree, so the extension has to be there too.
+# `python -m benchmarks` and `python -m tests.stress` run from the source tree: the extension has to be there, too.
 $(VENV)/.bench: $(SOURCES) | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	@touch $@
+
+$(VENV)/.editable: $(SOURCES) | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 $(VENV)/.lint: setup.cfg pyproject.toml | $(BIN)/python

@@ -18,7 +18,7 @@ FILES = ["pointwise", "softmax", "optimizer", "reduction", "random"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
-def test_kernels_at_level(level: str) -> None:
+def test_kernels_at_level(level: str, tmp_path: Path) -> None:
     """SHMTENSOR_ISA lowers the level; the twin tests hold at each."""
     if LEVELS.index(level) >= LEVELS.index(native.isa()):
         assert native.isa() in LEVELS  # the level of this very run, or one that the CPU lacks
@@ -30,7 +30,7 @@ def test_kernels_at_level(level: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
         env=environment,
-        cwd=folder.parent.parent,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=110,
