@@ -16,10 +16,13 @@ from .ledger import (
     is_shared,
     receive,
 )
+from .name import Domain, Name, domains, names, open, publish, unpublish
 from .statistics import Statistics, check, statistics, summary
 
 __all__ = [
     "Block",
+    "Domain",
+    "Name",
     "Statistics",
     "acknowledge",
     "adopt",
@@ -28,15 +31,20 @@ __all__ = [
     "check",
     "domain_environment",
     "domain_id",
+    "domains",
     "export",
     "held_elsewhere",
     "is_shared",
+    "names",
+    "open",
     "preparation",
     "private_numpy",
+    "publish",
     "receive",
     "shared_numpy",
     "statistics",
     "summary",
     "trim",
     "uninstall",
+    "unpublish",
 ]

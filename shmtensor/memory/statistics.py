@@ -27,8 +27,12 @@ class Statistics:
         exported, received, acknowledged, stale_handles: counts since the process joined.
         reclaim_passes, reclaimed_blocks, orphans_freed, expired_messages, sweeps, rows_swept:
             upkeep done here.
-        lost_locks: processes seen whose lock was closed by a library.
+        lost_locks: living processes seen whose lock was closed by a library; each is warned of.
+        liveness: domain: how a death is noticed: "locks", or "process" (pid and start time) where
+            the kernel lacks open-file-description locks.
         refused_commits: domain: how often the first volume had no room.
+        calls_answered: how often warm memory was given back because another process had no room.
+        huge_pages: "advised": asked for; else the kernel's policy for shared memory ("never", ...).
     """
 
     row: int
@@ -65,7 +69,10 @@ class Statistics:
     sweeps: int
     rows_swept: int
     lost_locks: int
+    liveness: str
     refused_commits: int
+    calls_answered: int
+    huge_pages: str
 
     @property
     def live_blocks(self) -> int:

@@ -24,8 +24,12 @@ int add_memory(PyObject* module);   // memory/: domain, heap, ledger
 int add_sync(PyObject* module);     // sync/: shared words, channels, groups
 int add_compute(PyObject* module);  // compute/: thread pool, BLAS, fused kernels
 int add_call(PyObject* module);     // call/: what the op dispatch needs in C
+int add_packed(PyObject* module);   // packed/: lists and dictionaries in shared memory
 
 // Sets an exception of shmtensor.errors (or a built-in one) by name, with a printf-style message; returns nullptr.
 PyObject* raise(const char* name, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// A memoryview of a buffer through which nothing can be written (sync/bind_view.cc).
+PyObject* readonly_view(PyObject* buffer);
 
 }  // namespace shmtensor

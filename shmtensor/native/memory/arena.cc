@@ -7,32 +7,56 @@
 
 namespace shmtensor {
 
-Arena* arenas[kMostSlots];
-
 static void* map_private(size_t n) {
   void* p =
       mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return p == MAP_FAILED ? nullptr : p;
 }
 
-Arena* new_arena(Part part, uint32_t slot, uint32_t inc, Kind kind, uint32_t length) {
+// Note [Kept records]: a receiver that holds one block at a time makes and drops the record of the
+// sender's slot with each message, which would be four system calls. So a few dropped records of
+// foreign slots are kept for the next one. Nothing is held there any more, so all counts are zero.
+constexpr int kKept = 4;
+static Arena* kept[2][kKept];  // by whether the slot is a huge one
+static int n_kept[2];
+
+// They are this process's; who plays several processes has a mutex for each, and keeps none.
+static bool keeps(const Domain& d) { return d.mutex == &ledger_mutex; }
+
+static Arena* take_kept(bool huge) {
+  if (!n_kept[huge]) return nullptr;
+  Arena* a = kept[huge][--n_kept[huge]];
+  Held* held = a->held;
+  size_t allocated = a->allocated;
+  memset(static_cast<void*>(a), 0, sizeof *a);
+  a->held = held;
+  a->allocated = allocated;
+  return a;
+}
+
+Arena* new_arena(Domain& d, Part part, uint32_t slot, uint32_t inc, Kind kind, uint32_t length) {
   size_t entries = kind == kHuge ? 64 : kBlocks;
   size_t head = (sizeof(Arena) + 63) & ~size_t(63);
   size_t bitmap = entries / 8;
   size_t pages = kind == kHuge ? 0 : kPages * sizeof(Page);
   size_t n = head;
   if (part == Part::Own) n += entries + pages + 4 * bitmap;
-  char* p = static_cast<char*>(map_private(n));
-  if (!p) return nullptr;
-  Arena* a = reinterpret_cast<Arena*>(p);
+  Arena* a = part == Part::Foreign && keeps(d) ? take_kept(kind == kHuge) : nullptr;
+  char* p = reinterpret_cast<char*>(a);
+  if (!p) {
+    p = static_cast<char*>(map_private(n));
+    if (!p) return nullptr;
+    a = reinterpret_cast<Arena*>(p);
+    a->allocated = n;
+  }
+  a->home = &d;
   a->part = part;
   a->kind = uint8_t(kind);
   a->shift = uint8_t(kShift[kind]);
   a->slot = slot;
   a->inc = inc;
   a->length = length;
-  a->base = domain.slot_base(slot);
-  a->allocated = n;
+  a->base = d.slot_base(slot);
   if (part == Part::Own) {
     p += head;
     a->limbo = reinterpret_cast<uint64_t*>(p);
@@ -48,12 +72,17 @@ Arena* new_arena(Part part, uint32_t slot, uint32_t inc, Kind kind, uint32_t len
       a->nfree = a->fit = kPages;
     }
   }
-  for (uint32_t k = 0; k < length; ++k) arenas[slot + k] = a;
+  for (uint32_t k = 0; k < length; ++k) d.arenas[slot + k] = a;
   return a;
 }
 
 void drop_arena(Arena* a) {
-  for (uint32_t k = 0; k < a->length; ++k) arenas[a->slot + k] = nullptr;
+  for (uint32_t k = 0; k < a->length; ++k) a->home->arenas[a->slot + k] = nullptr;
+  bool huge = a->kind == kHuge;
+  if (a->part == Part::Foreign && keeps(*a->home) && n_kept[huge] < kKept) {
+    kept[huge][n_kept[huge]++] = a;
+    return;
+  }
   if (a->held) munmap(a->held, a->entries() * sizeof(Held));
   munmap(a, a->allocated);
 }
@@ -75,9 +104,10 @@ size_t block_bytes(const Arena* a, uint32_t index) {
 // nearest hold bit of our row at or below it: whoever has the address holds that block, and blocks
 // do not overlap.
 static Found find_by_bits(Arena* a, size_t offset) {
-  if (domain.nheld(domain.row, a->slot).load(relaxed) == 0) return {};
+  Domain& d = *a->home;
+  if (d.nheld(uint32_t(d.row), a->slot).load(relaxed) == 0) return {};
   uint32_t index = uint32_t(offset >> a->shift);
-  Word* row = domain.bits(a->slot, domain.row);
+  Word* row = d.bits(a->slot, uint32_t(d.row));
   int w = int(index / 64);
   uint64_t word = row[w].load(relaxed) & (~0ull >> (63 - index % 64));
   while (!word && --w >= 0) word = row[w].load(relaxed);
@@ -90,10 +120,10 @@ static Found find_by_bits(Arena* a, size_t offset) {
   return size_t(a->base + offset - f.base) < f.nbytes ? f : Found{};
 }
 
-Found find_block(const void* p) {
-  size_t offset = size_t(static_cast<const char*>(p) - domain.base);
-  if (offset >= domain.mapped) return {};
-  Arena* a = arenas[offset >> kSlotShift];
+Found find_block(Domain& d, const void* p) {
+  size_t offset = size_t(static_cast<const char*>(p) - d.base);
+  if (offset >= d.mapped) return {};
+  Arena* a = d.arenas[offset >> kSlotShift];
   if (!a) return {};
   offset = size_t(static_cast<const char*>(p) - a->base);
   if (a->part != Part::Own) return find_by_bits(a, offset);

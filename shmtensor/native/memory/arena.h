@@ -32,6 +32,7 @@ struct Page {  // the first page of a span or run says everything
 };
 
 struct Arena {
+  Domain* home;
   Part part;
   uint8_t kind, shift;
   bool stuck;                  // its volume refused more memory: only committed pages are used
@@ -53,13 +54,11 @@ struct Arena {
   size_t granule() const { return size_t(1) << shift; }
 };
 
-extern Arena* arenas[kMostSlots];  // by slot; a tail's entry is its head's arena
-
 inline bool test(const uint64_t* bits, uint32_t i) { return bits[i >> 6] >> (i & 63) & 1; }
 inline void set(uint64_t* bits, uint32_t i) { bits[i >> 6] |= 1ull << (i & 63); }
 inline void clear(uint64_t* bits, uint32_t i) { bits[i >> 6] &= ~(1ull << (i & 63)); }
 
-Arena* new_arena(Part part, uint32_t slot, uint32_t inc, Kind kind,
+Arena* new_arena(Domain& d, Part part, uint32_t slot, uint32_t inc, Kind kind,
                  uint32_t length);        // nullptr: no memory
 void drop_arena(Arena* a);                // forgets the slot
 Held* held_of(Arena* a, uint32_t index);  // nullptr: no memory
@@ -67,14 +66,15 @@ inline uint32_t count_of(const Arena* a, uint32_t index) {
   return a->held ? a->held[index].count : 0;
 }
 
-// A block of this process by any address inside it; nullptr arena if the address lies in none.
+// A block of this process by any address inside it; nullptr arena if the address lies in none of
+// that domain.
 struct Found {
   Arena* arena;
   uint32_t index;
   char* base;
   size_t nbytes;
 };
-Found find_block(const void* p);
+Found find_block(Domain& d, const void* p);
 size_t block_bytes(const Arena* a, uint32_t index);  // own or inherited, by its page table
 
 }  // namespace shmtensor

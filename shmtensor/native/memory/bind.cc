@@ -37,7 +37,7 @@ static bool address_of(const char* where, PyObject* o, const void** p) {
   return false;
 }
 
-static bool handle_of(const char* where, PyObject* o, Handle* h) {
+bool handle_of(const char* where, PyObject* o, Handle* h) {
   char* data;
   Py_ssize_t n;
   if (PyBytes_AsStringAndSize(o, &data, &n) < 0) return false;
@@ -134,7 +134,7 @@ static PyObject* py_raise_peer_lost(PyObject*, Arguments a, Py_ssize_t n) {
 static PyObject* py_set_role(PyObject*, PyObject* o) {
   const char* role = PyUnicode_AsUTF8(o);
   if (!role || !domain_ensure()) return nullptr;
-  set_role(role);
+  set_role(domain, role);
   Py_RETURN_NONE;
 }
 static PyObject* py_record_exit(PyObject*, Arguments a, Py_ssize_t n) {
@@ -160,8 +160,12 @@ static PyObject* py_sweep(PyObject*, Arguments a, Py_ssize_t n) {
   if (!count_is("sweep", n, 0, 1) || !domain_ensure()) return nullptr;
   int force = n ? PyObject_IsTrue(a[0]) : 0;
   if (force < 0) return nullptr;
-  Locked lock;
-  return PyLong_FromLong(sweep(force));
+  int swept;
+  {
+    Locked lock;
+    swept = sweep_all(force);
+  }
+  return warn_of_lost() ? PyLong_FromLong(swept) : nullptr;
 }
 
 // ---- blocks
@@ -354,7 +358,8 @@ int add_memory(PyObject* module) {
   register_cache_exit();
   install_fork_handlers();
   if (!make_handler() || !add_block(module)) return -1;
-  if (PyModule_AddFunctions(module, figure_functions) < 0) return -1;
+  for (PyMethodDef* some : {figure_functions, guest_functions, survey_functions})
+    if (PyModule_AddFunctions(module, some) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }
 

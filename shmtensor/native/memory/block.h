@@ -13,9 +13,11 @@ bool add_block(PyObject* module);
 extern PyTypeObject* block_type;
 void* block_base(PyObject* block);
 
-// ---- of the Python face: bind.cc, figures.cc
+// ---- of the Python face: bind.cc, figures.cc, bind_guest.cc, survey.cc
 using Arguments = PyObject* const*;
 bool count_is(const char* name, Py_ssize_t n, Py_ssize_t least, Py_ssize_t most);
-extern PyMethodDef figure_functions[];
+extern PyMethodDef figure_functions[], guest_functions[], survey_functions[];
+struct Handle;
+bool handle_of(const char* where, PyObject* o, Handle* h);  // of its 72 bytes
 
 }  // namespace shmtensor

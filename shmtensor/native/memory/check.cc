@@ -12,7 +12,7 @@ void heap_figures(HeapFigures* f) {
   memset(f, 0, sizeof *f);
   for (Kind kind : {kTiny, kMedium, kHuge}) {
     for (uint32_t i = 0; i < n_owned[kind]; ++i) {
-      Arena* a = arenas[owned[kind][i]];
+      Arena* a = domain.arenas[owned[kind][i]];
       f->slots[kind] += a->length;
       f->committed += domain.slot[a->slot].committed.load(relaxed);
       if (kind == kHuge) {
@@ -42,19 +42,19 @@ void heap_figures(HeapFigures* f) {
   }
 }
 
-// Every invariant of the private side. In the order: slots, pages, blocks, lists, caches, limbo.
-bool heap_check(char* text, size_t size) {
 #define REQUIRE(condition, ...)                          \
   if (!(condition)) {                                    \
     int at = snprintf(text, size, "%s: ", #condition);   \
     snprintf(text + at, size - size_t(at), __VA_ARGS__); \
     return false;                                        \
   }
+// Every invariant of the private side. In the order: slots, pages, blocks, lists, caches, limbo.
+bool heap_check(char* text, size_t size) {
   size_t limbo_n = 0, limbo_size = 0, in_caches = 0, handed_out = 0, free_bytes = 0;
   for (Kind kind : {kTiny, kMedium, kHuge}) {
     for (uint32_t i = 0; i < n_owned[kind]; ++i) {
       uint32_t s = owned[kind][i];
-      Arena* a = arenas[s];
+      Arena* a = domain.arenas[s];
       REQUIRE(a && a->part == Part::Own && a->slot == s && a->kind == kind, "slot %u", s);
       SlotWord w = SlotWord::of(domain.slot[s].word.load(acquire));
       REQUIRE(w.state == kSlotLive && w.owner == uint32_t(domain.row) && w.inc == a->inc,
@@ -62,7 +62,7 @@ bool heap_check(char* text, size_t size) {
               static_cast<unsigned long long>(w.owner));
       REQUIRE(domain.nheld(uint32_t(domain.row), s).load(relaxed) == 0,
               "slot %u: own slot in own row", s);
-      for (uint32_t k = 1; k < a->length; ++k) REQUIRE(arenas[s + k] == a, "slot %u tail %u", s, k);
+      for (uint32_t k = 1; k < a->length; ++k) REQUIRE(domain.arenas[s + k] == a, "slot %u tail %u", s, k);
       uint32_t limbo_here = 0;
       for (uint32_t b = 0; b < a->entries(); ++b) {
         REQUIRE((a->byte[b] == kLimbo) == test(a->limbo, b), "slot %u block %u byte %u", s, b,
@@ -137,46 +137,53 @@ bool heap_check(char* text, size_t size) {
       REQUIRE(c->bin[cls].n <= 64, "class %d", cls);
       for (uint32_t i = 0; i < c->bin[cls].n; ++i) {
         char* p = static_cast<char*>(c->bin[cls].item[i]);
-        Arena* a = arenas[size_t(p - domain.base) >> kSlotShift];
+        Arena* a = domain.arenas[size_t(p - domain.base) >> kSlotShift];
         REQUIRE(a && a->byte[size_t(p - a->base) >> a->shift] == kFree, "cached block %p",
                 static_cast<void*>(p));
         --in_caches;
       }
     }
   REQUIRE(in_caches == 0, "%zd blocks are neither used, listed nor cached", ssize_t(in_caches));
-  REQUIRE(limbo_n == limbo_blocks && limbo_size == limbo_bytes,
-          "%zu blocks, %zu bytes counted as %zu, %zu", limbo_n, limbo_size, limbo_blocks,
-          limbo_bytes);
+  REQUIRE(limbo_n == domain.limbo_blocks && limbo_size == domain.limbo_bytes,
+          "%zu blocks, %zu bytes counted as %zu, %zu", limbo_n, limbo_size, domain.limbo_blocks,
+          domain.limbo_bytes);
   for (int cls = 0; cls < kClasses; ++cls)
     for (uint32_t id = partial[cls], before = kNoSpan; id != kNoSpan;
          before = id, id = span_page(id).next)
       REQUIRE(span_page(id).cls == cls && span_page(id).nfree > 0 && span_page(id).prev == before,
               "span %u of class %d", id, cls);
-  // The shared side of this process: its row's bits are what it holds.
-  for (uint32_t s = 0; s < domain.slots; ++s) {
-    uint32_t n = domain.nheld(uint32_t(domain.row), s).load(relaxed);
-    Arena* a = arenas[s];
+  return true;
+}
+
+// What this process holds in a domain is what its row there says.
+bool row_check(Domain& d, char* text, size_t size) {
+  size_t all = 0;
+  for (uint32_t s = 0; s < d.slots; ++s) {
+    uint32_t n = d.nheld(uint32_t(d.row), s).load(relaxed);
+    Arena* a = d.arenas[s];
     if (!n) {
       REQUIRE(!a || a->part == Part::Own || a->slot != s,
               "slot %u is recorded, nothing in it is held", s);
       continue;
     }
     REQUIRE(a && a->part != Part::Own, "slot %u has %u holds and no record", s, n);
-    SlotWord w = SlotWord::of(domain.slot[s].word.load(acquire));
+    SlotWord w = SlotWord::of(d.slot[s].word.load(acquire));
     REQUIRE(w.inc == a->inc && (w.state == kSlotLive || w.state == kSlotDying),
             "slot %u: held, but state %llu", s, static_cast<unsigned long long>(w.state));
     uint32_t bits = 0;
     for (uint32_t b = 0; b < kBlocks; ++b) {
-      bool bit = domain.bits(s, uint32_t(domain.row))[b / 64].load(relaxed) >> (b % 64) & 1;
+      bool bit = d.bits(s, uint32_t(d.row))[b / 64].load(relaxed) >> (b % 64) & 1;
       bool held = b < a->entries() &&
                   ((a->byte && (a->byte[b] == kShared || a->byte[b] == kFrozen)) || count_of(a, b));
       REQUIRE(bit == held, "slot %u block %u: bit %d", s, b, bit);
       bits += bit;
     }
+    all += bits;
     REQUIRE(bits == n, "slot %u: %u bits, %u counted", s, bits, n);
   }
-#undef REQUIRE
+  REQUIRE(&d == &domain || all == d.holds, "%zu holds, %zu counted", all, d.holds);
   return true;
 }
+#undef REQUIRE
 
 }  // namespace shmtensor

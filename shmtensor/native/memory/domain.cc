@@ -16,7 +16,9 @@
 
 #include "faults.h"
 #include "files.h"
+#include "hugepage.h"
 #include "ledger.h"
+#include "liveness.h"
 
 namespace shmtensor {
 
@@ -25,8 +27,8 @@ pthread_mutex_t fork_mutex = PTHREAD_MUTEX_INITIALIZER, ledger_mutex = PTHREAD_M
 
 const char kMagic[8] = {'s', 'h', 'm', 't', 'n', 's', 'r', '\n'};
 
-// The text of the last failure, for domain_ensure(); ledger mutex held.
-char why[400];
+// The text of this thread's last failure.
+thread_local char why[400];
 const char* because(const char* what) {
   snprintf(why, sizeof why, "%s: %s", what, strerror(errno));
   return why;
@@ -119,10 +121,22 @@ static uint32_t slots_for_this_machine() {
   return n;
 }
 
-const char* map_domain(int control, const int volume[2], uint32_t S) {
+// Over what lies at base: the reservation, or a guest's read-only mapping that is widened.
+const char* map_volumes(Domain& d) {
+  size_t half = d.slots / 2 * kSlotBytes;
+  int access = d.read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+  for (int v = 0; v < 2; ++v)
+    if (mmap(d.base + v * half, half, access, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, d.volume[v],
+             0) == MAP_FAILED)
+      return because("cannot map a volume");
+  d.advised = advise_huge(d.base, 2 * half);
+  return nullptr;
+}
+
+const char* map_domain(Domain& d, uint32_t S) {
   Areas areas(S);
   void* c =
-      mmap(nullptr, areas.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, control, 0);
+      mmap(nullptr, areas.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d.control, 0);
   if (c == MAP_FAILED)
     return because("cannot map the control file (a limit on address space, ulimit -v?)");
   madvise(c, areas.size, MADV_DONTDUMP);
@@ -140,69 +154,70 @@ const char* map_domain(int control, const int volume[2], uint32_t S) {
   if (base != start) munmap(start, size_t(base - start));
   size_t tail = size_t(start + whole + kSlotBytes - (base + whole));
   if (tail) munmap(base + whole, tail);
-  for (int v = 0; v < 2; ++v) {
-    if (mmap(base + v * half, half, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-             volume[v], 0) == MAP_FAILED) {
-      because("cannot map a volume");
-      munmap(base, whole);
-      munmap(c, areas.size);
-      return why;
-    }
+  d.base = base;
+  d.slots = S;
+  if (const char* bad = map_volumes(d)) {
+    munmap(base, whole);
+    munmap(c, areas.size);
+    d.base = nullptr;
+    return bad;
   }
-  domain.slots = S;
-  domain.control_base = static_cast<char*>(c);
-  domain.header = reinterpret_cast<Header*>(domain.control_base);
-  domain.rows = reinterpret_cast<Row*>(domain.control_base + areas.rows);
-  domain.slot = reinterpret_cast<Slot*>(domain.control_base + areas.slots);
-  domain.nheld_base = domain.control_base + areas.nheld;
-  domain.nheld_stride = (size_t(S) * 4 + 4095) & ~size_t(4095);
-  domain.words = reinterpret_cast<Word*>(domain.control_base + areas.words);
-  domain.bits_base = domain.control_base + areas.bits;
-  domain.pins = reinterpret_cast<Pin*>(domain.control_base + areas.pins);
-  domain.base = base;
-  domain.mapped = whole;
+  d.control_base = static_cast<char*>(c);
+  d.header = reinterpret_cast<Header*>(d.control_base);
+  d.rows = reinterpret_cast<Row*>(d.control_base + areas.rows);
+  d.slot = reinterpret_cast<Slot*>(d.control_base + areas.slots);
+  d.nheld_base = d.control_base + areas.nheld;
+  d.nheld_stride = (size_t(S) * 4 + 4095) & ~size_t(4095);
+  d.words = reinterpret_cast<Word*>(d.control_base + areas.words);
+  d.bits_base = d.control_base + areas.bits;
+  d.pins = reinterpret_cast<Pin*>(d.control_base + areas.pins);
+  d.mapped = whole;
   return nullptr;
 }
 
-void unmap_domain() {
-  munmap(domain.control_base, Areas(domain.slots).size);
-  munmap(domain.base, domain.mapped);
-  domain.base = nullptr;
-  domain.mapped = 0;
+void unmap_domain(Domain& d) {
+  munmap(d.control_base, Areas(d.slots).size);
+  munmap(d.base, d.mapped);
+  d.base = nullptr;
+  d.mapped = 0;
 }
 
 // The last steps of creating and joining: a lock of our own, a row, a spare description. Files and
 // mappings are in place.
-const char* enter() {
-  domain.lock = open_description();
-  if (domain.lock < 0) return because("cannot reopen the control file through /proc/self/fd");
+const char* enter(Domain& d) {
+  if (!d.books && !(d.books = new_books())) return because("no memory");
+  if (d.lock < 0) d.lock = open_description(d);
+  if (d.lock < 0) return because("cannot reopen the control file through /proc/self/fd");
   struct stat st;
-  if (fstat(domain.lock, &st) != 0) return because("cannot stat the control file");
-  domain.lock_dev = st.st_dev;
-  domain.lock_ino = st.st_ino;
-  int probe = try_lock(domain.lock, int(kRows));
+  if (fstat(d.lock, &st) != 0) return because("cannot stat the control file");
+  d.lock_dev = st.st_dev;
+  d.lock_ino = st.st_ino;
+  if (const char* bad = take_name(d)) return bad;
+  int probe = by_process(d) ? EAGAIN : try_lock(d.lock, int(kRows));
   if (probe == EINVAL)
     return because(
         "this kernel has no open-file-description locks (F_OFD_SETLK), which tell who is alive");
-  if (probe == 0) unlock_row(domain.lock, int(kRows));
-  int row = claim_row(domain.lock, kRowLive);
+  if (probe == 0) unlock_row(d.lock, int(kRows));
+  int row = claim_row(d, d.lock, kRowLive);
   if (row < 0) {
     snprintf(why, sizeof why, "all %u rows are taken by living processes", kRows);
     return why;
   }
-  domain.row = row;
-  domain.inc = inc_of_row(domain.rows[row].state.load(relaxed));
-  identify_row(row);
-  domain.spare = open_description();  // -1 is no harm: the next fork opens its own
-  domain.shared = domain.mapped;
-  domain.ready.store(true, release);
+  d.row = row;
+  d.inc = inc_of_row(d.rows[row].state.load(relaxed));
+  identify_row(d, row);
+  fault("domain.identified");
+  if (!by_process(d)) d.spare = open_description(d);  // -1 is no harm: the next fork opens its own
+  d.shared = d.mapped;
+  d.pressure_seen = d.header->pressure.load(relaxed);
+  d.ready.store(true, release);
   fault("domain.entered");
   return nullptr;
 }
 
-void leave_files() {
+void leave_files(Domain& d) {
   for (int* fd :
-       {&domain.control, &domain.volume[0], &domain.volume[1], &domain.lock, &domain.spare}) {
+       {&d.control, &d.volume[0], &d.volume[1], &d.lock, &d.spare}) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
   }
@@ -231,7 +246,7 @@ const char* create(int volume0) {
       bad = because("cannot size the sparse files (a limit on file size, ulimit -f?)");
       break;
     }
-    bad = map_domain(domain.control, domain.volume, S);
+    bad = map_domain(domain, S);
     if (!bad) break;
     if (S > kLeastSlots)
       bad = nullptr;
@@ -249,11 +264,13 @@ const char* create(int volume0) {
     h->rows = kRows;
     h->slots = S;
     h->blocks = kBlocks;
+    if (!bad) bad = choose_liveness(domain);
     memcpy(h->magic, kMagic, sizeof kMagic);
-    if (!bad) bad = enter();
-    if (bad) unmap_domain();
+    fault("domain.made");
+    if (!bad) bad = enter(domain);
+    if (bad) unmap_domain(domain);
   }
-  if (bad) leave_files();
+  if (bad) leave_files(domain);
   return bad;
 }
 

@@ -22,10 +22,29 @@ enum class Life {
   Dead
 };  // Doomed: exiting, memory not yet reusable. Dead: lock obtainable, or row reused
 
+// What this process did here, and what it saw.
+struct Counts {
+  uint64_t exported, received, acknowledged, stale_handles;
+  uint64_t reclaim_passes, reclaimed_blocks, orphans_freed, expired_pins;
+  uint64_t sweeps, rows_swept, lost_locks;
+};
+
+struct Arena;
+struct Books;  // the private records of a membership that are large and seldom looked at (ledger.h)
+
+// Lock order: GIL -> fork mutex -> ledger mutex -> (try) byte lock. No Python under either mutex.
+extern pthread_mutex_t fork_mutex, ledger_mutex;
+
+// Note [Membership]: one record per domain that this process belongs to: its files, mappings, row
+// and private side of the ledger. `domain` is the own one, where the heap lives; the others are
+// guests (guest.h). Nothing below the heap reaches for `domain`: the ledger's functions take the
+// record, so that a process can be in several domains, and a test can be several processes. All
+// memberships of a process share one ledger mutex; who plays several processes gives each its own.
 struct Domain {
   std::atomic<bool> ready{false};
   bool rowless =
       false;  // forked when no row was left: owns nothing, shares nothing (Note [Freeze])
+  bool read_only = false;  // a guest that may not write to the volumes; it does not sweep either
   uint8_t id[16];
   int control = -1, volume[2] = {-1, -1};
   int lock = -1,
@@ -34,7 +53,9 @@ struct Domain {
   uint64_t checked_ms = 0;     // when the lock's descriptor was last looked at
   const char* lost = nullptr;  // why this process must not share any more
   uint64_t pidns = 0;
+  uint64_t name = 0;  // in holder words; Note [Liveness]
   uint32_t slots = 0;  // S
+  bool advised = false;  // huge pages were asked for
   int row = -1;
   uint32_t inc = 0;
   char* control_base = nullptr;
@@ -50,6 +71,21 @@ struct Domain {
   size_t mapped = 0;     // bytes mapped at base
   size_t shared = 0;     // bytes at base that count as shared (0 in a rowless process)
 
+  // ---- the private side; guarded by the mutex
+  pthread_mutex_t* mutex = &ledger_mutex;
+  void (*take_back)(Arena*, uint32_t) = nullptr;  // where an own block goes that nobody holds
+  uint64_t next_sweep = 0, last_pass_ms = 0;
+  uint32_t pressure_seen = 0;  // the last call for memory that was answered
+  size_t holds = 0;  // bits set in the own row
+  size_t limbo_blocks = 0, limbo_bytes = 0;
+  uint64_t retry_blocks = 0, retry_bytes = 0;
+  // Of the child that is being forked; Note [Birth] for fork_read.
+  int fork_lock = -1, fork_read = -1, fork_row = -1;
+  uint32_t fork_inc = 0;
+  Counts counts = {};
+  Books* books = nullptr;
+  Arena* arenas[kMostSlots];  // by slot; a tail's entry is its head's arena
+
   Half& nheld(uint32_t r, uint32_t s) {
     return reinterpret_cast<Half*>(nheld_base + r * nheld_stride)[s];
   }
@@ -63,15 +99,16 @@ struct Domain {
   uint64_t offset_of(uint32_t s) const {
     return uint64_t(s - (volume_of(s) ? slots / 2 : 0)) << kSlotShift;
   }
+  bool contains(const void* p) const { return size_t(static_cast<const char*>(p) - base) < mapped; }
+  uint32_t row_high() const { return header->row_high.load(acquire); }
 };
 
 extern Domain domain;
 
-// Lock order: GIL -> fork mutex -> ledger mutex -> (try) byte lock. No Python under either mutex.
-extern pthread_mutex_t fork_mutex, ledger_mutex;
 struct Locked {
-  Locked() { pthread_mutex_lock(&ledger_mutex); }
-  ~Locked() { pthread_mutex_unlock(&ledger_mutex); }
+  pthread_mutex_t* mutex;
+  explicit Locked(Domain& d = domain) : mutex(d.mutex) { pthread_mutex_lock(mutex); }
+  ~Locked() { pthread_mutex_unlock(mutex); }
   Locked(const Locked&) = delete;
 };
 
@@ -89,30 +126,32 @@ inline uint64_t now_ms() {
 
 // ---- rows (row.cc)
 inline Self self() { return {domain.row, domain.inc}; }
-Life life_of(int row, uint32_t inc);  // any thread, no GIL
+Life life_of(Domain& d, int row, uint32_t inc);  // any thread, no GIL
+inline Life life_of(int row, uint32_t inc) { return life_of(domain, row, inc); }
 bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
                    bool* code_known);
-void set_role(const char* role);
+void set_role(Domain& d, const char* role);
 bool record_exit(int row, uint32_t inc, int code);
 bool record_exit_pid(int pid, int code);
-int open_description();  // a new description of control on a high descriptor number, or -1 (errno)
-int try_lock(int fd, int row);  // 0: locked; else errno
+int open_description(Domain& d);  // of control, on a high descriptor number, or -1 (errno)
+int try_lock(int fd, int row);    // 0: locked; else errno
 void unlock_row(int fd, int row);
-int claim_row(
-    int fd, RowState state);  // a row whose byte fd now locks, or -1; the row's inc is in its word
-void identify_row(int row);   // writes pid, namespace, start time of this process
+// A row that is obtained (by fd's lock, or by name), or -1; the row's inc is in its word.
+int claim_row(Domain& d, int fd, RowState state);
+void identify_row(Domain& d, int row);  // writes pid, namespace, start time of this process
 uint64_t own_pid_namespace();
-bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start);
+bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
+                  long* threads = nullptr);
 int high_descriptor(int fd);  // moves fd out of the way of programs that count on low numbers
-const char*
-check_descriptor();  // nullptr, or why this process must stop sharing (at most every 100 ms)
+// nullptr, or why this process must stop sharing (looks at most every 100 ms)
+const char* check_descriptor(Domain& d);
 
 // ---- sweep (sweep.cc), ledger mutex held
-int sweep(bool force);    // rows swept; at most every 100 ms unless forced
-void sweep_row(int row);  // its byte lock is held by the caller
-bool settle_row(int row,
-                bool pressed);  // ZOMBIE without pending pins -> FREE; pressed: unread_grace counts
-extern uint64_t sweeps, rows_swept, lost_locks;
+int sweep(Domain& d, bool force);    // rows swept; at most every 100 ms unless forced
+int sweep_all(bool force);           // in every domain of this process
+void sweep_row(Domain& d, int row);  // the caller has obtained it
+// ZOMBIE without pending pins -> FREE; pressed: unread_grace counts
+bool settle_row(Domain& d, int row, bool pressed);
 
 // ---- fork (fork.cc)
 void install_fork_handlers();

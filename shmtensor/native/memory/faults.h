@@ -1,19 +1,34 @@
 // Named points of the protocol at which a test kills (or stops) the process.
 //
-// SHMTENSOR_FAULT=<name>[:<nth>[:stop]] arms one point at import; arm_fault() does so later.
+// SHMTENSOR_FAULT=<name>[:<nth>[:stop]] arms one point at import; arm_fault() does so later. What
+// follows a semicolon is armed when the process goes on after a stop. "?" kills nobody and counts how
+// often each point is reached, here and in the children forked from then on.
 // Unarmed, a point costs one test of a global, on slow paths only, so the points are always
 // compiled in: what is tested is what is shipped.
+//
+// Note [Points]: `fault` is a macro because each use of it leaves its name in a section of the
+// object file, so the extension itself knows all its points: tests/faults kills at each of them, and
+// a new one that no test reaches fails there. Not in templates or inline functions (their statics
+// are of another kind of section).
 #pragma once
+
+#include <stddef.h>
+#include <stdint.h>
 
 namespace shmtensor {
 
 extern bool fault_armed;
 void fault_hit(const char* name);
-void arm_fault(const char* specification);  // nullptr or "": disarm
+bool arm_fault(const char* specification);  // nullptr or "": disarm; false: there is no such point
 void arm_fault_from_environment();
 
-inline void fault(const char* name) {
-  if (__builtin_expect(fault_armed, 0)) fault_hit(name);
-}
+size_t fault_points(const char* const** names);  // sorted, each once
+uint64_t fault_count(size_t point);              // how often it was reached since "?" was armed
 
 }  // namespace shmtensor
+
+#define fault(name)                                                                            \
+  do {                                                                                         \
+    __attribute__((used, section("fault_points"))) static const char* point_of_fault = (name); \
+    if (__builtin_expect(::shmtensor::fault_armed, 0)) ::shmtensor::fault_hit(point_of_fault); \
+  } while (0)

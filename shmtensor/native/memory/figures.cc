@@ -6,8 +6,11 @@
 #include "block.h"
 #include "faults.h"
 #include "headroom.h"
+#include "hugepage.h"
 #include "heap.h"
 #include "ledger.h"
+#include "liveness.h"
+#include "store.h"
 
 namespace shmtensor {
 
@@ -26,7 +29,7 @@ static PyObject* py_statistics(PyObject*, PyObject*) {
   if (!domain.rowless) {
     Quiesced quiet;
     heap_figures(&f);
-    pins = pins_pending(&pin_bytes);
+    pins = pins_pending(domain, &pin_bytes);
     for (uint32_t r = 0; r < row_high(); ++r) {
       RowState state = state_of_row(domain.rows[r].state.load(acquire));
       living += state == kRowLive || state == kRowBorn;
@@ -73,17 +76,24 @@ static PyObject* py_statistics(PyObject*, PyObject*) {
   put("held_blocks", held);
   put("unread_messages", pins);
   put("unread_bytes", pin_bytes);
-  put("exported", exported);
-  put("received", received);
-  put("acknowledged", acknowledged);
-  put("stale_handles", stale_handles);
-  put("reclaim_passes", reclaim_passes);
-  put("reclaimed_blocks", reclaimed_blocks);
-  put("orphans_freed", orphans_freed);
-  put("expired_messages", expired_pins);
-  put("sweeps", sweeps);
-  put("rows_swept", rows_swept);
-  put("lost_locks", lost_locks);
+  put("exported", domain.counts.exported);
+  put("received", domain.counts.received);
+  put("acknowledged", domain.counts.acknowledged);
+  put("stale_handles", domain.counts.stale_handles);
+  put("reclaim_passes", domain.counts.reclaim_passes);
+  put("reclaimed_blocks", domain.counts.reclaimed_blocks);
+  put("orphans_freed", domain.counts.orphans_freed);
+  put("expired_messages", domain.counts.expired_pins);
+  put("sweeps", domain.counts.sweeps);
+  put("rows_swept", domain.counts.rows_swept);
+  put("lost_locks", domain.counts.lost_locks);
+  put("calls_answered", calls_answered);
+  PyObject* policy = PyUnicode_FromString(domain.advised ? "advised" : huge_policy("").text);
+  if (policy && d) PyDict_SetItemString(d, "huge_pages", policy);
+  Py_XDECREF(policy);
+  PyObject* mode = PyUnicode_FromString(by_process(domain) ? "process" : "locks");
+  if (mode && d) PyDict_SetItemString(d, "liveness", mode);
+  Py_XDECREF(mode);
   put("refused_commits", domain.header->short_volume.load(relaxed));
   return d;
 }
@@ -93,7 +103,8 @@ static PyObject* py_check(PyObject*, PyObject*) {
   bool good;
   {
     Quiesced quiet;
-    good = heap_check(text, sizeof text);
+    good = heap_check(text, sizeof text) && row_check(domain, text, sizeof text);
+    each_guest([&](Domain& d) { good = good && (d.rowless || row_check(d, text, sizeof text)); });
   }
   if (good) Py_RETURN_NONE;
   return PyUnicode_FromString(text);
@@ -122,7 +133,7 @@ static PyObject* py_unread(PyObject*, PyObject*) {
     for (uint32_t i = 0, n = domain.rows[r].pin_high.load(acquire); list && i < n; ++i) {
       uint64_t word;
       PinFields f;
-      if (!read_pin(domain.pin(r, i), &word, &f) || is_void(f)) continue;
+      if (!read_pin(domain.pin(r, i), &word, &f) || is_void(domain, f)) continue;
       PyObject* item =
           Py_BuildValue("IKdO", r, static_cast<unsigned long long>(f.nbytes),
                         double(now - f.time_ms) * 1e-3, f.via_slot == kNoSlot ? Py_False : Py_True);
@@ -130,6 +141,12 @@ static PyObject* py_unread(PyObject*, PyObject*) {
       Py_XDECREF(item);
     }
   return list;
+}
+static PyObject* py_huge_policy(PyObject*, PyObject* o) {
+  const char* root = PyUnicode_AsUTF8(o);
+  if (!root) return nullptr;
+  HugePolicy policy = huge_policy(root);
+  return Py_BuildValue("sO", policy.text, policy.wants_advice() ? Py_True : Py_False);
 }
 static PyObject* py_headroom(PyObject*, Arguments a, Py_ssize_t n) {
   if (!count_is("headroom", n, 0, 1)) return nullptr;
@@ -153,8 +170,19 @@ static PyObject* py_set_unread_grace(PyObject*, Arguments a, Py_ssize_t n) {
 static PyObject* py_arm_fault(PyObject*, PyObject* o) {
   const char* text = o == Py_None ? "" : PyUnicode_AsUTF8(o);
   if (!text) return nullptr;
-  arm_fault(text);
+  if (!arm_fault(text))
+    return PyErr_Format(PyExc_ValueError, "arm_fault: no such point: %s", text);
   Py_RETURN_NONE;
+}
+static PyObject* py_fault_points(PyObject*, PyObject*) {
+  PyObject* d = PyDict_New();
+  const char* const* names;
+  for (size_t i = 0, n = fault_points(&names); d && i < n; ++i) {
+    PyObject* count = PyLong_FromUnsignedLongLong(fault_count(i));
+    if (!count || PyDict_SetItemString(d, names[i], count) < 0) Py_CLEAR(d);
+    Py_XDECREF(count);
+  }
+  return d;
 }
 
 #define FAST(name)                                                                              \
@@ -173,8 +201,10 @@ PyMethodDef figure_functions[] = {
     NONE(members),
     NONE(unread),
     FAST(headroom),
+    ONE(huge_policy),
     FAST(set_unread_grace),
     ONE(arm_fault),
+    NONE(fault_points),
     {nullptr, nullptr, 0, nullptr}};
 #undef FAST
 #undef NONE

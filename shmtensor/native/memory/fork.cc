@@ -3,13 +3,15 @@
 // Note [Freeze]: when no row is left for a child, what is live in the parent is frozen: never
 // reclaimed while either lives. The child keeps the parent's lock description open, so the parent's
 // row stays until both are gone; it owns nothing, allocates privately, sends copies (is_shared is
-// false for it) and warns once.
+// false for it) and warns once. Where processes' names tell life nothing ties the parent's row to
+// the child: that row, and what it holds and owns, then stays until the domain ends.
 #include <pthread.h>
 #include <unistd.h>
 
 #include "faults.h"
 #include "heap.h"
 #include "ledger.h"
+#include "liveness.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -17,9 +19,6 @@
 
 namespace shmtensor {
 
-static int new_lock = -1;
-static int new_row = -1;
-static uint32_t new_inc = 0;
 static thread_local Self forked = {-1, 0};
 
 Self last_child() { return forked; }
@@ -52,7 +51,7 @@ static uint64_t pack(uint8_t* bytes) {
 }
 
 // Bits first counted, then set: nheld is an upper bound at every moment.
-static void copy_slot(uint32_t s, uint32_t child, Arena* a) {
+static void copy_slot(Domain& d, uint32_t s, uint32_t child, Arena* a) {
   uint64_t bits[kBitWords];
   uint32_t words = a->nwords(), n = 0;
   if (a->part == Part::Own) {
@@ -62,39 +61,39 @@ static void copy_slot(uint32_t s, uint32_t child, Arena* a) {
       n += uint32_t(__builtin_popcountll(bits[w]));
     }
   } else {
-    Word* mine = domain.bits(s, uint32_t(domain.row));
+    Word* mine = d.bits(s, uint32_t(d.row));
     for (uint32_t w = 0; w < words; ++w) {
       bits[w] = mine[w].load(relaxed);
       n += uint32_t(__builtin_popcountll(bits[w]));
     }
   }
   if (!n) return;
-  domain.nheld(child, s).store(n, relaxed);
-  Word* theirs = domain.bits(s, child);
+  d.nheld(child, s).store(n, relaxed);
+  Word* theirs = d.bits(s, child);
   for (uint32_t w = 0; w < words; ++w)
     if (bits[w]) theirs[w].store(bits[w], relaxed);
   fault("fork.copied");
 }
 
 template <class F>
-static void each_arena(F f) {
+static void each_arena(Domain& d, F f) {
   for (int v = 0; v < 2; ++v) {
-    uint32_t first = v ? domain.slots / 2 : 0,
-             end = first + domain.header->slot_high[v].load(relaxed);
+    uint32_t first = v ? d.slots / 2 : 0,
+             end = first + d.header->slot_high[v].load(relaxed);
     for (uint32_t s = first; s < end; ++s)
-      if (arenas[s] && arenas[s]->slot == s) f(s, arenas[s]);
+      if (d.arenas[s] && d.arenas[s]->slot == s) f(s, d.arenas[s]);
   }
 }
 
-static void freeze() {
-  each_arena([](uint32_t s, Arena* a) {
+static void freeze(Domain& d) {
+  each_arena(d, [&d](uint32_t s, Arena* a) {
     if (a->part == Part::Own) {
       for (uint32_t b = 0; b < a->entries(); ++b)
         if (a->byte[b] == kPrivate || a->byte[b] == kShared || a->byte[b] == kCounted)
           a->byte[b] = kFrozen;
       return;
     }
-    Word* bits = domain.bits(s, uint32_t(domain.row));
+    Word* bits = d.bits(s, uint32_t(d.row));
     for (uint32_t w = 0; w < a->nwords(); ++w)
       for (uint64_t rest = bits[w].load(relaxed); rest; rest &= rest - 1) {
         uint32_t index = w * 64 + uint32_t(__builtin_ctzll(rest));
@@ -107,99 +106,110 @@ static void freeze() {
   });
 }
 
-static void prepare() {
-  domain_ensure_quiet();
-  quiesce();
-  new_row = -1;
-  new_lock = -1;
-  if (!domain_ready() || domain.rowless) return;
-  sweep(false);
-  new_lock = open_description();
-  if (new_lock < 0) {
-    new_lock = domain.spare;
-    domain.spare = -1;
-  }
-  if (new_lock >= 0) {
-    new_row = claim_row(new_lock, kRowBorn);
-    if (new_row < 0) {
-      expire_pins(true, 0);
-      sweep(true);
-      new_row = claim_row(new_lock, kRowBorn);
+static void prepare_row(Domain& d) {
+  d.fork_row = d.fork_lock = -1;
+  if (!d.ready.load(acquire) || d.rowless) return;
+  sweep(d, false);
+  if (open_birth(d)) {
+    d.fork_row = claim_row(d, d.fork_lock, kRowBorn);
+    if (d.fork_row < 0) {
+      expire_pins(d, true, 0);
+      sweep(d, true);
+      d.fork_row = claim_row(d, d.fork_lock, kRowBorn);
     }
   }
-  if (new_row < 0) {
-    freeze();
+  if (d.fork_row < 0) {
+    freeze(d);
+    if (by_process(d)) d.rows[d.row].frozen.store(d.inc, release);
+    fault("fork.frozen");
     return;
   }
-  uint32_t child = uint32_t(new_row);
-  new_inc = inc_of_row(domain.rows[child].state.load(relaxed));
+  uint32_t child = uint32_t(d.fork_row);
+  d.fork_inc = inc_of_row(d.rows[child].state.load(relaxed));
   fault("fork.born");
-  each_arena([child](uint32_t s, Arena* a) {
-    if (a->part == Part::Own || domain.nheld(uint32_t(domain.row), s).load(relaxed))
-      copy_slot(s, child, a);
+  each_arena(d, [&d, child](uint32_t s, Arena* a) {
+    if (a->part == Part::Own || d.nheld(uint32_t(d.row), s).load(relaxed))
+      copy_slot(d, s, child, a);
   });
   fence();
   // A copied row is a new hold: where a reclaimer may be between its mark and its last CAS, each
   // block is validated.
-  each_arena([child](uint32_t s, Arena* a) {
-    if (a->part == Part::Own || domain.nheld(child, s).load(relaxed) == 0) return;
-    bool dying = SlotWord::of(domain.slot[s].word.load(acquire)).state == kSlotDying;
-    if (!dying && !domain.slot[s].reclaiming.load(acquire)) return;
-    Word* bits = domain.bits(s, child);
+  each_arena(d, [&d, child](uint32_t s, Arena* a) {
+    if (a->part == Part::Own || d.nheld(child, s).load(relaxed) == 0) return;
+    bool dying = SlotWord::of(d.slot[s].word.load(acquire)).state == kSlotDying;
+    if (!dying && !d.slot[s].reclaiming.load(acquire)) return;
+    Word* bits = d.bits(s, child);
     for (uint32_t w = 0; w < a->nwords(); ++w)
       for (uint64_t rest = bits[w].load(relaxed); rest; rest &= rest - 1) {
         uint32_t index = w * 64 + uint32_t(__builtin_ctzll(rest));
-        validate(s, a->inc, index, gen_of(domain.word(s, index).load(acquire)));
+        validate(d, s, a->inc, index, gen_of(d.word(s, index).load(acquire)), true);
       }
   });
   fault("fork.ready");
 }
 
+static void prepare() {
+  domain_ensure_quiet();
+  quiesce();
+  prepare_row(domain);
+  each_guest(prepare_row);
+}
+
+static void parent_row(Domain& d) {
+  if (!d.ready.load(acquire) || d.rowless) return;
+  parent_of_birth(d);
+  if (d.spare < 0 && !by_process(d)) d.spare = open_description(d);
+}
+
 static void parent() {
-  forked = {new_row, new_inc};
-  if (new_row < 0) forked = {-1, 0};
-  if (new_lock >= 0) close(new_lock);
-  new_lock = -1;
-  if (domain_ready() && !domain.rowless && domain.spare < 0) domain.spare = open_description();
+  forked = domain.fork_row < 0 ? Self{-1, 0} : Self{domain.fork_row, domain.fork_inc};
+  parent_row(domain);
+  each_guest(parent_row);
   fault("fork.parent");
   resume();
+}
+
+// False: there is no row for this process.
+static bool child_row(Domain& d) {
+  if (d.fork_row < 0) {
+    d.rowless = true;  // and the parent's lock description stays open
+    d.shared = 0;
+    if (d.fork_lock >= 0) close(d.fork_lock);
+    d.fork_lock = -1;
+    forget_births(d);
+    fault("fork.rowless");
+    return false;
+  }
+  fault("fork.child");
+  child_of_birth(d);
+  d.row = d.fork_row;
+  d.inc = d.fork_inc;
+  d.lost = nullptr;
+  d.checked_ms = 0;
+  identify_row(d, d.row);
+  d.rows[d.row].state.store(row_word_of(d.inc, kRowLive), release);
+  fault("fork.live");
+  if (!by_process(d)) d.spare = open_description(d);
+  forget_pins(d);
+  each_arena(d, [&d](uint32_t s, Arena* a) {
+    if (d.nheld(uint32_t(d.row), s).load(relaxed) == 0)
+      drop_arena(a);
+    else if (a->part == Part::Own)
+      a->part = Part::Inherited;
+  });
+  d.counts = {};
+  return true;
 }
 
 static void child() {
   forked = {-1, 0};
   if (domain_ready() && !domain.rowless) {
-    if (new_row < 0) {
-      domain.rowless = true;  // and the parent's lock description stays open
-      domain.shared = 0;
-      if (new_lock >= 0) close(new_lock);
-      expect_attention();
-    } else {
-      fault("fork.child");
-      close(domain.lock);
-      if (domain.spare >= 0) close(domain.spare);
-      domain.lock = new_lock;
-      domain.row = new_row;
-      domain.inc = new_inc;
-      domain.lost = nullptr;
-      domain.checked_ms = 0;
-      identify_row(new_row);
-      domain.rows[new_row].state.store(row_word_of(new_inc, kRowLive), release);
-      fault("fork.live");
-      domain.spare = open_description();
-      forget_pins();
-      each_arena([](uint32_t s, Arena* a) {
-        if (domain.nheld(uint32_t(domain.row), s).load(relaxed) == 0)
-          drop_arena(a);
-        else if (a->part == Part::Own)
-          a->part = Part::Inherited;
-      });
-      exported = received = acknowledged = stale_handles = 0;
-      reclaim_passes = reclaimed_blocks = orphans_freed = expired_pins = sweeps = rows_swept =
-          lost_locks = 0;
-    }
+    if (!child_row(domain)) expect_attention();
     heap_after_fork();
   }
-  new_lock = -1;
+  each_guest([](Domain& d) {
+    if (!d.rowless && !child_row(d)) hide_guest(d);
+  });
   resume();
 }
 

@@ -1,5 +1,6 @@
 // NumPy's side: the handler of array data (NEP 49) and the gate.
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "heap.h"
@@ -60,6 +61,32 @@ bool make_handler() {
 
 void expect_attention() { gate_attention = warning_due = true; }
 
+// Note [Lost locks]: who finds a living process without its lock (Note [Closed by mistake]) holds
+// the ledger mutex and perhaps no GIL, so the warning waits for a moment with the GIL.
+std::atomic<bool> lost_reported{false};
+static char lost_text[320];
+
+void report_lost(int pid, const char* role) {
+  if (lost_reported.load(acquire)) return;  // one at a time
+  char name[64];
+  memcpy(name, role, sizeof name);
+  name[63] = 0;
+  snprintf(lost_text, sizeof lost_text,
+           "process %d%s%s has lost its lock on the domain: a library closed a descriptor that it "
+           "did not own (os.closerange?); what it holds stays held, it cannot share any more",
+           pid, name[0] ? ", " : "", name);
+  lost_reported.store(true, release);
+  gate_attention = true;
+}
+
+bool warn_of_lost() {
+  if (!lost_reported.load(acquire)) return true;
+  char text[sizeof lost_text];
+  memcpy(text, lost_text, sizeof text);
+  lost_reported.store(false, release);
+  return PyErr_WarnEx(PyExc_RuntimeWarning, text, 1) == 0;
+}
+
 // The former handler of this context while the gate is open in bracketed mode; gates nest, the
 // outermost restores.
 static thread_local PyObject* former = nullptr;
@@ -75,6 +102,7 @@ int gate_enter_slow() {
                      1) < 0)
       return -1;
   }
+  if (!warn_of_lost()) return -1;
   gate_attention = uninstalled;
   int token = thread_state.gate;
   PyObject* current = PyDataMem_GetHandler();

@@ -179,6 +179,17 @@ Headroom last_headroom() {
   return current;
 }
 
+Headroom recent_headroom(uint64_t age_ms) {
+  std::lock_guard<std::mutex> lock(mutex);
+  uint64_t now = now_ms();
+  if (!read_at || now - read_at > age_ms) {
+    current = read_headroom("");
+    taken = 0;
+    read_at = now ? now : 1;
+  }
+  return current;
+}
+
 void headroom_after_fork() {  // another thread of the parent may have held them
   new (&mutex) std::mutex;
   new (&reading) std::mutex;

@@ -20,6 +20,7 @@ Headroom read_headroom(const char* root);
 // False: not enough.
 bool take_headroom(size_t n);
 Headroom last_headroom();
+Headroom recent_headroom(uint64_t age_ms);  // read anew if the last reading is older
 void forget_headroom();  // the next take reads anew
 void headroom_after_fork();
 

@@ -10,7 +10,7 @@
 // touches its bins and the byte map: 0 <-> 1 of blocks that nobody else can name. No lock, no
 // atomic read-modify-write, no system call. Who needs the byte maps at rest (fork, check, trim)
 // sets `stop`, lets membarrier() order every running thread, and waits until no cache is busy;
-// where the kernel has no membarrier the fast path pays a fence. `arenas[slot]` and a page's class
+// where the kernel has no membarrier the fast path pays a fence. `domain.arenas[slot]` and a page's class
 // are written before a block of it is first handed out, so whoever has the address sees them.
 #include <linux/membarrier.h>
 #include <pthread.h>
@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "faults.h"
 #include "headroom.h"
 #include "store.h"
 
@@ -83,6 +84,7 @@ void register_cache_exit() {
   pthread_key_create(&exit_key, leave_thread);
   fenced = !register_membarrier();
   for (uint32_t& id : partial) id = kNoSpan;
+  domain.take_back = heap_return;
 }
 
 static Cache* new_cache() {
@@ -100,7 +102,7 @@ static Cache* new_cache() {
 
 // ---- allocation
 static inline void mark_block(void* p, uint8_t byte) {
-  Arena* a = arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
+  Arena* a = domain.arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
   a->byte[size_t(static_cast<char*>(p) - a->base) >> a->shift] = byte;
 }
 
@@ -111,13 +113,15 @@ static void* alloc_small(size_t n) {
   Bin local{0, {}};  // a thread that is leaving, or that got no cache
   Locked lock;
   Bin& bin = c ? c->bin[cls] : local;
-  sweep(false);
-  if (!bin.n && partial[cls] == kNoSpan) maybe_reclaim(0);
+  sweep_all(false);
+  answer_call();
+  if (!bin.n && partial[cls] == kNoSpan) maybe_reclaim(domain, 0);
   for (int stage = 0; !bin.n && stage <= kStages; ++stage) {
     if (stage) relieve(stage - 1, n);
     error = refill(bin, cls);
   }
   if (!bin.n) return refuse(n, error);
+  fault("allocate.refilled");
   void* p = bin.item[--bin.n];
   mark_block(p, kPrivate);
   if (!c) flush(local, 0);
@@ -163,7 +167,7 @@ static void free_slow(void* p) {
   if (domain.rowless) return;  // inherited, frozen
   Cache* c = thread_state.cache;
   Locked lock;
-  Arena* a = arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
+  Arena* a = domain.arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
   uint32_t index = a ? uint32_t(size_t(static_cast<char*>(p) - a->base) >> a->shift) : 0;
   if (a && c && a->part == Part::Own && a->byte[index] == kPrivate && a->kind != kHuge) {
     uint8_t cls = a->page[index / kPageGranules].cls;  // a full bin: half of it goes
@@ -180,7 +184,7 @@ void heap_free(void* p) {
   if (__builtin_expect(c != nullptr, 1)) {
     bool done = false;
     if (enter_fast(c)) {
-      Arena* a = arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
+      Arena* a = domain.arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
       if (__builtin_expect(a && a->part == Part::Own && a->kind != kHuge, 1)) {
         uint32_t index = uint32_t(size_t(static_cast<char*>(p) - a->base) >> a->shift);
         uint8_t cls = a->page[index / kPageGranules].cls;
@@ -201,7 +205,7 @@ void heap_free(void* p) {
 }
 
 size_t heap_size(const void* p) {
-  Arena* a = arenas[size_t(static_cast<const char*>(p) - domain.base) >> kSlotShift];
+  Arena* a = domain.arenas[size_t(static_cast<const char*>(p) - domain.base) >> kSlotShift];
   if (!a || !a->byte) return 0;
   return block_bytes(a, uint32_t(size_t(static_cast<const char*>(p) - a->base) >> a->shift));
 }
@@ -210,7 +214,7 @@ void* heap_realloc(void* p, size_t n) {
   if (n == 0) n = 1;
   size_t have = heap_size(p);
   if (n <= have && (n >= have / 2 || have <= 4096)) {
-    Arena* a = arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
+    Arena* a = domain.arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
     if (a->kind == kHuge && a->dirty_bytes < n) a->dirty_bytes = n;
     return p;
   }
@@ -225,16 +229,17 @@ void* heap_realloc(void* p, size_t n) {
 size_t heap_trim() {
   Quiesced quiet;
   size_t before = committed_bytes.load(relaxed);
-  reclaim();
+  reclaim(domain);
   for (Cache* c = caches; c; c = c->next)
     for (Bin& bin : c->bin) flush(bin, 0);
+  fault("trim.flushed");
   // The empty span that each class keeps goes, too.
   for (int cls = 0; cls < kClasses; ++cls)
     for (uint32_t id = partial[cls]; id != kNoSpan;) {
       Page& span = span_page(id);
       uint32_t next = span.next;
       if (span.nfree == classes[cls].capacity)
-        give_span_back(arenas[id >> 10], int(id & 1023), cls);
+        give_span_back(domain.arenas[id >> 10], int(id & 1023), cls);
       id = next;
     }
   if (!filling) heap_relieve();
@@ -259,7 +264,7 @@ void heap_after_fork() {
   n_warm = 0;
   filling = 0;
   committed_bytes.store(0, relaxed);
-  limbo_blocks = limbo_bytes = 0;
+  domain.limbo_blocks = domain.limbo_bytes = 0;
   fenced = !register_membarrier();
   clear_failure();
   headroom_after_fork();

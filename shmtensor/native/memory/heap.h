@@ -116,8 +116,12 @@ struct HeapFigures {
 };
 void heap_figures(HeapFigures* f);      // quiesced
 bool heap_check(char* text, size_t n);  // quiesced; false: the broken invariant is in text
+bool row_check(Domain& d, char* text, size_t n);  // the same, of this process's row
 
 // handler.cc
+void report_lost(int pid, const char* role);  // a warning for the next gate_enter, export, sweep
+bool warn_of_lost();  // GIL held; false: the warning was made an exception
+extern std::atomic<bool> lost_reported;
 void expect_attention();  // the next gate_enter takes the slow way (from fork handlers: no Python)
 extern bool uninstalled;
 PyObject* install_handler();  // the former handler of this context, or nullptr with an exception

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "domain.h"
+#include "faults.h"
 #include "files.h"
+#include "liveness.h"
 
 namespace shmtensor {
 
@@ -40,24 +42,24 @@ static const char* check_files(const int fds[3], const uint8_t* id) {
   return nullptr;
 }
 
-// Ledger mutex held. The descriptors are duplicated; the caller's stay its own.
-static const char* join(const int fds[3], const uint8_t* id) {
+const char* join_files(Domain& d, const int fds[3], const uint8_t* id) {
   if (const char* bad = check_files(fds, id)) return bad;
   uint32_t S = 0;
   pread(fds[0], &S, sizeof S, offsetof(Header, slots));
-  pread(fds[0], domain.id, sizeof domain.id, offsetof(Header, id));
-  domain.control = high_descriptor(fcntl(fds[0], F_DUPFD_CLOEXEC, 3));
-  domain.volume[0] = high_descriptor(fcntl(fds[1], F_DUPFD_CLOEXEC, 3));
-  domain.volume[1] = high_descriptor(fcntl(fds[2], F_DUPFD_CLOEXEC, 3));
+  pread(fds[0], d.id, sizeof d.id, offsetof(Header, id));
+  d.control = high_descriptor(fcntl(fds[0], F_DUPFD_CLOEXEC, 3));
+  d.volume[0] = high_descriptor(fcntl(fds[1], F_DUPFD_CLOEXEC, 3));
+  d.volume[1] = high_descriptor(fcntl(fds[2], F_DUPFD_CLOEXEC, 3));
   const char* bad = nullptr;
-  if (domain.control < 0 || domain.volume[0] < 0 || domain.volume[1] < 0)
+  if (d.control < 0 || d.volume[0] < 0 || d.volume[1] < 0)
     bad = because("cannot duplicate its descriptors");
-  if (!bad) bad = map_domain(domain.control, domain.volume, S);
+  if (!bad) bad = map_domain(d, S);
+  fault("join.mapped");
   if (!bad) {
-    bad = enter();
-    if (bad) unmap_domain();
+    bad = enter(d);
+    if (bad) unmap_domain(d);
   }
-  if (bad) leave_files();
+  if (bad) leave_files(d);
   return bad;
 }
 
@@ -68,7 +70,7 @@ const char* domain_join(const int fds[3], const uint8_t id[16]) {
     return "this process already belongs to another domain (it made one by allocating or forking "
            "before it could join)";
   }
-  return join(fds, id);
+  return join_files(domain, fds, id);
 }
 
 static bool parse_hex(const char* text, uint8_t id[16]) {
@@ -90,7 +92,7 @@ static const char* join_member(int pid, const int numbers[3], const uint8_t* id)
     fds[i] = open(path, O_RDWR | O_CLOEXEC);
     if (fds[i] < 0) bad = because(path);
   }
-  if (!bad) bad = join(fds, id);
+  if (!bad) bad = join_files(domain, fds, id);
   for (int fd : fds)
     if (fd >= 0) close(fd);
   return bad;
@@ -115,7 +117,7 @@ static const char* join_environment(const char* text) {
              text);
     return why;
   }
-  if (!check_files(fds, id)) return join(fds, id);
+  if (!check_files(fds, id)) return join_files(domain, fds, id);
   if (const char* bad = join_member(pid, fds, id)) {
     char reason[200];
     snprintf(reason, sizeof reason, "%s", bad);
@@ -127,25 +129,50 @@ static const char* join_environment(const char* text) {
   return nullptr;
 }
 
-// Note [Plain spawn]: the standard library's spawned child knows nothing of us, but its command
-// line says what it is, and its parent's descriptors lead to the parent's domain. Any other program
-// starts a domain of its own.
-static bool started_by_spawn() {
-  char text[4096];
-  int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  ssize_t n = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (n <= 0) return false;
-  for (ssize_t i = 0; i < n; i += ssize_t(strlen(text + i)) + 1) {
-    text[n] = 0;
-    if (strcmp(text + i, "--multiprocessing-fork") == 0) return true;
-  }
-  return false;
+// Note [Plain spawn]: a child that the standard library spawned, or loky, knows nothing of us, but
+// its command line says what it is, and its parent's descriptors lead to the parent's domain. The
+// standard library's fork server has its own command line and may be no member: its children look
+// at the one above it, too. Any other program starts a domain of its own.
+enum class Start { Other, Spawned, Served };
+
+static bool ends_with(const char* text, const char* end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-static bool join_parent() {
-  int parent = int(getppid()), numbers[3] = {-1, -1, -1};
+static Start how_started() {
+  char text[4096];
+  int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Start::Other;
+  ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n <= 0) return Start::Other;
+  text[n] = 0;
+  const char served[] = "from multiprocessing.forkserver import main;";
+  for (ssize_t i = 0; i < n; i += ssize_t(strlen(text + i)) + 1) {
+    if (strcmp(text + i, "--multiprocessing-fork") == 0) return Start::Spawned;
+    if (ends_with(text + i, "loky.backend.popen_loky_posix")) return Start::Spawned;
+    if (strncmp(text + i, served, sizeof served - 1) == 0) return Start::Served;
+  }
+  return Start::Other;
+}
+
+static int parent_of(int pid) {
+  char path[40], text[512];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n <= 0) return 0;
+  text[n] = 0;
+  int parent = 0;
+  char* after = strrchr(text, ')');  // the name may hold anything
+  return after && sscanf(after + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+static bool join_through(int parent) {
+  int numbers[3] = {-1, -1, -1};
   char path[64], target[128];
   snprintf(path, sizeof path, "/proc/%d/fd", parent);
   DIR* d = opendir(path);
@@ -169,13 +196,20 @@ static bool join_parent() {
 }
 
 const char* open_domain(int volume0) {  // ledger mutex held
+  if (const char* bad = check_liveness_environment()) {
+    if (volume0 >= 0) close(volume0);
+    return bad;
+  }
   const char* named = getenv("SHMTENSOR_DOMAIN");
   bool fresh = named && strcmp(named, "new") == 0;
   if (named && *named && !fresh) {
     if (volume0 >= 0) close(volume0);
     return join_environment(named);
   }
-  if (!fresh && started_by_spawn() && join_parent()) {
+  Start start = fresh ? Start::Other : how_started();
+  int parent = int(getppid());
+  if (start != Start::Other &&
+      (join_through(parent) || (start == Start::Served && join_through(parent_of(parent))))) {
     if (volume0 >= 0) close(volume0);
     return nullptr;
   }

@@ -13,14 +13,15 @@ void* alloc_run(size_t n, bool zero) {
   int pages = int((n + 65535) >> 16), error = 0;
   size_t dirty_first = 0, dirty_end = 0;
   pthread_mutex_lock(&ledger_mutex);
-  sweep(false);
-  maybe_reclaim(n);
+  sweep_all(false);
+  answer_call();
+  maybe_reclaim(domain, n);
   Arena* a = nullptr;
   int first = -1;
   int claimed = 0;
   for (int stage = 0; stage <= kStages;) {
     for (uint32_t i = 0; i < n_owned[kMedium] && first < 0; ++i) {
-      a = arenas[owned[kMedium][i]];
+      a = domain.arenas[owned[kMedium][i]];
       first = take_pages(a, pages);
     }
     if (first >= 0) {
@@ -103,8 +104,9 @@ void* alloc_huge(size_t n, bool zero) {
   size_t need = (n + 65535) & ~size_t(65535);
   int error = 0, volume = 0;
   pthread_mutex_lock(&ledger_mutex);
-  sweep(false);
-  maybe_reclaim(n);
+  sweep_all(false);
+  answer_call();
+  maybe_reclaim(domain, n);
   Arena* a = nullptr;
   for (int stage = 0; stage <= kStages;) {
     a = take_warm(length, need);
@@ -118,7 +120,7 @@ void* alloc_huge(size_t n, bool zero) {
       size_t have = a->nbytes;
       ++filling;
       pthread_mutex_unlock(&ledger_mutex);
-      error = commit(a->slot, have, need - have);
+      error = commit(domain, a->slot, have, need - have);
       pthread_mutex_lock(&ledger_mutex);
       --filling;
       if (!error) {

@@ -1,4 +1,4 @@
-// The bytes that every process of a domain shares: areas, words and their states (layout version 1,
+// The bytes that every process of a domain shares: areas, words and their states (layout version 2,
 // little endian).
 //
 //   control (memfd, sparse)
@@ -14,7 +14,8 @@
 //   block  QUIET(g) -> LIVE(g) <-> DYING(g) -> QUIET(g + 1)
 //   pin    FREE(seq) -> PENDING(seq) -> FREE(seq + 1)
 //
-// Note [Memory order]: the one place where the order of every shared word is argued.
+// Note [Memory order]: the order of the shared words in short; docs/design/memory-order.md argues each, and
+// tests/protocol/weak.py runs the patterns on a weak memory.
 //   * hold bit, pin word and child's row against DYING and its scan are store-load pairs: each side
 //     stores (relaxed or by CAS), executes fence() = atomic_thread_fence(seq_cst), loads. Either
 //     the scan sees the hold, or the holder sees the mark. nheld, pin_high and row_high are raised
@@ -24,9 +25,9 @@
 //   * every CAS is acq_rel. Slot line 1 is written by the owner between CLAIMED and LIVE, and
 //     published by the CAS to LIVE; who reads it has loaded the slot's word (acquire) and holds
 //     something in it.
-//   * a pin's fields are relaxed atomics, written while it is FREE and published by the release
-//     store of PENDING; a scanner reads word, fields, acquire fence, word: equal words mean the
-//     fields belong to it.
+//   * a pin's fields are relaxed atomics, written while it is FREE (seen by acquire, then a release
+//     fence) and published by the release store of PENDING; a scanner reads word, fields, acquire
+//     fence, word: equal words mean the fields belong to it.
 //   * what the dead wrote is ordered before its sweeper by the kernel's lock (exit_mm comes before
 //     exit_files).
 // Numbers that never restart: gen (62 bits) and seq (63). Slot inc and nonce have 24 bits.
@@ -43,7 +44,7 @@ using Half = std::atomic<uint32_t>;
 static_assert(Word::is_always_lock_free && Half::is_always_lock_free,
               "shared words must be lock free");
 
-constexpr uint32_t kLayoutVersion = 1;
+constexpr uint32_t kLayoutVersion = 2;
 constexpr uint32_t kRows = 256;               // R
 constexpr uint32_t kBlocks = 65536;           // NB
 constexpr uint32_t kBitWords = kBlocks / 64;  // words of one row's bitmap of one slot
@@ -55,6 +56,7 @@ constexpr uint64_t kSlotBytes = 1ull << kSlotShift;  // 64 MiB
 constexpr uint32_t kLeastSlots = 1024, kMostSlots = 16384;
 
 enum RowState : uint64_t { kRowFree, kRowBorn, kRowLive, kRowZombie };
+enum Liveness : uint32_t { kByLocks, kByProcess };  // Note [Liveness]
 enum SlotState : uint64_t {
   kSlotFree,
   kSlotClaimed,
@@ -74,9 +76,12 @@ struct Header {
   char magic[8];
   uint32_t version, rows, slots, blocks;
   uint8_t id[16];
+  uint32_t liveness;  // Liveness; the founder's choice
+  uint64_t pidns;     // of the founder
   alignas(64) Half row_high;      // rows ever used; only grows
   alignas(64) Half slot_high[2];  // slots ever used in each volume; only grow
   Half short_volume;              // statistics only: commits that volume 0 refused
+  alignas(64) Half pressure;      // calls for memory; a hint, relaxed: who sees it gives back
 };
 
 struct Row {
@@ -85,7 +90,9 @@ struct Row {
   Word exit;          // inc << 32 | 1 << 31 | (code + 2^30), 0: unknown
   Word pidns, start;  // pid namespace inode, start time in clock ticks
   Half pid;
-  char reserved[28];
+  Half frozen;  // inc: never swept, Note [Freeze]; where the holder tells life
+  Word holder;  // 0, or the name of the process that has the row in hand; Note [Liveness]
+  char reserved[16];
   // line 1
   alignas(64) Half pin_high;  // pins ever used; only grows within an incarnation
   // line 2

@@ -6,68 +6,31 @@
 
 namespace shmtensor {
 
-uint64_t exported = 0, received = 0, acknowledged = 0, stale_handles = 0;
-
-// ---- validate: after a hold was published and fenced. True: it stands. (PROTOCOL, section 4)
-bool validate(uint32_t slot, uint32_t inc, uint32_t index, uint64_t gen) {
-  Word& word = domain.slot[slot].word;
-  for (;;) {
-    uint64_t old = word.load(acquire);
-    SlotWord w = SlotWord::of(old);
-    if (w.inc != (inc & 0xFFFFFF)) return false;
-    if (w.state == kSlotDying) {  // rescue: the reclaimer's last CAS fails
-      w.state = kSlotLive;
-      w.owner = kNobody;
-      swap_word(word, old, w.packed());
-      continue;
-    }
-    if (w.state != kSlotLive) return false;
-    Word& block = domain.word(slot, index);
-    uint64_t seen = block.load(acquire);
-    if (gen_of(seen) != gen) return false;
-    if (state_of_block(seen) == kLive) return true;
-    swap_word(block, seen, block_word_of(gen, kLive));  // DYING: rescue; QUIET: first export
-  }
-}
-
-// ---- bits of the own row. Rule 1: published, FENCE (the caller's), validated.
-bool publish_hold(uint32_t slot, uint32_t index) {
-  Half& n = domain.nheld(uint32_t(domain.row), slot);
-  n.store(n.load(relaxed) + 1, relaxed);
-  Word& bits = domain.bits(slot, uint32_t(domain.row))[index / 64];
-  uint64_t old = bits.load(relaxed);
-  bits.store(old | 1ull << (index % 64), relaxed);
-  return !(old >> (index % 64) & 1);
-}
-
-void clear_hold(uint32_t slot, uint32_t index) {
-  Word& bits = domain.bits(slot, uint32_t(domain.row))[index / 64];
-  bits.store(bits.load(relaxed) & ~(1ull << (index % 64)), release);
-  fault("drop.bit");
-  Half& n = domain.nheld(uint32_t(domain.row), slot);
-  n.store(n.load(relaxed) - 1, release);
-}
-
 // ---- export
-Outcome export_locked(const void* p, uint64_t via, Handle* out, const char** why) {
-  if (domain.rowless || (*why = check_descriptor())) return Outcome::Lost;
-  Found b = find_block(p);
+Outcome export_locked(Domain& d, const void* p, uint64_t via, Handle* out, const char** why) {
+  if (d.rowless || (*why = check_descriptor(d))) return Outcome::Lost;
+  Found b = find_block(d, p);
   if (!b.arena) return Outcome::NotShared;
   Found channel{};
+  // A channel of another domain cannot be named by a pin of this one: the message then counts as
+  // one on a foreign road.
+  if (via && !d.contains(reinterpret_cast<const void*>(via))) via = 0;
   if (via) {
-    channel = find_block(reinterpret_cast<const void*>(via));
+    channel = find_block(d, reinterpret_cast<const void*>(via));
     if (!channel.arena) return Outcome::NotShared;
   }
-  int64_t index = take_pin();
-  if (index < 0 && expire_pins(true, 0)) index = take_pin();
+  int64_t index = take_pin(d);
+  if (index < 0 && expire_pins(d, true, 0)) index = take_pin(d);
   if (index < 0) return Outcome::NoPin;
   Arena* a = b.arena;
   if (a->part == Part::Own && a->byte[b.index] == kPrivate) a->byte[b.index] = kShared;
   uint64_t gen = gen_of(
-      domain.word(a->slot, b.index).load(acquire));  // stable while this process holds the block
-  uint32_t row = uint32_t(domain.row);
-  Pin& pin = domain.pin(row, uint32_t(index));
-  uint64_t seq = pin.word.load(relaxed) >> 1;
+      d.word(a->slot, b.index).load(acquire));  // stable while this process holds the block
+  uint32_t row = uint32_t(d.row);
+  Pin& pin = d.pin(row, uint32_t(index));
+  // Acquire and release fence: who sees one of the new fields sees that the last message is over.
+  uint64_t seq = pin.word.load(acquire) >> 1;
+  std::atomic_thread_fence(std::memory_order_release);
   pin.slot.store(a->slot, relaxed);
   pin.inc.store(a->inc, relaxed);
   pin.index.store(b.index, relaxed);
@@ -75,27 +38,27 @@ Outcome export_locked(const void* p, uint64_t via, Handle* out, const char** why
   pin.via_slot.store(via ? channel.arena->slot : kNoSlot, relaxed);
   pin.via_inc.store(via ? channel.arena->inc : 0, relaxed);
   pin.via_index.store(via ? channel.index : 0, relaxed);
-  pin.via_gen.store(via ? gen_of(domain.word(channel.arena->slot, channel.index).load(acquire)) : 0,
+  pin.via_gen.store(via ? gen_of(d.word(channel.arena->slot, channel.index).load(acquire)) : 0,
                     relaxed);
   pin.time_ms.store(now_ms(), relaxed);
   pin.nbytes.store(b.nbytes, relaxed);
-  Half& high = domain.rows[row].pin_high;
+  Half& high = d.rows[row].pin_high;
   if (high.load(relaxed) <= uint32_t(index)) high.store(uint32_t(index) + 1, relaxed);
   fault("export.fields");
   pin.word.store(seq << 1 | 1, release);
-  note_pin(uint32_t(index));
+  note_pin(d, uint32_t(index));
   fault("export.pinned");
   fence();
-  if (!validate(a->slot, a->inc, b.index, gen)) return Outcome::Stale;  // cannot be, for a holder
+  if (!validate(d, a->slot, a->inc, b.index, gen, true)) return Outcome::Stale;  // cannot be, for a holder
   fault("export.validated");
-  ++exported;
-  memcpy(out->domain, domain.id, sizeof out->domain);
+  ++d.counts.exported;
+  memcpy(out->domain, d.id, sizeof out->domain);
   out->slot = a->slot;
   out->inc = a->inc;
   out->index = b.index;
-  out->volume = uint32_t(domain.volume_of(a->slot));
+  out->volume = uint32_t(d.volume_of(a->slot));
   out->gen = gen;
-  out->offset = domain.offset_of(a->slot) + uint64_t(b.base - a->base);
+  out->offset = d.offset_of(a->slot) + uint64_t(b.base - a->base);
   out->nbytes = b.nbytes;
   out->pin_row = row;
   out->pin_index = uint32_t(index);
@@ -104,24 +67,25 @@ Outcome export_locked(const void* p, uint64_t via, Handle* out, const char** why
 }
 
 // ---- receive
-static bool well_formed(const Handle& h) {
-  if (h.slot >= domain.slots || h.index >= kBlocks || h.pin_row >= kRows || h.pin_index >= kPins ||
+static bool well_formed(const Domain& d, const Handle& h) {
+  if (h.slot >= d.slots || h.index >= kBlocks || h.pin_row >= kRows || h.pin_index >= kPins ||
       h.nbytes == 0)
     return false;
-  if (h.volume != uint32_t(domain.volume_of(h.slot))) return false;
-  uint64_t start = domain.offset_of(h.slot), half = uint64_t(domain.slots / 2) << kSlotShift;
+  if (h.volume != uint32_t(d.volume_of(h.slot))) return false;
+  uint64_t start = d.offset_of(h.slot), half = uint64_t(d.slots / 2) << kSlotShift;
   return h.offset >= start && h.offset - start < kSlotBytes && h.nbytes <= half &&
          h.offset <= half - h.nbytes;
 }
 
-static bool offset_fits(const Handle& h, int shift) {
-  return h.offset - domain.offset_of(h.slot) == uint64_t(h.index) << shift;
+static bool offset_fits(const Domain& d, const Handle& h, int shift) {
+  return h.offset - d.offset_of(h.slot) == uint64_t(h.index) << shift;
 }
 
 static Outcome hold_own(Arena* a, const Handle& h, const char** why) {
-  if (a->inc != h.inc || gen_of(domain.word(h.slot, h.index).load(relaxed)) != h.gen)
+  Domain& d = *a->home;
+  if (a->inc != h.inc || gen_of(d.word(h.slot, h.index).load(relaxed)) != h.gen)
     return Outcome::Stale;
-  if (h.index >= a->entries() || !offset_fits(h, a->shift)) {
+  if (h.index >= a->entries() || !offset_fits(d, h, a->shift)) {
     *why = "its offset does not fit the slot";
     return Outcome::Foreign;
   }
@@ -137,33 +101,45 @@ static Outcome hold_own(Arena* a, const Handle& h, const char** why) {
     byte = kCounted;
     clear(a->limbo, h.index);
     --a->nlimbo;
-    --limbo_blocks;
-    limbo_bytes -= block_bytes(a, h.index);
+    --d.limbo_blocks;
+    d.limbo_bytes -= block_bytes(a, h.index);
   }
   ++held->count;
   held->units = uint32_t((h.nbytes + 63) / 64);
   return Outcome::Good;
 }
 
-Outcome hold_locked(const Handle& h, void** base, const char** why) {
-  if (memcmp(h.domain, domain.id, sizeof h.domain) != 0) return Outcome::Foreign;
-  if (!well_formed(h)) {
+// Where a block must end at the latest, as far as anybody but its owner can tell.
+static uint64_t most_bytes(const Slot& line, int kind, uint32_t index) {
+  if (kind == kHuge) return line.committed.load(relaxed);
+  uint64_t block = kind == kTiny ? kLargestTiny : kLargestRun;
+  uint64_t rest = uint64_t(kBlocks - index) << kShift[kind];
+  return block < rest ? block : rest;
+}
+
+Outcome hold_locked(Domain& d, const Handle& h, void** base, const char** why) {
+  if (memcmp(h.domain, d.id, sizeof h.domain) != 0) return Outcome::Foreign;
+  if (!well_formed(d, h)) {
     *why = "its fields are out of bounds";
     return Outcome::Foreign;
   }
-  if (domain.rowless || (*why = check_descriptor())) return Outcome::Lost;
-  *base = domain.slot_base(h.slot) + (h.offset - domain.offset_of(h.slot));
-  Arena* a = arenas[h.slot];
+  if (d.rowless || (*why = check_descriptor(d))) return Outcome::Lost;
+  *base = d.slot_base(h.slot) + (h.offset - d.offset_of(h.slot));
+  Arena* a = d.arenas[h.slot];
   if (a && a->slot != h.slot) return Outcome::Stale;  // the slot is now a tail of a huge block
   if (a && a->part == Part::Own) return hold_own(a, h, why);
 
   bool inherited = a && a->byte && h.index < a->entries() && a->byte[h.index] == kShared;
   if (inherited ||
       (a && h.index < a->entries() && count_of(a, h.index))) {  // held already: compare only
-    if (a->inc != h.inc || gen_of(domain.word(h.slot, h.index).load(relaxed)) != h.gen)
+    if (a->inc != h.inc || gen_of(d.word(h.slot, h.index).load(relaxed)) != h.gen)
       return Outcome::Stale;
-    if (!offset_fits(h, a->shift)) {
+    if (!offset_fits(d, h, a->shift)) {
       *why = "its offset does not fit the slot";
+      return Outcome::Foreign;
+    }
+    if (h.nbytes > most_bytes(d.slot[h.slot], a->kind, h.index)) {
+      *why = "it is larger than its block can be";
       return Outcome::Foreign;
     }
     Held* held = held_of(a, h.index);
@@ -172,24 +148,26 @@ Outcome hold_locked(const Handle& h, void** base, const char** why) {
     held->units = uint32_t((h.nbytes + 63) / 64);
     return Outcome::Good;
   }
-  publish_hold(h.slot, h.index);
+  publish_hold(d, h.slot, h.index);
   fault("receive.bit");
   fence();
-  bool good = validate(h.slot, h.inc, h.index, h.gen);
+  bool good = validate(d, h.slot, h.inc, h.index, h.gen, false);
   fault("receive.validated");
   Outcome outcome = good ? Outcome::Good : Outcome::Stale;
   if (good) {
     // The record of a slot is kept while something in it is held, so one that is there is of this
     // incarnation.
-    const Slot& line = domain.slot[h.slot];
+    const Slot& line = d.slot[h.slot];
     Kind kind = Kind(line.kind.load(relaxed));
-    if (kind < kTiny || kind > kHuge || !offset_fits(h, kShift[kind]) ||
-        (kind != kHuge && (uint64_t(h.index) << kShift[kind]) + h.nbytes > kSlotBytes)) {
+    if (kind < kTiny || kind > kHuge || !offset_fits(d, h, kShift[kind])) {
       *why = "its offset does not fit the slot";
+      outcome = Outcome::Foreign;
+    } else if (h.nbytes > most_bytes(line, kind, h.index)) {
+      *why = "it is larger than its block can be";
       outcome = Outcome::Foreign;
     } else {
       if (!a)
-        a = new_arena(Part::Foreign, h.slot, h.inc, kind,
+        a = new_arena(d, Part::Foreign, h.slot, h.inc, kind,
                       kind == kHuge ? line.length.load(relaxed) : 1);
       Held* held = a ? held_of(a, h.index) : nullptr;
       if (held) {
@@ -201,36 +179,38 @@ Outcome hold_locked(const Handle& h, void** base, const char** why) {
     }
   }
   if (outcome != Outcome::Good) {
-    clear_hold(h.slot, h.index);
-    if (a && domain.nheld(uint32_t(domain.row), h.slot).load(relaxed) == 0) drop_arena(a);
+    clear_hold(d, h.slot, h.index);
+    if (a && d.nheld(uint32_t(d.row), h.slot).load(relaxed) == 0) drop_arena(a);
   }
   return outcome;
 }
 
-void acknowledge(const Handle& h) {
-  if (!domain_ready() || h.pin_row >= kRows || h.pin_index >= kPins) return;
-  if (memcmp(h.domain, domain.id, sizeof h.domain) != 0) return;
+void acknowledge(Domain& d, const Handle& h) {
+  if (h.pin_row >= kRows || h.pin_index >= kPins) return;
+  if (memcmp(h.domain, d.id, sizeof h.domain) != 0) return;
   fault("acknowledge");
-  if (swap_word(domain.pin(h.pin_row, h.pin_index).word, h.pin_seq << 1 | 1,
+  if (swap_word(d.pin(h.pin_row, h.pin_index).word, h.pin_seq << 1 | 1,
                 (h.pin_seq + 1) << 1)) {
-    ++acknowledged;
+    __atomic_fetch_add(&d.counts.acknowledged, 1, __ATOMIC_RELAXED);  // by several threads at once
     fault("acknowledged");
   }
 }
 
 // ---- drop
 static void enter_limbo(Arena* a, uint32_t index) {
+  fault("free.limbo");
   a->byte[index] = kLimbo;
   set(a->limbo, index);
   ++a->nlimbo;
-  ++limbo_blocks;
-  limbo_bytes += block_bytes(a, index);
+  ++a->home->limbo_blocks;
+  a->home->limbo_bytes += block_bytes(a, index);
 }
 
 static void end_hold(
     Arena* a, uint32_t index) {  // neither array nor count is left in a slot that is not our own
-  clear_hold(a->slot, index);
-  if (domain.nheld(uint32_t(domain.row), a->slot).load(relaxed) == 0) drop_arena(a);
+  Domain& d = *a->home;
+  clear_hold(d, a->slot, index);
+  if (d.nheld(uint32_t(d.row), a->slot).load(relaxed) == 0) drop_arena(a);
 }
 
 // The array of a block is gone: the slow half of free.
@@ -240,7 +220,7 @@ bool discard_locked(Arena* a, uint32_t index) {
   if (a->part == Part::Own) {
     if (byte == kPrivate) {
       byte = kFree;
-      heap_return(a, index);
+      a->home->take_back(a, index);
     } else if (byte == kShared) {
       if (count_of(a, index))
         byte = kCounted;
@@ -257,11 +237,11 @@ bool discard_locked(Arena* a, uint32_t index) {
   return true;
 }
 
-bool drop_locked(void* base) {
-  if (domain.rowless) return true;  // Note [Freeze]: the row is the parent's
-  size_t offset = size_t(static_cast<char*>(base) - domain.base);
-  if (offset >= domain.mapped) return false;
-  Arena* a = arenas[offset >> kSlotShift];
+bool drop_locked(Domain& d, void* base) {
+  if (d.rowless) return true;  // Note [Freeze]: the row is the parent's
+  size_t offset = size_t(static_cast<char*>(base) - d.base);
+  if (offset >= d.mapped) return false;
+  Arena* a = d.arenas[offset >> kSlotShift];
   if (!a) return false;
   uint32_t index = uint32_t(size_t(static_cast<char*>(base) - a->base) >> a->shift);
   if (index >= a->entries() || !count_of(a, index)) return false;
@@ -276,10 +256,10 @@ bool drop_locked(void* base) {
 }
 
 // ---- the interface
-static PyObject* explain(Outcome outcome, const char* where, const char* why, const Handle* h) {
+PyObject* explain(Outcome outcome, const char* where, const char* why, const Handle* h) {
   switch (outcome) {
     case Outcome::Stale:
-      ++stale_handles;
+      ++domain.counts.stale_handles;
       return raise("StaleHandle",
                    "%s: the block is gone: slot %u.%u, block %u, generation %llu (its sender has "
                    "dropped it, and the message was "
@@ -316,13 +296,13 @@ static PyObject* explain(Outcome outcome, const char* where, const char* why, co
 }
 
 bool export_block(const void* p, uint64_t via, Handle* out) {
-  if (!domain_ensure()) return false;
+  if (!domain_ensure() || !warn_of_lost()) return false;
   const char* why = nullptr;
-  Outcome outcome;
+  Outcome outcome = Outcome::NotShared;
   {
     Locked lock;
-    sweep(false);
-    outcome = export_locked(p, via, out, &why);
+    sweep_all(false);
+    if (Domain* d = domain_at(p)) outcome = export_locked(*d, p, via, out, &why);
   }
   if (outcome == Outcome::Good) return true;
   if (outcome == Outcome::NotShared) why = static_cast<const char*>(p);
@@ -333,11 +313,13 @@ bool export_block(const void* p, uint64_t via, Handle* out) {
 bool hold_block(const Handle& h, void** base, size_t* nbytes) {
   if (!domain_ensure()) return false;
   const char* why = nullptr;
-  Outcome outcome;
+  Outcome outcome = Outcome::Foreign;
   {
     Locked lock;
-    outcome = hold_locked(h, base, &why);
-    if (outcome == Outcome::Good) ++received;
+    if (Domain* d = domain_of(h.domain)) {
+      outcome = hold_locked(*d, h, base, &why);
+      if (outcome == Outcome::Good) ++d->counts.received;
+    }
   }
   *nbytes = h.nbytes;
   if (outcome == Outcome::Good) return true;
@@ -348,13 +330,24 @@ bool hold_block(const Handle& h, void** base, size_t* nbytes) {
 void drop_block(void* base) {
   if (!domain_ready()) return;
   Locked lock;
-  drop_locked(base);
+  Domain* d = domain_at(base);
+  if (d && drop_locked(*d, base) && d != &domain) leave_if_idle(d);
+}
+
+void acknowledge(const Handle& h) {
+  if (!domain_ready()) return;
+  if (memcmp(h.domain, domain.id, sizeof h.domain) == 0) return acknowledge(domain, h);
+  if (!guest_count.load(relaxed)) return;
+  Locked lock;  // it must not leave meanwhile
+  if (Domain* d = domain_of(h.domain)) acknowledge(*d, h);
 }
 
 Span span_of(const void* p) {
   if (!domain_ready()) return {nullptr, 0};
   Locked lock;
-  Found f = find_block(p);
+  Domain* d = domain_at(p);
+  if (!d) return {nullptr, 0};
+  Found f = find_block(*d, p);
   return {f.base, f.nbytes};
 }
 
@@ -362,7 +355,7 @@ void* allocate_shared(size_t nbytes) {
   void* p = heap_alloc_zeroed(nbytes);
   if (!p || !is_shared(p)) return p;
   Locked lock;
-  Found f = find_block(p);
+  Found f = find_block(domain, p);
   if (f.arena->byte[f.index] == kPrivate) f.arena->byte[f.index] = kShared;
   return p;
 }

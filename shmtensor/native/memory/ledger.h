@@ -13,6 +13,7 @@
 #include "python.h"
 
 #include "arena.h"
+#include "guest.h"
 
 namespace shmtensor {
 
@@ -34,7 +35,8 @@ struct Handle {
 static_assert(sizeof(Handle) == 72, "a handle is 72 bytes");
 
 inline bool is_shared(const void* p) {
-  return size_t(static_cast<const char*>(p) - domain.base) < domain.shared;
+  return size_t(static_cast<const char*>(p) - domain.base) < domain.shared ||
+         __builtin_expect(guest_count.load(relaxed) && guest_shares(p), 0);
 }
 
 // via: 0, or an address inside the block of the channel that carries the message, which this
@@ -58,17 +60,21 @@ PyObject* raise_peer_lost(const char* where, int row, uint32_t inc);
 
 // ---- below the interface: for reclaim, sweep, fork, bind. Ledger mutex held.
 enum class Outcome { Good, Stale, Foreign, NotShared, NoPin, Lost, NoMemory };
-Outcome export_locked(const void* p, uint64_t via, Handle* out, const char** why);
-Outcome hold_locked(const Handle& handle, void** base, const char** why);
-bool drop_locked(void* base);
+// Sets the exception of an outcome; nullptr. GIL held, mutex not.
+PyObject* explain(Outcome outcome, const char* where, const char* why, const Handle* h);
+Outcome export_locked(Domain& d, const void* p, uint64_t via, Handle* out, const char** why);
+Outcome hold_locked(Domain& d, const Handle& handle, void** base, const char** why);
+bool drop_locked(Domain& d, void* base);
+void acknowledge(Domain& d, const Handle& handle);  // no lock needed
 bool discard_locked(Arena* arena,
                     uint32_t index);  // the array of an own or inherited block is gone
 
-bool validate(uint32_t slot, uint32_t inc, uint32_t index, uint64_t gen);
-bool publish_hold(uint32_t slot, uint32_t index);  // sets the bit of the own row; the caller fences
-void clear_hold(uint32_t slot, uint32_t index);
+bool validate(Domain& d, uint32_t slot, uint32_t inc, uint32_t index, uint64_t gen, bool is_holder);
+// Sets the bit of the own row; the caller fences.
+bool publish_hold(Domain& d, uint32_t slot, uint32_t index);
+void clear_hold(Domain& d, uint32_t slot, uint32_t index);
 
-inline uint32_t row_high() { return domain.header->row_high.load(acquire); }
+inline uint32_t row_high() { return domain.row_high(); }
 
 // pins
 struct PinFields {
@@ -76,31 +82,39 @@ struct PinFields {
   uint64_t gen, via_gen, time_ms, nbytes;
 };
 bool read_pin(Pin& pin, uint64_t* word, PinFields* fields);  // false: not pending
-bool is_void(const PinFields& f);                            // its channel is gone
-int64_t take_pin();              // index of a free pin of the own row, or -1
-void note_pin(uint32_t index);   // it is PENDING now
-void forget_pins();                                          // after fork: a fresh row
-size_t pins_pending(size_t* nbytes);                         // of the own row
-extern uint64_t exported, received, acknowledged, stale_handles;
+bool is_void(Domain& d, const PinFields& f);                 // its channel is gone
+int64_t take_pin(Domain& d);                                 // a free pin of the own row, or -1
+void note_pin(Domain& d, uint32_t index);                    // it is PENDING now
+void forget_pins(Domain& d);                                 // after fork: a fresh row
+size_t pins_pending(Domain& d, size_t* nbytes);              // of the own row
+
+struct Books {  // untouched pages of these cost nothing
+  // pins of the own row: known to be free, and under way
+  uint32_t pin_free[kPins], pin_out[kPins];
+  uint32_t n_free, n_out, n_used, collect_at;
+  Arena* batch[kMostSlots];  // what reclaim looks at
+  uint32_t lost[kRows];      // incarnations seen that live without their lock
+  int birth[kRows], births;  // Note [Birth]: descriptor + 1 by row, and how many
+};
+Books* new_books();  // nullptr: no memory
+void drop_books(Books* books);
 
 // reclaim (reclaim.cc)
-size_t reclaim();                  // whole limbo in one batch; blocks freed
-void maybe_reclaim(size_t asked);  // by the thresholds
-size_t reclaim_orphans();          // slots freed
-size_t expire_pins(bool pressed, size_t nbytes);
+size_t reclaim(Domain& d);                    // whole limbo in one batch; blocks freed
+void maybe_reclaim(Domain& d, size_t asked);  // by the thresholds
+size_t reclaim_orphans(Domain& d);            // slots freed
+size_t expire_pins(Domain& d, bool pressed, size_t nbytes);
 extern std::atomic<uint64_t> unread_grace_ms, dead_grace_ms;
-extern size_t limbo_blocks, limbo_bytes;
-extern uint64_t reclaim_passes, reclaimed_blocks, orphans_freed, expired_pins;
 
 // slots (slot.cc)
-int claim_slots(uint32_t n, int volume,
-                Kind kind);         // head slot in state CLAIMED, line 1 written; -1: none free
-void publish_slots(uint32_t head);  // CLAIMED -> TAIL, LIVE
-void release_slots(uint32_t head, uint32_t n, bool claimed);  // -> FREEING -> punch -> FREE
-void finish_freeing(uint32_t head);                           // by the sweeper of a dead process
-void free_slot_word(uint32_t s);                              // -> FREE, inc + 1
-int commit(uint32_t slot, size_t offset, size_t n);           // 0 or an errno; EDQUOT: no headroom
-void punch(uint32_t slot, size_t offset, size_t n);
+// Head slot in state CLAIMED, line 1 written; -1: none free.
+int claim_slots(Domain& d, uint32_t n, int volume, Kind kind);
+void publish_slots(Domain& d, uint32_t head);  // CLAIMED -> TAIL, LIVE
+void release_slots(Domain& d, uint32_t head, uint32_t n, bool claimed);  // FREEING, punch, FREE
+void finish_freeing(Domain& d, uint32_t head);  // by the sweeper of a dead process
+void free_slot_word(Domain& d, uint32_t s);     // -> FREE, inc + 1
+int commit(Domain& d, uint32_t slot, size_t offset, size_t n);  // 0 or errno; EDQUOT: no headroom
+void punch(Domain& d, uint32_t slot, size_t offset, size_t n);
 extern std::atomic<uint64_t> committed_bytes;  // by this process, now
 
 }  // namespace shmtensor

@@ -1,51 +1,68 @@
 // Pins: the messages under way. Those of the own row, and how anybody reads one.
+#include <sys/mman.h>
+
 #include "ledger.h"
 
 namespace shmtensor {
 
 // ---- pins of the own row: outstanding ones, and those known to be free
-static uint32_t pin_free[kPins], pin_out[kPins];  // untouched pages of these cost nothing
-static uint32_t n_free = 0, n_out = 0, n_used = 0, collect_at = 64;
+Books* new_books() {
+  void* p = mmap(nullptr, sizeof(Books), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  Books* books = static_cast<Books*>(p);
+  books->collect_at = 64;
+  return books;
+}
+
+void drop_books(Books* books) {
+  if (books) munmap(books, sizeof *books);
+}
 
 // Still pending? A void pin is freed on the way: its channel is gone, nobody will acknowledge it.
-static bool is_out(Pin& pin) {
+static bool is_out(Domain& d, Pin& pin) {
   uint64_t word;
   PinFields fields;
   if (!read_pin(pin, &word, &fields)) return false;
-  return !(is_void(fields) && swap_word(pin.word, word, ((word >> 1) + 1) << 1));
+  return !(is_void(d, fields) && swap_word(pin.word, word, ((word >> 1) + 1) << 1));
 }
 
-static void collect_pins() {
+static void collect_pins(Domain& d) {
+  Books& b = *d.books;
   uint32_t kept = 0;
-  for (uint32_t i = 0; i < n_out; ++i) {
-    uint32_t index = pin_out[i];
-    if (is_out(domain.pin(uint32_t(domain.row), index)))
-      pin_out[kept++] = index;
+  for (uint32_t i = 0; i < b.n_out; ++i) {
+    uint32_t index = b.pin_out[i];
+    if (is_out(d, d.pin(uint32_t(d.row), index)))
+      b.pin_out[kept++] = index;
     else
-      pin_free[n_free++] = index;
+      b.pin_free[b.n_free++] = index;
   }
-  n_out = kept;
-  collect_at = kept < 32 ? 64 : 2 * kept;
+  b.n_out = kept;
+  b.collect_at = kept < 32 ? 64 : 2 * kept;
 }
 
-int64_t take_pin() {
-  if (!n_free && n_out >= collect_at) collect_pins();
-  if (!n_free && n_used == kPins) collect_pins();
-  if (n_free) return pin_free[--n_free];
-  if (n_used == kPins) return -1;
-  return n_used++;
+int64_t take_pin(Domain& d) {
+  Books& b = *d.books;
+  if (!b.n_free && b.n_out >= b.collect_at) collect_pins(d);
+  if (!b.n_free && b.n_used == kPins) collect_pins(d);
+  if (b.n_free) return b.pin_free[--b.n_free];
+  if (b.n_used == kPins) return -1;
+  return b.n_used++;
 }
 
-void note_pin(uint32_t index) { pin_out[n_out++] = index; }
+void note_pin(Domain& d, uint32_t index) { d.books->pin_out[d.books->n_out++] = index; }
 
-void forget_pins() { n_free = n_out = n_used = 0, collect_at = 64; }
+void forget_pins(Domain& d) {
+  d.books->n_free = d.books->n_out = d.books->n_used = 0;
+  d.books->collect_at = 64;
+}
 
-size_t pins_pending(size_t* nbytes) {
-  collect_pins();
+size_t pins_pending(Domain& d, size_t* nbytes) {
+  collect_pins(d);
   *nbytes = 0;
-  for (uint32_t i = 0; i < n_out; ++i)
-    *nbytes += domain.pin(uint32_t(domain.row), pin_out[i]).nbytes.load(relaxed);
-  return n_out;
+  for (uint32_t i = 0; i < d.books->n_out; ++i)
+    *nbytes += d.pin(uint32_t(d.row), d.books->pin_out[i]).nbytes.load(relaxed);
+  return d.books->n_out;
 }
 
 bool read_pin(Pin& pin, uint64_t* word, PinFields* f) {
@@ -66,12 +83,12 @@ bool read_pin(Pin& pin, uint64_t* word, PinFields* f) {
   }
 }
 
-bool is_void(const PinFields& f) {
-  if (f.via_slot >= domain.slots || f.via_index >= kBlocks) return false;
+bool is_void(Domain& d, const PinFields& f) {
+  if (f.via_slot >= d.slots || f.via_index >= kBlocks) return false;
   if (f.via_slot == f.slot && f.via_inc == f.inc && f.via_index == f.index && f.via_gen == f.gen)
     return true;
-  if (SlotWord::of(domain.slot[f.via_slot].word.load(acquire)).inc != f.via_inc) return true;
-  return gen_of(domain.word(f.via_slot, f.via_index).load(acquire)) != f.via_gen;
+  if (SlotWord::of(d.slot[f.via_slot].word.load(acquire)).inc != f.via_inc) return true;
+  return gen_of(d.word(f.via_slot, f.via_index).load(acquire)) != f.via_gen;
 }
 
 }  // namespace shmtensor

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "headroom.h"
 #include "store.h"
@@ -42,20 +43,49 @@ void* refuse(size_t asked, int error) {
   return nullptr;
 }
 
+// Note [Call for memory]: a process that is refused raises `pressure` in the header. The others see
+// it in their next slow path and give back what they keep warm; nobody is interrupted for it, so
+// one that is idle answers when it allocates again (what it keeps is bounded: bound_warmth). The
+// caller gives them a moment before it gives up.
+static void call_for_memory() {
+  domain.pressure_seen = domain.header->pressure.fetch_add(1, relaxed) + 1;
+}
+
+static void wait_for_memory() {
+  pthread_mutex_unlock(&ledger_mutex);
+  usleep(30'000);
+  pthread_mutex_lock(&ledger_mutex);
+  forget_headroom();
+}
+
+void answer_call() {
+  uint32_t called = domain.header->pressure.load(relaxed);
+  if (called == domain.pressure_seen) return;
+  domain.pressure_seen = called;
+  ++calls_answered;
+  reclaim(domain);
+  if (!filling) heap_relieve();
+}
+uint64_t calls_answered = 0;
+
 // Ledger mutex held. Stages of giving back, gentlest first; the caller tries again after each.
 void relieve(int stage, size_t asked) {
   switch (stage) {
     case 0:
-      reclaim();
+      reclaim(domain);
       break;
     case 1:
       heap_relieve();
+      call_for_memory();
       break;
     case 2:
-      sweep(true), reclaim(), heap_relieve();
+      sweep_all(true), reclaim(domain), heap_relieve();
+      break;
+    case 3:
+      expire_pins(domain, true, asked), sweep_all(true), reclaim(domain), heap_relieve();
       break;
     default:
-      expire_pins(true, asked), sweep(true), reclaim(), heap_relieve();
+      wait_for_memory();
       break;
   }
 }

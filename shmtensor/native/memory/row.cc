@@ -11,12 +11,13 @@
 
 #include "faults.h"
 #include "ledger.h"
+#include "liveness.h"
 
 namespace shmtensor {
 
-int open_description() {
+int open_description(Domain& d) {
   char path[40];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", domain.control);
+  snprintf(path, sizeof path, "/proc/self/fd/%d", d.control);
   return high_descriptor(open(path, O_RDWR | O_CLOEXEC));
 }
 
@@ -41,7 +42,8 @@ uint64_t own_pid_namespace() {
 }
 
 // Also runs in the fork handler of the child: system calls and arithmetic only.
-bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start) {
+bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
+                  long* threads) {
   char path[40], text[1024];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -59,35 +61,36 @@ bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start) {
     if (!p) return false;
     ++p;
     if (field + 1 == 9) *flags = strtoul(p, nullptr, 10);
+    if (field + 1 == 20 && threads) *threads = strtol(p, nullptr, 10);
   }
   *start = strtoull(p, nullptr, 10);
   return true;
 }
 
-void identify_row(int row) {
-  Row& r = domain.rows[row];
+void identify_row(Domain& d, int row) {
+  Row& r = d.rows[row];
   char state;
   unsigned long flags;
   uint64_t start = 0;
   read_process(int(getpid()), &state, &flags, &start);
   r.start.store(start, relaxed);
-  domain.pidns = own_pid_namespace();
-  r.pidns.store(domain.pidns, relaxed);
+  d.pidns = own_pid_namespace();
+  r.pidns.store(d.pidns, relaxed);
   r.pid.store(uint32_t(getpid()), release);
 }
 
-int claim_row(int fd, RowState state) {
+int claim_row(Domain& d, int fd, RowState state) {
   for (bool pressed : {false, true}) {
     for (int r = 0; r < int(kRows); ++r) {
-      if (r == domain.row || try_lock(fd, r) != 0) continue;
-      Row& row = domain.rows[r];
-      if (state_of_row(row.state.load(acquire)) != kRowFree) {
-        sweep_row(r);
-        settle_row(r, pressed);
+      if (r == d.row || obtain_row(d, fd, r, pressed) != 0) continue;
+      Row& row = d.rows[r];
+      if (state_of_row(row.state.load(acquire)) != kRowFree && !d.read_only) {
+        sweep_row(d, r);
+        settle_row(d, r, pressed);
       }
       uint64_t word = row.state.load(acquire);
       if (state_of_row(word) != kRowFree) {
-        unlock_row(fd, r);
+        yield_row(d, fd, r);
         continue;
       }
       fault("row.locked");
@@ -96,8 +99,8 @@ int claim_row(int fd, RowState state) {
       row.pin_high.store(0, relaxed);
       memset(row.role, 0, sizeof row.role);
       row.state.store(row_word_of(inc_of_row(word) + 1, state), release);
-      uint32_t high = domain.header->row_high.load(relaxed);
-      while (high < uint32_t(r) + 1 && !domain.header->row_high.compare_exchange_weak(
+      uint32_t high = d.header->row_high.load(relaxed);
+      while (high < uint32_t(r) + 1 && !d.header->row_high.compare_exchange_weak(
                                            high, uint32_t(r) + 1, std::memory_order_acq_rel)) {
       }
       fault("row.claimed");
@@ -108,28 +111,32 @@ int claim_row(int fd, RowState state) {
 }
 
 // ---- life
-Life life_of(int row, uint32_t inc) {
-  if (row < 0 || row >= int(kRows) || !domain_ready()) return Life::Dead;
+Life life_of(Domain& d, int row, uint32_t inc) {
+  if (row < 0 || row >= int(kRows) || !d.ready.load(acquire)) return Life::Dead;
   bool shares_lock =
       row ==
-      domain.row;  // of this process, or, in one without a row, of its parent (Note [Freeze])
-  if (shares_lock && !domain.rowless) return inc == domain.inc ? Life::Alive : Life::Dead;
-  Row& r = domain.rows[row];
+      d.row;  // of this process, or, in one without a row, of its parent (Note [Freeze])
+  if (shares_lock && !d.rowless) return inc == d.inc ? Life::Alive : Life::Dead;
+  Row& r = d.rows[row];
   uint64_t word = r.state.load(acquire);
   if (inc_of_row(word) != inc || state_of_row(word) == kRowFree || state_of_row(word) == kRowZombie)
     return Life::Dead;
+  if (by_process(d)) {
+    Life life = life_by_name(r, state_of_row(word));
+    return r.state.load(acquire) == word ? life : life_of(d, row, inc);
+  }
   short answer = F_WRLCK;
-  if (!shares_lock && lock_byte(domain.lock, row, F_WRLCK, F_OFD_GETLK, &answer) == 0 &&
+  if (!shares_lock && lock_byte(d.lock, row, F_WRLCK, F_OFD_GETLK, &answer) == 0 &&
       answer == F_UNLCK)
     return Life::Dead;
   int pid = int(r.pid.load(acquire));
   if (pid == 0) return Life::Alive;  // born, its handler has not run yet
-  if (domain.pidns == 0 || r.pidns.load(relaxed) != domain.pidns) return Life::Alive;
+  if (d.pidns == 0 || r.pidns.load(relaxed) != d.pidns) return Life::Alive;
   char state;
   unsigned long flags = 0;
   uint64_t start = 0, recorded = r.start.load(relaxed);
   bool there = read_process(pid, &state, &flags, &start);
-  if (r.state.load(acquire) != word) return life_of(row, inc);  // moved on meanwhile
+  if (r.state.load(acquire) != word) return life_of(d, row, inc);  // moved on meanwhile
   if (!there || start != recorded) return Life::Doomed;
   return (flags & 0x4) || state == 'X' || state == 'Z' ? Life::Doomed
                                                        : Life::Alive;  // 0x4: PF_EXITING
@@ -144,7 +151,10 @@ bool record_exit(int row, uint32_t inc, int code) {
   uint64_t word = uint64_t(inc) << 32 | 1u << 31 | uint32_t(code + kCodeBias);
   uint64_t old = exit.load(acquire);
   while (!(old >> 31 & 1) || (old >> 32) < inc)
-    if (exit.compare_exchange_weak(old, word, std::memory_order_acq_rel)) return true;
+    if (exit.compare_exchange_weak(old, word, std::memory_order_acq_rel)) {
+      fault("exit.recorded");
+      return true;
+    }
   return false;  // known already, or the row has moved on
 }
 
@@ -194,12 +204,12 @@ static const char* signal_name(int number) {
   return "a signal";
 }
 
-void set_role(const char* role) {
-  if (domain.rowless) return;
-  char* to = domain.rows[domain.row].role;
-  size_t n = strnlen(role, sizeof domain.rows[0].role - 1);
+void set_role(Domain& d, const char* role) {
+  if (d.rowless) return;
+  char* to = d.rows[d.row].role;
+  size_t n = strnlen(role, sizeof d.rows[0].role - 1);
   memcpy(to, role, n);
-  memset(to + n, 0, sizeof domain.rows[0].role - n);
+  memset(to + n, 0, sizeof d.rows[0].role - n);
 }
 
 bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
@@ -277,16 +287,16 @@ PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
 
 // A library that closes descriptors it does not own may have closed our lock; then nobody can tell
 // that we live.
-const char* check_descriptor() {
+const char* check_descriptor(Domain& d) {
   uint64_t now = now_ms();
-  if (domain.lost || now - domain.checked_ms < 100) return domain.lost;
-  domain.checked_ms = now;
+  if (d.lost || now - d.checked_ms < 100 || by_process(d)) return d.lost;
+  d.checked_ms = now;
   struct stat st;
-  if (fstat(domain.lock, &st) != 0 || st.st_dev != domain.lock_dev || st.st_ino != domain.lock_ino)
-    domain.lost =
+  if (fstat(d.lock, &st) != 0 || st.st_dev != d.lock_dev || st.st_ino != d.lock_ino)
+    d.lost =
         "a library closed this process's lock on the domain (a descriptor that it did not own); it "
         "can no longer share tensors";
-  return domain.lost;
+  return d.lost;
 }
 
 }  // namespace shmtensor

@@ -51,7 +51,7 @@ static uint32_t new_span(int cls, int* error) {
   *error = 0;
   for (int claimed = 0;;) {
     for (uint32_t i = 0; i < n_owned[c.kind]; ++i) {
-      Arena* a = arenas[owned[c.kind][i]];
+      Arena* a = domain.arenas[owned[c.kind][i]];
       int first = take_pages(a, c.npages);
       if (first < 0) continue;
       if (!all_committed(a, first, c.npages)) {
@@ -114,7 +114,7 @@ static void return_small(Arena* a, uint32_t index, int cls) {
     give_span_back(a, first, cls);
     if (a->nfree == kPages && n_owned[a->kind] > 1 && !filling) {
       for (uint32_t i = 0; i < n_owned[a->kind]; ++i) {
-        Arena* other = arenas[owned[a->kind][i]];
+        Arena* other = domain.arenas[owned[a->kind][i]];
         if (other != a && other->nfree == kPages) {  // two empty slots of a kind: one goes
           give_slot_back(a);
           return;
@@ -148,7 +148,7 @@ int refill(Bin& bin, int cls) {
   while (bin.n < want) {
     uint32_t id = partial[cls];
     if (id == kNoSpan && (bin.n || (id = new_span(cls, &error)) == kNoSpan)) break;
-    Arena* a = arenas[id >> 10];
+    Arena* a = domain.arenas[id >> 10];
     uint32_t first = id & 1023;
     Page& span = a->page[first];
     for (uint32_t p = first; p < first + span.npages && bin.n < want; ++p) {
@@ -167,7 +167,7 @@ int refill(Bin& bin, int cls) {
 void flush(Bin& bin, uint32_t keep) {
   while (bin.n > keep) {
     char* p = static_cast<char*>(bin.item[--bin.n]);
-    Arena* a = arenas[size_t(p - domain.base) >> kSlotShift];
+    Arena* a = domain.arenas[size_t(p - domain.base) >> kSlotShift];
     uint32_t index = uint32_t(size_t(p - a->base) >> a->shift);
     return_small(a, index, a->page[index / kPageGranules].cls);
   }

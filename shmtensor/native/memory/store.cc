@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "faults.h"
 #include "headroom.h"
 
 namespace shmtensor {
@@ -12,6 +13,7 @@ uint32_t n_owned[4];
 Arena* warm_huge[64];  // freed huge blocks, committed
 int n_warm = 0;
 static size_t warm_limit = 0;
+static uint64_t warm_read_ms = 0;
 uint64_t avoid_volume0_until = 0;
 int filling = 0;  // commits under way outside the mutex
 
@@ -35,21 +37,21 @@ size_t give_slot_back(Arena* a) {
   uint32_t slot = a->slot, length = a->length;
   disown(a);
   drop_arena(a);
-  release_slots(slot, length, false);
+  release_slots(domain, slot, length, false);
   committed_bytes.fetch_sub(bytes, relaxed);
   return bytes;
 }
 
 Arena* claim_arena(Kind kind, uint32_t length, int volume) {
-  int s = claim_slots(length, volume, kind);
+  int s = claim_slots(domain, length, volume, kind);
   if (s < 0) return nullptr;
   uint32_t slot = uint32_t(s);
-  publish_slots(slot);
+  publish_slots(domain, slot);
   Arena* a =
-      new_arena(Part::Own, slot, uint32_t(SlotWord::of(domain.slot[slot].word.load(relaxed)).inc),
+      new_arena(domain, Part::Own, slot, uint32_t(SlotWord::of(domain.slot[slot].word.load(relaxed)).inc),
                 kind, length);
   if (!a) {
-    release_slots(slot, length, false);
+    release_slots(domain, slot, length, false);
     return nullptr;
   }
   own(a);
@@ -121,7 +123,7 @@ int commit_pages(Arena* a, int first, int n) {
     }
     int j = i;
     while (j < first + n && !test(a->committed, uint32_t(j))) ++j;
-    if (int error = commit(a->slot, size_t(i) * page_bytes(a), size_t(j - i) * page_bytes(a)))
+    if (int error = commit(domain, a->slot, size_t(i) * page_bytes(a), size_t(j - i) * page_bytes(a)))
       return error;
     for (; i < j; ++i) __atomic_or_fetch(&a->committed[i >> 6], 1ull << (i & 63), __ATOMIC_RELAXED);
   }
@@ -144,7 +146,8 @@ static size_t punch_free_pages(Arena* a) {
       clear(a->dirty, uint32_t(j));
       ++j;
     }
-    punch(a->slot, size_t(i) * page_bytes(a), size_t(j - i) * page_bytes(a));
+    punch(domain, a->slot, size_t(i) * page_bytes(a), size_t(j - i) * page_bytes(a));
+    fault("trim.punched");
     bytes += size_t(j - i) * page_bytes(a);
     i = j;
   }
@@ -164,7 +167,7 @@ size_t idle_bytes(const Arena* a) {
 static size_t warm_bytes() {
   size_t n = 0;
   for (int i = 0; i < n_warm; ++i) n += warm_huge[i]->nbytes;
-  for (uint32_t i = 0; i < n_owned[kMedium]; ++i) n += idle_bytes(arenas[owned[kMedium][i]]);
+  for (uint32_t i = 0; i < n_owned[kMedium]; ++i) n += idle_bytes(domain.arenas[owned[kMedium][i]]);
   return n;
 }
 
@@ -178,9 +181,14 @@ void drop_warm(int i) {
 // Keeps what is free and committed below the bound: oldest huge blocks first, then the highest
 // medium slots.
 void bound_warmth() {
-  if (!warm_limit) {
-    uint64_t limit = last_headroom().limit / 8;
-    warm_limit = size_t(std::min<uint64_t>(std::max<uint64_t>(limit, 64u << 20), 1u << 30));
+  // Bounded by what there is (an eighth), and by what is left (half): at most once a second the
+  // limits are read for it.
+  uint64_t now = now_ms();
+  if (!warm_limit || now - warm_read_ms > 1000) {
+    Headroom h = recent_headroom(1000);
+    uint64_t bound = std::min<uint64_t>(std::max<uint64_t>(h.limit / 8, 64u << 20), 1u << 30);
+    warm_limit = size_t(std::min<uint64_t>(bound, std::max<uint64_t>(h.available / 2, 16u << 20)));
+    warm_read_ms = now;
   }
   size_t n = warm_bytes();
   if (n <= warm_limit) return;
@@ -189,7 +197,7 @@ void bound_warmth() {
     drop_warm(0);
   }
   for (uint32_t i = n_owned[kMedium]; i-- > 0 && n > warm_limit / 2;) {
-    Arena* a = arenas[owned[kMedium][i]];
+    Arena* a = domain.arenas[owned[kMedium][i]];
     n -= std::min(n, a->nfree == kPages && !filling ? give_slot_back(a) : punch_free_pages(a));
   }
 }
@@ -198,7 +206,7 @@ void heap_relieve() {
   while (n_warm) drop_warm(n_warm - 1);
   for (Kind kind : {kTiny, kMedium})
     for (uint32_t i = n_owned[kind]; i-- > 0;) {
-      Arena* a = arenas[owned[kind][i]];
+      Arena* a = domain.arenas[owned[kind][i]];
       if (a->nfree == kPages)
         give_slot_back(a);
       else
@@ -207,7 +215,7 @@ void heap_relieve() {
   forget_headroom();
   for (Kind kind : {kTiny, kMedium})
     for (uint32_t i = 0; i < n_owned[kind]; ++i) {
-      Arena* a = arenas[owned[kind][i]];
+      Arena* a = domain.arenas[owned[kind][i]];
       a->stuck = false;
       a->fit = kPages;
     }

@@ -49,7 +49,7 @@ extern uint8_t medium_class[257];   // by KiB
 inline int class_of(size_t n) {     // 1 <= n <= kLargestClass
   return n <= kLargestTiny ? int((n - 1) >> 6) : medium_class[(n + 1023) >> 10];
 }
-inline Page& span_page(uint32_t id) { return arenas[id >> 10]->page[id & 1023]; }
+inline Page& span_page(uint32_t id) { return domain.arenas[id >> 10]->page[id & 1023]; }
 void give_span_back(Arena* a, int first, int cls);
 int refill(Bin& bin, int cls);  // 0, or why there was no more
 void flush(Bin& bin, uint32_t keep);
@@ -59,8 +59,10 @@ void* alloc_run(size_t n, bool zero);
 void* alloc_huge(size_t n, bool zero);
 
 // ---- no room (room.cc)
-constexpr int kStages = 4;  // of giving back, gentlest first
+constexpr int kStages = 5;  // of giving back, gentlest first
 void relieve(int stage, size_t asked);
+void answer_call();  // gives back if another process of the domain has found no room
+extern uint64_t calls_answered;
 void* refuse(size_t asked, int error);  // nullptr; records why
 
 }  // namespace shmtensor

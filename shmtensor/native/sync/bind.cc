@@ -6,12 +6,14 @@ namespace shmtensor {
 int add_words(PyObject* module);    // bind_words.cc
 int add_locks(PyObject* module);    // bind_locks.cc
 int add_channel(PyObject* module);  // bind_channel.cc
+int add_traffic(PyObject* module);  // bind_traffic.cc
 int add_views(PyObject* module);    // bind_view.cc
+int add_survey(PyObject* module);   // survey.cc
 int add_group(PyObject* module) __attribute__((weak));  // bind_group.cc, or group.cc
 
 int add_sync(PyObject* module) {
   if (add_words(module) < 0 || add_locks(module) < 0 || add_channel(module) < 0 ||
-      add_views(module) < 0)
+      add_traffic(module) < 0 || add_views(module) < 0 || add_survey(module) < 0)
     return -1;
   if (add_group && add_group(module) < 0) return -1;
   return 0;

@@ -3,42 +3,16 @@
 #include <new>
 
 #include "memory/heap.h"
+#include "memory/block.h"
 #include "python.h"
 #include "sync/block.h"
-#include "sync/channel.h"
+#include "sync/channel_object.h"
+#include "sync/codec.h"
 #include "sync/life.h"
 
 namespace shmtensor {
 
-namespace {
-
-struct ChannelObject {
-  PyObject_HEAD
-  Channel channel;
-  PyObject* block;  // the root's
-};
-
-
-bool find_buffer(PyObject* object, void** base, size_t* nbytes) {
-  Py_buffer view;
-  if (PyObject_GetBuffer(object, &view, PyBUF_SIMPLE) < 0) return false;
-  *base = view.buf;
-  *nbytes = static_cast<size_t>(view.len);
-  PyBuffer_Release(&view);  // the object keeps its memory as long as it lives
-  return true;
-}
-
-// The address that tells which block an argument of put() means: an array, a Block, anything with a buffer.
-bool find_address(PyObject* object, void** address) {
-  if (PyArray_Check(object)) {
-    *address = PyArray_DATA(reinterpret_cast<PyArrayObject*>(object));
-    return true;
-  }
-  size_t nbytes;
-  return find_buffer(object, address, &nbytes);
-}
-
-bool seconds(PyObject* object, double* out) {
+bool read_timeout(PyObject* object, double* out) {
   if (object == Py_None) {
     *out = -1.0;
     return true;
@@ -49,7 +23,7 @@ bool seconds(PyObject* object, double* out) {
   return true;
 }
 
-bool find_peers(PyObject* object, std::vector<Peer>* peers) {
+bool read_peers(PyObject* object, std::vector<Peer>* peers) {
   if (!object || object == Py_None) return true;
   PyObject* pairs = PySequence_Fast(object, "Channel.get: peers is a sequence of (row, incarnation)");
   if (!pairs) return false;
@@ -64,7 +38,6 @@ bool find_peers(PyObject* object, std::vector<Peer>* peers) {
   return good;
 }
 
-// Waits until *word is not `seen`. False: an exception is set. *late: the deadline passed.
 bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>* waiters, const Deadline& deadline,
               const std::vector<Peer>& peers, const char* where, bool* late) {
   Wait result;
@@ -86,6 +59,55 @@ bool is_open(ChannelObject* self, const char* where) {
   raise("ValueError", "%s: the channel is closed", where);
   return false;
 }
+
+bool put_parcel(ChannelObject* self, const Parcel& parcel, const Deadline& deadline, double timeout, const char* where,
+                bool* done) {
+  void* spill = nullptr;
+  bool good = is_open(self, where);
+  *done = false;
+  while (good && !*done) {
+    Root* root = self->channel.root();
+    uint32_t room = root->room.load(std::memory_order_seq_cst);
+    Channel::Try result = self->channel.put(parcel.bytes, parcel.nbytes, parcel.blocks, parcel.n, &spill);
+    if (result == Channel::Try::Over) raise("ShutDown", "%s: the queue was shut down", where);
+    good = result == Channel::Try::Ok || result == Channel::Try::NotNow;
+    *done = result == Channel::Try::Ok;
+    if (result != Channel::Try::NotNow) break;
+    bool late = deadline.passed();
+    if (!late) good = wait_for(&root->room, room, &root->writers, deadline, {}, where, &late) && is_open(self, where);
+    if (late && timeout == 0.0) break;
+    if (late) timeout = 0.0;  // one more look
+  }
+  Channel::discard(&spill);
+  return good;
+}
+
+bool take_arrival(ChannelObject* self, Arrival* arrival, const Deadline& deadline, double timeout, PyObject* peers,
+                  const char* where, bool* done) {
+  std::vector<Peer> watched;
+  bool is_first = true;
+  *done = false;
+  while (is_open(self, where)) {
+    Root* root = self->channel.root();
+    uint32_t items = root->items.load(std::memory_order_seq_cst);
+    Channel::Try result = self->channel.get(arrival);
+    *done = result == Channel::Try::Ok;
+    if (result == Channel::Try::Over) raise("ShutDown", "%s: the queue was shut down", where);
+    if (result != Channel::Try::NotNow) return *done;
+    bool late = deadline.passed();
+    if (late && timeout == 0.0) return true;
+    if (late) {
+      timeout = 0.0;  // one more look
+      continue;
+    }
+    if (is_first && !read_peers(peers, &watched)) return false;  // who need not wait need not know
+    is_first = false;
+    if (!wait_for(&root->items, items, &root->readers, deadline, watched, where, &late)) return false;
+  }
+  return false;
+}
+
+namespace {
 
 PyObject* channel_new(PyTypeObject* type, PyObject* arguments, PyObject* named) {
   static const char* names[] = {"maxsize", "block", nullptr};
@@ -120,6 +142,7 @@ PyObject* channel_new(PyTypeObject* type, PyObject* arguments, PyObject* named) 
 void channel_dealloc(ChannelObject* self) {
   self->channel.~Channel();
   Py_XDECREF(self->block);
+  Py_XDECREF(self->pending);
   Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));
 }
 
@@ -131,79 +154,43 @@ PyObject* channel_close(ChannelObject* self, PyObject*) {
 
 PyObject* channel_put(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
   if (n != 3) return raise("TypeError", "Channel.put: takes bytes, blocks, timeout: got %zd arguments", n);
-  if (!is_open(self, "Channel.put")) return nullptr;
   double timeout;
-  if (!seconds(a[2], &timeout)) return nullptr;
-  PyObject* sequence = PySequence_Fast(a[1], "Channel.put: blocks is a sequence");
-  if (!sequence) return nullptr;
-  Py_buffer bytes;
-  if (PyObject_GetBuffer(a[0], &bytes, PyBUF_SIMPLE) < 0) {
-    Py_DECREF(sequence);
-    return nullptr;
-  }
-  std::vector<void*> pointers(static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence)));
-  bool good = true, done = false;
-  for (size_t i = 0; good && i < pointers.size(); i++)
-    good = find_address(PySequence_Fast_GET_ITEM(sequence, static_cast<Py_ssize_t>(i)), &pointers[i]);
+  if (!read_timeout(a[2], &timeout)) return nullptr;
+  PyObject* pair = PyTuple_Pack(2, a[0], a[1]);
+  Draft draft;
+  bool done = false;
   Deadline deadline(timeout);
-  void* spill = nullptr;
-  Root* root = self->channel.root();
-  while (good && !done) {
-    uint32_t room = root->room.load(std::memory_order_seq_cst);
-    Channel::Try result = self->channel.put(static_cast<const char*>(bytes.buf), static_cast<size_t>(bytes.len),
-                                            pointers.data(), static_cast<uint32_t>(pointers.size()), &spill);
-    good = result != Channel::Try::Failed;
-    done = result == Channel::Try::Ok;
-    if (result != Channel::Try::NotNow) break;
-    bool late = deadline.passed();
-    if (!late) good = wait_for(&root->room, room, &root->writers, deadline, {}, "Channel.put", &late) &&
-                      is_open(self, "Channel.put");
-    if (late && timeout == 0.0) break;
-    if (late) timeout = 0.0;  // one more look
-  }
-  Channel::discard(&spill);
-  PyBuffer_Release(&bytes);
-  Py_DECREF(sequence);
+  bool good = pair && draft.adopt(pair) &&
+              put_parcel(self, {draft.bytes(), draft.nbytes(), draft.blocks(), draft.n_blocks()}, deadline, timeout,
+                         "Channel.put", &done);
+  Py_XDECREF(pair);
   return good ? PyBool_FromLong(done) : nullptr;
 }
 
 PyObject* channel_get(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
   if (n < 1 || n > 2) return raise("TypeError", "Channel.get: takes timeout and peers: got %zd arguments", n);
-  if (!is_open(self, "Channel.get")) return nullptr;
   double timeout;
-  std::vector<Peer> peers;
-  if (!seconds(a[0], &timeout) || !find_peers(n > 1 ? a[1] : nullptr, &peers)) return nullptr;
+  if (!read_timeout(a[0], &timeout)) return nullptr;
+  Arrival arrival;
+  bool done;
   Deadline deadline(timeout);
-  Root* root = self->channel.root();
-  for (;;) {
-    uint32_t items = root->items.load(std::memory_order_seq_cst);
-    PyObject* out;
-    Channel::Try result = self->channel.get(&out);
-    if (result == Channel::Try::Failed) return nullptr;
-    if (result == Channel::Try::Ok) return out;
-    bool late = deadline.passed();
-    if (late && timeout == 0.0) Py_RETURN_NONE;
-    if (late) {
-      timeout = 0.0;  // one more look
-      continue;
-    }
-    if (!wait_for(&root->items, items, &root->readers, deadline, peers, "Queue.get", &late) ||
-        !is_open(self, "Channel.get"))
-      return nullptr;
-  }
+  if (!take_arrival(self, &arrival, deadline, timeout, n > 1 ? a[1] : nullptr, "Channel.get", &done)) return nullptr;
+  if (!done) Py_RETURN_NONE;
+  PyObject *data = arrival.data(), *blocks = data ? arrival.blocks() : nullptr;
+  return blocks ? Py_BuildValue("NN", data, blocks) : (Py_XDECREF(data), nullptr);
 }
 
 PyObject* channel_size(ChannelObject* self, PyObject*) {
-  if (!is_open(self, "Channel.size")) return nullptr;
-  bool full;
-  uint64_t n = self->channel.size(&full);
-  return n == UINT64_MAX ? nullptr : PyLong_FromUnsignedLongLong(n);
+  Account account;
+  if (!is_open(self, "Channel.size") || !self->channel.count(&account)) return nullptr;
+  return PyLong_FromUnsignedLongLong(account.waiting);
 }
 
 PyObject* channel_full(ChannelObject* self, PyObject*) {
-  if (!is_open(self, "Channel.full")) return nullptr;
-  bool full;
-  return self->channel.size(&full) == UINT64_MAX ? nullptr : PyBool_FromLong(full);
+  Account account;
+  if (!is_open(self, "Channel.full") || !self->channel.count(&account)) return nullptr;
+  uint64_t maxsize = self->channel.root()->maxsize;
+  return PyBool_FromLong(maxsize && account.waiting + account.reading + account.writing >= maxsize);
 }
 
 PyObject* channel_task_done(ChannelObject* self, PyObject*) {
@@ -226,7 +213,7 @@ PyObject* channel_task_done(ChannelObject* self, PyObject*) {
 
 PyObject* channel_join(ChannelObject* self, PyObject* argument) {
   double timeout;
-  if (!is_open(self, "Channel.join") || !seconds(argument, &timeout)) return nullptr;
+  if (!is_open(self, "Channel.join") || !read_timeout(argument, &timeout)) return nullptr;
   Deadline deadline(timeout);
   Root* root = self->channel.root();
   for (;;) {
@@ -254,6 +241,18 @@ PyMethodDef methods[] = {
      "put(data, blocks, timeout) -> bool: sends data and a handle of each block (an array or a Block); False: full."},
     {"get", METHOD(channel_get), METH_FASTCALL,
      "get(timeout, peers=None) -> (data, [Block, ...]) or None after timeout; PeerLostError when a peer died."},
+    {"send", METHOD(channel_send), METH_FASTCALL,
+     "send(object, dumps, timeout) -> bool: as put, of an object; dumps(object) -> (data, blocks) of what the codec leaves."},
+    {"receive", METHOD(channel_receive), METH_FASTCALL,
+     "receive(timeout, peers, loads, missing) -> object, or missing after timeout; loads(data, blocks) reads pickles."},
+    {"send_many", METHOD(channel_send_many), METH_FASTCALL,
+     "send_many(objects, dumps, timeout) -> how many; all are written before the first is sent."},
+    {"receive_many", METHOD(channel_receive_many), METH_FASTCALL,
+     "receive_many(n, timeout, peers, loads) -> list of 1 to n; empty after timeout."},
+    {"shut_down", METHOD(channel_shut_down), METH_O,
+     "shut_down(immediate): put raises ShutDown from now on, and so does get once it is empty, or at once."},
+    {"statistics", METHOD(channel_statistics), METH_NOARGS, "statistics() -> dict of counts, from the words alone"},
+    {"check", METHOD(channel_check), METH_NOARGS, "check() -> None, or which invariant is broken"},
     {"size", METHOD(channel_size), METH_NOARGS, "size() -> messages that wait to be read"},
     {"full", METHOD(channel_full), METH_NOARGS, "full() -> whether put would wait"},
     {"task_done", METHOD(channel_task_done), METH_NOARGS, "task_done(): one message got has been worked on"},

@@ -118,16 +118,42 @@ PyObject* lock_state(PyObject*, PyObject* const* a, Py_ssize_t n) {
                        static_cast<unsigned long>(peer.inc));
 }
 
+// The words and their slots in the first argument.
+struct SemaphoreView : View<SemaphoreWord> {
+  bool find_all(PyObject* buffer, const char* where) {
+    if (!find(buffer, where)) return false;
+    if (size_t(view.len) >= sizeof(SemaphoreWord) + size_t(at->slots) * 8 && at->slots <= kMostPermitSlots) return true;
+    raise("ValueError", "%s: the block is too small: %zd bytes for %u slots", where, view.len, at->slots);
+    return false;
+  }
+};
+
+PyObject* semaphore_start(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  View<SemaphoreWord> semaphore;
+  if (!count_is(n, 3, "semaphore_start") || !semaphore.find(a[0], "semaphore_start")) return nullptr;
+  unsigned long value = PyLong_AsUnsignedLong(a[1]);
+  if (value == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
+  size_t room = (size_t(semaphore.view.len) - sizeof(SemaphoreWord)) / 8;
+  uint32_t slots = static_cast<uint32_t>(std::min<size_t>({room, value, kMostPermitSlots}));
+  semaphore.at->slots = slots;
+  semaphore.at->loose.store(static_cast<uint32_t>(value) - slots, std::memory_order_relaxed);
+  semaphore.at->bounded = PyObject_IsTrue(a[2]) > 0;
+  semaphore.at->limit = semaphore.at->bounded ? static_cast<uint32_t>(value) : INT32_MAX;
+  Py_RETURN_NONE;
+}
+
 PyObject* semaphore_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
   double timeout;
-  View<SemaphoreWord> semaphore;
-  if (!count_is(n, 2, "semaphore_acquire") || !seconds(a[1], &timeout) || !semaphore.find(a[0], "semaphore_acquire"))
+  SemaphoreView semaphore;
+  if (!count_is(n, 2, "semaphore_acquire") || !seconds(a[1], &timeout) ||
+      !semaphore.find_all(a[0], "semaphore_acquire"))
     return nullptr;
   Deadline deadline(timeout);
+  Peer me = here();
   for (;;) {
     Wait result;
     Py_BEGIN_ALLOW_THREADS
-    result = take_one(semaphore.at, deadline.left());
+    result = take_one(semaphore.at, me, deadline.left());
     Py_END_ALLOW_THREADS
     if (result != Wait::Interrupted) return PyBool_FromLong(result == Wait::Ok);
     if (PyErr_CheckSignals() < 0) return nullptr;
@@ -135,14 +161,20 @@ PyObject* semaphore_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
 }
 
 PyObject* semaphore_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
-  View<SemaphoreWord> semaphore;
-  if (!count_is(n, 2, "semaphore_release") || !semaphore.find(a[0], "semaphore_release")) return nullptr;
+  SemaphoreView semaphore;
+  if (!count_is(n, 2, "semaphore_release") || !semaphore.find_all(a[0], "semaphore_release")) return nullptr;
   unsigned long count = PyLong_AsUnsignedLong(a[1]);
   if (count == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
-  if (!give_back(semaphore.at, static_cast<uint32_t>(count)))
+  if (count > INT32_MAX || !give_back(semaphore.at, here(), static_cast<uint32_t>(count)))
     return raise("ValueError", "Semaphore.release: released too many times: the limit is %u",
-                 semaphore.at->limit.load(std::memory_order_relaxed));
+                 semaphore.at->limit);
   Py_RETURN_NONE;
+}
+
+PyObject* semaphore_value(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  SemaphoreView semaphore;
+  if (!count_is(n, 1, "semaphore_value") || !semaphore.find_all(a[0], "semaphore_value")) return nullptr;
+  return PyLong_FromUnsignedLongLong(permits(semaphore.at));
 }
 
 PyObject* condition_enter(PyObject*, PyObject* const* a, Py_ssize_t n) {
@@ -189,6 +221,8 @@ PyMethodDef methods[] = {
     {"lock_recover", FAST(lock_recover), "lock_recover(block, timeout, reentrant) -> bool: also from a dead holder."},
     {"lock_release", FAST(lock_release), "lock_release(block, reentrant)"},
     {"lock_state", FAST(lock_state), "lock_state(block) -> (held, depth of this thread, row, inc)"},
+    {"semaphore_start", FAST(semaphore_start), "semaphore_start(block, value, limited): a zeroed block becomes one."},
+    {"semaphore_value", FAST(semaphore_value), "semaphore_value(block) -> how many can be taken now"},
     {"semaphore_acquire", FAST(semaphore_acquire), "semaphore_acquire(block, timeout) -> bool"},
     {"semaphore_release", FAST(semaphore_release), "semaphore_release(block, n)"},
     {"condition_enter", FAST(condition_enter), "condition_enter(block) -> place, to be slept on"},

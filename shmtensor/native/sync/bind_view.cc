@@ -3,6 +3,7 @@
 #include "memory/block.h"
 #include "memory/ledger.h"
 #include "python.h"
+#include "sync/view.h"
 
 namespace shmtensor {
 
@@ -10,8 +11,7 @@ namespace {
 
 // A number for the types that are the same in every process, the dtype object for the others.
 PyObject* describe_dtype(PyArray_Descr* descr) {
-  bool plain = (descr->type_num <= NPY_CLONGDOUBLE || descr->type_num == NPY_HALF) && descr->type_num != NPY_OBJECT &&
-               PyArray_ISNBO(descr->byteorder) && !PyDataType_HASFIELDS(descr) && !PyDataType_HASSUBARRAY(descr);
+  bool plain = is_plain(descr);
   return plain ? PyLong_FromLong(descr->type_num) : Py_NewRef(reinterpret_cast<PyObject*>(descr));
 }
 
@@ -51,43 +51,27 @@ PyObject* array_at(PyObject*, PyObject* const* a, Py_ssize_t n) {
   if (offset == -1 && PyErr_Occurred()) return nullptr;
   PyArray_Descr* descr;
   if (PyLong_Check(a[1])) {
-    descr = PyArray_DescrFromType(static_cast<int>(PyLong_AsLong(a[1])));
+    long number = PyLong_AsLong(a[1]);
+    if (number == -1 && PyErr_Occurred()) return nullptr;
+    if ((number < 0 || number > NPY_CLONGDOUBLE) && number != NPY_HALF)
+      return raise("TypeError", "array_at: no number of a dtype: %ld", number);
+    descr = PyArray_DescrFromType(static_cast<int>(number));
   } else if (PyArray_DescrCheck(a[1])) {
     descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(a[1]));
   } else {
     return raise("TypeError", "array_at: not a dtype: %s", Py_TYPE(a[1])->tp_name);
   }
   if (!descr) return nullptr;
-  if (PyObject_GetBuffer(a[0], &view, PyBUF_WRITABLE) < 0) {
+  int writeable = PyObject_IsTrue(a[5]);
+  if (writeable < 0 || PyObject_GetBuffer(a[0], &view, PyBUF_WRITABLE) < 0) {
     Py_DECREF(descr);
     return nullptr;
   }
   char* base = static_cast<char*>(view.buf);
-  Py_ssize_t nbytes = view.len;
+  size_t nbytes = static_cast<size_t>(view.len);
   PyBuffer_Release(&view);  // the array keeps the block
-  Py_ssize_t low = offset, high = offset + PyDataType_ELSIZE(descr), step = PyDataType_ELSIZE(descr);
-  bool empty = false;
-  for (Py_ssize_t i = ndim - 1; i >= 0; i--) {
-    if (shape[i] == 0) empty = true;
-    if (a[3] == Py_None) {
-      strides[i] = step;
-      step *= shape[i];
-    }
-    (strides[i] < 0 ? low : high) += (shape[i] - 1) * strides[i];
-  }
-  if (!empty && (low < 0 || high > nbytes)) {
-    Py_DECREF(descr);
-    return raise("ValueError", "array_at: the array does not lie in the block: bytes %zd to %zd of %zd", low, high, nbytes);
-  }
-  int flags = PyObject_IsTrue(a[5]) ? NPY_ARRAY_WRITEABLE : 0;
-  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(ndim), shape, strides, base + offset,
-                                         flags, nullptr);
-  if (!array) return nullptr;
-  if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), Py_NewRef(a[0])) < 0) {
-    Py_DECREF(array);
-    return nullptr;
-  }
-  return array;
+  return view_block(a[0], base, nbytes, descr, static_cast<int>(ndim), shape, a[3] == Py_None ? nullptr : strides, offset,
+                    writeable != 0);
 }
 
 PyMethodDef methods[] = {
@@ -99,6 +83,52 @@ PyMethodDef methods[] = {
 };
 
 }  // namespace
+
+PyObject* readonly_view(PyObject* buffer) {
+  PyObject* view = PyMemoryView_FromObject(buffer);
+  PyObject* readonly = view ? PyObject_CallMethod(view, "toreadonly", nullptr) : nullptr;
+  Py_XDECREF(view);
+  return readonly;
+}
+
+PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* descr, int ndim, const npy_intp* shape,
+                     const npy_intp* strides, Py_ssize_t offset, bool writeable) {
+  // What lies in the block is bytes that others wrote: no pointers, and a size of their own.
+  if (PyDataType_REFCHK(descr) || PyDataType_HASSUBARRAY(descr) || PyDataType_ELSIZE(descr) <= 0) {
+    raise("TypeError", "array_at: no dtype of plain bytes: %s", Py_TYPE(descr)->tp_name);
+    Py_DECREF(descr);
+    return nullptr;
+  }
+  npy_intp steps[NPY_MAXDIMS], low = offset, high, step = PyDataType_ELSIZE(descr);
+  bool empty = false, good = !__builtin_add_overflow(offset, step, &high);
+  for (int i = ndim - 1; i >= 0 && good; i--) {
+    npy_intp reach;
+    if (strides)
+      steps[i] = strides[i];
+    else
+      steps[i] = step, good = !__builtin_mul_overflow(step, shape[i] ? shape[i] : 1, &step);
+    empty |= shape[i] == 0;
+    npy_intp& end = steps[i] < 0 ? low : high;
+    good = good && shape[i] >= 0 && !__builtin_mul_overflow(shape[i] ? shape[i] - 1 : 0, steps[i], &reach) &&
+           !__builtin_add_overflow(end, reach, &end);
+  }
+  if (!good || offset < 0 || static_cast<size_t>(offset) > nbytes ||
+      (!empty && (low < 0 || high < 0 || static_cast<size_t>(high) > nbytes))) {
+    Py_DECREF(descr);
+    return raise("ValueError", "array_at: the array does not lie in the block: offset %zd, %d dimensions, bytes %zd to %zd of %zu",
+                 offset, ndim, static_cast<Py_ssize_t>(low), static_cast<Py_ssize_t>(high), nbytes);
+  }
+  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, const_cast<npy_intp*>(shape), steps, base + offset,
+                                         writeable ? NPY_ARRAY_WRITEABLE : 0, nullptr);
+  if (!array) return nullptr;
+  // A read-only array keeps the block behind a read-only buffer, or NumPy would let anybody set its flag again.
+  PyObject* keeper = writeable ? Py_NewRef(owner) : readonly_view(owner);
+  if (!keeper || PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), keeper) < 0) {
+    Py_DECREF(array);
+    return nullptr;
+  }
+  return array;
+}
 
 int add_views(PyObject* module) { return PyModule_AddFunctions(module, methods); }
 

@@ -7,6 +7,26 @@
 
 namespace shmtensor {
 
+// Address and size of an object's buffer; it keeps its memory as long as it lives. False: an exception is set.
+inline bool find_buffer(PyObject* object, void** base, size_t* nbytes) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(object, &view, PyBUF_SIMPLE) < 0) return false;
+  *base = view.buf;
+  *nbytes = static_cast<size_t>(view.len);
+  PyBuffer_Release(&view);
+  return true;
+}
+
+// The address that tells which block is meant by an array, a Block, anything with a buffer.
+inline bool find_address(PyObject* object, void** address) {
+  if (PyArray_Check(object)) {
+    *address = PyArray_DATA(reinterpret_cast<PyArrayObject*>(object));
+    return true;
+  }
+  size_t nbytes;
+  return find_buffer(object, address, &nbytes);
+}
+
 // The block of a handle, held and not yet acknowledged, as a Python object with the buffer protocol. New reference;
 // nullptr: StaleHandle or ForeignHandle is set.
 inline PyObject* receive_block(const Handle& handle) {

@@ -10,8 +10,16 @@
 // Cells are claimed in order, so a cell after an EMPTY one is EMPTY. A reader passes over cells that others are still
 // writing; before it takes a later message it looks whether the earlier ones are still being written. So two puts of
 // which one ended before the other began are got in this order, by one reader. A message given back comes late.
+//
+// Note [The end]
+// shut_down() stores `shut` and then wakes everybody. A writer that has claimed a cell looks at `shut` once more, and
+// gives the cell up if it is set; a reader loads `shut` before it scans. Both pairs are seq_cst (the CAS and the load of
+// the writer, the load and the fence of the reader): either the writer sees `shut`, or the reader that saw it sees the
+// cell. So a reader for which it is set and which finds neither a message nor a cell that a living process is writing or
+// may still give back knows that nothing will come.
 #include "sync/channel.h"
 
+#include <climits>
 #include <cstring>
 
 #include "memory/faults.h"
@@ -52,6 +60,7 @@ bool Channel::tend(Segment* segment, int i, uint64_t word) {
         announce(&root_->room, &root_->writers, 1);
       break;
     case CLAIMED:
+      fault("channel.tend.claimed");
       if (segment->words[i].compare_exchange_strong(word, READY, std::memory_order_acq_rel))
         announce(&root_->items, &root_->readers, 1);
       break;
@@ -64,66 +73,76 @@ bool Channel::tend(Segment* segment, int i, uint64_t word) {
   return true;
 }
 
-// The message of a cell that this process has claimed, as Python objects; afterwards the cell is FINISHED.
-Channel::Try Channel::take(Segment* segment, int i, PyObject** out) {
+void Arrival::clear() {
+  for (PyObject* block : held) Py_DECREF(block);
+  held.clear();
+  Py_CLEAR(spill);
+}
+
+PyObject* Arrival::data() const {
+  if (!spill) return PyBytes_FromStringAndSize(bytes, static_cast<Py_ssize_t>(nbytes));
+  return slice(spill, static_cast<size_t>(bytes - static_cast<char*>(block_base(spill))), nbytes);
+}
+
+PyObject* Arrival::blocks() const {
+  PyObject* out = PyList_New(static_cast<Py_ssize_t>(held.size()));
+  for (uint32_t i = 0; out && i < held.size(); i++) PyList_SET_ITEM(out, i, Py_NewRef(held.data()[i]));
+  return out;
+}
+
+// Takes the message of a cell that this process has claimed; afterwards the cell is FINISHED.
+Channel::Try Channel::take(Segment* segment, int i, Arrival* out) {
   Cell* cell = &segment->cells[i];
   std::atomic<uint64_t>* word = &segment->words[i];
   fault("channel.get.claimed");
-  bool spilled = cell->spilled.load(std::memory_order_relaxed) == 1;
+  out->clear();
   Message* message = &cell->message;
-  PyObject *payload = nullptr, *blocks = nullptr;
-  bool lost = false;  // a handle of it was refused: nobody else could receive it either
-  if (spilled) {
-    PyObject* own = receive_block(*cell->spill());
-    lost = !own;
-    if (own) {
-      message = static_cast<Message*>(block_base(own));
-      payload = slice(own, message->bytes() - reinterpret_cast<char*>(message), message->nbytes);
-      Py_DECREF(own);
+  bool good = true;  // not good: a handle of it was refused, nobody else could receive it either
+  if (cell->spilled.load(std::memory_order_relaxed) == 1) {
+    out->spill = receive_block(*cell->spill());
+    good = out->spill != nullptr;
+    if (good) {
+      message = static_cast<Message*>(block_base(out->spill));
+      out->bytes = message->bytes();
+      out->nbytes = message->nbytes;
     }
   } else {
-    payload = PyBytes_FromStringAndSize(message->bytes(), static_cast<Py_ssize_t>(message->nbytes));
+    out->bytes = out->few_;
+    out->nbytes = message->nbytes;
+    memcpy(out->few_, message->bytes(), message->nbytes);
   }
-  if (payload) blocks = PyList_New(message->handles);
-  for (uint32_t k = 0; blocks && k < message->handles; k++) {
+  uint32_t n = good ? message->handles : 0;
+  for (uint32_t k = 0; good && k < n; k++) {
     PyObject* block = receive_block(message->table()[k]);
-    if (!block) {
-      Py_CLEAR(blocks);
-      lost = true;
-    } else {
-      PyList_SET_ITEM(blocks, k, block);
-    }
+    good = block != nullptr;
+    if (good) out->held.push_back(block);
   }
   fault("channel.get.held");
-  if (!blocks && !lost) {  // no memory for the Python objects: somebody else may have it
-    word->store(READY, std::memory_order_release);
-    announce(&root_->items, &root_->readers, 1);
-  } else {
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    word->store(word_of(DONE, here()), std::memory_order_seq_cst);
-    fault("channel.get.done");
-    release_pins(cell);
-    fault("channel.get.released");
-    word->store(FINISHED, std::memory_order_release);
-    announce(&root_->room, &root_->writers, 1);
-    PyErr_Restore(type, value, trace);
-  }
-  PyObject* result = blocks ? PyTuple_Pack(2, payload, blocks) : nullptr;
-  Py_XDECREF(payload);
-  Py_XDECREF(blocks);
-  if (!result) return Try::Failed;
-  *out = result;
-  return Try::Ok;
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  if (!good) PyErr_Fetch(&type, &value, &trace);
+  word->store(word_of(DONE, here()), std::memory_order_seq_cst);
+  fault("channel.get.done");
+  release_pins(cell);
+  fault("channel.get.released");
+  word->store(FINISHED, std::memory_order_release);
+  announce(&root_->room, &root_->writers, 1);
+  if (root_->shut.load(std::memory_order_acquire))  // see Note [The end]: this was perhaps the last one
+    announce(&root_->items, &root_->readers, INT_MAX);
+  if (good) return Try::Ok;
+  PyErr_Restore(type, value, trace);
+  return Try::Failed;
 }
 
-Channel::Try Channel::get(PyObject** out) {
+Channel::Try Channel::get(Arrival* out, bool draining) {
   struct Passed {
     Segment* segment;
     int i;
     uint64_t word;
   };
   std::vector<Passed> busy;
+  uint32_t shut = root_->shut.load(std::memory_order_seq_cst);
+  if (shut) std::atomic_thread_fence(std::memory_order_seq_cst);  // see Note [The end]
+  if (shut == AT_ONCE && !draining) return Try::Over;
 again:
   busy.clear();
   if (!to_head()) return Try::Failed;
@@ -162,35 +181,41 @@ none:
   bool changed = false;
   for (Passed& passed : busy) changed |= tend(passed.segment, passed.i, passed.word);
   if (changed) goto again;
-  return Try::NotNow;
+  for (Passed& passed : busy) shut = shut && state_of(passed.word) == DONE ? shut : 0;
+  return shut ? Try::Over : Try::NotNow;
 }
 
-// How many positions, counted from the first message ever, are known to be over. Only grows. UINT64_MAX: exception.
-uint64_t Channel::finished_from_head() {
+// How many positions, counted from the first message ever, are known to be over; stops looking at `enough`. Only grows.
+// UINT64_MAX: exception.
+uint64_t Channel::finished_from_head(uint64_t enough) {
 again:
+  if (finished_ >= enough) return finished_;
   if (!to_head()) return UINT64_MAX;
   bool changed = false;
   uint64_t n = (chain_[0]->number - 1) * kCells;
   for (size_t k = 0;; k++) {
     Segment* segment = chain_[k];
-    for (int i = 0; i < kCells; i++) {
+    uint32_t over = segment->first.load(std::memory_order_relaxed);
+    n += over;
+    for (uint32_t i = over; i < kCells && n < enough; i++) {
       uint64_t word = segment->words[i].load(std::memory_order_acquire);
       uint64_t state = state_of(word);
       if (state == EMPTY) goto end;
       if (state == FINISHED || state == TOMB)
         n++;
       else
-        changed |= state != READY && tend(segment, i, word);
+        changed |= state != READY && tend(segment, static_cast<int>(i), word);
     }
-    if (!segment->next.load(std::memory_order_acquire)) break;
+    if (n >= enough || !segment->next.load(std::memory_order_acquire)) break;
     if (!follow(k)) {
       if (PyErr_Occurred()) return UINT64_MAX;
       goto again;
     }
   }
 end:
+  if (n > finished_) finished_ = n;
   if (changed) goto again;
-  return n;
+  return finished_;
 }
 
 Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointers, uint32_t n, void** spill) {
@@ -206,6 +231,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
     message->nbytes = nbytes;
     memcpy(message->bytes(), bytes, nbytes);
   }
+  if (root_->shut.load(std::memory_order_acquire)) return Try::Over;
   uint32_t i;
   for (;;) {
     if (!tail_ && !to_tail()) return Try::Failed;
@@ -216,9 +242,9 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
     uint64_t position = (segment->number - 1) * kCells + i;
     if (root_->maxsize && position + 1 > root_->maxsize) {
       // Exact: finished positions only grow, so at most maxsize positions up to this one are unfinished.
-      uint64_t finished = finished_from_head();
+      uint64_t enough = position + 1 - root_->maxsize, finished = finished_from_head(enough);
       if (finished == UINT64_MAX) return Try::Failed;
-      if (position + 1 - finished > root_->maxsize && position + 1 > finished) return Try::NotNow;
+      if (finished < enough) return Try::NotNow;
     }
     if (i == kCells) {
       uint64_t next = segment->next.load(std::memory_order_acquire);
@@ -238,16 +264,24 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
       continue;
     }
     uint64_t empty = EMPTY;
-    if (segment->words[i].compare_exchange_strong(empty, word_of(WRITING, here()), std::memory_order_acq_rel)) break;
+    if (segment->words[i].compare_exchange_strong(empty, word_of(WRITING, here()), std::memory_order_seq_cst)) break;
   }
   fault("channel.put.writing");
   Segment* segment = tail_;
+  if (root_->shut.load(std::memory_order_seq_cst)) {  // see Note [The end]
+    segment->words[i].store(TOMB, std::memory_order_release);
+    fault("channel.put.refused");
+    announce(&root_->room, &root_->writers, 1);
+    announce(&root_->items, &root_->readers, INT_MAX);
+    return Try::Over;
+  }
   Cell* cell = &segment->cells[i];
   Message* message = &cell->message;
   bool good = true;
   if (*spill) {
     message = static_cast<Message*>(*spill);
     good = pin(message, root_, cell->spill());
+    fault("channel.put.spilled");
     if (good) cell->spilled.store(1, std::memory_order_release);
   } else {
     message->handles = n;
@@ -256,6 +290,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
   }
   for (uint32_t k = 0; good && k < n; k++) {
     good = pin(pointers[k], root_, &message->table()[k]);
+    fault("channel.put.pinned");
     if (good) message->exported.store(k + 1, std::memory_order_release);
   }
   fault("channel.put.written");
@@ -273,59 +308,6 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
   announce(&root_->items, &root_->readers, 1);
   discard(spill);
   return Try::Ok;
-}
-
-uint64_t Channel::size(bool* full) {
-  uint64_t ready = 0, unfinished = 0;
-again:
-  ready = unfinished = 0;
-  if (!to_head()) return UINT64_MAX;
-  bool changed = false;
-  for (size_t k = 0;; k++) {
-    Segment* segment = chain_[k];
-    for (int i = 0; i < kCells; i++) {
-      uint64_t word = segment->words[i].load(std::memory_order_acquire);
-      uint64_t state = state_of(word);
-      if (state == EMPTY) goto end;
-      ready += state == READY;
-      unfinished += state != FINISHED && state != TOMB;
-      changed |= tend(segment, i, word);
-    }
-    if (!segment->next.load(std::memory_order_acquire)) break;
-    if (!follow(k)) {
-      if (PyErr_Occurred()) return UINT64_MAX;
-      goto again;
-    }
-  }
-end:
-  if (changed) goto again;
-  *full = root_->maxsize && unfinished >= root_->maxsize;
-  return ready;
-}
-
-int64_t Channel::unfinished_tasks() {
-again:
-  if (!to_head()) return -1;
-  uint64_t n = (chain_[0]->number - 1) * kCells - chain_[0]->tombs_before.load(std::memory_order_acquire);
-  bool changed = false;
-  for (size_t k = 0;; k++) {
-    Segment* segment = chain_[k];
-    for (int i = 0; i < kCells; i++) {
-      uint64_t word = segment->words[i].load(std::memory_order_acquire);
-      uint64_t state = state_of(word);
-      if (state == EMPTY) goto end;
-      n += state != WRITING && state != TOMB;
-      changed |= tend(segment, i, word);
-    }
-    if (!segment->next.load(std::memory_order_acquire)) break;
-    if (!follow(k)) {
-      if (PyErr_Occurred()) return -1;
-      goto again;
-    }
-  }
-end:
-  if (changed) goto again;
-  return static_cast<int64_t>(n - root_->tasks_done.load(std::memory_order_acquire));
 }
 
 }  // namespace shmtensor

@@ -17,10 +17,12 @@
 //   u64 link           segment number mod 2^30:30 | offset in the domain / 64:34; 0: none
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "memory/ledger.h"
 #include "python.h"
+#include "sync/few.h"
 #include "sync/words.h"
 
 namespace shmtensor {
@@ -31,9 +33,13 @@ constexpr uint64_t kChannelMagic = 0x314C4E4E41484353;  // "SCHANNL1"
 
 enum CellState : uint64_t { EMPTY = 0, WRITING = 1, READY = 2, CLAIMED = 3, DONE = 4, FINISHED = 5, TOMB = 6 };
 
+// What shutdown() said to everybody: see Note [The end] in channel.cc.
+enum Ending : uint32_t { OPEN = 0, NO_MORE = 1, AT_ONCE = 2 };
+
 struct Root {
   uint64_t magic;
   uint64_t maxsize;  // 0: no bound
+  std::atomic<uint32_t> shut;  // an Ending; only grows
   alignas(64) std::atomic<uint64_t> head;
   alignas(64) std::atomic<uint64_t> tail;  // a hint, never behind head
   alignas(64) std::atomic<uint32_t> items;  // changes when a message becomes READY
@@ -79,10 +85,43 @@ struct Segment {
   alignas(64) Cell cells[kCells];
 };
 
+// A message that was taken: its bytes, and its blocks, held. Of a large one the bytes lie in `spill`, else here.
+class Arrival {
+ public:
+  Arrival() = default;
+  ~Arrival() { clear(); }
+  Arrival(const Arrival&) = delete;
+  Arrival& operator=(const Arrival&) = delete;
+  void clear();
+
+  PyObject* data() const;    // bytes, or a memoryview that keeps the spill: new reference
+  PyObject* blocks() const;  // a list: new reference
+
+  const char* bytes = nullptr;
+  size_t nbytes = 0;
+  PyObject* spill = nullptr;
+  Few<PyObject*> held;
+
+ private:
+  friend class Channel;
+  char few_[kCellBytes];
+};
+
+// How a channel stands, from its words alone, so that it is right whoever died: no process counts anything.
+struct Account {
+  uint64_t sent = 0;      // messages that were READY once
+  uint64_t received = 0;  // of these: taken for good
+  uint64_t waiting = 0;   // READY
+  uint64_t reading = 0;   // being taken, by a reader that may still die
+  uint64_t writing = 0;   // being put
+  uint64_t given_up = 0;  // puts that came to nothing: refused, or the writer died
+  uint64_t segments = 0;  // from the head on
+};
+
 // One process's view of a channel. All under the GIL; the caller waits (between tries) without it.
 class Channel {
  public:
-  enum class Try { Ok, NotNow, Failed };  // Failed: a Python exception is set
+  enum class Try { Ok, NotNow, Over, Failed };  // Over: shut down. Failed: a Python exception is set
 
   Channel() = default;
   ~Channel() { close(); }
@@ -98,11 +137,13 @@ class Channel {
   // that the first try makes and later tries of the same message use again; discard() it when giving up.
   Try put(const char* bytes, size_t nbytes, void* const* pointers, uint32_t n, void** spill);
   static void discard(void** spill);
-  // *out: (bytes or memoryview, [block, ...]).
-  Try get(PyObject** out);
+  Try get(Arrival* out, bool draining = false);
 
-  uint64_t size(bool* full);   // READY messages; full: as many as maxsize. UINT64_MAX: exception
+  void shut_down(Ending how);    // says so and wakes everybody
+  bool drain();                // gives unread messages up; false: exception
+  bool count(Account* out);    // false: exception
   int64_t unfinished_tasks();  // messages put and not yet task_done. -1: exception
+  bool check(std::string* broken);  // what is wrong, or nothing; false: exception
   Root* root() const { return root_; }
 
  private:
@@ -117,10 +158,11 @@ class Channel {
   bool tend(Segment* segment, int i, uint64_t word);
   void release_pins(Cell* cell);
   void release_pins(Message* message);
-  Try take(Segment* segment, int i, PyObject** out);
-  uint64_t finished_from_head();
+  Try take(Segment* segment, int i, Arrival* out);
+  uint64_t finished_from_head(uint64_t enough);
 
   Root* root_ = nullptr;
+  uint64_t finished_ = 0;         // positions known to be over, at least
   std::vector<Segment*> chain_;   // held, from the head on, as far as this process looked
   Segment* tail_ = nullptr;       // held
 };

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "float16.h"
 #include "sync/group.h"
 
 namespace shmtensor::group {
@@ -12,42 +13,6 @@ namespace shmtensor::group {
 namespace {
 
 constexpr size_t kTile = 8192;  // bytes, tunable
-
-// NumPy's float16: arithmetic in float, rounded after every operation.
-struct Half {
-  uint16_t bits;
-  operator float() const {
-    uint32_t sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu, out;
-    if (rest >= 0x7c00u) {
-      out = sign | 0x7f800000u | (rest & 0x3ffu) << 13;
-    } else if (rest >= 0x400u) {
-      out = sign | ((rest << 13) + 0x38000000u);
-    } else {
-      float value = static_cast<float>(rest) * 0x1p-24f;
-      return sign ? -value : value;
-    }
-    float value;
-    memcpy(&value, &out, 4);
-    return value;
-  }
-  static Half of(float value) {
-    uint32_t x;
-    memcpy(&x, &value, 4);
-    uint16_t sign = x >> 16 & 0x8000u;
-    x &= 0x7fffffffu;
-    if (x > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u)};
-    if (x >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};  // rounds to infinity
-    if (x < 0x38800000u) {  // subnormal: adding 0.5 leaves the rounded bits at the bottom
-      float shifted;
-      memcpy(&shifted, &x, 4);
-      shifted += 0.5f;
-      memcpy(&x, &shifted, 4);
-      return {static_cast<uint16_t>(sign | (x - 0x3f000000u))};
-    }
-    x += 0xc8000fffu + (x >> 13 & 1);  // exponent, and round half to even
-    return {static_cast<uint16_t>(sign | x >> 13)};
-  }
-};
 
 struct Bool {
   uint8_t is;
@@ -66,10 +31,10 @@ inline T join(T x, T y) {
     if constexpr (F == Fold::Sum || F == Fold::Max || F == Fold::Or) return {static_cast<uint8_t>(x.is | y.is)};
     if constexpr (F == Fold::Xor) return {static_cast<uint8_t>(x.is ^ y.is)};
     return {static_cast<uint8_t>(x.is & y.is)};
-  } else if constexpr (std::is_same_v<T, Half>) {
+  } else if constexpr (std::is_same_v<T, Float16>) {
     float a = x, b = y;
-    if constexpr (F == Fold::Sum || F == Fold::Avg) return Half::of(a + b);
-    if constexpr (F == Fold::Product) return Half::of(a * b);
+    if constexpr (F == Fold::Sum || F == Fold::Avg) return Float16(a + b);
+    if constexpr (F == Fold::Product) return Float16(a * b);
     if constexpr (F == Fold::Min) return a <= b || a != a ? x : y;
     return a >= b || a != a ? x : y;
   } else if constexpr (F == Fold::Sum || F == Fold::Avg) {
@@ -105,7 +70,7 @@ inline T join(T x, T y) {
 
 template <class T>
 inline T divide(T x, int n) {
-  if constexpr (std::is_same_v<T, Half>) return Half::of(static_cast<float>(x) / static_cast<float>(n));
+  if constexpr (std::is_same_v<T, Float16>) return Float16(static_cast<float>(x) / static_cast<float>(n));
   else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) return x / static_cast<T>(n);
   else if constexpr (is_complex<T>) return T(x.real() / n, x.imag() / n);
   else return x;
@@ -186,7 +151,7 @@ void fold_range(Fold fold, int dtype, char* const* in, int world, size_t begin, 
     case NPY_LONGLONG: return fold_type<int64_t>(fold, in, world, begin, end, out, n_out);
     case NPY_ULONG:
     case NPY_ULONGLONG: return fold_type<uint64_t>(fold, in, world, begin, end, out, n_out);
-    case NPY_HALF: return fold_type<Half>(fold, in, world, begin, end, out, n_out);
+    case NPY_HALF: return fold_type<Float16>(fold, in, world, begin, end, out, n_out);
     case NPY_FLOAT: return fold_type<float>(fold, in, world, begin, end, out, n_out);
     case NPY_DOUBLE: return fold_type<double>(fold, in, world, begin, end, out, n_out);
     case NPY_CFLOAT: return fold_type<std::complex<float>>(fold, in, world, begin, end, out, n_out);

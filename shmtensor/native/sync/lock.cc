@@ -1,9 +1,10 @@
-// Locks, semaphores and conditions on shared words; lock.h has the layout and what a death means.
+// Locks and conditions on shared words; lock.h has the layout and what a death means.
 #include "sync/lock.h"
 
 #include <algorithm>
 #include <vector>
 
+#include "memory/faults.h"
 #include "sync/life.h"
 
 namespace shmtensor {
@@ -13,7 +14,10 @@ Taken take_lock(LockWord* lock, Peer me, double timeout_s, Peer* lost) {
   for (;;) {
     uint32_t turn = lock->turn.load(std::memory_order_seq_cst);
     uint64_t holder = 0;
-    if (lock->owner.compare_exchange_strong(holder, pack(me), std::memory_order_seq_cst)) return Taken::Ok;
+    if (lock->owner.compare_exchange_strong(holder, pack(me), std::memory_order_seq_cst)) {
+      fault("lock.taken");
+      return Taken::Ok;
+    }
     Peer peer = unpack(holder);
     if (deadline.passed()) {
       if (is_alive(peer)) return Taken::Timeout;
@@ -22,6 +26,7 @@ Taken take_lock(LockWord* lock, Peer me, double timeout_s, Peer* lost) {
     }
     int index = 0;
     lock->waiters.fetch_add(1, std::memory_order_seq_cst);
+    fault("lock.waiting");
     Wait result = wait_while_equal(&lock->turn, turn, deadline.left(), &peer, 1, &index);
     lock->waiters.fetch_sub(1, std::memory_order_seq_cst);
     if (result == Wait::Interrupted) return Taken::Interrupted;
@@ -34,7 +39,9 @@ Taken take_lock(LockWord* lock, Peer me, double timeout_s, Peer* lost) {
 
 void free_lock(LockWord* lock) {
   lock->owner.store(0, std::memory_order_seq_cst);
+  fault("lock.freed");
   lock->turn.fetch_add(1, std::memory_order_seq_cst);
+  fault("lock.turned");
   if (lock->waiters.load(std::memory_order_seq_cst)) wake(&lock->turn, 1);
 }
 
@@ -45,7 +52,10 @@ Taken recover_lock(LockWord* lock, Peer me, double timeout_s, Peer* lost) {
     Peer peer = unpack(holder);
     if (holder == 0 || is_alive(peer)) return take_lock(lock, me, deadline.left(), lost);
     if (is_dead(peer)) {
-      if (lock->owner.compare_exchange_strong(holder, pack(me), std::memory_order_seq_cst)) return Taken::Ok;
+      if (lock->owner.compare_exchange_strong(holder, pack(me), std::memory_order_seq_cst)) {
+        fault("lock.recovered");
+        return Taken::Ok;
+      }
       continue;
     }
     if (deadline.passed()) {
@@ -59,35 +69,11 @@ Taken recover_lock(LockWord* lock, Peer me, double timeout_s, Peer* lost) {
   }
 }
 
-Wait take_one(SemaphoreWord* semaphore, double timeout_s) {
-  Deadline deadline(timeout_s);
-  for (;;) {
-    uint32_t value = semaphore->value.load(std::memory_order_seq_cst);
-    while (value > 0)
-      if (semaphore->value.compare_exchange_weak(value, value - 1, std::memory_order_seq_cst)) return Wait::Ok;
-    if (deadline.passed()) return Wait::Timeout;
-    semaphore->waiters.fetch_add(1, std::memory_order_seq_cst);
-    Wait result = wait_while_equal(&semaphore->value, 0, deadline.left(), nullptr, 0, nullptr);
-    semaphore->waiters.fetch_sub(1, std::memory_order_seq_cst);
-    if (result == Wait::Interrupted) return result;
-  }
-}
-
-bool give_back(SemaphoreWord* semaphore, uint32_t n) {
-  uint32_t limit = semaphore->limit.load(std::memory_order_relaxed);
-  if (limit == 0) limit = UINT32_MAX;
-  uint32_t value = semaphore->value.load(std::memory_order_relaxed);
-  do {
-    if (n > limit - std::min(limit, value)) return false;
-  } while (!semaphore->value.compare_exchange_weak(value, value + n, std::memory_order_seq_cst));
-  if (semaphore->waiters.load(std::memory_order_seq_cst)) wake(&semaphore->value, static_cast<int>(n));
-  return true;
-}
-
 namespace {
 
 void vacate(Place* place, uint64_t who) {
   place->state.store(0, std::memory_order_release);
+  fault("condition.leaving");
   place->who.compare_exchange_strong(who, 0, std::memory_order_acq_rel);
 }
 
@@ -107,8 +93,10 @@ int enter_place(Places* places, Peer me) {
       uint32_t high = places->high.load(std::memory_order_relaxed);
       while (high < static_cast<uint32_t>(i + 1) && !places->high.compare_exchange_weak(high, i + 1)) {
       }
+      fault("condition.placed");
       place->ticket.store(places->tickets.fetch_add(1), std::memory_order_relaxed);
       place->state.store(1, std::memory_order_seq_cst);
+      fault("condition.waiting");
       return i;
     }
   }
@@ -158,6 +146,7 @@ int notify_places(Places* places, int n) {
       continue;
     }
     if (!place->state.compare_exchange_strong(state, 2, std::memory_order_seq_cst)) continue;
+    fault("condition.notified");
     wake(&place->state, 1);
     notified++;
   }

@@ -118,6 +118,7 @@ bool Channel::to_head() {
     Segment* first = chain_[0];
     if (!first->previous_released.load(std::memory_order_acquire)) {
       acknowledge(first->previous);
+      fault("channel.retire.released");
       first->previous_released.store(1, std::memory_order_release);
     }
     return true;

@@ -1,0 +1,397 @@
+// Writing and reading messages; codec.h has the format.
+#include "sync/codec.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "call/graph.h"
+#include "memory/block.h"
+#include "memory/ledger.h"
+#include "sync/block.h"
+#include "sync/view.h"
+
+namespace shmtensor {
+
+namespace {
+
+constexpr uint32_t kLooked = 8;
+constexpr size_t kLong = 256;  // text of this length is worth the pickler's memory of what it has written
+
+struct View {
+  uint32_t block;
+  uint8_t dtype, ndim, flags, zero;
+  int64_t offset;
+};
+static_assert(sizeof(View) == 16, "as codec.h says");
+
+}  // namespace
+
+// ---- writing
+
+Numbering::Place* Numbering::find(std::vector<Place>& places, const void* p) {
+  size_t mask = places.size() - 1, i = (reinterpret_cast<uintptr_t>(p) >> 4) * 0x9E3779B97F4A7C15u >> 20 & mask;
+  while (places[i].p && places[i].p != p) i = (i + 1) & mask;
+  return &places[i];
+}
+
+uint32_t Numbering::of(const void* p, bool* is_new) {
+  if (places_.empty()) {
+    uint32_t i = 0;
+    while (i < n_ && first_[i] != p) i++;
+    *is_new = i == n_;
+    if (!*is_new) return i;
+    if (n_ < kLooked) {
+      first_.push_back(p);
+      return n_++;
+    }
+    places_.resize(4 * kLooked);
+    for (uint32_t k = 0; k < n_; k++) *find(places_, first_[k]) = {first_[k], k};
+  }
+  if (2 * (n_ + 1) > places_.size()) {
+    std::vector<Place> larger(4 * places_.size());
+    for (Place& place : places_)
+      if (place.p) *find(larger, place.p) = place;
+    places_.swap(larger);
+  }
+  Place* place = find(places_, p);
+  *is_new = !place->p;
+  if (*is_new) *place = {p, n_++};
+  return place->number;
+}
+
+void Numbering::clear() {
+  places_.clear();
+  first_.clear();
+  n_ = 0;
+}
+
+void Draft::clear() {
+  for (PyObject* carrier : carriers_) Py_DECREF(carrier);
+  carriers_.clear();
+  blocks_.clear();
+  bases_.clear();
+  seen_.clear();
+  if (view_.obj)
+    PyBuffer_Release(&view_);
+  else if (bytes_ != few_)
+    free(bytes_);
+  bytes_ = few_;
+  n_ = 0;
+  room_ = sizeof few_;
+}
+
+bool Draft::need(size_t more) {
+  if (n_ + more <= room_) return true;
+  size_t room = 2 * room_ > n_ + more ? 2 * room_ : n_ + more;
+  char* larger = static_cast<char*>(bytes_ == few_ ? malloc(room) : realloc(bytes_, room));
+  if (!larger) {
+    PyErr_NoMemory();
+    return false;
+  }
+  if (bytes_ == few_) memcpy(larger, few_, n_);
+  bytes_ = larger;
+  room_ = room;
+  return true;
+}
+
+bool Draft::put(const void* data, size_t n) {
+  if (!need(n)) return false;
+  memcpy(bytes_ + n_, data, n);
+  n_ += n;
+  return true;
+}
+
+bool Draft::put_tag(char tag, uint64_t n) {
+  uint32_t count = static_cast<uint32_t>(n);
+  return put(&tag, 1) && put(&count, sizeof count);
+}
+
+// Whether this object was not met before in this message. What only its container refers to cannot have been.
+bool Draft::is_new(PyObject* object) {
+  bool is_new = true;
+  if (Py_REFCNT(object) != 1) seen_.of(object, &is_new);
+  return is_new;
+}
+
+Draft::Outcome Draft::view(PyObject* object, char tag) {
+  PyArrayObject* array = reinterpret_cast<PyArrayObject*>(object);
+  char* data = PyArray_BYTES(array);
+  // An empty view may begin where its block ends.
+  if (!is_shared(data) || !is_plain(PyArray_DESCR(array)) || PyArray_SIZE(array) == 0) return Outcome::Unfit;
+  Span span = span_of(data);
+  if (!span.base) return Outcome::Unfit;
+  bool is_new;
+  uint32_t i = bases_.of(span.base, &is_new);
+  if (is_new) {
+    blocks_.push_back(data);
+    carriers_.push_back(Py_NewRef(object));
+  }
+  int ndim = PyArray_NDIM(array);
+  bool strided = !PyArray_IS_C_CONTIGUOUS(array);
+  View head = {i,
+               static_cast<uint8_t>(PyArray_DESCR(array)->type_num),
+               static_cast<uint8_t>(ndim),
+               static_cast<uint8_t>((PyArray_ISWRITEABLE(array) ? 1 : 0) | (strided ? 2 : 0)),
+               0,
+               data - static_cast<char*>(span.base)};
+  size_t sizes = static_cast<size_t>(ndim) * sizeof(npy_intp);
+  bool good = put(&tag, 1) && put(&head, sizeof head) && put(PyArray_DIMS(array), sizes) &&
+              (!strided || put(PyArray_STRIDES(array), sizes));
+  return good ? Outcome::Good : Outcome::Failed;
+}
+
+Draft::Outcome Draft::value(PyObject* object, int depth) {
+  auto as = [](bool good) { return good ? Outcome::Good : Outcome::Failed; };
+  PyTypeObject* type = Py_TYPE(object);
+  if (type == tensor_type) {
+    TensorBase* tensor = reinterpret_cast<TensorBase*>(object);
+    if (tensor->node != Py_None || tensor->leaf != Py_None || !PyArray_CheckExact(tensor->array)) return Outcome::Unfit;
+    if (depth && !is_new(object)) return Outcome::Unfit;
+    return view(tensor->array, 't');
+  }
+  if (type == &PyLong_Type) {
+    int overflow;
+    long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (overflow) return Outcome::Unfit;
+    return as(put("i", 1) && put(&number, sizeof number));
+  }
+  if (object == Py_None) return as(put("N", 1));
+  if (type == &PyBool_Type) return as(put(object == Py_True ? "T" : "F", 1));
+  if (type == &PyFloat_Type) {
+    double number = PyFloat_AS_DOUBLE(object);
+    return as(put("f", 1) && put(&number, sizeof number));
+  }
+  if (type == &PyComplex_Type) {
+    Py_complex number = PyComplex_AsCComplex(object);
+    return as(put("c", 1) && put(&number.real, sizeof number.real) && put(&number.imag, sizeof number.imag));
+  }
+  if (type == &PyUnicode_Type || type == &PyBytes_Type) {
+    Py_ssize_t n = 0;
+    const char* text;
+    if (type == &PyBytes_Type) {
+      text = PyBytes_AS_STRING(object);
+      n = PyBytes_GET_SIZE(object);
+    } else if (!(text = PyUnicode_AsUTF8AndSize(object, &n))) {
+      if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return Outcome::Failed;
+      PyErr_Clear();  // a lone surrogate
+      return Outcome::Unfit;
+    }
+    if (n > UINT32_MAX || (n > static_cast<Py_ssize_t>(kLong) && depth && !is_new(object))) return Outcome::Unfit;
+    return as(put_tag(type == &PyBytes_Type ? 'b' : 's', static_cast<uint64_t>(n)) && put(text, static_cast<size_t>(n)));
+  }
+  bool is_tuple = type == &PyTuple_Type;
+  if (is_tuple || type == &PyList_Type) {
+    Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(object) : PyList_GET_SIZE(object);
+    if (depth == kDeepest || n > UINT32_MAX || (!(is_tuple && n == 0) && !is_new(object))) return Outcome::Unfit;
+    if (!put_tag(is_tuple ? '(' : '[', static_cast<uint64_t>(n))) return Outcome::Failed;
+    for (Py_ssize_t i = 0; i < n; i++) {
+      PyObject* item = is_tuple ? PyTuple_GET_ITEM(object, i) : PyList_GET_ITEM(object, i);
+      Outcome outcome = value(item, depth + 1);
+      if (outcome != Outcome::Good) return outcome;
+    }
+    return Outcome::Good;
+  }
+  if (type == &PyDict_Type) {
+    Py_ssize_t n = PyDict_GET_SIZE(object), at = 0;
+    PyObject *key, *item;
+    if (depth == kDeepest || n > UINT32_MAX || !is_new(object)) return Outcome::Unfit;
+    if (!put_tag('{', static_cast<uint64_t>(n))) return Outcome::Failed;
+    while (PyDict_Next(object, &at, &key, &item)) {
+      Outcome outcome = value(key, depth + 1);
+      if (outcome == Outcome::Good) outcome = value(item, depth + 1);
+      if (outcome != Outcome::Good) return outcome;
+    }
+    return Outcome::Good;
+  }
+  if (type == &PyArray_Type) {
+    if (depth && !is_new(object)) return Outcome::Unfit;
+    return view(object, 'a');
+  }
+  return Outcome::Unfit;
+}
+
+Draft::Outcome Draft::write(PyObject* object) {
+  if (!put(&kCodecMark, 1)) return Outcome::Failed;
+  return value(object, 0);
+}
+
+bool Draft::adopt(PyObject* pair) {
+  clear();
+  PyObject *data, *sequence;
+  if (!PyArg_ParseTuple(pair, "OO", &data, &sequence)) return false;
+  PyObject* items = PySequence_Fast(sequence, "Channel: blocks is a sequence");
+  if (!items) return false;
+  bool good = PyObject_GetBuffer(data, &view_, PyBUF_SIMPLE) == 0;
+  if (good) {
+    bytes_ = static_cast<char*>(view_.buf);
+    n_ = static_cast<size_t>(view_.len);
+  }
+  for (Py_ssize_t i = 0; good && i < PySequence_Fast_GET_SIZE(items); i++) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items, i);
+    void* address;
+    good = find_address(item, &address);
+    if (!good) break;
+    blocks_.push_back(address);
+    carriers_.push_back(Py_NewRef(item));
+  }
+  Py_DECREF(items);
+  return good;
+}
+
+// ---- reading
+
+namespace {
+
+class Reader {
+ public:
+  Reader(const char* bytes, size_t n, PyObject* const* blocks, size_t n_blocks)
+      : start_(bytes), at_(bytes), end_(bytes + n), blocks_(blocks), n_blocks_(n_blocks) {}
+
+  PyObject* message() {
+    char mark;
+    if (!take(&mark, 1)) return nullptr;
+    if (mark != kCodecMark) return bad("it does not begin with its mark");
+    PyObject* out = value(0);
+    if (out && at_ != end_) {
+      Py_DECREF(out);
+      return bad("something follows it");
+    }
+    return out;
+  }
+
+ private:
+  PyObject* bad(const char* what) {
+    return raise("ValueError", "receive: the message is malformed: %s: byte %zu of %zu", what,
+                 static_cast<size_t>(at_ - start_), static_cast<size_t>(end_ - start_));
+  }
+  size_t left() const { return static_cast<size_t>(end_ - at_); }
+  bool take(void* out, size_t n) {
+    if (left() < n) {
+      bad("it ends too early");
+      return false;
+    }
+    memcpy(out, at_, n);
+    at_ += n;
+    return true;
+  }
+  // A count of things of which each takes at least so many bytes.
+  bool count(uint32_t* n, size_t each) {
+    if (!take(n, sizeof *n)) return false;
+    if (*n > left() / each) {
+      bad("it ends before what it counts");
+      return false;
+    }
+    return true;
+  }
+
+  PyObject* view(char tag) {
+    View head;
+    npy_intp sizes[NPY_MAXDIMS], strides[NPY_MAXDIMS];
+    if (!take(&head, sizeof head)) return nullptr;
+    if (head.block >= n_blocks_) return bad("it names a block that it does not have");
+    if (head.ndim > NPY_MAXDIMS || !is_plain_number(head.dtype) || head.flags > 3 || head.zero)
+      return bad("no such array");
+    size_t n = head.ndim * sizeof(npy_intp);
+    bool strided = head.flags & 2;
+    if (!take(sizes, n) || (strided && !take(strides, n))) return nullptr;
+    PyArray_Descr* descr = PyArray_DescrFromType(head.dtype);
+    if (!descr) return nullptr;
+    if (PyDataType_ELSIZE(descr) == 0) {
+      Py_DECREF(descr);
+      return bad("no such array");
+    }
+    PyObject* block = blocks_[head.block];
+    PyObject* array = view_block(block, static_cast<char*>(block_base(block)), static_cast<size_t>(PyObject_Size(block)), descr, head.ndim, sizes,
+                                 strided ? strides : nullptr, head.offset, head.flags & 1);
+    if (!array || tag == 'a') return array;
+    PyObject* tensor = make_tensor(array);
+    Py_DECREF(array);
+    return tensor;
+  }
+
+  PyObject* value(int depth) {
+    char tag;
+    if (!take(&tag, 1)) return nullptr;
+    switch (tag) {
+      case 'N': Py_RETURN_NONE;
+      case 'T': Py_RETURN_TRUE;
+      case 'F': Py_RETURN_FALSE;
+      case 'i': {
+        long long number;
+        return take(&number, sizeof number) ? PyLong_FromLongLong(number) : nullptr;
+      }
+      case 'f': {
+        double number;
+        return take(&number, sizeof number) ? PyFloat_FromDouble(number) : nullptr;
+      }
+      case 'c': {
+        double parts[2];
+        return take(parts, sizeof parts) ? PyComplex_FromDoubles(parts[0], parts[1]) : nullptr;
+      }
+      case 's':
+      case 'b': {
+        uint32_t n;
+        if (!count(&n, 1)) return nullptr;
+        const char* text = at_;
+        at_ += n;
+        return tag == 'b' ? PyBytes_FromStringAndSize(text, n) : PyUnicode_DecodeUTF8(text, n, nullptr);
+      }
+      case '(':
+      case '[': return items(tag == '(', depth);
+      case '{': return pairs(depth);
+      case 'a':
+      case 't': return view(tag);
+      default: at_--; return bad("no such tag");
+    }
+  }
+
+  PyObject* items(bool is_tuple, int depth) {
+    uint32_t n;
+    if (depth == kDeepest) return bad("it is nested too deeply");
+    if (!count(&n, 1)) return nullptr;
+    PyObject* out = is_tuple ? PyTuple_New(n) : PyList_New(n);
+    for (uint32_t i = 0; out && i < n; i++) {
+      PyObject* item = value(depth + 1);
+      if (!item)
+        Py_CLEAR(out);
+      else if (is_tuple)
+        PyTuple_SET_ITEM(out, i, item);
+      else
+        PyList_SET_ITEM(out, i, item);
+    }
+    return out;
+  }
+
+  PyObject* pairs(int depth) {
+    uint32_t n;
+    if (depth == kDeepest) return bad("it is nested too deeply");
+    if (!count(&n, 2)) return nullptr;
+    PyObject* out = PyDict_New();
+    for (uint32_t i = 0; out && i < n; i++) {
+      PyObject* key = value(depth + 1);
+      PyObject* item = key ? value(depth + 1) : nullptr;
+      if (!item || PyDict_SetItem(out, key, item) < 0) {
+        if (item && PyErr_ExceptionMatches(PyExc_TypeError)) {  // a key that cannot be hashed
+          PyErr_Clear();
+          bad("no such key");
+        }
+        Py_CLEAR(out);
+      }
+      Py_XDECREF(key);
+      Py_XDECREF(item);
+    }
+    return out;
+  }
+
+  const char *start_, *at_, *end_;
+  PyObject* const* blocks_;
+  size_t n_blocks_;
+};
+
+}  // namespace
+
+PyObject* decode(const char* bytes, size_t n, PyObject* const* blocks, size_t n_blocks) {
+  return Reader(bytes, n, blocks, n_blocks).message();
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,20 @@
+// Arrays over blocks, as messages describe them: one way to lay one out, which trusts no number.
+#pragma once
+
+#include "python.h"
+
+namespace shmtensor {
+
+// Whether a dtype is the same in every process when only its number is said.
+inline bool is_plain_number(int type) { return (type >= 0 && type <= NPY_CLONGDOUBLE && type != NPY_OBJECT) || type == NPY_HALF; }
+inline bool is_plain(PyArray_Descr* descr) {
+  return is_plain_number(descr->type_num) && PyArray_ISNBO(descr->byteorder) && !PyDataType_HASFIELDS(descr) &&
+         !PyDataType_HASSUBARRAY(descr);
+}
+
+// An array over nbytes at base, which `owner` keeps: new reference. strides nullptr: contiguous. Steals descr, also when
+// it fails; sizes and strides are looked at before a byte is. Copies: none.
+PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* descr, int ndim, const npy_intp* shape,
+                     const npy_intp* strides, Py_ssize_t offset, bool writeable);
+
+}  // namespace shmtensor
