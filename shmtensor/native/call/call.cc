@@ -95,6 +95,7 @@ PyObject* compute_view(PyObject* self, PyObject* const* args, Py_ssize_t n) {
 
 PyObject* write(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n < 2) return raise("TypeError", "write: (tensor, kernel, *arguments) is needed");
+  if (is_tensor(args[0]) && !may_write_frozen(reinterpret_cast<TensorBase*>(args[0]))) return nullptr;
   PyObject* result = run(args[1], args + 2, n - 2);
   if (!result) return nullptr;
   Py_DECREF(result);

@@ -15,6 +15,8 @@ PyTypeObject* node_type;
 PyTypeObject* port_type;
 PyTypeObject* base_type;
 PyTypeObject* tensor_type;
+PyObject* observer;
+PyObject* unpacker;
 
 namespace {
 
@@ -144,6 +146,7 @@ PyObject* node_new(PyTypeObject* type, PyObject* args, PyObject*) {
   if (node && PyArray_Check(array) &&
       !describe(reinterpret_cast<Edge*>(node), reinterpret_cast<PyArrayObject*>(array)))
     Py_CLEAR(node);
+  if (node && !observed(node)) Py_CLEAR(node);
   return node;
 }
 
@@ -211,7 +214,29 @@ PyObject* node_saved(PyObject* self, void*) {
     Py_XDECREF(name);
     return nullptr;
   }
+  if (node->packed && unpacker) return PyObject_CallOneArg(unpacker, node->saved);
   return Py_NewRef(node->saved);
+}
+
+// pack(function): `function(saved)` gives what is kept instead. The counts of writes are no longer compared, because
+// what is kept is the hook's own; but a value that is stale already stays, so that reading it is refused.
+PyObject* node_pack(PyObject* self, PyObject* function) {
+  Node* node = reinterpret_cast<Node*>(self);
+  if (!node->saved) Py_RETURN_NONE;
+  for (int i = 0; i < node->checked; ++i)
+    if (node->checks[i].version->count != node->checks[i].count) Py_RETURN_NONE;
+  PyObject* made = PyObject_CallOneArg(function, node->saved);
+  if (!made) return nullptr;
+  if (!PyTuple_CheckExact(made) || PyTuple_GET_SIZE(made) != PyTuple_GET_SIZE(node->saved)) {
+    Py_DECREF(made);
+    return raise("TypeError", "Node.pack: a tuple of the same length is needed");
+  }
+  if (made != node->saved) {
+    node->packed = true;
+    drop_checks(node);
+  }
+  Py_SETREF(node->saved, made);
+  Py_RETURN_NONE;
 }
 
 PyObject* node_release(PyObject* self, PyObject*) {
@@ -237,6 +262,7 @@ PyGetSetDef node_getset[] = {
 };
 
 PyMethodDef node_methods[] = {
+    {"pack", node_pack, METH_O, "pack(function): keeps what it makes of the saved values."},
     {"release", node_release, METH_NOARGS, "Frees the saved arrays; a second backward is refused then."},
     {nullptr, nullptr, 0, nullptr},
 };

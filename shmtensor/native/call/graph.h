@@ -1,7 +1,7 @@
 // The objects that an op on tiny tensors makes: Version, Edge, Node, Port, TensorBase.
 //
 // They are C structs because dispatch is hot: one C call makes tensor, node and saved values together. Their meaning
-// (who walks them, when) is Python's: autograd/ and tensor.py subclass them and read their members.
+// (who walks them, when) is Python's: autograd/ and tensor/ subclass them and read their members.
 //
 //   TensorBase.node --> Node  (what computed it)       Node.edges: tuple of Edge or None, one per tensor input
 //                   --> Port  (output i of a Node)     Node.saved: what the pullbacks named
@@ -38,6 +38,7 @@ struct Node {
   PyObject* saved;  // tuple, or null when released
   PyObject* hooks;  // None, or what autograd/ put there
   bool holds_arrays;
+  bool packed;  // a saved-tensor hook has replaced saved values: they are unpacked when they are read
   int checked;
   Check* checks;  // points at `two`, or at malloc'ed memory
   Check two[2];
@@ -65,7 +66,19 @@ extern PyTypeObject* edge_type;
 extern PyTypeObject* node_type;
 extern PyTypeObject* port_type;
 extern PyTypeObject* base_type;
-extern PyTypeObject* tensor_type;  // the Python class Tensor, once tensor.py has registered it
+// Note [Observed nodes]: while any thread saves with hooks, or looks for anomalies, `observer` is called with each new
+// node; otherwise it is null, and that test is all that saved-tensor hooks cost a program that has none.
+extern PyObject* observer;
+extern PyObject* unpacker;  // saved tuple of a packed node -> the tuple that pullbacks read
+
+// Note [Inference tensors]: a tensor made in inference mode has this one cell in place of a version of its own. It is
+// never counted; saving such a tensor, or writing it outside the mode, is refused. The mode is a ContextVar, which is
+// read only while some thread is in the mode.
+extern Version* frozen;
+bool inferring();  // in this context, now
+bool may_write_frozen(TensorBase* tensor);  // false with an exception set
+
+extern PyTypeObject* tensor_type;  // the Python class Tensor, once tensor/ has registered it
 
 extern PyType_Spec base_spec;
 
@@ -102,7 +115,14 @@ PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_s
                     PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
                     Py_ssize_t ahead = 0);
 
+bool observed(PyObject* node);  // shows a complete node to the observer; false with an exception set
+
 PyObject* set_tensor_class(PyObject*, PyObject* type);
+PyObject* plain_class(PyObject*, PyObject*);
+PyObject* set_observer(PyObject*, PyObject* function);
+PyObject* set_unpacker(PyObject*, PyObject* function);
+PyObject* set_inferring(PyObject*, PyObject* variable);
+PyObject* inference(PyObject*, PyObject* step);
 PyObject* wrap(PyObject*, PyObject* array);
 PyObject* record(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* record_many(PyObject*, PyObject* const* args, Py_ssize_t n);

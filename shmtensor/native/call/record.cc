@@ -11,6 +11,12 @@ namespace {
 // A check that the tensor's memory is as it is now, when the node is walked.
 bool add_check(Node* node, int room, Version* version) {
   if (!version) return false;
+  if (version == frozen) {
+    raise("RuntimeError",
+          "autograd: Inference tensors cannot be saved for backward: make a clone() outside inference_mode() and use "
+          "that");
+    return false;
+  }
   if (node->checked == 2 && node->checks == node->two) {
     Check* more = static_cast<Check*>(malloc(sizeof(Check) * static_cast<size_t>(room)));
     if (!more) {
@@ -26,6 +32,16 @@ bool add_check(Node* node, int room, Version* version) {
 }
 
 }  // namespace
+
+// Shows a node that is complete to whoever looks. False: exception set.
+bool observed(PyObject* node) {
+  if (!observer) return true;
+  PyObject* kept = Py_NewRef(observer);  // it may be taken away meanwhile
+  PyObject* result = PyObject_CallOneArg(kept, node);
+  Py_DECREF(kept);
+  Py_XDECREF(result);
+  return result != nullptr;
+}
 
 PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n,
                     PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
@@ -83,6 +99,7 @@ PyObject* record(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return nullptr;
   }
   Py_SETREF(reinterpret_cast<TensorBase*>(tensor)->node, node);
+  if (!observed(node)) Py_CLEAR(tensor);
   return tensor;
 }
 
@@ -108,6 +125,7 @@ PyObject* record_many(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (!port) goto failed;
     Py_SETREF(reinterpret_cast<TensorBase*>(items[i])->node, port);
   }
+  if (!observed(node)) goto failed;
   Py_DECREF(node);
   return tensors;
 failed:
@@ -199,8 +217,9 @@ PyObject* rewrite(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Py_DECREF(node);
     return nullptr;
   }
-  ++version->count;
+  if (version != frozen) ++version->count;
   Py_SETREF(tensor->node, node);
+  if (!observed(node)) return nullptr;
   return Py_NewRef(args[0]);
 }
 
@@ -209,7 +228,7 @@ PyObject* wrote(PyObject*, PyObject* tensor) {
   if (!is_tensor(tensor)) return raise("TypeError", "wrote: a Tensor is needed");
   Version* version = version_of(reinterpret_cast<TensorBase*>(tensor));
   if (!version) return nullptr;
-  ++version->count;
+  if (version != frozen) ++version->count;
   return Py_NewRef(tensor);
 }
 

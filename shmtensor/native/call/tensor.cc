@@ -7,14 +7,19 @@
 
 namespace shmtensor {
 
+Version* frozen;
+
 namespace {
+
+PyObject* inferring_variable;
+Py_ssize_t inferring_anywhere;  // `inference_mode` blocks that are open in any thread
 
 PyObject* start_tensor(PyTypeObject* type, PyObject* array) {
   TensorBase* tensor = reinterpret_cast<TensorBase*>(type->tp_alloc(type, 0));
   if (!tensor) return nullptr;
   tensor->array = Py_NewRef(array);
   tensor->node = Py_NewRef(Py_None);
-  tensor->version = Py_NewRef(Py_None);
+  tensor->version = Py_NewRef(inferring_anywhere && inferring() ? reinterpret_cast<PyObject*>(frozen) : Py_None);
   tensor->base = Py_NewRef(Py_None);
   tensor->leaf = Py_NewRef(Py_None);
   return reinterpret_cast<PyObject*>(tensor);
@@ -52,8 +57,24 @@ void base_dealloc(PyObject* self) {
   Py_TRASHCAN_END
 }
 
+// The buffer is the array's, so that read-only memory stays so. Not for what requires grad: NumPy then asks __array__,
+// which says why.
+int base_getbuffer(PyObject* self, Py_buffer* view, int flags) {
+  TensorBase* tensor = reinterpret_cast<TensorBase*>(self);
+  for (TensorBase* t = tensor;; t = reinterpret_cast<TensorBase*>(PyTuple_GET_ITEM(t->base, 0))) {
+    if (t->node != Py_None) {
+      view->obj = nullptr;
+      raise("BufferError", "buffer: the tensor requires grad: use detach()");
+      return -1;
+    }
+    if (!PyTuple_CheckExact(t->base)) break;
+  }
+  return PyObject_GetBuffer(tensor->array, view, flags);
+}
+
 PyMemberDef base_members[] = {
     {"array", T_OBJECT_EX, offsetof(TensorBase, array), 0, "the memory"},
+    {"_operand", T_OBJECT_EX, offsetof(TensorBase, array), 0, "the memory, as dispatch reads it"},
     {"node", T_OBJECT_EX, offsetof(TensorBase, node), 0, "its place in the graph, or None"},
     {"version", T_OBJECT_EX, offsetof(TensorBase, version), 0, "counter of in-place writes, or None"},
     {"base", T_OBJECT_EX, offsetof(TensorBase, base), 0, "(parent, count seen, row, attributes)"},
@@ -69,6 +90,7 @@ PyType_Slot base_slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(base_traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(base_clear)},
     {Py_tp_members, base_members},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(base_getbuffer)},
     {0, nullptr},
 };
 }  // namespace
@@ -95,6 +117,64 @@ PyObject* set_tensor_class(PyObject*, PyObject* type) {
   Py_RETURN_NONE;
 }
 
+PyObject* plain_class(PyObject*, PyObject*) { return Py_NewRef(reinterpret_cast<PyObject*>(tensor_type)); }
+
 PyObject* wrap(PyObject*, PyObject* array) { return make_tensor(array); }
+
+namespace {
+
+void replace(PyObject*& place, PyObject* value) {
+  PyObject* former = place;
+  place = value == Py_None ? nullptr : Py_NewRef(value);
+  Py_XDECREF(former);
+}
+
+}  // namespace
+
+PyObject* set_observer(PyObject*, PyObject* function) {
+  replace(observer, function);
+  Py_RETURN_NONE;
+}
+
+PyObject* set_unpacker(PyObject*, PyObject* function) {
+  replace(unpacker, function);
+  Py_RETURN_NONE;
+}
+
+// set_inferring(variable): the ContextVar of the mode. Returns the cell that inference tensors have as version.
+PyObject* set_inferring(PyObject*, PyObject* variable) {
+  if (!PyContextVar_CheckExact(variable)) return raise("TypeError", "set_inferring: a ContextVar is needed");
+  replace(inferring_variable, variable);
+  if (!frozen) frozen = reinterpret_cast<Version*>(version_type->tp_alloc(version_type, 0));
+  return Py_XNewRef(reinterpret_cast<PyObject*>(frozen));
+}
+
+// inference(step): one more, or one less, block is open.
+PyObject* inference(PyObject*, PyObject* step) {
+  long n = PyLong_AsLong(step);
+  if (n == -1 && PyErr_Occurred()) return nullptr;
+  inferring_anywhere += n;
+  Py_RETURN_NONE;
+}
+
+bool inferring() {
+  PyObject* value = nullptr;
+  if (!inferring_anywhere || !inferring_variable || !frozen) return false;
+  if (PyContextVar_Get(inferring_variable, nullptr, &value) < 0) {
+    PyErr_Clear();
+    return false;
+  }
+  bool on = value == Py_True;
+  Py_XDECREF(value);
+  return on;
+}
+
+bool may_write_frozen(TensorBase* tensor) {
+  if (tensor->version != reinterpret_cast<PyObject*>(frozen) || !frozen || inferring()) return true;
+  raise("RuntimeError",
+        "in-place write: Inplace update to inference tensor outside InferenceMode is not allowed: make a clone() of it "
+        "first");
+  return false;
+}
 
 }  // namespace shmtensor

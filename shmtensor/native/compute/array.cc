@@ -84,6 +84,12 @@ int dim_argument(const char* where, PyObject* dim, int nd) {
   return -1;
 }
 
+PyObject* left_to_caller() {
+  if (PyErr_ExceptionMatches(PyExc_MemoryError)) return nullptr;
+  PyErr_Clear();
+  Py_RETURN_NONE;
+}
+
 int count_arguments(const char* where, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most) {
   if (given >= least && given <= most) return 0;
   if (least == most) {

@@ -113,6 +113,10 @@ bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const c
 // PyTorch.
 int dim_argument(const char* where, PyObject* dim, int nd);
 
+// None in place of an exception about wrong arguments: the caller's plain form says it better. Out of
+// memory stays.
+PyObject* left_to_caller();
+
 // n arguments at least, `most` at most; -1 with TypeError.
 int count_arguments(const char* where, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most);
 

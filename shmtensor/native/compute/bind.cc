@@ -1,17 +1,24 @@
 // The Python face of compute/.
 #include "array.h"
 #include "blas.h"
+#include "choice.h"
+#include "extreme.h"
 #include "isa.h"
 #include "joining.h"
 #include "matmul.h"
 #include "optimizer.h"
+#include "order.h"
+#include "packing.h"
+#include "places.h"
 #include "pointwise.h"
 #include "pool.h"
 #include "python.h"
 #include "random.h"
 #include "reduction.h"
+#include "scan.h"
 #include "softmax.h"
 #include "ufunc.h"
+#include "variance.h"
 
 namespace shmtensor {
 namespace {
@@ -30,6 +37,17 @@ PyObject* set_num_threads(PyObject*, PyObject* argument) {
   Py_RETURN_NONE;
 }
 
+PyObject* share_threads(PyObject*, PyObject* argument) {
+  const long n = PyLong_AsLong(argument);
+  if (n == -1 && PyErr_Occurred()) return nullptr;
+  if (n < 1) return raise("ValueError", "share_threads: expected at least 1 process: %ld", n);
+  {
+    Unlocked unlocked(true);
+    pool_share(n);
+  }
+  Py_RETURN_NONE;
+}
+
 PyObject* isa(PyObject*, PyObject*) { return PyUnicode_FromString(isa_name()); }
 PyObject* blas(PyObject*, PyObject*) {
   return blas_ensure() ? PyUnicode_FromString(blas_core()) : nullptr;
@@ -44,6 +62,9 @@ PyMethodDef methods[] = {
     {"set_num_threads", set_num_threads, METH_O,
      "set_num_threads(n): threads of the pool, the caller included."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "get_num_threads() -> int"},
+    {"share_threads", share_threads, METH_O,
+     "share_threads(n): this process is one of n that work at once; it takes its share of the CPUs, "
+     "unless SHMTENSOR_NUM_THREADS or OMP_NUM_THREADS says how many threads."},
     {"isa", isa, METH_NOARGS,
      "isa() -> str: instruction-set level of the kernels: base, v3 or v4."},
     {"blas", blas, METH_NOARGS, "blas() -> str: the BLAS kernels in use; loads the library."},
@@ -80,6 +101,33 @@ PyMethodDef methods[] = {
     {"cat", fast<cat>(), METH_FASTCALL, "cat(arrays, dim=0, /)"},
     {"stack_into", fast<stack_into>(), METH_FASTCALL,
      "stack_into(out, arrays, /): out[i] = arrays[i]."},
+    {"choose", fast<choose>(), METH_FASTCALL, "choose(condition, x, y, /): as numpy.where."},
+    {"extreme", fast<extreme>(), METH_FASTCALL, "extreme(x, dim, keepdim, largest, /)"},
+    {"extreme_place", fast<extreme_place>(), METH_FASTCALL,
+     "extreme_place(x, dim, keepdim, largest, /)"},
+    {"extreme_along", fast<extreme_along>(), METH_FASTCALL,
+     "extreme_along(x, dim, keepdim, largest, /) -> (values, places)"},
+    {"variance", fast<variance>(), METH_FASTCALL,
+     "variance(x, dim, correction, keepdim, root, /): root takes the square root."},
+    {"norm", fast<norm>(), METH_FASTCALL,
+     "norm(x, dim, keepdim, /): square root of the sum of squares."},
+    {"gather", fast<gather>(), METH_FASTCALL, "gather(x, index, dim, /)"},
+    {"take", fast<take>(), METH_FASTCALL, "take(x, index, dim, /): slices at a vector of indices."},
+    {"scatter_into", fast<scatter_into>(), METH_FASTCALL,
+     "scatter_into(out, source, index, dim, add, /) -> bool: was it done?"},
+    {"add_slices", fast<add_slices>(), METH_FASTCALL,
+     "add_slices(out, source, index, dim, /) -> bool: was it done?"},
+    {"add_at", fast<add_at>(), METH_FASTCALL, "add_at(out, places, values, /) -> bool: was it done?"},
+    {"sort", fast<sort>(), METH_FASTCALL, "sort(x, dim, descending, /) -> (values, places)"},
+    {"topk", fast<topk>(), METH_FASTCALL, "topk(x, k, dim, largest, /) -> (values, places)"},
+    {"rank", fast<rank>(), METH_FASTCALL,
+     "rank(x, k, dim, /) -> (values, places): k = -1 the median, -2 that of the numbers."},
+    {"running", fast<running>(), METH_FASTCALL,
+     "running(x, dim, product, /): running sum or product."},
+    {"running_extreme", fast<running_extreme>(), METH_FASTCALL,
+     "running_extreme(x, dim, largest, /) -> (values, places)"},
+    {"packed", fast<packed>(), METH_FASTCALL, "packed(x, /): a copy in C order."},
+    {"stack", fast<stack>(), METH_FASTCALL, "stack(arrays, dim, /)"},
     {"adam_", fast<adam_>(), METH_FASTCALL,
      "adam_(p, g, m, v, vmax, step, lr, beta1, beta2, eps, weight_decay, decoupled, maximize, /)"},
     {"sgd_", fast<sgd_>(), METH_FASTCALL,

@@ -191,6 +191,51 @@ void blas_gemm(const Gemm<double>& g) {
 void blas_gemm(const Gemm<std::complex<float>>& g) { complex(library.cgemm, g); }
 void blas_gemm(const Gemm<std::complex<double>>& g) { complex(library.zgemm, g); }
 
+namespace {
+
+// A product of a column and a row, a product with a vector: memory is the limit, not arithmetic, and
+// a quarter of the result is worth a thread much earlier. False: it is neither, or small.
+template <class T>
+bool thin(const Gemm<T>& g) {
+  constexpr int64_t kElements = 1 << 16;
+  if (g.k == 1) {
+    const int64_t am = g.a_transposed ? 1 : g.lda, bn = g.b_transposed ? g.ldb : 1;
+    if (bn != 1 && g.n > 1) return false;
+    const int64_t grain = g.n >= kElements ? 1 : (kElements + g.n - 1) / g.n;
+    ranges(g.m, grain, [&](int64_t start, int64_t stop) {
+      for (int64_t i = start; i < stop; ++i) {
+        const T a = g.a[i * am];
+        T* __restrict c = g.c + i * g.ldc;
+        if (g.beta == T(0)) {
+          for (int64_t j = 0; j < g.n; ++j) c[j] = a * g.b[j];
+        } else {
+          for (int64_t j = 0; j < g.n; ++j) c[j] = a * g.b[j] + g.beta * c[j];
+        }
+      }
+    });
+    return true;
+  }
+  const int64_t longer = g.n == 1 ? g.m : g.n;
+  if ((g.n != 1 && g.m != 1) || longer * g.k < 2 * kElements || longer < 64) return false;
+  const int64_t part = piece(longer, longer / 4, 16);
+  ranges(longer, part, [&](int64_t start, int64_t stop) {
+    Gemm<T> tile = g;
+    if (g.n == 1) {
+      tile.m = stop - start;
+      tile.a += g.a_transposed ? start : start * g.lda;
+      tile.c += start * g.ldc;
+    } else {
+      tile.n = stop - start;
+      tile.b += g.b_transposed ? start * g.ldb : start;
+      tile.c += start;
+    }
+    blas_gemm(tile);
+  });
+  return true;
+}
+
+}  // namespace
+
 // Each tile packs its own rows of A and columns of B: tiles must be large enough for that to
 // vanish, and more than the threads, so that one held up by a foreign process is made up for by the
 // others.
@@ -198,6 +243,7 @@ template <class T>
 void gemm(const Gemm<T>& g) {
   constexpr double kWorth = 64.0 * 64 * 64 * 4;  // multiply-adds that pay for waking a worker
   double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+  if ((g.k == 1 || g.m == 1 || g.n == 1) && thin(g)) return;
   if (work < kWorth) return blas_gemm(g);
   // About 16 tiles of large products, 2 of small ones.
   int64_t tiles = work >= 1024.0 * 1024 * 1024 ? 16 : work >= 512.0 * 512 * 512 ? 4 : 2;

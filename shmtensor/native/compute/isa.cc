@@ -10,6 +10,18 @@ namespace shmtensor {
 
 #define LEVEL(name)                                                                    \
   namespace name {                                                                     \
+  const Folds<float>& folds_of(float);                                                 \
+  const Folds<double>& folds_of(double);                                               \
+  const Folds<int8_t>& folds_of(int8_t);                                               \
+  const Folds<uint8_t>& folds_of(uint8_t);                                             \
+  const Folds<int16_t>& folds_of(int16_t);                                             \
+  const Folds<uint16_t>& folds_of(uint16_t);                                           \
+  const Folds<int32_t>& folds_of(int32_t);                                             \
+  const Folds<uint32_t>& folds_of(uint32_t);                                           \
+  const Folds<int64_t>& folds_of(int64_t);                                             \
+  const Folds<uint64_t>& folds_of(uint64_t);                                           \
+  const Moments<float>& moments_of(float);                                             \
+  const Moments<double>& moments_of(double);                                           \
   const Kernels<float>& floats();                                                      \
   const Kernels<double>& doubles();                                                    \
   void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter); \
@@ -85,6 +97,42 @@ const Kernels<double>& kernels<double>() {
       return level_base::doubles();
   }
 }
+
+template <class T>
+const Folds<T>& folds() {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::folds_of(T());
+    case Level::V3:
+      return level_v3::folds_of(T());
+    default:
+      return level_base::folds_of(T());
+  }
+}
+template const Folds<float>& folds<float>();
+template const Folds<double>& folds<double>();
+template const Folds<int8_t>& folds<int8_t>();
+template const Folds<uint8_t>& folds<uint8_t>();
+template const Folds<int16_t>& folds<int16_t>();
+template const Folds<uint16_t>& folds<uint16_t>();
+template const Folds<int32_t>& folds<int32_t>();
+template const Folds<uint32_t>& folds<uint32_t>();
+template const Folds<int64_t>& folds<int64_t>();
+template const Folds<uint64_t>& folds<uint64_t>();
+
+template <class T>
+const Moments<T>& moments() {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::moments_of(T());
+    case Level::V3:
+      return level_v3::moments_of(T());
+    default:
+      return level_base::moments_of(T());
+  }
+}
+template const Moments<float>& moments<float>();
+template const Moments<double>& moments<double>();
 
 PhiloxBlocks philox() {
   switch (isa_level()) {

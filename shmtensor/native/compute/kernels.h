@@ -65,12 +65,38 @@ struct Kernels {
   void (*sgd)(T* p, const T* g, T* buffer, int64_t n, const SgdRule<T>& rule);
 };
 
+// For every type of number: 1, 2, 4 and 8 bytes wide integers, float and double.
+template <class T>
+struct Folds {
+  // out[i] = c[i] ? x[i * xs] : y[i * ys]; the steps are 0 or 1.
+  void (*choose)(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T* out,
+                 int64_t n);
+  // [0] the smallest, [1] the largest; a NaN is both.
+  T (*extreme[2])(const T* x, int64_t m);
+  void (*extreme_columns[2])(const T* x, T* acc, int64_t m, int64_t width, int64_t stride);
+  void (*place_columns[2])(const T* x, T* acc, int32_t* places, int64_t m, int64_t width,
+                           int64_t stride, int32_t first);
+  int64_t (*find)(const T* x, int64_t m, T value);
+};
+
+// Sums of squared distances, for var and norm.
+template <class T>
+struct Moments {
+  double (*squares)(const T* x, int64_t n, T point);
+  void (*squares_columns)(const T* x, const T* points, T* acc, int64_t m, int64_t width,
+                          int64_t stride);
+};
+
 // Random bits: Philox 4x32-10, 64 words for each block of 16 counters, the four outputs of a
 // counter side by side.
 using PhiloxBlocks = void (*)(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter);
 
 template <class T>
 const Kernels<T>& kernels();
+template <class T>
+const Folds<T>& folds();
+template <class T>
+const Moments<T>& moments();
 PhiloxBlocks philox();
 
 }  // namespace shmtensor

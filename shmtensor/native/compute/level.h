@@ -20,6 +20,7 @@ namespace SHMTENSOR_LEVEL {
 #include "vector.h"
 //
 #include "elementwise.h"
+#include "fold.h"
 #include "rows.h"
 #include "update.h"
 
@@ -51,6 +52,34 @@ constexpr Kernels<T> table = {
     adam<T>,
     sgd<T>,
 };
+
+template <class T>
+constexpr Folds<T> folds = {
+    choose<T>,
+    {extreme<T, false>, extreme<T, true>},
+    {extreme_columns<T, false>, extreme_columns<T, true>},
+    {place_columns<T, false>, place_columns<T, true>},
+    find<T>,
+};
+
+template <class T>
+constexpr Moments<T> moments = {squares<T>, squares_columns<T>};
+
+#define FOLDS(T) \
+  const Folds<T>& folds_of(T) { return folds<T>; }
+FOLDS(float)
+FOLDS(double)
+FOLDS(int8_t)
+FOLDS(uint8_t)
+FOLDS(int16_t)
+FOLDS(uint16_t)
+FOLDS(int32_t)
+FOLDS(uint32_t)
+FOLDS(int64_t)
+FOLDS(uint64_t)
+#undef FOLDS
+const Moments<float>& moments_of(float) { return moments<float>; }
+const Moments<double>& moments_of(double) { return moments<double>; }
 
 const Kernels<float>& floats() { return table<float>; }
 const Kernels<double>& doubles() { return table<double>; }

@@ -32,6 +32,11 @@ bool flat(const char* where, const char* name, PyObject* argument, bool optional
           shape_text(a).c_str(), p ? shape_text(p).c_str() : "one dimension");
     return false;
   }
+  if (write && !PyArray_ISWRITEABLE(a)) {
+    raise("ValueError", "%s: %s cannot be written: shape %s, it came read-only; write to a clone()", where, name,
+          shape_text(a).c_str());
+    return false;
+  }
   if (!(write ? PyArray_ISCARRAY(a) : PyArray_ISCARRAY_RO(a))) {
     raise("ValueError", "%s: %s is not contiguous%s: strides of %zd bytes", where, name,
           write ? " and writeable" : "", static_cast<Py_ssize_t>(PyArray_STRIDE(a, 0)));

@@ -6,7 +6,14 @@
 // release and read with acquire: the caller sees all that the slices wrote. A worker touches the
 // fields only between entering and leaving, and the caller changes them only when every worker that
 // entered has left. `bell` and `sleepers` are sequentially consistent: either the worker sees the
-// new bell before it sleeps, or the caller sees a sleeper and wakes it.
+// new bell before it sleeps, or the caller sees a sleeper and wakes it. A worker's `cpu` is a hint and
+// carries nothing: relaxed.
+//
+// Note [A worker on the caller's CPU]
+// The kernel likes to wake a thread beside the one that wakes it, and where CPUs are few the worker
+// then waits for the caller to finish: two threads take the time of one. So a worker notes the CPU
+// it runs on, and a caller that finds itself on that CPU first forbids it to the worker. The mask
+// stays until the next such meeting: threads seldom move, so that the two system calls are rare.
 #include "pool.h"
 
 #include <linux/futex.h>
@@ -33,6 +40,7 @@ constexpr uint32_t kClosed = 1u << 31;
 struct Worker {
   pthread_t thread;
   std::atomic<int> tid;
+  std::atomic<int> cpu;  // where it last ran; -1 before it did
 };
 
 struct Pool {
@@ -78,14 +86,16 @@ void futex_wake(std::atomic<uint32_t>* word, int n) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, n, nullptr, nullptr, 0);
 }
 
-// Spins while *word == value, kSpin long at most; true if it changed.
-bool spin_while_equal(const std::atomic<uint32_t>& word, uint32_t value) {
+// Spins while *word == value, kSpin long at most; true if it changed. A worker notes where it does.
+bool spin_while_equal(const std::atomic<uint32_t>& word, uint32_t value,
+                      Worker* worker = nullptr) {
   int64_t end = 0;
   for (;;) {
     for (int i = 0; i < 64; ++i) {
       if (word.load(std::memory_order_acquire) != value) return true;
       relax();
     }
+    if (worker) worker->cpu.store(sched_getcpu(), std::memory_order_relaxed);
     int64_t t = now();
     if (end == 0) end = t + kSpin;
     if (t > end) return false;
@@ -118,7 +128,8 @@ void* work(void* argument) {
   inside = true;
   uint32_t seen = pool.bell.load() - 1;  // look at the job for which this worker was started
   for (;;) {
-    if (pool.bell.load() == seen && !spin_while_equal(pool.bell, seen)) {
+    worker->cpu.store(sched_getcpu(), std::memory_order_relaxed);
+    if (pool.bell.load() == seen && !spin_while_equal(pool.bell, seen, worker)) {
       pool.sleepers.fetch_add(1);
       while (pool.bell.load() == seen) futex_wait(&pool.bell, seen);
       pool.sleepers.fetch_sub(1);
@@ -132,19 +143,49 @@ void* work(void* argument) {
   }
 }
 
+// The CPUs this thread may use, without one of them; false if none is left or nobody can tell.
+bool others(int cpu, cpu_set_t* set) {
+  CPU_ZERO(set);
+  if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof *set, set) != 0) return false;
+  CPU_CLR(cpu, set);
+  return CPU_COUNT(set) > 0;
+}
+
+// Called by the holder of `busy`, before the bell: Note [A worker on the caller's CPU].
+void make_way(int n) {
+  const int here = sched_getcpu();
+  cpu_set_t set;
+  bool known = false;
+  for (int i = 0; i < n; ++i) {
+    Worker& worker = pool.workers[i];
+    if (worker.cpu.load(std::memory_order_relaxed) != here) continue;
+    if (!known && !others(here, &set)) return;
+    known = true;
+    const int tid = worker.tid.load(std::memory_order_acquire);
+    if (tid) sched_setaffinity(tid, sizeof set, &set);
+    worker.cpu.store(-1, std::memory_order_relaxed);
+  }
+}
+
 // Called by the holder of `busy`, before the gate opens. Fewer workers than asked for is no error.
 void start_workers(int n) {
   if (pool.started >= n) return;
+  cpu_set_t set;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  if (others(sched_getcpu(), &set)) pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);  // signals belong to Python's threads
   while (pool.started < n) {
     Worker& worker = pool.workers[pool.started];
     worker.tid.store(0);
-    if (pthread_create(&worker.thread, nullptr, work, &worker) != 0) break;
+    worker.cpu.store(-1, std::memory_order_relaxed);
+    if (pthread_create(&worker.thread, &attributes, work, &worker) != 0) break;
     ++pool.started;
   }
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  pthread_attr_destroy(&attributes);
 }
 
 // Called by the holder of `busy`. pthread_join returns a moment before the kernel has taken the
@@ -225,6 +266,14 @@ void pool_set_threads(int n) {
   release_busy();
 }
 
+// What the environment says holds for each of them: whoever wrote it knows how many there are.
+void pool_share(long n) {
+  const bool told = environment_threads("SHMTENSOR_NUM_THREADS") > 0 ||
+                    environment_threads("OMP_NUM_THREADS") > 0;
+  const long share = pool_default_threads() / (told ? 1 : n);
+  pool_set_threads(share < 1 ? 1 : static_cast<int>(share));
+}
+
 void pool_run(Slice slice, void* context, int64_t n) {
   int threads = pool_threads();
   if (n < 2 || threads < 2 || inside || pool.busy.exchange(1, std::memory_order_acquire)) {
@@ -239,6 +288,7 @@ void pool_run(Slice slice, void* context, int64_t n) {
   pool.next.store(0, std::memory_order_relaxed);
   pool.left.store(0, std::memory_order_relaxed);
   pool.waiting.store(0, std::memory_order_relaxed);
+  make_way(helpers < pool.started ? helpers : pool.started);
   pool.gate.store(0, std::memory_order_release);
   pool.bell.fetch_add(1);
   if (pool.started < helpers) start_workers(helpers);

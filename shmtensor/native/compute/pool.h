@@ -27,6 +27,7 @@ void pool_run(Slice slice, void* context, int64_t n);
 
 int pool_threads();            // the caller included
 void pool_set_threads(int n);  // workers are stopped; they start again on demand
+void pool_share(long n);       // this process is one of n that work at once
 int pool_default_threads();    // SHMTENSOR_NUM_THREADS, OMP_NUM_THREADS, else the CPUs we may use
 
 // Registers the fork handlers; called once, at import.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "array.h"
+#include "float16.h"
 #include "kernels.h"
 #include "pool.h"
 
@@ -294,10 +295,6 @@ void combine_all(void* out, const void* const* in, int64_t count, int64_t n, Op 
   });
 }
 
-#if defined(__FLT16_MAX__)
-using Half = _Float16;
-#endif
-
 bool combine_by_type(int type, void* out, const void* const* in, int64_t count, int64_t n, Op op) {
   switch (type) {
     case NPY_FLOAT:
@@ -315,11 +312,9 @@ bool combine_by_type(int type, void* out, const void* const* in, int64_t count, 
     case NPY_CDOUBLE:
       combine_all<std::complex<double>>(out, in, count, n, op);
       return true;
-#if defined(__FLT16_MAX__)
     case NPY_HALF:
-      combine_all<Half, float>(out, in, count, n, op);
+      combine_all<Float16, float>(out, in, count, n, op);
       return true;
-#endif
     case NPY_BOOL:
       combine_all<bool>(out, in, count, n, op);
       return true;

@@ -1,0 +1,127 @@
+// Choosing and comparing, for every type of number. Included inside a level's namespace, after
+// vector.h.
+
+// out[i] = c[i] ? x[i * xs] : y[i * ys]; the steps are 0 or 1.
+template <class T>
+void choose(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T* out, int64_t n) {
+  if (xs && ys) {
+    for (int64_t i = 0; i < n; ++i) out[i] = c[i] ? x[i] : y[i];
+  } else if (ys) {
+    const T a = *x;
+    for (int64_t i = 0; i < n; ++i) out[i] = c[i] ? a : y[i];
+  } else if (xs) {
+    const T b = *y;
+    for (int64_t i = 0; i < n; ++i) out[i] = c[i] ? x[i] : b;
+  } else {
+    const T a = *x, b = *y;
+    for (int64_t i = 0; i < n; ++i) out[i] = c[i] ? a : b;
+  }
+}
+
+// Does a come before b? A NaN before all numbers, of equal ones neither.
+template <class T, bool kLargest>
+INLINE bool beats(T a, T b) {
+  return kLargest ? (a > b) | (a != a) : (a < b) | (a != a);
+}
+
+// acc[c] becomes the extreme of itself and of m rows of width columns.
+template <class T, bool kLargest>
+void extreme_columns(const T* x, T* __restrict acc, int64_t m, int64_t width, int64_t stride) {
+  for (int64_t k = 0; k < m; ++k, x += stride) {
+    for (int64_t c = 0; c < width; ++c) acc[c] = beats<T, kLargest>(x[c], acc[c]) ? x[c] : acc[c];
+  }
+}
+
+// The extreme of m >= 1 elements: lanes first, then the lanes' in order.
+template <class T, bool kLargest>
+T extreme(const T* x, int64_t m) {
+  constexpr int kL = 256 / static_cast<int>(sizeof(T));
+  T best = x[0];
+  if (m >= 2 * kL) {
+    T acc[kL];
+    for (int l = 0; l < kL; ++l) acc[l] = x[l];
+    int64_t i = kL;
+    for (; i + kL <= m; i += kL) {
+      for (int l = 0; l < kL; ++l)
+        acc[l] = beats<T, kLargest>(x[i + l], acc[l]) ? x[i + l] : acc[l];
+    }
+    best = acc[0];
+    for (int l = 1; l < kL; ++l) best = beats<T, kLargest>(acc[l], best) ? acc[l] : best;
+    x += i;
+    m -= i;
+  }
+  for (int64_t i = 0; i < m; ++i) best = beats<T, kLargest>(x[i], best) ? x[i] : best;
+  return best;
+}
+
+// Where value (the extreme of them) stands first.
+template <class T>
+int64_t find(const T* x, int64_t m, T value) {
+  const bool nan = value != value;
+  int64_t i = 0;
+  for (; i + 64 <= m; i += 64) {
+    unsigned hit = 0;
+    if (nan) {
+      for (int l = 0; l < 64; ++l) hit |= x[i + l] != x[i + l];
+    } else {
+      for (int l = 0; l < 64; ++l) hit |= x[i + l] == value;
+    }
+    if (hit) break;
+  }
+  for (; i < m; ++i) {
+    if (nan ? x[i] != x[i] : x[i] == value) return i;
+  }
+  return 0;
+}
+
+// The same with the row where each column's extreme stands first; `first` is the number of x's row.
+template <class T, bool kLargest>
+void place_columns(const T* x, T* __restrict acc, int32_t* __restrict places, int64_t m,
+                   int64_t width, int64_t stride, int32_t first) {
+  for (int64_t k = 0; k < m; ++k, x += stride) {
+    const int32_t row = first + static_cast<int32_t>(k);
+    for (int64_t c = 0; c < width; ++c) {
+      const bool take = beats<T, kLargest>(x[c], acc[c]) & (acc[c] == acc[c]);
+      acc[c] = take ? x[c] : acc[c];
+      places[c] = take ? row : places[c];
+    }
+  }
+}
+
+// The sum of squared distances from a point: in lanes, at most 4096 elements a chain.
+template <class T>
+double squares(const T* x, int64_t n, T point) {
+  constexpr int kL = 128 / static_cast<int>(sizeof(T));
+  double total = 0;
+  for (int64_t start = 0; start < n; start += 4096) {
+    const int64_t stop = n - start < 4096 ? n : start + 4096;
+    T acc[kL] = {};
+    int64_t i = start;
+    for (; i + kL <= stop; i += kL) {
+      for (int l = 0; l < kL; ++l) {
+        const T d = x[i + l] - point;
+        acc[l] += d * d;
+      }
+    }
+    double sum = 0;
+    for (int l = 0; l < kL; ++l) sum += static_cast<double>(acc[l]);
+    for (; i < stop; ++i) {
+      const T d = x[i] - point;
+      sum += static_cast<double>(d * d);
+    }
+    total += sum;
+  }
+  return total;
+}
+
+// acc[c] += the squared distances of m rows from points[c].
+template <class T>
+void squares_columns(const T* x, const T* points, T* __restrict acc, int64_t m, int64_t width,
+                     int64_t stride) {
+  for (int64_t k = 0; k < m; ++k, x += stride) {
+    for (int64_t c = 0; c < width; ++c) {
+      const T d = x[c] - points[c];
+      acc[c] += d * d;
+    }
+  }
+}

@@ -1,0 +1,277 @@
+// Elements become unsigned keys in the same order (a NaN is the largest, both zeros are one), with
+// their place beside them; of equal ones the first stays first.
+//
+// Long rows are sorted by Radix: a stable pass over the pairs for each byte in which keys differ.
+// Each row is one thread's work.
+#include "order.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "array.h"
+#include "pool.h"
+#include "types.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kUnlock = 1024;
+constexpr int64_t kGrain = 4096;
+
+uint32_t key_of(float x) {
+  uint32_t u;
+  x = x == 0 ? 0.0f : x;
+  memcpy(&u, &x, 4);
+  return x != x ? UINT32_MAX : u ^ (u >> 31 ? UINT32_MAX : 0x80000000u);
+}
+
+uint64_t key_of(double x) {
+  uint64_t u;
+  x = x == 0 ? 0.0 : x;
+  memcpy(&u, &x, 8);
+  return x != x ? UINT64_MAX : u ^ (u >> 63 ? UINT64_MAX : uint64_t(1) << 63);
+}
+
+uint32_t key_of(int8_t x) { return static_cast<uint32_t>(x) ^ 0x80000000u; }
+uint32_t key_of(int16_t x) { return static_cast<uint32_t>(x) ^ 0x80000000u; }
+uint32_t key_of(int32_t x) { return static_cast<uint32_t>(x) ^ 0x80000000u; }
+uint32_t key_of(uint8_t x) { return x; }
+uint32_t key_of(uint16_t x) { return x; }
+uint32_t key_of(uint32_t x) { return x; }
+uint64_t key_of(int64_t x) { return static_cast<uint64_t>(x) ^ (uint64_t(1) << 63); }
+uint64_t key_of(uint64_t x) { return x; }
+
+template <class K>
+struct Pair {
+  K key;
+  uint32_t place;
+};
+
+template <class K>
+bool operator<(const Pair<K>& a, const Pair<K>& b) {
+  return a.key < b.key || (a.key == b.key && a.place < b.place);
+}
+
+// Sorts n pairs whose places ascend among equal keys. Returns where the result is: a or b.
+template <class K>
+Pair<K>* sorted(Pair<K>* a, Pair<K>* b, int64_t n) {
+  if (n <= 48) {
+    for (int64_t i = 1; i < n; ++i) {
+      const Pair<K> p = a[i];
+      int64_t j = i;
+      for (; j > 0 && p.key < a[j - 1].key; --j) a[j] = a[j - 1];
+      a[j] = p;
+    }
+    return a;
+  }
+  if (n <= 512) {
+    std::sort(a, a + n);
+    return a;
+  }
+  constexpr int kBytes = sizeof(K);
+  uint32_t counts[kBytes][256] = {};
+  for (int64_t i = 0; i < n; ++i) {
+    for (int byte = 0; byte < kBytes; ++byte) ++counts[byte][a[i].key >> (8 * byte) & 255];
+  }
+  for (int byte = 0; byte < kBytes; ++byte) {
+    uint32_t* count = counts[byte];
+    if (count[a[0].key >> (8 * byte) & 255] == n) continue;  // all have the same
+    uint32_t sum = 0;
+    for (int v = 0; v < 256; ++v) {
+      const uint32_t c = count[v];
+      count[v] = sum;
+      sum += c;
+    }
+    for (int64_t i = 0; i < n; ++i) b[count[a[i].key >> (8 * byte) & 255]++] = a[i];
+    std::swap(a, b);
+  }
+  return a;
+}
+
+template <class K>
+struct Scratch {
+  Pair<K>*a, *b;
+  explicit Scratch(int64_t n)
+      : a(static_cast<Pair<K>*>(PyMem_RawMalloc(sizeof(Pair<K>) * 2 * static_cast<size_t>(n + 1)))),
+        b(a + n) {}
+  ~Scratch() { PyMem_RawFree(a); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+};
+
+// What a call works on: x as (outer, m, inner), `count` results a row.
+struct Work {
+  Ref x, values, places;
+  int64_t outer = 1, m = 1, inner = 1, count = 0;
+};
+
+// body(scratch, row of x, its results) for each row, on the pool. An element of a row is `inner`
+// apart from the next.
+template <class T, class F>
+void each_row(const Work& w, F&& body) {
+  using K = decltype(key_of(T()));
+  const int64_t rows = w.outer * w.inner, m = w.m ? w.m : 1;
+  ranges(rows, m >= kGrain ? 1 : kGrain / m, [&](int64_t r, int64_t stop) {
+    Scratch<K> scratch(w.m);
+    for (; r < stop; ++r) {
+      const int64_t o = r / w.inner, c = r % w.inner;
+      body(scratch, data<T>(w.x) + o * w.m * w.inner + c,
+           data<T>(w.values) + o * w.count * w.inner + c,
+           data<int64_t>(w.places) + o * w.count * w.inner + c);
+    }
+  });
+}
+
+template <class T, class K>
+void fill(Pair<K>* to, const T* x, int64_t m, int64_t step, bool descending) {
+  const K turn = descending ? static_cast<K>(~K(0)) : K(0);
+  for (int64_t i = 0; i < m; ++i) {
+    to[i] = {static_cast<K>(key_of(x[i * step]) ^ turn), static_cast<uint32_t>(i)};
+  }
+}
+
+template <class T, class K>
+void write(const Pair<K>* from, const T* x, int64_t n, int64_t step, T* values, int64_t* places) {
+  for (int64_t i = 0; i < n; ++i) {
+    values[i * step] = x[static_cast<int64_t>(from[i].place) * step];
+    places[i * step] = from[i].place;
+  }
+}
+
+template <class T>
+void sort_rows(const Work& w, bool descending) {
+  each_row<T>(w, [&](auto& s, const T* x, T* values, int64_t* places) {
+    fill(s.a, x, w.m, w.inner, descending);
+    write(sorted(s.a, s.b, w.m), x, w.m, w.inner, values, places);
+  });
+}
+
+// Keeps the k first of what was seen in a pool of 2 k: most elements meet one comparison.
+template <class T>
+void topk_rows(const Work& w, bool largest) {
+  const int64_t k = w.count;
+  each_row<T>(w, [&](auto& s, const T* x, T* values, int64_t* places) {
+    using K = decltype(key_of(T()));
+    if (k == 0) return;
+    auto* a = s.a;
+    if (4 * k >= w.m) {
+      fill(a, x, w.m, w.inner, largest);
+      if (k < w.m) std::nth_element(a, a + k - 1, a + w.m);
+    } else {
+      const K turn = largest ? static_cast<K>(~K(0)) : K(0);
+      const int64_t room = 2 * k + 32 < w.m ? 2 * k + 32 : w.m;
+      int64_t held = 0;
+      K limit = static_cast<K>(~K(0));
+      bool full = false;
+      for (int64_t i = 0; i < w.m; ++i) {
+        const K key = static_cast<K>(key_of(x[i * w.inner]) ^ turn);
+        if (full && key >= limit) continue;
+        a[held++] = {key, static_cast<uint32_t>(i)};
+        if (held < room) continue;
+        std::nth_element(a, a + k - 1, a + held);
+        limit = a[k - 1].key;
+        held = k;
+        full = true;
+      }
+      if (held > k) std::nth_element(a, a + k - 1, a + held);
+    }
+    std::sort(a, a + k);
+    write(a, x, k, w.inner, values, places);
+  });
+}
+
+constexpr int64_t kMedian = -1, kNanMedian = -2;
+
+// The k-th smallest; the lower median, which is the first NaN where there is one; or that of the
+// numbers alone.
+template <class T>
+void rank_rows(const Work& w, int64_t k) {
+  each_row<T>(w, [&](auto& s, const T* x, T* values, int64_t* places) {
+    fill(s.a, x, w.m, w.inner, false);
+    int64_t at = k - 1;
+    if (k < 0) {
+      int64_t nans = 0;
+      for (int64_t i = 0; i < w.m; ++i) nans += x[i * w.inner] != x[i * w.inner];
+      const int64_t left = w.m - nans;
+      at = k == kMedian ? (nans ? left : (w.m - 1) / 2) : (left > 1 ? (left - 1) / 2 : 0);
+    }
+    std::nth_element(s.a, s.a + at, s.a + w.m);
+    write(s.a + at, x, 1, w.inner, values, places);
+  });
+}
+
+// x along dim with `count` results a row (negative: as many as there are). 0: NumPy does it; -1:
+// exception.
+int prepare(const char* where, PyObject* const* args, PyObject* dim_object, int64_t count,
+            Work* w) {
+  PyArrayObject* x = array_argument(where, "input", args[0]);
+  if (!x) return -1;
+  const int nd = PyArray_NDIM(x), type = PyArray_TYPE(x);
+  if (nd == 0 || type > NPY_DOUBLE) return 0;
+  const int dim = dim_argument(where, dim_object, nd);
+  if (dim < 0) return -1;
+  npy_intp dims[NPY_MAXDIMS];
+  for (int i = 0; i < nd; ++i) {
+    dims[i] = PyArray_DIM(x, i);
+    (i < dim ? w->outer : i > dim ? w->inner : w->m) *= dims[i];
+  }
+  if (w->m >= INT64_C(0xffffffff)) return 0;
+  w->count = dims[dim] = count < 0 ? w->m : count;
+  w->x = contiguous(x);
+  w->values = Ref(fresh(nd, dims, type));
+  w->places = Ref(fresh(nd, dims, NPY_INT64));
+  return w->x && w->values && w->places ? 1 : -1;
+}
+
+template <class F>
+PyObject* run(const Work& w, F&& f) {
+  if (w.outer > 0 && w.inner > 0 && w.m > 0) {
+    Unlocked unlocked(w.outer * w.inner * w.m > kUnlock);
+    with_type(PyArray_TYPE(w.x.array()), f);
+  }
+  return PyTuple_Pack(2, w.values.get(), w.places.get());
+}
+
+}  // namespace
+
+// sort(x, dim, descending) -> (values, places)
+PyObject* sort(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("sort", n, 3, 3) < 0) return nullptr;
+  const int descending = PyObject_IsTrue(args[2]);
+  Work w;
+  const int ready = descending < 0 ? -1 : prepare("sort", args, args[1], -1, &w);
+  if (ready < 0) return left_to_caller();
+  if (ready == 0) Py_RETURN_NONE;
+  return run(w, [&](auto zero) { sort_rows<decltype(zero)>(w, descending != 0); });
+}
+
+// topk(x, k, dim, largest) -> (values, places)
+PyObject* topk(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("topk", n, 4, 4) < 0) return nullptr;
+  const Py_ssize_t k = PyNumber_AsSsize_t(args[1], PyExc_OverflowError);
+  if (k == -1 && PyErr_Occurred()) return nullptr;
+  const int largest = PyObject_IsTrue(args[3]);
+  if (largest < 0) return nullptr;
+  if (k < 0) Py_RETURN_NONE;
+  Work w;
+  const int ready = prepare("topk", args, args[2], k, &w);
+  if (ready < 0) return left_to_caller();
+  if (ready == 0 || k > w.m) Py_RETURN_NONE;
+  return run(w, [&](auto zero) { topk_rows<decltype(zero)>(w, largest != 0); });
+}
+
+// rank(x, k, dim) -> (values, places), one a row: the k-th smallest; k = -1 the median, -2 of
+// numbers
+PyObject* rank(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("rank", n, 3, 3) < 0) return nullptr;
+  const Py_ssize_t k = PyNumber_AsSsize_t(args[1], PyExc_OverflowError);
+  if (k == -1 && PyErr_Occurred()) return nullptr;
+  Work w;
+  const int ready = prepare("rank", args, args[2], 1, &w);
+  if (ready < 0) return left_to_caller();
+  if (ready == 0 || w.m == 0 || k == 0 || k < kNanMedian || k > w.m) Py_RETURN_NONE;
+  return run(w, [&](auto zero) { rank_rows<decltype(zero)>(w, k); });
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,260 @@
+// A strided array is copied in tiles of the last dimension and the one whose elements lie nearest to
+// each other, so that both sides use whole cache lines.
+#include "packing.h"
+
+#include <cstring>
+
+#include "array.h"
+#include "pool.h"
+#include "types.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kUnlock = 16384;  // bytes
+constexpr int64_t kSlice = 65536;   // bytes a slice copies
+constexpr int64_t kTile = 16, kLong = 256;  // a cache line of the result, a run of the source
+
+struct Source {
+  const char* data;
+  int nd = 0;
+  npy_intp dims[NPY_MAXDIMS], strides[NPY_MAXDIMS];
+};
+
+// Without dimensions of size one; neighbours that continue each other merged.
+Source source_of(PyArrayObject* x) {
+  Source s{PyArray_BYTES(x), 0, {}, {}};
+  for (int i = 0; i < PyArray_NDIM(x); ++i) {
+    const npy_intp n = PyArray_DIM(x, i), stride = PyArray_STRIDE(x, i);
+    if (n == 1) continue;
+    if (s.nd && s.strides[s.nd - 1] == stride * n) {
+      s.dims[s.nd - 1] *= n;
+      s.strides[s.nd - 1] = stride;
+    } else {
+      s.dims[s.nd] = n;
+      s.strides[s.nd++] = stride;
+    }
+  }
+  if (s.nd == 0) {
+    s.dims[0] = 1;
+    s.strides[s.nd++] = 0;
+  }
+  return s;
+}
+
+npy_intp size_of(npy_intp stride) { return stride < 0 ? -stride : stride; }
+
+// Rows of the last dimension, one after the other.
+template <class T>
+void copy_rows(const Source& s, T* to) {
+  const int last = s.nd - 1;
+  const int64_t n = s.dims[last];
+  const npy_intp step = s.strides[last];
+  int64_t rows = 1;
+  for (int i = 0; i < last; ++i) rows *= s.dims[i];
+  const int64_t pieces = (n * static_cast<int64_t>(sizeof(T)) + kSlice - 1) / kSlice;
+  const int64_t part = (n + pieces - 1) / pieces;
+  const int64_t grain = pieces > 1 ? 1 : kSlice / (n * static_cast<int64_t>(sizeof(T)));
+  ranges(rows * pieces, grain < 1 ? 1 : grain, [&](int64_t i, int64_t stop) {
+    for (; i < stop; ++i) {
+      int64_t rest = i / pieces;
+      const int64_t start = i % pieces * part, end = start + part < n ? start + part : n;
+      const char* from = s.data + start * step;
+      for (int d = last - 1; d >= 0; --d) {
+        from += rest % s.dims[d] * s.strides[d];
+        rest /= s.dims[d];
+      }
+      T* out = to + i / pieces * n + start;
+      if (step == static_cast<npy_intp>(sizeof(T))) {
+        memcpy(out, from, sizeof(T) * static_cast<size_t>(end - start));
+      } else {
+        for (int64_t k = 0; k < end - start; ++k)
+          out[k] = *reinterpret_cast<const T*>(from + k * step);
+      }
+    }
+  });
+}
+
+// Sixteen bytes of each of as many lines, turned in registers: from[p][q] to out[q][p].
+template <class T>
+void turn(const char* from, npy_intp line, T* out, npy_intp row) {
+  typedef T V __attribute__((vector_size(16)));
+  constexpr int n = 16 / sizeof(T);
+  V x[n];
+  for (int p = 0; p < n; ++p) memcpy(&x[p], from + p * line, 16);
+  if constexpr (n == 4) {
+    typedef uint32_t M __attribute__((vector_size(16)));
+    constexpr M low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, first = {0, 1, 4, 5}, second = {2, 3, 6, 7};
+    const V a = __builtin_shuffle(x[0], x[1], low), b = __builtin_shuffle(x[0], x[1], high);
+    const V c = __builtin_shuffle(x[2], x[3], low), d = __builtin_shuffle(x[2], x[3], high);
+    x[0] = __builtin_shuffle(a, c, first);
+    x[1] = __builtin_shuffle(a, c, second);
+    x[2] = __builtin_shuffle(b, d, first);
+    x[3] = __builtin_shuffle(b, d, second);
+  } else {
+    typedef uint64_t M __attribute__((vector_size(16)));
+    const V a = __builtin_shuffle(x[0], x[1], M{0, 2});
+    x[1] = __builtin_shuffle(x[0], x[1], M{1, 3});
+    x[0] = a;
+  }
+  for (int q = 0; q < n; ++q) memcpy(out + q * row, &x[q], 16);
+}
+
+// Tiles of dimension `near` and the last one.
+template <class T>
+void copy_tiles(const Source& s, T* to, int near) {
+  const int last = s.nd - 1;
+  npy_intp out_strides[NPY_MAXDIMS];  // in elements
+  npy_intp size = 1;
+  for (int d = last; d >= 0; --d) {
+    out_strides[d] = size;
+    size *= s.dims[d];
+  }
+  const int64_t a = s.dims[near], b = s.dims[last];
+  const npy_intp sa = s.strides[near], sb = s.strides[last], oa = out_strides[near];
+  int64_t others = 1;
+  for (int d = 0; d < last; ++d) others *= d == near ? 1 : s.dims[d];
+  const int64_t ta = (a + kLong - 1) / kLong, tb = (b + kTile - 1) / kTile;
+  const int64_t bytes = kLong * kTile * static_cast<int64_t>(sizeof(T));
+  ranges(others * ta * tb, 1 + kSlice / bytes, [&](int64_t i, int64_t stop) {
+    for (; i < stop; ++i) {
+      const int64_t b0 = i % tb * kTile, a0 = i / tb % ta * kLong;
+      int64_t rest = i / tb / ta;
+      const char* from = s.data + a0 * sa + b0 * sb;
+      T* out = to + a0 * oa + b0;
+      for (int d = last - 1; d >= 0; --d) {
+        if (d == near) continue;
+        const int64_t at = rest % s.dims[d];
+        rest /= s.dims[d];
+        from += at * s.strides[d];
+        out += at * out_strides[d];
+      }
+      const int64_t na = a - a0 < kLong ? a - a0 : kLong, nb = b - b0 < kTile ? b - b0 : kTile;
+      int64_t q = 0;
+      if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
+        constexpr int64_t step = 16 / sizeof(T);
+        if (sa == static_cast<npy_intp>(sizeof(T))) {
+          const int64_t whole = na / step * step;
+          for (; q + step <= nb; q += step, from += step * sb) {
+            for (int64_t p = 0; p < whole; p += step)
+              turn(from + p * sa, sb, out + p * oa + q, oa);
+            for (int64_t p = whole; p < na; ++p)
+              for (int64_t k = 0; k < step; ++k)
+                out[p * oa + q + k] = *reinterpret_cast<const T*>(from + k * sb + p * sa);
+          }
+        }
+      }
+      // Loads along the source's lines; the stores wait in the store buffer, not the loads for them.
+      for (; q < nb; ++q, from += sb) {
+        T* column = out + q;
+        if (sa == static_cast<npy_intp>(sizeof(T))) {
+          const T* line = reinterpret_cast<const T*>(from);
+          for (int64_t p = 0; p < na; ++p) column[p * oa] = line[p];
+        } else {
+          for (int64_t p = 0; p < na; ++p)
+            column[p * oa] = *reinterpret_cast<const T*>(from + p * sa);
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void copy(const Source& s, T* to) {
+  const int last = s.nd - 1;
+  int near = last;
+  for (int d = 0; d < last; ++d) {
+    if (s.strides[d] && size_of(s.strides[d]) < size_of(s.strides[near])) near = d;
+  }
+  if (near == last || s.dims[near] < 4 || s.dims[last] < 4) return copy_rows(s, to);
+  copy_tiles(s, to, near);
+}
+
+}  // namespace
+
+// packed(x): a copy in C order
+PyObject* packed(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("packed", n, 1, 1) < 0) return nullptr;
+  PyArrayObject* x = array_argument("packed", "input", args[0]);
+  if (!x) return nullptr;
+  const int type = PyArray_TYPE(x);
+  if (!is_plain(x) || (type >= NPY_OBJECT && type != NPY_HALF)) {
+    return PyArray_NewCopy(x, NPY_CORDER);
+  }
+  Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), type));
+  if (!out) return nullptr;
+  const int64_t nbytes = PyArray_NBYTES(x);
+  if (nbytes == 0) return out.release();
+  const Source s = source_of(x);
+  bool done;
+  {
+    Unlocked unlocked(nbytes > kUnlock);
+    done = with_size(PyArray_ITEMSIZE(x), [&](auto zero) { copy(s, data<decltype(zero)>(out)); });
+  }
+  return done ? out.release() : PyArray_NewCopy(x, NPY_CORDER);
+}
+
+// stack(arrays, dim): None unless all are alike, in order and of a simple dtype
+PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("stack", n, 2, 2) < 0) return nullptr;
+  if (!PyList_Check(args[0]) && !PyTuple_Check(args[0])) Py_RETURN_NONE;
+  Ref held(PySequence_Tuple(args[0]));  // whatever becomes of the list without the GIL
+  if (!held) return nullptr;
+  const Py_ssize_t count = PyTuple_GET_SIZE(held.get());
+  PyObject** items = PySequence_Fast_ITEMS(held.get());
+  if (count == 0 || !PyArray_CheckExact(items[0])) Py_RETURN_NONE;
+  PyArrayObject* lead = as_array(items[0]);
+  const int nd = PyArray_NDIM(lead), type = PyArray_TYPE(lead);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!PyArray_CheckExact(items[i])) Py_RETURN_NONE;
+    PyArrayObject* a = as_array(items[i]);
+    if (PyArray_TYPE(a) != type || !PyArray_SAMESHAPE(a, lead) || !PyArray_ISCARRAY_RO(a))
+      Py_RETURN_NONE;
+  }
+  const long at = PyLong_CheckExact(args[1]) ? PyLong_AsLong(args[1]) : -nd - 2;
+  PyErr_Clear();
+  if (at < -nd - 1 || at > nd || (type >= NPY_OBJECT && type != NPY_HALF)) Py_RETURN_NONE;
+  const int dim = static_cast<int>(at < 0 ? at + nd + 1 : at);
+  npy_intp dims[NPY_MAXDIMS];
+  int64_t outer = 1, width = PyArray_ITEMSIZE(lead);
+  for (int i = 0; i < nd; ++i) {
+    dims[i < dim ? i : i + 1] = PyArray_DIM(lead, i);
+    (i < dim ? outer : width) *= PyArray_DIM(lead, i);
+  }
+  dims[dim] = count;
+  Ref out(fresh(nd + 1, dims, type));
+  if (!out) return nullptr;
+  if (outer * width == 0) return out.release();
+  char* to = data<char>(out);
+  const int64_t total = outer * width * count;
+  Unlocked unlocked(total > kUnlock);
+  const auto put = [&](auto&& one) {
+    const int64_t grain = kSlice / (width * count);
+    ranges(outer, grain < 1 ? 1 : grain, [&](int64_t start, int64_t stop) {
+      for (Py_ssize_t i = 0; i < count; ++i) {
+        const char* from = PyArray_BYTES(as_array(items[i]));
+        for (int64_t o = start; o < stop; ++o) one(to + (o * count + i) * width, from + o * width);
+      }
+    });
+  };
+  if (width == 4) {  // fixed sizes become single moves
+    put([](char* t, const char* f) { memcpy(t, f, 4); });
+  } else if (width == 8) {
+    put([](char* t, const char* f) { memcpy(t, f, 8); });
+  } else if (outer == 1 && total <= kSlice) {  // not worth asking the pool
+    for (Py_ssize_t i = 0; i < count; ++i)
+      memcpy(to + i * width, PyArray_BYTES(as_array(items[i])), static_cast<size_t>(width));
+  } else if (outer == 1) {  // long runs: cut them, too
+    const int64_t pieces = (width + kSlice - 1) / kSlice;
+    slices(pieces * count, [&](int64_t i) {
+      const int64_t start = i % pieces * kSlice, left = width - start;
+      memcpy(to + i / pieces * width + start, PyArray_BYTES(as_array(items[i / pieces])) + start,
+             static_cast<size_t>(left < kSlice ? left : kSlice));
+    });
+  } else {
+    put([&](char* t, const char* f) { memcpy(t, f, static_cast<size_t>(width)); });
+  }
+  return out.release();
+}
+
+}  // namespace shmtensor

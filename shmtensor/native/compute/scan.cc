@@ -1,0 +1,148 @@
+// x as (outer, m, inner): whole rows, or strips of columns, are one thread's work. float32 is
+// accumulated in double: a long running sum in float32 drifts away.
+#include "scan.h"
+
+#include "array.h"
+#include "pool.h"
+#include "types.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kUnlock = 4096;
+constexpr int64_t kGrain = 16384;
+constexpr int64_t kStrip = 256;
+
+struct Along {
+  Ref x;
+  int64_t outer = 1, m = 1, inner = 1;
+};
+
+// 1: ready; 0: NumPy does it; -1: exception.
+int prepare(PyArrayObject* x, PyObject* dim_object, Along* a) {
+  const int nd = PyArray_NDIM(x);
+  if (nd == 0) return 0;
+  const int dim = dim_argument("dim", dim_object, nd);
+  if (dim < 0) return -1;
+  for (int i = 0; i < nd; ++i)
+    (i < dim ? a->outer : i > dim ? a->inner : a->m) *= PyArray_DIM(x, i);
+  a->x = contiguous(x);
+  return a->x ? 1 : -1;
+}
+
+// body(first element, columns) for each row, or strip of columns.
+template <class F>
+void each(const Along& a, F&& body) {
+  const int64_t strips = (a.inner + kStrip - 1) / kStrip;
+  const int64_t each = a.m * (a.inner < kStrip ? a.inner : kStrip);
+  ranges(a.outer * strips, each >= kGrain ? 1 : kGrain / (each ? each : 1),
+         [&](int64_t i, int64_t stop) {
+           for (; i < stop; ++i) {
+             const int64_t c = i % strips * kStrip, left = a.inner - c;
+             body(i / strips * a.m * a.inner + c, left < kStrip ? left : kStrip);
+           }
+         });
+}
+
+template <class T, class A, bool kProduct>
+void accumulate(const Along& a, T* out) {
+  const T* x = data<T>(a.x);
+  each(a, [&](int64_t start, int64_t width) {
+    const T* from = x + start;
+    T* to = out + start;
+    if (width == 1) {
+      A total = kProduct ? 1 : 0;
+      for (int64_t k = 0; k < a.m; ++k, from += a.inner, to += a.inner) {
+        total = static_cast<A>(kProduct ? total * *from : total + *from);
+        *to = static_cast<T>(total);
+      }
+      return;
+    }
+    A totals[kStrip];
+    for (int64_t c = 0; c < width; ++c) totals[c] = kProduct ? 1 : 0;
+    for (int64_t k = 0; k < a.m; ++k, from += a.inner, to += a.inner) {
+      for (int64_t c = 0; c < width; ++c) {
+        totals[c] = static_cast<A>(kProduct ? totals[c] * from[c] : totals[c] + from[c]);
+        to[c] = static_cast<T>(totals[c]);
+      }
+    }
+  });
+}
+
+// Of equal elements the last; from a NaN on, the newest NaN.
+template <class T, bool kLargest>
+void record(const Along& a, T* values, int64_t* places) {
+  const T* x = data<T>(a.x);
+  each(a, [&](int64_t start, int64_t width) {
+    for (int64_t c = 0; c < width; ++c) {
+      const T* from = x + start + c;
+      T best = *from;
+      int64_t place = 0;
+      for (int64_t k = 0; k < a.m; ++k, from += a.inner) {
+        const T v = *from;
+        if ((kLargest ? v >= best : v <= best) || v != v) {
+          best = v;
+          place = k;
+        }
+        values[start + c + k * a.inner] = best;
+        places[start + c + k * a.inner] = place;
+      }
+    }
+  });
+}
+
+}  // namespace
+
+// running(x, dim, product): float32, float64 and int64 alone
+PyObject* running(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("running", n, 3, 3) < 0) return nullptr;
+  PyArrayObject* x = array_argument("running", "input", args[0]);
+  const int product = x ? PyObject_IsTrue(args[2]) : -1;
+  if (product < 0) return nullptr;
+  const int type = PyArray_TYPE(x);
+  if (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_LONG) Py_RETURN_NONE;
+  Along a;
+  const int ready = prepare(x, args[1], &a);
+  if (ready < 0) return left_to_caller();
+  if (ready == 0) Py_RETURN_NONE;
+  Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), type));
+  if (!out) return nullptr;
+  if (PyArray_SIZE(x) == 0) return out.release();
+  Unlocked unlocked(PyArray_SIZE(x) > kUnlock);
+  if (type == NPY_FLOAT) {
+    (product ? accumulate<float, double, true> : accumulate<float, double, false>)(a, data<float>(out));
+  } else if (type == NPY_DOUBLE) {
+    (product ? accumulate<double, double, true>
+             : accumulate<double, double, false>)(a, data<double>(out));
+  } else {  // unsigned, so that what overflows wraps round
+    (product ? accumulate<uint64_t, uint64_t, true>
+             : accumulate<uint64_t, uint64_t, false>)(a, data<uint64_t>(out));
+  }
+  return out.release();
+}
+
+// running_extreme(x, dim, largest) -> (values, places)
+PyObject* running_extreme(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("running_extreme", n, 3, 3) < 0) return nullptr;
+  PyArrayObject* x = array_argument("running_extreme", "input", args[0]);
+  const int largest = x ? PyObject_IsTrue(args[2]) : -1;
+  if (largest < 0) return nullptr;
+  if (PyArray_TYPE(x) > NPY_DOUBLE) Py_RETURN_NONE;
+  Along a;
+  const int ready = prepare(x, args[1], &a);
+  if (ready < 0) return left_to_caller();
+  if (ready == 0) Py_RETURN_NONE;
+  Ref values(fresh(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
+  Ref places(fresh(PyArray_NDIM(x), PyArray_DIMS(x), NPY_INT64));
+  if (!values || !places) return nullptr;
+  if (PyArray_SIZE(x)) {
+    Unlocked unlocked(PyArray_SIZE(x) > kUnlock);
+    with_type(PyArray_TYPE(x), [&](auto zero) {
+      using T = decltype(zero);
+      (largest ? record<T, true> : record<T, false>)(a, data<T>(values), data<int64_t>(places));
+    });
+  }
+  return PyTuple_Pack(2, values.get(), places.get());
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,94 @@
+// The bytes of packed data: Python objects side by side in few blocks, and where each one starts.
+//
+//   block 0  | Header | Part ... | last index part | last data part | table, if it is small |
+//   others   | one part each: the index and data parts that were full, a large table         |
+//
+//   index    u64 per element (of a dictionary: per pair): data part:16 | offset in it:48
+//   data     element after element; a pair is its key, then its value; none lies in two parts
+//   table    u64 per place, a power of two of them: hash:32 | number of the pair + 1; 0: empty.
+//            Linear probing from hash mod places; at most two thirds are taken.
+//
+//   element  None False True           tag
+//            Int1 Int2 Int4 Int8       tag, two's complement
+//            BigInt Bytes String       tag, n, bytes (String: UTF-8, lone surrogates allowed)
+//            Float Complex             tag, 8 or 16 bytes
+//            List Tuple Dict           tag, n, elements (Dict: n pairs)
+//            Array Scalar Tensor       tag, type, order, dimensions, sizes, gap, data
+//            Pickle                    tag, n, pickle
+//   n and sizes are LEB128 numbers; gap brings the data to 64 bytes (16 below 1 KiB) from the
+//   part's start; type is a NumPy type number, or kOtherType and an element that is the dtype.
+//
+// Nothing is changed once it is packed, so no word needs an order: the handles by which the blocks
+// travel publish them. Readers still trust no byte of it: whatever is there, they raise ValueError
+// and never leave the part (Note [Corrupt bytes] in decode.cc).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace shmtensor::packed {
+
+constexpr char kMagic[8] = {'S', 'H', 'P', 'A', 'C', 'K', '1', 0};
+constexpr uint64_t kIndexEntries = 1 << 20;            // of every index part but the last
+constexpr size_t kFullPart = (64 << 20) - (64 << 10);  // data part: full from here on
+constexpr size_t kSmallTable = 1 << 20;                // bytes: up to this it lies in block 0
+constexpr int kPartShift = 48;
+constexpr uint64_t kMostParts = 1 << 16;
+constexpr uint8_t kOtherType = 0xFF;
+
+enum Kind : uint32_t { kList = 1, kDict = 2 };
+enum Flags : uint32_t { kReadOnly = 1 };  // arrays and tensors come back read-only
+
+enum Tag : uint8_t {
+  kNone = 1,
+  kFalse,
+  kTrue,
+  kInt1,
+  kInt2,
+  kInt4,
+  kInt8,
+  kBigInt,
+  kFloat,
+  kComplex,
+  kBytes,
+  kString,
+  kListTag,
+  kTuple,
+  kDictTag,
+  kArray,
+  kScalar,
+  kTensor,
+  kPickle,
+};
+
+struct Part {
+  uint32_t block, unused;
+  uint64_t offset, nbytes;
+};
+
+struct Header {
+  char magic[8];
+  uint32_t kind, flags;
+  uint64_t count;   // elements or pairs
+  uint64_t seed;    // of the table's hashes
+  uint64_t places;  // of the table; 0 in a list
+  uint32_t index_parts,
+      data_parts;  // the Parts that follow: index, data, the table if there is one
+};
+static_assert(sizeof(Header) == 48 && sizeof(Part) == 24, "packed: no gaps");
+
+inline size_t aligned(size_t n, size_t to) { return (n + to - 1) & ~(to - 1); }
+// Where the data of an array of so many bytes starts, at or after `offset`.
+inline size_t data_offset(size_t offset, uint64_t nbytes) {
+  return aligned(offset, nbytes < 1024 ? 16 : 64);
+}
+
+template <class T>
+T load(const void* p) {
+  T value;
+  memcpy(&value, p, sizeof value);
+  return value;
+}
+
+}  // namespace shmtensor::packed

@@ -1,0 +1,10 @@
+"""Python data that several processes read from one copy: `SharedList`, `SharedDict`.
+
+Built once, packed into few blocks of shared memory, read without touching them: no reference count
+is written, so no page is copied after a fork (docs/shared-data.md).
+"""
+
+from .dictionary import SharedDict
+from .list import SharedList
+
+__all__ = ["SharedDict", "SharedList"]
