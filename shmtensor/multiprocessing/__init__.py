@@ -8,6 +8,7 @@ copying. docs/design/multiprocessing.md says how.
 
 from __future__ import annotations
 
+from importlib import import_module
 from multiprocessing import (
     AuthenticationError,
     BufferTooShort,
@@ -17,11 +18,13 @@ from multiprocessing import (
     current_process,
     parent_process,
 )
+from typing import Any
 
 from . import connection, queue, reduction
 from .context import Process, default_context
 from .spawn import (
     ProcessContext,
+    ProcessException,
     ProcessExitedException,
     ProcessRaisedException,
     SpawnContext,
@@ -78,6 +81,28 @@ def set_sharing_strategy(new_strategy: str) -> None:
         )
 
 
+# Modules of the standard library's package: our own where there is one, else the very same;
+# imported when somebody asks.
+_MODULES = {
+    "context": "shmtensor.multiprocessing.context",
+    "managers": "shmtensor.multiprocessing.managers",
+    "pool": "shmtensor.multiprocessing.pool",
+    "queues": "shmtensor.multiprocessing.queue",
+    "sharedctypes": "shmtensor.multiprocessing.sharedctypes",
+    "synchronize": "shmtensor.multiprocessing.lock",
+    "dummy": "multiprocessing.dummy",
+    "process": "multiprocessing.process",
+    "shared_memory": "multiprocessing.shared_memory",
+    "util": "multiprocessing.util",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "Array",
     "AuthenticationError",
@@ -94,6 +119,7 @@ __all__ = [
     "Process",
     "ProcessContext",
     "ProcessError",
+    "ProcessException",
     "ProcessExitedException",
     "ProcessRaisedException",
     "Queue",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
+import select
+import signal
 import sys
 from multiprocessing import process, spawn
 from typing import IO, Any
@@ -12,6 +15,8 @@ from shmtensor import memory, native
 from shmtensor.memory.domain import Preparation
 
 from .reduction import loads
+
+_F_SETSIG = 10  # of <fcntl.h>, which the fcntl module of Python does not have
 
 
 def main(stream: IO[bytes]) -> None:
@@ -45,3 +50,25 @@ def run_message(prepared: tuple[Any, ...], sentinel: int, exit: Any) -> None:
     finally:
         del current._inheriting
     exit(process_obj._bootstrap(sentinel))
+
+
+def end_with_parent() -> None:
+    """From now on this process gets SIGINT when the one that started it is gone.
+
+    By the pipe that `parent_process().sentinel` reads, which the kernel closes then: so it holds
+    for each start method, and whichever thread of the parent started this process (the signal of
+    prctl(PR_SET_PDEATHSIG) comes when that thread ends). Where SIGINT is ignored it is SIGTERM.
+    """
+    parent = process.parent_process()
+    if parent is None:
+        return
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    number = signal.SIGTERM if ignored else signal.SIGINT
+    fd = parent.sentinel
+    fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(fd, _F_SETSIG, number)
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    if poller.poll(0):  # it was gone before
+        signal.raise_signal(number)

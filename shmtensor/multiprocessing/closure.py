@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import pickle
 import sys
+from collections import ChainMap
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloudpickle import CloudPickler, cloudpickle
 
-from .reduction import is_main_importable
+from .reduction import extra_reductions, is_main_importable
 
 if TYPE_CHECKING:
     from .reduction import _Blocks
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 class ClosurePickler(CloudPickler):  # type: ignore[misc]
     """cloudpickle's pickler: what can be imported by name goes by name, other functions and classes
     by value."""
+
+    dispatch_table: ClassVar[Any] = ChainMap(extra_reductions, CloudPickler.dispatch_table)
 
     def __init__(self, buffer: io.BytesIO, blocks: _Blocks) -> None:
         super().__init__(buffer, pickle.HIGHEST_PROTOCOL)

@@ -172,6 +172,14 @@ class Context(_context.BaseContext):
 
         return Pool(processes, initializer, initargs, maxtasksperchild, context=self.get_context())
 
+    def Manager(self) -> Any:
+        """A server process with dict, list, Queue, Lock, ... for processes that reach it."""
+        from .managers import SyncManager
+
+        manager = SyncManager(ctx=self.get_context())
+        manager.start()
+        return manager
+
     def set_forkserver_preload(self, module_names: list[str]) -> None:
         """Modules that the fork server imports before it forks."""
         from .forkserver import server

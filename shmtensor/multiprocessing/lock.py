@@ -79,39 +79,54 @@ class RLock(Lock):
         return native.lock_state(self._block)[1]
 
 
+class _Count:
+    """What `concurrent.futures` asks of a semaphore's private part."""
+
+    def __init__(self, semaphore: Semaphore) -> None:
+        self._get_value = semaphore.get_value
+        self._is_zero = semaphore.locked
+
+
 class Semaphore(Shared):
-    """A counter that `acquire` takes from and waits for when it is 0. A process that dies keeps
-    what it took."""
+    """A counter that `acquire` takes from and waits for when it is 0.
+
+    What a process held of the first `value` permits (1,024 at most) comes back when it is killed or
+    fails; when it ends with exit code 0 they stay taken. A semaphore that starts at 0 is a signal:
+    what was taken from it belongs to nobody.
+    """
 
     _limited = False
+    _SLOTS = 1024
 
     def __init__(self, value: int = 1, *, ctx: Any = None) -> None:
         if not 0 <= value < 2**31:
             raise ValueError(
                 f"{type(self).__name__}: the value must be from 0 to 2**31 - 1: {value}"
             )
-        self._block = _block(64)
-        words = memoryview(self._block).cast("B").cast("I")
-        words[0] = value
-        words[2] = value if self._limited else 0
+        self._block = _block(64 + 8 * min(value, self._SLOTS))
+        native.semaphore_start(self._block, value, self._limited)
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
         """Takes one; False: not within the time."""
         return native.semaphore_acquire(self._block, timeout if block else 0.0)
 
     def release(self, n: int = 1) -> None:
-        """Gives n back."""
+        """Gives n back: own permits, or, without any, for another process."""
         if n < 1:
             raise ValueError(f"{type(self).__name__}.release: n must be one or more: {n}")
         native.semaphore_release(self._block, n)
 
     def get_value(self) -> int:
         """How many can be taken now."""
-        return memoryview(self._block).cast("B").cast("I")[0]
+        return native.semaphore_value(self._block)
 
     def locked(self) -> bool:
         """Whether `acquire` would wait."""
         return self.get_value() == 0
+
+    @property
+    def _semlock(self) -> _Count:
+        return _Count(self)
 
     def __enter__(self) -> bool:
         return self.acquire()

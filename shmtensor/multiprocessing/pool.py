@@ -20,14 +20,18 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from multiprocessing import pool as _pool
 from multiprocessing import util as _util
+from multiprocessing.pool import ThreadPool
 from typing import Any
+
+from shmtensor import native
 
 from .queue import SimpleQueue, lost
 
-__all__ = ["Pool"]
+__all__ = ["Pool", "ThreadPool"]
 
 stdlib: Any = _pool  # its private parts are what a Pool is made of
 util: Any = _util
+_FRUITLESS = 8  # workers that may die without a task, in a row, beyond two for each place
 _AHEAD = 2  # tasks in a worker's inbox: the one it works on, and the next
 _SLICE = 0.05  # seconds between two looks at the workers
 _LEAVING = "leaving"  # a worker's last message when it has done maxtasksperchild
@@ -150,12 +154,14 @@ class _Crew:
         self.workers: dict[int, _Worker] = {}
         self.numbers = itertools.count()
         self.lock = threading.RLock()
+        self.fruitless = 0  # workers lost in a row that had no task: they die of their start
+        self.broken: BaseException | None = None  # why no more are started
         self.is_over = False  # no more tasks will come
         self.is_terminated = False
 
     def fill(self) -> None:
         """Starts workers until there are enough."""
-        while len(self.workers) < self.processes:
+        while len(self.workers) < self.processes and self.broken is None:
             number = next(self.numbers)
             inbox = SimpleQueue()
             process = self.context.Process(
@@ -168,6 +174,7 @@ class _Crew:
                     self.initargs,
                     self.maxtasks,
                     self.wraps,
+                    self.processes,
                 ),
                 daemon=True,
             )
@@ -183,6 +190,8 @@ class _Crew:
 
     def hand_out(self) -> None:
         """Gives tasks of the backlog to the workers with the fewest."""
+        while self.broken is not None and self.backlog and not self.workers:
+            self.fail(self.backlog.popleft(), self.broken)
         while self.backlog:
             ready = [w for w in self.workers.values() if len(w.tasks) < _AHEAD and not w.is_leaving]
             if not ready:
@@ -215,6 +224,7 @@ class _Crew:
                 worker.is_leaving = True
                 return
             worker.tasks.popleft()
+            self.fruitless = 0
             self.hand_out()
         self.settle(job, i, result)
 
@@ -233,6 +243,10 @@ class _Crew:
             for worker in gone:
                 del self.workers[worker.number]
                 tasks = list(worker.tasks)
+                if not tasks and worker.process.exitcode:
+                    self.fruitless += 1
+                    if self.fruitless > _FRUITLESS + 2 * self.processes:
+                        self.broken = lost("Pool", worker.process)
                 if tasks and not worker.is_leaving:
                     failed.append((tasks.pop(0), lost("Pool", worker.process)))
                 self.backlog.extendleft(reversed(tasks))
@@ -282,15 +296,14 @@ def _feed(taskqueue: queue.SimpleQueue[Any], crew: _Crew) -> None:
 def _collect(crew: _Crew) -> None:
     """The result thread: results, deaths, and the end."""
     while not crew.is_terminated:
-        message = crew.results._receive(_SLICE, ())
-        if message is not None:
-            from .reduction import loads
-
-            crew.take(loads(*message))
-            continue
-        crew.look()
-        if crew.is_over and not crew.cache:
-            break
+        try:
+            result = crew.results.get(_SLICE)
+        except queue.Empty:
+            crew.look()
+            if crew.is_over and not crew.cache:
+                break
+        else:
+            crew.take(result)
     if crew.is_terminated:
         return
     for worker in crew.workers.values():
@@ -328,8 +341,10 @@ def _work(
     initargs: tuple[Any, ...],
     maxtasks: int | None,
     wraps: bool,
+    count: int,
 ) -> None:
-    """The worker process."""
+    """The worker process, one of `count`."""
+    native.share_threads(count)
     if initializer is not None:
         initializer(*initargs)
     done = 0

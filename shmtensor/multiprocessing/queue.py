@@ -7,15 +7,17 @@ while it takes a message gives it back.
 
 from __future__ import annotations
 
+import os
 import queue
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from shmtensor import native
 from shmtensor.errors import PeerLostError
 
-from .reduction import dumps, loads
+from .bell import Bell
+from .reduction import loads, pickled, unpickled
 from .shared import Shared
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue"]
@@ -24,6 +26,7 @@ Empty = queue.Empty
 Full = queue.Full
 
 _SLICE = 0.05  # seconds between two looks at watched processes
+_NOTHING: Any = object()  # what a receive returns that found no message in time
 
 
 _parent: tuple[tuple[int, int], ...] = ()
@@ -39,6 +42,11 @@ def watch_parent(row: tuple[int, int]) -> None:
     _parent = (row,)
 
 
+def parent_row() -> tuple[tuple[int, int], ...]:
+    """The row of the process without which this one is not to wait, if there is such a one."""
+    return _parent
+
+
 def check_watched(watch: Iterable[Any], where: str) -> None:
     """Raises PeerLostError if one of the processes has ended otherwise than with exit code 0.
 
@@ -51,6 +59,31 @@ def check_watched(watch: Iterable[Any], where: str) -> None:
                 raise PeerLostError(f"{where}: {text}", text.split(" (")[0], pid, code)
         elif item.exitcode not in (None, 0):
             raise lost(where, item)
+
+
+def watched(
+    receive: Callable[[float], Any],
+    timeout: float | None,
+    watch: Iterable[Any],
+    where: str,
+    nothing: Any,
+) -> Any:
+    """What `receive(seconds)` returns when it is not `nothing`, looking at the watched processes
+    now and then; `nothing` at the end of the time."""
+    watch = tuple(watch)
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
+        message = receive(left)
+        if message is not nothing or (end is not None and time.monotonic() >= end):
+            return message
+        try:
+            check_watched(watch, where)
+        except PeerLostError:
+            message = receive(0.0)  # what it sent before it died still counts
+            if message is nothing:
+                raise
+            return message
 
 
 def lost(where: str, process: Any) -> PeerLostError:
@@ -91,6 +124,7 @@ class SimpleQueue(Shared):
         self._channel = channel
         self._block = channel.block
         self._closed = False
+        self._bell: Bell | None = None
 
     @classmethod
     def _attach(cls, block: Any, *details: Any) -> Any:
@@ -104,9 +138,7 @@ class SimpleQueue(Shared):
 
     def put(self, obj: Any) -> None:
         """Sends `obj`. Copies: none for tensors and arrays in shared memory."""
-        self._check()
-        data, blocks = dumps(obj)
-        self._channel.put(data, blocks, None)
+        self._channel.send(obj, pickled, None)
 
     def get(self, timeout: float | None = None, *, watch: Iterable[Any] = ()) -> Any:
         """The next message; waits for it.
@@ -118,39 +150,45 @@ class SimpleQueue(Shared):
                 the wait ends.
         Raises: PeerLostError: a watched process has failed.
         """
-        self._check()
         message = self._receive(timeout, watch)
-        if message is None:
+        if message is _NOTHING:
             raise Empty
-        return loads(*message)
+        return message
 
     def _receive(self, timeout: float | None, watch: Iterable[Any]) -> Any:
-        """(data, blocks) of the next message, or None at the end of the time."""
+        """The next message, or _NOTHING at the end of the time."""
+        if self._bell is not None and self._bell.pid == os.getpid():
+            taken = self._bell.receive(timeout)
+            return _NOTHING if taken is None else loads(*taken)
         if not watch:
-            return self._channel.get(timeout, _parent)
-        watch = tuple(watch)
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
-            message = self._channel.get(left, _parent)
-            if message is not None or (end is not None and time.monotonic() >= end):
-                return message
-            try:
-                check_watched(watch, f"{type(self).__name__}.get")
-            except PeerLostError:
-                message = self._channel.get(0.0)  # what it sent before it died still counts
-                if message is None:
-                    raise
-                return message
+            return self._channel.receive(timeout, _parent, unpickled, _NOTHING)
+
+        def receive(seconds: float) -> Any:
+            return self._channel.receive(seconds, _parent, unpickled, _NOTHING)
+
+        return watched(receive, timeout, watch, f"{type(self).__name__}.get", _NOTHING)
+
+    @property
+    def _reader(self) -> Bell:
+        """What the standard library's queues have under this name, for `concurrent.futures`."""
+        self._check()
+        if self._bell is None or self._bell.pid != os.getpid():
+            self._bell = Bell(self._channel, _parent)
+        return self._bell
 
     def empty(self) -> bool:
         """Whether nothing waits to be read (another process may change that at once)."""
         self._check()
+        if self._bell is not None and self._bell.poll():
+            return False
         return self._channel.size() == 0
 
     def close(self) -> None:
         """Lets this process's part go; others that have the queue go on."""
         self._closed = True
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
         self._channel.close()
         self._block = None
 
@@ -170,9 +208,7 @@ class Queue(SimpleQueue):
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Sends `obj`; raises Full when there is no room in time. Copies: none for what lies in
         shared memory."""
-        self._check()
-        data, blocks = dumps(obj)
-        if not self._channel.put(data, blocks, timeout if block else 0.0):
+        if not self._channel.send(obj, pickled, timeout if block else 0.0):
             raise Full
 
     def get(  # type: ignore[override]
@@ -180,11 +216,10 @@ class Queue(SimpleQueue):
     ) -> Any:
         """The next message; raises Empty when none comes in time. `watch`: see
         `SimpleQueue.get`."""
-        self._check()
         message = self._receive(timeout if block else 0.0, watch)
-        if message is None:
+        if message is _NOTHING:
             raise Empty
-        return loads(*message)
+        return message
 
     def put_nowait(self, obj: Any) -> None:
         """`put(obj, False)`."""
@@ -222,7 +257,20 @@ class JoinableQueue(Queue):
         self._check()
         self._channel.task_done()
 
-    def join(self) -> None:
-        """Waits until every message was worked on."""
+    def join(self, *, watch: Iterable[Any] = ()) -> None:
+        """Waits until every message was worked on.
+
+        Args:
+            watch: the processes that do the work, as of `get`. One that was killed between `get`
+                and `task_done` would never say that it is done.
+        Raises: PeerLostError: a watched process has failed, and something is left to be done.
+        """
         self._check()
-        self._channel.join(None)
+        watch = tuple(watch)
+        while not self._channel.join(_SLICE if watch else None):
+            try:
+                check_watched(watch, "JoinableQueue.join")
+            except PeerLostError:
+                if not self._channel.join(0.0):  # what it did before it died still counts
+                    raise
+                return

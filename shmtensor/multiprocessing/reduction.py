@@ -1,4 +1,7 @@
-"""Pickling for messages: what lies in shared memory travels as a handle, everything else by value.
+"""Messages: what lies in shared memory travels as a handle, everything else by value.
+
+Tensors, numbers, text and containers of these go through the codec (native/sync/codec.h), the rest
+through pickle; nothing that a user can see depends on which.
 
     dumps(obj) -> (bytes, [array or Block, ...])   one entry per block, however many tensors view it
     loads(bytes, [Block, ...]) -> obj              the same order
@@ -28,13 +31,14 @@ from shmtensor.tensor import Tensor, remade
 from . import sharedctypes
 from .shared import Shared
 
-__all__ = ["dumps", "loads", "reduce_for_stdlib"]
+__all__ = ["dumps", "loads", "pickled", "reduce_for_stdlib", "unpickled"]
 
+_CODEC_MARK = b"\x01"  # native/sync/codec.h; a pickle begins with 0x80
 
 # What was registered with ForkingPickler counts here too (sockets, connections); both mappings are
 # the living ones.
-_extra: Any = vars(ForkingPickler)["_extra_reducers"]
-_registered: Any = ChainMap(_extra, copyreg.dispatch_table)
+extra_reductions: Any = vars(ForkingPickler)["_extra_reducers"]
+_registered: Any = ChainMap(extra_reductions, copyreg.dispatch_table)
 _CTYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
 
 
@@ -139,13 +143,18 @@ class Pickler(pickle.Pickler):
         return self.blocks.reduce(obj, cls)
 
 
-def dumps(obj: Any, blocks: _Blocks | None = None) -> tuple[bytes, list[Any]]:
-    """Pickles `obj` for another process of the domain.
+def dumps(obj: Any) -> tuple[bytes, list[Any]]:
+    """`obj` as a message for another process of the domain: by the codec if it can, else pickled.
 
     Returns: the bytes, and one array or Block for each block that they name.
     Raises: RuntimeError for a non-leaf tensor that requires grad.
     Copies: none, or one for a tensor over memory that is not shared.
     """
+    return native.encode(obj) or pickled(obj)
+
+
+def pickled(obj: Any) -> tuple[bytes, list[Any]]:
+    """As `dumps`, without the codec."""
     buffer = io.BytesIO()
     named = _Blocks()
     try:
@@ -161,6 +170,13 @@ def dumps(obj: Any, blocks: _Blocks | None = None) -> tuple[bytes, list[Any]]:
 
 def loads(data: Any, blocks: Any) -> Any:
     """The object of a message; `blocks` are those of `dumps`, received, in the same order."""
+    if data[:1] == _CODEC_MARK:
+        return native.decode(data, blocks)
+    return unpickled(data, blocks)
+
+
+def unpickled(data: Any, blocks: Any) -> Any:
+    """The object of a message of `pickled`."""
     before = _arriving.blocks
     _arriving.blocks = blocks
     try:

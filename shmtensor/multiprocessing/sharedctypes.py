@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from multiprocessing import sharedctypes as stdlib
+from multiprocessing.sharedctypes import synchronized
 from typing import Any
 
 from shmtensor import native
 
-__all__ = ["Array", "RawArray", "RawValue", "Value"]
+from .lock import RLock
+
+__all__ = ["Array", "RawArray", "RawValue", "Value", "copy", "synchronized"]
 
 _codes: dict[str, Any] = stdlib.typecode_to_type  # type: ignore[attr-defined]
 
@@ -34,12 +37,21 @@ def RawArray(typecode_or_type: Any, size_or_initializer: Any) -> Any:
     return obj
 
 
-def Value(typecode_or_type: Any, *args: Any, lock: Any = True, ctx: Any) -> Any:
+def copy(obj: Any) -> Any:
+    """A ctypes object of its own, with the same content. Copies: one."""
+    new = _new(type(obj))
+    ctypes.pointer(new)[0] = obj
+    return new
+
+
+def Value(typecode_or_type: Any, *args: Any, lock: Any = True, ctx: Any = None) -> Any:
     """A RawValue with a lock of ours around each access."""
     return _with_lock(RawValue(typecode_or_type, *args), lock, ctx)
 
 
-def Array(typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True, ctx: Any) -> Any:
+def Array(
+    typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True, ctx: Any = None
+) -> Any:
     """A RawArray with a lock of ours around each access."""
     return _with_lock(RawArray(typecode_or_type, size_or_initializer), lock, ctx)
 
@@ -48,10 +60,10 @@ def _with_lock(obj: Any, lock: Any, ctx: Any) -> Any:
     if lock is False:
         return obj
     if lock is True or lock is None:
-        lock = ctx.RLock()
+        lock = RLock()
     if not hasattr(lock, "acquire"):
         raise AttributeError(f"Value: lock has no method 'acquire': {lock!r}")
-    return stdlib.synchronized(obj, lock, ctx=ctx)
+    return synchronized(obj, lock, ctx=ctx)
 
 
 def split(cls: Any) -> tuple[Any, int | None]:

@@ -8,16 +8,20 @@ import os
 import signal
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from multiprocessing import connection
 from typing import Any
 
-from shmtensor.errors import ProcessExitedException, ProcessRaisedException
+from shmtensor import native
+from shmtensor.errors import ProcessException, ProcessExitedException, ProcessRaisedException
 
+from .child import end_with_parent
 from .context import default_context
 
 __all__ = [
     "ProcessContext",
+    "ProcessException",
     "ProcessExitedException",
     "ProcessRaisedException",
     "SpawnContext",
@@ -26,11 +30,13 @@ __all__ = [
 ]
 
 
-def _run(fn: Callable[..., Any], i: int, args: tuple[Any, ...], errors: Any) -> None:
+def _run(fn: Callable[..., Any], i: int, n: int, args: tuple[Any, ...], errors: Any) -> None:
     try:
+        end_with_parent()
+        native.share_threads(n)
         fn(i, *args)
     except KeyboardInterrupt:
-        return  # SIGINT: killed by the parent, nothing to do
+        return  # the parent is gone, or the terminal said so to all: nothing to tell
     except Exception:
         errors.put(traceback.format_exc())
         raise SystemExit(1) from None
@@ -58,7 +64,8 @@ class ProcessContext:
 
         Args:
             timeout: seconds to wait at most for the next one to end.
-            grace_period: seconds between SIGTERM and SIGKILL for the others when one has failed.
+            grace_period: when one has failed, the others have so many seconds to end by themselves,
+                then get SIGTERM, and SIGKILL after as many again (None: at once, and after 30).
         Raises:
             ProcessRaisedException: one ended with an exception; the message holds its traceback.
             ProcessExitedException: one ended by a signal or with an exit code other than 0.
@@ -82,17 +89,22 @@ class ProcessContext:
         return False
 
     def _end_others(self, grace_period: float | None) -> None:
+        if grace_period is not None:
+            self._join_within(grace_period)
         for process in self.processes:
             if process.is_alive():
                 process.terminate()
-        end = time.monotonic() + (30.0 if grace_period is None else max(grace_period, 0.0))
-        for process in self.processes:
-            process.join(max(end - time.monotonic(), 0.0))
+        self._join_within(30.0 if grace_period is None else grace_period)
         for process in self.processes:
             if process.is_alive():
                 process.kill()
             process.join()
         self.sentinels.clear()
+
+    def _join_within(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        for process in self.processes:
+            process.join(max(end - time.monotonic(), 0.0))
 
     def _raise(self, index: int) -> None:
         process, errors = self.processes[index], self.error_queues[index]
@@ -103,7 +115,7 @@ class ProcessContext:
             raise ProcessRaisedException(
                 f"\n\n-- Process {index} terminated with the following error:\n{text}",
                 error_index=index,
-                pid=pid,
+                error_pid=pid,
             )
         if code < 0:
             try:
@@ -156,7 +168,7 @@ def start_processes(
     for i in range(nprocs):
         queue = context.SimpleQueue()
         process = context.Process(
-            target=_run, args=(fn, i, args, queue), daemon=daemon, name=f"process {i}"
+            target=_run, args=(fn, i, nprocs, args, queue), daemon=daemon, name=f"process {i}"
         )
         process.start()
         processes.append(process)
@@ -184,5 +196,11 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """As `start_processes`; the name and defaults of torch.multiprocessing.spawn."""
-    return start_processes(fn, args, nprocs, join, daemon, start_method)
+    """As `start_processes` by spawning; another `start_method` is a FutureWarning, as PyTorch's."""
+    if start_method != "spawn":
+        warnings.warn(
+            f"spawn: start_method {start_method!r} is ignored, use start_processes for it",
+            FutureWarning,
+            stacklevel=2,
+        )
+    return start_processes(fn, args, nprocs, join, daemon, "spawn")

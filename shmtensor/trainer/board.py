@@ -2,7 +2,8 @@
 
     rank r, 64 bytes, written by it alone:
       +0  word u64      2 n: its shard of the weights is whole at step n;  2 n + 1: it is being
-      changed to step n + 1
+      changed to step n + 1; read and written by `native.count_*`, so that the weights behind it
+      are seen in its order (Note [Order of a count] in native/sync/bind_words.cc)
       +8  steps f64     since the begin of the epoch, as are
      +16  samples f64   trained or evaluated by this rank
      +24  loss f64      sum over its samples
@@ -34,7 +35,7 @@ class Board:
 
     def __init__(self, array: np.ndarray[Any, np.dtype[Any]]) -> None:
         self.array = array
-        self.words = array[:, 0]
+        self.words = range(0, array.nbytes, LINE * 8)  # offsets
         self.figures = array.view(np.float64)[:, 1:5]
 
     @classmethod
@@ -44,18 +45,25 @@ class Board:
 
     def start(self, step: int) -> None:
         """All shards are whole at `step`."""
-        self.words[:] = 2 * step
+        for offset in self.words:
+            native.count_store(self.array.data, offset, 2 * step)
 
     def begin_update(self, rank: int) -> None:
-        self.words[rank] += 1
+        """From now on the rank's shard may be torn."""
+        native.count_add(self.array.data, self.words[rank], 1)
 
     def end_update(self, rank: int) -> None:
-        self.words[rank] += 1
+        """The rank's shard is whole again, one step further."""
+        native.count_add(self.array.data, self.words[rank], 1)
 
     def whole_at(self) -> int | None:
         """The step at which all weights are whole, or None if they are torn."""
-        first = int(self.words[0])
-        return first // 2 if first % 2 == 0 and bool((self.words == first).all()) else None
+        words = self.read()
+        return words[0] // 2 if words[0] % 2 == 0 and len(set(words)) == 1 else None
+
+    def read(self) -> list[int]:
+        """Every rank's word; what a rank wrote before its word is seen by whoever read it."""
+        return [native.count_load(self.array.data, offset) for offset in self.words]
 
     def clear_figures(self) -> None:
         self.figures[:] = 0

@@ -21,7 +21,6 @@ import queue
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from .. import multiprocessing, native
@@ -147,11 +146,10 @@ class Crew:
 
         Who waits for the dead one notices within a second; who waits for a command gets the last.
         """
-        for each in self.queues:
-            with suppress(queue.Full):  # it has batches to do, and will meet the dead one there
-                each.put(("stop",), False)
+        untold = list(self.queues)
         until = time.monotonic() + GRACE
         while any(p.exitcode is None for p in self.processes) and time.monotonic() < until:
+            untold = [each for each in untold if not told(each)]
             self.drain(reports)
             time.sleep(0.01)
         self.drain(reports)
@@ -188,6 +186,15 @@ class Crew:
         self.block = None
         for each in (*self.queues, self.answers):
             each.close()
+
+
+def told(commands: Any) -> bool:
+    """Whether the last command could be given: a rank with a full queue has batches to do first."""
+    try:
+        commands.put(("stop",), False)
+    except queue.Full:
+        return False
+    return True
 
 
 def next_command(commands: Any) -> Any:

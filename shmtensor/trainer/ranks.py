@@ -148,8 +148,8 @@ class Supervised(Ranks):
         """
         step, state = self.board.whole_at(), "whole"
         if step is None:
-            words = self.board.words
-            torn = f"torn between steps {int(words.min()) // 2} and {(int(words.max()) + 1) // 2}"
+            words = self.board.read()
+            torn = f"torn between steps {min(words) // 2} and {(max(words) + 1) // 2}"
             if self.kept is None:
                 raise TornWeights(f"weights are {torn}, and snapshots are off: load a checkpoint")
             step, state = self.kept.restore(), f"were {torn} and are those of the snapshot"

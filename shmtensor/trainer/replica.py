@@ -140,6 +140,4 @@ def count_correct(outputs: Any, targets: Any) -> int:
 
 def set_threads(ranks: int) -> None:
     """Shares the CPUs between the ranks of this machine."""
-    import os
-
-    native.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
+    native.share_threads(ranks)

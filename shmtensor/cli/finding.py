@@ -1,0 +1,51 @@
+"""Finding: what doctor says of one thing; Look: the machine it looks at."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["OK", "PROBLEM", "WARNING", "Finding", "Look"]
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked at, "ok", "warning" or "problem", what was found, and what to do."""
+
+    name: str
+    status: str
+    found: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The files of a machine, below a root ("" for this one)."""
+
+    root: str = ""
+
+    def path(self, name: str) -> Path:
+        return Path(self.root + name)
+
+    def text(self, name: str) -> str | None:
+        """The contents of a small file, or None if it is not there."""
+        try:
+            return self.path(name).read_text(errors="replace").strip()
+        except OSError:
+            return None
+
+    def number(self, name: str) -> int | None:
+        """The number in a file, or None."""
+        text = self.text(name)
+        return int(text) if text is not None and text.lstrip("-").isdigit() else None
+
+    def space(self, name: str) -> tuple[int, int] | None:
+        """Bytes of a file system, and free ones; None if it is not there."""
+        try:
+            status = os.statvfs(self.path(name))
+        except OSError:
+            return None
+        return status.f_frsize * status.f_blocks, status.f_frsize * status.f_bavail
