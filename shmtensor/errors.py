@@ -7,6 +7,16 @@ What people catch today keeps working: each class also is the built-in (`Runtime
 
 from __future__ import annotations
 
+import sys
+
+if sys.version_info >= (3, 13):
+    from queue import ShutDown as _ShutDown
+else:
+
+    class _ShutDown(Exception):
+        """The standard library's, where it has none yet."""
+
+
 __all__ = [
     "CollectiveMismatch",
     "CollectiveTimeout",
@@ -14,9 +24,11 @@ __all__ = [
     "ForeignHandle",
     "OutOfSharedMemory",
     "PeerLostError",
+    "ProcessException",
     "ProcessExitedException",
     "ProcessRaisedException",
     "ShmTensorError",
+    "ShutDown",
     "StaleHandle",
     "TornWeights",
 ]
@@ -63,6 +75,11 @@ class PeerLostError(ShmTensorError, RuntimeError):
         return type(self), (str(self), self.name, self.pid, self.exitcode)
 
 
+class ShutDown(ShmTensorError, _ShutDown):
+    """A queue was shut down: nothing more can be put, or nothing more will come. Also
+    `queue.ShutDown` where the standard library has that (Python 3.13)."""
+
+
 class CollectiveMismatch(ShmTensorError, RuntimeError):
     """Ranks called different collectives, or the same one with other sizes or dtypes."""
 
@@ -75,36 +92,49 @@ class TornWeights(ShmTensorError, RuntimeError):
     """A death in the middle of a step left shared weights half updated; load the last snapshot."""
 
 
-class ProcessRaisedException(ShmTensorError, RuntimeError):
+class ProcessException(ShmTensorError, RuntimeError):
+    """A process that `spawn` or `start_processes` started has failed.
+
+    Attributes:
+        msg: the message.
+        error_index: the first argument that its function had.
+        error_pid: its process id; also `pid`.
+    """
+
+    def __init__(self, msg: str, error_index: int = 0, error_pid: int = 0) -> None:
+        super().__init__(msg)
+        self.msg = msg
+        self.error_index = error_index
+        self.error_pid = self.pid = error_pid
+
+    def __reduce__(self) -> tuple[type[ProcessException], tuple[object, ...]]:
+        return type(self), (self.msg, self.error_index, self.error_pid)
+
+
+class ProcessRaisedException(ProcessException):
     """A spawned process ended with an exception; the message holds its traceback."""
 
-    def __init__(self, message: str, error_index: int = 0, pid: int = 0) -> None:
-        super().__init__(message)
-        self.msg = message
-        self.error_index = error_index
-        self.pid = pid
 
-    def __reduce__(self) -> tuple[type[ProcessRaisedException], tuple[object, ...]]:
-        return type(self), (self.msg, self.error_index, self.pid)
+class ProcessExitedException(ProcessException):
+    """A spawned process ended by a signal or with an exit code other than 0.
 
-
-class ProcessExitedException(ShmTensorError, RuntimeError):
-    """A spawned process ended by a signal or with an exit code other than 0."""
+    Attributes:
+        exit_code: negative: the signal.
+        signal_name: for example "SIGKILL", or None.
+    """
 
     def __init__(
         self,
-        message: str,
+        msg: str,
         error_index: int = 0,
         error_pid: int = 0,
         exit_code: int = 0,
         signal_name: str | None = None,
     ) -> None:
-        super().__init__(message)
-        self.msg = message
-        self.error_index = error_index
-        self.pid = error_pid
+        super().__init__(msg, error_index, error_pid)
         self.exit_code = exit_code
         self.signal_name = signal_name
 
     def __reduce__(self) -> tuple[type[ProcessExitedException], tuple[object, ...]]:
-        return type(self), (self.msg, self.error_index, self.pid, self.exit_code, self.signal_name)
+        reduced = self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name
+        return type(self), reduced

@@ -106,7 +106,7 @@ def writer_of(shown: Any) -> Any:
         sign = "-" if np.signbit(v.imag) else "+"
         return f"{real.write(v.real)}{sign}{imag.plain(abs(v.imag))}j"
 
-    return write, real.width + imag.width + 2
+    return write, real.width + imag.width + 1
 
 
 def edges(a: Any) -> Any:

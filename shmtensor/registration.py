@@ -1,37 +1,61 @@
-"""Lets the standard library's queues and pipes carry tensors as handles, whoever imports them.
+"""Lets the queues and pipes of the standard library and of loky carry tensors as handles, whoever
+imports them.
 
-Its ForkingPickler has a table of reductions by class; Tensor and Parameter are entered once
-`multiprocessing.reduction` is there, which `import shmtensor` itself does not import.
+Each has a table of reductions by class; Tensor, Parameter, SharedList and SharedDict are entered
+once the module with the table is there, which `import shmtensor` itself does not import. joblib
+brings a loky of its own.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
 from .nn import Parameter
+from .packed import SharedDict, SharedList
+from .packed.blocks import reduce_for_stdlib
 from .tensor import Tensor
 
 __all__ = ["enter"]
 
-_WHERE = "multiprocessing.reduction"
+
+def _of_the_standard_library(module: Any) -> Any:
+    return module.ForkingPickler.register
+
+
+def _of_loky(module: Any) -> Any:
+    return module.register
+
+
+# What enters a reduction, by the module that has the table.
+_TABLES: dict[str, Callable[[Any], Any]] = {
+    "multiprocessing.reduction": _of_the_standard_library,
+    "loky.backend.reduction": _of_loky,
+    "joblib.externals.loky.backend.reduction": _of_loky,
+}
 
 
 def enter() -> None:
-    """Enters the classes now, or when the module is imported."""
-    module = sys.modules.get(_WHERE)
-    if module is not None:
-        _register(module)
-    else:
-        sys.meta_path.insert(0, _Finder())
+    """Enters the classes in each table now, or when its module is imported."""
+    missing = set(_TABLES)
+    for name in _TABLES:
+        module = sys.modules.get(name)
+        if module is not None:
+            missing.remove(name)
+            _register(name, module)
+    if missing:
+        sys.meta_path.insert(0, _Finder(missing))
 
 
-def _register(module: Any) -> None:
+def _register(name: str, module: ModuleType) -> None:
+    register = _TABLES[name](module)
     for cls in (Tensor, Parameter):
-        module.ForkingPickler.register(cls, _reduce)
+        register(cls, _reduce)
+    for packed in (SharedList, SharedDict):
+        register(packed, reduce_for_stdlib)
 
 
 def _reduce(tensor: Tensor) -> Any:
@@ -41,14 +65,19 @@ def _reduce(tensor: Tensor) -> Any:
 
 
 class _Finder:
-    """Finds that one module as Python would, and registers when it has run; then it is gone."""
+    """Finds those modules as Python would, and registers when one has run."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != _WHERE:
+        if name not in self._names:
             return None
-        sys.meta_path.remove(self)
+        self._names.remove(name)
+        if not self._names:
+            sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path, target)
         loader: Any = None if spec is None else spec.loader
         if loader is None:
@@ -57,7 +86,7 @@ class _Finder:
 
         def run_and_register(module: ModuleType) -> None:
             run(module)
-            _register(module)
+            _register(name, module)
 
         loader.exec_module = run_and_register
         return spec

@@ -1,5 +1,9 @@
-"""Autograd: the graph, backward, Function, grad modes, gradient checks."""
+"""Autograd: the graph, backward, Function, grad modes, hooks, forward mode, gradient checks."""
 
+from . import forward_ad as forward_ad
+from . import functional as functional
+from . import graph as graph
+from .anomaly import detect_anomaly, set_detect_anomaly
 from .backward import backward, grad
 from .dispatch import table
 from .function import Function, once_differentiable
@@ -12,12 +16,14 @@ from .mode import (
     no_grad,
     set_grad_enabled,
 )
+from .saved import save_on_cpu, saved_tensors_hooks
 from .wrapping import fill, wrap
 
 __all__ = [
     "Function",
     "GradcheckError",
     "backward",
+    "detect_anomaly",
     "enable_grad",
     "fill",
     "grad",
@@ -28,6 +34,9 @@ __all__ = [
     "is_inference_mode_enabled",
     "no_grad",
     "once_differentiable",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+    "set_detect_anomaly",
     "set_grad_enabled",
     "table",
     "wrap",

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .graph import Leaf, node_of_edge
+from .dispatch import table
 from .hooks import as_tensor, retain
+from .leaf import GradientEdge, Leaf, node_of_edge
 from .mode import recording
 from .view import node_of
 from .walk import refit, walk
@@ -20,7 +21,15 @@ __all__ = ["backward", "grad"]
 def listed(given: Any) -> list[Any]:
     if given is None:
         return []
-    return list(given) if isinstance(given, (tuple, list)) else [given]
+    several = isinstance(given, (tuple, list)) and not isinstance(given, GradientEdge)
+    return list(given) if several else [given]
+
+
+def edge_of(given: Any) -> Any:
+    """Where the gradient of a tensor, or of a GradientEdge, arrives."""
+    if isinstance(given, GradientEdge):
+        return given.node if given.edge is None else given.edge
+    return node_of(given)
 
 
 def starting(where: str, tensors: list[Any], gradients: Any, create: bool) -> list[tuple[Any, Any]]:
@@ -33,9 +42,9 @@ def starting(where: str, tensors: list[Any], gradients: Any, create: bool) -> li
         )
     roots = []
     for tensor, g in zip(tensors, given):
-        edge = node_of(tensor)
-        array = tensor.array
+        edge = edge_of(tensor)
         if edge is None:
+            array = tensor.array
             raise RuntimeError(
                 f"{where}: element 0 of tensors does not require grad and does not have a grad_fn: "
                 f"shape "
@@ -43,25 +52,26 @@ def starting(where: str, tensors: list[Any], gradients: Any, create: bool) -> li
                 f"is used, "
                 "and not under no_grad()"
             )
+        shape, dtype = edge.shape, edge.dtype
         if g is None:
-            if array.size != 1:
+            if any(n != 1 for n in shape):
                 raise RuntimeError(
                     f"{where}: grad can be implicitly created only for scalar outputs: shape "
-                    f"{array.shape}, "
+                    f"{shape}, "
                     "call sum() or mean() first, or give gradient="
                 )
-            if array.dtype.kind == "c":
+            if dtype.kind == "c":
                 raise RuntimeError(
                     f"{where}: grad can be implicitly created only for real scalar outputs but got "
-                    f"{array.dtype}"
+                    f"{dtype}"
                 )
-            g = native.wrap(native.call(np.ones, array.shape, array.dtype))
+            g = native.wrap(native.call(np.ones, shape, dtype))
         elif not isinstance(g, native.TensorBase):
             raise TypeError(f"{where}: gradients can be either Tensors or None: {type(g).__name__}")
-        elif g.array.shape != array.shape:
+        elif g.array.shape != shape:
             raise RuntimeError(
                 f"{where}: Mismatch in shape: the gradient has {g.array.shape}, the output has "
-                f"{array.shape}"
+                f"{shape}"
             )
         g = g if create else g.array
         fitted = native.fit(g, edge)
@@ -73,14 +83,13 @@ def check_inputs(where: str, inputs: list[Any]) -> list[Any]:
     """The edges of the inputs that gradients are asked for."""
     edges = []
     for x in inputs:
-        if not isinstance(x, native.TensorBase):
+        if not isinstance(x, (native.TensorBase, GradientEdge)):
             raise TypeError(f"{where}: inputs must be Tensors: {type(x).__name__}")
-        edge = node_of(x)
+        edge = edge_of(x)
         if edge is None:
+            shown = "" if isinstance(x, GradientEdge) else f": {x.array.shape} {x.array.dtype}"
             raise RuntimeError(
-                f"{where}: One of the differentiated Tensors does not require grad: shape "
-                f"{x.array.shape}, "
-                f"dtype {x.array.dtype}"
+                f"{where}: One of the differentiated Tensors does not require grad{shown}"
             )
         edges.append(edge)
     return edges
@@ -117,7 +126,13 @@ def backward(
             raise RuntimeError("backward: inputs is empty: leave it out, or give the tensors")
         wanted = check_inputs("backward", xs)
         for x in xs:
-            if x.node.__class__ is not Leaf:
+            if isinstance(x, GradientEdge):
+                if x.node.__class__ is not Leaf:
+                    raise RuntimeError(
+                        "backward: inputs: a GradientEdge must be a leaf's: "
+                        f"{x.node.name()}, use grad()"
+                    )
+            elif x.node.__class__ is not Leaf:
                 retain(x)
     run(roots, wanted, keep, create_graph, True)
 
@@ -153,13 +168,15 @@ def grad(
         retain_graph: keep what the graph has saved; as `create_graph` if not given.
         create_graph: the gradients are themselves recorded, for higher orders.
         allow_unused: an input that the outputs do not depend on gives None instead of an error.
+        is_grads_batched: grad_outputs have one more dimension in front, and so have the gradients;
+            they are computed one by one.
         materialize_grads: such an input gives zeros.
 
     Raises:
         RuntimeError: as `backward`; an input that was not used.
     """
     if is_grads_batched:
-        raise NotImplementedError("grad: is_grads_batched is not there yet: loop over grad_outputs")
+        return batched(outputs, inputs, grad_outputs, create_graph, allow_unused, materialize_grads)
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "grad: Expected allow_unused to be True or not passed when materialize_grads=True"
@@ -170,16 +187,46 @@ def grad(
     roots = starting("grad", listed(outputs), grad_outputs, create_graph)
     found = run(roots, wanted, keep, create_graph, False)
     results = []
-    for i, (x, edge) in enumerate(zip(xs, wanted)):
+    for i, edge in enumerate(wanted):
         node, index = node_of_edge(edge)
         g = found.get(node if node.__class__ is Leaf else (node, index))
         if g is None and materialize_grads:
-            g = np.zeros_like(x.array)
+            g = np.zeros(edge.shape, edge.dtype)
         if g is None and not allow_unused:
             raise RuntimeError(
                 f"grad: One of the differentiated Tensors appears to not have been used in the "
                 f"graph: input {i}, "
-                f"shape {x.array.shape}; set allow_unused=True if this is the desired behavior"
+                f"shape {edge.shape}; set allow_unused=True if this is the desired behavior"
             )
         results.append(as_tensor(g))
     return tuple(results)
+
+
+def batched(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any,
+    create_graph: bool,
+    allow_unused: bool | None,
+    materialize_grads: bool,
+) -> tuple[Any, ...]:
+    """`grad` for each of several gradients of the outputs, stacked."""
+    gs = listed(grad_outputs)
+    sizes = {g.array.shape[0] if g.array.ndim else None for g in gs if g is not None}
+    if len(sizes) != 1 or None in sizes:
+        raise RuntimeError(
+            "grad: is_grads_batched: the gradients need one leading size in common: "
+            f"{[None if g is None else g.array.shape for g in gs]}"
+        )
+    (n,) = sizes
+    made = [
+        grad(
+            outputs, inputs, [None if g is None else g[i] for g in gs], True, create_graph,
+            allow_unused, False, materialize_grads,
+        )
+        for i in range(n or 0)
+    ]  # fmt: skip
+    if not made:
+        empty = (np.zeros((0, *edge_of(x).shape), edge_of(x).dtype) for x in listed(inputs))
+        return tuple(native.wrap(array) for array in empty)
+    return tuple(None if column[0] is None else table.stack(column) for column in zip(*made))

@@ -23,6 +23,7 @@ import numpy as np
 from .. import dtypes, native
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
 from . import explain, operands, source, view
+from .into import put
 from .mode import recording
 from .quiet import quiet
 
@@ -111,7 +112,8 @@ class Rule:
         if not self.shared:
             self.shared.update(self.globals())
         if len(self.row.outputs) > 1 and "_Result" not in self.shared:
-            self.shared["_Result"] = namedtuple(self.row.name, self.row.outputs)
+            function = self.row.name.removesuffix("_along")  # max_along is what max(dim) runs
+            self.shared["_Result"] = namedtuple(function, self.row.outputs)
         text = self.text(name, variant)
         return generate(text, f"<shmtensor op {self.name}: {variant}>", self.shared)
 
@@ -266,6 +268,7 @@ COMMON: dict[str, Any] = {
     "_new": tuple.__new__,
     "_np": np,
     "_port": native.Port,
+    "_put": put,
     "_record": native.record,
     "_record_many": native.record_many,
     "_record_view": native.record_view,
@@ -318,9 +321,17 @@ def composite_function(made: Composite, ops: Any) -> Any:
     """The public function of a composite: `def f(input, dim=None): return compute(ops, input,
     dim)`.
     """
-    shared: dict[str, Any] = {"_compute": made.compute, "_ops": ops, "__name__": "shmtensor.ops"}
+    shared: dict[str, Any] = {
+        "_compute": made.compute, "_ops": ops, "_put": put, "__name__": "shmtensor.ops"
+    }  # fmt: skip
     make = functools.partial(compose, made, shared)
     return lazily(made.name, made.doc, shared, make)
+
+
+def composite_receives(made: Composite) -> bool:
+    """Whether `out=` is added to its function: not if it has one, or any keywords."""
+    found = inspect.signature(made.compute).parameters.values()
+    return made.function and not any(p.name == "out" or p.kind is p.VAR_KEYWORD for p in found)
 
 
 def compose(made: Composite, shared: dict[str, Any]) -> Any:
@@ -338,8 +349,11 @@ def compose(made: Composite, shared: dict[str, Any]) -> Any:
         shown.append(stars + p.name + default)
         name = f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else stars + p.name
         passed.append(name)
-    text = (
-        f"def {made.name}({', '.join(shown)}):\n"
-        f"    return _compute({', '.join(['_ops', *passed])})\n"
-    )
+    call = f"_compute({', '.join(['_ops', *passed])})"
+    text = ""
+    if composite_receives(made):
+        at = next((i for i, s in enumerate(shown) if s.startswith("**")), len(shown))
+        shown[at:at] = ["out=None"] if any(s.startswith("*") for s in shown) else ["*", "out=None"]
+        text = f"    if out is not None:\n        return _put(out, {made.name!r}, {call})\n"
+    text = f"def {made.name}({', '.join(shown)}):\n{text}    return {call}\n"
     return generate(text, f"<shmtensor composite {made.name}>", shared)

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import native
 from .gate import shut
-from .graph import Leaf
+from .leaf import Leaf
 from .mode import recording
 from .view import embed, may_write, node_of
 
@@ -167,6 +167,17 @@ class Function:
         )
 
     vjp = backward
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        """How the op runs on a batch: `(outputs, out_dims)`. Whoever maps over a Function asks it;
+        `info.batch_size` is the length of the mapped dimension.
+        """
+        raise NotImplementedError(
+            "Function: to be mapped over, a Function needs a vmap staticmethod, or "
+            "generate_vmap_rule = True"
+        )
 
     @classmethod
     def apply(cls, *args: Any, **named: Any) -> Any:

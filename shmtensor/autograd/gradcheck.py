@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import native
 from .backward import grad
+from .functional import pushed
 from .mode import no_grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
@@ -60,8 +61,12 @@ def gradcheck(
     nondet_tol: float = 0.0,
     check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
     fast_mode: bool = False,
-    **unused: Any,
+    masked: bool | None = None,
 ) -> bool:
     """Compares the gradients of a function with central differences, element by element.
 
@@ -73,13 +78,28 @@ def gradcheck(
         atol, rtol: allowed absolute and relative difference.
         raise_exception: raise, or return False.
         nondet_tol: how far a second backward may differ.
+        check_undefined_grad: accepted: each output's gradient is taken alone in any case.
+        check_grad_dtypes: a gradient must have its input's dtype.
+        check_batched_grad, check_batched_forward_grad: batches are loops here, and need no check.
+        check_forward_ad: tangents are compared, too, in a random direction.
+        check_backward_ad: False leaves the gradients out.
+        fast_mode: one random direction instead of every element.
+        masked: accepted: of sparse inputs the kept elements are checked.
 
     Raises:
         GradcheckError: they differ; the message shows both.
     """
     xs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     try:
-        check(func, xs, eps, atol, rtol, nondet_tol)
+        checked = checkable(xs)
+        if check_backward_ad and fast_mode:
+            check_along(func, xs, checked, (eps, atol, rtol), False)
+        elif check_backward_ad:
+            check(func, xs, checked, eps, atol, rtol, nondet_tol)
+        if check_forward_ad:
+            check_along(func, xs, checked, (eps, atol, rtol), True)
+        if check_grad_dtypes:
+            check_dtypes(func, xs, checked)
     except GradcheckError:
         if raise_exception:
             raise
@@ -87,14 +107,8 @@ def gradcheck(
     return True
 
 
-def check(
-    function: Callable[..., Any],
-    xs: tuple[Any, ...],
-    eps: float,
-    atol: float,
-    rtol: float,
-    nondet_tol: float,
-) -> None:
+def checkable(xs: tuple[Any, ...]) -> list[tuple[int, Any]]:
+    """(position, tensor) of the inputs that require grad."""
     checked = [
         (i, x) for i, x in enumerate(xs) if isinstance(x, native.TensorBase) and x.node is not None
     ]
@@ -105,6 +119,89 @@ def check(
             raise GradcheckError(
                 f"gradcheck: differences need double precision: input {i} is {x.array.dtype}"
             )
+    return checked
+
+
+def noise(rng: Any, array: Any) -> Any:
+    made = rng.standard_normal(array.shape)
+    if array.dtype.kind == "c":
+        made = made + 1j * rng.standard_normal(array.shape)
+    return np.asarray(made, array.dtype)
+
+
+def inner(a: Any, b: Any) -> float:
+    return float(np.real(np.sum(np.conj(a) * b)))
+
+
+def check_along(
+    function: Callable[..., Any],
+    xs: tuple[Any, ...],
+    checked: list[tuple[int, Any]],
+    tolerances: tuple[float, float, float],
+    forward: bool,
+) -> None:
+    """Compares with a central difference along one random direction, by gradients or tangents."""
+    eps, atol, rtol = tolerances
+    rng = np.random.default_rng(0)
+    ways = [noise(rng, x.array) for _, x in checked]
+
+    def at(t: float) -> list[Any]:
+        moved = list(xs)
+        for (i, x), way in zip(checked, ways):
+            moved[i] = native.wrap(x.array + t * way)
+        with no_grad():
+            return [o.array.copy() for o in outputs_of(function, moved)]
+
+    slopes = [(a - b) / (2 * eps) for a, b in zip(at(eps), at(-eps))]
+    outputs = outputs_of(function, xs)
+    tensors = [x for _, x in checked]
+    for number, (output, slope) in enumerate(zip(outputs, slopes)):
+        if output.node is None:
+            continue
+        if forward:
+            tangents = [native.wrap(way) for way in ways]
+            (made,) = pushed("gradcheck", (output,), tensors, tangents, False, False)
+            pairs = [(made.array.ravel()[k], slope.ravel()[k]) for k in range(slope.size)]
+            wrong = [(a, b) for a, b in pairs if not abs(a - b) <= atol + rtol * abs(b)]
+        else:
+            weight = noise(rng, output.array)
+            gs = grad(output, tensors, native.wrap(weight), True, allow_unused=True)
+            a = sum(inner(g.array, way) for g, way in zip(gs, ways) if g is not None)
+            b = inner(weight, slope)
+            wrong = [] if abs(a - b) <= atol + rtol * abs(b) else [(a, b)]
+        if wrong:
+            kind = "forward" if forward else "backward"
+            raise GradcheckError(
+                f"gradcheck: Jacobian mismatch in {kind} mode for output {number}, along a random "
+                f"direction: numerical {wrong[0][1]:.8g}, analytical {wrong[0][0]:.8g}"
+            )
+
+
+def check_dtypes(
+    function: Callable[..., Any], xs: tuple[Any, ...], checked: list[tuple[int, Any]]
+) -> None:
+    """Whether gradients have their inputs' dtypes."""
+    for output in outputs_of(function, xs):
+        if output.node is None:
+            continue
+        ones = native.wrap(np.ones_like(output.array))
+        gs = grad(output, [x for _, x in checked], ones, True, allow_unused=True)
+        for (i, x), g in zip(checked, gs):
+            if g is not None and g.array.dtype != x.array.dtype:
+                raise GradcheckError(
+                    f"gradcheck: the gradient of input {i} is {g.array.dtype}, not {x.array.dtype}"
+                )
+
+
+def check(
+    function: Callable[..., Any],
+    xs: tuple[Any, ...],
+    checked: list[tuple[int, Any]],
+    eps: float,
+    atol: float,
+    rtol: float,
+    nondet_tol: float,
+) -> None:
     tensors = [x for _, x in checked]
     for number, output in enumerate(outputs_of(function, xs)):
         if output.node is None:
@@ -146,7 +243,8 @@ def gradgradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
-    **unused: Any,
+    gen_non_contig_grad_outputs: bool = False,
+    **options: Any,
 ) -> bool:
     """Checks second-order gradients: `gradcheck` of the gradient, by the inputs and the outputs'
     gradients.
@@ -184,7 +282,7 @@ def gradgradcheck(
 
     return gradcheck(
         enabled(gradient), (*xs, *given), eps=eps, atol=atol, rtol=rtol,
-        raise_exception=raise_exception, nondet_tol=nondet_tol,
+        raise_exception=raise_exception, nondet_tol=nondet_tol, **options,
     )  # fmt: skip
 
 

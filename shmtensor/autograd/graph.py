@@ -1,131 +1,125 @@
-"""The graph's parts that are not hot: leaves, hooks, and what users see of a node.
-
-Nodes, ports and edges are C objects (native/call/graph.h). A tensor that requires grad has a
-`node`: the Node or Port
-that computed it, or, for a leaf, its Leaf. Edges point backward only, a Leaf holds its tensor
-weakly, and saved outputs
-are saved as arrays: so the graph has no reference cycle and is freed at once.
-"""
+"""The graph as users see it: its nodes, edges, and the hooks that reach across it."""
 
 from __future__ import annotations
 
-import itertools
-import weakref
-from collections.abc import Callable
+import functools
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from .. import native
+from .leaf import GradientEdge, Handles, Leaf, RemovableHandle, node_of_edge
+from .reach import Walk, walks
+from .saved import (
+    allow_mutation_on_saved_tensors,
+    disable_saved_tensors_hooks,
+    save_on_cpu,
+    saved_tensors_hooks,
+)
+from .view import node_of
 
-__all__ = ["Hooks", "Leaf", "RemovableHandle", "node_of_edge"]
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]
 
-Hook = Callable[..., Any]
-numbers = itertools.count()
+
+class Node(ABC):
+    """What `x.grad_fn` is, and what a leaf's gradients end in: for `isinstance`."""
+
+    @abstractmethod
+    def name(self) -> str:
+        """The name as PyTorch spells it: `MulBackward0`."""
+
+    @property
+    @abstractmethod
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The nodes that this one's gradients go to, each with the number of its output."""
+
+    @property
+    @abstractmethod
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for whoever wants to note something."""
+
+    @abstractmethod
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Calls `fn(grad_inputs, grad_outputs)` after the node ran; it may return other
+        grad_inputs.
+        """
+
+    @abstractmethod
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Calls `fn(grad_outputs)` before the node runs; it may return others."""
 
 
-class Leaf(native.Edge):
-    """Where gradients of one tensor end: owns `.grad`, hooks, and the place for flat gradients.
+Node.register(native.Node)
+Node.register(Leaf)
 
-    Attributes:
-        tensor: weak reference to the tensor.
-        grad: the gradient so far, a Tensor, or None.
-        home: None, or the array (a view into a flat block) where the first gradient of a backward
-            is written and
-            later ones are added; `grad` is then a Tensor over it.
+
+def get_gradient_edge(tensor: Any) -> GradientEdge:
+    """The edge of a tensor that requires grad.
+
+    Raises:
+        RuntimeError: it does not require grad.
     """
-
-    __slots__ = ("grad", "home", "hooks", "post", "tensor")
-
-    def __init__(self, tensor: Any) -> None:
-        self.tensor = weakref.ref(tensor)
-        self.grad: Any = None
-        self.home: Any = None
-        self.hooks: dict[int, Hook] | None = None
-        self.post: dict[int, Hook] | None = None
-        self.describe(tensor.array)
+    edge = node_of(tensor)
+    if edge is None:
+        raise RuntimeError(
+            "get_gradient_edge: It is not possible to get the gradient edge for a Tensor that "
+            f"does not require gradients: shape {tensor.array.shape}"
+        )
+    return GradientEdge(*node_of_edge(edge), edge)
 
 
-class Hooks:
-    """What is to be called when the walk comes to a node."""
-
-    __slots__ = ("before", "outputs", "post", "retained")
-
-    def __init__(self) -> None:
-        self.outputs: dict[int, dict[int, Hook]] = {}  # tensor hooks, by output
-        self.before: dict[int, Hook] = {}  # grad_fn.register_prehook
-        self.post: dict[int, Hook] = {}  # grad_fn.register_hook
-        self.retained: dict[int, weakref.ref[Any]] = {}  # tensors that want .grad
+def increment_version(tensor: Any) -> None:
+    """Counts a write to a tensor, or several, that was made behind autograd's back."""
+    for t in [tensor] if isinstance(tensor, native.TensorBase) else tensor:
+        native.wrote(t)
 
 
-class RemovableHandle:
-    """Takes a hook away again: `remove()`, or the end of a `with`."""
+def register_multi_grad_hook(
+    tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
+) -> RemovableHandle:
+    """Calls a hook once per backward, when the gradients of several tensors are known.
 
-    def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
-        self.id = next(numbers)
-        self.hooks: dict[int, Hook] | None = hooks
-        hooks[self.id] = hook
-
-    def remove(self) -> None:
-        if self.hooks is not None:
-            self.hooks.pop(self.id, None)
-            self.hooks = None
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
-def hooks_of(node: Any) -> Hooks:
-    """The node's hooks, made at the first need."""
-    if node.hooks is None:
-        node.hooks = Hooks()
-    hooks: Hooks = node.hooks
-    return hooks
-
-
-def node_of_edge(edge: Any) -> tuple[Any, int]:
-    """The node and output number that an edge points at; a Leaf is its own node."""
-    return (edge.node, edge.index) if edge.__class__ is native.Port else (edge, 0)
-
-
-# ---------------------------------------------------------------- what users see of grad_fn
-
-
-def node_name(node: Any) -> str:
-    """The name as PyTorch spells it: MulBackward0."""
-    own = getattr(node.row, "shown", None)
-    if own is not None:
-        return str(own)
-    return "".join(part.capitalize() for part in node.row.name.split("_")) + "Backward0"
-
-
-def next_functions(node: Any) -> tuple[tuple[Any, int], ...]:
-    """The nodes that this one's gradients go to, with the number of their output."""
-    return tuple((None, 0) if e is None else node_of_edge(e) for e in node.edges)
-
-
-def register_hook(node: Any, hook: Hook) -> RemovableHandle:
-    """Calls `hook(grad_inputs, grad_outputs)` after the node ran; it may return other
-    grad_inputs.
+    Args:
+        tensors: each requires grad.
+        fn: with mode "all" called as `fn(grads)`, a list with None for what this backward does not
+            reach, when the last of them is known; with "any" as `fn(grad)`, with the first.
+        mode: "all" or "any".
     """
-    return RemovableHandle(hooks_of(node).post, hook)
+    if mode not in ("all", "any"):
+        raise ValueError(
+            f"register_multi_grad_hook: Expects mode to be one of ('all', 'any'): {mode!r}"
+        )
+    lock = threading.Lock()
+    seen: WeakKeyDictionary[Walk, list[Any]] = WeakKeyDictionary()  # gradients by walk
+    edges = [get_gradient_edge(t) for t in tensors]
 
+    def arrived(index: int, grad: Any) -> None:
+        walk = walks.now
+        assert walk is not None  # hooks run in a walk
+        with lock:
+            first = walk not in seen
+            if first:
+                seen[walk] = [None] * len(edges)
+            seen[walk][index] = grad
+            known = sum(g is not None for g in seen[walk])
+            grads = list(seen[walk])
+        if mode == "any":
+            if first:
+                fn(grad)
+        elif known == sum(walk.reaches(e.node, e.output_nr) for e in edges):
+            fn(grads)
 
-def register_prehook(node: Any, hook: Hook) -> RemovableHandle:
-    """Calls `hook(grad_outputs)` before the node runs; it may return others."""
-    return RemovableHandle(hooks_of(node).before, hook)
-
-
-def node_repr(node: Any) -> str:
-    return f"<{node_name(node)} object at {id(node):#x}>"
-
-
-# A Node is a C type for speed; its rarely used face is given to it here.
-native.Node.name = node_name
-native.Node.next_functions = property(next_functions)
-native.Node.register_hook = register_hook
-native.Node.register_prehook = register_prehook
-native.Node.__repr__ = node_repr  # type: ignore[method-assign]
-Leaf.name = lambda self: "AccumulateGrad"  # type: ignore[attr-defined]
-Leaf.next_functions = ()  # type: ignore[attr-defined]
+    handles = [t.register_hook(functools.partial(arrived, i)) for i, t in enumerate(tensors)]
+    return Handles(handles)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import native
-from .graph import Hooks, Leaf, RemovableHandle, hooks_of, node_of_edge
+from .leaf import Hooks, Leaf, RemovableHandle, hooks_of, node_of_edge
 from .view import node_of
 
 __all__ = ["post_accumulate", "register", "retain", "run_after", "run_before", "run_tensor_hooks"]

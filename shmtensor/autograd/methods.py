@@ -8,6 +8,7 @@ import functools
 from typing import Any
 
 from .. import native
+from ..dtypes import can_cast
 from ..ops.table import COMPOSITES, ROWS
 from .dispatch import install, lazily, rule_of, table
 
@@ -36,7 +37,14 @@ def overwriting(name: str, doc: str) -> Any:
     """The in-place form of a composite: computed, then copied in."""
 
     def inplace(input: Any, *args: Any, **named: Any) -> Any:
-        return table.overwrite_(input, getattr(table, name)(input, *args, **named))
+        made = getattr(table, name)(input, *args, **named)
+        target = input.array.dtype
+        if not can_cast(made.array.dtype, target):
+            raise RuntimeError(
+                f"{name}_: result type {made.array.dtype} can't be cast to the desired output type "
+                f"{target}: use the out-of-place {name}, or convert the tensor first"
+            )
+        return table.overwrite_(input, made)
 
     inplace.__name__ = inplace.__qualname__ = f"{name}_"
     inplace.__doc__ = doc

@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar
 
+from .. import native
+
 __all__ = [
     "enable_grad",
     "inference_mode",
@@ -22,6 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 recording: ContextVar[bool] = ContextVar("shmtensor_recording", default=True)
 inferring: ContextVar[bool] = ContextVar("shmtensor_inferring", default=False)
+FROZEN = native.set_inferring(inferring)  # the version of inference tensors
 
 
 def is_grad_enabled() -> bool:
@@ -135,7 +138,9 @@ class set_grad_enabled(Mode):
 
 
 class inference_mode(Mode):
-    """As `no_grad`; `is_inference_mode_enabled()` tells. What it makes may be saved later."""
+    """As `no_grad`; and the tensors made in it (`x.is_inference()`) may not be saved for backward,
+    nor written in place outside the mode, later on.
+    """
 
     value = False
     inferred: bool
@@ -150,8 +155,8 @@ class inference_mode(Mode):
         self.inferred = inferring.get()
         self.former = recording.get()
         inferring.set(self.mode)
-        if self.mode:
-            recording.set(False)
+        native.inference(1)
+        recording.set(not self.mode)
 
     def __exit__(
         self,
@@ -159,6 +164,7 @@ class inference_mode(Mode):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        native.inference(-1)
         inferring.set(self.inferred)
         recording.set(self.former)
 

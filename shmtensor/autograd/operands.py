@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import dtypes, native
 from ..ops.table import Row
+from .overriding import ask, overriders
 
 __all__ = ["as_index", "as_operand", "common_dtype", "sort_out"]
 
@@ -96,6 +97,15 @@ def sort_out(rule: Any, variant: str, inputs: tuple[Any, ...], attributes: tuple
         TypeError: an operand is of a class that no op takes, or not a tensor where one is needed.
     """
     row: Row = rule.row
+    if takers := overriders(inputs):
+        function = rule.inplace if variant == "inplace" else rule.public
+        plain = [v for a, v in zip(row.attributes, attributes) if not a.keyword_only]
+        named = {a.name: v for a, v in zip(row.attributes, attributes) if a.keyword_only}
+        return ask(takers, function, (*inputs, *plain), named)
+    if row.tensors and variant not in ("operator", "reflected"):
+        for x, value in zip(row.inputs, inputs):
+            if x.name in row.tensors and isinstance(value, NUMBERS):
+                raise wrong_operand(row, inputs)
     if len(inputs) == 2 and row.promote is not None and variant != "inplace" and not attributes:
         pair = paired(rule, row.promote, *inputs)
         if pair is not None:
@@ -150,7 +160,11 @@ def wrong_operand(row: Row, inputs: tuple[Any, ...]) -> TypeError:
         f"{x.public} is a {type(value).__name__}" for x, value in zip(row.inputs, inputs)
     )
     wanted = "tensors or numbers" if row.broadcast else "tensors"
-    return TypeError(f"{row.name}: the operands must be {wanted}: {shown}")
+    where = ""
+    if row.tensors:
+        wanted = "tensors"
+        where = f" ({', '.join(x.public for x in row.inputs if x.name in row.tensors)})"
+    return TypeError(f"{row.name}: the operands{where} must be {wanted}: {shown}")
 
 
 def normalised(rule: Any, variant: str, inputs: tuple[Any, ...]) -> list[Any]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
+from .dispatch import composite_receives
+from .into import receiving
 from .methods import COMPARISONS, OPERATORS, UNARY
 from .writer import Writer
 
@@ -54,18 +56,24 @@ def row_parameters(row: Row, variant: str) -> list[str]:
     keywords += [f"{k}: Any = ..." for k in row.rarely]
     names = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
     keywords += [f"{names[n]}: Any = ..." for n in writer.aliased({a.name for a in row.attributes})]
+    if variant == "function" and receiving(row):
+        keywords.append("out: Any = ...")
     if keywords and not any(p.startswith("*") for p in shown):
         shown.append("*")
     return shown + keywords
 
 
-def composite_parameters(made: Composite) -> list[str]:
+def composite_parameters(made: Composite, variant: str) -> list[str]:
     shown: list[str] = []
     for p in list(inspect.signature(made.compute).parameters.values())[1:]:
         stars = "*" * ((p.kind is p.VAR_POSITIONAL) + 2 * (p.kind is p.VAR_KEYWORD))
         if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in shown):
             shown.append("*")
         shown.append(f"{stars}{p.name}: Any" + ("" if p.default is p.empty else " = ..."))
+    if variant == "function" and composite_receives(made):
+        shown += (
+            ["out: Any = ..."] if any(s.startswith("*") for s in shown) else ["*", "out: Any = ..."]
+        )
     return shown
 
 
@@ -92,14 +100,15 @@ def every(variant: str) -> list[tuple[str, list[str], str]]:
         for public in (name, *row.aliases):
             found.append((public, parameters, result(row)))
             if row.inplace:
+                parameters = row_parameters(row, "method")
                 found.append((f"{public}_", parameters, "Tensor"))
     for name, made in COMPOSITES.items():
         if not (made.method if variant == "method" else made.function):
             continue
         for public in (name, *made.aliases):
-            found.append((public, composite_parameters(made), "Any"))
+            found.append((public, composite_parameters(made, variant), "Any"))
             if made.inplace and variant == "method":
-                found.append((f"{public}_", composite_parameters(made), "Tensor"))
+                found.append((f"{public}_", composite_parameters(made, "method"), "Tensor"))
     return sorted(found, key=lambda entry: entry[0])
 
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from .. import native
 from ..ops.table import op
-from .graph import Leaf, node_of_edge
-from .mode import recording
+from .leaf import Leaf, node_of_edge
+from .mode import FROZEN, inferring, recording
 
 __all__ = ["Embedded", "history", "may_forget", "may_write", "written"]
 
@@ -52,9 +52,15 @@ def history(view: Any) -> Any:
     former = recording.get()
     recording.set(True)
     try:
-        view.node = rule.again(parent, attributes).node
+        again = rule.again(parent, attributes)
     finally:
         recording.set(former)
+    if again.array.shape != view.array.shape or again.array.ctypes.data != view.array.ctypes.data:
+        raise RuntimeError(
+            "view: its base was given another geometry in place (t_, squeeze_, resize_, set_), and "
+            f"written since: shape {view.array.shape}, take the view anew"
+        )
+    view.node = again.node
     view.base = (parent, count, rule, attributes)
     return view.node
 
@@ -80,6 +86,11 @@ def may_write(tensor: Any) -> None:
     Raises:
         RuntimeError: a leaf that requires grad, a view of one, or a view without a rule.
     """
+    if tensor.version is FROZEN and not inferring.get():
+        raise RuntimeError(
+            "in-place write: Inplace update to inference tensor outside InferenceMode is not "
+            f"allowed: shape {tensor.array.shape}, make a clone() of it first"
+        )
     if tensor.node.__class__ is Leaf:
         raise RuntimeError(
             "in-place write: a leaf Variable that requires grad is being used in an in-place "

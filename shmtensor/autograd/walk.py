@@ -21,12 +21,15 @@ import numpy as np
 
 from .. import native
 from ..errors import OutOfSharedMemory
+from . import anomaly
 from . import hooks as hooking
 from .dispatch import arrays, table
 from .gate import shut
-from .graph import Leaf
+from .leaf import Leaf
 from .mode import recording
+from .observation import is_tracing
 from .quiet import quiet
+from .reach import Walk, leading_to, waiting_for, walks
 
 __all__ = ["walk"]
 
@@ -44,79 +47,6 @@ limit = 0
 # The same for a home: one that somebody still sees, as the gradient of a step before, must not be
 # written anew.
 home_limit = 0
-
-
-def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
-    """For each node and leaf that the roots reach: the nodes with an edge to it, one entry per
-    edge.
-    """
-    found: dict[Any, list[Any]] = {}
-    stack = []
-    for node in roots:
-        if node not in found:
-            found[node] = []
-            stack.append(node)
-    while stack:
-        node = stack.pop()
-        if node.__class__ is Leaf:
-            continue
-        for e in node.edges:
-            if e is None:
-                continue
-            if e.__class__ is Port:
-                e = e.node
-            known = found.get(e)
-            if known is None:
-                found[e] = [node]
-                stack.append(e)
-            else:
-                known.append(node)
-    return found
-
-
-def waiting_for(roots: Sequence[Any]) -> dict[Any, int]:
-    """How many edges lead to each node and leaf that the roots reach."""
-    counts: dict[Any, int] = {}
-    stack = []
-    for node in roots:
-        if node not in counts:
-            counts[node] = 0
-            stack.append(node)
-    while stack:
-        node = stack.pop()
-        if node.__class__ is Leaf:
-            continue
-        for e in node.edges:
-            if e is None:
-                continue
-            if e.__class__ is Port:
-                e = e.node
-            if e in counts:
-                counts[e] += 1
-            else:
-                counts[e] = 1
-                stack.append(e)
-    return counts
-
-
-def leading_to(roots: Sequence[Any], targets: Sequence[Any]) -> tuple[dict[Any, int], set[Any]]:
-    """The same counts, only of nodes on a way to a target; and the nodes that must run for that."""
-    found = users(roots)
-    needed: set[Any] = set()
-    stack = [t for t in targets if t in found]
-    while stack:
-        for user in found[stack.pop()]:
-            if user not in needed:
-                needed.add(user)
-                stack.append(user)
-    counts = {
-        node: sum(user in needed for user in above)
-        for node, above in found.items()
-        if node in needed or node in targets
-    }
-    for node in roots:
-        counts.setdefault(node, 0)
-    return counts, needed
 
 
 def refit(g: Any, edge: Any, node: Any) -> Any:
@@ -203,7 +133,9 @@ def steps(
     found: dict[Any, Any] = {}
     sums: dict[Any, Any] = {}
     made: set[Any] = set()  # edges whose sum this walk made, and may add to
+    this = Walk(waiting, needed, captures)
     fit, call = native.fit, native.call
+    anomalies = is_tracing()
     for e, g in roots:
         if e.__class__ is Port:
             add_output(sums, e, g, create)
@@ -217,25 +149,32 @@ def steps(
             if g is None:
                 continue
             if node.hooks:
-                g = guarded(hooking.run_tensor_hooks, node.hooks, g, create)
+                g = guarded(this, create, hooking.run_tensor_hooks, node.hooks, g)
             if node in captures:
                 found[node] = g
             if accumulate and (needed is None or node in captures):
-                deliver(node, g, create)
+                deliver(node, g, create, this)
             continue
         row = node.row
         if g is not None:
             own = node.hooks
             if own is not None:
-                g = guarded(hooking.run_before, own, node, g, create)
+                g = guarded(this, create, hooking.run_before, own, node, g)
             if node in captures:
                 for index in captures[node]:
                     found[node, index] = g[index] if g.__class__ is list else g
             if needed is not None and node not in needed:
                 continue
-            grads = row.tensors(node, g) if create else row.arrays(node, g)
+            try:
+                grads = row.tensors(node, g) if create else row.arrays(node, g)
+                if anomalies:
+                    anomaly.inspect(node, grads)
+            except Exception:
+                if anomalies:
+                    anomaly.blame(node)
+                raise
             if own is not None and own.post:
-                grads = guarded(hooking.run_after, own, grads, g, create)
+                grads = guarded(this, create, hooking.run_after, own, grads, g)
             if not keep:
                 node.release()
         elif needed is not None and node not in needed:
@@ -307,20 +246,21 @@ def add_output(sums: dict[Any, Any], port: Any, g: Any, create: bool) -> None:
         gs[index] = table.add(old, g) if create else native.call(np.add, old, g)
 
 
-def guarded(run: Any, *args: Any) -> Any:
+def guarded(this: Any, create: bool, run: Any, *given: Any) -> Any:
     """User code during the walk: the heap is shut, and history is recorded only under
     `create_graph`.
     """
-    *given, create = args
-    former = recording.get()
+    former, outer = recording.get(), walks.now
     recording.set(create)
+    walks.now = this
     try:
         return shut(run, *given)
     finally:
         recording.set(former)
+        walks.now = outer
 
 
-def deliver(leaf: Any, g: Any, create: bool) -> None:
+def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
     """Adds a gradient to a leaf's `.grad`."""
     with accumulating:
         home, old = leaf.home, leaf.grad
@@ -337,14 +277,22 @@ def deliver(leaf: Any, g: Any, create: bool) -> None:
         elif old is None:
             leaf.grad = native.wrap(g if native.references(g) <= limit else np.array(g, order="C"))
         elif old.node is None:
-            native.write(old, np.add, old.array, g, old.array)
+            try:
+                native.write(old, np.add, old.array, g, old.array)
+            except ValueError as error:
+                if old.array.flags.writeable:
+                    raise
+                raise RuntimeError(
+                    f"backward: the .grad of a leaf cannot be written: shape {old.array.shape}, it "
+                    "is stretched (expand) or came read-only; set it to None or to a clone()"
+                ) from error
         else:
             leaf.grad = native.wrap(native.call(np.add, old.array, g))
     post = leaf.post
     if post:
         tensor = leaf.tensor()
         for hook in list(post.values()):
-            guarded(hook, tensor, create)
+            guarded(this, create, hook, tensor)
 
 
 # ---------------------------------------------------------------- how many references a fresh

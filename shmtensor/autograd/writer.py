@@ -9,6 +9,7 @@ import re
 from inspect import Parameter
 
 from ..ops.table import Input, Row
+from .into import receiving
 
 __all__ = ["EMPTY", "Writer"]
 
@@ -61,6 +62,8 @@ class Writer:
         if variant not in ("operator", "reflected"):
             keywords += [f"{k}=_d_{k}" for k in row.rarely]
             keywords += [f"{NUMPY_NAMES[n]}=_missing" for n in self.aliased(named)]
+        if variant == "function" and receiving(row):
+            keywords.append("out=None")
         star = ["*"] if keywords and not any(p.startswith("*") for p in parameters) else []
         return f"def {name}({', '.join([*parameters, *star, *keywords])}):"
 
@@ -79,6 +82,8 @@ class Writer:
         """Rare keywords, NumPy's argument names, sizes given one by one, indices and dtypes."""
         row = self.row
         attributes = {a.name: a for a in row.attributes}
+        if variant == "function" and receiving(row):
+            self.received(name)
         for a in row.attributes:
             if a.kind == "sizes" and variant in ("method", "inplace") and not a.keyword_only:
                 self.add(1, f"if {a.name} is _missing:", f"    {a.name} = _s_{a.name}")
@@ -107,6 +112,16 @@ class Writer:
                 self.add(2, f"{a.name} = _as_index({a.name})")
             elif a.kind == "dtype":
                 self.add(1, f"if {a.name} is not None:", f"    {a.name} = _as_dtype({a.name})")
+
+    def received(self, name: str) -> None:
+        """`out=`: the same call without it, copied in."""
+        row = self.row
+        named = {a.name for a in row.attributes}
+        other = [NUMPY_NAMES[n] for n in self.aliased(named)]
+        given = [x.public for x in row.inputs]
+        given += [f"{n}={n}" for n in [*(a.name for a in row.attributes), *row.rarely, *other]]
+        self.add(1, "if out is not None:")
+        self.add(2, f"return _put(out, {name!r}, _rule.public({', '.join(given)}))")
 
     # ------------------------------------------------------------ operands
 
@@ -142,7 +157,7 @@ class Writer:
         row, name, t = self.row, x.name, x.public
         promoted = row.promote is not None and name in row.promoted
         if x.listed:
-            self.add(2, f"_a_{name} = [_t.array for _t in {t}]")
+            self.add(2, f"_a_{name} = [_t._operand for _t in {t}]")
             if tracked:
                 self.add(
                     2, f"_n_{name} = [_t.node if _t.base is None else _history(_t) for _t in {t}]"
@@ -156,7 +171,8 @@ class Writer:
         if x.optional:
             self.add(2, f"if {t} is None:", f"    _a_{name} = _n_{name} = None")
             branch = "elif"
-        if row.broadcast and promoted and x is not anchor and anchor is not None:
+        number_fits = row.broadcast and promoted and name not in row.tensors
+        if number_fits and x is not anchor and anchor is not None:
             array = f"_a_{anchor.name}"
             self.add(2, f"{branch} {t}.__class__ is _float:", f"    _a_{name} = {t}")
             self.add(
@@ -168,7 +184,7 @@ class Writer:
         if branch == "elif":
             self.add(2, "else:")
             depth = 3
-        self.add(depth, f"_a_{name} = {t}.array")
+        self.add(depth, f"_a_{name} = {t}._operand")
         if tracked:
             self.add(depth, f"_n_{name} = {t}.node", f"_b = {t}.base")
             self.add(depth, f"if _b is not None and _b[1] != {t}.version.count:")

@@ -19,6 +19,8 @@ class Parameter(Tensor):
         requires_grad: whether gradients are computed for it.
     """
 
+    keeps_class = False  # what is computed from parameters are plain tensors
+
     # No __slots__: people hang attributes on their parameters (weight.is_shared_expert = True).
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
@@ -62,6 +64,7 @@ class Buffer(Tensor):
         persistent: whether it is part of `state_dict`.
     """
 
+    keeps_class = False
     persistent: bool
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:

@@ -199,7 +199,7 @@ def elu(xp, x, /, alpha=1.0, scale=1.0, input_scale=1.0):
 
 def elu_slope(ops: Any, g: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
     """scale, and scale alpha input_scale exp(input_scale x) on the negative side."""
-    low = ops.choose(x > 0, 0.0, x)
+    low = ops.replace(x > 0, x, 0.0)
     return ops.choose(
         x > 0, g * scale, g * ops.exp(low * input_scale) * (alpha * scale * input_scale)
     )
@@ -253,7 +253,7 @@ def hardswish(xp, x, /):
 
 
 hardswish.pullback(
-    x=lambda ops, g, x: ops.choose(x <= -3, 0.0, ops.choose(x >= 3, g, g * (x / 3 + 0.5)))
+    x=lambda ops, g, x: ops.replace(x <= -3, ops.choose(x >= 3, g, g * (x / 3 + 0.5)), 0.0)
 )
 
 
@@ -263,7 +263,7 @@ def hardshrink(xp, x, /, lambd=0.5):
     return xp.where((x < -lambd) | (x > lambd) | (x != x), x, xp.zeros((), x.dtype))
 
 
-hardshrink.pullback(x=lambda ops, g, x, lambd: ops.choose((x >= -lambd) & (x <= lambd), 0.0, g))
+hardshrink.pullback(x=lambda ops, g, x, lambd: ops.replace((x >= -lambd) & (x <= lambd), g, 0.0))
 
 
 @op(method=False, function=False, samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)])
@@ -275,7 +275,7 @@ def softshrink(xp, x, /, lambd=0.5):
     return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, near))
 
 
-softshrink.pullback(x=lambda ops, g, x, lambd: ops.choose((x >= -lambd) & (x <= lambd), 0.0, g))
+softshrink.pullback(x=lambda ops, g, x, lambd: ops.replace((x >= -lambd) & (x <= lambd), g, 0.0))
 
 
 @op(inplace=True, method=False, samples=[((3, 4), 0.1, 20.0)])
@@ -284,7 +284,7 @@ def threshold(xp, x, /, threshold, value):
     return xp.where(x <= threshold, x.dtype.type(value), x)
 
 
-threshold.pullback(x=lambda ops, g, x, threshold: ops.choose(x <= threshold, 0.0, g))
+threshold.pullback(x=lambda ops, g, x, threshold: ops.replace(x <= threshold, g, 0.0))
 
 
 @op(method=False, function=False, samples=BOTH_SIDES)

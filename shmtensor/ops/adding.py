@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .. import native
+
 __all__ = ["add_places", "index_places", "mesh_places", "slice_places"]
 
 Shape = tuple[int, ...]
@@ -16,7 +18,10 @@ Shape = tuple[int, ...]
 def add_places(xp: Any, out: Any, places: Any, values: Any, ufunc: str = "add") -> None:
     """out.flat[places] += values, where a place may come several times; out is contiguous."""
     values = xp.broadcast_to(values, places.shape)
-    getattr(xp, ufunc).at(out.reshape(-1), places.reshape(-1), values.reshape(-1))
+    places, values = places.reshape(-1), values.reshape(-1)
+    if ufunc == "add" and native.add_at(out.reshape(-1), places, values):
+        return
+    getattr(xp, ufunc).at(out.reshape(-1), places, values)
 
 
 def slice_places(xp: Any, shape: Shape, dim: int, index: Any) -> Any:

@@ -50,13 +50,13 @@ def bitwise_right_shift(xp, x, y, /):
     return x >> y
 
 
-@op(numpy=parallel(np.gcd), broadcast=True, promote="common", samples=WHOLE)
+@op(numpy=parallel(np.gcd), broadcast=True, promote="common", samples=WHOLE, tensors="x y")
 def gcd(xp, x, y, /):
     """Greatest common divisor."""
     return xp.gcd(x, y)
 
 
-@op(numpy=parallel(np.lcm), broadcast=True, promote="common", samples=WHOLE)
+@op(numpy=parallel(np.lcm), broadcast=True, promote="common", samples=WHOLE, tensors="x y")
 def lcm(xp, x, y, /):
     """Least common multiple."""
     return xp.lcm(x, y)

@@ -113,11 +113,11 @@ def others(ops: Any, start: Any, part: Any, index: Any, dim: int) -> Any:
     One zero at a place: its own slope is the product of the rest; two: all slopes are 0.
     """
     zero = part == 0
-    filled = ops.choose(zero, 1.0, part)
+    filled = ops.replace(zero, part, 1.0)
     rest = ops.scatter_reduced(start, filled, index, dim, "prod", True)
     n = ops.scatter_added(np.zeros(tuple(start.shape)), zero * 1.0, index, dim)
     many = ops.gathered(n, index, dim) - zero * 1.0
-    return ops.choose(many > 0, 0.0, ops.gathered(rest, index, dim) / filled)
+    return ops.replace(many > 0, ops.gathered(rest, index, dim) / filled, 0.0)
 
 
 scatter_reduced.pullback(

@@ -9,13 +9,13 @@ from .samples import PAIR, UNARY
 from .table import composite, op
 
 
-@op(numpy=parallel(np.equal), broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.equal), broadcast=True, promote="common", samples=PAIR, tensors="x")
 def eq(xp, x, y, /):
     """Is x equal to y?"""
     return x == y
 
 
-@op(numpy=parallel(np.not_equal), broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.not_equal), broadcast=True, promote="common", samples=PAIR, tensors="x")
 def ne(xp, x, y, /):
     """Is x not equal to y?"""
     return x != y
@@ -24,7 +24,7 @@ def ne(xp, x, y, /):
 ne.alias("not_equal")
 
 
-@op(numpy=parallel(np.less), broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.less), broadcast=True, promote="common", samples=PAIR, tensors="x")
 def lt(xp, x, y, /):
     """Is x less than y?"""
     return x < y
@@ -33,7 +33,7 @@ def lt(xp, x, y, /):
 lt.alias("less")
 
 
-@op(numpy=parallel(np.less_equal), broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.less_equal), broadcast=True, promote="common", samples=PAIR, tensors="x")
 def le(xp, x, y, /):
     """Is x less than or equal to y?"""
     return x <= y
@@ -42,7 +42,7 @@ def le(xp, x, y, /):
 le.alias("less_equal")
 
 
-@op(numpy=parallel(np.greater), broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.greater), broadcast=True, promote="common", samples=PAIR, tensors="x")
 def gt(xp, x, y, /):
     """Is x greater than y?"""
     return x > y
@@ -51,7 +51,7 @@ def gt(xp, x, y, /):
 gt.alias("greater")
 
 
-@op(numpy=parallel(np.greater_equal), broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.greater_equal), broadcast=True, promote="common", samples=PAIR, tensors="x")
 def ge(xp, x, y, /):
     """Is x greater than or equal to y?"""
     return x >= y
@@ -102,7 +102,7 @@ def signbit(xp, x, /):
     return xp.signbit(x) if x.dtype.kind == "f" else x < 0
 
 
-@op(broadcast=True, promote="common", samples=PAIR)
+@op(broadcast=True, promote="common", samples=PAIR, tensors="x y")
 def isclose(xp, x, y, /, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Is |x - y| <= atol + rtol * |y|?"""
     if rtol < 0 or atol < 0:
@@ -114,19 +114,19 @@ def isclose(xp, x, y, /, rtol=1e-05, atol=1e-08, equal_nan=False):
     return near | ((x != x) & (y != y)) if equal_nan else near
 
 
-@op(numpy=parallel(np.logical_and), broadcast=True, inplace=True, samples=PAIR)
+@op(numpy=parallel(np.logical_and), broadcast=True, inplace=True, samples=PAIR, tensors="x y")
 def logical_and(xp, x, y, /):
     """Are both true? Numbers other than 0 are."""
     return xp.logical_and(x, y)
 
 
-@op(numpy=parallel(np.logical_or), broadcast=True, inplace=True, samples=PAIR)
+@op(numpy=parallel(np.logical_or), broadcast=True, inplace=True, samples=PAIR, tensors="x y")
 def logical_or(xp, x, y, /):
     """Is at least one of the two true?"""
     return xp.logical_or(x, y)
 
 
-@op(numpy=parallel(np.logical_xor), broadcast=True, inplace=True, samples=PAIR)
+@op(numpy=parallel(np.logical_xor), broadcast=True, inplace=True, samples=PAIR, tensors="x y")
 def logical_xor(xp, x, y, /):
     """Is exactly one of the two true?"""
     return xp.logical_xor(x, y)
@@ -138,7 +138,7 @@ def logical_not(xp, x, /):
     return xp.logical_not(x)
 
 
-@op(broadcast=True, promote="common", samples=PAIR)
+@op(broadcast=True, promote="common", samples=PAIR, tensors="x values")
 def heaviside(xp, x, values, /):
     """0 where x is negative, 1 where it is positive, `values` where it is 0."""
     return xp.where(x == 0, values, (x > 0).astype(x.dtype))

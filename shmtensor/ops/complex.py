@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .samples import UNARY, reals
-from .table import op
+from .table import composite, op
 
 
 @op(inplace=True, samples=UNARY)
@@ -15,7 +15,7 @@ def conj(xp, x, /):
 
 
 conj.pullback(x=lambda g: g.conjugate())
-conj.alias("conjugate", "conj_physical", "resolve_conj", "resolve_neg")
+conj.alias("conjugate", "conj_physical")
 
 
 @op(view=True, method=False, samples=UNARY)
@@ -51,7 +51,7 @@ def angle_slope(ops: Any, g: Any, x: Any) -> Any:
     if x.dtype.kind != "c":
         return g * 0
     size = ops.abs(x)
-    return ops.choose(size == 0, 0.0, g * ops.sgn(x) * 1j / ops.choose(size == 0, 1.0, size))
+    return ops.replace(size == 0, g * ops.sgn(x) * 1j / ops.replace(size == 0, size, 1.0), 0.0)
 
 
 angle.pullback(x=lambda ops, g, x: angle_slope(ops, g, x))
@@ -86,3 +86,15 @@ polar.pullback(
     abs=lambda ops, g, out: ops.real(g * ops.sgn(out).conjugate()),
     angle=lambda ops, g, out: ops.real(g * (out * 1j).conjugate()),
 )
+
+
+@composite
+def resolve_conj(ops, input):
+    """The tensor itself: a conjugate is never put off here."""
+    return input
+
+
+@composite
+def resolve_neg(ops, input):
+    """The tensor itself: a sign is never put off here."""
+    return input

@@ -122,7 +122,14 @@ def full(
     dtype = dtype_of(fill_value, dtype)
     shape = shaped("full", (size,))
     value = number(fill_value)
-    return into(out, made(np.full, shape, value, dtype, device=device, requires_grad=requires_grad))
+    return into(out, made(filled, shape, value, dtype, device=device, requires_grad=requires_grad))
+
+
+def filled(shape: Any, value: Any, dtype: Any) -> Any:
+    """An array of one number; whole numbers that do not fit wrap around, as a cast does."""
+    if dtype.kind in "iu" and isinstance(value, int):
+        value = np.asarray(value & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(dtype)
+    return np.full(shape, value, dtype)
 
 
 def like(name: str, kernel: Any, doc: str) -> Any:
@@ -166,7 +173,7 @@ def full_like(
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = number(fill_value)
     return made(
-        np.full, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad
+        filled, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad
     )
 
 
@@ -247,13 +254,15 @@ def arange(
         dtype = np.dtype(np.int64) if whole else get_default_dtype()
     if step == 0:
         raise RuntimeError("arange: step must not be 0: 0")
-    if as_dtype(dtype).kind in "iu" and all(math.isfinite(v) for v in (start, end, step)):
+    if as_dtype(dtype) == np.int64 and all(math.isfinite(v) for v in (start, end, step)):
         start, end, step = int(start), int(end), int(step) or 1
     if not all(math.isfinite(v) for v in (start, end)):
         raise RuntimeError(f"arange: bounds must be finite: {start}, {end}")
     if (end - start) * step < 0:
         raise RuntimeError(f"arange: step leads away from end: {start}, {end}, step={step}")
     n = -(-(end - start) // step) if isinstance(step, int) else math.ceil((end - start) / step)
+    if as_dtype(dtype).kind in "iu":
+        start, step = int(start), int(step)
     steps = made(
         counted, start, step, int(n), as_dtype(dtype), device=device, requires_grad=requires_grad
     )
@@ -263,7 +272,7 @@ def arange(
 def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
     """n numbers from start on, formed as start + i * step."""
     if dtype.kind in "iu" and isinstance(start, int) and isinstance(step, int):
-        return np.arange(start, start + n * step, step, dtype=dtype)
+        return (start + np.arange(n) * step).astype(dtype)
     return (start + np.arange(n) * step).astype(dtype)
 
 
@@ -275,13 +284,22 @@ def range(ops, start=0, end=None, step=1, *, dtype=None, device=None, requires_g
     return made(counted, start, step, n, default(dtype), device=device, requires_grad=requires_grad)
 
 
+def check_steps(name: str, start: Any, end: Any, steps: Any) -> None:
+    """Raises unless the ends are numbers or 0-d, and steps is a number of them."""
+    if isinstance(steps, float):
+        raise TypeError(f"{name}: steps must be a whole number: {steps}")
+    if steps < 0:
+        raise RuntimeError(f"{name}: steps must not be negative: {steps}")
+    if getattr(start, "ndim", 0) or getattr(end, "ndim", 0):
+        raise RuntimeError(f"{name}: start and end must be numbers or 0-d: {start}, {end}")
+
+
 @composite(method=False)
 def linspace(
     ops, start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """`steps` numbers from start to end, both included, evenly spaced."""
-    if steps < 0:
-        raise RuntimeError(f"linspace: steps must not be negative: {steps}")
+    check_steps("linspace", start, end, steps)
     ends = number(start), number(end)
     spaced = made(line, *ends, steps, default(dtype), device=device, requires_grad=requires_grad)
     return into(out, spaced)
@@ -322,8 +340,7 @@ def logspace(
     requires_grad=False,
 ):
     """base to the power of `steps` evenly spaced numbers from start to end."""
-    if steps < 0:
-        raise RuntimeError(f"logspace: steps must not be negative: {steps}")
+    check_steps("logspace", start, end, steps)
     ends = number(start), number(end)
     powers = made(
         power, base, *ends, steps, default(dtype), device=device, requires_grad=requires_grad

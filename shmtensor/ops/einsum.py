@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import string
+from functools import lru_cache
 from typing import Any
 
 from .table import composite
@@ -24,6 +25,10 @@ def einsum(ops, equation, *operands):
         equation, operands = spelled(equation, *operands)
     elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
+    if len(operands) == 2 and is_product(equation, operands[0].ndim, operands[1].ndim):
+        x, y = operands
+        if tuple(x.shape[:-2]) == tuple(y.shape[:-2]) and x.shape[-1] == y.shape[-2]:
+            return ops.matmul(x, y)
     terms, result = parsed(equation, [x.ndim for x in operands])
     pairs = [traced(ops, x, labels) for x, labels in zip(operands, terms, strict=True)]
     sizes: dict[str, int] = {}
@@ -41,6 +46,19 @@ def einsum(ops, equation, *operands):
         later = set(result).union(*(set(names) for _, names in pairs[i + 1 :]))
         x, labels = contracted(ops, x, labels, y, others, later)
     return ops.permute(x, tuple(labels.index(label) for label in result)) if result else x
+
+
+@lru_cache(1000)
+def is_product(equation: str, rows: int, columns: int) -> bool:
+    """Is it a matrix product as it stands, perhaps of batches: "bij,bjk->bik"?"""
+    left, _, result = equation.replace(" ", "").partition("->")
+    x, _, y = left.partition(",")
+    if not left.replace(",", "").isalpha() or not (len(x) == rows == columns == len(y) >= 2):
+        return False
+    batch, row, column = x[:-2], x[-2], y[-1]
+    if x[-1] != y[-2] or batch != y[:-2] or result != batch + row + column:
+        return False
+    return len(set(x + column)) == len(x) + 1
 
 
 def spelled(*arguments: Any) -> tuple[str, tuple[Any, ...]]:

@@ -77,15 +77,45 @@ def log1p(xp, x, /):
 log1p.pullback(x=lambda g, x: g / (x + 1).conjugate())
 
 
-@op(numpy=parallel(np.logaddexp), broadcast=True, promote="float", samples=PAIR)
+def complex_logaddexp(xp: Any, x: Any, y: Any) -> Any:
+    """log(exp(x) + exp(y)), by way of the one with the larger real part."""
+    low = x.real < y.real
+    high, rest = xp.where(low, y, x), xp.where(low, x, y)
+    same = ~xp.isfinite(high.real) & (high.real == rest.real)
+    out = high + xp.log1p(xp.exp(rest - high))
+    return xp.where(same, xp.log(xp.exp(x) + xp.exp(y)), out).astype(high.dtype)
+
+
+def fast_logaddexp(x: Any, y: Any, out: Any = None) -> Any:
+    """The kernel of real numbers; the formula for complex ones."""
+    if (x if hasattr(x, "dtype") else y).dtype.kind != "c":
+        return real_logaddexp(x, y) if out is None else real_logaddexp(x, y, out)
+    found = complex_logaddexp(np, x, y)
+    if out is None:
+        return found
+    out[...] = found
+    return out
+
+
+real_logaddexp = parallel(np.logaddexp)
+
+
+@op(
+    numpy=fast_logaddexp,
+    broadcast=True,
+    promote="float",
+    out=True,
+    samples=PAIR,
+    tensors="x y",
+)
 def logaddexp(xp, x, y, /):
     """log(exp(x) + exp(y)), without overflow."""
-    return xp.logaddexp(x, y)
+    return complex_logaddexp(xp, x, y) if x.dtype.kind == "c" else xp.logaddexp(x, y)
 
 
 logaddexp.pullback(
-    x=lambda ops, g, x, y: g * ops.sigmoid(x - y),
-    y=lambda ops, g, x, y: g * ops.sigmoid(y - x),
+    x=lambda ops, g, x, y: g * ops.sigmoid(x - y).conjugate(),
+    y=lambda ops, g, x, y: g * ops.sigmoid(y - x).conjugate(),
 )
 
 
@@ -108,7 +138,7 @@ def xlogy(xp, x, y, /):
 
 
 xlogy.pullback(
-    x=lambda ops, g, x, y: ops.choose((x == 0) & (y <= 0), 0.0, g * ops.log(y)),
+    x=lambda ops, g, x, y: ops.replace((x == 0) & (y <= 0), g * ops.log(y), 0.0),
     y=lambda g, x, y: g * x / y,
 )
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..dtypes import get_default_dtype
 from ..native import parallel
 from .samples import PAIR
-from .table import composite, op
+from .table import composite, insist_on_tensors, op
 
 NUMBERS = (bool, int, float, type(None))
 
@@ -17,31 +17,31 @@ NUMBERS = (bool, int, float, type(None))
 # ---- extremes: equal elements share the gradient
 
 
-@op(numpy=parallel(np.maximum), broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.maximum), broadcast=True, promote="common", samples=PAIR, tensors="x y")
 def maximum(xp, x, y, /):
     """The larger element of each pair; NaN if one of them is."""
     return xp.maximum(x, y)
 
 
 maximum.pullback(
-    x=lambda ops, g, x, y: ops.choose(x < y, 0.0, ops.choose(x == y, g / 2, g)),
-    y=lambda ops, g, x, y: ops.choose(x > y, 0.0, ops.choose(x == y, g / 2, g)),
+    x=lambda ops, g, x, y: ops.replace(x < y, ops.choose(x == y, g / 2, g), 0.0),
+    y=lambda ops, g, x, y: ops.replace(x > y, ops.choose(x == y, g / 2, g), 0.0),
 )
 
 
-@op(numpy=parallel(np.minimum), broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.minimum), broadcast=True, promote="common", samples=PAIR, tensors="x y")
 def minimum(xp, x, y, /):
     """The smaller element of each pair; NaN if one of them is."""
     return xp.minimum(x, y)
 
 
 minimum.pullback(
-    x=lambda ops, g, x, y: ops.choose(x > y, 0.0, ops.choose(x == y, g / 2, g)),
-    y=lambda ops, g, x, y: ops.choose(x < y, 0.0, ops.choose(x == y, g / 2, g)),
+    x=lambda ops, g, x, y: ops.replace(x > y, ops.choose(x == y, g / 2, g), 0.0),
+    y=lambda ops, g, x, y: ops.replace(x < y, ops.choose(x == y, g / 2, g), 0.0),
 )
 
 
-@op(numpy=parallel(np.fmax), broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.fmax), broadcast=True, promote="common", samples=PAIR, tensors="x y")
 def fmax(xp, x, y, /):
     """The larger element of each pair; the other one where one is NaN."""
     return xp.fmax(x, y)
@@ -49,11 +49,11 @@ def fmax(xp, x, y, /):
 
 fmax.pullback(
     x=lambda ops, g, x, y: ops.choose((x >= y) | (y != y), g, 0.0),
-    y=lambda ops, g, x, y: ops.choose((x >= y) | (y != y), 0.0, g),
+    y=lambda ops, g, x, y: ops.replace((x >= y) | (y != y), g, 0.0),
 )
 
 
-@op(numpy=parallel(np.fmin), broadcast=True, promote="common", samples=PAIR)
+@op(numpy=parallel(np.fmin), broadcast=True, promote="common", samples=PAIR, tensors="x y")
 def fmin(xp, x, y, /):
     """The smaller element of each pair; the other one where one is NaN."""
     return xp.fmin(x, y)
@@ -61,7 +61,7 @@ def fmin(xp, x, y, /):
 
 fmin.pullback(
     x=lambda ops, g, x, y: ops.choose((x <= y) | (y != y), g, 0.0),
-    y=lambda ops, g, x, y: ops.choose((x <= y) | (y != y), 0.0, g),
+    y=lambda ops, g, x, y: ops.replace((x <= y) | (y != y), g, 0.0),
 )
 
 
@@ -124,10 +124,12 @@ clamp.alias("clip")
 @composite(inplace=True)
 def clamp_min(ops, input, min):
     """Each element, but at least `min`."""
+    insist_on_tensors("clamp_min", input)
     return ops.clamp(input, min, None)
 
 
 @composite(inplace=True)
 def clamp_max(ops, input, max):
     """Each element, but at most `max`."""
+    insist_on_tensors("clamp_max", input)
     return ops.clamp(input, None, max)

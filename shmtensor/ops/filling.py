@@ -65,6 +65,9 @@ def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
     """Fills the tensor with evenly distributed numbers from [low, high)."""
     if low > high:
         raise RuntimeError(f"uniform_: low is above high: {low}, {high}")
+    if input.dtype.kind == "c":
+        parts = low + (high - low) * chances(2 * size_of(input), generator)
+        return ops.refill_(input, parts.view(np.complex128))
     stream = claimed(generator, size_of(input), input.dtype == np.float64)
     return ops.uniform_fill_(input, *stream, low, high)
 
@@ -74,6 +77,10 @@ def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
     """Fills the tensor with normally distributed numbers."""
     if std < 0:
         raise RuntimeError(f"normal_: std must not be negative: {std}")
+    if input.dtype.kind == "c":  # half of the variance in each part
+        n = 2 * size_of(input)
+        parts = philox.normal(*claimed(generator, n, True), n, np.dtype(np.float64))
+        return ops.refill_(input, mean + std * math.sqrt(0.5) * parts.view(np.complex128))
     stream = claimed(generator, size_of(input), input.dtype == np.float64)
     return ops.normal_fill_(input, *stream, mean, std)
 
@@ -107,6 +114,8 @@ def geometric_(ops, input, p, *, generator=None):
 @composite(function=False)
 def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
     """Fills the tensor with numbers whose logarithms are normally distributed."""
+    if std <= 0:
+        raise RuntimeError(f"log_normal_: std must be positive: {std}")
     n = size_of(input)
     z = philox.normal(*claimed(generator, n, True), n, np.dtype(np.float64))
     return ops.refill_(input, np.exp(mean + std * z))

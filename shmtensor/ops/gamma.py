@@ -164,6 +164,6 @@ def i1(xp, x, /):
 i0.pullback(x=lambda ops, g, x: g * ops.i1(x))
 i1.pullback(
     x=lambda ops, g, x, out: (
-        g * (ops.i0(x) - ops.choose(x == 0, 0.5, out / ops.choose(x == 0, 1.0, x)))
+        g * (ops.i0(x) - ops.replace(x == 0, out / ops.replace(x == 0, x, 1.0), 0.5))
     )
 )

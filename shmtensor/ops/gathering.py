@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .adding import add_places, mesh_places, slice_places
 from .axes import axis
 from .indexing import Shape
+from .kernels import either
 from .samples import ints
 from .table import composite, op
 
@@ -54,12 +56,17 @@ def selected(xp, x, index, /, dim):
     return x.take(index, dim)
 
 
+selected.numpy = either(native.take, selected.forward)
+
+
 @op(method=False, function=False, samples=[((5, 4), ints((5,), 3), (3, 4), 0)])
 def slices_added(xp, x, index, /, shape, dim):
     """Zeros of a shape, with slices added at indices along dim."""
     out = xp.zeros(shape, x.dtype)
     if not shape:
         return x.reshape(())
+    if native.add_slices(out, x, index, dim):
+        return out
     add_places(xp, out, slice_places(xp, shape, dim % len(shape), index).reshape(-1), x.reshape(-1))
     return out
 
@@ -89,7 +96,8 @@ def slices_plus(xp, x, source, index, /, dim):
     if source.shape != expected:
         raise RuntimeError(f"index_add: source must have shape {expected}: {source.shape}")
     out = x.copy(order="C")
-    add_places(xp, out, slice_places(xp, x.shape, dim, index).reshape(-1), source.reshape(-1))
+    if not native.add_slices(out, source, index, dim):
+        add_places(xp, out, slice_places(xp, x.shape, dim, index).reshape(-1), source.reshape(-1))
     return out
 
 
@@ -175,11 +183,14 @@ def gathered(xp, x, index, /, dim):
     return x[mesh(xp, index, dim)]
 
 
+gathered.numpy = either(native.gather, gathered.forward)
+
+
 @op(method=False, function=False, samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)])
 def gathered_sum(xp, x, index, /, shape, dim):
     """Zeros of a shape, with x added at indices along dim: the gradient of `gather`."""
     out = xp.zeros(shape, x.dtype)
-    if index.size:
+    if index.size and not native.scatter_into(out, x, index, dim, True):
         flat = not shape or not index.ndim
         at = index if flat else mesh_places(xp, shape, dim % len(shape), index)
         part = x if flat else x[tuple(slice(0, n) for n in index.shape)]
@@ -231,7 +242,10 @@ def scattered(xp, x, source, index, /, dim):
     """x with elements of source written at indices along dim."""
     if not index.size:
         return x.copy()
-    dim, out = fits("scatter", x, index, dim), x.copy()
+    out = x.copy(order="C")
+    if native.scatter_into(out, source, index, dim, False):
+        return out
+    dim = fits("scatter", x, index, dim)
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter: dtypes differ: {x.dtype}, src has {source.dtype}")
     if not x.ndim or not index.ndim:
@@ -289,7 +303,10 @@ def scatter_added(xp, x, source, index, /, dim):
     """x with elements of source added at indices along dim."""
     if not index.size:
         return x.copy()
-    dim, out = fits("scatter_add", x, index, dim), x.copy(order="C")
+    out = x.copy(order="C")
+    if native.scatter_into(out, source, index, dim, True):
+        return out
+    dim = fits("scatter_add", x, index, dim)
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter_add: dtypes differ: {x.dtype}, src has {source.dtype}")
     if not x.ndim or not index.ndim:

@@ -93,7 +93,7 @@ def unravel_index(ops, indices, shape):
     shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if indices.dtype.kind not in "iu":
         raise TypeError(f"unravel_index: whole numbers are needed: {indices.dtype}")
-    found, rest = [], indices
+    found, rest = [], ops.cast(indices, np.dtype(np.int64))
     for n in reversed(shape):
         found.append(ops.remainder(rest, n))
         rest = ops.floor_divide(rest, n)

@@ -15,6 +15,7 @@ Shape = tuple[int, ...]
 
 
 @op(
+    numpy=native.choose,
     broadcast=True,
     promote="common x y",
     inplace=False,
@@ -29,7 +30,29 @@ def choose(xp, condition, x, y, /):
 
 choose.pullback(
     x=lambda ops, g, condition: ops.choose(condition, g, 0.0),
-    y=lambda ops, g, condition: ops.choose(condition, 0.0, g),
+    y=lambda ops, g, condition: ops.replace(condition, g, 0.0),
+)
+
+
+@op(
+    numpy=lambda condition, x, y: native.choose(condition, y, x),
+    broadcast=True,
+    promote="common x y",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=[(bools((3, 4)), (3, 4), (4,)), (bools((3, 1)), (), (4,)), (bools(()), (2,), (2,))],
+)
+def replace(xp, condition, x, y, /):
+    """One tensor, with the elements of another where a condition holds: `choose` the other way
+    round, for a number as the second one.
+    """
+    return xp.where(condition, y, x)
+
+
+replace.pullback(
+    x=lambda ops, g, condition: ops.replace(condition, g, 0.0),
+    y=lambda ops, g, condition: ops.choose(condition, g, 0.0),
 )
 
 
@@ -42,6 +65,10 @@ def where(ops, condition, input=None, other=None):
         return ops.nonzero(condition, as_tuple=True)
     if condition.dtype != np.bool_:
         raise RuntimeError(f"where: the condition must be bool: {condition.dtype}")
+    if isinstance(input, (int, float)):
+        if isinstance(other, (int, float)):
+            other = ops.full((), other)
+        return ops.replace(condition, other, input)
     return ops.choose(condition, input, other)
 
 
@@ -148,11 +175,12 @@ def masked(xp, x, value, mask, /):
         raise RuntimeError(f"masked_fill: value must be a number or 0-d: {value.shape}")
     if mask.dtype != np.bool_:
         raise RuntimeError(f"masked_fill: the mask must be bool: {mask.dtype}")
-    return xp.where(mask, value.astype(x.dtype), x)
+    choose = native.choose if xp is np else xp.where
+    return choose(mask, value.astype(x.dtype, copy=False), x)
 
 
 masked.pullback(
-    x=lambda ops, g, mask, x_shape: shrink(ops, ops.choose(mask, 0.0, g), x_shape),
+    x=lambda ops, g, mask, x_shape: shrink(ops, ops.replace(mask, g, 0.0), x_shape),
     value=lambda ops, g, mask: ops.sum(ops.choose(mask, g, 0.0)),
 )
 
@@ -168,7 +196,11 @@ def masked_fill(ops, input, mask, value):
     if isinstance(value, (int, float, complex)):
         if isinstance(value, complex) and input.dtype.kind != "c":
             raise RuntimeError(f"masked_fill: a complex value does not fit: {value}, {input.dtype}")
+        if input.dtype.kind == "f" and value.__class__ in (int, float) and mask.dtype == np.bool_:
+            return ops.replace(mask, input, float(value))
         value = np.asarray(value, input.dtype)
+    elif value.dtype.kind == "c" and input.dtype.kind != "c":
+        raise RuntimeError(f"masked_fill: a complex value does not fit: {value}, {input.dtype}")
     return ops.masked(input, value, mask)
 
 
@@ -202,7 +234,7 @@ def masked_write(xp, x, source, mask, /):
 
 
 masked_write.pullback(
-    x=lambda ops, g, mask, x_shape: shrink(ops, ops.choose(mask, 0.0, g), x_shape),
+    x=lambda ops, g, mask, x_shape: shrink(ops, ops.replace(mask, g, 0.0), x_shape),
     source=lambda ops, g, mask, source_shape: ops.first(
         ops.getitem(g, ops.broadcast_to(mask, tuple(g.shape))), source_shape
     ),
@@ -257,6 +289,16 @@ def nonzero(ops, input, *, as_tuple=False):
     if not as_tuple:
         return rows
     return tuple(ops.unbind(rows if input.ndim else ops.reshape(rows, (-1, 1)) * 0, 1))
+
+
+@composite
+def nonzero_static(ops, input, *, size, fill_value=-1):
+    """`nonzero` with exactly `size` rows: cut off, or filled up with one number."""
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: size must not be negative: {size}")
+    rows = ops.argwhere_rows(input)[:size]
+    missing = size - rows.shape[0]
+    return ops.cat([rows, ops.full((missing, input.ndim), fill_value, dtype=np.int64)])
 
 
 @composite

@@ -58,7 +58,12 @@ cat.alias("concat", "concatenate")
 
 
 def fast_stack(tensors: list[Any], dim: int) -> Any:
-    """`cat` of the tensors with a new dimension each."""
+    """The native kernel, or `cat` of the tensors with a new dimension each."""
+    out = native.stack(tensors, dim)
+    if out is not None:
+        return out
+    if not tensors:
+        return stack.forward(np, tensors, dim)
     shape = tensors[0].shape
     n = len(shape) + 1
     if not -n <= dim < n or not all(x.shape == shape for x in tensors):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["for_floats"]
+__all__ = ["either", "for_floats", "narrowed", "widened"]
 
 
 def for_floats(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,3 +22,28 @@ def for_floats(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callabl
             return plain(np, x, *arguments)
 
     return chosen
+
+
+def either(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel; where it answers None (a rare case, or a wrong one) the plain forward, which does
+    it or says what is wrong.
+    """
+
+    def chosen(*arguments: Any) -> Any:
+        out = kernel(*arguments)
+        if out is not None:
+            return out
+        with np.errstate(all="ignore"):
+            return plain(np, *arguments)
+
+    return chosen
+
+
+def widened(ops: Any, x: Any) -> Any:
+    """A float16 tensor as float32, in which sums of many are formed; others as they are."""
+    return ops.cast(x, np.dtype(np.float32)) if x is not None and x.dtype == np.float16 else x
+
+
+def narrowed(ops: Any, x: Any, dtype: Any) -> Any:
+    """A result in the dtype that was given before `widened`."""
+    return ops.cast(x, dtype) if x.dtype == np.float32 and dtype == np.float16 else x

@@ -253,7 +253,7 @@ def cross_entropy(
         return out
     dim, n = (0 if input.ndim == 1 else 1), input.shape[0 if input.ndim == 1 else 1]
     weighted = logp if weight is None else ops.mul(logp, by_class(ops, weight, input.ndim))
-    even = ops.choose(target == ignore_index, 0.0, ops.neg(ops.sum(weighted, dim)))
+    even = ops.replace(target == ignore_index, ops.neg(ops.sum(weighted, dim)), 0.0)
     spread = per_class(ops, even, target, weight, ignore_index, reduction)
     return ops.add(ops.mul(out, 1 - label_smoothing), ops.mul(spread, label_smoothing / n))
 

@@ -233,10 +233,19 @@ def baddbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     return blend(ops, input, ops.bmm(batch1, batch2), beta, alpha)
 
 
+def one_product(ops: Any, x: Any, y: Any) -> Any:
+    """The sum over the batch of x @ y."""
+    insist("addbmm", (3, 3), x, y)
+    if x.shape[0] != y.shape[0]:
+        raise RuntimeError(f"addbmm: batch sizes differ: {tuple(x.shape)}, {tuple(y.shape)}")
+    rows = ops.reshape(ops.permute(x, (1, 0, 2)), (x.shape[1], x.shape[0] * x.shape[2]))
+    return ops.mm(rows, ops.reshape(y, (y.shape[0] * y.shape[1], y.shape[2])))
+
+
 @composite(inplace=True)
 def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
-    return blend(ops, input, ops.sum(ops.bmm(batch1, batch2), 0), beta, alpha)
+    return blend(ops, input, one_product(ops, batch1, batch2), beta, alpha)
 
 
 @composite(method=False)
@@ -284,7 +293,10 @@ def tensordot(ops, a, b, dims=2):
                     f"tensordot: sizes differ: dim {i} of {tuple(a.shape)}, "
                     f"dim {j} of {tuple(b.shape)}"
                 )
-            a, b = (ops.sum(x, d, True) if x.shape[d] != 1 else x for x, d in ((a, i), (b, j)))
+            a, b = (
+                ops.cast(ops.sum(x, d, True), x.dtype) if x.shape[d] != 1 else x
+                for x, d in ((a, i), (b, j))
+            )
     free_a = [d for d in range(a.ndim) if d not in first]
     free_b = [d for d in range(b.ndim) if d not in second]
     shape = tuple(a.shape[d] for d in free_a) + tuple(b.shape[d] for d in free_b)

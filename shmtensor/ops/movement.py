@@ -254,6 +254,8 @@ def expand_as(ops, input, other):
 def sum_to_size(ops, input, *size):
     """Summed down to a shape that broadcasts to this one."""
     size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    if not size:
+        return ops.sum(input)
     return shrunk(ops, input, size)
 
 
@@ -274,7 +276,8 @@ def flip(xp, x, /, dims: sizes):
     dims = (dims,) if isinstance(dims, int) else tuple(axis(x, d) for d in dims)
     if len(set(dims)) != len(dims):
         raise RuntimeError(f"flip: a dim appears twice: {dims}")
-    return xp.flip(x, dims if x.ndim else ()).copy()
+    turned = xp.flip(x, dims if x.ndim else ())
+    return native.packed(turned) if xp is np else turned.copy()
 
 
 flip.pullback(x=lambda ops, g, dims: ops.flip(g, dims))

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .axes import axes, flat_or, spread
+from .kernels import either, narrowed, widened
 from .table import composite, op
 
 INFINITE = (math.inf, -math.inf)
@@ -37,7 +39,7 @@ logsumexp.pullback(
 def logsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     """g exp(x - out): the softmax; 0 where the sum is 0."""
     shape = tuple(x.shape)
-    top = ops.choose(ops.isinf(out), 0.0, out)
+    top = ops.replace(ops.isinf(out), out, 0.0)
     weights = ops.exp(x - spread(ops, top, shape, dim, keepdim))
     return spread(ops, g, shape, dim, keepdim) * weights.conjugate()
 
@@ -72,6 +74,11 @@ def vector_norm(xp, x, /, ord, dim, keepdim):
     return (size**ord).sum(axis, keepdims=keepdim) ** (1 / ord)
 
 
+vector_norm.numpy = either(
+    lambda x, ord, dim, keep: native.norm(x, dim, keep) if ord == 2 else None, vector_norm.forward
+)
+
+
 def norm_slope(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keepdim: bool) -> Any:
     """x |x| ** (ord - 2) / out ** (ord - 1); 0 where the norm is 0 (a subgradient)."""
     shape = tuple(x.shape)
@@ -86,18 +93,31 @@ def norm_slope(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keepdim
         n = spread(ops, ops.sum(hit, dim, keepdim), shape, dim, keepdim)
         return ops.choose(hit, g / n, 0.0) * ops.sgn(x)
     zero = norm == 0
-    safe = ops.choose(zero, 1.0, norm)
+    safe = ops.replace(zero, norm, 1.0)
     if ord == 2:
-        return ops.choose(zero, 0.0, g / safe) * x
+        return ops.replace(zero, g / safe, 0.0) * x
     still = x == 0
-    size = ops.abs(ops.choose(still, 1.0, x))
+    size = ops.abs(ops.replace(still, x, 1.0))
     slope = g * ops.sgn(x) * (size / safe) ** (ord - 1)
-    return ops.choose(zero | still, 0.0, slope)
+    return ops.replace(zero | still, slope, 0.0)
 
 
 vector_norm.pullback(
     x=lambda ops, g, x, out, ord, dim, keepdim: norm_slope(ops, g, x, out, ord, dim, keepdim)
 )
+
+
+def nuclear(ops: Any, x: Any, dim: Any, keepdim: bool) -> Any:
+    """The sum of the singular values of matrices, by default of the last two dimensions."""
+    dims = (-2, -1) if dim is None else tuple(dim)
+    if len(dims) != 2 or x.ndim < 2:
+        raise RuntimeError(f"norm: p='nuc' is for two dimensions: dim={dim}, {tuple(x.shape)}")
+    kept_dims = sorted(d % x.ndim for d in dims)
+    out = ops.sum(ops.singular_values(ops.movedim(x, dims, (-2, -1))), -1)
+    if keepdim:
+        for d in kept_dims:
+            out = ops.unsqueeze(out, d)
+    return out
 
 
 @composite
@@ -111,21 +131,27 @@ def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
         raise RuntimeError(
             f"norm: the tensor must be floating point or complex: {input.dtype}, give dtype="
         )
+    if p == "nuc":
+        return nuclear(ops, input, dim, keepdim)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"norm: no such norm: p={p!r}, a number or 'fro' is needed")
     dim = None if dim is None or dim == () or dim == [] else dim
-    return ops.vector_norm(input, 2 if p == "fro" or p is None else p, dim, keepdim)
+    ord = 2 if p == "fro" or p is None else p
+    return narrowed(ops, ops.vector_norm(widened(ops, input), ord, dim, keepdim), input.dtype)
 
 
 @composite
 def dist(ops, input, other, p=2):
     """The p-norm of the difference."""
-    return ops.norm(ops.sub(input, other), p)
+    away = ops.sub(widened(ops, input), widened(ops, other))
+    return narrowed(ops, ops.norm(away, p), input.dtype)
 
 
 @composite(inplace=True)
 def renorm(ops, input, p, dim, maxnorm):
     """Slices along dim, scaled down to at most maxnorm in the p-norm."""
+    if input.ndim < 2:
+        raise RuntimeError(f"renorm: at least 2 dimensions are needed: {tuple(input.shape)}")
     others = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
     norms = ops.vector_norm(input, p, others, True)
     scale = ops.choose(norms > maxnorm, maxnorm / (norms + 1e-7), np.ones((), input.dtype))

@@ -59,6 +59,9 @@ def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, c
 @op(method=False, function=False, samples=[((5, 3), ints((2, 4), 5), -1), ((5, 3), ints((), 5), 2)])
 def embedded(xp, weight, index, /, padding_idx=-1):
     """Rows of weight: (V, D) at (...) gives (..., D)."""
+    rows = native.take(weight, index.reshape(-1), 0) if xp is np else None
+    if rows is not None:
+        return rows.reshape(*index.shape, *weight.shape[1:])
     checked("embedding", index, weight.shape[0])
     return weight.take(index, 0)
 
@@ -78,7 +81,7 @@ def without(ops: Any, g: Any, index: Any, padding_idx: int) -> Any:
     rows = ops.embedded(g, index, padding_idx)
     if padding_idx < 0:
         return rows
-    return ops.choose(ops.unsqueeze(index == padding_idx, -1), 0.0, rows)
+    return ops.replace(ops.unsqueeze(index == padding_idx, -1), rows, 0.0)
 
 
 embedded.pullback(

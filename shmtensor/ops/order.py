@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .axes import axis, kept
+from .kernels import either
 from .samples import ints, reals
 from .table import composite, op
 
@@ -77,6 +79,23 @@ def min_along(xp, x, /, dim, keepdim=False):
     return extreme(xp, "min", x, dim, keepdim)
 
 
+max_along.numpy = either(
+    lambda x, dim, keep: native.extreme_along(x, dim, keep, True), max_along.forward
+)
+min_along.numpy = either(
+    lambda x, dim, keep: native.extreme_along(x, dim, keep, False), min_along.forward
+)
+
+
+def ranked(x: Any, k: int, dim: int, keepdim: bool) -> Any:
+    """The k-th smallest along dim and its place; None where NumPy has to do it."""
+    found = native.rank(x, k, dim)
+    if found is None or keepdim:
+        return found
+    values, indices = found
+    return values.squeeze(dim), indices.squeeze(dim)
+
+
 @op(outputs="values indices", samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)])
 def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
     """The k-th smallest elements along a dimension (the first is k = 1), and where they are."""
@@ -111,6 +130,15 @@ def median_along(xp, x, /, dim, keepdim=False, ignore_nan=False):
     full = xp.where(nans > 0, n - nans, rank)
     rank = xp.maximum(n - nans - 1, 0) // 2 if ignore_nan else full
     return chosen(xp, x, xp.take_along_axis(order, rank, dim), dim, keepdim)
+
+
+kthvalue.numpy = either(
+    lambda x, k, dim, keep: ranked(x, k, dim, keep) if k > 0 else None, kthvalue.forward
+)
+median_along.numpy = either(
+    lambda x, dim, keep, ignore_nan: ranked(x, -2 if ignore_nan else -1, dim, keep),
+    median_along.forward,
+)
 
 
 @op(outputs="values indices", samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)])
@@ -219,6 +247,11 @@ def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):
     indices = xp.ascontiguousarray(xp.moveaxis(indices, -1, dim))
     return xp.take_along_axis(x, indices, dim), indices
 
+
+sort_along.numpy = either(native.sort, sort_along.forward)
+topk.numpy = either(
+    lambda x, k, dim, largest, sorted: native.topk(x, k, dim, largest), topk.forward
+)
 
 for row in (sort_along, topk):
     row.pullback(x=lambda ops, g, indices, x_shape, dim: put(ops, g, indices, x_shape, dim, True))

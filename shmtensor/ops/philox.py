@@ -82,13 +82,11 @@ def uniform(seed: int, offset: int, n: int, dtype: Any) -> Any:
 
 def normal(seed: int, offset: int, n: int, dtype: Any) -> Any:
     """n normally distributed numbers of mean 0 and variance 1."""
-    pairs = uniform(seed, offset, n + n % 2, dtype).reshape(-1, 2)
-    kind = pairs.dtype.type
-    radius = np.sqrt(
-        kind(-2) * np.log(pairs[:, 0] + kind(2.0**-53 if dtype == np.float64 else 2.0**-24))
-    )
-    angle = kind(2 * math.pi) * pairs[:, 1]
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)[:n]
+    pairs = uniform(seed, offset, n + n % 2, dtype).reshape(-1, 2).astype(np.float64)
+    least = 2.0**-53 if dtype == np.float64 else 2.0**-24
+    radius, angle = np.sqrt(-2 * np.log(pairs[:, 0] + least)), 2 * math.pi * pairs[:, 1]
+    out = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)[:n]
+    return out.astype(dtype, copy=False)
 
 
 def fill_uniform(out: Any, seed: int, offset: int, low: float, high: float) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import native
 from .axes import axes, flat_or, spread
+from .kernels import either
 from .results import named
 from .samples import bools
 from .table import composite, dtype, op
@@ -62,8 +63,8 @@ def nansum(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
 
 
 nansum.pullback(
-    x=lambda ops, g, x, x_shape, dim, keepdim: ops.choose(
-        x != x, 0.0, spread(ops, g, x_shape, dim, keepdim)
+    x=lambda ops, g, x, x_shape, dim, keepdim: ops.replace(
+        x != x, spread(ops, g, x_shape, dim, keepdim), 0.0
     )
 )
 
@@ -140,7 +141,7 @@ def prod_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> A
     n, dim = shape[dim], dim % len(shape)
     rows = ops.movedim(x, dim, -1)
     own = np.eye(n, dtype=bool)
-    others = ops.choose(own, 1.0, ops.unsqueeze(rows, -2))
+    others = ops.replace(own, ops.unsqueeze(rows, -2), 1.0)
     return g * ops.movedim(ops.prod_along(others, -1, False), -1, dim).conjugate()
 
 
@@ -188,6 +189,9 @@ def amin(xp, x, /, dim=(), keepdim=False):
     return x.min(nonempty("amin", x, dim), keepdims=keepdim)
 
 
+amax.numpy = either(lambda x, dim, keep: native.extreme(x, dim, keep, True), amax.forward)
+amin.numpy = either(lambda x, dim, keep: native.extreme(x, dim, keep, False), amin.forward)
+
 for row in (amax, amin):
     row.pullback(x=lambda ops, g, x, out, dim, keepdim: shared(ops, g, x, out, dim, keepdim))
 
@@ -209,6 +213,12 @@ def argmax(xp, x, /, dim=None, keepdim=False):
 def argmin(xp, x, /, dim=None, keepdim=False):
     """Where the smallest element is: its index along dim, or in the flattened tensor."""
     return position(xp.argmin, "argmin", x, dim, keepdim)
+
+
+argmax.numpy = either(lambda x, dim, keep: native.extreme_place(x, dim, keep, True), argmax.forward)
+argmin.numpy = either(
+    lambda x, dim, keep: native.extreme_place(x, dim, keep, False), argmin.forward
+)
 
 
 def position(find: Any, name: str, x: Any, dim: int | None, keepdim: bool) -> Any:
@@ -241,6 +251,19 @@ def any(xp, x, /, dim=None, keepdim=False):
     return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
+def truth(every: bool) -> Any:
+    """Of bools the native smallest or largest; of nothing, and of numbers, NumPy's."""
+
+    def kernel(x: Any, dim: Any, keepdim: bool) -> Any:
+        return native.extreme(x, dim, keepdim, not every) if x.dtype.char == "?" else None
+
+    return kernel
+
+
+all.numpy = either(truth(True), all.forward)
+any.numpy = either(truth(False), any.forward)
+
+
 @op(samples=COUNTS)
 def count_nonzero(xp, x, /, dim=None):
     """How many elements are not 0."""
@@ -263,6 +286,12 @@ def variance(xp, x, /, dim, correction, keepdim):
     n = builtins.max(reduced(x.shape, dim) - correction, 0)
     total = (away * away).sum(axes(x, dim), keepdims=keepdim)
     return xp.true_divide(total, total.dtype.type(n))
+
+
+variance.numpy = either(
+    lambda x, dim, correction, keep: native.variance(x, dim, correction, keep, False),
+    variance.forward,
+)
 
 
 def variance_slope(ops: Any, g: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
@@ -289,11 +318,17 @@ def deviation(xp, x, /, dim, correction, keepdim):
     return xp.sqrt(variance.forward(xp, x, dim, correction, keepdim))
 
 
+deviation.numpy = either(
+    lambda x, dim, correction, keep: native.variance(x, dim, correction, keep, True),
+    deviation.forward,
+)
+
+
 def deviation_slope(
     ops: Any, g: Any, x: Any, out: Any, dim: Any, correction: float, keepdim: bool
 ) -> Any:
     """Of the variance, over 2 out; 0 where nothing varies."""
-    half = ops.choose(out == 0, 0.0, g / (2 * ops.choose(out == 0, 1.0, out)))
+    half = ops.replace(out == 0, g / (2 * ops.replace(out == 0, out, 1.0)), 0.0)
     return variance_slope(ops, half, x, dim, correction, keepdim)
 
 

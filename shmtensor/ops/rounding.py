@@ -81,7 +81,7 @@ remainder.pullback(
 )
 
 
-@op(numpy=parallel(np.fmod), broadcast=True, promote="common", samples=DIVISION)
+@op(numpy=parallel(np.fmod), broadcast=True, promote="common", samples=DIVISION, tensors="x")
 def fmod(xp, x, y, /):
     """What is left of x after whole multiples of y; has the sign of x (C's fmod)."""
     return xp.fmod(x, y)

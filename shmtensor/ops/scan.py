@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .axes import axis
+from .exponential import complex_logaddexp
+from .kernels import either
 from .reduction import accumulator
 from .table import composite, dtype, op
 
@@ -26,6 +29,19 @@ def cumsum(xp, x, /, dim, *, dtype: dtype = None):
     return running(x, dim, dtype, xp.add.accumulate)
 
 
+def fast_running(row: Any, product: bool) -> Any:
+    """The native kernel, where the dtype stays."""
+
+    def kernel(x: Any, dim: int, dtype: Any) -> Any:
+        out = native.running(x, dim, product) if dtype is None or dtype == x.dtype else None
+        return row.forward(np, x, dim, dtype=dtype) if out is None else out
+
+    return kernel
+
+
+cumsum.numpy = fast_running(cumsum, False)
+
+
 def turned_sum(ops: Any, g: Any, dim: int) -> Any:
     """Running sum from the end."""
     return ops.flip(ops.cumsum(ops.flip(g, (dim,)), dim), (dim,)) if g.ndim else g
@@ -40,6 +56,9 @@ def cumprod(xp, x, /, dim, *, dtype: dtype = None):
     return running(x, dim, dtype, xp.multiply.accumulate)
 
 
+cumprod.numpy = fast_running(cumprod, True)
+
+
 def cumprod_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     """Later products without the own factor. Where elements are 0 that cannot be had by division:
     then row i of an n x n table is the running product with x_i replaced by 1: slow but right."""
@@ -50,7 +69,7 @@ def cumprod_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     dim, n = dim % x.ndim, x.shape[dim]
     own, later = np.eye(n, dtype=bool), np.triu(np.ones((n, n), dtype=bool))
     rows = ops.unsqueeze(ops.movedim(x, dim, -1), -2)
-    table = ops.choose(later, ops.cumprod(ops.choose(own, 1.0, rows), -1), 0.0)
+    table = ops.choose(later, ops.cumprod(ops.replace(own, rows, 1.0), -1), 0.0)
     slope = ops.sum(ops.unsqueeze(ops.movedim(g, dim, -1), -2) * table.conjugate(), -1)
     return ops.movedim(slope, -1, dim)
 
@@ -87,6 +106,10 @@ def cummin(xp, x, /, dim):
     return record(xp, x, dim, xp.less_equal)
 
 
+cummax.numpy = either(lambda x, dim: native.running_extreme(x, dim, True), cummax.forward)
+cummin.numpy = either(lambda x, dim: native.running_extreme(x, dim, False), cummin.forward)
+
+
 for row in (cummax, cummin):
     row.pullback(
         x=lambda ops, g, indices, x_shape, dim: (
@@ -101,6 +124,13 @@ def logcumsumexp(xp, x, /, dim):
     dim = axis(x, dim)
     if not x.ndim or not x.size:
         return x.copy()
+    if x.dtype.kind == "c":
+        rows, out = xp.moveaxis(x, dim, 0), xp.empty_like(x)
+        line = xp.moveaxis(out, dim, 0)
+        line[0] = rows[0]
+        for i in range(1, len(rows)):
+            line[i] = complex_logaddexp(xp, line[i - 1], rows[i])
+        return out
     return xp.logaddexp.accumulate(x, dim)
 
 
@@ -108,6 +138,11 @@ def logcumsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     """exp(x) times the running sum from the end of g exp(-out), by sign and in logarithms."""
     if not x.ndim:
         return g
+    if x.dtype.kind == "c":  # shifted by the largest real part, so that nothing overflows
+        top = ops.amax(ops.real(out), dim, True)
+        weights = g * ops.exp(top - out).conjugate()
+        running = ops.flip(ops.cumsum(ops.flip(weights, (dim,)), dim), (dim,))
+        return running * ops.exp(x - top).conjugate()
     tiny = np.finfo(x.dtype).min
     gains = [
         ops.choose(s * g > 0, ops.log(ops.choose(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)

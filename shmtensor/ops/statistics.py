@@ -117,6 +117,9 @@ def ranked(
             for v in places(n, flat, interpolation)
         )
     part = np.asarray(part, input.dtype)
+    if interpolation == "linear" and getattr(q, "requires_grad", False):
+        rank = ops.mul(ops.reshape(q, (-1,)), (counts if skip else n) - 1.0)
+        part = ops.sub(rank, low.astype(input.dtype))
     below, above = ops.gathered(ordered, low, -1), ops.gathered(ordered, high, -1)
     out = ops.choose(part == 0, below, ops.lerp(below, above, part))
     if not skip:
@@ -148,11 +151,31 @@ def nanquantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear
 # ---- covariance
 
 
+def check_weights(name: str, weights: Any, kinds: str, n: int) -> None:
+    """Raises RuntimeError unless weights of n observations are a vector of such numbers >= 0."""
+    if weights is None:
+        return
+    if weights.ndim > 1 or math.prod(weights.shape) != n:
+        raise RuntimeError(
+            f"cov: {name} must be a vector, one for each of {n} observations: "
+            f"{tuple(weights.shape)}"
+        )
+    if weights.dtype.kind not in kinds:
+        word = "integers" if kinds == "iu" else "floating-point numbers"
+        raise RuntimeError(f"cov: {name} must be {word}: {weights.dtype}")
+    data = getattr(weights, "array", weights)
+    if data.size and data.min() < 0:
+        raise RuntimeError(f"cov: {name} cannot be negative: {data.min()}")
+
+
 @composite
 def cov(ops, input, *, correction=1, fweights=None, aweights=None):
     """Covariance of variables (rows) over observations (columns)."""
     if input.ndim > 2:
         raise RuntimeError(f"cov: at most 2 dimensions are expected: {tuple(input.shape)}")
+    observations = input.shape[-1] if input.ndim else 1
+    check_weights("fweights", fweights, "iu", observations)
+    check_weights("aweights", aweights, "f", observations)
     if input.dtype.kind in "iub":
         input = ops.cast(input, get_default_dtype())
     rows = input if input.ndim == 2 else ops.reshape(input, (1, -1))

@@ -86,6 +86,12 @@ def as_strided_scatter(ops, input, src, size, stride, storage_offset=0):
     )
 
 
+@composite(method=False)
+def resize_as_(ops, input, the_template, *, memory_format=None):
+    """The tensor brought to another one's shape, in place: `input.resize_as_(the_template)`."""
+    return input.resize_as_(the_template, memory_format=memory_format)
+
+
 def blank(size: Shape, stride: Shape, dtype: Any) -> Any:
     """Memory just large enough for the strides, in their layout."""
     need = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else 0

@@ -26,7 +26,17 @@ from dataclasses import dataclass, field
 from inspect import Parameter
 from typing import Any, TypeAlias
 
-__all__ = ["COMPOSITES", "PAIR", "ROWS", "Composite", "Input", "Row", "composite", "op"]
+__all__ = [
+    "COMPOSITES",
+    "PAIR",
+    "ROWS",
+    "Composite",
+    "Input",
+    "Row",
+    "composite",
+    "insist_on_tensors",
+    "op",
+]
 
 Function = Callable[..., Any]
 EMPTY = Parameter.empty
@@ -103,6 +113,7 @@ class Row:
     method: bool
     function: bool
     samples: Sequence[tuple[Any, ...]]
+    tensors: tuple[str, ...] = ()  # inputs that no Python number may stand for
     pullbacks: dict[str, Pullback] = field(default_factory=dict)
     overrides: dict[type, Function] = field(default_factory=dict)
     aliases: list[str] = field(default_factory=list)
@@ -193,6 +204,12 @@ class Composite:
         return self
 
 
+def insist_on_tensors(name: str, *values: Any) -> None:
+    """Raises TypeError if one of the operands of a composite is a Python number."""
+    if any(isinstance(v, (bool, int, float, complex)) for v in values):
+        raise TypeError(f"{name}: a tensor is needed, not a number: {values}")
+
+
 ROWS: dict[str, Row] = {}
 COMPOSITES: dict[str, Composite] = {}
 
@@ -211,6 +228,7 @@ def op(
     method: bool = True,
     function: bool = True,
     name: str | None = None,
+    tensors: str = "",
     samples: Sequence[tuple[Any, ...]] = (),
 ) -> Callable[[Function], Row]:
     """Declares an op: the decorated function is its forward, `forward(xp, inputs..., /,
@@ -237,6 +255,8 @@ def op(
         method, function: make a Tensor method, a function of `shmtensor`. With neither, the op is
             private.
         name: the op's name, if the function cannot bear it.
+        tensors: names of inputs of a broadcasting op for which PyTorch takes tensors only, no
+            Python numbers (operators take them: `2 < x`).
         samples: arguments for the generated test, a tuple each; a tuple of ints in place of an
             input is its shape.
     """
@@ -265,6 +285,7 @@ def op(
             method=method,
             function=function,
             samples=samples,
+            tensors=tuple(tensors.split()),
         )
         if row.name in ROWS or row.name in COMPOSITES:
             raise TypeError(f"op: declared twice: {row.name!r}")

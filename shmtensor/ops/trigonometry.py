@@ -74,6 +74,7 @@ atan.alias("arctan")
     broadcast=True,
     promote="float",
     samples=[((3, 4), reals((3, 4), 0.3, 2.0)), ((3, 1), reals((4,), -2.0, -0.3))],
+    tensors="x y",
 )
 def atan2(xp, x, y, /):
     """Angle of the point (y, x) against the first axis, in [-pi, pi]."""
@@ -89,7 +90,7 @@ atan2.alias("arctan2")
 
 def unzero(ops: Any, x: Any) -> Any:
     """x with 1 in place of 0: what is divided by it is 0 there."""
-    return ops.choose(x == 0, 1.0, x)
+    return ops.replace(x == 0, x, 1.0)
 
 
 @op(numpy=parallel(np.sinh), promote="float", samples=UNARY)
@@ -162,8 +163,8 @@ def sinc(xp, x, /):
 def sinc_slope(ops: Any, g: Any, x: Any) -> Any:
     """g times (pi x cos(pi x) - sin(pi x)) / (pi x * x), and 0 at 0."""
     a = math.pi * x
-    whole = (a * ops.cos(a) - ops.sin(a)) / ops.choose(x == 0, 1.0, a * x)
-    return ops.choose(x == 0, 0.0, g * whole.conjugate())
+    whole = (a * ops.cos(a) - ops.sin(a)) / ops.replace(x == 0, a * x, 1.0)
+    return ops.replace(x == 0, g * whole.conjugate(), 0.0)
 
 
 sinc.pullback(x=lambda ops, g, x: sinc_slope(ops, g, x))

@@ -16,7 +16,13 @@ def narrow(xp, x, /, dim, start, length):
     if not x.ndim:
         raise RuntimeError("narrow: a 0-d tensor has nothing to narrow: shape ()")
     dim, size = axis(x, dim), x.shape[axis(x, dim)]
-    start = int(start)
+    if not isinstance(start, int):
+        if start.ndim or start.dtype.kind not in "iu":
+            raise RuntimeError(
+                f"narrow: start must be a whole number or a 0-d tensor of one: {start.dtype} "
+                f"{tuple(start.shape)}"
+            )
+        start = int(start)
     if not -size <= start <= size:
         raise IndexError(f"narrow: start is out of range: {start}, dim {dim} of {x.shape}")
     start = start + size if start < 0 else start

@@ -1,5 +1,6 @@
-"""`shmtensor.utils.data`, for those who type `torch.utils.data`."""
+"""`shmtensor.utils.data` and `shmtensor.utils.checkpoint`, for those who type PyTorch's names."""
 
+from . import checkpoint as checkpoint
 from . import data as data
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data"]

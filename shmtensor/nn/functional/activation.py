@@ -31,6 +31,8 @@ __all__ = [
     "relu",
     "relu6",
     "relu_",
+    "rrelu",
+    "rrelu_",
     "selu",
     "selu_",
     "sigmoid",
@@ -124,6 +126,33 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where positive, else negative_slope * x."""
     return applied(ops.leaky_relu, input, inplace, negative_slope)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """x where positive, else x times a slope: random from [lower, upper) in training, else the
+    middle (Xu et al. 2015).
+
+    Raises: RuntimeError if lower exceeds upper.
+    """
+    if lower > upper:
+        raise RuntimeError(f"rrelu: lower must not exceed upper: {lower} > {upper}")
+    if not training:
+        return applied(ops.leaky_relu, input, inplace, (lower + upper) / 2)
+    slopes = ops.rand_like(input) * (upper - lower) + lower
+    return applied(lambda x: ops.choose(x > 0, x, x * slopes), input, inplace)
+
+
+def rrelu_(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+) -> Tensor:
+    """`rrelu` in place."""
+    return rrelu(input, lower, upper, training, True)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:

@@ -8,7 +8,14 @@ from typing import Any
 from ...autograd import table as ops
 from ...tensor import Tensor
 
-__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d"]
+__all__ = [
+    "alpha_dropout",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "feature_alpha_dropout",
+]
 
 # The limit of SELU on the negative side: -scale * alpha.
 SELU_LIMIT = -1.0507009873554805 * 1.6732632423543772
@@ -72,13 +79,31 @@ def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Dropout to SELU's negative limit, rescaled to keep mean and variance."""
-    _checked("alpha_dropout", p)
+    return _to_limit("alpha_dropout", input, tuple(input.shape), p, training, inplace)
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """`alpha_dropout` of whole channels of (N, C, ...)."""
+    shape = tuple(input.shape)
+    if training and p and len(shape) < 2:
+        raise RuntimeError(f"feature_alpha_dropout: expected 2 dimensions or more: {shape}")
+    one_each = (*shape[:2], *(1,) * (len(shape) - 2))
+    return _to_limit("feature_alpha_dropout", input, one_each, p, training, inplace)
+
+
+def _to_limit(
+    name: str, input: Tensor, shape: tuple[int, ...], p: float, training: bool, inplace: bool
+) -> Tensor:
+    """Alpha dropout by a mask of the shape."""
+    _checked(name, p)
     if not training or p == 0.0:
         return input
     if p == 1.0:
         return input.mul_(0.0) if inplace else input * 0.0
     keep, limit = 1 - p, SELU_LIMIT
     scale = 1 / math.sqrt(keep * (1 + p * limit * limit))
-    kept: Any = ops.dropout(ops.ones(*input.shape, dtype=input.dtype), p) * keep  # ones and zeros
+    kept: Any = ops.dropout(ops.ones(*shape, dtype=input.dtype), p) * keep  # ones and zeros
     shift: Any = (1 - kept) * (limit * scale) - scale * p * limit
     return input.mul_(kept * scale).add_(shift) if inplace else input * (kept * scale) + shift

@@ -1,4 +1,6 @@
-"""Matrix products and look-ups: linear, bilinear, embedding, one_hot; distances between vectors."""
+"""Matrix products and look-ups: linear, bilinear, embedding, one_hot, attention; distances between
+vectors.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,19 @@ __all__ = [
     "bilinear",
     "cosine_similarity",
     "embedding",
+    "embedding_bag",
     "linear",
     "normalize",
     "one_hot",
     "pairwise_distance",
+    "pdist",
+    "scaled_dot_product_attention",
 ]
 
 linear: Callable[..., Any] = ops.linear
 one_hot: Callable[..., Any] = ops.one_hot
+pdist: Callable[..., Any] = ops.pdist
+scaled_dot_product_attention: Callable[..., Any] = ops.scaled_dot_product_attention
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -28,7 +35,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     k, n, m = weight.shape
     rows = input1.matmul(weight.permute(1, 0, 2).reshape(n, k * m))
     rows = rows.reshape(*input1.shape[:-1], k, m)
-    out: Tensor = (rows * input2.unsqueeze(-2)).sum(-1)
+    out: Tensor = rows.matmul(input2.unsqueeze(-1)).squeeze(-1)
     return out if bias is None else out + bias
 
 
@@ -42,16 +49,65 @@ def embedding(
     sparse: bool = False,
 ) -> Tensor:
     """Rows of weight (n, dim) by integers of shape (*): (*, dim)."""
+    if weight.ndim != 2:
+        raise RuntimeError(f"embedding: weight must be 2-d: {tuple(weight.shape)}")
     if max_norm is not None:
-        with no_grad():
-            rows = input.reshape(-1).unique()
-            norms = weight[rows].norm(norm_type, -1, keepdim=True)
-            weight[rows] = weight[rows] * (max_norm / (norms + 1e-7)).clamp(max=1)
+        _shorten(input, weight, max_norm, norm_type)
     out: Tensor = ops.embedding(input, weight, padding_idx)
     if scale_grad_by_freq and out.requires_grad:
         counts = input.reshape(-1).bincount(minlength=weight.shape[0])
         share = (1 / counts[input].to(weight.dtype)).unsqueeze(-1)
         out = out * share + out.detach() * (1 - share)  # the value of out, its gradient scaled
+    return out
+
+
+def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
+    """Brings the rows that are looked up to a norm of at most max_norm, in place."""
+    with no_grad():
+        rows = input.reshape(-1).unique()
+        norms = weight[rows].norm(norm_type, -1, keepdim=True)
+        weight[rows] = weight[rows] * (max_norm / (norms + 1e-7)).clamp(max=1)
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """The sum, mean or maximum of the rows of weight (n, dim) in each bag: (bags, dim).
+
+    Args:
+        input: whole numbers, a row for each bag, or a vector with
+        offsets: where each bag begins in it.
+        per_sample_weights: factors of input's shape, for mode "sum".
+        include_last_offset: the last offset is the end of the last bag.
+        padding_idx: this row counts for nothing.
+
+    Raises:
+        ValueError: shapes or arguments do not go together.
+    """
+    if mode == "max" and (scale_grad_by_freq or sparse):
+        raise ValueError(
+            "embedding_bag: mode 'max' takes neither scale_grad_by_freq nor sparse: "
+            f"{scale_grad_by_freq}, {sparse}"
+        )
+    if max_norm is not None:
+        _shorten(input, weight, max_norm, norm_type)
+    rest = (offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+    out: Tensor = ops.bag_sums(input, weight, *rest)
+    if scale_grad_by_freq and out.requires_grad:
+        counts = input.reshape(-1).bincount(minlength=weight.shape[0]).clamp(min=1)
+        share = (1 / counts.to(weight.dtype)).unsqueeze(-1)
+        scaled = weight * share + weight.detach() * (1 - share)  # weight, its gradient scaled
+        out = ops.bag_sums(input, scaled, *rest)
     return out
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ...autograd import table as ops
 from ...tensor import Tensor
 from .activation import softplus
-from .linear import cosine_similarity, pairwise_distance
+from .linear import pairwise_distance
 
 __all__ = [
     "binary_cross_entropy",
@@ -22,13 +22,18 @@ __all__ = [
     "huber_loss",
     "kl_div",
     "l1_loss",
+    "linear_cross_entropy",
     "margin_ranking_loss",
     "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
     "poisson_nll_loss",
     "smooth_l1_loss",
     "soft_margin_loss",
     "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
 ]
 
 
@@ -39,6 +44,11 @@ nll_loss: Function = ops.nll_loss
 binary_cross_entropy: Function = ops.binary_cross_entropy
 binary_cross_entropy_with_logits: Function = ops.binary_cross_entropy_with_logits
 kl_div: Function = ops.kl_div
+linear_cross_entropy: Function = ops.linear_cross_entropy
+multi_margin_loss: Function = ops.multi_margin_loss
+multilabel_margin_loss: Function = ops.multilabel_margin_loss
+multilabel_soft_margin_loss: Function = ops.multilabel_soft_margin_loss
+triplet_margin_with_distance_loss: Function = ops.triplet_margin_with_distance_loss
 
 
 def reduced(name: str, loss: Tensor, reduction: str) -> Tensor:
@@ -221,7 +231,8 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
     reduction = _older(size_average, reduce, reduction)
-    cosine = cosine_similarity(input1, input2, -1)
+    lengths = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
+    cosine = (input1 * input2).sum(-1) / lengths.sqrt()
     zero = ops.zeros_like(cosine)
     loss = ops.where(target == 1, 1 - cosine, zero) + ops.where(
         target == -1, (cosine - margin).clamp(min=0), zero
@@ -243,6 +254,8 @@ def triplet_margin_loss(
 ) -> Tensor:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
     reduction = _older(size_average, reduce, reduction)
+    if margin <= 0:
+        raise ValueError(f"triplet_margin_loss: margin must be greater than 0: {margin}")
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:

@@ -1,4 +1,4 @@
-"""Normalisation over the last dimensions."""
+"""Normalisation over the last dimensions, over the batch, over groups of channels."""
 
 from __future__ import annotations
 
@@ -7,12 +7,132 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd import no_grad
 from ...autograd import table as ops
 from ...tensor import Tensor
 
-__all__ = ["layer_norm", "rms_norm"]
+__all__ = [
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "rms_norm",
+]
 
 layer_norm: Callable[..., Any] = ops.layer_norm
+group_norm: Callable[..., Any] = ops.group_norm
+local_response_norm: Callable[..., Any] = ops.local_response_norm
+
+
+def _follow(running: Tensor | None, new: Tensor, momentum: float) -> None:
+    """running = (1 - momentum) * running + momentum * new, in place and without history."""
+    if running is not None:
+        with no_grad():
+            running.copy_(running * (1 - momentum) + new.detach() * momentum)
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each channel of (N, C, ...) brought to mean 0 and variance 1, then `* weight + bias` (Ioffe
+    and Szegedy 2015).
+
+    Args:
+        running_mean, running_var: (C,). In training they follow the batch's (the variance without
+            bias), in place; otherwise they are what is subtracted and divided by.
+        momentum: how far they move at each call.
+
+    Raises:
+        ValueError: in training a channel has one element only.
+        RuntimeError: the running ones, the weight or the bias do not have one number a channel.
+    """
+    shape = tuple(input.shape)
+    if len(shape) < 2:
+        if shape == (0,):
+            return input.clone()
+        raise RuntimeError(f"batch_norm: expected at least 2 dimensions: {shape}")
+    for name, x in (
+        ("running_mean", running_mean),
+        ("running_var", running_var),
+        ("weight", weight),
+        ("bias", bias),
+    ):
+        if x is not None and tuple(x.shape) != (shape[1],):
+            raise RuntimeError(
+                f"batch_norm: {name} must have {shape[1]} elements, not {tuple(x.shape)}: "
+                f"input has {shape}"
+            )
+    if not training:
+        if running_mean is None or running_var is None:
+            raise RuntimeError(
+                f"batch_norm: running_mean and running_var are needed: {running_mean}, "
+                f"{running_var}, or training=True"
+            )
+        found: Tensor = ops.channel_normalised(input, running_mean, running_var, weight, bias, eps)
+        return found
+    n = input.numel() // (shape[1] or 1)
+    if n == 1:
+        raise ValueError(
+            f"batch_norm: expected more than 1 value per channel when training: {shape}"
+        )
+    if not input.numel():
+        untouched: Tensor = ops.channel_affine(input, weight, bias)
+        return untouched
+    half = input.dtype == np.float16
+    wide = input.float() if half else input  # PyTorch, too, normalises float16 in float32
+    out, mean, var = ops.channel_standardised(wide, eps)
+    out = out.to(input.dtype) if half else out
+    _follow(running_mean, mean, momentum)
+    _follow(running_var, var * (n / (n - 1)), momentum)
+    scaled: Tensor = ops.channel_affine(out, weight, bias)
+    return scaled
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """`batch_norm` of each sample for itself: (N, C, ...).
+
+    Args:
+        running_mean, running_var: (C,); they follow the samples' average, in place.
+        use_input_stats: False: the running ones are what is subtracted and divided by.
+
+    Raises:
+        ValueError: a channel of a sample has one element only.
+    """
+    shape = tuple(input.shape)
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if int(np.prod(shape[2:])) == 1:
+        raise ValueError(
+            f"instance_norm: expected more than 1 spatial element when training: {shape}"
+        )
+    n, c = shape[:2]
+    again = [None if r is None else r.detach().repeat(n) for r in (running_mean, running_var)]
+    flat = input.reshape(1, n * c, *shape[2:])
+    mean, var = again
+    out = batch_norm(flat, mean, var, None, None, True, momentum, eps).reshape(shape)
+    for running, rows in zip((running_mean, running_var), again, strict=True):
+        if running is not None and rows is not None and n:
+            with no_grad():
+                running.copy_(rows.reshape(n, c).mean(0))
+    scaled: Tensor = ops.channel_affine(out, weight, bias)
+    return scaled
 
 
 def rms_norm(
@@ -32,5 +152,7 @@ def rms_norm(
     if eps is None:
         eps = float(np.finfo(input.dtype).eps)
     dims = tuple(range(-n, 0))
-    out: Tensor = input * ((input * input).mean(dims, keepdim=True) + eps).rsqrt()
-    return out if weight is None else out * weight
+    wide = input.float() if input.dtype == np.float16 else input
+    out: Tensor = wide * ((wide * wide).mean(dims, keepdim=True) + eps).rsqrt()
+    out = out if weight is None else out * weight
+    return out.to(input.dtype)

@@ -1,0 +1,71 @@
+"""shmtensor as a namespace of the Python array API standard, 2023.12: `x.__array_namespace__()`.
+
+What the standard names and means as PyTorch does is the same function here; the rest is spelled
+out. The standard's extensions (linalg, fft) are not part of it. Everything is differentiable as
+elsewhere, but for the functions of sets.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .. import functions
+from ..dtypes import finfo, iinfo
+from ..formats import e, inf, nan, newaxis, pi
+from ..tensor import Tensor
+from . import creation, info, kinds, order, reductions, shapes
+
+__array_api_version__ = "2023.12"
+__array_namespace_info__ = info.__array_namespace_info__
+
+# The standard's name, and ours.
+SAME = {
+    "acos": "acos", "acosh": "acosh", "add": "add", "asin": "asin", "asinh": "asinh",
+    "atan": "atan", "atan2": "atan2", "atanh": "atanh", "bitwise_and": "bitwise_and",
+    "bitwise_invert": "bitwise_not", "bitwise_left_shift": "bitwise_left_shift",
+    "bitwise_or": "bitwise_or", "bitwise_right_shift": "bitwise_right_shift",
+    "bitwise_xor": "bitwise_xor", "ceil": "ceil", "conj": "conj", "copysign": "copysign",
+    "cos": "cos", "cosh": "cosh", "divide": "div", "equal": "eq", "exp": "exp", "expm1": "expm1",
+    "floor": "floor", "floor_divide": "floor_divide", "greater": "gt", "greater_equal": "ge",
+    "hypot": "hypot", "imag": "imag", "isfinite": "isfinite", "isinf": "isinf", "isnan": "isnan",
+    "less": "lt", "less_equal": "le", "log": "log", "log10": "log10", "log1p": "log1p",
+    "log2": "log2", "logaddexp": "logaddexp", "logical_and": "logical_and",
+    "logical_not": "logical_not", "logical_or": "logical_or", "logical_xor": "logical_xor",
+    "matmul": "matmul", "maximum": "maximum", "minimum": "minimum", "multiply": "mul",
+    "negative": "neg", "nextafter": "nextafter", "not_equal": "ne", "positive": "positive",
+    "pow": "pow", "real": "real", "reciprocal": "reciprocal", "remainder": "remainder",
+    "round": "round", "sign": "sgn", "signbit": "signbit", "sin": "sin", "sinh": "sinh",
+    "sqrt": "sqrt", "square": "square", "subtract": "sub", "tan": "tan", "tanh": "tanh",
+    "trunc": "trunc", "where": "where", "abs": "abs", "tile": "tile",
+}  # fmt: skip
+PRIVATE = {"sizes", "Axis"}
+PARTS = (creation, kinds, shapes, reductions, order)
+
+found = {name: getattr(functions, ours) for name, ours in SAME.items()}
+found |= {n: getattr(part, n) for part in PARTS for n in part.__all__ if n not in PRIVATE}
+found |= info.DTYPES
+globals().update(found)
+
+
+def array_namespace(x: Tensor, /, *, api_version: str | None = None) -> Any:
+    """This namespace."""
+    if api_version not in (None, "2021.12", "2022.12", __array_api_version__):
+        raise ValueError(
+            f"__array_namespace__: version {api_version} is not there, {__array_api_version__} is"
+        )
+    return sys.modules[__name__]
+
+
+def to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """The tensor on a device."""
+    return x.to(device)
+
+
+setattr(Tensor, "__array_namespace__", array_namespace)  # noqa: B010 - its layer is below
+setattr(Tensor, "to_device", to_device)  # noqa: B010
+
+
+__all__ = [
+    *found, "e", "finfo", "iinfo", "inf", "nan", "newaxis", "pi"
+]  # fmt: skip

@@ -1,0 +1,97 @@
+"""Anomaly mode: an error in backward, or a NaN, names the forward line that made its node."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from .leaf import node_name
+from .observation import tracing, watching
+
+__all__ = ["detect_anomaly", "set_detect_anomaly"]
+
+_checking_nan: list[bool] = [True]
+
+
+class set_detect_anomaly:
+    """Turns anomaly mode on or off; in a `with`, until its end.
+
+    Every op then notes the line that called it, and backward looks for NaN: an error there is
+    preceded by a warning with that line. It slows everything down.
+
+    Args:
+        mode: on or off.
+        check_nan: whether a NaN in a gradient is an error.
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.former = tracing.get(), _checking_nan[0]
+        turn(mode, check_nan)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        turn(*self.former)
+
+
+def turn(mode: bool, check_nan: bool) -> None:
+    if mode != tracing.get():
+        watching.add(1 if mode else -1)
+    tracing.set(mode)
+    _checking_nan[0] = check_nan
+
+
+class detect_anomaly:
+    """Anomaly mode in a block: `with autograd.detect_anomaly(): ...`.
+
+    Args:
+        check_nan: whether a NaN in a gradient is an error.
+
+    Raises:
+        RuntimeError: in backward: "Function 'LogBackward0' returned nan values in its 0th output".
+    """
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self.check_nan = check_nan
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should "
+            "only be enabled for debugging.",
+            stacklevel=2,
+        )
+
+    def __enter__(self) -> None:
+        self.mode = set_detect_anomaly(True, self.check_nan)
+
+    def __exit__(self, *error: object) -> None:
+        self.mode.__exit__(*error)
+
+
+def blame(node: Any) -> None:
+    """Warns about a node whose backward failed, with the line that made it."""
+    hooks = node.hooks
+    line = None if hooks is None else hooks.metadata.get("forward")
+    if line is None:
+        told = "No forward pass information available. Enable detect anomaly during forward pass."
+    else:
+        told = f"Traceback of forward call that caused the error:\n{line}"
+    warnings.warn(f"Error detected in {node_name(node)}. {told}", stacklevel=3)
+
+
+def inspect(node: Any, grads: tuple[Any, ...]) -> None:
+    """Refuses NaN in what a node gave.
+
+    Raises:
+        RuntimeError: there is one.
+    """
+    if not _checking_nan[0]:
+        return
+    for i, g in enumerate(grads):
+        array = g.array if isinstance(g, native.TensorBase) else g
+        if isinstance(array, np.ndarray) and array.dtype.kind in "fc" and np.isnan(array).any():
+            raise RuntimeError(
+                f"backward: Function '{node_name(node)}' returned nan values in its {i}th output."
+            )

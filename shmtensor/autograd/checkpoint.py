@@ -1,0 +1,263 @@
+"""Checkpointing: a part of the forward pass keeps nothing, and is run again in backward.
+
+Two flavours. Without re-entering (`use_reentrant=False`): the part runs as always, but what its ops
+save is replaced by a promise; the first one that backward asks for runs the part again, which
+fulfils all of them. With re-entering: a Function whose backward runs the part again and calls
+`backward` on it; then at least one input must require grad, and `grad` does not work through it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from .. import native
+from ..ops.philox import default_generator
+from .backward import backward
+from .function import Function
+from .mode import enable_grad, is_grad_enabled
+from .observation import Pair, pairs, watching
+
+__all__ = [
+    "CheckpointError",
+    "checkpoint",
+    "checkpoint_sequential",
+    "set_checkpoint_early_stop",
+]
+
+
+class CheckpointError(RuntimeError):
+    """A checkpointed function did something else when it was run again."""
+
+
+class _Stop(BaseException):
+    """Ends a second run, once all that was promised is there."""
+
+
+_early_stop: list[bool] = [True]
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Whether a second run ends as soon as nothing more is needed."""
+    former = _early_stop[0]
+    _early_stop[0] = enable
+    try:
+        yield
+    finally:
+        _early_stop[0] = former
+
+
+@contextmanager
+def _replayed(state: Any) -> Iterator[None]:
+    """The random stream of that moment; afterwards as it was."""
+    if state is None:
+        yield
+        return
+    now = default_generator.read()
+    default_generator.write(state)
+    try:
+        yield
+    finally:
+        default_generator.write(now)
+
+
+def _detached(value: Any) -> Any:
+    if isinstance(value, native.TensorBase):
+        fresh: Any = value
+        return fresh.detach().requires_grad_(fresh.requires_grad)
+    return value
+
+
+class _Reentrant(Function):
+    """The flavour that re-enters."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Any, preserve: bool, *args: Any) -> Any:
+        ctx.function_, ctx.state = function, default_generator.read() if preserve else None
+        ctx.plain = [None if isinstance(a, native.TensorBase) else a for a in args]
+        ctx.is_tensor = [isinstance(a, native.TensorBase) for a in args]
+        ctx.save_for_backward(*(a for a in args if isinstance(a, native.TensorBase)))
+        return function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        saved = iter(ctx.saved_tensors)
+        args = [
+            _detached(next(saved)) if is_tensor else plain
+            for is_tensor, plain in zip(ctx.is_tensor, ctx.plain)
+        ]
+        with enable_grad(), _replayed(ctx.state):
+            outputs = ctx.function_(*args)
+        outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+        tracked = [
+            (o, g)
+            for o, g in zip(outputs, grads)
+            if isinstance(o, native.TensorBase) and o.node is not None
+        ]
+        if not tracked:
+            raise RuntimeError(
+                "checkpoint: none of output has requires_grad=True, this checkpoint() is not "
+                "necessary"
+            )
+        backward([o for o, _ in tracked], [g for _, g in tracked])
+        found = (getattr(a, "grad", None) if t else None for a, t in zip(args, ctx.is_tensor))
+        return (None, None, *found)
+
+
+class _Promise:
+    """In place of a saved tensor: which one it is, and of what shape."""
+
+    __slots__ = ("dtype", "index", "shape")
+
+    def __init__(self, index: int, array: Any) -> None:
+        self.index, self.shape, self.dtype = index, array.shape, array.dtype
+
+
+class _Part:
+    """A checkpointed call: how to run it again, and what that gave."""
+
+    def __init__(self, run: Callable[[], Any], state: Any, check: bool) -> None:
+        self.run, self.state, self.check = run, state, check
+        self.promised = 0
+        self.made: dict[int, Any] = {}
+
+    def pack(self, tensor: Any) -> Any:
+        self.promised += 1
+        return _Promise(self.promised - 1, tensor.array)
+
+    def unpack(self, promise: Any) -> Any:
+        if promise.index not in self.made:
+            self.run_again()
+        if promise.index not in self.made:
+            raise CheckpointError(
+                "checkpoint: A different number of tensors was saved during the original forward "
+                f"and recomputation: {self.promised} and {len(self.made)}"
+            )
+        tensor = self.made.pop(promise.index)
+        found = tensor.array.shape, tensor.array.dtype
+        if self.check and found != (promise.shape, promise.dtype):
+            raise CheckpointError(
+                "checkpoint: Recomputed values for the following tensors have different metadata "
+                f"than during the forward pass: tensor {promise.index}: saved {promise.shape} "
+                f"{promise.dtype}, recomputed {found[0]} {found[1]}"
+            )
+        return tensor
+
+    def run_again(self) -> None:
+        made: dict[int, Any] = {}
+
+        def keep(tensor: Any) -> Any:
+            made[len(made)] = tensor
+            if _early_stop[0] and len(made) == self.promised:
+                raise _Stop
+            return tensor
+
+        try:
+            with enable_grad(), _replayed(self.state), _hooked(Pair(keep, lambda t: t)):
+                self.run()
+        except _Stop:
+            pass
+        self.made = made
+
+
+@contextmanager
+def _hooked(pair: Pair) -> Iterator[None]:
+    outer = pairs.get()
+    watching.add(1)
+    pairs.set((*outer, pair))
+    try:
+        yield
+    finally:
+        watching.add(-1)
+        pairs.set(outer)
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[Any, Any]] | None = None,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Runs a function without keeping what backward needs; backward runs it again.
+
+    Args:
+        function: takes the arguments; must do the same when it is run again.
+        use_reentrant: False is the better one and the default: any tensors, keyword arguments,
+            nested structures, `grad` too. True is the older flavour, without keyword arguments.
+        context_fn: gives two context managers, for the first run and the second (not with
+            re-entering).
+        determinism_check: "default" compares shapes and dtypes of what is recomputed; "none".
+        preserve_rng_state: the second run draws the same random numbers.
+
+    Raises:
+        CheckpointError: in backward, if the second run differed.
+        ValueError: arguments that the flavour does not take.
+    """
+    if use_reentrant:
+        if kwargs or context_fn is not None or debug:
+            raise ValueError(
+                "checkpoint: Unexpected keyword arguments with use_reentrant=True: "
+                f"{sorted(kwargs) or 'context_fn, debug'}"
+            )
+        if is_grad_enabled() and not any(
+            isinstance(a, native.TensorBase) and a.node is not None for a in args
+        ):
+            warnings.warn(
+                "checkpoint: None of the inputs have requires_grad=True. Gradients will be None",
+                stacklevel=2,
+            )
+        return _Reentrant.apply(function, preserve_rng_state, *args)
+    first, second = context_fn() if context_fn is not None else (nullcontext(), nullcontext())
+    state = default_generator.read() if preserve_rng_state else None
+
+    def run() -> Any:
+        with second:
+            return function(*args, **kwargs)
+
+    if not is_grad_enabled():
+        with first:
+            return function(*args, **kwargs)
+    part = _Part(run, state, determinism_check == "default")
+    with _hooked(Pair(part.pack, part.unpack)), first:
+        return function(*args, **kwargs)
+
+
+def checkpoint_sequential(
+    functions: Any,
+    segments: int,
+    input: Any,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+) -> Any:
+    """Runs functions one after another, all segments but the last one checkpointed.
+
+    Args:
+        functions: modules or functions: an `nn.Sequential`, or a list.
+        segments: into how many parts to cut them.
+        input: what the first one takes.
+    """
+    steps = list(functions.children()) if hasattr(functions, "children") else list(functions)
+    size = len(steps) // segments
+
+    def part(chosen: Iterable[Any]) -> Callable[[Any], Any]:
+        def run(x: Any) -> Any:
+            for step in chosen:
+                x = step(x)
+            return x
+
+        return run
+
+    for i in range(segments - 1):
+        chosen = steps[i * size : (i + 1) * size]
+        input = checkpoint(
+            part(chosen), input, use_reentrant=use_reentrant, preserve_rng_state=preserve_rng_state
+        )
+    return part(steps[(segments - 1) * size :])(input)

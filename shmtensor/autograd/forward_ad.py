@@ -1,0 +1,166 @@
+"""Forward mode: tensors that carry a tangent.
+
+By double pullback: a dual tensor is an input of the graph, and `unpack_dual` differentiates the
+pullback by its cotangent, which gives the tangent of the result. Every op with a pullback that is
+itself differentiable has a forward mode thereby. What is computed from duals has history, so
+it costs what a graph costs, and needs grad mode.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+from .. import native
+from .dispatch import table
+from .functional import pushed
+from .leaf import Leaf, node_of_edge
+from .mode import enable_grad
+from .reach import waiting_for
+from .view import node_of
+
+__all__ = [
+    "UnpackedDualTensor",
+    "dual_level",
+    "enter_dual_level",
+    "exit_dual_level",
+    "make_dual",
+    "unpack_dual",
+]
+
+
+class UnpackedDualTensor(NamedTuple):
+    """A tensor's value and its tangent, None if it has none."""
+
+    primal: Any
+    tangent: Any
+
+
+class Level:
+    """The dual tensors made in one block."""
+
+    def __init__(self) -> None:
+        self.duals: list[tuple[Any, Any]] = []  # (dual, tangent)
+        self.own: set[Any] = set()  # leaves of ours: no user asked for their gradients
+
+    def shown(self, tensor: Any) -> Any:
+        """The tensor, with history if it leads to a leaf that a user made."""
+        edge = node_of(tensor)
+        if edge is None:
+            return tensor
+        reached = waiting_for([node_of_edge(edge)[0]])
+        if any(node.__class__ is Leaf and node not in self.own for node in reached):
+            return tensor
+        return native.wrap(tensor.array)
+
+
+class Levels(threading.local):
+    """The open level of this thread, if any."""
+
+    def __init__(self) -> None:
+        self.open: list[Level] = []
+
+
+levels = Levels()
+
+
+def enter_dual_level() -> int:
+    """Begins a block in which tensors may have tangents; `dual_level` is its `with`.
+
+    Raises:
+        RuntimeError: one is open.
+    """
+    if levels.open:
+        raise RuntimeError(
+            "enter_dual_level: Nested forward mode AD is not supported at the moment: a level is "
+            "open"
+        )
+    levels.open.append(Level())
+    return 0
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Ends the block: all tangents go.
+
+    Raises:
+        RuntimeError: none is open, or another one.
+    """
+    if not levels.open or level not in (None, len(levels.open) - 1):
+        raise RuntimeError(f"exit_dual_level: no such level is open: {level}")
+    levels.open.pop()
+
+
+class dual_level:
+    """A block in which tensors may have tangents.
+
+    ```python
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(point, direction)
+        value, slope = forward_ad.unpack_dual(f(x))
+    ```
+    """
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(self, *_: object) -> None:
+        exit_dual_level()
+
+
+def opened(where: str, level: int | None) -> Level:
+    if not levels.open or level not in (None, len(levels.open) - 1):
+        raise RuntimeError(
+            f"{where}: Trying to use a dual tensor outside of a dual_level: level {level}"
+        )
+    return levels.open[-1]
+
+
+def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
+    """A tensor of the same values and memory that carries a tangent. Copies: none.
+
+    Args:
+        tensor, tangent: of one shape and dtype, floating point or complex.
+
+    Raises:
+        ValueError: an integer dtype.
+        RuntimeError: shape or dtype differ; no level is open.
+    """
+    here = opened("make_dual", level)
+    for t, name in ((tensor, "tensor"), (tangent, "tangent")):
+        if t.array.dtype.kind not in "fc":
+            raise ValueError(
+                f"make_dual: Expected {name} to be floating point or complex: {t.array.dtype}"
+            )
+    if tensor.array.shape != tangent.array.shape or tensor.array.dtype != tangent.array.dtype:
+        raise RuntimeError(
+            "make_dual: Expected primal and tangent to have the same shape and dtype: "
+            f"{tensor.array.shape} {tensor.array.dtype}, {tangent.array.shape} "
+            f"{tangent.array.dtype}"
+        )
+    with enable_grad():
+        source = tensor
+        if not tensor.requires_grad:
+            source = tensor.detach().requires_grad_()
+            here.own.add(source.node)
+        dual = table.view_as(source, source)
+    here.duals.append((dual, tangent))
+    return dual
+
+
+def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
+    """The value, and the tangent if the tensor was computed from duals. Copies: none."""
+    here = opened("unpack_dual", level)
+    for dual, tangent in here.duals:
+        if dual is tensor:
+            return UnpackedDualTensor(tensor.detach(), tangent)
+    edge = node_of(tensor)
+    if edge is None:
+        return UnpackedDualTensor(tensor, None)
+    reached = waiting_for([node_of_edge(edge)[0]])
+    if not any(node_of_edge(node_of(dual))[0] in reached for dual, _ in here.duals):
+        return UnpackedDualTensor(tensor, None)
+    with enable_grad():
+        tangents = [t for _, t in here.duals]
+        duals = [dual for dual, _ in here.duals]
+        (slope,) = pushed("unpack_dual", (tensor,), duals, tangents, True, False)
+    return UnpackedDualTensor(here.shown(tensor), here.shown(slope))

@@ -1,0 +1,195 @@
+"""The graph's parts that are not hot: leaves, hooks, and what users see of a node.
+
+Nodes, ports and edges are C objects (native/call/graph.h). A tensor that requires grad has a
+`node`: the Node or Port
+that computed it, or, for a leaf, its Leaf. Edges point backward only, a Leaf holds its tensor
+weakly, and saved outputs
+are saved as arrays: so the graph has no reference cycle and is freed at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .. import native
+
+__all__ = ["GradientEdge", "Handles", "Hooks", "Leaf", "RemovableHandle", "node_of_edge"]
+
+Hook = Callable[..., Any]
+numbers = itertools.count()
+
+
+class Leaf(native.Edge):
+    """Where gradients of one tensor end: owns `.grad`, hooks, and the place for flat gradients.
+
+    Attributes:
+        tensor: weak reference to the tensor.
+        grad: the gradient so far, a Tensor, or None.
+        home: None, or the array (a view into a flat block) where the first gradient of a backward
+            is written and
+            later ones are added; `grad` is then a Tensor over it.
+    """
+
+    __slots__ = ("grad", "home", "hooks", "notes", "post", "tensor")
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = weakref.ref(tensor)
+        self.grad: Any = None
+        self.home: Any = None
+        self.hooks: dict[int, Hook] | None = None
+        self.post: dict[int, Hook] | None = None
+        self.notes: dict[str, Any] | None = None
+        self.describe(tensor.array)
+
+    # -------------------------------------------------------- as users see it: AccumulateGrad
+
+    next_functions: tuple[Any, ...] = ()
+
+    def name(self) -> str:
+        """The name as PyTorch spells it."""
+        return "AccumulateGrad"
+
+    @property
+    def variable(self) -> Any:
+        """The tensor, or None if it is gone."""
+        return self.tensor()
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for whoever wants to note something."""
+        if self.notes is None:
+            self.notes = {}
+        return self.notes
+
+    def register_prehook(self, hook: Hook) -> RemovableHandle:
+        """Calls `hook((g,))` before the gradient is added; it may return another, in a tuple."""
+
+        def before(g: Any) -> Any:
+            made = hook((g,))
+            return made[0] if isinstance(made, tuple) else made
+
+        if self.hooks is None:
+            self.hooks = {}
+        return RemovableHandle(self.hooks, before)
+
+    def register_hook(self, hook: Hook) -> RemovableHandle:
+        """Calls `hook((), (g,))` after the gradient was added."""
+        given: list[Any] = []
+        if self.hooks is None:
+            self.hooks = {}
+        if self.post is None:
+            self.post = {}
+        before = RemovableHandle(self.hooks, given.append)
+        after = RemovableHandle(self.post, lambda tensor: hook((), (given.pop(),)))
+        return Handles([before, after])
+
+
+class Hooks:
+    """What is to be called when the walk comes to a node."""
+
+    __slots__ = ("before", "metadata", "outputs", "post", "retained")
+
+    def __init__(self) -> None:
+        self.outputs: dict[int, dict[int, Hook]] = {}  # tensor hooks, by output
+        self.before: dict[int, Hook] = {}  # grad_fn.register_prehook
+        self.post: dict[int, Hook] = {}  # grad_fn.register_hook
+        self.metadata: dict[str, Any] = {}  # node.metadata; anomaly mode's forward line
+        self.retained: dict[int, weakref.ref[Any]] = {}  # tensors that want .grad
+
+
+class RemovableHandle:
+    """Takes a hook away again: `remove()`, or the end of a `with`."""
+
+    def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
+        self.id = next(numbers)
+        self.hooks: dict[int, Hook] | None = hooks
+        hooks[self.id] = hook
+
+    def remove(self) -> None:
+        if self.hooks is not None:
+            self.hooks.pop(self.id, None)
+            self.hooks = None
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class Handles(RemovableHandle):
+    """Several handles as one."""
+
+    def __init__(self, handles: Sequence[RemovableHandle]) -> None:
+        self.handles = tuple(handles)
+
+    def remove(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+class GradientEdge(NamedTuple):
+    """Where a gradient arrives: a node and which of its outputs. `grad` and `backward` take it in
+    place of a tensor, which may then be freed.
+    """
+
+    node: Any
+    output_nr: int
+    edge: Any = None  # what the walk calls it: the node, or a Port of it
+
+
+def hooks_of(node: Any) -> Hooks:
+    """The node's hooks, made at the first need."""
+    if node.hooks is None:
+        node.hooks = Hooks()
+    hooks: Hooks = node.hooks
+    return hooks
+
+
+def node_of_edge(edge: Any) -> tuple[Any, int]:
+    """The node and output number that an edge points at; a Leaf is its own node."""
+    return (edge.node, edge.index) if edge.__class__ is native.Port else (edge, 0)
+
+
+# ---------------------------------------------------------------- what users see of grad_fn
+
+
+def node_name(node: Any) -> str:
+    """The name as PyTorch spells it: MulBackward0."""
+    own = getattr(node.row, "shown", None)
+    if own is not None:
+        return str(own)
+    return "".join(part.capitalize() for part in node.row.name.split("_")) + "Backward0"
+
+
+def next_functions(node: Any) -> tuple[tuple[Any, int], ...]:
+    """The nodes that this one's gradients go to, with the number of their output."""
+    return tuple((None, 0) if e is None else node_of_edge(e) for e in node.edges)
+
+
+def register_hook(node: Any, hook: Hook) -> RemovableHandle:
+    """Calls `hook(grad_inputs, grad_outputs)` after the node ran; it may return other
+    grad_inputs.
+    """
+    return RemovableHandle(hooks_of(node).post, hook)
+
+
+def register_prehook(node: Any, hook: Hook) -> RemovableHandle:
+    """Calls `hook(grad_outputs)` before the node runs; it may return others."""
+    return RemovableHandle(hooks_of(node).before, hook)
+
+
+def node_repr(node: Any) -> str:
+    return f"<{node_name(node)} object at {id(node):#x}>"
+
+
+# A Node is a C type for speed; its rarely used face is given to it here.
+native.Node.name = node_name
+native.Node.next_functions = property(next_functions)
+native.Node.metadata = property(lambda node: hooks_of(node).metadata)
+native.Node.register_hook = register_hook
+native.Node.register_prehook = register_prehook
+native.Node.__repr__ = node_repr  # type: ignore[method-assign]

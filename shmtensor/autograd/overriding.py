@@ -1,0 +1,93 @@
+"""Who takes an op over: operands of classes with a `__torch_function__` of their own.
+
+Such operands hide their memory from generated code (Note [Hidden operands] in tensor/subclass.py),
+so that their ops come to `operands.sort_out`, and from there to this file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .. import native
+
+__all__ = ["ask", "is_off", "off", "operand", "overriders"]
+
+
+class State(threading.local):
+    """How many `__torch_function__` of this thread run their op just now."""
+
+    depth = 0
+
+
+state = State()
+
+
+@contextmanager
+def off() -> Iterator[None]:
+    """In this block operands of subclasses are plain tensors."""
+    state.depth += 1
+    try:
+        yield
+    finally:
+        state.depth -= 1
+
+
+def is_off() -> bool:
+    """Whether this thread is in such a block."""
+    return state.depth > 0
+
+
+def operand(tensor: Any) -> Any:
+    """What a subclass shows generated code: its array within `off`, else nothing."""
+    if state.depth:
+        return tensor.array
+    raise AttributeError("_operand")
+
+
+def flat(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from flat(value)
+        else:
+            yield value
+
+
+def overriders(operands: Iterable[Any]) -> list[Any]:
+    """The operands that take ops over, one of each class, subclasses before their bases."""
+    if state.depth:
+        return []
+    found: list[Any] = []
+    for x in flat(operands):
+        cls = type(x)
+        if not hasattr(cls, "__torch_function__") or any(type(y) is cls for y in found):
+            continue
+        if isinstance(x, native.TensorBase) and not hides(cls):
+            continue
+        at = next((i for i, y in enumerate(found) if issubclass(cls, type(y))), len(found))
+        found.insert(at, x)
+    return found
+
+
+def hides(cls: Any) -> bool:
+    """Whether tensors of the class leave the fast path."""
+    return isinstance(getattr(cls, "_operand", None), property)
+
+
+def ask(takers: list[Any], function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The first answer of a taker.
+
+    Raises:
+        TypeError: none of them knows.
+    """
+    types = tuple(type(x) for x in takers)
+    for x in takers:
+        made = type(x).__torch_function__(function, types, args, named)
+        if made is not NotImplemented:
+            return made
+    raise TypeError(
+        f"{function.__name__}: no implementation found for types that implement "
+        f"__torch_function__: {[t.__name__ for t in types]}"
+    )

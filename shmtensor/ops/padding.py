@@ -1,0 +1,70 @@
+"""Frames around a tensor: of one number, or of its own elements mirrored, repeated or wrapped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .table import composite
+
+MODES = ("constant", "reflect", "replicate", "circular")
+
+
+def mirrored(at: Any, n: int) -> Any:
+    """Places beyond the ends, reflected at the first and last element."""
+    at = abs(at)
+    return np.where(at >= n, 2 * (n - 1) - at, at)
+
+
+def places(mode: str, n: int, before: int, after: int) -> Any:
+    """The element of 0 to n - 1 that stands at each place of the framed dimension."""
+    at = np.arange(-before, n + after)
+    if mode == "reflect":
+        return mirrored(at, n)
+    if mode == "replicate":
+        return np.clip(at, 0, n - 1)
+    kept = np.arange(max(-before, 0), n - max(-after, 0))  # what is cut off does not come around
+    return kept[np.arange(-max(before, 0), len(kept) + max(after, 0)) % len(kept)]
+
+
+def fits(mode: str, n: int, before: int, after: int, shape: tuple[int, ...]) -> None:
+    """Raises RuntimeError if the frame is wider than the mode allows."""
+    limit = {"reflect": n - 1, "circular": n}.get(mode)
+    if limit is not None and max(before, after) > limit:
+        raise RuntimeError(
+            f"pad: {mode} padding must be at most {limit} for a size of {n}: "
+            f"({before}, {after}), input has {shape}"
+        )
+    if n + before + after < 1 or not n:
+        raise RuntimeError(f"pad: nothing is left of a size of {n}: ({before}, {after}), {shape}")
+
+
+@composite(method=False, function=False)
+def pad(ops, input, pad, mode="constant", value=None):
+    """The tensor in a frame: pad is (before, after) of the last dimension, then of the one before.
+
+    Args:
+        mode: "constant" (of `value`, 0), "reflect" (mirrored, without the edge), "replicate" (the
+            edge), "circular" (from the other end).
+
+    Raises:
+        NotImplementedError: the mode does not exist.
+        RuntimeError: the frame does not fit.
+    """
+    pad = [int(p) for p in pad]
+    if mode == "constant":
+        return ops.constant_pad_nd(input, pad, 0 if value is None else value)
+    if mode not in MODES:
+        raise NotImplementedError(f"pad: no such mode: {mode!r}, one of {MODES} is needed")
+    if value:
+        raise ValueError(f"pad: mode {mode!r} takes no value: {value}")
+    if len(pad) % 2 or not 0 < len(pad) // 2 < input.ndim:
+        raise RuntimeError(f"pad: {mode} padding does not fit: {tuple(pad)}, {tuple(input.shape)}")
+    shape = tuple(input.shape)
+    for i in range(len(pad) // 2):
+        before, after, dim = pad[2 * i], pad[2 * i + 1], len(shape) - 1 - i
+        fits(mode, shape[dim], before, after, shape)
+        if before or after:
+            input = ops.selected(input, places(mode, shape[dim], before, after), dim)
+    return input

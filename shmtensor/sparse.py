@@ -1,0 +1,331 @@
+"""Sparse tensors in coordinate form (COO), as far as graphs need them: made, converted, multiplied.
+
+A sparse tensor is its indices and a tensor of values; the values carry the history, so everything
+here is differentiable by the values and by dense operands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import conversion, dtypes, native
+from .autograd.dispatch import table
+from .device import CPU, Device
+from .formats import layout
+from .tensor import Tensor
+
+__all__ = ["SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "spmm"]
+
+sparse_coo = layout("sparse_coo")
+
+
+class SparseTensor:
+    """A tensor of which only some elements are kept.
+
+    Args:
+        indices: int64, (sparse dimensions, kept elements).
+        values: (kept elements, *dense dimensions).
+        shape: of the whole: sparse dimensions first, then dense ones.
+        is_coalesced: no place occurs twice, and they are in order.
+    """
+
+    is_sparse = True
+    is_leaf = True
+    layout = sparse_coo
+
+    def __init__(
+        self, indices: Tensor, values: Tensor, shape: tuple[int, ...], is_coalesced: bool = False
+    ) -> None:
+        self.places, self.numbers, self.shape = indices, values, tuple(shape)
+        self.ordered = is_coalesced
+
+    # ------------------------------------------------------------ what it is
+
+    @property
+    def dtype(self) -> dtypes.Dtype:
+        return self.numbers.dtype
+
+    @property
+    def device(self) -> Device:
+        return CPU
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.numbers.requires_grad
+
+    @property
+    def grad(self) -> SparseTensor | None:
+        """The gradient of the kept elements, at the same places."""
+        g = self.numbers.grad
+        return None if g is None else SparseTensor(self.places, g, self.shape, self.ordered)
+
+    def dim(self) -> int:
+        return self.ndim
+
+    def sparse_dim(self) -> int:
+        """How many dimensions the indices span."""
+        return self.places.shape[0]
+
+    def dense_dim(self) -> int:
+        """How many dimensions each kept element has."""
+        return self.numbers.ndim - 1
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def numel(self) -> int:
+        return int(np.prod(self.shape))
+
+    def _nnz(self) -> int:
+        return self.places.shape[1]
+
+    def is_coalesced(self) -> bool:
+        """Whether no place occurs twice, and they are in order."""
+        return self.ordered
+
+    def indices(self) -> Tensor:
+        """The places, (sparse dimensions, kept elements). Copies: none.
+
+        Raises:
+            RuntimeError: it is not coalesced.
+        """
+        self.must_be_coalesced("indices")
+        return self.places
+
+    def values(self) -> Tensor:
+        """The kept elements. Copies: none.
+
+        Raises:
+            RuntimeError: it is not coalesced.
+        """
+        self.must_be_coalesced("values")
+        return self.numbers
+
+    def _indices(self) -> Tensor:
+        return self.places
+
+    def _values(self) -> Tensor:
+        return self.numbers
+
+    def must_be_coalesced(self, where: str) -> None:
+        if not self.ordered:
+            raise RuntimeError(
+                f"{where}: Cannot get {where} on an uncoalesced tensor, please call .coalesce() "
+                f"first: shape {self.shape}"
+            )
+
+    def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
+        """Starts, or stops, recording what is computed from the values."""
+        self.numbers.requires_grad_(requires_grad)
+        return self
+
+    # ------------------------------------------------------------ other forms
+
+    def coalesce(self) -> SparseTensor:
+        """Each place once, in order; elements at the same place are summed. Copies: one."""
+        if self.ordered:
+            return self
+        sizes = self.shape[: self.sparse_dim()]
+        flat = np.ravel_multi_index(tuple(self.places.numpy()), sizes)
+        kept, where = np.unique(flat, return_inverse=True)
+        empty = native.wrap(np.zeros((len(kept), *self.numbers.shape[1:]), self.dtype))
+        values = table.index_add(empty, 0, native.wrap(where.reshape(-1)), self.numbers)
+        places = np.stack(np.unravel_index(kept, sizes)).astype(np.int64)
+        return SparseTensor(native.wrap(places), values, self.shape, True)
+
+    def to_dense(self, dtype: Any = None, **unused: Any) -> Tensor:
+        """Every element in its place. Copies: one."""
+        empty = native.wrap(native.call(np.zeros, self.shape, self.dtype))
+        made = table.index_put(empty, tuple(self.places), self.numbers, True)
+        return made if dtype is None else made.to(dtype)  # type: ignore[no-any-return]
+
+    def to_sparse(self, *unused: Any) -> SparseTensor:
+        return self
+
+    def detach(self) -> SparseTensor:
+        return self.with_values(self.numbers.detach())
+
+    def clone(self) -> SparseTensor:
+        return SparseTensor(self.places.clone(), self.numbers.clone(), self.shape, self.ordered)
+
+    def to(self, *args: Any, **named: Any) -> SparseTensor:
+        return self.with_values(self.numbers.to(*args, **named))
+
+    def with_values(self, values: Tensor) -> SparseTensor:
+        return SparseTensor(self.places, values, self.shape, self.ordered)
+
+    def transpose(self, dim0: int, dim1: int) -> SparseTensor:
+        """Two sparse dimensions swapped."""
+        order = list(range(self.sparse_dim()))
+        shape = list(self.shape)
+        order[dim0], order[dim1] = order[dim1], order[dim0]
+        shape[dim0], shape[dim1] = shape[dim1], shape[dim0]
+        return SparseTensor(self.places[order], self.numbers, tuple(shape))
+
+    def t(self) -> SparseTensor:
+        """The transpose of a matrix."""
+        return self.transpose(0, 1)
+
+    # ------------------------------------------------------------ arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, SparseTensor):
+            return self.to_dense() + other
+        if other.shape != self.shape:
+            raise RuntimeError(f"add: shapes of sparse tensors differ: {self.shape}, {other.shape}")
+        places = table.cat([self.places, other.places], 1)
+        values = table.cat([self.numbers, other.numbers], 0)
+        return SparseTensor(places, values, self.shape).coalesce()
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Any) -> SparseTensor:
+        if isinstance(other, native.TensorBase) and other.array.ndim:
+            kept = table.getitem(other, tuple(p for p in self.places.numpy()))
+            return self.with_values(self.numbers * kept)
+        return self.with_values(self.numbers * other)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> SparseTensor:
+        return self.with_values(-self.numbers)
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __truediv__(self, other: Any) -> SparseTensor:
+        return self.with_values(self.numbers / other)
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        if other.ndim == 1:
+            return mm(self, other.unsqueeze(1)).squeeze(1)
+        return mm(self, other)
+
+    matmul = mm = __matmul__
+
+    def sum(self) -> Tensor:
+        """The sum of all elements."""
+        return self.numbers.sum()
+
+    def __repr__(self) -> str:
+        indent = " " * 7
+        inner = [repr(t).replace("\n", "\n" + indent) for t in (self.places, self.numbers)]
+        notes = ", requires_grad=True" if self.requires_grad and self.numbers.is_leaf else ""
+        return (
+            f"tensor(indices={inner[0]},\n{indent}values={inner[1]},\n{indent}size={self.shape}, "
+            f"nnz={self._nnz()}, layout=shmtensor.sparse_coo{notes})"
+        )
+
+
+def sparse_coo_tensor(
+    indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool = False,
+) -> SparseTensor:
+    """A sparse tensor from the places and values of its elements; elements at one place are summed.
+
+    Args:
+        indices: (sparse dimensions, kept elements), integers.
+        values: (kept elements, *dense dimensions).
+        size: of the whole; by default as small as it can be.
+
+    Raises:
+        RuntimeError: shapes that do not fit, an index out of range.
+    """
+    places: Tensor = conversion.as_tensor(indices, dtype=dtypes.int64)
+    numbers: Tensor = conversion.as_tensor(values, dtype=dtype, device=device)
+    if places.ndim != 2 or numbers.ndim < 1 or places.shape[1] != numbers.shape[0]:
+        raise RuntimeError(
+            "sparse_coo_tensor: number of dimensions must be sparse_dim + dense_dim, and indices "
+            f"and values must have the same nnz: {places.shape} and {numbers.shape}"
+        )
+    array = places.numpy()
+    if size is None:
+        size = (*(array.max(1) + 1 if array.size else [0] * len(array)), *numbers.shape[1:])
+    shape = tuple(int(n) for n in size)
+    wrong = len(shape) != len(array) + numbers.ndim - 1
+    for d, row in enumerate(array if not wrong else ()):
+        wrong = wrong or bool(row.size and (row.min() < 0 or row.max() >= shape[d]))
+    if wrong or shape[len(array) :] != numbers.shape[1:]:
+        raise RuntimeError(
+            f"sparse_coo_tensor: size is inconsistent with indices and values: {shape}, indices "
+            f"up to {array.max(1).tolist() if array.size else []}, values {numbers.shape}"
+        )
+    made = SparseTensor(places, numbers, shape, is_coalesced)
+    return made.requires_grad_() if requires_grad else made
+
+
+def mm(mat1: SparseTensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse matrix (n, m) and a dense one (m, k).
+
+    Raises:
+        RuntimeError: shapes that do not fit.
+    """
+    if mat1.ndim != 2 or mat2.ndim != 2 or mat1.shape[1] != mat2.shape[0]:
+        raise RuntimeError(f"mm: inner sizes differ: {mat1.shape} @ {mat2.shape}")
+    rows, columns = mat1.places
+    terms = mat1.numbers.unsqueeze(1) * mat2.index_select(0, columns)
+    empty = native.wrap(np.zeros((mat1.shape[0], mat2.shape[1]), terms.dtype))
+    return table.index_add(empty, 0, rows, terms)  # type: ignore[no-any-return]
+
+
+spmm = mm
+
+
+def addmm(
+    mat: Tensor, mat1: SparseTensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """`beta * mat + alpha * (mat1 @ mat2)` with a sparse mat1."""
+    made: Tensor = mat * beta + mm(mat1, mat2) * alpha
+    return made
+
+
+def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
+    """The elements that are not zero, with their places. Copies: one."""
+    n = input.ndim if sparse_dim is None else sparse_dim
+    array = input.detach().numpy()
+    kept = array != 0
+    if n < array.ndim:
+        kept = kept.any(tuple(range(n, array.ndim)))
+    places = np.stack(np.nonzero(kept)) if array.ndim else np.zeros((0, int(kept)), np.int64)
+    values = table.getitem(input, tuple(places)) if array.ndim else input.reshape(1)[: int(kept)]
+    return SparseTensor(native.wrap(places), values, input.shape, True)
+
+
+def only_sparse(name: str) -> Any:
+    def refuse(input: Tensor) -> Any:
+        raise RuntimeError(
+            f"{name}: expected sparse coordinate tensor layout but got Strided: shape "
+            f"{input.shape}, to_sparse() makes one"
+        )
+
+    refuse.__name__ = refuse.__qualname__ = name
+    refuse.__doc__ = "Of a sparse tensor only."
+    return refuse
+
+
+def to_dense(input: Tensor, dtype: Any = None, **unused: Any) -> Tensor:
+    """Itself: it is dense."""
+    return input if dtype is None else input.to(dtype)
+
+
+for _name, _method in (
+    ("to_sparse", to_sparse),
+    ("to_sparse_coo", to_sparse),
+    ("to_dense", to_dense),
+):
+    setattr(Tensor, _name, _method)
+for _name in ("coalesce", "indices", "values", "is_coalesced", "sparse_dim", "dense_dim"):
+    setattr(Tensor, _name, only_sparse(_name))

@@ -1,0 +1,107 @@
+"""Other dtypes and devices: `to` and its short forms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes, native
+from ..autograd.dispatch import table
+from ..device import Device, as_device
+from .exchange import Exchange
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .tensor import Tensor
+
+__all__ = ["Casting"]
+
+# What `to` takes by name.
+TO = {"copy", "device", "dtype", "memory_format", "non_blocking", "other"}
+Bool = bool  # inside the class the name is a method
+
+
+class Casting(Exchange):
+    """The same values in another dtype."""
+
+    __slots__ = ()
+
+    def to(self, *args: Any, **named: Any) -> Tensor:
+        """The tensor with another dtype or on another device; itself if nothing changes.
+
+        Forms: `to(dtype)`, `to(device, dtype=None)`, `to(other)`; `copy=True` copies in any case.
+        """
+        dtype, device, copy = named.get("dtype"), named.get("device"), named.get("copy", False)
+        if unknown := named.keys() - TO:
+            raise TypeError(f"to: got an unexpected keyword argument: {sorted(unknown)}")
+        if "other" in named:
+            args = (*args, named["other"])
+        for a in args:
+            if isinstance(a, native.TensorBase):
+                dtype = a.array.dtype
+            elif isinstance(a, Device) or (
+                isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda")
+            ):
+                device = a
+            elif isinstance(a, bool):
+                continue  # non_blocking
+            elif a is not None:
+                dtype = a
+        as_device(device)
+        wanted = self.array.dtype if dtype is None else dtypes.as_dtype(dtype)
+        if wanted is self.array.dtype:
+            same: Any = self
+            return self.clone() if copy else same
+        return table.cast(self, wanted)  # type: ignore[no-any-return]
+
+    def type(self, dtype: Any = None, non_blocking: Bool = False) -> Any:
+        """The name of the tensor's type, or the tensor in another dtype."""
+        return f"shmtensor.{self.dtype}" if dtype is None else self.to(dtypes.as_dtype(dtype))
+
+    def type_as(self, other: Tensor) -> Tensor:
+        return self.to(other.array.dtype)
+
+    def cpu(self) -> Self:
+        return self
+
+    def cuda(self, device: Any = None, non_blocking: Bool = False) -> Self:
+        as_device(Device("cuda", device if isinstance(device, int) else None))
+        return self
+
+    def float(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.float32)
+
+    def double(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.float64)
+
+    def half(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.float16)
+
+    def int(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.int32)
+
+    def long(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.int64)
+
+    def short(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.int16)
+
+    def char(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.int8)
+
+    def byte(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.uint8)
+
+    def bool(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.bool)
+
+    def cfloat(self) -> Tensor:
+        return self.to(dtypes.complex64)
+
+    def cdouble(self) -> Tensor:
+        return self.to(dtypes.complex128)
+
+    def conjugate(self) -> Tensor:
+        """The complex conjugate; a real tensor itself."""
+        same: Any = self
+        return table.conj(self) if self.array.dtype.kind == "c" else same  # type: ignore[no-any-return]

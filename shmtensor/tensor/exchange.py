@@ -1,0 +1,136 @@
+"""A tensor's memory in others' hands: NumPy, DLPack, Python's numbers and lists, sharing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import native
+from ..autograd import view
+from ..autograd.dispatch import table
+from ..autograd.mode import recording
+from .history import History
+from .ufunc import array_ufunc
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .tensor import Tensor
+
+__all__ = ["Exchange"]
+
+
+class Exchange(History):
+    """The memory, as others see it."""
+
+    __slots__ = ()
+
+    def is_shared(self) -> bool:
+        """Whether the memory lies in the domain, so that the tensor travels between processes as a
+        handle.
+        """
+        return bool(native.is_shared(self.array))
+
+    def share_memory_(self) -> Self:
+        """Moves the tensor into shared memory; does nothing if it is there. Copies: one (if
+        outside).
+        """
+        if not self.is_shared():
+            self.array = native.call(np.array, self.array)
+        return self
+
+    def share(self, *, readonly: bool = False) -> Tensor:
+        """The same memory without history, to be sent to other processes.
+
+        Args:
+            readonly: the result, its views, its NumPy arrays and what every receiver gets of it
+                cannot be written; the tensor it was made from can, and they see it.
+
+        Copies: none, or one (if the memory lies outside the domain: as `share_memory_`).
+
+        Example:
+            >>> import shmtensor as st
+            >>> weights = st.ones(3)
+            >>> shown = weights.share(readonly=True)
+            >>> shown += 1
+            Traceback (most recent call last):
+            RuntimeError: add_: the memory cannot be written: ...
+        """
+        self.share_memory_()
+        fresh = self.detach()
+        if readonly:
+            fresh.array = fresh.array.view()
+            fresh.array.flags.writeable = False
+        return fresh
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The memory as a NumPy array; a write to one is seen in the other. Copies: none.
+
+        Raises:
+            RuntimeError: the tensor requires grad, in grad mode, and not `force`.
+        """
+        if not force and view.node_of(self) is not None and recording.get():
+            raise RuntimeError(
+                "numpy: Can't call numpy() on Tensor that requires grad: shape "
+                f"{self.shape}, use tensor.detach().numpy() instead"
+            )
+        return self.array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if dtype is None and not copy:
+            return self.numpy()
+        return np.array(self.numpy(), dtype, copy=copy)
+
+    __array_priority__ = 1000
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        return array_ufunc(ufunc, method, inputs, named)
+
+    @property
+    def __array_interface__(self) -> Any:
+        return self.numpy().__array_interface__
+
+    def __dlpack__(self, *, stream: Any = None, **named: Any) -> Any:
+        """A DLPack capsule of the memory; read-only memory stays so. Copies: none.
+
+        Raises:
+            BufferError: the tensor requires grad.
+        """
+        if view.node_of(self) is not None:
+            raise BufferError(
+                f"__dlpack__: Can't export tensors that require gradient: shape {self.shape}, use "
+                "tensor.detach()"
+            )
+        return self.array.__dlpack__(**named)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()  # type: ignore[no-any-return]
+
+    def item(self) -> Any:
+        """The one element as a Python number.
+
+        Raises:
+            RuntimeError: there is not exactly one.
+        """
+        if self.array.size != 1:
+            raise RuntimeError(
+                f"item: a Tensor with {self.array.size} elements cannot be converted to Scalar: "
+                f"shape {self.shape}"
+            )
+        return self.array.item()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers; a number for a 0-d tensor. Copies: one."""
+        return self.array.tolist()
+
+    def clone(self, *, memory_format: Any = None) -> Tensor:
+        """The same values in memory of its own, in the graph. Copies: one."""
+        return table.clone(self)  # type: ignore[no-any-return]
+
+    def contiguous(self, memory_format: Any = None) -> Tensor:
+        """Itself if the elements lie in order in memory, else a copy that does. Copies: none or
+        one.
+        """
+        same: Any = self
+        return same if self.array.flags.c_contiguous else table.packed(self)  # type: ignore[no-any-return]

@@ -1,0 +1,211 @@
+"""What a tensor is: shape, dtype, strides, the place of its elements in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import dtypes
+from ..autograd.dispatch import table
+from ..autograd.methods import Methods
+from ..device import CPU, Device
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .tensor import Tensor
+
+__all__ = ["Geometry"]
+
+
+class Geometry(Methods):
+    """Shape, dtype, strides, and the views that are written as attributes."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> dtypes.Dtype:
+        return self.array.dtype  # type: ignore[no-any-return]
+
+    @property
+    def device(self) -> Device:
+        return CPU
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim  # type: ignore[no-any-return]
+
+    @property
+    def itemsize(self) -> int:
+        return self.array.itemsize  # type: ignore[no-any-return]
+
+    @property
+    def nbytes(self) -> int:
+        return self.array.nbytes  # type: ignore[no-any-return]
+
+    @property
+    def is_cuda(self) -> bool:
+        return False
+
+    @property
+    def is_cpu(self) -> bool:
+        return True
+
+    is_meta = is_mkldnn = is_mps = is_mtia = is_nested = is_quantized = is_sparse_csr = False
+    is_vulkan = is_xla = is_xpu = False
+
+    @property
+    def is_sparse(self) -> bool:
+        return False
+
+    @property
+    def layout(self) -> str:
+        return "strided"
+
+    @property
+    def T(self) -> Tensor:
+        """The dimensions in reverse order. Copies: none."""
+        return self.permute(tuple(range(self.ndim))[::-1])
+
+    @property
+    def mT(self) -> Tensor:
+        """The last two dimensions swapped. Copies: none."""
+        return self.transpose(-1, -2)
+
+    @property
+    def H(self) -> Tensor:
+        """The conjugate transpose of a matrix."""
+        return self.mT.conj()
+
+    mH = H
+
+    @property
+    def real(self) -> Tensor:
+        return table.real(self)  # type: ignore[no-any-return]
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        table.real(self).copy_(value)
+
+    @property
+    def imag(self) -> Tensor:
+        return table.imag(self)  # type: ignore[no-any-return]
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        table.imag(self).copy_(value)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or one of its sizes."""
+        if dim is None:
+            return self.array.shape
+        try:
+            return self.array.shape[dim]
+        except IndexError:
+            n = max(self.ndim, 1)
+            raise IndexError(
+                f"size: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but "
+                f"got {dim}): "
+                f"shape {self.shape}"
+            ) from None
+
+    def dim(self) -> int:
+        return self.array.ndim  # type: ignore[no-any-return]
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        return self.array.size  # type: ignore[no-any-return]
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        return self.array.itemsize  # type: ignore[no-any-return]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Steps between elements, counted in elements."""
+        steps = tuple(s // self.array.itemsize for s in self.array.strides)
+        return steps if dim is None else steps[dim]
+
+    def storage_offset(self) -> int:
+        """Elements between the start of the memory's owner and the first element."""
+        owner = self.array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        offset: int = self.array.ctypes.data - owner.ctypes.data
+        itemsize: int = self.array.itemsize
+        return offset // itemsize
+
+    def data_ptr(self) -> int:
+        return self.array.ctypes.data  # type: ignore[no-any-return]
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the elements lie in order: of rows, or of channels last if that is asked for."""
+        name = getattr(memory_format, "name", "contiguous_format")
+        wanted = {"channels_last": 4, "channels_last_3d": 5}.get(name)
+        if wanted is None:
+            return self.array.flags.c_contiguous  # type: ignore[no-any-return]
+        array = self.array
+        return array.ndim == wanted and bool(np.moveaxis(array, 1, -1).flags.c_contiguous)
+
+    def is_floating_point(self) -> bool:
+        return self.array.dtype.kind == "f"  # type: ignore[no-any-return]
+
+    def is_complex(self) -> bool:
+        return self.array.dtype.kind == "c"  # type: ignore[no-any-return]
+
+    def is_signed(self) -> bool:
+        return self.array.dtype.kind in "ifc"
+
+    def get_device(self) -> int:
+        return -1
+
+    def is_pinned(self) -> bool:
+        return False
+
+    def pin_memory(self) -> Self:
+        return self
+
+    def is_conj(self) -> bool:
+        """Whether the conjugation is yet to be done; here it never is."""
+        return False
+
+    def is_neg(self) -> bool:
+        """Whether the negation is yet to be done; here it never is."""
+        return False
+
+    def is_nonzero(self) -> bool:
+        """Whether the one element is not zero.
+
+        Raises:
+            RuntimeError: there is not exactly one.
+        """
+        return bool(self)
+
+    def is_distributed(self) -> bool:
+        return False
+
+    def const_data_ptr(self) -> int:
+        return self.data_ptr()
+
+    name: Any = None
+
+    def dim_order(self) -> tuple[int, ...]:
+        """The dimensions from the outermost to the innermost in memory."""
+        steps = self.array.strides
+        return tuple(sorted(range(len(steps)), key=lambda i: -steps[i]))
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether both are the same view of the same memory."""
+        a, b = self.array, tensor.array
+        return bool(
+            a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides
+        )
+
+    def is_same_size(self, other: Tensor) -> bool:
+        return self.shape == other.shape

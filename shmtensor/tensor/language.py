@@ -1,0 +1,86 @@
+"""What Python's syntax and built-in functions ask of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .. import native
+from ..autograd import view
+from ..autograd.leaf import Leaf
+from ..printing import format_array
+from .copying import Copying
+from .history import node_name
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["Language"]
+
+
+class Language(Copying):
+    """len, iteration, truth, numbers, text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        notes = []
+        node = view.node_of(self)
+        if node.__class__ is Leaf:
+            notes.append("requires_grad=True")
+        elif node is not None:
+            notes.append(f"grad_fn=<{node_name(self)}>")
+        own = type(self) is not native.plain_class() and getattr(self, "keeps_class", False)
+        prefix = f"{type(self).__name__}(" if own else "tensor("
+        return format_array(self.array, prefix, tuple(notes))
+
+    def __format__(self, spec: str) -> str:
+        if spec and self.array.ndim == 0:
+            return format(self.item(), spec)
+        return repr(self) if not spec else object.__format__(self, spec)
+
+    def __len__(self) -> int:
+        if self.array.ndim == 0:
+            raise TypeError("len: len() of a 0-d tensor")
+        return self.array.shape[0]  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self.array.ndim == 0:
+            raise TypeError("iter: iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __contains__(self, value: Any) -> Any:
+        if not isinstance(value, (native.TensorBase, int, float, complex)):
+            raise RuntimeError(
+                f"in: Tensor.__contains__ only supports Tensor or scalar: {type(value).__name__}"
+            )
+        return bool((self == value).any())
+
+    def __bool__(self) -> Any:
+        if self.array.size != 1:
+            raise RuntimeError(
+                f"bool: Boolean value of Tensor with "
+                f"{'no values' if self.array.size == 0 else 'more than one value'} "
+                f"is ambiguous: shape {self.shape}, use any() or all()"
+            )
+        return bool(self.array.item())
+
+    def __int__(self) -> Any:
+        return int(self.item())
+
+    def __float__(self) -> Any:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> Any:
+        if self.array.dtype.kind not in "iub" or self.array.size != 1:
+            raise TypeError(
+                "index: only integer tensors of a single element can be converted to an index: "
+                f"shape {self.shape}, dtype {self.dtype}"
+            )
+        return int(self.array.item())
+
+    def __hash__(self) -> Any:
+        return id(self)

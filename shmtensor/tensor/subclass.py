@@ -1,0 +1,59 @@
+"""Subclasses of Tensor: results keep the class, and `__torch_function__` sees every op.
+
+Note [Hidden operands]: generated dispatch code reads an operand's memory as `_operand`, a second
+name of the slot `array`. A subclass hides that name, so that an op on one of its tensors leaves the
+fast path for `operands.sort_out`, which asks `__torch_function__`; plain tensors and parameters pay
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import native
+from ..autograd import overriding
+from ..autograd.dispatch import table
+
+__all__ = ["as_class", "as_subclass", "hidden", "torch_function"]
+
+hidden = property(overriding.operand, doc="The memory, inside `__torch_function__` only.")
+
+
+def as_class(result: Any, cls: Any) -> Any:
+    """A result, or several, as tensors of a subclass; what is of a subclass already stays."""
+    if isinstance(result, (tuple, list)):
+        made = [as_class(r, cls) for r in result]
+        kind: Any = type(result)
+        return kind(*made) if hasattr(kind, "_fields") else kind(made)
+    if result.__class__ is not native.plain_class() or cls is result.__class__:
+        return result
+    return moved(result, cls)
+
+
+def moved(tensor: Any, cls: Any) -> Any:
+    """Another tensor of that class in the place of one that nobody else refers to."""
+    made: Any = native.TensorBase.__new__(cls)
+    made.array, made.node, made.base = tensor.array, tensor.node, tensor.base
+    made.version = tensor.version
+    return made
+
+
+def as_subclass(tensor: Any, cls: Any) -> Any:
+    """The same memory and history as a tensor of that class."""
+    with overriding.off():
+        return moved(table.view_as(tensor, tensor), cls)
+
+
+def torch_function(
+    cls: Any, func: Callable[..., Any], types: Sequence[Any], args: Any = (), kwargs: Any = None
+) -> Any:
+    """What an op on tensors of a subclass does: it runs, and what it gives becomes of the class.
+
+    A subclass may override it, as in PyTorch, and calls `super().__torch_function__`.
+    """
+    if overriding.is_off() or not all(issubclass(cls, t) for t in types):
+        return NotImplemented  # off: what runs below asks again, so it is no function of ours
+    with overriding.off():
+        result = func(*args, **(kwargs or {}))
+    return as_class(result, cls)

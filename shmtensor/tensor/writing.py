@@ -1,0 +1,136 @@
+"""Writes that are no op's in-place form: copy_, fill_, assignment to an index, resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import dtypes, native
+from ..autograd import view
+from ..autograd.dispatch import table
+from ..autograd.operands import as_canonical, as_index, as_operand
+from ..device import as_device
+from .casting import Casting
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["Writing", "as_plain"]
+
+
+class Writing(Casting):
+    """What changes a tensor's values in place, and new ones like it."""
+
+    __slots__ = ()
+
+    def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
+        """Writes another tensor's values over this one's, with broadcasting and conversion."""
+        return table.overwrite_(self, src)  # type: ignore[no-any-return]
+
+    def fill_(self, value: Any) -> Tensor:
+        """Writes one value everywhere."""
+        if isinstance(value, native.TensorBase) and value.array.ndim:
+            raise RuntimeError(
+                f"fill_: only supports 0-dimension value tensor but got tensor of shape "
+                f"{value.array.shape}"
+            )
+        return table.overwrite_(self, value)  # type: ignore[no-any-return]
+
+    def zero_(self) -> Tensor:
+        """Writes zeros."""
+        return table.overwrite_(self, 0)  # type: ignore[no-any-return]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(value, (list, tuple)):
+            value = native.wrap(np.asarray(value, self.array.dtype))
+        value = as_operand(value)
+        if not isinstance(value, native.TensorBase):
+            value = native.wrap(np.asarray(value).astype(self.array.dtype))
+        elif value.array.dtype.kind == "c" and self.array.dtype.kind != "c":
+            raise RuntimeError(
+                f"setitem: a {value.array.dtype} value does not fit into a {self.array.dtype} "
+                f"tensor"
+            )
+        try:
+            view.set_item(self, as_index(index), value)
+        except IndexError as error:
+            raise IndexError(f"setitem: {error}: shape {self.shape}") from None
+        except ValueError as error:
+            if not self.array.flags.writeable:
+                raise RuntimeError(
+                    f"setitem: the memory cannot be written: shape {self.shape}, it is stretched "
+                    f"(expand) or came read-only; write to a clone()"
+                ) from None
+            raise RuntimeError(
+                f"setitem: {error}: value of shape {value.array.shape} into shape {self.shape}"
+            ) from None
+
+    def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
+        """Writes `callable(x)` over each element; slow, in Python."""
+        flat = [callable(v) for v in self.array.reshape(-1).tolist()]
+        return self.copy_(native.wrap(np.array(flat, self.dtype).reshape(self.shape)))
+
+    def map2_(
+        self, tensor1: Tensor, tensor2: Tensor, callable: Callable[[Any, Any, Any], Any]
+    ) -> Tensor:
+        """Writes `callable(x, y, z)` over each element; slow, in Python."""
+        others = [
+            np.broadcast_to(t.array, self.shape).reshape(-1).tolist() for t in (tensor1, tensor2)
+        ]
+        flat = [callable(*values) for values in zip(self.array.reshape(-1).tolist(), *others)]
+        return self.copy_(native.wrap(np.array(flat, self.dtype).reshape(self.shape)))
+
+    def fill_diagonal_(self, fill_value: Any, wrap: bool = False) -> Tensor:
+        """Writes a number on the main diagonal.
+
+        Args:
+            wrap: a matrix with more rows than columns gets further diagonals, as NumPy's.
+
+        Raises:
+            RuntimeError: fewer than two dimensions; more than two that differ in size.
+        """
+        shape = self.array.shape
+        if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+            raise RuntimeError(
+                "fill_diagonal_: all dimensions of input must be of equal length, and at least "
+                f"two: shape {shape}"
+            )
+        mask = np.zeros(shape, bool)
+        np.fill_diagonal(mask, True, wrap=wrap)
+        return self.masked_fill_(native.wrap(mask), fill_value)
+
+    def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+        """Writes `callable(x, y)` over each element; slow, in Python."""
+        other = np.broadcast_to(tensor.array, self.shape).reshape(-1).tolist()
+        flat = [callable(a, b) for a, b in zip(self.array.reshape(-1).tolist(), other)]
+        return self.copy_(native.wrap(np.array(flat, self.dtype).reshape(self.shape)))
+
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
+    ) -> Tensor:
+        """A tensor of the same dtype from data. Copies: one."""
+        as_device(device)
+        made: Tensor = native.wrap(
+            as_canonical(
+                native.call(
+                    np.array,
+                    as_plain(data),
+                    self.dtype if dtype is None else dtypes.as_dtype(dtype),
+                )
+            )
+        )
+        return made.requires_grad_() if requires_grad else made
+
+    def new(self, *sizes: int) -> Tensor:
+        return native.wrap(native.call(np.empty, sizes, self.dtype))  # type: ignore[no-any-return]
+
+
+def as_plain(data: Any) -> Any:
+    """Data without tensors in it."""
+    if isinstance(data, native.TensorBase):
+        return data.array
+    if isinstance(data, (list, tuple)):
+        return [as_plain(d) for d in data]
+    return data

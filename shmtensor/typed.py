@@ -1,0 +1,111 @@
+"""The old names of tensors by dtype: `FloatTensor([1, 2])`, `isinstance(x, LongTensor)`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import conversion, dtypes
+from .tensor import Tensor
+
+__all__ = [
+    "BoolTensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "ShortTensor",
+    "is_storage",
+    "typename",
+]
+
+
+class Typed(type):
+    """The class of the names: calling one makes a plain Tensor of its dtype."""
+
+    dtype: Any
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        if not args or isinstance(args[0], int):
+            return Tensor(*args).to(cls.dtype)
+        return conversion.tensor(args[0], dtype=cls.dtype, **named)
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, Tensor) and value.dtype is cls.dtype
+
+
+class FloatTensor(metaclass=Typed):
+    """Tensors of float32."""
+
+    dtype = dtypes.float32
+
+
+class DoubleTensor(metaclass=Typed):
+    """Tensors of float64."""
+
+    dtype = dtypes.float64
+
+
+class HalfTensor(metaclass=Typed):
+    """Tensors of float16."""
+
+    dtype = dtypes.float16
+
+
+class LongTensor(metaclass=Typed):
+    """Tensors of int64."""
+
+    dtype = dtypes.int64
+
+
+class IntTensor(metaclass=Typed):
+    """Tensors of int32."""
+
+    dtype = dtypes.int32
+
+
+class ShortTensor(metaclass=Typed):
+    """Tensors of int16."""
+
+    dtype = dtypes.int16
+
+
+class CharTensor(metaclass=Typed):
+    """Tensors of int8."""
+
+    dtype = dtypes.int8
+
+
+class ByteTensor(metaclass=Typed):
+    """Tensors of uint8."""
+
+    dtype = dtypes.uint8
+
+
+class BoolTensor(metaclass=Typed):
+    """Tensors of bool."""
+
+    dtype = dtypes.bool
+
+
+KINDS: tuple[Any, ...] = (
+    FloatTensor, DoubleTensor, HalfTensor, LongTensor, IntTensor, ShortTensor, CharTensor,
+    ByteTensor, BoolTensor,
+)  # fmt: skip
+
+
+def typename(obj: Any) -> str:
+    """The name of an object's type; of a tensor, the old name of its type."""
+    for kind in KINDS:
+        if isinstance(obj, kind):
+            return f"shmtensor.{kind.__name__}"
+    own: Any = obj if isinstance(obj, type) else type(obj)
+    name: str = own.__qualname__
+    return name if own.__module__ == "builtins" else f"{own.__module__}.{name}"
+
+
+def is_storage(obj: Any) -> bool:
+    """Whether an object is a storage: never, a tensor's memory has no object of its own."""
+    return False
