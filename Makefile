@@ -3,20 +3,25 @@
 #   make demo         a virtual environment, the install, and a two-process training on real data
 #   make test         every test, in that environment
 #   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/
-#   make lint types docs sanitize model stress    what .ci/run runs besides
+#   make surface      which of PyTorch's names are there
+#   make lint types docs sanitize model stress fuzz tsan    what .ci/run runs besides
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py setup.cfg pyproject.toml $(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h')
 
-.PHONY: demo test bench bench-quick lint types docs sanitize model stress build clean
+.PHONY: demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
 
 test: $(VENV)/.test
 	$(BIN)/pytest
+
+# PyTorch's public names, one by one: present, tested, differentiable, orders checked; or why not.
+surface: $(VENV)/.test
+	$(BIN)/python tests/surface/surface.py
 
 bench-quick: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --quick
@@ -38,13 +43,29 @@ docs: $(VENV)/.test
 sanitize: $(VENV)/.test
 	tests/sanitize.sh $(BIN)/python
 
+# Compiled for aarch64 and tested on an emulated one (Debian; half an hour; TESTS="tests/..." for a part, TESTS=--compile for none).
+aarch64:
+	tests/aarch64.sh $(TESTS)
+
+# The ledger as virtual processes in threads of one, against ThreadSanitizer; then with seeded races.
+tsan: $(VENV)/.editable
+	tests/virtual/run.sh $(BIN)/python $(or $(SECONDS),20) $(SEED)
+
 # The protocols, exhaustively, in a small configuration (needs spin and gcc).
 model:
 	tests/protocol/run.sh
 
+# All seeded bugs and the large configurations: hours.
+model-full:
+	tests/protocol/run.sh full
+
 # Random actions by several processes, for a time and with a seed of your own.
 stress: $(VENV)/.editable
 	$(BIN)/python -m tests.stress --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
+
+# A million forged handles and layouts: an error each time, never a crash.
+fuzz: $(VENV)/.editable
+	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
 
 # For work on the sources: compiles the extension in place, only what changed.
 build:

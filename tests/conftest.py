@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
@@ -22,6 +23,18 @@ def _elsewhere() -> Iterator[None]:
         os.chdir(folder)
         yield
         os.chdir(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _light_main() -> Iterator[None]:
+    """Spawned children do not import pytest: bin/pytest counts as `python -m pytest`, and the
+    `__main__` of a package is what multiprocessing does not import again."""
+    main = sys.modules["__main__"]
+    before = main.__spec__
+    if before is None:
+        main.__spec__ = ModuleSpec("pytest.__main__", None)
+    yield
+    main.__spec__ = before
 
 
 def servants() -> list[object]:

@@ -1,14 +1,19 @@
-"""Random actions and kills for as long as one likes: `python -m tests.stress --seconds 300`."""
+"""Random actions and kills for as long as one likes: `python -m tests.stress --seconds 300`.
+
+Eight processes with three threads each (tests/memory/players.py). Each round of ten seconds prints
+the seed with which it can be played again.
+"""
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import time
 
 os.environ["SHMTENSOR_DOMAIN"] = "new"
 
-from .memory.test_stress import stress
+from .memory.players import stress
 
 
 def main() -> None:
@@ -16,11 +21,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
-    seed, end = options.seed, time.monotonic() + options.seconds
-    while (rest := end - time.monotonic()) > 0:
-        print(f"seed {seed}", flush=True)
-        stress(seed, min(10.0, rest))
-        seed += 1
+    faulthandler.enable()
+    stress(options.seed, options.seconds)
 
 
 if __name__ == "__main__":

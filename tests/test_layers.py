@@ -21,26 +21,35 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.ops",),
     ("shmtensor.autograd",),
     ("shmtensor.tensor",),
-    ("shmtensor.conversion", "shmtensor.functions", "shmtensor.formats"),
+    ("shmtensor.conversion", "shmtensor.functions", "shmtensor.formats", "shmtensor.settings"),
+    ("shmtensor.sparse", "shmtensor.typed", "shmtensor.array_api"),
+    ("shmtensor.packed",),
     ("shmtensor.random", "shmtensor.linalg", "shmtensor.fft", "shmtensor.special"),
     ("shmtensor.nn",),
     ("shmtensor.optim",),
     ("shmtensor.registration",),
     ("shmtensor.serialization",),
     ("shmtensor.multiprocessing",),
+    ("shmtensor.queue",),
     ("dataloaders",),
     ("shmtensor.distributed",),
     ("shmtensor.trainer",),
-    ("shmtensor.run",),
+    ("shmtensor.run", "shmtensor.cli"),
+    ("shmtensor.__main__",),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 # Names that users type, kept for them: these files re-export lazily what lives above them.
-DOORS = {"shmtensor", "shmtensor.utils", "shmtensor.utils.data", "shmtensor.nn.parallel"}
+DOORS = {
+    "shmtensor",
+    "shmtensor.utils",
+    "shmtensor.utils.checkpoint",
+    "shmtensor.utils.data",
+    "shmtensor.nn.parallel",
+}
 
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
 LARGE: dict[str, int] = {
-    "shmtensor/tensor.py": 760,
     "shmtensor/native/compute/ufunc.cc": 510,
     "shmtensor/native/compute/reduction.cc": 440,
 }

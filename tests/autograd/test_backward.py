@@ -190,3 +190,15 @@ def test_gradients_are_born_shared() -> None:
     x = st.ones(3).requires_grad_()
     (x * x).sum().backward()
     assert x.grad.is_shared()
+
+
+def test_a_gradient_that_cannot_be_written_is_said() -> None:
+    x = st.ones(3, requires_grad=True)
+    fixed = np.ones(3, np.float32)
+    fixed.flags.writeable = False
+    x.grad = st.from_numpy(fixed)
+    with pytest.raises(RuntimeError, match=r"\.grad of a leaf cannot be written: shape \(3,\)"):
+        (x * 2).sum().backward()
+    x.grad = x.grad.clone()
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [3, 3, 3]

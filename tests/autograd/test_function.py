@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 
 import shmtensor as st
 from shmtensor import autograd
@@ -218,3 +219,53 @@ def test_the_heap_is_shut_in_user_code() -> None:
     Private.apply(y).sum().backward()
     assert len(arrays) == 3
     assert not any(st.from_numpy(a).is_shared() for a in arrays)
+
+
+def test_a_function_may_call_scipy() -> None:
+    class Airy(Function):
+        """Ai(x), with its derivative from the same call."""
+
+        @staticmethod
+        def forward(ctx: Any, x: st.Tensor) -> st.Tensor:
+            value, slope, _, _ = special.airy(x.numpy())
+            ctx.slope = st.from_numpy(slope)
+            return st.from_numpy(value)
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, g: st.Tensor) -> st.Tensor:
+            return g * ctx.slope
+
+    x = st.tensor([0.5, -1.0, 2.0], dtype=st.float64, requires_grad=True)
+    assert st.autograd.gradcheck(Airy.apply, (x,))
+
+
+def test_context_set_up_apart_from_forward() -> None:
+    class Scaled(Function):
+        @staticmethod
+        def forward(x: st.Tensor, y: st.Tensor, factor: float) -> st.Tensor:
+            return x * y * factor
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: st.Tensor) -> None:
+            x, y, ctx.factor = inputs
+            ctx.save_for_backward(x, y)
+
+        @staticmethod
+        def backward(ctx: Any, g: st.Tensor) -> Any:
+            assert ctx.needs_input_grad == (True, True, False)
+            x, y = ctx.saved_tensors
+            return g * y * ctx.factor, g * x * ctx.factor, None
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, x: st.Tensor, y: st.Tensor, factor: float) -> Any:
+            return Scaled.apply(x, y, factor), 0
+
+    x = st.tensor([0.5, -1.0], dtype=st.float64, requires_grad=True)
+    y = st.tensor([1.5, 2.0], dtype=st.float64, requires_grad=True)
+    assert st.autograd.gradcheck(lambda x, y: Scaled.apply(x, y, 3.0), (x, y))
+    assert st.autograd.gradgradcheck(lambda x, y: Scaled.apply(x, y, 3.0), (x, y))
+    assert Scaled.vmap(None, (0, 0, None), x, y, 2.0)[1] == 0
+    assert not Function.generate_vmap_rule
+    with pytest.raises(NotImplementedError, match="vmap staticmethod"):
+        Function.vmap(None, (0,), x)

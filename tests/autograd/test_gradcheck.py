@@ -52,3 +52,29 @@ def test_single_precision_is_refused() -> None:
 def test_nothing_to_check() -> None:
     with pytest.raises(ValueError, match="at least one input"):
         gradcheck(lambda x: x, (st.ones(1),))
+
+
+def test_options() -> None:
+    def product(x: Any, y: Any) -> Any:
+        return x * y, (x / y).exp()
+
+    pair = (leaf(1, 2), leaf(3, 4))
+    assert gradcheck(product, pair, fast_mode=True)
+    assert gradcheck(product, pair, check_forward_ad=True, check_grad_dtypes=True)
+    assert gradgradcheck(product, pair, fast_mode=True)
+    z = (leaf(1 + 2j, -0.5j, dtype=st.complex128),)
+    assert gradcheck(lambda a: a * a.conj() + a.abs(), z, fast_mode=True, check_forward_ad=True)
+    with pytest.raises(GradcheckError, match="backward mode for output 0"):
+        gradcheck(Wrong.apply, (leaf(2),), fast_mode=True)
+    with pytest.raises(GradcheckError, match="forward mode for output 0"):
+        gradcheck(Wrong.apply, (leaf(2),), check_forward_ad=True, check_backward_ad=False)
+    with pytest.raises(TypeError, match="no_such_option"):
+        gradcheck(product, pair, no_such_option=True)
+
+
+def test_inputs_are_left_as_they_were() -> None:
+    x = leaf(1, 2)
+    gradcheck(lambda x: x * x, (x,))
+    gradcheck(lambda x: x * x, (x,), fast_mode=True, check_forward_ad=True)
+    assert x.tolist() == [1, 2]
+    assert x.grad is None

@@ -259,7 +259,9 @@ def test_nothing_is_left_when_all_are_killed_at_once() -> None:
     while os.statvfs("/dev/shm").f_bfree < free - 1000 and time.monotonic() < end:
         time.sleep(0.02)
     assert os.statvfs("/dev/shm").f_bfree >= free - 1000
-    assert sorted(os.listdir("/dev/shm")) == before
+    while not set(os.listdir("/dev/shm")) <= set(before) and time.monotonic() < end:
+        time.sleep(0.02)  # other programs come and go there
+    assert set(os.listdir("/dev/shm")) <= set(before)
 
 
 def killed_with_a_name() -> None:

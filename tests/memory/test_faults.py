@@ -262,6 +262,8 @@ def dying_expirer() -> None:
         return 0
 
     first = Child(sender)
+    while not native.unread():
+        time.sleep(0.001)
     native.set_unread_grace(0, 0)
 
     def expirer() -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 import numpy as np
 
 import shmtensor as st
 from shmtensor import memory, native
+from shmtensor.multiprocessing.managers import BaseManager
 
 
 def write_ones(tensor: Any, done: Any) -> None:
@@ -141,3 +143,109 @@ def start_waiter(method: str, queue: Any, said: Any) -> None:
 
     mp.get_context(method).Process(target=wait_for_ever, args=(queue, said)).start()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def add_one(x: Any) -> Any:
+    x += 1
+    return x
+
+
+def identity(x: Any) -> Any:
+    return x
+
+
+def fail_or_finish(i: int, done: Any) -> None:
+    if i == 0:
+        raise ValueError("on purpose")
+    time.sleep(0.5)
+    done.put(i)
+
+
+def compute(i: int, pids: Any) -> None:
+    pids.put(os.getpid())
+    while True:
+        np.ones(1000).sum()
+
+
+def start_busy(method: str, pids: Any) -> None:
+    import shmtensor.multiprocessing as mp
+
+    mp.start_processes(compute, (pids,), nprocs=2, start_method=method)
+
+
+def use_managed(managed: Any) -> None:
+    for thing in (managed["dict"]["x"], managed["list"][0], managed["namespace"].x):
+        thing.add_(1)
+
+
+class Holder:
+    """A class of the user's, whose objects live in a manager's process."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def get(self) -> Any:
+        return self.x
+
+    def total(self) -> float:
+        return float(self.x.sum())
+
+
+class Exchange(BaseManager):
+    """A manager of the user's."""
+
+
+Exchange.register("Holder", Holder)
+started_with: list[Any] = []
+
+
+def begin(*values: Any) -> None:
+    started_with.extend(values)
+
+
+def begun(_: Any = None) -> Any:
+    return started_with[0]
+
+
+def square(x: Any) -> Any:
+    return x * x
+
+
+def add(x: Any, y: Any) -> Any:
+    return x + y
+
+
+def refuse(x: Any) -> None:
+    raise ValueError(f"on purpose: {x}")
+
+
+def whoami(_: Any) -> int:
+    return os.getpid()
+
+
+def answer(address: Any) -> None:
+    from shmtensor.multiprocessing.connection import Client
+
+    x = st.zeros(3)
+    with Client(address) as connection:
+        connection.send(x)
+        assert connection.recv() == "done"
+        connection.send(x.tolist())
+
+
+def double_all(inbox: Any, outbox: Any) -> None:
+    """Doubles each message's tensor in place until the inbox is shut down."""
+    from shmtensor.errors import ShutDown
+
+    try:
+        while True:
+            message = inbox.get()
+            message["x"].mul_(2.0)
+            outbox.put(message)
+    except ShutDown:
+        return
+
+
+def put_and_report(road: Any) -> None:
+    """Takes a queue from a queue and puts something into it."""
+    road.get().put("from the child")

@@ -206,3 +206,245 @@ def test_a_killed_waiter_takes_no_notification_away() -> None:
         with condition:
             condition.notify()
         time.sleep(0.01)
+
+
+def killed_at(point: str, deed) -> None:
+    """A child that is killed at a fault point of `deed`; reaped, and not told to the ledger."""
+
+    def run() -> None:
+        native.arm_fault(point)
+        deed()
+
+    assert end_of(in_child(run)) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("kind", [mp.Lock, mp.RLock])
+@pytest.mark.parametrize("point", ["lock.taken", "lock.freed", "lock.recovered"])
+def test_a_lock_after_a_kill_at(point: str, kind) -> None:
+    lock = kind()
+    if point == "lock.recovered":
+        killed_at("lock.taken", lock.acquire)
+
+    def use() -> None:
+        lock.recover() if point == "lock.recovered" else lock.acquire()
+        lock.release()
+
+    killed_at(point, use)
+    if point != "lock.freed":
+        with pytest.raises(PeerLostError):
+            lock.acquire(timeout=20.0)
+        assert lock.recover(timeout=20.0)
+    else:
+        assert lock.acquire(timeout=20.0)
+    lock.release()
+    with lock:
+        pass
+
+
+def test_a_waiter_gets_a_lock_whose_holder_died_while_it_let_go() -> None:
+    lock, said = mp.Lock(), mp.Event()
+
+    def hold() -> None:
+        lock.acquire()
+        said.set()
+        time.sleep(0.2)
+        native.arm_fault("lock.freed")
+        lock.release()
+
+    pid = in_child(hold)
+    assert said.wait(20.0)
+    assert lock.acquire(timeout=20.0)
+    assert end_of(pid) == -signal.SIGKILL
+    lock.release()
+
+
+@pytest.mark.parametrize("kind", [mp.Semaphore, mp.BoundedSemaphore])
+def test_permits_of_a_killed_process_come_back(kind) -> None:
+    semaphore = kind(3)
+    assert semaphore.acquire()
+    killed_child(lambda: semaphore.acquire() and semaphore.acquire())
+    assert semaphore.get_value() == 0  # until somebody asks
+    assert semaphore.acquire(timeout=20.0)
+    assert semaphore.acquire(block=False)
+    assert not semaphore.acquire(block=False)
+    for _ in range(3):
+        semaphore.release()
+    assert semaphore.get_value() == 3
+
+
+def test_a_waiter_gets_the_permit_of_a_holder_that_is_killed() -> None:
+    semaphore, said = mp.Semaphore(1), mp.Event()
+
+    def hold() -> None:
+        semaphore.acquire()
+        said.set()
+        signal.pause()
+
+    pid = in_child(hold)
+    assert said.wait(20.0)
+    killer = threading.Timer(0.2, os.kill, (pid, signal.SIGKILL))
+    killer.start()
+    start = time.monotonic()
+    waiter = threading.Thread(target=semaphore.acquire)  # the pid has to be reaped meanwhile
+    waiter.start()
+    assert end_of(pid) == -signal.SIGKILL
+    waiter.join(20.0)
+    assert not waiter.is_alive()
+    assert time.monotonic() - start < 10
+    killer.join()
+
+
+@pytest.mark.parametrize(("point", "left"), [("semaphore.taken", 2), ("semaphore.given", 2)])
+def test_a_semaphore_after_a_kill_at(point: str, left: int) -> None:
+    semaphore = mp.BoundedSemaphore(2)
+
+    def use() -> None:
+        semaphore.acquire()
+        semaphore.release()
+
+    killed_at(point, use)
+    assert [semaphore.acquire(timeout=20.0) for _ in range(left)] == [True] * left
+    assert not semaphore.acquire(block=False)
+    semaphore.release(left)
+    with pytest.raises(ValueError, match="too many times"):
+        semaphore.release()
+
+
+def test_a_semaphore_after_a_kill_while_it_took_from_the_dead() -> None:
+    semaphore = mp.BoundedSemaphore(4)
+    killed_child(lambda: [semaphore.acquire() for _ in range(4)])
+    killed_at("semaphore.returned", lambda: semaphore.acquire(timeout=20.0))
+    assert [semaphore.acquire(timeout=20.0) for _ in range(4)] == [True] * 4
+    assert not semaphore.acquire(block=False)
+
+
+def test_permits_stay_taken_by_who_left_in_order() -> None:
+    semaphore = mp.Semaphore(2)
+    process = mp.get_context("fork").Process(target=semaphore.acquire)
+    process.start()
+    process.join(20.0)
+    assert process.exitcode == 0
+    assert semaphore.acquire(timeout=20.0)
+    assert not semaphore.acquire(timeout=0.3)
+    process.close()
+
+
+def test_permits_handed_over_are_not_counted_twice() -> None:
+    """Room in a buffer: taken by who fills, given back by who empties; the one who fills is
+    killed."""
+    room = mp.BoundedSemaphore(2)
+    killed_child(lambda: room.acquire() and room.acquire())
+    room.release()  # what it had put was used
+    assert room.get_value() == 1
+    assert room.acquire(timeout=20.0)
+    assert room.acquire(timeout=20.0)  # the other one came back by its death
+    assert not room.acquire(block=False)
+    room.release()
+    room.release()
+    with pytest.raises(ValueError, match="too many times"):
+        room.release()
+    assert room.get_value() == 2
+
+
+def test_a_signal_belongs_to_nobody() -> None:
+    signals, taken = mp.Semaphore(0), mp.Semaphore(0)
+    signals.release(5)
+
+    def take() -> None:
+        for _ in range(3):
+            assert signals.acquire(timeout=20.0)
+            taken.release()
+
+    killed_child(take)
+    assert taken.get_value() == 3
+    assert signals.acquire(timeout=20.0)
+    assert signals.acquire(timeout=20.0)
+    assert not signals.acquire(timeout=0.3)  # what the dead one took was used
+
+
+def test_a_large_semaphore_counts() -> None:
+    semaphore = mp.BoundedSemaphore(5000)
+    assert semaphore.get_value() == 5000
+    for _ in range(3000):
+        assert semaphore.acquire(block=False)
+    assert semaphore.get_value() == 2000
+    semaphore.release(3000)
+    assert semaphore.get_value() == 5000
+    with pytest.raises(ValueError, match="limit is 5000"):
+        semaphore.release()
+    with pytest.raises(ValueError, match="too many"):
+        mp.BoundedSemaphore(0).release()
+
+
+@pytest.mark.parametrize("point", ["condition.placed", "condition.waiting"])
+def test_a_condition_after_a_waiter_was_killed_at(point: str) -> None:
+    condition, ready, woken = mp.Condition(mp.Lock()), mp.Semaphore(0), mp.Event()
+
+    def wait() -> None:
+        with condition:
+            condition.wait()
+
+    killed_at(point, wait)  # it held the lock
+    condition._lock.recover()
+    condition.release()
+
+    def wait_and_say() -> None:
+        with condition:
+            ready.release()
+            assert condition.wait(20.0)
+        woken.set()
+
+    pid = in_child(wait_and_say)
+    assert ready.acquire(timeout=20.0)
+    with condition:
+        condition.notify()
+    assert woken.wait(20.0)
+    assert end_of(pid) == 0
+
+
+def test_a_condition_after_the_notifier_was_killed() -> None:
+    condition, ready = mp.Condition(), mp.Semaphore(0)
+    ends = []
+
+    def wait() -> None:
+        with condition:
+            ready.release()
+            condition.wait(20.0)
+
+    def notify() -> None:
+        with condition:
+            native.arm_fault("condition.notified")
+            condition.notify_all()
+
+    pid = in_child(wait)
+    assert ready.acquire(timeout=20.0)
+    with condition:
+        pass
+    assert end_of(in_child(notify)) == -signal.SIGKILL
+    ends.append(end_of(pid))  # it was told, and says that the lock's holder is lost
+    assert ends == [1]
+    assert condition._lock.recover()
+    condition.release()
+
+
+def test_places_of_killed_waiters_are_used_again() -> None:
+    condition = mp.Condition(mp.Lock())
+
+    def wait() -> None:
+        with condition:
+            condition.wait()
+
+    native.arm_fault("")
+    for _ in range(3):
+        killed_at("condition.waiting", wait)
+        condition._lock.recover()
+        condition.release()
+    with condition:
+        condition.notify_all()
+        assert not condition.wait(0.05)
+
+
+def test_an_event_outlives_who_set_it() -> None:
+    event = mp.Event()
+    killed_child(event.set)
+    assert event.wait(20.0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import multiprocessing as standard
 import os
+from pathlib import Path
 
 import pytest
 
@@ -19,8 +21,87 @@ def test_is_the_standard_librarys(name: str) -> None:
     assert getattr(mp, name) is getattr(standard, name)
 
 
-def test_every_name_of_the_standard_library_is_here() -> None:
-    assert not [name for name in standard.__all__ if not hasattr(mp, name)]
+# Public names of torch.multiprocessing 2.13 beside the standard library's.
+PYTORCH = [
+    "ENV_VAR_PARALLEL_START",
+    "ProcessContext",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SpawnContext",
+    "get_all_sharing_strategies",
+    "get_sharing_strategy",
+    "init_reductions",
+    "reductions",
+    "set_sharing_strategy",
+    "spawn",
+    "start_processes",
+]
+# Public names of the standard library's modules.
+MODULES = {
+    "connection": ["Client", "Listener", "Pipe", "wait"],
+    "managers": ["BaseManager", "BaseProxy", "SharedMemoryManager", "SyncManager", "Token"],
+    "pool": ["Pool", "ThreadPool"],
+    "queues": ["JoinableQueue", "Queue", "SimpleQueue"],
+    "reduction": [
+        "DupFd",
+        "ForkingPickler",
+        "dump",
+        "recv_handle",
+        "recvfds",
+        "register",
+        "send_handle",
+        "sendfds",
+    ],
+    "shared_memory": ["ShareableList", "SharedMemory"],
+    "sharedctypes": ["Array", "RawArray", "RawValue", "Value", "copy", "synchronized"],
+    "synchronize": ["BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore"],
+    "context": [],
+    "dummy": [],
+    "process": [],
+    "util": [],
+    "heap": [],
+    "resource_sharer": [],
+    "resource_tracker": [],
+}
+# What is not here; docs/design/multiprocessing.md answers each.
+ANSWERED = {
+    "ENV_VAR_PARALLEL_START",
+    "init_reductions",
+    "reductions",
+    "heap",
+    "resource_sharer",
+    "resource_tracker",
+    "managers.SharedMemoryManager",
+    "reduction.DupFd",
+    "reduction.dump",
+    "reduction.recv_handle",
+    "reduction.recvfds",
+    "reduction.register",
+    "reduction.send_handle",
+    "reduction.sendfds",
+}
+
+
+def test_every_name_is_present_or_answered() -> None:
+    absent = {name for name in [*standard.__all__, *PYTORCH, *MODULES] if not hasattr(mp, name)}
+    for module, names in MODULES.items():
+        absent |= {f"{module}.{n}" for n in names if not hasattr(getattr(mp, module, mp), n)}
+    assert absent == ANSWERED
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "design" / "multiprocessing.md").read_text()
+    assert not [name for name in ANSWERED if f"`{name}`" not in page]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_list_of_a_module_is_whole(name: str) -> None:
+    if MODULES[name]:
+        module = importlib.import_module(f"multiprocessing.{name}")
+        assert set(module.__all__) <= set(MODULES[name])
+
+
+def test_a_module_that_does_not_exist() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = mp.nonsense
 
 
 def test_start_methods() -> None:
@@ -84,3 +165,12 @@ def test_raw_array_is_shared() -> None:
 
 def test_process_context_is_the_spawn_context() -> None:
     assert mp.SpawnContext is mp.ProcessContext or issubclass(mp.SpawnContext, mp.ProcessContext)
+
+
+def test_ctypes_objects_are_copied_and_get_locks() -> None:
+    array = mp.RawArray("i", [1, 2])
+    other = mp.sharedctypes.copy(array)
+    other[0] = 5
+    assert (list(array), list(other)) == ([1, 2], [5, 2])
+    with mp.sharedctypes.synchronized(other, mp.RLock()).get_lock():
+        assert mp.sharedctypes.Value("d", 1.5).value == 1.5

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing as stdlib
+import os
 import queue
+import signal
 import threading
 import time
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from shmtensor import multiprocessing as mp
+from shmtensor.errors import PeerLostError
 
 
 def calls(q: Any) -> list[Any]:
@@ -113,6 +116,24 @@ def test_joinable_queue() -> None:
     thread.join()
     with pytest.raises(ValueError, match="too many"):
         q.task_done()
+
+
+def test_join_names_a_worker_that_died_at_its_task() -> None:
+    q = mp.JoinableQueue()
+    q.put(1)
+
+    def work() -> None:
+        q.get()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    process = mp.get_context("fork").Process(target=work)
+    process.start()
+    with pytest.raises(PeerLostError, match="SIGKILL"):
+        q.join(watch=[process])
+    q.task_done()
+    q.join(watch=[process])  # nothing is left: its death does not matter
+    process.join()
+    q.close()
 
 
 def test_threads_share_a_queue() -> None:

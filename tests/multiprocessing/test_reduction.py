@@ -85,6 +85,136 @@ def test_memory_from_outside_is_copied_once_and_does_not_alias() -> None:
     assert private.tolist() == [1] * 4
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1, 1), (5,)])
+def test_scalars_and_nothing_keep_their_shape(shape: tuple[int, ...]) -> None:
+    x = st.ones(shape)
+    got = through(x)
+    assert got.shape == shape
+    assert got.tolist() == x.tolist()
+
+
+LAYOUTS = {
+    "permuted": lambda x: x.permute(2, 0, 1),
+    "every other": lambda x: x[:, ::2],
+    "expanded": lambda x: x[:1, :1].expand(5, 2, 4),
+    "an element": lambda x: x[1, 2, 3],
+    "end": lambda x: x[1:, 1:, 1:],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_layout_is_the_same_memory(layout: str) -> None:
+    x = LAYOUTS[layout](st.arange(24.0).reshape(2, 3, 4))
+    got = through(x)
+    assert (got.shape, got.stride(), got.data_ptr()) == (x.shape, x.stride(), x.data_ptr())
+    assert got.tolist() == x.tolist()
+
+
+def test_arrays_with_negative_strides() -> None:
+    with memory.shared_numpy():
+        array = np.arange(6.0)
+    backwards = array[::-1]
+    got, whole = through([backwards, array])
+    assert got.strides == (-8,)
+    got[0] = -1
+    assert whole[5] == array[5] == -1
+    assert through(st.from_numpy(array[::-1].copy())).tolist() == [-1, 4, 3, 2, 1, 0]
+
+
+def test_overlapping_views_are_one_block_sent_once() -> None:
+    x = st.arange(10.0)
+    views = [x[i : i + 3] for i in range(8)]
+    data, blocks = dumps(views)
+    assert len(blocks) == 1
+    assert len(data) < 1000
+    got = through(views)
+    got[0][2] = 50
+    assert [got[i][2 - i].item() for i in range(3)] == [50, 50, 50]
+    assert x[2].item() == 50
+
+
+def test_complex_numbers_their_parts_and_conjugates() -> None:
+    x = st.tensor([1 + 2j, 3 + 4j])
+    got, imaginary, conjugate = through([x, x.imag, x.conj()])
+    imaginary.add_(1)
+    assert got.tolist() == x.tolist() == [1 + 3j, 3 + 5j]
+    assert conjugate.tolist() == x.conj().tolist() or conjugate.tolist() == [1 - 2j, 3 - 4j]
+
+
+def test_containers_keep_identity_and_aliasing() -> None:
+    from collections import OrderedDict, deque
+
+    x = st.zeros(3)
+    got = through({"list": [x, (x[1:],)], "ordered": OrderedDict(k=x), "deque": deque([x])})
+    assert got["ordered"]["k"] is got["list"][0] is got["deque"][0]
+    got["list"][0].add_(1)
+    assert got["list"][1][0].tolist() == [1, 1]
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_parameters_keep_class_gradient_and_attributes() -> None:
+    parameter = st.nn.Parameter(st.ones(2))
+    parameter.grad = st.full((2,), 3.0)
+    parameter.tag = "mine"
+    got, frozen = through([parameter, st.nn.Parameter(st.ones(1), requires_grad=False)])
+    assert type(got) is type(frozen) is st.nn.Parameter
+    assert (got.requires_grad, frozen.requires_grad) == (True, False)
+    assert got.tag == "mine"
+    got.grad.add_(1)
+    assert parameter.grad.tolist() == [4, 4]
+
+
+def test_hooks_are_dropped() -> None:
+    leaf = st.ones(2, requires_grad=True)
+    leaf.register_hook(lambda g: g * 100)
+    got = through(leaf)
+    (got * 2).sum().backward()
+    assert got.grad.tolist() == [2, 2]
+
+
+def test_modules_and_optimizers_step_on_the_same_memory() -> None:
+    module = st.nn.Linear(3, 2)
+    module.tied = st.nn.Linear(3, 2)
+    module.tied.weight = module.weight
+    optimizer = st.optim.Adam(module.parameters(), lr=0.1)
+    module(st.ones(1, 3)).sum().backward()
+    optimizer.step()
+    before = module.weight.tolist()
+    theirs, stepping = through((module, optimizer))
+    assert theirs.tied.weight is theirs.weight
+    assert stepping.param_groups[0]["params"][0] is theirs.weight
+    theirs(st.ones(1, 3)).sum().backward()
+    stepping.step()
+    assert module.weight.tolist() == theirs.weight.tolist() != before
+
+
+def test_generators_go_on_where_they_were() -> None:
+    generator = st.Generator().manual_seed(3)
+    st.rand(3, generator=generator)
+    got = through(generator)
+    assert st.rand(4, generator=got).tolist() == st.rand(4, generator=generator).tolist()
+
+
+def test_closures_carry_tensors_as_handles() -> None:
+    x, ends = st.zeros(2), mp.Pipe()
+    queue = mp.SimpleQueue()
+    queue.put(lambda: x.add_(1))
+    queue.get()()
+    assert x.tolist() == [1, 1]
+
+    def tell() -> None:
+        ends[1].send(x)
+
+    process = mp.get_context("spawn").Process(target=tell)
+    process.start()
+    assert ends[0].recv().data_ptr() == x.data_ptr()
+    process.join()
+    assert process.exitcode == 0
+    process.close()
+    for end in ends:
+        end.close()
+
+
 def test_a_non_leaf_is_refused_with_advice() -> None:
     x = st.ones(3, requires_grad=True) * 2
     with pytest.raises(RuntimeError, match=r"non-leaf .*\(3,\).*detach"):

@@ -71,3 +71,72 @@ def test_join_with_a_timeout_comes_back() -> None:
         ready.put(None)
     while not context.join():
         continue
+
+
+def test_errors_have_the_attributes_of_pytorch() -> None:
+    import pickle
+
+    raised = mp.ProcessRaisedException("text", 1, 77)
+    assert (raised.msg, raised.error_index, raised.error_pid) == ("text", 1, 77)
+    exited = mp.ProcessExitedException(
+        "text", error_index=2, error_pid=78, exit_code=-9, signal_name="SIGKILL"
+    )
+    copy = pickle.loads(pickle.dumps(exited))
+    assert vars(copy) == vars(exited)
+    assert (copy.error_index, copy.error_pid, copy.exit_code) == (2, 78, -9)
+    assert pickle.loads(pickle.dumps(raised)).error_pid == 77
+    assert issubclass(mp.ProcessRaisedException, mp.ProcessException)
+
+
+def test_the_pid_of_the_failed_one_is_told() -> None:
+    ready = mp.SimpleQueue()
+    context = mp.start_processes(
+        deeds.die_on, (1, "abort", ready), nprocs=2, join=False, start_method="fork"
+    )
+    assert context is not None
+    pids = context.pids()
+    with pytest.raises(ProcessExitedException) as caught:
+        while not context.join():
+            continue
+    assert caught.value.error_pid == pids[1]
+    assert context.join()  # it may be asked again
+
+
+def test_others_may_end_by_themselves_within_the_grace_period() -> None:
+    done = mp.SimpleQueue()
+    context = mp.start_processes(
+        deeds.fail_or_finish, (done,), nprocs=2, join=False, start_method="fork"
+    )
+    assert context is not None
+    with pytest.raises(ProcessRaisedException):
+        context.join(grace_period=20.0)
+    assert done.get(1.0) == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_children_of_a_killed_process_end(method: str) -> None:
+    """Even those that compute: they get SIGINT, as PyTorch's do."""
+    pids = mp.SimpleQueue()
+    process = mp.get_context(method).Process(target=deeds.start_busy, args=(method, pids))
+    process.start()
+    children = [pids.get(30.0) for _ in range(2)]
+    process.kill()
+    process.join()
+    process.close()
+    end = time.monotonic() + 30.0
+    while any(is_running(pid) for pid in children):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stream:
+            return stream.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_spawn_only_spawns() -> None:
+    with pytest.warns(FutureWarning, match="start_processes"):
+        assert mp.spawn(deeds.fill, (st.zeros(1),), start_method="fork") is None

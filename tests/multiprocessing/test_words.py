@@ -78,3 +78,55 @@ def test_waiting_takes_no_cpu() -> None:
 def test_a_word_that_is_not_there_is_refused(offset: int, size: int) -> None:
     with pytest.raises(ValueError, match="no aligned word"):
         native.word_wait(native.allocate(size, shared=True), offset, 0, 0.0)
+
+
+def test_a_count_is_added_to_in_one_step_by_many_processes() -> None:
+    block = native.allocate(64, shared=True)
+
+    def add() -> None:
+        for _ in range(20_000):
+            native.count_add(block, 8, 3)
+
+    pids = [in_child(add) for _ in range(3)]
+    add()
+    assert [end_of(pid) for pid in pids] == [0, 0, 0]
+    assert native.count_load(block, 8) == 4 * 20_000 * 3
+    assert native.count_load(block, 0) == 0
+
+
+def test_what_was_written_before_a_count_is_there_for_its_reader() -> None:
+    block = native.allocate(4096, shared=True)
+    data = memoryview(block).cast("B").cast("Q")
+    n, rounds = 64, 2000
+
+    def write() -> None:
+        for i in range(1, rounds + 1):
+            native.count_add(block, 0, 1)
+            for k in range(n):
+                data[8 + k] = i
+            native.count_add(block, 0, 1)
+
+    pid = in_child(write)
+    while True:
+        before = native.count_load(block, 0)
+        seen = list(data[8 : 8 + n])
+        if before % 2 == 0:  # whole, or already a later step
+            assert min(seen) >= before // 2, (before, seen)
+        if before == 2 * rounds:
+            break
+    assert end_of(pid) == 0
+    assert seen == [rounds] * n
+
+
+def test_counts_hold_the_largest_number_and_say_what_is_wrong() -> None:
+    block = native.allocate(64)
+    native.count_store(block, 56, 2**64 - 1)
+    assert native.count_load(block, 56) == 2**64 - 1
+    assert native.count_add(block, 56, 1) == 0
+    for offset in (4, -8, 64):
+        with pytest.raises(ValueError, match=f"offset {offset} of 64 bytes"):
+            native.count_add(block, offset, 1)
+    with pytest.raises(OverflowError):
+        native.count_store(block, 0, -1)
+    with pytest.raises(BufferError):
+        native.count_load(bytes(64), 0)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,3 +123,65 @@ def test_idle_workers_use_no_processor() -> None:
     before = time.process_time()
     time.sleep(0.3)
     assert time.process_time() - before < 0.1
+
+
+def worker_ids() -> list[int]:
+    tasks = [int(name) for name in os.listdir("/proc/self/task")]
+    comm = {i: Path(f"/proc/self/task/{i}/comm").read_text().strip() for i in tasks}
+    return [i for i in tasks if comm[i] == "shmtensor"]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_worker_leaves_the_callers_cpu() -> None:
+    """Wherever the caller is moved, a worker that is found there goes elsewhere."""
+    allowed = os.sched_getaffinity(0)
+    native.set_num_threads(2)
+    assert works()
+    (worker,) = worker_ids()
+    try:
+        for cpu in sorted(allowed)[:2] * 2:
+            deadline = time.monotonic() + 30
+            os.sched_setaffinity(worker, {cpu})  # as the kernel may put it
+            while cpu in os.sched_getaffinity(worker):
+                assert time.monotonic() < deadline, (cpu, os.sched_getaffinity(worker))
+                os.sched_setaffinity(0, {cpu})
+                os.sched_setaffinity(0, allowed)
+                assert works()
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def test_workers_stay_where_there_is_one_cpu() -> None:
+    allowed = os.sched_getaffinity(0)
+    native.set_num_threads(3)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        for _ in range(5):
+            assert works()
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def share_of(n: int, **environment: str) -> int:
+    """How many threads a process of its own takes that is one of n."""
+    code = f"from shmtensor import native; native.share_threads({n}); "
+    code += "print(native.get_num_threads())"
+    env = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    package = str(Path(native.__file__ or "").parents[2])
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**env, **environment, "PYTHONPATH": package},
+        capture_output=True,
+        check=True,
+    )
+    return int(run.stdout)
+
+
+def test_processes_share_the_cpus_unless_told() -> None:
+    alone = share_of(1)
+    assert share_of(2) == max(1, alone // 2)
+    assert share_of(10_000) == 1
+    assert share_of(4, OMP_NUM_THREADS="3") == 3
+    assert share_of(4, SHMTENSOR_NUM_THREADS="2", OMP_NUM_THREADS="3") == 2
+    with pytest.raises(ValueError, match="share_threads: expected at least 1 process: 0"):
+        native.share_threads(0)

@@ -158,6 +158,7 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Reference]] = {
     "nanquantile": ((HOLES, 0.3), {}, lambda: np.nanquantile(HOLES, 0.3)),
     "narrow_copy": ((X, 1, 1, 2), {}, lambda: X[:, 1:3]),
     "nonzero": ((N,), {"as_tuple": True}, lambda: np.nonzero(N)),
+    "nonzero_static": ((N,), {"size": 3, "fill_value": -2}, lambda: np.argwhere(N)[:3]),
     "norm": ((X, 1), {}, lambda: np.abs(X).sum()),
     "ones_like": ((X,), {}, lambda: np.ones_like(X)),
     "outer": ((V, W), {}, lambda: np.outer(V, W)),
@@ -318,3 +319,90 @@ def test_likes_and_layouts() -> None:
     assert isinstance(st.strided, st.layout)
     assert x[..., st.newaxis].shape == (2, 3, 1)
     assert st.zero_(st.ones(2)).tolist() == [0, 0]
+
+
+def test_a_static_count_is_filled_up() -> None:
+    x = st.tensor([0, 3, 0])
+    assert x.nonzero_static(size=3, fill_value=-2).tolist() == [[1], [-2], [-2]]
+
+
+def test_resize_as() -> None:
+    x = st.arange(6)
+    assert st.resize_as_(x, st.ones(2, 2)) is x
+    assert x.tolist() == [[0, 1], [2, 3]]
+
+
+def test_the_gradient_of_a_quantile_reaches_its_rank() -> None:
+    x = st.tensor([1.0, 4.0, 2.0], dtype=st.float64)
+    q = st.tensor([0.25, 0.75], dtype=st.float64, requires_grad=True)
+    st.quantile(x, q).sum().backward()
+    assert q.grad.tolist() == [2.0, 4.0]
+
+
+def test_what_is_not_put_off_is_the_tensor_itself() -> None:
+    x = st.tensor([1 + 2j])
+    assert st.resolve_conj(x) is x
+    assert st.resolve_neg(x) is x
+
+
+def test_numbers_that_do_not_fit_wrap_around() -> None:
+    assert st.full_like(st.ones(1, dtype=st.uint8), -9).tolist() == [247]
+    assert st.arange(-1, 2, dtype=st.uint8).tolist() == [255, 0, 1]
+
+
+def test_the_size_of_a_range_is_counted_before_its_numbers_are_cut_off() -> None:
+    assert st.arange(0, -4.5, -2, dtype=st.int32).tolist() == [0, -2, -4]
+    assert st.arange(0, -4.5, -2, dtype=st.int64).tolist() == [0, -2]
+
+
+def test_sums_of_float16_are_formed_in_float32() -> None:
+    wide = random.uniform(-1, 1, (1, 8, 40, 40)).astype("float16")
+    filters = random.uniform(-1, 1, (8, 8, 3, 3)).astype("float16")
+    x, w = st.tensor(wide), st.tensor(filters)
+    out = st.conv2d(x, w)
+    assert out.dtype == st.float16
+    exact = st.conv2d(x.double(), w.double()).numpy()
+    assert np.allclose(out.numpy(), exact, rtol=6e-4, atol=1e-3)
+    assert st.norm(st.full((70000,), 200.0, dtype=st.float16)).item() == np.float16(52915)
+    mean = st.nn.functional.avg_pool2d(st.full((1, 1, 40, 40), 60.0, dtype=st.float16), 40)
+    assert mean.item() == 60
+
+
+def test_complex_logarithms_of_sums() -> None:
+    z = X + 1j * Y
+    expected = np.log(np.exp(z) + np.exp(z[::-1]))
+    assert np.allclose(st.logaddexp(st.tensor(z), st.tensor(z[::-1].copy())).numpy(), expected)
+    running = np.log(np.cumsum(np.exp(z), 1))
+    assert np.allclose(np.exp(st.logcumsumexp(st.tensor(z), 1).numpy()), np.exp(running))
+    t = st.tensor(z, requires_grad=True)
+    assert st.autograd.gradcheck(lambda v: st.logcumsumexp(v, 1), (t,))
+    assert st.autograd.gradcheck(lambda v: st.logaddexp(v, v.flip(0) * 2), (t,))
+
+
+def test_complex_numbers_drawn_in_place() -> None:
+    st.manual_seed(0)
+    x = st.zeros(4000, dtype=st.complex64).normal_(0, 2)
+    assert x.abs().square().mean().item() == pytest.approx(4, rel=0.1)
+    y = st.zeros(400, dtype=st.complex64).uniform_(1, 2)
+    assert 1 <= y.imag.min().item() < y.imag.max().item() <= 2
+
+
+def test_numpys_functions_take_numbers_where_ops_take_tensors() -> None:
+    x = st.tensor(X)
+    with_numbers: Any = [
+        (np.maximum(x, 0.5), np.maximum(X, 0.5)),
+        (np.arctan2(1.0, x), np.arctan2(1.0, X)),
+        (np.equal(X[0, 0], x), X[0, 0] == X),
+        (np.power(x, 2), X**2),
+        (np.ldexp(x, 2), X * 4),
+    ]
+    for ours, numpys in with_numbers:
+        assert isinstance(ours, st.Tensor)
+        assert np.allclose(ours.numpy(), numpys)
+
+
+@pytest.mark.parametrize(("x", "y"), [(1, 2), (1.5, 2), (2, 1.5), (True, False), (0.5, True)])
+def test_where_of_two_numbers(x: Any, y: Any) -> None:
+    out = st.where(st.tensor([True, False]), x, y)
+    assert out.tolist() == [x, y]
+    assert out.dtype == st.result_type(st.tensor(x), st.tensor(y))

@@ -43,6 +43,8 @@ DRAWS: dict[str, Any] = {
     "uniform_": lambda g: st.empty(5).uniform_(1.0, 2.0, generator=g),
     "exponential_": lambda g: st.empty(5).exponential_(generator=g),
     "multinomial": lambda g: st.multinomial(st.ones(50), 9, generator=g),
+    "poisson": lambda g: st.poisson(st.full((30,), 4.0), generator=g),
+    "binomial": lambda g: st.binomial(st.full((30,), 9.0), st.tensor(0.5), generator=g),
 }
 
 
@@ -97,6 +99,8 @@ def test_dropout_follows_the_seed() -> None:
         (lambda: st.bernoulli(st.full((40000,), 0.25)), 0.25, math.sqrt(0.1875)),
         (lambda: st.normal(2.0, 3.0, (40000,)), 2.0, 3.0),
         (lambda: st.empty(40000).geometric_(0.5), 2.0, math.sqrt(2.0)),
+        (lambda: st.poisson(st.full((40000,), 4.0)), 4.0, 2.0),
+        (lambda: st.binomial(st.full((40000,), 9.0), st.tensor(0.5)), 4.5, 1.5),
     ],
 )
 def test_moments(draw: Any, mean: float, std: float) -> None:
@@ -120,6 +124,11 @@ def test_permutation_holds_every_number() -> None:
         (lambda: st.empty(2).normal_(0, -1), r"std must not be negative: -1"),
         (lambda: st.multinomial(st.ones(2), 3), r"cannot draw 3 of 2"),
         (lambda: st.rand(2, dtype=st.int64), r"not int64"),
+        (lambda: st.poisson(st.tensor([-1.0])), r"rates must be finite and not negative: -1.0"),
+        (lambda: st.poisson(st.arange(3)), r"rates must be floating point: int64"),
+        (lambda: st.binomial(st.ones(1), st.tensor(2.0)), r"chances must lie in \[0, 1\]: 2.0"),
+        (lambda: st.binomial(-st.ones(1), st.tensor(0.5)), r"must not be negative: -1.0"),
+        (lambda: st.binomial(st.ones(1), st.ones(1).double()), r"one floating dtype: float32, fl"),
         (lambda: st.Generator().set_state(st.zeros(3)), r"16 bytes are needed: float32"),
     ],
 )

@@ -1,5 +1,6 @@
 #!/bin/bash
-# usage: ledger.sh [quick|teeth|full]   the ledger's model: small configurations (under a minute), seeded bugs, large ones.
+# usage: ledger.sh [quick|teeth|full]   the ledger's model: small configurations (under a minute), twelve seeded bugs,
+# large ones.
 # Every configuration must be clean, every seeded bug must be caught. Needs spin and gcc.
 cd "$(dirname "$0")" || exit 1
 command -v spin > /dev/null || { echo "ledger.sh: spin is not installed"; exit 2; }
@@ -46,6 +47,9 @@ teeth() {
   bug FORK_UNCHECKED -DFORK -DOPS0=4 -DOPS1=3 -DOPS2=0 -DNH=1 -DMAXCRASH=0 -DEXPIRE=0
   bug FORK_LOCK_LATE -DFORK -DOPS0=4 -DOPS1=1 -DOPS2=0 -DNH=1 -DMAXCRASH=0 -DEXPIRE=0
   bug FREEING_LOST -DOPS0=1 -DOPS1=2 -DOPS2=0 -DNH=1 -DMAXCRASH=2 -DEXPIRE=0
+  bug GEN_STAYS -DOPS0=5 -DOPS1=2 -DOPS2=0 -DNH=1 -DMAXCRASH=0 -DEXPIRE=0
+  bug PINS_UNSEEN -DOPS0=4 -DOPS1=1 -DOPS2=0 -DNH=1 -DMAXCRASH=0 -DEXPIRE=0
+  bug ROW_KEPT -DOPS0=3 -DOPS1=1 -DOPS2=0 -DNH=1 -DMAXCRASH=1 -DEXPIRE=0
   bug DEAD_PINS_DROPPED -DOPS0=1 -DOPS1=2 -DOPS2=1 -DNH=1 -DMAXCRASH=1 -DEXPIRE=0
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import shmtensor as st
 from shmtensor import nn, optim
 from shmtensor.errors import PeerLostError, ProcessRaisedException
-from shmtensor.trainer import Trainer
+from shmtensor.trainer import Trainer, crew
 
 START_METHODS = ("fork", "forkserver", "spawn")
 Array = Any
@@ -206,8 +207,10 @@ def test_a_failing_loader_leaves_whole_weights(error: type[BaseException]) -> No
         raise error("disk gone")
 
     trainer, reference = make_trainer(2), make_trainer(2)
+    started = time.monotonic()
     with pytest.raises(error, match="disk gone"):
         trainer.fit(broken(), epochs=1)
+    assert time.monotonic() - started < crew.GRACE  # the ranks were told, also behind full queues
     reference.fit(make_data()[:3], epochs=1)
     assert trainer.step == 3
     for x, y in zip(weights(trainer), weights(reference), strict=True):

@@ -1,0 +1,79 @@
+"""`out=`: results in tensors that are there."""
+
+from __future__ import annotations
+
+import pytest
+
+import shmtensor as st
+
+
+def test_the_result_goes_into_out() -> None:
+    x, y = st.arange(6.0).reshape(2, 3), st.ones(3)
+    out = st.empty(2, 3)
+    place = out.data_ptr()
+    assert st.add(x, y, alpha=2, out=out) is out
+    assert out.tolist() == (x + 2).tolist()
+    assert out.data_ptr() == place
+    assert st.sum(x, axis=1, out=st.empty(2)).tolist() == [3, 12]
+    assert st.cat([y, y], out=st.empty(0)).shape == (6,)
+    assert st.addmm(st.ones(2, 2), x, x.t(), out=st.empty(2, 2)).tolist() == [[6, 15], [15, 51]]
+    assert st.exp(st.zeros(2), out=st.empty(2, dtype=st.float64)).dtype is st.float64
+
+
+def test_several_results() -> None:
+    values, indices = st.empty(0), st.empty(0, dtype=st.int64)
+    made = st.sort(st.tensor([3.0, 1.0]), out=(values, indices))
+    assert made.values is values
+    assert made[1] is indices
+    assert values.tolist() == [1, 3]
+    with pytest.raises(TypeError, match="must be a tuple of 2 Tensors"):
+        st.sort(st.ones(2), out=values)
+
+
+def test_out_may_be_an_operand() -> None:
+    x = st.arange(3.0)
+    st.mul(x, x, out=x)
+    assert x.tolist() == [0, 1, 4]
+
+
+def test_out_of_another_shape_is_resized_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="was resized"):
+        out = st.add(st.ones(3), 1, out=st.empty(2))
+    assert out.shape == (3,)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    x = st.ones(3)
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type int64"):
+        st.add(x, x, out=st.empty(3, dtype=st.int64))
+    with pytest.raises(TypeError, match="argument 'out' must be Tensor, not list"):
+        st.add(x, x, out=[1])
+    x.requires_grad_()
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        st.add(x, x, out=st.empty(3))
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        st.add(st.ones(3), 1, out=x)
+    with st.no_grad():
+        assert st.add(x, x, out=st.empty(3)).tolist() == [2, 2, 2]
+
+
+def test_a_write_by_out_is_counted() -> None:
+    x = st.ones(3, requires_grad=True)
+    y = x.exp()
+    with st.no_grad():
+        st.add(y, 1, out=y)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_in_place_forms_refuse_a_higher_category() -> None:
+    whole = st.arange(3)
+    for write in (
+        lambda: whole.add_(1.5),
+        lambda: whole.addcmul_(st.ones(3), st.ones(3)),
+        lambda: whole.div_(2),
+    ):
+        with pytest.raises(RuntimeError, match="can't be cast to the desired output type int64"):
+            write()
+    assert whole.tolist() == [0, 1, 2]
+    assert st.arange(3.0).eq_(st.ones(3)).tolist() == [0, 1, 0]

@@ -1,0 +1,142 @@
+"""`doctor` names what is wrong with a machine, and what to do; a problem is exit code 1."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmtensor.cli import checks, doctor
+from shmtensor.cli.finding import OK, PROBLEM, WARNING, Look
+
+from .running import LONG
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+def examined(limits: str = "pass") -> tuple[int, list[dict[str, str]]]:
+    """Exit code and findings of a doctor under limits."""
+    code = f"import resource, sys; {limits}; from shmtensor.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "doctor", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
+
+
+def named(findings: list[dict[str, str]], name: str) -> dict[str, str]:
+    (found,) = [f for f in findings if f["name"] == name]
+    return found
+
+
+def test_it_looks_at_everything_and_says_how_it_went() -> None:
+    code, findings = examined()
+    assert {f["name"] for f in findings} == {
+        "shared memory", "left in /dev/shm", "memory", "overcommit", "open files", "memory maps",
+        "address space", "locks", "huge pages", "BLAS", "instruction set", "GPU", "domains",
+    }  # fmt: skip
+    assert code == any(f["status"] == PROBLEM for f in findings)
+    for finding in findings:
+        assert finding["status"] in (OK, WARNING, PROBLEM)
+        assert finding["status"] == OK or finding["remedy"], finding
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "name", "remedy"),
+    [
+        ("RLIMIT_NOFILE", 64, "open files", "ulimit -n"),
+        ("RLIMIT_AS", 60 * GIB, "address space", "ulimit -v unlimited"),
+    ],
+)
+def test_a_problem_is_exit_code_1(limit: str, value: int, name: str, remedy: str) -> None:
+    _, hard = resource.getrlimit(getattr(resource, limit))
+    assert hard == resource.RLIM_INFINITY or hard > value
+    code, findings = examined(
+        f"resource.setrlimit(resource.{limit}, ({value}, resource.getrlimit(resource.{limit})[1]))"
+    )
+    assert code == 1
+    assert named(findings, name)["status"] == PROBLEM
+    assert remedy in named(findings, name)["remedy"]
+
+
+class Machine(Look):
+    """One with a /dev/shm of a given size."""
+
+    def space(self, name: str) -> Any:
+        return {"none": None, "docker": (64 * MIB, 60 * MIB), "full": (8 * GIB, MIB)}.get(
+            self.root, (8 * GIB, 7 * GIB)
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "remedy"),
+    [
+        ("none", WARNING, "mount"),
+        ("docker", WARNING, "--shm-size"),
+        ("full", WARNING, "rm"),
+        ("fine", OK, ""),
+    ],
+)
+def test_shared_memory_is_judged_by_its_size(kind: str, status: str, remedy: str) -> None:
+    finding = checks.shared_memory(Machine(kind))
+    assert finding.status == status
+    assert remedy in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("check", "file", "text", "status"),
+    [
+        (checks.overcommit, "proc/sys/vm/overcommit_memory", "2", WARNING),
+        (checks.overcommit, "proc/sys/vm/overcommit_memory", "0", OK),
+        (checks.maps, "proc/sys/vm/max_map_count", "1000", WARNING),
+        (checks.maps, "proc/sys/vm/max_map_count", "65530", OK),
+        (checks.huge_pages, "sys/kernel/mm/transparent_hugepage/shmem_enabled", "always [advise]",
+         OK),
+        (checks.huge_pages, "sys/kernel/mm/transparent_hugepage/shmem_enabled", "[never] advise",
+         OK),
+    ],
+)  # fmt: skip
+def test_settings_are_judged(tmp_path: Path, check: Any, file: str, text: str, status: str) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(text + "\n")
+    finding = check(Look(str(tmp_path)))
+    assert finding.status == status
+    assert bool(finding.remedy) == (status != OK or "never" in text)
+
+
+def test_leftover_names_are_counted(tmp_path: Path) -> None:
+    look = Look(str(tmp_path))
+    assert checks.leftovers(look).status == OK
+    shm = tmp_path / "dev" / "shm"
+    shm.mkdir(parents=True)
+    for name in ("shmtensor-0123", "torch_1_2", "torch_1_3", "own-file", "psm_young"):
+        (shm / name).write_bytes(b"x" * 8192)
+        if name != "psm_young":  # young ones are somebody's at this moment
+            os.utime(shm / name, (time.time() - 100,) * 2)
+    finding = checks.leftovers(look)
+    assert finding.status == WARNING
+    assert "1 name shmtensor-*" in finding.found
+    assert "2 names torch_* of PyTorch" in finding.found
+    assert "psm_" not in finding.found
+    assert finding.remedy.endswith("rm /dev/shm/shmtensor-* /dev/shm/torch_*") or (
+        finding.remedy.endswith("rm /dev/shm/torch_* /dev/shm/shmtensor-*")
+    )
+
+
+def test_an_odd_machine_hides_no_other_finding(tmp_path: Path) -> None:
+    findings = doctor.examine(str(tmp_path))
+    assert len(findings) == len(checks.CHECKS)
+
+
+def test_the_page_fits_80_columns() -> None:
+    command = [sys.executable, "-m", "shmtensor", "doctor"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert done.stderr == ""
+    assert all(len(line) <= 80 or "/" in line for line in done.stdout.splitlines())
+    assert "13 looked at:" in done.stdout

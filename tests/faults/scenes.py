@@ -1,0 +1,447 @@
+"""The scenes: between them they pass every fault point of every protocol of the memory floor."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from memory.actor import Actor
+
+from shmtensor import memory, native
+from shmtensor.errors import StaleHandle
+
+from .stage import MIB, Mail, Stage, fork, has_tag, reap, stopped, tensor, until
+
+SIZES = (100, 5000, 300_000, 17 * MIB)
+
+
+def arrived(mail: Mail) -> None:
+    """Everything that was sent is whole, travels on, and is let go."""
+    for handle, n in mail.all():
+        x = np.frombuffer(memory.receive(handle), np.uint8, n)
+        native.sweep(True)
+        assert has_tag(x, n % 251), n
+        y = np.frombuffer(memory.receive(memory.export(x)), np.uint8, n)
+        assert has_tag(y, n % 251), n
+    mail.close()
+
+
+# ---- allocate, share, free, reclaim, trim, grow
+def heap(stage: Stage) -> None:
+    """Every kind of block is allocated, sent, taken back, freed, reclaimed and trimmed."""
+    mail = Mail()
+
+    def act() -> None:
+        kept = [tensor(n, n % 251) for n in SIZES]
+        for x in kept:
+            mail.send(x)  # its message keeps it
+        freed = [tensor(n, 1) for n in (200, 3000, 400_000)]
+        handles = [memory.export(x) for x in freed]
+        del x
+        blocks = [memory.receive(h) for h in handles[:2]]  # a handle comes home
+        native.acknowledge(handles[2])
+        kept.clear()
+        freed.clear()
+        del blocks
+        memory.trim()
+        again = [tensor(n, 2) for n in (200, 3000, 400_000, 18 * MIB)]
+        assert all(has_tag(x, 2) for x in again)
+        again.clear()
+        memory.trim()
+        memory.check()
+
+    stage.victim(act)
+    arrived(mail)
+
+
+def trimmed(stage: Stage) -> None:
+    """A slot keeps one block, so that trim gives back pages and not the slot."""
+
+    def act() -> None:
+        small = tensor(3000, 1)
+        runs = [tensor(300_000, 2) for _ in range(3)]
+        runs.clear()
+        memory.trim()
+        assert has_tag(small, 1)
+
+    stage.victim(act)
+
+
+def slots(stage: Stage) -> None:
+    """A block of several slots; a neighbour is in the way; the first volume has no room."""
+
+    def act() -> None:
+        first, second = tensor(17 * MIB, 1), tensor(17 * MIB, 2)
+        del first
+        memory.trim()
+        wide = tensor(65 * MIB, 3)
+        assert has_tag(second, 2)
+        assert has_tag(wide, 3)
+        del wide
+        memory.trim()
+        memory.check()
+
+    stage.victim(act)
+    # The same slots, whole. In a child: who was refused keeps away from that volume for a second.
+    assert reap(fork(lambda: int(not has_tag(tensor(65 * MIB, 7), 7)))) == 0
+
+
+# ---- receive, acknowledge, drop
+def receiver(stage: Stage) -> None:
+    """Another process's blocks are held by handle, once and twice, and let go."""
+    arrays = [tensor(n, n % 251) for n in SIZES]
+    handles = [memory.export(x) for x in arrays]
+
+    def act() -> None:
+        arrays.clear()  # what was inherited
+        blocks = [memory.receive(h) for h in handles]
+        blocks += [memory.receive(h) for h in handles]
+        del blocks
+        blocks = [memory.receive(h) for h in handles]
+        passed = [memory.export(block) for block in blocks]  # re-export
+        for h in passed:
+            memory.receive(h)
+
+    stage.victim(act)
+    for h, x in zip(handles, arrays, strict=True):
+        assert has_tag(x, x.size % 251)
+        # None was reused: the handle still leads to the array.
+        assert memory.receive(h).address == memory.block_of(x)[0]
+
+
+# ---- fork, exit
+def forking(stage: Stage) -> None:
+    """A process with blocks of its own and of others forks; its child forks once more."""
+    kept = tensor(1000, 5)
+    huge = tensor(17 * MIB, 6)
+    handle = memory.export(kept)
+
+    def act() -> None:
+        own, run = tensor(2000, 1), tensor(300_000, 2)
+        received = np.frombuffer(memory.receive(handle), np.uint8, 1000)
+
+        def child() -> None:
+            assert has_tag(own, 1)
+            assert has_tag(run, 2)
+            assert has_tag(received, 5)
+            assert has_tag(huge, 6)
+            mine = tensor(5000, 3)
+            assert reap(fork(lambda: int(mine[0]) - 3)) in (0, -9)
+            memory.check()
+
+        assert reap(fork(child)) in (0, -9)
+        assert has_tag(own, 1)
+        memory.check()
+
+    stage.victim(act)
+    time.sleep(0.01)
+    assert has_tag(kept, 5)
+    assert has_tag(huge, 6)
+
+
+def take_all_rows() -> int:
+    """Locks every free row, as so many living processes would. The descriptor lets go of them."""
+    fd = os.open(f"/proc/self/fd/{native.domain_fds()[0]}", os.O_RDWR | os.O_CLOEXEC)
+    for row in range(256):
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, row, 1, 0)
+        with contextlib.suppress(BlockingIOError):  # a living process has it
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, lock)
+    return fd
+
+
+def rowless(stage: Stage) -> None:
+    """A fork when no row is left freezes what lives."""
+    kept = tensor(1000, 5)
+    handle = memory.export(kept)
+
+    def act() -> None:
+        own = tensor(2000, 1)
+        received = np.frombuffer(memory.receive(handle), np.uint8, 1000)
+        fd = take_all_rows()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            with contextlib.suppress(BaseException):
+                warnings.simplefilter("ignore")
+                private = np.ones(10)
+                assert has_tag(own, 1)
+                assert has_tag(received, 5)
+                assert not native.is_shared(private)
+                code = 0
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (0, -9)
+        os.close(fd)
+        assert has_tag(own, 1)
+
+    stage.victim(act)
+    assert has_tag(kept, 5)
+
+
+# ---- take-over
+def stopped_at(point: str, deed: Callable[[], object]) -> tuple[int, int, int]:
+    """A child that does `deed` and is stopped at `point`, or after it."""
+
+    def run() -> None:
+        native.arm_fault(point and point + ":1:stop")
+        deed()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    child = fork(run)
+    until(lambda: stopped(child[0]), point)
+    return child
+
+
+def taking_over(stage: Stage) -> None:
+    """Processes that died in every state of their slots and rows are swept, orphans reclaimed."""
+    kept = tensor(1000, 5)
+    handle = memory.export(kept)
+    mail = Mail()
+    things: list[object] = []  # what lives when its process dies
+
+    def hold_and_send() -> None:
+        things.append(memory.receive(handle))
+        for n in (5000, 700_000):
+            things.append(x := tensor(n, n % 251))
+            mail.send(x)
+        memory.export(x)  # nobody ever reads this
+        things.append(tensor(65 * MIB, 1))
+
+    def wide() -> None:
+        tensor(65 * MIB, 1)
+        memory.trim()
+
+    dead = [
+        stopped_at("", hold_and_send),
+        stopped_at("slot.claimed", wide),
+        stopped_at("slot.tail", wide),
+        stopped_at("free.punched", wide),
+        stopped_at("slot.claimed", lambda: tensor(100, 1)),
+    ]
+    handle, n = next(mail.all())
+    held = np.frombuffer(memory.receive(handle), np.uint8, n)
+
+    def end(_: int) -> None:
+        for child in dead:
+            os.kill(child[0], signal.SIGKILL)
+
+    def act() -> None:
+        until(lambda: all(native.life(row, inc) == "dead" for _, row, inc in dead), "not dead")
+        native.set_unread_grace(0.0, 0.0)
+        native.sweep(True)
+        native.sweep(True)
+        memory.check()
+
+    stage.victim(act, end)
+    for child in dead:
+        assert reap(child) == -9
+    mail.close()
+    native.sweep(True)
+    assert has_tag(kept, 5)
+    assert has_tag(held, n % 251)
+
+
+def rescuing(stage: Stage) -> None:
+    """A hold arrives between a reclaimer's mark and its end: of a block, of an orphaned slot."""
+    mail = Mail()
+    go = os.pipe()
+
+    def reclaimer() -> None:
+        x = tensor(5000, 5000 % 251)
+        mail.send(x)
+        del x
+        os.read(go[0], 1)
+        native.arm_fault("reclaim.marked:1:stop")
+        memory.trim()
+
+    def owner() -> None:
+        things.append(x := tensor(3000, 3000 % 251))
+        mail.send(x)
+
+    def heir() -> None:
+        until(lambda: native.life(second[1], second[2]) == "dead", "the owner lives")
+        native.sweep(True)
+
+    things: list[object] = []
+    first = fork(reclaimer)
+    second = stopped_at("", owner)
+    letters: list[tuple[bytes, int]] = []
+    until(lambda: bool(letters.extend(mail.all())) or len(letters) == 2, "no letters")
+    for letter, _ in letters:
+        # Acknowledged and dropped: nothing but the marks stands between these blocks and their end.
+        memory.receive(letter)
+    third = fork(lambda: native.arm_fault("orphan.marked:1:stop") or heir())
+
+    def before(_: int) -> None:
+        os.write(go[1], b"x")
+        until(lambda: stopped(first[0]), "no reclaimer")
+        os.kill(second[0], signal.SIGKILL)
+        until(lambda: stopped(third[0]), "no heir")
+        os.write(go[1], b"x")
+
+    def act() -> None:
+        until(lambda: native.life(second[1], second[2]) == "dead", "the owner lives")
+        until(lambda: state_of(third[0]) in "TZX", "no heir")
+        until(lambda: state_of(first[0]) in "TZX", "no reclaimer")
+        os.read(go[0], 1)
+        for letter, n in letters:
+            x = np.frombuffer(memory.receive(letter), np.uint8, n)
+            assert has_tag(x, n % 251)
+
+    stage.victim(act, before)
+    for child in (first, third):
+        os.kill(child[0], signal.SIGCONT)
+        assert reap(child) == 0
+    assert reap(second) == -9
+    for fd in go:
+        os.close(fd)
+    mail.close()
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter for a process."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(") ")[2][0]
+    except FileNotFoundError:
+        return "X"
+
+
+def spoil(stage: Stage, point: str, mail: Mail, act: Callable[[], object]) -> None:
+    """The victim stops at `point`, after its first look. Then another process publishes a hold, and
+    stops before it validates: the victim's second look sees that hold."""
+
+    go = os.pipe()
+
+    def guest() -> None:
+        os.read(go[0], 1)
+        native.arm_fault("receive.bit:1:stop")
+        with contextlib.suppress(StaleHandle):
+            memory.receive(next(mail.all())[0])
+
+    other = fork(guest)
+
+    def before(victim: int) -> None:
+        until(lambda: state_of(victim) in "TZ", "no victim")
+        os.write(go[1], b"x")
+        until(lambda: state_of(other[0]) in "TZ", "the guest hangs")
+        os.kill(victim, signal.SIGCONT)
+
+    stage.victim(act, before, f"{point}:1:stop;")
+    os.kill(other[0], signal.SIGCONT)
+    assert reap(other) == 0
+    for fd in go:
+        os.close(fd)
+    mail.close()
+
+
+def spoiled_reclaim(stage: Stage) -> None:
+    """A block is held by the second scan, not by the first: it stays."""
+    mail = Mail()
+
+    def act() -> None:
+        x = tensor(5000, 1)
+        handle = mail.send(x)
+        native.acknowledge(handle)
+        del x
+        memory.trim()
+        memory.check()
+
+    spoil(stage, "reclaim.announced", mail, act)
+
+
+def spoiled_orphan(stage: Stage) -> None:
+    """A slot is held by the second scan, not by the first: it stays an orphan."""
+    mail = Mail()
+    things: list[np.ndarray] = []
+
+    def own() -> None:
+        things.append(x := tensor(5000, 1))
+        native.acknowledge(mail.send(x))
+
+    owner = stopped_at("", own)
+
+    def act() -> None:
+        os.kill(owner[0], signal.SIGKILL)
+        until(lambda: native.life(owner[1], owner[2]) == "dead", "the owner lives")
+        native.sweep(True)
+        memory.check()
+
+    spoil(stage, "orphan.marked", mail, act)
+    assert reap(owner) == -9
+
+
+# ---- expiry
+def expiring(stage: Stage) -> None:
+    """Messages that nobody reads make room for an allocation that needs it."""
+    go = os.pipe()
+
+    def sender() -> None:
+        memory.export(tensor(1000, 1))
+        memory.export(tensor(5000, 1))
+        os.read(go[0], 1)
+
+    first = fork(sender)
+    until(lambda: len(native.unread()) == 2, "no messages")
+
+    def act() -> None:
+        native.set_unread_grace(0.0, 0.0)
+        with contextlib.suppress(MemoryError), memory.shared_numpy():
+            np.empty(50 << 30, np.uint8)
+
+    stage.victim(act)
+    os.write(go[1], b"x")
+    assert reap(first) == 0
+    for fd in go:
+        os.close(fd)
+
+
+# ---- a guest in the domain of a program that is no relative
+def guest(stage: Stage, liveness: str = "locks") -> None:
+    """A tensor of an unrelated program is opened, let go, opened again, and inherited by a fork."""
+    name = f"guest/{os.getpid()}"
+    stranger = Actor({"SHMTENSOR_LIVENESS": liveness})
+    try:
+        stranger.do(f"t = st.full((1000,), 7); memory.publish({name!r}, t)")
+
+        def act() -> None:
+            for readonly in (False, True):
+                t = memory.open(name, readonly=readonly)
+                assert (t == 7).all()
+
+                child = fork(lambda kept=t: int(kept.sum().item() != 7000))  # type: ignore[misc]
+                assert reap(child) in (0, -9)  # the fault may be the child's
+                memory.check()
+                del t
+                assert len(memory.domains()) == 1
+
+        stage.victim(act)
+        swept = stranger.do(
+            "import time\nend = time.monotonic() + 20\n"
+            "while memory.domains()[0].processes + memory.domains()[0].zombies > 1:\n"
+            "    native.sweep(True)\n    assert time.monotonic() < end, native.members()\n"
+            "memory.check(); out = t.sum().item()"
+        )
+        assert swept == "7000", swept
+    finally:
+        stranger.kill()
+
+
+def guest_by_name(stage: Stage) -> None:
+    """The same where the rows name their processes, and the kernel locks none."""
+    guest(stage, "process")
+
+
+SCENES: dict[str, Callable[[Stage], None]] = {
+    scene.__name__: scene
+    for scene in (
+        heap, trimmed, slots, receiver, forking, rowless, taking_over, rescuing, spoiled_reclaim,
+        spoiled_orphan, expiring, guest, guest_by_name,
+    )
+}  # fmt: skip

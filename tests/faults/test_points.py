@@ -1,0 +1,96 @@
+"""A process killed, or stopped, at each point of each protocol: nobody hangs, no data is lost or
+overwritten, every survivor's `check()` holds, and everything that the dead one had comes back.
+
+The extension says which points it has. The scenes are played once to see which of them pass which
+points; then once more for each point, in the process that reaches it. A point that no scene passes
+is an error: it has no test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from memory.fresh import fresh
+from memory.test_room import needs_mounts
+
+from shmtensor import native
+
+from .family import play, survey
+
+# A /dev/shm of its own, in which the larger blocks have no room: the second volume takes over.
+SMALL = (
+    "unshare", "-m", "sh", "-c",
+    'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh",
+)  # fmt: skip
+
+# Scenes in which a stopped victim holds up others because they wait for it by name, until their
+# timeout (a group's ranks), or because this process stops and continues the victim itself.
+NOT_STOPPED = {
+    "group", "making", "joining", "taking_over", "rescuing", "spoiled_reclaim", "spoiled_orphan",
+    "refused",
+}  # fmt: skip
+
+POINTS = sorted(native.fault_points())
+
+
+class Outcomes:
+    """The scenes of all points, played in as few interpreters as possible."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        fresh(survey, str(folder / "survey"), prefix=SMALL)
+        self.passes: dict[str, dict[str, int]] = json.loads((folder / "survey").read_text())
+        self.failed: dict[str, str] = {}
+        self.rest = [case for point in POINTS for case in self.cases(point)]
+        while self.rest and len(self.failed) < 10:
+            self.play()
+
+    def cases(self, point: str) -> list[tuple[str, str]]:
+        """Killed at its first time in one scene, at its last in another; stopped in one."""
+        found = [(name, counts[point]) for name, counts in self.passes.items() if point in counts]
+        if not point.startswith(("group.", "send.", "recv.")):
+            # A rank that dies before it has entered is unknown to the others: they wait in vain.
+            found = [(name, n) for name, n in found if name != "group"]
+        if not point.startswith(("guest.", "fork.", "join.", "row.obtained")):
+            # What else it passes depends on when its sweeps are due.
+            found = [(name, n) for name, n in found if not name.startswith("guest")]
+        cases = [(name, f"{point}:1") for name, _ in found[:1]]
+        cases += [(name, f"{point}:{n}") for name, n in found[-1:] if (name, n) != (found[0][0], 1)]
+        still = [name for name, _ in found if name not in NOT_STOPPED]
+        return cases + [(name, f"{point}:1:stop") for name in still[:1]]
+
+    def play(self) -> None:
+        done = self.folder / f"done{len(self.failed)}"
+        done.touch()
+        text = ""
+        try:
+            fresh(play, json.dumps(self.rest), str(done), prefix=SMALL, timeout=400)
+        except AssertionError as error:
+            text = str(error)
+        played = len(done.read_text().splitlines())
+        if played < len(self.rest):
+            name, specification = self.rest[played]
+            self.failed[specification.partition(":")[0]] = f"{name} {specification}\n{text}"
+        self.rest = self.rest[played + 1 :]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    needs_mounts()
+    return Outcomes(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_death_at(point: str, outcomes: Outcomes) -> None:
+    assert outcomes.cases(point), f"no scene of tests/faults passes {point}: it has no test"
+    assert point not in outcomes.failed, outcomes.failed[point]
+    left: Sequence[tuple[str, str]] = [c for c in outcomes.rest if c[1].split(":")[0] == point]
+    assert not left, f"not played, too much failed before: {left}"
+
+
+def test_unknown_point_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"arm_fault: no such point: no\.such\.point"):
+        native.arm_fault("no.such.point")

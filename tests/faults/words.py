@@ -1,0 +1,344 @@
+"""Scenes of what lies in shared blocks: channels, locks, groups; and of joining the domain."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from shmtensor import memory, native
+from shmtensor.errors import PeerLostError, ShutDown
+
+from .scenes import state_of
+from .stage import PATIENCE, Stage, ended, fork, reap, until
+
+SOURCES = str(Path(native.__file__).resolve().parents[2])
+
+
+def block(value: int) -> np.ndarray:
+    x = np.frombuffer(native.allocate(4096, shared=True), np.int64)
+    x[:] = value
+    return x
+
+
+def drained(channel: native.Channel) -> list[bytes]:
+    """All messages, those of dead readers included; what they carry is whole."""
+    got: list[bytes] = []
+    end = time.monotonic() + PATIENCE
+    while message := channel.get(0.05):
+        data, blocks = bytes(message[0]).rstrip(), message[1]
+        for carried in blocks:
+            x = np.frombuffer(carried, np.int64)
+            assert (x == int(data.split()[-1])).all(), data
+        got.append(data)
+        assert time.monotonic() < end, "the channel never ends"
+    return got
+
+
+# ---- channel
+def channel(stage: Stage) -> None:
+    """Puts, small and large, with blocks and without, over several segments; gets; more puts."""
+    road = native.Channel()
+    log = os.pipe()
+    os.set_blocking(log[0], False)
+
+    def put(i: int) -> None:
+        x = block(i)
+        data = b"v %d" % i
+        road.put(data + b" " * (2000 if i % 5 == 0 else 0), [x, x] if i % 3 == 0 else [], None)
+        os.write(log[1], b"+%06d" % i)
+
+    def act() -> None:
+        for i in range(70):
+            put(i)
+        for _ in range(66):
+            message = road.get(0.0)
+            assert message is not None
+            os.write(log[1], b"-%06d" % int(bytes(message[0]).split()[1]))
+        for i in range(70, 150):
+            put(i)
+
+    stage.victim(act)
+    road.put(b"mine 1", [block(1)], None)
+    done: dict[bytes, list[int]] = {b"+": [], b"-": []}
+    with contextlib.suppress(BlockingIOError):
+        while entry := os.read(log[0], 7):
+            done[entry[:1]].append(int(entry[1:]))
+    rest = drained(road)
+    theirs = [int(data.split()[1]) for data in rest if data[:1] == b"v"]
+    assert b"mine 1" in rest
+    assert len(theirs) == len(set(theirs)), "a message came twice"
+    assert theirs == sorted(theirs) or stage.code == -9  # one given back comes late
+    # What was put is there, but for what the victim got; one more may have gone with it.
+    lost = set(done[b"+"]) - set(done[b"-"]) - set(theirs)
+    assert len(lost) <= (stage.code == -9), lost
+    assert not set(done[b"-"]) & set(theirs)
+    assert road.size() == 0
+    for fd in log:
+        os.close(fd)
+
+
+def tending(stage: Stage) -> None:
+    """What dead writers and readers left half done is finished by whoever comes."""
+    road = native.Channel()
+    carried = block(7)
+
+    def dies(point: str, deed: Callable[[], object]) -> None:
+        def run() -> None:
+            native.arm_fault(point)
+            deed()
+
+        assert reap(fork(run)) == -9
+
+    def write(text: bytes) -> None:
+        road.put(text, [carried], None)
+
+    dies("channel.put.written", lambda: write(b"dead 7"))
+    dies("channel.put.written", lambda: write(b"dead 7" + b" " * 3000))
+    for text in (b"taken 7", b"back 7", b"large 7" + b" " * 3000, b"last 7"):
+        write(text)
+    dies("channel.get.done", lambda: road.get(None))
+    dies("channel.get.claimed", lambda: road.get(None))
+
+    log = os.pipe()
+    os.set_blocking(log[0], False)
+
+    def act() -> None:
+        while message := road.get(0.1):
+            os.write(log[1], bytes(message[0])[:4])
+
+    stage.victim(act)
+    write(b"after 7")
+    got = [data[:4] for data in drained(road)]
+    with contextlib.suppress(BlockingIOError):
+        while entry := os.read(log[0], 4):
+            got.append(entry)
+    assert len(got) == len(set(got)), got
+    # A reader that was killed loses at most the message that it had, and only after DONE.
+    lost = {b"back", b"larg", b"last", b"afte"} ^ set(got)
+    assert len(lost) <= (stage.code == -9), got
+    assert road.size() == 0
+    for fd in log:
+        os.close(fd)
+
+
+def bounded(stage: Stage) -> None:
+    """A bounded channel gives the room of the dead back."""
+    road = native.Channel(3)
+
+    def act() -> None:
+        for i in range(3):
+            assert road.put(b"%d" % i, [], 5.0)
+        assert not road.put(b"3", [], 0.0)
+        assert road.get(1.0)
+
+    stage.victim(act)
+    drained(road)
+    for i in range(3):
+        assert road.put(b"%d" % i, [], PATIENCE)
+    assert not road.put(b"3", [], 0.0)
+
+
+def told(road: native.Channel) -> None:
+    """Whoever comes after the end is told, and nothing is left."""
+    for call in (lambda: road.get(PATIENCE), lambda: road.put(b"late", [], PATIENCE)):
+        try:
+            call()
+        except ShutDown:
+            continue
+        raise AssertionError("nobody said that the end had come")
+    assert road.size() == 0
+    assert road.check() is None
+
+
+def ending(stage: Stage) -> None:
+    """The end is said, first to the writers, then to all; what is left is given up."""
+    road = native.Channel()
+
+    def act() -> None:
+        for i in range(3):
+            road.put(b"v %d" % i, [block(i)], None)
+        road.shut_down(False)
+        assert road.get(0.0)
+        road.shut_down(True)
+
+    stage.victim(act)
+    road.shut_down(True)
+    told(road)
+
+
+def refused(stage: Stage) -> None:
+    """The end is said while a writer has claimed its cell: it gives the cell up."""
+    road = native.Channel()
+
+    def act() -> None:
+        with contextlib.suppress(ShutDown):
+            road.put(b"late", [block(1)], None)
+            raise AssertionError("a message was put after the end")
+
+    def before(victim: int) -> None:
+        until(lambda: state_of(victim) in "TZ", "no victim")
+        road.shut_down(False)
+        os.kill(victim, signal.SIGCONT)
+
+    stage.victim(act, before, "channel.put.writing:1:stop;")
+    told(road)
+
+
+# ---- locks
+def locks(stage: Stage) -> None:
+    """A lock, free and held and left by a dead holder; a semaphore; a condition."""
+    lock, left, busy = (native.allocate(native.LOCK_NBYTES, shared=True) for _ in range(3))
+    semaphore, spent = (native.allocate(64 + 8 * 2, shared=True) for _ in range(2))
+    condition = native.allocate(native.CONDITION_NBYTES, shared=True)
+    native.semaphore_start(semaphore, 2, False)
+    native.semaphore_start(spent, 1, True)
+
+    def take_and_die() -> None:
+        native.lock_acquire(left, None, False)
+        native.semaphore_acquire(spent, None)
+        os.kill(os.getpid(), 9)
+
+    holder = fork(take_and_die)
+    assert reap(holder) == -9
+    native.lock_acquire(busy, None, False)
+    waiting = os.pipe()
+
+    def wait_long() -> None:
+        place = native.condition_enter(condition)
+        os.write(waiting[1], b"x")
+        while native.condition_sleep(condition, place, 1.0) is False:
+            place = native.condition_enter(condition)
+
+    waiter = fork(wait_long)
+    os.read(waiting[0], 1)
+
+    def act() -> None:
+        assert native.lock_acquire(lock, None, False)
+        native.lock_release(lock, False)
+        assert not native.lock_acquire(busy, 0.01, False)
+        with contextlib.suppress(PeerLostError):
+            native.lock_acquire(left, 1.0, False)
+        assert native.lock_recover(left, 1.0, False)
+        native.lock_release(left, False)
+        assert native.semaphore_acquire(semaphore, None)
+        assert native.semaphore_acquire(semaphore, None)
+        assert not native.semaphore_acquire(semaphore, 0.01)
+        native.semaphore_release(semaphore, 2)
+        assert native.semaphore_acquire(spent, PATIENCE)
+        native.semaphore_release(spent, 1)
+        place = native.condition_enter(condition)
+        native.condition_sleep(condition, place, 0.001)
+        native.condition_notify(condition, 1)
+
+    stage.victim(act)
+    for each in (lock, left):
+        try:
+            free = native.lock_acquire(each, PATIENCE, False)
+        except PeerLostError:  # the victim had it: it says so, and can be taken
+            assert stage.code == -9 or each is left
+            free = native.lock_recover(each, PATIENCE, False)
+        assert free
+        native.lock_release(each, False)
+    native.lock_release(busy, False)
+    # What the dead held of a semaphore is back, and counts once.
+    for each, n in ((semaphore, 2), (spent, 1)):
+        assert all(native.semaphore_acquire(each, PATIENCE) for _ in range(n))
+        assert not native.semaphore_acquire(each, 0.0)
+    # A killed waiter or notifier takes no notification away from the living.
+    end = time.monotonic() + PATIENCE
+    while not ended(waiter[0]):
+        native.condition_notify(condition, 1)
+        assert time.monotonic() < end, "the waiter of the condition hangs"
+        time.sleep(0.002)
+    assert reap(waiter) == 0
+    for fd in waiting:
+        os.close(fd)
+
+
+# ---- group
+def group(stage: Stage) -> None:
+    """Two ranks meet, reduce small and large arrays, send and receive; the other is told."""
+    words = native.allocate(native.group_nbytes(2), shared=True)
+    ready = os.pipe()
+
+    def rank(i: int) -> None:
+        small, large = block(i + 1)[:8], np.frombuffer(native.allocate(1 << 20, shared=True))
+        meeting = native.Group(words, i, 2)
+        if i == 0:
+            os.write(ready[1], b"x")
+        meeting.barrier(PATIENCE)
+        meeting.all_reduce(small, 0, PATIENCE)
+        assert (small == 3).all()
+        meeting.all_reduce(large, 0, PATIENCE)
+        if i == 0:
+            meeting.recv(small, 1, 0, PATIENCE)
+            meeting.send(small, 1, 0, PATIENCE)
+        else:
+            meeting.send(small, 0, 0, PATIENCE)
+            meeting.recv(small, 0, 0, PATIENCE)
+        meeting.leave()
+
+    def survivor() -> int:
+        try:
+            rank(0)
+        except PeerLostError:
+            return 3
+        return 0
+
+    other = fork(survivor)
+    os.read(ready[0], 1)
+    stage.victim(lambda: rank(1))
+    assert reap(other) in ((0, 3) if stage.code == -9 else (0,))
+    for fd in ready:
+        os.close(fd)
+
+
+# ---- a newcomer makes a domain, or joins this one
+def newcomer(stage: Stage, domain: str) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {SOURCES!r})\n"
+        "import json\n"
+        "from shmtensor import native\n"
+        "native.domain_ensure()\n"
+        "print(json.dumps(native.fault_points()))\n"
+    )
+    environment = {**os.environ, "SHMTENSOR_DOMAIN": domain, "SHMTENSOR_FAULT": stage.specification}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    if stage.specification == "?":
+        assert done.returncode == 0, done.stderr
+        stage.counted = json.loads(done.stdout)
+    else:
+        assert done.returncode == -9, (done.returncode, done.stderr)
+        stage.counted = {stage.point: 1}
+    if domain == "new":  # the next newcomer takes away what was left
+        environment["SHMTENSOR_FAULT"] = ""
+        subprocess.run(command, env=environment, capture_output=True, check=True, timeout=PATIENCE)
+        assert not [name for name in os.listdir("/dev/shm") if name.startswith("shmtensor-")]
+
+
+def making(stage: Stage) -> None:
+    """A process makes a domain of its own."""
+    newcomer(stage, "new")
+
+
+def joining(stage: Stage) -> None:
+    """A stranger joins this domain."""
+    newcomer(stage, memory.domain_environment())
+
+
+SCENES: dict[str, Callable[[Stage], None]] = {
+    scene.__name__: scene
+    for scene in (channel, tending, bounded, ending, refused, locks, group, making, joining)
+}

@@ -1,0 +1,295 @@
+"""Limits: descriptors, address space, rows, namespaces, users. It works, or says what is wrong."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shmtensor import memory, native
+from shmtensor.errors import DomainError, OutOfSharedMemory
+
+from .fresh import SOURCES, Child, check, fresh, settle
+
+MIB = 1 << 20
+
+
+# ---- descriptors and mappings
+def many_live_tensors(n: int) -> None:
+    """`n` tensors live at once, sent to a process that holds them all at once."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    maps = len(Path("/proc/self/maps").read_text().splitlines())
+    with memory.shared_numpy():
+        tensors = [np.full(4, i, np.int32) for i in range(n)]
+    data = b"".join([memory.export(x) for x in tensors])
+
+    def receiver() -> int:
+        tensors.clear()  # what was inherited
+        held = [
+            np.frombuffer(memory.receive(data[i : i + 72]), np.int32, 4)
+            for i in range(0, len(data), 72)
+        ]
+        for i in range(0, n, 97):
+            assert (held[i] == i).all()
+        assert len(os.listdir("/proc/self/fd")) < 64
+        assert len(Path("/proc/self/maps").read_text().splitlines()) < maps + 200
+        check()
+        return 0
+
+    assert Child(receiver).wait() == 0
+    assert memory.statistics().unread_messages == 0
+    assert len(os.listdir("/proc/self/fd")) < 64
+    tensors.clear()
+    settle(0)
+
+
+def test_hundred_thousand_tensors_under_256_descriptors() -> None:
+    limit = int(Path("/proc/sys/vm/max_map_count").read_text())
+    assert limit <= 1 << 20  # where it is the default of 65,530, more maps than that would fail
+    fresh(many_live_tensors, 100_000)
+
+
+# ---- a full /dev/shm
+FULL = (
+    "unshare", "-m", "sh", "-c",
+    'mount -t tmpfs -o size=1m tmpfs /dev/shm && head -c 2m /dev/zero > /dev/shm/other 2>/dev/null;'
+    ' exec "$@"', "sh",
+)  # fmt: skip
+
+
+def in_a_full_shm() -> None:
+    room = os.statvfs("/dev/shm")
+    assert room.f_bavail == 0
+    with memory.shared_numpy():
+        arrays = [np.full(n, n % 251, np.uint8) for n in (100, 5000, 300_000, 20 * MIB)]
+    assert memory.statistics().refused_commits > 0
+    for x in arrays:
+        assert memory.is_shared(x)
+        assert (x == x.size % 251).all()
+    handle = memory.export(arrays[1])
+
+    def body() -> int:
+        arrays.clear()
+        return int(np.frombuffer(memory.receive(handle), np.uint8)[0]) - 5000 % 251
+
+    assert Child(body).wait() == 0
+    arrays.clear()
+    del x
+    settle(0)
+
+
+def test_full_shm_falls_to_the_second_volume() -> None:
+    fresh(in_a_full_shm, prefix=FULL)
+
+
+# ---- address space
+def little_address_space(gib: int) -> None:
+    """Fewer slots, or an error that names the limit; nothing is lost."""
+    resource.setrlimit(resource.RLIMIT_AS, (gib << 30, gib << 30))
+    refusal = ""
+    try:
+        native.domain_ensure()
+    except DomainError as error:
+        refusal = str(error)
+    if refusal:
+        assert "ulimit -v" in refusal
+        assert np.ones(10).sum() == 10
+        print("refused")
+        return
+    with memory.shared_numpy():
+        x = np.ones(1000)
+    assert memory.is_shared(x)
+    print("slots", memory.statistics().slots)
+    check()
+
+
+@pytest.mark.parametrize("gib", [4, 400])
+def test_address_space_limit_is_said_or_enough(gib: int) -> None:
+    text = fresh(little_address_space, gib)
+    assert "refused" in text or "slots" in text
+    assert gib > 4 or "refused" in text
+
+
+# ---- overcommit off, as far as a test may go: the kernel's switch is the whole machine's
+def private_memory_refused() -> None:
+    """Where the kernel counts private memory strictly, shared mappings without reserve still work:
+    here every further private byte is refused (RLIMIT_DATA counts just those)."""
+    with memory.shared_numpy():
+        warm = [np.full(n, 3, np.uint8) for n in (100, 5000, 300_000)]
+    used = next(
+        int(line.split()[1]) * 1024
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmData")
+    )
+    resource.setrlimit(resource.RLIMIT_DATA, (used, resource.RLIM_INFINITY))
+    refusal: MemoryError | None = None
+    try:
+        kept = []
+        with memory.shared_numpy():
+            for _ in range(400):
+                kept.append(np.full(MIB, 7, np.uint8))
+    except MemoryError as error:  # the record of a new slot is private memory
+        refusal = error
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert refusal is None or isinstance(refusal, OutOfSharedMemory), refusal
+    assert len(kept) > 10  # a slot that was there was used to its end
+    assert all(x[0] == x[-1] == 7 for x in kept)
+    assert all((x == 3).all() for x in warm)
+    check()
+
+
+def test_private_memory_refused_is_no_loss() -> None:
+    fresh(private_memory_refused)
+
+
+def mappings_reserve_nothing() -> None:
+    """What strict accounting (vm.overcommit_memory = 2) charges ahead is marked `ac`. The domain's
+    mappings are not, so they are charged page by page, as memory is committed."""
+    native.domain_ensure()
+    flags: dict[str, list[str]] = {}
+    name = ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ", 1)[0]:
+            name = line
+        elif line.startswith("VmFlags:") and ("/shmtensor-" in name or "memfd:shmtensor" in name):
+            flags[name] = line.split()[1:]
+    assert len(flags) == 3
+    assert all("sh" in f and "ac" not in f for f in flags.values()), flags
+
+
+def test_mappings_are_not_charged_before_they_are_used() -> None:
+    fresh(mappings_reserve_nothing)
+
+
+# ---- more processes than rows
+def more_processes_than_rows(n: int) -> None:
+    with memory.shared_numpy():
+        x = np.arange(1000.0)
+    handle = memory.export(x)
+    go = os.pipe()
+    parent_row = native.row()[0]
+    members, rowless = [], []
+    for _ in range(n):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.close(go[1])
+                os.read(go[0], 1)
+                assert x[-1] == 999.0  # inherited, whoever has a row
+                if native.row()[0] != parent_row:
+                    memory.receive(handle)
+                code = 0
+            finally:
+                os._exit(code)
+        (members if native.last_child() else rowless).append(pid)
+    assert len(members) == 255
+    assert len(rowless) == n - 255
+    environment = {**os.environ, "SHMTENSOR_DOMAIN": memory.domain_environment()}
+    code = (
+        f"import sys; sys.path.insert(0, {SOURCES!r})\nfrom shmtensor import native; native.row()"
+    )
+    stranger = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert "all 256 rows are taken by living processes" in stranger.stderr
+    os.close(go[1])
+    for pid in members + rowless:
+        assert os.waitpid(pid, 0)[1] == 0
+    os.close(go[0])
+    check()
+    again = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert again.returncode == 0, again.stderr  # rows come back
+    assert x[-1] == 999.0
+
+
+def test_more_processes_than_rows() -> None:
+    text = fresh(more_processes_than_rows, 258)
+    assert "Traceback" not in text.replace("RuntimeWarning", "")
+
+
+# ---- another pid namespace, another user
+STRANGER = """
+import sys; sys.path.insert(0, {sources!r})
+import numpy as np
+from shmtensor import memory, native
+x = np.frombuffer(memory.receive(bytes.fromhex({handle!r})), np.uint8)
+assert (x[:1000] == 9).all()
+print("received in row", native.row()[0], native.life(0, 1))
+"""
+
+
+def elsewhere(*prefix: str) -> None:
+    """A process of another pid namespace that has the descriptors is a member as any other."""
+    with memory.shared_numpy():
+        x = np.full(1000, 9, np.uint8)
+    code = STRANGER.format(sources=SOURCES, handle=memory.export(x).hex())
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", code],
+        env={**os.environ, "SHMTENSOR_DOMAIN": memory.domain_environment()},
+        pass_fds=native.domain_fds(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "received in row" in done.stdout
+    assert "alive" in done.stdout  # by its lock: a pid means nothing across namespaces
+    del x
+    settle(0)
+
+
+def test_another_pid_namespace() -> None:
+    fresh(elsewhere, "unshare", "--pid", "--fork", "--mount-proc")
+
+
+def another_user() -> None:
+    """A child that gives its rights away keeps what it has, and may go on sharing or is told."""
+    with memory.shared_numpy():
+        x = np.full(1000, 9, np.uint8)
+    handle = memory.export(x)
+
+    def child() -> int:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        assert (np.frombuffer(memory.receive(handle), np.uint8, 1000) == 9).all()
+        with memory.shared_numpy():
+            mine = np.ones(100)
+        memory.export(mine)
+        pid = os.fork()  # its child cannot reopen the control file: it has no row, or the spare one
+        if pid == 0:
+            os._exit(0 if x[0] == 9 and mine[0] == 1 else 1)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    assert Child(child).wait() == 0
+
+    # A stranger of another user cannot come in: there is no name to open, and /proc refuses.
+    parent, control = os.getpid(), native.domain_fds()[0]
+
+    def stranger() -> int:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        try:
+            os.open(f"/proc/{parent}/fd/{control}", os.O_RDWR)
+        except PermissionError:
+            return 0
+        return 1
+
+    assert Child(stranger).wait() == 0
+    assert (x == 9).all()
+    check()
+
+
+def test_another_user() -> None:
+    if os.getuid():
+        pytest.fail("this test becomes another user, so it needs to be root")
+    fresh(another_user)

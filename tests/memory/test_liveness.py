@@ -1,0 +1,445 @@
+"""Where the kernel locks nothing, rows bear the names of their processes: forks, kills, joins."""
+
+# ruff: noqa: F821 (closures name arrays that are deleted after their last call)
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import memory, native
+from shmtensor.cli import checks
+from shmtensor.cli.finding import WARNING, Look
+from shmtensor.errors import DomainError
+
+from . import test_faults, test_ledger
+from .actor import Actor
+from .fresh import SOURCES, Child, each, fresh, settle
+
+PROCESS = {"SHMTENSOR_LIVENESS": "process"}
+CLONE_NEWPID = 0x20000000
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 36, 38, 22
+
+
+def shared(n: int, value: int = 0) -> np.ndarray:
+    with memory.shared_numpy():
+        return np.full(n, value, np.uint8)
+
+
+def libc(name: str, *arguments: object) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if getattr(library, name)(*arguments) != 0:
+        raise OSError(ctypes.get_errno(), f"{name}{arguments}")
+
+
+def until(true: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end, f"{what}: {native.members()}"
+        time.sleep(0.002)
+
+
+def state_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(") ")[2][0]
+    except FileNotFoundError:
+        return "X"
+
+
+def adopt_grandchildren() -> None:
+    libc("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+# ---- which mode
+def kernel_without_locks() -> None:
+    """From now on fcntl() knows no open-file-description locks here."""
+    number = {"x86_64": 72, "aarch64": 25}[platform.machine()]
+    steps = [  # (operation, true, false, value) of the kernel's packet filter
+        (0x20, 0, 0, 0),  # the system call's number
+        (0x15, 0, 4, number),
+        (0x20, 0, 0, 24),  # its second argument
+        (0x35, 0, 2, 36),  # F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW
+        (0x25, 1, 0, 38),
+        (0x06, 0, 0, 0x00050000 | 22),  # EINVAL
+        (0x06, 0, 0, 0x7FFF0000),
+    ]
+    code = b"".join(
+        o.to_bytes(2, "little") + bytes((t, f)) + k.to_bytes(4, "little") for o, t, f, k in steps
+    )
+    text = ctypes.create_string_buffer(code, len(code))
+
+    class Program(ctypes.Structure):
+        _fields_ = (("n", ctypes.c_ushort), ("steps", ctypes.c_void_p))
+
+    program = Program(len(steps), ctypes.addressof(text))
+    libc("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    libc("prctl", PR_SET_SECCOMP, 2, ctypes.byref(program), 0, 0)
+
+
+def fallback() -> None:
+    kernel_without_locks()
+    finding = checks.locks(Look())
+    assert finding.status == WARNING, finding
+    assert "pid and start time" in finding.found
+    x = shared(5000, 3)
+    assert memory.statistics().liveness == "process"
+    child = Child(lambda: int(x[-1]))
+    assert child.wait() == 3
+    del x
+    settle(0)
+
+
+def test_kernel_without_locks_gets_the_mode_by_itself() -> None:
+    fresh(fallback)
+
+
+def insisting() -> None:
+    kernel_without_locks()
+    with pytest.raises(DomainError, match=r"no open-file-description locks \(F_OFD_SETLK\)"):
+        memory.allocate(10)
+
+
+def test_locks_where_there_are_none_are_refused() -> None:
+    fresh(insisting, env={"SHMTENSOR_LIVENESS": "locks"})
+
+
+def mode(expected: str) -> None:
+    assert memory.statistics().liveness == expected
+
+
+def test_mode_is_what_was_asked_for() -> None:
+    fresh(doctored, env=PROCESS)
+    fresh(mode, "process", env=PROCESS)
+    fresh(mode, "locks", env={"SHMTENSOR_LIVENESS": "locks"})
+    fresh(mode, "locks", env={"SHMTENSOR_LIVENESS": ""})
+
+
+def doctored() -> None:
+    finding = checks.locks(Look())
+    assert finding.status == WARNING
+    assert "unset SHMTENSOR_LIVENESS" in finding.remedy
+
+
+def wrong_mode() -> None:
+    with pytest.raises(DomainError, match=r'SHMTENSOR_LIVENESS is neither .* nor "process": pids'):
+        memory.allocate(10)
+
+
+def test_wrong_mode_is_refused() -> None:
+    fresh(wrong_mode, env={"SHMTENSOR_LIVENESS": "pids"})
+
+
+# ---- who joins
+STRANGER = """
+import sys; sys.path.insert(0, {sources!r})
+import numpy as np
+from shmtensor import memory, native
+x = np.frombuffer(memory.receive(bytes.fromhex({handle!r})), np.uint8)
+assert (x[:1000] == 9).all()
+print(memory.statistics().liveness, native.life(*map(int, {whom!r}.split())))
+"""
+
+
+def stranger(handle: bytes, *prefix: str) -> subprocess.CompletedProcess[str]:
+    whom = " ".join(map(str, native.row()))
+    code = STRANGER.format(sources=SOURCES, handle=handle.hex(), whom=whom)
+    return subprocess.run(
+        [*prefix, sys.executable, "-c", code],
+        env={**os.environ, "SHMTENSOR_DOMAIN": memory.domain_environment(),
+             "SHMTENSOR_LIVENESS": "locks"},
+        pass_fds=native.domain_fds(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+def joins() -> None:
+    x = shared(1000, 9)
+    done = stranger(memory.export(x))
+    assert (done.returncode, done.stdout) == (0, "process alive\n"), done.stderr
+    handle = memory.export(x)
+    elsewhere = stranger(handle, "unshare", "--pid", "--fork", "--mount-proc")
+    assert elsewhere.returncode != 0
+    assert "has room for one pid namespace" in elsewhere.stderr
+    assert "DomainError" in elsewhere.stderr
+    native.acknowledge(handle)
+    del x
+    settle(0)
+
+
+def test_who_joins_takes_the_domains_mode_and_is_of_its_pid_namespace() -> None:
+    fresh(joins, env=PROCESS)
+
+
+@pytest.mark.parametrize("founder", ["process", "locks"])
+def test_guest_of_a_domain_in_the_other_mode(founder: str) -> None:
+    name = f"liveness/{founder}/{os.getpid()}"
+    publisher = Actor({"SHMTENSOR_LIVENESS": founder})
+    guest = Actor({"SHMTENSOR_LIVENESS": "locks" if founder == "process" else "process"})
+    alone = (
+        "import time\nend = time.monotonic() + 20\nwhile True:\n    native.sweep(True)\n"
+        "    s = memory.domains()[0]\n    out = (s.processes, s.zombies)\n"
+        "    if out == (1, 0) or time.monotonic() > end: break\n    time.sleep(0.01)\n"
+        "memory.check()"
+    )
+    try:
+        publisher.do(f"t = st.full((1000,), 7); memory.publish({name!r}, t)")
+        for _ in range(2):
+            guest.do(f"t = memory.open({name!r}, timeout=10)")
+            assert guest.do("out = t.sum().item()") in ("7000", "7000.0")
+            assert publisher.do("out = memory.domains()[0].processes") == "2"
+            guest.do("del t; memory.check()")
+            assert publisher.do(alone) == "(1, 0)"
+        guest.do(f"t = memory.open({name!r}, timeout=10)")
+        guest.kill()
+        assert publisher.do(alone) == "(1, 0)"
+    finally:
+        publisher.kill()
+        guest.kill()
+
+
+# ---- forks and deaths
+def starts(how: str) -> None:
+    context = st.multiprocessing.get_context(how)
+    t = st.zeros(1000)
+    children = [context.Process(target=add_one, args=(t,)) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+        assert child.exitcode == 0
+    assert t[0].item() == 2.0
+    mode("process")
+    memory.check()
+
+
+def add_one(t: st.Tensor) -> None:
+    mode("process")
+    t += 1
+    memory.check()
+
+
+@pytest.mark.parametrize("how", ["fork", "forkserver", "spawn"])
+def test_children_of_each_kind(how: str) -> None:
+    fresh(starts, how, env=PROCESS)
+
+
+def dying_children(fault: str) -> None:
+    """Killed before it has a name, with a name, and at work; its parent takes all of it back."""
+    mine = shared(5000, 3)
+
+    def body() -> int:
+        x = shared(100_000, 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return int(x[0])
+
+    native.arm_fault(fault)
+    child = Child(body)
+    native.arm_fault(None)
+    until(lambda: state_of(child.pid) == "Z", "the child lives")
+    settle(None)  # an unreaped zombie is dead, too
+    assert child.wait() == -9
+    assert (mine == 3).all()
+    del mine
+    settle(0)
+
+
+def dying_parent(fault: str) -> None:
+    """Killed at a step of a fork."""
+
+    def body() -> None:
+        x = shared(100_000, 1)
+        os.waitpid(os.fork() or os._exit(int(x[0]) - 1), 0)
+
+    assert Child(body, fault).wait() == -9
+    settle(0)
+
+
+def child_outlives_its_parent_unborn() -> None:
+    """Stopped before it runs; its parent is killed. What it inherited stays its own."""
+    adopt_grandchildren()
+
+    def parent() -> None:
+        mine = shared(300_000, 7)
+        native.arm_fault("fork.child:1:stop")
+        if os.fork() == 0:
+            good = bool((mine == 7).all())
+            memory.check()
+            os._exit(0 if good else 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert Child(parent).wait() == -9
+    with open(f"/proc/self/task/{os.getpid()}/children") as children:
+        pid = int(children.read())
+    until(lambda: state_of(pid) == "T", "the child does not stop")
+    for _ in range(3):
+        native.sweep(True)
+        with memory.shared_numpy():
+            other = np.full(300_000, 9, np.uint8)
+        del other
+        memory.trim()
+    assert memory.statistics().processes == 2
+    os.kill(pid, signal.SIGCONT)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    settle(0)
+
+
+def dead_unborn_and_parent() -> None:
+    """Killed both, the child before it had a name: the row comes back all the same."""
+    adopt_grandchildren()
+
+    def parent() -> None:
+        mine = shared(300_000, 7)
+        native.arm_fault("fork.child:1:stop")
+        pid = os.fork()
+        until(lambda: state_of(pid) == "T", "the child does not stop")
+        os.kill(pid, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+        del mine
+
+    assert Child(parent).wait() == -9
+    settle(0)
+    os.waitpid(-1, 0)
+
+
+def fork_fails() -> None:
+    """No process is to be had: the row is given back."""
+    import resource
+
+    x = shared(1000, 1)
+    if os.getuid() == 0:
+        os.setgid(65534)
+        os.setuid(61234)
+    libc("prctl", 4, 1, 0, 0, 0)  # dumpable again: /proc/self stays readable
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+    with pytest.raises(BlockingIOError):
+        os.fork()
+    assert memory.statistics().processes == 2
+    del x
+    settle(0)
+
+
+def executing() -> None:
+    """A child that lives on as another program holds nothing."""
+    x = shared(300_000, 1)
+    pid = os.fork()
+    if pid == 0:
+        os.execvp("sleep", ["sleep", "100"])
+    del x
+    settle(0)
+    assert state_of(pid) in "SRD"
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def dying_sweepers(fault: str) -> None:
+    """Two sweepers die one after the other over one dead process."""
+
+    def owner() -> None:
+        kept = shared(300_000, 5)
+        memory.export(kept)
+        os.write(go[1][1], b"x")
+        signal.pause()
+
+    def sweeper(number: int) -> None:
+        os.read(go[number][0], 1)
+        native.arm_fault(fault)
+        native.sweep(True)
+
+    go = [os.pipe(), os.pipe(), os.pipe()]
+    dead = Child(owner)
+    os.read(go[1][0], 1)
+    sweepers = [Child(lambda number=number: sweeper(number)) for number in (0, 2)]  # type: ignore[misc]
+    dead.kill()
+    for number, other in zip((0, 2), sweepers, strict=True):
+        os.write(go[number][1], b"x")
+        assert other.wait() == -9, fault
+    for pipe in go:
+        for descriptor in pipe:
+            os.close(descriptor)
+    settle(0)
+
+
+def test_births_and_deaths() -> None:
+    module = __name__
+    env = {**PROCESS, "PYTHONWARNINGS": "error"}
+    cases: dict[str, list[tuple[object, ...]]] = {
+        "dying_children": [("fork.child",), ("fork.named",), ("fork.live",), ("",)],
+        "dying_parent": [("row.claimed",), ("fork.born",), ("fork.copied",), ("fork.ready",),
+                         ("fork.parent",)],
+        "child_outlives_its_parent_unborn": [()],
+        "dead_unborn_and_parent": [()],
+        "executing": [()],
+    }  # fmt: skip
+    for name, arguments in cases.items():
+        fresh(each, module, name, *arguments, env=env)
+
+
+def test_failed_fork_gives_its_row_back() -> None:
+    fresh(fork_fails, env=PROCESS)
+
+
+def test_dead_sweepers_are_followed_by_others() -> None:
+    points = [("row.obtained",), ("sweep.locked",), ("sweep.orphan",), ("sweep.zombie",)]
+    fresh(each, __name__, "dying_sweepers", *points, env=PROCESS)
+
+
+def beyond_names() -> None:
+    """A child in another pid namespace has no row; what it sees stays, its parent dead or not."""
+    out, go = os.pipe(), os.pipe()
+
+    def parent() -> None:
+        mine = shared(300_000, 7)
+        libc("unshare", CLONE_NEWPID)
+        if os.fork() == 0:
+            os.read(go[0], 1)
+            with memory.shared_numpy():
+                private = np.ones(10)
+            good = (mine == 7).all() and not memory.is_shared(private)
+            os.write(out[1], b"y" if good else b"n")
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    adopt_grandchildren()
+    assert Child(parent).wait() == -9
+    os.close(out[1])
+    for _ in range(3):
+        native.sweep(True)
+        other = shared(300_000, 9)
+        del other
+        memory.trim()
+    os.write(go[1], b"x")
+    answer = os.read(out[0], 1)
+    assert answer == b"y", answer
+    os.waitpid(-1, 0)
+    memory.check()
+
+
+def test_child_of_another_pid_namespace_is_without_a_row() -> None:
+    fresh(beyond_names, env=PROCESS)
+
+
+# ---- the protocol above is the same
+def test_ledger_in_this_mode() -> None:
+    ledger, faults = test_ledger.__name__, test_faults.__name__
+    for name in ("receive_in_child", "fork_inherits", "grandchildren", "channel_of_the_dead",
+                 "expiry"):  # fmt: skip
+        fresh(each, ledger, name, (), env=PROCESS)
+    deaths: dict[str, list[tuple[object, ...]]] = {
+        "dying_export": [("export.pinned:1",)],
+        "dying_receiver": [("receive.bit:1",)],
+        "dying_owner": [("reclaim.marked",)],
+        "dying_claimer": [("slot.claimed",)],
+        "at_once": [("sweep.bits",)],
+        "stalled_heir": [("orphan.marked:1:stop",)],
+    }
+    for name, arguments in deaths.items():
+        fresh(each, faults, name, *arguments, env=PROCESS)

@@ -1,0 +1,138 @@
+"""where, gather, scatter and slices at indices: native = plain NumPy, or left to it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor import native
+
+from .cases import each
+
+RNG = np.random.default_rng(3)
+TYPES = ("f4", "f8", "i1", "u1", "i2", "i4", "i8", "u8", "f2", "c8", "?")
+SHAPES = [(5,), (3, 4), (2, 3, 4), (1, 6), (6, 1), (300, 70), (70, 300), (2, 200, 90), (1, 40_000)]
+
+
+def draw(shape: Any, dtype: str) -> Any:
+    return RNG.integers(0, 100, shape).astype(dtype)
+
+
+CHOICES = [
+    ((3, 4), (3, 4), (3, 4)),
+    ((4,), (3, 4), (3, 1)),
+    ((3, 1), (), (4,)),
+    ((), (2, 3), ()),
+    ((200, 300), (300,), (200, 1)),
+    ((300,), (200, 300), (200, 300)),
+    ((2, 1, 5), (4, 1), (2, 4, 5)),
+    ((0, 3), (0, 3), (3,)),
+    ((100_003,), (100_003,), ()),
+]
+
+
+@each(("shapes", "dtype"), itertools.product(CHOICES, TYPES))
+def test_choose_is_numpys_where(shapes: Any, dtype: str) -> None:
+    c = RNG.random(shapes[0]) < 0.5
+    x, y = draw(shapes[1], dtype), draw(shapes[2], dtype)
+    np.testing.assert_array_equal(
+        native.choose(np.asarray(c), x, y), np.where(c, x, y), strict=True
+    )
+
+
+def test_choose_of_any_layout_and_of_numbers() -> None:
+    c = RNG.random((60, 80)) < 0.5
+    x, y = draw((80, 60), "f4").T, draw((120, 80), "f4")[::2]
+    for a, b, d in ((c, x, y), (c.T.copy().T, y, x), (c[:, ::-1], x[::-1], y)):
+        np.testing.assert_array_equal(native.choose(a, b, d), np.where(a, b, d), strict=True)
+    for a, b in ((x, 0.0), (1, x), (x, 2.5), (draw((60, 80), "i4"), 7), (c, True)):
+        np.testing.assert_array_equal(native.choose(c, a, b), np.where(c, a, b), strict=True)
+    for a, b in ((draw((60, 80), "i4"), 2.5), (c, 3), (x, y.astype("f8")), (1, 2)):
+        np.testing.assert_array_equal(native.choose(c, a, b), np.where(c, a, b), strict=True)
+    with pytest.raises(ValueError, match="broadcast"):
+        native.choose(c, x[:3], y)
+
+
+def around(shape: tuple[int, ...], dim: int, n: int) -> tuple[int, ...]:
+    return (*shape[:dim], n, *shape[dim + 1 :])
+
+
+@each(("shape", "dtype"), itertools.product(SHAPES, TYPES))
+def test_gather_and_take_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
+    x = draw(shape, dtype)
+    for dim, n in itertools.product(range(x.ndim), (0, 1, 9)):
+        index = RNG.integers(0, shape[dim], around(shape, dim, n))
+        got = native.gather(x, index, dim)
+        if x.itemsize > 8:
+            assert got is None
+        else:
+            np.testing.assert_array_equal(got, np.take_along_axis(x, index, dim), strict=True)
+        rows = RNG.integers(0, shape[dim], n)
+        np.testing.assert_array_equal(
+            native.take(x, rows, dim - x.ndim), x.take(rows, dim), strict=True
+        )
+        np.testing.assert_array_equal(native.take(x, rows.astype("i4"), dim), x.take(rows, dim))
+
+
+@each(("shape", "dtype"), itertools.product(SHAPES, ("f4", "f8", "i1", "u1", "i4", "i8")))
+def test_scatter_is_one_after_the_other(shape: tuple[int, ...], dtype: str) -> None:
+    for dim, n in itertools.product(range(len(shape)), (0, 1, 7)):
+        index = RNG.integers(0, shape[dim], around(shape, dim, n))
+        source = draw(index.shape, dtype)
+        for add in (False, True):
+            out = draw(shape, dtype)
+            expected = out.copy()
+            assert native.scatter_into(out, source, index, dim, add)
+            place = tuple(np.indices(index.shape, sparse=True))
+            at = (*place[:dim], index, *place[dim + 1 :])
+            if add:
+                np.add.at(expected, at, source)
+            else:
+                for i in range(n):  # NumPy promises no order
+                    one = (slice(None),) * dim + (slice(i, i + 1),)
+                    np.put_along_axis(expected, index[one], source[one], dim)
+            np.testing.assert_array_equal(out, expected)
+        rows, out = RNG.integers(0, shape[dim], n), draw(shape, dtype)
+        expected = out.copy()
+        assert native.add_slices(out, source, rows, dim)
+        np.add.at(expected, (slice(None),) * dim + (rows,), source)
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_add_at_is_numpys() -> None:
+    for dtype in ("f4", "f8", "i2", "i8"):
+        out, places, values = draw(50, dtype), RNG.integers(0, 50, 20_000), draw(20_000, dtype)
+        expected = out.copy()
+        np.add.at(expected, places, values)
+        assert native.add_at(out, places, values)
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_any_layout() -> None:
+    x, index = draw((30, 40), "f4").T, RNG.integers(0, 40, (60, 30))[::2].T.copy().T
+    index = np.asfortranarray(RNG.integers(0, 40, (9, 30)))
+    np.testing.assert_array_equal(native.gather(x, index, 0), np.take_along_axis(x, index, 0))
+    np.testing.assert_array_equal(native.take(x, index[:, 0], 0), x.take(index[:, 0], 0))
+    out, expected = np.zeros((40, 30), "f4"), np.zeros((40, 30), "f4")
+    source = draw((30, 9), "f4").T
+    assert native.scatter_into(out, source, index, 0, True)
+    np.add.at(expected, (index, np.arange(30)), source)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_wrong_indices_and_rare_cases_change_nothing() -> None:
+    x = draw((4, 5), "f4")
+    kept = x.copy()
+    bad, good = np.array([[0, 1, 2, 4, -1]]), np.zeros((1, 5), np.int64)
+    for index in (bad, bad + 1, good.astype("f4"), good[:, :4]):
+        assert native.gather(x, index, 0) is None
+        assert not native.scatter_into(x, np.ones(index.shape, "f4"), index, 0, True)
+    assert native.take(x, np.array([4]), 0) is None
+    assert not native.add_slices(x, np.ones((1, 5), "f4"), np.array([-1]), 0)
+    assert not native.add_at(x.reshape(-1), np.array([20]), np.ones(1, "f4"))
+    assert not native.scatter_into(x, np.ones((1, 5), "f8"), good, 0, True)
+    assert not native.scatter_into(x.T, np.ones((5, 1), "f4"), good.T, 1, True)
+    np.testing.assert_array_equal(x, kept)

@@ -1,0 +1,79 @@
+"""Running sums, products and extremes: native = plain NumPy."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from shmtensor import native
+
+from .cases import each
+
+RNG = np.random.default_rng(11)
+SHAPES = [(1,), (9,), (3, 4), (1, 5), (2, 3, 4), (0, 3), (3, 0), (50, 700), (700, 50), (30_000,)]
+
+
+def draw(shape: tuple[int, ...], dtype: str) -> Any:
+    return RNG.integers(-3, 4, shape).astype(dtype)
+
+
+@each(("shape", "dtype"), itertools.product(SHAPES, ("f4", "f8", "i8")))
+def test_running_sums_and_products_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
+    x = draw(shape, dtype)
+    ones = np.sign(x) + (x == 0).astype(dtype)
+    for dim in range(-1, x.ndim):
+        sums = native.running(x, dim, False)
+        np.testing.assert_array_equal(sums, x.cumsum(dim, dtype=dtype), strict=True)
+        np.testing.assert_array_equal(
+            native.running(ones, dim, True), ones.cumprod(dim, dtype=dtype)
+        )
+
+
+def test_whole_numbers_wrap_round() -> None:
+    x = np.array([2**62, 2**62, 2**62], np.int64)
+    np.testing.assert_array_equal(native.running(x, 0, False), x.cumsum())
+    np.testing.assert_array_equal(native.running(x, 0, True), x.cumprod())
+
+
+def test_a_long_float32_sum_is_as_good_as_a_float64_one() -> None:
+    x = RNG.random(200_000).astype("f4")
+    got = native.running(x, 0, False)
+    np.testing.assert_allclose(got, x.cumsum(dtype="f8"), 1e-7)
+
+
+def so_far(x: Any, largest: bool) -> tuple[Any, Any]:
+    """Along the last dimension, by definition."""
+    values, places = np.empty_like(x), np.empty(x.shape, np.int64)
+    for i in np.ndindex(x.shape[:-1]):
+        best = 0
+        for k, v in enumerate(x[i]):
+            now = x[i][best]
+            if v != v or (v >= now if largest else v <= now):
+                best = k
+            values[(*i, k)], places[(*i, k)] = x[i][best], best
+    return values, places
+
+
+@each(("shape", "dtype"), itertools.product(SHAPES[:-3], ("f4", "f8", "i1", "u1", "i4", "i8", "?")))
+def test_running_extremes_by_definition(shape: tuple[int, ...], dtype: str) -> None:
+    x = draw(shape, dtype) if dtype[0] != "u" else abs(draw(shape, "i4")).astype(dtype)
+    if dtype[0] == "f" and x.size > 5:
+        x.reshape(-1)[5] = np.nan
+    for dim, largest in itertools.product(range(x.ndim), (True, False)):
+        found = native.running_extreme(x, dim, largest)
+        assert found is not None
+        expected = so_far(np.moveaxis(x, dim, -1), largest)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, np.moveaxis(b, -1, dim), strict=True)
+
+
+def test_any_layout_and_what_is_rare() -> None:
+    x = draw((40, 60), "f4")
+    for y in (x.T, x[::-1], x[:, ::3]):
+        np.testing.assert_array_equal(native.running(y, 0, False), y.cumsum(0))
+    assert native.running(np.zeros((), "f4"), 0, False) is None
+    assert native.running(np.zeros(3, "i4"), 0, False) is None
+    assert native.running(np.zeros(3, "f4"), 1, False) is None
+    assert native.running_extreme(np.zeros(3, "c8"), 0, True) is None

@@ -1,0 +1,306 @@
+"""Convolution, pooling, padding and resampling, against SciPy and plain loops."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor.nn import functional as F
+
+Array = np.ndarray[Any, Any]
+RANDOM = np.random.default_rng(0)
+IMAGES = {n: RANDOM.normal(size=(2, 4, *(7, 6, 5)[:n])) for n in (1, 2, 3)}
+
+
+def correlated(x: Array, w: Array, stride: int, padding: int, dilation: int, groups: int) -> Array:
+    """What convolution is, element by element of the filter, in float64."""
+    n = x.ndim - 2
+    x = np.pad(x, [(0, 0), (0, 0), *[(padding, padding)] * n])
+    fit = [
+        (m - dilation * (k - 1) - 1) // stride + 1
+        for m, k in zip(x.shape[2:], w.shape[2:], strict=True)
+    ]
+    out = np.zeros((len(x), len(w), *fit))
+    share_in, share_out = x.shape[1] // groups, len(w) // groups
+    for k, c, offset in itertools.product(
+        range(len(w)), range(w.shape[1]), itertools.product(*map(range, w.shape[2:]))
+    ):
+        part = x[(slice(None), k // share_out * share_in + c)]
+        at = tuple(
+            slice(o * dilation, o * dilation + stride * (f - 1) + 1, stride)
+            for o, f in zip(offset, fit, strict=True)
+        )
+        out[:, k] += w[(k, c, *offset)] * part[(slice(None), *at)]
+    return out
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups"), [(1, 0, 1, 1), (2, 1, 1, 2), (1, 2, 2, 4)]
+)
+def test_convolution(n: int, stride: int, padding: int, dilation: int, groups: int) -> None:
+    x, w = IMAGES[n], RANDOM.normal(size=(8, 4 // groups, *(3, 2, 2)[:n]))
+    bias = RANDOM.normal(size=8)
+    function = (F.conv1d, F.conv2d, F.conv3d)[n - 1]
+    arguments = stride, padding, dilation, groups
+    expected = correlated(x, w, *arguments)
+    out = function(st.tensor(x), st.tensor(w), st.tensor(bias), *arguments)
+    assert np.allclose(out.numpy(), expected + bias.reshape(-1, *[1] * n))
+    alone = function(st.tensor(x[0]), st.tensor(w), None, *arguments)
+    assert np.allclose(alone.numpy(), expected[0])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_transposed_convolution_is_the_gradient(n: int) -> None:
+    """<conv(x), y> = <x, conv_transpose(y)>, whatever the strides."""
+    x, w = IMAGES[n], RANDOM.normal(size=(6, 2, *(3, 2, 2)[:n]))
+    straight = (F.conv1d, F.conv2d, F.conv3d)[n - 1]
+    back = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[n - 1]
+    there = straight(st.tensor(x), st.tensor(w), None, 2, 1, 1, 2).numpy()
+    y = RANDOM.normal(size=there.shape)
+    more = [
+        (m + 2 - k) % 2 for m, k in zip(x.shape[2:], w.shape[2:], strict=True)
+    ]  # so that the sizes agree
+    again = back(st.tensor(y), st.tensor(w), None, 2, 1, more, 2).numpy()
+    assert again.shape == x.shape
+    assert (there * y).sum() == pytest.approx((again * x).sum())
+
+
+def test_same_padding_keeps_the_size() -> None:
+    x, w = IMAGES[2], RANDOM.normal(size=(3, 4, 2, 4))
+    out = F.conv2d(st.tensor(x), st.tensor(w), padding="same")
+    expected = correlated(np.pad(x, [(0, 0), (0, 0), (0, 1), (1, 2)]), w, 1, 0, 1, 1)
+    assert np.allclose(out.numpy(), expected)
+    valid = F.conv2d(st.tensor(x), st.tensor(w), padding="valid")
+    assert np.allclose(valid.numpy(), correlated(x, w, 1, 0, 1, 1))
+
+
+def test_conv_tbc() -> None:
+    x, w, b = RANDOM.normal(size=(7, 2, 3)), RANDOM.normal(size=(3, 3, 5)), RANDOM.normal(size=5)
+    out = F.conv_tbc(st.tensor(x), st.tensor(w), st.tensor(b), 1)
+    expected = correlated(x.transpose(1, 2, 0), w.transpose(2, 1, 0), 1, 1, 1, 1)
+    assert np.allclose(out.numpy(), expected.transpose(2, 0, 1) + b)
+
+
+CONVOLUTIONS: list[tuple[str, dict[str, Any], str]] = [
+    ("stride", {"stride": 0}, "non-positive stride is not supported"),
+    ("padding", {"padding": -1}, "negative padding is not supported"),
+    ("words", {"padding": "some"}, "no such padding"),
+    ("same", {"padding": "same", "stride": 2}, "strided"),
+    ("dilation", {"dilation": 0}, "dilation should be greater than zero"),
+    ("groups", {"groups": 0}, "non-positive groups is not supported"),
+    ("groups of filters", {"groups": 3}, "multiple of groups"),
+    ("kernel", {"dilation": 9}, "kernel size can't be greater"),
+]
+
+
+@pytest.mark.parametrize(("named", "says"), [c[1:] for c in CONVOLUTIONS])
+def test_wrong_convolutions_are_refused(named: dict[str, Any], says: str) -> None:
+    with pytest.raises(RuntimeError, match=says):
+        F.conv2d(st.ones(1, 4, 6, 6), st.ones(8, 4, 3, 3), **named)
+
+
+def test_channels_and_dtypes_must_agree() -> None:
+    with pytest.raises(RuntimeError, match="expects 3 channels"):
+        F.conv1d(st.ones(1, 4, 6), st.ones(8, 3, 3))
+    with pytest.raises(RuntimeError, match="same dtype"):
+        F.conv1d(st.ones(1, 4, 6), st.ones(8, 4, 3).double())
+    with pytest.raises(RuntimeError, match=r"expected 2 \(unbatched\)"):
+        F.conv1d(st.ones(6), st.ones(8, 4, 3))
+    with pytest.raises(RuntimeError, match="output padding"):
+        F.conv_transpose1d(st.ones(1, 4, 6), st.ones(4, 2, 3), output_padding=1)
+
+
+# ---- pooling
+
+
+def pooled(fold: Any, x: Array, kernel: int, stride: int, padding: int, fill: float) -> Array:
+    """A window after the other."""
+    n = x.ndim - 2
+    x = np.pad(x, [(0, 0), (0, 0), *[(padding, padding)] * n], constant_values=fill)
+    fit = [(m - kernel) // stride + 1 for m in x.shape[2:]]
+    out = np.zeros((*x.shape[:2], *fit))
+    for at in itertools.product(*map(range, fit)):
+        window = x[(..., *(slice(a * stride, a * stride + kernel) for a in at))]
+        out[(..., *at)] = fold(window.reshape(*x.shape[:2], -1), -1)
+    return out
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_pooling(n: int) -> None:
+    x = IMAGES[n]
+    t = st.tensor(x)
+    largest = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[n - 1]
+    average = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[n - 1]
+    norm = (F.lp_pool1d, F.lp_pool2d, F.lp_pool3d)[n - 1]
+    assert np.allclose(largest(t, 2).numpy(), pooled(np.max, x, 2, 2, 0, 0))
+    assert np.allclose(largest(t, 3, 1, 1).numpy(), pooled(np.max, x, 3, 1, 1, -np.inf))
+    assert np.allclose(average(t, 2).numpy(), pooled(np.mean, x, 2, 2, 0, 0))
+    assert np.allclose(average(t, 3, 2, 1).numpy(), pooled(np.mean, x, 3, 2, 1, 0))
+    inside = average(t, 3, 2, 1, count_include_pad=False)
+    assert np.allclose(inside.numpy(), pooled(np.nanmean, x, 3, 2, 1, np.nan))
+    expected = np.sqrt(pooled(np.sum, x**2, 2, 2, 0, 0))
+    assert np.allclose(norm(t, 2, 2).numpy(), expected)
+    assert np.allclose(norm(t, math.inf, 2).numpy(), pooled(np.max, abs(x), 2, 2, 0, 0))
+
+
+def test_the_last_window_may_reach_beyond() -> None:
+    x = st.arange(7.0).reshape(1, 1, 7)
+    assert F.max_pool1d(x, 2, ceil_mode=True).tolist() == [[[1.0, 3.0, 5.0, 6.0]]]
+    assert F.avg_pool1d(x, 2, ceil_mode=True).tolist() == [[[0.5, 2.5, 4.5, 6.0]]]
+    assert F.avg_pool2d(x[None], (1, 2), divisor_override=1).tolist() == [[[[1.0, 5.0, 9.0]]]]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_unpooling_puts_the_largest_back(n: int) -> None:
+    t = st.tensor(IMAGES[n])
+    pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[n - 1]
+    back = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[n - 1]
+    values, indices = pool(t, 2, return_indices=True)
+    flat = IMAGES[n].reshape(2, 4, -1)
+    taken = np.take_along_axis(flat, indices.numpy().reshape(2, 4, -1), -1)
+    assert np.array_equal(taken.reshape(values.shape), values.numpy())
+    again = back(values, indices, 2, output_size=t.shape)
+    assert again.shape == t.shape
+    assert again.sum().item() == pytest.approx(values.sum().item())
+    assert np.array_equal(pool(again.abs(), 2).numpy(), values.abs().numpy())
+
+
+def test_nan_is_the_largest_and_what_is_lowest_has_a_place() -> None:
+    x = st.tensor([[1.0, math.nan, 3.0, 0.0], [-math.inf] * 4])
+    values, indices = F.max_pool1d(x, 2, return_indices=True)
+    assert indices.tolist() == [[1, 2], [0, 2]]
+    assert math.isnan(values[0, 0].item())
+    _, indices = F.max_pool1d(x[1:], 2, 2, 1, return_indices=True)
+    assert indices.tolist() == [[0, 1, 3]]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_adaptive_pooling(n: int, size: int) -> None:
+    x = IMAGES[n]
+    average = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[n - 1]
+    largest = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[n - 1]
+    out, best = np.zeros((2, 4, *[size] * n)), np.zeros((2, 4, *[size] * n))
+    for at in itertools.product(range(size), repeat=n):
+        window = x[
+            (
+                ...,
+                *(
+                    slice(a * m // size, -(-(a + 1) * m // size))
+                    for a, m in zip(at, x.shape[2:], strict=True)
+                ),
+            )
+        ].reshape(2, 4, -1)
+        out[(..., *at)], best[(..., *at)] = window.mean(-1), window.max(-1)
+    assert np.allclose(average(st.tensor(x), size).numpy(), out)
+    values, indices = largest(st.tensor(x), size, return_indices=True)
+    assert np.array_equal(values.numpy(), best)
+    taken = np.take_along_axis(x.reshape(2, 4, -1), indices.numpy().reshape(2, 4, -1), -1)
+    assert np.array_equal(taken.reshape(best.shape), best)
+
+
+def test_wrong_windows_are_refused() -> None:
+    x = st.ones(1, 1, 4, 4)
+    for named, says in (
+        ({"padding": 2}, "at most half"),
+        ({"padding": -1}, "non-negative"),
+        ({"stride": 0}, "greater than zero"),
+        ({"dilation": 0}, "greater than zero"),
+    ):
+        with pytest.raises(RuntimeError, match=says):
+            F.max_pool2d(x, 2, **named)
+    with pytest.raises(RuntimeError, match="no window fits"):
+        F.avg_pool2d(x, 5)
+    with pytest.raises(RuntimeError, match="divisor"):
+        F.avg_pool2d(x, 2, divisor_override=0)
+    with pytest.raises(RuntimeError, match="output_size"):
+        F.adaptive_avg_pool2d(x, (1, 2, 3))
+    with pytest.raises(RuntimeError, match="indices must have"):
+        F.max_unpool1d(x[0], st.zeros(1, 4, 3, dtype=st.int64), 2)
+
+
+# ---- frames and other sizes
+
+
+@pytest.mark.parametrize(
+    ("ours", "numpys"),
+    [("constant", "constant"), ("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")],
+)
+def test_pad(ours: str, numpys: Any) -> None:
+    x = IMAGES[2]
+    out = F.pad(st.tensor(x), (2, 1, 0, 3), mode=ours)
+    assert np.array_equal(out.numpy(), np.pad(x, [(0, 0), (0, 0), (0, 3), (2, 1)], mode=numpys))
+    less = F.pad(st.tensor(x), (-1, -2), mode=ours) if ours == "constant" else None
+    assert less is None or np.array_equal(less.numpy(), x[..., 1:-2])
+
+
+def test_wrong_frames_are_refused() -> None:
+    x = st.ones(1, 2, 3)
+    with pytest.raises(RuntimeError, match="at most 2"):
+        F.pad(x, (3, 0), "reflect")
+    with pytest.raises(NotImplementedError, match="no such mode"):
+        F.pad(x, (1, 0), "mirror")
+    with pytest.raises(ValueError, match="takes no value"):
+        F.pad(x, (1, 0), "reflect", 3.0)
+
+
+def test_interpolate_nearest_repeats() -> None:
+    x = IMAGES[2]
+    for mode in ("nearest", "nearest-exact"):
+        out = F.interpolate(st.tensor(x), scale_factor=2, mode=mode)
+        assert np.array_equal(out.numpy(), x.repeat(2, 2).repeat(2, 3))
+    assert np.array_equal(F.upsample_nearest(st.tensor(x), scale_factor=2).numpy(), out.numpy())
+    assert F.upsample(st.tensor(x), (3, 3)).shape == (2, 4, 3, 3)
+
+
+@pytest.mark.parametrize(("n", "mode"), [(1, "linear"), (2, "bilinear"), (3, "trilinear")])
+def test_interpolate_between_corners_is_numpys(n: int, mode: str) -> None:
+    x = IMAGES[n]
+    out: Any = x
+    for d, m in enumerate(x.shape[2:]):
+        line = lambda row, m=m: np.interp(np.linspace(0, m - 1, 9), np.arange(m), row)  # noqa: E731
+        out = np.apply_along_axis(line, d + 2, out)
+    ours = F.interpolate(st.tensor(x), [9] * n, mode=mode, align_corners=True)
+    assert np.allclose(ours.numpy(), out)
+    if n == 2:
+        assert np.allclose(F.upsample_bilinear(st.tensor(x), [9, 9]).numpy(), out)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_resampling_keeps_what_is_constant_and_its_gradient_sums_up(
+    mode: str, antialias: bool
+) -> None:
+    x = st.full((1, 1, 8, 9), 3.0, dtype=st.float64, requires_grad=True)
+    out = F.interpolate(x, (5, 13), mode=mode, antialias=antialias)
+    assert np.allclose(out.detach().numpy(), 3.0)
+    out.sum().backward()
+    assert x.grad.sum().item() == pytest.approx(5 * 13)
+
+
+def test_an_infinite_pixel_stays_where_it_is() -> None:
+    x = st.zeros(1, 1, 8)
+    x[0, 0, 3] = math.inf
+    out = F.interpolate(x, 16, mode="linear")
+    assert not out.isnan().any()
+    assert out.isinf().sum().item() == 4
+
+
+def test_wrong_sizes_are_refused() -> None:
+    x = st.ones(1, 1, 4, 4)
+    with pytest.raises(ValueError, match="one of size and scale_factor"):
+        F.interpolate(x)
+    with pytest.raises(NotImplementedError, match="needs 3 dimensions"):
+        F.interpolate(x, 3, mode="linear")
+    with pytest.raises(ValueError, match="align_corners is for"):
+        F.interpolate(x, 3, align_corners=True)
+    with pytest.raises(ValueError, match="antialias is for"):
+        F.interpolate(x, 3, antialias=True)
+    with pytest.raises(NotImplementedError, match="no such mode"):
+        F.interpolate(x, 3, mode="cubic")

@@ -1,0 +1,93 @@
+"""Whatever the bytes are: an error or some value, never a crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+import shmtensor as st
+from shmtensor import native
+
+XS: list[Any] = [
+    "abc", "é", b"bytes", 5, 300, 70_000, 2**40, 2**90, -1, 1.5, 2j, None, True, [1, (2, "x")],
+    {"k": [3.0]}, np.arange(6.0).reshape(2, 3), st.ones(3), np.float32(2), np.ones((4, 4)).T,
+    np.array(["text"]), range(4),
+]  # fmt: skip
+HEADER = 48
+
+
+def bytes_of(packed: Any) -> np.ndarray[Any, Any]:
+    (block,) = packed._blocks
+    return np.frombuffer(block, np.uint8).copy()
+
+
+LIST = bytes_of(st.SharedList(XS))
+DICT = bytes_of(st.SharedDict((f"{i}", x) for i, x in enumerate(XS)))
+
+
+def read_everything(cls: Any, data: Any) -> None:
+    """Only exceptions; arrays are touched, for they must lie in the block."""
+    try:
+        packed = cls(data)
+    except (ValueError, TypeError):
+        return
+    for i in range(min(len(packed), 64)):
+        try:
+            value = packed[i] if cls is native.PackedList else packed.get(f"{i}")
+            repr(value)
+            if isinstance(value, np.ndarray):
+                value.copy()
+        except MemoryError:
+            pass
+        except Exception:  # what a broken pickle raises is anything
+            continue
+
+
+@settings(max_examples=400)
+@given(some.data())
+def test_changed_bytes_never_crash(data: Any) -> None:
+    for cls, good in ((native.PackedList, LIST), (native.PackedDict, DICT)):
+        bad = good.copy()
+        for _ in range(data.draw(some.integers(1, 6))):
+            bad[data.draw(some.integers(0, len(bad) - 1))] = data.draw(some.integers(0, 255))
+        read_everything(cls, [bad])
+
+
+@given(some.integers(0, len(LIST) - 1))
+def test_cut_short_never_crashes(n: int) -> None:
+    read_everything(native.PackedList, [LIST[:n].copy()])
+    read_everything(native.PackedDict, [DICT[:n].copy()])
+
+
+@given(some.binary(max_size=300))
+def test_rubbish_after_a_header_never_crashes(rubbish: bytes) -> None:
+    bad = np.frombuffer(LIST[:HEADER].tobytes() + rubbish, np.uint8)
+    read_everything(native.PackedList, [bad])
+
+
+def test_errors_say_what_is_wrong() -> None:
+    with pytest.raises(ValueError, match="packed data: corrupt: no header"):
+        native.PackedList([b"nothing"])
+    with pytest.raises(ValueError, match="packed data: corrupt: it is no dictionary"):
+        native.PackedDict([LIST])
+    with pytest.raises(ValueError, match="packed data: corrupt: no header"):
+        native.PackedList([])
+    with pytest.raises(ValueError, match="SharedList: the view leaves the list: start 5"):
+        native.PackedList([bytes_of(st.SharedList([1, 2]))], 5, 1, 1)
+    bad = bytes_of(st.SharedList(["abc"]))
+    bad[-5] = 99  # the tag
+    with pytest.raises(
+        ValueError, match="packed data: corrupt: no such kind of element: byte 1 of"
+    ):
+        native.PackedList([bad])[0]
+
+
+def test_a_table_without_an_end_ends() -> None:
+    bad = bytes_of(st.SharedDict({"a": 1}))
+    bad[-64:] = 255
+    with pytest.raises((KeyError, ValueError)):
+        native.PackedDict([bad])["b"]

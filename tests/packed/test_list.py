@@ -1,0 +1,262 @@
+"""SharedList is a list that cannot be changed: the same elements, the same errors."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+from collections import namedtuple
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+import shmtensor as st
+from shmtensor import memory
+from shmtensor.packed import SharedList
+
+Point = namedtuple("Point", "x y")
+
+scalars = (
+    some.none()
+    | some.booleans()
+    | some.integers()
+    | some.floats(allow_nan=False)
+    | some.complex_numbers(allow_nan=False)
+    | some.binary()
+    | some.text(some.characters(exclude_categories=()))
+)
+keys = scalars | some.tuples(some.integers(), some.text())
+elements = some.recursive(
+    scalars,
+    lambda inner: some.lists(inner) | some.tuples(inner, inner) | some.dictionaries(keys, inner),
+)
+
+
+def types_of(x: Any) -> Any:
+    """The types in a nested value, so that 1, 1.0 and True are told apart."""
+    if isinstance(x, dict):
+        return [(types_of(k), types_of(v)) for k, v in x.items()]
+    if isinstance(x, (list, tuple)):
+        return [type(x), *map(types_of, x)]
+    return type(x)
+
+
+@settings(max_examples=60)
+@given(some.lists(elements, max_size=20))
+def test_what_goes_in_comes_out(xs: list[Any]) -> None:
+    packed = st.SharedList(xs)
+    assert packed == xs
+    assert xs == packed
+    assert list(packed) == [packed[i] for i in range(len(xs))] == xs
+    assert types_of(list(packed)) == types_of(xs)
+
+
+@given(
+    some.lists(some.integers(-300, 300), max_size=20),
+    some.lists(some.slices(20), min_size=1, max_size=3),
+)
+def test_slices_are_those_of_a_list(xs: list[int], cuts: list[slice]) -> None:
+    packed = st.SharedList(xs)
+    for cut in cuts:
+        packed, xs = packed[cut], xs[cut]
+        assert list(packed) == xs
+        assert list(reversed(packed)) == xs[::-1]
+        assert len(packed) == len(xs)
+        assert list(pickle.loads(pickle.dumps(packed))) == xs
+
+
+def test_a_slice_shares_the_memory() -> None:
+    packed = st.SharedList(range(1000))
+    before = memory.statistics().live_blocks
+    part = packed[10:900:7]
+    assert memory.statistics().live_blocks == before
+    del packed
+    assert part[1] == 17
+    assert part[::-1][-1] == 10
+
+
+@pytest.mark.parametrize("i", [3, -4, 2**62, -(2**62), 2**64])
+def test_an_index_outside_is_an_index_error(i: int) -> None:
+    with pytest.raises(IndexError):
+        st.SharedList([1, 2, 3])[i]
+
+
+@pytest.mark.parametrize("i", ["0", 1.0, None, (0,)])
+def test_an_index_of_another_type_is_a_type_error(i: Any) -> None:
+    with pytest.raises(TypeError, match="SharedList: indices must be integers or slices"):
+        st.SharedList([1, 2, 3])[i]
+
+
+def test_it_cannot_be_changed() -> None:
+    packed: Any = st.SharedList([1, 2])
+    with pytest.raises(TypeError):
+        packed[0] = 3
+    with pytest.raises(TypeError):
+        del packed[0]
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(packed)
+    assert not hasattr(packed, "append")
+    assert isinstance(packed, Sequence)
+    assert copy.copy(packed) is copy.deepcopy(packed) is packed
+
+
+def test_searching_is_that_of_a_list() -> None:
+    xs = [1, "a", 1.0, None, (2, 3), "a"]
+    packed = SharedList(xs)
+    assert None in packed
+    assert (2, 3) in packed
+    assert "b" not in packed
+    for value in (1, "a", None, "b"):
+        assert packed.count(value) == xs.count(value)
+    for arguments in (("a",), ("a", 2), ("a", -3), (1, 1, 3), (None, 0, -2)):
+        assert packed.index(*arguments) == xs.index(*arguments)
+    for arguments in (("b",), ("a", 2, 4), (None, 4)):
+        with pytest.raises(ValueError, match=r"SharedList\.index: not in the list"):
+            packed.index(*arguments)
+    assert packed != xs[:-1]
+    assert packed != [*xs[:-1], "b"]
+    assert packed != 5
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12.0).reshape(3, 4),
+        np.arange(12).reshape(3, 4).T,
+        np.arange(24).reshape(2, 3, 4)[:, ::2, 1:],
+        np.zeros((0, 5, 2**40)),
+        np.array(3.5),
+        np.arange(5000, dtype=">i4"),
+        np.array(["a", "long string"]),
+        np.array([(1, 2.5)], dtype=[("i", "i2"), ("f", "f8")]),
+        np.array(["2020-01-01"], dtype="M8[D]"),
+        np.array([True, False]),
+        np.array([], dtype="V0"),
+    ],
+    ids=lambda a: f"{a.dtype}{a.shape}",
+)
+def test_an_array_comes_back_as_a_view(array: Any) -> None:
+    packed = st.SharedList(["x", array, [array]])
+    for got in (packed[1], packed[2][0]):
+        assert got.dtype == array.dtype
+        assert got.shape == array.shape
+        np.testing.assert_array_equal(got, array)
+        assert not got.flags.writeable
+        assert got.flags.aligned
+        assert got.nbytes == 0 or memory.is_shared(got)
+        assert got.flags.f_contiguous == array.flags.f_contiguous or not array.flags.c_contiguous
+    assert packed[1].ctypes.data == packed[1].ctypes.data
+
+
+def test_a_view_keeps_the_memory() -> None:
+    packed = st.SharedList([np.arange(10), st.arange(10)])
+    array, tensor = packed
+    del packed
+    gc.collect()
+    other = [np.ones(10) for _ in range(100)]
+    assert array.tolist() == tensor.tolist() == list(range(10))
+    assert len(other) == 100
+
+
+def test_large_data_is_aligned_for_vectors() -> None:
+    packed = st.SharedList(["x" * 7, st.ones(1000), b"y", np.ones(300)])
+    assert packed[1].data_ptr() % 64 == packed[3].ctypes.data % 64 == 0
+
+
+def test_tensors_come_back_as_tensors() -> None:
+    parameter = st.ones(2, requires_grad=True)
+    packed = st.SharedList([st.arange(3), parameter, st.tensor(2.5)], readonly=False)
+    x = packed[0]
+    assert isinstance(x, st.Tensor)
+    assert x.dtype == st.int64
+    x[0] = 5
+    assert packed[0].tolist() == [5, 1, 2]
+    assert not packed.readonly
+    assert packed[1].requires_grad
+    assert packed[2].item() == 2.5
+    with pytest.raises(RuntimeError, match="not a leaf"):
+        st.SharedList([parameter * 2])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Point(1, 2),
+        {1, 2},
+        frozenset([3]),
+        Decimal("1.5"),
+        bytearray(b"x"),
+        range(3),
+        np.float32(2.5),
+        np.int64(7),
+        np.str_("s"),
+        np.array([None, "object"]),
+        np.ma.masked_array([1, 2], [True, False]),
+    ],
+    ids=repr,
+)
+def test_other_objects_keep_their_type(value: Any) -> None:
+    (got,) = st.SharedList([value])
+    assert type(got) is type(value)
+    assert str(got) == str(value)
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(RecursionError):
+        st.SharedList([loop])
+
+
+def test_errors_while_building_leave_nothing() -> None:
+    before = memory.statistics().live_blocks
+
+    def broken() -> Any:
+        yield "a"
+        raise KeyError("on purpose")
+
+    with pytest.raises(KeyError, match="on purpose"):
+        st.SharedList(broken())
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        st.SharedList([lambda: 1])
+    with pytest.raises(TypeError, match="not iterable"):
+        st.SharedList(5)  # type: ignore[arg-type]
+    gc.collect()
+    assert memory.statistics().live_blocks == before
+
+
+def test_a_pickled_element_may_change_what_is_being_packed() -> None:
+    xs: list[Any] = [1, 2]
+
+    class Clearing:
+        def __reduce__(self) -> Any:
+            xs.clear()
+            return int, ()
+
+    xs += [Clearing(), 4]
+    assert list(st.SharedList([xs])) == [[1, 2, 0, 4]]
+
+
+def test_the_repr_is_short() -> None:
+    assert repr(st.SharedList([1, "a"])) == "SharedList([1, 'a'])"
+    assert repr(st.SharedList()) == "SharedList([])"
+    text = repr(st.SharedList("x" * 1000 for _ in range(100_000)))
+    assert len(text) < 400
+    assert text.endswith("...], 100000 elements)")
+
+
+def test_many_parts() -> None:
+    """More elements and bytes than one part has, and an element larger than a part."""
+    n, large = (1 << 20) + 10, b"z" * (65 << 20)
+    packed = st.SharedList(large if i == n - 5 else b"%d" % i * 9 for i in range(n))
+    assert len(packed._blocks) > 2
+    for i in (0, 1, n // 2, 1 << 20, (1 << 20) - 1, n - 6, n - 4, n - 1):
+        assert packed[i] == b"%d" % i * 9
+    assert packed[n - 5] == large
+    assert len(pickle.loads(pickle.dumps(packed[-3:]))) == 3
+    assert packed.nbytes > len(large)

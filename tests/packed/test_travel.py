@@ -1,0 +1,85 @@
+"""To other processes as handles: the same memory by every start method and road."""
+
+from __future__ import annotations
+
+import multiprocessing as standard
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import memory
+from shmtensor import multiprocessing as mp
+
+from . import deeds
+
+LONG = 60.0
+
+
+def contents() -> tuple[Any, Any]:
+    words = st.SharedList(f"word {i}" for i in range(1000))
+    table = st.SharedDict({"b": [1, 2], ("t", 1): "tuple", "x": np.zeros(3)}, readonly=False)
+    return words, table
+
+
+# The standard library's fork server starts before there is a domain that it could join.
+@pytest.mark.parametrize(
+    ("library", "method"),
+    [(mp, "fork"), (mp, "forkserver"), (mp, "spawn"), (standard, "fork"), (standard, "spawn")],
+)
+def test_it_arrives_as_the_same_memory(library: Any, method: str) -> None:
+    context = library.get_context(method)
+    inbox, outbox = context.SimpleQueue(), context.SimpleQueue()
+    process = context.Process(target=deeds.answer, args=(inbox, outbox))
+    process.start()
+    words, table = contents()
+    inbox.put((words[1::2], table))
+    first, last, n, b, t, blocks, x = outbox.get()
+    assert (first, last, n) == (["word 1", "word 3", "word 5"], "word 999", 500)
+    assert (b, t, x) == ([1, 2], "tuple", 0.0)
+    assert all(blocks)
+    assert outbox.get() == "written"
+    assert table["x"].tolist() == [7.0, 0.0, 0.0]  # the same memory: the array is a view of ours
+    process.join(LONG)
+    assert process.exitcode == 0
+    process.close()
+    for queue in (inbox, outbox):
+        queue.close()
+
+
+def test_plain_pickle_carries_the_bytes() -> None:
+    words, table = pickle.loads(pickle.dumps(contents()))
+    assert words == contents()[0]
+    assert table["b"] == [1, 2]
+    assert memory.is_shared(words._blocks[0])
+    table["x"][0] = 1.0
+    assert table["x"][0] == 1.0
+
+
+def test_workers_that_read_all_take_no_memory() -> None:
+    """The cure for memory that grows with each worker: what four of them read is there once."""
+    n, workers = 200_000, 4
+    words = st.SharedList(f"image-{i:08d}.png" for i in range(n))
+    context = mp.get_context("fork")
+    out, go = context.SimpleQueue(), context.Barrier(workers + 1)
+
+    def shares(data: Any) -> int:
+        processes = [
+            context.Process(target=deeds.read_all, args=(data, out, go)) for _ in range(workers)
+        ]
+        for process in processes:
+            process.start()
+        go.wait()  # all have read
+        said = [out.get() for _ in processes]
+        go.wait()
+        for process in processes:
+            process.join(LONG)
+            process.close()
+        assert {total for total, _ in said} == {n * 18}
+        return sum(share for _, share in said)
+
+    plain = list(words)
+    grown = shares(plain) - shares(words)
+    assert grown > workers * n * 30, f"a plain list cost only {grown} bytes more"

@@ -1,0 +1,78 @@
+"""PyTorch's names are there or their absence is justified; backward keeps what the rules name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import shmtensor as st
+
+from . import kept, surface
+
+
+def test_every_absence_is_justified() -> None:
+    known = surface.absences()
+    missing = [
+        e.name for e in surface.entries() if not e.present and not surface.reason(e.name, known)
+    ]
+    assert not missing, f"say why in tests/surface/absent.txt: {missing}"
+    assert all(why for why in known.values())
+
+
+def test_the_names_are_the_surface() -> None:
+    names = [name for _, name in surface.listed()]
+    assert len(names) > 1600
+    assert surface.found("add") == "function"
+    assert surface.found("Tensor.add_") == "method"
+    assert surface.found("nn.Linear") == "class"
+    assert surface.found("autograd.functional.jacobian") == "function"
+    assert not surface.found("no_such_name")
+    assert not surface.found("Tensor.no_such_name")
+    assert surface.derivative("mul") == ("yes", 2)
+    assert surface.derivative("Tensor.mul_") == ("yes", 2)
+    assert surface.derivative("argmax") == ("", 0)
+
+
+def test_the_report_runs() -> None:
+    script = Path(surface.__file__)
+    root = Path(st.__file__).resolve().parent.parent
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True, text=True, timeout=120, check=False, env={"PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "NO REASON GIVEN" not in done.stdout
+    assert "names: " in done.stdout.splitlines()[-2] + done.stdout.splitlines()[-1]
+
+
+def test_backward_keeps_what_the_rules_name() -> None:
+    wrong = {}
+    for row in kept.rows():
+        held, said, _ = kept.kept_bytes(row)
+        if held != said:
+            wrong[row.name] = (held, said)
+    assert not wrong
+
+
+def test_known_ops_keep_known_bytes() -> None:
+    x = st.ones(100, requires_grad=True)
+    y = st.ones(100, requires_grad=True)
+    z = st.ones(100)
+
+    def bytes_of(out: st.Tensor) -> int:
+        return sum(getattr(v, "nbytes", 0) for v in out.grad_fn.saved)
+
+    assert bytes_of(x + y) == 0
+    assert bytes_of(x * y) == 800
+    assert bytes_of(x * z) == 400  # x is kept for z alone
+    assert bytes_of(x.exp()) == 400
+    assert bytes_of(x.sum()) == 0
+    assert bytes_of(x.relu()) == 400
+    assert bytes_of(x.reshape(10, 10)) == 0
+
+
+def test_the_page_of_what_is_kept_is_true() -> None:
+    lines = dict.fromkeys(kept.page().splitlines())
+    wrong = [line for line in kept.PAGE.read_text().splitlines() if line not in lines]
+    assert not wrong, "python -m tests.surface.kept writes the page anew"

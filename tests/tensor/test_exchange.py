@@ -1,0 +1,131 @@
+"""A tensor's memory in others' hands: NumPy's protocols, buffers, DLPack."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import special
+
+import shmtensor as st
+
+DTYPES = [
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
+    "complex64", "complex128",
+]  # fmt: skip
+
+
+def test_a_ufunc_that_is_an_op_is_that_op() -> None:
+    x = st.arange(3.0, requires_grad=True)
+    y = np.exp(x)
+    assert isinstance(y, st.Tensor)
+    y.sum().backward()
+    assert np.allclose(x.grad.numpy(), np.exp([0, 1, 2]))
+    a = np.arange(3.0, dtype=np.float32)
+    z = a * x
+    assert z.requires_grad
+    assert (np.float32(2) * x.detach()).dtype is st.float32
+    assert type(a + x.detach()) is st.Tensor
+    assert (a @ x.detach()).item() == 5
+
+
+def test_other_ufuncs_run_on_the_arrays() -> None:
+    x = st.arange(3.0)
+    assert isinstance(special.erfinv(x / 4), st.Tensor)
+    assert np.add.reduce(x).item() == 3
+    out = np.zeros(3, np.float32)
+    assert np.add(x, x, out=out) is out
+    assert out.tolist() == [0, 2, 4]
+    assert np.add(out, 1, out=x) is x
+    assert x.tolist() == [1, 3, 5]
+    assert x._version == 1
+    whole, part = np.divmod(x, 2)
+    assert (whole.tolist(), part.tolist()) == ([0, 1, 2], [1, 1, 1])
+    with pytest.raises(RuntimeError, match="Can't call numpy"):
+        np.divmod(st.ones(2, requires_grad=True), 2)
+
+
+def test_arrays_share_the_memory() -> None:
+    x = st.arange(6.0).reshape(2, 3)
+    for array in (np.asarray(x), np.asarray(memoryview(x)), np.array(x, copy=False)):
+        assert np.shares_memory(array, x.numpy())
+        assert array.dtype == np.float32
+    assert not np.shares_memory(np.array(x), x.numpy())
+    assert x.__array_interface__["shape"] == (2, 3)
+    assert np.asarray(x, dtype=np.float64).dtype == np.float64
+    tracked = st.ones(2, requires_grad=True)
+    view = tracked[:1]
+    for t in (tracked, view):
+        with pytest.raises(RuntimeError, match="Can't call numpy"):
+            np.asarray(t)
+        with pytest.raises(BufferError, match="requires grad"):
+            memoryview(t)
+
+
+def test_without_grad_mode_the_array_is_there() -> None:
+    x = st.ones(2, requires_grad=True)
+    with st.no_grad():
+        assert x.numpy().tolist() == [1, 1]
+        assert np.asarray(x).tolist() == [1, 1]
+    assert x.numpy(force=True).tolist() == [1, 1]
+
+
+def test_the_buffer_is_the_array_s() -> None:
+    x = st.arange(3, dtype=st.int32)
+    seen = memoryview(x)
+    assert (seen.format, seen.shape, seen.readonly) == ("i", (3,), False)
+    seen[0] = 7
+    assert x.tolist() == [7, 1, 2]
+    assert bytes(st.ones(1)) == np.float32(1).tobytes()
+    assert memoryview(x.expand(2, 3)).readonly
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_dlpack_there_and_back(name: str) -> None:
+    x = st.from_numpy(np.ones((2, 3), name)).t()
+    array = np.from_dlpack(x)
+    assert np.shares_memory(array, x.numpy())
+    back = st.from_dlpack(x)
+    assert back.dtype is x.dtype
+    assert back.stride() == x.stride()
+    assert np.shares_memory(back.numpy(), x.numpy())
+    assert x.__dlpack_device__() == (1, 0)
+
+
+def test_dlpack_keeps_read_only_memory_so() -> None:
+    array = np.arange(3.0)
+    array.flags.writeable = False
+    assert not np.from_dlpack(st.from_numpy(array)).flags.writeable
+    assert np.from_dlpack(st.arange(3)).flags.writeable
+    assert not st.from_dlpack(array).numpy().flags.writeable
+    with pytest.raises(BufferError, match="require gradient"):
+        st.ones(2, requires_grad=True).__dlpack__()
+
+
+def test_dlpack_with_torch() -> None:
+    torch = pytest.importorskip("torch")
+    theirs = torch.arange(4.0)
+    ours = st.from_dlpack(theirs)
+    ours[0] = 5
+    assert theirs[0] == 5
+    again = torch.from_dlpack(ours)
+    again[1] = 6
+    assert ours.tolist() == [5, 6, 2, 3]
+    flag = st.tensor([True, False])
+    assert torch.from_dlpack(flag).tolist() == [True, False]
+
+
+def test_repr_round_trips() -> None:
+    scope = {"tensor": st.tensor, "shmtensor": st, "nan": float("nan"), "inf": float("inf")}
+    for x in (
+        st.tensor([1.5, float("nan"), -float("inf")]),
+        st.tensor([[1, 2], [3, 4]]),
+        st.tensor([True]),
+        st.tensor(3, dtype=st.int8),
+        st.tensor([1 + 2j]),
+        st.tensor([1.0, 2.0], dtype=st.float64),
+        st.tensor([1.0], requires_grad=True),
+    ):
+        made = eval(repr(x), scope)
+        assert made.dtype is x.dtype
+        assert made.requires_grad == x.requires_grad
+        assert np.array_equal(made.detach().numpy(), x.detach().numpy(), equal_nan=True)

@@ -1,0 +1,77 @@
+"""Switches and old names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import shmtensor as st
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    yield
+    st.set_default_dtype(st.float32)
+    st.use_deterministic_algorithms(False)
+    st.set_float32_matmul_precision("highest")
+    st.set_num_interop_threads(1)
+    st.set_warn_always(False)
+
+
+def test_switches_are_noted() -> None:
+    st.use_deterministic_algorithms(True, warn_only=True)
+    assert st.are_deterministic_algorithms_enabled()
+    st.set_float32_matmul_precision("high")
+    assert st.get_float32_matmul_precision() == "high"
+    st.set_num_interop_threads(3)
+    assert st.get_num_interop_threads() == 3
+    st.set_warn_always(True)
+    assert st.is_warn_always_enabled()
+    assert st.set_flush_denormal(True) is False
+    st.set_default_device("cpu")
+    assert st.get_default_device() == st.device("cpu")
+
+
+def test_wrong_values_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="expected one of highest"):
+        st.set_float32_matmul_precision("most")
+    with pytest.raises(RuntimeError, match="positive"):
+        st.set_num_interop_threads(0)
+    with pytest.raises(TypeError, match="only floating-point types"):
+        st.set_default_tensor_type(st.LongTensor)
+    with pytest.raises(RuntimeError, match="no such device"):
+        st.set_default_device("abacus")
+
+
+def test_default_tensor_type() -> None:
+    st.set_default_tensor_type(st.DoubleTensor)
+    assert st.get_default_dtype() is st.float64
+    st.set_default_tensor_type("shmtensor.FloatTensor")
+    assert st.get_default_dtype() is st.float32
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("FloatTensor", st.float32), ("DoubleTensor", st.float64), ("HalfTensor", st.float16),
+        ("LongTensor", st.int64), ("IntTensor", st.int32), ("ShortTensor", st.int16),
+        ("CharTensor", st.int8), ("ByteTensor", st.uint8), ("BoolTensor", st.bool),
+    ],
+)  # fmt: skip
+def test_old_names_of_tensors(name: str, dtype: st.dtype) -> None:
+    cls = getattr(st, name)
+    x = cls([1, 0])
+    assert type(x) is st.Tensor
+    assert x.dtype is dtype
+    assert isinstance(x, cls)
+    assert not isinstance(x.to(st.complex64), cls)
+    assert cls(2, 3).shape == (2, 3)
+    assert cls().shape == (0,)
+    assert st.typename(x) == f"shmtensor.{name}"
+
+
+def test_other_names() -> None:
+    assert st.typename(3) == "int"
+    assert st.typename(st.tensor(1j)) == "shmtensor.Tensor"
+    assert not st.is_storage(st.ones(1))

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# The ledger as virtual processes in threads under ThreadSanitizer (ledger.cc says how), then the same with seeded data
+# races, each of which must be caught.
+# usage: tests/virtual/run.sh PYTHON [seconds [seed]]      needs g++ with libtsan; PYTHON has NumPy (for its headers)
+set -euo pipefail
+python=${1:?usage: run.sh PYTHON [seconds [seed]]}
+seconds=${2:-20} seed=${3:-$RANDOM}
+cd "$(dirname "$0")/../.."
+out=build/virtual
+native=shmtensor/native
+mkdir -p "$out"
+includes=$("$python" -c 'import numpy, sysconfig; print("-I" + sysconfig.get_path("include"), "-I" + numpy.get_include())')
+flags="-std=c++17 -O1 -g -pthread -fno-strict-aliasing -fsanitize=thread -Wno-tsan -w -I$native $includes"
+
+# What needs an interpreter stays out; the rest names Python functions that nobody calls here.
+sources=(tests/virtual/ledger.cc "$native"/sync/{lock,words}.cc)
+for source in "$native"/memory/*.cc; do
+  case $(basename "$source") in
+    bind*.cc | figures.cc | block.cc | faults.cc | check.cc | handler.cc) ;;
+    *) sources+=("$source") ;;
+  esac
+done
+
+compile() { # source, object
+  # shellcheck disable=SC2086  # a list of flags
+  g++ $flags -c "$1" -o "$2.$$" && mv "$2.$$" "$2"
+}
+link() { # program, objects...
+  local program=$1
+  shift
+  g++ -fsanitize=thread -pthread "$@" -Wl,--wrap=fcntl -Wl,--wrap=fcntl64 -Wl,--unresolved-symbols=ignore-all \
+    -no-pie -ldl -o "$program"
+}
+# Without address randomisation: the sanitizer's shadow needs the places that it knows.
+execute() { TSAN_OPTIONS="halt_on_error=1:exitcode=66:report_signal_unsafe=0" setarch -R "$@"; }
+
+newest=$(find "$native" -name '*.h' -newer "$out/stamp" 2>/dev/null | head -1 || true)
+[ -e "$out/stamp" ] && [ -z "$newest" ] || rm -f "$out"/*.o
+objects=()
+for source in "${sources[@]}"; do
+  object=$out/$(basename "$(dirname "$source")")_$(basename "${source%.cc}").o
+  objects+=("$object")
+  if [ ! "$object" -nt "$source" ]; then
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+    compile "$source" "$object" &
+  fi
+done
+wait
+touch "$out/stamp"
+link "$out/ledger" "${objects[@]}"
+execute "$out/ledger" "$seconds" "$seed"
+
+# ---- seeded races: a word whose order is taken away must be missed
+seeded() { # name, file, sed expression
+  local name=$1 source=$native/$2 copy=$out/seeded_$1.cc
+  sed -E "$3" "$source" > "$copy"
+  if cmp -s "$source" "$copy"; then
+    echo "seeded $name: nothing was changed in $source: the seed does not fit the code any more"
+    exit 1
+  fi
+  compile "$copy" "$out/seeded_$name.o" -I"$(dirname "$source")"
+  local object=$out/$(basename "$(dirname "$source")")_$(basename "${source%.cc}").o
+  link "$out/seeded_$name" $(printf '%s\n' "${objects[@]}" | grep -vx "$object") "$out/seeded_$name.o"
+  for attempt in 1 2 3 4 5 6; do
+    local code=0
+    execute "$out/seeded_$name" 5 $((seed + attempt)) > "$out/seeded_$name.log" 2>&1 || code=$?
+    if [ "$code" = 66 ]; then
+      echo "seeded $name: caught ($(grep -m1 -o 'WARNING: ThreadSanitizer: [a-z ]*' "$out/seeded_$name.log"))"
+      return
+    fi
+  done
+  echo "seeded $name: NOT caught"
+  exit 1
+}
+flags="$flags -I$native/memory -I$native/sync"
+seeded drop memory/hold.cc 's/(index % 64\)\), )release/\1relaxed/; s/(load\(relaxed\) - 1, )release/\1relaxed/'
+seeded scan memory/reclaim.cc 's/(a->slot\)\.load\()acquire/\1relaxed/; s/(bits\[w\]\.load\()acquire/\1relaxed/'
+seeded lock sync/lock.cc 's/(owner\.store\(0, std::memory_order_)seq_cst/\1relaxed/'
