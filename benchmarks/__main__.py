@@ -11,14 +11,19 @@ import traceback
 from pathlib import Path
 
 from . import (
+    allocation,
     autograd,
     collective,
     dispatch,
+    large,
     loader,
     matmul,
     optimizer,
+    packed,
     parallel,
     pointwise,
+    processes,
+    queue,
     send,
     training,
 )
@@ -29,7 +34,8 @@ from .report import line, summary, title
 
 RESULTS = Path(__file__).parent / "results"
 LAYERS = (
-    dispatch, autograd, pointwise, matmul, optimizer, training, send, collective, loader, parallel
+    dispatch, autograd, pointwise, large, matmul, optimizer, training, allocation, send,
+    queue, collective, loader, parallel, packed, processes,
 )  # fmt: skip
 
 
@@ -47,7 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--save", action="store_true", help="and under benchmarks/results/")
     parser.add_argument("--list", action="store_true", help="name the cases")
     options = parser.parse_args(arguments)
-    chosen = [case for case in cases(options.only) if not (options.quick and case.long)]
+    chosen = [
+        case for case in cases(options.only) if not (options.quick and (case.long or case.wide))
+    ]
     if options.list:
         print("\n".join(case.name for case in chosen))
         return 0
@@ -84,6 +92,8 @@ def turns(case: Case, quick: bool) -> tuple[int, float]:
     """Repeats and seconds of each."""
     if quick:
         return 5, (0.04 if case.slow else 0.015)
+    if case.wide:  # hundreds of cases
+        return 9, 0.03
     if case.slow or case.long:
         return 7, 0.3
     return 15, 0.1

@@ -28,12 +28,14 @@ class Case:
         name: "layer/what".
         parties: by name, what sets up and returns the call to be timed. The first is ours. A party
             is a function of its library, or a generator function that yields the call and cleans
-            up after. A call that returns a float has measured itself: that many seconds.
+            up after. A call that returns a float has measured itself: that many seconds. A name
+            is a library's, and perhaps after a comma what it does there ("shmtensor, an int").
         target: our time over the rival's, at most; None where there is no figure to reach.
         against: the rival of the target.
         per: how many things one call does; times are shown for one.
         slow: a call takes milliseconds, so that a turn must be longer.
         long: a call takes seconds; the short run leaves the case out.
+        wide: one row of a long table; the short run leaves it out, too.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Case:
     per: int = 1
     slow: bool = False
     long: bool = False
+    wide: bool = False
 
 
 @dataclass
@@ -54,6 +57,12 @@ class Party:
     seconds: list[float] = field(default_factory=list)
     times_itself: bool = False
     is_slow: bool = False
+
+
+def module_of(party: str) -> str:
+    """What a party's library is imported as: "pytorch", "shmtensor, an int"."""
+    name = party.partition(",")[0]
+    return IMPORTS.get(name, name)
 
 
 def beside(build: Build, *arguments: Any, numpy: Build | None = None) -> dict[str, Build]:
@@ -73,9 +82,9 @@ def _build(build: Build, arguments: tuple[Any, ...], library: Any) -> Any:
 def open_party(name: str, build: Build) -> Iterator[Party | None]:
     """The party, set up; None if its library is not installed."""
     try:
-        library = importlib.import_module(IMPORTS.get(name, name))
+        library = importlib.import_module(module_of(name))
     except ModuleNotFoundError as error:
-        if error.name != IMPORTS.get(name, name):
+        if error.name != module_of(name):
             raise
         yield None
         return

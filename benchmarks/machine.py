@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shutil
+import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,6 +58,31 @@ def memcpy_ceiling(threads: int, nbytes: int = 1 << 27) -> float:
     return nbytes / best
 
 
+def ceilings(threads: int) -> dict[str, float]:
+    """What ceiling.c finds, compiled for this machine: multiply-adds from registers (flop/s), and
+    additions of 1 M and 10 M float32 (bytes/s, of 12 an element). Nothing without a compiler.
+    """
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return {}
+    source = Path(__file__).parent / "ceiling.c"
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"{folder}/ceiling"
+        flags = ["-O3", "-march=native", "-pthread"]
+        made = subprocess.run([compiler, *flags, str(source), "-o", program], capture_output=True)
+        if made.returncode:
+            return {}
+        runs = {
+            "flops": ("flops", str(threads)),
+            "add_1m": ("add", str(threads), "1000000"),
+            "add_10m": ("add", str(threads), "10000000"),
+        }
+        return {
+            name: float(subprocess.run([program, *words], capture_output=True, check=True).stdout)
+            for name, words in runs.items()
+        }
+
+
 def describe() -> dict[str, Any]:
     """Everything that a figure depends on."""
     cores = len(os.sched_getaffinity(0))
@@ -67,6 +95,7 @@ def describe() -> dict[str, Any]:
         "versions": {package: version_of(package) for package in PACKAGES},
         "memcpy_1_thread": memcpy_ceiling(1),
         "memcpy_all_threads": memcpy_ceiling(cores),
+        "ceilings": ceilings(cores),
         "load": os.getloadavg()[0],
     }
 
@@ -78,11 +107,18 @@ def header(machine: dict[str, Any]) -> str:
         for package, version in machine["versions"].items()
     )
     one, every = machine["memcpy_1_thread"] / 1e9, machine["memcpy_all_threads"] / 1e9
+    limits = machine.get("ceilings") or {}
+    most = (
+        f"; float32 multiply-adds: {limits['flops'] / 1e9:.0f} GFLOP/s; x + y: "
+        f"{limits['add_1m'] / 1e9:.1f} GB/s of 1 M, {limits['add_10m'] / 1e9:.1f} of 10 M"
+        if limits
+        else ""
+    )
     return (
         f"{machine['processor']}, {machine['cores']} cores, load {machine['load']:.1f}, "
         f"Linux {machine['kernel']}\n"
         f"Python {machine['python']}, {versions}\n"
-        f"memcpy: {one:.1f} GB/s with one thread, {every:.1f} with all\n"
+        f"memcpy: {one:.1f} GB/s with one thread, {every:.1f} with all{most}\n"
         "Pages are warm unless a case says cold. Ratios: our time over the rival's, median of "
         "pairs measured in turn."
     )

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .case import OURS, PYTORCH, Case
+from .partner import partner
 
 __all__ = ["CASES"]
 
+STDLIB = "multiprocessing"
+AN_INT = f"{OURS}, an int"
+SMALL = f"{OURS}, 64 B"
+
 
 def acknowledge(inbox: Any, outbox: Any) -> None:
-    """The other process: receives, looks, answers."""
+    """The other process: receives and answers."""
     while (message := inbox.get()) is not None:
-        first = message[0] if isinstance(message, list) else message
-        outbox.put(len(first) if hasattr(first, "__len__") else 0)
-        del message, first
+        outbox.put(0)
+        del message
 
 
-def exchange(multiprocessing: Any, make: Any) -> Iterator[Any]:
-    """Times only the way there and back; what is sent is new each time, as in a training loop."""
-    context = multiprocessing.get_context("fork")
+def exchange(library: str, make: Callable[[], Any]) -> Iterator[Any]:
+    """Times only the way there and back."""
+    context = importlib.import_module(library).get_context("fork")
     inbox, outbox = context.SimpleQueue(), context.SimpleQueue()
-    process = context.Process(target=acknowledge, args=(inbox, outbox), daemon=True)
-    process.start()
 
     def run() -> float:
         message = make()
@@ -34,58 +36,54 @@ def exchange(multiprocessing: Any, make: Any) -> Iterator[Any]:
         outbox.get()
         return time.perf_counter() - began
 
-    try:
+    with partner(context, acknowledge, inbox, outbox, end=lambda: inbox.put(None)):
         yield run
-    finally:
-        inbox.put(None)
-        process.join(10)
-        if process.is_alive():
-            process.kill()
-            process.join()
-        for queue in (inbox, outbox):
-            queue.close()
+    for queue in (inbox, outbox):
+        queue.close()
 
 
 def tensors(n: int, count: int = 0) -> dict[str, Any]:
-    """n float32 numbers, or a list of `count` such tensors."""
+    """n float32 numbers, or a list of `count` such tensors; new each time, as in a training
+    loop."""
 
-    def make(st: Any) -> Any:
-        return (lambda: [st.ones(n) for _ in range(count)]) if count else lambda: st.ones(n)
+    def make(ones: Callable[[], Any]) -> Callable[[], Any]:
+        return (lambda: [ones() for _ in range(count)]) if count else ones
 
-    def ours(st: Any) -> Iterator[Any]:
-        import shmtensor.multiprocessing
-
-        return exchange(shmtensor.multiprocessing, make(st))
-
-    def theirs(torch: Any) -> Iterator[Any]:
-        import torch.multiprocessing
-
-        return exchange(torch.multiprocessing, make(torch))
+    def build(st: Any) -> Iterator[Any]:
+        return exchange(f"{st.__name__}.multiprocessing", make(lambda: st.ones(n)))
 
     def arrays(multiprocessing: Any) -> Iterator[Any]:
         import numpy as np
 
-        one = lambda: np.ones(n, np.float32)  # noqa: E731
-        return exchange(multiprocessing, (lambda: [one() for _ in range(count)]) if count else one)
+        return exchange(STDLIB, make(lambda: np.ones(n, np.float32)))
 
-    return {OURS: ours, PYTORCH: theirs, "multiprocessing": arrays}
+    return {OURS: build, PYTORCH: build, STDLIB: arrays}
 
 
-def number() -> dict[str, Any]:
+def number(library: Any) -> Iterator[Any]:
     """An int."""
+    name = library.__name__
+    return exchange(name if name == STDLIB else f"{name}.multiprocessing", lambda: 7)
 
-    def build(library: Any) -> Iterator[Any]:
-        name = library.__name__
-        path = name if name == "multiprocessing" else f"{name}.multiprocessing"
-        return exchange(importlib.import_module(path), lambda: 7)
 
-    return dict.fromkeys((OURS, PYTORCH, "multiprocessing"), build)
+def same(n: int) -> Callable[[Any], Iterator[Any]]:
+    """One tensor of n float32 numbers, sent again and again."""
+
+    def build(st: Any) -> Iterator[Any]:
+        x = st.zeros(n)
+        return exchange(f"{st.__name__}.multiprocessing", lambda: x)
+
+    return build
 
 
 CASES = [
-    Case("send/an int", number()),
+    Case("send/an int", dict.fromkeys((OURS, PYTORCH, STDLIB), number)),
     Case("send/64 B", tensors(16), 0.2),
     Case("send/1 MB", tensors(1 << 18), 0.1),
     Case("send/16 MB", tensors(1 << 22), 0.01, slow=True),
     Case("send/list of 100", tensors(16, 100), 0.03, slow=True),
+    Case("send/64 B, by an int's time", {OURS: tensors(16)[OURS], AN_INT: number}, 1.3, AN_INT),
+    Case(
+        "send/256 MB, by 64 B's time", {OURS: same(1 << 26), SMALL: same(16)}, 1.2, SMALL, long=True
+    ),
 ]

@@ -1,0 +1,65 @@
+"""An array and its end: the shared heap against NumPy's own allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .case import OURS, Case
+
+__all__ = ["CASES"]
+
+NUMPY = "numpy"
+BATCH = 1000
+
+
+def small(nbytes: int) -> dict[str, Any]:
+    """Made and dropped."""
+
+    def ours(st: Any) -> Callable[[], None]:
+        def run() -> None:
+            empty = np.empty
+            with st.memory.shared_numpy():
+                for _ in range(BATCH):
+                    empty(nbytes, np.uint8)
+
+        return run
+
+    def theirs(numpy: Any) -> Callable[[], None]:
+        def run() -> None:
+            empty = numpy.empty
+            for _ in range(BATCH):
+                empty(nbytes, numpy.uint8)
+
+        return run
+
+    return {OURS: ours, NUMPY: theirs}
+
+
+def large(nbytes: int) -> dict[str, Any]:
+    """Made, touched once a page, dropped: with malloc the first touch of a page is a fault."""
+
+    def ours(st: Any) -> Callable[[], None]:
+        def run() -> None:
+            with st.memory.shared_numpy():
+                np.empty(nbytes, np.uint8)[::4096] = 1
+
+        return run
+
+    def theirs(numpy: Any) -> Callable[[], None]:
+        def run() -> None:
+            numpy.empty(nbytes, numpy.uint8)[::4096] = 1
+
+        return run
+
+    return {OURS: ours, NUMPY: theirs}
+
+
+CASES = [
+    Case("allocation/64 B", small(64), 1.2, NUMPY, per=BATCH),
+    Case("allocation/1 KB", small(1 << 10), 1.2, NUMPY, per=BATCH),
+    Case("allocation/4 MB", large(4 << 20), against=NUMPY),  # malloc keeps such blocks, too
+    Case("allocation/64 MB", large(64 << 20), 0.5, NUMPY, slow=True),
+]
