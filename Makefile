@@ -11,7 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py setup.cfg pyproject.toml $(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h')
 
-.PHONY: demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan build clean
+.PHONY: collectives demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -62,6 +62,10 @@ model-full:
 # Random actions by several processes, for a time and with a seed of your own.
 stress: $(VENV)/.editable
 	$(BIN)/python -m tests.stress --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
+
+# Every collective x ranks x dtype x layout x size x operation, and deaths at random moments (half an hour).
+collectives: $(VENV)/.editable
+	$(BIN)/python -m tests.distributed.battery --kills $(or $(KILLS),200) $(if $(RANKS),--ranks $(RANKS))
 
 # A million forged handles and layouts: an error each time, never a crash.
 fuzz: $(VENV)/.editable

@@ -7,21 +7,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .collectives import *  # noqa: F403
+from .contract import PremulSum as PremulSum
 from .contract import ReduceOp as ReduceOp
+from .exchange import all_to_all as all_to_all
+from .exchange import all_to_all_single as all_to_all_single
 from .group import ProcessGroup as ProcessGroup
-from .group import Work as Work
 from .membership import *  # noqa: F403
+from .message import *  # noqa: F403
 from .objects import *  # noqa: F403
+from .store import FileStore as FileStore
+from .store import HashStore as HashStore
+from .store import PrefixStore as PrefixStore
+from .store import Store as Store
+from .subgroups import *  # noqa: F403
+from .work import Future as Future
+from .work import Work as Work
 
 if TYPE_CHECKING:
     from .parallel import DistributedDataParallel as DistributedDataParallel
+    from .tcpstore import TCPStore as TCPStore
 
 group = GroupMember  # noqa: F405 (group.WORLD, as in torch.distributed)
 
+# What stands on nn or on the network, which a mere collective does not need.
+LATER = {"DistributedDataParallel": "parallel", "TCPStore": "tcpstore"}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "DistributedDataParallel":  # it stands on nn, which a mere collective does not need
-        from .parallel import DistributedDataParallel
+    if name in LATER:
+        from importlib import import_module
 
-        return DistributedDataParallel
+        return getattr(import_module(f"{__name__}.{LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,6 +9,9 @@ make the same calls in the same order with the same shapes and dtypes. All of th
 write is then undefined;
 - `CollectiveTimeout` after the group's timeout.
 
+With `async_op=True` they return a Work at once and go on behind those asked for before (work.py);
+without it they return None when done.
+
 Copies: none between processes beyond what the contract moves: peers' tensors are read, and results
 written, where they lie. An operand that is not contiguous in shared memory is copied there first
 (counted in the group's statistics).
@@ -16,14 +19,16 @@ written, where they lie. An operand that is not contiguous in shared memory is c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .contract import ReduceOp
-from .group import Array, ProcessGroup, Work, array_of, touched
+from .contract import PremulSum, ReduceOp, join_of
+from .group import Array, ProcessGroup, array_of, empty_shared, seconds, touched
 from .membership import group_of
+from .work import Work
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -34,27 +39,18 @@ __all__ = [
     "all_gather",
     "all_gather_into_tensor",
     "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
     "barrier",
     "broadcast",
     "gather",
-    "irecv",
-    "isend",
     "monitored_barrier",
-    "recv",
     "reduce",
     "reduce_scatter",
     "reduce_scatter_tensor",
     "scatter",
-    "send",
 ]
 
 Group = ProcessGroup | None
-
-
-def finish(async_op: bool, result: object = None) -> Work | None:
-    return Work(result) if async_op else None
+Op = ReduceOp | PremulSum
 
 
 def root_of(
@@ -67,21 +63,52 @@ def root_of(
     return group.rank_of(where, 0 if global_rank is None else global_rank)
 
 
+def premultiplied(array: Array, op: Op) -> tuple[Array, int]:
+    """This rank's part in a reduction, and the number of the operation. Copies: one for a
+    PremulSum.
+    """
+    if op.__class__ is ReduceOp and op is not ReduceOp.PREMUL_SUM:
+        return array, op
+    number, factor = join_of(op)
+    if factor is None:
+        return array, number
+    made = empty_shared(array.shape, array.dtype)
+    np.multiply(array, np.asarray(factor, array.dtype), out=made, casting="unsafe")
+    return made, number
+
+
 def barrier(group: Group = None, async_op: bool = False, device_ids: None = None) -> Work | None:
     """Returns when every rank has called it."""
     found = group_of("barrier", group)
-    found.native.barrier(found.timeout)
-    return finish(async_op)
+    return found.issue(lambda: found.native.barrier(found.timeout), async_op, None)
 
 
 def monitored_barrier(
-    group: Group = None, timeout: float | None = None, wait_all_ranks: bool = False
+    group: Group = None,
+    timeout: float | timedelta | None = None,
+    wait_all_ranks: bool = False,
 ) -> None:
     """A barrier with a timeout of its own; like every wait here it names the rank that did not
-    come.
+    come, and with `wait_all_ranks` all of them.
     """
     found = group_of("monitored_barrier", group)
-    found.native.barrier(found.timeout if timeout is None else float(timeout))
+    limit = found.timeout if timeout is None else seconds(timeout)
+
+    def call() -> None:
+        from ..errors import CollectiveTimeout
+
+        try:
+            found.native.barrier(limit)
+        except CollectiveTimeout as error:
+            bits = found.native.missing()
+            missing = [r for r in range(found.size()) if bits >> r & 1]
+            if not wait_all_ranks or len(missing) < 2:
+                raise
+            raise CollectiveTimeout(
+                f"monitored_barrier: ranks have not come: {missing} of {found.size()}; {error}"
+            ) from None
+
+    found.issue(call, False, None)
 
 
 def broadcast(
@@ -95,18 +122,21 @@ def broadcast(
     found = group_of("broadcast", group)
     array = array_of("broadcast", tensor)
     root = root_of("broadcast", found, src, group_src)
-    if found.rank() == root:
-        found.native.broadcast(found.readable(array), root, found.timeout)
-    else:
+
+    def call() -> None:
+        if found.rank() == root:
+            found.native.broadcast(found.readable(array), root, found.timeout)
+            return
         staged = found.writable(array)
         found.native.broadcast(staged, root, found.timeout)
         found.settle(array, staged)
         touched(tensor)
-    return finish(async_op, [tensor])
+
+    return found.issue(call, async_op, [tensor])
 
 
 def all_reduce(
-    tensor: Operand, op: ReduceOp = ReduceOp.SUM, group: Group = None, async_op: bool = False
+    tensor: Operand, op: Op = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
     """Reduces everybody's `tensor` into everybody's `tensor`, in rank order: all ranks get the
     same bits.
@@ -122,18 +152,22 @@ def all_reduce(
     """
     found = group_of("all_reduce", group)
     array = array_of("all_reduce", tensor)
-    staged = found.writable(array)
-    found.native.all_reduce(staged, op, found.timeout)
-    if staged is not array:
-        found.settle(array, staged)
-    touched(tensor)
-    return finish(async_op, [tensor])
+
+    def call() -> None:
+        part, number = premultiplied(array, op)
+        staged = found.writable(part)
+        found.native.all_reduce(staged, number, found.timeout)
+        if staged is not array:
+            found.settle(array, staged)
+        touched(tensor)
+
+    return found.issue(call, async_op, [tensor])
 
 
 def reduce(
     tensor: Operand,
     dst: int | None = None,
-    op: ReduceOp = ReduceOp.SUM,
+    op: Op = ReduceOp.SUM,
     group: Group = None,
     async_op: bool = False,
     group_dst: int | None = None,
@@ -142,12 +176,16 @@ def reduce(
     found = group_of("reduce", group)
     array = array_of("reduce", tensor)
     root = root_of("reduce", found, dst, group_dst)
-    staged = found.writable(array)
-    found.native.reduce(staged, op, root, found.timeout)
-    if found.rank() == root:
-        found.settle(array, staged)
-        touched(tensor)
-    return finish(async_op, [tensor])
+
+    def call() -> None:
+        part, number = premultiplied(array, op)
+        staged = found.writable(part)
+        found.native.reduce(staged, number, root, found.timeout)
+        if found.rank() == root:
+            found.settle(array, staged)
+            touched(tensor)
+
+    return found.issue(call, async_op, [tensor])
 
 
 def write_back(
@@ -163,16 +201,33 @@ def plain(arrays: list[Array]) -> list[Array]:
     return [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in arrays]
 
 
+def joined(where: str, tensors: Sequence[Any]) -> Array:
+    """Tensors of one shape and dtype in one shared block: (n, *shape). Copies: one."""
+    arrays = [array_of(where, x) for x in tensors]
+    if any(x.shape != arrays[0].shape or x.dtype != arrays[0].dtype for x in arrays):
+        raise ValueError(
+            f"{where}: the tensors of the list differ: {[(x.shape, str(x.dtype)) for x in arrays]}"
+        )
+    out = empty_shared((len(arrays), *arrays[0].shape), arrays[0].dtype)
+    for row, x in zip(out, arrays, strict=True):
+        np.copyto(row if row.ndim else out[:1], x)
+    return out
+
+
 def all_gather(
     tensor_list: Sequence[Operand], tensor: Operand, group: Group = None, async_op: bool = False
 ) -> Work | None:
     """Writes rank r's `tensor` into everybody's `tensor_list[r]`."""
     found = group_of("all_gather", group)
     arrays = [array_of("all_gather", output) for output in tensor_list]
-    outputs = plain(arrays)
-    found.native.all_gather(outputs, found.readable(array_of("all_gather", tensor)), found.timeout)
-    write_back(found, tensor_list, arrays, outputs)
-    return finish(async_op, tensor_list)
+    x = array_of("all_gather", tensor)
+
+    def call() -> None:
+        outputs = plain(arrays)
+        found.native.all_gather(outputs, found.readable(x), found.timeout)
+        write_back(found, tensor_list, arrays, outputs)
+
+    return found.issue(call, async_op, tensor_list)
 
 
 def all_gather_into_tensor(
@@ -189,11 +244,14 @@ def all_gather_into_tensor(
             f"{where}: the output does not hold {found.size()} inputs: {array.shape} {array.dtype} "
             f"for {x.shape} {x.dtype}"
         )
-    staged = plain([array])
-    rows = list(staged[0].reshape(found.size(), *x.shape))
-    found.native.all_gather(rows, found.readable(x), found.timeout)
-    write_back(found, [output_tensor], [array], staged)
-    return finish(async_op, output_tensor)
+
+    def call() -> None:
+        staged = plain([array])
+        rows = list(staged[0].reshape(found.size(), *x.shape, *(() if x.ndim else (1,))))
+        found.native.all_gather(rows, found.readable(x), found.timeout)
+        write_back(found, [output_tensor], [array], staged)
+
+    return found.issue(call, async_op, output_tensor)
 
 
 def gather(
@@ -209,11 +267,14 @@ def gather(
     root = root_of("gather", found, dst, group_dst)
     wanted = list(gather_list or []) if found.rank() == root else []
     arrays = [array_of("gather", output) for output in wanted]
-    outputs = plain(arrays)
-    x = found.readable(array_of("gather", tensor))
-    found.native.gather(x, outputs, root, found.timeout)
-    write_back(found, wanted, arrays, outputs)
-    return finish(async_op, gather_list)
+    x = array_of("gather", tensor)
+
+    def call() -> None:
+        outputs = plain(arrays)
+        found.native.gather(found.readable(x), outputs, root, found.timeout)
+        write_back(found, wanted, arrays, outputs)
+
+    return found.issue(call, async_op, gather_list)
 
 
 def scatter(
@@ -228,123 +289,56 @@ def scatter(
     found = group_of("scatter", group)
     root = root_of("scatter", found, src, group_src)
     inputs = list(scatter_list or []) if found.rank() == root else []
-    arrays = [np.ascontiguousarray(array_of("scatter", x)) for x in inputs]
+    given = [array_of("scatter", x) for x in inputs]
     array = array_of("scatter", tensor)
-    staged = found.writable(array, whatever_size=True)
-    found.native.scatter(staged, arrays, root, found.timeout)
-    write_back(found, [tensor], [array], [staged])
-    return finish(async_op, tensor)
+
+    def call() -> None:
+        arrays = [np.ascontiguousarray(x).reshape(x.shape) for x in given]
+        staged = found.writable(array, whatever_size=True)
+        found.native.scatter(staged, arrays, root, found.timeout)
+        write_back(found, [tensor], [array], [staged])
+
+    return found.issue(call, async_op, tensor)
 
 
 def reduce_scatter_tensor(
     output: Operand,
     input: Operand,
-    op: ReduceOp = ReduceOp.SUM,
+    op: Op = ReduceOp.SUM,
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
     """Writes the r-th equal part of the reduction of everybody's `input` into rank r's `output`."""
-    found = group_of("reduce_scatter_tensor", group)
-    array = array_of("reduce_scatter_tensor", output)
-    x = found.readable(array_of("reduce_scatter_tensor", input))
-    staged = plain([array])
-    found.native.reduce_scatter(staged[0], x, op, found.timeout)
-    write_back(found, [output], [array], staged)
-    return finish(async_op, output)
+    where = "reduce_scatter_tensor"
+    found = group_of(where, group)
+    array, x = array_of(where, output), array_of(where, input)
+    return found.issue(reducing(found, output, array, lambda: x, op), async_op, output)
+
+
+def reducing(
+    group: ProcessGroup, output: Any, array: Array, source: Callable[[], Array], op: Op
+) -> Callable[[], None]:
+    def call() -> None:
+        part, number = premultiplied(source(), op)
+        x = group.readable(part)
+        staged = plain([array])
+        group.native.reduce_scatter(staged[0], x, number, group.timeout)
+        write_back(group, [output], [array], staged)
+
+    return call
 
 
 def reduce_scatter(
     output: Operand,
     input_list: Sequence[Operand],
-    op: ReduceOp = ReduceOp.SUM,
+    op: Op = ReduceOp.SUM,
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
     """Writes the reduction of everybody's `input_list[r]` into rank r's `output`. Copies: one (the
     list into one block).
     """
-    joined = np.stack([array_of("reduce_scatter", x) for x in input_list])
-    return reduce_scatter_tensor(output, joined, op, group, async_op)
-
-
-def all_to_all_single(
-    output: Operand, input: Operand, group: Group = None, async_op: bool = False
-) -> Work | None:
-    """Writes everybody's r-th equal part of `input`, in rank order, into rank r's `output`."""
-    found = group_of("all_to_all_single", group)
-    array = array_of("all_to_all_single", output)
-    x = found.readable(array_of("all_to_all_single", input))
-    staged = plain([array])
-    found.native.all_to_all(staged[0], x, found.timeout)
-    write_back(found, [output], [array], staged)
-    return finish(async_op, output)
-
-
-def all_to_all(
-    output_tensor_list: Sequence[Operand],
-    input_tensor_list: Sequence[Operand],
-    group: Group = None,
-    async_op: bool = False,
-) -> Work | None:
-    """Writes rank p's `input_tensor_list[r]` into rank r's `output_tensor_list[p]`; all of one
-    shape. Copies: two.
-    """
-    joined = np.stack([array_of("all_to_all", x) for x in input_tensor_list])
-    arrays = [array_of("all_to_all", output) for output in output_tensor_list]
-    result = np.empty_like(joined)
-    all_to_all_single(result, joined, group)
-    for output, array, row in zip(output_tensor_list, arrays, result, strict=True):
-        np.copyto(array, row)
-        touched(output)
-    return finish(async_op, output_tensor_list)
-
-
-def send(
-    tensor: Operand,
-    dst: int | None = None,
-    group: Group = None,
-    tag: int = 0,
-    group_dst: int | None = None,
-) -> None:
-    """Sends to rank `dst`; returns when it has been received there."""
-    found = group_of("send", group)
-    array = array_of("send", tensor)
-    staged = found.writable(array, whatever_size=True) if array.flags.writeable else array
-    if staged is array and not array.flags.writeable:
-        staged = found.writable(array.copy(), whatever_size=True)
-    found.native.send(staged, root_of("send", found, dst, group_dst), tag, found.timeout)
-
-
-def recv(
-    tensor: Operand,
-    src: int | None = None,
-    group: Group = None,
-    tag: int = 0,
-    group_src: int | None = None,
-) -> int:
-    """Receives what rank `src` sends into `tensor`, which has its shape and dtype. Copies: one.
-    Returns `src`.
-    """
-    found = group_of("recv", group)
-    if src is None and group_src is None:
-        raise ValueError("recv: from any source is not offered: name src")
-    root = root_of("recv", found, src, group_src)
-    array = array_of("recv", tensor)
-    staged = plain([array])
-    found.native.recv(staged[0], root, tag, found.timeout)
-    write_back(found, [tensor], [array], staged)
-    return found.ranks[root]
-
-
-def isend(tensor: Operand, dst: int | None = None, group: Group = None, tag: int = 0) -> Work:
-    """`send`, as Work that has completed: two ranks that both begin with isend wait for each other
-    for ever.
-    """
-    send(tensor, dst, group, tag)
-    return Work()
-
-
-def irecv(tensor: Operand, src: int | None = None, group: Group = None, tag: int = 0) -> Work:
-    """`recv`, as Work that has completed."""
-    recv(tensor, src, group, tag)
-    return Work()
+    found = group_of("reduce_scatter", group)
+    array = array_of("reduce_scatter", output)
+    call = reducing(found, output, array, lambda: joined("reduce_scatter", input_list), op)
+    return found.issue(call, async_op, output)

@@ -4,6 +4,7 @@ shared memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
@@ -12,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .work import Lane, Work
 
-__all__ = ["GroupStatistics", "ProcessGroup", "Work"]
+__all__ = ["GroupStatistics", "ProcessGroup"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -32,28 +34,6 @@ class GroupStatistics:
     collectives: int
     bytes_inline: int
     bytes_staged: int
-
-
-class Work:
-    """A collective that was asked for with `async_op=True`; it has completed already."""
-
-    __slots__ = ("_result",)
-
-    def __init__(self, result: object = None) -> None:
-        self._result = result
-
-    def wait(self, timeout: float | timedelta | None = None) -> bool:
-        """Returns True; errors were raised by the call itself."""
-        return True
-
-    def is_completed(self) -> bool:
-        return True
-
-    def is_success(self) -> bool:
-        return True
-
-    def result(self) -> object:
-        return self._result
 
 
 def seconds(timeout: float | timedelta | None) -> float:
@@ -101,7 +81,35 @@ class ProcessGroup:
         self.native = native_group
         self.timeout = timeout
         self.ranks = ranks
+        self.group_name = ""
         self._staged = 0
+        self._lanes: dict[tuple[str, int], Lane] = {}
+
+    # ---------------------------------------------------------------- doing it, now or on a lane
+    def issue(self, call: Callable[[], object], async_op: bool, result: object) -> Work | None:
+        """Does a collective: at once, or behind those that are under way."""
+        lane = self._lanes.get(("collectives", -1)) if not async_op else self.lane("collectives")
+        if not async_op and (lane is None or lane.is_idle()):
+            call()
+            return None
+        assert lane is not None
+        work = lane.put(Work(call, result))
+        if async_op:
+            return work
+        work.wait()
+        return None
+
+    def lane(self, what: str, peer: int = -1) -> Lane:
+        """The lane of the collectives, or of the messages to or from a rank."""
+        found = self._lanes.get((what, peer))
+        if found is None:
+            found = self._lanes[what, peer] = Lane(f"shmtensor-{what}-{peer}")
+        return found
+
+    def busy_lane(self, what: str, peer: int) -> Lane | None:
+        """The lane of these messages if something is under way there."""
+        found = self._lanes.get((what, peer))
+        return None if found is None or found.is_idle() else found
 
     def rank(self) -> int:
         return self.native.rank
@@ -121,11 +129,11 @@ class ProcessGroup:
                 f"{where}: the rank is not in the group: {global_rank}, the group has {self.ranks}"
             ) from None
 
-    def readable(self, array: Array) -> Array:
+    def readable(self, array: Array, whatever_size: bool = False) -> Array:
         """The same values where the peers can read them. Copies: none, or one if not contiguous in
         shared memory.
         """
-        small = array.nbytes <= native.GROUP_INLINE
+        small = array.nbytes <= native.GROUP_INLINE and not whatever_size
         if array.flags.c_contiguous and (small or native.is_shared(array)):
             return array
         staged = empty_shared(array.shape, array.dtype)

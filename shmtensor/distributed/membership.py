@@ -14,6 +14,7 @@ import numpy as np
 from .. import native
 from .group import ProcessGroup, empty_shared, seconds
 from .rendezvous import create_block, meet
+from .store import Store
 
 __all__ = [
     "GroupMember",
@@ -105,7 +106,7 @@ def init_process_group(
     timeout: float | timedelta | None = TIMEOUT,
     world_size: int = -1,
     rank: int = -1,
-    store: None = None,
+    store: Store | None = None,
     group_name: str = "",
     pg_options: None = None,
     device_id: None = None,
@@ -119,6 +120,7 @@ def init_process_group(
 
     Args:
         backend: "shm", the default ("gloo" is accepted and means it).
+        store: in place of init_method: all processes name the same.
         timeout: seconds or a timedelta for this and every collective of the group; None: no limit.
 
     Raises:
@@ -132,13 +134,15 @@ def init_process_group(
         )
     if backend is not None and backend.lower() not in BACKENDS:
         raise ValueError(f"{where}: unknown backend: {backend!r}, there are {', '.join(BACKENDS)}")
-    if store is not None:
-        raise ValueError(f"{where}: stores are not needed in shared memory: pass init_method")
+    if store is not None and init_method is not None:
+        raise ValueError(f"{where}: takes a store or an init_method, not both: {init_method!r}")
     rank = from_environment(where, "RANK", rank)
     world = from_environment(where, "WORLD_SIZE", world_size)
     limit = seconds(timeout)
     native.domain_ensure()
     handed_down = os.environ.get("SHMTENSOR_GROUP")
+    if store is not None and 0 <= rank < world:
+        init_method = name_from(store, rank)
     by_name = init_method not in (None, "env://")
     if not 0 <= rank < world:
         raise ValueError(f"{where}: rank and world_size do not fit: rank {rank} of {world}")
@@ -161,6 +165,14 @@ def init_process_group(
     enter(join(block, rank, world, limit, f"rank {rank}"))
     if own and rank == 0:
         native.acknowledge(own)
+
+
+def name_from(store: Store, rank: int) -> str:
+    """A name that rank 0 makes up, and all learn from the store."""
+    key = f"init_process_group/{World.times}"
+    if rank == 0:
+        store.set(key, os.urandom(16).hex())
+    return store.get(key).decode()
 
 
 def enter(group: ProcessGroup) -> None:

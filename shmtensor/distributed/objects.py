@@ -4,17 +4,23 @@ the same memory.
 ```
 sizes of the pickles  ->  the pickles  ->  a barrier, after which the sender lets go of its pins
 ```
+
+The pickles lie in the domain's memory, which only the family of processes has; nothing goes through
+a socket or a file.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from .. import native
+from ..errors import CollectiveMismatch
+from .exchange import everybody, take_parts
 from .group import ProcessGroup, empty_shared
 from .membership import group_of
 
@@ -44,37 +50,67 @@ def decode(message: bytes) -> Any:
     return reduction.loads(payload, [native.receive(handle, False) for handle in handles])
 
 
-def exchange(group: ProcessGroup, message: bytes) -> list[bytes]:
-    """Everybody's message."""
-    timeout = group.timeout
-    sizes = np.zeros((group.size(), 1), np.int64)
-    group.native.all_gather(list(sizes), np.array([len(message)], np.int64), timeout)
-    padded = empty_shared((int(sizes.max()),), np.dtype(np.uint8))
-    padded[: len(message)] = np.frombuffer(message, np.uint8)
-    everybody = np.empty((group.size(), padded.size), np.uint8)
-    group.native.all_gather(list(everybody), padded, timeout)
-    return [row[: int(n)].tobytes() for row, n in zip(everybody, sizes[:, 0], strict=True)]
+def exchange(
+    group: ProcessGroup, mine: list[bytes], readers: Sequence[int], extra: int = 0
+) -> tuple[list[bytes], list[int]]:
+    """What each rank has for this one, and everybody's `extra`.
+
+    Args:
+        mine: a message for each rank, or one for all `readers`, or none.
+        readers: whom the one message is for.
+    """
+    n, rank = group.size(), group.rank()
+    if len(mine) == 1:
+        sizes = [len(mine[0]) if r in readers else 0 for r in range(n)]
+    else:
+        sizes = [len(each) for each in mine] or [0] * n
+    table = everybody(group, [extra, len(mine) == 1, sum(map(len, mine)), *sizes])
+    data = empty_shared((sum(map(len, mine)),), np.dtype(np.uint8))
+    data[:] = np.frombuffer(b"".join(mine), np.uint8)
+    outputs = [np.empty(int(row[3 + rank]), np.uint8) for row in table]
+    offsets = [0 if row[1] else int(row[3 : 3 + rank].sum()) for row in table]
+    take_parts(group, outputs, data, offsets, int(table[:, 2].max()))
+    return [out.tobytes() for out in outputs], table[:, 0].tolist()
+
+
+@contextmanager
+def carrying(group: ProcessGroup, handles: list[bytes]) -> Iterator[None]:
+    """Lets go of the pins when everybody holds what it has received, or the call has failed."""
+    try:
+        yield
+        group.native.barrier(group.timeout)
+    finally:
+        for handle in handles:
+            native.acknowledge(handle)
+
+
+def agree(where: str, lengths: list[int], wanted: int, of: Sequence[int]) -> None:
+    """All of these ranks' lists have the length."""
+    for rank in of:
+        if lengths[rank] != wanted:
+            raise CollectiveMismatch(
+                f"{where}: the list of rank {rank} has {lengths[rank]} places, not {wanted}"
+            )
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | None = None) -> None:
     """Puts rank r's `obj` into everybody's `object_list[r]`. Copies: the pickle; of tensors
     none.
+
+    Raises:
+        CollectiveMismatch: a rank's list has no place for each rank; on all ranks.
     """
     found = group_of("all_gather_object", group)
-    if len(object_list) != found.size():
-        raise ValueError(
-            f"all_gather_object: the list has no place for each rank: {len(object_list)}, not "
-            f"{found.size()}"
-        )
     message, handles = encode(obj)
-    object_list[:] = [decode(each) for each in exchange(found, message)]
-    release(found, handles)
+    n = found.size()
 
+    def call() -> None:
+        with carrying(found, handles):
+            messages, lengths = exchange(found, [message], range(n), len(object_list))
+            agree("all_gather_object", lengths, n, range(n))
+            object_list[:] = [decode(each) for each in messages]
 
-def release(group: ProcessGroup, handles: list[bytes]) -> None:
-    group.native.barrier(group.timeout)  # everybody holds what it has received
-    for handle in handles:
-        native.acknowledge(handle)
+    found.issue(call, False, None)
 
 
 def broadcast_object_list(
@@ -84,27 +120,27 @@ def broadcast_object_list(
     device: None = None,
     group_src: int | None = None,
 ) -> None:
-    """Puts the objects of rank `src` into everybody's list. Copies: the pickle; of tensors none."""
+    """Puts the objects of rank `src` into everybody's list. Copies: the pickle; of tensors none.
+
+    Raises:
+        CollectiveMismatch: the lists differ in length; on all ranks.
+    """
     found = group_of("broadcast_object_list", group)
     root = group_src if group_src is not None else found.rank_of("broadcast_object_list", src or 0)
     is_root = found.rank() == root
     message, handles = encode(list(object_list)) if is_root else (b"", [])
-    size = np.array([len(message), len(object_list)], np.int64)
-    mine = len(object_list)
-    found.native.broadcast(size, root, found.timeout)
-    data = empty_shared((int(size[0]),), np.dtype(np.uint8))
-    if is_root:
-        data[:] = np.frombuffer(message, np.uint8)
-    found.native.broadcast(data, root, found.timeout)
-    if not is_root:
-        if mine != int(size[1]):
-            found.native.break_off(f"its list has {mine} objects, rank {root} sends {int(size[1])}")
-            raise ValueError(
-                f"broadcast_object_list: lists differ in length: {mine} here, {int(size[1])} "
-                f"on rank {root}"
-            )
-        object_list[:] = decode(data.tobytes())
-    release(found, handles)
+    n = found.size()
+
+    def call() -> None:
+        with carrying(found, handles):
+            others = [r for r in range(n) if r != root]
+            mine = [message] if is_root else []
+            messages, lengths = exchange(found, mine, others, len(object_list))
+            agree("broadcast_object_list", lengths, lengths[root], range(n))
+            if not is_root:
+                object_list[:] = decode(messages[root])
+
+    found.issue(call, False, None)
 
 
 def gather_object(
@@ -112,17 +148,26 @@ def gather_object(
     object_gather_list: list[Any] | None = None,
     dst: int | None = None,
     group: ProcessGroup | None = None,
+    group_dst: int | None = None,
 ) -> None:
-    """Puts rank r's `obj` into `object_gather_list[r]` of rank `dst`."""
+    """Puts rank r's `obj` into `object_gather_list[r]` of rank `dst`.
+
+    Raises:
+        CollectiveMismatch: the list of `dst` has no place for each rank; on all ranks.
+    """
     found = group_of("gather_object", group)
+    root = group_dst if group_dst is not None else found.rank_of("gather_object", dst or 0)
     message, handles = encode(obj)
-    everybody = exchange(found, message)
-    if found.rank() == found.rank_of("gather_object", dst or 0):
-        if object_gather_list is None or len(object_gather_list) != found.size():
-            found.native.break_off("its list has no place for each rank")
-            raise ValueError(f"gather_object: rank {dst or 0} needs a list of {found.size()}")
-        object_gather_list[:] = [decode(each) for each in everybody]
-    release(found, handles)
+    places = object_gather_list if object_gather_list is not None else []
+
+    def call() -> None:
+        with carrying(found, handles):
+            messages, lengths = exchange(found, [message], [root], len(places))
+            agree("gather_object", lengths, found.size(), [root])
+            if found.rank() == root:
+                places[:] = [decode(each) for each in messages]
+
+    found.issue(call, False, None)
 
 
 def scatter_object_list(
@@ -130,9 +175,24 @@ def scatter_object_list(
     scatter_object_input_list: Sequence[Any] | None = None,
     src: int | None = None,
     group: ProcessGroup | None = None,
+    group_src: int | None = None,
 ) -> None:
-    """Puts the r-th object of rank `src`'s list into rank r's `scatter_object_output_list[0]`."""
+    """Puts the r-th object of rank `src`'s list into rank r's `scatter_object_output_list[0]`.
+
+    Raises:
+        CollectiveMismatch: the list of `src` has no object for each rank; on all ranks.
+    """
     found = group_of("scatter_object_list", group)
-    box = [list(scatter_object_input_list or [])]
-    broadcast_object_list(box, src, group)
-    scatter_object_output_list[0] = box[0][found.rank()]
+    root = group_src if group_src is not None else found.rank_of("scatter_object_list", src or 0)
+    given = list(scatter_object_input_list or []) if found.rank() == root else []
+    encoded = [encode(each) for each in given]
+
+    def call() -> None:
+        with carrying(found, [handle for _, handles in encoded for handle in handles]):
+            n = found.size()
+            mine = [message for message, _ in encoded] if len(encoded) == n else []
+            messages, lengths = exchange(found, mine, range(n), len(given))
+            agree("scatter_object_list", lengths, n, [root])
+            scatter_object_output_list[0] = decode(messages[root])
+
+    found.issue(call, False, None)

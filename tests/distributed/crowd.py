@@ -57,6 +57,7 @@ def run(
     *arguments: Any,
     start_method: str | None = None,
     timeout: float = 20.0,
+    patience: float = 60.0,
 ) -> list[Outcome]:
     """`function(*arguments)` on every rank, inside a process group."""
     context: Any = mp.get_context(start_method)
@@ -74,7 +75,7 @@ def run(
     try:
         for process in processes:
             process.start()
-        end = time.monotonic() + 60
+        end = time.monotonic() + patience
         missing = set(range(ranks))
         while missing and time.monotonic() < end:
             try:

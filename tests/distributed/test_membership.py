@@ -122,39 +122,35 @@ def test_disagreement_about_members_is_a_mismatch() -> None:
         assert "[[0], [0, 1]]" in str(outcome.error)
 
 
-def messages() -> list[float]:
-    rank = dist.get_rank()
-    got = []
-    for n in (0, 3, 9_000):
-        x = st.full((n,), float(rank + 7))
-        if rank == 0:
-            dist.send(x, 1)
-            assert dist.irecv(x, 1).wait()
-        else:
-            y = st.empty(n)
-            assert dist.recv(y, 0) == 0
-            assert dist.isend(x, 0).is_completed()
-            x = y
-        got.append(float(x.sum()))
-    return got
+def cut_up() -> list[Any]:
+    own, groups = dist.new_subgroups(2)
+    x = st.full((2,), float(dist.get_rank()))
+    dist.all_reduce(x, group=own)
+    other, _ = dist.new_subgroups_by_enumeration([[0, 3], [1, 2]])
+    y = st.full((2,), float(dist.get_rank()))
+    dist.all_reduce(y, group=other)
+    third = dist.split_group(split_ranks=[[0, 1]])
+    with pytest.raises(ValueError, match="in two subgroups"):
+        dist.new_subgroups_by_enumeration([[0, 1], [1]])
+    with pytest.raises(ValueError, match="4 ranks are not groups of 3"):
+        dist.new_subgroups(3)
+    return [len(groups), float(x[0]), float(y[0]), third is None]
 
 
-def test_send_and_receive() -> None:
-    zero, one = values(run(messages, 2))
-    assert zero == [0.0, 24.0, 72_000.0]
-    assert one == [0.0, 21.0, 63_000.0]
+def test_subgroups() -> None:
+    got = values(run(cut_up, 4))
+    assert got == [
+        [2, 1.0, 3.0, False],
+        [2, 1.0, 3.0, False],
+        [2, 5.0, 3.0, True],
+        [2, 5.0, 3.0, True],
+    ]
 
 
-def wrong_message() -> None:
-    dist.send(st.zeros(3), 1) if dist.get_rank() == 0 else dist.recv(st.zeros(4), 0)
-
-
-def test_a_message_that_does_not_fit_is_an_error_on_both_sides() -> None:
-    for outcome in run(wrong_message, 2):
-        assert isinstance(outcome.error, CollectiveMismatch), outcome
-    with pytest.raises(ValueError, match="any source"):
-        values(run(any_source, 1))
-
-
-def any_source() -> None:
-    dist.recv(st.zeros(3))
+def test_node_local_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert dist.get_node_local_rank(5) == 5
+    with pytest.raises(RuntimeError, match="LOCAL_RANK"):
+        dist.get_node_local_rank()
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert dist.get_node_local_rank() == 3

@@ -8,6 +8,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
+from shmtensor.errors import CollectiveMismatch
 
 from .crowd import run, values
 
@@ -49,13 +50,56 @@ def wrong_list() -> None:
     dist.broadcast_object_list([1, 2] if dist.get_rank() == 0 else [1])
 
 
-def test_lists_of_different_length_are_an_error() -> None:
-    outcomes = run(wrong_list, 2)
-    assert isinstance(outcomes[1].error, ValueError)
-    assert isinstance(outcomes[0].error, RuntimeError)
-    with pytest.raises(ValueError, match="no place for each rank"):
+def test_lists_of_different_length_are_an_error_on_every_rank() -> None:
+    for outcome in run(wrong_list, 2):
+        assert isinstance(outcome.error, CollectiveMismatch), outcome
+        assert "rank 1 has 1 places, not 2" in str(outcome.error)
+    with pytest.raises(CollectiveMismatch, match="rank 0 has 0 places, not 1"):
         values(run(no_place, 1))
 
 
 def no_place() -> None:
     dist.all_gather_object([], 1)
+
+
+def to_one_another() -> list[Any]:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    got: list[Any] = [None, None]
+    if rank == 0:
+        x = st.zeros(20_000)
+        dist.send_object_list([x, "to you"], 1)
+        dist.barrier()
+        return [float(x[0])]
+    if rank == 1:
+        assert dist.recv_object_list(got) == 0
+        got[0].add_(5)
+        got = [got[1]]
+    dist.barrier()
+    return got if ranks > 1 else []
+
+
+def test_objects_from_one_rank_to_another() -> None:
+    zero, one = values(run(to_one_another, 2))
+    assert zero == [5.0]
+    assert one == ["to you"]
+
+
+def many(sizes: list[int]) -> list[list[int]]:
+    """Every rank to every rank, with messages of very different sizes, and empty ones."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    got = []
+    for size in sizes:
+        part = [b""]
+        dist.scatter_object_list(part, [bytes(r * size) for r in range(ranks)], src=ranks - 1)
+        gathered: list[Any] = [None] * ranks
+        dist.all_gather_object(gathered, bytes(rank * size))
+        assert [len(each) for each in gathered] == [r * size for r in range(ranks)]
+        got.append(len(part[0]))
+    return got
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_objects_of_any_size(ranks: int) -> None:
+    sizes = [0, 10, 40_000]
+    for rank, got in enumerate(values(run(many, ranks, sizes))):
+        assert got == [rank * size for size in sizes]

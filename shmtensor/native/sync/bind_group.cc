@@ -195,6 +195,37 @@ PyObject* method_all_to_all(PyObject* self, Arguments a, Py_ssize_t n) {
   return done(all_to_all(group_of(self), x, out.data, timeout));
 }
 
+PyObject* method_exchange(PyObject* self, Arguments a, Py_ssize_t n) {
+  Operand x;
+  double timeout;
+  int is_direct;
+  int world = group_of(self).world();
+  std::vector<char*> out(world);
+  std::vector<size_t> nbytes(world), offsets(world);
+  if (!takes("exchange", n, 5) || !read("exchange", a[1], &x, false)) return nullptr;
+  if (!read_int(a[3], &is_direct) || !read_number(a[4], &timeout)) return nullptr;
+  if (!PyList_Check(a[0]) || !PyList_Check(a[2]) || PyList_GET_SIZE(a[0]) != world || PyList_GET_SIZE(a[2]) != world)
+    return raise("ValueError", "exchange: takes lists with an array and an offset for each of %d ranks", world);
+  if (!is_direct && x.nbytes > kInline) return raise("ValueError", "exchange: too large to go inline: %zu bytes", x.nbytes);
+  for (int p = 0; p < world; p++) {
+    Operand part;
+    if (!read("exchange", PyList_GET_ITEM(a[0], p), &part, true)) return nullptr;
+    out[p] = part.data, nbytes[p] = part.nbytes;
+    offsets[p] = PyLong_AsSize_t(PyList_GET_ITEM(a[2], p));
+    if (PyErr_Occurred()) return nullptr;
+  }
+  return done(exchange(group_of(self), x, out.data(), nbytes.data(), offsets.data(), is_direct, timeout));
+}
+
+PyObject* method_find_sender(PyObject* self, PyObject* timeout) {
+  double seconds;
+  if (!read_number(timeout, &seconds)) return nullptr;
+  int sender = group_of(self).find_sender(seconds);
+  return sender < 0 ? nullptr : PyLong_FromLong(sender);
+}
+
+PyObject* method_missing(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(group_of(self).missing()); }
+
 template <bool Sends>
 PyObject* method_message(PyObject* self, Arguments a, Py_ssize_t n) {
   const char* where = Sends ? "send" : "recv";
@@ -246,6 +277,9 @@ PyMethodDef methods[] = {
     {"all_to_all", as<method_all_to_all>(), METH_FASTCALL, "all_to_all(out, x, timeout)"},
     {"send", as<method_message<true>>(), METH_FASTCALL, "send(x, to, tag, timeout)"},
     {"recv", as<method_message<false>>(), METH_FASTCALL, "recv(x, from, tag, timeout)"},
+    {"exchange", as<method_exchange>(), METH_FASTCALL, "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"},
+    {"find_sender", method_find_sender, METH_O, "find_sender(timeout) -> a rank whose message lies here"},
+    {"missing", method_missing, METH_NOARGS, "missing() -> bits of the ranks that have not come to the last meeting"},
     {"leave", method_leave, METH_NOARGS, "leave(): the others no longer wait for this rank"},
     {"break_off", method_break_off, METH_O, "break_off(why): ends the waits of all ranks with an error"},
     {"statistics", method_statistics, METH_NOARGS, "statistics() -> (collectives, bytes copied inline, bytes sent directly)"},

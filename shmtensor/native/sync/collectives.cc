@@ -134,4 +134,23 @@ bool all_to_all(Group& group, const Operand& x, char* out, double timeout) {
   return group.end(timeout);
 }
 
+bool exchange(Group& group, const Operand& x, char* const* out, const size_t* nbytes, const size_t* offsets, bool is_direct,
+              double timeout) {
+  Record call = call_of(Collective::Exchange, x, Fold::None, -1);
+  if (!group.begin(call, x.data, is_direct, x.nbytes > 0, -1, timeout)) return false;
+  for (int p = 0; p < group.world(); p++) {
+    if (!nbytes[p] || (group.at(p) && offsets[p] <= group.nbytes_at(p) && nbytes[p] <= group.nbytes_at(p) - offsets[p])) continue;
+    raise("CollectiveMismatch", "exchange: rank %d has less than was agreed: %zu bytes, wanted %zu at %zu", p,
+          group.nbytes_at(p), nbytes[p], offsets[p]);
+    group.break_off("it missed data that was agreed about");
+    group.give_up();
+    return false;
+  }
+  Py_BEGIN_ALLOW_THREADS
+  for (int p = 0; p < group.world(); p++)
+    if (nbytes[p] && out[p] != group.at(p) + offsets[p]) memcpy(out[p], group.at(p) + offsets[p], nbytes[p]);
+  Py_END_ALLOW_THREADS
+  return group.end(timeout);
+}
+
 }  // namespace shmtensor::group

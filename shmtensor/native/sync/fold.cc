@@ -102,6 +102,7 @@ void fold_tiles(char* const* in, int world, size_t begin, size_t end, char* cons
 template <class T>
 void fold_type(Fold fold, char* const* in, int world, size_t begin, size_t end, char* const* out, int n_out) {
   switch (fold) {
+    case Fold::PremulSum:
     case Fold::Sum: return fold_tiles<Fold::Sum, T>(in, world, begin, end, out, n_out);
     case Fold::Product: return fold_tiles<Fold::Product, T>(in, world, begin, end, out, n_out);
     case Fold::Min: return fold_tiles<Fold::Min, T>(in, world, begin, end, out, n_out);
@@ -124,6 +125,7 @@ bool is_foldable(int dtype, Fold fold) {
   if (!complex && !real && !is_integer(dtype) && dtype != NPY_BOOL) return false;
   switch (fold) {
     case Fold::Sum:
+    case Fold::PremulSum:
     case Fold::Product: return true;
     case Fold::Min:
     case Fold::Max: return !complex;

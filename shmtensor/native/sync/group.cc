@@ -139,10 +139,16 @@ bool Group::enter(const char* where) {
 // What a waiter looks at between two sleeps; false with an exception when a rank that is waited for cannot come.
 bool Group::look_at_peers(const char* where, uint32_t phase, int only) {
   if (is_broken()) return fail_broken(where);
+  if (only == kAny) {
+    for (int p = 0; p < world_; p++)
+      if (p != rank_ && line(p).state.load(std::memory_order_acquire) != static_cast<uint32_t>(Membership::Left)) return true;
+    raise("RuntimeError", "%s: all other ranks have left the group", where);
+    return false;
+  }
   for (int p = 0; p < world_; p++) {
     if (p == rank_ || (only >= 0 && p != only)) continue;
     if (line(p).state.load(std::memory_order_acquire) != static_cast<uint32_t>(Membership::Left)) continue;
-    if (only < 0 && has_passed(line(p).phase.load(std::memory_order_acquire), phase)) continue;
+    if (only == kAll && has_passed(line(p).phase.load(std::memory_order_acquire), phase)) continue;
     raise("RuntimeError", "%s: rank %d (pid %d) has left the group: it called destroy_process_group() and is waited for",
           where, p, line(p).pid);
     return false;
@@ -186,7 +192,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
       if (p == rank_ || (only >= 0 && p != only)) continue;
       Line& l = line(p);
       if (l.state.load(std::memory_order_acquire) != static_cast<uint32_t>(Membership::Joined)) continue;
-      if (only < 0 && has_passed(l.phase.load(std::memory_order_acquire), phase)) continue;
+      if (only == kAll && has_passed(l.phase.load(std::memory_order_acquire), phase)) continue;
       peers[n] = Peer{l.row, l.inc}, ranks[n++] = p;
     }
     int lost = -1;
@@ -199,7 +205,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
     } else if (result == Wait::PeerLost) {
       int who = ranks[lost];
       // The last word of the dead counts: it may have arrived here before it died.
-      if (only >= 0 || !has_passed(line(who).phase.load(std::memory_order_acquire), phase)) {
+      if (only != kAll || !has_passed(line(who).phase.load(std::memory_order_acquire), phase)) {
         uint32_t whole = 0;  // the first to notice names the dead for all: others may die of this very error
         if (header().broken.compare_exchange_strong(whole, who + 1))
           header().reason.store(kLost, std::memory_order_release);
@@ -209,12 +215,16 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
       }
     } else if (result == Wait::Timeout) {
       int who = only;
-      for (int p = world_ - 1; p >= 0 && only < 0; p--)
+      for (int p = world_ - 1; p >= 0 && only == kAll; p--)
         if (p != rank_ && !has_passed(line(p).phase.load(std::memory_order_acquire), phase)) who = p;
-      std::string last = line(who).records[line(who).records[1].record.number > line(who).records[0].record.number]
-                             .record.text();
-      raise("CollectiveTimeout", "%s: timed out after %s: rank %d (pid %d) has not come, its last call was %s", where,
-            shorten(timeout).c_str(), who, line(who).pid, last.c_str());
+      if (only == kAny) {
+        raise("CollectiveTimeout", "%s: timed out after %s: no rank has sent anything", where, shorten(timeout).c_str());
+      } else {
+        auto& records = line(who).records;
+        std::string last = records[records[1].record.number > records[0].record.number].record.text();
+        raise("CollectiveTimeout", "%s: timed out after %s: rank %d (pid %d) has not come, its last call was %s", where,
+              shorten(timeout).c_str(), who, line(who).pid, last.c_str());
+      }
       break_off((std::string(where) + " timed out after " + shorten(timeout)).c_str());
       good = false;
     } else if (PyErr_CheckSignals() < 0) {
@@ -250,6 +260,13 @@ bool Group::meet(const char* where, double timeout) {
   }
   fault("group.met");
   return true;
+}
+
+uint64_t Group::missing() const {
+  uint64_t bits = 0;
+  for (int p = 0; p < world_ && p < 64; p++)
+    if (p != rank_ && !has_passed(line(p).phase.load(std::memory_order_acquire), phase_)) bits |= uint64_t{1} << p;
+  return bits;
 }
 
 bool Group::compare(const Record& call) {
@@ -350,9 +367,13 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
 bool Group::end(double timeout) {
   fault("group.worked");
   bool good = !is_direct_ || meet(where_, timeout);
+  give_up();
+  return good;
+}
+
+void Group::give_up() {
   drop_all();
   busy_.store(false);
-  return good;
 }
 
 }  // namespace shmtensor::group

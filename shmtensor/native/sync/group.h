@@ -6,6 +6,7 @@
 //      128  Line[W]   896 B each, written by its rank alone
 //             +0    Member   state u32 {EMPTY 0, JOINING 1, JOINED 2, LEFT 3} | row i32 | inc u32 | pid i32
 //            +64    Meeting  phase u32 (only grows) | sleepers u32 (written by those who wait for this rank)
+//                   | inbox u32 (counts the messages to this rank; written by who sends) | readers u32 (who waits for any)
 //           +128    Record[2]  384 B each: what this rank calls, collective n in Record[n & 1]
 //        .  Mailbox[W x W] 448 B each, (from, to): word u32 (odd: a message lies here) | sleepers u32 | verdict u32 | Record
 //        .  I bytes x 2 x W: small data, rank r's data of collective n at [(2 r + (n & 1)) I]
@@ -44,9 +45,10 @@ constexpr size_t kInline = 65536;  // tunable: docs/design/distributed.md has th
 constexpr int kMaxDims = 8;
 
 enum class Collective : uint8_t {
-  None, Barrier, Broadcast, AllReduce, Reduce, AllGather, ReduceScatter, Gather, Scatter, AllToAll, Objects, Message,
+  None, Barrier, Broadcast, AllReduce, Reduce, AllGather, ReduceScatter, Gather, Scatter, AllToAll, Exchange, Message,
 };
-enum class Fold : uint8_t { Sum, Product, Min, Max, Avg, And, Or, Xor, None };
+// PremulSum: everybody's data times a number of its own, summed; the caller has multiplied already.
+enum class Fold : uint8_t { Sum, Product, Min, Max, Avg, And, Or, Xor, PremulSum, None };
 const char* name_of(Collective);
 const char* name_of(Fold);
 
@@ -87,6 +89,7 @@ struct alignas(64) Line {
   int32_t pid;
   alignas(64) std::atomic<uint32_t> phase;
   std::atomic<uint32_t> sleepers;
+  std::atomic<uint32_t> inbox, readers;
   struct alignas(64) {
     Record record;
     char padding[384 - sizeof(Record)];
@@ -116,17 +119,21 @@ class Group {
   uint64_t bytes_direct() const { return bytes_direct_; }
   bool is_broken() const;
   bool is_own() const;  // false in a forked copy
+  uint64_t missing() const;  // a bit for each of the first 64 ranks that has not come to this rank's last meeting
 
   // A collective: begin() publishes the call, meets, compares; then at(p) is rank p's data; end() meets again if the data
   // is direct and gives up the holds. `shares` says whether this rank's data is read or written by others, `reads`
   // whose data this rank needs (-1: all, -2: none, else that rank).
   bool begin(Record& call, void* data, bool is_direct, bool shares, int reads, double timeout);
   char* at(int p) const { return data_[p]; }
+  size_t nbytes_at(int p) const { return line(p).records[number_ & 1].record.nbytes; }
   bool end(double timeout);
+  void give_up();  // instead of end(), after break_off()
 
   // Point to point; the sender returns when the receiver has the data.
   bool send(Record& call, void* data, int to, double timeout);
   bool receive(Record& call, void* data, int from, double timeout);
+  int find_sender(double timeout);  // a rank whose message lies here, after a wait; -1: exception
 
   void break_off(const char* why);  // this rank has given up: everybody's waits end
 
@@ -146,7 +153,8 @@ class Group {
     bool differs;
     bool is_done() const;
   };
-  // only < 0: a meeting, all who have not reached the phase are waited for; else that rank.
+  // only = kAll: a meeting, all who have not reached the phase are waited for; kAny: one of the others; else that rank.
+  static constexpr int kAll = -1, kAny = -2;
   bool wait(const char* where, const Awaited&, int only, const Deadline& deadline, double timeout);
   static void announce(std::atomic<uint32_t>* word, std::atomic<uint32_t>* sleepers, uint32_t value);
   bool look_at_peers(const char* where, uint32_t phase, int only);
@@ -193,5 +201,7 @@ bool gather(Group&, const Operand& x, char* const* out, int root, double timeout
 bool reduce_scatter(Group&, const Operand& x, char* out, Fold, double timeout);             // x: world chunks
 bool scatter(Group&, const Operand& out, char* const* in, int root, double timeout);        // in: on root
 bool all_to_all(Group&, const Operand& x, char* out, double timeout);                       // world chunks each
+// What all ranks have agreed about before: takes part p (nbytes[p] at offsets[p]) of rank p's data, which may differ in size.
+bool exchange(Group&, const Operand& x, char* const* out, const size_t* nbytes, const size_t* offsets, bool is_direct, double timeout);
 
 }  // namespace shmtensor::group

@@ -23,6 +23,8 @@ bool Group::send(Record& call, void* data, int to, double timeout) {
   uint32_t full = box.word.load(std::memory_order_relaxed) + 1;
   fault("send.written");
   announce(&box.word, &box.sleepers, full);
+  line(to).inbox.fetch_add(1, std::memory_order_seq_cst);  // against `readers`: add, then load
+  if (line(to).readers.load(std::memory_order_seq_cst)) wake(&line(to).inbox);
   fault("send.published");
   bool good = wait("send", {&box.word, &box.sleepers, full, true}, to, deadline, timeout);
   if (call.is_direct) acknowledge(call.handle);
@@ -32,6 +34,17 @@ bool Group::send(Record& call, void* data, int to, double timeout) {
     return false;
   }
   return good;
+}
+
+int Group::find_sender(double timeout) {
+  Deadline deadline(timeout);
+  while (true) {
+    if (is_broken()) return fail_broken("recv"), -1;
+    uint32_t seen = line(rank_).inbox.load(std::memory_order_seq_cst);
+    for (int p = 0; p < world_; p++)
+      if (p != rank_ && mailbox(p, rank_).word.load(std::memory_order_acquire) & 1) return p;
+    if (!wait("recv", {&line(rank_).inbox, &line(rank_).readers, seen, true}, kAny, deadline, timeout)) return -1;
+  }
 }
 
 bool Group::receive(Record& call, void* data, int from, double timeout) {

@@ -7,16 +7,17 @@ namespace shmtensor::group {
 
 const char* name_of(Collective what) {
   static const char* const names[] = {"nothing",        "barrier", "broadcast", "all_reduce", "reduce",  "all_gather",
-                                      "reduce_scatter", "gather",  "scatter",   "all_to_all", "objects", "send"};
+                                      "reduce_scatter", "gather",  "scatter",   "all_to_all", "exchange", "send"};
   return names[static_cast<int>(what)];
 }
 
 const char* name_of(Fold fold) {
-  static const char* const names[] = {"SUM", "PRODUCT", "MIN", "MAX", "AVG", "BAND", "BOR", "BXOR", ""};
+  static const char* const names[] = {"SUM", "PRODUCT", "MIN", "MAX", "AVG", "BAND", "BOR", "BXOR", "PREMUL_SUM", ""};
   return names[static_cast<int>(fold)];
 }
 
 bool Record::same_call(const Record& other) const {
+  if (what == Collective::Exchange) return what == other.what && number == other.number;  // sizes were compared before
   if (number != other.number || what != other.what || fold != other.fold || dtype != other.dtype ||
       ndim != other.ndim || root != other.root || nbytes != other.nbytes)
     return false;
