@@ -5,10 +5,7 @@ from typing import TYPE_CHECKING
 from .version import __version__ as __version__
 
 from .dtypes import *  # isort: skip  # noqa: F403
-from . import array_api as array_api
 from . import autograd, random
-from . import nn as nn
-from . import optim as optim
 from . import sparse as sparse
 from .autograd import (
     enable_grad,
@@ -23,37 +20,58 @@ from .device import Device as device
 from .formats import *  # noqa: F403
 from .functions import *  # noqa: F403
 from .native import get_num_threads, set_num_threads
-from .packed import SharedDict, SharedList
 from .printing import set_printoptions
 from .random import *  # noqa: F403
 from .registration import enter as _enter
+from .registration import reduce_tensor as _reduce_tensor
 from .settings import *  # noqa: F403
 from .sparse import sparse_coo, sparse_coo_tensor, spmm
 from .tensor import Size, Tensor
 from .typed import *  # noqa: F403
 
-_enter()
+_enter(Tensor, _reduce_tensor)
 
 
-# What stands above optim is imported when it is first asked for: `import shmtensor` stays cheap.
-_LATER = ("distributed", "memory", "multiprocessing", "queue", "serialization", "trainer", "utils")
-
+# Imported when they are first asked for, so that `import shmtensor` stays cheap: by name, the
+# module and what of it is meant (None: the module).
+_LATER: dict[str, tuple[str, str | None]] = {
+    "Queue": ("queue", "Queue"),
+    "SharedDict": ("packed", "SharedDict"),
+    "SharedList": ("packed", "SharedList"),
+    "load": ("serialization", "load"),
+    "save": ("serialization", "save"),
+    "array_api": ("array_api", None),
+    "distributed": ("distributed", None),
+    "memory": ("memory", None),
+    "multiprocessing": ("multiprocessing", None),
+    "nn": ("nn", None),
+    "optim": ("optim", None),
+    "queue": ("queue", None),
+    "serialization": ("serialization", None),
+    "trainer": ("trainer", None),
+    "utils": ("utils", None),
+}
 
 if TYPE_CHECKING:
+    from . import array_api as array_api
+    from . import nn as nn
+    from . import optim as optim
+    from .packed import SharedDict as SharedDict
+    from .packed import SharedList as SharedList
     from .queue import Queue as Queue
 
 
 def __getattr__(name: str) -> object:
-    if name == "Queue":
-        from .queue import Queue
+    if name not in _LATER:
+        raise AttributeError(f"module 'shmtensor' has no attribute {name!r}")
+    from importlib import import_module
 
-        return Queue
-    if name in ("save", "load"):
-        from . import serialization
+    module, member = _LATER[name]
+    found = import_module(f"{__name__}.{module}")
+    if member is not None:
+        found = globals()[name] = getattr(found, member)
+    return found
 
-        return getattr(serialization, name)
-    if name in _LATER:
-        from importlib import import_module
 
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module 'shmtensor' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -1,9 +1,8 @@
 """Lets the queues and pipes of the standard library and of loky carry tensors as handles, whoever
 imports them.
 
-Each has a table of reductions by class; Tensor, Parameter, SharedList and SharedDict are entered
-once the module with the table is there, which `import shmtensor` itself does not import. joblib
-brings a loky of its own.
+Each has a table of reductions by class; our classes are entered once the module with the table is
+there, which `import shmtensor` itself does not import. joblib brings a loky of its own.
 """
 
 from __future__ import annotations
@@ -12,14 +11,11 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
-from .nn import Parameter
-from .packed import SharedDict, SharedList
-from .packed.blocks import reduce_for_stdlib
-from .tensor import Tensor
+__all__ = ["enter", "reduce_tensor"]
 
-__all__ = ["enter"]
+Reduction: TypeAlias = Callable[[Any], Any]
 
 
 def _of_the_standard_library(module: Any) -> Any:
@@ -38,8 +34,28 @@ _TABLES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def enter() -> None:
-    """Enters the classes in each table now, or when its module is imported."""
+# Our classes so far, and the tables so far.
+_classes: dict[type, Reduction] = {}
+_tables: dict[str, ModuleType] = {}
+
+
+def enter(cls: type, reduce: Reduction) -> None:
+    """Enters a class in each table now, or when its module is imported."""
+    if not _classes:
+        _watch()
+    _classes[cls] = reduce
+    for name, module in _tables.items():
+        _TABLES[name](module)(cls, reduce)
+
+
+def reduce_tensor(tensor: Any) -> Any:
+    """How a tensor travels through a queue that is not ours."""
+    from importlib import import_module  # above this file, and not needed before
+
+    return import_module("shmtensor.multiprocessing.reduction").reduce_for_stdlib(tensor)
+
+
+def _watch() -> None:
     missing = set(_TABLES)
     for name in _TABLES:
         module = sys.modules.get(name)
@@ -51,17 +67,10 @@ def enter() -> None:
 
 
 def _register(name: str, module: ModuleType) -> None:
+    _tables[name] = module
     register = _TABLES[name](module)
-    for cls in (Tensor, Parameter):
-        register(cls, _reduce)
-    for packed in (SharedList, SharedDict):
-        register(packed, reduce_for_stdlib)
-
-
-def _reduce(tensor: Tensor) -> Any:
-    from importlib import import_module  # above this file, and not needed before
-
-    return import_module("shmtensor.multiprocessing.reduction").reduce_for_stdlib(tensor)
+    for cls, reduce in _classes.items():
+        register(cls, reduce)
 
 
 class _Finder:

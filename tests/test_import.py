@@ -16,7 +16,11 @@ LATER = (
     "posix_ipc",
     "multiprocessing",
     "asyncio",
+    "dataclasses",
     "shmtensor.multiprocessing",
+    "shmtensor.nn",
+    "shmtensor.optim",
+    "shmtensor.packed",
 )
 
 
@@ -58,7 +62,8 @@ def test_takes_at_most_twice_numpys_time(tmp_path: Path) -> None:
     # Compiled once, as an install does, wherever the modules lie and whatever the environment says.
     cached = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
     run("import shmtensor", **cached)
-    code = "import time; a = time.perf_counter(); import {}; print(time.perf_counter() - a)"
+    # The processor's time: what the machine does besides is not the import's.
+    code = "import time; a = time.process_time(); import {}; print(time.process_time() - a)"
     pairs = [
         [float(run(code.format(name), **cached)) for name in ("numpy", "shmtensor")]
         for _ in range(7)

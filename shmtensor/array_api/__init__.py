@@ -7,13 +7,9 @@ elsewhere, but for the functions of sets.
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
 from .. import functions
 from ..dtypes import finfo, iinfo
 from ..formats import e, inf, nan, newaxis, pi
-from ..tensor import Tensor
 from . import creation, info, kinds, order, reductions, shapes
 
 __array_api_version__ = "2023.12"
@@ -46,24 +42,6 @@ found = {name: getattr(functions, ours) for name, ours in SAME.items()}
 found |= {n: getattr(part, n) for part in PARTS for n in part.__all__ if n not in PRIVATE}
 found |= info.DTYPES
 globals().update(found)
-
-
-def array_namespace(x: Tensor, /, *, api_version: str | None = None) -> Any:
-    """This namespace."""
-    if api_version not in (None, "2021.12", "2022.12", __array_api_version__):
-        raise ValueError(
-            f"__array_namespace__: version {api_version} is not there, {__array_api_version__} is"
-        )
-    return sys.modules[__name__]
-
-
-def to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
-    """The tensor on a device."""
-    return x.to(device)
-
-
-setattr(Tensor, "__array_namespace__", array_namespace)  # noqa: B010 - its layer is below
-setattr(Tensor, "to_device", to_device)  # noqa: B010
 
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..registration import enter, reduce_tensor
 from ..tensor import Tensor
 
 __all__ = ["Buffer", "Parameter"]
@@ -76,3 +77,6 @@ class Buffer(Tensor):
 
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
         pass
+
+
+enter(Parameter, reduce_tensor)

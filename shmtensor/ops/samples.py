@@ -7,21 +7,26 @@ rest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["PAIR", "TRIPLE", "UNARY", "Draw", "bools", "ints", "reals", "unary"]
 
 
-@dataclass(frozen=True)
 class Draw:
     """Numbers of a kind ("f", "i", "b"), evenly from [low, high), of one shape."""
 
-    shape: tuple[int, ...]
-    kind: str = "f"
-    low: float = -1.0
-    high: float = 1.0
-    unique: bool = False
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        kind: str = "f",
+        low: float = -1.0,
+        high: float = 1.0,
+        unique: bool = False,
+    ) -> None:
+        self.shape, self.kind, self.low, self.high, self.unique = shape, kind, low, high, unique
+
+    def __repr__(self) -> str:
+        return f"Draw({self.shape}, {self.kind!r}, {self.low}, {self.high}, {self.unique})"
 
 
 def reals(shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> Draw:

@@ -22,9 +22,8 @@ left out. An attribute may be annotated: "index" (tensors inside are turned into
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from inspect import Parameter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 __all__ = [
     "COMPOSITES",
@@ -60,8 +59,7 @@ PAIR: list[tuple[Any, ...]] = [
 ]
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(NamedTuple):
     """One tensor input of a row."""
 
     name: str
@@ -73,8 +71,7 @@ class Input:
         return PUBLIC_NAMES.get(self.name, self.name)
 
 
-@dataclass(frozen=True)
-class Attribute:
+class Attribute(NamedTuple):
     """One plain argument of a row: a dimension, a flag, a shape."""
 
     name: str
@@ -83,18 +80,17 @@ class Attribute:
     keyword_only: bool
 
 
-@dataclass(frozen=True)
-class Pullback:
+class Pullback(NamedTuple):
     """The gradient of one input: a function and the names of what it needs."""
 
     function: Function
     needs: tuple[str, ...]
 
 
-@dataclass(eq=False)
 class Row:
     """An op. Made by `op`; complete before the first call compiles it."""
 
+    # No dataclass here and below: writing its methods would be a tenth of the import.
     name: str
     forward: Function
     inputs: tuple[Input, ...]
@@ -113,12 +109,15 @@ class Row:
     method: bool
     function: bool
     samples: Sequence[tuple[Any, ...]]
-    tensors: tuple[str, ...] = ()  # inputs that no Python number may stand for
-    pullbacks: dict[str, Pullback] = field(default_factory=dict)
-    overrides: dict[type, Function] = field(default_factory=dict)
-    aliases: list[str] = field(default_factory=list)
-    rarely: dict[str, Any] = field(default_factory=dict)  # keyword arguments that divert the call
+    tensors: tuple[str, ...]  # inputs that no Python number may stand for
     diverted: Function | None = None
+
+    def __init__(self, **columns: Any) -> None:
+        self.__dict__.update(columns)
+        self.pullbacks: dict[str, Pullback] = {}
+        self.overrides: dict[type, Function] = {}
+        self.aliases: list[str] = []
+        self.rarely: dict[str, Any] = {}  # keyword arguments that divert the call
 
     def pullback(self, **functions: Function | None) -> Row:
         """Declares the gradients of inputs, by the inputs' names.
@@ -185,7 +184,6 @@ class Row:
         return declare
 
 
-@dataclass(eq=False)
 class Composite:
     """A public function that is plain Python over other ops, and has no pullback of its own."""
 
@@ -196,7 +194,10 @@ class Composite:
     function: bool
     inplace: bool
     samples: Sequence[tuple[Any, ...]]
-    aliases: list[str] = field(default_factory=list)
+
+    def __init__(self, **columns: Any) -> None:
+        self.__dict__.update(columns)
+        self.aliases: list[str] = []
 
     def alias(self, *names: str) -> Composite:
         """Further public names."""

@@ -4,7 +4,12 @@ Built once, packed into few blocks of shared memory, read without touching them:
 is written, so no page is copied after a fork (docs/shared-data.md).
 """
 
+from ..registration import enter
+from .blocks import reduce_for_stdlib
 from .dictionary import SharedDict
 from .list import SharedList
 
 __all__ = ["SharedDict", "SharedList"]
+
+enter(SharedList, reduce_for_stdlib)
+enter(SharedDict, reduce_for_stdlib)

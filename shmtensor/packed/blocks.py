@@ -8,7 +8,7 @@ reduce_for_stdlib(x)   the same with handles of its own, for the standard librar
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Iterable
 from reprlib import Repr
 from typing import Any, Protocol
@@ -40,7 +40,8 @@ def pack(where: str, kind: int, iterable: Iterable[Any], readonly: bool) -> tupl
     Raises:
         OutOfSharedMemory: no room; nothing is left behind.
     """
-    return native.pack(where, kind, iterable, readonly, secrets.randbits(64), native.allocate)
+    seed = int.from_bytes(os.urandom(8), "little")
+    return native.pack(where, kind, iterable, readonly, seed, native.allocate)
 
 
 def as_array(block: Any) -> np.ndarray[Any, Any]:

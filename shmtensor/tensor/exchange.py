@@ -91,6 +91,26 @@ class Exchange(History):
     def __array_interface__(self) -> Any:
         return self.numpy().__array_interface__
 
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """`shmtensor.array_api`, the namespace of the Python array API standard.
+
+        Raises:
+            ValueError: a version of the standard that is not there.
+        """
+        from importlib import import_module  # above this file, and not needed before
+
+        namespace = import_module("shmtensor.array_api")
+        if api_version not in (None, "2021.12", "2022.12", namespace.__array_api_version__):
+            raise ValueError(
+                f"__array_namespace__: version {api_version} is not there, "
+                f"{namespace.__array_api_version__} is"
+            )
+        return namespace
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """The tensor on a device, by the array API's name: `to(device)`."""
+        return self.to(device)  # type: ignore[attr-defined]
+
     def __dlpack__(self, *, stream: Any = None, **named: Any) -> Any:
         """A DLPack capsule of the memory; read-only memory stays so. Copies: none.
 
