@@ -1,9 +1,16 @@
 """Datasets, samplers, collation into shared blocks, and the DataLoader."""
 
+from importlib import import_module
+from typing import Any
+
+from .block import allocate_parts as allocate_parts
+from .bucket import BucketBatchSampler as BucketBatchSampler
+from .bucket import DistributedWeightedSampler as DistributedWeightedSampler
 from .collate import collate as collate
 from .collate import default_collate as default_collate
 from .collate import default_collate_fn_map as default_collate_fn_map
 from .collate import default_convert as default_convert
+from .column import Rows as Rows
 from .column import TensorDataset as TensorDataset
 from .combination import ChainDataset as ChainDataset
 from .combination import ConcatDataset as ConcatDataset
@@ -24,15 +31,26 @@ from .uci import digits as digits
 from .worker import WorkerInfo as WorkerInfo
 from .worker import get_worker_info as get_worker_info
 
+
+def __getattr__(name: str) -> Any:
+    """`dataloaders.datasets` and `dataloaders.transforms`, imported at first use."""
+    if name in ("datasets", "transforms"):
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "BatchSampler",
+    "BucketBatchSampler",
     "ChainDataset",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
     "DistributedSampler",
+    "DistributedWeightedSampler",
     "IterableDataset",
     "RandomSampler",
+    "Rows",
     "Sampler",
     "SequentialSampler",
     "StackDataset",
@@ -41,6 +59,7 @@ __all__ = [
     "TensorDataset",
     "WeightedRandomSampler",
     "WorkerInfo",
+    "allocate_parts",
     "collate",
     "default_collate",
     "default_collate_fn_map",

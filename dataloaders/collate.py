@@ -81,7 +81,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
     """
     stack_rows = (collate_fn_map or {}).get(Tensor)
     if isinstance(batch, Rows) and stack_rows is collate_tensors:
-        return list(batch.columns)
+        return batch.whole()
     leaves: list[Leaf] = []
     plan = survey(batch, collate_fn_map, leaves, "")
     for leaf, array in (

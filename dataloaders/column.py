@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -17,34 +17,59 @@ from .dataset import Dataset
 __all__ = ["Rows", "TensorDataset"]
 
 
-class Rows(Sequence[tuple[Tensor, ...]]):
-    """Samples gathered at once: a sequence of tuples over columns that are batched already.
+class Rows(Sequence[Any]):
+    """Samples gathered at once: a sequence of samples over columns that are batched already.
 
-    `default_collate` takes the columns as they are; whoever wants single samples indexes.
+    What a dataset's `__getitems__` returns to spare the loader a copy: `default_collate` takes the
+    columns as they are, so whatever was written into them (`allocate_parts` gives arrays that lie
+    in one shared block) is the batch. Whoever wants single samples indexes.
+
+    Args:
+        columns: tensors, or lists of what is no tensor; each has a first dimension of `count`.
+        count: how many samples there are.
+        pack: makes a sample, and the batch, of the list of their parts (`tuple` for a sample and
+            `list` for the batch if None, as `default_collate` makes of tuples).
+
+    Copies: none.
+
+    Example:
+        >>> rows = Rows([wrap(np.arange(3)), ["a", "b", "c"]], 3)
+        >>> rows[1], len(rows)
+        ((tensor(1), 'b'), 3)
     """
 
-    columns: list[Tensor]
+    columns: list[Any]
 
-    def __init__(self, columns: list[Tensor], count: int) -> None:
+    def __init__(
+        self, columns: list[Any], count: int, pack: Callable[[list[Any]], Any] | None = None
+    ) -> None:
         self.columns = columns
+        self.pack = pack
         self._count = count
+
+    def whole(self) -> Any:
+        """The batch of all samples."""
+        return list(self.columns) if self.pack is None else self.pack(list(self.columns))
 
     def __len__(self) -> int:
         return self._count
 
     @overload
-    def __getitem__(self, index: int) -> tuple[Tensor, ...]: ...
+    def __getitem__(self, index: int) -> Any: ...
     @overload
-    def __getitem__(self, index: slice) -> list[tuple[Tensor, ...]]: ...
-    def __getitem__(self, index: int | slice) -> tuple[Tensor, ...] | list[tuple[Tensor, ...]]:
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(self._count))]
         if not -self._count <= index < self._count:
             raise IndexError(f"Rows: index is out of range: {index} of {self._count} samples")
-        return tuple(column[index] for column in self.columns)
+        parts = (column[index] for column in self.columns)
+        return tuple(parts) if self.pack is None else self.pack(list(parts))
 
-    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
-        return zip(*self.columns, strict=True)
+    def __iter__(self) -> Iterator[Any]:
+        if self.pack is None:
+            return zip(*self.columns, strict=True)
+        return (self.pack(list(parts)) for parts in zip(*self.columns, strict=True))
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):

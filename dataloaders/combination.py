@@ -86,6 +86,22 @@ class ConcatDataset(Dataset[T_co]):
         place, inner = self.locate(index)
         return self.datasets[place][inner]
 
+    @property
+    def __getitems__(self) -> Callable[[Sequence[int]], list[T_co]] | None:
+        """The samples of indices, each dataset asked once for all of its own; None where none of
+        them can answer at once, so that a loader asks, and names, one sample after another."""
+        able = any(getattr(dataset, "__getitems__", None) is not None for dataset in self.datasets)
+        return self.gather if able else None
+
+    def gather(self, indices: Sequence[int]) -> list[T_co]:
+        places = [self.locate(index) for index in indices]
+        found: dict[int, T_co] = {}
+        for number in sorted({place for place, _ in places}):
+            mine = [at for at, (place, _) in enumerate(places) if place == number]
+            samples = fetch_samples(self.datasets[number], [places[at][1] for at in mine])
+            found.update(zip(mine, samples, strict=True))
+        return [found[at] for at in range(len(places))]
+
 
 class StackDataset(Dataset[Any]):
     """Several datasets side by side: a sample is the tuple (or dict) of theirs.

@@ -38,6 +38,8 @@ MODULES = [
     "shmtensor.trainer",
     "shmtensor.utils.checkpoint",
     "dataloaders",
+    "dataloaders.datasets",
+    "dataloaders.transforms",
 ]
 
 

@@ -1,0 +1,187 @@
+"""Samplers that know more than the number of samples: lengths, weights; each takes a rank's share.
+
+lengths --> shuffled --> sorted in pools --> batches of like lengths --> shuffled --> a rank's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .distributed import default_group
+from .sampler import Sampler, WeightedRandomSampler, check_count
+
+__all__ = ["BucketBatchSampler", "DistributedWeightedSampler"]
+
+POOL = 100  # batches sorted together: padding falls little beyond that, order stays random
+
+
+class BucketBatchSampler(Sampler[list[int]]):
+    """Batches of samples of similar lengths, so that little is padded; a `batch_sampler`.
+
+    Each epoch (`set_epoch`) the samples are shuffled, sorted by length within pools of
+    `pool_size`, cut into batches, and the batches shuffled. Several ranks take turns at the batches
+    of one common order; all get the same number of them.
+
+    Args:
+        lengths: of the samples, `(N,)`.
+        batch_size: samples in a batch; None with `max_tokens`.
+        max_tokens: bounds a batch's samples times its longest length instead (or as well): what
+            it takes when it is padded. A longer sample is a batch of its own.
+        shuffle: False: sorted by length over all, in the same order each epoch.
+        seed: of the order; the same on all ranks.
+        drop_last: leave out batches shorter than `batch_size`, and those that not all ranks have;
+            without it the first batches come again to even the ranks out.
+        pool_size: samples sorted together; 100 batches of them if None.
+        num_replicas: the number of ranks; 1 if None.
+        rank: this rank; that of the default process group if None and there are several.
+
+    Example:
+        >>> sampler = BucketBatchSampler([3, 9, 2, 8], batch_size=2, shuffle=False)
+        >>> list(sampler)
+        [[2, 0], [3, 1]]
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int] | np.ndarray[Any, Any],
+        batch_size: int | None = None,
+        max_tokens: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        pool_size: int | None = None,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+    ) -> None:
+        where = type(self).__name__
+        if batch_size is None and max_tokens is None:
+            raise ValueError(f"{where}: batch_size or max_tokens is needed: both are None")
+        counts = {"batch_size": batch_size, "max_tokens": max_tokens, "pool_size": pool_size}
+        for name, value in counts.items():
+            if value is not None:
+                check_count(where, name, value)
+        self.lengths: np.ndarray[Any, np.dtype[np.int64]] = np.asarray(lengths, np.int64)
+        if self.lengths.ndim != 1 or (self.lengths < 0).any():
+            raise ValueError(f"{where}: lengths are not a row of numbers from 0 on: {lengths!r}")
+        self.batch_size = batch_size
+        self.max_tokens = max_tokens
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        if pool_size is None:
+            mean = max(float(self.lengths.mean()), 1.0) if len(self.lengths) else 1.0
+            pool_size = POOL * (batch_size or max(int((max_tokens or 1) / mean), 1))
+        self.pool_size = pool_size
+        self.num_replicas, self.rank = share(where, num_replicas, rank)
+        self.epoch = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        n, order = self.num_replicas, self.batches()
+        if self.drop_last:
+            order = order[: len(order) // n * n]
+        elif order:
+            order += [order[i % len(order)] for i in range(-len(order) % n)]
+        return iter(order[self.rank :: n])
+
+    def __len__(self) -> int:
+        count = len(self.batches())
+        n = self.num_replicas
+        return count // n if self.drop_last else -(-count // n)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration's order that of `epoch`; call it on all ranks alike."""
+        self.epoch = epoch
+
+    def batches(self) -> list[list[int]]:
+        """All ranks' batches of this epoch."""
+        random = np.random.Generator(np.random.PCG64([self.seed, self.epoch]))
+        n = len(self.lengths)
+        order = random.permutation(n) if self.shuffle else np.arange(n)
+        pool = self.pool_size if self.shuffle else max(n, 1)
+        found: list[list[int]] = []
+        for at in range(0, n, pool):
+            part = order[at : at + pool]
+            found += self.cut(part[np.argsort(self.lengths[part], kind="stable")])
+        if self.shuffle:
+            found = [found[place] for place in random.permutation(len(found)).tolist()]
+        return found
+
+    def cut(self, indices: np.ndarray[Any, Any]) -> list[list[int]]:
+        """Sorted indices in batches, the last one shorter."""
+        if self.max_tokens is None:
+            assert self.batch_size is not None
+            parts = [
+                indices[at : at + self.batch_size].tolist()
+                for at in range(0, len(indices), self.batch_size)
+            ]
+        else:
+            parts = [[]]
+            lengths = self.lengths[indices].tolist()
+            for index, length in zip(indices.tolist(), lengths, strict=True):
+                size = len(parts[-1])
+                if (size and (size + 1) * length > self.max_tokens) or size == self.batch_size:
+                    parts.append([])
+                parts[-1].append(index)
+        whole = self.batch_size if self.drop_last and self.max_tokens is None else 1
+        return [part for part in parts if len(part) >= (whole or 1)]
+
+
+class DistributedWeightedSampler(Sampler[int]):
+    """`WeightedRandomSampler` for several ranks: each takes its part of one common draw.
+
+    Args:
+        weights: one non-negative weight per index; they need not sum to 1.
+        num_samples: how many to draw for all ranks together; cut so that all get the same number.
+        replacement: whether an index may come more than once.
+        num_replicas: the number of ranks; of the default process group if None.
+        rank: this rank; of the default process group if None.
+        seed: of the draw; the same on all ranks. `set_epoch` gives each epoch its own.
+
+    Raises:
+        ValueError: weights that cannot be drawn by, or fewer positive ones than `num_samples`
+            without replacement.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[float],
+        num_samples: int,
+        replacement: bool = True,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        # The same checks, the same draw.
+        self.draw = WeightedRandomSampler(weights, num_samples, replacement)
+        if num_replicas is None:
+            num_replicas, own = default_group()
+            rank = own if rank is None else rank
+        self.num_replicas, self.rank = share(type(self).__name__, num_replicas, rank)
+        self.num_samples = num_samples // self.num_replicas
+        self.seed = seed
+        self.epoch = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.draw.generator = np.random.Generator(np.random.PCG64([self.seed, self.epoch]))
+        drawn = list(self.draw)[: self.num_samples * self.num_replicas]
+        return iter(drawn[self.rank :: self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration's draw that of `epoch`; call it on all ranks alike."""
+        self.epoch = epoch
+
+
+def share(where: str, num_replicas: int | None, rank: int | None) -> tuple[int, int]:
+    """Number of ranks and this one, checked."""
+    n = 1 if num_replicas is None else num_replicas
+    if rank is None:
+        rank = default_group()[1] if n > 1 else 0
+    if not 0 <= rank < n:
+        raise ValueError(f"{where}: rank is not between 0 and {n - 1}: {rank}")
+    return n, rank

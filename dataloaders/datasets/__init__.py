@@ -1,0 +1,47 @@
+"""Data sets in the formats they come in: classic images, folders, tables, tokens, shards.
+
+Each is read from local files, or made up; nothing is downloaded. Packages that a format needs
+(Pillow, pyarrow, scikit-learn) are imported by the data set that needs them.
+"""
+
+from ..uci import digits as digits
+from .cifar import CIFAR10 as CIFAR10
+from .cifar import CIFAR100 as CIFAR100
+from .idx import KMNIST as KMNIST
+from .idx import MNIST as MNIST
+from .idx import FashionMNIST as FashionMNIST
+from .idx import read_idx as read_idx
+from .npy import NpyDataset as NpyDataset
+from .picture import PictureDataset as PictureDataset
+from .sparse import SparseDataset as SparseDataset
+from .synthetic import FakeData as FakeData
+from .synthetic import SyntheticClassification as SyntheticClassification
+from .synthetic import SyntheticRegression as SyntheticRegression
+from .synthetic import SyntheticTokens as SyntheticTokens
+from .table import CSVDataset as CSVDataset
+from .table import ParquetDataset as ParquetDataset
+from .table import TableDataset as TableDataset
+from .token import TokenDataset as TokenDataset
+from .transformed import TransformedDataset as TransformedDataset
+
+__all__ = [
+    "CIFAR10",
+    "CIFAR100",
+    "KMNIST",
+    "MNIST",
+    "CSVDataset",
+    "FakeData",
+    "FashionMNIST",
+    "NpyDataset",
+    "ParquetDataset",
+    "PictureDataset",
+    "SparseDataset",
+    "SyntheticClassification",
+    "SyntheticRegression",
+    "SyntheticTokens",
+    "TableDataset",
+    "TokenDataset",
+    "TransformedDataset",
+    "digits",
+    "read_idx",
+]

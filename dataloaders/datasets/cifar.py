@@ -1,0 +1,186 @@
+"""CIFAR-10 and CIFAR-100, from the files they are published as: Python pickles, or binary.
+
+Binary, a record per image:
+
+    CIFAR-10    | label | 1024 red | 1024 green | 1024 blue |
+    CIFAR-100   | coarse label | fine label | 1024 red | 1024 green | 1024 blue |
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .picture import Array, PathLike, PictureDataset, no_download
+
+__all__ = ["CIFAR10", "CIFAR100"]
+
+PIXELS = 3 * 32 * 32
+
+# What the published pickles name (by the module names of the NumPy of 2009), and what it is now.
+ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy", "dtype"): np.dtype,
+    ("numpy", "ndarray"): np.ndarray,
+    ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),  # bytes, from Python 3
+}
+for _module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+    for _name in ("_reconstruct", "scalar"):
+        ALLOWED[_module, _name] = getattr(np._core.multiarray, _name)  # type: ignore[attr-defined]
+for _module in ("numpy.core.numeric", "numpy._core.numeric"):
+    ALLOWED[_module, "_frombuffer"] = np._core.numeric._frombuffer  # type: ignore[attr-defined]
+
+
+class CIFAR10(PictureDataset):
+    """CIFAR-10: 32 x 32 pixels of colour, ten classes.
+
+    Samples are (uint8 image `(3, 32, 32)`, class number).
+
+    Args:
+        root: the folder of the published files, of the Python version (data_batch_1, ...,
+            test_batch) or the binary one (data_batch_1.bin, ...), or the folder above it.
+        train: the 50,000 images to train on; the 10,000 held-out ones if False.
+        transform: of whole batches of images `(N, 3, 32, 32)`; see `dataloaders.transforms`.
+        target_transform: of whole batches of class numbers.
+        download: accepted for scripts that say False; nothing is downloaded.
+
+    The pickles are read by an unpickler that makes arrays, lists, dicts, strings and numbers, and
+    refuses all else, so that a file cannot run code.
+
+    Raises:
+        FileNotFoundError: the files are not there; says which are looked for, and where.
+        ValueError: a file is damaged, or holds something else.
+
+    Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009.
+
+    Copies: one (file to shared memory), and one while pickles are read.
+    """
+
+    parts: tuple[tuple[str, ...], tuple[str, ...]] = (
+        tuple(f"data_batch_{n}" for n in range(1, 6)),
+        ("test_batch",),
+    )
+    folders: tuple[str, str] = ("cifar-10-batches-py", "cifar-10-batches-bin")
+    meta: tuple[str, str, str] = ("batches.meta", "label_names", "batches.meta.txt")
+    key = "labels"
+    label_bytes = 1  # before the pixels of a binary record; the last one is the label
+    names: tuple[str, ...] = (
+        "airplane", "automobile", "bird", "cat", "deer",
+        "dog", "frog", "horse", "ship", "truck",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        root: PathLike,
+        train: bool = True,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
+        download: bool = False,
+    ) -> None:
+        no_download(type(self).__name__, download)
+        files, is_binary = self.find(Path(root), self.parts[0 if train else 1])
+        read = self.read_binary if is_binary else self.read_pickle
+        pixels, labels = zip(*(read(path) for path in files), strict=True)
+        classes = self.class_names(files[0].parent)
+        targets = np.concatenate(labels).astype(np.int64)
+        if targets.size and not 0 <= targets.min() <= targets.max() < len(classes):
+            raise ValueError(
+                f"{type(self).__name__}: a label is not one of {len(classes)} classes: "
+                f"{targets.min()} to {targets.max()} in {files[0].parent}"
+            )
+        data = np.concatenate(pixels).reshape(-1, 3, 32, 32)
+        super().__init__(data, targets, classes, transform, target_transform)
+        self.root = files[0].parent
+        self.train = train
+
+    def find(self, root: Path, parts: tuple[str, ...]) -> tuple[list[Path], bool]:
+        """The files of this part, and whether they are the binary ones."""
+        places = [
+            (folder, suffix)
+            for suffix, below in zip(("", ".bin"), self.folders, strict=True)
+            for folder in (root / below, root)
+        ]
+        for folder, suffix in places:
+            files = [folder / f"{part}{suffix}" for part in parts]
+            if all(path.is_file() for path in files):
+                return files, bool(suffix)
+        raise FileNotFoundError(
+            f"{type(self).__name__}: the files are not there: {', '.join(parts)} (as they are, or "
+            f"with .bin) are looked for in {root / self.folders[0]}, {root / self.folders[1]}, "
+            f"{root}; nothing is downloaded"
+        )
+
+    def read_pickle(self, path: Path) -> tuple[Array, Array]:
+        found = unpickle(path)
+        try:
+            data, labels = np.asarray(found["data"]), np.asarray(found[self.key])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path}: no 'data' and {self.key!r} in it: {error}") from error
+        if data.dtype != np.uint8 or data.shape != (len(labels), PIXELS) or labels.ndim != 1:
+            raise ValueError(
+                f"{path}: images and labels do not belong together: {data.dtype} {data.shape} and "
+                f"{labels.shape}"
+            )
+        return data, labels
+
+    def read_binary(self, path: Path) -> tuple[Array, Array]:
+        raw = np.fromfile(path, np.uint8)
+        record = self.label_bytes + PIXELS
+        if raw.size == 0 or raw.size % record:
+            raise ValueError(f"{path}: not a whole number of records of {record}: {raw.size} bytes")
+        rows = raw.reshape(-1, record)
+        return rows[:, self.label_bytes :], rows[:, self.label_bytes - 1]
+
+    def class_names(self, folder: Path) -> list[str]:
+        """From the files' own list where it is there."""
+        file, key, text = self.meta
+        if (folder / file).is_file():
+            return [str(name) for name in unpickle(folder / file)[key]]
+        if (folder / text).is_file():
+            return (folder / text).read_text().split()
+        return list(self.names)
+
+
+class CIFAR100(CIFAR10):
+    """CIFAR-100: 32 x 32 pixels of colour, 100 classes (the fine labels).
+
+    Arguments and formats are those of `CIFAR10`; the files are train, test (or train.bin,
+    test.bin), in root or root/cifar-100-python.
+
+    Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009.
+    """
+
+    parts = (("train",), ("test",))
+    folders = ("cifar-100-python", "cifar-100-binary")
+    meta = ("meta", "fine_label_names", "fine_label_names.txt")
+    key = "fine_labels"
+    label_bytes = 2
+    names = tuple(f"class {n}" for n in range(100))
+
+
+class Restricted(pickle.Unpickler):
+    """Makes arrays, containers, strings and numbers; whatever else a pickle names is refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in ALLOWED:
+            raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
+        return ALLOWED[module, name]
+
+
+def unpickle(path: Path) -> dict[str, Any]:
+    """A published pickle (Python 2's), with keys as str.
+
+    Raises:
+        ValueError: damaged, not a dict, or it names something beyond arrays.
+    """
+    try:
+        with path.open("rb") as file:
+            found = Restricted(file, encoding="latin1").load()
+    except Exception as error:  # a damaged pickle may raise anything
+        raise ValueError(f"{path}: cannot be read as a CIFAR pickle: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: not a dict: {type(found).__name__}")
+    return {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in found.items()}

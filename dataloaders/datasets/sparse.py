@@ -1,0 +1,89 @@
+"""SparseDataset: the rows of a SciPy sparse matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shmtensor.autograd import wrap
+
+from ..block import allocate_parts
+from ..column import Rows
+from ..dataset import Dataset
+from .picture import shared
+from .transformed import only
+
+__all__ = ["SparseDataset"]
+
+
+class SparseDataset(Dataset[Any]):
+    """Sample i is row i of a sparse matrix, dense, and row i of each of the other columns.
+
+    Only the values that are not zero lie in shared memory; a batch is made dense in its block.
+
+    Args:
+        matrix: what has `tocsr()`: any sparse matrix or array of SciPy, `(N, F)`.
+        *columns: arrays of first dimension N, such as labels.
+        dtype: of the rows; the matrix's if None.
+
+    Raises:
+        TypeError: `matrix` is not sparse.
+        ValueError: first dimensions differ.
+
+    Copies: one (matrix to shared memory), one (to the batch's block).
+    """
+
+    def __init__(self, matrix: Any, *columns: Any, dtype: Any = None) -> None:
+        if not hasattr(matrix, "tocsr"):
+            raise TypeError(f"SparseDataset: not a sparse matrix: {type(matrix).__name__}")
+        rows = matrix.tocsr(copy=True)
+        rows.sum_duplicates()
+        if rows.ndim != 2 or rows.dtype.kind not in "biufc":
+            raise ValueError(f"SparseDataset: not a matrix of numbers: {rows.dtype} {rows.shape}")
+        self.shape: tuple[int, int] = rows.shape
+        self.dtype: np.dtype[Any] = np.dtype(rows.dtype if dtype is None else dtype)
+        self.values = shared(rows.data.astype(self.dtype))
+        self.places = shared(rows.indices.astype(np.int64))
+        self.begins = shared(rows.indptr.astype(np.int64))
+        arrays = [np.asarray(column) for column in columns]
+        for array in arrays:
+            if array.ndim == 0 or len(array) != self.shape[0]:
+                raise ValueError(
+                    f"SparseDataset: first dimensions differ: {self.shape} and {array.shape}"
+                )
+        self.columns = [shared(array) for array in arrays]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: int) -> Any:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
+        """The rows `indices`, made dense in one block."""
+        n, width = self.shape
+        rows = np.asarray(indices, np.int64)
+        wrong = (rows < -n) | (rows >= n)
+        if wrong.any():
+            raise IndexError(
+                f"SparseDataset: index is out of range: {rows[wrong][0]} of {n} samples"
+            )
+        rows = np.where(rows < 0, rows + n, rows)
+        begins = self.begins.array[rows]
+        counts = self.begins.array[rows + 1] - begins
+        which = np.repeat(np.arange(len(rows)), counts)
+        # Place k of the batch's values is k - (values of earlier rows) + (its own row's begin).
+        at = np.arange(len(which)) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
+        columns = [column.array for column in self.columns]
+        parts = allocate_parts(
+            [((len(rows), width), self.dtype)]
+            + [((len(rows), *column.shape[1:]), column.dtype) for column in columns]
+        )
+        parts[0][...] = 0
+        parts[0][which, self.places.array[at]] = self.values.array[at]
+        for column, part in zip(columns, parts[1:], strict=True):
+            column.take(rows, 0, part, "clip")
+        wrapped: list[Any] = [wrap(part) for part in parts]
+        return Rows(wrapped, len(rows), None if self.columns else only)

@@ -1,0 +1,205 @@
+"""Made-up data for tests: sample i is a function of the seed and i, whatever asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shmtensor.autograd import wrap
+
+from ..block import allocate_parts
+from ..column import Rows
+from ..dataset import Dataset
+from ..transforms.key import integers, make_keys, mixed, normal
+from .picture import Array
+
+__all__ = [
+    "FakeData",
+    "Synthetic",
+    "SyntheticClassification",
+    "SyntheticRegression",
+    "SyntheticTokens",
+]
+
+Part = tuple[tuple[int, ...], Any]
+
+
+class Synthetic(Dataset[Any]):
+    """What the made-up sets share: nothing is stored, a batch is computed into its block.
+
+    Args:
+        size: how many samples.
+        seed: the same seed, the same samples.
+    """
+
+    def __init__(self, size: int, seed: int = 0) -> None:
+        if size < 0:
+            raise ValueError(f"{type(self).__name__}: size is negative: {size}")
+        self.size = size
+        self.seed = seed
+
+    def parts(self) -> list[Part]:
+        """Shape and dtype of a sample's parts."""
+        raise NotImplementedError(f"{type(self).__name__}: parts is not implemented")
+
+    def fill(self, keys: Array, *parts: Array) -> None:
+        """Writes the samples of `keys` `(N,)` into `parts`."""
+        raise NotImplementedError(f"{type(self).__name__}: fill is not implemented")
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> Any:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
+        """The samples of `indices`, computed at once."""
+        places = np.asarray(indices, np.int64)
+        wrong = (places < -self.size) | (places >= self.size)
+        if wrong.any():
+            raise IndexError(
+                f"{type(self).__name__}: index is out of range: {places[wrong][0]} of {self.size} "
+                "samples"
+            )
+        keys = make_keys(self.seed, np.where(places < 0, places + self.size, places))
+        out = allocate_parts(((len(keys), *shape), np.dtype(t)) for shape, t in self.parts())
+        self.fill(keys, *out)
+        return Rows([wrap(part) for part in out], len(keys))
+
+
+class SyntheticRegression(Synthetic):
+    """Samples (x float32 `(features,)`, y float32 `()`), y linear in x with noise.
+
+    Args:
+        size: how many samples.
+        features: how long x is; its entries are standard normal.
+        noise: standard deviation of what is added to y.
+        seed: the same seed, the same samples and the same `weight` and `bias`.
+    """
+
+    def __init__(
+        self, size: int = 1000, features: int = 10, noise: float = 0.1, seed: int = 0
+    ) -> None:
+        super().__init__(size, seed)
+        self.features = features
+        self.noise = noise
+        law = make_keys(seed, np.arange(-features - 1, 0))
+        self.weight: Array = normal(law[1:], 0).astype(np.float32)
+        self.bias = float(np.float32(normal(law[:1], 0)[0]))
+
+    def parts(self) -> list[Part]:
+        return [((self.features,), np.float32), ((), np.float32)]
+
+    def fill(self, keys: Array, *parts: Array) -> None:
+        x, y = parts
+        x[...] = normal_rows(keys, self.features)
+        # Not x @ weight: how BLAS sums depends on how many rows there are.
+        law = (x.astype(np.float64) * self.weight).sum(1)
+        y[...] = law + self.bias + self.noise * normal(mixed(keys, 1), 0)
+
+
+class SyntheticClassification(Synthetic):
+    """Samples (x float32 `(features,)`, class number): a normal cloud around each class's centre.
+
+    Args:
+        size: how many samples.
+        features: how long x is.
+        num_classes: how many classes; drawn with equal probability.
+        spread: standard deviation of the clouds; the centres' entries are standard normal.
+        seed: the same seed, the same samples and `centres`.
+    """
+
+    def __init__(
+        self,
+        size: int = 1000,
+        features: int = 10,
+        num_classes: int = 3,
+        spread: float = 0.3,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(size, seed)
+        self.features = features
+        self.num_classes = num_classes
+        self.spread = spread
+        law = make_keys(seed, np.arange(-num_classes, 0))
+        self.centres: Array = normal_rows(law, features).astype(np.float32)
+
+    def parts(self) -> list[Part]:
+        return [((self.features,), np.float32), ((), np.int64)]
+
+    def fill(self, keys: Array, *parts: Array) -> None:
+        x, y = parts
+        y[...] = integers(mixed(keys, 1), 0, self.num_classes)
+        np.multiply(normal_rows(keys, self.features), self.spread, out=x, casting="unsafe")
+        x += self.centres[y]
+
+
+class FakeData(Synthetic):
+    """Samples (image of random bytes, class number), as torchvision's, as uint8 tensors.
+
+    Args:
+        size: how many images.
+        image_size: (C, H, W).
+        num_classes: how many classes.
+        random_offset: the seed.
+    """
+
+    def __init__(
+        self,
+        size: int = 1000,
+        image_size: tuple[int, int, int] = (3, 224, 224),
+        num_classes: int = 10,
+        random_offset: int = 0,
+    ) -> None:
+        super().__init__(size, random_offset)
+        self.image_size = tuple(image_size)
+        self.num_classes = num_classes
+
+    def parts(self) -> list[Part]:
+        return [(self.image_size, np.uint8), ((), np.int64)]
+
+    def fill(self, keys: Array, *parts: Array) -> None:
+        images, labels = parts
+        labels[...] = integers(mixed(keys, 1), 0, self.num_classes)
+        count = int(np.prod(self.image_size))
+        for image, key in zip(images, mixed(keys, 2)):  # one at a time: words of 8 pixels each
+            words = mixed(key + np.arange(-(-count // 8), dtype=np.uint64), 0)
+            image[...] = words.view(np.uint8)[:count].reshape(self.image_size)
+
+
+class SyntheticTokens(Synthetic):
+    """Samples (tokens, targets), int64 `(block_size,)` each: sequences that can be learnt.
+
+    Each token is the one before plus a step that the sequence keeps (modulo `vocabulary`), so the
+    second token on tells the rest.
+
+    Args:
+        size: how many windows.
+        block_size: tokens in a window.
+        vocabulary: how many tokens there are.
+        seed: the same seed, the same samples.
+    """
+
+    def __init__(
+        self, size: int = 1000, block_size: int = 32, vocabulary: int = 64, seed: int = 0
+    ) -> None:
+        super().__init__(size, seed)
+        self.block_size = block_size
+        self.vocabulary = vocabulary
+
+    def parts(self) -> list[Part]:
+        return [((self.block_size,), np.int64)] * 2
+
+    def fill(self, keys: Array, *parts: Array) -> None:
+        first = integers(keys, 0, self.vocabulary)[:, None]
+        step = integers(keys, 1, self.vocabulary)[:, None]
+        for late, part in enumerate(parts):
+            part[...] = (first + step * (np.arange(self.block_size) + late)) % self.vocabulary
+
+
+def normal_rows(keys: Array, count: int) -> Array:
+    """Standard normal numbers `(N, count)`, a row for each key."""
+    own = mixed(keys[:, None] + np.arange(count, dtype=np.uint64), 3)
+    return normal(own, 0)

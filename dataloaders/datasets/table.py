@@ -1,0 +1,330 @@
+"""Columns by name: mappings of arrays, pandas frames, Arrow tables, CSV and Parquet files."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shmtensor.autograd import wrap
+from shmtensor.packed import SharedList
+from shmtensor.tensor import Tensor
+
+from ..block import allocate_parts, gather_rows
+from ..column import Rows, TensorDataset
+from ..dataset import Dataset
+from .picture import Array, PathLike, shared
+from .transformed import Named
+
+__all__ = ["CSVDataset", "ParquetDataset", "TableDataset"]
+
+MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"}
+TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+
+
+class TableDataset(Dataset[Any]):
+    """Sample i is row i of a table: a dict of its columns' values.
+
+    Columns of numbers are tensors in shared memory, others a `SharedList`: workers get handles.
+    A batch is a dict of tensors `(N,)`, and of lists for what is no number.
+
+    Args:
+        table: a mapping of names to arrays or lists, a pandas DataFrame, or an Arrow table.
+        columns: which ones, in this order; all if None.
+
+    Missing values are nan (whole numbers that have some become float64), and None where they are
+    no numbers. Dates are int64 nanoseconds since 1970.
+
+    Raises:
+        KeyError: a column that the table does not have.
+        ValueError: columns of different lengths, or none.
+
+    Copies: one (table to shared memory), one (to the batch's block).
+
+    Example:
+        >>> table = TableDataset({"age": [31, 44], "name": ["Ada", "Kurt"]})
+        >>> table[1]["name"], int(table[1]["age"])
+        ('Kurt', 44)
+        >>> table.tensors(["age"])[0][0].tolist()
+        [31.0]
+    """
+
+    def __init__(self, table: Any, columns: Sequence[str] | None = None) -> None:
+        where = type(self).__name__
+        names = names_of(table)
+        for name in columns or ():
+            if name not in names:
+                raise KeyError(f"{where}: no such column: {name!r}, the table has {names}")
+        names = names if columns is None else list(columns)
+        found = {name: stored(values_of(table, name)) for name in names}
+        if not found:
+            raise ValueError(f"{where}: at least one column is needed: got none")
+        lengths = {name: len(column) for name, column in found.items()}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"{where}: columns differ in length: {lengths}")
+        self.columns: dict[str, Any] = found
+        self.length = next(iter(lengths.values()))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if not -self.length <= index < self.length:
+            raise IndexError(
+                f"{type(self).__name__}: index is out of range: {index} of {self.length} rows"
+            )
+        return {name: column[index] for name, column in self.columns.items()}
+
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[dict[str, Any]]:
+        """The rows `indices`: columns of numbers gathered into one block."""
+        numbers = [c.array for c in self.columns.values() if isinstance(c, Tensor)]
+        if not numbers and (wrong := [i for i in indices if not -len(self) <= i < len(self)]):
+            raise IndexError(
+                f"{type(self).__name__}: index is out of range: {wrong[0]} of {self.length} rows"
+            )
+        gathered = iter(gather_rows(numbers, indices) if numbers else ())
+        columns = [
+            wrap(next(gathered)) if isinstance(c, Tensor) else [c[i] for i in indices]
+            for c in self.columns.values()
+        ]
+        return Rows(columns, len(indices), Named(list(self.columns)))
+
+    def tensors(
+        self, features: Sequence[str], target: str | None = None, dtype: Any = np.float32
+    ) -> TensorDataset:
+        """The same rows as samples `(features,)`, or (`(features,)`, target).
+
+        Args:
+            features: columns of numbers.
+            target: a column of numbers, which keeps its dtype.
+            dtype: of the features.
+
+        Raises:
+            KeyError: no such column.
+            TypeError: a column that does not hold numbers.
+
+        Copies: one (into shared memory).
+        """
+        for name in (*features, *(() if target is None else (target,))):
+            if name not in self.columns:
+                raise KeyError(f"tensors: no such column: {name!r}, there are {list(self.columns)}")
+            if not isinstance(self.columns[name], Tensor):
+                raise TypeError(f"tensors: the column does not hold numbers: {name!r}")
+        (x,) = allocate_parts([((len(self), len(features)), np.dtype(dtype))])
+        for place, name in enumerate(features):
+            x[:, place] = self.columns[name].array
+        return TensorDataset(wrap(x), *(() if target is None else (self.columns[target],)))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name}: {column.dtype if isinstance(column, Tensor) else 'object'}"
+            for name, column in self.columns.items()
+        )
+        return f"{type(self).__name__}({self.length} rows; {shown})"
+
+
+class CSVDataset(TableDataset):
+    """A CSV file with a header line, by columns.
+
+    A column of whole numbers is int64, one of numbers float64, one of true and false bool, others
+    are strings. Samples are those of `TableDataset`.
+
+    Args:
+        path: the file; compressed (.gz and others) with pyarrow only.
+        columns: which ones; all if None.
+        delimiter: between fields.
+        engine: "python", the standard library; or "pyarrow", which is faster, finds dates, too, and
+            leaves threads behind (Python 3.12 and newer warn of a fork then).
+        encoding: of the text.
+
+    Raises:
+        ValueError: a line has more or fewer fields than the header; says which.
+        ModuleNotFoundError: `engine="pyarrow"` where it is not installed.
+
+    Copies: those of `TableDataset`; the "python" engine holds all fields as strings meanwhile.
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        columns: Sequence[str] | None = None,
+        delimiter: str = ",",
+        engine: str = "python",
+        encoding: str = "utf-8",
+    ) -> None:
+        if engine not in ("pyarrow", "python"):
+            raise ValueError(f"CSVDataset: engine is not 'pyarrow' or 'python': {engine!r}")
+        if engine == "python":
+            super().__init__(read_csv(Path(path), delimiter, encoding, columns), columns)
+            return
+        arrow = needed("CSVDataset", "pyarrow.csv")
+        try:
+            table = arrow.read_csv(
+                str(path),
+                read_options=arrow.ReadOptions(encoding=encoding),
+                parse_options=arrow.ParseOptions(delimiter=delimiter),
+            )
+        except ValueError as error:  # Arrow's errors are its own kind of ValueError
+            raise ValueError(f"CSVDataset: {path}: {error}") from error
+        super().__init__(table, columns)
+
+
+class ParquetDataset(TableDataset):
+    """Columns of Parquet files, one after another; needs pyarrow.
+
+    Samples are those of `TableDataset`.
+
+    Args:
+        paths: a file, or several of the same columns.
+        columns: which ones are read; all if None.
+
+    Raises:
+        ModuleNotFoundError: pyarrow is not installed.
+        ValueError: a file is not Parquet.
+
+    Copies: those of `TableDataset`, and one while the file is read.
+    """
+
+    def __init__(
+        self, paths: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None
+    ) -> None:
+        parquet = needed("ParquetDataset", "pyarrow.parquet")
+        arrow = import_module("pyarrow")
+        given = list(paths) if isinstance(paths, (list, tuple)) else [paths]
+        tables = []
+        for path in given:
+            try:
+                names = parquet.read_schema(str(path)).names
+                wanted = None if columns is None else [name for name in columns if name in names]
+                tables.append(parquet.read_table(str(path), columns=wanted))
+            except arrow.ArrowInvalid as error:
+                raise ValueError(f"ParquetDataset: {path}: {error}") from error
+        super().__init__(tables[0] if len(tables) == 1 else arrow.concat_tables(tables), columns)
+
+
+# ------------------------------------------------------------------ columns
+def names_of(table: Any) -> list[str]:
+    if isinstance(table, Mapping):
+        return list(table)
+    names = getattr(table, "column_names", None)  # an Arrow table
+    if names is None:
+        names = getattr(table, "columns", None)  # a frame of pandas, or of those like it
+    if names is None:
+        raise TypeError(
+            f"TableDataset: neither a mapping, a frame nor a table: {type(table).__name__}"
+        )
+    return list(names)
+
+
+def values_of(table: Any, name: str) -> Any:
+    """A column, as an array or list."""
+    column = table[name]
+    if hasattr(column, "to_pylist"):  # Arrow: text and missing values are told by its own types
+        kind = str(column.type)
+        if kind == "null":
+            return np.full(len(column), np.nan)
+        if kind.startswith(("date", "timestamp")):
+            column = column.cast("timestamp[ns]")
+        if kind.startswith(("int", "uint", "float", "double", "halffloat", "date", "timestamp")):
+            return column.to_numpy()
+        return column.to_pylist()
+    return column.to_numpy() if hasattr(column, "to_numpy") else column
+
+
+def stored(values: Any) -> Any:
+    """A column in shared memory: numbers as a tensor, anything else packed."""
+    if isinstance(values, Tensor):
+        return values if values.is_shared() else shared(np.asarray(values.array))
+    if not isinstance(values, np.ndarray):
+        values = list(values)
+        array = typed(values)
+        if array is None:
+            return SharedList(values)
+        values = array
+    if values.ndim == 0:
+        raise ValueError("TableDataset: a column is not a sequence: got a single value")
+    if values.dtype.kind == "M":
+        values = values.astype("M8[ns]").astype(np.int64)
+    if values.dtype.kind in "biufc":
+        return shared(np.asarray(values))
+    array = typed(values.tolist()) if values.dtype.kind == "O" else None
+    if array is not None:
+        return shared(array)
+    return SharedList(None if is_missing(v) else v for v in values.tolist())
+
+
+def is_missing(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def typed(values: list[Any]) -> Array | None:
+    """An array of values that are all numbers, but for missing ones (None, nan); or None."""
+    kinds = {type(value) for value in values}
+    has_gaps = type(None) in kinds
+    kinds.discard(type(None))
+    if not kinds or not all(issubclass(kind, (int, float, np.number, np.bool_)) for kind in kinds):
+        return None
+    if not has_gaps:
+        return np.asarray(values)
+    return np.asarray([np.nan if value is None else value for value in values], np.float64)
+
+
+# ------------------------------------------------------------------ files
+def read_csv(
+    path: Path, delimiter: str, encoding: str, wanted: Iterable[str] | None
+) -> dict[str, Any]:
+    """The columns of a CSV file by the standard library."""
+    with path.open(newline="", encoding=encoding) as file:
+        lines = csv.reader(file, delimiter=delimiter, strict=True)
+        try:
+            header = next(lines)
+        except StopIteration:
+            raise ValueError(f"CSVDataset: {path}: the file is empty") from None
+        rows = []
+        try:
+            for row in lines:
+                if row and len(row) != len(header):
+                    raise ValueError(
+                        f"CSVDataset: {path}: line {lines.line_num} has {len(row)} fields, the "
+                        f"header {len(header)}"
+                    )
+                if row:
+                    rows.append(row)
+        except csv.Error as error:
+            raise ValueError(f"CSVDataset: {path}: line {lines.line_num}: {error}") from error
+    chosen = set(header if wanted is None else wanted)
+    columns = zip(*rows, strict=True) if rows else [()] * len(header)
+    return {n: parsed(list(c)) for n, c in zip(header, columns, strict=True) if n in chosen}
+
+
+def parsed(fields: list[str]) -> Any:
+    """Fields as int64, float64 or bool where all of them are, else as they are."""
+    gaps = [field in MISSING for field in fields]
+    if all(gaps):
+        return np.full(len(fields), np.nan) if fields else np.empty(0)
+    present = [field for field, gap in zip(fields, gaps) if not gap]
+    if all(field in TRUTH for field in present) and not any(gaps):
+        return np.array([TRUTH[field] for field in fields])
+    try:
+        if not any(gaps):
+            return np.array([int(field) for field in fields], np.int64)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return np.array([np.nan if gap else float(f) for f, gap in zip(fields, gaps)])
+    except ValueError:
+        return fields
+
+
+def needed(where: str, name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{where}: pyarrow is not installed: pip install pyarrow (or shmtensor's extra "
+            "'tables')"
+        ) from error
