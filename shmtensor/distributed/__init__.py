@@ -24,13 +24,32 @@ from .work import Future as Future
 from .work import Work as Work
 
 if TYPE_CHECKING:
+    from .batchnorm import SyncBatchNorm as SyncBatchNorm
+    from .bucket import GradBucket as GradBucket
+    from .dataparallel import DataParallel as DataParallel
+    from .join import Join as Join
+    from .join import Joinable as Joinable
+    from .join import JoinHook as JoinHook
     from .parallel import DistributedDataParallel as DistributedDataParallel
+    from .parallel import MixedPrecision as MixedPrecision
     from .tcpstore import TCPStore as TCPStore
+    from .zero import ZeroRedundancyOptimizer as ZeroRedundancyOptimizer
 
 group = GroupMember  # noqa: F405 (group.WORLD, as in torch.distributed)
 
 # What stands on nn or on the network, which a mere collective does not need.
-LATER = {"DistributedDataParallel": "parallel", "TCPStore": "tcpstore"}
+LATER = {
+    "DataParallel": "dataparallel",
+    "DistributedDataParallel": "parallel",
+    "GradBucket": "bucket",
+    "Join": "join",
+    "JoinHook": "join",
+    "Joinable": "join",
+    "MixedPrecision": "parallel",
+    "SyncBatchNorm": "batchnorm",
+    "TCPStore": "tcpstore",
+    "ZeroRedundancyOptimizer": "zero",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,94 +5,79 @@ parameters, last first:   | bucket 0 | bucket 1 | bucket 2 |   a large one, or s
 ```
 
 A bucket is reduced as soon as the gradients of all its parameters are there and the buckets before
-it are done, so that all ranks reduce in the same order. A large gradient is reduced where it lies,
-warm from the cache; small ones that lie side by side too, others go through one block and back.
+it are done, so that all ranks reduce in the same order. It is done within backward; with two CPUs
+or more for each rank on the group's lane (work.py), while backward goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .. import native
-from ..autograd import is_grad_enabled
-from ..errors import CollectiveMismatch
+from ..autograd import is_grad_enabled, wrap
 from ..nn import Module
+from .answer import Answers
+from .bucket import GradBucket, cut
 from .contract import ReduceOp
-from .group import Array, ProcessGroup, array_of, empty_shared
+from .group import ProcessGroup
+from .join import Join, Joinable, JoinHook, summed
 from .membership import group_of
+from .reach import leaves_of
+from .replica import Replica, take_over, verify
+from .work import Future, Work
 
-__all__ = ["DistributedDataParallel"]
+__all__ = ["DistributedDataParallel", "MixedPrecision"]
 
-LARGE = 1 << 18  # bytes of a gradient from which joining it with others no longer pays, tunable
-
-
-class Bucket:
-    """Parameters whose gradients are reduced together."""
-
-    def __init__(self, parameters: list[Any]) -> None:
-        self.parameters = parameters
-        self.missing: set[int] = set()
-
-    def reset(self) -> None:
-        self.missing = {id(p) for p in self.parameters}
-
-    def reduce(self, group: ProcessGroup) -> None:
-        """Averages the gradients of the ranks, in place. Copies: none if they lie side by side,
-        else two.
-        """
-        arrays = [array_of("DistributedDataParallel", p.grad) for p in self.parameters]
-        joined = adjacent(arrays)
-        if joined is not None:
-            group.native.all_reduce(joined, ReduceOp.AVG, group.timeout)
-            return
-        flat = empty_shared((sum(x.size for x in arrays),), arrays[0].dtype)
-        views, at = [], 0
-        for x in arrays:
-            views.append(flat[at : at + x.size].reshape(x.shape))
-            at += x.size
-            np.copyto(views[-1], x)
-        group.native.all_reduce(flat, ReduceOp.AVG, group.timeout)
-        for x, view in zip(arrays, views, strict=True):
-            np.copyto(x, view)
+FIRST = 1 << 20  # bytes of the first bucket, so that the first reduction begins early
+Hook = Callable[[Any, GradBucket], Future]
 
 
-def adjacent(arrays: list[Array]) -> Array | None:
-    """One array over all of these, if they are contiguous, side by side and in shared memory."""
-    if not all(x.flags.c_contiguous and native.is_shared(x) for x in arrays):
-        return None
-    spans = sorted(((x.__array_interface__["data"][0], x.nbytes, i) for i, x in enumerate(arrays)))
-    for (begin, n, _), (following, _, _) in pairwise(spans):
-        if begin + n != following:
-            return None
-    first = arrays[spans[0][2]].reshape(-1)
-    if len(arrays) == 1:
-        return first
-    block, base = native.block_of(first), spans[0][0]
-    if base + sum(n for _, n, _ in spans) > block[0] + block[1]:
-        return None  # side by side by chance, in two blocks
-    count = sum(x.size for x in arrays)
-    return np.lib.stride_tricks.as_strided(first, (count,), first.strides)
+@dataclass(frozen=True)
+class MixedPrecision:
+    """Precision of DistributedDataParallel.
+
+    Attributes:
+        reduce_dtype: in which gradients are averaged; None: their own.
+        buffer_dtype: to which buffers are cast, once; None: their own.
+        param_dtype: None; layers compute in the precision of their parameters: `module.half()`.
+    """
+
+    param_dtype: Any = None
+    reduce_dtype: Any = None
+    buffer_dtype: Any = None
 
 
-class DistributedDataParallel(Module):
+class DistributedDataParallel(Module, Joinable):
     """Wraps a module so that after `backward` every rank has the average of all ranks' gradients.
 
     At construction the shapes of all ranks' parameters are compared, and everybody takes over rank
-    0's values. Every rank has to run the same parts of the model in every step.
+    0's values.
 
     Args:
         module: the model; its parameters keep their memory, unless several ranks have them in the
-        same memory (a model
-            that forked children inherited): those get a copy of their own.
+            same memory (a model that forked children inherited): those get a copy of their own.
         broadcast_buffers: every forward in training mode begins with rank 0's buffers.
+        init_sync: False: ranks neither compare nor take over anything at construction.
         process_group: the default one if None.
         bucket_cap_mb: small gradients that are reduced at once, in MB.
+        find_unused_parameters: parameters may take no part in a step, different ones on each rank:
+            every forward looks for them from its outputs. Without it every parameter has to take
+            part.
+        gradient_as_bucket_view: accepted: gradients always lie in shared memory, in the optimizer's
+            flat block or else in the bucket's, where backward writes them; nothing is copied to
+            reduce them there.
+        static_graph: the same parameters take part in every step: the first forward looks for
+            them.
+        delay_all_reduce_named_params: (name, parameter) pairs that are reduced last, when the
+            gradient of `param_to_hook_all_reduce` comes.
+        mixed_precision: see MixedPrecision.
+        device_ids, output_device: None: tensors are on the CPU.
+        skip_all_reduce_unused_params, device_mesh: accepted; they change nothing here.
 
     Raises:
         CollectiveMismatch: the ranks' models differ.
@@ -111,104 +96,193 @@ class DistributedDataParallel(Module):
         process_group: ProcessGroup | None = None,
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
+        check_reduction: bool = False,
         gradient_as_bucket_view: bool = False,
         static_graph: bool = False,
+        delay_all_reduce_named_params: list[tuple[str, Any]] | None = None,
+        param_to_hook_all_reduce: Any = None,
+        mixed_precision: MixedPrecision | None = None,
+        device_mesh: Any = None,
+        skip_all_reduce_unused_params: bool = False,
     ) -> None:
-        super().__init__()
-        if find_unused_parameters:
-            raise NotImplementedError(
-                "DistributedDataParallel: find_unused_parameters is not offered: "
-                "every parameter has to take part"
+        Module.__init__(self)
+        Joinable.__init__(self)
+        if device_ids or output_device is not None:
+            raise ValueError(
+                "DistributedDataParallel: device_ids and output_device are for one GPU for each "
+                f"rank: {device_ids}, {output_device}; tensors are on the CPU: leave them out"
+            )
+        if mixed_precision is not None and mixed_precision.param_dtype is not None:
+            raise ValueError(
+                "DistributedDataParallel: param_dtype is not offered: "
+                f"{mixed_precision.param_dtype}, cast the module: module.half()"
+            )
+        if (delay_all_reduce_named_params is None) != (param_to_hook_all_reduce is None):
+            raise ValueError(
+                "DistributedDataParallel: delay_all_reduce_named_params and "
+                "param_to_hook_all_reduce are given together"
             )
         self.module = module
         self.process_group = group_of("DistributedDataParallel", process_group)
         self.broadcast_buffers = broadcast_buffers
         self.require_backward_grad_sync = True
-        trained = [p for p in module.parameters() if p.requires_grad]
+        self.find_unused_parameters = find_unused_parameters
+        self.static_graph = static_graph
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self._precision = mixed_precision or MixedPrecision()
+        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        named = [(n, p) for n, p in module.named_parameters() if n not in ignored]
+        self._replica = Replica(
+            named, [(n, b) for n, b in module.named_buffers() if n not in ignored]
+        )
+        trained = [p for _, p in named if p.requires_grad]
         if not trained:
             raise RuntimeError(
                 "DistributedDataParallel: the module has no parameter that requires a gradient"
             )
+        if self._precision.buffer_dtype is not None:
+            for _, buffer in self._replica.buffers:
+                if buffer.array.dtype.kind == "f":
+                    buffer.data = buffer.data.to(self._precision.buffer_dtype)
         if init_sync:
-            self._verify()
-            self._take_over()
-        cap = 25 if bucket_cap_mb is None else bucket_cap_mb
-        self._buckets = cut(trained[::-1], int(cap * 2**20))
-        self._next = len(self._buckets)
-        self._bucket_of = {id(p): b for b in self._buckets for p in b.parameters}
+            verify(self.process_group, self._replica)
+            take_over(self.process_group, self._replica, 0)
+        self._trained = trained
+        self._cut(25 if bucket_cap_mb is None else bucket_cap_mb, delay_all_reduce_named_params)
+        if delay_all_reduce_named_params:
+            self._buckets[-1].trigger = {id(param_to_hook_all_reduce)}
+            self._bucket_of.setdefault(id(param_to_hook_all_reduce), []).append(self._buckets[-1])
+        self._divisor: int | None = None
+        self._divides_by_all = True
+        self._looks = find_unused_parameters or static_graph
+        self._used: set[int] | None = None  # ids of leaves, of the last forward that looked
+        self._unused: list[Any] = []  # that this step's backward has not marked yet
+        self._hook: Hook | None = None
+        self._hook_state: Any = None
+        self._open: list[tuple[Any, Any, list[int] | None, Future]] = []
+        share = len(os.sched_getaffinity(0)) // self.process_group.size()
+        self._overlaps = share >= 2
+        self._n_steps = 0
         self._handles = [p.register_post_accumulate_grad_hook(self._arrived) for p in trained]
 
-    # ---------------------------------------------------------------- construction
-    def _verify(self) -> None:
-        group = self.process_group
-        kinds = [
-            f"{name}: {array_of('', x).dtype} {tuple(x.shape)}"
-            for name, x in [*self.module.named_parameters(), *self.module.named_buffers()]
-        ]
-        own = np.frombuffer(blake2b("\n".join(kinds).encode(), digest_size=32).digest(), np.uint8)
-        everybody = np.empty((group.size(), 32), np.uint8)
-        group.native.all_gather(list(everybody), own, group.timeout)
-        if (everybody == everybody[0]).all():
-            return
-        from .objects import all_gather_object
-
-        lists: list[Any] = [None] * group.size()
-        all_gather_object(lists, kinds, group)
-        for rank, theirs in enumerate(lists):
-            for i in range(max(len(theirs), len(lists[0]))):
-                ours, other = (x[i] if i < len(x) else "nothing" for x in (lists[0], theirs))
-                if ours != other:
-                    raise CollectiveMismatch(
-                        f"DistributedDataParallel: models differ: rank 0 has {ours}, "
-                        f"rank {rank} has {other}"
-                    )
-
-    def _take_over(self) -> None:
-        group = self.process_group
-        for x in [*self.module.parameters(), *self.module.buffers()]:
-            array = array_of("DistributedDataParallel", x)
-            if group.size() > 1 and is_common(group, array):
-                array = empty_shared(array.shape, array.dtype)
-                np.copyto(array, x.array)
-                x.array = array
-            staged = group.writable(array)
-            group.native.broadcast(staged, 0, group.timeout)
-            group.settle(array, staged)
+    def _cut(self, cap: float, delayed: list[tuple[str, Any]] | None) -> None:
+        late = {id(p) for _, p in delayed or ()}
+        early = [p for p in self._trained[::-1] if id(p) not in late]
+        nbytes = int(cap * 2**20)
+        self._buckets = cut(early, nbytes, min(FIRST, nbytes))
+        if delayed:
+            self._buckets += cut([p for _, p in delayed], 1 << 62)
+        self._next = len(self._buckets)
+        self._bucket_of: dict[int, list[Any]] = {
+            id(p): [b] for b in self._buckets for p in b.parameters if id(p) not in late
+        }
 
     # ---------------------------------------------------------------- a step
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        if self.require_backward_grad_sync and is_grad_enabled():
-            left = [len(b.missing) for b in self._buckets[self._next :]]
-            if any(
-                0 < n < len(b.parameters)
-                for n, b in zip(left, self._buckets[self._next :], strict=True)
-            ):
-                raise RuntimeError(
-                    f"DistributedDataParallel: the last backward left {sum(left)} parameters "
-                    "without a gradient: "
-                    "every parameter has to take part in every step"
-                )
-            for bucket in self._buckets:
-                bucket.reset()
-            self._next = 0
+        """What the module returns."""
+        syncs = self.require_backward_grad_sync and is_grad_enabled()
+        self._answer_joined(syncs)
+        if syncs:
+            self._begin_step()
         if self.broadcast_buffers and self.training and self.require_backward_grad_sync:
             self._broadcast_buffers()
-        return self.module(*inputs, **named)
+        out = self.module(*inputs, **named)
+        if syncs and self._looks:
+            if self._used is None or not self.static_graph:
+                self._used = leaves_of(out) & {id(p.leaf) for p in self._trained}
+            self._unused = [p for p in self._trained if id(p.leaf) not in self._used]
+            if not self._used:  # no gradient will come
+                self._arrived(None)
+        return out
 
-    def _broadcast_buffers(self) -> None:
+    def _begin_step(self) -> None:
+        behind = self._buckets[self._next :]
+        left = sum(len(b.missing) for b in behind)
+        if any(0 < len(b.missing) < len(b.trigger) for b in behind):
+            raise RuntimeError(
+                f"DistributedDataParallel: the last backward left {left} parameters without a "
+                "gradient: every parameter has to take part in every step, or "
+                "find_unused_parameters=True"
+            )
+        for bucket in self._buckets:
+            bucket.reset()
+            bucket.settle()
+        self._next = 0
+
+    def _broadcast_buffers(self, root: int = 0) -> None:
         group = self.process_group
-        for buffer in self.module.buffers():
+        if self._joining.enable:
+            root = group.rank()
+        if self._joining.enable or root < 0:  # the last rank that has not joined
+            root = summed(group, root, ReduceOp.MAX)
+        for _, buffer in self._replica.buffers:
             staged = group.writable(buffer.array)
-            group.native.broadcast(staged, 0, group.timeout)
+            group.native.broadcast(staged, root, group.timeout)
             group.settle(buffer.array, staged)
 
     def _arrived(self, parameter: Any) -> None:
         if not self.require_backward_grad_sync:
             return
-        self._bucket_of[id(parameter)].missing.discard(id(parameter))
-        while self._next < len(self._buckets) and not self._buckets[self._next].missing:
-            self._buckets[self._next].reduce(self.process_group)
+        for bucket in self._bucket_of.get(id(parameter), ()):
+            bucket.missing.discard(id(parameter))
+        if self._unused:  # at the first gradient: whoever has some reduces in backward, too
+            for p in self._unused:
+                for bucket in self._bucket_of.get(id(p), ()):
+                    bucket.missing.discard(id(p))
+            self._unused = []
+        buckets = self._buckets
+        while self._next < len(buckets) and not buckets[self._next].missing:
             self._next += 1
+            self._launch(buckets[self._next - 1])
+            if self._next == len(buckets):
+                self._finish()
+
+    def _launch(self, bucket: Any) -> None:
+        group = self.process_group
+        if not self._looks and self._hook is None and not self._overlaps:
+            lane = group.busy_lane("collectives", -1)
+            if lane is None:
+                bucket.reduce(group, self._divisor, self._precision.reduce_dtype)
+                return
+        if self._hook is not None:
+            offsets, total = bucket.packed(), bucket.size()
+        else:
+            offsets, total = bucket.offsets, bucket.total
+        flat, is_own = bucket.collect(offsets, total)
+        if self._hook is not None:
+            at = self._next - 1
+            tensor = GradBucket(at, wrap(flat), bucket.parameters, at + 1 == len(self._buckets))
+            future = self._hook(self._hook_state, tensor)
+        else:
+            divisor, dtype = self._divisor, self._precision.reduce_dtype
+            work = Work(lambda: bucket.join(group, flat, divisor, dtype), wrap(flat))
+            future = work.get_future()
+            if self._overlaps:
+                group.lane("collectives").put(work)
+            else:
+                work.run()
+                work.settle()
+        self._open.append((bucket, flat, None if is_own else offsets, future))
+
+    def _finish(self) -> None:
+        """The end of a backward: all reductions are awaited, and their results put in place."""
+        opened, self._open = self._open, []
+        results = [future.wait() for *_, future in opened]
+        used = self._used_anywhere() if self._looks else None
+        for (bucket, flat, offsets, _), result in zip(opened, results, strict=True):
+            array = result[0].array if isinstance(result, (list, tuple)) else result.array
+            if array is not flat:
+                np.copyto(flat, array.reshape(-1), casting="unsafe")
+            if offsets is not None:
+                bucket.spread(flat, offsets, used)
+        self._n_steps += 1
+
+    def _used_anywhere(self) -> set[int]:
+        """Ids of the parameters that some rank used in this step."""
+        group, own = self.process_group, self._used or ()
+        flags = np.array([id(p.leaf) in own for p in self._trained], np.uint8)
+        group.native.all_reduce(flags, ReduceOp.MAX, group.timeout)
+        return {id(p) for p, flag in zip(self._trained, flags, strict=True) if flag}
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -222,37 +296,73 @@ class DistributedDataParallel(Module):
         finally:
             self.require_backward_grad_sync = before
 
+    def register_comm_hook(self, state: object, hook: Hook) -> None:
+        """Has `hook(state, bucket)` reduce the buckets; it returns a Future of the averaged buffer.
 
-def cut(parameters: list[Any], nbytes: int) -> list[Bucket]:
-    """A bucket for each large gradient, which is reduced where it lies; small ones together."""
-    buckets: list[list[Any]] = []
-    small: list[Any] = []
-    room = 0
-    for p in parameters:
-        if p.array.nbytes >= min(LARGE, nbytes):
-            buckets.append([p])
-            continue
-        if not small or p.array.nbytes > room or small[0].array.dtype != p.array.dtype:
-            buckets += [small] if small else []
-            small, room = [], nbytes
-        small.append(p)
-        room -= p.array.nbytes
-    buckets += [small] if small else []
-    return [Bucket(each) for each in buckets]
+        Hooks that are ready: shmtensor.distributed.algorithms.ddp_comm_hooks.
 
+        Raises:
+            RuntimeError: there is one already.
+        """
+        if not callable(hook):
+            raise TypeError(f"register_comm_hook: the hook cannot be called: {hook!r}")
+        if self._hook is not None:
+            raise RuntimeError("register_comm_hook: there is a hook already: only one can be")
+        self._hook, self._hook_state = hook, state
 
-def is_common(group: ProcessGroup, array: Array) -> bool:
-    """Whether another rank of lower number has this very memory."""
-    place = np.zeros(32, np.uint8)
-    if native.is_shared(array) and array.nbytes:
-        handle = native.export(array)
-        native.acknowledge(handle)
-        # slot, incarnation, block; generation (Handle in native/memory/ledger.h), and the place in
-        # the block
-        offset = array.__array_interface__["data"][0] - native.block_of(array)[0]
-        place[:] = np.frombuffer(
-            handle[16:28] + handle[32:40] + offset.to_bytes(12, "little"), np.uint8
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """Figures for a log, by PyTorch's names."""
+        return {
+            "world_size": self.process_group.size(),
+            "rank": self.process_group.rank(),
+            "backend_name": self.process_group.name(),
+            "bucket_sizes": [b.size() * b.dtype().itemsize for b in self._buckets],
+            "num_buckets_reduced": len(self._buckets),
+            "iteration": self._n_steps,
+            "find_unused_parameters": self.find_unused_parameters,
+            "gradient_as_bucket_view": self.gradient_as_bucket_view,
+            "static_graph": self.static_graph,
+            "overlaps": self._overlaps,
+        }
+
+    # ---------------------------------------------------------------- uneven inputs
+    @property
+    def join_process_group(self) -> ProcessGroup:
+        """The group of the gradients."""
+        return self.process_group
+
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Join:
+        """Inside, ranks may have different numbers of inputs; those without go on answering.
+
+        Args:
+            divide_by_initial_world_size: sums of gradients are divided by the number of all ranks;
+                False: of those that still have inputs.
+        """
+        return Join(
+            [self],
+            enable,
+            throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
         )
-    everybody = np.empty((group.size(), place.size), np.uint8)
-    group.native.all_gather(list(everybody), place, group.timeout)
-    return bool(place.any() and (everybody[: group.rank()] == place).all(axis=1).any())
+
+    def join_hook(self, divide_by_initial_world_size: bool = True, **kwargs: Any) -> JoinHook:
+        """What a joined rank does meanwhile."""
+        self._divides_by_all = divide_by_initial_world_size
+        return Answers(self)
+
+    def _answer_joined(self, syncs: bool) -> None:
+        self._divisor = None
+        if not self._joining.enable:
+            return
+        group = self.process_group
+        Join.notify_join_context(self)
+        active = summed(group, 1)
+        if not self._divides_by_all:
+            self._divisor = active
+        sends = self.broadcast_buffers and self.training and self.require_backward_grad_sync
+        summed(group, int(syncs) | int(sends) << 1, ReduceOp.MAX)

@@ -15,3 +15,9 @@ from .normalisation import *  # noqa: F403
 from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
 from .shape import *  # noqa: F403
+
+
+def __getattr__(name: str) -> object:
+    if name in ("DataParallel", "SyncBatchNorm"):  # they live above this layer
+        return getattr(parallel, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

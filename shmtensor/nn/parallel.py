@@ -1,15 +1,28 @@
-"""The door to DistributedDataParallel, which lives in `distributed`, above this layer."""
+"""The door to what runs a module on several processes or threads; it lives in `distributed`, above
+this layer.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-__all__ = ["DistributedDataParallel"]  # noqa: F822
+__all__ = [  # noqa: F822
+    "DataParallel",
+    "DistributedDataParallel",
+    "SyncBatchNorm",
+    "data_parallel",
+    "gather",
+    "parallel_apply",
+    "replicate",
+    "scatter",
+]
+
+FILES = {"DistributedDataParallel": "parallel", "SyncBatchNorm": "batchnorm"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "DistributedDataParallel":
-        from ..distributed import DistributedDataParallel
-
-        return DistributedDataParallel
+    if name in __all__:
+        file = FILES.get(name, "dataparallel")
+        return getattr(import_module(f"shmtensor.distributed.{file}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,11 @@ import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import nn, optim
 from shmtensor.distributed import DistributedDataParallel
+from shmtensor.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
+from shmtensor.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (
+    PowerSGDState,
+    powerSGD_hook,
+)
 from shmtensor.errors import CollectiveMismatch
 
 from .crowd import START_METHODS, run, values
@@ -118,7 +123,295 @@ def test_wrong_use() -> None:
     try:
         with pytest.raises(RuntimeError, match="no parameter that requires"):
             DistributedDataParallel(nn.ReLU())
-        with pytest.raises(NotImplementedError, match="find_unused_parameters"):
-            DistributedDataParallel(nn.Linear(1, 1), find_unused_parameters=True)
+        with pytest.raises(ValueError, match="on the CPU"):
+            DistributedDataParallel(nn.Linear(1, 1), device_ids=[0])
+        with pytest.raises(ValueError, match="param_dtype"):
+            DistributedDataParallel(
+                nn.Linear(1, 1), mixed_precision=dist.MixedPrecision(st.float16)
+            )
+        with pytest.raises(ValueError, match="given together"):
+            DistributedDataParallel(nn.Linear(1, 1), delay_all_reduce_named_params=[])
+        model = DistributedDataParallel(nn.Linear(1, 1))
+        model.register_comm_hook(None, hooks.noop_hook)
+        with pytest.raises(RuntimeError, match="a hook already"):
+            model.register_comm_hook(None, hooks.noop_hook)
+        with pytest.raises(TypeError, match="cannot be called"):
+            DistributedDataParallel(nn.Linear(1, 1)).register_comm_hook(None, 3)  # type: ignore[arg-type]
+        assert model._get_ddp_logging_data()["world_size"] == 1
     finally:
         dist.destroy_process_group()
+
+
+def test_reached_as_nn_parallel() -> None:
+    assert nn.parallel.DistributedDataParallel is DistributedDataParallel
+    assert nn.parallel.DataParallel is nn.DataParallel is dist.DataParallel
+    assert nn.SyncBatchNorm is dist.SyncBatchNorm
+
+
+# ---------------------------------------------------------------- the union of the shards
+
+
+def gradients(options: dict[str, Any], hook: Any = None, state: Any = None) -> list[Any]:
+    """Of one step on this rank's part of the data."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    x, y = (each[rank * 12 // ranks : (rank + 1) * 12 // ranks] for each in data())
+    model = make_model(rank)
+    wrapped = DistributedDataParallel(model, **options)
+    if hook is not None:
+        wrapped.register_comm_hook(state() if callable(state) else state, hook)
+    for _ in range(2):  # the second into gradients that are there
+        wrapped.zero_grad()
+        nn.CrossEntropyLoss()(wrapped(st.tensor(x)), st.tensor(y)).backward()
+    return [np.array(p.grad.numpy()) for p in model.parameters()]
+
+
+def union() -> list[Any]:
+    x, y = data()
+    model = make_model(0)
+    nn.CrossEntropyLoss()(model(st.tensor(x)), st.tensor(y)).backward()
+    return [np.array(p.grad.numpy()) for p in model.parameters()]
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"gradient_as_bucket_view": True},
+    {"find_unused_parameters": True},
+    {"static_graph": True, "bucket_cap_mb": 1e-4},
+    {"init_sync": True, "broadcast_buffers": False, "skip_all_reduce_unused_params": True},
+]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_gradients_are_those_of_the_union_and_the_same_bits_in_every_run(ranks: int) -> None:
+    options = OPTIONS[ranks % len(OPTIONS)]
+    first = values(run(gradients, ranks, options))
+    second = values(run(gradients, ranks, OPTIONS[(ranks + 1) % len(OPTIONS)]))
+    for each in [*first, *second]:
+        for got, want, bits in zip(each, union(), first[0], strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-14)
+            np.testing.assert_array_equal(got, bits)
+
+
+def full_rank() -> Any:
+    return PowerSGDState(None, matrix_approximation_rank=8, start_powerSGD_iter=0,
+                         min_compression_rate=0.01)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("hook", "state", "precision"),
+    [
+        (hooks.allreduce_hook, None, 1e-10),
+        (hooks.fp16_compress_hook, None, 2e-2),
+        (hooks.fp16_compress_wrapper(hooks.allreduce_hook), None, 2e-2),
+        (powerSGD_hook, full_rank, 1e-10),
+    ],
+    ids=["allreduce", "fp16", "fp16 wrapper", "powerSGD"],
+)
+def test_communication_hooks(hook: Any, state: Any, precision: float) -> None:
+    results = values(run(gradients, 2, {}, hook, state, start_method="fork"))
+    for each in results:
+        for got, want, bits in zip(each, union(), results[0], strict=True):
+            np.testing.assert_allclose(got, want, rtol=precision, atol=precision / 10)
+            np.testing.assert_array_equal(got, bits)
+
+
+def looking() -> list[Any]:
+    seen: list[Any] = []
+
+    def hook(state: Any, bucket: dist.GradBucket) -> dist.Future:
+        shapes = [tuple(g.shape) for g in bucket.gradients()]
+        assert shapes == [tuple(p.shape) for p in bucket.parameters()]
+        seen.append((state, bucket.index(), bucket.buffer().numel(), bucket.is_last()))
+        return hooks.allreduce_hook(None, bucket)
+
+    gradients({"bucket_cap_mb": 1e-4}, hook, "mine")
+    return seen
+
+
+def test_a_hook_sees_buckets() -> None:
+    for seen in values(run(looking, 2)):
+        assert [index for _, index, _, _ in seen] == [0, 1, 0, 1] or len(seen) % 2 == 0
+        assert sum(n for _, _, n, _ in seen) == 2 * (5 * 7 + 7 + 7 * 3 + 3)
+        assert [last for *_, last in seen][-1]
+        assert {state for state, *_ in seen} == {"mine"}
+
+
+def low_rank() -> bool:
+    """With error feedback the sum of many approximations comes near the sum of the gradients."""
+    rank = dist.get_rank()
+    state = PowerSGDState(None, 1, start_powerSGD_iter=0, min_compression_rate=1)
+    p = nn.Parameter(st.zeros(20, 20, dtype=st.float64))
+    rng = np.random.default_rng(rank)
+    mine = rng.standard_normal((20, 20))
+    total = np.zeros((20, 20))
+    for _ in range(200):
+        x = st.tensor(mine.reshape(-1))
+        total += (
+            powerSGD_hook(state, dist.GradBucket(0, x, [p], True)).wait().numpy().reshape(20, 20)
+        )
+    want = sum(np.random.default_rng(r).standard_normal((20, 20)) for r in range(2)) / 2
+    return bool(np.abs(total / 200 - want).max() < 0.2 * np.abs(want).max())
+
+
+def test_power_sgd_feeds_its_error_back() -> None:
+    assert values(run(low_rank, 2)) == [True, True]
+
+
+# ---------------------------------------------------------------- parameters that take no part
+
+
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
+
+    def forward(self, x: Any, chosen: list[int]) -> Any:
+        for i in chosen:
+            x = self.parts[i](x)
+        return {"out": x}
+
+
+def unused() -> list[Any]:
+    rank = dist.get_rank()
+    st.manual_seed(0)
+    model = DistributedDataParallel(Branches().double(), find_unused_parameters=True)
+    chosen = [[0, 1], [0, 2]][rank]  # 3 on no rank
+    for _ in range(2):
+        model.zero_grad()
+        model(st.ones(2, 3, dtype=st.float64), chosen)["out"].sum().backward()
+    return [None if p.grad is None else np.array(p.grad.numpy()) for p in model.parameters()]
+
+
+def test_parameters_without_use_on_some_or_all_ranks() -> None:
+    zero, one = values(run(unused, 2))
+    assert [g is None for g in zero] == [False] * 6 + [True] * 2
+    total = [np.zeros(1)] * 6
+    for chosen in ([0, 1], [0, 2]):
+        st.manual_seed(0)
+        model = Branches().double()
+        model(st.ones(2, 3, dtype=st.float64), chosen)["out"].sum().backward()
+        own = [0 if p.grad is None else p.grad.numpy() / 2 for p in model.parameters()]
+        total = [x + y for x, y in zip(total, own[:6], strict=True)]
+    for a, b, want in zip(zero[:6], one[:6], total, strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(a, want, rtol=1e-12)
+
+
+def left_out() -> None:
+    model = DistributedDataParallel(Branches())
+    for _ in range(2):
+        model(st.ones(2, 3), [0, 1])["out"].sum().backward()
+
+
+def test_a_parameter_without_gradient_is_told() -> None:
+    for outcome in run(left_out, 2):
+        assert "find_unused_parameters=True" in str(outcome.error), outcome
+
+
+def delayed() -> list[Any]:
+    st.manual_seed(0)
+    model = make_model(0)
+    late = [(n, p) for n, p in model.named_parameters() if n.startswith("0.")]
+    wrapped = DistributedDataParallel(
+        model, delay_all_reduce_named_params=late,
+        param_to_hook_all_reduce=dict(model.named_parameters())["0.weight"],
+    )  # fmt: skip
+    x, y = (each[dist.get_rank() * 6 :][:6] for each in data())
+    nn.CrossEntropyLoss()(wrapped(st.tensor(x)), st.tensor(y)).backward()
+    dist.barrier()
+    return [np.array(p.grad.numpy()) for n, p in model.named_parameters() if "weight" in n]
+
+
+def test_delayed_parameters() -> None:
+    want = [g for g in union() if g.ndim == 2]
+    for each in values(run(delayed, 2)):
+        for got, g in zip(each, want, strict=True):
+            np.testing.assert_allclose(got, g, rtol=1e-10)
+
+
+def in_half() -> list[Any]:
+    return gradients({"mixed_precision": dist.MixedPrecision(reduce_dtype=st.float16)})
+
+
+def test_reduction_in_another_precision() -> None:
+    for each in values(run(in_half, 2)):
+        for got, want in zip(each, union(), strict=True):
+            np.testing.assert_allclose(got, want, rtol=2e-2, atol=1e-3)
+            assert (got != want).any()
+
+
+def buffers() -> list[float]:
+    model = nn.Linear(2, 2)
+    model.register_buffer("seen", st.full((3,), float(dist.get_rank() + 1)))
+    wrapped = DistributedDataParallel(model)
+    model.seen.add_(dist.get_rank())
+    before = float(model.seen[0])
+    wrapped(st.ones(1, 2)).sum().backward()
+    return [before, float(model.seen[0])]
+
+
+def test_buffers_are_those_of_rank_0() -> None:
+    assert values(run(buffers, 2)) == [[1.0, 1.0], [2.0, 1.0]]
+
+
+# ---------------------------------------------------------------- uneven inputs
+
+
+def uneven(by_all: bool, kind: str) -> list[Any]:
+    """Rank r has 2 + r batches. Weight 0, loss = weight * 1: gradients are 1 on every rank."""
+    rank = dist.get_rank()
+    model = nn.Linear(1, 1, bias=False)
+    model.weight.data.fill_(0.0)
+    wrapped = DistributedDataParallel(model, find_unused_parameters=kind == "unused")
+    if kind == "zero":
+        optimizer: Any = dist.ZeroRedundancyOptimizer(model.parameters(), optim.SGD, lr=1.0)
+        joinables: list[Any] = [wrapped, optimizer]
+    else:
+        optimizer = optim.SGD(model.parameters(), lr=1.0)
+        joinables = [wrapped]
+    with dist.Join(joinables, divide_by_initial_world_size=by_all):
+        for _ in range(2 + rank):
+            optimizer.zero_grad()
+            wrapped(st.ones(1, 1)).sum().backward()
+            optimizer.step()
+    return [float(model.weight.data)]
+
+
+@pytest.mark.parametrize("kind", ["plain", "unused", "zero"])
+@pytest.mark.parametrize("by_all", [True, False])
+def test_ranks_with_different_numbers_of_batches(by_all: bool, kind: str) -> None:
+    # steps of all three, of two, of one
+    want = -(2 + 2 / 3 + 1 / 3) if by_all else -4.0
+    for got in values(run(uneven, 3, by_all, kind)):
+        np.testing.assert_allclose(got, [want], rtol=1e-5)
+
+
+def thrown() -> int:
+    rank = dist.get_rank()
+    wrapped = DistributedDataParallel(nn.Linear(1, 1))
+    done = 0
+    with (
+        pytest.raises(RuntimeError, match="no more inputs"),
+        wrapped.join(throw_on_early_termination=True),
+    ):
+        for _ in range(1 + rank * 3):
+            wrapped(st.ones(1, 1)).sum().backward()
+            done += 1
+    return done
+
+
+def test_early_termination_is_thrown_on_all_ranks() -> None:
+    assert values(run(thrown, 2)) == [1, 1]
+
+
+def joined_none() -> None:
+    wrapped = DistributedDataParallel(nn.Linear(1, 1))
+    with wrapped.join(enable=False):
+        wrapped(st.ones(1, 1)).sum().backward()
+    assert isinstance(wrapped, dist.Joinable)
+    assert isinstance(wrapped.join_hook(), dist.JoinHook)
+    with pytest.raises(ValueError, match="nothing to join"):
+        dist.Join([])
+
+
+def test_join_can_be_switched_off() -> None:
+    values(run(joined_none, 2))

@@ -1,0 +1,230 @@
+"""Bucket: parameters whose gradients are reduced together, and how they come together.
+
+```
+home of a gradient   the optimizer's flat block (optim/flat.py), if there is one: else the bucket's
+large gradients      one by one, where they lie
+small ones           where they lie if they are neighbours there; else copied side by side and back
+```
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from operator import is_ as is_same
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from ..autograd import wrap
+from .contract import ReduceOp
+from .group import Array, ProcessGroup, array_of, empty_shared
+
+__all__ = ["Bucket", "GradBucket", "cut"]
+
+LINE = 64  # bytes between whose multiples the optimizer's gradients begin
+LARGE = 1 << 21  # bytes of a gradient from which joining it with others no longer pays, tunable
+
+
+class GradBucket:
+    """What a communication hook gets: the gradients of one bucket, side by side."""
+
+    def __init__(self, index: int, buffer: Any, parameters: list[Any], is_last: bool) -> None:
+        self._index = index
+        self._buffer = buffer
+        self._parameters = parameters
+        self._is_last = is_last
+
+    def index(self) -> int:
+        """The number of the bucket, in the order of reduction."""
+        return self._index
+
+    def buffer(self) -> Any:
+        """All gradients in one tensor of one dimension."""
+        return self._buffer
+
+    def set_buffer(self, buffer: Any) -> None:
+        """Puts another tensor of that size in its place."""
+        self._buffer = buffer
+
+    def gradients(self) -> list[Any]:
+        """The gradients, views of the buffer in the shapes of their parameters."""
+        views, at = [], 0
+        for p in self._parameters:
+            n = p.array.size
+            views.append(self._buffer[at : at + n].reshape(p.array.shape))
+            at += n
+        return views
+
+    def parameters(self) -> list[Any]:
+        """The parameters, in the order of the buffer."""
+        return list(self._parameters)
+
+    def is_last(self) -> bool:
+        """Whether no bucket comes after this one in a step."""
+        return self._is_last
+
+
+class Bucket:
+    """Parameters whose gradients are reduced together.
+
+    Attributes:
+        missing: ids of parameters whose gradient has not come in this step.
+        trigger: ids whose coming makes the bucket ready.
+        homes: of the gradients; at_home: one array over them if they are neighbours.
+        offsets, total: where each begins in what is reduced, and its size, in elements.
+    """
+
+    def __init__(self, parameters: list[Any], trigger: set[int] | None = None) -> None:
+        self.parameters = parameters
+        self.trigger = {id(p) for p in parameters} if trigger is None else trigger
+        self.missing: set[int] = set()
+        self.homes: list[Any] = []
+        self.at_home: Array | None = None
+        self.offsets, self.total = self.packed(), self.size()
+
+    def reset(self) -> None:
+        self.missing = set(self.trigger)
+
+    def size(self) -> int:
+        return sum(p.array.size for p in self.parameters)
+
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.parameters[0].array.dtype
+        return dtype
+
+    def settle(self) -> None:
+        """Sees that every gradient has a home, and where they lie to one another: what is reduced
+        has the same size on all ranks, also on one whose gradients are somewhere else.
+        """
+        homes = [p.leaf.home for p in self.parameters]
+        if len(homes) == len(self.homes) and all(map(is_same, homes, self.homes)):
+            return
+        if any(home is None for home in homes):
+            dtype, at = self.dtype(), 0
+            block: Any = native.allocate(max(1, self.size() * dtype.itemsize))
+            for p in self.parameters:
+                # the base is the block itself: see Flat.make_gradients in optim/flat.py
+                home: Array = np.ndarray(p.array.shape, dtype, block, at)
+                at += home.nbytes
+                if p.leaf.home is None:
+                    p.leaf.home = home
+            homes = [p.leaf.home for p in self.parameters]
+        self.homes, self.at_home = homes, adjacent(homes)
+        if self.at_home is None:
+            self.offsets, self.total = self.packed(), self.size()
+        else:
+            begin, item = place(self.at_home), self.at_home.itemsize
+            self.offsets = [(place(home) - begin) // item for home in homes]
+            self.total = self.at_home.size
+
+    def packed(self) -> list[int]:
+        """Where each gradient begins if they lie side by side in the order of the parameters."""
+        return [0, *accumulate(p.array.size for p in self.parameters[:-1])]
+
+    def collect(self, offsets: list[int], total: int) -> tuple[Array, bool]:
+        """All gradients in one shared array, and whether it is their own memory. Copies: none if
+        they are at home there, else one; a missing one counts as zero.
+        """
+        if offsets is self.offsets and self.at_home is not None:
+            for p, home in zip(self.parameters, self.homes, strict=True):
+                g = p.grad
+                if g is None or g.array is not home:
+                    break
+            else:
+                return self.at_home, True
+        if len(self.parameters) == 1 and (g := self.parameters[0].grad) is not None:
+            array = array_of("DistributedDataParallel", g)
+            if array.flags.c_contiguous and native.is_shared(array):
+                return array.reshape(-1), True
+        flat = empty_shared((total,), self.dtype())
+        flat[...] = 0
+        for p, at in zip(self.parameters, offsets, strict=True):
+            if p.grad is not None:
+                part = flat[at : at + p.array.size].reshape(p.array.shape)
+                np.copyto(part, array_of("DistributedDataParallel", p.grad))
+        return flat, False
+
+    def spread(self, flat: Array, offsets: list[int], used: set[int] | None) -> None:
+        """Copies the reduced gradients where they belong.
+
+        Args:
+            used: ids of the parameters that some rank used; None: all. The others' gradients stay
+                as they were.
+        """
+        for p, at in zip(self.parameters, offsets, strict=True):
+            if used is not None and id(p) not in used:
+                continue
+            part = flat[at : at + p.array.size].reshape(p.array.shape)
+            if p.grad is None:
+                p.grad = wrap(np.array(part))
+            else:
+                np.copyto(p.grad.array, part)
+
+    def reduce(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
+        """Averages the gradients of the ranks.
+
+        Args:
+            divisor: instead of the number of ranks; None: that.
+            dtype: in which they are reduced; None: their own.
+        """
+        flat, is_own = self.collect(self.offsets, self.total)
+        self.join(group, flat, divisor, dtype)
+        if not is_own:
+            self.spread(flat, self.offsets, None)
+
+    @staticmethod
+    def join(group: ProcessGroup, flat: Array, divisor: int | None, dtype: Any) -> None:
+        """Averages one array over the ranks, in place."""
+        moved = flat if dtype is None or dtype == flat.dtype else flat.astype(dtype)
+        staged = group.writable(moved)
+        op = ReduceOp.AVG if divisor is None else ReduceOp.SUM
+        group.native.all_reduce(staged, op, group.timeout)
+        if divisor is not None:
+            np.divide(staged, divisor, out=staged, casting="unsafe")
+        if staged is not flat:
+            np.copyto(flat, staged, casting="unsafe")
+
+
+def place(x: Array) -> int:
+    return int(x.__array_interface__["data"][0])
+
+
+def adjacent(homes: list[Array]) -> Array | None:
+    """One array over homes of gradients that are neighbours: of one block that has nothing else in
+    it, so that gaps of less than a cache line are nobody's.
+    """
+    first = min(homes, key=place)
+    if any(x.base is not first.base for x in homes) or not native.is_shared(first):
+        return None
+    if len(homes) == 1:
+        return first.reshape(-1)
+    spans = sorted((place(x), x.nbytes) for x in homes)
+    for (begin, n), (following, _) in pairwise(spans):
+        if not 0 <= following - begin - n < LINE:
+            return None
+    count = (spans[-1][0] + spans[-1][1] - spans[0][0]) // first.itemsize
+    return np.lib.stride_tricks.as_strided(first.reshape(-1), (count,), (first.itemsize,))
+
+
+def cut(parameters: list[Any], nbytes: int, first: int | None = None) -> list[Bucket]:
+    """A bucket for each large gradient, which is reduced where it lies; small ones together.
+
+    Args:
+        nbytes: of small gradients that are reduced at once; `first`: in the first bucket, so that
+            it begins early.
+    """
+    buckets: list[list[Any]] = []
+    small: list[Any] = []
+    room = 0
+    for p in parameters:
+        if p.array.nbytes >= min(LARGE, nbytes):
+            buckets.append([p])
+            continue
+        if not small or p.array.nbytes > room or small[0].array.dtype != p.array.dtype:
+            buckets += [small] if small else []
+            small, room = [], nbytes if first is None or buckets else first
+        small.append(p)
+        room -= p.array.nbytes
+    buckets += [small] if small else []
+    return [Bucket(each) for each in buckets]

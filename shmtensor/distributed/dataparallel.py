@@ -1,0 +1,134 @@
+"""DataParallel, the old way: one process, the batch in parts, a thread for each part."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from .. import native
+from ..autograd import enable_grad, is_grad_enabled, no_grad
+from ..functions import cat, chunk
+from ..nn import Module
+
+__all__ = ["DataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter"]
+
+
+def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
+    """A part of the inputs for each target: tensors are cut along `dim`, other things repeated;
+    in lists, tuples and dictionaries, too.
+    """
+    n = len(target_gpus)
+    if isinstance(inputs, native.TensorBase):
+        return list(chunk(inputs, n, dim))
+    if isinstance(inputs, (tuple, list)) and inputs:
+        parts = list(zip(*(scatter(each, target_gpus, dim) for each in inputs), strict=False))
+        return [type(inputs)(part) for part in parts]
+    if isinstance(inputs, dict) and inputs:
+        columns = {key: scatter(each, target_gpus, dim) for key, each in inputs.items()}
+        fewest = min(len(column) for column in columns.values())
+        return [{key: column[i] for key, column in columns.items()} for i in range(fewest)]
+    return [inputs for _ in range(n)]
+
+
+def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Module]:
+    """The module for each device: on the CPU the same one, in the same memory. Copies: none."""
+    return [network for _ in devices]
+
+
+def parallel_apply(
+    modules: Sequence[Any],
+    inputs: Sequence[Any],
+    kwargs_tup: Sequence[dict[str, Any]] | None = None,
+    devices: Sequence[Any] | None = None,
+) -> list[Any]:
+    """`module(*inputs)` for each pair, in a thread each; raises what the first raised."""
+    kwargs_tup = kwargs_tup or [{} for _ in modules]
+    results: list[Any] = [None] * len(modules)
+    errors: list[BaseException | None] = [None] * len(modules)
+    mode = enable_grad if is_grad_enabled() else no_grad
+
+    def run(i: int) -> None:
+        given = inputs[i] if isinstance(inputs[i], (tuple, list)) else (inputs[i],)
+        try:
+            with mode():
+                results[i] = modules[i](*given, **kwargs_tup[i])
+        except BaseException as error:
+            errors[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(1, len(modules))]
+    for thread in threads:
+        thread.start()
+    if modules:
+        run(0)
+    for thread in threads:
+        thread.join()
+    for error in errors:
+        if error is not None:
+            raise error
+    return results
+
+
+def gather(outputs: Sequence[Any], target_device: Any = None, dim: int = 0) -> Any:
+    """The parts joined along `dim`; in lists, tuples and dictionaries, too."""
+    first = outputs[0]
+    if isinstance(first, native.TensorBase):
+        if first.array.ndim == 0:
+            return cat([each.reshape(1) for each in outputs], 0)
+        return cat(list(outputs), dim)
+    if first is None:
+        return None
+    if isinstance(first, dict):
+        return type(first)(
+            (key, gather([each[key] for each in outputs], target_device, dim)) for key in first
+        )
+    return type(first)(
+        gather(list(part), target_device, dim) for part in zip(*outputs, strict=True)
+    )
+
+
+class DataParallel(Module):
+    """Runs the module on parts of the batch, in threads of this process.
+
+    It is here for scripts that have it; with one process for each part DistributedDataParallel is
+    faster, as Python runs one thread at a time.
+
+    Args:
+        device_ids: as many parts as it has entries; None: one, that is the module itself.
+        dim: along which the inputs are cut and the outputs joined.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Sequence[Any] | None = None,
+        output_device: Any = None,
+        dim: int = 0,
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.device_ids = list(device_ids or ["cpu"])
+        self.dim = dim
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """What the module returns for the whole batch."""
+        if len(self.device_ids) == 1 or not inputs:
+            return self.module(*inputs, **kwargs)
+        parts = scatter(inputs, self.device_ids, self.dim)
+        named = scatter(kwargs, self.device_ids, self.dim) if kwargs else [{} for _ in parts]
+        used = self.device_ids[: len(parts)]
+        replicas = replicate(self.module, used)
+        return gather(parallel_apply(replicas, parts, named[: len(parts)], used), None, self.dim)
+
+
+def data_parallel(
+    module: Module,
+    inputs: Any,
+    device_ids: Sequence[Any] | None = None,
+    output_device: Any = None,
+    dim: int = 0,
+    module_kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """DataParallel as a function."""
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    return DataParallel(module, device_ids, output_device, dim)(*given, **(module_kwargs or {}))

@@ -1,0 +1,58 @@
+"""DataParallel: the batch in parts, in threads of one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import nn
+from shmtensor.nn.parallel import (
+    DataParallel,
+    data_parallel,
+    gather,
+    parallel_apply,
+    replicate,
+    scatter,
+)
+
+
+@pytest.mark.parametrize("devices", [None, [0], [0, 1, 2]])
+def test_output_and_gradients_are_those_of_the_module(devices: Any) -> None:
+    model = nn.Linear(3, 2).double()
+    x = st.tensor(np.random.default_rng(0).standard_normal((7, 3)))
+    out = DataParallel(model, devices)(x)
+    out.square().sum().backward()
+    got = np.array(model.weight.grad.numpy())
+    model.zero_grad()
+    want = model(x)
+    want.square().sum().backward()
+    np.testing.assert_allclose(out.detach().numpy(), want.detach().numpy(), rtol=1e-12)
+    np.testing.assert_allclose(got, model.weight.grad.numpy(), rtol=1e-12)
+    again = data_parallel(model, x, devices)
+    np.testing.assert_allclose(again.detach().numpy(), want.detach().numpy(), rtol=1e-12)
+
+
+def test_nested_inputs_are_cut_and_joined() -> None:
+    x, y = st.arange(6.0).reshape(3, 2), st.arange(3.0)
+    parts = scatter((x, {"y": [y], "n": 5}), [0, 1])
+    assert [part[1]["n"] for part in parts] == [5, 5]
+    assert parts[1][0].tolist() == [[4.0, 5.0]]
+    joined = gather([{"a": (x, None), "b": st.tensor(1.0)}] * 2)
+    assert joined["a"][0].shape == (6, 2)
+    assert joined["a"][1] is None
+    assert joined["b"].tolist() == [1.0, 1.0]
+    model = nn.ReLU()
+    assert replicate(model, [0, 1]) == [model, model]
+
+
+def test_an_error_in_a_thread_is_raised() -> None:
+    def fails(n: int) -> int:
+        if n:
+            raise LookupError(f"part {n}")
+        return n
+
+    with pytest.raises(LookupError, match="part 1"):
+        parallel_apply([fails, fails], [0, 1])
