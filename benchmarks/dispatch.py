@@ -140,7 +140,7 @@ PLAIN = [
     ("arange", lambda st: (lambda: st.arange(4),)),
     ("rand", lambda st: (lambda: st.rand(4),)),
     ("tensor", lambda st: (lambda: st.tensor([1.0, 2.0]),)),
-    ("item", lambda st: (lambda x: x.item(), st.ones(1))),
+    ("item", lambda st: (lambda x: (x.item(),), st.ones(1))),
     ("add_", lambda st: (lambda x: x.add_(1.0), vector(st))),
 ]
 

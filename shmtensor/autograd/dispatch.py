@@ -350,10 +350,25 @@ def compose(made: Composite, shared: dict[str, Any]) -> Any:
         name = f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else stars + p.name
         passed.append(name)
     call = f"_compute({', '.join(['_ops', *passed])})"
-    text = ""
+    text = usual_way(made, shared)
     if composite_receives(made):
+        if text:
+            text = text.replace("    if ", "    if out is None and ", 1)
         at = next((i for i, s in enumerate(shown) if s.startswith("**")), len(shown))
         shown[at:at] = ["out=None"] if any(s.startswith("*") for s in shown) else ["*", "out=None"]
-        text = f"    if out is not None:\n        return _put(out, {made.name!r}, {call})\n"
+        text += f"    if out is not None:\n        return _put(out, {made.name!r}, {call})\n"
     text = f"def {made.name}({', '.join(shown)}):\n{text}    return {call}\n"
     return generate(text, f"<shmtensor composite {made.name}>", shared)
+
+
+def usual_way(made: Composite, shared: dict[str, Any]) -> str:
+    """The lines of a composite's short way, if it has one."""
+    if made.usual is None:
+        return ""
+    function, arguments, condition = made.usual
+    shared["_usual"] = function
+    called = f"_ops.{function}" if isinstance(function, str) else "_usual"
+    return (
+        f"    if {condition}:\n        _found = {called}({arguments})\n"
+        "        if _found is not None:\n            return _found\n"
+    )

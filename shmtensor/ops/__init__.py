@@ -23,6 +23,7 @@ FAMILIES = (
     "gamma",
     "statistics",
     "order",
+    "uniqueness",
     "scan",
     "movement",
     "views",

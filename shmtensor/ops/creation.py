@@ -54,7 +54,23 @@ def number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-@composite(method=False)
+# The short way of zeros and its kin: what is not in `size` has its default.
+PLAIN = (
+    "dtype is None and layout is None and device is None and out is None"
+    " and requires_grad is False and pin_memory is False"
+)
+
+
+def blanks(kind: int) -> Any:
+    """A function of the sizes that gives memory as it is (0), zeros (1) or ones (2), or None."""
+
+    def compute(size: tuple[Any, ...]) -> Any:
+        return native.blank(size, get_default_dtype(), kind)
+
+    return compute
+
+
+@composite(method=False, usual=(blanks(1), "size", PLAIN))
 def zeros(
     ops,
     *size,
@@ -77,7 +93,7 @@ def into(out: Any, value: Any) -> Any:
     return value if out is None else out.copy_(value)
 
 
-@composite(method=False)
+@composite(method=False, usual=(blanks(2), "size", PLAIN))
 def ones(
     ops,
     *size,
@@ -95,7 +111,7 @@ def ones(
     )
 
 
-@composite(method=False)
+@composite(method=False, usual=(blanks(0), "size", PLAIN + " and memory_format is None"))
 def empty(
     ops,
     *size,
@@ -229,7 +245,12 @@ def new_full(
     )
 
 
-@composite(method=False)
+def steps(start: Any, end: Any, step: Any) -> Any:
+    """The short way of arange, or None."""
+    return native.counted(start, end, step, get_default_dtype())
+
+
+@composite(method=False, usual=(steps, "start, end, step", PLAIN))
 def arange(
     ops,
     start=0,
@@ -263,10 +284,10 @@ def arange(
     n = -(-(end - start) // step) if isinstance(step, int) else math.ceil((end - start) / step)
     if as_dtype(dtype).kind in "iu":
         start, step = int(start), int(step)
-    steps = made(
+    found = made(
         counted, start, step, int(n), as_dtype(dtype), device=device, requires_grad=requires_grad
     )
-    return into(out, steps)
+    return into(out, found)
 
 
 def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
@@ -361,25 +382,3 @@ def eye(ops, n, m=None, *, out=None, dtype=None, layout=None, device=None, requi
         raise RuntimeError(f"eye: sizes must not be negative: {n}, {m}")
     unit = made(np.eye, n, m, 0, default(dtype), device=device, requires_grad=requires_grad)
     return into(out, unit)
-
-
-@composite(method=False)
-def tril_indices(ops, row, col, offset=0, *, dtype=None, device=None, layout=None):
-    """Where a matrix's lower triangle is: (2, n), rows above columns."""
-    return made(corner, np.tril_indices, row, col, offset, default_index(dtype), device=device)
-
-
-@composite(method=False)
-def triu_indices(ops, row, col, offset=0, *, dtype=None, device=None, layout=None):
-    """Where a matrix's upper triangle is: (2, n), rows above columns."""
-    return made(corner, np.triu_indices, row, col, offset, default_index(dtype), device=device)
-
-
-def default_index(dtype: Any) -> Any:
-    """int64 unless told otherwise."""
-    return np.dtype(np.int64) if dtype is None else as_dtype(dtype)
-
-
-def corner(find: Any, row: int, col: int, offset: int, dtype: Any) -> Any:
-    """The two index vectors as rows."""
-    return np.stack(find(row, offset, col)).astype(dtype)

@@ -55,7 +55,7 @@ def overwrite(xp, x, y, /):
 overwrite.pullback(y=lambda g: g)
 
 
-@op(method=False, samples=[((3, 4),), ((),)])
+@op(numpy=(np.ndarray.copy, 'x_a, "K"'), method=False, samples=[((3, 4),), ((),)])
 def clone(xp, x, /):
     """The same values in memory of their own. Copies: one."""
     return x.copy("K")

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import native
 from .adding import add_places, index_places
+from .kernels import either
 from .samples import bools
 from .table import composite, index, op
 
@@ -282,7 +283,10 @@ def argwhere_rows(xp, x, /):
     return xp.argwhere(x)
 
 
-@composite
+argwhere_rows.numpy = either(native.nonzero, argwhere_rows.forward)
+
+
+@composite(usual=("argwhere_rows", "input", "as_tuple is False"))
 def nonzero(ops, input, *, as_tuple=False):
     """Where the elements are not 0: a row of indices each, or a tuple of index vectors."""
     rows = ops.argwhere_rows(input)

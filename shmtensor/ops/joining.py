@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import native
 from .axes import axis
+from .kernels import either
 from .samples import ints
 from .table import composite, op
 
@@ -280,6 +281,7 @@ def unbind(xp, x, /, dim=0):
     return [x[(*before, i, ...)] for i in range(x.shape[dim])]
 
 
+unbind.numpy = either(native.unbind, unbind.forward)
 unbind.pullback(x=lambda ops, g, dim: ops.stack(g, dim))
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
+
 __all__ = ["either", "for_floats", "narrowed", "widened"]
 
 
@@ -29,14 +31,11 @@ def either(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..
     it or says what is wrong.
     """
 
-    def chosen(*arguments: Any) -> Any:
-        out = kernel(*arguments)
-        if out is not None:
-            return out
+    def instead(*arguments: Any) -> Any:
         with np.errstate(all="ignore"):
             return plain(np, *arguments)
 
-    return chosen
+    return native.Either(kernel, instead)
 
 
 def widened(ops: Any, x: Any) -> Any:

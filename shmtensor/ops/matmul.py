@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import native
 from .axes import axis
+from .kernels import either
 from .movement import shrunk
 from .table import composite, op
 
@@ -149,13 +150,20 @@ def mm(ops, input, mat2):
     return ops.matmul(input, mat2)
 
 
-@composite
-def bmm(ops, input, mat2):
+@op(promote="common", inplace=False, samples=[((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))])
+def bmm(xp, x, mat2, /):
     """Products of two batches of matrices, (B, n, m) and (B, m, p)."""
-    insist("bmm", (3, 3), input, mat2)
-    if input.shape[0] != mat2.shape[0]:
-        raise RuntimeError(f"bmm: batch sizes differ: {tuple(input.shape)}, {tuple(mat2.shape)}")
-    return ops.matmul(input, mat2)
+    insist("bmm", (3, 3), x, mat2)
+    if x.shape[0] != mat2.shape[0]:
+        raise RuntimeError(f"bmm: batch sizes differ: {tuple(x.shape)}, {tuple(mat2.shape)}")
+    return xp.matmul(x, mat2)
+
+
+bmm.numpy = either(native.bmm, bmm.forward)
+bmm.pullback(
+    x=lambda ops, g, mat2: ops.bmm(g, mat2.swapaxes(-1, -2).conjugate()),
+    mat2=lambda ops, g, x: ops.bmm(x.swapaxes(-1, -2).conjugate(), g),
+)
 
 
 @composite
@@ -165,11 +173,18 @@ def mv(ops, input, vec):
     return ops.matmul(input, vec)
 
 
-@composite
-def dot(ops, input, tensor):
+@op(promote="common", inplace=False, samples=[((4,), (4,)), ((0,), (0,))])
+def dot(xp, x, tensor, /):
     """Sum of the products of two vectors."""
-    insist("dot", (1, 1), input, tensor)
-    return ops.matmul(input, tensor)
+    insist("dot", (1, 1), x, tensor)
+    return xp.matmul(x, tensor)
+
+
+dot.numpy = either(native.dot, dot.forward)
+dot.pullback(
+    x=lambda g, tensor: g * tensor.conjugate(),
+    tensor=lambda g, x: g * x.conjugate(),
+)
 
 
 @composite

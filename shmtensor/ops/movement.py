@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import native
 from .axes import axis
+from .kernels import either
 from .table import composite, dtype, op, sizes
 
 Shape = tuple[int, ...]
@@ -53,6 +54,7 @@ def viewed(xp, x, /, shape: sizes):
     return out
 
 
+viewed.numpy = either(native.viewed, viewed.forward)
 viewed.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
@@ -62,7 +64,7 @@ def reinterpreted(xp, x, /, dtype: dtype):
     return x.view(dtype)
 
 
-@composite(function=False)
+@composite(function=False, usual=("viewed", "input, shape", "shape and shape[0].__class__ is int"))
 def view(ops, input, *shape):
     """The same memory in another shape, or (given a dtype) its bytes as another dtype. Copies:
     none.
@@ -86,17 +88,21 @@ def reshape_as(ops, input, other):
     return ops.reshape(input, tuple(other.shape))
 
 
-@composite
-def flatten(ops, input, start_dim=0, end_dim=-1):
+@op(view=True, samples=[((3, 4),), ((2, 3, 4), 1), ((2, 3, 4), 0, 1), ((),), ((0, 3), 0, -1)])
+def flatten(xp, x, /, start_dim=0, end_dim=-1):
     """Dimensions start_dim to end_dim as one. Copies: none if the strides allow it."""
-    if not input.ndim:
-        return ops.reshape(input, (1,))
-    start, end = axis(input, start_dim), axis(input, end_dim)
+    if not x.ndim:
+        axis(x, start_dim), axis(x, end_dim)
+        return x.reshape((1,))
+    start, end = axis(x, start_dim), axis(x, end_dim)
     if start > end:
         raise RuntimeError(f"flatten: start_dim comes after end_dim: {start_dim}, {end_dim}")
-    shape = tuple(input.shape)
-    whole = math.prod(shape[start : end + 1])
-    return ops.reshape(input, (*shape[:start], whole, *shape[end + 1 :]))
+    whole = math.prod(x.shape[start : end + 1])
+    return x.reshape((*x.shape[:start], whole, *x.shape[end + 1 :]))
+
+
+flatten.numpy = either(native.flatten, flatten.forward)
+flatten.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
 @composite
@@ -129,6 +135,7 @@ def squeeze(xp, x, /, dim=None):
     return x.squeeze(tuple(d for d in dims if x.shape[d] == 1))
 
 
+squeeze.numpy = either(native.squeeze, squeeze.forward)
 squeeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
@@ -141,6 +148,7 @@ def unsqueeze(xp, x, /, dim):
     return x[(*(slice(None),) * (dim % n), None, ...)]
 
 
+unsqueeze.numpy = either(native.unsqueeze, unsqueeze.forward)
 unsqueeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
@@ -280,6 +288,7 @@ def flip(xp, x, /, dims: sizes):
     return native.packed(turned) if xp is np else turned.copy()
 
 
+flip.numpy = either(native.flip, flip.forward)
 flip.pullback(x=lambda ops, g, dims: ops.flip(g, dims))
 
 
@@ -332,6 +341,7 @@ def roll(xp, x, /, shifts, dims=None):
     return xp.roll(x, shifts, dims)
 
 
+roll.numpy = either(native.roll, roll.forward)
 roll.pullback(
     x=lambda ops, g, shifts, dims: ops.roll(
         g, -shifts if isinstance(shifts, int) else tuple(-s for s in shifts), dims

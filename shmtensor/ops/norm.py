@@ -31,6 +31,7 @@ def logsumexp(xp, x, /, dim, keepdim=False):
     return out if keepdim else out.squeeze(flat_or(dim, x.shape) if x.ndim else ())
 
 
+logsumexp.numpy = either(native.logsumexp, logsumexp.forward)
 logsumexp.pullback(
     x=lambda ops, g, x, out, dim, keepdim: logsumexp_slope(ops, g, x, out, dim, keepdim)
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -277,70 +276,7 @@ def msort(ops, input):
     return ops.sort_along(input, 0, False)[0]
 
 
-# ---- different values
-
-
-@op(
-    outputs="values inverse counts",
-    method=False,
-    function=False,
-    samples=[(ints((3, 4), 4),), (ints((6, 2), 2), 0)],
-)
-def unique_values(xp, x, /, dim=None):
-    """The different values (of a dimension: slices), in order, where each element's is, and how
-    often it occurs.
-    """
-    if dim is not None:
-        dim = axis(x, dim)
-    values, inverse, counts = xp.unique(x, return_inverse=True, return_counts=True, axis=dim)
-    inverse = inverse.reshape(x.shape if dim is None else (x.shape[dim],))
-    return values, inverse.astype(np.int64), counts.astype(np.int64)
-
-
-@op(
-    outputs="values inverse counts",
-    method=False,
-    function=False,
-    samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)],
-)
-def unique_runs(xp, x, /, dim=None):
-    """The first of each run of equal values (slices), which run each element is in, and how long
-    each is.
-    """
-    rows = x.reshape(-1) if dim is None else xp.moveaxis(x, axis(x, dim), 0)
-    n = rows.shape[0]
-    flat = rows.reshape(n, math.prod(rows.shape[1:]))
-    new = xp.ones(n, bool)
-    new[1:] = (flat[1:] != flat[:-1]).any(1)
-    starts = xp.flatnonzero(new)
-    values = rows[starts]
-    inverse = xp.cumsum(new) - 1
-    counts = xp.diff(xp.append(starts, n))
-    if dim is None:
-        inverse = inverse.reshape(x.shape)
-    else:
-        values = xp.ascontiguousarray(xp.moveaxis(values, 0, dim))
-    return values, inverse.astype(np.int64), counts.astype(np.int64)
-
-
-def asked(found: Any, return_inverse: bool, return_counts: bool) -> Any:
-    """The results that were asked for."""
-    values, inverse, counts = found
-    if not (return_inverse or return_counts):
-        return values
-    return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
-
-
-@composite
-def unique(ops, input, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """The different values in order; with dim the different slices."""
-    return asked(ops.unique_values(input, dim), return_inverse, return_counts)
-
-
-@composite
-def unique_consecutive(ops, input, return_inverse=False, return_counts=False, dim=None):
-    """The values without immediate repetitions."""
-    return asked(ops.unique_runs(input, dim), return_inverse, return_counts)
+# ---- where elements are
 
 
 @op(samples=[((3, 4), reals((5,)))], method=False)

@@ -145,10 +145,11 @@ def prod_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> A
     return g * ops.movedim(ops.prod_along(others, -1, False), -1, dim).conjugate()
 
 
+prod_along.numpy = either(native.product, prod_along.forward)
 prod_along.pullback(x=lambda ops, g, x, out, dim, keepdim: prod_slope(ops, g, x, out, dim, keepdim))
 
 
-@composite
+@composite(usual=("prod_along", "input, dim, keepdim", "dtype is None"))
 def prod(ops, input, dim=None, keepdim=False, *, dtype=None):
     """Product of all elements, or along one dimension; of whole numbers an int64."""
     return ops.prod_along(input, dim, keepdim, dtype)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from ..dtypes import as_dtype
+from ..dtypes import as_dtype, get_default_dtype
 from . import philox
-from .creation import default, into, made, number, shaped
+from .creation import PLAIN, default, into, made, number, shaped
 from .philox import default_generator
 from .samples import reals
 from .table import composite, op
@@ -43,7 +43,22 @@ def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: f
     return fill(np.empty(shape, dtype), seed, offset, low, high)
 
 
-@composite(method=False)
+def some(fill: Any) -> Any:
+    """The short way of rand and randn: a function of the sizes, which may give None."""
+
+    def compute(size: Any) -> Any:
+        dtype = get_default_dtype()
+        out = native.blank(size, dtype, 0) if dtype.itemsize > 2 else None
+        if out is not None:
+            array = out.array
+            seed, offset = default_generator.claim(-(-array.nbytes // 16))
+            fill(array, seed, offset, 0.0, 1.0)
+        return out
+
+    return compute
+
+
+@composite(method=False, usual=(some(native.uniform_), "size", "generator is None and " + PLAIN))
 def rand(
     ops,
     *size,
@@ -64,7 +79,7 @@ def rand(
     return into(out, drawing)
 
 
-@composite(method=False)
+@composite(method=False, usual=(some(native.normal_), "size", "generator is None and " + PLAIN))
 def randn(
     ops,
     *size,

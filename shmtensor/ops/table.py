@@ -194,6 +194,7 @@ class Composite:
     function: bool
     inplace: bool
     samples: Sequence[tuple[Any, ...]]
+    usual: tuple[Any, str, str] | None  # a short way: (function, arguments, condition)
 
     def __init__(self, **columns: Any) -> None:
         self.__dict__.update(columns)
@@ -342,12 +343,17 @@ def composite(
     inplace: bool = False,
     name: str | None = None,
     samples: Sequence[tuple[Any, ...]] = (),
+    usual: tuple[Any, str, str] | None = None,
 ) -> Any:
     """Declares a public function that is plain Python over other ops.
 
     Its first parameter is `ops`, the table: `@composite` / `def addcmul(ops, input, tensor1,
     tensor2, *, value=1):`. The rest is the public signature, with PyTorch's names. It may also
     serve in pullbacks, as `ops.addcmul`.
+
+    `usual` is a short way for the calls that most people make: (function or name of an op, its
+    arguments as source, the condition as source). Where the condition holds, and the function does
+    not give None, its result is the composite's.
     """
 
     def declare(compute: Function) -> Composite:
@@ -359,6 +365,7 @@ def composite(
             function=function,
             inplace=inplace,
             samples=samples,
+            usual=usual,
         )
         if parameters_of(compute)[:1] != ("ops",):
             raise TypeError(f"composite: {made.name}: the first parameter must be ops")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from .. import native
+from ..dtypes import as_dtype
 from .axes import axis
+from .creation import made
+from .kernels import either
 from .table import composite, op
 
 
@@ -24,6 +30,8 @@ def triu(xp, x, /, diagonal=0):
     return xp.triu(x, diagonal)
 
 
+tril.numpy = either(lambda x, diagonal: native.triangle(x, diagonal, False), tril.forward)
+triu.numpy = either(lambda x, diagonal: native.triangle(x, diagonal, True), triu.forward)
 tril.pullback(x=lambda ops, g, diagonal: ops.tril(g, diagonal))
 triu.pullback(x=lambda ops, g, diagonal: ops.triu(g, diagonal))
 
@@ -96,3 +104,28 @@ def slice_scatter(ops, input, src, dim=0, start=None, end=None, step=1):
     """The tensor with src in a range of slices. Copies: one (the result)."""
     dim = axis(input, dim)
     return ops.written(input, src, (slice(None),) * dim + (slice(start, end, step),), False)
+
+
+# ---- where they are
+
+
+@composite(method=False)
+def tril_indices(ops, row, col, offset=0, *, dtype=None, device=None, layout=None):
+    """Where a matrix's lower triangle is: (2, n), rows above columns."""
+    return made(corner, np.tril_indices, row, col, offset, default_index(dtype), device=device)
+
+
+@composite(method=False)
+def triu_indices(ops, row, col, offset=0, *, dtype=None, device=None, layout=None):
+    """Where a matrix's upper triangle is: (2, n), rows above columns."""
+    return made(corner, np.triu_indices, row, col, offset, default_index(dtype), device=device)
+
+
+def default_index(dtype: Any) -> Any:
+    """int64 unless told otherwise."""
+    return np.dtype(np.int64) if dtype is None else as_dtype(dtype)
+
+
+def corner(find: Any, row: int, col: int, offset: int, dtype: Any) -> Any:
+    """The two index vectors as rows."""
+    return np.stack(find(row, offset, col)).astype(dtype)

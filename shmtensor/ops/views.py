@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import native
 from .axes import axis
+from .kernels import either
 from .table import op
 
 # ---- parts of a tensor, as views
@@ -84,6 +86,7 @@ def writable(out: Any, x: Any) -> Any:
     return out
 
 
+diagonal.numpy = either(native.diagonal, diagonal.forward)
 diagonal.pullback(
     x=lambda ops, g, x_shape, offset, dim1, dim2: ops.diagonal_set(g, x_shape, offset, dim1, dim2)
 )

@@ -31,6 +31,10 @@ class Casting(Exchange):
 
         Forms: `to(dtype)`, `to(device, dtype=None)`, `to(other)`; `copy=True` copies in any case.
         """
+        if not named and len(args) == 1 and isinstance(args[0], dtypes.dtype):
+            wanted = dtypes.as_dtype(args[0])
+            lone: Any = self
+            return lone if wanted is self.array.dtype else table.cast(self, wanted)  # type: ignore[no-any-return]
         dtype, device, copy = named.get("dtype"), named.get("device"), named.get("copy", False)
         if unknown := named.keys() - TO:
             raise TypeError(f"to: got an unexpected keyword argument: {sorted(unknown)}")

@@ -2,6 +2,7 @@
 #include "array.h"
 #include "call.h"
 #include "graph.h"
+#include "views.h"
 
 namespace shmtensor {
 
@@ -40,13 +41,24 @@ PyMethodDef functions[] = {
     {"expand", fast(expand), METH_FASTCALL, "expand(x, shape): a stretched, read-only view."},
     {"fit", fast(fit), METH_FASTCALL, "fit(gradient, edge): the gradient if it belongs there, else None."},
     {"references", fast(references), METH_FASTCALL, "references(x): how many, if x owns its memory."},
+    {"viewed", fast(viewed), METH_FASTCALL, "viewed(x, shape): a view in another shape, or None."},
+    {"flatten", fast(flatten), METH_FASTCALL, "flatten(x, start_dim, end_dim): a view, or None."},
+    {"squeeze", fast(squeeze), METH_FASTCALL, "squeeze(x, dim): a view, or None."},
+    {"unsqueeze", fast(unsqueeze), METH_FASTCALL, "unsqueeze(x, dim): a view, or None."},
+    {"diagonal", fast(diagonal), METH_FASTCALL, "diagonal(x, offset, dim1, dim2): a view, or None."},
+    {"unbind", fast(unbind), METH_FASTCALL, "unbind(x, dim): a list of views, or None."},
+    {"flipped", fast(flipped), METH_FASTCALL, "flipped(x, dims): a view, or None."},
+    {"blank", fast(blank), METH_FASTCALL,
+     "blank(sizes, dtype, kind): a Tensor of whatever (0), zeros (1) or ones (2), or None."},
+    {"counted", fast(counted), METH_FASTCALL,
+     "counted(start, end, step, dtype): a Tensor of start + i * step, or None."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
 int add_call(PyObject* module) {
-  if (add_graph_types(module) < 0) return -1;
+  if (add_graph_types(module) < 0 || add_either(module) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }
 

@@ -3,6 +3,7 @@
 #include "blas.h"
 #include "choice.h"
 #include "extreme.h"
+#include "folding.h"
 #include "isa.h"
 #include "joining.h"
 #include "matmul.h"
@@ -17,6 +18,7 @@
 #include "reduction.h"
 #include "scan.h"
 #include "softmax.h"
+#include "turning.h"
 #include "ufunc.h"
 #include "variance.h"
 
@@ -128,6 +130,15 @@ PyMethodDef methods[] = {
      "running_extreme(x, dim, largest, /) -> (values, places)"},
     {"packed", fast<packed>(), METH_FASTCALL, "packed(x, /): a copy in C order."},
     {"stack", fast<stack>(), METH_FASTCALL, "stack(arrays, dim, /)"},
+    {"flip", fast<flip>(), METH_FASTCALL, "flip(x, dims, /)"},
+    {"roll", fast<roll>(), METH_FASTCALL, "roll(x, shift, dim, /)"},
+    {"triangle", fast<triangle>(), METH_FASTCALL, "triangle(x, diagonal, upper, /)"},
+    {"nonzero", fast<nonzero>(), METH_FASTCALL, "nonzero(x, /): a row of indices each."},
+    {"distinct", fast<distinct>(), METH_FASTCALL, "distinct(x, /): the different values, in order."},
+    {"product", fast<product>(), METH_FASTCALL, "product(x, dim, keepdim, dtype, /)"},
+    {"logsumexp", fast<logsumexp>(), METH_FASTCALL, "logsumexp(x, dim, keepdim, /)"},
+    {"dot", fast<dot>(), METH_FASTCALL, "dot(x, y, /): matmul of two vectors, or None."},
+    {"bmm", fast<bmm>(), METH_FASTCALL, "bmm(x, y, /): matmul of two batches of matrices, or None."},
     {"adam_", fast<adam_>(), METH_FASTCALL,
      "adam_(p, g, m, v, vmax, step, lr, beta1, beta2, eps, weight_decay, decoupled, maximize, /)"},
     {"sgd_", fast<sgd_>(), METH_FASTCALL,

@@ -1,0 +1,90 @@
+"""Different values: of a tensor, of a dimension, of each run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from .axes import axis
+from .kernels import either
+from .samples import ints
+from .table import composite, op
+
+
+@op(
+    outputs="values inverse counts",
+    method=False,
+    function=False,
+    samples=[(ints((3, 4), 4),), (ints((6, 2), 2), 0)],
+)
+def unique_values(xp, x, /, dim=None):
+    """The different values (of a dimension: slices), in order, where each element's is, and how
+    often it occurs.
+    """
+    if dim is not None:
+        dim = axis(x, dim)
+    values, inverse, counts = xp.unique(x, return_inverse=True, return_counts=True, axis=dim)
+    inverse = inverse.reshape(x.shape if dim is None else (x.shape[dim],))
+    return values, inverse.astype(np.int64), counts.astype(np.int64)
+
+
+@op(
+    outputs="values inverse counts",
+    method=False,
+    function=False,
+    samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)],
+)
+def unique_runs(xp, x, /, dim=None):
+    """The first of each run of equal values (slices), which run each element is in, and how long
+    each is.
+    """
+    rows = x.reshape(-1) if dim is None else xp.moveaxis(x, axis(x, dim), 0)
+    n = rows.shape[0]
+    flat = rows.reshape(n, math.prod(rows.shape[1:]))
+    new = xp.ones(n, bool)
+    new[1:] = (flat[1:] != flat[:-1]).any(1)
+    starts = xp.flatnonzero(new)
+    values = rows[starts]
+    inverse = xp.cumsum(new) - 1
+    counts = xp.diff(xp.append(starts, n))
+    if dim is None:
+        inverse = inverse.reshape(x.shape)
+    else:
+        values = xp.ascontiguousarray(xp.moveaxis(values, 0, dim))
+    return values, inverse.astype(np.int64), counts.astype(np.int64)
+
+
+def asked(found: Any, return_inverse: bool, return_counts: bool) -> Any:
+    """The results that were asked for."""
+    values, inverse, counts = found
+    if not (return_inverse or return_counts):
+        return values
+    return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+
+
+@op(method=False, function=False, samples=[(ints((3, 4), 4),)])
+def distinct(xp, x, /):
+    """The different values, in order."""
+    return xp.unique(x)
+
+
+distinct.numpy = either(native.distinct, distinct.forward)
+
+
+@composite(
+    usual=(
+        "distinct", "input", "not return_inverse and not return_counts and dim is None",
+    ),
+)  # fmt: skip
+def unique(ops, input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The different values in order; with dim the different slices."""
+    return asked(ops.unique_values(input, dim), return_inverse, return_counts)
+
+
+@composite
+def unique_consecutive(ops, input, return_inverse=False, return_counts=False, dim=None):
+    """The values without immediate repetitions."""
+    return asked(ops.unique_runs(input, dim), return_inverse, return_counts)

@@ -1,0 +1,166 @@
+"""Small ops that have a native way: the same as NumPy's form, also where the way is not taken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import native
+from shmtensor.ops.table import ROWS
+
+
+def strided() -> list[np.ndarray]:
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    return [x, x[:, ::2], x.transpose(2, 0, 1), x[0, 0, 0], x[:0], x.astype(np.int64)]
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, -1), (1, 2), (0, 1), (-2, -1)])
+def test_flatten_merges(start: int, end: int) -> None:
+    for x in strided()[:3]:
+        found = st.from_numpy(x).flatten(start, end)
+        assert found.numpy().tolist() == ROWS["flatten"].forward(np, x, start, end).tolist()
+
+
+def test_flatten_shares_memory() -> None:
+    x = st.zeros(2, 3)
+    x.flatten()[4] = 7
+    assert x[1, 1].item() == 7
+    assert st.tensor(3.0).flatten().shape == (1,)
+
+
+def test_views_have_numpys_strides() -> None:
+    for x in strided()[:3]:
+        t = st.from_numpy(x)
+        assert t.unsqueeze(1).shape == x[:, None].shape
+        assert t.unsqueeze(-1).squeeze(-1).array.strides == x.strides
+        for offset in (-1, 0, 1):
+            expected = x.diagonal(offset, 0, 1)
+            found = t.diagonal(offset, 0, 1)
+            assert found.array.strides == expected.strides
+            assert np.array_equal(found.numpy(), expected)
+        for dim in (0, 1, -1):
+            parts = t.unbind(dim)
+            assert [p.tolist() for p in parts] == np.moveaxis(x, dim, 0).tolist()
+
+
+def test_views_know_their_parent() -> None:
+    x = st.zeros(2, 3, requires_grad=True)
+    y = x * 1
+    y.flatten().add_(1)
+    y.unsqueeze(0).mul_(2)
+    y.sum().backward()
+    assert x.grad.tolist() == [[2.0] * 3] * 2
+
+
+def test_readonly_stays() -> None:
+    x = np.zeros((2, 2))
+    x.flags.writeable = False
+    for view in (native.flatten(x, 0, 1), native.squeeze(x, None), native.diagonal(x, 0, 0, 1)):
+        assert view is not None
+        assert not view.flags.writeable
+
+
+@pytest.mark.parametrize("shift", [0, 1, -1, 5, -7, 100])
+def test_roll_and_flip_are_numpys(shift: int) -> None:
+    for x in strided():
+        t = st.from_numpy(np.array(x))
+        assert np.array_equal(t.roll(shift).numpy(), np.roll(x, shift))
+        for dim in range(x.ndim):
+            assert np.array_equal(t.roll(shift, dim).numpy(), np.roll(x, shift, dim))
+            assert np.array_equal(t.flip(dim).numpy(), np.flip(x, dim))
+        assert np.array_equal(t.flip(tuple(range(x.ndim))).numpy(), np.flip(x))
+
+
+@pytest.mark.parametrize("diagonal", [-9, -1, 0, 2, 9])
+def test_triangles_are_numpys(diagonal: int) -> None:
+    for x in strided()[:3]:
+        t = st.from_numpy(x)
+        assert np.array_equal(t.tril(diagonal).numpy(), np.tril(x, diagonal))
+        assert np.array_equal(t.triu(diagonal).numpy(), np.triu(x, diagonal))
+
+
+def test_nonzero_and_unique() -> None:
+    rng = np.random.default_rng(1)
+    for shape in [(5,), (3, 4), (70, 1000), (0, 3)]:
+        x = rng.integers(0, 3, shape)
+        for y in (x, x.astype(np.float32), x > 1, np.swapaxes(x, 0, -1)):
+            t = st.from_numpy(np.ascontiguousarray(y)) if y is x else st.tensor(y)
+            assert np.array_equal(t.nonzero().numpy(), np.argwhere(y))
+            assert np.array_equal(t.unique().numpy(), np.unique(y))
+    x = np.array([np.nan, 1, np.nan])
+    assert np.array_equal(st.tensor(x).unique().numpy(), np.unique(x), equal_nan=True)
+    assert st.tensor([-0.0, 0.0, np.nan]).nonzero().tolist() == [[2]]
+
+
+def test_products_and_logarithms_of_sums() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((3, 4, 5))
+    for dim in (None, 0, 1, -1):
+        assert np.allclose(st.tensor(x).prod(dim).numpy(), np.prod(x, dim))
+    whole = rng.integers(-5, 5, (3, 4)).astype(np.int32)
+    assert np.array_equal(st.tensor(whole).prod(1).numpy(), np.prod(whole, 1, np.int64))
+    inf = np.inf
+    rows = np.array([[1.0, 2, 3], [-inf, -inf, -inf], [inf, 0, 0], [-inf, 0, 1e4], [np.nan, 1, 2]])
+    with np.errstate(all="ignore"):
+        expected = np.log(np.exp(rows[:1]).sum(1)).tolist() + [-inf, inf, 1e4, np.nan]
+    assert np.allclose(st.tensor(rows).logsumexp(1).numpy(), expected, equal_nan=True)
+
+
+def test_factories_take_the_usual_spellings() -> None:
+    assert st.zeros(2, 3).shape == st.zeros((2, 3)).shape == st.zeros([2, 3]).shape == (2, 3)
+    assert st.zeros(()).shape == st.ones(()).shape == ()
+    assert st.ones(3).tolist() == [1.0] * 3
+    assert st.ones(3).dtype is st.float32
+    assert st.arange(2, 9, 3).tolist() == [2, 5, 8]
+    assert st.arange(3).dtype is st.int64
+    assert st.arange(0, 1, 0.25).tolist() == [0, 0.25, 0.5, 0.75]
+    assert st.arange(5, 0, -2).tolist() == [5, 3, 1]
+    assert st.zeros(np.int64(2)).shape == (2,)
+    with pytest.raises(RuntimeError, match="negative"):
+        st.zeros(-1)
+    with pytest.raises(RuntimeError, match="step"):
+        st.arange(0, 5, 0)
+    with pytest.raises(RuntimeError, match="away"):
+        st.arange(5, 0)
+
+
+def test_factories_follow_the_default_dtype() -> None:
+    st.set_default_dtype(st.float64)
+    try:
+        assert st.zeros(2).dtype is st.ones(2).dtype is st.rand(2).dtype is st.float64
+        assert st.arange(0.0, 2).dtype is st.float64
+    finally:
+        st.set_default_dtype(st.float32)
+
+
+def test_short_rand_draws_the_same_stream() -> None:
+    st.manual_seed(5)
+    x = [st.rand(5), st.randn(3), st.rand(2)]
+    st.manual_seed(5)
+    y = [st.rand(5, requires_grad=True), st.randn(3, dtype=st.float32), st.rand(2, device="cpu")]
+    assert [v.tolist() for v in x] == [v.tolist() for v in y]
+
+
+def test_factories_are_shared_memory() -> None:
+    for x in (st.zeros(3), st.ones(3), st.empty(3), st.arange(3), st.rand(3)):
+        assert x.is_shared()
+
+
+def test_bmm_and_dot() -> None:
+    x, y = np.random.default_rng(3).standard_normal((2, 3, 4, 4))
+    assert np.allclose(st.bmm(st.tensor(x), st.tensor(y)).numpy(), x @ y)
+    with pytest.raises(RuntimeError, match="bmm"):
+        st.bmm(st.ones(2, 3), st.ones(2, 3))
+    with pytest.raises(RuntimeError, match="batch"):
+        st.bmm(st.ones(2, 3, 3), st.ones(1, 3, 3))
+    with pytest.raises(RuntimeError, match="dot"):
+        st.dot(st.ones(2, 3), st.ones(3))
+
+
+def test_either_asks_the_kernel_first() -> None:
+    made = native.Either(lambda x: x or None, lambda x: "plain")
+    assert made(3) == 3
+    assert made(0) == "plain"
+    assert made.kernel(1) == 1
+    assert made.plain(1) == "plain"
