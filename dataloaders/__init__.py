@@ -21,12 +21,15 @@ from .dataset import Dataset as Dataset
 from .dataset import IterableDataset as IterableDataset
 from .distributed import DistributedSampler as DistributedSampler
 from .loader import DataLoader as DataLoader
+from .loader import StatefulDataLoader as StatefulDataLoader
 from .sampler import BatchSampler as BatchSampler
 from .sampler import RandomSampler as RandomSampler
 from .sampler import Sampler as Sampler
 from .sampler import SequentialSampler as SequentialSampler
 from .sampler import SubsetRandomSampler as SubsetRandomSampler
 from .sampler import WeightedRandomSampler as WeightedRandomSampler
+from .statistics import LoaderStatistics as LoaderStatistics
+from .statistics import WorkerStatistics as WorkerStatistics
 from .uci import digits as digits
 from .worker import WorkerInfo as WorkerInfo
 from .worker import get_worker_info as get_worker_info
@@ -49,16 +52,19 @@ __all__ = [
     "DistributedSampler",
     "DistributedWeightedSampler",
     "IterableDataset",
+    "LoaderStatistics",
     "RandomSampler",
     "Rows",
     "Sampler",
     "SequentialSampler",
     "StackDataset",
+    "StatefulDataLoader",
     "Subset",
     "SubsetRandomSampler",
     "TensorDataset",
     "WeightedRandomSampler",
     "WorkerInfo",
+    "WorkerStatistics",
     "allocate_parts",
     "collate",
     "default_collate",

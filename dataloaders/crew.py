@@ -1,84 +1,145 @@
-"""The workers of a loader, and one epoch of batches that come from them.
+"""The workers of a loader: how they are started, told what to do, replaced and ended.
 
-    indices --> task queue of worker 0 --> worker 0 --\
-            --> task queue of worker 1 --> worker 1 ----> one result queue --> reorder --> consumer
+    orders (an epoch's seed and recipe) ──> queue of each worker
+    index lists ──> one task queue ──> whichever worker is idle ──> one result queue ──> Epoch
 
-At most `prefetch_factor * num_workers` batches are under way or waiting for their turn: the next
-index list goes out when the consumer takes a batch, so a slow consumer makes workers wait, and
-memory does not grow.
+A stream is each worker's own, so its tasks go to that worker's own queue instead.
 """
 
 from __future__ import annotations
 
+import io
 import os
-import signal
 import time
 import weakref
-from collections import deque
-from collections.abc import Iterator
 from queue import Empty
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from shmtensor import memory, multiprocessing, native
-from shmtensor.errors import PeerLostError
+from shmtensor import multiprocessing, native
+from shmtensor.multiprocessing import reduction
 
-from .fetch import shorten
-from .worker import BATCH, BEGIN, END, FETCH, Plan, run_worker
+from .board import make_board, row_of, set_epoch
+from .fetch import Recipe
+from .worker import Post, run_worker
 
-if TYPE_CHECKING:
-    from .loader import DataLoader
+__all__ = ["Crew", "get"]
 
-__all__ = ["Crew", "Epoch"]
-
-LIFE_CHECK = 0.1  # seconds between looks at the workers
 GRACE = 2.0  # seconds a worker has to finish its sample before it is terminated
+MOST_SENT = 4 << 20  # bytes of a recipe beyond which a fork is cheaper than sending it
 
 
 class Crew:
-    """Running worker processes with their queues; closed when dropped, at the latest at exit."""
+    """Running worker processes with their queues; closed when dropped, at the latest at exit.
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
-        context = context_of(loader.multiprocessing_context)
-        self.n = loader.num_workers
-        self.timeout = loader.timeout
-        self.in_order = loader.in_order
-        self.prefetch = (loader.prefetch_factor or 2) * self.n
+    A fork inherits the recipe, the other start methods get it with the first orders: pickled once,
+    whatever the number of workers, and read by all of them side by side.
+    """
+
+    def __init__(self, recipe: Recipe, n: int, context: Any) -> None:
+        self.context = multiprocessing.get_context(context)
+        self.is_forked = self.context._name == "fork"
+        self.recipe = recipe
+        self.is_fresh = True  # no epoch has begun yet
+        self.n = n
         self.epoch = 0
         self.owner = os.getpid()
-        self.results = context.Queue()
-        self.tasks = [context.Queue() for _ in range(self.n)]
+        self.user: weakref.ref[Any] | None = None  # the latest epoch
+        self.board = make_board(n)
+        self.rows = [row_of(self.board, worker) for worker in range(n)]
+        self.results = self.context.Queue()
+        self.orders = [self.context.Queue() for _ in range(n)]
+        tasks = [self.context.Queue() for _ in range(n if recipe.is_stream else 1)]
+        self.tasks = tasks if recipe.is_stream else tasks * n
         self.processes: list[Any] = []
+        queues = [*tasks, *self.orders, self.results]
         self._finalizer = weakref.finalize(
-            self, shut_down, self.owner, self.processes, self.tasks, self.results
-        )
+            self, shut_down, self.owner, self.processes, self.tasks, self.results, queues,
+            self.board,
+        )  # fmt: skip
+        if self.context._name == "forkserver":
+            preload()
         try:
-            for worker in range(self.n):
-                plan = Plan(
-                    id=worker,
-                    num_workers=self.n,
-                    dataset=loader.dataset,
-                    collate_fn=loader.collate_fn,
-                    is_batched=loader.is_batched,
-                    is_stream=loader.is_stream,
-                    drop_last=loader.drop_last,
-                    init_fn=loader.worker_init_fn,
-                    parent=native.row(),
-                )
-                process = context.Process(
-                    target=run_worker,
-                    args=(plan, self.tasks[worker], self.results),
-                    name=f"loader worker {worker}",
-                    daemon=True,
-                )
-                process.start()
-                self.processes.append(process)
+            for worker in range(n):
+                self.processes.append(self.start(worker))
         except BaseException:
             self.close()
             raise
 
+    def start(self, worker: int) -> Any:
+        """A new process for the post of this worker."""
+        post = Post(
+            id=worker,
+            num_workers=self.n,
+            orders=self.orders[worker],
+            tasks=self.tasks[worker],
+            results=self.results,
+            board=self.board,
+            parent=native.row(),
+            recipe=self.recipe if self.is_forked else None,
+        )
+        process = self.context.Process(
+            target=run_worker, args=(post,), name=f"loader worker {worker}", daemon=True
+        )
+        process.start()
+        return process
+
     @property
     def is_usable(self) -> bool:
         return self._finalizer.alive and self.owner == os.getpid()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an epoch is under way that somebody may go on with."""
+        epoch = self.user() if self.user is not None else None
+        return epoch is not None and not epoch.progress.is_over
+
+    def begin(self, seed: int, positions: Any, recipe: Recipe | None) -> bool:
+        """A new epoch: returns when the workers have their orders.
+
+        Args:
+            seed: of the epoch.
+            positions: where streams go on.
+            recipe: another one than the workers have; None: they keep theirs.
+
+        Returns:
+            False if the recipe cannot be sent, or a new fork is cheaper than sending it.
+        """
+        if self.is_fresh:
+            recipe = None if self.is_forked else self.recipe
+        try:
+            limit = MOST_SENT if self.is_forked else None
+            message = packed((self.epoch + 1, seed, recipe, positions), limit)
+        except Exception:
+            if self.is_forked and recipe is not None:
+                return False
+            raise
+        self.recipe, self.is_fresh = recipe or self.recipe, False
+        self.epoch += 1
+        set_epoch(self.board, self.epoch)
+        for orders in self.orders:
+            orders._channel.put(*message, None)  # packed already, and once for all
+        return True
+
+    def replace(self, worker: int, seed: int, positions: Any) -> None:
+        """Starts a new process for a worker that has died, with the orders of this epoch."""
+        while get(self.orders[worker], 0) is not None:
+            continue
+        row = self.rows[worker]
+        for column in range(3):  # what the dead one was at
+            row[column] = 0
+        self.processes[worker].join()
+        self.processes[worker].close()
+        self.processes[worker] = self.start(worker)
+        recipe = None if self.is_forked else self.recipe
+        message = packed((self.epoch, seed, recipe, positions))
+        self.orders[worker]._channel.put(*message, None)
+
+    def rest(self) -> None:
+        """The epoch is over, perhaps before its end: what is left of it is not worth doing."""
+        set_epoch(self.board, 0)
+        for queue in (*set(self.tasks), self.results):
+            while get(queue, 0) is not None:
+                continue
 
     def close(self) -> None:
         """Ends the workers; returns when they are gone."""
@@ -89,156 +150,45 @@ class Crew:
         return [w for w, process in enumerate(self.processes) if process.exitcode is not None]
 
 
-class Epoch(Iterator[Any]):
-    """The batches of one pass over the data set, in the sampler's order unless told otherwise."""
-
-    def __init__(self, crew: Crew, indices: Iterator[Any], seed: int, owns_crew: bool) -> None:
-        self.crew = crew
-        self.indices = indices
-        self.owns_crew = owns_crew
-        self.sent = 0  # tasks handed out
-        self.expected = 0  # the task whose batch comes next, in order
-        self.turn = 0  # the worker whose turn it is to get a task
-        self.active = [True] * crew.n
-        self.under_way: dict[int, tuple[int, Any]] = {}  # task -> worker, indices
-        self.ready: dict[int, tuple[int, int, Any]] = {}  # task -> worker, kind, payload
-        self.order: deque[int] = deque()  # tasks in the order in which they became ready
-        self.checked = time.monotonic()
-        crew.epoch += 1
-        self.number = crew.epoch
-        for tasks in crew.tasks:
-            tasks.put((BEGIN, self.number, seed))
-        for _ in range(crew.prefetch):
-            self.hand_out()
-
-    def __iter__(self) -> Epoch:
-        return self
-
-    def __next__(self) -> Any:
-        if self.number != self.crew.epoch:
-            raise RuntimeError(
-                "DataLoader: this iterator is over: another one was started on the same persistent "
-                "workers"
-            )
-        while (task := self.next_ready()) is None:
-            if not self.under_way:
-                self.finish()
-                raise StopIteration
-            self.receive()
-        worker, kind, payload = self.ready.pop(task)
-        self.expected = max(self.expected, task + 1) if self.crew.in_order else self.expected
-        self.hand_out(None if self.crew.in_order else worker)
-        if kind != BATCH:
-            payload.reraise()
-        return payload
-
-    def __del__(self) -> None:
-        if hasattr(self, "crew"):
-            self.finish()
-
-    def finish(self) -> None:
-        if self.owns_crew:
-            self.crew.close()
-
-    def hand_out(self, worker: int | None = None) -> None:
-        """Sends the next index list to `worker`, or to the one whose turn it is."""
-        if worker is None or not self.active[worker]:
-            for _ in range(self.crew.n):
-                worker = self.turn
-                self.turn = (worker + 1) % self.crew.n
-                if self.active[worker]:
-                    break
-            else:
-                return  # every worker's stream has ended
-        try:
-            indices = next(self.indices)
-        except StopIteration:
-            return
-        self.under_way[self.sent] = worker, indices
-        self.crew.tasks[worker].put((FETCH, self.number, self.sent, indices))
-        self.sent += 1
-
-    def next_ready(self) -> int | None:
-        """The task whose batch may be handed over now, or None."""
-        if not self.crew.in_order:
-            return self.order.popleft() if self.order else None
-        while self.expected < self.sent:
-            if self.expected in self.ready:
-                return self.expected
-            if self.expected in self.under_way:
-                return None
-            self.expected += 1  # a stream ended instead of giving a batch
-        return None
-
-    def receive(self) -> None:
-        """Waits for one result; raises when a worker that owes one has died, or time is over."""
-        crew = self.crew
-        deadline = time.monotonic() + crew.timeout if crew.timeout else None
-        while True:
-            now = time.monotonic()
-            if now - self.checked > LIFE_CHECK:
-                self.checked = now
-                dead = crew.dead()
-            else:
-                dead = []
-            message = get(crew.results, 0 if dead else LIFE_CHECK)
-            if message is not None:
-                epoch, task, worker, kind, payload = message
-                if epoch != self.number:
-                    continue  # of an epoch that was left early
-                del self.under_way[task]
-                if kind == END:
-                    self.active[worker] = False
-                    self.hand_out()
-                else:
-                    self.ready[task] = worker, kind, payload
-                    if not crew.in_order:
-                        self.order.append(task)
-                return
-            if dead:
-                self.lose(dead[0])
-            if deadline is not None and time.monotonic() > deadline:
-                self.give_up()
-
-    def lose(self, worker: int) -> None:
-        """Raises the error for a worker that has died."""
-        process = self.crew.processes[worker]
-        pid, code = process.pid, process.exitcode
-        lists = [indices for owner, indices in self.under_way.values() if owner == worker]
-        work = f"it worked on indices {shorten(lists[0])}" if lists else "it had nothing to do"
-        if len(lists) > 1:
-            work += f", {len(lists) - 1} more batches waited"
-        self.crew.close()
-        raise PeerLostError(
-            f"DataLoader: worker {worker} (pid {pid}) {how_it_ended(code)}: {work}{hint(code)}",
-            f"loader worker {worker}",
-            pid,
-            code,
-        )
-
-    def give_up(self) -> None:
-        """Raises the error for a batch that did not come in time."""
-        task = min(self.under_way)
-        worker, indices = self.under_way[task]
-        timeout, pid = self.crew.timeout, self.crew.processes[worker].pid
-        self.crew.close()
-        raise RuntimeError(
-            f"DataLoader: no batch came within the timeout: {timeout} s, worker {worker} "
-            f"(pid {pid}) has indices {shorten(indices)}"
-        )
+class _TooMuch(Exception):
+    """What was to be sent is longer than the limit."""
 
 
-def context_of(wanted: Any) -> Any:
-    """Our own context of the start method that the caller names, by a string or a context."""
-    if wanted is None or isinstance(wanted, str):
-        return multiprocessing.get_context(wanted)
-    return multiprocessing.get_context(wanted.get_start_method())
+class _Limited(io.BytesIO):
+    """A buffer that refuses to grow beyond a limit."""
+
+    limit: int | None = None
+
+    def write(self, data: Any) -> int:
+        if self.limit is not None and self.tell() + len(data) > self.limit:
+            raise _TooMuch
+        return super().write(data)
 
 
-def shut_down(owner: int, processes: list[Any], tasks: list[Any], results: Any) -> None:
+def packed(obj: Any, limit: int | None = None) -> tuple[bytes, list[Any]]:
+    """An object as a message; arrays in shared memory as handles."""
+    if limit is not None:
+        buffer = _Limited()
+        buffer.limit = limit
+        reduction.Pickler(buffer, reduction._Blocks()).dump(obj)
+    return reduction.pickled(obj)
+
+
+def preload() -> None:
+    """The fork server imports this package once, not each worker by itself."""
+    from shmtensor.multiprocessing.forkserver import server
+
+    if __name__ not in server._preload:
+        server.set_preload([*server._preload, __name__])
+
+
+def shut_down(
+    owner: int, processes: list[Any], tasks: list[Any], results: Any, queues: list[Any], board: Any
+) -> None:
     """Tells the workers to end; terminates, and at last kills, those that do not."""
     if os.getpid() != owner:
         return  # a forked child's copy of the crew: the workers are not its own
+    set_epoch(board, 0)
     for queue, process in zip(tasks, processes, strict=False):
         if process.exitcode is None:
             queue.put(None)
@@ -249,34 +199,15 @@ def shut_down(owner: int, processes: list[Any], tasks: list[Any], results: Any) 
         deadline = time.monotonic() + seconds
         for process in alive:
             while process.exitcode is None and time.monotonic() < deadline:
-                while get(results, 0) is not None:  # a worker may wait for room
+                while get(results, 0) is not None:  # its blocks go back meanwhile
                     continue
                 process.join(0.02)
     for process in processes:
         process.join()
         process.close()
     processes.clear()
-    for queue in (*tasks, results):
+    for queue in queues:
         queue.close()
-
-
-def how_it_ended(code: int) -> str:
-    if code < 0:
-        return f"was killed by {signal.Signals(-code).name} ({code})"
-    return f"ended with exit code {code}"
-
-
-def hint(code: int) -> str:
-    """A likely cause."""
-    if -code == signal.SIGKILL:
-        held = memory.statistics().committed_bytes >> 20
-        return (
-            ", the kernel kills when memory runs out "
-            f"(shared memory here: {held} MiB): fewer workers or smaller batches need less"
-        )
-    if code >= 0:
-        return ", something in the data set or collate_fn ended the process"
-    return ""
 
 
 def get(queue: Any, timeout: float) -> Any:

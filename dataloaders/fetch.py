@@ -3,55 +3,121 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
+from shmtensor.memory import shared_numpy
+
+from .board import BATCHES, COLLATE, FETCH, PLACE, SAMPLES, SINCE
+from .collate import default_collate
 from .combination import fetch_samples
 from .dataset import Dataset
+from .seed import SampleSeeds
 
-__all__ = ["Fetcher", "MapFetcher", "StreamFetcher", "make_fetcher"]
+__all__ = ["Fetcher", "MapFetcher", "Recipe", "StreamFetcher", "is_stateful", "make_fetcher"]
+
+OPENING = 2**40  # the number under which `iter(dataset)` is seeded; no batch has it
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How batches are made: what a loader tells its workers, anew for each epoch.
+
+    Attributes:
+        dataset: what samples come from.
+        collate_fn: samples -> batch.
+        is_batched: whether samples are collated.
+        is_stream: whether the data set is iterated over.
+        drop_last: of a stream: leave out the last batch if it is shorter.
+        init_fn: called with the worker's id.
+        snapshot_every: of a stream: after how many batches its state is taken.
+    """
+
+    dataset: Dataset[Any]
+    collate_fn: Callable[[Any], Any]
+    is_batched: bool
+    is_stream: bool
+    drop_last: bool
+    init_fn: Callable[[int], None] | None
+    snapshot_every: int = 1
 
 
 class Fetcher:
     """Makes one batch after another; `doing` says what it was at when something goes wrong."""
 
-    dataset: Dataset[Any]
-    collate_fn: Callable[[Any], Any]
-    is_batched: bool
     doing: str = ""
 
-    def __init__(
-        self, dataset: Dataset[Any], collate_fn: Callable[[Any], Any], is_batched: bool
-    ) -> None:
-        self.dataset = dataset
-        self.collate_fn = collate_fn
-        self.is_batched = is_batched
+    def __init__(self, recipe: Recipe, seed: int, seeds: SampleSeeds, row: Any) -> None:
+        self.recipe = recipe
+        self.dataset = recipe.dataset
+        self.collate_fn = recipe.collate_fn
+        self.seed = seed
+        self.seeds = seeds
+        self.row = row
+        self.is_batched = recipe.is_batched
 
-    def fetch(self, indices: Any) -> Any:
-        """The batch of `indices` (of a stream: of that many samples)."""
+    def fetch(self, number: int, indices: Any) -> Any:
+        """Batch `number`, of `indices` (of a stream: of that many samples)."""
+        row = self.row
+        row[PLACE] = 0
+        row[SINCE] = began = monotonic()
+        samples = self.samples(number, indices)
+        fetched = monotonic()
+        batch = self.collate_fn(samples)
+        row[FETCH] += fetched - began
+        row[COLLATE] += monotonic() - fetched
+        row[SAMPLES] += len(samples) if self.is_batched else 1
+        row[BATCHES] += 1
+        return batch
+
+    def fetch_shared(self, number: int, indices: Any) -> Any:
+        """As `fetch`, and what NumPy makes meanwhile is born in shared memory if it is to travel
+        as it is: `default_collate` writes into the batch's block anyway."""
+        if self.is_batched and self.collate_fn is default_collate:
+            return self.fetch(number, indices)
+        with shared_numpy():
+            return self.fetch(number, indices)
+
+    def samples(self, number: int, indices: Any) -> Any:
+        """The samples of a batch, or the one sample."""
         raise NotImplementedError
+
+    def state(self) -> tuple[int, Any] | None:
+        """Where a stream is, to go on from it elsewhere; None if it cannot tell, or is not to."""
+        return None
 
 
 class MapFetcher(Fetcher):
     """Batches of a map-style dataset."""
 
-    def fetch(self, indices: Any) -> Any:
+    def samples(self, number: int, indices: Any) -> Any:
+        self.seeds.start(self.seed, number)
         if not self.is_batched:
             self.doing = f"index {indices!r}"
-            return self.collate_fn(self.dataset[indices])
-        samples = self.samples(indices)
-        self.doing = f"collating indices {shorten(indices)}"
-        return self.collate_fn(samples)
-
-    def samples(self, indices: Sequence[int]) -> Sequence[Any]:
+            sample = self.dataset[indices]
+            self.doing = f"converting index {indices!r}"
+            return sample
         if getattr(self.dataset, "__getitems__", None) is not None:
             self.doing = f"indices {shorten(indices)}"
-            return fetch_samples(self.dataset, indices)
-        dataset, index = self.dataset, None
+            found = fetch_samples(self.dataset, indices)
+        else:
+            found = self.one_by_one(indices)
+        self.doing = f"collating indices {shorten(indices)}"
+        return found
+
+    def one_by_one(self, indices: Sequence[int]) -> list[Any]:
+        dataset, refresh, row = self.dataset, self.seeds.refresh, self.row
+        index, place = None, 0
         samples = []
         try:
             for index in indices:
+                if place:
+                    refresh()
+                    row[PLACE] = place
+                    row[SINCE] = monotonic()
                 samples.append(dataset[index])
+                place += 1
         except BaseException:
             self.doing = f"index {index!r}"
             raise
@@ -59,43 +125,108 @@ class MapFetcher(Fetcher):
 
 
 class StreamFetcher(Fetcher):
-    """Batches of an iterable dataset; raises StopIteration at its end."""
+    """Batches of an iterable dataset; raises StopIteration at its end.
+
+    Args:
+        worker: whose stream it is; -1 without workers.
+        size: samples per batch, 1 without batching.
+        batches: how many of them were made already, by a worker that is gone: they are left out.
+        state: of the data set or its iterator after the latest of them that has one, and how many
+            batches that was; None: they are made once more and thrown away.
+    """
 
     def __init__(
         self,
-        dataset: Dataset[Any],
-        collate_fn: Callable[[Any], Any],
-        is_batched: bool,
-        drop_last: bool,
+        recipe: Recipe,
+        seed: int,
+        seeds: SampleSeeds,
+        row: Any,
+        worker: int,
+        size: int,
+        batches: int = 0,
+        state: tuple[int, Any] | None = None,
     ) -> None:
-        super().__init__(dataset, collate_fn, is_batched)
-        self.drop_last = drop_last
-        self.stream: Iterator[Any] = iter(dataset)
-        self.count = 0
+        super().__init__(recipe, seed, seeds, row)
+        self.worker = worker
+        self.batches = self.count = 0
+        self.is_over = False
+        stateful_dataset = is_stateful(self.dataset)
+        if state is not None:
+            self.batches, self.count = state[0], state[0] * size
+            if stateful_dataset:
+                self.dataset.load_state_dict(state[1])  # type: ignore[attr-defined]
+        seeds.start(seed, OPENING, worker)
+        self.stream: Iterator[Any] = iter(self.dataset)
+        keeper: Any = self.dataset if stateful_dataset else self.stream
+        if state is not None and not stateful_dataset:
+            keeper.load_state_dict(state[1])
+        self.keeper = keeper
+        while self.batches < batches:
+            self.skip(size)
 
-    def fetch(self, indices: Any) -> Any:
+    def skip(self, size: int) -> None:
+        """Draws a batch that the consumer has already: the stream goes on behind it."""
+        try:
+            self.samples(0, range(size))
+        except StopIteration:
+            self.batches += 1  # a stream that ends sooner than it did
+
+    def samples(self, number: int, indices: Any) -> Any:
         self.doing = f"sample {self.count} of this worker's stream, or one soon after it"
-        if not self.is_batched:
-            sample = next(self.stream)
-            self.count += 1
-            return self.collate_fn(sample)
-        samples = list(islice(self.stream, len(indices)))
-        self.count += len(samples)
-        if not samples or (self.drop_last and len(samples) < len(indices)):
+        if self.is_over:
             raise StopIteration
-        return self.collate_fn(samples)
+        self.seeds.start(self.seed, self.batches, self.worker)
+        self.batches += 1
+        if not self.is_batched:
+            sample = self.next_one()
+            self.count += 1
+            return sample
+        samples: list[Any] = []
+        row = self.row
+        try:
+            for place in range(len(indices)):
+                if place:
+                    self.seeds.refresh()
+                    row[PLACE] = place
+                    row[SINCE] = monotonic()
+                samples.append(self.next_one())
+        except StopIteration:
+            if not samples or self.recipe.drop_last:
+                raise
+        self.count += len(samples)
+        return samples
+
+    def next_one(self) -> Any:
+        try:
+            return next(self.stream)
+        except StopIteration:
+            self.is_over = True
+            raise
+
+    def state(self) -> tuple[int, Any] | None:
+        if self.batches % self.recipe.snapshot_every or not is_stateful(self.keeper):
+            return None
+        return self.batches, self.keeper.state_dict()
+
+
+def is_stateful(thing: Any) -> bool:
+    """Whether it can tell where it is, and be put there."""
+    return hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")
 
 
 def make_fetcher(
-    dataset: Dataset[Any],
-    collate_fn: Callable[[Any], Any],
-    is_batched: bool,
-    is_stream: bool,
-    drop_last: bool,
+    recipe: Recipe,
+    seed: int,
+    seeds: SampleSeeds,
+    row: Any,
+    worker: int = -1,
+    position: dict[str, Any] | None = None,
 ) -> Fetcher:
-    if is_stream:
-        return StreamFetcher(dataset, collate_fn, is_batched, drop_last)
-    return MapFetcher(dataset, collate_fn, is_batched)
+    """The fetcher of an epoch, which goes on at `position` of a stream (see `Progress`)."""
+    if not recipe.is_stream:
+        return MapFetcher(recipe, seed, seeds, row)
+    at = position or {"batches": 0, "size": 1, "state": None}
+    return StreamFetcher(recipe, seed, seeds, row, worker, at["size"], at["batches"], at["state"])
 
 
 def shorten(indices: Any) -> str:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from .arguments import FIXED, check_extras, check_numbers, check_stream, context_of
 from .collate import default_collate, default_convert
 from .dataset import Dataset, IterableDataset
-from .fetch import make_fetcher
+from .fetch import Recipe, is_stateful
+from .growth import warn_of_growth
+from .progress import VERSION, Progress, check_state
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
-from .seed import GeneratorLike, draw_seed
+from .seed import GeneratorLike
+from .statistics import LoaderStatistics, Tally
 
 if TYPE_CHECKING:
     from .crew import Crew
+    from .epoch import Limits, Pass
 
-__all__ = ["DataLoader"]
+__all__ = ["DataLoader", "StatefulDataLoader"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -37,6 +44,11 @@ class DataLoader(Generic[T_co]):
     are that block. Nothing is copied between processes, and the block goes back to the worker's
     heap when the last tensor over it dies.
 
+    Workers stay between epochs; each epoch they get the data set anew, so that what was changed in
+    it is seen. (After a fork a data set of more than 4 MiB beyond its shared arrays, or one that
+    cannot be pickled, is forked again instead.) `close`, the end of a `with`, or dropping the
+    loader ends them.
+
     Args:
         dataset: a `Dataset` or `IterableDataset`.
         batch_size: samples per batch; None turns batching off (samples come as they are).
@@ -45,21 +57,33 @@ class DataLoader(Generic[T_co]):
         batch_sampler: lists of indices; excludes `batch_size`, `shuffle`, `sampler`, `drop_last`.
         num_workers: worker processes; 0 loads in this one.
         collate_fn: samples -> batch; `default_collate` if None (`default_convert` without
-        batching). pin_memory: accepted; memory of the CPU needs no pinning for the CPU.
+            batching). Arrays that it makes with NumPy are born in shared memory.
+        pin_memory: accepted; memory of the CPU needs no pinning for the CPU.
         drop_last: leave out the last batch if it is shorter.
         timeout: seconds to wait for a batch of the workers; 0 waits for ever (but not for the
-        dead). worker_init_fn: called with the worker's id in each worker, after seeding.
+            dead).
+        worker_init_fn: called with the worker's id in each worker, each time that it gets a data
+            set. Seeds that it sets do not last: those of samples come from `generator`.
         multiprocessing_context: "fork", "forkserver", "spawn" or a context; the default one if
-        None. generator: where samplers and workers get their seeds from.
+            None.
+        generator: where samplers and samples get their seeds from; the default one if None.
         prefetch_factor: batches under way per worker; 2 if None.
-        persistent_workers: keep the workers, and their copy of the data set, between epochs.
+        persistent_workers: the workers keep their copy of the data set between epochs.
         pin_memory_device: accepted, as `pin_memory`.
         in_order: batches come in the order of the sampler; False: as they are finished.
+        restart_workers: how many workers that died an epoch may replace; the batches that they
+            had are made again.
+        stall_warning: seconds after which a sample that is not finished is named in a warning.
+        snapshot_every_n_steps: after how many batches the state of a sampler or stream that has
+            `state_dict` is taken; between them, resuming draws what is known and throws it away.
 
     Raises:
         PeerLostError: (a RuntimeError) while iterating: a worker died; names it, its pid, the
-            exit code or signal and the indices that it worked on.
+            exit code or signal, the sample that it was at, and likely causes.
         RuntimeError: no batch came within `timeout`.
+
+    Samples find Python's, NumPy's and shmtensor's generators seeded by epoch and place, so that the
+    same seed gives the same batches for any number of workers, none included.
 
     Copies: one (each sample into its batch's block, in the worker).
     """
@@ -89,8 +113,12 @@ class DataLoader(Generic[T_co]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
+        restart_workers: int = 0,
+        stall_warning: float | None = None,
+        snapshot_every_n_steps: int = 1,
     ) -> None:
         check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
+        check_extras(num_workers, restart_workers, stall_warning, snapshot_every_n_steps)
         self.is_stream = isinstance(dataset, IterableDataset)
         if self.is_stream:
             check_stream(shuffle, sampler, batch_sampler)
@@ -128,12 +156,18 @@ class DataLoader(Generic[T_co]):
         self.pin_memory_device = pin_memory_device
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
-        self.multiprocessing_context = multiprocessing_context
+        self.multiprocessing_context = context_of(multiprocessing_context, num_workers)
         self.generator = generator
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
         self.persistent_workers = persistent_workers
         self.in_order = in_order
+        self.restart_workers = restart_workers
+        self.stall_warning = stall_warning
+        self.snapshot_every_n_steps = snapshot_every_n_steps
         self._crew: Crew | None = None
+        self._tally: Tally | None = None
+        self._progress: Progress | None = None
+        self._resumed: dict[str, Any] | None = None
         cores = len(os.sched_getaffinity(0))
         if num_workers > 2 * cores:
             warnings.warn(
@@ -141,10 +175,45 @@ class DataLoader(Generic[T_co]):
                 f"{cores} cores",
                 stacklevel=2,
             )
+        self._is_made = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in FIXED and self.__dict__.get("_is_made"):
+            raise ValueError(
+                f"DataLoader: {name} cannot be set once the loader is made: {value!r}, make another"
+            )
+        super().__setattr__(name, value)
 
     def __iter__(self) -> Iterator[Any]:
-        seed = draw_seed(self.generator)  # in every mode, so that orders do not depend on workers
-        batches = self._local() if not self.num_workers else self._by_workers(seed)
+        from .epoch import Here
+
+        resumed, self._resumed = self._resumed, None
+        progress = Progress(
+            self._lists(),
+            self.generator,
+            self._streams(),
+            self.batch_size or 1,
+            self.snapshot_every_n_steps,
+            resumed,
+        )
+        recipe = Recipe(
+            self.dataset,
+            self.collate_fn,
+            self.is_batched,
+            self.is_stream,
+            self.drop_last,
+            self.worker_init_fn,
+            self.snapshot_every_n_steps,
+        )
+        limits = self._limits()
+        if self.num_workers:
+            batches: Pass = self._by_workers(recipe, progress, limits)
+        else:
+            if resumed and resumed["dataset"] is not None:
+                self.dataset.load_state_dict(resumed["dataset"])  # type: ignore[attr-defined]
+            batches = Here(recipe, progress, limits)
+        self._progress = progress
+        self._tally = batches.tally
         return self._counted(batches) if self.is_stream else batches
 
     def __len__(self) -> int:
@@ -156,36 +225,133 @@ class DataLoader(Generic[T_co]):
             return n
         return n // self.batch_size if self.drop_last else math.ceil(n / self.batch_size)
 
-    def _indices(self) -> Iterator[Any]:
-        return iter(cast("Iterable[Any]", self.batch_sampler if self.is_batched else self.sampler))
+    def __repr__(self) -> str:
+        try:
+            n = f" of {len(cast(Sized, self.dataset))} samples"
+        except (TypeError, NotImplementedError):
+            n = ""
+        order = type(self.batch_sampler if self.batch_size is None else self.sampler).__name__
+        size = f"batches of {self.batch_size}" if self.batch_size else "its own batches"
+        parts = [
+            f"{type(self.dataset).__name__}{n}",
+            size if self.is_batched else "no batches",
+            *([] if self.is_stream else [f"order of {order}"]),
+            f"{self.num_workers} {'persistent ' * self.persistent_workers}workers"
+            + (f" ({self.multiprocessing_context})" if self.multiprocessing_context else ""),
+            *(["drop_last"] if self.drop_last else []),
+            *([] if self.in_order else ["out of order"]),
+        ]
+        return f"DataLoader({', '.join(parts)})"
 
-    def _local(self) -> Iterator[Any]:
-        """Batches made in this process."""
-        fetcher = make_fetcher(
-            self.dataset, self.collate_fn, self.is_batched, self.is_stream, self.drop_last
+    # ------------------------------------------------------------------ resources
+    def __enter__(self) -> DataLoader[T_co]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the workers, if there are any. The loader can be iterated over again."""
+        if self._crew is not None:
+            self._crew.close()
+            self._crew = None
+
+    def statistics(self) -> LoaderStatistics:
+        """What the latest epoch spent its time with; its `bottleneck` says who waits for whom.
+
+        Raises:
+            RuntimeError: nothing has been iterated over yet.
+        """
+        if self._tally is None:
+            raise RuntimeError("DataLoader.statistics: nothing has been iterated over yet")
+        return self._tally.statistics()
+
+    # ------------------------------------------------------------------ resuming
+    def state_dict(self) -> dict[str, Any]:
+        """How far the latest epoch is: plain numbers, bytes and lists, to be saved with the model.
+
+        What `load_state_dict` of a loader made in the same way goes on from, in any process. For
+        map-style data the number of workers may be another one. A data set with `state_dict` is
+        asked for its own state where that is well defined: in a stream, and without workers.
+        """
+        state: dict[str, Any]
+        if self._resumed is not None:
+            return copy.deepcopy(self._resumed)
+        if self._progress is None or self._progress.is_over:
+            state = Progress.between(
+                self._lists(), self.generator, self._streams(), self.batch_size or 1
+            )
+        else:
+            state = self._progress.state()
+        keeps = not self.is_stream and not self.num_workers and is_stateful(self.dataset)
+        state["dataset"] = copy.deepcopy(self.dataset.state_dict()) if keeps else None  # type: ignore[attr-defined]
+        return {"version": VERSION, **self._promises(), **state}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Makes the next iteration go on where a `state_dict` was taken.
+
+        It gives exactly the batches that had not been handed over, with the same random numbers.
+        Epochs after that one are the same, too, with a `generator` of the loader's own; the default
+        generator is the whole program's, whose state (`st.get_rng_state`) is saved beside.
+
+        Raises:
+            ValueError: the loader differs in what the state depends on.
+        """
+        check_state(state_dict, self._promises())
+        self._resumed = copy.deepcopy(state_dict)
+        self._progress = None
+
+    def _promises(self) -> dict[str, Any]:
+        """What must be the same for a state to fit."""
+        return {"batch_size": self.batch_size, "processes": self._streams()}
+
+    # ------------------------------------------------------------------ epochs
+    def _lists(self) -> Iterable[Any]:
+        return cast("Iterable[Any]", self.batch_sampler if self.is_batched else self.sampler)
+
+    def _streams(self) -> int:
+        return max(self.num_workers, 1) if self.is_stream else 0
+
+    def _limits(self) -> Limits:
+        from .epoch import Limits
+
+        return Limits(
+            (self.prefetch_factor or 0) * self.num_workers,
+            self.in_order,
+            self.timeout,
+            self.stall_warning or 0.0,
+            self.restart_workers,
         )
-        for indices in self._indices():
-            try:
-                batch = fetcher.fetch(indices)
-            except StopIteration:
-                if not self.is_stream:
-                    raise
-                return
-            yield batch
-            del batch  # or the consumer's block would live until the next one is made
 
-    def _by_workers(self, seed: int) -> Iterator[Any]:
-        from .crew import Crew, Epoch
+    def _by_workers(self, recipe: Recipe, progress: Progress, limits: Limits) -> Pass:
+        from .crew import Crew
+        from .epoch import Epoch
 
-        if self._crew is not None and not self._crew.is_usable:
-            self._crew = None  # a worker has died, or a fork left them to the parent
-        crew = self._crew or Crew(self)
-        if self.persistent_workers:
+        crew, anew = self._crew, None if self.persistent_workers else recipe
+        if crew is not None and not crew.is_usable:
+            crew = None  # a worker has died, or a fork left them to the parent
+        is_shared = crew is None or self.persistent_workers or not crew.is_busy
+        if not is_shared:
+            crew = None  # another iterator is under way: this one gets workers of its own
+        if crew is not None and not self.persistent_workers and crew.dead():
+            crew.close()
+            crew = None
+        positions = progress.streams or None
+        if crew is None or not crew.begin(progress.seed, positions, anew):
+            if crew is not None:
+                crew.close()
+            warn_of_growth(self)
+            crew = Crew(recipe, self.num_workers, self.multiprocessing_context)
+            crew.begin(progress.seed, positions, None)
+        if is_shared:
             self._crew = crew
-        return Epoch(crew, self._indices(), seed, owns_crew=not self.persistent_workers)
+        epoch = Epoch(crew, progress, limits, owns_crew=not is_shared)
+        crew.user = weakref.ref(epoch)
+        return epoch
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_crew": None}  # running workers belong to this process
+        # What is under way belongs to this process.
+        return {**self.__dict__, "_crew": None, "_progress": None, "_tally": None}
 
     def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Passes batches of a stream on, and warns when there are more than its length says."""
@@ -206,26 +372,4 @@ class DataLoader(Generic[T_co]):
             del batch
 
 
-def check_numbers(
-    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
-) -> None:
-    if num_workers < 0:
-        raise ValueError(f"DataLoader: num_workers is negative: {num_workers}")
-    if timeout < 0:
-        raise ValueError(f"DataLoader: timeout is negative: {timeout}")
-    if num_workers == 0 and prefetch_factor is not None:
-        raise ValueError(
-            f"DataLoader: prefetch_factor needs workers: {prefetch_factor} with num_workers=0"
-        )
-    if prefetch_factor is not None and prefetch_factor <= 0:
-        raise ValueError(f"DataLoader: prefetch_factor is not positive: {prefetch_factor}")
-    if num_workers == 0 and persistent_workers:
-        raise ValueError("DataLoader: persistent_workers needs workers: num_workers is 0")
-
-
-def check_stream(shuffle: object, sampler: object, batch_sampler: object) -> None:
-    for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
-        if value is not None:
-            raise ValueError(f"DataLoader: an IterableDataset has its own order: {name}={value!r}")
-    if shuffle:
-        raise ValueError("DataLoader: an IterableDataset has its own order: shuffle=True")
+StatefulDataLoader = DataLoader  # torchdata's name for a loader that can be resumed

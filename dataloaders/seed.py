@@ -1,19 +1,39 @@
-"""Where randomness of the loaders comes from, and how a worker's generators are seeded."""
+"""Where randomness of the loaders comes from, and how the generators of a process are seeded.
+
+Note [Seeds of samples]: a batch must not depend on which process makes it, or when. So each batch
+has a source of its own, a Philox stream keyed by the epoch's seed and the batch's number, and the
+three generators (Python's, NumPy's global one, shmtensor's default one) start anew from it: at the
+batch's first sample, and before each sample that follows one which drew. Whether a sample drew is
+seen in the generators' own counters, so data sets without randomness pay one look per sample. All
+of it is a function of the seed, the number and the samples alone.
+
+Seeding by `random.seed` and `np.random.seed` takes longer than many samples do, so the state of
+the two Mersenne twisters (624 words and a position; 624: all words are used up) is written where it
+lies. That this is the layout is checked against `getstate`; where it is not, the slow way is taken,
+with other numbers but the same promises.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from shmtensor.functions import randint
-from shmtensor.random import manual_seed
+from shmtensor.random import default_generator, manual_seed
 
-__all__ = ["GeneratorLike", "draw_seed", "numpy_generator", "seed_everything"]
+__all__ = ["GeneratorLike", "SampleSeeds", "draw_seed", "numpy_generator", "seed_everything"]
 
 # A shmtensor generator, one of NumPy's, or None for shmtensor's default generator.
 GeneratorLike = Any
+
+numpy_random: Any = np.random  # its stubs leave out the two functions for its bit generator
+WORDS = 624  # of a Mersenne twister's state
+APART = 0x9E3779B97F4A7C15  # sets the streams of workers apart from those of batches
 
 
 def draw_seed(generator: GeneratorLike = None) -> int:
@@ -39,3 +59,92 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     manual_seed(seed)
     np.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+
+
+def words_at(address: int, first: int) -> Any:
+    """A twister's words and its position, the one or the other first in memory."""
+    memory = memoryview((ctypes.c_uint32 * (WORDS + 1)).from_address(address)).cast("B").cast("I")
+    words = np.frombuffer(memory, np.uint32)
+    return (words[1:], memory[:1]) if first else (words[:-1], memory[-1:])
+
+
+class SampleSeeds:
+    """The generators of this process, started anew for each batch and sample; see the note."""
+
+    def __init__(self) -> None:
+        self.source: Any = None
+        self.twister = np.random.MT19937()
+        self.global_python: Any = vars(random)["_inst"]
+        self.ours: Any = default_generator
+        self.numpy_words, self.numpy_position = words_at(
+            self.twister.ctypes.state_address, first=False
+        )
+        self.is_direct = self.finds_python() and self.finds_numpy()
+
+    def finds_python(self) -> bool:
+        """Whether the state of Python's generator lies where CPython has it."""
+        address = id(self.global_python) + object.__basicsize__
+        self.python_words, self.python_position = words_at(address, first=True)
+        state = random.getstate()[1]
+        position, words = state[-1], np.array(state[:-1], np.uint32)
+        return position == self.python_position[0] and bool((words == self.python_words).all())
+
+    def finds_numpy(self) -> bool:
+        state: Any = self.twister.state["state"]
+        return state["pos"] == self.numpy_position[0] and bool(
+            (state["key"] == self.numpy_words).all()
+        )
+
+    def start(self, seed: int, number: int, worker: int = -1) -> None:
+        """The generators of batch `number` (of a worker's stream, or of all)."""
+        key = np.array([seed, number + (worker + 1) * APART & 2**64 - 1], np.uint64)
+        self.source = np.random.Philox(key=key)
+        # Also forgets the second of two Gaussian numbers, which both keep for the next call.
+        numpy_random.set_bit_generator(self.twister)
+        self.global_python.gauss_next = None
+        self.seed()
+
+    def seed(self) -> None:
+        """All three generators from the next numbers of the batch's source."""
+        raw = self.source.random_raw(WORDS + 1)
+        self.ours._seed, self.ours._offset = int(raw[-1]), 0
+        words = raw[:-1].view(np.uint32)
+        if self.is_direct:
+            self.python_words[:] = words[:WORDS]
+            self.numpy_words[:] = words[WORDS:]
+            self.python_position[0] = self.numpy_position[0] = WORDS
+        else:
+            random.seed(int(raw[0]))
+            np.random.seed(words[:2])
+
+    def refresh(self) -> None:
+        """Before a sample: other numbers than the one before it had, if that one drew any."""
+        if (
+            self.python_position[0] != WORDS
+            or self.numpy_position[0] != WORDS
+            or self.ours._offset
+            or not self.is_direct
+        ):
+            self.seed()
+
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """Gives the generators back as they were: for a loader without workers."""
+        ours = self.ours._seed, self.ours._offset
+        numpy = numpy_random.get_bit_generator()
+        gauss = self.global_python.gauss_next
+        if self.is_direct:
+            words, position = self.python_words.copy(), self.python_position[0]
+        else:
+            state = random.getstate()
+        try:
+            yield
+        finally:
+            self.ours._seed, self.ours._offset = ours
+            numpy_random.set_bit_generator(numpy)
+            if self.is_direct:
+                self.python_words[:] = words
+                self.python_position[0] = position
+            else:
+                random.setstate(state)
+            self.global_python.gauss_next = gauss

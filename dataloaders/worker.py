@@ -1,24 +1,28 @@
-"""The worker process: index lists come from its task queue, batches go to the result queue."""
+"""The worker process: index lists come from a task queue, batches go to the result queue."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import resource
+import signal
 from dataclasses import dataclass, field
 from queue import Empty
+from time import monotonic
 from typing import Any
 
 from shmtensor import native
+from shmtensor.multiprocessing.child import end_with_parent
 
+from .board import IDLE, PEAK, SEND, SINCE, TASK, epoch_of, row_of
 from .dataset import Dataset
 from .failure import Failure
-from .fetch import Fetcher, make_fetcher
-from .seed import seed_everything
+from .fetch import Fetcher, Recipe, make_fetcher
+from .seed import SampleSeeds, seed_everything
 
-__all__ = ["Plan", "WorkerInfo", "get_worker_info", "run_worker"]
+__all__ = ["Post", "WorkerInfo", "get_worker_info", "run_worker"]
 
-# Messages to a worker: (BEGIN, epoch, seed) | (FETCH, epoch, number, indices) | None, which ends
-# it. From a worker: (epoch, number, worker id, kind, payload), with kind:
-BEGIN, FETCH = 0, 1
+# Orders to a worker, one per epoch: (epoch, seed, recipe or None for the one it has, positions of
+# streams or None). Tasks: (epoch, number, indices), or None, which ends one worker.
+# Results: (epoch, number, worker, kind, payload, state of a stream), with kind:
 BATCH, FAILURE, END = 0, 1, 2
 
 PARENT_CHECK = 0.25  # seconds between looks at the parent while there is nothing to do
@@ -42,21 +46,28 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a worker needs to know, sent to it once, at its start."""
+class Post:
+    """A worker's place in the crew: who it is, and what it reads from and writes to.
+
+    Attributes:
+        id: 0 .. num_workers - 1.
+        num_workers: how many there are.
+        orders: its own queue, one message per epoch.
+        tasks: its task queue; that of a map-style data set is all workers'.
+        results: all workers' result queue.
+        board: see board.py.
+        parent: the row and incarnation of the loading process.
+        recipe: what a fork inherits; None: it comes with the first orders.
+    """
 
     id: int
     num_workers: int
-    dataset: Dataset[Any]
-    collate_fn: Callable[[Any], Any]
-    is_batched: bool
-    is_stream: bool
-    drop_last: bool
-    init_fn: Callable[[int], None] | None
-    parent: tuple[int, int]  # the row and incarnation of the loading process
-
-    def name(self) -> str:
-        return f"DataLoader worker {self.id}"
+    orders: Any
+    tasks: Any
+    results: Any
+    board: Any
+    parent: tuple[int, int]
+    recipe: Recipe | None
 
 
 _info: WorkerInfo | None = None
@@ -67,12 +78,13 @@ def get_worker_info() -> WorkerInfo | None:
     return _info
 
 
-def run_worker(plan: Plan, tasks: Any, results: Any) -> None:
+def run_worker(post: Post) -> None:
     """The worker's main function."""
     try:
-        native.set_role(f"loader worker {plan.id}")
+        end_with_parent(signal.SIGKILL)  # whatever a sample is doing
+        native.set_role(f"loader worker {post.id}")
         native.set_num_threads(1)
-        Worker(plan, tasks, results).run()
+        Worker(post).run()
     except KeyboardInterrupt:  # the consumer has got it, too, and shuts down
         return
 
@@ -80,67 +92,96 @@ def run_worker(plan: Plan, tasks: Any, results: Any) -> None:
 class Worker:
     """The loop over tasks, and what it remembers between them."""
 
-    def __init__(self, plan: Plan, tasks: Any, results: Any) -> None:
-        self.plan = plan
-        self.tasks = tasks
-        self.results = results
+    def __init__(self, post: Post) -> None:
+        self.post = post
+        self.row = row_of(post.board, post.id)
+        self.recipe = post.recipe
+        self.is_prepared = False  # whether the user's worker_init_fn has seen this recipe
+        self.epoch = 0
         self.fetcher: Fetcher | None = None
         self.broken: Failure | None = None
-        self.is_started = False
+        self.seeds = SampleSeeds()
 
     def run(self) -> None:
-        while (task := self.next_task()) is not None:
-            if task[0] == BEGIN:
-                self.begin(task[2])
-            else:
-                self.work(*task[1:])
+        began = monotonic()
+        while (task := self.get(self.post.tasks)) is not None:
+            epoch, number, indices = task
+            if epoch == epoch_of(self.post.board):
+                self.row[TASK] = number + 1
+                if epoch != self.epoch:
+                    self.begin(epoch)
+                else:
+                    self.row[IDLE] += monotonic() - began
+                self.work(epoch, number, indices)
+                self.row[SINCE] = self.row[TASK] = 0
+            began = monotonic()
 
-    def next_task(self) -> Any:
+    def get(self, queue: Any) -> Any:
         """The next message, or None when the parent is gone."""
         while True:
             try:
-                return self.tasks.get(timeout=PARENT_CHECK)
+                return queue.get(timeout=PARENT_CHECK)
             except Empty:
-                if native.life(*self.plan.parent) != "alive":
+                if native.life(*self.post.parent) != "alive":
                     return None
 
-    def begin(self, seed: int) -> None:
-        """An epoch: seeds, the user's own preparation, a fresh stream."""
-        global _info
-        plan = self.plan
-        _info = WorkerInfo(plan.id, plan.num_workers, seed + plan.id, plan.dataset)
+    def begin(self, epoch: int) -> None:
+        """An epoch: its orders, seeds, the user's own preparation, a fresh stream."""
         self.broken = None
         try:
-            seed_everything(_info.seed)
-            if plan.init_fn is not None and not self.is_started:
-                plan.init_fn(plan.id)
-            self.is_started = True
-            self.fetcher = make_fetcher(
-                plan.dataset, plan.collate_fn, plan.is_batched, plan.is_stream, plan.drop_last
-            )
-        except Exception as error:  # told to the consumer with the first task
-            self.broken = Failure(error, f"{plan.name()}, at its start")
+            while self.epoch != epoch:  # orders of epochs in which it got no task are read, too
+                self.epoch, seed, recipe, positions = self.get(self.post.orders)
+                if recipe is not None:
+                    self.recipe, self.is_prepared = recipe, False
+            self.prepare(seed, positions)
+        except Exception as error:  # told to the consumer with each task
+            self.epoch = epoch
+            self.broken = Failure(error, f"{self.name()}, at its start")
+
+    def prepare(self, seed: int, positions: Any) -> None:
+        global _info
+        post, recipe = self.post, self.recipe
+        assert recipe is not None
+        _info = WorkerInfo(post.id, post.num_workers, seed + post.id, recipe.dataset)
+        seed_everything(_info.seed)
+        if recipe.init_fn is not None and not self.is_prepared:
+            recipe.init_fn(post.id)
+        self.is_prepared = True
+        position = positions[post.id] if positions else None
+        self.fetcher = make_fetcher(recipe, seed, self.seeds, self.row, post.id, position)
 
     def work(self, epoch: int, number: int, indices: Any) -> None:
         """One task: makes the batch and sends it, or what went wrong."""
-        fetcher, plan = self.fetcher, self.plan
-        head = (epoch, number, plan.id)
+        fetcher, results = self.fetcher, self.post.results
+        head = (epoch, number, self.post.id)
         if self.broken is not None or fetcher is None:
-            self.results.put((*head, FAILURE, self.broken))
+            results.put((*head, FAILURE, self.broken, None))
             return
         try:
-            batch = fetcher.fetch(indices)
+            batch = fetcher.fetch_shared(number, indices)
+            state = fetcher.state()
         except StopIteration as error:
-            if plan.is_stream:
-                self.results.put((*head, END, None))
+            if fetcher.recipe.is_stream:
+                results.put((*head, END, None, None))
                 return
-            failure = Failure(error, f"{plan.name()}, {fetcher.doing}")
+            failure = Failure(error, f"{self.name()}, {fetcher.doing}")
         except Exception as error:
-            failure = Failure(error, f"{plan.name()}, {fetcher.doing}")
+            failure = Failure(error, f"{self.name()}, {fetcher.doing}")
         else:
             try:
-                self.results.put((*head, BATCH, batch))
+                self.send((*head, BATCH, batch, state))
                 return
             except Exception as error:
-                failure = Failure(error, f"{plan.name()}, sending what came of {fetcher.doing}")
-        self.results.put((*head, FAILURE, failure))
+                failure = Failure(error, f"{self.name()}, sending what came of {fetcher.doing}")
+        results.put((*head, FAILURE, failure, None))
+
+    def send(self, message: Any) -> None:
+        row = self.row
+        row[SINCE] = 0
+        began = monotonic()
+        self.post.results.put(message)
+        row[SEND] += monotonic() - began
+        row[PEAK] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def name(self) -> str:
+        return f"DataLoader worker {self.post.id}"

@@ -52,8 +52,8 @@ def run_message(prepared: tuple[Any, ...], sentinel: int, exit: Any) -> None:
     exit(process_obj._bootstrap(sentinel))
 
 
-def end_with_parent() -> None:
-    """From now on this process gets SIGINT when the one that started it is gone.
+def end_with_parent(number: int | None = None) -> None:
+    """From now on this process gets a signal, SIGINT, when the one that started it is gone.
 
     By the pipe that `parent_process().sentinel` reads, which the kernel closes then: so it holds
     for each start method, and whichever thread of the parent started this process (the signal of
@@ -62,8 +62,9 @@ def end_with_parent() -> None:
     parent = process.parent_process()
     if parent is None:
         return
-    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    number = signal.SIGTERM if ignored else signal.SIGINT
+    if number is None:
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        number = signal.SIGTERM if ignored else signal.SIGINT
     fd = parent.sentinel
     fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(fd, _F_SETSIG, number)

@@ -1,0 +1,72 @@
+"""What a loader's arguments must be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["FIXED", "check_extras", "check_numbers", "check_stream", "context_of"]
+
+# What the epochs under way, the samplers and the workers were made of.
+FIXED = frozenset(
+    {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
+)
+
+
+def check_extras(workers: int, restarts: int, stall: float | None, every: int) -> None:
+    if restarts < 0 or (restarts and not workers):
+        raise ValueError(
+            f"DataLoader: restart_workers is a number of workers: {restarts} with "
+            f"num_workers={workers}"
+        )
+    if stall is not None and stall <= 0:
+        raise ValueError(f"DataLoader: stall_warning is not a number of seconds: {stall}")
+    if every <= 0:
+        raise ValueError(f"DataLoader: snapshot_every_n_steps is not positive: {every}")
+
+
+def check_numbers(
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
+) -> None:
+    if num_workers < 0:
+        raise ValueError(f"DataLoader: num_workers is negative: {num_workers}")
+    if timeout < 0:
+        raise ValueError(f"DataLoader: timeout is negative: {timeout}")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError(
+            f"DataLoader: prefetch_factor needs workers: {prefetch_factor} with num_workers=0"
+        )
+    if prefetch_factor is not None and prefetch_factor <= 0:
+        raise ValueError(f"DataLoader: prefetch_factor is not positive: {prefetch_factor}")
+    if num_workers == 0 and persistent_workers:
+        raise ValueError("DataLoader: persistent_workers needs workers: num_workers is 0")
+
+
+def check_stream(shuffle: object, sampler: object, batch_sampler: object) -> None:
+    for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+        if value is not None:
+            raise ValueError(f"DataLoader: an IterableDataset has its own order: {name}={value!r}")
+    if shuffle:
+        raise ValueError("DataLoader: an IterableDataset has its own order: shuffle=True")
+
+
+def context_of(wanted: Any, num_workers: int) -> Any:
+    """The start method that the caller names, by a string or a context; None: the default one."""
+    if wanted is None:
+        return None
+    if not num_workers:
+        raise ValueError(
+            f"DataLoader: multiprocessing_context needs workers: {wanted!r} with num_workers=0"
+        )
+    if isinstance(wanted, str):
+        if wanted not in ("fork", "forkserver", "spawn"):
+            raise ValueError(
+                f"DataLoader: multiprocessing_context is not a start method: {wanted!r}, it is one "
+                "of 'fork', 'forkserver', 'spawn'"
+            )
+        return wanted
+    if not hasattr(wanted, "get_start_method"):
+        raise TypeError(
+            "DataLoader: multiprocessing_context is neither a start method nor a context: "
+            f"{wanted!r}"
+        )
+    return wanted.get_start_method()

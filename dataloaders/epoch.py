@@ -1,0 +1,325 @@
+"""One pass over the data set: batches from the workers of a crew, or made here.
+
+At most `prefetch_factor * num_workers` batches are under way or waiting for their turn: the next
+index list goes out when the consumer takes a batch, so a slow consumer makes workers wait, and
+memory does not grow. Which worker takes a list is not decided before one is idle: a slow sample
+holds up nothing but its own batch.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
+
+from .board import PLACE, SINCE, TASK, epoch_of, make_board, row_of
+from .crew import Crew, get
+from .fetch import Recipe, make_fetcher
+from .loss import describe_loss, where_at
+from .progress import Progress
+from .seed import SampleSeeds
+from .statistics import Tally
+from .worker import BATCH, END
+
+__all__ = ["Epoch", "Here", "Limits", "Pass"]
+
+LIFE_CHECK = 0.1  # seconds between looks at the workers
+
+
+class Limits:
+    """What a loader's arguments say about waiting.
+
+    Attributes:
+        capacity: the most batches under way.
+        in_order: whether batches come in the sampler's order.
+        timeout: seconds to wait for a batch; 0: no limit.
+        stall: seconds after which a sample is named; 0: never.
+        restarts: how many dead workers an epoch may have replaced.
+    """
+
+    def __init__(
+        self, capacity: int, in_order: bool, timeout: float, stall: float, restarts: int
+    ) -> None:
+        self.capacity = capacity
+        self.in_order = in_order
+        self.timeout = timeout
+        self.stall = stall
+        self.restarts = restarts
+
+
+class Pass(Iterator[Any]):
+    """What both kinds of epoch have: progress, and the consumer's clock."""
+
+    progress: Progress
+    limits: Limits
+    tally: Tally
+
+    def __iter__(self) -> Pass:
+        return self
+
+
+class Here(Pass):
+    """The batches of an epoch, made in this process as they are asked for."""
+
+    def __init__(self, recipe: Recipe, progress: Progress, limits: Limits) -> None:
+        self.progress = progress
+        self.limits = limits
+        self.rows = [row_of(make_board(1), 0)]
+        self.seeds = SampleSeeds()
+        streams = progress.streams
+        with self.seeds.borrowed():
+            self.fetcher = make_fetcher(
+                recipe, progress.seed, self.seeds, self.rows[0],
+                position=streams[0] if streams else None,
+            )  # fmt: skip
+        self.tally = Tally(self.rows, [os.getpid()], 0)
+
+    def __next__(self) -> Any:
+        began = self.tally.ask()
+        try:
+            number, indices = next(self.progress)
+            with self.seeds.borrowed():
+                try:
+                    batch = self.fetcher.fetch(number, indices)
+                except StopIteration:
+                    if not self.progress.streams:
+                        raise RuntimeError(
+                            f"DataLoader: the data set raised StopIteration: {self.fetcher.doing}"
+                        ) from None
+                    raise
+                state = self.fetcher.state()
+        except StopIteration:
+            self.progress.is_over = True
+            raise
+        self.tally.asked += 1
+        self.progress.hand_over(number, 0, state)
+        took = self.tally.leave(began)
+        if 0 < self.limits.stall < took:
+            warn_stalled("DataLoader", self.fetcher.doing, took, self.limits.stall)
+        return batch
+
+
+class Epoch(Pass):
+    """The batches of an epoch, made by a crew, in the sampler's order unless told otherwise."""
+
+    def __init__(self, crew: Crew, progress: Progress, limits: Limits, owns_crew: bool) -> None:
+        self.crew = crew
+        self.progress = progress
+        self.limits = limits
+        self.owns_crew = owns_crew
+        self.is_stream = crew.recipe.is_stream
+        self.rows = crew.rows
+        self.number = crew.epoch
+        self.expected = progress.batches if not self.is_stream else 0  # comes next, in order
+        self.sent = 0  # the number after that of the latest task
+        self.turn = progress.turn  # the worker whose stream is to get a task
+        self.active = [True] * crew.n
+        self.under_way: dict[int, tuple[int | None, Any]] = {}  # number -> stream, indices
+        self.ready: dict[int, tuple[int, int, Any, Any]] = {}  # number -> worker, kind, payload...
+        self.order: deque[int] = deque()  # numbers in the order in which they became ready
+        self.told: list[tuple[int, Any]] = [  # of each stream: batches received, latest state
+            (place["batches"], place["state"]) for place in progress.streams
+        ]
+        self.checked = monotonic()
+        self.stalled: set[tuple[int, float]] = set()
+        self.tally = Tally(self.rows, [p.pid for p in crew.processes], limits.capacity)
+        for _ in range(limits.capacity):
+            self.hand_out()
+
+    def __next__(self) -> Any:
+        if self.number != self.crew.epoch:
+            raise RuntimeError(
+                "DataLoader: this iterator is over: another one was started on the same persistent "
+                "workers"
+            )
+        began = self.tally.ask()
+        while self.receive(0.0):  # what has come meanwhile
+            continue
+        self.tally.filled += len(self.ready)
+        while (number := self.next_ready()) is None:
+            if not self.under_way:
+                self.progress.is_over = True
+                self.finish()
+                raise StopIteration
+            self.wait()
+        worker, kind, payload, state = self.ready.pop(number)
+        if self.limits.in_order:
+            self.expected = max(self.expected, number + 1)
+        self.hand_out(None if self.limits.in_order else worker)
+        self.tally.leave(began)
+        if kind != BATCH:
+            payload.reraise()
+        self.tally.asked += 1
+        self.progress.hand_over(number, worker, state)
+        return payload
+
+    def __del__(self) -> None:
+        if hasattr(self, "crew"):
+            self.finish()
+
+    def finish(self) -> None:
+        if not self.crew.is_usable:
+            return
+        if self.owns_crew:
+            self.crew.close()
+        elif epoch_of(self.crew.board) == self.number:
+            self.crew.rest()
+
+    # ------------------------------------------------------------------ tasks
+    def hand_out(self, worker: int | None = None) -> None:
+        """Sends the next index list; of a stream to `worker`, or to the one whose turn it is."""
+        if self.is_stream:
+            if worker is None or not self.active[worker]:
+                for _ in range(self.crew.n):
+                    worker = self.turn
+                    self.turn = (worker + 1) % self.crew.n
+                    if self.active[worker]:
+                        break
+                else:
+                    return  # every worker's stream has ended
+        else:
+            worker = None
+        try:
+            number, indices = next(self.progress)
+        except StopIteration:
+            return
+        self.under_way[number] = worker, indices
+        self.crew.tasks[worker or 0].put((self.number, number, indices))
+        self.sent = number + 1
+
+    def next_ready(self) -> int | None:
+        """The number of the batch that may be handed over now, or None."""
+        if not self.limits.in_order:
+            return self.order.popleft() if self.order else None
+        while self.expected < self.sent:
+            if self.expected in self.ready:
+                return self.expected
+            if self.expected in self.under_way:
+                return None
+            self.expected += 1  # a stream ended instead of giving a batch, or it is done already
+        return None
+
+    # ------------------------------------------------------------------ results
+    def receive(self, seconds: float) -> bool:
+        """Takes one result if there is one in time."""
+        message = get(self.crew.results, seconds)
+        if message is None:
+            return False
+        epoch, number, worker, kind, payload, state = message
+        if epoch != self.number or number not in self.under_way:
+            return True  # of an epoch that was left early, or made twice because a worker died
+        del self.under_way[number]
+        if kind == END:
+            if self.active[worker]:
+                self.active[worker] = False
+            self.hand_out()
+            return True
+        if self.is_stream and kind == BATCH:
+            done, last = self.told[worker]
+            self.told[worker] = done + 1, state if state is not None else last
+        self.ready[number] = worker, kind, payload, state
+        if not self.limits.in_order:
+            self.order.append(number)
+        return True
+
+    def wait(self) -> None:
+        """Waits for one result; raises when a worker that owes one has died, or time is over."""
+        crew, limits = self.crew, self.limits
+        deadline = monotonic() + limits.timeout if limits.timeout else None
+        while True:
+            now = monotonic()
+            dead: list[int] = []
+            if now - self.checked > LIFE_CHECK:
+                self.checked = now
+                dead = crew.dead()
+                if limits.stall:
+                    self.look_for_stalls(now)
+            if self.receive(0.0 if dead else LIFE_CHECK):
+                return
+            if dead:
+                self.lose(dead[0])
+                continue
+            if deadline is not None and monotonic() > deadline:
+                self.give_up()
+
+    # ------------------------------------------------------------------ faults
+    def lose(self, worker: int) -> None:
+        """A worker has died: replaces it if that is wanted, else raises the error that says so."""
+        crew = self.crew
+        lost = self.lost(worker)
+        error = describe_loss(crew, worker, self.under_way, lost)
+        if self.tally.restarts >= self.limits.restarts:
+            crew.close()
+            raise error
+        positions: Any = None
+        if self.is_stream:
+            positions = [
+                {"batches": done, "size": self.progress.size, "state": state}
+                for done, state in self.told
+            ]
+        crew.replace(worker, self.progress.seed, positions)
+        for number in lost:
+            owner, indices = self.under_way[number]
+            crew.tasks[owner or 0].put((self.number, number, indices))
+        self.tally.restart(worker, crew.processes[worker].pid)
+        warnings.warn(
+            f"{error}; replaced, {self.tally.restarts} of {self.limits.restarts} times",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+    def lost(self, worker: int) -> list[int]:
+        """The tasks that nobody does any more: those of the dead worker.
+
+        A living worker may have taken a task and not yet said so on the board: its task is then
+        done twice, and one of the two results is thrown away.
+        """
+        crew = self.crew
+        if self.is_stream:
+            while get(crew.tasks[worker], 0) is not None:
+                continue
+            return sorted(n for n, (owner, _) in self.under_way.items() if owner == worker)
+        queued = []
+        while (task := get(crew.tasks[0], 0)) is not None:
+            queued.append(task)
+        at = {int(row[TASK]) - 1 for w, row in enumerate(crew.rows) if w not in crew.dead()}
+        at |= {number for epoch, number, _ in queued if epoch == self.number}
+        for task in queued:
+            crew.tasks[0].put(task)
+        return sorted(number for number in self.under_way if number not in at)
+
+    def look_for_stalls(self, now: float) -> None:
+        """Warns of samples that take long, once each."""
+        for worker, row in enumerate(self.rows):
+            since, number = row[SINCE], int(row[TASK]) - 1
+            if since and now - since > self.limits.stall and (worker, since) not in self.stalled:
+                self.stalled.add((worker, since))
+                indices = self.under_way.get(number, (None, None))[1]
+                who = f"DataLoader: worker {worker} (pid {self.crew.processes[worker].pid})"
+                at = where_at(indices, int(row[PLACE]))
+                warn_stalled(who, at, now - since, self.limits.stall)
+
+    def give_up(self) -> None:
+        """Raises the error for a batch that did not come in time."""
+        crew, timeout = self.crew, self.limits.timeout
+        number = min(self.under_way)
+        at = [w for w, row in enumerate(self.rows) if int(row[TASK]) - 1 == number]
+        worker = at[0] if at else 0
+        pid = crew.processes[worker].pid
+        text = where_at(self.under_way[number][1], int(self.rows[worker][PLACE]) if at else None)
+        crew.close()
+        raise RuntimeError(
+            f"DataLoader: no batch came within the timeout: {timeout} s, worker {worker} "
+            f"(pid {pid}) is at {text}"
+        )
+
+
+def warn_stalled(who: str, at: str, seconds: float, limit: float) -> None:
+    warnings.warn(
+        f"{who}: a sample takes long: {seconds:.1f} s at {at}, stall_warning is {limit} s",
+        RuntimeWarning,
+        stacklevel=5,
+    )

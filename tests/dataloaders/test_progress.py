@@ -1,0 +1,376 @@
+"""Going on in mid-epoch: exactly what is left, with the same random numbers, by any workers."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from dataloaders import (
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    Sampler,
+    StatefulDataLoader,
+    get_worker_info,
+)
+
+
+class Drawn(Dataset[Any]):
+    """Samples that are drawn from all three generators: what random augmentation does."""
+
+    def __init__(self, n: int = 40) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> Any:
+        gauss = np.random.normal() if index % 3 else 0.0  # every third draws nothing there
+        return index, random.random(), gauss, st.rand(1).item()
+
+
+class Stream(IterableDataset[Any]):
+    def __init__(self, n: int = 23) -> None:
+        self.n = n
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info else (0, 1)
+        for index in range(first, self.n, step):
+            yield index, random.random(), np.random.rand()
+
+
+class Counting(IterableDataset[Any]):
+    """A stream that knows where it is; what it has passed is never drawn again."""
+
+    def __init__(self) -> None:
+        self.at = 0
+        self.drawn = 0
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        worker = info.id if info else 0
+        while self.at < 12:
+            self.at += 1
+            self.drawn += 1
+            yield 1000 * worker + 100 * self.drawn + self.at
+        self.at = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+class Countdown(Sampler[int]):
+    """A sampler with a state of its own, as torchdata's have."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.left = n
+        self.asked = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.left:
+            self.left -= 1
+            self.asked += 1
+            yield self.left
+        self.left = self.n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def state_dict(self) -> dict[str, int]:
+        return {"left": self.left}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.left = state["left"]
+
+
+class Reshuffled(Sampler[int]):
+    """A sampler that draws from the global generators and keeps no state."""
+
+    def __iter__(self) -> Iterator[int]:
+        order = list(range(30))
+        random.shuffle(order)
+        return iter([order[i] for i in np.random.permutation(30)])
+
+    def __len__(self) -> int:
+        return 30
+
+
+def plain(samples: list[Any]) -> list[Any]:
+    return list(samples)
+
+
+def make(workers: int, seed: int | None = 3, dataset: Any = None, **options: Any) -> Any:
+    generator = None if seed is None else np.random.default_rng(seed)
+    return DataLoader(
+        Drawn() if dataset is None else dataset,
+        4,
+        num_workers=workers,
+        generator=generator,
+        collate_fn=plain,
+        **options,
+    )
+
+
+def take(iterator: Any, n: int) -> list[Any]:
+    return [next(iterator) for _ in range(n)]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_any_number_of_workers_makes_the_same_batches(workers: int) -> None:
+    wanted = make(0, shuffle=True)
+    loader = make(workers, shuffle=True)
+    for _ in range(2):
+        assert list(loader) == list(wanted)
+
+
+def test_out_of_order_the_batches_are_the_same() -> None:
+    found = list(make(2, shuffle=True, in_order=False))
+    assert sorted(found) == sorted(make(0, shuffle=True))
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_any_start_method_makes_the_same_batches(method: str) -> None:
+    loader = make(2, shuffle=True, multiprocessing_context=method)
+    assert list(loader) == list(make(0, shuffle=True))
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (2, 3), (1, 1)])
+@pytest.mark.parametrize("seed", [3, None])
+def test_what_is_left_is_what_was_not_seen(before: int, after: int, seed: int | None) -> None:
+    whole = make(0, seed, shuffle=True)
+    st.manual_seed(11)
+    wanted = list(whole)
+    later = list(whole)
+    first = make(before, seed, shuffle=True)
+    st.manual_seed(11)
+    iterator = iter(first)
+    seen = take(iterator, 4)
+    state = pickle.loads(pickle.dumps(first.state_dict()))
+    del iterator
+    st.manual_seed(12 if seed else 99)
+    second = make(after, seed, shuffle=True)
+    second.load_state_dict(state)
+    drawn = st.rand(1) if seed is None else None
+    left = list(second)
+    assert seen + left == wanted
+    if seed is not None:
+        assert list(second) == later
+    elif drawn is not None:  # the program's own generator goes on as if nothing had been resumed
+        st.manual_seed(99)
+        st.rand(1)
+        after_it = st.rand(1).item()
+        st.manual_seed(99)
+        assert st.rand(1).item() == drawn.item()
+        assert st.rand(1).item() == after_it
+
+
+def test_the_default_generator_is_left_alone_by_resuming() -> None:
+    first = make(0, None, shuffle=True)
+    take(iter(first), 3)
+    second = make(0, None, shuffle=True)
+    second.load_state_dict(first.state_dict())
+    st.manual_seed(5)
+    wanted = st.rand(2).tolist()
+    st.manual_seed(5)
+    list(second)
+    assert st.rand(2).tolist() == wanted
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_between_epochs_the_next_one_is_resumed(workers: int) -> None:
+    first = make(workers, shuffle=True)
+    list(first)
+    state = first.state_dict()
+    second = make(workers, 77, shuffle=True)
+    second.load_state_dict(state)
+    assert second.state_dict() == state
+    assert list(second) == list(first)
+    assert list(second) == list(first)
+
+
+def test_out_of_order_exactly_the_rest_is_left() -> None:
+    first = make(2, shuffle=True, in_order=False, prefetch_factor=3)
+    seen = take(iter(first), 4)
+    second = make(3, shuffle=True, in_order=False)
+    second.load_state_dict(first.state_dict())
+    assert sorted(seen + list(second)) == sorted(make(0, shuffle=True))
+
+
+def test_it_can_be_resumed_again_and_again() -> None:
+    wanted, found, state = list(make(0, shuffle=True)), [], None
+    for turn in range(5):
+        loader = make(turn % 3, shuffle=True)
+        if state is not None:
+            loader.load_state_dict(state)
+        found += take(iter(loader), 2)
+        state = loader.state_dict()
+    assert found == wanted
+
+
+def test_the_state_of_many_steps_ago_is_caught_up_with() -> None:
+    sampler = Countdown(20)
+    first = DataLoader(Drawn(), 2, sampler=sampler, collate_fn=plain, snapshot_every_n_steps=4)
+    seen = take(iter(first), 6)
+    again = Countdown(20)
+    second = DataLoader(Drawn(), 2, sampler=again, collate_fn=plain, snapshot_every_n_steps=4)
+    second.load_state_dict(first.state_dict())
+    left = list(second)
+    assert [sample[0] for batch in seen + left for sample in batch] == [*range(19, -1, -1)]
+    assert again.asked == 12  # two batches once more, and the four that were left
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stateful_sampler_goes_on_where_the_consumer_is(workers: int) -> None:
+    first = DataLoader(Drawn(), 2, sampler=Countdown(20), collate_fn=plain, num_workers=workers)
+    seen = take(iter(first), 3)  # the sampler itself is further, for workers are ahead
+    again = Countdown(20)
+    second = DataLoader(Drawn(), 2, sampler=again, collate_fn=plain, num_workers=workers)
+    second.load_state_dict(first.state_dict())
+    left = list(second)
+    assert [sample[0] for batch in seen + left for sample in batch] == [*range(19, -1, -1)]
+    assert again.asked == 14
+
+
+def test_a_sampler_that_draws_from_global_generators_is_drawn_again() -> None:
+    first = DataLoader(Drawn(), 5, sampler=Reshuffled(), collate_fn=plain)
+    random.seed(4)
+    np.random.seed(4)
+    wanted = list(first)
+    random.seed(4)
+    np.random.seed(4)
+    seen = take(iter(first), 2)
+    random.seed(5)
+    second = DataLoader(Drawn(), 5, sampler=Reshuffled(), collate_fn=plain)
+    second.load_state_dict(first.state_dict())
+    found = [s[0] for batch in seen + list(second) for s in batch]
+    assert found == [s[0] for batch in wanted for s in batch]
+
+
+def test_the_epoch_of_a_distributed_sampler_comes_back() -> None:
+    def loader() -> Any:
+        sampler = DistributedSampler(Drawn(), 2, 1)
+        return DataLoader(Drawn(), 4, sampler=sampler, collate_fn=plain), sampler
+
+    first, sampler = loader()
+    sampler.set_epoch(7)
+    wanted = [[s[0] for s in batch] for batch in first]
+    seen = take(iter(first), 2)
+    second, _ = loader()
+    second.load_state_dict(first.state_dict())
+    assert [[s[0] for s in batch] for batch in seen + list(second)] == wanted
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_streams_go_on_with_the_same_random_numbers(workers: int) -> None:
+    wanted = list(make(workers, dataset=Stream()))
+    for n in range(len(wanted) + 1):
+        first = make(workers, dataset=Stream())
+        seen = take(iter(first), n)
+        second = make(workers, dataset=Stream())
+        second.load_state_dict(first.state_dict())
+        assert seen + list(second) == wanted
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stateful_stream_is_not_drawn_twice(workers: int) -> None:
+    def loader() -> Any:
+        return DataLoader(Counting(), 3, num_workers=workers, collate_fn=plain)
+
+    seen = take(iterator := iter(first := loader()), 3)
+    second = loader()
+    second.load_state_dict(first.state_dict())
+    left = list(second)
+    del iterator
+    ends = [[number % 100 for number in batch] for batch in seen + left]
+    assert sorted(n for batch in ends for n in batch) == sorted(
+        list(range(1, 13)) * max(workers, 1)
+    )
+    # The third digit counts what this copy of the data set has drawn: it starts at 1 again.
+    assert {batch[0] // 100 % 10 for batch in left[: max(workers, 1)]} == {1}
+
+
+def test_a_state_that_does_not_fit_is_refused() -> None:
+    state = make(2, dataset=Stream()).state_dict()
+    with pytest.raises(ValueError, match="processes differs: 2 when the state was taken, 3 here"):
+        make(3, dataset=Stream()).load_state_dict(state)
+    with pytest.raises(ValueError, match="batch_size differs: 4 when the state was taken, 8 here"):
+        DataLoader(Drawn(), 8).load_state_dict(make(0).state_dict())
+    with pytest.raises(ValueError, match="not a state of this version: None, not 1"):
+        make(0).load_state_dict({})
+    other = DataLoader(Drawn(), 4, shuffle=True, generator=st.Generator())
+    other.load_state_dict(make(0, shuffle=True).state_dict())
+    with pytest.raises(ValueError, match="another kind of generator"):
+        iter(other)
+
+
+def test_torchdata_users_find_their_name() -> None:
+    assert StatefulDataLoader is DataLoader
+
+
+TRAIN = """
+import os, pickle, sys
+sys.path.insert(0, sys.argv[3])
+import numpy as np
+from test_progress import make
+
+path, workers = sys.argv[1], int(sys.argv[2])
+loader = make(workers, shuffle=True)
+try:
+    with open(path + ".state", "rb") as file:
+        loader.load_state_dict(pickle.load(file))
+except FileNotFoundError:
+    pass
+for batch in loader:
+    # Saved before it is used, as one step: whoever is killed in between has seen the batch.
+    with open(path + ".new", "wb") as file:
+        pickle.dump(loader.state_dict(), file)
+    with open(path + f".{batch[0][0]}.batch", "w") as file:
+        file.write(repr(batch))
+    os.replace(path + ".new", path + ".state")
+    print(len(batch), flush=True)
+print("over", flush=True)
+"""
+
+
+def test_a_killed_training_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    path, kills = str(tmp_path / "run"), 0
+    for workers in (2, 0, 3, 1, 2):
+        child = subprocess.Popen(
+            [sys.executable, "-c", TRAIN, path, str(workers), str(Path(__file__).parent)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        assert child.stdout is not None
+        lines = []
+        for line in child.stdout:
+            lines.append(line)
+            if (len(lines) == 2 and workers != 2) or len(lines) == 3:
+                os.kill(child.pid, signal.SIGKILL)
+                kills += 1
+                break
+        child.wait(30)
+        child.stdout.close()
+        if "over\n" in lines:
+            break
+    found = {name.read_text() for name in tmp_path.glob("run.*.batch")}
+    assert kills >= 3
+    assert found == {repr(batch) for batch in make(0, shuffle=True)}
