@@ -54,7 +54,8 @@ def warn_of_growth(loader: Any) -> None:
     if loader.__dict__.get("_has_warned"):
         return
     loader._has_warned = True
-    for where, value in plain_columns(loader.dataset):
+    # Data sets made of others may hold the same list several times.
+    for where, value in {id(v): (w, v) for w, v in plain_columns(loader.dataset)}.values():
         kind = "SharedDict" if isinstance(value, dict) else "SharedList"
         warnings.warn(
             f"DataLoader: {where} is a {type(value).__name__} of {len(value)} Python objects: each "

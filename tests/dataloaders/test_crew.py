@@ -1,0 +1,401 @@
+"""Workers kept, told anew, replaced and ended."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import signal
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from dataloaders import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
+from dataloaders.board import PLACE, TASK
+from shmtensor.errors import PeerLostError
+
+METHODS = ["fork", "forkserver", "spawn"]
+
+
+class Numbers(Dataset[Any]):
+    def __init__(self, n: int = 12) -> None:
+        self.n = n
+        self.offset = 0
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> Any:
+        return self.offset + index
+
+
+class Unsendable(Numbers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = (i for i in range(3))  # cannot be pickled
+
+
+class Gate(Numbers):
+    """Sample 0 waits until all others of the epoch were made."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(8)
+        self.folder = folder
+
+    def __getitem__(self, index: int) -> Any:
+        if index:
+            (self.folder / str(index)).touch()
+        else:
+            deadline = time.monotonic() + 30
+            while len(list(self.folder.iterdir())) < 5 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        return index, len(list(self.folder.iterdir()))
+
+
+class Mortal(Numbers):
+    """Kills its worker, once per file that is there to be removed."""
+
+    def __init__(self, folder: Path, at: int) -> None:
+        super().__init__(20)
+        self.folder, self.at = folder, at
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self.at:
+            die_once(self.folder)
+        return index, np.random.rand()
+
+
+class MortalStream(IterableDataset[Any]):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        worker = info.id if info else 0
+        for index in range(10):
+            if worker == 0 and index == 6 and info is not None:
+                die_once(self.folder)
+            yield 100 * worker + index, np.random.rand()
+
+
+class Asleep(Numbers):
+    def __getitem__(self, index: int) -> Any:
+        if index == 2:
+            time.sleep(600)
+        return index
+
+
+class Slow(Numbers):
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(1.0 if index == 5 else 0.0)
+        return index
+
+
+class Names(Dataset[str]):
+    def __init__(self, names: Any) -> None:
+        self.names = names
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> str:
+        return str(self.names[index])
+
+
+def die_once(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+
+
+def pids(loader: Any) -> list[int]:
+    return [process.pid for process in loader._crew.processes]
+
+
+def plain(samples: list[Any]) -> list[Any]:
+    return list(samples)
+
+
+def numbers(loader: Any) -> list[int]:
+    return [int(n) for batch in loader for n in batch]
+
+
+# ------------------------------------------------------------------ between epochs
+@pytest.mark.parametrize("method", METHODS)
+def test_workers_stay_and_see_what_was_changed(method: str) -> None:
+    dataset = Numbers()
+    with DataLoader(dataset, 3, num_workers=1, multiprocessing_context=method) as loader:
+        assert numbers(loader) == list(range(12))
+        first = pids(loader)
+        dataset.offset = 50
+        assert numbers(loader) == list(range(50, 62))
+        assert pids(loader) == first
+    assert loader._crew is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(first[0], 0)
+
+
+def test_a_closed_loader_starts_again() -> None:
+    loader = DataLoader(Numbers(), 3, num_workers=1)
+    for _ in range(2):
+        assert numbers(loader) == list(range(12))
+        loader.close()
+
+
+def test_persistent_workers_keep_their_copy() -> None:
+    dataset = Numbers()
+    loader = DataLoader(dataset, 3, num_workers=2, persistent_workers=True)
+    list(loader)
+    dataset.offset = 50
+    assert numbers(loader) == list(range(12))
+
+
+def test_what_cannot_be_sent_is_forked_again() -> None:
+    dataset = Unsendable()
+    loader = DataLoader(dataset, 3, num_workers=1, multiprocessing_context="fork")
+    list(loader)
+    first = pids(loader)
+    dataset.offset = 50
+    assert numbers(loader) == list(range(50, 62))
+    assert pids(loader) != first
+
+
+def test_what_is_long_is_forked_again_and_shared_arrays_are_not() -> None:
+    for column, is_kept in ((np.zeros(1 << 20), False), (st.zeros(1 << 20), True)):
+        dataset = Names(column)
+        loader = DataLoader(dataset, 3, num_workers=1, multiprocessing_context="fork")
+        list(loader)
+        first = pids(loader)
+        list(loader)
+        assert (pids(loader) == first) == is_kept
+
+
+def test_init_fn_sees_each_data_set(tmp_path: Path) -> None:
+    def note(worker: int) -> None:
+        info = get_worker_info()
+        assert info is not None
+        with open(tmp_path / "calls", "a") as file:
+            file.write(f"{worker} {info.dataset.offset}\n")  # type: ignore[attr-defined]
+
+    dataset = Numbers()
+    loader = DataLoader(
+        dataset, 3, num_workers=1, worker_init_fn=note, multiprocessing_context="forkserver"
+    )
+    list(loader)
+    dataset.offset = 7
+    list(loader)
+    assert (tmp_path / "calls").read_text().split("\n") == ["0 0", "0 7", ""]
+
+
+def test_two_iterators_do_not_disturb_each_other() -> None:
+    loader = DataLoader(Numbers(), 3, num_workers=1)
+    for both in zip(loader, loader, strict=True):
+        assert both[0].tolist() == both[1].tolist()
+    assert numbers(loader) == list(range(12))
+
+
+def test_a_kept_worker_that_died_idle_is_replaced_silently() -> None:
+    loader = DataLoader(Numbers(), 3, num_workers=2)
+    list(loader)
+    victim = loader._crew.processes[0]
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.join()
+    assert numbers(loader) == list(range(12))
+
+
+def test_an_epoch_that_was_left_is_not_finished() -> None:
+    loader = DataLoader(Numbers(1000), 1, num_workers=1, prefetch_factor=2)
+    for _ in loader:
+        break
+    for _ in loader:
+        break
+    assert numbers(loader) == list(range(1000))
+    assert sum(w.batches for w in loader.statistics().workers) == 1000
+
+
+# ------------------------------------------------------------------ hand-out
+def test_a_slow_sample_holds_up_only_its_own_batch(tmp_path: Path) -> None:
+    loader = DataLoader(Gate(tmp_path), 1, num_workers=2, prefetch_factor=4, collate_fn=plain)
+    made = dict(batch[0] for batch in loader)
+    # While sample 0 waited its neighbour made five others: with lists dealt out beforehand it
+    # could have made three (its own are 1, 3, 5, 7; 1 to 5 are needed here).
+    assert list(made) == list(range(8))
+    assert made[0] >= 5
+
+
+# ------------------------------------------------------------------ faults
+def test_a_lost_worker_is_replaced_and_its_batch_made_again(tmp_path: Path) -> None:
+    wanted = list(DataLoader(Mortal(tmp_path, 9), 4, generator=np.random.default_rng(1)))
+    (tmp_path / "1").touch()
+    loader = DataLoader(
+        Mortal(tmp_path, 9),
+        4,
+        num_workers=2,
+        restart_workers=1,
+        generator=np.random.default_rng(1),
+    )
+    with pytest.warns(
+        RuntimeWarning, match=r"index 9 .*SIGKILL|SIGKILL.* index 9 .*replaced, 1 of"
+    ):
+        found = list(loader)
+    assert [[x.tolist() for x in batch] for batch in found] == [
+        [x.tolist() for x in batch] for batch in wanted
+    ]
+    assert loader.statistics().restarts == 1
+
+
+def test_a_lost_stream_goes_on_where_the_consumer_is(tmp_path: Path) -> None:
+    def loader(restarts: int) -> Any:
+        return DataLoader(
+            MortalStream(tmp_path), 2, num_workers=2, restart_workers=restarts,
+            generator=np.random.default_rng(1), collate_fn=plain,
+        )  # fmt: skip
+
+    wanted = list(loader(0))
+    (tmp_path / "1").touch()
+    with pytest.warns(RuntimeWarning, match="SIGKILL"):
+        assert list(loader(1)) == wanted
+
+
+def test_more_deaths_than_restarts_are_an_error(tmp_path: Path) -> None:
+    for name in "123":
+        (tmp_path / name).touch()
+    loader = DataLoader(Mortal(tmp_path, 3), 2, num_workers=1, restart_workers=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        with pytest.raises(PeerLostError, match=r"SIGKILL .*at index 3 \(sample 1 of indices"):
+            list(loader)
+    assert not list(tmp_path.iterdir())
+    assert len(list(loader)) == 10
+
+
+def test_a_sample_that_takes_long_is_named() -> None:
+    loader = DataLoader(Slow(), 4, num_workers=1, stall_warning=0.3)
+    told = r"worker 0 \(pid \d+\): a sample takes long: .* s at index 5 \(sample 1 of indices \[4,"
+    with pytest.warns(RuntimeWarning, match=told) as caught:
+        list(loader)
+    assert len(caught) == 1
+    with pytest.warns(RuntimeWarning, match="a sample takes long"):
+        list(DataLoader(Slow(), 4, stall_warning=0.3))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_workers_busy_with_a_sample_end_with_their_parent(method: str) -> None:
+    context = st.multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    consumer = context.Process(target=wait_for_ever, args=(queue, method))
+    consumer.start()
+    workers = queue.get()
+    os.kill(consumer.pid, signal.SIGKILL)
+    consumer.join()
+    deadline = time.monotonic() + 20
+    while any(map(is_running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_running, workers))
+    consumer.close()
+    queue.close()
+
+
+def wait_for_ever(queue: Any, method: str) -> None:
+    loader = DataLoader(Asleep(), 1, num_workers=2, multiprocessing_context=method)
+    iterator = iter(loader)
+    next(iterator)
+    while not any((row[TASK], row[PLACE]) == (3, 0) for row in iterator.rows):  # type: ignore[attr-defined]
+        time.sleep(0.01)
+    queue.put(pids(loader))
+    time.sleep(600)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
+# ------------------------------------------------------------------ memory
+def test_plain_columns_are_warned_about_with_the_remedy() -> None:
+    names = [str(i) for i in range(100_000)]
+    told = r"dataset\.names is a list of 100000 Python objects.*st\.SharedList\(dataset\.names\)"
+    loader = DataLoader(Names(names), num_workers=1)
+    with pytest.warns(UserWarning, match=told):
+        list(loader)
+    list(loader)  # once
+    nested: Any = Names(dict(enumerate(names)))
+    with pytest.warns(UserWarning, match=r"dataset\.datasets\[1\]\.names is a dict .*SharedDict"):
+        list(DataLoader(nested + nested, num_workers=1))
+    for harmless in (st.SharedList(names), names[:99_999], np.zeros(100_000)):
+        list(DataLoader(Names(harmless), num_workers=1))
+    list(DataLoader(Names(names)))
+
+
+def proportional(pid: int) -> int:
+    """What a process takes of the machine in bytes: shared pages count in part."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(n) for n in re.findall(r"^Pss: +(\d+)", text, re.MULTILINE)) * 1024
+
+
+def test_workers_that_read_a_shared_list_take_no_memory() -> None:
+    n = 200_000
+    names = st.SharedList(f"image-{i:08d}.png" for i in range(n))
+
+    def taken(column: Any) -> int:
+        loader = DataLoader(
+            Names(column), None, num_workers=4, sampler=range(4), persistent_workers=True,
+            collate_fn=lambda _: sum(map(len, column)),
+        )  # fmt: skip
+        assert set(loader) == {18 * n}
+        gc.collect()
+        return sum(proportional(pid) for pid in [os.getpid(), *pids(loader)])
+
+    shared = taken(names)
+    plain_list = list(names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bare = taken(plain_list)
+    one = n * 75  # bytes of such a list: a string of 67, a pointer of 8
+    assert bare - shared > 2.5 * one, "the plain list should have been copied by each worker"
+
+
+# ------------------------------------------------------------------ what travels
+def test_arrays_of_a_collate_fn_are_born_in_shared_memory() -> None:
+    loader = DataLoader(
+        Numbers(), 4, num_workers=1, collate_fn=lambda samples: np.array(samples, np.float64)
+    )
+    for batch in loader:
+        assert type(batch) is np.ndarray
+        assert st.memory.is_shared(batch)
+
+
+def test_ragged_samples_travel_as_their_collate_fn_leaves_them() -> None:
+    dataset = Ragged()
+    loader = DataLoader(dataset, 3, num_workers=2, collate_fn=plain)
+    found = [array.tolist() for batch in loader for array, _ in batch]
+    assert found == [dataset[i][0].tolist() for i in range(len(dataset))]
+    assert all(st.memory.is_shared(array) for batch in loader for array, _ in batch)
+
+
+class Ragged(Numbers):
+    def __getitem__(self, index: int) -> Any:
+        return np.arange(1, index + 2), {"name": f"n{index}", "any": Thing(index)}
+
+
+class Thing:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def test_shared_columns_are_sent_as_handles_each_epoch() -> None:
+    column = st.zeros(8)
+    loader = DataLoader(TensorDataset(column), 4, num_workers=1)
+    list(loader)
+    column += 1
+    assert [x.tolist() for (x,) in loader] == [[1.0] * 4] * 2
