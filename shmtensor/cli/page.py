@@ -6,6 +6,8 @@ from .snapshot import Process, Queue, Snapshot
 
 __all__ = ["count", "lines", "size"]
 
+BEFORE_ROLE = 65  # columns of a process's line
+
 
 def size(nbytes: float) -> str:
     """At most 8 characters: `999 B`, `1.5 MB`."""
@@ -40,6 +42,15 @@ def cut(text: str, width: int) -> str:
     return clean if len(clean) <= width else clean[: max(width - 1, 0)] + "~"
 
 
+def shortened(text: str, width: int) -> str:
+    """As `cut`, in the middle: what tells workers apart is the end of their names."""
+    clean = cut(text, len(text))
+    if len(clean) <= width:
+        return clean
+    tail = max(width - 1, 0) // 2
+    return clean[: max(width - 1 - tail, 0)] + "~" + clean[len(clean) - tail :]
+
+
 def lines(snapshot: Snapshot, width: int = 80, height: int | None = None) -> list[str]:
     """The page of a snapshot.
 
@@ -65,7 +76,7 @@ def lines(snapshot: Snapshot, width: int = 80, height: int | None = None) -> lis
     processes = sorted(s.processes, key=lambda p: p.row)
     table = [
         f"{'ROW':>3} {'PID':>7} {'STATE':6} {'SLOTS':>5} {'MEMORY':>9} {'HOLDS':>6} {'UNREAD':>6} "
-        f"{'OLDEST':>7} {'SENT/S':>6}  ROLE",
+        f"{'OLDEST':>7} {'SENT/S':>6}  WHO",
         *few([process_line(p, width) for p in processes], tall, "processes"),
     ]
     queues = sorted(s.queues, key=lambda q: (-q.ready, q.place))
@@ -96,7 +107,7 @@ def process_line(p: Process, width: int) -> str:
     return (
         f"{p.row:3d} {p.pid:7d} {p.state:6} {p.slots:5d} {size(p.committed_bytes):>9} "
         f"{count(p.held_blocks):>6} {count(p.unread_messages):>6} {oldest:>7} "
-        f"{count(p.rate):>6}  {p.role}"
+        f"{count(p.rate):>6}  {shortened(p.role or p.command, max(width - BEFORE_ROLE, 10))}"
     )
 
 

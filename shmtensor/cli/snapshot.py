@@ -24,6 +24,7 @@ class Process:
         unread_messages, unread_bytes, oldest_unread: handles that it sent and nobody has
             acknowledged; seconds.
         rate: handles sent in a second, since the look before; None at the first.
+        command: its command line; empty when it has ended.
     """
 
     row: int
@@ -38,6 +39,7 @@ class Process:
     oldest_unread: float
     sent: int
     rate: float | None = None
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,15 @@ def take(domain: Found, before: Snapshot | None = None) -> Snapshot:
                 queues.append(
                     Queue(place, ready, writing, reading, maxsize, channel["bytes"], over)
                 )
-    processes = [Process(state=state_of(row), **{k: row[k] for k in ROW}) for row in seen["rows"]]
+    commands = {member.pid: member.name for member in domain.members}
+    processes = [
+        Process(
+            state=state_of(row),
+            command=commands.get(row["pid"], ""),
+            **{k: row[k] for k in ROW},
+        )
+        for row in seen["rows"]
+    ]
     snapshot = Snapshot(
         domain=seen["id"].hex(),
         time=now,

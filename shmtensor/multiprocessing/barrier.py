@@ -24,7 +24,7 @@ __all__ = ["Barrier"]
 
 _FILLING, _BROKEN, _LOST = 0, 1, 2
 _GENERATION, _STATE, _RESET, _LOST_ROW, _LOST_INC, _PLACES = 0, 1, 2, 3, 4, 16
-_SLICE = 0.05  # seconds between two looks at the others
+_SLICE = 0.025  # seconds between two looks at the others
 
 
 class Barrier(Shared):

@@ -25,7 +25,7 @@ __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue"]
 Empty = queue.Empty
 Full = queue.Full
 
-_SLICE = 0.05  # seconds between two looks at watched processes
+_SLICE = 0.025  # seconds between two looks at watched processes
 _NOTHING: Any = object()  # what a receive returns that found no message in time
 
 
@@ -116,9 +116,10 @@ class SimpleQueue(Shared):
     """An unbounded queue with `put`, `get`, `empty` and `close`."""
 
     _maxsize = 0
+    _joinable = False  # whether processes that take messages are kept account of
 
     def __init__(self, *, ctx: Any = None) -> None:
-        self._open(native.Channel(self._maxsize))
+        self._open(native.Channel(self._maxsize, joinable=self._joinable))
 
     def _open(self, channel: native.Channel) -> None:
         self._channel = channel
@@ -252,6 +253,8 @@ class Queue(SimpleQueue):
 class JoinableQueue(Queue):
     """A Queue whose readers say when a message has been worked on."""
 
+    _joinable = True
+
     def task_done(self) -> None:
         """One message that was got has been worked on."""
         self._check()
@@ -261,13 +264,15 @@ class JoinableQueue(Queue):
         """Waits until every message was worked on.
 
         Args:
-            watch: the processes that do the work, as of `get`. One that was killed between `get`
-                and `task_done` would never say that it is done.
-        Raises: PeerLostError: a watched process has failed, and something is left to be done.
+            watch: processes that have to stay, as of `get`, whether or not they took a message.
+        Raises: PeerLostError: a process ended between `get` and `task_done`, so nobody will say
+            that its message is done; or a watched process has failed, and something is left to be
+            done. Who puts the message again, or gives it up, calls `task_done` for it and joins on.
         """
         self._check()
         watch = tuple(watch)
-        while not self._channel.join(_SLICE if watch else None):
+        while not self._channel.join(_SLICE):
+            self._channel.check_debtors()
             try:
                 check_watched(watch, "JoinableQueue.join")
             except PeerLostError:

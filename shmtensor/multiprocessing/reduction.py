@@ -83,7 +83,8 @@ class _Blocks:
     def array(self, array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
         """Arguments of `rebuild_array`. Copies: none, or one if the array does not lie in shared
         memory."""
-        layout = native.array_layout(array)
+        # Without elements, an array may begin where another block does: it gets one of its own.
+        layout = native.array_layout(array) if array.size else None
         if layout is None:
             array = share(array)
             layout = native.array_layout(array)
@@ -100,6 +101,8 @@ class _Blocks:
             if native.array_layout(obj) is None:
                 return NotImplemented
             return rebuild_array, self.array(obj)
+        if issubclass(cls, (native.PackedList, native.PackedDict)):
+            return obj.__reduce__()  # over arrays, whose blocks the message names
         if issubclass(cls, Shared):
             return rebuild_shared, (cls, self.add(obj._block, obj._block.address), obj._details())
         if issubclass(cls, Tensor):

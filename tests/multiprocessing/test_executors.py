@@ -126,6 +126,32 @@ def test_joblib() -> None:
     """)
 
 
+def test_joblib_carries_packed_data_as_handles() -> None:
+    """As an argument and in a closure: a write by a worker is seen here."""
+    script("""
+        import deeds
+        import numpy as np
+        import shmtensor as st
+        from joblib import Parallel, delayed
+
+        table = st.SharedDict({"x": np.zeros(2)}, readonly=False)
+        both = st.SharedList([np.zeros(2)], readonly=False)
+
+        def raise_argument(data, key):
+            data[key][0] += 1
+
+        def raise_closure():
+            table["x"][1] += 1
+
+        parallel = Parallel(n_jobs=2)
+        parallel(delayed(raise_argument)(data, key) for data, key in ((table, "x"), (both, 0)))
+        parallel(delayed(lambda: raise_closure())() for _ in range(1))
+        assert table["x"].tolist() == [1, 1]
+        assert both[0].tolist() == [1, 0]
+        print("good")
+    """)
+
+
 def test_executors_leave_no_pin() -> None:
     before = memory.statistics().unread_messages
     with ProcessPoolExecutor(1, mp_context=mp.get_context("fork")) as executor:

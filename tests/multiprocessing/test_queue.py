@@ -136,6 +136,62 @@ def test_join_names_a_worker_that_died_at_its_task() -> None:
     q.close()
 
 
+def test_join_ends_when_whoever_took_a_task_is_gone() -> None:
+    """Nobody named the worker; one that ended at a task of its own has nothing to do with it."""
+    q, done = mp.JoinableQueue(), mp.SimpleQueue()
+    for i in range(3):
+        q.put(i)
+
+    def work() -> None:
+        q.get()
+        q.task_done()
+        q.get()
+        done.put("took two, did one")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    process = mp.get_context("fork").Process(target=work)
+    process.start()
+    assert done.get(timeout=60.0) == "took two, did one"
+    process.join()
+    with pytest.raises(PeerLostError, match="SIGKILL"):
+        q.join()
+    q.put("again")
+    q.task_done()  # for the one that was lost
+    waiting = threading.Timer(0.3, lambda: [(q.get(), q.task_done()) for _ in range(2)])
+    waiting.start()
+    q.join()  # two wait in the queue: nothing is lost, whoever has died
+    waiting.join()
+    q.close()
+
+
+def test_join_waits_for_what_another_process_gives_back() -> None:
+    """A dead one that owed nothing, and tasks of the living, end no wait."""
+    q, took = mp.JoinableQueue(), mp.SimpleQueue()
+    context = mp.get_context("fork")
+
+    def brief() -> None:
+        q.get()
+        q.task_done()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def slow() -> None:
+        q.get()
+        took.put(1)
+        time.sleep(0.3)  # several looks of the one that joins
+        q.task_done()
+
+    for target in (brief, slow):
+        q.put(target.__name__)
+        process = context.Process(target=target)
+        process.start()
+        if target is brief:
+            process.join()
+    took.get(timeout=60.0)
+    q.join()
+    process.join()
+    q.close()
+
+
 def test_threads_share_a_queue() -> None:
     q, out = mp.Queue(2), mp.Queue()
     threads = [threading.Thread(target=lambda: [q.put(i) for i in range(100)]) for _ in range(3)]

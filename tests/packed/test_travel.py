@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from shmtensor import memory
+from shmtensor import memory, native
 from shmtensor import multiprocessing as mp
+from shmtensor.multiprocessing.reduction import dumps, loads
 
 from . import deeds
 
@@ -47,6 +48,18 @@ def test_it_arrives_as_the_same_memory(library: Any, method: str) -> None:
     process.close()
     for queue in (inbox, outbox):
         queue.close()
+
+
+def test_a_message_names_its_blocks() -> None:
+    """As a tensor's: the message keeps them, however late it is read, and however often."""
+    words, table = contents()
+    for n, message in ((1, (words, words[1:])), (2, [table, lambda: words[3]])):
+        data, blocks = dumps(message)
+        assert (len(data) < 4000, len(blocks)) == (True, n)
+        arrived = [native.receive(native.export(block)) for block in blocks]
+        for _ in range(2):
+            assert len(loads(data, arrived)) == len(message)
+        del arrived, blocks
 
 
 def test_plain_pickle_carries_the_bytes() -> None:

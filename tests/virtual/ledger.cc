@@ -11,8 +11,8 @@
 // the shared words alone. What the kernel orders in real life is told to it: a lock on a row's byte
 // is taken after its holder let go (fcntl below), a message is received after it was sent.
 //
-// Not here: forks (a real address space is copied), the heap's fast path (one per real process),
-// channels (their messages are Python objects). Fences are not seen by ThreadSanitizer: the explorer
+// With them goes a channel (channel.cc here): its own sources, over the blocks of these processes.
+// Not here: forks (a real address space is copied), the heap's fast path (heap.cc here). Fences are not seen by ThreadSanitizer: the explorer
 // in tests/protocol/weak.py is for those.
 //
 // usage: ledger SECONDS SEED      exit 0, 1: an invariant is broken, 66: a data race
@@ -37,6 +37,7 @@
 #include "memory/heap.h"
 #include "memory/ledger.h"
 #include "sync/lock.h"
+#include "virtual.h"
 
 extern "C" {
 void __tsan_acquire(void*);
@@ -76,8 +77,8 @@ namespace shmtensor {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kProcesses = 4, kThreads = 2, kCells = 64;
-constexpr uint32_t kSlots = 16, kClass = 3;  // blocks of 256 B
-constexpr uint32_t kPagesUsed = 4, kGranules = 4, kWords = 32;
+constexpr uint32_t kSlots = 32, kPagesUsed = 4, kWords = 32;
+constexpr uint32_t kClass[2] = {3, 15}, kGranules[2] = {4, 16};  // blocks of 256 B; of 1 KiB, for the channel
 
 struct Death {};
 struct Process;
@@ -113,12 +114,14 @@ struct Process {
   Domain* d;
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   std::atomic<bool> dead{false};
-  std::vector<std::pair<Arena*, uint32_t>> spare;  // free blocks; under the mutex
+  std::vector<std::pair<Arena*, uint32_t>> spare[2];  // free blocks of each class; under the mutex
+  Traffic* traffic = nullptr;
   std::vector<Arena*> arenas;
   size_t acts[2] = {0, 0};
 };
 
-static void take_back(Arena* a, uint32_t index) { here_now->spare.push_back({a, index}); }
+static int class_at(Arena* a, uint32_t index) { return a->page[index / kPageGranules].cls == kClass[1]; }
+static void take_back(Arena* a, uint32_t index) { here_now->spare[class_at(a, index)].push_back({a, index}); }
 
 // ---- a virtual process is born and ends
 static Process* born() {
@@ -147,11 +150,15 @@ static Process* born() {
   REQUIRE(d.row >= 0, "no row");
   d.inc = inc_of_row(d.rows[d.row].state.load(relaxed));
   d.ready.store(true, release);
+  here_now = p;
+  p->traffic = new_traffic();
+  here_now = nullptr;
   return p;  // pid stays 0: all are one pid, alive as long as the lock is held
 }
 
 static void died(Process* p) {
   Domain& d = *p->d;
+  drop_traffic(p->traffic);
   for (uint32_t s = 0; s < d.slots; ++s)
     if (d.arenas[s]) drop_arena(d.arenas[s]);
   drop_books(d.books);
@@ -174,9 +181,9 @@ static void verify(const Block& b) {
             (unsigned long long)b.base[i], (unsigned long long)b.tag);
 }
 
-static bool grow(Process* p) {
+static bool grow(Process* p, int cls) {
   Domain& d = *p->d;
-  if (p->arenas.size() == 2) return false;
+  if (p->arenas.size() == 4) return false;
   int s = claim_slots(d, 1, int((*dice)() % 2), kTiny);
   if (s < 0) return false;
   publish_slots(d, uint32_t(s));
@@ -186,28 +193,32 @@ static bool grow(Process* p) {
   REQUIRE(commit(d, uint32_t(s), 0, bytes) == 0, "no memory");
   d.slot[s].committed.store(bytes, relaxed);
   for (uint32_t page = 0; page < kPagesUsed; ++page) {
-    a->page[page].cls = uint8_t(kClass);
+    a->page[page].cls = uint8_t(kClass[cls]);
     a->page[page].first = uint16_t(page);
     a->page[page].npages = 1;
   }
-  for (uint32_t i = 0; i < kPagesUsed * kPageGranules; i += kGranules) p->spare.push_back({a, i});
+  for (uint32_t i = 0; i < kPagesUsed * kPageGranules; i += kGranules[cls]) p->spare[cls].push_back({a, i});
   p->arenas.push_back(a);
   return true;
 }
 
-static void make(Process* p, std::vector<Block>& mine) {
+// A block of a class; nullptr: no room.
+static void* allocate(Process* p, int cls) {
   Domain& d = *p->d;
-  Block b{nullptr, uint64_t((*dice)()) << 32 | (*dice)(), true};
-  {
-    Locked lock(d);
-    if (p->spare.empty()) reclaim(d);
-    if (p->spare.empty() && !grow(p)) return;
-    auto [a, index] = p->spare.back();
-    p->spare.pop_back();
-    REQUIRE(a->byte[index] == kFree, "block %u has byte %d", index, a->byte[index]);
-    a->byte[index] = kPrivate;
-    b.base = reinterpret_cast<uint64_t*>(a->base + (size_t(index) << a->shift));
-  }
+  Locked lock(d);
+  auto& spare = p->spare[cls];
+  if (spare.empty()) reclaim(d);
+  if (spare.empty() && !grow(p, cls)) return nullptr;
+  auto [a, index] = spare.back();
+  spare.pop_back();
+  REQUIRE(a->byte[index] == kFree, "block %u has byte %d", index, a->byte[index]);
+  a->byte[index] = cls ? kShared : kPrivate;
+  return a->base + (size_t(index) << a->shift);
+}
+
+static void make(Process* p, std::vector<Block>& mine) {
+  Block b{static_cast<uint64_t*>(allocate(p, 0)), uint64_t((*dice)()) << 32 | (*dice)(), true};
+  if (!b.base) return;
   for (uint32_t i = 0; i < kWords; ++i) b.base[i] = b.tag;
   mine.push_back(b);
 }
@@ -273,12 +284,13 @@ static void trim(Process* p) {
   for (size_t i = 0; i < p->arenas.size(); ++i) {
     Arena* a = p->arenas[i];
     size_t n = 0;
-    for (auto& [arena, index] : p->spare) n += arena == a;
-    if (n < kPagesUsed * kPageGranules / kGranules) continue;
+    int cls = class_at(a, 0);
+    for (auto& [arena, index] : p->spare[cls]) n += arena == a;
+    if (n < kPagesUsed * kPageGranules / kGranules[cls]) continue;
     std::vector<std::pair<Arena*, uint32_t>> rest;
-    for (auto& block : p->spare)
+    for (auto& block : p->spare[cls])
       if (block.first != a) rest.push_back(block);
-    p->spare = rest;
+    p->spare[cls] = rest;
     p->arenas.erase(p->arenas.begin() + long(i));
     uint32_t slot = a->slot;
     drop_arena(a);
@@ -307,7 +319,9 @@ static void live(Process* p, uint32_t seed, int number, Clock::time_point end) {
       ++p->acts[number];
       uint32_t what = random() % 100;
       if (mine.size() > 40 && what < 80) what = 60;
-      if (what < 22) {
+      if (what < 10) {
+        traffic(p->traffic, random);
+      } else if (what < 26) {
         make(p, mine);
       } else if (what < 42) {
         if (!mine.empty()) send(p, mine[random() % mine.size()]);
@@ -333,14 +347,35 @@ static void live(Process* p, uint32_t seed, int number, Clock::time_point end) {
   } catch (Death&) {
     p->dead.store(true, relaxed);
   }
+  dying = false;
   life_left = 0;
+  here_now = nullptr;
 }
 
 // ---- fault points: here a process dies
 bool fault_armed = true;
 void fault_hit(const char*) {
-  if (!here_now || !life_left) return;
-  if (here_now->dead.load(relaxed) || --life_left == 0) throw Death();
+  if (!here_now || !life_left || dying) return;
+  die_if(here_now->dead.load(relaxed) || --life_left == 0);
+}
+
+// ---- what the channel needs of its process (virtual.h)
+thread_local bool dying = false;
+void die_if(bool now) {
+  if (!now) return;
+  dying = true;  // what is unwound now leaves shared memory as it is
+  here_now->dead.store(true, relaxed);
+  throw Death();
+}
+bool somebody_died() { return here_now && here_now->dead.load(relaxed); }
+Domain* here_domain() { return here_now && !dying ? here_now->d : nullptr; }
+void* allocate_here(size_t nbytes) { return allocate(here_now, nbytes > 256 || nbytes == 0); }
+void free_here(void* base) {
+  Domain* d = here_domain();
+  if (!d) return;
+  Locked lock(*d);
+  Found found = find_block(*d, base);
+  REQUIRE(found.arena && discard_locked(found.arena, found.index), "free of %p", base);
 }
 
 static void create_domain() {
@@ -394,19 +429,36 @@ static void lives(uint32_t seed, Clock::time_point end, size_t* acts, size_t* de
   }
 }
 
+// Makes the channel and outlives the others.
+static Process* born_founder() {
+  static std::mt19937 random(1);
+  dice = &random;
+  Process* p = born();
+  here_now = p;
+  open_channel(p->traffic);
+  here_now = nullptr;
+  return p;
+}
+
 static int run(double seconds, uint32_t seed) {
   create_domain();
   unread_grace_ms = 20, dead_grace_ms = 20;
+  Process* founder = born_founder();
   auto end = Clock::now() + std::chrono::milliseconds(long(seconds * 1000));
   std::vector<std::thread> threads;
   size_t acts[kProcesses] = {}, deaths[kProcesses] = {}, all[2] = {};
   for (int i = 0; i < kProcesses; ++i)
     threads.emplace_back(lives, seed + uint32_t(i) * 1000003, end, &acts[i], &deaths[i]);
   for (auto& thread : threads) thread.join();
+  here_now = founder;
+  size_t messages = close_channel(founder->traffic);
+  trim(founder);
+  here_now = nullptr;
+  died(founder);
   settle();
   for (int i = 0; i < kProcesses; ++i) all[0] += acts[i], all[1] += deaths[i];
-  printf("seed %u: %zu acts, %zu deaths, the lock was taken %llu times: no race\n", seed, all[0],
-         all[1], (unsigned long long)guarded);
+  printf("seed %u: %zu acts, %zu deaths, %zu messages through the channel, the lock was taken %llu times: no race\n",
+         seed, all[0], all[1], messages, (unsigned long long)guarded);
   return 0;
 }
 

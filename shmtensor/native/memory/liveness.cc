@@ -246,6 +246,9 @@ static int obtain_by_name(Domain& d, int r, bool thorough) {
     if (thorough && life == Life::Alive && maps_control(d, pid_of(old)) == 0)
       life = life_of_name(old) == Life::Doomed ? Life::Doomed : Life::Dead;
     if (life != Life::Dead) return EAGAIN;
+    // Read again: the dead one may have taken the row and forked since the first look, and only what it wrote before it
+    // died says so (tests/protocol/holder.pml, STATE_READ_EARLY).
+    word = row.state.load(acquire);
     if (state_of_row(word) == kRowBorn && unborn_may_live(d, old)) return EAGAIN;
   }
   if (!swap_word(row.holder, old, d.name)) return EAGAIN;

@@ -261,11 +261,13 @@ PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
   char text[320];
   int pid = 0, code = 0;
   bool known = false;
-  Py_BEGIN_ALLOW_THREADS for (int i = 0; i < 41;
-                              ++i) {  // the parent that reaps it needs a moment to write the code
+  // The parent that reaps it needs a moment to write the code: 200 ms at most.
+  Py_BEGIN_ALLOW_THREADS for (useconds_t waited = 0, step = 250; waited < 200000;) {
     describe_peer(row, inc, text, sizeof text, &pid, &code, &known);
     if (known) break;
-    usleep(5000);
+    usleep(step);
+    waited += step;
+    step = step < 4000 ? 2 * step : 5000;
   }
   Py_END_ALLOW_THREADS char message[420], name[64] = "";
   if (row >= 0 && row < int(kRows) && inc_of_row(domain.rows[row].state.load(acquire)) == inc)

@@ -66,10 +66,27 @@ PyObject* read_big(Reader& r) {
   return value;
 }
 
+bool is_ascii(const uint8_t* p, uint64_t n) {
+  constexpr uint64_t kHigh = 0x8080808080808080;
+  if (n < 8) {
+    uint8_t all = 0;
+    for (uint64_t i = 0; i < n; ++i) all |= p[i];
+    return all < 0x80;
+  }
+  uint64_t all = load<uint64_t>(p + n - 8);
+  for (uint64_t i = 0; i + 8 <= n; i += 8) all |= load<uint64_t>(p + i);
+  return !(all & kHigh);
+}
+
 PyObject* read_text(Reader& r) {
   uint64_t n;
   const uint8_t* p = take_counted(r, &n);
   if (!p) return nullptr;
+  if (n > 1 && is_ascii(p, n)) {  // shorter ones are Python's own, which it has already
+    PyObject* text = PyUnicode_New(Py_ssize_t(n), 127);
+    if (text) memcpy(PyUnicode_1BYTE_DATA(text), p, n);
+    return text;
+  }
   PyObject* text =
       PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(p), Py_ssize_t(n), "surrogatepass");
   if (!text && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {

@@ -5,13 +5,7 @@ namespace shmtensor::packed {
 
 namespace {
 
-struct Dict {
-  PyObject_HEAD Store* store;
-};
-
 PyTypeObject* dict_type = nullptr;
-
-Store* store_of(PyObject* o) { return reinterpret_cast<Dict*>(o)->store; }
 
 PyObject* dict_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* blocks;
@@ -20,17 +14,10 @@ PyObject* dict_new(PyTypeObject* type, PyObject* args, PyObject*) {
   if (!store) return nullptr;
   PyObject* self = type->tp_alloc(type, 0);
   if (self)
-    reinterpret_cast<Dict*>(self)->store = store;
+    reinterpret_cast<Packed*>(self)->store = store;
   else
     Py_DECREF(store);
   return self;
-}
-
-void dealloc(PyObject* o) {
-  Py_XDECREF(store_of(o));
-  PyTypeObject* type = Py_TYPE(o);
-  type->tp_free(o);
-  Py_DECREF(type);
 }
 
 Py_ssize_t length(PyObject* o) { return Py_ssize_t(store_of(o)->count); }
@@ -75,10 +62,6 @@ PyObject* iterate_method(PyObject* o, PyObject* args) {
   return go_through(o, Mode(mode), reverse);
 }
 
-PyObject* get_blocks(PyObject* o, void*) { return Py_NewRef(store_of(o)->blocks); }
-PyObject* get_nbytes(PyObject* o, void*) { return PyLong_FromSize_t(store_of(o)->nbytes); }
-PyObject* get_readonly(PyObject* o, void*) { return PyBool_FromLong(store_of(o)->readonly); }
-
 PyMethodDef methods[] = {
     {"get", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(get)), METH_FASTCALL,
      "get(key, default=None): the value of a key, or the default."},
@@ -91,7 +74,7 @@ PyGetSetDef members[] = {
     {"readonly", get_readonly, nullptr, "Whether arrays and tensors come back read-only.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(dict_new)},
-                       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(drop_packed)},
                        {Py_tp_iter, reinterpret_cast<void*>(iter)},
                        {Py_tp_methods, methods},
                        {Py_tp_getset, members},
@@ -100,7 +83,7 @@ PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(dict_new)},
                        {Py_sq_contains, reinterpret_cast<void*>(contains)},
                        {Py_tp_doc, const_cast<char*>("A dictionary packed into shared memory.")},
                        {0, nullptr}};
-PyType_Spec spec = {"shmtensor.native.PackedDict", sizeof(Dict), 0,
+PyType_Spec spec = {"shmtensor.native.PackedDict", sizeof(Packed), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
 }  // namespace

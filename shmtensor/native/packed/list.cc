@@ -6,20 +6,20 @@ namespace shmtensor::packed {
 
 namespace {
 
-struct List {
-  PyObject_HEAD Store* store;
+struct List : Packed {
   int64_t start, step, n;
 };
 
 PyTypeObject* list_type = nullptr;
 
-List* as_list(PyObject* o) { return reinterpret_cast<List*>(o); }
+List* as_list(PyObject* o) { return static_cast<List*>(reinterpret_cast<Packed*>(o)); }
 
 PyObject* make(PyTypeObject* type, Store* store, int64_t start, int64_t step, int64_t n) {
   List* self = as_list(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   Py_INCREF(store);
-  *self = {self->ob_base, store, start, n > 1 ? step : 1, n};
+  self->store = store;
+  self->start = start, self->step = n > 1 ? step : 1, self->n = n;
   return reinterpret_cast<PyObject*>(self);
 }
 
@@ -43,13 +43,6 @@ PyObject* list_new(PyTypeObject* type, PyObject* args, PyObject*) {
                  start, step, n, static_cast<long long>(count));
   Py_DECREF(store);
   return self;
-}
-
-void dealloc(PyObject* o) {
-  Py_XDECREF(as_list(o)->store);
-  PyTypeObject* type = Py_TYPE(o);
-  type->tp_free(o);
-  Py_DECREF(type);
 }
 
 Py_ssize_t length(PyObject* o) { return Py_ssize_t(as_list(o)->n); }
@@ -109,14 +102,11 @@ PyObject* find_method(PyObject* o, PyObject* args) {
   return at < 0 ? nullptr : PyLong_FromLongLong(at);
 }
 
-PyObject* get_blocks(PyObject* o, void*) { return Py_NewRef(as_list(o)->store->blocks); }
 PyObject* get_view(PyObject* o, void*) {
   List* self = as_list(o);
   return Py_BuildValue("(LLL)", static_cast<long long>(self->start),
                        static_cast<long long>(self->step), static_cast<long long>(self->n));
 }
-PyObject* get_nbytes(PyObject* o, void*) { return PyLong_FromSize_t(as_list(o)->store->nbytes); }
-PyObject* get_readonly(PyObject* o, void*) { return PyBool_FromLong(as_list(o)->store->readonly); }
 
 PyMethodDef methods[] = {
     {"_seek", find_method, METH_VARARGS,
@@ -130,7 +120,7 @@ PyGetSetDef members[] = {
     {"readonly", get_readonly, nullptr, "Whether arrays and tensors come back read-only.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(list_new)},
-                       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(drop_packed)},
                        {Py_tp_iter, reinterpret_cast<void*>(iter)},
                        {Py_tp_methods, methods},
                        {Py_tp_getset, members},

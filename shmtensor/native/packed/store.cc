@@ -96,6 +96,17 @@ PyType_Spec spec = {"shmtensor.native.PackedStore", sizeof(Store), 0,
 
 }  // namespace
 
+void drop_packed(PyObject* o) {
+  Py_XDECREF(store_of(o));
+  PyTypeObject* type = Py_TYPE(o);
+  type->tp_free(o);
+  Py_DECREF(type);
+}
+
+PyObject* get_blocks(PyObject* o, void*) { return Py_NewRef(store_of(o)->blocks); }
+PyObject* get_nbytes(PyObject* o, void*) { return PyLong_FromSize_t(store_of(o)->nbytes); }
+PyObject* get_readonly(PyObject* o, void*) { return PyBool_FromLong(store_of(o)->readonly); }
+
 bool Store::lost(uint64_t i) const {
   PyErr_Format(PyExc_ValueError, "packed data: corrupt: element %llu lies nowhere",
                static_cast<unsigned long long>(i));

@@ -30,6 +30,16 @@ struct Store {
   bool lost(uint64_t i) const;
 };
 
+// How the objects of Python begin that read a store, a list or a dictionary; and what both have.
+struct Packed {
+  PyObject_HEAD Store* store;
+};
+inline Store* store_of(PyObject* o) { return reinterpret_cast<Packed*>(o)->store; }
+void drop_packed(PyObject* o);               // tp_dealloc
+PyObject* get_blocks(PyObject* o, void*);    // _blocks
+PyObject* get_nbytes(PyObject* o, void*);    // nbytes
+PyObject* get_readonly(PyObject* o, void*);  // readonly
+
 // A new reference. Raises ValueError if the blocks are not packed data of that kind.
 Store* open_store(PyObject* blocks, Kind kind);
 int64_t find_key(const Store* store, PyObject* key, Reader* after);

@@ -139,4 +139,69 @@ end:
   return static_cast<int64_t>(n - root_->tasks_done.load(std::memory_order_acquire));
 }
 
+// Note [Debts]
+// Who takes a message of a joinable queue owes a task_done(); a process that dies owing would be waited for without
+// end. So each process has a place in the table behind the root, written by itself alone: how many it took and has not
+// said to be done. debt = count:20 | row+1:12 | inc:32. The count is raised before the message is DONE and lowered
+// after tasks_done was raised. join() reads in the opposite order (messages received, debts, tasks_done), so each
+// message that is being worked on is counted in one place at least: what is left over when the debts of the living
+// are taken away was lost with a dead debtor. Work that is handed on, and said to be done by another process than the
+// one that took it, is nobody's debt there; its taker's stays, and can only make join() wait.
+namespace {
+
+constexpr uint64_t kDebtMask = (1ull << 20) - 1;
+
+uint64_t debt_of(Peer peer, uint64_t n) {
+  return n | static_cast<uint64_t>(peer.row + 1) << 20 | static_cast<uint64_t>(peer.inc) << 32;
+}
+Peer debtor_of(uint64_t debt) {
+  return {static_cast<int>(debt >> 20 & 0xFFF) - 1, static_cast<uint32_t>(debt >> 32)};
+}
+
+}  // namespace
+
+void Channel::owe(int change) {
+  if (!root_->debtors) return;
+  const uint64_t mine = debt_of(here(), 0);
+  auto is_mine = [mine](uint64_t debt) { return (debt & ~kDebtMask) == mine; };
+  if (!debt_ || !is_mine(debt_->load(std::memory_order_relaxed))) {
+    debt_ = nullptr;
+    std::atomic<uint64_t>* debts = root_->debts();
+    for (uint32_t i = 0; !debt_ && i < kDebtors; i++)
+      if (is_mine(debts[i].load(std::memory_order_relaxed))) debt_ = &debts[i];
+    for (uint32_t i = 0; !debt_ && i < kDebtors; i++) {
+      uint64_t old = debts[i].load(std::memory_order_acquire);
+      bool free = old == 0 || (!(old & kDebtMask) && is_dead(debtor_of(old)));
+      if (free && debts[i].compare_exchange_strong(old, mine, std::memory_order_acq_rel)) debt_ = &debts[i];
+    }
+    if (!debt_) return;  // 512 have died owing: join() waits, as if there were no table
+  }
+  uint64_t n = debt_->load(std::memory_order_relaxed) & kDebtMask;
+  if (change < 0 ? n > 0 : n < kDebtMask) debt_->fetch_add(static_cast<uint64_t>(change), std::memory_order_seq_cst);
+}
+
+bool Channel::find_lost_debtor(Peer* lost, bool* found) {
+  *found = false;
+  Account account;
+  if (!root_->debtors) return true;
+  if (!count(&account)) return false;
+  uint64_t owed = 0;
+  bool dead = false;
+  std::atomic<uint64_t>* debts = root_->debts();
+  for (uint32_t i = 0; i < kDebtors; i++) {
+    uint64_t debt = debts[i].load(std::memory_order_seq_cst);
+    if (!debt) break;  // places are taken in order and never given up
+    if (!(debt & kDebtMask)) continue;
+    if (is_alive(debtor_of(debt))) {
+      owed += debt & kDebtMask;
+    } else if (!dead) {
+      dead = true;
+      *lost = debtor_of(debt);
+    }
+  }
+  uint64_t done = root_->tasks_done.load(std::memory_order_seq_cst);
+  *found = dead && static_cast<int64_t>(account.received - done - owed) > 0;
+  return true;
+}
+
 }  // namespace shmtensor

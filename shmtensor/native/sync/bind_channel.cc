@@ -110,18 +110,21 @@ bool take_arrival(ChannelObject* self, Arrival* arrival, const Deadline& deadlin
 namespace {
 
 PyObject* channel_new(PyTypeObject* type, PyObject* arguments, PyObject* named) {
-  static const char* names[] = {"maxsize", "block", nullptr};
+  static const char* names[] = {"maxsize", "block", "joinable", nullptr};
   long long maxsize = 0;
   PyObject* block = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(arguments, named, "|LO", const_cast<char**>(names), &maxsize, &block)) return nullptr;
+  int joinable = 0;
+  if (!PyArg_ParseTupleAndKeywords(arguments, named, "|LOp", const_cast<char**>(names), &maxsize, &block, &joinable))
+    return nullptr;
   ChannelObject* self = reinterpret_cast<ChannelObject*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   new (&self->channel) Channel();
   bool fresh = !block;
   if (fresh) {
-    void* root = domain_ensure() ? allocate_shared(sizeof(Root)) : nullptr;
+    const size_t size = sizeof(Root) + (joinable ? kDebtors * sizeof(uint64_t) : 0);
+    void* root = domain_ensure() ? allocate_shared(size) : nullptr;
     if (root)
-      block = new_block(root, sizeof(Root), Origin::Allocated);
+      block = new_block(root, size, Origin::Allocated);
     else if (!PyErr_Occurred())
       PyErr_NoMemory(), raise_allocation_failure("Channel");
   } else {
@@ -131,7 +134,7 @@ PyObject* channel_new(PyTypeObject* type, PyObject* arguments, PyObject* named) 
   void* base;
   size_t nbytes;
   if (!block || !find_buffer(block, &base, &nbytes) ||
-      !(fresh ? self->channel.create(base, maxsize > 0 ? static_cast<uint64_t>(maxsize) : 0)
+      !(fresh ? self->channel.create(base, maxsize > 0 ? static_cast<uint64_t>(maxsize) : 0, joinable)
               : self->channel.attach(base, nbytes))) {
     Py_DECREF(self);
     return nullptr;
@@ -203,6 +206,7 @@ PyObject* channel_task_done(ChannelObject* self, PyObject*) {
     if (root->tasks_done.load(std::memory_order_acquire) != done) continue;
     if (unfinished <= 0) return raise("ValueError", "task_done: called too many times");
     if (!root->tasks_done.compare_exchange_strong(done, done + 1, std::memory_order_seq_cst)) continue;
+    self->channel.owe(-1);
     if (unfinished == 1) {
       root->tasks.fetch_add(1, std::memory_order_seq_cst);
       if (root->joiners.load(std::memory_order_seq_cst)) wake(&root->tasks);
@@ -227,6 +231,13 @@ PyObject* channel_join(ChannelObject* self, PyObject* argument) {
         !is_open(self, "Channel.join"))
       return nullptr;
   }
+}
+
+PyObject* channel_check_debtors(ChannelObject* self, PyObject*) {
+  Peer lost{};
+  bool found;
+  if (!is_open(self, "JoinableQueue.join") || !self->channel.find_lost_debtor(&lost, &found)) return nullptr;
+  return found ? raise_peer_lost("JoinableQueue.join", lost.row, lost.inc) : Py_NewRef(Py_None);
 }
 
 PyObject* channel_block(ChannelObject* self, void*) { return Py_NewRef(self->block ? self->block : Py_None); }
@@ -257,6 +268,8 @@ PyMethodDef methods[] = {
     {"full", METHOD(channel_full), METH_NOARGS, "full() -> whether put would wait"},
     {"task_done", METHOD(channel_task_done), METH_NOARGS, "task_done(): one message got has been worked on"},
     {"join", METHOD(channel_join), METH_O, "join(timeout) -> bool: waits until every message was worked on"},
+    {"check_debtors", METHOD(channel_check_debtors), METH_NOARGS,
+     "check_debtors(): raises PeerLostError when one has died that took a message and did not say it was done"},
     {"close", METHOD(channel_close), METH_NOARGS, "close(): drops this process's holds; others go on"},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -273,7 +286,7 @@ PyTypeObject channel_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 int add_channel(PyObject* module) {
   channel_type.tp_name = "shmtensor.native.Channel";
   channel_type.tp_doc =
-      "Channel(maxsize=0, block=None): messages from any process to any process through shared memory; "
+      "Channel(maxsize=0, block=None, joinable=False): messages from any process to any process through shared memory; "
       "docs/design/multiprocessing.md.";
   channel_type.tp_basicsize = sizeof(ChannelObject);
   channel_type.tp_flags = Py_TPFLAGS_DEFAULT;

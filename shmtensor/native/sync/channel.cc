@@ -118,6 +118,7 @@ Channel::Try Channel::take(Segment* segment, int i, Arrival* out) {
     if (good) out->held.push_back(block);
   }
   fault("channel.get.held");
+  owe(1);  // before DONE: a message is given back as long as nobody owes it
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   if (!good) PyErr_Fetch(&type, &value, &trace);
   word->store(word_of(DONE, here()), std::memory_order_seq_cst);

@@ -28,6 +28,7 @@
 namespace shmtensor {
 
 constexpr int kCells = 64;
+constexpr uint32_t kDebtors = 512;  // 256 rows, and as many of the dead
 constexpr size_t kCellBytes = 512;
 constexpr uint64_t kChannelMagic = 0x314C4E4E41484353;  // "SCHANNL1"
 
@@ -49,6 +50,8 @@ struct Root {
   alignas(64) std::atomic<uint64_t> tasks_done;
   std::atomic<uint32_t> tasks;  // changes when the last task is done
   std::atomic<uint32_t> joiners;
+  uint32_t debtors;  // places of the table that follows the root: kDebtors, or 0: nobody waits for tasks
+  std::atomic<uint64_t>* debts() { return reinterpret_cast<std::atomic<uint64_t>*>(this + 1); }
 };
 
 // What a message is, in its cell or, when it is too large for that, in a block of its own: this, its handles, its bytes.
@@ -129,7 +132,7 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   // The root lies in a zeroed block (create) or in one that another process sent (attach); the caller keeps it.
-  bool create(void* block, uint64_t maxsize);
+  bool create(void* block, uint64_t maxsize, bool joinable);
   bool attach(void* block, size_t nbytes);
   void close();
 
@@ -143,6 +146,8 @@ class Channel {
   bool drain();                // gives unread messages up; false: exception
   bool count(Account* out);    // false: exception
   int64_t unfinished_tasks();  // messages put and not yet task_done. -1: exception
+  void owe(int change);        // this process took a message to work on (1), or is done with one (-1): see Note [Debts]
+  bool find_lost_debtor(Peer* lost, bool* found);  // who died with work that nobody else has; false: exception
   bool check(std::string* broken);  // what is wrong, or nothing; false: exception
   Root* root() const { return root_; }
 
@@ -165,6 +170,7 @@ class Channel {
   uint64_t finished_ = 0;         // positions known to be over, at least
   std::vector<Segment*> chain_;   // held, from the head on, as far as this process looked
   Segment* tail_ = nullptr;       // held
+  std::atomic<uint64_t>* debt_ = nullptr;  // this process's place, or that of its parent
 };
 
 }  // namespace shmtensor

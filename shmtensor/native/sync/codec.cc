@@ -1,4 +1,4 @@
-// Writing and reading messages; codec.h has the format.
+// Writing messages; codec.h has the format, decode.cc reads them.
 #include "sync/codec.h"
 
 #include <cstdlib>
@@ -16,13 +16,6 @@ namespace {
 
 constexpr uint32_t kLooked = 8;
 constexpr size_t kLong = 256;  // text of this length is worth the pickler's memory of what it has written
-
-struct View {
-  uint32_t block;
-  uint8_t dtype, ndim, flags, zero;
-  int64_t offset;
-};
-static_assert(sizeof(View) == 16, "as codec.h says");
 
 }  // namespace
 
@@ -116,19 +109,23 @@ bool Draft::is_new(PyObject* object) {
 Draft::Outcome Draft::view(PyObject* object, char tag) {
   PyArrayObject* array = reinterpret_cast<PyArrayObject*>(object);
   char* data = PyArray_BYTES(array);
-  // An empty view may begin where its block ends.
-  if (!is_shared(data) || !is_plain(PyArray_DESCR(array)) || PyArray_SIZE(array) == 0) return Outcome::Unfit;
-  Span span = span_of(data);
-  if (!span.base) return Outcome::Unfit;
-  bool is_new;
-  uint32_t i = bases_.of(span.base, &is_new);
+  if (!is_shared(data) || !is_plain(PyArray_DESCR(array))) return Outcome::Unfit;
+  // Without elements there is nothing to share, and where it begins may be where another block does.
+  bool empty = PyArray_SIZE(array) == 0, is_new = false;
+  uint32_t i = kNoBlock;
+  Span span{data, 0};
+  if (!empty) {
+    span = span_of(data);
+    if (!span.base) return Outcome::Unfit;
+    i = bases_.of(span.base, &is_new);
+  }
   if (is_new) {
     blocks_.push_back(data);
     carriers_.push_back(Py_NewRef(object));
   }
   int ndim = PyArray_NDIM(array);
   bool strided = !PyArray_IS_C_CONTIGUOUS(array);
-  View head = {i,
+  ViewHead head = {i,
                static_cast<uint8_t>(PyArray_DESCR(array)->type_num),
                static_cast<uint8_t>(ndim),
                static_cast<uint8_t>((PyArray_ISWRITEABLE(array) ? 1 : 0) | (strided ? 2 : 0)),
@@ -236,162 +233,6 @@ bool Draft::adopt(PyObject* pair) {
   }
   Py_DECREF(items);
   return good;
-}
-
-// ---- reading
-
-namespace {
-
-class Reader {
- public:
-  Reader(const char* bytes, size_t n, PyObject* const* blocks, size_t n_blocks)
-      : start_(bytes), at_(bytes), end_(bytes + n), blocks_(blocks), n_blocks_(n_blocks) {}
-
-  PyObject* message() {
-    char mark;
-    if (!take(&mark, 1)) return nullptr;
-    if (mark != kCodecMark) return bad("it does not begin with its mark");
-    PyObject* out = value(0);
-    if (out && at_ != end_) {
-      Py_DECREF(out);
-      return bad("something follows it");
-    }
-    return out;
-  }
-
- private:
-  PyObject* bad(const char* what) {
-    return raise("ValueError", "receive: the message is malformed: %s: byte %zu of %zu", what,
-                 static_cast<size_t>(at_ - start_), static_cast<size_t>(end_ - start_));
-  }
-  size_t left() const { return static_cast<size_t>(end_ - at_); }
-  bool take(void* out, size_t n) {
-    if (left() < n) {
-      bad("it ends too early");
-      return false;
-    }
-    memcpy(out, at_, n);
-    at_ += n;
-    return true;
-  }
-  // A count of things of which each takes at least so many bytes.
-  bool count(uint32_t* n, size_t each) {
-    if (!take(n, sizeof *n)) return false;
-    if (*n > left() / each) {
-      bad("it ends before what it counts");
-      return false;
-    }
-    return true;
-  }
-
-  PyObject* view(char tag) {
-    View head;
-    npy_intp sizes[NPY_MAXDIMS], strides[NPY_MAXDIMS];
-    if (!take(&head, sizeof head)) return nullptr;
-    if (head.block >= n_blocks_) return bad("it names a block that it does not have");
-    if (head.ndim > NPY_MAXDIMS || !is_plain_number(head.dtype) || head.flags > 3 || head.zero)
-      return bad("no such array");
-    size_t n = head.ndim * sizeof(npy_intp);
-    bool strided = head.flags & 2;
-    if (!take(sizes, n) || (strided && !take(strides, n))) return nullptr;
-    PyArray_Descr* descr = PyArray_DescrFromType(head.dtype);
-    if (!descr) return nullptr;
-    if (PyDataType_ELSIZE(descr) == 0) {
-      Py_DECREF(descr);
-      return bad("no such array");
-    }
-    PyObject* block = blocks_[head.block];
-    PyObject* array = view_block(block, static_cast<char*>(block_base(block)), static_cast<size_t>(PyObject_Size(block)), descr, head.ndim, sizes,
-                                 strided ? strides : nullptr, head.offset, head.flags & 1);
-    if (!array || tag == 'a') return array;
-    PyObject* tensor = make_tensor(array);
-    Py_DECREF(array);
-    return tensor;
-  }
-
-  PyObject* value(int depth) {
-    char tag;
-    if (!take(&tag, 1)) return nullptr;
-    switch (tag) {
-      case 'N': Py_RETURN_NONE;
-      case 'T': Py_RETURN_TRUE;
-      case 'F': Py_RETURN_FALSE;
-      case 'i': {
-        long long number;
-        return take(&number, sizeof number) ? PyLong_FromLongLong(number) : nullptr;
-      }
-      case 'f': {
-        double number;
-        return take(&number, sizeof number) ? PyFloat_FromDouble(number) : nullptr;
-      }
-      case 'c': {
-        double parts[2];
-        return take(parts, sizeof parts) ? PyComplex_FromDoubles(parts[0], parts[1]) : nullptr;
-      }
-      case 's':
-      case 'b': {
-        uint32_t n;
-        if (!count(&n, 1)) return nullptr;
-        const char* text = at_;
-        at_ += n;
-        return tag == 'b' ? PyBytes_FromStringAndSize(text, n) : PyUnicode_DecodeUTF8(text, n, nullptr);
-      }
-      case '(':
-      case '[': return items(tag == '(', depth);
-      case '{': return pairs(depth);
-      case 'a':
-      case 't': return view(tag);
-      default: at_--; return bad("no such tag");
-    }
-  }
-
-  PyObject* items(bool is_tuple, int depth) {
-    uint32_t n;
-    if (depth == kDeepest) return bad("it is nested too deeply");
-    if (!count(&n, 1)) return nullptr;
-    PyObject* out = is_tuple ? PyTuple_New(n) : PyList_New(n);
-    for (uint32_t i = 0; out && i < n; i++) {
-      PyObject* item = value(depth + 1);
-      if (!item)
-        Py_CLEAR(out);
-      else if (is_tuple)
-        PyTuple_SET_ITEM(out, i, item);
-      else
-        PyList_SET_ITEM(out, i, item);
-    }
-    return out;
-  }
-
-  PyObject* pairs(int depth) {
-    uint32_t n;
-    if (depth == kDeepest) return bad("it is nested too deeply");
-    if (!count(&n, 2)) return nullptr;
-    PyObject* out = PyDict_New();
-    for (uint32_t i = 0; out && i < n; i++) {
-      PyObject* key = value(depth + 1);
-      PyObject* item = key ? value(depth + 1) : nullptr;
-      if (!item || PyDict_SetItem(out, key, item) < 0) {
-        if (item && PyErr_ExceptionMatches(PyExc_TypeError)) {  // a key that cannot be hashed
-          PyErr_Clear();
-          bad("no such key");
-        }
-        Py_CLEAR(out);
-      }
-      Py_XDECREF(key);
-      Py_XDECREF(item);
-    }
-    return out;
-  }
-
-  const char *start_, *at_, *end_;
-  PyObject* const* blocks_;
-  size_t n_blocks_;
-};
-
-}  // namespace
-
-PyObject* decode(const char* bytes, size_t n, PyObject* const* blocks, size_t n_blocks) {
-  return Reader(bytes, n, blocks, n_blocks).message();
 }
 
 }  // namespace shmtensor

@@ -6,7 +6,8 @@
 //             's' u32 n, n bytes of UTF-8        'b' u32 n, n bytes
 //             '(' u32 n, n values  tuple         '[' u32 n, n values  list         '{' u32 n, n times key, value
 //             'a' view  numpy.ndarray            't' view  Tensor
-//   view      u32 block, u8 dtype number, u8 ndim, u8 flags (1 writeable, 2 strided), u8 0, i64 offset,
+//   view      u32 block (2^32 - 1: none, for it has no elements), u8 dtype number, u8 ndim, u8 flags (1 writeable,
+//             2 strided), u8 0, i64 offset,
 //             i64 sizes[ndim], i64 strides[ndim] when strided
 //
 // All little endian and unaligned. What does not fit (other classes, an object that occurs twice and would arrive as
@@ -23,6 +24,14 @@ namespace shmtensor {
 
 constexpr char kCodecMark = 1;
 constexpr int kDeepest = 64;
+constexpr uint32_t kNoBlock = UINT32_MAX;  // of an array without elements
+
+struct ViewHead {  // of an array
+  uint32_t block;
+  uint8_t dtype, ndim, flags, zero;
+  int64_t offset;
+};
+static_assert(sizeof(ViewHead) == 16, "as codec.h says");
 
 // Numbers addresses in the order in which they first come: the first few by looking at each, then in a table with open
 // addressing.

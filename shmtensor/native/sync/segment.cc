@@ -23,9 +23,10 @@ void Channel::discard(void** spill) {
   *spill = nullptr;
 }
 
-bool Channel::create(void* block, uint64_t maxsize) {
+bool Channel::create(void* block, uint64_t maxsize, bool joinable) {
   Root* root = static_cast<Root*>(block);
   root_ = root;
+  root->debtors = joinable ? kDebtors : 0;
   root->maxsize = maxsize;
   Segment* first = make_segment(nullptr);
   if (!first) return false;
@@ -39,7 +40,8 @@ bool Channel::create(void* block, uint64_t maxsize) {
 
 bool Channel::attach(void* block, size_t nbytes) {
   Root* root = static_cast<Root*>(block);
-  if (nbytes < sizeof(Root) || root->magic != kChannelMagic) {
+  if (nbytes < sizeof(Root) || root->magic != kChannelMagic ||
+      (root->debtors && (root->debtors != kDebtors || nbytes < sizeof(Root) + kDebtors * sizeof(uint64_t)))) {
     raise("ValueError", "Channel: the block is not a channel: %zu bytes", nbytes);
     return false;
   }
@@ -52,6 +54,7 @@ void Channel::close() {
   chain_.clear();
   if (tail_) drop_block(tail_);
   tail_ = nullptr;
+  debt_ = nullptr;
   root_ = nullptr;
 }
 

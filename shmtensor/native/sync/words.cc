@@ -22,8 +22,8 @@ constexpr double kSpin = 50e-6;       // at most
 constexpr double kLeastSpin = 3e-6;   // less is none
 constexpr double kAway = 15e-6;       // 32 looks take 2 us
 constexpr unsigned kProbe = 64;       // one wait in so many spins in full, whatever the last ones taught
-constexpr double kSlice = 50e-3;
-constexpr int kSlicesPerLook = 4;  // then the caller looks for Python's signals
+constexpr double kSlice = 25e-3;
+constexpr int kSlicesPerLook = 8;  // then the caller looks for Python's signals
 
 long futex(std::atomic<uint32_t>* word, int op, uint32_t value, const timespec* timeout) {
   return syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), op, value, timeout, nullptr, 0);

@@ -1,0 +1,190 @@
+// A channel between the virtual processes of ledger.cc: sync/channel.cc, segment.cc and account.cc as they are, with
+// segments of two small cells (run.sh), so that the chain grows and is left all the time.
+//
+// Each message carries its number and up to two blocks that are filled with it; some are too large for a cell. A process
+// has one view of the channel, which its threads use under a lock, as under the GIL. What goes through must be whole,
+// and from one thread to the next nothing may be ordered by anything but the channel's own words.
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "virtual.h"
+
+#include "shim.h"
+#include "sync/channel.h"
+#include "sync/life.h"
+
+// ---- the interpreter, as far as the channel asks
+static thread_local bool failed = false;  // an exception is set
+static PyTypeObject block_object = {};
+struct BlockObject {
+  PyObject head;
+  void* base;
+};
+extern "C" {
+void PyErr_Clear() { failed = false; }
+PyObject* PyErr_Occurred() { return failed ? reinterpret_cast<PyObject*>(&block_object) : nullptr; }
+PyObject* PyErr_NoMemory() { return failed = true, nullptr; }
+void PyErr_Fetch(PyObject** type, PyObject**, PyObject**) { *type = failed ? reinterpret_cast<PyObject*>(1) : nullptr, failed = false; }
+void PyErr_Restore(PyObject* type, PyObject*, PyObject*) { failed = type != nullptr; }
+int PyErr_ExceptionMatches(PyObject*) { return failed; }
+PyObject* PyExc_RuntimeError = nullptr;
+void _Py_Dealloc(PyObject* o) {
+  shmtensor::virtual_drop(reinterpret_cast<BlockObject*>(o)->base);
+  delete reinterpret_cast<BlockObject*>(o);
+}
+}
+
+namespace shmtensor {
+
+#define REQUIRE(condition)                                                \
+  do {                                                                    \
+    if (!(condition)) fprintf(stderr, "channel: %s\n", #condition), _exit(1); \
+  } while (0)
+
+PyObject* raise(const char*, const char*, ...) { return failed = true, nullptr; }
+PyObject* raise_allocation_failure(const char*) { return failed = true, nullptr; }
+
+bool virtual_hold(const Handle& handle, void** base, size_t* nbytes) {
+  Domain* d = here_domain();
+  const char* why = nullptr;
+  if (!d) return false;
+  Locked lock(*d);
+  failed = hold_locked(*d, handle, base, &why) != Outcome::Good;
+  *nbytes = failed ? 0 : handle.nbytes;
+  return !failed;
+}
+bool virtual_export(const void* p, uint64_t via, Handle* out) {
+  Domain* d = here_domain();
+  const char* why = nullptr;
+  if (!d) return false;
+  Locked lock(*d);
+  return export_locked(*d, p, via, out, &why) == Outcome::Good;
+}
+void virtual_drop(void* base) {
+  Domain* d = here_domain();
+  if (!d) return;
+  Locked lock(*d);
+  if (drop_locked(*d, base)) return;
+  Found found = find_block(*d, base);
+  REQUIRE(found.arena);
+}
+#undef acknowledge
+void virtual_acknowledge(const Handle& handle) {
+  if (Domain* d = here_domain()) acknowledge(*d, handle);
+}
+#define acknowledge virtual_acknowledge
+void* virtual_allocate(size_t nbytes) {
+  void* base = nbytes <= 1024 && here_domain() ? allocate_here(0) : nullptr;
+  if (base) memset(base, 0, nbytes);
+  return base;
+}
+void virtual_free(void* base) { free_here(base); }
+Self virtual_self() {
+  Domain* d = here_domain();
+  return d ? Self{d->row, d->inc} : Self{-1, 0};
+}
+PyObject* virtual_block(void* base, size_t, Origin) {
+  BlockObject* block = new BlockObject{};
+  block->head.ob_refcnt = 1;
+  block->head.ob_type = &block_object;
+  block->base = base;
+  return &block->head;
+}
+void* virtual_base(PyObject* block) { return reinterpret_cast<BlockObject*>(block)->base; }
+
+// ---- traffic
+struct Traffic {
+  pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  Channel channel;
+};
+struct Gil {
+  explicit Gil(Traffic* t) : t_(t) {
+    pthread_mutex_lock(&t->lock);
+    if (somebody_died()) {
+      pthread_mutex_unlock(&t->lock);
+      die_if(true);
+    }
+  }
+  ~Gil() { pthread_mutex_unlock(&t_->lock); }
+  Traffic* t_;
+};
+static Root* root = nullptr;
+static Handle root_handle;
+static std::atomic<uint64_t> numbers{1}, received{0};
+constexpr int kWords = 32;
+static_assert(sizeof(Segment) <= 1024 && sizeof(Root) <= 1024, "blocks of the larger class");
+
+Traffic* new_traffic() {
+  Traffic* t = new Traffic;
+  if (!root) return t;
+  Handle handle = root_handle;
+  void* base;
+  size_t nbytes;
+  REQUIRE(virtual_hold(handle, &base, &nbytes) && t->channel.attach(base, sizeof(Root)));
+  return t;
+}
+void drop_traffic(Traffic* t) { delete t; }  // with no process around: changes nothing
+
+void open_channel(Traffic* t) {
+  Root* made = static_cast<Root*>(virtual_allocate(sizeof(Root)));
+  REQUIRE(made && t->channel.create(made, 0, false));
+  REQUIRE(virtual_export(made, 0, &root_handle));  // the founder keeps it; the pin expires
+  root = made;
+}
+
+static void put(Traffic* t, std::mt19937& dice) {
+  uint64_t number = numbers.fetch_add(1, std::memory_order_relaxed), text[80];
+  uint32_t n = dice() % 3;
+  size_t words = dice() % 8 ? 1 + dice() % 4 : 60;
+  for (size_t i = 0; i < words; i++) text[i] = number;
+  void *blocks[2] = {}, *spill = nullptr;
+  for (uint32_t k = 0; k < n; k++) {
+    blocks[k] = allocate_here(200);
+    if (!blocks[k]) n = k;
+    for (int i = 0; blocks[k] && i < kWords; i++) static_cast<uint64_t*>(blocks[k])[i] = number;
+  }
+  {
+    Gil gil(t);
+    t->channel.put(reinterpret_cast<char*>(text), 8 * words, blocks, n, &spill);
+    Channel::discard(&spill);
+  }
+  for (uint32_t k = 0; k < n; k++) free_here(blocks[k]);
+}
+
+static bool get(Traffic* t) {
+  Arrival arrival;
+  Channel::Try result;
+  Gil gil(t);
+  result = t->channel.get(&arrival);
+  if (result != Channel::Try::Ok) {
+    REQUIRE(result == Channel::Try::NotNow || failed);
+    return false;
+  }
+  uint64_t number;
+  memcpy(&number, arrival.bytes, sizeof number);
+  for (size_t i = 0; i < arrival.nbytes; i += 8) REQUIRE(!memcmp(arrival.bytes + i, &number, 8));
+  for (PyObject* block : arrival.held)
+    for (int i = 0; i < kWords; i++) REQUIRE(static_cast<uint64_t*>(virtual_base(block))[i] == number);
+  received.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void traffic(Traffic* t, std::mt19937& dice) {
+  if (dice() % 2)
+    put(t, dice);
+  else
+    get(t);
+}
+
+size_t close_channel(Traffic* t) {
+  while (get(t)) continue;
+  t->channel.close();
+  virtual_acknowledge(root_handle);
+  virtual_free(root);
+  return received.load();
+}
+
+}  // namespace shmtensor
