@@ -11,6 +11,7 @@ __all__ = ["COMPOSITES", "FAMILIES", "ROWS", "Row", "composite", "op"]
 FAMILIES = (
     "fitting",
     "pointwise",
+    "powers",
     "extremes",
     "rounding",
     "exponential",

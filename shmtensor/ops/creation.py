@@ -292,6 +292,9 @@ def arange(
 
 def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
     """n numbers from start on, formed as start + i * step."""
+    out = native.steps(start, step, n, dtype.num)
+    if out is not None:
+        return out
     if dtype.kind in "iu" and isinstance(start, int) and isinstance(step, int):
         return (start + np.arange(n) * step).astype(dtype)
     return (start + np.arange(n) * step).astype(dtype)

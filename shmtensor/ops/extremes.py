@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from ..dtypes import get_default_dtype
 from ..native import parallel
 from .samples import PAIR
@@ -69,7 +70,10 @@ larger, smaller = parallel(np.maximum), parallel(np.minimum)
 
 
 def fast_clamp(x: Any, min: Any, max: Any) -> Any:
-    """Two passes, the second one in place."""
+    """The kernel; of whole numbers two passes, the second one in place."""
+    done = native.clamp(x, min, max)
+    if done is not None:
+        return done
     if min is None:
         return smaller(x, max)
     out = larger(x, min)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import native
+from .kernels import either
 from .table import op
 
 
@@ -18,6 +19,7 @@ def cast(xp, x, /, dtype):
     return x.astype(dtype)
 
 
+cast.numpy = either(lambda x, dtype: native.cast(x, dtype.num), cast.forward)
 cast.pullback(x=lambda g: g)  # the engine brings it to x's dtype
 
 
@@ -42,7 +44,8 @@ def store(x, y, out=None):
         raise ValueError("assignment destination is read-only")
     if y.dtype.kind == "c" and out.dtype.kind != "c":
         y = y.real
-    np.copyto(out, y, casting="unsafe")
+    if not (out.size > 4096 and native.store(out, y)):
+        np.copyto(out, y, casting="unsafe")
     return out
 
 
@@ -61,6 +64,7 @@ def clone(xp, x, /):
     return x.copy("K")
 
 
+clone.numpy = native.clone
 clone.pullback(x=lambda g: g)
 
 

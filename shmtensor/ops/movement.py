@@ -356,7 +356,26 @@ def repeat(xp, x, /, repeats: sizes):
         raise RuntimeError(
             f"repeat: one number for each of {x.ndim} dims is needed: {tuple(repeats)}"
         )
+    if xp is np and x.size > 4096 and 0 not in repeats:
+        return native.packed(tiled(x, tuple(repeats))).reshape(
+            tuple(
+                r * n
+                for r, n in zip(repeats, (1,) * (len(repeats) - x.ndim) + x.shape, strict=True)
+            )
+        )
     return xp.tile(x, repeats)
+
+
+def tiled(x: Any, repeats: Shape) -> Any:
+    """A view with a stride of 0 before each dimension: (repeats[0], n, repeats[1], m, ...)."""
+    ahead = len(repeats) - x.ndim
+    shape = (1,) * ahead + x.shape
+    strides = (0,) * ahead + x.strides
+    return np.lib.stride_tricks.as_strided(
+        x,
+        tuple(k for pair in zip(repeats, shape, strict=True) for k in pair),
+        tuple(k for stride in strides for k in (0, stride)),
+    )
 
 
 def repeat_slope(ops: Any, g: Any, shape: Shape, repeats: Shape) -> Any:

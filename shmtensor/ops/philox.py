@@ -13,6 +13,8 @@ normal   : numbers 2 k and 2 k + 1 are r cos(t) and r sin(t) (Box and Muller) ou
            u = number 2 k, v = number 2 k + 1:
            r = sqrt(-2 log(u + 2**-24)) (float64: 2**-53), t = 2 pi v
 integers : number e is its word, or for ranges from 2**32 on its two words, modulo the range
+shuffled : of 0 to n - 1 place i changes with place i + ((w * (n - i)) >> 32), i going up, w word i
+           (n above 2**20: word i of 64 bits, and >> 64); Durstenfeld: Algorithm 235 (1964)
 ```
 """
 
@@ -35,6 +37,7 @@ __all__ = [
     "fill_normal",
     "fill_uniform",
     "normal",
+    "permutation",
     "uniform",
     "words",
 ]
@@ -87,6 +90,16 @@ def normal(seed: int, offset: int, n: int, dtype: Any) -> Any:
     radius, angle = np.sqrt(-2 * np.log(pairs[:, 0] + least)), 2 * math.pi * pairs[:, 1]
     out = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)[:n]
     return out.astype(dtype, copy=False)
+
+
+def permutation(seed: int, offset: int, n: int) -> Any:
+    """0 to n - 1 in random order."""
+    wide = n > 2**20
+    order, drawn = np.arange(n), (bits if wide else words)(seed, offset, n).tolist()
+    for i, w in enumerate(drawn):
+        j = i + (w * (n - i) >> (64 if wide else 32))
+        order[i], order[j] = order[j], order[i]
+    return order
 
 
 def fill_uniform(out: Any, seed: int, offset: int, low: float, high: float) -> Any:

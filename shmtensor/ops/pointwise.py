@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from ..native import parallel
+from .kernels import either
 from .samples import PAIR, TRIPLE, UNARY, reals, unary
 from .table import composite, insist_on_tensors, op
 
 AWAY = [(reals((3, 4)), reals((3, 4), 0.5, 2.0)), (reals((2, 1)), reals((3,), 0.5, 2.0))]
-POSITIVE = [(reals((3, 4), 0.3, 2.0), (3, 4)), (reals((2, 1), 0.3, 2.0), (3,))]
 
 # ---- sum and product
 
@@ -119,7 +120,10 @@ plus, minus, times = parallel(np.add), parallel(np.subtract), parallel(np.multip
 
 
 def fast_addcmul(x: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
-    """Without NumPy's operators, so that large tensors use the threads."""
+    """In one pass; else without NumPy's operators, so that large tensors use the threads."""
+    done = native.addcmul(x, tensor1, tensor2, value)
+    if done is not None:
+        return done
     product = times(tensor1, tensor2)
     return plus(x, product if value == 1 else times(product, value))
 
@@ -159,9 +163,12 @@ def lerp(xp, x, end, weight, /):
 
 
 def fast_lerp(x: Any, end: Any, weight: Any) -> Any:
-    """With one weight for all: three passes instead of eight."""
+    """With one weight for all: one pass, or three, instead of eight."""
     if weight.__class__ is not float:
         return lerp.forward(np, x, end, weight)
+    done = native.lerp(x, end, weight)
+    if done is not None:
+        return done
     way = minus(end, x)
     return (
         plus(x, times(way, weight))
@@ -197,7 +204,10 @@ def square(xp, x, /):
 square.pullback(x=lambda g, x: g * (2 * x).conjugate())
 
 
-@op(numpy=parallel(np.sqrt), promote="float", samples=unary(0.2, 3.0))
+root = parallel(np.sqrt)
+
+
+@op(numpy=root, promote="float", samples=unary(0.2, 3.0))
 def sqrt(xp, x, /):
     """Square root."""
     return xp.sqrt(x)
@@ -212,6 +222,7 @@ def rsqrt(xp, x, /):
     return 1 / xp.sqrt(x)
 
 
+rsqrt.numpy = either(native.rsqrt, rsqrt.forward)
 rsqrt.pullback(x=lambda g, out: g * (-0.5 * out * out * out).conjugate())
 
 
@@ -223,50 +234,6 @@ def reciprocal(xp, x, /):
 
 reciprocal.pullback(x=lambda g, out: -g * (out * out).conjugate())
 
-
-# ---- powers
-
-
-def power_slope(ops: Any, g: Any, x: Any, y: Any) -> Any:
-    """Gradient of x ** y by x; 0 where y is 0, even at x = 0, where x ** (y - 1) is infinite."""
-    if isinstance(y, (int, float, complex)):
-        if y == 0:
-            return g * 0
-        return g * (2 * x if y == 2 else y * x ** (y - 1)).conjugate()
-    return ops.replace(y == 0, g * (y * x ** ops.replace(y == 0, y - 1, 1.0)).conjugate(), 0.0)
-
-
-def exponent_slope(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
-    """Gradient of x ** y by y; 0 where x is 0 and y is not negative, as PyTorch has it."""
-    if isinstance(x, (int, float)):
-        return g * 0 if x == 0 else g * (out * ops.log(x * ops.ones_like(y))).conjugate()
-    zero = x == 0
-    return ops.replace(zero, g * (out * ops.log(ops.replace(zero, x, 1.0))).conjugate(), 0.0)
-
-
-@op(broadcast=True, promote="common", samples=POSITIVE)
-def pow(xp, x, exponent, /):
-    """x to the power of `exponent`, with broadcasting; whole numbers stay whole."""
-    if isinstance(exponent, np.ndarray) and exponent.dtype.kind == "i":
-        return whole_power(xp, xp.asarray(x, exponent.dtype), exponent)
-    return x**exponent
-
-
-def whole_power(xp: Any, x: Any, y: Any) -> Any:
-    """Powers of whole numbers; of negative exponents what the quotient 1 / x ** -y is without its
-    fraction.
-    """
-    if not y.size or y.min() >= 0:
-        return x**y
-    odd = (y & 1) * 2 - 1  # of -1 the sign
-    small = xp.where(x == 1, 1, xp.where(x == -1, -odd, 0)).astype(x.dtype)
-    return xp.where(y < 0, small, x ** xp.maximum(y, 0))
-
-
-pow.pullback(
-    x=lambda ops, g, x, exponent: power_slope(ops, g, x, exponent),
-    exponent=lambda ops, g, x, exponent, out: exponent_slope(ops, g, x, exponent, out),
-)
 
 # ---- size and sign
 

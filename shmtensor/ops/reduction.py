@@ -271,6 +271,9 @@ def count_nonzero(xp, x, /, dim=None):
     return (x != 0).sum(axes(x, dim), np.dtype(np.int64))
 
 
+count_nonzero.numpy = either(lambda x, dim: native.count(x, dim, False), count_nonzero.forward)
+
+
 # ---- spread
 
 

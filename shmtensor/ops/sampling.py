@@ -29,7 +29,7 @@ def size_of(x: Any) -> int:
 
 def chances(n: int, generator: Any) -> Any:
     """n numbers from [0, 1) in float64, for transformations."""
-    return philox.uniform(*claimed(generator, n, True), n, np.dtype(np.float64))
+    return native.uniform_(np.empty(n), *claimed(generator, n, True), 0.0, 1.0)
 
 
 def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: float) -> Any:
@@ -150,10 +150,8 @@ def whole(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
     n, span = math.prod(shape), high - low
     wide = span >= 2**32
     seed, offset = claimed(generator, n, wide)
-    raw = philox.bits(seed, offset, n) if wide else philox.words(seed, offset, n).astype(np.uint64)
-    if span < 2**64:
-        raw = raw % np.uint64(span)
-    return (raw.astype(np.int64) + low).astype(dtype).reshape(shape)
+    raw = native.integers(n, seed, offset, low, span % 2**64)
+    return raw.astype(dtype, copy=False).reshape(shape)
 
 
 @composite(method=False)
@@ -233,8 +231,9 @@ def randperm(
 
 
 def shuffled(n: int, dtype: Any, generator: Any) -> Any:
-    """The order of n random words of 64 bits."""
-    return np.argsort(philox.bits(*claimed(generator, n, True), n), kind="stable").astype(dtype)
+    """0 to n - 1, place by place exchanged with a random one behind it: `philox.permutation`."""
+    seed, offset = claimed(generator, n, n > 2**20)
+    return native.permutation(n, seed, offset).astype(dtype, copy=False)
 
 
 # ---- by probabilities
@@ -249,6 +248,18 @@ def coins(xp, x, /, seed, offset):
     return (u < x).astype(x.dtype)
 
 
+below = native.parallel(np.less)
+
+
+def fast_coins(x: Any, seed: int, offset: int) -> Any:
+    """With the native uniform numbers."""
+    if x.size and not (x.min() >= 0 and x.max() <= 1):
+        return coins.forward(np, x, seed, offset)
+    u = native.uniform_(np.empty(x.shape), seed, offset, 0.0, 1.0)
+    return below(u, x).astype(x.dtype)
+
+
+coins.numpy = fast_coins
 coins.pullback(x=lambda g: g * 0)
 
 

@@ -4,9 +4,11 @@
 #include "choice.h"
 #include "extreme.h"
 #include "folding.h"
+#include "fused.h"
 #include "isa.h"
 #include "joining.h"
 #include "matmul.h"
+#include "moving.h"
 #include "optimizer.h"
 #include "order.h"
 #include "packing.h"
@@ -18,6 +20,7 @@
 #include "reduction.h"
 #include "scan.h"
 #include "softmax.h"
+#include "tally.h"
 #include "turning.h"
 #include "ufunc.h"
 #include "variance.h"
@@ -76,6 +79,18 @@ PyMethodDef methods[] = {
      "matmul(x, y, out=None, /): matrix product of any ranks."},
     {"linear", fast<linear>(), METH_FASTCALL,
      "linear(input, weight, bias=None, /): input @ weight.T + bias."},
+    {"clone", clone, METH_O, "clone(x, /): a copy with x's order of axes."},
+    {"store", fast<store>(), METH_FASTCALL, "store(out, y, /) -> bool: was it done?"},
+    {"steps", fast<steps>(), METH_FASTCALL, "steps(start, step, n, type, /)"},
+    {"integers", fast<integers>(), METH_FASTCALL,
+     "integers(n, seed, offset, low, span, /): whole numbers from [low, low + span)."},
+    {"permutation", fast<permutation>(), METH_FASTCALL,
+     "permutation(n, seed, offset, /): 0 to n - 1 in random order."},
+    {"clamp", fast<clamp>(), METH_FASTCALL, "clamp(x, low, high, /): bounds may be None."},
+    {"addcmul", fast<addcmul>(), METH_FASTCALL, "addcmul(x, a, b, value, /): x + value * a * b."},
+    {"lerp", fast<lerp>(), METH_FASTCALL, "lerp(x, end, weight, /): x + weight * (end - x)."},
+    {"rsqrt", rsqrt, METH_O, "rsqrt(x, /): 1 / sqrt(x)."},
+    {"cast", fast<cast>(), METH_FASTCALL, "cast(x, type, /): NumPy's number of the type."},
     {"relu", relu, METH_O, "relu(x, /): max(x, 0); NaN stays NaN."},
     {"relu_backward", fast<relu_backward>(), METH_FASTCALL, "relu_backward(g, out, /)"},
     {"sigmoid", sigmoid, METH_O, "sigmoid(x, /): 1 / (1 + exp(-x))."},
@@ -97,6 +112,10 @@ PyMethodDef methods[] = {
      "cross_entropy_backward(g, probabilities, target, ignore_index, reduction, /)"},
     {"sum", fast<sum>(), METH_FASTCALL,
      "sum(x, dim=None, keepdim=False, /); integers and bool give int64."},
+    {"product", fast<product>(), METH_FASTCALL,
+     "product(x, dim, keepdim, dtype=None, /): integers and bool give int64; None with a dtype."},
+    {"count", fast<count>(), METH_FASTCALL,
+     "count(x, dim, keepdim, /): how many elements are not 0."},
     {"reduce_into", fast<reduce_into>(), METH_FASTCALL,
      "reduce_into(out, arrays, op, /): sum, prod, min, max or avg of the arrays, the first one "
      "first."},
@@ -135,7 +154,6 @@ PyMethodDef methods[] = {
     {"triangle", fast<triangle>(), METH_FASTCALL, "triangle(x, diagonal, upper, /)"},
     {"nonzero", fast<nonzero>(), METH_FASTCALL, "nonzero(x, /): a row of indices each."},
     {"distinct", fast<distinct>(), METH_FASTCALL, "distinct(x, /): the different values, in order."},
-    {"product", fast<product>(), METH_FASTCALL, "product(x, dim, keepdim, dtype, /)"},
     {"logsumexp", fast<logsumexp>(), METH_FASTCALL, "logsumexp(x, dim, keepdim, /)"},
     {"dot", fast<dot>(), METH_FASTCALL, "dot(x, y, /): matmul of two vectors, or None."},
     {"bmm", fast<bmm>(), METH_FASTCALL, "bmm(x, y, /): matmul of two batches of matrices, or None."},

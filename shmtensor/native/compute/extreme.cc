@@ -2,6 +2,7 @@
 // and the same place, on any number of threads. A NaN beats all numbers, the first NaN the others.
 #include "extreme.h"
 
+#include <cstring>
 #include <utility>
 
 #include "array.h"
@@ -59,7 +60,36 @@ void by_rows(const T* x, T* values, int64_t* places, int64_t rows, int64_t m, bo
   PyMem_RawFree(parts);
 }
 
-// x[o, k, c]: a strip of columns per slice, all rows of it.
+// x[o, k, c] without places: pieces of whole rows first, then the pieces' results.
+template <class T>
+void values_by_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, bool largest) {
+  const auto fold = folds<T>().extreme_columns[largest];
+  const int64_t width = least(inner, 4096);
+  int64_t chain = kPiece / width;
+  chain = chain < 8 ? 8 : chain > 512 ? 512 : chain;
+  const int64_t pieces = (m + chain - 1) / chain, strips = (inner + width - 1) / width;
+  T* parts = out;
+  if (pieces > 1)
+    parts =
+        static_cast<T*>(PyMem_RawMalloc(sizeof(T) * static_cast<size_t>(outer * pieces * inner)));
+  const int64_t each = least(chain, m) * width;
+  ranges(outer * pieces * strips, (kPiece / 2 + each - 1) / each, [&](int64_t i, int64_t stop) {
+    for (; i < stop; ++i) {
+      const int64_t c = i % strips * width, k = i / strips % pieces * chain,
+                    o = i / strips / pieces;
+      T* to = parts + (o * pieces + k / chain) * inner + c;
+      const T* from = x + (o * m + k) * inner + c;
+      const int64_t n = least(width, inner - c);
+      memcpy(to, from, sizeof(T) * static_cast<size_t>(n));
+      fold(from + inner, to, least(chain, m - k) - 1, n, inner);
+    }
+  });
+  if (pieces == 1) return;
+  values_by_columns(parts, out, outer, pieces, inner, largest);
+  PyMem_RawFree(parts);
+}
+
+// x[o, k, c] with places: a strip of columns per slice, all rows of it.
 template <class T>
 void by_columns(const T* x, T* values, int64_t* places, int64_t outer, int64_t m, int64_t inner,
                 bool largest) {
@@ -77,10 +107,6 @@ void by_columns(const T* x, T* values, int64_t* places, int64_t outer, int64_t m
       const T* from = x + o * m * inner + c;
       T* to = values ? values + o * inner + c : scratch;
       for (int64_t k = 0; k < n; ++k) to[k] = from[k];
-      if (!places) {
-        folds<T>().extreme_columns[largest](from + inner, to, m - 1, n, inner);
-        continue;
-      }
       for (int64_t k = 0; k < n; ++k) rows[k] = 0;
       folds<T>().place_columns[largest](from + inner, to, rows, m - 1, n, inner, 1);
       for (int64_t k = 0; k < n; ++k) places[o * inner + c + k] = rows[k];
@@ -100,7 +126,7 @@ PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants
   if (type > NPY_DOUBLE) Py_RETURN_NONE;
   Reduced r;
   bool fits;
-  if (!reduced_argument(where, x, args[1], keep, &r, &fits)) return left_to_caller();
+  if (!reduced_argument(where, x, args[1], keep, &r, &fits, wants_places)) return left_to_caller();
   if (!fits || r.m > INT32_MAX) Py_RETURN_NONE;
   if (r.m == 0) Py_RETURN_NONE;  // there is nothing to choose from: the caller says so
   Ref values(wants_values ? fresh(r.nd, r.dims, type) : nullptr);
@@ -114,10 +140,17 @@ PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants
       int64_t* p = places ? data<int64_t>(places) : nullptr;
       if (r.inner == 1) {
         by_rows(data<T>(r.x), v, p, r.outer, r.m, largest != 0);
+      } else if (!p) {
+        values_by_columns(data<T>(r.x), v, r.outer, r.m, r.inner, largest != 0);
       } else {
         by_columns(data<T>(r.x), v, p, r.outer, r.m, r.inner, largest != 0);
       }
     });
+  }
+  if (r.moved) {
+    if (values) values = Ref(r.put_back(std::move(values)));
+    if (places) places = Ref(r.put_back(std::move(places)));
+    if ((wants_values && !values) || (wants_places && !places)) return nullptr;
   }
   if (!wants_places) return values.release();
   if (!wants_values) return places.release();

@@ -3,7 +3,7 @@
 
 #include <cmath>
 #include <limits>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "array.h"
@@ -11,26 +11,12 @@
 #include "matmul.h"
 #include "pool.h"
 #include "shape.h"
-#include "types.h"
 
 namespace shmtensor {
 namespace {
 
-constexpr int64_t kSmall = 4096;   // larger products are NumPy's, whose loops are wider
 constexpr int64_t kPiece = 16384;  // elements of a slice
 constexpr int64_t kUnlock = 8192;
-
-template <class T, class R>
-void multiply(const Reduced& r, R* out) {
-  const T* x = data<T>(r.x);
-  for (int64_t o = 0; o < r.outer; ++o) {
-    for (int64_t c = 0; c < r.inner; ++c) {
-      R all = 1;
-      for (int64_t k = 0; k < r.m; ++k) all *= static_cast<R>(x[(o * r.m + k) * r.inner + c]);
-      out[o * r.inner + c] = all;
-    }
-  }
-}
 
 // log(sum(exp(x))) of each row: the probabilities go to scratch, the largest element's place is
 // the target, so that nothing cancels.
@@ -57,30 +43,6 @@ void log_sums(const Reduced& r, T* out) {
 
 }  // namespace
 
-PyObject* product(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("prod", n, 4, 4) < 0) return nullptr;
-  PyArrayObject* x = array_argument("prod", "input", args[0]);
-  if (!x) return nullptr;
-  if (args[3] != Py_None || PyArray_SIZE(x) > kSmall) Py_RETURN_NONE;
-  Reduced r;
-  bool fits;
-  if (!reduced_argument("prod", x, args[1], args[2] == Py_True, &r, &fits)) return left_to_caller();
-  if (!fits) Py_RETURN_NONE;
-  Ref out;
-  const bool known = with_type(PyArray_TYPE(x), [&](auto zero) {
-    using T = decltype(zero);
-    if constexpr (std::is_floating_point_v<T>) {
-      out = Ref(fresh(r.nd, r.dims, PyArray_TYPE(x)));
-      if (out) multiply<T>(r, data<T>(out));
-    } else if constexpr (std::is_signed_v<T>) {
-      out = Ref(fresh(r.nd, r.dims, NPY_INT64));
-      if (out) multiply<T>(r, reinterpret_cast<uint64_t*>(data<int64_t>(out)));  // wraps around
-    }
-  });
-  if (!known || (!out && !PyErr_Occurred())) Py_RETURN_NONE;
-  return out.release();
-}
-
 PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("logsumexp", n, 3, 3) < 0) return nullptr;
   PyArrayObject* x = array_argument("logsumexp", "input", args[0]);
@@ -96,7 +58,7 @@ PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!out) return nullptr;
   Unlocked unlocked(r.outer * r.m > kUnlock);
   type == NPY_FLOAT ? log_sums(r, data<float>(out)) : log_sums(r, data<double>(out));
-  return out.release();
+  return r.put_back(std::move(out));
 }
 
 namespace {

@@ -7,7 +7,6 @@
 
 namespace shmtensor {
 
-PyObject* product(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, dim, keepdim, dtype)
 PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x, dim, keepdim)
 PyObject* dot(PyObject*, PyObject* const* args, Py_ssize_t n);        // (x, y): vectors
 PyObject* bmm(PyObject*, PyObject* const* args, Py_ssize_t n);        // (x, y): batches of matrices

@@ -20,6 +20,17 @@ namespace shmtensor {
   const Folds<uint32_t>& folds_of(uint32_t);                                           \
   const Folds<int64_t>& folds_of(int64_t);                                             \
   const Folds<uint64_t>& folds_of(uint64_t);                                           \
+  const Tallies<float>& tallies_of(float);                                           \
+  const Tallies<double>& tallies_of(double);                                         \
+  const Tallies<int8_t>& tallies_of(int8_t);                                         \
+  const Tallies<uint8_t>& tallies_of(uint8_t);                                       \
+  const Tallies<int16_t>& tallies_of(int16_t);                                       \
+  const Tallies<uint16_t>& tallies_of(uint16_t);                                     \
+  const Tallies<int32_t>& tallies_of(int32_t);                                       \
+  const Tallies<uint32_t>& tallies_of(uint32_t);                                     \
+  const Tallies<int64_t>& tallies_of(int64_t);                                       \
+  const Tallies<uint64_t>& tallies_of(uint64_t);                                     \
+  const Elementary& functions_of();                                                  \
   const Moments<float>& moments_of(float);                                             \
   const Moments<double>& moments_of(double);                                           \
   const Kernels<float>& floats();                                                      \
@@ -121,6 +132,28 @@ template const Folds<int64_t>& folds<int64_t>();
 template const Folds<uint64_t>& folds<uint64_t>();
 
 template <class T>
+const Tallies<T>& tallies() {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::tallies_of(T());
+    case Level::V3:
+      return level_v3::tallies_of(T());
+    default:
+      return level_base::tallies_of(T());
+  }
+}
+template const Tallies<float>& tallies<float>();
+template const Tallies<double>& tallies<double>();
+template const Tallies<int8_t>& tallies<int8_t>();
+template const Tallies<uint8_t>& tallies<uint8_t>();
+template const Tallies<int16_t>& tallies<int16_t>();
+template const Tallies<uint16_t>& tallies<uint16_t>();
+template const Tallies<int32_t>& tallies<int32_t>();
+template const Tallies<uint32_t>& tallies<uint32_t>();
+template const Tallies<int64_t>& tallies<int64_t>();
+template const Tallies<uint64_t>& tallies<uint64_t>();
+
+template <class T>
 const Moments<T>& moments() {
   switch (isa_level()) {
     case Level::V4:
@@ -133,6 +166,17 @@ const Moments<T>& moments() {
 }
 template const Moments<float>& moments<float>();
 template const Moments<double>& moments<double>();
+
+const Elementary& elementary() {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::functions_of();
+    case Level::V3:
+      return level_v3::functions_of();
+    default:
+      return level_base::functions_of();
+  }
+}
 
 PhiloxBlocks philox() {
   switch (isa_level()) {

@@ -38,6 +38,10 @@ struct Kernels {
   void (*gelu_tanh_backward)(const T* g, const T* x, T* gx, int64_t n);
   void (*dropout)(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t threshold,
                   uint64_t seed, uint64_t counter);
+  void (*rsqrt)(const T* x, T* out, int64_t n);
+  void (*clamp)(const T* x, T* out, int64_t n, T low, T high);
+  void (*addcmul)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
+  void (*lerp)(const T* x, const T* end, T* out, int64_t n, T weight);
 
   // Rows of m.
   void (*softmax)(const T* x, T* out, int64_t rows, int64_t m);
@@ -79,12 +83,44 @@ struct Folds {
   int64_t (*find)(const T* x, int64_t m, T value);
 };
 
+// What sums, products and counts are made in: float and double as double, whole numbers as int64,
+// whose bits are those of uint64_t.
+template <class T>
+struct Widened {
+  typedef uint64_t type;
+};
+template <>
+struct Widened<float> {
+  typedef double type;
+};
+template <>
+struct Widened<double> {
+  typedef double type;
+};
+template <class T>
+using WideOf = typename Widened<T>::type;
+
+// [0] sums, [1] products, [2] how many are not 0; of n, and of each column, joined to acc.
+template <class T>
+struct Tallies {
+  WideOf<T> (*rows[3])(const T* x, int64_t n);
+  void (*columns[3])(const T* x, WideOf<T>* acc, int64_t m, int64_t width, int64_t stride);
+};
+
 // Sums of squared distances, for var and norm.
 template <class T>
 struct Moments {
   double (*squares)(const T* x, int64_t n, T point);
   void (*squares_columns)(const T* x, const T* points, T* acc, int64_t m, int64_t width,
                           int64_t stride);
+};
+
+// Elementary functions of float32.
+struct Elementary {
+  void (*exp)(const float* x, float* out, int64_t n);
+  void (*log)(const float* x, float* out, int64_t n);
+  void (*sin)(const float* x, float* out, int64_t n);
+  void (*cos)(const float* x, float* out, int64_t n);
 };
 
 // Random bits: Philox 4x32-10, 64 words for each block of 16 counters, the four outputs of a
@@ -96,7 +132,10 @@ const Kernels<T>& kernels();
 template <class T>
 const Folds<T>& folds();
 template <class T>
+const Tallies<T>& tallies();
+template <class T>
 const Moments<T>& moments();
+const Elementary& elementary();
 PhiloxBlocks philox();
 
 }  // namespace shmtensor

@@ -21,7 +21,9 @@ namespace SHMTENSOR_LEVEL {
 //
 #include "elementwise.h"
 #include "fold.h"
+#include "mathematics.h"
 #include "rows.h"
+#include "tallies.h"
 #include "update.h"
 
 template <class T>
@@ -36,6 +38,10 @@ constexpr Kernels<T> table = {
     gelu_tanh<T>,
     gelu_tanh_backward<T>,
     dropout<T>,
+    rsqrt,
+    clamp<T>,
+    addcmul<T>,
+    lerp<T>,
     softmax<T>,
     log_softmax<T>,
     softmax_backward<T>,
@@ -65,8 +71,15 @@ constexpr Folds<T> folds = {
 template <class T>
 constexpr Moments<T> moments = {squares<T>, squares_columns<T>};
 
-#define FOLDS(T) \
-  const Folds<T>& folds_of(T) { return folds<T>; }
+template <class T>
+constexpr Tallies<T> tallies = {
+    {add_up<T>, product<T>, count<T>},
+    {add_up_columns<T>, product_columns<T>, count_columns<T>},
+};
+
+#define FOLDS(T)                                      \
+  const Folds<T>& folds_of(T) { return folds<T>; } \
+  const Tallies<T>& tallies_of(T) { return tallies<T>; }
 FOLDS(float)
 FOLDS(double)
 FOLDS(int8_t)
@@ -81,6 +94,8 @@ FOLDS(uint64_t)
 const Moments<float>& moments_of(float) { return moments<float>; }
 const Moments<double>& moments_of(double) { return moments<double>; }
 
+constexpr Elementary functions = {exp_floats, log_floats, waves<0>, waves<1>};
+const Elementary& functions_of() { return functions; }
 const Kernels<float>& floats() { return table<float>; }
 const Kernels<double>& doubles() { return table<double>; }
 void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter) {

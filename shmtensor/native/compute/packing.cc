@@ -2,7 +2,9 @@
 // each other, so that both sides use whole cache lines.
 #include "packing.h"
 
+#include <complex>
 #include <cstring>
+#include <utility>
 
 #include "array.h"
 #include "pool.h"
@@ -67,6 +69,14 @@ void copy_rows(const Source& s, T* to) {
       T* out = to + i / pieces * n + start;
       if (step == static_cast<npy_intp>(sizeof(T))) {
         memcpy(out, from, sizeof(T) * static_cast<size_t>(end - start));
+      } else if (step == -static_cast<npy_intp>(sizeof(T))) {  // constant steps become vector code
+        const T* line = reinterpret_cast<const T*>(from);
+        for (int64_t k = 0; k < end - start; ++k) out[k] = line[-k];
+      } else if (step == 2 * static_cast<npy_intp>(sizeof(T))) {
+        const T* line = reinterpret_cast<const T*>(from);
+        const int64_t m = end - start - 1;
+        for (int64_t k = 0; k < m; ++k) out[k] = line[2 * k];
+        out[m] = line[2 * m];  // apart: vectors read past the last one
       } else {
         for (int64_t k = 0; k < end - start; ++k)
           out[k] = *reinterpret_cast<const T*>(from + k * step);
@@ -172,6 +182,27 @@ void copy(const Source& s, T* to) {
 
 }  // namespace
 
+bool pack_into(PyArrayObject* x, void* to) {
+  const int type = PyArray_TYPE(x);
+  if (!is_plain(x) || (type >= NPY_OBJECT && type != NPY_HALF)) return false;
+  const int64_t nbytes = PyArray_NBYTES(x);
+  if (nbytes == 0) return true;
+  const Source s = source_of(x);
+  Unlocked unlocked(nbytes > kUnlock);
+  if (PyArray_ITEMSIZE(x) == 16) {
+    copy_rows(s, static_cast<std::complex<double>*>(to));
+    return true;
+  }
+  return with_size(PyArray_ITEMSIZE(x),
+                   [&](auto zero) { copy(s, static_cast<decltype(zero)*>(to)); });
+}
+
+Ref in_order(PyArrayObject* x) {
+  if (PyArray_ISCARRAY_RO(x) || PyArray_ITEMSIZE(x) > 16 || !is_plain(x)) return contiguous(x);
+  Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
+  return out && pack_into(x, PyArray_DATA(out.array())) ? std::move(out) : contiguous(x);
+}
+
 // packed(x): a copy in C order
 PyObject* packed(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("packed", n, 1, 1) < 0) return nullptr;
@@ -183,15 +214,7 @@ PyObject* packed(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), type));
   if (!out) return nullptr;
-  const int64_t nbytes = PyArray_NBYTES(x);
-  if (nbytes == 0) return out.release();
-  const Source s = source_of(x);
-  bool done;
-  {
-    Unlocked unlocked(nbytes > kUnlock);
-    done = with_size(PyArray_ITEMSIZE(x), [&](auto zero) { copy(s, data<decltype(zero)>(out)); });
-  }
-  return done ? out.release() : PyArray_NewCopy(x, NPY_CORDER);
+  return pack_into(x, PyArray_DATA(out.array())) ? out.release() : PyArray_NewCopy(x, NPY_CORDER);
 }
 
 // stack(arrays, dim): None unless all are alike, in order and of a simple dtype
@@ -237,6 +260,20 @@ PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n) {
       }
     });
   };
+  if (count == 2 && width <= 8 &&
+      with_size(width, [&](auto zero) {
+        using T = decltype(zero);
+        const T *a = data<T>(as_array(items[0])), *b = data<T>(as_array(items[1]));
+        T* pairs = reinterpret_cast<T*>(to);
+        ranges(outer, kSlice / (2 * width), [&](int64_t o, int64_t stop) {
+          for (; o < stop; ++o) {
+            pairs[2 * o] = a[o];
+            pairs[2 * o + 1] = b[o];
+          }
+        });
+      })) {
+    return out.release();
+  }
   if (width == 4) {  // fixed sizes become single moves
     put([](char* t, const char* f) { memcpy(t, f, 4); });
   } else if (width == 8) {

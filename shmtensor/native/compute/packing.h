@@ -1,9 +1,15 @@
 // Copies that put elements in order in memory.
 #pragma once
 
-#include "python.h"
+#include "array.h"
 
 namespace shmtensor {
+
+// The array itself if it is in C order, aligned and in native byte order, else such a copy.
+Ref in_order(PyArrayObject* x);
+
+// to[...] = x, in C order of x's dimensions, on the pool; false for dtypes that are not simple.
+bool pack_into(PyArrayObject* x, void* to);
 
 PyObject* packed(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n);

@@ -172,7 +172,118 @@ PyObject* draw(const char* where, PyObject* const* args, Py_ssize_t n) {
   return reinterpret_cast<PyObject*>(out);
 }
 
+// out[e] = word e, 16 counters at a time; pairs of words where T is 64 bits wide.
+template <class T, class F>
+void each_word(T* out, int64_t n, uint64_t seed, uint64_t offset, const F& made) {
+  constexpr int64_t kPer = sizeof(T) == 8 && F::kWide ? 32 : 64;
+  const auto words = philox();
+  ranges((n + kPer - 1) / kPer, kBlocks, [&](int64_t start, int64_t stop) {
+    for (int64_t b = start; b < stop; ++b) {
+      uint32_t w[64];
+      words(w, 1, seed, offset + 16 * static_cast<uint64_t>(b));
+      const int64_t at = b * kPer, m = n - at < kPer ? n - at : kPer;
+      for (int64_t i = 0; i < m; ++i) {
+        uint64_t bits = w[i];
+        if (F::kWide) bits = static_cast<uint64_t>(w[2 * i + 1]) << 32 | w[2 * i];
+        out[at + i] = made(bits);
+      }
+    }
+  });
+}
+
+struct Narrow {
+  static constexpr bool kWide = false;
+  uint64_t low, span;
+  uint64_t operator()(uint64_t bits) const {
+    return low + static_cast<uint32_t>(bits) % static_cast<uint32_t>(span);
+  }
+};
+struct Wide {
+  static constexpr bool kWide = true;
+  uint64_t low, span;  // span 0: all 2^64
+  uint64_t operator()(uint64_t bits) const { return low + (span ? bits % span : bits); }
+};
+struct Word {
+  static constexpr bool kWide = false;
+  uint32_t operator()(uint64_t bits) const { return static_cast<uint32_t>(bits); }
+};
+struct LongWord {
+  static constexpr bool kWide = true;
+  uint64_t operator()(uint64_t bits) const { return bits; }
+};
+
+// Words between 0 and 2^32, or 2^64, scaled to [0, k).
+uint64_t scaled(uint32_t word, uint64_t k) { return word * k >> 32; }
+uint64_t scaled(uint64_t word, uint64_t k) {
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(word) * k) >> 64);
+}
+
+// Fisher and Yates, as Durstenfeld has it (Algorithm 235, 1964): place i changes with one from i on.
+template <class I, class W, class F>
+void shuffle(I* order, W* words, int64_t n, uint64_t seed, uint64_t offset, const F& made) {
+  for (int64_t i = 0; i < n; ++i) order[i] = static_cast<I>(i);
+  each_word(words, n, seed, offset, made);
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t j = i + static_cast<int64_t>(scaled(words[i], static_cast<uint64_t>(n - i)));
+    const I t = order[i];
+    order[i] = order[j];
+    order[j] = t;
+  }
+}
+
+uint64_t mask_argument(PyObject* p) { return PyLong_AsUnsignedLongLongMask(p); }
+
 }  // namespace
+
+// integers(n, seed, offset, low, span): word modulo span, plus low; ranges from 2^32 on take two
+// words each, and span 0 is all of them
+PyObject* integers(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("integers", n, 5, 5) < 0) return nullptr;
+  const npy_intp size = PyLong_AsSsize_t(args[0]);
+  if (size == -1 && PyErr_Occurred()) return nullptr;
+  uint64_t rest[4];
+  for (int i = 0; i < 4; ++i) {
+    rest[i] = mask_argument(args[i + 1]);
+    if (PyErr_Occurred()) return nullptr;
+  }
+  Ref out(fresh(1, &size, NPY_INT64));
+  if (!out) return nullptr;
+  auto* to = data<uint64_t>(out);
+  Unlocked unlocked(size > 1024);
+  if (rest[3] && rest[3] < (uint64_t{1} << 32)) {
+    each_word(to, size, rest[0], rest[1], Narrow{rest[2], rest[3]});
+  } else {
+    each_word(to, size, rest[0], rest[1], Wide{rest[2], rest[3]});
+  }
+  return out.release();
+}
+
+// permutation(n, seed, offset): up to 2^20 numbers by one word each, more by two
+PyObject* permutation(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count_arguments("permutation", count, 3, 3) < 0) return nullptr;
+  const npy_intp n = PyLong_AsSsize_t(args[0]);
+  if (n == -1 && PyErr_Occurred()) return nullptr;
+  const uint64_t seed = mask_argument(args[1]), offset = mask_argument(args[2]);
+  if (PyErr_Occurred()) return nullptr;
+  Ref out(fresh(1, &n, NPY_INT64));
+  if (!out) return nullptr;
+  auto* to = data<int64_t>(out);
+  const bool small = n <= (1 << 20);
+  void* scratch = PyMem_RawMalloc(static_cast<size_t>(n + 1) * 8);
+  if (!scratch) return PyErr_NoMemory();
+  {
+    Unlocked unlocked(n > 1024);
+    if (small) {  // half as wide: more of it stays in the cache
+      auto* order = static_cast<uint32_t*>(scratch);
+      shuffle(order, order + n, n, seed, offset, Word());
+      for (int64_t i = 0; i < n; ++i) to[i] = order[i];
+    } else {
+      shuffle(to, static_cast<uint64_t*>(scratch), n, seed, offset, LongWord());
+    }
+  }
+  PyMem_RawFree(scratch);
+  return out.release();
+}
 
 PyObject* uniform_(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return draw<Uniform>("uniform_", args, n);

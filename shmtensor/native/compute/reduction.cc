@@ -10,6 +10,8 @@
 #include "float16.h"
 #include "kernels.h"
 #include "pool.h"
+#include "shape.h"
+#include "tally.h"
 
 namespace shmtensor {
 namespace {
@@ -95,31 +97,6 @@ PyObject* by_numpy(PyArrayObject* x, PyObject* axis, bool keep, int type) {
   return PyArray_FromAny(out.get(), nullptr, 0, 0, 0, nullptr);
 }
 
-bool mark(PyObject* dim, int nd, bool* reduced) {
-  const int d = dim_argument("sum", dim, nd);
-  if (d < 0) return false;
-  if (reduced[d] && nd) {
-    raise("ValueError", "sum: dim appears twice: %d", d);
-    return false;
-  }
-  reduced[d] = true;
-  return true;
-}
-
-// Which dimensions go: None or () all, a number, or a sequence of numbers.
-bool dims_argument(PyObject* dim, int nd, bool* reduced) {
-  const int n = nd ? nd : 1;
-  for (int i = 0; i < n; ++i) reduced[i] = dim == Py_None;
-  if (dim == Py_None) return true;
-  if (!PyTuple_Check(dim) && !PyList_Check(dim)) return mark(dim, nd, reduced);
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(dim);
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!mark(PySequence_Fast_GET_ITEM(dim, i), nd, reduced)) return false;
-  }
-  for (int i = 0; i < n && count == 0; ++i) reduced[i] = true;
-  return true;
-}
-
 template <class T>
 void sum_group(const T* x, T* out, int64_t outer, int64_t m, int64_t inner) {
   if (outer * inner == 0) return;
@@ -132,7 +109,7 @@ void sum_group(const T* x, T* out, int64_t outer, int64_t m, int64_t inner) {
 }
 
 // Neighbouring dimensions of one kind are merged; the last reduced group goes first.
-PyObject* sum_contiguous(Ref x, const bool* reduced, bool keep, int type) {
+PyObject* sum_contiguous(Ref x, const bool* reduced, const Left& left, int type) {
   const int nd = PyArray_NDIM(x.array());
   npy_intp sizes[NPY_MAXDIMS + 1];
   bool goes[NPY_MAXDIMS + 1];
@@ -145,15 +122,6 @@ PyObject* sum_contiguous(Ref x, const bool* reduced, bool keep, int type) {
     } else {
       sizes[groups] = size;
       goes[groups++] = reduced[i];
-    }
-  }
-  npy_intp dims[NPY_MAXDIMS];
-  int left = 0;
-  for (int i = 0; i < nd; ++i) {
-    if (!reduced[i]) {
-      dims[left++] = PyArray_DIM(x.array(), i);
-    } else if (keep) {
-      dims[left++] = 1;
     }
   }
   int todo = 0;
@@ -170,7 +138,7 @@ PyObject* sum_contiguous(Ref x, const bool* reduced, bool keep, int type) {
     for (int i = 0; i < at; ++i) outer *= sizes[i];
     for (int i = at + 1; i < groups; ++i) inner *= sizes[i];
     npy_intp flat = outer * inner;
-    Ref out(todo == 1 ? fresh(left, dims, type) : fresh(1, &flat, type));
+    Ref out(todo == 1 ? fresh(left.nd, left.dims, type) : fresh(1, &flat, type));
     if (!out) return nullptr;
     if (type == NPY_FLOAT) {
       sum_group(data<float>(x), data<float>(out), outer, sizes[at], inner);
@@ -184,7 +152,7 @@ PyObject* sum_contiguous(Ref x, const bool* reduced, bool keep, int type) {
     --groups;
     x = std::move(out);
   }
-  return x.release();
+  return left.put_back(std::move(x));
 }
 
 }  // namespace
@@ -207,25 +175,28 @@ PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return out;
   }
   bool reduced[NPY_MAXDIMS];
-  if (!dims_argument(dim, nd, reduced)) return nullptr;
-  Ref in;
-  if (type == NPY_FLOAT || type == NPY_DOUBLE) {
-    in = contiguous(x);
-  } else if (type == NPY_HALF) {
-    in = contiguous_as(x, NPY_FLOAT);
-  } else {
-    const bool whole = type >= NPY_BOOL && type <= NPY_ULONGLONG;
+  if (!reduced_dims("sum", dim, nd, reduced)) return nullptr;
+  if (type <= NPY_ULONGLONG) return tally_dims(x, reduced, keep != 0, Tally::Sum);
+  if (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF) {
     Ref axes(PyTuple_New(0));
     for (int i = 0; i < nd && axes; ++i) {
       if (!reduced[i]) continue;
       Ref one(Py_BuildValue("(i)", i));
       axes = Ref(one ? PySequence_Concat(axes.get(), one.get()) : nullptr);
     }
-    return axes ? by_numpy(x, nd ? axes.get() : Py_None, keep, whole ? NPY_INT64 : type) : nullptr;
+    return axes ? by_numpy(x, nd ? axes.get() : Py_None, keep, type) : nullptr;
   }
+  const int wide = type == NPY_HALF ? NPY_FLOAT : type;
+  Ref cast;
+  if (type == NPY_HALF) {
+    cast = contiguous_as(x, NPY_FLOAT);
+    if (!cast) return nullptr;
+    x = cast.array();
+  }
+  Left left;
+  Ref in = by_memory(x, reduced, keep != 0, true, &left);
   if (!in) return nullptr;
-  Ref out(sum_contiguous(std::move(in), reduced, keep, type == NPY_HALF ? NPY_FLOAT : type));
-  return finish(std::move(out), {type == NPY_HALF ? NPY_FLOAT : type, type});
+  return finish(Ref(sum_contiguous(std::move(in), reduced, left, wide)), {wide, type});
 }
 
 // ---------------------------------------------------------------- several arrays into one

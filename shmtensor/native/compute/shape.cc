@@ -1,5 +1,7 @@
 #include "shape.h"
 
+#include "packing.h"
+
 namespace shmtensor {
 namespace {
 
@@ -14,7 +16,34 @@ bool mark(const char* where, PyObject* dim, int nd, bool* goes) {
   return true;
 }
 
-bool marks(const char* where, PyObject* dim, int nd, bool* goes) {
+npy_intp size_of(npy_intp stride) { return stride < 0 ? -stride : stride; }
+
+// The axes, largest stride first; one of a single element stays beside the axis before it. False: as
+// they were.
+bool order_of(PyArrayObject* x, int* axes) {
+  const int nd = PyArray_NDIM(x);
+  if (PyArray_IS_C_CONTIGUOUS(x)) return false;
+  npy_intp keys[NPY_MAXDIMS];
+  bool moved = false;
+  for (int i = 0; i < nd; ++i) {
+    npy_intp key = size_of(PyArray_STRIDE(x, i));
+    if (PyArray_DIM(x, i) == 1) key = i ? keys[i - 1] : NPY_MAX_INTP;
+    keys[i] = key;
+  }
+  for (int i = 0; i < nd; ++i) {
+    int at = i;
+    for (; at > 0 && keys[axes[at - 1]] < keys[i]; --at) {
+      axes[at] = axes[at - 1];
+      moved = true;
+    }
+    axes[at] = i;
+  }
+  return moved;
+}
+
+}  // namespace
+
+bool reduced_dims(const char* where, PyObject* dim, int nd, bool* goes) {
   const int n = nd ? nd : 1;
   for (int i = 0; i < n; ++i) goes[i] = dim == Py_None;
   if (dim == Py_None) return true;
@@ -27,22 +56,60 @@ bool marks(const char* where, PyObject* dim, int nd, bool* goes) {
   return true;
 }
 
-}  // namespace
+PyObject* Left::put_back(Ref out) const {
+  if (!out || !moved) return out.release();
+  npy_intp axes[NPY_MAXDIMS];
+  for (int i = 0; i < nd; ++i) axes[i] = back[i];
+  PyArray_Dims order{axes, nd};
+  Ref turned(PyArray_Transpose(out.array(), &order));
+  return turned ? in_order(turned.array()).release() : nullptr;
+}
+
+Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left) {
+  const int nd = PyArray_NDIM(x);
+  int axes[NPY_MAXDIMS], at[NPY_MAXDIMS] = {};  // at[d]: where axis d of x is found in the result
+  const bool moved = free && order_of(x, axes);
+  left->nd = 0;
+  left->moved = false;
+  int last = -1;
+  for (int i = 0; i < nd; ++i) {
+    const int d = moved ? axes[i] : i;
+    if (goes[d] && !keep) continue;
+    at[d] = left->nd;
+    left->dims[left->nd++] = goes[d] ? 1 : PyArray_DIM(x, d);
+    left->moved = left->moved || d < last;
+    last = d;
+  }
+  if (!moved) return in_order(x);
+  int to = 0;
+  bool given[NPY_MAXDIMS];
+  npy_intp order[NPY_MAXDIMS];
+  for (int d = 0; d < nd; ++d) {
+    given[d] = goes[d];
+    if (!goes[d] || keep) left->back[to++] = at[d];
+  }
+  for (int i = 0; i < nd; ++i) {
+    order[i] = axes[i];
+    goes[i] = given[axes[i]];
+  }
+  PyArray_Dims permutation{order, nd};
+  Ref turned(PyArray_Transpose(x, &permutation));
+  return turned ? in_order(turned.array()) : Ref();
+}
 
 bool reduced_argument(const char* where, PyArrayObject* x, PyObject* dim, bool keep, Reduced* out,
-                      bool* fits) {
+                      bool* fits, bool places) {
   const int nd = PyArray_NDIM(x);
   bool goes[NPY_MAXDIMS];
   *fits = true;
-  if (!marks(where, dim, nd, goes)) return false;
+  if (!reduced_dims(where, dim, nd, goes)) return false;
+  int several = 0;
+  for (int i = 0; i < nd; ++i) several += goes[i];
+  out->x = by_memory(x, goes, keep, !places || several <= 1, out);
+  if (!out->x) return false;
   int stage = 0;  // before, in and after the group
   for (int i = 0; i < nd; ++i) {
-    const npy_intp size = PyArray_DIM(x, i);
-    if (!goes[i]) {
-      out->dims[out->nd++] = size;
-    } else if (keep) {
-      out->dims[out->nd++] = 1;
-    }
+    const npy_intp size = PyArray_DIM(out->x.array(), i);
     if (size == 1) continue;
     if (goes[i] ? stage == 2 : stage == 1) {
       if (goes[i]) {
@@ -54,8 +121,7 @@ bool reduced_argument(const char* where, PyArrayObject* x, PyObject* dim, bool k
     if (goes[i]) stage = 1;
     (goes[i] ? out->m : stage ? out->inner : out->outer) *= size;
   }
-  out->x = contiguous(x);
-  return static_cast<bool>(out->x);
+  return true;
 }
 
 }  // namespace shmtensor

@@ -1,22 +1,43 @@
-// What a reduction leaves of a shape, for any reduction: the input's memory in order, its dimensions
-// as (outer, m, inner).
+// What a reduction leaves of a shape, for any reduction and any layout: the input's memory in order,
+// its dimensions as (outer, m, inner).
+//
+// Note [Axes by memory]
+// Axes are put in the order of their strides first, largest outermost: what was transposed is then
+// contiguous again and read as it lies, and only arrays with gaps are copied. The result is made in
+// that order of its axes and turned back at the end, which is a copy of what is left, if at all.
 #pragma once
 
 #include "array.h"
 
 namespace shmtensor {
 
-// One reduced group of neighbouring dimensions: x[o, k, c] with k going.
-struct Reduced {
-  Ref x;  // C-contiguous
-  int64_t outer = 1, m = 1, inner = 1;
-  int nd = 0;  // of the result
+// The dimensions of a result, its axes by memory, and the way back to their own order.
+struct Left {
+  int nd = 0;
   npy_intp dims[NPY_MAXDIMS];
+  int back[NPY_MAXDIMS];
+  bool moved = false;
+
+  // The result in the order that the caller expects. Takes the reference; nullptr passes.
+  PyObject* put_back(Ref out) const;
 };
 
-// dim: None or () for all, a number, or a sequence of numbers. Sets `fits` to false, without an
-// exception, where the reduced dimensions are not neighbours. False with an exception: wrong dim.
+// One reduced group of neighbouring dimensions: x[o, k, c] with k going.
+struct Reduced : Left {
+  Ref x;  // C-contiguous
+  int64_t outer = 1, m = 1, inner = 1;
+};
+
+// Which dimensions go: None or () all, a number, or a sequence of numbers. False with an exception.
+bool reduced_dims(const char* where, PyObject* dim, int nd, bool* goes);
+
+// x in C order, its axes by memory if `free`; `goes` is put in the same order.
+Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left);
+
+// Sets `fits` to false, without an exception, where the reduced dimensions are not neighbours. False
+// with an exception: wrong dim. `places`: the result says where something is, so that several
+// reduced dimensions must stay in their order.
 bool reduced_argument(const char* where, PyArrayObject* x, PyObject* dim, bool keep, Reduced* out,
-                      bool* fits);
+                      bool* fits, bool places = false);
 
 }  // namespace shmtensor

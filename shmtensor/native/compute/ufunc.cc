@@ -18,6 +18,7 @@
 #include <cstring>
 
 #include "array.h"
+#include "loops.h"
 #include "pool.h"
 
 namespace shmtensor {
@@ -473,6 +474,7 @@ PyObject* parallel(PyObject*, PyObject* argument) {
     Loop& l = made->loops[n];
     l.function = from->functions[i];
     l.data = from->data ? const_cast<void*>(from->data[i]) : nullptr;
+    if (PyUFuncGenericFunction own = own_loop(from->name, types[0])) l.function = own;
     l.nin = from->nin;
     l.nargs = from->nargs;
     l.threshold = cheap ? 32768 : 4096;

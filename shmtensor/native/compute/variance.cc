@@ -126,7 +126,7 @@ PyObject* run(const char* where, PyArrayObject* x, PyObject* dim, bool keep, dou
     };
     type == NPY_FLOAT ? go(float()) : go(double());
   }
-  return out.release();
+  return r.put_back(std::move(out));
 }
 
 }  // namespace

@@ -1,0 +1,152 @@
+// Each of these answers None where the arrays are not plain (float32 or float64 of one shape, in C
+// order; for casts any real numbers): the caller's plain form does those.
+#include "fused.h"
+
+#include <cmath>
+
+#include "array.h"
+#include "kernels.h"
+#include "packing.h"
+#include "pool.h"
+#include "types.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kGrain = 16384;  // elements per slice
+constexpr int64_t kUnlock = 8192;
+
+bool is_float(PyArrayObject* a) {
+  const int type = PyArray_TYPE(a);
+  return (type == NPY_FLOAT || type == NPY_DOUBLE) && PyArray_ISCARRAY_RO(a);
+}
+
+// The arrays are of one shape and dtype.
+bool alike(PyObject* const* arrays, int n) {
+  for (int i = 0; i < n; ++i) {
+    if (!PyArray_CheckExact(arrays[i])) return false;
+  }
+  PyArrayObject* lead = as_array(arrays[0]);
+  if (!is_float(lead)) return false;
+  for (int i = 1; i < n; ++i) {
+    PyArrayObject* a = as_array(arrays[i]);
+    if (PyArray_TYPE(a) != PyArray_TYPE(lead) || !is_float(a) || !PyArray_SAMESHAPE(a, lead))
+      return false;
+  }
+  return true;
+}
+
+// A Python number as a double; false: leave it to the caller.
+bool number(PyObject* p, double* out) {
+  if (!PyFloat_CheckExact(p) && !PyLong_CheckExact(p)) return false;
+  *out = PyFloat_AsDouble(p);
+  if (!PyErr_Occurred()) return true;
+  PyErr_Clear();
+  return false;
+}
+
+// body(zero, out, start, stop) in pieces, with a zero of x's type; returns the new array.
+template <class F>
+PyObject* run(PyArrayObject* x, F&& body) {
+  Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
+  if (!out) return nullptr;
+  const int64_t n = PyArray_SIZE(x);
+  const auto go = [&](auto zero) {
+    Unlocked unlocked(n > kUnlock);
+    auto* to = data<decltype(zero)>(out);
+    ranges(n, kGrain, [&](int64_t start, int64_t stop) { body(to, start, stop - start); });
+  };
+  PyArray_TYPE(x) == NPY_FLOAT ? go(float()) : go(double());
+  return out.release();
+}
+
+template <class T>
+const T* at(PyObject* a, int64_t start, T*) {
+  return data<T>(as_array(a)) + start;
+}
+
+}  // namespace
+
+// clamp(x, low, high): numbers, or None for no bound
+PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("clamp", n, 3, 3) < 0) return nullptr;
+  double low = -HUGE_VAL, high = HUGE_VAL;
+  if (!alike(args, 1) || (args[1] != Py_None && !number(args[1], &low)) ||
+      (args[2] != Py_None && !number(args[2], &high)) || low != low || high != high)
+    Py_RETURN_NONE;
+  return run(as_array(args[0]), [&](auto* out, int64_t start, int64_t count) {
+    using T = std::remove_pointer_t<decltype(out)>;
+    kernels<T>().clamp(at(args[0], start, out), out + start, count, static_cast<T>(low),
+                       static_cast<T>(high));
+  });
+}
+
+// addcmul(x, a, b, value): x + value * a * b
+PyObject* addcmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("addcmul", n, 4, 4) < 0) return nullptr;
+  double value;
+  if (!alike(args, 3) || !number(args[3], &value)) Py_RETURN_NONE;
+  return run(as_array(args[0]), [&](auto* out, int64_t start, int64_t count) {
+    using T = std::remove_pointer_t<decltype(out)>;
+    kernels<T>().addcmul(at(args[0], start, out), at(args[1], start, out), at(args[2], start, out),
+                         out + start, count, static_cast<T>(value));
+  });
+}
+
+// lerp(x, end, weight): x + weight * (end - x)
+PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("lerp", n, 3, 3) < 0) return nullptr;
+  double weight;
+  if (!alike(args, 2) || !number(args[2], &weight)) Py_RETURN_NONE;
+  return run(as_array(args[0]), [&](auto* out, int64_t start, int64_t count) {
+    using T = std::remove_pointer_t<decltype(out)>;
+    kernels<T>().lerp(at(args[0], start, out), at(args[1], start, out), out + start, count,
+                      static_cast<T>(weight));
+  });
+}
+
+// rsqrt(x)
+PyObject* rsqrt(PyObject*, PyObject* x) {
+  if (!alike(&x, 1)) Py_RETURN_NONE;
+  return run(as_array(x), [&](auto* out, int64_t start, int64_t count) {
+    using T = std::remove_pointer_t<decltype(out)>;
+    kernels<T>().rsqrt(at(x, start, out), out + start, count);
+  });
+}
+
+// cast(x, number of NumPy's type): real numbers alone
+PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("cast", n, 2, 2) < 0) return nullptr;
+  PyArrayObject* x = array_argument("cast", "input", args[0]);
+  const long type = x ? PyLong_AsLong(args[1]) : -1;
+  if (!x || (type == -1 && PyErr_Occurred())) return nullptr;
+  if (type < 0 || type > NPY_DOUBLE || PyArray_TYPE(x) > NPY_DOUBLE || !PyArray_CheckExact(args[0]))
+    Py_RETURN_NONE;
+  // What a negative number becomes in unsigned ones is the compiler's choice: leave it to NumPy.
+  if (PyTypeNum_ISFLOAT(PyArray_TYPE(x)) && PyTypeNum_ISUNSIGNED(static_cast<int>(type)) &&
+      type != NPY_BOOL)
+    Py_RETURN_NONE;
+  Ref in = in_order(x);
+  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), static_cast<int>(type)) : nullptr);
+  if (!out) return nullptr;
+  const int64_t size = PyArray_SIZE(x);
+  Unlocked unlocked(size > kUnlock);
+  with_type(PyArray_TYPE(x), [&](auto from) {
+    const auto* a = data<decltype(from)>(in);
+    if (type == NPY_BOOL) {
+      auto* b = data<uint8_t>(out);
+      return ranges(size, kGrain, [&](int64_t i, int64_t stop) {
+        for (; i < stop; ++i) b[i] = a[i] != 0;
+      });
+    }
+    with_type(static_cast<int>(type), [&](auto to) {
+      auto* b = data<decltype(to)>(out);
+      ranges(size, kGrain, [&](int64_t i, int64_t stop) {
+        for (; i < stop; ++i) b[i] = static_cast<decltype(to)>(a[i]);
+      });
+    });
+  });
+  return out.release();
+}
+
+}  // namespace shmtensor

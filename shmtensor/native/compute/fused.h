@@ -1,0 +1,14 @@
+// Expressions of several operations in one pass, and casts, on the pool.
+#pragma once
+
+#include "python.h"
+
+namespace shmtensor {
+
+PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* addcmul(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* rsqrt(PyObject*, PyObject* argument);
+PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n);
+
+}  // namespace shmtensor

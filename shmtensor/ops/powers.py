@@ -1,0 +1,73 @@
+"""Powers, of floating-point and of whole numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..native import parallel
+from .pointwise import fast_square, root
+from .samples import reals
+from .table import op
+
+POSITIVE = [(reals((3, 4), 0.3, 2.0), (3, 4)), (reals((2, 1), 0.3, 2.0), (3,))]
+
+
+def power_slope(ops: Any, g: Any, x: Any, y: Any) -> Any:
+    """Gradient of x ** y by x; 0 where y is 0, even at x = 0, where x ** (y - 1) is infinite."""
+    if isinstance(y, (int, float, complex)):
+        if y == 0:
+            return g * 0
+        return g * (2 * x if y == 2 else y * x ** (y - 1)).conjugate()
+    return ops.replace(y == 0, g * (y * x ** ops.replace(y == 0, y - 1, 1.0)).conjugate(), 0.0)
+
+
+def exponent_slope(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
+    """Gradient of x ** y by y; 0 where x is 0 and y is not negative, as PyTorch has it."""
+    if isinstance(x, (int, float)):
+        return g * 0 if x == 0 else g * (out * ops.log(x * ops.ones_like(y))).conjugate()
+    zero = x == 0
+    return ops.replace(zero, g * (out * ops.log(ops.replace(zero, x, 1.0))).conjugate(), 0.0)
+
+
+@op(broadcast=True, promote="common", samples=POSITIVE)
+def pow(xp, x, exponent, /):
+    """x to the power of `exponent`, with broadcasting; whole numbers stay whole."""
+    if isinstance(exponent, np.ndarray) and exponent.dtype.kind == "i":
+        return whole_power(xp, xp.asarray(x, exponent.dtype), exponent)
+    return x**exponent
+
+
+def whole_power(xp: Any, x: Any, y: Any) -> Any:
+    """Powers of whole numbers; of negative exponents what the quotient 1 / x ** -y is without its
+    fraction.
+    """
+    if not y.size or y.min() >= 0:
+        return x**y
+    odd = (y & 1) * 2 - 1  # of -1 the sign
+    small = xp.where(x == 1, 1, xp.where(x == -1, -odd, 0)).astype(x.dtype)
+    return xp.where(y < 0, small, x ** xp.maximum(y, 0))
+
+
+power = parallel(np.power)
+
+
+def fast_power(x: Any, exponent: Any) -> Any:
+    """Of floating-point tensors on the threads, squares and roots by their own loops."""
+    if x.__class__ is not np.ndarray or x.dtype.kind != "f":
+        with np.errstate(all="ignore"):
+            return pow.forward(np, x, exponent)
+    if exponent.__class__ is int or exponent.__class__ is float:
+        if exponent == 2:
+            return fast_square(x)
+        if exponent == 0.5:
+            return root(x)
+    return power(x, exponent)
+
+
+pow.numpy = fast_power
+pow.pullback(
+    x=lambda ops, g, x, exponent: power_slope(ops, g, x, exponent),
+    exponent=lambda ops, g, x, exponent, out: exponent_slope(ops, g, x, exponent, out),
+)

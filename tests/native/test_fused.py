@@ -1,0 +1,122 @@
+"""clamp, addcmul, lerp, rsqrt, casts; exp, log, sin, cos of float32: against NumPy in float64."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor import native
+
+from .cases import each
+
+RNG = np.random.default_rng(3)
+SIZES = [(), (0,), (1,), (3,), (17,), (5, 7), (70_001,)]
+
+
+def ulps(got: Any, exact: Any) -> float:
+    """The largest distance in units of the last place of float32."""
+    got, exact = np.asarray(got), np.asarray(exact)
+    unit = np.spacing(np.maximum(np.abs(exact), 1e-38).astype("f4")).astype("f8")
+    return float((np.abs(got.astype("f8") - exact) / unit).max(initial=0))
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "most"),
+    [
+        ("exp", -87, 88, 2.0), ("exp", -1e-3, 1e-3, 1.0), ("log", 1e-38, 1e38, 2.0),
+        ("log", 0.5, 2.0, 2.0), ("sin", -4, 4, 2.0), ("cos", -4, 4, 2.0), ("sin", -8000, 8000, 2.0),
+        ("cos", -8000, 8000, 2.0), ("sin", -1e6, 1e6, 2.0), ("cos", -1e30, 1e30, 2.0),
+    ],
+)  # fmt: skip
+def test_elementary_functions(name: str, low: float, high: float, most: float) -> None:
+    f, want = native.parallel(getattr(np, name)), getattr(np, name)
+    for shape in SIZES:
+        x = np.asarray(RNG.uniform(low, high, shape)).astype("f4")
+        if name == "log" and low < 1e-30:
+            x = np.asarray(np.exp(RNG.uniform(-80, 80, shape))).astype("f4")
+        out = f(x)
+        assert out.dtype == np.float32
+        assert out.shape == shape
+        assert ulps(out, want(x.astype("f8"))) <= most
+        if x.ndim:  # no element depends on its neighbours, its place or its layout
+            np.testing.assert_array_equal(f(np.repeat(x, 3, -1)[..., ::3]), out)
+            np.testing.assert_array_equal(f(x[::-1])[::-1], out)
+            y = x.copy()
+            assert f(y, y) is y
+            np.testing.assert_array_equal(y, out)
+
+
+def test_elementary_functions_at_the_edges() -> None:
+    inf, nan = np.inf, np.nan
+    x = np.array([0.0, -0.0, inf, -inf, nan, 1e-45, -1e-45, 89, -104, -200, 88.8, -95, 1, -1], "f4")
+    with np.errstate(all="ignore"):
+        for name in ("exp", "log", "sin", "cos"):
+            want = getattr(np, name)(x.astype("f8")).astype("f4")
+            got = native.parallel(getattr(np, name))(x)
+            np.testing.assert_allclose(got, want, rtol=3e-7, atol=1e-44, err_msg=name)
+    assert np.signbit(native.parallel(np.sin)(np.array([-0.0], "f4")))[0]
+
+
+@each("dtype", ["f4", "f8"])
+def test_reciprocal_root(dtype: str) -> None:
+    for shape in SIZES:
+        x = np.asarray(RNG.uniform(1e-6, 1e6, shape)).astype(dtype)
+        np.testing.assert_allclose(
+            native.rsqrt(x), 1 / np.sqrt(x), rtol=3e-7 if dtype == "f4" else 1e-15, strict=False
+        )
+    with np.errstate(all="ignore"):
+        x = np.array([0, -0.0, np.inf, -1, np.nan, 4, 1e-45 if dtype == "f4" else 5e-324], dtype)
+        np.testing.assert_allclose(native.rsqrt(x), 1 / np.sqrt(x), rtol=1e-6)
+
+
+@each("dtype", ["f4", "f8"])
+def test_fused_expressions(dtype: str) -> None:
+    close = {"rtol": 2e-6, "atol": 2e-6}
+    for shape in SIZES:
+        x, y, z = (np.asarray(RNG.normal(size=shape)).astype(dtype) for _ in range(3))
+        for low, high in ((-0.5, 0.5), (None, 0.1), (0, None), (1, -1)):
+            want = x if low is None else np.maximum(x, low)
+            want = want if high is None else np.minimum(want, high)
+            np.testing.assert_array_equal(native.clamp(x, low, high), want.astype(dtype))
+        np.testing.assert_allclose(native.addcmul(x, y, z, 3), x + 3 * y * z, **close)
+        for weight in (0.3, 0.7, -1.0):
+            np.testing.assert_allclose(native.lerp(x, y, weight), x + weight * (y - x), **close)
+    assert native.lerp(x, y, 1.0).tobytes() == y.tobytes()
+    assert np.isnan(native.clamp(np.array([np.nan], dtype), 0, 1))[0]
+
+
+def test_what_is_not_plain_is_left_to_the_caller() -> None:
+    x, y = np.ones((3, 4), "f4"), np.ones(4, "f4")
+    assert native.addcmul(x, y, x, 1) is None
+    assert native.addcmul(x, x, x.astype("f8"), 1) is None
+    assert native.addcmul(x, x, x.T.copy().T, 1) is None
+    assert native.lerp(x, 1.0, 0.5) is None
+    assert native.lerp(x, x, x) is None
+    assert native.clamp(x, np.nan, None) is None
+    assert native.clamp(np.arange(3), 0, 1) is None
+    assert native.rsqrt(np.arange(3)) is None
+    assert native.rsqrt(x[:, ::2]) is None
+
+
+NUMBERS = ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
+
+
+@each(("source", "target"), itertools.product(NUMBERS, NUMBERS))
+def test_casts_are_numpys(source: str, target: str) -> None:
+    for shape in ((), (0,), (5, 7), (20_001,)):
+        low, high = (-100, 100) if source[0] in "fi" else (0, 200)
+        x = np.asarray(RNG.uniform(low, high, shape))
+        x = x.astype(source)
+        for y in (x, x.T, x[::2] if x.ndim else x):
+            got = native.cast(y, np.dtype(target).num)
+            if got is None:
+                assert source[0] == "f"
+                assert target[0] == "u"
+                continue
+            np.testing.assert_array_equal(got, y.astype(target), strict=True)
+            assert got.flags.c_contiguous
+    assert native.cast(np.ones(3, "c8"), np.dtype(target).num) is None
+    assert native.cast(np.ones(3, source), np.dtype("f2").num) is None

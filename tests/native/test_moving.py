@@ -1,0 +1,99 @@
+"""clone, store, triangle, roll, steps: NumPy's results, in any layout and size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor import native
+
+from .cases import each
+
+TYPES = ("?", "i1", "f2", "f4", "f8", "c8", "c16")
+
+
+def draw(shape: tuple[int, ...], dtype: str) -> Any:
+    return np.asarray(np.random.default_rng(1).integers(0, 100, shape)).astype(dtype)
+
+
+def layouts(x: Any) -> list[Any]:
+    if not x.ndim:
+        return [x]
+    return [x, np.asfortranarray(x), np.repeat(x, 2, -1)[..., ::2], x[::-1], x[..., ::-1]]
+
+
+def same(got: Any, want: Any) -> None:
+    np.testing.assert_array_equal(got, want, strict=True)
+
+
+@each("dtype", TYPES)
+@each("shape", [(), (0,), (5,), (3, 4), (2, 0, 3), (3, 4, 5), (300, 400)])
+def test_clone(shape: tuple[int, ...], dtype: str) -> None:
+    for x in [*layouts(draw(shape, dtype)), np.broadcast_to(draw((), dtype), shape)]:
+        got = native.clone(x)
+        same(got, x)
+        assert got.strides == x.copy("K").strides
+        assert not np.shares_memory(got, x)
+
+
+@each("dtype", TYPES)
+def test_store(dtype: str) -> None:
+    for shape in ((0,), (5,), (3, 4), (300, 400)):
+        for y in [*layouts(draw(shape, dtype)), np.asarray(3).astype(dtype)]:
+            out = np.zeros(shape, dtype)
+            if native.store(out, y):
+                same(out, np.broadcast_to(y, shape))
+            else:
+                assert dtype == "c16"
+    x = np.arange(6.0)
+    assert not native.store(x[:3], x[1:4])
+    assert not native.store(x[::2], np.zeros(3))
+    assert not native.store(x, np.zeros(6, "f4"))
+    assert not native.store(x, np.zeros(1))
+
+
+@each("dtype", TYPES)
+@each("shape", [(3, 4), (4, 3), (2, 3, 3), (0, 3), (3, 0), (90, 200)])
+def test_triangle(shape: tuple[int, ...], dtype: str) -> None:
+    for x in layouts(draw(shape, dtype)):
+        if not x.size:
+            continue
+        for diagonal in (0, 1, -1, 500, -500):
+            same(native.triangle(x, diagonal, False), np.tril(x, diagonal))
+            same(native.triangle(x, diagonal, True), np.triu(x, diagonal))
+    assert native.triangle(np.ones(3), 0, True) is None
+
+
+@each("dtype", TYPES)
+@each("shape", [(), (0,), (5,), (3, 4), (2, 3, 4), (3, 50_000), (200_000,)])
+def test_roll(shape: tuple[int, ...], dtype: str) -> None:
+    x = draw(shape, dtype)
+    for y in (layouts(x) if x.size < 1000 else [x]) if x.size else []:
+        for shift in (0, 1, 40_001, -3):
+            same(native.roll(y, shift, None), np.roll(y, shift))
+            for dim in range(-x.ndim, x.ndim):
+                same(native.roll(y, shift, dim), np.roll(y, shift, dim))
+    assert native.roll(np.ones(3), 1, 2) is None
+
+
+@each("dtype", ["i1", "u1", "i4", "i8", "u8", "f4", "f8"])
+@each("n", [0, 1, 9, 40_003])
+def test_steps(n: int, dtype: str) -> None:
+    number = np.dtype(dtype).num
+    for start, step in ((0, 1), (-3, 2), (5, -7)):
+        same(native.steps(start, step, n, number), (start + np.arange(n) * step).astype(dtype))
+    got = native.steps(0.5, 0.25, n, number)
+    if dtype[0] == "f":
+        same(got, (0.5 + np.arange(n) * 0.25).astype(dtype))
+    else:
+        assert got is None
+
+
+def test_steps_leaves_the_rest_to_the_caller() -> None:
+    assert native.steps(2**70, 1, 3, np.dtype("i8").num) is None
+    assert native.steps(0, 1, 3, np.dtype("c8").num) is None
+    assert native.steps(0, 1, 3, np.dtype("?").num) is None
+    with pytest.raises(TypeError):
+        native.steps(0, 1, "3", 7)  # type: ignore[arg-type]
