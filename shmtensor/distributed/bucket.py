@@ -10,7 +10,6 @@ small ones           where they lie if they are neighbours there; else copied si
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
-from operator import is_ as is_same
 from typing import Any
 
 import numpy as np
@@ -71,7 +70,9 @@ class Bucket:
     Attributes:
         missing: ids of parameters whose gradient has not come in this step.
         trigger: ids whose coming makes the bucket ready.
-        homes: of the gradients; at_home: one array over them if they are neighbours.
+        marks, block: by which the homes of the gradients are known again. Not they themselves:
+            backward writes where nobody else looks, which it tells by the count of references.
+        at_home: one array over the homes if they are neighbours.
         offsets, total: where each begins in what is reduced, and its size, in elements.
     """
 
@@ -79,7 +80,8 @@ class Bucket:
         self.parameters = parameters
         self.trigger = {id(p) for p in parameters} if trigger is None else trigger
         self.missing: set[int] = set()
-        self.homes: list[Any] = []
+        self.marks: list[int] = []
+        self.block: Any = None
         self.at_home: Array | None = None
         self.offsets, self.total = self.packed(), self.size()
 
@@ -97,9 +99,10 @@ class Bucket:
         """Sees that every gradient has a home, and where they lie to one another: what is reduced
         has the same size on all ranks, also on one whose gradients are somewhere else.
         """
-        homes = [p.leaf.home for p in self.parameters]
-        if len(homes) == len(self.homes) and all(map(is_same, homes, self.homes)):
+        marks = [id(p.leaf.home) for p in self.parameters]
+        if marks == self.marks and self.parameters[0].leaf.home.base is self.block:
             return
+        homes = [p.leaf.home for p in self.parameters]
         if any(home is None for home in homes):
             dtype, at = self.dtype(), 0
             block: Any = native.allocate(max(1, self.size() * dtype.itemsize))
@@ -110,7 +113,8 @@ class Bucket:
                 if p.leaf.home is None:
                     p.leaf.home = home
             homes = [p.leaf.home for p in self.parameters]
-        self.homes, self.at_home = homes, adjacent(homes)
+        self.marks, self.block = [id(home) for home in homes], homes[0].base
+        self.at_home = adjacent(homes)
         if self.at_home is None:
             self.offsets, self.total = self.packed(), self.size()
         else:
@@ -127,9 +131,10 @@ class Bucket:
         they are at home there, else one; a missing one counts as zero.
         """
         if offsets is self.offsets and self.at_home is not None:
-            for p, home in zip(self.parameters, self.homes, strict=True):
-                g = p.grad
-                if g is None or g.array is not home:
+            for p in self.parameters:
+                leaf = p.leaf
+                g = leaf.grad
+                if g is None or g.array is not leaf.home:
                     break
             else:
                 return self.at_home, True
@@ -197,14 +202,14 @@ def adjacent(homes: list[Array]) -> Array | None:
     first = min(homes, key=place)
     if any(x.base is not first.base for x in homes) or not native.is_shared(first):
         return None
-    if len(homes) == 1:
-        return first.reshape(-1)
     spans = sorted((place(x), x.nbytes) for x in homes)
     for (begin, n), (following, _) in pairwise(spans):
         if not 0 <= following - begin - n < LINE:
             return None
-    count = (spans[-1][0] + spans[-1][1] - spans[0][0]) // first.itemsize
-    return np.lib.stride_tricks.as_strided(first.reshape(-1), (count,), (first.itemsize,))
+    begin, end = spans[0][0], spans[-1][0] + spans[-1][1]
+    block: Any = first.base
+    offset = begin - place(np.frombuffer(block, np.uint8))
+    return np.ndarray(((end - begin) // first.itemsize,), first.dtype, block, offset)
 
 
 def cut(parameters: list[Any], nbytes: int, first: int | None = None) -> list[Bucket]:

@@ -256,6 +256,28 @@ def test_power_sgd_feeds_its_error_back() -> None:
     assert values(run(low_rank, 2)) == [True, True]
 
 
+def at_home(before: bool) -> list[bool]:
+    """Whether the gradients stay where the optimizer wants them, so that nothing is copied."""
+    model = nn.Sequential(nn.Linear(9, 5), nn.ReLU(), nn.Linear(5, 3))
+    early = optim.Adam(model.parameters()) if before else None
+    wrapped = DistributedDataParallel(model)
+    optimizer = early or optim.Adam(model.parameters())
+    found = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        wrapped(st.ones(2, 9)).sum().backward()
+        found += [p.grad.array is p.leaf.home for p in model.parameters()]
+        found.append(wrapped._buckets[0].at_home is not None)
+        optimizer.step()
+    return found
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_gradients_are_reduced_at_home(before: bool) -> None:
+    for found in values(run(at_home, 2, before)):
+        assert all(found), found
+
+
 # ---------------------------------------------------------------- parameters that take no part
 
 

@@ -76,6 +76,18 @@ inline T divide(T x, int n) {
   else return x;
 }
 
+template <class T>
+void average(T* __restrict sum, size_t n, int world) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if ((world & (world - 1)) == 0) {  // 1 / world is exact: the product has the bits of the quotient, in less time
+      T part = T(1) / static_cast<T>(world);
+      for (size_t k = 0; k < n; k++) sum[k] *= part;
+      return;
+    }
+  }
+  for (size_t k = 0; k < n; k++) sum[k] = divide(sum[k], world);
+}
+
 template <Fold F, class T>
 void fold_tiles(char* const* in, int world, size_t begin, size_t end, char* const* out, int n_out) {
   alignas(64) unsigned char space[kTile];
@@ -93,8 +105,7 @@ void fold_tiles(char* const* in, int world, size_t begin, size_t end, char* cons
       const T* y = source(p);
       for (size_t k = 0; k < n; k++) sum[k] = join<F>(sum[k], y[k]);
     }
-    if constexpr (F == Fold::Avg)
-      for (size_t k = 0; k < n; k++) sum[k] = divide(sum[k], world);
+    if constexpr (F == Fold::Avg) average(sum, n, world);
     for (int p = 0; p < n_out; p++) memcpy(out[p] + i * sizeof(T), space, n * sizeof(T));
   }
 }

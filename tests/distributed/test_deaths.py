@@ -1,0 +1,89 @@
+"""A rank killed at a random moment of random collectives: all others name it, nothing stays behind.
+
+`python -m tests.distributed.battery --kills 200` is the long form (make collectives).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor import distributed as dist
+from shmtensor import nn, optim
+from shmtensor.distributed import DistributedDataParallel
+from shmtensor.errors import CollectiveTimeout, PeerLostError
+
+from .battery import kill_one
+from .crowd import die, run
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_death_at_a_random_moment_is_named_by_all(seed: int) -> None:
+    kill_one(seed, 2 + seed % 3)
+
+
+def train_until_lost() -> str:
+    rank = dist.get_rank()
+    model = DistributedDataParallel(nn.Linear(300, 300))
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    for step in range(50):
+        optimizer.zero_grad()
+        out = model(st.ones(4, 300)).sum()
+        if rank == 1 and step == 3:
+            die()
+        try:
+            out.backward()
+        except PeerLostError as error:
+            return error.name
+        optimizer.step()
+    return "not missed"
+
+
+def test_a_death_in_training_is_named_in_backward() -> None:
+    outcomes = run(train_until_lost, 3)
+    assert outcomes[1].exitcode == -signal.SIGKILL
+    assert [outcomes[0].value, outcomes[2].value] == ["rank 1", "rank 1"]
+
+
+def out_of_memory() -> Any:
+    x = st.ones(50_000)
+    if dist.get_rank() == 1:
+        raise MemoryError("no more")  # leaves the group on its way out
+    begin = time.monotonic()
+    with pytest.raises(RuntimeError, match="rank 1"):
+        dist.all_reduce(x)
+    return time.monotonic() - begin
+
+
+def test_an_exception_on_a_rank_ends_the_waits_of_the_others() -> None:
+    outcomes = run(out_of_memory, 3)
+    assert isinstance(outcomes[1].error, MemoryError)
+    for rank in (0, 2):
+        assert outcomes[rank].error is None, outcomes[rank]
+        assert outcomes[rank].value < 5.0
+
+
+def stopped() -> str:
+    pids: list[Any] = [None, None]
+    dist.all_gather_object(pids, os.getpid())
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return "went on"
+    world: Any = dist.GroupMember.WORLD
+    world.timeout = 0.3
+    try:
+        with pytest.raises(CollectiveTimeout, match=r"rank 1 \(pid \d+\) has not come"):
+            dist.all_reduce(st.zeros(3))
+    finally:
+        os.kill(pids[1], signal.SIGCONT)
+    return "told"
+
+
+def test_a_stopped_rank_is_named_at_the_timeout() -> None:
+    outcomes = run(stopped, 2)
+    assert [each.value for each in outcomes] == ["told", "went on"]
