@@ -22,6 +22,7 @@ __all__ = [
     "CollectiveTimeout",
     "DomainError",
     "ForeignHandle",
+    "LinAlgError",
     "OutOfSharedMemory",
     "PeerLostError",
     "ProcessException",
@@ -48,6 +49,10 @@ class StaleHandle(ShmTensorError, RuntimeError):
 
 class ForeignHandle(ShmTensorError, RuntimeError):
     """A handle of a domain that this process has not joined."""
+
+
+class LinAlgError(ShmTensorError, RuntimeError):
+    """A matrix is singular or not positive-definite, or an iteration did not converge."""
 
 
 class DomainError(ShmTensorError, RuntimeError):

@@ -26,6 +26,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.registration",),
     ("shmtensor.packed",),
     ("shmtensor.random", "shmtensor.linalg", "shmtensor.fft", "shmtensor.special"),
+    ("shmtensor.func",),
     ("shmtensor.nn",),
     ("shmtensor.optim",),
     ("shmtensor.serialization",),

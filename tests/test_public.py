@@ -14,6 +14,9 @@ TESTS = Path(__file__).resolve().parent
 MODULES = [
     "shmtensor",
     "shmtensor.errors",
+    "shmtensor.fft",
+    "shmtensor.linalg",
+    "shmtensor.special",
     "shmtensor.memory",
     "shmtensor.autograd",
     "shmtensor.autograd.forward_ad",

@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, native
+from ..ops import LATER, load
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
 from . import explain, operands, source, view
-from .into import put
+from .into import put, spoken
 from .mode import recording
 from .quiet import quiet
 
-__all__ = ["Rule", "rule_of", "table"]
+__all__ = ["Rule", "declare", "rule_of", "table"]
 
 Function = Callable[..., Any]
 
@@ -36,10 +37,25 @@ os.register_at_fork(after_in_child=compiling._at_fork_reinit)  # type: ignore[at
 
 
 class Table(SimpleNamespace):
-    """Ops by name. Unknown names say so."""
+    """Ops by name, those of later families when they are first asked for. Unknown names say so."""
 
     def __getattr__(self, name: str) -> Any:
+        word = name.partition("_")[0]
+        if word in LATER and word not in loaded:
+            declare(word)
+            return getattr(self, name)
         raise AttributeError(f"ops: there is no op {name!r}")
+
+
+loaded: set[str] = set()  # the words of later families that are in the tables
+
+
+def declare(word: str = "") -> None:
+    """Puts later families into the tables: those of a word, or all."""
+    with compiling:
+        load(word)
+        install()
+        loaded.update([word] if word else LATER)
 
 
 arrays = Table()
@@ -302,6 +318,8 @@ def rule_of(name: str) -> Rule:
 def install() -> None:
     """Fills both tables from the rows and composites that are declared now."""
     for name in ROWS:
+        if name in RULES:
+            continue
         rule_of(name)
         for other in ROWS[name].aliases:
             setattr(table, other, getattr(table, name))
@@ -309,6 +327,8 @@ def install() -> None:
             if hasattr(table, f"{name}_"):
                 setattr(table, f"{other}_", getattr(table, f"{name}_"))
     for made in COMPOSITES.values():
+        if made.name in vars(table):
+            continue
         on_tensors = composite_function(made, table)
         on_arrays = composite_function(made, arrays)
         for name in (made.name, *made.aliases):
@@ -331,7 +351,7 @@ def composite_function(made: Composite, ops: Any) -> Any:
 def composite_receives(made: Composite) -> bool:
     """Whether `out=` is added to its function: not if it has one, or any keywords."""
     found = inspect.signature(made.compute).parameters.values()
-    return made.function and not any(p.name == "out" or p.kind is p.VAR_KEYWORD for p in found)
+    return spoken(made) and not any(p.name == "out" or p.kind is p.VAR_KEYWORD for p in found)
 
 
 def compose(made: Composite, shared: dict[str, Any]) -> Any:

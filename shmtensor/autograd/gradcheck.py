@@ -211,7 +211,7 @@ def check(
                 columns = numeric(function, xs, x, eps)
             expected = columns[number] if columns else []
             for place, unit in directions(output.array):
-                cotangent = np.zeros_like(output.array)
+                cotangent = np.zeros(output.array.shape, output.array.dtype)
                 cotangent.reshape(-1)[place] = unit
                 gs = []
                 for _ in range(1 + (nondet_tol > 0)):

@@ -8,16 +8,22 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, native
+from ..ops import LATER
 from .mode import recording
 from .view import may_forget, node_of
 
-__all__ = ["put", "receiving"]
+__all__ = ["put", "receiving", "spoken"]
+
+
+def spoken(made: Any) -> bool:
+    """Whether users call an op by name, of `shmtensor` or of a namespace."""
+    return bool(made.function or made.name.partition("_")[0] in LATER)
 
 
 def receiving(row: Any) -> bool:
     """Whether the public function of a row takes `out=`."""
     taken = {a.name for a in row.attributes}
-    return bool(row.function and not row.view and not row.listed and "out" not in taken)
+    return bool(spoken(row) and not row.view and not row.listed and "out" not in taken)
 
 
 def put(out: Any, where: str, result: Any) -> Any:

@@ -6,7 +6,7 @@ from importlib import import_module as _import_module
 
 from .table import COMPOSITES, ROWS, Row, composite, op
 
-__all__ = ["COMPOSITES", "FAMILIES", "ROWS", "Row", "composite", "op"]
+__all__ = ["COMPOSITES", "FAMILIES", "LATER", "ROWS", "Row", "composite", "load", "op"]
 
 FAMILIES = (
     "fitting",
@@ -62,7 +62,27 @@ FAMILIES = (
     "filling",
     "strides",
     "copies",
+    "shorthand",
 )
+
+# Families that are declared when one of their ops is first asked for: the import stays cheap.
+# The names of their ops begin with the word, and they are reached by namespaces (shmtensor.linalg).
+LATER = {
+    "fft": ("fourier",),
+    "linalg": ("factors", "elimination", "eigen", "solving", "matrixnorms", "products"),
+    "special": ("special", "bessel", "polynomials"),
+}
+
+
+def load(word: str = "") -> bool:
+    """Declares the later families of a word, or all of them; whether any were not declared yet."""
+    words = (word,) if word else tuple(LATER)
+    families = [family for w in words for family in LATER.get(w, ())]
+    known = len(ROWS) + len(COMPOSITES)
+    for family in families:
+        _import_module(f"{__name__}.{family}")
+    return len(ROWS) + len(COMPOSITES) > known
+
 
 for _family in FAMILIES:  # in this order the rows stand in the table, and in the reference
     _import_module(f"{__name__}.{_family}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import errors
 from .movement import shrunk
 from .results import named
 from .table import composite, op
@@ -35,12 +36,12 @@ def insist(name: str, x: Any) -> None:
 
 
 def solved_by(name: str, function: Function, *arrays: Any) -> Any:
-    """The result of one of NumPy's functions, whose error is a RuntimeError with the shapes."""
+    """The result of one of NumPy's functions, whose error becomes ours, with the shapes."""
     try:
         return function(*arrays)
     except np.linalg.LinAlgError as error:
         shapes = ", ".join(str(a.shape) for a in arrays)
-        raise RuntimeError(f"{name}: {str(error).lower()}: {shapes}") from None
+        raise errors.LinAlgError(f"{name}: {str(error).lower()}: {shapes}") from None
 
 
 def turned(x: Any) -> Any:
@@ -197,7 +198,7 @@ singular_values.pullback(x=lambda ops, g, x: values_slope(ops, g, x))
 
 @composite
 def svd(ops, input, some=True, compute_uv=True):
-    """input = U @ diag(S) @ V.mH: (U, S, V); some=False: square U and V, without gradients.
+    """input = U @ diag(S) @ V.mH: (U, S, V); some=False: square U and V.
 
     With compute_uv=False U and V are zeros.
     """
@@ -207,12 +208,7 @@ def svd(ops, input, some=True, compute_uv=True):
         lead = tuple(input.shape[:-2])
         zeros = [ops.zeros((*lead, k, k), dtype=input.dtype) for k in (m, n)]
         return named("svd", U=zeros[0], S=s, V=zeros[1])
-    if some or m == n:
-        u, s, vh = ops.svd_parts(input)
-    else:
-        insist("svd", input)
-        data = getattr(input, "array", input)
-        u, s, vh = (ops.cast(a, a.dtype) for a in np.linalg.svd(data))
+    u, s, vh = ops.svd_parts(input) if some or m == n else ops.linalg_svd_full(input)
     return named("svd", U=u, S=s, V=ops.adjoint(vh))
 
 

@@ -118,6 +118,9 @@ def fill_normal(out: Any, seed: int, offset: int, mean: float, std: float) -> An
     return out
 
 
+guard: Any = None  # called before numbers are drawn, while a vmap runs
+
+
 class Generator:
     """A stream of random numbers: a seed, and how many blocks of it are used up.
 
@@ -156,6 +159,8 @@ class Generator:
 
     def claim(self, n: int) -> tuple[int, int]:
         """Seed and offset of n blocks, which are then used up."""
+        if guard is not None:
+            guard()
         with self._lock:
             offset = self._offset
             self._offset += n

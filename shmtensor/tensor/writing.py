@@ -67,6 +67,14 @@ class Writing(Casting):
                 f"setitem: {error}: value of shape {value.array.shape} into shape {self.shape}"
             ) from None
 
+    def polygamma(self, n: int) -> Tensor:
+        """The n-th derivative of `digamma`."""
+        return table.polygamma(n, self)  # type: ignore[no-any-return]
+
+    def polygamma_(self, n: int) -> Tensor:
+        """`polygamma` in place."""
+        return table.overwrite_(self, table.polygamma(n, self))  # type: ignore[no-any-return]
+
     def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
         """Writes `callable(x)` over each element; slow, in Python."""
         flat = [callable(v) for v in self.array.reshape(-1).tolist()]

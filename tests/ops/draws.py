@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 import shmtensor as st
-from shmtensor.autograd.dispatch import table
+from shmtensor.autograd.dispatch import declare, table
 from shmtensor.ops import ROWS, Row
 from shmtensor.ops.samples import Draw
+
+declare()  # the later families, too
 
 
 @dataclass

@@ -20,8 +20,13 @@ COMPLEX = set(
     parts unbind narrow select diagonal getitem scatter_index selected gathered vector_norm choose
     masked written tril triu clone""".split()  # noqa: SIM905 - a list of words reads better so
 )
+# Rows that read one triangle of a symmetric matrix: their gradients are those of symmetric changes.
+SYMMETRIC = {"linalg_cholesky_lower", "linalg_eigh_parts"}
 # Rows that no sample can spell; tests of other names reach them.
-BARE = {"cast", "overwrite", "imag", "reinterpreted", "class_entropy_backward", "refill"}
+BARE = {
+    "cast", "overwrite", "imag", "reinterpreted", "class_entropy_backward", "refill",
+    "complex_pairs", "pairs_complex",
+}  # fmt: skip
 
 
 def test_every_row_has_samples() -> None:
@@ -78,6 +83,8 @@ def along(call: Call, leaves: list[Any], compute: Any, slopes: list[Any]) -> Non
     step = 1e-5
     arrays = [leaf.detach().numpy() for leaf in leaves]
     directions = [noise(call, x) for x in arrays]
+    if call.row.name in SYMMETRIC:
+        directions = [d + d.swapaxes(-1, -2) for d in directions]
 
     def at(t: float) -> float:
         for x, d in zip(arrays, directions, strict=True):

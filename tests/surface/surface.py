@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import shmtensor as st
+from shmtensor.autograd.dispatch import declare
 from shmtensor.ops import COMPOSITES, ROWS
+
+declare()  # the later families, too
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
@@ -103,6 +106,8 @@ def words() -> set[str]:
 def derivative(name: str) -> tuple[str, int]:
     """(differentiable, orders checked) of an op's name."""
     short = name.rpartition(".")[2].removesuffix("_")
+    if name.replace(".", "_") in {*ROWS, *COMPOSITES}:
+        short = name.replace(".", "_")
     for row in ROWS.values():
         if short in (row.name, *row.aliases):
             return ("yes", 2 if row.samples else 0) if row.pullbacks else ("", 0)

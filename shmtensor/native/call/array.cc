@@ -28,7 +28,7 @@ PyObject* item(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return view;
   }
   PyObject* result = PyObject_GetItem(args[0], index);
-  if (!result || !PyArray_CheckScalar(result)) return result;
+  if (!result || PyArray_Check(result) || !PyArray_CheckScalar(result)) return result;
   Py_DECREF(result);
   PyObject* whole;
   if (PyTuple_Check(index)) {

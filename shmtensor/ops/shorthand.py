@@ -1,0 +1,157 @@
+"""Linear algebra and special functions by the names that `shmtensor` and Tensor have for them. The
+work is done in families that are declared later (ops/__init__.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .results import named
+from .table import composite, op
+
+
+@composite
+def cholesky(ops, input, upper=False):
+    """The Cholesky factor of Hermitian positive-definite matrices: `linalg.cholesky`."""
+    return ops.linalg_cholesky(input, upper=upper)
+
+
+@composite
+def cholesky_inverse(ops, L, upper=False):
+    """The inverse of L @ L.mH (upper: L.mH @ L), of which L's one triangle is read."""
+    return ops.linalg_cholesky_inverse(L, upper)
+
+
+@composite
+def cholesky_solve(ops, B, L, upper=False):
+    """X with L @ L.mH @ X = B (upper: L.mH @ L @ X = B)."""
+    return ops.linalg_cholesky_solve(B, L, upper)
+
+
+@composite
+def geqrf(ops, input):
+    """(a, tau): R above the diagonal and the reflectors of Q below it; no gradients."""
+    return ops.linalg_geqrf(input)
+
+
+@composite
+def lu(ops, A, pivot=True, get_infos=False):
+    """(LU, pivots), and with get_infos where U's diagonal is zero first: `linalg.lu_factor`."""
+    out = ops.linalg_lu_factor_ex(A, pivot=pivot)
+    return tuple(out) if get_infos else tuple(out[:2])
+
+
+@composite
+def lu_solve(ops, b, LU_data, LU_pivots):
+    """X with A @ X = b for the A that `lu` took apart."""
+    return ops.linalg_lu_solve(LU_data, LU_pivots, b)
+
+
+@composite(method=False)
+def lu_unpack(ops, LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
+    """(P, L, U) of what `lu` gives; what is not unpacked is empty."""
+    return ops.linalg_lu_unpacked(LU_data, LU_pivots, unpack_data, unpack_pivots)
+
+
+@composite
+def orgqr(ops, input, tau):
+    """The first columns of Q from its reflectors: `linalg.householder_product`."""
+    return ops.linalg_householder_product(input, tau)
+
+
+@composite
+def ormqr(ops, input, tau, other, left=True, transpose=False):
+    """Q @ other (left=False: other @ Q) for the Q of `geqrf`; transpose: with its adjoint."""
+    return ops.linalg_ormqr(input, tau, other, left, transpose)
+
+
+@composite
+def qr(ops, input, some=True):
+    """input = Q @ R; some=False: square Q. `linalg.qr`."""
+    q, r = ops.linalg_qr(input, "reduced" if some else "complete")
+    return named("qr", Q=q, R=r)
+
+
+@composite(method=False)
+def svd_lowrank(ops, A, q=6, niter=2, M=None):
+    """(U, S, V) of the q largest singular values of A - M; exact, niter has no effect."""
+    return ops.linalg_svd_lowrank(A, q, niter, M)
+
+
+@composite(method=False)
+def pca_lowrank(ops, A, q=None, center=True, niter=2):
+    """(U, S, V): the principal components of the rows of A; exact, niter has no effect."""
+    return ops.linalg_pca_lowrank(A, q, center, niter)
+
+
+# ---- special functions
+
+
+@composite(inplace=True)
+def igamma(ops, input, other):
+    """The regularised lower incomplete gamma function: `special.gammainc`."""
+    return ops.special_gammainc(input, other)
+
+
+@composite(inplace=True)
+def igammac(ops, input, other):
+    """The regularised upper incomplete gamma function: `special.gammaincc`."""
+    return ops.special_gammaincc(input, other)
+
+
+@composite(inplace=True)
+def mvlgamma(ops, input, p):
+    """The logarithm of the multivariate gamma function of dimension p: `special.multigammaln`."""
+    return ops.special_multigammaln(input, p)
+
+
+# ---- complex numbers as pairs
+
+
+@composite(method=False)
+def view_as_real(ops, input):
+    """Complex numbers as pairs of real ones: (...) to (..., 2)."""
+    if input.dtype.kind != "c":
+        raise RuntimeError(f"view_as_real: is only supported for complex tensors: {input.dtype}")
+    return ops.complex_pairs(input)
+
+
+@composite(method=False)
+def view_as_complex(ops, input):
+    """Pairs of real numbers as complex ones: (..., 2) to (...)."""
+    if input.dtype.kind != "f" or not input.ndim or input.shape[-1] != 2:
+        raise RuntimeError(
+            "view_as_complex: a real tensor whose last dimension is 2 is needed: "
+            f"{input.dtype}, {tuple(input.shape)}"
+        )
+    return ops.pairs_complex(input)
+
+
+PAIRS_OF = {"complex64": np.float32, "complex128": np.float64}
+OF_PAIRS = {"float32": np.complex64, "float64": np.complex128}
+
+
+@op(view=True, method=False, function=False, samples=())
+def complex_pairs(xp, x, /):
+    """Real and imaginary parts along a new last dimension, a view."""
+    kind = np.dtype(PAIRS_OF[x.dtype.name])
+    return x[..., None].view(kind)
+
+
+complex_pairs.pullback(x=lambda ops, g: ops.pairs_complex(ops.packed(g)))
+
+
+@op(view=True, method=False, function=False, samples=())
+def pairs_complex(xp, x, /):
+    """The complex numbers whose parts lie along the last dimension, a view."""
+    if x.strides[-1] != x.itemsize and x.size:
+        raise RuntimeError(
+            "view_as_complex: Tensor must have a last dimension with stride 1: strides "
+            f"{tuple(s // x.itemsize for s in x.strides)}"
+        )
+    if x.dtype.name not in OF_PAIRS:
+        raise RuntimeError(f"view_as_complex: float32 or float64 are needed: {x.dtype}")
+    return x.view(OF_PAIRS[x.dtype.name])[..., 0]
+
+
+pairs_complex.pullback(x=lambda ops, g: ops.complex_pairs(g))

@@ -1,0 +1,90 @@
+"""shmtensor.fft, against NumPy; gradients of two orders, of real and complex numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import fft
+from shmtensor.autograd import gradcheck, gradgradcheck
+
+RANDOM = np.random.default_rng(3)
+REAL = RANDOM.standard_normal((3, 4, 5))
+COMPLEX = REAL + 1j * RANDOM.standard_normal((3, 4, 5))
+ONE = ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]
+SEVERAL = ["fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2"]
+OF_REAL = ("rfft", "ihfft")
+NORMS = ["backward", "ortho", "forward"]
+
+
+def given(name: str) -> Any:
+    return REAL if name.rstrip("n2") in OF_REAL else COMPLEX
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", ONE)
+def test_one_dimension_is_numpys(name: str, norm: str) -> None:
+    for n, dim in ((None, -1), (3, 1), (7, 0)):
+        ours = getattr(fft, name)(st.tensor(given(name)), n, dim, norm)
+        theirs = getattr(np.fft, name)(given(name), n, dim, norm)
+        assert ours.shape == theirs.shape
+        assert np.allclose(ours.numpy(), theirs)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_dimensions_are_numpys(name: str, norm: str) -> None:
+    x = st.tensor(given(name))
+    dims = (-2, -1) if name.endswith("2") else None
+    for s, dim in ((None, dims), ((3, 6), (0, 2)), ((3, 6), (2, 1))):
+        ours = getattr(fft, name)(x, s, dim, norm)
+        theirs = getattr(np.fft, name)(given(name), s, range(3) if dim is None else dim, norm)
+        assert np.allclose(ours.numpy(), theirs)
+
+
+def test_hermitian_ones_are_their_inverses() -> None:
+    for name, back in (("hfftn", "ihfftn"), ("hfft2", "ihfft2")):
+        x = st.tensor(REAL)
+        half = getattr(fft, back)(x)
+        again = getattr(fft, name)(half, x.shape if name == "hfftn" else x.shape[1:])
+        assert np.allclose(again.numpy(), REAL)
+    assert fft.ihfftn(st.tensor(REAL)).shape == (3, 4, 3)
+
+
+@pytest.mark.parametrize("name", [*ONE, "fftn", "irfftn", "rfft2", "hfftn", "ihfft2", "fftshift"])
+def test_gradients_of_two_orders(name: str) -> None:
+    x = st.tensor(given(name)[:2, :3, :4], requires_grad=True)
+    function = getattr(fft, name)
+    assert gradcheck(function, (x,))
+    assert gradgradcheck(function, (x,))
+
+
+def test_shifts_and_frequencies() -> None:
+    x = st.tensor(REAL)
+    assert np.array_equal(fft.fftshift(x).numpy(), np.fft.fftshift(REAL))
+    assert np.array_equal(fft.ifftshift(x, 1).numpy(), np.fft.ifftshift(REAL, 1))
+    assert np.allclose(fft.fftfreq(5, 0.5).numpy(), np.fft.fftfreq(5, 0.5))
+    assert np.allclose(fft.rfftfreq(6, dtype=st.float64).numpy(), np.fft.rfftfreq(6))
+    assert fft.fftfreq(4, requires_grad=True).requires_grad
+
+
+def test_dtypes_and_wrong_use() -> None:
+    assert fft.fft(st.arange(4)).dtype == st.complex64
+    assert fft.rfft(st.ones(4, dtype=st.float64)).dtype == st.complex128
+    assert fft.irfft(st.ones(4, dtype=st.complex64)).dtype == st.float32
+    x = st.ones(2, 3)
+    with pytest.raises(RuntimeError, match="invalid number of data points"):
+        fft.fft(x, 0)
+    with pytest.raises(RuntimeError, match="unique"):
+        fft.fftn(x, dim=(0, 0))
+    with pytest.raises(RuntimeError, match="real input"):
+        fft.rfft(x * 1j)
+    with pytest.raises(IndexError, match="out of range"):
+        fft.fft(x, dim=2)
+    with pytest.raises(RuntimeError, match="normalization mode"):
+        fft.fft(x, norm="best")
+    with pytest.raises(AttributeError, match="no attribute"):
+        fft.nothing  # noqa: B018
