@@ -14,7 +14,13 @@ TESTS = Path(__file__).resolve().parent
 MODULES = [
     "shmtensor",
     "shmtensor.errors",
+    "shmtensor.accelerator",
+    "shmtensor.backends",
     "shmtensor.fft",
+    "shmtensor.func",
+    "shmtensor.hub",
+    "shmtensor.overrides",
+    "shmtensor.storage",
     "shmtensor.linalg",
     "shmtensor.special",
     "shmtensor.memory",

@@ -75,3 +75,12 @@ def packed(xp, x, /):
 
 
 packed.pullback(x=lambda g: g)
+
+
+@op(method=False, function=False, samples=[((2, 3, 4, 5),), ((2, 3, 2, 2, 2),)])
+def packed_by_channel(xp, x, /):
+    """A copy whose elements lie in order with dimension 1 as the last: channels_last."""
+    return xp.moveaxis(xp.moveaxis(x, 1, -1).copy("C"), -1, 1)
+
+
+packed_by_channel.pullback(x=lambda g: g)

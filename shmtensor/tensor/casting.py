@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, native
 from ..autograd.dispatch import table
 from ..device import Device, as_device
-from .exchange import Exchange
+from .exchange import Exchange, channels_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,6 +53,10 @@ class Casting(Exchange):
                 dtype = a
         as_device(device)
         wanted = self.array.dtype if dtype is None else dtypes.as_dtype(dtype)
+        if channels_of(named.get("memory_format"), self) is not None:
+            made = self if wanted is self.array.dtype else table.cast(self, wanted)
+            form = named["memory_format"]
+            return made.clone(memory_format=form) if copy else made.contiguous(form)
         if wanted is self.array.dtype:
             same: Any = self
             return self.clone() if copy else same

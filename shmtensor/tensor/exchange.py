@@ -21,6 +21,24 @@ if TYPE_CHECKING:
 __all__ = ["Exchange"]
 
 
+def channels_of(memory_format: Any, tensor: Any) -> bool | None:
+    """Whether a format has the channels last; None: the strides stay.
+
+    Raises:
+        RuntimeError: a format for another number of dimensions.
+    """
+    name = getattr(memory_format, "name", None)
+    if name in (None, "preserve_format"):
+        return None
+    wanted = {"channels_last": 4, "channels_last_3d": 5}.get(name)
+    if wanted is not None and tensor.array.ndim != wanted:
+        raise RuntimeError(
+            f"memory_format: required rank {wanted} tensor to use {name} format: shape "
+            f"{tensor.array.shape}"
+        )
+    return wanted is not None
+
+
 class Exchange(History):
     """The memory, as others see it."""
 
@@ -39,6 +57,18 @@ class Exchange(History):
         if not self.is_shared():
             self.array = native.call(np.array, self.array)
         return self
+
+    def untyped_storage(self) -> Any:
+        """The tensor's whole memory as bytes, which its views share. Copies: none."""
+        from ..storage import UntypedStorage
+
+        return UntypedStorage(self.array)
+
+    def storage(self) -> Any:
+        """The tensor's whole memory as numbers, which its views share. Copies: none."""
+        from ..storage import TypedStorage
+
+        return TypedStorage(self.array)
 
     def share(self, *, readonly: bool = False) -> Tensor:
         """The same memory without history, to be sent to other processes.
@@ -145,12 +175,26 @@ class Exchange(History):
         return self.array.tolist()
 
     def clone(self, *, memory_format: Any = None) -> Tensor:
-        """The same values in memory of its own, in the graph. Copies: one."""
+        """The same values in memory of its own, in the graph. Copies: one.
+
+        Args:
+            memory_format: by default the strides stay; `contiguous_format`: in order of rows,
+                `channels_last` (of 4 dimensions, `channels_last_3d` of 5): of channels last.
+        """
+        kind = channels_of(memory_format, self)
+        if kind is not None:
+            return (table.packed_by_channel if kind else table.packed)(self)  # type: ignore[no-any-return]
         return table.clone(self)  # type: ignore[no-any-return]
 
     def contiguous(self, memory_format: Any = None) -> Tensor:
         """Itself if the elements lie in order in memory, else a copy that does. Copies: none or
         one.
+
+        Args:
+            memory_format: the order, as for `clone`.
         """
         same: Any = self
+        if memory_format is not None and channels_of(memory_format, self):
+            in_order = self.is_contiguous(memory_format)
+            return same if in_order else table.packed_by_channel(self)  # type: ignore[no-any-return]
         return same if self.array.flags.c_contiguous else table.packed(self)  # type: ignore[no-any-return]

@@ -90,6 +90,16 @@ class Restriding(Writing):
             self.array = fresh.reshape(shape)
         return self
 
+    def resize(self, *sizes: Any) -> Tensor:
+        """A tensor of another shape over the same memory, as far as it reaches (deprecated in
+        PyTorch: `resize_`).
+        """
+        return self.detach().clone().resize_(*sizes)
+
+    def resize_as(self, tensor: Tensor) -> Tensor:
+        """`resize` to the shape of another tensor."""
+        return self.resize(*tensor.shape)
+
     def resize_as_(self, tensor: Tensor, memory_format: Any = None) -> Self:
         """Takes the shape of another tensor, as `resize_`."""
         return self.resize_(tensor.shape)

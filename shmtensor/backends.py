@@ -1,0 +1,42 @@
+"""The switches of `torch.backends` that scripts set, and what each means here."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from . import native
+
+__all__ = ["cpu", "cuda", "cudnn", "mkl", "mps", "openmp"]
+
+
+class Switches(SimpleNamespace):
+    """Values that may be set, and are noted; `is_built` and `is_available` say what there is."""
+
+    def __init__(self, there: bool, **switches: object) -> None:
+        super().__init__(**switches)
+        self.__dict__["there"] = there
+
+    def is_built(self) -> bool:
+        """Whether the package has it."""
+        return bool(self.__dict__["there"])
+
+    is_available = is_built
+
+
+class Cpu(Switches):
+    """The CPU."""
+
+    def get_cpu_capability(self) -> str:
+        """The instruction set that the native kernels run on, PyTorch's name for it."""
+        found = {"v4": "AVX512", "v3": "AVX2", "neon": "NEON"}
+        return next((name for key, name in found.items() if key in str(native.isa())), "DEFAULT")
+
+
+cpu = Cpu(True)
+cuda = Switches(False, matmul=Switches(False, allow_tf32=False))
+cudnn = Switches(
+    False, enabled=False, benchmark=False, deterministic=True, allow_tf32=False
+)  # fmt: skip
+mkl = Switches(False)
+mps = Switches(False)
+openmp = Switches(False)

@@ -1,0 +1,30 @@
+"""Who takes ops over by `__torch_function__`, `torch.overrides` by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .autograd import overriding
+
+__all__ = ["handle_torch_function", "has_torch_function", "is_tensor_like"]
+
+
+def is_tensor_like(inp: Any) -> bool:
+    """Whether an object is a tensor, or of a class with a `__torch_function__`."""
+    return hasattr(type(inp), "__torch_function__")
+
+
+def has_torch_function(relevant_args: Iterable[Any]) -> bool:
+    """Whether one of the operands takes ops over; plain tensors do not."""
+    return bool(overriding.overriders(relevant_args))
+
+
+def handle_torch_function(
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """What the operands that take ops over make of a call.
+
+    Raises: TypeError, none of them knows.
+    """
+    return overriding.ask(overriding.overriders(relevant_args), public_api, args, kwargs)

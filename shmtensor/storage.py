@@ -1,0 +1,129 @@
+"""Storages: the memory that several tensors may be views of, `torch.UntypedStorage` by name.
+
+A tensor's memory has no object of its own but NumPy's array; a storage here is a name for it, made
+when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from . import native
+
+__all__ = ["TypedStorage", "UntypedStorage"]
+
+
+def memory_of(array: Any) -> Any:
+    """The whole memory that an array is a view of, as bytes. Copies: none."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    low, high = np.lib.array_utils.byte_bounds(owner)
+    if not owner.flags.c_contiguous and not owner.flags.f_contiguous:
+        raise RuntimeError(
+            f"storage: the memory is not one piece: shape {owner.shape}, strides {owner.strides}"
+        )
+    flat = owner.reshape(-1, order="A").view(np.uint8)
+    assert flat.nbytes == high - low
+    return flat
+
+
+class UntypedStorage:
+    """The bytes of a tensor's memory, seen by all its views.
+
+    Example:
+        >>> import shmtensor as st
+        >>> x = st.zeros(4)
+        >>> x[1:].untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+        True
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.bytes = memory_of(array)
+
+    def __len__(self) -> int:
+        return int(self.bytes.size)
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return len(self)
+
+    size = nbytes
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        return int(self.bytes.ctypes.data)
+
+    def is_shared(self) -> bool:
+        """Whether the memory lies in the domain."""
+        return bool(native.is_shared(self.bytes))
+
+    def element_size(self) -> int:
+        return 1
+
+    @property
+    def device(self) -> Any:
+        from .device import CPU
+
+        return CPU
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self.bytes[index]
+        return int(found) if isinstance(found, np.integer) else found
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.bytes[index] = value
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.bytes.tolist())
+
+    def tolist(self) -> list[int]:
+        """The bytes as numbers."""
+        found: list[int] = self.bytes.tolist()
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and (
+            self.data_ptr() == other.data_ptr() and len(self) == len(other)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.data_ptr(), len(self)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {len(self)} at {self.data_ptr():#x}"
+
+
+class TypedStorage(UntypedStorage):
+    """The numbers of a tensor's memory, seen by all its views."""
+
+    def __init__(self, array: Any) -> None:
+        super().__init__(array)
+        self.bytes = self.bytes.view(array.dtype)
+
+    def nbytes(self) -> int:
+        return int(self.bytes.nbytes)
+
+    def size(self) -> int:
+        """The number of elements."""
+        return len(self)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return int(self.bytes.itemsize)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the elements."""
+        return self.bytes.dtype
+
+    def untyped(self) -> UntypedStorage:
+        """The same memory as bytes."""
+        return UntypedStorage(self.bytes)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self.bytes[index]
+        return found.item() if isinstance(found, np.generic) else found

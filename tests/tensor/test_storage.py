@@ -1,0 +1,71 @@
+"""Storages, and the order of elements in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+
+
+def test_views_share_a_storage() -> None:
+    x = st.arange(6, dtype=st.float32)
+    whole, part = x.untyped_storage(), x.view(2, 3)[1].untyped_storage()
+    assert whole == part
+    assert hash(whole) == hash(part)
+    assert whole.data_ptr() == x.data_ptr() == part.data_ptr()
+    assert len(whole) == whole.nbytes() == whole.size() == 24
+    assert whole.element_size() == 1
+    assert whole.is_shared() == x.is_shared()
+    assert whole.device == x.device
+    assert x.clone().untyped_storage() != whole
+    assert isinstance(whole, st.UntypedStorage)
+    assert st.is_storage(whole)
+    assert not st.is_storage(x)
+    assert "of 24 at" in repr(whole)
+
+
+def test_storage_of_numbers() -> None:
+    x = st.arange(6, dtype=st.float32)
+    numbers = x.view(2, 3)[1, 1:].storage()
+    assert isinstance(numbers, st.TypedStorage)
+    assert numbers.tolist() == list(numbers) == [0, 1, 2, 3, 4, 5]
+    assert numbers.size() == 6
+    assert numbers.nbytes() == 24
+    assert numbers.element_size() == 4
+    assert numbers.dtype == st.float32
+    numbers[0] = 7
+    assert x[0].item() == numbers[0] == 7.0
+    assert numbers.untyped() == x.untyped_storage()
+    assert x.untyped_storage()[0] == 0
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 4, 5), (2, 3, 4, 5, 6)])
+def test_channels_last(sizes: tuple[int, ...]) -> None:
+    form = st.channels_last if len(sizes) == 4 else st.channels_last_3d
+    x = st.tensor(np.random.default_rng(0).standard_normal(sizes), requires_grad=True)
+    steps = np.cumprod((sizes[1], *sizes[:1:-1]))[::-1]
+    expected = (int(steps[0]), 1, *(int(s) for s in steps[1:]))
+    for y in (
+        x.contiguous(memory_format=form), x.clone(memory_format=form), x.to(memory_format=form),
+    ):  # fmt: skip
+        assert y.stride() == expected
+        assert y.is_contiguous(memory_format=form)
+        assert not y.is_contiguous()
+        assert y.equal(x)
+        assert y.contiguous(memory_format=form) is y
+        assert y.clone().stride() == expected
+        assert y.clone(memory_format=st.contiguous_format).is_contiguous()
+        assert y.contiguous().is_contiguous()
+    x.contiguous(memory_format=form).sum().backward()
+    assert x.grad.equal(st.ones_like(x))
+    assert x.to(st.float32, memory_format=form).stride() == expected
+    with pytest.raises(RuntimeError, match="required rank"):
+        x[0].contiguous(memory_format=form)
+
+
+def test_resized_copies() -> None:
+    x = st.arange(6)
+    assert x.resize(2, 2).tolist() == [[0, 1], [2, 3]]
+    assert x.resize_as(st.zeros(3)).tolist() == [0, 1, 2]
+    assert x.shape == (6,)

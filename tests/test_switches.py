@@ -1,0 +1,67 @@
+"""accelerator, backends, overrides, hub and __config__: what scripts ask of them."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+import shmtensor as st
+
+
+def test_there_is_no_accelerator() -> None:
+    assert not st.accelerator.is_available()
+    assert st.accelerator.device_count() == 0
+    assert st.accelerator.current_accelerator() is None
+    st.accelerator.synchronize()
+    st.accelerator.set_device_index(-1)
+    for ask in (
+        st.accelerator.current_device_index,
+        lambda: st.accelerator.set_device_index(0),
+        lambda: st.accelerator.synchronize("cuda"),
+    ):
+        with pytest.raises(RuntimeError, match="no accelerator"):
+            ask()
+
+
+def test_backends_note_what_is_set() -> None:
+    assert st.backends.cpu.is_available()
+    assert st.backends.cpu.get_cpu_capability() in ("AVX512", "AVX2", "NEON", "DEFAULT")
+    assert not st.backends.cuda.is_built()
+    assert not st.backends.mkl.is_available()
+    assert not st.backends.mps.is_available()
+    assert not st.backends.openmp.is_available()
+    before = st.backends.cudnn.benchmark
+    st.backends.cudnn.benchmark = True
+    assert st.backends.cudnn.benchmark
+    st.backends.cudnn.benchmark = before
+    st.backends.cuda.matmul.allow_tf32 = False
+
+
+def test_overrides_know_tensors() -> None:
+    class Marked(st.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            return "mine"
+
+    x = st.ones(2)
+    assert st.overrides.is_tensor_like(x)
+    assert not st.overrides.is_tensor_like([1])
+    marked = x.as_subclass(Marked)
+    assert st.overrides.has_torch_function((x, marked))
+    assert not st.overrides.has_torch_function((x,))
+    assert st.overrides.handle_torch_function(st.add, (marked,), marked, x) == "mine"
+
+
+def test_hub_says_what_to_do() -> None:
+    for name in st.hub.__all__:
+        with pytest.raises(NotImplementedError, match="download the file yourself"):
+            getattr(st.hub, name)("owner/name")
+    names = ("load", "list", "help", "get_dir", "download_url_to_file", "load_state_dict_from_url")
+    assert set(names) == set(st.hub.__all__)
+
+
+def test_config_names_versions() -> None:
+    config = importlib.import_module("shmtensor.__config__")
+    assert f"shmtensor {st.__version__}" in config.show()
+    assert "threads" in config.parallel_info()
