@@ -58,6 +58,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "overrides": ("overrides", None),
     "queue": ("queue", None),
     "serialization": ("serialization", None),
+    "signal": ("signal", None),
     "special": ("special", None),
     "storage": ("storage", None),
     "trainer": ("trainer", None),

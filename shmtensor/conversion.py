@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import reprlib
 from typing import Any
 
@@ -16,6 +17,7 @@ __all__ = [
     "as_tensor",
     "asarray",
     "from_dlpack",
+    "from_file",
     "from_numpy",
     "frombuffer",
     "is_complex",
@@ -137,6 +139,41 @@ def frombuffer(
 ) -> Tensor:
     """A 1-d tensor over an object's buffer. Copies: none."""
     made: Tensor = native.wrap(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
+    return made.requires_grad_() if requires_grad else made
+
+
+def from_file(
+    filename: Any,
+    shared: bool | None = None,
+    size: int = 0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A 1-d tensor over a mapped file. Copies: none.
+
+    Args:
+        shared: writes go to the file, which is made if it is not there; else they stay here.
+        size: how many elements.
+        dtype: by default the default dtype.
+
+    Raises: RuntimeError, the file is too short or not there.
+    """
+    as_device(device)
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    try:
+        if not shared and os.path.getsize(filename) < size * wanted.itemsize:
+            raise ValueError(f"{os.path.getsize(filename)} bytes")
+        mode: Any = "c" if not shared else "r+" if os.path.exists(filename) else "w+"
+        array = np.memmap(filename, wanted, mode, 0, (size,)) if size else np.empty(0, wanted)
+    except (OSError, ValueError) as error:
+        raise RuntimeError(
+            f"from_file: {size} elements of {wanted} cannot be mapped: {filename}: {error}"
+        ) from None
+    made: Tensor = native.wrap(as_canonical(array))
     return made.requires_grad_() if requires_grad else made
 
 

@@ -650,6 +650,20 @@ def isnan(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def isneginf(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def isposinf(input: Tensor, *, out: Any = ...) -> Tensor: ...
 def isreal(input: Tensor, *, out: Any = ...) -> Tensor: ...
+def istft(
+    input: Any,
+    n_fft: Any,
+    hop_length: Any = ...,
+    win_length: Any = ...,
+    window: Any = ...,
+    center: Any = ...,
+    normalized: Any = ...,
+    onesided: Any = ...,
+    length: Any = ...,
+    return_complex: Any = ...,
+    *,
+    out: Any = ...,
+) -> Any: ...
 def kaiser_window(
     window_length: Any,
     periodic: Any = ...,
@@ -1108,6 +1122,18 @@ def searchsorted(
     sorter: Any = ...,
     out: Any = ...,
 ) -> Any: ...
+def segment_reduce(
+    data: Any,
+    reduce: Any,
+    *,
+    lengths: Any = ...,
+    indices: Any = ...,
+    offsets: Any = ...,
+    axis: Any = ...,
+    unsafe: Any = ...,
+    initial: Any = ...,
+    out: Any = ...,
+) -> Any: ...
 def select(input: Tensor, dim: Any, index: Any) -> Tensor: ...
 def select_copy(input: Any, *arguments: Any, **named: Any) -> Any: ...
 def select_scatter(input: Any, src: Any, dim: Any, index: Any, *, out: Any = ...) -> Any: ...
@@ -1170,6 +1196,21 @@ def std_mean(
     keepdim: Any = ...,
     *,
     correction: Any = ...,
+    out: Any = ...,
+) -> Any: ...
+def stft(
+    input: Any,
+    n_fft: Any,
+    hop_length: Any = ...,
+    win_length: Any = ...,
+    window: Any = ...,
+    center: Any = ...,
+    pad_mode: Any = ...,
+    normalized: Any = ...,
+    onesided: Any = ...,
+    return_complex: Any = ...,
+    align_to_window: Any = ...,
+    *,
     out: Any = ...,
 ) -> Any: ...
 def sub(input: _Operand, other: _Operand, *, alpha: Any = ..., out: Any = ...) -> Tensor: ...

@@ -32,6 +32,7 @@ MODULES = [
     "shmtensor.packed",
     "shmtensor.random",
     "shmtensor.settings",
+    "shmtensor.signal.windows",
     "shmtensor.sparse",
     "shmtensor.typed",
     "shmtensor.nn",

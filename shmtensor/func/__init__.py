@@ -1,7 +1,8 @@
 """Functions of functions, `torch.func` by name: batches, gradients, modules without state."""
 
 from .call import functional_call, stack_module_state
-from .transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
+from .jacobians import hessian, jacfwd, jacrev
+from .transforms import grad, grad_and_value, jvp, vjp
 from .vmap import vmap
 
 __all__ = [

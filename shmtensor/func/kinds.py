@@ -271,7 +271,10 @@ def folded(call: Call) -> Any:
     made = call.func(
         table.reshape(value, (-1, *value.shape[2:])), *others, *call.attributes, **call.named
     )
-    back = lambda v: table.reshape(v, (call.level.size, n, *v.shape[1:]))  # noqa: E731
+
+    def back(v: Any) -> Any:
+        return table.reshape(v, (call.level.size, n, *v.shape[1:]))
+
     if isinstance(made, tuple):
         return type(made)(*(back(v) for v in made))
     return back(made)

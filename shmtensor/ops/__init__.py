@@ -68,7 +68,7 @@ FAMILIES = (
 # Families that are declared when one of their ops is first asked for: the import stays cheap.
 # The names of their ops begin with the word, and they are reached by namespaces (shmtensor.linalg).
 LATER = {
-    "fft": ("fourier",),
+    "fft": ("fourier", "frames"),
     "linalg": ("factors", "elimination", "eigen", "solving", "matrixnorms", "products"),
     "special": ("special", "bessel", "polynomials"),
 }

@@ -62,6 +62,45 @@ def test_gradients_of_two_orders(name: str) -> None:
     assert gradgradcheck(function, (x,))
 
 
+def test_frames_and_back() -> None:
+    x = st.tensor(RANDOM.standard_normal((2, 40)), requires_grad=True)
+    window = st.hann_window(8, dtype=st.float64)
+    made = st.stft(x, 8, 2, window=window, return_complex=True)
+    padded = np.pad(x.detach().numpy(), ((0, 0), (4, 4)), "reflect")
+    rows = np.lib.stride_tricks.sliding_window_view(padded, 8, 1)[:, ::2]
+    assert np.allclose(made.detach().numpy(), np.fft.rfft(rows * window.numpy()).swapaxes(1, 2))
+    assert np.allclose(st.istft(made, 8, 2, window=window).detach().numpy(), x.detach().numpy())
+    assert st.istft(made, 8, 2, window=window, length=50).shape == (2, 50)
+    assert x[0].stft(8, return_complex=False).shape == (5, 21, 2)
+    assert gradcheck(lambda v: st.view_as_real(v.stft(6, 3, 4, return_complex=True)), (x,))
+    spectrum = made.detach()[:1, :, :6].contiguous().requires_grad_()
+    assert gradcheck(lambda v: v.istft(8, 2, window=window), (spectrum,))
+    with pytest.raises(RuntimeError, match="return_complex"):
+        st.stft(x, 8)
+    with pytest.raises(RuntimeError, match="leave gaps"):
+        st.istft(made, 8, 8, window=window, center=False)
+    with pytest.raises(RuntimeError, match="win_length"):
+        st.stft(x, 8, window=window[:3], return_complex=True)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+def test_segments(reduce: str) -> None:
+    x = st.tensor(RANDOM.standard_normal((6, 2)), requires_grad=True)
+    made = st.segment_reduce(x, reduce, lengths=st.tensor([1, 3, 2]))
+    at = st.segment_reduce(x, reduce, offsets=st.tensor([0, 1, 4, 6]))
+    function = getattr(np, reduce)
+    parts = [function(p, 0) for p in np.split(x.detach().numpy(), [1, 4])]
+    assert np.allclose(made.detach().numpy(), parts)
+    assert at.equal(made)
+    assert gradcheck(lambda v: st.segment_reduce(v, reduce, lengths=[2, 4]), (x,))
+    inner = st.segment_reduce(x.T, reduce, lengths=st.tensor([[4, 2], [1, 5]]), axis=1)
+    assert inner.shape == (2, 2)
+    empty = st.segment_reduce(x, reduce, lengths=[0, 6], initial=2.0)
+    assert empty[0].tolist() == [2.0, 2.0]
+    with pytest.raises(RuntimeError, match="sum to the size"):
+        st.segment_reduce(x, reduce, lengths=[1, 2])
+
+
 def test_shifts_and_frequencies() -> None:
     x = st.tensor(REAL)
     assert np.array_equal(fft.fftshift(x).numpy(), np.fft.fftshift(REAL))

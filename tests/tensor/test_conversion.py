@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -65,3 +67,21 @@ def test_predicates() -> None:
     assert st.is_nonzero(st.tensor(3))
     assert st.is_floating_point(st.ones(1))
     assert not st.is_complex(st.ones(1))
+
+
+def test_tensors_over_files(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    np.arange(4, dtype=np.float32).tofile(path)
+    mine = st.from_file(path, size=3)
+    mine[0] = 9
+    assert mine.tolist() == [9, 1, 2]
+    common = st.from_file(path, shared=True, size=4)
+    common[1] = 7
+    del common
+    assert np.fromfile(path, np.float32).tolist() == [0, 7, 2, 3]
+    fresh = st.from_file(tmp_path / "new", shared=True, size=2, dtype=st.int64)
+    assert fresh.tolist() == [0, 0]
+    with pytest.raises(RuntimeError, match="cannot be mapped"):
+        st.from_file(path, size=5)
+    with pytest.raises(RuntimeError, match="cannot be mapped"):
+        st.from_file(tmp_path / "none", size=5)

@@ -1,0 +1,5 @@
+"""Signals, `torch.signal` by name."""
+
+from . import windows
+
+__all__ = ["windows"]
