@@ -24,6 +24,7 @@ from . import (
     pointwise,
     processes,
     queue,
+    reading,
     send,
     training,
 )
@@ -35,7 +36,7 @@ from .report import line, summary, title
 RESULTS = Path(__file__).parent / "results"
 LAYERS = (
     dispatch, autograd, pointwise, large, matmul, optimizer, training, allocation, send,
-    queue, collective, loader, parallel, packed, processes,
+    queue, collective, loader, reading, parallel, packed, processes,
 )  # fmt: skip
 
 

@@ -329,7 +329,7 @@ def test_rows_of_a_sparse_matrix(kind: str) -> None:
 
 # ------------------------------------------------------------------ transformed
 def augmented(seed: int | None = None) -> datasets.TransformedDataset:
-    images = TensorDataset(RANDOM.permutation(30 * 48).reshape(30, 3, 4, 4), np.arange(30))
+    images = TensorDataset(np.arange(30 * 48).reshape(30, 3, 4, 4) * 7 % 997, np.arange(30))
     crop = transforms.Compose([transforms.RandomCrop(4, padding=2), transforms.RandomErasing()])
     return datasets.TransformedDataset(images, crop, seed)
 
@@ -369,6 +369,22 @@ def test_without_a_seed_the_default_generator_decides() -> None:
     assert first != second
     st.manual_seed(3)
     assert by_label(dataset, batch_size=10) == first
+
+
+def test_augmentation_is_the_same_with_any_number_of_workers() -> None:
+    runs = []
+    for workers in (0, 1, 2):
+        generator = st.Generator().manual_seed(8)
+        found = []
+        dataset = augmented()
+        for _ in range(2):
+            loader = DataLoader(
+                dataset, batch_size=4, shuffle=True, num_workers=workers, generator=generator
+            )
+            found.append([x.tolist() for x, _ in loader])
+        runs.append(found)
+    assert runs[0] == runs[1] == runs[2]
+    assert runs[0][0] != runs[0][1]
 
 
 def test_dicts_and_single_tensors_are_transformed_too() -> None:

@@ -164,6 +164,23 @@ def test_a_stream_goes_on_where_its_state_was_taken(shards: list[Path], seed: in
     assert sorted(begun + rest) == list(range(SHARDS * EACH))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_resumes_in_the_middle_of_the_shards(shards: list[Path], workers: int) -> None:
+    def loader() -> Any:
+        dataset = datasets.WebDataset(shards, ("cls",), shuffle=9, seed=4)
+        return DataLoader(dataset, batch_size=4, num_workers=workers)
+
+    begun = loader()
+    batches = iter(begun)
+    seen = [next(batches)[0].tolist() for _ in range(7)]
+    state = begun.state_dict()
+    rest = [batch[0].tolist() for batch in batches]
+    resumed = loader()
+    resumed.load_state_dict(state)
+    assert [batch[0].tolist() for batch in resumed] == rest
+    assert sorted(n for batch in seen + rest for n in batch) == list(range(SHARDS * EACH))
+
+
 # ------------------------------------------------------------------ damage
 def broken(path: Path, damage: str) -> str:
     """Damages a shard in its sixth sample, number 25; what the error says."""

@@ -1,0 +1,95 @@
+"""A small language model, trained on a file of tokens that is made on the spot.
+
+    text --> uint16 file --> TokenDataset (mapped) --> 2 workers --> windows --> model
+
+The model sees the two last tokens: an embedding, a hidden layer, the next token's logits. The text
+repeats a few sentences in random order, so most letters can be told from the two before them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import shmtensor as st
+from dataloaders import DataLoader, datasets
+from shmtensor import nn, optim
+from shmtensor.nn import functional as F
+
+SENTENCES = [
+    "the worker writes the batch into a block and sends a handle. ",
+    "a dead worker is named within a second, and the memory comes back. ",
+    "nothing is copied between processes, and nothing is left behind. ",
+    "the same seed gives the same batches with any number of workers. ",
+]
+
+
+def write_tokens(path: Path, sentences: int, seed: int) -> list[str]:
+    """Writes sentences in random order as letters' numbers; returns the letters."""
+    order = np.random.default_rng(seed).integers(len(SENTENCES), size=sentences)
+    text = "".join(SENTENCES[place] for place in order)
+    letters = sorted(set(text))
+    number = {letter: place for place, letter in enumerate(letters)}
+    np.array([number[letter] for letter in text], np.uint16).tofile(path)
+    return letters
+
+
+class Model(nn.Module):
+    """Logits `(N, T, letters)` of the token after each of `(N, T)`, from it and the one before."""
+
+    def __init__(self, letters: int, width: int = 24, hidden: int = 96) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(letters, width)
+        self.layers = nn.Sequential(
+            nn.Linear(2 * width, hidden), nn.ReLU(), nn.Linear(hidden, letters)
+        )
+
+    def forward(self, tokens: st.Tensor) -> st.Tensor:
+        embedded = self.embedding(tokens)
+        before = st.cat([embedded[:, :1], embedded[:, :-1]], dim=1)
+        return self.layers(st.cat([before, embedded], dim=2))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--sentences", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    st.manual_seed(options.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "tokens.bin")
+        letters = write_tokens(path, options.sentences, options.seed)
+        data = datasets.TokenDataset(path, block_size=64, dtype=np.uint16)
+        print(f"{data}, {len(letters)} letters")
+        loader = DataLoader(
+            data,
+            batch_size=32,
+            shuffle=True,
+            drop_last=True,
+            num_workers=options.workers,
+            persistent_workers=options.workers > 0,
+        )
+        model = Model(len(letters))
+        optimizer = optim.Adam(model.parameters(), lr=3e-3)
+        for epoch in range(options.epochs):
+            losses = []
+            for tokens, targets in loader:
+                logits = model(tokens)
+                loss = F.cross_entropy(logits.reshape(-1, len(letters)), targets.reshape(-1))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+            mean = sum(losses) / len(losses)
+            print(f"epoch {epoch}: loss {mean:.3f}, perplexity {math.exp(mean):.2f}")
+        print(f"guessing: perplexity {len(letters)}")
+
+
+if __name__ == "__main__":
+    main()
