@@ -15,6 +15,10 @@ from .view import may_forget, node_of
 __all__ = ["put", "receiving", "spoken"]
 
 
+# Ops whose `out=` must have the result's dtype, as in PyTorch; others convert.
+EXACT = {"aminmax", "gather", "multinomial"}
+
+
 def spoken(made: Any) -> bool:
     """Whether users call an op by name, of `shmtensor` or of a namespace."""
     return bool(made.function or made.name.partition("_")[0] in LATER)
@@ -52,6 +56,11 @@ def put(out: Any, where: str, result: Any) -> Any:
         raise RuntimeError(
             f"{where}: functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad: use no_grad(), or leave out= away"
+        )
+    if where in EXACT and result.array.dtype is not out.array.dtype:
+        raise RuntimeError(
+            f"{where}: Expected out tensor to have dtype {result.array.dtype}, but got "
+            f"{out.array.dtype} instead"
         )
     if not dtypes.can_cast(result.array.dtype, out.array.dtype):
         raise RuntimeError(

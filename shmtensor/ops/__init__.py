@@ -70,6 +70,7 @@ FAMILIES = (
 LATER = {
     "fft": ("fourier", "frames"),
     "linalg": ("factors", "elimination", "eigen", "solving", "matrixnorms", "products"),
+    "recurrent": ("recurrent",),
     "special": ("special", "bessel", "polynomials"),
 }
 

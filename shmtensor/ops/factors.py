@@ -244,7 +244,9 @@ def linalg_householder_product(ops, A, tau):
     one = ops.broadcast_to(
         ops.cast(np.eye(m, n, dtype=A.dtype), A.dtype), (*tuple(A.shape[:-2]), m, n)
     )
-    return ops.clone(reflect(ops, reflectors(ops, A, k), tau, one, False))
+    if not k:
+        return ops.add(ops.mul(A, 0), one)
+    return reflect(ops, reflectors(ops, A, k), tau, one, False)
 
 
 @composite(method=False, function=False)

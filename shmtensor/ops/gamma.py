@@ -83,9 +83,11 @@ digamma.pullback(x=lambda ops, g, x: g * ops.polygamma_of(x, 1))
 def hurwitz(xp: Any, s: int, x: Any) -> Any:
     """The sum of (x + k) ** -s over k = 0, 1, ..., by Euler and Maclaurin."""
     total = xp.zeros_like(x)
-    for k in range(SHIFTS):
+    lowest = float(xp.min(xp.where(xp.isfinite(x), x, 0.0), initial=0.0))
+    shifts = min(SHIFTS + math.ceil(-lowest), 10_000)
+    for k in range(shifts):
         total = total + (x + k) ** -float(s)
-    y = x + SHIFTS
+    y = x + shifts
     total = total + y ** (1.0 - s) / (s - 1) + 0.5 * y ** -float(s)
     factor = float(s)
     for k, b in enumerate(BERNOULLI, 1):

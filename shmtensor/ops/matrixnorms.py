@@ -81,7 +81,8 @@ def linalg_matrix_norm(ops, A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=
         return ops.linalg_vector_norm(A, 2, (row, column), keepdim)
     if ord in ("nuc", 2, -2):
         s = ops.singular_values(ops.movedim(A, (row, column), (-2, -1)))
-        out = ops.sum(s, -1) if ord == "nuc" else (ops.amax if ord == 2 else ops.amin)(s, -1)
+        none = ord == "nuc" or (ord == 2 and not s.shape[-1])
+        out = (ops.sum if none else ops.amax if ord == 2 else ops.amin)(s, -1)
         for d in sorted((row, column)) if keepdim else ():
             out = ops.unsqueeze(out, d)
         return out

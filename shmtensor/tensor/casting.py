@@ -103,10 +103,10 @@ class Casting(Exchange):
     def bool(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.bool)
 
-    def cfloat(self) -> Tensor:
+    def cfloat(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.complex64)
 
-    def cdouble(self) -> Tensor:
+    def cdouble(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.complex128)
 
     def conjugate(self) -> Tensor:

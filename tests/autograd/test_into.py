@@ -77,3 +77,17 @@ def test_in_place_forms_refuse_a_higher_category() -> None:
             write()
     assert whole.tolist() == [0, 1, 2]
     assert st.arange(3.0).eq_(st.ones(3)).tolist() == [0, 1, 0]
+
+
+def test_some_insist_on_the_dtype() -> None:
+    x = st.ones(2, 3)
+    places = st.zeros(2, 3, dtype=st.int64)
+    wide = st.empty(2, 3, dtype=st.float64)
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+        st.gather(x, 1, places, out=wide)
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+        st.aminmax(x, dim=0, out=(wide[0], wide[1]))
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+        st.multinomial(x, 2, out=wide)
+    narrow = st.empty(2, 3)
+    assert st.gather(x, 1, places, out=narrow) is narrow
