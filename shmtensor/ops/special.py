@@ -266,7 +266,7 @@ def incomplete(a: Any, x: Any, upper: bool) -> Any:
         c = b + an / c
         c = np.where(np.abs(c) < tiny, tiny, c)
         h = np.where(low, h, h * d * c)
-        if not np.any(~low & (np.abs(d * c - 1) > 1e-16)):
+        if not np.any(~low & (np.abs(d * c - 1) > 5e-16)):
             break
     q = front * h
     out = np.where(low, 1 - p, q) if upper else np.where(low, p, 1 - q)
