@@ -47,6 +47,7 @@ LEVELS = {
     "isa_v3.cc": ["-march=x86-64-v3"],
     "isa_v4.cc": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
 }
+LEVELS.update({name.replace("isa", "layers"): flags for name, flags in LEVELS.items()})
 
 
 class Build(build_ext):

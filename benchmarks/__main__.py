@@ -16,6 +16,7 @@ from . import (
     collective,
     dispatch,
     large,
+    layers,
     loader,
     matmul,
     optimizer,
@@ -35,7 +36,7 @@ from .report import line, summary, title
 
 RESULTS = Path(__file__).parent / "results"
 LAYERS = (
-    dispatch, autograd, pointwise, large, matmul, optimizer, training, allocation, send,
+    dispatch, autograd, pointwise, large, layers, matmul, optimizer, training, allocation, send,
     queue, collective, loader, reading, parallel, packed, processes,
 )  # fmt: skip
 

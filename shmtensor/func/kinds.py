@@ -280,6 +280,14 @@ def folded(call: Call) -> Any:
     return back(made)
 
 
+def normalised(call: Call) -> Any:
+    """Norms over the last dimensions; the weights are the same for all."""
+    x, *others = call.inputs
+    if any(call.holds(v) for v in others) or call.attribute("groups"):
+        return NotImplemented
+    return call.func(x.value, *others, *call.attributes, **call.named)
+
+
 def looked_up(call: Call) -> Any:
     """embedded: one table for all."""
     weight, index = call.inputs
@@ -334,7 +342,7 @@ declare(
     gelu_backward softplus logsigmoid leaky_relu elu hardtanh hardsigmoid hardswish hardshrink
     softshrink threshold mish clamped tril triu inverse slogdet det svd_parts singular_values
     pinverse matrix_exp linalg_cholesky_lower linalg_qr_parts linalg_lu_packed linalg_eigh_parts
-    linalg_eig_parts linalg_svd_full standardised kept_by special_ndtr special_log_ndtr
+    linalg_eig_parts linalg_svd_full kept_by special_ndtr special_log_ndtr
     special_erfcx special_ndtri special_entr special_i0e special_i1e special_bessel_j0
     special_bessel_j1 special_bessel_y0 special_bessel_y1 special_airy_ai
     special_spherical_bessel_j0""",
@@ -366,6 +374,7 @@ declare(product, "matmul")
 declare(layer, "linear")
 declare(systems, "solved")
 declare(folded, "convolved unconvolved max_pooled window_sums adaptive_max_pooled image_columns")
+declare(normalised, "normed")
 declare(looked_up, "embedded")
 declare(flattened, "flatten")
 declare(dotted, "dot")

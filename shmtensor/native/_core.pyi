@@ -276,6 +276,79 @@ def running(x: _Array, dim: int, product: bool, /) -> _Array | None: ...
 def running_extreme(x: _Array, dim: int, largest: bool, /) -> tuple[_Array, _Array] | None: ...
 def packed(x: _Array, /) -> _Array: ...
 def stack(arrays: Sequence[_Array], dim: int, /) -> _Array | None: ...
+def convolved(
+    x: _Array,
+    weight: _Array,
+    bias: _Array | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    /,
+) -> _Array | None: ...
+def unconvolved(
+    y: _Array,
+    weight: _Array,
+    size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    /,
+) -> _Array | None: ...
+def filters(
+    x: _Array,
+    y: _Array,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    /,
+) -> _Array | None: ...
+def max_pooled(
+    x: _Array, kernel: Any, stride: Any, padding: Any, dilation: Any, fit: Any, /
+) -> tuple[_Array, _Array] | None: ...
+def window_sums(
+    x: _Array, kernel: Any, stride: Any, padding: Any, fit: Any, /
+) -> _Array | None: ...
+def spread_sums(
+    x: _Array, size: Any, kernel: Any, stride: Any, padding: Any, /
+) -> _Array | None: ...
+def placed(g: _Array, indices: _Array, shape: Any, n: int, /) -> _Array | None: ...
+def normed(
+    x: _Array,
+    weight: _Array | None,
+    bias: _Array | None,
+    n: int,
+    groups: int,
+    eps: float,
+    centred: bool,
+    /,
+) -> tuple[_Array, _Array, _Array] | None: ...
+def normed_slope(
+    g: _Array,
+    x: _Array,
+    weight: _Array | None,
+    mean: _Array,
+    rstd: _Array,
+    n: int,
+    groups: int,
+    centred: bool,
+    /,
+) -> tuple[_Array, _Array, _Array] | None: ...
+def batch_normed(
+    x: _Array, weight: _Array | None, bias: _Array | None, eps: float, /
+) -> tuple[_Array, _Array, _Array] | None: ...
+def batch_normed_slope(
+    g: _Array,
+    x: _Array,
+    weight: _Array | None,
+    mean: _Array,
+    variance: _Array,
+    eps: float,
+    /,
+) -> tuple[_Array, _Array, _Array] | None: ...
 def flip(x: _Array, dims: Any, /) -> _Array | None: ...
 def roll(x: _Array, shift: Any, dim: Any, /) -> _Array | None: ...
 def triangle(x: _Array, diagonal: Any, upper: bool, /) -> _Array | None: ...

@@ -38,6 +38,7 @@ FAMILIES = (
     "matrices",
     "activation",
     "softmax",
+    "rows",
     "normalisation",
     "padding",
     "convolution",

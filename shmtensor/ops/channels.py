@@ -1,11 +1,14 @@
-"""Normalisation channel by channel: batch norm, group norm, local response."""
+"""Normalisation channel by channel: batch norm, local response."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from .kernels import narrowed, widened
+import numpy as np
+
+from .. import native
+from .rows import keep, kept
 from .table import composite, op
 
 
@@ -14,20 +17,41 @@ def others(ndim: int) -> tuple[int, ...]:
     return (0, *range(2, ndim))
 
 
+def fast_channels(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """The native kernel, or the plain form."""
+    found = native.batch_normed(x, weight, bias, eps)
+    if found is not None:
+        return (*found, {})
+    with np.errstate(all="ignore"):
+        return channels_normed.forward(np, x, weight, bias, eps)
+
+
 @op(
+    numpy=fast_channels,
+    promote="float",
+    inplace=False,
     method=False,
     function=False,
     outputs="out average spread",
-    samples=[((4, 3), 1e-5), ((2, 3, 4), 1e-5), ((2, 2, 3, 2), 0.5)],
+    keeps="memo",
+    samples=[
+        ((4, 3), (3,), (3,), 1e-5),
+        ((2, 3, 4), None, (3,), 1e-5),
+        ((2, 2, 3, 2), (2,), None, 0.5),
+    ],
 )
-def channel_standardised(xp, x, /, eps):
-    """(x - mean) / sqrt(variance + eps) of each channel, dimension 1; the means and variances."""
-    dims = others(x.ndim)
+def channels_normed(xp, x, weight=None, bias=None, /, eps=1e-5):
+    """(x - mean) / sqrt(variance + eps) * weight + bias of each channel, dimension 1; the means and
+    variances.
+    """
+    dims, shape = others(x.ndim), (-1, *(1,) * (x.ndim - 2))
     average = x.mean(dims, keepdims=True)
     away = x - average
     spread = (away * away).mean(dims, keepdims=True)
     away *= 1 / xp.sqrt(spread + x.dtype.type(eps))
-    return away, average.reshape(-1), spread.reshape(-1)
+    out = away if weight is None else away * weight.reshape(shape)
+    out = out if bias is None else out + bias.reshape(shape)
+    return out, average.reshape(-1), spread.reshape(-1), {}
 
 
 def channel_slope(ops: Any, g: Any, x: Any, eps: float) -> Any:
@@ -53,10 +77,46 @@ def moments_slope(ops: Any, g: Any, h: Any, x: Any) -> Any:
     )
 
 
-channel_standardised.pullback(
-    x=lambda ops, g_out, g_average, g_spread, x, eps: (
-        channel_slope(ops, g_out, x, eps) + moments_slope(ops, g_average, g_spread, x)
-    )
+def channels_slope(
+    ops: Any, g: Any, g_average: Any, g_spread: Any, x: Any, weight: Any, average: Any,
+    spread: Any, memo: Any, eps: float,
+) -> Any:  # fmt: skip
+    """The gradient by x; see Note [One pass]."""
+    more = moments_slope(ops, g_average, g_spread, x)
+    found = None
+    if isinstance(g, np.ndarray):
+        found = native.call(native.batch_normed_slope, g, x, weight, average, spread, eps)
+    if found is None:
+        scaled = g if weight is None else g * by_channel(ops, weight, x.ndim)
+        slope = channel_slope(ops, scaled, x, eps)
+    else:
+        slope = found[0]
+        keep(memo, g, found[1], found[2])
+    return slope if isinstance(more, float) else slope + more
+
+
+def channels_weight(ops: Any, g: Any, x: Any, memo: Any, eps: float) -> Any:
+    """The gradient by the weight: the sum of g times the standardised x."""
+    found = kept(memo, g, 1) if isinstance(g, np.ndarray) else None
+    if found is not None:
+        return found
+    dims = others(x.ndim)
+    away = x - ops.mean(x, dims, True)
+    return ops.sum(g * away * ops.rsqrt(ops.mean(away * away, dims, True) + eps), dims)
+
+
+def channels_bias(ops: Any, g: Any, memo: Any) -> Any:
+    """The gradient by the bias."""
+    found = kept(memo, g, 2) if isinstance(g, np.ndarray) else None
+    return ops.sum(g, others(g.ndim)) if found is None else found
+
+
+channels_normed.pullback(
+    x=lambda ops, g_out, g_average, g_spread, x, weight, average, spread, memo, eps: channels_slope(
+        ops, g_out, g_average, g_spread, x, weight, average, spread, memo, eps
+    ),
+    weight=lambda ops, g_out, x, memo, eps: channels_weight(ops, g_out, x, memo, eps),
+    bias=lambda ops, g_out, memo: channels_bias(ops, g_out, memo),
 )
 
 
@@ -76,37 +136,9 @@ def channel_affine(ops, input, weight, bias):
 def channel_normalised(ops, input, average, spread, weight, bias, eps):
     """(input - average) / sqrt(spread + eps) * weight + bias, channel by channel."""
     scale = ops.rsqrt(ops.add(spread, eps))
+    scale = scale if weight is None else ops.mul(scale, weight)
     away = ops.sub(input, by_channel(ops, average, input.ndim))
-    scaled = ops.mul(away, by_channel(ops, scale, input.ndim))
-    return ops.channel_affine(scaled, weight, bias)
-
-
-@composite(method=False)
-def group_norm(ops, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
-    """Each group of channels of each sample brought to mean 0 and variance 1: (N, C, ...).
-
-    Raises:
-        RuntimeError: the channels do not fall into so many groups.
-    """
-    shape = tuple(input.shape)
-    if input.ndim < 2:
-        raise RuntimeError(f"group_norm: expected at least 2 dimensions: {shape}")
-    if num_groups < 1 or shape[1] % num_groups:
-        raise RuntimeError(
-            "group_norm: expected number of channels to be divisible by num_groups: "
-            f"{shape}, num_groups={num_groups}"
-        )
-    for name, x in (("weight", weight), ("bias", bias)):
-        if x is not None and tuple(x.shape) != (shape[1],):
-            raise RuntimeError(
-                f"group_norm: {name} must be ({shape[1]},), one for each channel: {tuple(x.shape)}"
-            )
-    rows = shape[0] * num_groups
-    flat = ops.reshape(input, (rows, math.prod(shape) // rows if rows else 1))
-    flat = widened(ops, flat)
-    out = flat if not math.prod(shape) else ops.standardised(flat, 1, eps)
-    out = ops.channel_affine(ops.reshape(out, shape), widened(ops, weight), widened(ops, bias))
-    return narrowed(ops, out, input.dtype)
+    return ops.channel_affine(away, scale, bias)
 
 
 @composite(method=False, function=False)

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from .. import native
-from .kernels import narrowed, widened
+from .kernels import either, narrowed, widened
 from .table import composite, op
 from .windows import Shape, added_back, counts, framed, numbers, views
 
@@ -49,21 +49,23 @@ def flat_filters(weight: Any, groups: int) -> Any:
 
 
 CASES: list[tuple[Any, ...]] = [
-    ((2, 2, 7), (4, 2, 3), (2,), (1,), (1,), 1),
-    ((2, 4, 6, 5), (4, 2, 3, 2), (1, 2), (1, 0), (2, 1), 2),
-    ((0, 2, 5, 5), (3, 2, 2, 2), (1, 1), (0, 0), (1, 1), 1),
-    ((1, 2, 3, 4, 3), (2, 1, 2, 2, 2), (1, 1, 1), (0, 1, 0), (1, 1, 1), 2),
+    ((2, 2, 7), (4, 2, 3), (4,), (2,), (1,), (1,), 1),
+    ((2, 4, 6, 5), (4, 2, 3, 2), None, (1, 2), (1, 0), (2, 1), 2),
+    ((0, 2, 5, 5), (3, 2, 2, 2), (3,), (1, 1), (0, 0), (1, 1), 1),
+    ((1, 2, 3, 4, 3), (2, 1, 2, 2, 2), None, (1, 1, 1), (0, 1, 0), (1, 1, 1), 2),
+    ((2, 3, 4, 4), (4, 3, 1, 1), (4,), (1, 1), (0, 0), (1, 1), 1),
 ]
 
 
 @op(promote="common", inplace=False, method=False, function=False, samples=CASES)
-def convolved(xp, x, weight, /, stride, padding, dilation, groups):
-    """Each filter's sums of products with all windows of the image."""
+def convolved(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
+    """Each filter's sums of products with all windows of the image, plus its bias."""
     kernel = weight.shape[2:]
     fit = counts(x.shape[2:], kernel, stride, padding, dilation)
     parts = columns(xp, x, kernel, stride, padding, dilation, groups, fit)
     out = product(xp, flat_filters(weight, groups), parts)
-    return out.reshape(x.shape[0], weight.shape[0], *fit)
+    out = out.reshape(x.shape[0], weight.shape[0], *fit)
+    return out if bias is None else out + bias.reshape(-1, *(1,) * len(fit))
 
 
 @op(
@@ -107,7 +109,12 @@ def filters(xp, x, y, /, kernel, stride, padding, dilation, groups):
     return found.sum(0, x.dtype).reshape(y.shape[1], x.shape[1] // groups, *kernel)
 
 
+convolved.numpy = either(native.convolved, convolved.forward)
+unconvolved.numpy = either(native.unconvolved, unconvolved.forward)
+filters.numpy = either(native.filters, filters.forward)
+
 convolved.pullback(
+    bias=lambda ops, g: ops.sum(g, (0, *range(2, g.ndim))),
     x=lambda ops, g, weight, x_shape, stride, padding, dilation, groups: ops.unconvolved(
         g, weight.conjugate(), x_shape[2:], stride, padding, dilation, groups
     ),
@@ -117,7 +124,7 @@ convolved.pullback(
 )
 unconvolved.pullback(
     x=lambda ops, g, x_shape, weight, stride, padding, dilation, groups: same(
-        ops.convolved(g, weight.conjugate(), stride, padding, dilation, groups), x_shape
+        ops.convolved(g, weight.conjugate(), None, stride, padding, dilation, groups), x_shape
     ),
     weight=lambda ops, g, x, weight_shape, stride, padding, dilation, groups: ops.filters(
         g, x.conjugate(), weight_shape[2:], stride, padding, dilation, groups
@@ -128,7 +135,7 @@ filters.pullback(
         y.conjugate(), g, x_shape[2:], stride, padding, dilation, groups
     ),
     y=lambda ops, g, x, y_shape, stride, padding, dilation, groups: same(
-        ops.convolved(x.conjugate(), g, stride, padding, dilation, groups), y_shape
+        ops.convolved(x.conjugate(), g, None, stride, padding, dilation, groups), y_shape
     ),
 )
 
@@ -188,15 +195,19 @@ def steps(name: str, n: int, stride: Any, padding: Any, dilation: Any) -> tuple[
     return stride, padding, dilation
 
 
+def wrong_bias(name: str, n: int, bias: Any) -> RuntimeError:
+    """What is raised for a bias of another shape."""
+    return RuntimeError(
+        f"{name}: bias must have shape ({n},), one number for each channel: {tuple(bias.shape)}"
+    )
+
+
 def biased(ops: Any, out: Any, bias: Any, n: int, name: str) -> Any:
     """The result with one number more for each channel."""
     if bias is None:
         return out
     if tuple(bias.shape) != (out.shape[1],):
-        raise RuntimeError(
-            f"{name}: bias must have shape ({out.shape[1]},), one number for each channel: "
-            f"{tuple(bias.shape)}"
-        )
+        raise wrong_bias(name, out.shape[1], bias)
     return ops.add(out, ops.reshape(bias, (-1, *(1,) * n)))
 
 
@@ -231,8 +242,10 @@ def convolution(
             f"{name}: kernel size can't be greater than actual input size: {kernel}, input has "
             f"{tuple(x.shape)}, padding={padding}, dilation={dilation}"
         )
-    out = ops.convolved(widened(ops, x), widened(ops, weight), stride, padding, dilation, groups)
-    out = narrowed(ops, biased(ops, out, widened(ops, bias), n, name), x.dtype)
+    if bias is not None and tuple(bias.shape) != (weight.shape[0],):
+        raise wrong_bias(name, weight.shape[0], bias)
+    wide = (widened(ops, v) for v in (x, weight, bias))
+    out = narrowed(ops, ops.convolved(*wide, stride, padding, dilation, groups), x.dtype)
     return ops.squeeze(out, 0) if lone else out
 
 

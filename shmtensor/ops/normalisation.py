@@ -1,6 +1,4 @@
-"""Normalisation, embedding and dropout: rows that networks use and plain arithmetic would do in
-many passes.
-"""
+"""Embedding and dropout: rows that networks use and plain arithmetic would do in many passes."""
 
 from __future__ import annotations
 
@@ -15,45 +13,6 @@ from .gathering import checked
 from .philox import default_generator, uniform
 from .samples import ints
 from .table import composite, op
-
-
-@op(method=False, function=False, keeps="rstd", samples=[((3, 4), 1, 1e-5), ((2, 3, 4), 2, 1e-5)])
-def standardised(xp, x, /, n, eps):
-    """(x - mean) / sqrt(variance + eps) over the last n dimensions."""
-    dims = tuple(range(x.ndim - n, x.ndim))
-    away = x - x.mean(dims, keepdims=True)
-    rstd = 1 / xp.sqrt((away * away).mean(dims, keepdims=True) + x.dtype.type(eps))
-    away *= rstd
-    return away, rstd
-
-
-def standard_slope(ops: Any, g: Any, x: Any, n: int, eps: float) -> Any:
-    """(g - mean(g) - out * mean(g * out)) * rstd, with out and rstd formed anew so that they carry
-    history.
-    """
-    dims = tuple(range(x.ndim - n, x.ndim))
-    away = x - ops.mean(x, dims, True)
-    rstd = ops.rsqrt(ops.mean(away * away, dims, True) + eps)
-    out = away * rstd
-    return (g - ops.mean(g, dims, True) - out * ops.mean(g * out, dims, True)) * rstd
-
-
-standardised.pullback(x=lambda ops, g, x, n, eps: standard_slope(ops, g, x, n, eps))
-
-
-@composite(method=False)
-def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
-    """Each sample brought to mean 0 and variance 1 over the last dimensions, then scaled and moved.
-
-    Raises:
-        RuntimeError: normalized_shape is not the end of input's shape.
-    """
-    end = tuple(normalized_shape)
-    if not end or tuple(input.shape[input.ndim - len(end) :]) != end:
-        raise RuntimeError(f"layer_norm: the shape does not end so: {tuple(input.shape)}, {end}")
-    out = ops.standardised(input, len(end), eps)
-    out = out if weight is None else ops.mul(out, weight)
-    return out if bias is None else ops.add(out, bias)
 
 
 @op(method=False, function=False, samples=[((5, 3), ints((2, 4), 5), -1), ((5, 3), ints((), 5), 2)])

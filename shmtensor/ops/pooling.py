@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .kernels import narrowed, widened
+from .. import native
+from .kernels import either, narrowed, widened
 from .table import op
 from .windows import Shape, added_back, counts, each, framed, numbers
 
@@ -77,8 +78,21 @@ def max_pooled(xp, x, /, kernel, stride, padding, dilation, ceil):
     return best, at
 
 
+def fast_max(x: Any, kernel: Shape, *rest: Any) -> Any:
+    """The native kernel, for as many windows as there are: stride, padding, dilation, ceil."""
+    fit = counts(x.shape[x.ndim - len(kernel) :], kernel, *rest)
+    return native.max_pooled(x, kernel, *rest[:3], fit)
+
+
+max_pooled.numpy = either(fast_max, max_pooled.forward)
+
+
 def placed(ops: Any, g: Any, indices: Any, shape: Shape, n: int) -> Any:
     """g added at the indices of images of a shape, of which the last n dimensions count."""
+    if isinstance(g, np.ndarray):
+        found = native.call(native.placed, g, indices, tuple(shape), n)
+        if found is not None:
+            return found
     lead, size = tuple(shape[: len(shape) - n]), tuple(shape[len(shape) - n :])
     rows = (*lead, math.prod(g.shape[len(lead) :]))
     places = ops.reshape(indices, rows)
@@ -130,6 +144,20 @@ def spread_sums(xp, x, /, size, kernel, stride, padding, ceil):
     return xp.ascontiguousarray(added_back(xp, full, size, kernel, stride, padding, ones))
 
 
+def fast_sums(x: Any, kernel: Shape, stride: Shape, padding: Shape, ceil: bool) -> Any:
+    """The native kernel, for as many windows as there are."""
+    ones = (1,) * len(kernel)
+    fit = counts(x.shape[x.ndim - len(kernel) :], kernel, stride, padding, ones, ceil)
+    return native.window_sums(x, kernel, stride, padding, fit)
+
+
+window_sums.numpy = either(fast_sums, window_sums.forward)
+spread_sums.numpy = either(
+    lambda x, size, kernel, stride, padding, ceil: native.spread_sums(
+        x, size, kernel, stride, padding
+    ),
+    spread_sums.forward,
+)
 window_sums.pullback(
     x=lambda ops, g, x_shape, kernel, stride, padding, ceil: ops.spread_sums(
         g, tuple(x_shape[len(x_shape) - len(kernel) :]), kernel, stride, padding, ceil

@@ -2,6 +2,7 @@
 #include "array.h"
 #include "blas.h"
 #include "choice.h"
+#include "convolution.h"
 #include "extreme.h"
 #include "folding.h"
 #include "fused.h"
@@ -9,12 +10,14 @@
 #include "joining.h"
 #include "matmul.h"
 #include "moving.h"
+#include "norms.h"
 #include "optimizer.h"
 #include "order.h"
 #include "packing.h"
 #include "places.h"
 #include "pointwise.h"
 #include "pool.h"
+#include "pooling.h"
 #include "python.h"
 #include "random.h"
 #include "reduction.h"
@@ -149,6 +152,27 @@ PyMethodDef methods[] = {
      "running_extreme(x, dim, largest, /) -> (values, places)"},
     {"packed", fast<packed>(), METH_FASTCALL, "packed(x, /): a copy in C order."},
     {"stack", fast<stack>(), METH_FASTCALL, "stack(arrays, dim, /)"},
+    {"convolved", fast<convolved>(), METH_FASTCALL,
+     "convolved(x, weight, bias, stride, padding, dilation, groups, /)"},
+    {"unconvolved", fast<unconvolved>(), METH_FASTCALL,
+     "unconvolved(y, weight, size, stride, padding, dilation, groups, /)"},
+    {"filters", fast<filters>(), METH_FASTCALL,
+     "filters(x, y, kernel, stride, padding, dilation, groups, /)"},
+    {"max_pooled", fast<max_pooled>(), METH_FASTCALL,
+     "max_pooled(x, kernel, stride, padding, dilation, fit, /) -> (values, indices)"},
+    {"window_sums", fast<window_sums>(), METH_FASTCALL,
+     "window_sums(x, kernel, stride, padding, fit, /)"},
+    {"spread_sums", fast<spread_sums>(), METH_FASTCALL,
+     "spread_sums(x, size, kernel, stride, padding, /)"},
+    {"placed", fast<placed>(), METH_FASTCALL, "placed(g, indices, shape, n, /): added at indices."},
+    {"normed", fast<normed>(), METH_FASTCALL,
+     "normed(x, weight, bias, n, groups, eps, centred, /) -> (out, mean, rstd)"},
+    {"normed_slope", fast<normed_slope>(), METH_FASTCALL,
+     "normed_slope(g, x, weight, mean, rstd, n, groups, centred, /) -> (gx, gw, gb)"},
+    {"batch_normed", fast<batch_normed>(), METH_FASTCALL,
+     "batch_normed(x, weight, bias, eps, /) -> (out, mean, variance)"},
+    {"batch_normed_slope", fast<batch_normed_slope>(), METH_FASTCALL,
+     "batch_normed_slope(g, x, weight, mean, variance, eps, /) -> (gx, gw, gb)"},
     {"flip", fast<flip>(), METH_FASTCALL, "flip(x, dims, /)"},
     {"roll", fast<roll>(), METH_FASTCALL, "roll(x, shift, dim, /)"},
     {"triangle", fast<triangle>(), METH_FASTCALL, "triangle(x, diagonal, upper, /)"},

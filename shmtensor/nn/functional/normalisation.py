@@ -88,11 +88,11 @@ def batch_norm(
         return untouched
     half = input.dtype == np.float16
     wide = input.float() if half else input  # PyTorch, too, normalises float16 in float32
-    out, mean, var = ops.channel_standardised(wide, eps)
-    out = out.to(input.dtype) if half else out
-    _follow(running_mean, mean, momentum)
-    _follow(running_var, var * (n / (n - 1)), momentum)
-    scaled: Tensor = ops.channel_affine(out, weight, bias)
+    out, mean, var = ops.channels_normed(wide, weight, bias, eps)
+    if running_mean is not None or running_var is not None:
+        _follow(running_mean, mean, momentum)
+        _follow(running_var, var.detach() * (n / (n - 1)), momentum)
+    scaled: Tensor = out.to(input.dtype) if half else out
     return scaled
 
 
@@ -151,8 +151,6 @@ def rms_norm(
         raise RuntimeError(f"rms_norm: the shape does not end so: {tuple(input.shape)} for {sizes}")
     if eps is None:
         eps = float(np.finfo(input.dtype).eps)
-    dims = tuple(range(-n, 0))
     wide = input.float() if input.dtype == np.float16 else input
-    out: Tensor = wide * ((wide * wide).mean(dims, keepdim=True) + eps).rsqrt()
-    out = out if weight is None else out * weight
+    out: Tensor = ops.normed(wide, weight, None, n, 0, eps, False)
     return out.to(input.dtype)

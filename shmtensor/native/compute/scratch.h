@@ -1,0 +1,34 @@
+// Memory that a thread uses again and again: fresh pages would cost more than the work on them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace shmtensor {
+
+class Scratch {
+ public:
+  ~Scratch() { free(memory_); }
+  // At least n elements at a cache line; what they hold is left over from before.
+  template <class T>
+  T* take(int64_t n) {
+    const size_t nbytes = (static_cast<size_t>(n) * sizeof(T) + 63) / 64 * 64;
+    if (nbytes > size_) {
+      free(memory_);
+      memory_ = aligned_alloc(64, nbytes);
+      size_ = memory_ ? nbytes : 0;
+      if (!memory_) throw std::bad_alloc();
+    }
+    return static_cast<T*>(memory_);
+  }
+
+ private:
+  void* memory_ = nullptr;
+  size_t size_ = 0;
+};
+
+inline thread_local Scratch scratch;
+
+}  // namespace shmtensor

@@ -1,0 +1,322 @@
+"""Native convolution, pooling and norms: against the plain forms, against PyTorch where it is, and
+against themselves on another number of threads.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import native
+from shmtensor.ops.table import ROWS
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+Array = np.ndarray[Any, Any]
+
+
+def numbers(*shape: int, dtype: Any = np.float64, seed: int = 0) -> Array:
+    return (np.random.default_rng(seed).standard_normal(shape) + 0.5).astype(dtype)
+
+
+def near(found: Array, expected: Array, dtype: Any) -> bool:
+    scale = max(float(abs(expected).max()), 1.0) if expected.size else 1.0
+    tolerance = 5e-5 if dtype == np.float32 else 1e-11
+    close = abs(found - expected) <= tolerance * scale
+    return found.shape == expected.shape and bool(close.all())
+
+
+# (N, C, size), K, kernel, stride, padding, dilation, groups
+CONVOLUTIONS: list[tuple[Any, ...]] = [
+    ((2, 3, 9), 4, (3,), (1,), (1,), (1,), 1),
+    ((2, 4, 9), 4, (3,), (2,), (1,), (2,), 2),
+    ((2, 3, 8, 9), 5, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((2, 4, 8, 9), 6, (3, 2), (2, 1), (1, 0), (1, 2), 2),
+    ((1, 4, 7, 7), 4, (3, 3), (1, 1), (1, 1), (1, 1), 4),
+    ((2, 16, 12, 13), 16, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # from here on Winograd's
+    ((3, 17, 15, 22), 20, (3, 3), (1, 1), (0, 0), (1, 1), 1),
+    ((8, 32, 7, 7), 32, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((2, 16, 20, 20), 16, (3, 3), (1, 1), (2, 2), (1, 1), 1),
+    ((1, 24, 20, 150), 16, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((4, 16, 16, 16), 32, (3, 3), (1, 1), (2, 1), (1, 1), 1),  # and up to here
+    ((2, 5, 9, 20), 5, (3, 3), (1, 1), (1, 0), (1, 1), 5),  # channel by channel
+    ((3, 4, 7, 7), 4, (3, 3), (1, 1), (2, 2), (1, 1), 4),
+    ((2, 8, 10, 10), 16, (1, 1), (1, 1), (0, 0), (1, 1), 1),
+    ((2, 8, 10, 10), 16, (1, 1), (2, 2), (0, 0), (1, 1), 1),
+    ((2, 3, 32, 32), 16, (7, 7), (2, 2), (3, 3), (1, 1), 1),
+    ((1, 2, 5, 6, 7), 4, (2, 3, 2), (1, 2, 1), (1, 1, 0), (1, 1, 2), 2),
+    ((2, 3, 4, 4), 2, (3, 3), (1, 1), (4, 4), (1, 1), 1),  # a frame wider than the filter
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_convolution_is_the_plain_sum(case: tuple[Any, ...], dtype: Any) -> None:
+    shape, k, kernel, stride, padding, dilation, groups = case
+    steps = (stride, padding, dilation, groups)
+    x, b = numbers(*shape, dtype=dtype), numbers(k, dtype=dtype, seed=1)
+    w = numbers(k, shape[1] // groups, *kernel, dtype=dtype, seed=2)
+    y = native.convolved(x, w, b, *steps)
+    assert y is not None
+    wide = [v.astype(np.float64) for v in (x, w, b)]
+    assert near(y, ROWS["convolved"].forward(np, *wide, *steps), dtype)
+    g = numbers(*y.shape, dtype=dtype, seed=3)
+    found = native.unconvolved(g, w, shape[2:], *steps)
+    assert found is not None
+    expected = ROWS["unconvolved"].forward(np, g.astype(float), wide[1], shape[2:], *steps)
+    assert near(found, expected, dtype)
+    found = native.filters(x, g, kernel, *steps)
+    assert found is not None
+    assert near(found, ROWS["filters"].forward(np, wide[0], g.astype(float), kernel, *steps), dtype)
+
+
+def test_convolution_takes_strided_images() -> None:
+    x, w = numbers(2, 6, 9, 8), numbers(4, 3, 3, 3, seed=1)
+    turned = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)[:, ::2]
+    steps = ((1, 1), (1, 1), (1, 1), 1)
+    expected = native.convolved(np.ascontiguousarray(turned), w, None, *steps)
+    assert np.array_equal(native.convolved(turned, w, None, *steps), expected)
+
+
+def test_odd_convolutions_are_left_to_the_plain_form() -> None:
+    x, w = numbers(1, 3, 5, 5), numbers(2, 3, 3, 3)
+    one = ((1, 1), (0, 0), (1, 1), 1)
+    assert native.convolved(x.astype(np.complex128), w, None, *one) is None
+    assert native.convolved(x, w.astype(np.float32), None, *one) is None
+    assert native.convolved(x, w[:, :2], None, *one) is None
+    assert native.convolved(x[:, :, :2], w, None, *one) is None
+    assert native.convolved(x[:0], w, None, *one) is None
+    assert native.convolved(x, w, numbers(3), *one) is None
+    assert native.unconvolved(numbers(1, 2, 9, 9), w, (5, 5), *one) is None
+    assert native.filters(x, numbers(1, 2, 9, 9), (3, 3), *one) is None
+
+
+def test_a_wrong_bias_is_named() -> None:
+    with pytest.raises(RuntimeError, match=r"bias must have shape \(2,\)"):
+        st.nn.functional.conv2d(st.ones(1, 3, 5, 5), st.ones(2, 3, 3, 3), st.ones(3))
+
+
+def test_gradients_of_gradients_of_winograd() -> None:
+    def f(x: Any, w: Any, b: Any) -> Any:
+        return (st.nn.functional.conv2d(x, w, b, padding=1) ** 2).mean()
+
+    given = [numbers(1, 16, 16, 16), numbers(16, 16, 3, 3, seed=1) / 10, numbers(16, seed=2)]
+    x, w, b = (st.tensor(v, requires_grad=True) for v in given)
+    slopes = st.autograd.grad(f(x, w, b), (x, w, b), create_graph=True)
+    along = [numbers(*v.shape, seed=5 + i) for i, v in enumerate(given)]
+    total = sum(((s * st.tensor(a)).sum() for s, a in zip(slopes, along, strict=True)))
+    second = st.autograd.grad(total, (x, w, b))
+    h = 1e-4
+    ends = []
+    for sign in (1, -1):
+        moved = [
+            st.tensor(v + sign * h * a, requires_grad=True)
+            for v, a in zip(given, along, strict=True)
+        ]
+        ends.append(st.autograd.grad(f(*moved), moved))
+    for s, up, low in zip(second, *ends, strict=True):
+        expected = (up.numpy() - low.numpy()) / (2 * h)
+        assert np.allclose(s.numpy(), expected, rtol=1e-5, atol=1e-7)
+
+
+# ---- pooling
+
+WINDOWS: list[tuple[Any, ...]] = [
+    ((2, 3, 11), (2,), (2,), (0,), False),
+    ((2, 3, 8, 9), (2, 2), (2, 2), (0, 0), False),
+    ((2, 3, 9, 9), (3, 3), (2, 2), (1, 1), False),
+    ((2, 3, 9, 9), (3, 2), (1, 3), (1, 0), True),
+    ((1, 2, 5, 6, 7), (2, 2, 3), (2, 1, 2), (0, 1, 1), True),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", WINDOWS, ids=str)
+def test_pooling_is_the_plain_form(case: tuple[Any, ...], dtype: Any) -> None:
+    shape, kernel, stride, padding, ceil = case
+    x, ones = numbers(*shape, dtype=dtype), (1,) * len(kernel)
+    for odd in (False, True):
+        if odd:
+            chosen = np.random.default_rng(1).random(shape)
+            x[chosen < 0.2], x[chosen > 0.8] = np.nan, -np.inf
+        row = ROWS["max_pooled"]
+        values, places = row.numpy(x, kernel, stride, padding, ones, ceil)
+        best, at = row.forward(np, x, kernel, stride, padding, ones, ceil)
+        assert np.array_equal(values, best, equal_nan=True)
+        assert np.array_equal(places, at)
+    x = numbers(*shape, dtype=dtype)
+    row = ROWS["window_sums"]
+    sums = row.numpy.kernel(x, kernel, stride, padding, ceil)
+    assert near(sums, row.forward(np, x, kernel, stride, padding, ceil), dtype)
+    row, size = ROWS["spread_sums"], shape[2:]
+    spread = row.numpy.kernel(sums, size, kernel, stride, padding, ceil)
+    assert near(spread, row.forward(np, sums, size, kernel, stride, padding, ceil), dtype)
+
+
+def test_places_beyond_the_image_are_left_to_the_plain_form() -> None:
+    g = numbers(1, 1, 2)
+    assert native.placed(g, np.array([[[0, 3]]]), (1, 1, 4), 1).tolist() == [  # type: ignore[union-attr]
+        [[g[0, 0, 0], 0, 0, g[0, 0, 1]]]
+    ]
+    assert native.placed(g, np.array([[[0, 4]]]), (1, 1, 4), 1) is None
+    assert native.placed(g, np.array([[[-1, 0]]]), (1, 1, 4), 1) is None
+
+
+# ---- norms: shapes of x, weight, bias; n, groups, centred
+
+NORMS: list[tuple[Any, ...]] = [
+    ((5, 7), (7,), (7,), 1, 0, True),
+    ((50, 768), (768,), (768,), 1, 0, True),
+    ((5, 6, 7), (6, 7), None, 2, 0, True),
+    ((5, 6, 7), None, None, 1, 0, True),
+    ((5, 6, 37), (37,), None, 1, 0, False),
+    ((4, 6, 5, 5), (6,), (6,), 1, 3, True),
+    ((9, 32, 17), (32,), None, 1, 4, True),
+    ((6, 8), None, (8,), 1, 2, True),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", NORMS, ids=str)
+def test_norms_and_slopes_are_the_plain_forms(case: tuple[Any, ...], dtype: Any) -> None:
+    shape, weight, bias, n, groups, centred = case
+    given = [numbers(*shape, dtype=dtype)]
+    given += [numbers(*s, dtype=dtype, seed=i) if s else None for i, s in enumerate((weight, bias))]
+    rest = (n, groups, 1e-3, centred)
+    row = ROWS["normed"]
+    wide = [None if v is None else v.astype(np.float64) for v in given]
+    found = native.normed(*given, *rest)
+    assert found is not None
+    expected = row.forward(np, *wide, *rest)
+    for a, b in zip(found, expected, strict=False):
+        assert near(a, b, dtype)
+    same_slopes("normed", given, rest, dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(40, 6, 5, 7), (700, 300), (7, 3), (2, 3, 1, 2)], ids=str)
+def test_batch_norm_is_the_plain_form(shape: tuple[int, ...], dtype: Any) -> None:
+    given = [
+        numbers(*shape, dtype=dtype),
+        *(numbers(shape[1], dtype=dtype, seed=i) for i in (1, 2)),
+    ]
+    found = native.batch_normed(*given, 1e-3)
+    assert found is not None
+    expected = ROWS["channels_normed"].forward(np, *(v.astype(float) for v in given), 1e-3)
+    for a, b in zip(found, expected, strict=False):
+        assert near(a, b, dtype)
+    same_slopes("channels_normed", given, (1e-3,), dtype)
+
+
+def same_slopes(name: str, given: list[Any], rest: tuple[Any, ...], dtype: Any) -> None:
+    """The kernel's gradients, and those that carry history, which are formed anew."""
+    from shmtensor.autograd import table
+
+    found = []
+    for again in (False, True):
+        leaves = [None if v is None else st.tensor(v, requires_grad=True) for v in given]
+        out = getattr(table, name)(*leaves, *rest)
+        out = out if isinstance(out, st.Tensor) else out[0]
+        g = st.tensor(numbers(*out.shape, dtype=dtype, seed=9))
+        wanted = [v for v in leaves if v is not None]
+        found.append(st.autograd.grad(out, wanted, g, create_graph=again))
+    for a, b in zip(*found, strict=True):
+        assert near(a.detach().numpy(), b.detach().numpy(), dtype)
+
+
+def test_one_pass_serves_any_choice_of_inputs() -> None:
+    x, w, b = numbers(6, 5), numbers(5, seed=1), numbers(5, seed=2)
+    f = st.nn.functional.layer_norm
+
+    def slopes(wanted: str, twice: bool = False) -> dict[str, Any]:
+        leaves = {
+            k: st.tensor(v, requires_grad=k in wanted)
+            for k, v in zip("xwb", (x, w, b), strict=True)
+        }
+        out = f(leaves["x"], (5,), leaves["w"], leaves["b"])
+        for seed in (3, 4)[: 1 + twice]:
+            for v in leaves.values():
+                v.grad = None
+            out.backward(st.tensor(numbers(6, 5, seed=seed)), retain_graph=twice)
+        return {k: leaves[k].grad.numpy() for k in wanted}
+
+    whole = slopes("xwb")
+    for wanted in ("x", "w", "b", "xw", "xb", "wb"):
+        for k, v in slopes(wanted).items():
+            assert np.allclose(v, whole[k])
+    again = slopes("xwb", twice=True)
+    g = numbers(6, 5, seed=4)
+    assert np.allclose(again["b"], g.sum(0))
+    assert np.allclose(again["w"], (g * ((x - x.mean(1, keepdims=True)) / np.sqrt(
+        x.var(1, keepdims=True) + 1e-5))).sum(0))  # fmt: skip
+
+
+# ---- threads
+
+
+@pytest.fixture
+def threads() -> Iterator[Any]:
+    before = native.get_num_threads()
+    yield native.set_num_threads
+    native.set_num_threads(before)
+
+
+def test_bits_do_not_depend_on_threads(threads: Any) -> None:
+    x, w = numbers(4, 32, 20, 20, dtype=np.float32), numbers(32, 32, 3, 3, dtype=np.float32)
+    y = np.ascontiguousarray(x[:, :, ::2, ::2])
+    one = ((1, 1), (1, 1), (1, 1), 1)
+    two = ((2, 2), (1, 1), (1, 1), 1)
+    results = []
+    for n in (1, 2, 5):
+        threads(n)
+        _, mean, rstd = native.normed(x, None, None, 3, 0, 1e-5, True)  # type: ignore[misc]
+        _, average, spread = native.batch_normed(x, None, None, 1e-5)  # type: ignore[misc]
+        results.append(
+            [
+                native.convolved(x, w, None, *one),
+                native.unconvolved(y, w, (20, 20), *two),
+                native.filters(x, x, (3, 3), *one),
+                native.filters(x, y, (3, 3), *two),
+                *native.normed_slope(x, x, None, mean, rstd, 3, 0, True),  # type: ignore[misc]
+                *native.batch_normed_slope(x, x, None, average, spread, 1e-5),  # type: ignore[misc]
+            ]
+        )
+    for other in results[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+# ---- PyTorch
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f, x, w, b: f.conv2d(x, w, b, padding=1),
+        lambda f, x, w, b: f.conv2d(x, w, b, stride=2, dilation=2),
+        lambda f, x, w, b: f.conv_transpose2d(x, w, b, 2, 1, 1),
+        lambda f, x, w, b: f.max_pool2d(x, 3, 2, 1) * w.mean() * b.mean(),
+        lambda f, x, w, b: f.avg_pool2d(x, 3, 2, 1, True, False) * w.mean() * b.mean(),
+        lambda f, x, w, b: f.adaptive_avg_pool2d(x, (3, 2)) * w.mean() * b.mean(),
+        lambda f, x, w, b: f.batch_norm(x, None, None, b, w[0, :, 0, 0], True),
+        lambda f, x, w, b: f.group_norm(x, 4, b, b) * w.mean(),
+        lambda f, x, w, b: f.layer_norm(x, (8, 9), w.sum() * x[0, 0], None) * b.mean(),
+        lambda f, x, w, b: f.instance_norm(x) * w.mean() * b.mean(),
+    ],
+)
+def test_layers_are_pytorchs(call: Any) -> None:
+    import torch
+
+    given = [numbers(2, 16, 8, 9), numbers(16, 16, 3, 3, seed=1), numbers(16, seed=2)]
+    found = []
+    for module in (torch, st):
+        leaves = [module.tensor(v, requires_grad=True) for v in given]
+        out = call(module.nn.functional, *leaves)
+        out.backward(module.tensor(numbers(*out.shape, seed=3)))
+        found.append([out.detach().numpy(), *(v.grad.numpy() for v in leaves)])
+    for a, b in zip(*found, strict=True):
+        assert near(b, a, np.float64)
