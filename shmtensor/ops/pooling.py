@@ -81,7 +81,7 @@ def max_pooled(xp, x, /, kernel, stride, padding, dilation, ceil):
 def fast_max(x: Any, kernel: Shape, *rest: Any) -> Any:
     """The native kernel, for as many windows as there are: stride, padding, dilation, ceil."""
     fit = counts(x.shape[x.ndim - len(kernel) :], kernel, *rest)
-    return native.max_pooled(x, kernel, *rest[:3], fit)
+    return native.max_pooled(x, kernel, rest[0], rest[1], rest[2], fit)
 
 
 max_pooled.numpy = either(fast_max, max_pooled.forward)
