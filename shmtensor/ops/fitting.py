@@ -44,6 +44,9 @@ def store(x, y, out=None):
         raise ValueError("assignment destination is read-only")
     if y.dtype.kind == "c" and out.dtype.kind != "c":
         y = y.real
+    if out.size > 4096 and y.dtype != out.dtype and not y.ndim:
+        with np.errstate(all="ignore"):
+            y = y.astype(out.dtype)
     if not (out.size > 4096 and native.store(out, y)):
         np.copyto(out, y, casting="unsafe")
     return out

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "compute/array.h"
+#include "compute/pool.h"
 #include "graph.h"
 #include "memory/heap.h"
 #include "views.h"
@@ -47,6 +48,8 @@ void fill(Ref& out, npy_intp n, T value) {
   for (npy_intp i = 0; i < n; ++i) to[i] = value;
 }
 
+constexpr npy_intp kLarge = 1 << 22;
+constexpr int64_t kSlice = 65536;  // bytes
 constexpr npy_intp kSmall = 1 << 14;  // more elements than that: NumPy's loops are as good
 
 }  // namespace
@@ -69,12 +72,17 @@ PyObject* blank(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Gate open;
     if (!open) return nullptr;
     Py_INCREF(dtype);
-    const bool calloc = kind == 1 && size > kSmall;
+    // Very large ones may be fresh pages, which are zero already: the heap knows.
+    const bool calloc = kind == 1 && size > kLarge;
     out = Ref(calloc ? PyArray_Zeros(nd, dims, dtype, 0)
                      : PyArray_NewFromDescr(&PyArray_Type, dtype, nd, dims, nullptr, nullptr, 0,
                                             nullptr));
-    if (out && kind == 1 && !calloc)
-      memset(PyArray_DATA(out.array()), 0, static_cast<size_t>(PyArray_NBYTES(out.array())));
+    if (out && kind == 1 && !calloc) {
+      char* to = PyArray_BYTES(out.array());
+      ranges(PyArray_NBYTES(out.array()), kSlice, [&](int64_t start, int64_t stop) {
+        memset(to + start, 0, static_cast<size_t>(stop - start));
+      });
+    }
     if (out && kind == 2) type == NPY_FLOAT ? fill(out, size, 1.0f) : fill(out, size, 1.0);
   }
   return as_tensor(out.release());

@@ -93,6 +93,8 @@ PyMethodDef methods[] = {
     {"addcmul", fast<addcmul>(), METH_FASTCALL, "addcmul(x, a, b, value, /): x + value * a * b."},
     {"lerp", fast<lerp>(), METH_FASTCALL, "lerp(x, end, weight, /): x + weight * (end - x)."},
     {"rsqrt", rsqrt, METH_O, "rsqrt(x, /): 1 / sqrt(x)."},
+    {"distances", fast<distances>(), METH_FASTCALL,
+     "distances(x, y, /): of each row of x from each row of y."},
     {"cast", fast<cast>(), METH_FASTCALL, "cast(x, type, /): NumPy's number of the type."},
     {"relu", relu, METH_O, "relu(x, /): max(x, 0); NaN stays NaN."},
     {"relu_backward", fast<relu_backward>(), METH_FASTCALL, "relu_backward(g, out, /)"},

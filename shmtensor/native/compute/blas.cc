@@ -193,6 +193,41 @@ void blas_gemm(const Gemm<std::complex<double>>& g) { complex(library.zgemm, g);
 
 namespace {
 
+// The sum of rows, each times an element of a vector: c = sum over k of v[k] * rows[k, :]. Cut into
+// runs of rows that lie together, always four, whose sums are added in their order: by columns every
+// slice would walk through all pages of the matrix.
+template <class T>
+void weighted_rows(const Gemm<T>& g) {
+  constexpr int64_t kParts = 4;
+  const bool left = g.n == 1;  // the matrix is a, transposed, and the vector b; else the other way
+  const int64_t width = left ? g.m : g.n, part = (g.k + kParts - 1) / kParts;
+  auto* sums = static_cast<T*>(malloc(sizeof(T) * static_cast<size_t>(width * kParts)));
+  if (!sums) return blas_gemm(g);
+  slices(kParts, [&](int64_t i) {
+    const int64_t start = i * part;
+    Gemm<T> piece = g;
+    piece.k = start + part < g.k ? part : g.k - start;
+    if (left) {
+      piece.a += start * g.lda;
+      piece.b += g.b_transposed ? start : start * g.ldb;
+    } else {
+      piece.b += start * g.ldb;
+      piece.a += g.a_transposed ? start * g.lda : start;
+    }
+    piece.c = sums + i * width;
+    piece.ldc = left ? 1 : width;
+    piece.beta = T(0);
+    blas_gemm(piece);
+  });
+  const int64_t step = left ? g.ldc : 1;
+  for (int64_t c = 0; c < width; ++c) {
+    T total = sums[c];
+    for (int64_t i = 1; i < kParts; ++i) total += sums[i * width + c];
+    g.c[c * step] = g.beta == T(0) ? total : total + g.beta * g.c[c * step];
+  }
+  free(sums);
+}
+
 // A product of a column and a row, a product with a vector: memory is the limit, not arithmetic, and
 // a quarter of the result is worth a thread much earlier. False: it is neither, or small.
 template <class T>
@@ -217,6 +252,11 @@ bool thin(const Gemm<T>& g) {
   }
   const int64_t longer = g.n == 1 ? g.m : g.n;
   if ((g.n != 1 && g.m != 1) || longer * g.k < 2 * kElements || longer < 64) return false;
+  const bool lies_across = g.n == 1 ? g.a_transposed : !g.b_transposed;
+  if (lies_across && g.k >= 256) {
+    weighted_rows(g);
+    return true;
+  }
   const int64_t part = piece(longer, longer / 4, 16);
   ranges(longer, part, [&](int64_t start, int64_t stop) {
     Gemm<T> tile = g;

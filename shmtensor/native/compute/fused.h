@@ -9,6 +9,7 @@ PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* addcmul(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* rsqrt(PyObject*, PyObject* argument);
+PyObject* distances(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

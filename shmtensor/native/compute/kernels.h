@@ -42,6 +42,8 @@ struct Kernels {
   void (*clamp)(const T* x, T* out, int64_t n, T low, T high);
   void (*addcmul)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
   void (*lerp)(const T* x, const T* end, T* out, int64_t n, T weight);
+  // Distances of m numbers from each of n columns.
+  void (*distances)(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride);
 
   // Rows of m.
   void (*softmax)(const T* x, T* out, int64_t rows, int64_t m);

@@ -42,6 +42,7 @@ constexpr Kernels<T> table = {
     clamp<T>,
     addcmul<T>,
     lerp<T>,
+    distances<T>,
     softmax<T>,
     log_softmax<T>,
     softmax_backward<T>,

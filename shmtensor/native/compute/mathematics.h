@@ -12,8 +12,12 @@ INLINE V<float> choose_lanes(Ints mask, V<float> a, V<float> b) { return mask ? 
 // way of the denormal numbers.
 INLINE V<float> exp_any(V<float> x) {
   const V<float> low = all(-104.0f), high = all(89.0f);
+#if defined(__AVX512F__)  // of a NaN both give the second operand
+  const V<float> c = (V<float>)_mm512_min_ps((__m512)high, _mm512_max_ps((__m512)low, (__m512)x));
+#else
   V<float> c = x < low ? low : x;
   c = c > high ? high : c;
+#endif
   const V<float> shifted = c * 1.44269504f + 12582912.0f;
   const V<float> n = shifted - 12582912.0f;
   V<float> r = c - n * 0.693359375f;
@@ -26,23 +30,24 @@ INLINE V<float> exp_any(V<float> x) {
   p = p * r + 0.5f;
   p = p * r * r + r;  // the one is added last: the rounding of a small r counts
   p = p + 1.0f;
+#if defined(__AVX512F__)
+  return (V<float>)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
   const Ints whole = (Ints)shifted - 0x4B400000, half = whole >> 1;
   const V<float> first = (V<float>)((half + 127) << 23),
                  second = (V<float>)((whole - half + 127) << 23);
   return p * first * second;
+#endif
 }
 
 void exp_floats(const float* x, float* out, int64_t n) {
   map1(x, out, n, [](V<float> v) INLINE_LAMBDA { return exp_any(v); });
 }
 
-INLINE V<float> log_any(V<float> x) {
-  const Ints tiny = x < all(1.17549435e-38f);
-  const V<float> scaled = choose_lanes(tiny, x * 8388608.0f, x);
-  const Ints bits = (Ints)scaled;
+// Of a normal number x, plus `more` times the logarithm of 2.
+INLINE V<float> log_normal(V<float> x, Ints more) {
   // x = m 2^e with m in [sqrt(1/2), sqrt 2)
-  const Ints moved = bits - 0x3f3504f3;
-  Ints e = (moved >> 23) - (tiny & 23);
+  const Ints moved = (Ints)x - 0x3f3504f3, e = (moved >> 23) + more;
   const V<float> m = (V<float>)((moved & 0x007fffff) + 0x3f3504f3) - 1.0f;
   const V<float> z = m * m, f = __builtin_convertvector(e, V<float>);
   V<float> p = all(7.0376836292e-2f);
@@ -56,7 +61,17 @@ INLINE V<float> log_any(V<float> x) {
   p = p * m + 3.3333331174e-1f;
   V<float> y = p * m * z - f * 2.12194440e-4f;
   y = y - 0.5f * z;
-  y = m + y + f * 0.693359375f;
+  return m + y + f * 0.693359375f;
+}
+
+INLINE V<float> log_any(V<float> x) {
+  const Ints tiny = x < all(1.17549435e-38f);
+#if defined(__AVX512F__)
+  const Ints odd = tiny | ~(x <= all(3.40282347e38f));
+  if (__builtin_expect(!_mm512_test_epi32_mask((__m512i)odd, (__m512i)odd), 1))
+    return log_normal(x, Ints{});
+#endif
+  V<float> y = log_normal(choose_lanes(tiny, x * 8388608.0f, x), tiny & -23);
   y = x > all(3.40282347e38f) ? x : y;          // infinity
   y = x == all(0.0f) ? all(-__builtin_inff()) : y;
   return x >= all(0.0f) ? y : all(__builtin_nanf(""));
@@ -119,6 +134,9 @@ void waves(const float* x, float* out, int64_t n) {
   }
 }
 
+INLINE float root_of(float x) { return __builtin_sqrtf(x); }
+INLINE double root_of(double x) { return __builtin_sqrt(x); }
+
 // One over the square root: the CPU's estimate and one step of Newton's, where there is one.
 INLINE V<float> rsqrt_any(V<float> x) {
 #if defined(__AVX512F__)
@@ -144,6 +162,35 @@ void rsqrt(const float* x, float* out, int64_t n) {
 }
 void rsqrt(const double* x, double* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = 1 / __builtin_sqrt(x[i]);
+}
+
+// out[j] = |x - y[:, j]| for n columns of y, m numbers each, `stride` apart.
+template <class T>
+void distances(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride) {
+  constexpr int64_t kL = kLanes<T>;
+  int64_t j = 0;
+  for (; j + 4 * kL <= n; j += 4 * kL) {
+    V<T> t[4] = {};
+    for (int64_t k = 0; k < m; ++k) {
+      const V<T> v = all(x[k]);
+#pragma GCC unroll 4
+      for (int l = 0; l < 4; ++l) {
+        const V<T> d = v - load(y + k * stride + j + l * kL);
+        t[l] += d * d;
+      }
+    }
+#pragma GCC unroll 4
+    for (int l = 0; l < 4; ++l) store<T>(out + j + l * kL, t[l]);
+  }
+  for (; j < n; ++j) {
+    T total = 0;
+    for (int64_t k = 0; k < m; ++k) {
+      const T d = x[k] - y[k * stride + j];
+      total += d * d;
+    }
+    out[j] = total;
+  }
+  for (j = 0; j < n; ++j) out[j] = root_of(out[j]);
 }
 
 // At least low and at most high; NaN stays.

@@ -28,14 +28,26 @@ void copy_bytes(char* to, const char* from, int64_t nbytes) {
 
 // One element again and again.
 template <class T>
-void fill(char* to, const void* value, int64_t n) {
+void fill(char* memory, const void* bits, int64_t n) {
   T v;
-  memcpy(&v, value, sizeof v);
-  T* out = reinterpret_cast<T*>(to);
+  memcpy(&v, bits, sizeof v);
+  T* out = reinterpret_cast<T*>(memory);
   Unlocked unlocked(n * static_cast<int64_t>(sizeof(T)) > kUnlock);
-  ranges(n, kSlice / static_cast<int64_t>(sizeof(T)), [&](int64_t i, int64_t stop) {
-    for (; i < stop; ++i) out[i] = v;
+  ranges(n, kSlice / static_cast<int64_t>(sizeof(T)), [=](int64_t i, int64_t stop) {
+    const T value = v;  // what is captured might be what is written
+    for (T* to = out; i < stop; ++i) to[i] = value;
   });
+}
+
+// to[i] = first + i * step; whole numbers wrap as int64 does.
+template <class T>
+void count_on(T* to, int64_t i, int64_t stop, uint64_t first, uint64_t step) {
+  for (; i < stop; ++i)
+    to[i] = static_cast<T>(static_cast<int64_t>(first + static_cast<uint64_t>(i) * step));
+}
+template <class T>
+void count_on(T* to, int64_t i, int64_t stop, double first, double step) {
+  for (; i < stop; ++i) to[i] = static_cast<T>(first + static_cast<double>(i) * step);
 }
 
 }  // namespace
@@ -112,13 +124,11 @@ PyObject* steps(PyObject*, PyObject* const* args, Py_ssize_t count) {
   with_type(static_cast<int>(type), [&](auto zero) {
     using T = decltype(zero);
     T* to = data<T>(out);
-    ranges(n, kSlice / 8, [&](int64_t i, int64_t stop) {
-      if (whole) {  // wraps as int64 does
-        for (; i < stop; ++i)
-          to[i] = static_cast<T>(static_cast<int64_t>(
-              static_cast<uint64_t>(first) + static_cast<uint64_t>(i) * static_cast<uint64_t>(step)));
+    ranges(n, kSlice / 8, [&](int64_t start, int64_t stop) {
+      if (whole) {
+        count_on(to, start, stop, static_cast<uint64_t>(first), static_cast<uint64_t>(step));
       } else {
-        for (; i < stop; ++i) to[i] = static_cast<T>(from + static_cast<double>(i) * by);
+        count_on(to, start, stop, from, by);
       }
     });
   });

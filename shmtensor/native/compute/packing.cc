@@ -46,6 +46,14 @@ Source source_of(PyArrayObject* x) {
 
 npy_intp size_of(npy_intp stride) { return stride < 0 ? -stride : stride; }
 
+template <class T>
+void interleave(const T* __restrict a, const T* __restrict b, T* __restrict to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    to[2 * i] = a[i];
+    to[2 * i + 1] = b[i];
+  }
+}
+
 // Rows of the last dimension, one after the other.
 template <class T>
 void copy_rows(const Source& s, T* to) {
@@ -265,11 +273,8 @@ PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n) {
         using T = decltype(zero);
         const T *a = data<T>(as_array(items[0])), *b = data<T>(as_array(items[1]));
         T* pairs = reinterpret_cast<T*>(to);
-        ranges(outer, kSlice / (2 * width), [&](int64_t o, int64_t stop) {
-          for (; o < stop; ++o) {
-            pairs[2 * o] = a[o];
-            pairs[2 * o + 1] = b[o];
-          }
+        ranges(outer, kSlice / (2 * width), [&](int64_t start, int64_t stop) {
+          interleave(a + start, b + start, pairs + 2 * start, stop - start);
         });
       })) {
     return out.release();
