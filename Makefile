@@ -11,7 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py setup.cfg pyproject.toml $(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h')
 
-.PHONY: collectives demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan build clean
+.PHONY: collectives demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -66,6 +66,10 @@ stress: $(VENV)/.editable
 # Every collective x ranks x dtype x layout x size x operation, and deaths at random moments (half an hour).
 collectives: $(VENV)/.editable
 	$(BIN)/python -m tests.distributed.battery --kills $(or $(KILLS),200) $(if $(RANKS),--ranks $(RANKS))
+
+# Every fault point again, with liveness by pid and start time, as where the kernel lacks open-file-description locks.
+faults-process: $(VENV)/.test
+	SHMTENSOR_LIVENESS=process $(BIN)/pytest tests/faults
 
 # A million forged handles and layouts: an error each time, never a crash.
 fuzz: $(VENV)/.editable

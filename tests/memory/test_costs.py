@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import shmtensor as st
 from shmtensor import memory, native
 from shmtensor.errors import OutOfSharedMemory
+from shmtensor.queue import Empty
 
 from .fresh import Child, check, fresh
 
@@ -107,6 +111,32 @@ def sibling_calls() -> None:
 
 def test_warm_memory_is_given_back_when_a_sibling_finds_no_room() -> None:
     fresh(sibling_calls)
+
+
+def waiting_sibling_gives_back() -> None:
+    ready, queue = st.Queue(1), st.Queue(1)
+
+    def wait() -> int:
+        x = shared(40 * MIB)
+        del x
+        assert memory.statistics().cached_bytes >= 40 * MIB
+        ready.put(True)
+        end = time.monotonic() + 60
+        while memory.statistics().cached_bytes > MIB and time.monotonic() < end:
+            with contextlib.suppress(Empty):
+                queue.get(timeout=0.2)  # all that it does
+        return 0 if memory.statistics().calls_answered == 1 else 3
+
+    child = Child(wait)
+    assert ready.get(timeout=60)
+    with pytest.raises(OutOfSharedMemory, match="no room for"):
+        shared(native.headroom()[0] + (1 << 30))
+    assert child.wait() == 0
+    check()
+
+
+def test_who_only_waits_gives_warm_memory_back_too() -> None:
+    fresh(waiting_sibling_gives_back)
 
 
 # ---- huge pages

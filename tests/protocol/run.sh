@@ -1,5 +1,5 @@
 #!/bin/bash
-# usage: run.sh [quick|full]   The models of ledger, channel, its end, and rows without locks, exhaustively; needs spin and gcc.
+# usage: run.sh [quick|full]   The models of ledger, channel, its end, rows without locks, and names, exhaustively; needs spin and gcc.
 #   quick  small configurations and a few seeded bugs: about a minute of processor time
 #   full   every seeded bug with its clean twin, and the large configurations: hours, 9 GB of memory
 cd "$(dirname "$0")" || exit 1
@@ -8,6 +8,7 @@ failed=0
 channel() { ./check.sh channel.pml "channel, $@" || failed=1; }
 # A kill at any moment (`unless`) and partial-order reduction do not go together.
 end() { PAN=-DNOREDUCE ./check.sh end.pml "end, $@" || failed=1; }
+names() { PAN=-DNOREDUCE ./check.sh names.pml "names, $@" || failed=1; }
 holder() { PAN=-DNOREDUCE ./check.sh holder.pml "holder, $@" || failed=1; }
 caught() { # model, seeded bug, defines...
   local model=$1 bug=$2
@@ -25,6 +26,9 @@ quick() {
   holder "a joiner, two kills" -DSWEEPER=0
   caught holder STATE_READ_EARLY -DJOINER=0
   caught holder UNBORN_UNSEEN -DJOINER=0
+  names "taken back or not, two kills"
+  for bug in NOT_VALIDATED NO_FAREWELL; do caught names $bug; done
+  caught names NOT_FOLLOWED_ON -DUNPUBLISH=0
 }
 
 teeth() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The ledger as virtual processes in threads under ThreadSanitizer (ledger.cc says how), then the same with seeded data
-# races, each of which must be caught.
+# The ledger and a channel as virtual processes in threads under ThreadSanitizer (ledger.cc says how), the heap of one
+# process with its threads (heap.cc), then the same with seeded data races, each of which must be caught.
 # usage: tests/virtual/run.sh PYTHON [seconds [seed]]      needs g++ with libtsan; PYTHON has NumPy (for its headers)
 set -euo pipefail
 python=${1:?usage: run.sh PYTHON [seconds [seed]]}
@@ -18,7 +18,7 @@ cmp -s "$out/small/sync/channel.new" "$out/small/sync/channel.h" || mv "$out/sma
 flags="-std=c++17 -O1 -g -pthread -fno-strict-aliasing -fsanitize=thread -Wno-tsan -w -I$out/small -I$native -Itests/virtual $includes"
 
 # What needs an interpreter stays out; the rest names Python functions that nobody calls here.
-sources=(tests/virtual/{ledger,channel}.cc "$native"/sync/{lock,words,channel,segment,account}.cc)
+sources=(tests/virtual/{ledger,channel,heap}.cc "$native"/sync/{lock,words,channel,segment,account}.cc)
 for source in "$native"/memory/*.cc; do
   case $(basename "$source") in
     bind*.cc | figures.cc | block.cc | faults.cc | check.cc | handler.cc) ;;
@@ -33,9 +33,11 @@ compile() { # source, object
   g++ $flags $shim -c "$1" -o "$2.$$" && mv "$2.$$" "$2"
 }
 link() { # program, objects...
-  local program=$1
+  local program=$1 wraps="-Wl,--wrap=fcntl -Wl,--wrap=fcntl64"
   shift
-  g++ -fsanitize=thread -pthread "$@" -Wl,--wrap=fcntl -Wl,--wrap=fcntl64 -Wl,--unresolved-symbols=ignore-all \
+  case $program in */heap | */seeded_heap_*) wraps= ;; esac
+  # shellcheck disable=SC2086  # a list of flags
+  g++ -fsanitize=thread -pthread "$@" $wraps -Wl,--unresolved-symbols=ignore-all \
     -no-pie -ldl -o "$program"
 }
 # Without address randomisation: the sanitizer's shadow needs the places that it knows.
@@ -59,12 +61,22 @@ for source in "${sources[@]}"; do
 done
 wait
 touch "$out/stamp"
-link "$out/ledger" "${objects[@]}"
-execute "$out/ledger" "$seconds" "$seed"
+# Two programs: virtual processes with their channel, and the heap of one process with its threads.
+objects_of() { # ledger or heap
+  case $1 in
+    heap) printf '%s\n' "${objects[@]}" | grep -v '/virtual_\(ledger\|channel\)\.o$\|/sync_' ;;
+    *) printf '%s\n' "${objects[@]}" | grep -v '/virtual_heap\.o$' ;;
+  esac
+}
+for program in ledger heap; do
+  # shellcheck disable=SC2046  # one word each
+  link "$out/$program" $(objects_of $program)
+  execute "$out/$program" "$seconds" "$seed"
+done
 
 # ---- seeded races: a word whose order is taken away must be missed
-seeded() { # name, file, sed expression
-  local name=$1 source=$native/$2 copy=$out/seeded_$1.cc
+seeded() { # name, file, sed expression, the program: ledger or heap
+  local name=$1 source=$native/$2 copy=$out/seeded_$1.cc program=${4:-ledger}
   sed -E "$3" "$source" > "$copy"
   if cmp -s "$source" "$copy"; then
     echo "seeded $name: nothing was changed in $source: the seed does not fit the code any more"
@@ -72,7 +84,8 @@ seeded() { # name, file, sed expression
   fi
   compile "$copy" "$out/seeded_$name.o" -I"$(dirname "$source")"
   local object=$out/$(basename "$(dirname "$source")")_$(basename "${source%.cc}").o
-  link "$out/seeded_$name" $(printf '%s\n' "${objects[@]}" | grep -vx "$object") "$out/seeded_$name.o"
+  # shellcheck disable=SC2046  # one word each
+  link "$out/seeded_$name" $(objects_of "$program" | grep -vx "$object") "$out/seeded_$name.o"
   for attempt in 1 2 3 4 5 6; do
     local code=0
     execute "$out/seeded_$name" 5 $((seed + attempt)) > "$out/seeded_$name.log" 2>&1 || code=$?
@@ -91,3 +104,5 @@ seeded lock sync/lock.cc 's/(owner\.store\(0, std::memory_order_)seq_cst/\1relax
 seeded channel_ready sync/channel.cc 's/(store\(READY, std::memory_order_)seq_cst/\1relaxed/'
 seeded channel_claim sync/channel.cc 's/(words\[i\]\.load\(std::memory_order_)acquire/\1relaxed/; s/(CLAIMED, here\(\)\), std::memory_order_)acq_rel/\1relaxed/'
 seeded channel_next sync/channel.cc 's/(compare_exchange_strong\(next, made->link, std::memory_order_)seq_cst/\1relaxed/; s/(compare_exchange_strong\(old, next, std::memory_order_)seq_cst/\1relaxed/'
+seeded heap_busy memory/heap.cc 's/(busy\.store\(0, )release/\1relaxed/' heap
+seeded heap_stop memory/heap.cc 's/(stop\.load\()acquire/\1relaxed/' heap

@@ -126,7 +126,8 @@ inline uint64_t now_ms() {
 
 // ---- rows (row.cc)
 inline Self self() { return {domain.row, domain.inc}; }
-Life life_of(Domain& d, int row, uint32_t inc);  // any thread, no GIL
+// Any thread, no GIL. Not closely: by its lock alone, where there are locks; who is being killed then passes for alive.
+Life life_of(Domain& d, int row, uint32_t inc, bool closely = true);
 inline Life life_of(int row, uint32_t inc) { return life_of(domain, row, inc); }
 bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
                    bool* code_known);

@@ -54,6 +54,10 @@ Span span_of(
 // free it with heap_free.
 void* allocate_shared(size_t nbytes);
 
+// Of a thread that waits and has no lock: gives warm memory back if another process found no room
+// (Note [Call for memory] in room.cc).
+void answer_in_wait();
+
 // PeerLostError: "<where>: rank 1 (pid 77) was killed by SIGKILL (-9)". Waits up to 200 ms for the
 // exit code.
 PyObject* raise_peer_lost(const char* where, int row, uint32_t inc);

@@ -44,16 +44,17 @@ void* refuse(size_t asked, int error) {
 }
 
 // Note [Call for memory]: a process that is refused raises `pressure` in the header. The others see
-// it in their next slow path and give back what they keep warm; nobody is interrupted for it, so
-// one that is idle answers when it allocates again (what it keeps is bounded: bound_warmth). The
-// caller gives them a moment before it gives up.
+// it in their next slow path, or between two slices of a wait for a queue, a lock, a group, and give
+// back what they keep warm. Nobody is interrupted for it, so one that sleeps elsewhere answers when
+// it allocates again (what it keeps is bounded: bound_warmth). The caller gives them a moment, two
+// slices, before it gives up.
 static void call_for_memory() {
   domain.pressure_seen = domain.header->pressure.fetch_add(1, relaxed) + 1;
 }
 
 static void wait_for_memory() {
   pthread_mutex_unlock(&ledger_mutex);
-  usleep(30'000);
+  usleep(60'000);
   pthread_mutex_lock(&ledger_mutex);
   forget_headroom();
 }
@@ -65,6 +66,11 @@ void answer_call() {
   ++calls_answered;
   reclaim(domain);
   if (!filling) heap_relieve();
+}
+void answer_in_wait() {
+  if (!domain_ready() || domain.rowless || pthread_mutex_trylock(&ledger_mutex) != 0) return;
+  answer_call();
+  pthread_mutex_unlock(&ledger_mutex);
 }
 uint64_t calls_answered = 0;
 

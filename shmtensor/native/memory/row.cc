@@ -111,7 +111,7 @@ int claim_row(Domain& d, int fd, RowState state) {
 }
 
 // ---- life
-Life life_of(Domain& d, int row, uint32_t inc) {
+Life life_of(Domain& d, int row, uint32_t inc, bool closely) {
   if (row < 0 || row >= int(kRows) || !d.ready.load(acquire)) return Life::Dead;
   bool shares_lock =
       row ==
@@ -123,12 +123,13 @@ Life life_of(Domain& d, int row, uint32_t inc) {
     return Life::Dead;
   if (by_process(d)) {
     Life life = life_by_name(r, state_of_row(word));
-    return r.state.load(acquire) == word ? life : life_of(d, row, inc);
+    return r.state.load(acquire) == word ? life : life_of(d, row, inc, closely);
   }
   short answer = F_WRLCK;
   if (!shares_lock && lock_byte(d.lock, row, F_WRLCK, F_OFD_GETLK, &answer) == 0 &&
       answer == F_UNLCK)
     return Life::Dead;
+  if (!closely) return Life::Alive;
   int pid = int(r.pid.load(acquire));
   if (pid == 0) return Life::Alive;  // born, its handler has not run yet
   if (d.pidns == 0 || r.pidns.load(relaxed) != d.pidns) return Life::Alive;
