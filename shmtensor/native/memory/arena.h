@@ -54,7 +54,11 @@ struct Arena {
   size_t granule() const { return size_t(1) << shift; }
 };
 
-inline bool test(const uint64_t* bits, uint32_t i) { return bits[i >> 6] >> (i & 63) & 1; }
+// Relaxed: of `committed`, other bits of the word may change without the mutex (commit_pages).
+inline uint64_t bits_at(const uint64_t* bits, size_t w) {
+  return __atomic_load_n(&bits[w], __ATOMIC_RELAXED);
+}
+inline bool test(const uint64_t* bits, uint32_t i) { return bits_at(bits, i >> 6) >> (i & 63) & 1; }
 inline void set(uint64_t* bits, uint32_t i) { bits[i >> 6] |= 1ull << (i & 63); }
 inline void clear(uint64_t* bits, uint32_t i) { bits[i >> 6] &= ~(1ull << (i & 63)); }
 

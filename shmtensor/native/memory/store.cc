@@ -66,7 +66,7 @@ void count_committed(Arena* a, size_t more) {
 // ---- pages of an arena
 static int find_run(const uint64_t* free, const uint64_t* also, int n) {
   for (int i = 0; i + n <= kPages;) {
-    uint64_t w = (free[i >> 6] & (also ? also[i >> 6] : ~0ull)) >> (i & 63);
+    uint64_t w = (free[i >> 6] & (also ? bits_at(also, size_t(i >> 6)) : ~0ull)) >> (i & 63);
     if (!w) {
       i = (i | 63) + 1;
       continue;
@@ -74,7 +74,7 @@ static int find_run(const uint64_t* free, const uint64_t* also, int n) {
     i += __builtin_ctzll(w);
     int j = i;
     while (j < kPages && j - i < n) {
-      uint64_t taken = ~((free[j >> 6] & (also ? also[j >> 6] : ~0ull)) >> (j & 63));
+      uint64_t taken = ~((free[j >> 6] & (also ? bits_at(also, size_t(j >> 6)) : ~0ull)) >> (j & 63));
       int k = taken ? __builtin_ctzll(taken) : 64;
       if (k == 0) break;
       j += k;
@@ -160,7 +160,7 @@ static size_t punch_free_pages(Arena* a) {
 size_t idle_bytes(const Arena* a) {
   size_t n = 0;
   for (int w = 0; w < kPages / 64; ++w)
-    n += size_t(__builtin_popcountll(a->free_pages[w] & a->committed[w]));
+    n += size_t(__builtin_popcountll(a->free_pages[w] & bits_at(a->committed, size_t(w))));
   return n * page_bytes(a);
 }
 
