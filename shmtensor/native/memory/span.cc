@@ -46,6 +46,13 @@ static void unlink_span(uint32_t id, int cls) {
 }
 
 // Pages for a span in some slot of its kind; small commits, under the mutex.
+// Not a difference of committed_bytes: other threads commit for their runs and huge blocks meanwhile.
+static size_t missing_bytes(const Arena* a, int first, int end) {
+  size_t n = 0;
+  for (int p = first; p < end; ++p) n += test(a->committed, uint32_t(p)) ? 0 : page_bytes(a);
+  return n;
+}
+
 static uint32_t new_span(int cls, int* error) {
   const SizeClass& c = classes[cls];
   *error = 0;
@@ -60,10 +67,10 @@ static uint32_t new_span(int cls, int* error) {
         while (ahead < kPages && ahead < first + step && !test(a->committed, uint32_t(ahead)) &&
                test(a->free_pages, uint32_t(ahead)))
           ++ahead;
-        size_t before = committed_bytes.load(relaxed);
+        size_t before = missing_bytes(a, first, ahead);
         *error = commit_pages(a, first, ahead - first);
         if (*error) *error = commit_pages(a, first, c.npages);
-        count_committed(a, committed_bytes.load(relaxed) - before);
+        count_committed(a, before - missing_bytes(a, first, ahead));
         if (*error) {
           put_pages(a, first, c.npages);
           if (*error == EDQUOT) return kNoSpan;
