@@ -1,9 +1,18 @@
-"""Batches from a DataLoader: samples are NumPy arrays, as most data sets make them."""
+"""Batches from a DataLoader: samples are NumPy arrays, as most data sets make them, tensors, or
+rows as dicts.
+
+Workers are forked and stay. CPU seconds are those of the consumer and its workers together. What
+the memory allows at all is the party "numpy, memcpy": the same bytes copied to warm batches by as
+many threads as there are workers; our share of it is its time over ours.
+"""
 
 from __future__ import annotations
 
+import gc
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,36 +21,81 @@ from .case import OURS, PYTORCH, Case
 
 __all__ = ["CASES"]
 
-BATCH = 64
+BATCH = 32
+MEMCPY = "numpy, memcpy"
 
 
 class Images:
-    """Images of one size, made up; (3, pixels, pixels) of bytes and a class number."""
+    """Images of one size, made up: (3, pixels, pixels) and a class number."""
 
-    def __init__(self, n: int, pixels: int) -> None:
+    def __init__(self, n: int, pixels: int, dtype: Any = np.float32) -> None:
         self.n = n
-        self.image = np.ones((3, pixels, pixels), np.uint8)
+        self.image: Any = np.ones((3, pixels, pixels), dtype)
 
     def __len__(self) -> int:
         return self.n
 
-    def __getitem__(self, i: int) -> tuple[Any, int]:
+    def __getitem__(self, i: int) -> Any:
         return self.image, i % 10
 
 
-def epochs(data: Any, pixels: int, n: int, workers: int) -> Iterator[Any]:
+class Rows(Images):
+    """Rows of 32 floats with a number, as dicts."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.row = np.ones(32, np.float32)
+
+    def __getitem__(self, i: int) -> Any:
+        return {"x": self.row, "y": i}
+
+
+def images(_: Any, n: int, pixels: int, dtype: Any = np.float32) -> Images:
+    return Images(n, pixels, dtype)
+
+
+def tensors(library: Any, n: int, pixels: int) -> Images:
+    """Images that are tensors of the library already."""
+    made = Images(n, pixels)
+    made.image = library.from_numpy(made.image)
+    return made
+
+
+def rows(_: Any, n: int) -> Rows:
+    return Rows(n)
+
+
+def processor_seconds(pids: list[int]) -> float:
+    """What all threads of these processes have run."""
+    total = 0
+    for pid in pids:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+                total += int(file.read().split()[0])
+    return total / 1e9
+
+
+def epochs(
+    library: Any, data: Any, is_cpu: bool, workers: int, make: Callable[..., Images], *settings: Any
+) -> Iterator[Any]:
     """One epoch per call, from the first batch to the last; the workers stay."""
+    dataset = make(library, *settings)
+    options: Any = {"persistent_workers": True, "multiprocessing_context": "fork"}
     loader = data.DataLoader(
-        Images(n, pixels), batch_size=BATCH, num_workers=workers, persistent_workers=workers > 0
+        dataset, batch_size=BATCH, num_workers=workers, **(options if workers else {})
     )
 
     def run() -> float:
         batches = iter(loader)
         next(batches)
-        began = time.perf_counter()
+        crew = getattr(loader, "_crew", None)
+        processes = crew.processes if crew else getattr(batches, "_workers", [])
+        pids = [os.getpid(), *(process.pid for process in processes)]
+        used, began = processor_seconds(pids) if is_cpu else 0.0, time.perf_counter()
         for _ in batches:
             pass
-        return (time.perf_counter() - began) * n / (n - BATCH)
+        took = processor_seconds(pids) - used if is_cpu else time.perf_counter() - began
+        return took * dataset.n / (dataset.n - BATCH)
 
     yield run
     iterator = getattr(loader, "_iterator", None)
@@ -49,12 +103,12 @@ def epochs(data: Any, pixels: int, n: int, workers: int) -> Iterator[Any]:
         iterator._shutdown_workers()
 
 
-def startup(data: Any) -> Iterator[Any]:
-    """From nothing to the first batch, with two spawned workers."""
+def startup(library: Any, data: Any, method: str) -> Iterator[Any]:
+    """From nothing to the first batch, with two workers."""
 
     def run() -> float:
         loader = data.DataLoader(
-            Images(4 * BATCH, 64), BATCH, num_workers=2, multiprocessing_context="spawn"
+            images(library, 4 * BATCH, 64), BATCH, num_workers=2, multiprocessing_context=method
         )
         began = time.perf_counter()
         batches = iter(loader)
@@ -62,9 +116,29 @@ def startup(data: Any) -> Iterator[Any]:
         took = time.perf_counter() - began
         for _ in batches:
             pass
+        del batches, loader
+        gc.collect()
         return took
 
     yield run
+
+
+def memcpy(n: int, pixels: int, workers: int) -> Callable[[Any], Iterator[Any]]:
+    """The bytes of n images to warm memory."""
+
+    def build(_: Any) -> Iterator[Any]:
+        source = np.ones((3, pixels, pixels), np.float32)
+        targets = np.ones((max(workers, 1), 4, BATCH, *source.shape), np.float32)
+
+        def work(worker: int) -> None:
+            for number in range(n // BATCH // max(workers, 1)):
+                for target in targets[worker, number % 4]:
+                    np.copyto(target, source)
+
+        with ThreadPoolExecutor(max(workers, 1)) as pool:
+            yield lambda: list(pool.map(work, range(max(workers, 1))))
+
+    return build
 
 
 def of(build: Any, *arguments: Any) -> dict[str, Any]:
@@ -73,19 +147,44 @@ def of(build: Any, *arguments: Any) -> dict[str, Any]:
     def ours(st: Any) -> Any:
         import shmtensor.utils.data
 
-        return build(shmtensor.utils.data, *arguments)
+        return build(st, shmtensor.utils.data, *arguments)
 
     def theirs(torch: Any) -> Any:
         import torch.utils.data
 
-        return build(torch.utils.data, *arguments)
+        return build(torch, torch.utils.data, *arguments)
 
     return {OURS: ours, PYTORCH: theirs}
 
 
+def timed(*settings: Any) -> dict[str, Any]:
+    return of(epochs, False, *settings)
+
+
+def on_cpu(*settings: Any) -> dict[str, Any]:
+    return of(epochs, True, *settings)
+
+
+def beside_memcpy(workers: int, n: int, pixels: int) -> dict[str, Any]:
+    return {**timed(workers, images, n, pixels), MEMCPY: memcpy(n, pixels, workers)}
+
+
+BYTES = np.uint8
 CASES = [
-    Case("loader/64 px, no workers", of(epochs, 64, 2048, 0), per=2048, slow=True),
-    Case("loader/64 px, 2 workers", of(epochs, 64, 2048, 2), 0.25, per=2048, slow=True),
-    Case("loader/224 px, 2 workers", of(epochs, 224, 512, 2), 0.33, per=512, slow=True),
-    Case("loader/first batch, spawned workers", of(startup), 0.4, long=True),
-]
+    Case("loader/64 px bytes, no workers", timed(0, images, 2048, 64, BYTES), per=2048, slow=True),
+    Case("loader/64 px bytes, 2 workers", timed(2, images, 2048, 64, BYTES), 0.25, per=2048,
+         slow=True),
+    Case("loader/64 px, no workers", beside_memcpy(0, 1024, 64), 0.85, per=1024, slow=True),
+    Case("loader/224 px, no workers", beside_memcpy(0, 128, 224), 0.85, per=128, slow=True),
+    Case("loader/rows, no workers", timed(0, rows, 4096), 0.7, per=4096, slow=True),
+    Case("loader/64 px, 2 workers", beside_memcpy(2, 2048, 64), 0.25, per=2048, slow=True),
+    Case("loader/224 px, 2 workers", beside_memcpy(2, 256, 224), 0.33, per=256, slow=True),
+    Case("loader/64 px tensors, 2 workers", timed(2, tensors, 2048, 64), 0.5, per=2048, slow=True),
+    Case("loader/rows, 2 workers", timed(2, rows, 8192), 0.33, per=8192, slow=True),
+    Case("loader/64 px, 2 workers, CPU", on_cpu(2, images, 2048, 64), 0.5, per=2048, slow=True),
+    Case("loader/224 px, 2 workers, CPU", on_cpu(2, images, 256, 224), 0.5, per=256, slow=True),
+    Case("loader/rows, 2 workers, CPU", on_cpu(2, rows, 8192), 0.5, per=8192, slow=True),
+    Case("loader/first batch, fork", of(startup, "fork"), 0.4, long=True),
+    Case("loader/first batch, forkserver", of(startup, "forkserver"), 0.4, long=True),
+    Case("loader/first batch, spawn", of(startup, "spawn"), 0.4, long=True),
+]  # fmt: skip

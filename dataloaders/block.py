@@ -38,12 +38,15 @@ def allocate_parts(parts: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> li
 
 def stack_into(out: Array, arrays: Sequence[Array]) -> None:
     """Writes arrays of one shape `(...)` into `out` `(N, ...)`. Copies: one (array to block)."""
-    if arrays[0].ndim:
+    try:
+        native.stack_into(out, arrays)
+    except (TypeError, ValueError):  # other dtypes than that of `out`, or subclasses of ndarray
+        if not arrays[0].ndim:
+            out[...] = arrays
+            return
         # Joined along their first dimension they are what is stacked along a new one, in one call.
         n, rows, *rest = out.shape
         np.concatenate(arrays, axis=0, out=out.reshape(n * rows, *rest))
-    else:
-        out[...] = arrays
 
 
 def gather_rows(columns: Sequence[Array], indices: Sequence[int]) -> list[Array]:

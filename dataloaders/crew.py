@@ -192,6 +192,8 @@ def shut_down(
     for queue, process in zip(tasks, processes, strict=False):
         if process.exitcode is None:
             queue.put(None)
+    for orders in queues[-len(processes) - 1 : -1]:  # who has not begun waits for them
+        orders.put(None)
     for deed, seconds in (("", GRACE), ("terminate", 1.0), ("kill", 5.0)):
         alive = [process for process in processes if process.exitcode is None]
         for process in alive if deed else ():

@@ -16,7 +16,9 @@ class DistributedSampler(Sampler[int]):
     """This rank's part of a dataset's indices: rank, rank + num_replicas, ... of a common order.
 
     All ranks get the same number: the order is padded with its own beginning, or cut with
-    `drop_last`. Call `set_epoch` before each epoch, or every epoch has the same order.
+    `drop_last`. With `uneven` nothing is repeated or cut, so some ranks get one sample more than
+    others: right for evaluation; training then needs `join` of DistributedDataParallel. Call
+    `set_epoch` before each epoch, or every epoch has the same order.
 
     Args:
         dataset: what is sampled.
@@ -25,6 +27,10 @@ class DistributedSampler(Sampler[int]):
         shuffle: a random order, the same on all ranks.
         seed: of that order; the same on all ranks.
         drop_last: cut the tail instead of repeating samples.
+        uneven: neither cut nor repeat any; excludes `drop_last`.
+
+    Raises:
+        ValueError: `rank` is none of the ranks, or `drop_last` and `uneven` are both set.
     """
 
     def __init__(
@@ -35,7 +41,11 @@ class DistributedSampler(Sampler[int]):
         shuffle: bool = True,
         seed: int = 0,
         drop_last: bool = False,
+        *,
+        uneven: bool = False,
     ) -> None:
+        if uneven and drop_last:
+            raise ValueError("DistributedSampler: drop_last and uneven exclude each other")
         if num_replicas is None or rank is None:
             world_size, own_rank = default_group()
             num_replicas = world_size if num_replicas is None else num_replicas
@@ -50,18 +60,21 @@ class DistributedSampler(Sampler[int]):
         self.shuffle = shuffle
         self.seed = seed
         self.drop_last = drop_last
+        self.uneven = uneven
         self.epoch = 0
 
     @property
     def num_samples(self) -> int:
-        """How many indices each rank gets."""
+        """How many indices this rank gets."""
         n = len(self.dataset)
+        if self.uneven:
+            return max(0, -(-(n - self.rank) // self.num_replicas))
         return n // self.num_replicas if self.drop_last else -(-n // self.num_replicas)
 
     @property
     def total_size(self) -> int:
         """How many indices all ranks get together, repeated ones included."""
-        return self.num_samples * self.num_replicas
+        return len(self.dataset) if self.uneven else self.num_samples * self.num_replicas
 
     def __iter__(self) -> Iterator[int]:
         n = len(self.dataset)

@@ -13,7 +13,7 @@ from .board import BATCHES, COLLATE, FETCH, PLACE, SAMPLES, SINCE
 from .collate import default_collate
 from .combination import fetch_samples
 from .dataset import Dataset
-from .seed import SampleSeeds
+from .seed import WORDS, SampleSeeds
 
 __all__ = ["Fetcher", "MapFetcher", "Recipe", "StreamFetcher", "is_stateful", "make_fetcher"]
 
@@ -47,6 +47,7 @@ class Fetcher:
     """Makes one batch after another; `doing` says what it was at when something goes wrong."""
 
     doing: str = ""
+    is_watched = False  # whether somebody reads the row while a batch is made
 
     def __init__(self, recipe: Recipe, seed: int, seeds: SampleSeeds, row: Any) -> None:
         self.recipe = recipe
@@ -107,17 +108,21 @@ class MapFetcher(Fetcher):
         return found
 
     def one_by_one(self, indices: Sequence[int]) -> list[Any]:
-        dataset, refresh, row = self.dataset, self.seeds.refresh, self.row
+        dataset, seeds, row = self.dataset, self.seeds, self.row
+        python, numpy, ours = seeds.python_position, seeds.numpy_position, seeds.ours
+        is_watched, always = self.is_watched, not seeds.is_direct
         index, place = None, 0
         samples = []
         try:
             for index in indices:
-                if place:
-                    refresh()
+                # `seeds.refresh()`, without a call for each of many quick samples
+                if python[0] != WORDS or numpy[0] != WORDS or ours._offset or always:
+                    seeds.refresh()
+                if is_watched:
                     row[PLACE] = place
                     row[SINCE] = monotonic()
+                    place += 1
                 samples.append(dataset[index])
-                place += 1
         except BaseException:
             self.doing = f"index {index!r}"
             raise

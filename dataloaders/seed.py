@@ -1,16 +1,19 @@
 """Where randomness of the loaders comes from, and how the generators of a process are seeded.
 
 Note [Seeds of samples]: a batch must not depend on which process makes it, or when. So each batch
-has a source of its own, a Philox stream keyed by the epoch's seed and the batch's number, and the
-three generators (Python's, NumPy's global one, shmtensor's default one) start anew from it: at the
-batch's first sample, and before each sample that follows one which drew. Whether a sample drew is
-seen in the generators' own counters, so data sets without randomness pay one look per sample. All
-of it is a function of the seed, the number and the samples alone.
+has a source of its own, a SplitMix64 stream that starts at a hash of the epoch's seed and the
+batch's number, and the three generators (Python's, NumPy's global one, shmtensor's default one)
+start anew from it: at the batch's first sample, and before each sample that follows one which drew.
+Whether a sample drew is seen in the generators' own counters, so data sets without randomness pay
+one look per sample. All of it is a function of the seed, the number and the samples alone.
 
 Seeding by `random.seed` and `np.random.seed` takes longer than many samples do, so the state of
 the two Mersenne twisters (624 words and a position; 624: all words are used up) is written where it
 lies. That this is the layout is checked against `getstate`; where it is not, the slow way is taken,
 with other numbers but the same promises.
+
+Source: G. L. Steele, D. Lea, C. H. Flood: Fast splittable pseudorandom number generators (2014);
+the constants are David Stafford's 13th variant.
 """
 
 from __future__ import annotations
@@ -33,7 +36,19 @@ GeneratorLike = Any
 
 numpy_random: Any = np.random  # its stubs leave out the two functions for its bit generator
 WORDS = 624  # of a Mersenne twister's state
-APART = 0x9E3779B97F4A7C15  # sets the streams of workers apart from those of batches
+GOLDEN, MIX1, MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+MASK = 2**64 - 1
+STEPS = np.arange(1, WORDS + 2, dtype=np.uint64) * np.uint64(GOLDEN)
+FACTOR1, FACTOR2 = np.uint64(MIX1), np.uint64(MIX2)
+SHIFT30, SHIFT27, SHIFT31 = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+def mix(x: int) -> int:
+    """One step of SplitMix64: a bijection of 64 bits that scatters neighbours."""
+    x = (x + GOLDEN) & MASK
+    x = ((x ^ x >> 30) * MIX1) & MASK
+    x = ((x ^ x >> 27) * MIX2) & MASK
+    return x ^ x >> 31
 
 
 def draw_seed(generator: GeneratorLike = None) -> int:
@@ -72,7 +87,9 @@ class SampleSeeds:
     """The generators of this process, started anew for each batch and sample; see the note."""
 
     def __init__(self) -> None:
-        self.source: Any = None
+        self.at = 0  # of the batch's source
+        self.raw = np.empty_like(STEPS)
+        self.scratch = np.empty_like(STEPS)
         self.twister = np.random.MT19937()
         self.global_python: Any = vars(random)["_inst"]
         self.ours: Any = default_generator
@@ -97,8 +114,7 @@ class SampleSeeds:
 
     def start(self, seed: int, number: int, worker: int = -1) -> None:
         """The generators of batch `number` (of a worker's stream, or of all)."""
-        key = np.array([seed, number + (worker + 1) * APART & 2**64 - 1], np.uint64)
-        self.source = np.random.Philox(key=key)
+        self.at = mix(mix(mix(seed & MASK) ^ (number & MASK)) ^ (worker + 1))
         # Also forgets the second of two Gaussian numbers, which both keep for the next call.
         numpy_random.set_bit_generator(self.twister)
         self.global_python.gauss_next = None
@@ -106,7 +122,15 @@ class SampleSeeds:
 
     def seed(self) -> None:
         """All three generators from the next numbers of the batch's source."""
-        raw = self.source.random_raw(WORDS + 1)
+        raw, scratch = self.raw, self.scratch
+        np.add(STEPS, np.uint64(self.at), raw)
+        self.at = (self.at + len(STEPS) * GOLDEN) & MASK
+        for shift, factor in ((SHIFT30, FACTOR1), (SHIFT27, FACTOR2)):
+            np.right_shift(raw, shift, scratch)
+            np.bitwise_xor(raw, scratch, raw)
+            np.multiply(raw, factor, raw)
+        np.right_shift(raw, SHIFT31, scratch)
+        np.bitwise_xor(raw, scratch, raw)
         self.ours._seed, self.ours._offset = int(raw[-1]), 0
         words = raw[:-1].view(np.uint32)
         if self.is_direct:

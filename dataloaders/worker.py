@@ -103,6 +103,7 @@ class Worker:
         self.seeds = SampleSeeds()
 
     def run(self) -> None:
+        self.begin(None)  # at once, that all workers prepare side by side
         began = monotonic()
         while (task := self.get(self.post.tasks)) is not None:
             epoch, number, indices = task
@@ -125,17 +126,22 @@ class Worker:
                 if native.life(*self.post.parent) != "alive":
                     return None
 
-    def begin(self, epoch: int) -> None:
-        """An epoch: its orders, seeds, the user's own preparation, a fresh stream."""
+    def begin(self, epoch: int | None) -> None:
+        """An epoch (None: that of the next orders): its orders, seeds, the user's own preparation,
+        a fresh stream."""
         self.broken = None
         try:
             while self.epoch != epoch:  # orders of epochs in which it got no task are read, too
-                self.epoch, seed, recipe, positions = self.get(self.post.orders)
+                orders = self.get(self.post.orders)
+                if orders is None:  # nobody wants an epoch any more
+                    return
+                self.epoch, seed, recipe, positions = orders
+                epoch = self.epoch if epoch is None else epoch
                 if recipe is not None:
                     self.recipe, self.is_prepared = recipe, False
             self.prepare(seed, positions)
         except Exception as error:  # told to the consumer with each task
-            self.epoch = epoch
+            self.epoch = self.epoch if epoch is None else epoch
             self.broken = Failure(error, f"{self.name()}, at its start")
 
     def prepare(self, seed: int, positions: Any) -> None:
@@ -149,6 +155,7 @@ class Worker:
         self.is_prepared = True
         position = positions[post.id] if positions else None
         self.fetcher = make_fetcher(recipe, seed, self.seeds, self.row, post.id, position)
+        self.fetcher.is_watched = True
 
     def work(self, epoch: int, number: int, indices: Any) -> None:
         """One task: makes the batch and sends it, or what went wrong."""

@@ -19,7 +19,9 @@ def shards(n: int, replicas: int, epoch: int = 0, **options: bool) -> list[list[
     for sampler in samplers:
         sampler.set_epoch(epoch)
     found = [list(sampler) for sampler in samplers]
-    assert {len(shard) for shard in found} == {len(samplers[0])}
+    assert [len(shard) for shard in found] == [len(sampler) for sampler in samplers]
+    if not options.get("uneven"):
+        assert {len(shard) for shard in found} == {len(samplers[0])}
     return found
 
 
@@ -33,6 +35,15 @@ def test_drop_last_cuts_the_tail() -> None:
 
 def test_fewer_samples_than_ranks_are_repeated() -> None:
     assert shards(2, 5, shuffle=False) == [[0], [1], [0], [1], [0]]
+
+
+def test_uneven_shards_have_every_sample_once() -> None:
+    assert shards(7, 3, shuffle=False, uneven=True) == [[0, 3, 6], [1, 4], [2, 5]]
+    assert shards(2, 4, shuffle=False, uneven=True) == [[0], [1], [], []]
+    assert sorted(joined(shards(23, 4, uneven=True))) == list(range(23))
+    assert DistributedSampler(range(7), 3, 1, uneven=True).total_size == 7
+    with pytest.raises(ValueError, match="drop_last and uneven exclude each other"):
+        DistributedSampler(range(7), 3, 1, drop_last=True, uneven=True)
 
 
 def test_shuffled_shards_cover_all_and_change_with_the_epoch() -> None:

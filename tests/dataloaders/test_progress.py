@@ -345,6 +345,7 @@ for batch in loader:
         file.write(repr(batch))
     os.replace(path + ".new", path + ".state")
     print(len(batch), flush=True)
+    sys.stdin.readline()
 print("over", flush=True)
 """
 
@@ -355,19 +356,26 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(tmp_path: Path) ->
     for workers in (2, 0, 3, 1, 2):
         child = subprocess.Popen(
             [sys.executable, "-c", TRAIN, path, str(workers), str(Path(__file__).parent)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
         )
+        assert child.stdin is not None
         assert child.stdout is not None
         lines = []
         for line in child.stdout:
             lines.append(line)
-            if (len(lines) == 2 and workers != 2) or len(lines) == 3:
+            if line == "over\n":
+                break
+            child.stdin.write("go on\n")
+            child.stdin.flush()
+            if len(lines) == 2:  # it is at its third batch, or about to be
                 os.kill(child.pid, signal.SIGKILL)
                 kills += 1
                 break
         child.wait(30)
+        child.stdin.close()
         child.stdout.close()
         if "over\n" in lines:
             break

@@ -1,0 +1,48 @@
+"""Arguments that a loader refuses, as PyTorch's does."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from dataloaders import DataLoader
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"multiprocessing_context": "fork"}, "multiprocessing_context needs workers: 'fork'"),
+        ({"multiprocessing_context": "tea", "num_workers": 1}, "not a start method: 'tea'"),
+        ({"restart_workers": -1, "num_workers": 1}, "restart_workers is a number of workers: -1"),
+        ({"restart_workers": 1}, "restart_workers is a number of workers: 1 with num_workers=0"),
+        ({"stall_warning": 0}, "stall_warning is not a number of seconds: 0"),
+        ({"snapshot_every_n_steps": 0}, "snapshot_every_n_steps is not positive: 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DataLoader(range(4), **options)  # type: ignore[arg-type]
+
+
+def test_a_context_is_a_name_or_a_context() -> None:
+    for context in (
+        "spawn",
+        multiprocessing.get_context("spawn"),
+        st.multiprocessing.get_context("spawn"),
+    ):
+        loader: Any = DataLoader(range(4), num_workers=1, multiprocessing_context=context)  # type: ignore[arg-type]
+        assert loader.multiprocessing_context == "spawn"
+    with pytest.raises(TypeError, match="neither a start method nor a context: 3"):
+        DataLoader(range(4), num_workers=1, multiprocessing_context=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["dataset", "batch_size", "sampler", "persistent_workers"])
+def test_what_a_loader_is_made_of_stays(name: str) -> None:
+    loader: Any = DataLoader(range(4))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"DataLoader: {name} cannot be set once"):
+        setattr(loader, name, None)
+    loader.collate_fn = list
+    assert list(loader) == [[0], [1], [2], [3]]
