@@ -38,6 +38,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "Queue": ("queue", "Queue"),
     "SharedDict": ("packed", "SharedDict"),
     "SharedList": ("packed", "SharedList"),
+    "launch": ("distributed.notebook", "launch"),
     "load": ("serialization", "load"),
     "save": ("serialization", "save"),
     "__config__": ("__config__", None),

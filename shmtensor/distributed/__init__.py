@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .backend import *  # noqa: F403
 from .collectives import *  # noqa: F403
 from .contract import PremulSum as PremulSum
 from .contract import ReduceOp as ReduceOp
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .join import Join as Join
     from .join import Joinable as Joinable
     from .join import JoinHook as JoinHook
+    from .notebook import launch as launch
     from .parallel import DistributedDataParallel as DistributedDataParallel
     from .parallel import MixedPrecision as MixedPrecision
     from .tcpstore import TCPStore as TCPStore
@@ -49,6 +51,7 @@ LATER = {
     "SyncBatchNorm": "batchnorm",
     "TCPStore": "tcpstore",
     "ZeroRedundancyOptimizer": "zero",
+    "launch": "notebook",
 }
 
 

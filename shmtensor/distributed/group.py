@@ -81,7 +81,7 @@ class ProcessGroup:
         self.native = native_group
         self.timeout = timeout
         self.ranks = ranks
-        self.group_name = ""
+        self.backend = "shm"
         self._staged = 0
         self._lanes: dict[tuple[str, int], Lane] = {}
 
@@ -118,7 +118,7 @@ class ProcessGroup:
         return self.native.world
 
     def name(self) -> str:
-        return "shm"
+        return self.backend
 
     def rank_of(self, where: str, global_rank: int) -> int:
         """The rank in this group of a rank of the default group."""

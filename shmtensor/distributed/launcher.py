@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -30,6 +31,9 @@ from typing import Any
 
 from .. import native
 from ..multiprocessing.queue import describe_exit
+from .argument import parser, signals_of
+from .binding import cpus_of
+from .output import Output
 from .rendezvous import create_block
 
 __all__ = ["Failure", "launch", "main"]
@@ -45,6 +49,7 @@ class Rank:
     rank: int
     process: subprocess.Popen[bytes]
     errors: int  # read end of its pipe
+    output: Output | None = None
     exitcode: int | None = None
 
     def told(self) -> dict[str, Any]:
@@ -93,17 +98,26 @@ def on_signal(number: int, _: FrameType | None) -> None:
 
 
 def environment_of(
-    rank: int, n: int, handle: bytes, error: int, options: argparse.Namespace, restarts: int
+    rank: int,
+    n: int,
+    handle: bytes,
+    error: int,
+    options: argparse.Namespace,
+    restarts: int,
+    secret: str,
 ) -> dict[str, str]:
     env = dict(os.environ)
     env.update(
         RANK=str(rank),
-        LOCAL_RANK=str(rank),
+        LOCAL_RANK="0" if options.virtual_local_rank else str(rank),
         GROUP_RANK="0",
         ROLE_RANK=str(rank),
         WORLD_SIZE=str(n),
         LOCAL_WORLD_SIZE=str(n),
         ROLE_WORLD_SIZE=str(n),
+        ROLE_NAME=options.role,
+        GROUP_WORLD_SIZE="1",
+        SHMTENSOR_SECRET=secret,
         MASTER_ADDR=options.master_addr,
         MASTER_PORT=str(options.master_port),
         SHMTENSOR_DOMAIN=native.domain_environment(),
@@ -114,37 +128,51 @@ def environment_of(
         TORCHELASTIC_MAX_RESTARTS=str(options.max_restarts),
         TORCHELASTIC_RUN_ID=options.rdzv_id or "none",
     )
+    cpus = cpus_of(options.numa_binding, rank, n)
+    if cpus:
+        env["SHMTENSOR_CPUS"] = ",".join(map(str, cpus))
     # The ranks share the CPUs; a rank that took all would only wait for the others.
     env.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // n)))
     return env
 
 
-def start(options: argparse.Namespace, handle: bytes, restarts: int) -> list[Rank]:
+def command_of(options: argparse.Namespace) -> list[str]:
+    if options.no_python:
+        return [options.script, *options.arguments]
     command = [sys.executable, "-u"] if options.unbuffered else [sys.executable]
     command += ["-m", "shmtensor.distributed.rank"]
     if options.module:
         command.append("-m")
-    command += [options.script, *options.arguments]
+    return [*command, options.script, *options.arguments]
+
+
+def start(options: argparse.Namespace, handle: bytes, restarts: int) -> list[Rank]:
     ranks: list[Rank] = []
+    secret = secrets.token_hex(16)
     try:
         for rank in range(options.nproc_per_node):
             errors, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            output = Output.of(rank, options, restarts)
             try:
                 process = subprocess.Popen(
-                    command,
+                    command_of(options),
                     env=environment_of(
-                        rank, options.nproc_per_node, handle, write, options, restarts
+                        rank, options.nproc_per_node, handle, write, options, restarts, secret
                     ),
+                    stdout=output.stdout,
+                    stderr=output.stderr,
                     pass_fds=(write, *native.domain_fds()),
                     process_group=0 if sys.version_info >= (3, 11) else None,
                     preexec_fn=None if sys.version_info >= (3, 11) else os.setpgrp,
                 )
             except BaseException:
                 os.close(errors)
+                output.close()
                 raise
             finally:
                 os.close(write)
-            ranks.append(Rank(rank, process, errors))
+                output.started()
+            ranks.append(Rank(rank, process, errors, output))
     except BaseException:
         end(ranks, 0.0)
         raise
@@ -192,6 +220,8 @@ def end(ranks: list[Rank], grace: float) -> None:
         r.signal(signal.SIGKILL)  # children that a rank has left behind, too
         r.process.wait()
         os.close(r.errors)
+        if r.output is not None:
+            r.output.close()
 
 
 def launch(options: argparse.Namespace) -> int:
@@ -200,9 +230,7 @@ def launch(options: argparse.Namespace) -> int:
     """
     native.domain_ensure()
     native.set_role("launcher")
-    before = {
-        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    before = {number: signal.signal(number, on_signal) for number in signals_of(options)}
     try:
         failure: Failure | None = None
         for restarts in range(options.max_restarts + 1):
@@ -239,88 +267,14 @@ def launch(options: argparse.Namespace) -> int:
             signal.signal(number, handler)
 
 
-def count_of(text: str) -> int:
-    if text in ("auto", "cpu"):
-        return len(os.sched_getaffinity(0))
-    try:
-        n = int(text)
-    except ValueError:
-        n = 0
-    if n < 1:
-        raise argparse.ArgumentTypeError(f"is not a number of processes: {text!r}")
-    return n
-
-
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        prog="python -m shmtensor.run",
-        description="Starts a script as several ranks on this machine, which share tensors. "
-        "torchrun's names are understood.",
-    )
-    add = p.add_argument
-    add(
-        "--nproc-per-node",
-        "--nproc_per_node",
-        type=count_of,
-        default=1,
-        metavar="N",
-        help="ranks; auto: one for each CPU",
-    )
-    add("--nnodes", default="1", help="machines: 1")
-    add("--node-rank", "--node_rank", type=int, default=0, help="number of this machine: 0")
-    add("--standalone", action="store_true", help="one machine, which is all there is")
-    add(
-        "--max-restarts",
-        "--max_restarts",
-        type=int,
-        default=0,
-        metavar="N",
-        help="how often all begin anew after a failure",
-    )
-    add(
-        "--shutdown-timeout",
-        "--shutdown_timeout",
-        type=float,
-        default=5.0,
-        metavar="S",
-        help="seconds between SIGTERM and SIGKILL",
-    )
-    add(
-        "--master-addr", "--master_addr", default="127.0.0.1", help="handed to the script; not used"
-    )
-    add(
-        "--master-port",
-        "--master_port",
-        type=int,
-        default=29500,
-        help="handed to the script; not used",
-    )
-    for name in ("backend", "endpoint", "id", "conf"):
-        add(
-            f"--rdzv-{name}", f"--rdzv_{name}", default="", help="accepted; not used on one machine"
-        )
-    add(
-        "--monitor-interval",
-        "--monitor_interval",
-        type=float,
-        default=0.1,
-        help="accepted; not used",
-    )
-    add("--unbuffered", action="store_true", help="runs the ranks with python -u")
-    add(
-        "-m", "--module", action="store_true", help="the script is a module's name, as in python -m"
-    )
-    add("script", help="the Python file to run")
-    add("arguments", nargs=argparse.REMAINDER, help="its arguments")
-    return p
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.nnodes not in ("1", "1:1") or options.node_rank != 0:
         parser().error(
             f"one machine only: --nnodes {options.nnodes} --node-rank {options.node_rank}"
         )
-    if not options.module and not os.path.isfile(options.script):
+    if options.run_path:
+        options.module = False
+    if not (options.module or options.no_python) and not os.path.isfile(options.script):
         parser().error(f"no such file: {options.script}")
     return launch(options)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .backend import Backend
 from .group import ProcessGroup, empty_shared, seconds
 from .rendezvous import create_block, meet
 from .store import Store
@@ -32,7 +33,6 @@ __all__ = [
 ]
 
 TIMEOUT = timedelta(minutes=30)
-BACKENDS = ("shm", "gloo")  # gloo: what scripts ask for on a CPU; it means shm
 
 
 class GroupMember:
@@ -132,8 +132,7 @@ def init_process_group(
         raise RuntimeError(
             f"{where}: this process has a default group: call destroy_process_group first"
         )
-    if backend is not None and backend.lower() not in BACKENDS:
-        raise ValueError(f"{where}: unknown backend: {backend!r}, there are {', '.join(BACKENDS)}")
+    named = Backend(backend or Backend.SHM)
     if store is not None and init_method is not None:
         raise ValueError(f"{where}: takes a store or an init_method, not both: {init_method!r}")
     rank = from_environment(where, "RANK", rank)
@@ -147,6 +146,11 @@ def init_process_group(
     if not 0 <= rank < world:
         raise ValueError(f"{where}: rank and world_size do not fit: rank {rank} of {world}")
     own = b""
+    if (maker := named.maker()) is not None:
+        group = ProcessGroup(maker(store, rank, world, limit), limit, list(range(world)))
+        group.backend = str(named)
+        enter(group)
+        return
     if handed_down and not by_name and World.times == 0:
         block = native.receive(bytes.fromhex(handed_down), False)
     elif world == 1:
@@ -253,10 +257,8 @@ def new_group(
         raise ValueError(
             f"new_group: ranks are not {len(members)} different ones of {world.size()}: {members}"
         )
-    if backend is not None and backend.lower() not in BACKENDS:
-        raise ValueError(
-            f"new_group: unknown backend: {backend!r}, there are {', '.join(BACKENDS)}"
-        )
+    if backend is not None and Backend(backend).maker() is not None:
+        raise ValueError(f"new_group: a backend of its own is not offered: {backend!r}")
     limit = world.timeout if timeout is None else seconds(timeout)
     # Everybody compares the list of members, and learns the handle: it is all zeros except on the
     # first member.

@@ -15,6 +15,8 @@ import sys
 import traceback
 from contextlib import suppress
 
+from .binding import bind
+
 PR_SET_PDEATHSIG = 1
 LIMIT = 60_000  # of a pipe's 64 KiB, so that writing never waits for the launcher
 
@@ -55,6 +57,7 @@ def main() -> None:
     arguments = arguments[is_module:]
     os.set_inheritable(int(os.environ["SHMTENSOR_ERROR_FD"]), False)
     die_with_launcher()
+    bind()
     sys.argv = arguments
     try:
         if is_module:

@@ -192,3 +192,50 @@ def test_bad_arguments_are_told() -> None:
         done = launch(*arguments)
         assert done.returncode == 2
         assert text in done.stderr
+
+
+def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        """
+        import os, sys
+        from shmtensor import distributed as dist
+        rank = int(os.environ["RANK"])
+        print("out", rank, os.environ["LOCAL_RANK"], os.environ["ROLE_NAME"],
+              len(os.sched_getaffinity(0)), len(os.environ["SHMTENSOR_SECRET"]))
+        print("err", rank, file=sys.stderr)
+        """,
+    )
+    done = launch(
+        "--nproc-per-node", "2", "--log-dir", str(tmp_path / "logs"), "--rdzv-id", "job",
+        "-r", "2", "--tee", "0:1,1:0", "--role", "trainer", "--numa-binding", "cpu",
+        "--virtual-local-rank", "--local-ranks-filter", "0,1", "--start-method", "spawn", name,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    share = max(1, len(os.sched_getaffinity(0)) // 2)
+    folder = tmp_path / "logs" / "job" / "attempt_0"
+    assert (folder / "0" / "stdout.log").read_text() == f"out 0 0 trainer {share} 32\n"
+    assert (folder / "1" / "stderr.log").read_text() == "err 1\n"
+    assert done.stderr == ""
+    assert sorted(done.stdout.splitlines()) == sorted(
+        [f"[0]: out 0 0 trainer {share} 32", f"out 1 0 trainer {share} 32"]
+    )
+
+
+def test_a_program_that_is_not_python(tmp_path: Path) -> None:
+    done = launch("--nproc-per-node", "2", "--local-ranks-filter", "1", "--no-python",
+                  "sh", "-c", "echo $RANK of $WORLD_SIZE")  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "1 of 2\n"), done.stderr
+
+
+def test_shares_of_cpus() -> None:
+    from shmtensor.distributed.binding import cpus_of, listed, share
+
+    assert listed("0-3,8") == {0, 1, 2, 3, 8}
+    assert [share([0, 1, 2, 3, 4], at, 2) for at in range(2)] == [[0, 1], [2, 3, 4]]
+    assert share([4, 7], 3, 5) == [7]
+    assert cpus_of(None, 0, 2) == []
+    own = os.sched_getaffinity(0)
+    for kind in ("node", "socket", "exclusive", "core-complex", "cpu"):
+        assert set(cpus_of(kind, 1, 2)) <= own
+        assert cpus_of(kind, 1, 2)

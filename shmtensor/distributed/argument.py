@@ -1,0 +1,134 @@
+"""The launcher's arguments: torchrun's names."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+
+__all__ = ["parser", "signals_of"]
+
+
+def signals_of(options: argparse.Namespace) -> list[signal.Signals]:
+    """What the launcher forwards."""
+    return [signal.Signals[name.strip()] for name in options.signals_to_handle.split(",")]
+
+
+def count_of(text: str) -> int:
+    if text in ("auto", "cpu", "gpu"):
+        return len(os.sched_getaffinity(0))
+    try:
+        n = int(text)
+    except ValueError:
+        n = 0
+    if n < 1:
+        raise argparse.ArgumentTypeError(f"is not a number of processes: {text!r}")
+    return n
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="python -m shmtensor.run",
+        description="Starts a script as several ranks on this machine, which share tensors. "
+        "torchrun's names are understood.",
+    )
+    add = p.add_argument
+    add(
+        "--nproc-per-node",
+        "--nproc_per_node",
+        type=count_of,
+        default=1,
+        metavar="N",
+        help="ranks; auto: one for each CPU",
+    )
+    add("--nnodes", default="1", help="machines: 1")
+    add("--node-rank", "--node_rank", type=int, default=0, help="number of this machine: 0")
+    add("--standalone", action="store_true", help="one machine, which is all there is")
+    add(
+        "--max-restarts",
+        "--max_restarts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="how often all begin anew after a failure",
+    )
+    add(
+        "--shutdown-timeout",
+        "--shutdown_timeout",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="seconds between SIGTERM and SIGKILL",
+    )
+    add(
+        "--master-addr", "--master_addr", default="127.0.0.1", help="handed to the script; not used"
+    )
+    add(
+        "--master-port",
+        "--master_port",
+        type=int,
+        default=29500,
+        help="handed to the script; not used",
+    )
+    for name in ("backend", "endpoint", "id", "conf"):
+        add(
+            f"--rdzv-{name}", f"--rdzv_{name}", default="", help="accepted; not used on one machine"
+        )
+    add(
+        "--monitor-interval",
+        "--monitor_interval",
+        type=float,
+        default=0.1,
+        help="accepted; not used",
+    )
+    add("--start-method", "--start_method", default="spawn", help="accepted; ranks are fresh")
+    add("--role", default="default", help="name of the ranks' role: ROLE_NAME")
+    add("--local-addr", "--local_addr", default="", help="accepted; not used on one machine")
+    add("--no-python", "--no_python", action="store_true", help="the script is a program")
+    add("--run-path", "--run_path", action="store_true", help="the script is a file")
+    add("--log-dir", "--log_dir", default="", metavar="DIR", help="where -r and -t write files")
+    for short, name, text in (("-r", "redirects", "into files"), ("-t", "tee", "into files, too")):
+        add(
+            short,
+            f"--{name}",
+            default="0",
+            metavar="WHAT",
+            help=f"what goes {text}: 1 stdout, 2 stderr, 3 both; or rank:what,...",
+        )
+    add(
+        "--local-ranks-filter",
+        "--local_ranks_filter",
+        default="",
+        metavar="R,R",
+        help="only these ranks' output is shown",
+    )
+    for name in ("duplicate-stdout-filters", "duplicate-stderr-filters", "logs-specs"):
+        add(f"--{name}", f"--{name.replace('-', '_')}", default="", help="accepted; not used")
+    add("--event-log-handler", "--event_log_handler", default="null", help="accepted; not used")
+    add(
+        "--numa-binding",
+        "--numa_binding",
+        choices=("node", "socket", "exclusive", "core-complex", "cpu"),
+        default=None,
+        help="which CPUs a rank may use: those of a NUMA node, or (cpu) a share of its own",
+    )
+    add(
+        "--signals-to-handle",
+        "--signals_to_handle",
+        default="SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+        metavar="NAMES",
+        help="what is forwarded to the ranks, which then end",
+    )
+    add(
+        "--virtual-local-rank",
+        "--virtual_local_rank",
+        action="store_true",
+        help="LOCAL_RANK is 0 for all",
+    )
+    add("--unbuffered", action="store_true", help="runs the ranks with python -u")
+    add(
+        "-m", "--module", action="store_true", help="the script is a module's name, as in python -m"
+    )
+    add("script", help="the Python file to run")
+    add("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    return p

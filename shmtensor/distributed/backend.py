@@ -1,0 +1,106 @@
+"""Backends: what carries a group's collectives, by name.
+
+| name | means |
+|---|---|
+| shm | shared memory of one machine, the default |
+| gloo | what scripts ask for on a CPU: shm |
+| mpi, nccl | not there yet: an error that says what to use |
+| others | `Backend.register_backend` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+__all__ = ["Backend", "is_gloo_available", "is_mpi_available", "is_nccl_available"]
+
+Maker = Callable[..., Any]
+
+
+class Backend(str):
+    """The name of a backend, in lower case; `cpu:gloo,cuda:nccl` is that of the CPU.
+
+    Raises:
+        ValueError: there is no such backend, or it is not there yet.
+
+    >>> from shmtensor.distributed import Backend
+    >>> Backend("GLOO") == "gloo", Backend("GLOO").engine()
+    (True, 'shm')
+    """
+
+    UNDEFINED = "undefined"
+    SHM = "shm"
+    GLOO = "gloo"
+    MPI = "mpi"
+    NCCL = "nccl"
+    backend_list: ClassVar[list[str]] = [SHM, GLOO]
+    makers: ClassVar[dict[str, Maker]] = {}
+
+    def __new__(cls, name: str) -> Backend:
+        """The backend of that name."""
+        if not isinstance(name, str):
+            raise ValueError(f"Backend: a name is wanted: {name!r}")
+        found = name.lower()
+        if ":" in found:
+            devices = dict(part.split(":", 1) for part in found.split(","))
+            found = devices.get("cpu", found)
+        if found == cls.NCCL:
+            raise ValueError(
+                "Backend: 'nccl', there are "
+                f"{', '.join(cls.backend_list)}: nccl is for CUDA tensors, which need CuPy and are "
+                "not there yet; tensors on the CPU go by shm"
+            )
+        if found == cls.MPI:
+            raise ValueError(
+                "Backend: 'mpi', there are "
+                f"{', '.join(cls.backend_list)}: several machines are not there yet; on one "
+                "machine take shm"
+            )
+        if found not in cls.backend_list:
+            raise ValueError(
+                f"Backend: unknown backend: {name!r}, there are {', '.join(cls.backend_list)}"
+            )
+        return str.__new__(cls, found)
+
+    @classmethod
+    def register_backend(
+        cls, name: str, func: Maker, extended_api: bool = False, devices: Any = None
+    ) -> None:
+        """Adds a backend.
+
+        Args:
+            func: `func(store, rank, size, timeout)` returns an engine: an object with the methods
+                of `shmtensor.native.Group`; timeout is in seconds, negative for none.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        found = name.lower()
+        if found in (*cls.backend_list, cls.MPI, cls.NCCL):
+            raise ValueError(f"register_backend: the name is taken: {name!r}")
+        cls.backend_list.append(found)
+        cls.makers[found] = func
+
+    def maker(self) -> Maker | None:
+        """What makes its engines; None: shared memory."""
+        return self.makers.get(str(self))
+
+    def engine(self) -> str:
+        """What carries it in the end."""
+        return str(self) if self.maker() else self.SHM
+
+
+def is_gloo_available() -> bool:
+    """True: the name means shared memory."""
+    return True
+
+
+def is_mpi_available() -> bool:
+    """False: several machines are not there yet."""
+    return False
+
+
+def is_nccl_available() -> bool:
+    """False: CUDA is not there yet."""
+    return False

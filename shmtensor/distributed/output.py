@@ -1,0 +1,101 @@
+"""What becomes of a rank's output: shown, written to a file, or both.
+
+```
+DIR/RUN/attempt_0/RANK/stdout.log    -r: instead of the terminal    -t: and there, with [rank]
+```
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO
+
+__all__ = ["Output"]
+
+
+def wanted(text: str, rank: int) -> int:
+    """Of 3, or 0:1,1:2: 1 for stdout, 2 for stderr, of this rank."""
+    if ":" not in text:
+        return int(text)
+    pairs = dict(part.split(":") for part in text.split(","))
+    return int(pairs.get(str(rank), "0"))
+
+
+class Output:
+    """The two streams of a rank, as Popen takes them.
+
+    Attributes:
+        stdout, stderr: None (the launcher's own), or a descriptor.
+    """
+
+    def __init__(self) -> None:
+        self.stdout: int | None = None
+        self.stderr: int | None = None
+        self._open: list[int] = []
+        self._threads: list[threading.Thread] = []
+
+    @classmethod
+    def of(cls, rank: int, options: argparse.Namespace, attempt: int) -> Output:
+        """What the launcher's options say about a rank."""
+        made = cls()
+        kept, teed = wanted(options.redirects, rank), wanted(options.tee, rank)
+        shown = options.local_ranks_filter
+        is_shown = not shown or str(rank) in shown.split(",")
+        folder: Path | None = None
+        if kept | teed:
+            base = options.log_dir or tempfile.mkdtemp(prefix="shmtensor-")
+            options.log_dir = base  # one for all ranks
+            run = options.rdzv_id or f"run-{os.getpid()}"
+            folder = Path(base, run, f"attempt_{attempt}", str(rank))
+            folder.mkdir(parents=True, exist_ok=True)
+        for bit, name in ((1, "stdout"), (2, "stderr")):
+            setattr(made, name, made._stream(name, bit & kept, bit & teed, is_shown, folder, rank))
+        return made
+
+    def _stream(
+        self, name: str, kept: int, teed: int, is_shown: bool, folder: Path | None, rank: int
+    ) -> int | None:
+        if not kept and not teed:
+            return None if is_shown else subprocess.DEVNULL
+        assert folder is not None
+        path = folder / f"{name}.log"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        if not teed or not is_shown:
+            self._open.append(os.open(path, flags, 0o644))
+            return self._open[-1]
+        read, write = os.pipe2(os.O_CLOEXEC)
+        self._open.append(write)
+        thread = threading.Thread(
+            target=copy, args=(read, path, getattr(sys, name), f"[{rank}]: "), daemon=True
+        )
+        thread.start()
+        self._threads.append(thread)
+        return write
+
+    def started(self) -> None:
+        """The rank has the descriptors: ours are closed."""
+        for descriptor in self._open:
+            os.close(descriptor)
+        self._open = []
+
+    def close(self) -> None:
+        """What the rank has written is in the files."""
+        self.started()
+        for thread in self._threads:
+            thread.join(5)
+        self._threads = []
+
+
+def copy(descriptor: int, path: Path, shown: IO[str], prefix: str) -> None:
+    with os.fdopen(descriptor, "rb") as source, path.open("wb") as file:
+        for line in source:
+            file.write(line)
+            file.flush()
+            shown.write(prefix + line.decode(errors="replace"))
+            shown.flush()

@@ -1,0 +1,63 @@
+"""Backends by name, and one of somebody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor import distributed as dist
+from shmtensor.distributed import Backend
+
+
+def test_names() -> None:
+    assert Backend("GLOO") == Backend.GLOO
+    assert Backend("cpu:gloo,cuda:nccl").engine() == "shm"
+    assert (dist.is_gloo_available(), dist.is_mpi_available(), dist.is_nccl_available()) == (
+        True,
+        False,
+        False,
+    )
+    with pytest.raises(ValueError, match="need CuPy"):
+        Backend("nccl")
+    with pytest.raises(ValueError, match="several machines"):
+        Backend("mpi")
+    with pytest.raises(ValueError, match="unknown backend: 'ucc'"):
+        Backend("ucc")
+    with pytest.raises(ValueError, match="taken"):
+        Backend.register_backend("gloo", print)
+
+
+class Alone:
+    """An engine for one rank that counts."""
+
+    rank, world, is_broken = 0, 1, False
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: self.calls.append(name)
+
+
+def test_a_registered_backend_carries_the_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backend, "backend_list", list(Backend.backend_list))
+    monkeypatch.setattr(Backend, "makers", {})
+    made: list[Any] = []
+
+    def make(store: Any, rank: int, size: int, timeout: float) -> Alone:
+        made.append((rank, size, timeout))
+        return Alone()
+
+    Backend.register_backend("mine", make)
+    dist.init_process_group("mine", rank=0, world_size=1, timeout=5)
+    try:
+        assert dist.get_backend() == "mine"
+        dist.all_reduce(st.ones(3))
+        dist.barrier()
+        world: Any = dist.GroupMember.WORLD
+        assert world.native.calls == ["all_reduce", "barrier"]
+        assert made == [(0, 1, 5.0)]
+    finally:
+        dist.destroy_process_group()
