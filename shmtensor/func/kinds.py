@@ -238,6 +238,12 @@ def product(call: Call) -> Any:
     return table.squeeze(out, -1) if column else out
 
 
+def apart(call: Call) -> Any:
+    """distances: of pairs of rows, for each example."""
+    x, y = call.inputs
+    return table.cdist(call.value(x), call.value(y))
+
+
 def layer(call: Call) -> Any:
     """linear: the same weights for all, or as a product."""
     x, weight, bias = call.inputs
@@ -372,6 +378,7 @@ declare(item, "getitem")
 declare(joined, "cat stack")
 declare(product, "matmul")
 declare(layer, "linear")
+declare(apart, "distances")
 declare(systems, "solved")
 declare(folded, "convolved unconvolved max_pooled window_sums adaptive_max_pooled image_columns")
 declare(normalised, "normed")
