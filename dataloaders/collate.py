@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from shmtensor.autograd import is_grad_enabled, wrap
+from shmtensor.dtypes import bfloat16, promote_types
 from shmtensor.functions import stack
 from shmtensor.tensor import Tensor
 
@@ -220,6 +221,11 @@ def rebuild_sequence(sample: Sequence[Any], parts: list[Any]) -> Any:
 
 
 # ------------------------------------------------------------------ leaves
+def joined(one: Any, other: Any) -> Any:
+    """The dtype of a batch of two: NumPy's, and PyTorch's where one is bfloat16."""
+    return (promote_types if bfloat16 in (one, other) else np.result_type)(one, other)
+
+
 def describe_arrays(arrays: Sequence[Array], where: str) -> Leaf | Done:
     """The leaf of a batch of arrays; shapes must agree, dtypes are promoted."""
     first = arrays[0]
@@ -231,7 +237,7 @@ def describe_arrays(arrays: Sequence[Array], where: str) -> Leaf | Done:
                 f"{array.shape} at sample {place}, pass a collate_fn that pads or keeps lists"
             )
         if array.dtype is not dtype and array.dtype != dtype:
-            dtype = np.result_type(dtype, array.dtype)
+            dtype = joined(dtype, array.dtype)
     if dtype.kind not in "biufc":
         raise TypeError(f"collate: arrays of this dtype cannot be tensors{at(where)}: {dtype}")
     return Leaf(arrays, (len(arrays), *shape), dtype, where)

@@ -12,6 +12,7 @@ from . import dtypes, native
 from .autograd.operands import as_canonical
 from .device import as_device
 from .tensor import Tensor, as_plain
+from .tensor.exchange import BFLOAT, UNSIGNED
 
 __all__ = [
     "as_tensor",
@@ -126,7 +127,38 @@ def from_numpy(ndarray: Any) -> Tensor:
 
 def from_dlpack(ext_tensor: Any) -> Tensor:
     """A tensor over the memory of any object that speaks DLPack. Copies: none."""
-    return native.wrap(as_canonical(np.from_dlpack(ext_tensor)))  # type: ignore[no-any-return]
+    try:
+        array = np.from_dlpack(ext_tensor)
+    except (BufferError, RuntimeError):
+        array = bfloat16_from(ext_tensor)
+        if array is None:
+            raise
+    return native.wrap(as_canonical(array))  # type: ignore[no-any-return]
+
+
+class Bits:
+    """A capsule of bfloat16, offered to NumPy as unsigned integers."""
+
+    def __init__(self, capsule: Any, device: tuple[int, int]) -> None:
+        self.capsule, self.device = capsule, device
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+
+def bfloat16_from(ext_tensor: Any) -> Any:
+    """The array over a bfloat16 tensor's memory; None if it is of another dtype."""
+    device = ext_tensor.__dlpack_device__()
+    try:
+        capsule = ext_tensor.__dlpack__(max_version=(1, 0))
+    except TypeError:  # older than the keyword
+        capsule = ext_tensor.__dlpack__()
+    if not native.retype(capsule, BFLOAT, UNSIGNED):
+        return None
+    return np.from_dlpack(Bits(capsule, device)).view(dtypes.bfloat16)
 
 
 def to_dlpack(tensor: Tensor) -> Any:

@@ -2,7 +2,8 @@
 
 A dtype is NumPy's own object: `shmtensor.float32 is numpy.dtype("float32")`. Tensors hold only such
 canonical
-instances, so that the test for equal dtypes is `is`.
+instances, so that the test for equal dtypes is `is`. NumPy has no bfloat16: the core registers one
+(docs/design/bfloat16.md).
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from . import native
+
 __all__ = [
     "as_dtype",
+    "bfloat16",
     "bool",
     "can_cast",
     "cdouble",
@@ -58,6 +62,7 @@ int16: Dtype = np.dtype("int16")
 int32: Dtype = np.dtype("int32")
 int64: Dtype = np.dtype("int64")
 float16: Dtype = np.dtype("float16")
+bfloat16: Dtype = native.bfloat16_dtype
 float32: Dtype = np.dtype("float32")
 float64: Dtype = np.dtype("float64")
 complex64: Dtype = np.dtype("complex64")
@@ -68,8 +73,11 @@ cfloat, cdouble = complex64, complex128
 
 ALL = (
     bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
-    float16, float32, float64, complex64, complex128,
+    float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
+
+# Stored in 16 bits and computed with in float32.
+HALVES = (float16, bfloat16)
 
 # bool < integers < floats < complex: an operand of a lower category never widens one of a higher.
 CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
@@ -81,6 +89,7 @@ SPELLINGS: dict[Any, Dtype] = {
     builtins.complex: complex64,
     **{np.dtype(d): d for d in ALL},
     **{d.type: d for d in ALL},
+    "bfloat16": bfloat16,
 }
 
 PROMOTED: dict[tuple[Dtype, Dtype], Dtype] = {}
@@ -123,13 +132,19 @@ def as_dtype(spelling: Any) -> Dtype:
     try:
         found = SPELLINGS.get(spelling)
         if found is None:
-            found = SPELLINGS[np.dtype(spelling)]
+            other = np.dtype(spelling)
+            found = bfloat16 if is_bfloat16(other) else SPELLINGS[other]
     except (TypeError, KeyError):
         raise TypeError(
             f"dtype: not a dtype that tensors can have: {spelling!r}, they can have "
             f"{', '.join(str(d) for d in ALL)}"
         ) from None
     return found
+
+
+def is_bfloat16(d: Dtype) -> builtins.bool:
+    """Whether a dtype is bfloat16: ours, a copy of ours, or another library's (ml_dtypes)."""
+    return d.itemsize == 2 and d.isbuiltin == 2 and d.name == "bfloat16"
 
 
 def category(d: Dtype) -> builtins.int:
@@ -149,6 +164,8 @@ def promote_types(type1: Any, type2: Any) -> Dtype:
 def promoted(a: Dtype, b: Dtype) -> Dtype:
     if a is b:
         return a
+    if bfloat16 in (a, b):
+        return promoted_bfloat16(a if b is bfloat16 else b)
     low, high = sorted((a, b), key=category)
     if category(low) < category(high):
         # A float beside a complex number still counts: float64 with complex64 is complex128.
@@ -161,9 +178,27 @@ def promoted(a: Dtype, b: Dtype) -> Dtype:
     return as_dtype(common)
 
 
+def promoted_bfloat16(other: Dtype) -> Dtype:
+    """bfloat16 beside another dtype: neither it nor float16 holds the other, float32 holds both."""
+    if category(other) < category(bfloat16):
+        return bfloat16
+    return float32 if other is float16 else other
+
+
 def can_cast(from_: Any, to: Any) -> builtins.bool:
     """Whether a result of one dtype may be written into the other: the category may not fall."""
     return category(as_dtype(from_)) <= category(as_dtype(to))
+
+
+class Bfloat16:
+    """Its limits, by NumPy's names: 8 bits exponent, 8 bits precision (7 stored)."""
+
+    bits = 16
+    eps = 2.0**-7
+    max = (2 - 2.0**-7) * 2.0**127
+    min = -max
+    tiny = 2.0**-126
+    resolution = 0.01
 
 
 class finfo:
@@ -171,7 +206,7 @@ class finfo:
 
     def __init__(self, type: Any = None) -> None:
         d = default if type is None else as_dtype(type)
-        info = np.finfo(d)
+        info: Any = Bfloat16 if d is bfloat16 else np.finfo(d)
         self.bits = builtins.int(info.bits)
         self.eps = builtins.float(info.eps)
         self.max = builtins.float(info.max)

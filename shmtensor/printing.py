@@ -142,6 +142,9 @@ def format_array(array: Any, prefix: str = "tensor(", suffixes: tuple[str, ...] 
     """An array as `tensor(...)`, with its dtype if that is not what the numbers show."""
     indent = len(prefix)
     notes = []
+    dtype = array.dtype
+    if dtype is dtypes.bfloat16:
+        array = array.astype(np.float32)
     if array.size == 0:
         text = "[]"
         if array.ndim != 1:
@@ -151,8 +154,8 @@ def format_array(array: Any, prefix: str = "tensor(", suffixes: tuple[str, ...] 
         write, width = writer_of(edges(array) if summarise else array)
         text = nested(array, indent, summarise, write, width)
     usual = (dtypes.get_default_dtype(), dtypes.default_complex(), dtypes.int64, dtypes.bool)
-    if array.dtype not in usual or (array.size == 0 and array.dtype != dtypes.get_default_dtype()):
-        notes.append(f"dtype=shmtensor.{array.dtype}")
+    if dtype not in usual or (array.size == 0 and dtype != dtypes.get_default_dtype()):
+        notes.append(f"dtype=shmtensor.{dtype}")
     notes += suffixes
     last = len(text) - text.rfind("\n") + (indent if "\n" not in text else 0)
     for note in notes:

@@ -51,7 +51,10 @@ def set_default_tensor_type(t: Any) -> None:
         TypeError: a type that is not of floating point.
     """
     name = t.rpartition(".")[2] if isinstance(t, str) else getattr(t, "__name__", str(t))
-    found = {"HalfTensor": "float16", "FloatTensor": "float32", "DoubleTensor": "float64"}
+    found = {
+        "HalfTensor": "float16", "BFloat16Tensor": "bfloat16", "FloatTensor": "float32",
+        "DoubleTensor": "float64",
+    }  # fmt: skip
     if name not in found:
         raise TypeError(
             f"set_default_tensor_type: only floating-point types are supported: {name}, one of "

@@ -9,6 +9,7 @@ from . import conversion, dtypes
 from .tensor import Tensor
 
 __all__ = [
+    "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
     "CharTensor",
@@ -55,6 +56,12 @@ class HalfTensor(metaclass=Typed):
     dtype = dtypes.float16
 
 
+class BFloat16Tensor(metaclass=Typed):
+    """Tensors of bfloat16."""
+
+    dtype = dtypes.bfloat16
+
+
 class LongTensor(metaclass=Typed):
     """Tensors of int64."""
 
@@ -92,8 +99,8 @@ class BoolTensor(metaclass=Typed):
 
 
 KINDS: tuple[Any, ...] = (
-    FloatTensor, DoubleTensor, HalfTensor, LongTensor, IntTensor, ShortTensor, CharTensor,
-    ByteTensor, BoolTensor,
+    FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor, LongTensor, IntTensor, ShortTensor,
+    CharTensor, ByteTensor, BoolTensor,
 )  # fmt: skip
 
 

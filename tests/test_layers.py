@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # line do not know each other.
 LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.version", "shmtensor.errors"),
-    ("shmtensor.device", "shmtensor.dtypes"),
+    ("shmtensor.device", "shmtensor.native"),
+    ("shmtensor.dtypes",),
     ("shmtensor.printing",),
-    ("shmtensor.native",),
     ("shmtensor.memory", "shmtensor.storage"),
     ("shmtensor.ops",),
     ("shmtensor.autograd",),

@@ -22,6 +22,7 @@ import numpy as np
 
 from .. import dtypes, native
 from ..ops import LATER, load
+from ..ops.storage import AS_STORED
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
 from . import explain, operands, source, view
 from .into import put, spoken
@@ -109,13 +110,17 @@ class Rule:
     def globals(self) -> dict[str, Any]:
         """What generated code refers to."""
         row = self.row
+        forward = positional(row) if row.view else quiet(positional(row))
+        kernel = row.numpy[0] if isinstance(row.numpy, tuple) else row.numpy
+        if not row.view and row.name not in AS_STORED:
+            native.widens(forward if kernel is None else kernel, len(row.outputs))
         return {
             **COMMON,
             **source.attribute_defaults(row),
             **{f"_p_{name}": p.function for name, p in row.pullbacks.items()},
             "_rule": self,
-            "_kernel": row.numpy[0] if isinstance(row.numpy, tuple) else row.numpy,
-            "_forward": positional(row) if row.view else quiet(positional(row)),
+            "_kernel": kernel,
+            "_forward": forward,
             "_diverted": row.diverted,
         }
 

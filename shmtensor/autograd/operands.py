@@ -36,6 +36,8 @@ def as_canonical(array: Any) -> Any:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     dtype = dtypes.SPELLINGS.get(array.dtype)
+    if dtype is None and dtypes.is_bfloat16(array.dtype):  # ml_dtypes'
+        return array.view(np.uint16).view(dtypes.bfloat16)
     if dtype is None:
         raise TypeError(
             f"tensor: no tensor can hold this array: dtype {array.dtype}, shape {array.shape}"

@@ -34,6 +34,7 @@ from .reach import Walk, leading_to, waiting_for, walks
 __all__ = ["walk"]
 
 Node, Port = native.Node, native.Port
+native.widens(np.add, 1)  # gradients of 16 bits are summed in float32, and stay of 16 bits
 
 # `.grad` of one leaf may be added to by walks in several threads.
 accumulating = threading.RLock()

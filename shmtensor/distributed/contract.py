@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import HALVES
+
 __all__ = ["CONTRACTS", "Contract", "PremulSum", "ReduceOp", "fold", "join_of"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -77,9 +79,16 @@ def join_of(op: ReduceOp | PremulSum) -> tuple[ReduceOp, float | None]:
 
 def fold(inputs: list[Array], op: ReduceOp | PremulSum = ReduceOp.SUM) -> Array:
     """Joins in rank order, rank 0 first, each step rounded to the dtype: the same bits on every
-    rank, in every run.
+    rank, in every run. 16-bit floats are joined in float32 and rounded once.
     """
     op, factor = join_of(op)
+    dtype = inputs[0].dtype
+    if dtype in HALVES:
+        if factor is not None:
+            with np.errstate(all="ignore"):
+                inputs = [(x * np.asarray(factor, dtype)).astype(dtype) for x in inputs]
+            op = ReduceOp.SUM
+        return fold([x.astype(np.float32) for x in inputs], op).astype(dtype)
     with np.errstate(all="ignore"):
         if factor is not None:
             inputs = [(x * np.asarray(factor, x.dtype)).astype(x.dtype) for x in inputs]

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..dtypes import bfloat16
 from ..errors import StaleHandle
 from . import door
 from .door import Door, ask, keeper
@@ -63,7 +64,7 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
     for bits in (mode >> 6, mode >> 3 & 7, mode & 7):
         if bits == 2:
             raise ValueError(f"publish: who may write must be able to read: mode {mode:#o}")
-    array = np.asarray(tensor.detach().numpy() if hasattr(tensor, "detach") else tensor)
+    array = np.asarray(tensor.detach().array if hasattr(tensor, "detach") else tensor)
     if array.dtype.hasobject or array.dtype.kind not in "biufc" or not array.dtype.isnative:
         raise ValueError(f"publish: not of a numeric dtype: {array.dtype}")
     if not native.is_shared(array):
@@ -78,7 +79,7 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
         "id": handle[:16].hex(),
         "shape": array.shape,
         "strides": array.strides,
-        "dtype": array.dtype.str,
+        "dtype": "bfloat16" if array.dtype == bfloat16 else array.dtype.str,
         "offset": array.ctypes.data - base,
         "readonly": not array.flags.writeable,
     }
@@ -182,11 +183,16 @@ def _open(uid: int, name: str, readonly: bool) -> Any:
     return native.wrap(array)
 
 
+def _dtype(text: str) -> Any:
+    """The dtype of an answer; NumPy has no name for bfloat16."""
+    return bfloat16 if text == "bfloat16" else np.dtype(text)
+
+
 def _received(name: str, answer: dict[str, Any], fds: list[int], readonly: bool) -> Any:
     """The array and its block, everything in the answer checked against the block."""
     try:
         handle = bytes.fromhex(answer["handle"])
-        dtype = np.dtype(answer["dtype"])
+        dtype = _dtype(answer["dtype"])
         shape, strides = tuple(answer["shape"]), tuple(answer["strides"])
         offset = int(answer["offset"])
         if dtype.kind not in "biufc" or len(fds) not in (3, 4) or len(shape) != len(strides):
@@ -248,7 +254,7 @@ def _described(name: str, uid: int) -> Name:
             pid = door.peer(connection)[0]
         for fd in fds:
             os.close(fd)
-        dtype, shape = np.dtype(answer["dtype"]), tuple(int(n) for n in answer["shape"])
+        dtype, shape = _dtype(answer["dtype"]), tuple(int(n) for n in answer["shape"])
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         return Name(name, uid, pid, shape, dtype.name, size, int(answer["mode"]))
     except (OSError, KeyError, TypeError, ValueError):

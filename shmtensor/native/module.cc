@@ -40,7 +40,8 @@ extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
   PyObject* module = PyModule_Create(&definition);
   if (!module) return nullptr;
   if (shmtensor::add_memory(module) < 0 || shmtensor::add_sync(module) < 0 ||
-      shmtensor::add_compute(module) < 0 || shmtensor::add_call(module) < 0 ||
+      shmtensor::add_compute(module) < 0 || shmtensor::add_half(module) < 0 ||
+      shmtensor::add_call(module) < 0 ||
       shmtensor::add_packed(module) < 0) {
     Py_DECREF(module);
     return nullptr;

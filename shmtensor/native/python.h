@@ -23,6 +23,7 @@ namespace shmtensor {
 int add_memory(PyObject* module);   // memory/: domain, heap, ledger
 int add_sync(PyObject* module);     // sync/: shared words, channels, groups
 int add_compute(PyObject* module);  // compute/: thread pool, BLAS, fused kernels
+int add_half(PyObject* module);     // half/: bfloat16, and computing with 16-bit floats
 int add_call(PyObject* module);     // call/: what the op dispatch needs in C
 int add_packed(PyObject* module);   // packed/: lists and dictionaries in shared memory
 

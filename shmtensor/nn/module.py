@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numpy as np
-
+from ..dtypes import as_dtype
 from ..tensor import Tensor
 from . import hook as _hook
 from .hook import Hooked
@@ -291,8 +290,12 @@ class Module(Tree, Stateful):
         """All floating-point parameters and buffers in float16."""
         return self._cast("float16")
 
+    def bfloat16(self: Self) -> Self:
+        """All floating-point parameters and buffers in bfloat16."""
+        return self._cast("bfloat16")
+
     def _cast(self: Self, name: str) -> Self:
-        dtype = np.dtype(name)
+        dtype = as_dtype(name)
         return self._apply(lambda t: t.to(dtype) if t.dtype.kind == "f" else t)
 
     def cpu(self: Self) -> Self:

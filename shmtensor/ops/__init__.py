@@ -12,6 +12,7 @@ FAMILIES = (
     "fitting",
     "pointwise",
     "powers",
+    "representation",
     "extremes",
     "rounding",
     "exponential",

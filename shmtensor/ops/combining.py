@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import as_dtype
 from .adding import mesh_places
 from .axes import axis
 from .gathering import cropped, fits, resized
@@ -82,7 +83,7 @@ def reduced_slopes(
     keep = g if own else ops.zeroed(g, index, dim)
     if reduce == "sum":
         return keep, resized(ops, read(g), tuple(source.shape))
-    ones = np.ones(held, np.dtype(str(x.dtype)))
+    ones = np.ones(held, as_dtype(x.dtype))
     if reduce == "mean":
         n = ops.scatter_added(np.full(shape, float(own)), ones.astype(np.float64), index, dim)
         share = g / ops.clamped(n, 1.0, None)

@@ -19,7 +19,10 @@ def native_fill(kernel: Any) -> Any:
     """The kernel on the array itself, or on a fresh one like it."""
 
     def fill(x: Any, seed: int, offset: int, low: float, high: float, out: Any = None) -> Any:
-        return kernel(np.empty_like(x) if out is None else out, seed, offset, low, high)
+        out = np.empty_like(x) if out is None else out
+        if out.dtype.kind == "f" and out.dtype.itemsize == 2:
+            return philox.fill_half(kernel, out, seed, offset, low, high)
+        return kernel(out, seed, offset, low, high)
 
     return fill
 

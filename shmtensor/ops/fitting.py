@@ -16,7 +16,7 @@ def cast(xp, x, /, dtype):
     """The tensor in another dtype; complex to real keeps the real part, as for gradients."""
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = x.real
-    return x.astype(dtype)
+    return native.recast(x, dtype)
 
 
 cast.numpy = either(lambda x, dtype: native.cast(x, dtype.num), cast.forward)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..dtypes import HALVES, float32
 
 __all__ = ["either", "for_floats", "narrowed", "widened"]
 
@@ -39,10 +40,10 @@ def either(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..
 
 
 def widened(ops: Any, x: Any) -> Any:
-    """A float16 tensor as float32, in which sums of many are formed; others as they are."""
-    return ops.cast(x, np.dtype(np.float32)) if x is not None and x.dtype == np.float16 else x
+    """A 16-bit float tensor as float32, in which sums of many are formed; others as they are."""
+    return ops.cast(x, float32) if x is not None and x.dtype in HALVES else x
 
 
 def narrowed(ops: Any, x: Any, dtype: Any) -> Any:
     """A result in the dtype that was given before `widened`."""
-    return ops.cast(x, dtype) if x.dtype == np.float32 and dtype == np.float16 else x
+    return ops.cast(x, dtype) if x.dtype == float32 and dtype in HALVES else x

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from .. import native
 from .axes import axis
-from .kernels import either
+from .kernels import either, narrowed, widened
 from .movement import shrunk
 from .table import composite, op
 
@@ -224,28 +225,36 @@ def blend(ops: Any, x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     return ops.add(x if beta == 1 else ops.mul(x, beta), product)
 
 
+def blended(ops: Any, product: Any, x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+    """`blend` of a product that is formed here; 16-bit floats are rounded at the end alone."""
+    if not (x.dtype == a.dtype == b.dtype):
+        return blend(ops, x, product(a, b), beta, alpha)
+    wide = (widened(ops, v) for v in (a, b))
+    return narrowed(ops, blend(ops, widened(ops, x), product(*wide), beta, alpha), a.dtype)
+
+
 @composite(inplace=True)
 def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * (mat1 @ mat2)."""
-    return blend(ops, input, ops.mm(mat1, mat2), beta, alpha)
+    return blended(ops, ops.mm, input, mat1, mat2, beta, alpha)
 
 
 @composite(inplace=True)
 def addmv(ops, input, mat, vec, *, beta=1, alpha=1):
     """beta * input + alpha * (mat @ vec)."""
-    return blend(ops, input, ops.mv(mat, vec), beta, alpha)
+    return blended(ops, ops.mv, input, mat, vec, beta, alpha)
 
 
 @composite(inplace=True)
 def addr(ops, input, vec1, vec2, *, beta=1, alpha=1):
     """beta * input + alpha * outer(vec1, vec2)."""
-    return blend(ops, input, ops.outer(vec1, vec2), beta, alpha)
+    return blended(ops, ops.outer, input, vec1, vec2, beta, alpha)
 
 
 @composite(inplace=True)
 def baddbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * (batch1 @ batch2), batch by batch."""
-    return blend(ops, input, ops.bmm(batch1, batch2), beta, alpha)
+    return blended(ops, ops.bmm, input, batch1, batch2, beta, alpha)
 
 
 def one_product(ops: Any, x: Any, y: Any) -> Any:
@@ -260,7 +269,8 @@ def one_product(ops: Any, x: Any, y: Any) -> Any:
 @composite(inplace=True)
 def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
-    return blend(ops, input, one_product(ops, batch1, batch2), beta, alpha)
+    product = functools.partial(one_product, ops)
+    return blended(ops, product, input, batch1, batch2, beta, alpha)
 
 
 @composite(method=False)

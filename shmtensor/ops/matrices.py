@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import errors
+from ..dtypes import HALVES
 from .movement import shrunk
 from .results import named
 from .table import composite, op
@@ -29,7 +30,7 @@ def insist(name: str, x: Any) -> None:
     """Raises RuntimeError unless the numbers are real or complex, in single or double precision."""
     if x.ndim < 2:
         raise RuntimeError(f"{name}: at least 2 dimensions are needed: {tuple(x.shape)}")
-    if x.dtype.kind not in "fc" or x.dtype == np.float16:
+    if x.dtype.kind not in "fc" or x.dtype in HALVES:
         raise RuntimeError(
             f"{name}: floating-point or complex numbers of 32 bits or more are needed: {x.dtype}"
         )
@@ -288,7 +289,7 @@ PADE = (
 @op(samples=[(NEAR_ONE,), (BATCH,), ((2, 2),), ((0, 2, 2),)])
 def matrix_exp(xp, x, /):
     """The exponential of square matrices, by scaling and squaring (Higham 2005)."""
-    square("matrix_exp", x.astype(np.float32) if x.dtype == np.float16 else x)
+    square("matrix_exp", x)
     if not x.size:
         return x.copy()
     dtype = x.dtype

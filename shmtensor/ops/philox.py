@@ -118,6 +118,20 @@ def fill_normal(out: Any, seed: int, offset: int, mean: float, std: float) -> An
     return out
 
 
+def fill_half(kernel: Any, out: Any, seed: int, offset: int, low: float, high: float) -> Any:
+    """A native fill of 16-bit floats: drawn in float32 and rounded, and never up to the bound that
+    evenly distributed numbers stay below.
+    """
+    wide = kernel(np.empty(out.shape, np.float32), seed, offset, low, high)
+    out[...] = native.recast(wide, out.dtype)
+    if kernel is native.uniform_ and low < high:
+        bound = np.array([high]).astype(out.dtype)
+        bits = int(bound.view(np.int16)[0])
+        below = -32767 if high == 0 else bits - 1 if high > 0 else bits + 1
+        out[out >= bound] = np.int16(below).view(out.dtype)
+    return out
+
+
 guard: Any = None  # called before numbers are drawn, while a vmap runs
 
 

@@ -306,29 +306,6 @@ def hypot(xp, x, y, /):
 hypot.pullback(x=lambda g, x, out: g * x / out, y=lambda g, y, out: g * y / out)
 
 
-@op(numpy=parallel(np.nextafter), broadcast=True, promote="common", samples=PAIR, tensors="x y")
-def nextafter(xp, x, y, /):
-    """The next floating-point number from x towards y."""
-    return xp.nextafter(x, y)
-
-
-nextafter.pullback(
-    x=lambda ops, g, x, y: ops.replace(x == y, g, 0.0),
-    y=lambda ops, g, x, y: ops.choose(x == y, g, 0.0),
-)
-
-
-@op(outputs="mantissa exponent", method=True, samples=unary(0.2, 2.0))
-def frexp(xp, x, /):
-    """x as mantissa * 2 ** exponent, the mantissa from 0.5 up to 1."""
-    if x.dtype.kind != "f":
-        raise RuntimeError(f"frexp: the tensor must be floating point: {x.dtype}")
-    return xp.frexp(x)
-
-
-frexp.pullback(x=lambda g, x, mantissa: g * (mantissa / x))
-
-
 @composite(inplace=True)
 def ldexp(ops, input, other):
     """input * 2 ** other."""
@@ -345,14 +322,3 @@ def float_power(ops, input, exponent):
     kind = np.dtype(np.complex128 if wide else np.float64)
     a, b = (ops.cast(v, kind) if hasattr(v, "dtype") else v for v in (input, exponent))
     return ops.pow(a, b)
-
-
-@op(inplace=True, samples=[((3, 4),), ((3, 4), 1.0, 2.0, -2.0)])
-def nan_to_num(xp, x, /, nan=0.0, posinf=None, neginf=None):
-    """x with numbers in place of NaN and the infinities (by default 0 and the largest numbers)."""
-    if x.dtype.kind in "iub":
-        return x.copy()
-    return xp.nan_to_num(x, True, 0.0 if nan is None else nan, posinf, neginf)
-
-
-nan_to_num.pullback(x=lambda ops, g, x: ops.choose(ops.isfinite(x), g, 0.0))

@@ -40,6 +40,8 @@ def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: f
     if dtype.kind != "f":
         raise RuntimeError(f"random: real or complex numbers are drawn, not {dtype}")
     seed, offset = claimed(generator, math.prod(shape), dtype == np.float64)
+    if dtype.itemsize == 2:
+        return philox.fill_half(fill, np.empty(shape, dtype), seed, offset, low, high)
     return fill(np.empty(shape, dtype), seed, offset, low, high)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..dtypes import finfo
 from .axes import axis
 from .exponential import complex_logaddexp
 from .kernels import either
@@ -143,7 +144,7 @@ def logcumsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
         weights = g * ops.exp(top - out).conjugate()
         running = ops.flip(ops.cumsum(ops.flip(weights, (dim,)), dim), (dim,))
         return running * ops.exp(x - top).conjugate()
-    tiny = np.finfo(x.dtype).min
+    tiny = finfo(x.dtype).min
     gains = [
         ops.choose(s * g > 0, ops.log(ops.choose(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)
     ]

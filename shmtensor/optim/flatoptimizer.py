@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .. import native
+from ..dtypes import HALVES, float32
 from .flat import Array, Flat
 from .layout import lay_out
 from .optimizer import Group, Optimizer
@@ -78,7 +80,16 @@ class FlatOptimizer(Optimizer):
         if p.dtype.kind == "c":  # real and imaginary part are updated as two numbers
             p, g = p.view(p.real.dtype), g.view(p.real.dtype)
             state = {name: array.view(array.real.dtype) for name, array in state.items()}
-        self._update(flat.group, p, g, state, step)
+        if p.dtype not in HALVES:
+            self._update(flat.group, p, g, state, step)
+            return
+        # Computed in float32 and rounded once, as PyTorch's fused steps do.
+        wide = {name: native.recast(array, float32) for name, array in state.items()}
+        new = native.recast(p, float32)
+        self._update(flat.group, new, native.recast(g, float32), wide, step)
+        native.recast(new, p)
+        for name, array in state.items():
+            native.recast(wide[name], array)
 
     def _begin(self, flat: Flat, names: list[str], places: Iterable[int]) -> None:
         """Makes state that is not there yet, and shows it."""

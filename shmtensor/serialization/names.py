@@ -6,22 +6,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["BFLOAT16", "DTYPE_NAMES", "STORAGE_NAMES", "StorageType"]
+from ..dtypes import as_dtype
+
+__all__ = ["DTYPE_NAMES", "STORAGE_NAMES", "StorageType"]
 
 
 class StorageType(NamedTuple):
-    """What a file means by `torch.FloatStorage`: the dtype of the elements, which offsets count.
-
-    Attributes:
-        dtype: NumPy's dtype, or None for bfloat16, which NumPy does not have.
-    """
+    """What a file means by `torch.FloatStorage`: the dtype of the elements, which offsets count."""
 
     name: str
-    dtype: np.dtype[Any] | None
+    dtype: np.dtype[Any]
 
 
 STORAGE_NAMES: dict[str, StorageType] = {
-    f"{name}Storage": StorageType(f"{name}Storage", None if dtype is None else np.dtype(dtype))
+    f"{name}Storage": StorageType(f"{name}Storage", as_dtype(dtype))
     for name, dtype in (
         ("Double", "f8"),
         ("Float", "f4"),
@@ -34,19 +32,19 @@ STORAGE_NAMES: dict[str, StorageType] = {
         ("Bool", "?"),
         ("ComplexFloat", "c8"),
         ("ComplexDouble", "c16"),
-        ("BFloat16", None),
+        ("BFloat16", "bfloat16"),
         ("Untyped", "u1"),
     )
 }
-BFLOAT16 = STORAGE_NAMES["BFloat16Storage"]
 
 # torch.<name> -> dtype, for tensors whose storage has no type of its own
 DTYPE_NAMES: dict[str, np.dtype[Any]] = {
-    name: np.dtype(name)
+    name: as_dtype(name)
     for name in [
         "float64",
         "float32",
         "float16",
+        "bfloat16",
         "int64",
         "int32",
         "int16",

@@ -15,7 +15,7 @@ from ..autograd import wrap
 from ..nn import Parameter
 from ..tensor import Tensor
 from .archive import ArchiveReader, file_path
-from .names import BFLOAT16, DTYPE_NAMES, STORAGE_NAMES, StorageType
+from .names import DTYPE_NAMES, STORAGE_NAMES, StorageType
 from .trusted import find_trusted, may_be_built
 
 __all__ = ["load"]
@@ -43,7 +43,7 @@ def load(
         mmap: map the file instead of reading it; tensors are then private memory, copied on write.
 
     Returns:
-        The object. bfloat16 tensors come as float32, which holds every bfloat16 value exactly.
+        The object.
 
     Raises:
         pickle.UnpicklingError: with `weights_only`, the file holds something that is not trusted.
@@ -189,12 +189,7 @@ def rebuild_tensor(
     """A tensor over part of a storage."""
     data, kind = storage.bytes, storage.kind
     if dtype is None or not isinstance(dtype, np.dtype):
-        if kind is BFLOAT16:
-            data = (data.view(np.uint16).astype(np.uint32) << 16).view(np.uint8)
-            dtype = np.dtype(np.float32)
-        else:
-            assert kind.dtype is not None
-            dtype = kind.dtype
+        dtype = kind.dtype
     strides = [s * dtype.itemsize for s in stride]
     if 0 in size:
         array: Array = np.ndarray(size, dtype)

@@ -15,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from ..autograd import wrap
+from ..dtypes import as_dtype
 from ..tensor import Tensor
 from .archive import empty_bytes, read_into
 from .replacement import replacing
@@ -24,11 +25,12 @@ __all__ = ["load", "load_file", "metadata", "save", "save_file"]
 Array = np.ndarray[Any, Any]
 
 DTYPES = {
-    name: np.dtype(dtype)
+    name: as_dtype(dtype)
     for name, dtype in (
         ("F64", "<f8"),
         ("F32", "<f4"),
         ("F16", "<f2"),
+        ("BF16", "bfloat16"),
         ("I64", "<i8"),
         ("I32", "<i4"),
         ("I16", "<i2"),
@@ -97,7 +99,7 @@ def write(
     text += b" " * (-len(text) % 8)
     file.write(struct.pack("<Q", len(text)) + text)
     for array in arrays:
-        file.write(array.data.cast("B") if array.size else b"")
+        file.write(array.reshape(-1).view(np.uint8).data if array.size else b"")
 
 
 def load_file(filename: str | os.PathLike[str], device: str = "cpu") -> dict[str, Tensor]:
@@ -108,7 +110,7 @@ def load_file(filename: str | os.PathLike[str], device: str = "cpu") -> dict[str
         device: "cpu".
 
     Returns:
-        Name -> tensor. BF16 comes as float32, which holds every bfloat16 value exactly.
+        Name -> tensor.
 
     Raises:
         RuntimeError: the file is not whole, or not of the format.
@@ -161,8 +163,7 @@ def read(file: IO[bytes], name: str) -> dict[str, Tensor]:
 def take(data: Array, entry: dict[str, Any], where: str) -> Tensor:
     """One tensor of the file, over its bytes if they are aligned."""
     code, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-    is_bfloat16 = code == "BF16"
-    dtype = np.dtype(np.uint16) if is_bfloat16 else DTYPES.get(code)
+    dtype = DTYPES.get(code)
     if dtype is None:
         raise RuntimeError(f"load_file: unknown dtype in {where}: {code!r}")
     count = int(np.prod(shape, dtype=np.int64))
@@ -174,8 +175,5 @@ def take(data: Array, entry: dict[str, Any], where: str) -> Tensor:
     part = data[begin:end]
     if begin % dtype.itemsize:
         part = part.copy()
-    array = part.view(dtype).reshape(shape)
-    if is_bfloat16:
-        array = (array.astype(np.uint32) << 16).view(np.float32)
-    tensor: Tensor = wrap(array)
+    tensor: Tensor = wrap(part.view(dtype).reshape(shape))
     return tensor

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import bfloat16
+
 __all__ = [
     "add_safe_globals",
     "clear_safe_globals",
@@ -26,6 +28,8 @@ PLAIN_ARRAY = ("numpy", "ndarray")  # stands for the type, which itself makes ar
 
 def rebuild_dtype(name: str, *flags: bool) -> np.dtype[Any]:
     """A dtype of numbers: NumPy's single instance of it, which BUILD leaves as it is."""
+    if name == "bfloat16":
+        return bfloat16
     dtype = np.dtype(name)
     if dtype.kind not in "biufc" or dtype is not np.dtype(dtype.type):
         raise pickle.UnpicklingError(f"load: only arrays of numbers are trusted: dtype {name!r}")
@@ -58,6 +62,7 @@ TRUSTED: dict[tuple[str, str], Any] = {
     ("_codecs", "encode"): encode,
     ("numpy", "ndarray"): PLAIN_ARRAY,
     ("numpy", "dtype"): rebuild_dtype,
+    ("shmtensor.native._core", "bfloat16"): "bfloat16",  # as NumPy names the dtype: by its class
     **{
         (module, name): function
         for module in ("numpy._core.multiarray", "numpy.core.multiarray")
@@ -84,7 +89,12 @@ TRUSTED: dict[tuple[str, str], Any] = {
         ]
     },
 }
-BUILT = {collections.OrderedDict, np.ndarray, *map(type, map(np.dtype, "?bhilqBHILQefdFD"))}
+BUILT = {
+    collections.OrderedDict,
+    np.ndarray,
+    type(bfloat16),
+    *map(type, map(np.dtype, "?bhilqBHILQefdFD")),
+}
 _added: dict[tuple[str, str], Any] = {}
 
 

@@ -85,6 +85,9 @@ class Casting(Exchange):
     def half(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.float16)
 
+    def bfloat16(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.bfloat16)
+
     def int(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.int32)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import native
+from .. import dtypes, native
 from ..autograd import view
 from ..autograd.dispatch import table
 from ..autograd.mode import recording
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 __all__ = ["Exchange"]
+
+UNSIGNED, BFLOAT = 1, 4  # DLPack's type codes
 
 
 def channels_of(memory_format: Any, tensor: Any) -> bool | None:
@@ -99,17 +101,26 @@ class Exchange(History):
 
         Raises:
             RuntimeError: the tensor requires grad, in grad mode, and not `force`.
+            TypeError: a bfloat16 tensor, for NumPy has no such numbers: `x.float().numpy()` has the
+                values, `x.view(st.uint16).numpy()` the bits (Copies: none).
         """
         if not force and view.node_of(self) is not None and recording.get():
             raise RuntimeError(
                 "numpy: Can't call numpy() on Tensor that requires grad: shape "
                 f"{self.shape}, use tensor.detach().numpy() instead"
             )
+        if self.array.dtype is dtypes.bfloat16:
+            raise TypeError(
+                f"numpy: Got unsupported ScalarType BFloat16: shape {self.shape}, use "
+                "x.float().numpy() for the values, x.view(st.uint16).numpy() for the bits"
+            )
         return self.array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if dtype is None and not copy:
             return self.numpy()
+        if dtype is not None and self.array.dtype is dtypes.bfloat16:  # the values, as asked for
+            return table.cast(self, dtypes.float32).numpy().astype(dtype)
         return np.array(self.numpy(), dtype, copy=copy)
 
     __array_priority__ = 1000
@@ -119,6 +130,8 @@ class Exchange(History):
 
     @property
     def __array_interface__(self) -> Any:
+        if self.array.dtype is dtypes.bfloat16:  # it would be spelled as float16 is
+            raise AttributeError("__array_interface__: NumPy has no name for bfloat16")
         return self.numpy().__array_interface__
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
@@ -152,7 +165,11 @@ class Exchange(History):
                 f"__dlpack__: Can't export tensors that require gradient: shape {self.shape}, use "
                 "tensor.detach()"
             )
-        return self.array.__dlpack__(**named)
+        if self.array.dtype is not dtypes.bfloat16:
+            return self.array.__dlpack__(**named)
+        capsule = self.array.view(np.uint16).__dlpack__(**named)
+        native.retype(capsule, UNSIGNED, BFLOAT)
+        return capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.array.__dlpack_device__()  # type: ignore[no-any-return]

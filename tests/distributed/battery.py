@@ -40,6 +40,7 @@ DTYPES = [
     "int64",
     "uint64",
     "float16",
+    "bfloat16",
     "float32",
     "float64",
     "complex64",

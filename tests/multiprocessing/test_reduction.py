@@ -42,7 +42,8 @@ def test_identity_and_aliasing_within_a_message() -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype", ["bool", "uint8", "int16", "int64", "float16", "float32", "float64", "complex64"]
+    "dtype",
+    ["bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32", "float64", "complex64"],
 )
 def test_every_dtype(dtype: str) -> None:
     x = st.zeros(3, dtype=getattr(st, dtype))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
+from shmtensor import dtypes
 from shmtensor.serialization import safetensors
 
 
@@ -47,10 +48,17 @@ def test_bytes_come_back() -> None:
     assert safetensors.load(safetensors.save({"x": tensor([1, 2])}))["x"].tolist() == [1, 2]
 
 
-def test_bfloat16_comes_as_float32() -> None:
+def test_bfloat16_there_and_back() -> None:
     words = (np.float32([1.5, -2]).view(np.uint32) >> 16).astype(np.uint16)
     entry = {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}
-    assert safetensors.load(encode({"x": entry}, words.tobytes()))["x"].tolist() == [1.5, -2]
+    x = safetensors.load(encode({"x": entry}, words.tobytes()))["x"]
+    assert x.dtype is dtypes.bfloat16
+    assert x.tolist() == [1.5, -2]
+    assert safetensors.save({"x": x})[-4:] == words.tobytes()
+    empty, number = tensor([], dtype=dtypes.bfloat16), tensor(3.0, dtype=dtypes.bfloat16)
+    back = safetensors.load(safetensors.save({"empty": empty, "number": number}))
+    assert back["empty"].shape == (0,)
+    assert back["number"].item() == 3
 
 
 def test_the_layout_is_that_of_the_format() -> None:

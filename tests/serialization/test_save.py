@@ -263,7 +263,7 @@ def test_we_read_pytorch_files(tmp_path: Path) -> None:
     assert back["state"]["weight"].tolist() == linear.weight.tolist()
     assert isinstance(back["weight"], nn.Parameter)
     assert back["view"].tolist() == [2, 3, 4]
-    assert back["bfloat16"].dtype == np.float32
+    assert back["bfloat16"].dtype is st.bfloat16
     assert back["bfloat16"].tolist() == [1.5, -2.0]
     assert back["u"].dtype == np.uint16
     assert back["complex"].tolist() == [1 + 2j]

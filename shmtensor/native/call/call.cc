@@ -2,6 +2,7 @@
 #include "call.h"
 
 #include "graph.h"
+#include "half/half.h"
 #include "memory/heap.h"
 
 namespace shmtensor {
@@ -42,8 +43,12 @@ PyObject* run(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   {
     Gate open;
     if (!open) return nullptr;
-    result = PyObject_Vectorcall(kernel, args, static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                                 nullptr);
+    if (__builtin_expect(wants_width(kernel, args, n), 0)) {
+      result = run_wide(kernel, args, n);
+    } else {
+      result = PyObject_Vectorcall(
+          kernel, args, static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+    }
     if (result && !PyArray_CheckExact(result)) result = as_array(result);
   }
   if (!result && PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("op");

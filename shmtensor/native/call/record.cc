@@ -4,6 +4,8 @@
 
 #include "graph.h"
 
+#include "bfloat16.h"
+
 namespace shmtensor {
 
 namespace {
@@ -82,7 +84,7 @@ failed:
 // Only floating and complex results have gradients.
 static bool differentiable(PyObject* array) {
   int type = PyArray_TYPE(reinterpret_cast<PyArrayObject*>(array));
-  return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type);
+  return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type) || type == bfloat16_num;
 }
 
 // record(array, row, edges, *saved) -> Tensor whose node is Node(row, edges, saved).

@@ -33,6 +33,7 @@ namespace shmtensor {
   const Elementary& functions_of();                                                  \
   const Moments<float>& moments_of(float);                                             \
   const Moments<double>& moments_of(double);                                           \
+  const Halves& halves_of();                                                           \
   const Kernels<float>& floats();                                                      \
   const Kernels<double>& doubles();                                                    \
   void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter); \
@@ -175,6 +176,17 @@ const Elementary& elementary() {
       return level_v3::functions_of();
     default:
       return level_base::functions_of();
+  }
+}
+
+const Halves& kernels_of_halves() {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::halves_of();
+    case Level::V3:
+      return level_v3::halves_of();
+    default:
+      return level_base::halves_of();
   }
 }
 

@@ -125,6 +125,12 @@ struct Elementary {
   void (*cos)(const float* x, float* out, int64_t n);
 };
 
+// 16-bit floats and float32: [0] float16, [1] bfloat16.
+struct Halves {
+  void (*widen[2])(const uint16_t* x, float* out, int64_t n);
+  void (*narrow[2])(const float* x, uint16_t* out, int64_t n);
+};
+
 // Random bits: Philox 4x32-10, 64 words for each block of 16 counters, the four outputs of a
 // counter side by side.
 using PhiloxBlocks = void (*)(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter);
@@ -138,6 +144,7 @@ const Tallies<T>& tallies();
 template <class T>
 const Moments<T>& moments();
 const Elementary& elementary();
+const Halves& kernels_of_halves();
 PhiloxBlocks philox();
 
 }  // namespace shmtensor

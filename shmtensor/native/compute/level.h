@@ -21,6 +21,7 @@ namespace SHMTENSOR_LEVEL {
 //
 #include "elementwise.h"
 #include "fold.h"
+#include "halves.h"
 #include "mathematics.h"
 #include "rows.h"
 #include "tallies.h"
@@ -97,6 +98,9 @@ const Moments<double>& moments_of(double) { return moments<double>; }
 
 constexpr Elementary functions = {exp_floats, log_floats, waves<0>, waves<1>};
 const Elementary& functions_of() { return functions; }
+constexpr Halves halves = {{widen_float16, widen_bfloat16}, {narrow_float16, narrow_bfloat16}};
+const Halves& halves_of() { return halves; }
+
 const Kernels<float>& floats() { return table<float>; }
 const Kernels<double>& doubles() { return table<double>; }
 void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter) {

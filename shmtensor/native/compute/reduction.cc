@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "array.h"
+#include "bfloat16.h"
 #include "float16.h"
 #include "kernels.h"
 #include "pool.h"
@@ -267,6 +268,10 @@ void combine_all(void* out, const void* const* in, int64_t count, int64_t n, Op 
 }
 
 bool combine_by_type(int type, void* out, const void* const* in, int64_t count, int64_t n, Op op) {
+  if (type == bfloat16_num) {
+    combine_all<Bfloat16, float>(out, in, count, n, op);
+    return true;
+  }
   switch (type) {
     case NPY_FLOAT:
       combine_all<float>(out, in, count, n, op);

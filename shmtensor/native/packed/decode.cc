@@ -4,6 +4,7 @@
 // field is copied out once, so that it cannot change between the look and the use.
 #include "packed/decode.h"
 
+#include "bfloat16.h"
 #include "call/graph.h"
 
 namespace shmtensor::packed {
@@ -147,8 +148,8 @@ PyArray_Descr* read_dtype(Reader& r) {
   int type = *p;
   PyArray_Descr* descr = nullptr;
   if (type != kOtherType) {
-    bool plain = (type <= NPY_CLONGDOUBLE || type == NPY_HALF) && type != NPY_OBJECT;
-    if (plain) return PyArray_DescrFromType(type);
+    bool plain = (type <= NPY_CLONGDOUBLE || type == NPY_HALF || type == kBfloat16Wire) && type != NPY_OBJECT;
+    if (plain) return PyArray_DescrFromType(type_of(type));
   } else {
     PyObject* found = read_value(r);
     if (!found) return nullptr;

@@ -1,6 +1,7 @@
 // The Python face of group.h: the type Group. shmtensor/distributed/ gives it C-contiguous arrays in shared memory.
 #include <new>
 
+#include "bfloat16.h"
 #include "sync/group.h"
 
 namespace shmtensor::group {
@@ -29,7 +30,7 @@ bool read(const char* where, PyObject* object, Operand* x, bool writes) {
   }
   x->data = PyArray_BYTES(array), x->ndim = PyArray_NDIM(array);
   x->item = static_cast<size_t>(PyArray_ITEMSIZE(array)), x->nbytes = static_cast<size_t>(PyArray_NBYTES(array));
-  x->dtype = PyArray_TYPE(array);
+  x->dtype = wire_of(PyArray_TYPE(array));
   if (x->dtype == NPY_LONGLONG) x->dtype = NPY_LONG;
   if (x->dtype == NPY_ULONGLONG) x->dtype = NPY_ULONG;
   for (int i = 0; i < kMaxDims; i++) x->shape[i] = i < x->ndim ? PyArray_DIM(array, i) : 0;
@@ -79,7 +80,7 @@ bool read_fold(const char* where, PyObject* object, int dtype, Fold* out) {
   if (!read_int(object, &value)) return false;
   *out = static_cast<Fold>(value);
   if (value >= 0 && value < static_cast<int>(Fold::None) && is_foldable(dtype, *out)) return true;
-  PyArray_Descr* descr = PyArray_DescrFromType(dtype);
+  PyArray_Descr* descr = PyArray_DescrFromType(type_of(dtype));
   PyObject* name = descr ? PyObject_Str(reinterpret_cast<PyObject*>(descr)) : nullptr;
   raise("TypeError", "%s: this reduction is not defined for this dtype: %s of %s", where,
         value >= 0 && value < static_cast<int>(Fold::None) ? name_of(*out) : "?", name ? PyUnicode_AsUTF8(name) : "?");

@@ -12,7 +12,7 @@ namespace {
 // A number for the types that are the same in every process, the dtype object for the others.
 PyObject* describe_dtype(PyArray_Descr* descr) {
   bool plain = is_plain(descr);
-  return plain ? PyLong_FromLong(descr->type_num) : Py_NewRef(reinterpret_cast<PyObject*>(descr));
+  return plain ? PyLong_FromLong(wire_of(descr->type_num)) : Py_NewRef(reinterpret_cast<PyObject*>(descr));
 }
 
 PyObject* array_layout(PyObject*, PyObject* object) {
@@ -53,9 +53,9 @@ PyObject* array_at(PyObject*, PyObject* const* a, Py_ssize_t n) {
   if (PyLong_Check(a[1])) {
     long number = PyLong_AsLong(a[1]);
     if (number == -1 && PyErr_Occurred()) return nullptr;
-    if ((number < 0 || number > NPY_CLONGDOUBLE) && number != NPY_HALF)
+    if ((number < 0 || number > NPY_CLONGDOUBLE) && number != NPY_HALF && number != kBfloat16Wire)
       return raise("TypeError", "array_at: no number of a dtype: %ld", number);
-    descr = PyArray_DescrFromType(static_cast<int>(number));
+    descr = PyArray_DescrFromType(type_of(static_cast<int>(number)));
   } else if (PyArray_DescrCheck(a[1])) {
     descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(a[1]));
   } else {

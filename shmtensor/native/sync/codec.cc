@@ -126,7 +126,7 @@ Draft::Outcome Draft::view(PyObject* object, char tag) {
   int ndim = PyArray_NDIM(array);
   bool strided = !PyArray_IS_C_CONTIGUOUS(array);
   ViewHead head = {i,
-               static_cast<uint8_t>(PyArray_DESCR(array)->type_num),
+               static_cast<uint8_t>(wire_of(PyArray_DESCR(array)->type_num)),
                static_cast<uint8_t>(ndim),
                static_cast<uint8_t>((PyArray_ISWRITEABLE(array) ? 1 : 0) | (strided ? 2 : 0)),
                0,

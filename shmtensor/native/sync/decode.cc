@@ -75,7 +75,7 @@ class Reader {
     size_t n = head.ndim * sizeof(npy_intp);
     bool strided = head.flags & 2;
     if (!take(sizes, n) || (strided && !take(strides, n))) return nullptr;
-    PyArray_Descr* descr = PyArray_DescrFromType(head.dtype);
+    PyArray_Descr* descr = PyArray_DescrFromType(type_of(head.dtype));
     if (!descr) return nullptr;
     if (PyDataType_ELSIZE(descr) == 0) {
       Py_DECREF(descr);

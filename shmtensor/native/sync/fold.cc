@@ -5,7 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "float16.h"
+#include "bfloat16.h"
+#include "compute/kernels.h"
 #include "sync/group.h"
 
 namespace shmtensor::group {
@@ -31,12 +32,6 @@ inline T join(T x, T y) {
     if constexpr (F == Fold::Sum || F == Fold::Max || F == Fold::Or) return {static_cast<uint8_t>(x.is | y.is)};
     if constexpr (F == Fold::Xor) return {static_cast<uint8_t>(x.is ^ y.is)};
     return {static_cast<uint8_t>(x.is & y.is)};
-  } else if constexpr (std::is_same_v<T, Float16>) {
-    float a = x, b = y;
-    if constexpr (F == Fold::Sum || F == Fold::Avg) return Float16(a + b);
-    if constexpr (F == Fold::Product) return Float16(a * b);
-    if constexpr (F == Fold::Min) return a <= b || a != a ? x : y;
-    return a >= b || a != a ? x : y;
   } else if constexpr (F == Fold::Sum || F == Fold::Avg) {
     if constexpr (std::is_integral_v<T>) {
       using U = typename Wide<T>::type;
@@ -70,8 +65,7 @@ inline T join(T x, T y) {
 
 template <class T>
 inline T divide(T x, int n) {
-  if constexpr (std::is_same_v<T, Float16>) return Float16(static_cast<float>(x) / static_cast<float>(n));
-  else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) return x / static_cast<T>(n);
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) return x / static_cast<T>(n);
   else if constexpr (is_complex<T>) return T(x.real() / n, x.imag() / n);
   else return x;
 }
@@ -126,13 +120,48 @@ void fold_type(Fold fold, char* const* in, int world, size_t begin, size_t end, 
   }
 }
 
+// 16-bit floats, summed in float32 and rounded once.
+template <Fold F>
+void fold_halves(int format, char* const* in, int world, size_t begin, size_t end, char* const* out, int n_out) {
+  constexpr size_t kMost = kTile / sizeof(float);
+  float sum[kMost], y[kMost];
+  uint16_t rounded[kMost];
+  const Halves& halves = kernels_of_halves();
+  for (size_t i = begin; i < end; i += kMost) {
+    size_t n = end - i < kMost ? end - i : kMost;
+    auto source = [&](int p) { return reinterpret_cast<const uint16_t*>(in[p]) + i; };
+    halves.widen[format](source(0), sum, static_cast<int64_t>(n));
+    for (int p = 1; p < world; p++) {
+      halves.widen[format](source(p), y, static_cast<int64_t>(n));
+      for (size_t k = 0; k < n; k++) sum[k] = join<F>(sum[k], y[k]);
+    }
+    if constexpr (F == Fold::Avg)
+      for (size_t k = 0; k < n; k++) sum[k] = divide(sum[k], world);
+    halves.narrow[format](sum, rounded, static_cast<int64_t>(n));
+    for (int p = 0; p < n_out; p++) memcpy(out[p] + i * 2, rounded, n * 2);
+  }
+}
+
+void fold_half(int format, Fold fold, char* const* in, int world, size_t begin, size_t end, char* const* out,
+               int n_out) {
+  switch (fold) {
+    case Fold::Sum:
+    case Fold::PremulSum: return fold_halves<Fold::Sum>(format, in, world, begin, end, out, n_out);
+    case Fold::Product: return fold_halves<Fold::Product>(format, in, world, begin, end, out, n_out);
+    case Fold::Min: return fold_halves<Fold::Min>(format, in, world, begin, end, out, n_out);
+    case Fold::Max: return fold_halves<Fold::Max>(format, in, world, begin, end, out, n_out);
+    case Fold::Avg: return fold_halves<Fold::Avg>(format, in, world, begin, end, out, n_out);
+    default: return;
+  }
+}
+
 bool is_integer(int dtype) { return dtype >= NPY_BYTE && dtype <= NPY_ULONGLONG; }
 
 }  // namespace
 
 bool is_foldable(int dtype, Fold fold) {
   bool complex = dtype == NPY_CFLOAT || dtype == NPY_CDOUBLE;
-  bool real = dtype == NPY_FLOAT || dtype == NPY_DOUBLE || dtype == NPY_HALF;
+  bool real = dtype == NPY_FLOAT || dtype == NPY_DOUBLE || dtype == NPY_HALF || dtype == kBfloat16Wire;
   if (!complex && !real && !is_integer(dtype) && dtype != NPY_BOOL) return false;
   switch (fold) {
     case Fold::Sum:
@@ -164,7 +193,8 @@ void fold_range(Fold fold, int dtype, char* const* in, int world, size_t begin, 
     case NPY_LONGLONG: return fold_type<int64_t>(fold, in, world, begin, end, out, n_out);
     case NPY_ULONG:
     case NPY_ULONGLONG: return fold_type<uint64_t>(fold, in, world, begin, end, out, n_out);
-    case NPY_HALF: return fold_type<Float16>(fold, in, world, begin, end, out, n_out);
+    case NPY_HALF: return fold_half(0, fold, in, world, begin, end, out, n_out);
+    case kBfloat16Wire: return fold_half(1, fold, in, world, begin, end, out, n_out);
     case NPY_FLOAT: return fold_type<float>(fold, in, world, begin, end, out, n_out);
     case NPY_DOUBLE: return fold_type<double>(fold, in, world, begin, end, out, n_out);
     case NPY_CFLOAT: return fold_type<std::complex<float>>(fold, in, world, begin, end, out, n_out);

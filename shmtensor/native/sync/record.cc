@@ -31,7 +31,7 @@ std::string Record::text() const {
     static const char* const names[] = {"bool",    "int8",  "uint8",  "int16",   "uint16",  "int32",     "uint32",
                                         "int64",   "uint64", "int64", "uint64",  "float32", "float64",   "longdouble",
                                         "complex64", "complex128"};
-    out += dtype < 16 ? names[static_cast<int>(dtype)] : dtype == 23 ? "float16" : "dtype " + std::to_string(dtype);
+    out += dtype < 16 ? names[static_cast<int>(dtype)] : dtype == 23 ? "float16" : dtype == 24 ? "bfloat16" : "dtype " + std::to_string(dtype);
     out += " (";
     for (int i = 0; i < ndim && i < kMaxDims; i++)
       out += (i ? ", " : "") + std::to_string(shape[i]) + (ndim == 1 ? "," : "");

@@ -1,14 +1,17 @@
 // Arrays over blocks, as messages describe them: one way to lay one out, which trusts no number.
 #pragma once
 
+#include "bfloat16.h"
 #include "python.h"
 
 namespace shmtensor {
 
-// Whether a dtype is the same in every process when only its number is said.
-inline bool is_plain_number(int type) { return (type >= 0 && type <= NPY_CLONGDOUBLE && type != NPY_OBJECT) || type == NPY_HALF; }
+// Whether a dtype is the same in every process when only its number (bfloat16.h: wire_of) is said.
+inline bool is_plain_number(int wire) {
+  return (wire >= 0 && wire <= NPY_CLONGDOUBLE && wire != NPY_OBJECT) || wire == NPY_HALF || wire == kBfloat16Wire;
+}
 inline bool is_plain(PyArray_Descr* descr) {
-  return is_plain_number(descr->type_num) && PyArray_ISNBO(descr->byteorder) && !PyDataType_HASFIELDS(descr) &&
+  return is_plain_number(wire_of(descr->type_num)) && PyArray_ISNBO(descr->byteorder) && !PyDataType_HASFIELDS(descr) &&
          !PyDataType_HASSUBARRAY(descr);
 }
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...autograd import no_grad
 from ...autograd import table as ops
+from ...dtypes import HALVES, finfo
 from ...tensor import Tensor
 
 __all__ = [
@@ -86,14 +87,19 @@ def batch_norm(
     if not input.numel():
         untouched: Tensor = ops.channel_affine(input, weight, bias)
         return untouched
-    half = input.dtype == np.float16
-    wide = input.float() if half else input  # PyTorch, too, normalises float16 in float32
-    out, mean, var = ops.channels_normed(wide, weight, bias, eps)
+    given = input.dtype
+    if given in HALVES:  # PyTorch, too, normalises these in float32
+        input, weight, bias = (_single(x) for x in (input, weight, bias))
+    out, mean, var = ops.channels_normed(input, weight, bias, eps)
     if running_mean is not None or running_var is not None:
         _follow(running_mean, mean, momentum)
         _follow(running_var, var.detach() * (n / (n - 1)), momentum)
-    scaled: Tensor = out.to(input.dtype) if half else out
+    scaled: Tensor = out.to(given)
     return scaled
+
+
+def _single(x: Any) -> Any:
+    return None if x is None else x.float()
 
 
 def instance_norm(
@@ -122,6 +128,9 @@ def instance_norm(
         raise ValueError(
             f"instance_norm: expected more than 1 spatial element when training: {shape}"
         )
+    given = input.dtype
+    if given in HALVES:
+        input, weight, bias = (_single(x) for x in (input, weight, bias))
     n, c = shape[:2]
     again = [None if r is None else r.detach().repeat(n) for r in (running_mean, running_var)]
     flat = input.reshape(1, n * c, *shape[2:])
@@ -132,7 +141,7 @@ def instance_norm(
             with no_grad():
                 running.copy_(rows.reshape(n, c).mean(0))
     scaled: Tensor = ops.channel_affine(out, weight, bias)
-    return scaled
+    return scaled.to(given)
 
 
 def rms_norm(
@@ -150,7 +159,8 @@ def rms_norm(
     if n == 0 or tuple(input.shape[-n:]) != sizes:
         raise RuntimeError(f"rms_norm: the shape does not end so: {tuple(input.shape)} for {sizes}")
     if eps is None:
-        eps = float(np.finfo(input.dtype).eps)
-    wide = input.float() if input.dtype == np.float16 else input
-    out: Tensor = ops.normed(wide, weight, None, n, 0, eps, False)
+        eps = finfo(input.dtype).eps
+    half = input.dtype in HALVES
+    wide, scale = (_single(input), _single(weight)) if half else (input, weight)
+    out: Tensor = ops.normed(wide, scale, None, n, 0, eps, False)
     return out.to(input.dtype)

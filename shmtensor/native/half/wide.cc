@@ -1,0 +1,166 @@
+// See Note [Computing in float32] in half.h.
+#include <unordered_map>
+#include <vector>
+
+#include "bind.h"
+#include "compute/array.h"
+#include "half.h"
+
+namespace shmtensor {
+namespace {
+
+// Kernels that compute, with the number of their outputs that are rounded: what a forward keeps for
+// its pullbacks stays wide. They live as long as the process; the GIL guards the map.
+std::unordered_map<PyObject*, Py_ssize_t>& kernels() {
+  static auto* map = new std::unordered_map<PyObject*, Py_ssize_t>();
+  return *map;
+}
+
+bool holds_half(PyObject* p) {
+  if (is_half_array(p)) return true;
+  if (!PyList_CheckExact(p) && !PyTuple_CheckExact(p)) return false;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(p);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    if (is_half_array(PySequence_Fast_GET_ITEM(p, i))) return true;
+  }
+  return false;
+}
+
+// One call: what was widened, and what its float32 results become.
+struct Call {
+  int type = 0;  // the 16-bit dtype of the results; 0: they stay as they are
+  bool decided = false;
+  std::vector<std::pair<PyObject*, Ref>> pairs;  // a 16-bit array (borrowed), its float32 copy
+
+  // The first floating array says what the results are: a float32 one keeps them wide.
+  void see(PyArrayObject* a) {
+    const int t = PyArray_TYPE(a);
+    if (decided || !(PyTypeNum_ISFLOAT(t) || is_half(t))) return;
+    decided = true;
+    if (is_half(t)) type = t;
+  }
+
+  // A borrowed reference to the copy; the same array is widened once.
+  PyObject* wide(PyObject* p) {
+    for (auto& pair : pairs) {
+      if (pair.first == p) return pair.second.get();
+    }
+    Ref made(widened(as_array(p)));
+    if (!made) return nullptr;
+    pairs.emplace_back(p, std::move(made));
+    return pairs.back().second.get();
+  }
+
+  // An argument as the kernel gets it: a new reference.
+  PyObject* argument(PyObject* p) {
+    if (PyArray_CheckExact(p)) see(as_array(p));
+    if (is_half_array(p)) {
+      PyObject* copy = wide(p);
+      return copy ? Py_NewRef(copy) : nullptr;
+    }
+    if (PyArray_DescrCheck(p)) {
+      auto* dtype = reinterpret_cast<PyArray_Descr*>(p);
+      if (is_half(dtype->type_num)) {  // the result's dtype was asked for
+        decided = true;
+        type = dtype->type_num;
+        return reinterpret_cast<PyObject*>(PyArray_DescrFromType(NPY_FLOAT));
+      }
+      decided = true;
+      type = 0;
+      return Py_NewRef(p);
+    }
+    if ((!PyList_CheckExact(p) && !PyTuple_CheckExact(p)) || !holds_half(p)) return Py_NewRef(p);
+    const Py_ssize_t n = PySequence_Fast_GET_SIZE(p);
+    Ref list(PyList_New(n));
+    for (Py_ssize_t i = 0; list && i < n; ++i) {
+      PyObject* item = argument(PySequence_Fast_GET_ITEM(p, i));
+      if (!item) return nullptr;
+      PyList_SET_ITEM(list.get(), i, item);
+    }
+    if (list && PyTuple_CheckExact(p)) return PyList_AsTuple(list.get());
+    return list.release();
+  }
+
+  // A result, rounded. Steals the reference. A kernel that wrote into a copy wrote into the array.
+  PyObject* result(PyObject* r, bool round) {
+    for (auto& pair : pairs) {
+      if (pair.second.get() != r) continue;
+      Py_DECREF(r);
+      PyArrayObject* own = as_array(pair.first);
+      if (PyArray_ISWRITEABLE(own) && narrow_into(pair.second.array(), own) < 0) return nullptr;
+      return Py_NewRef(pair.first);
+    }
+    if (PyTuple_CheckExact(r) || PyList_CheckExact(r)) return r;
+    if (!round || !type) return r;
+    if (PyArray_IsScalar(r, Float)) {  // NumPy's scalar for a 0-d result
+      PyObject* array = PyArray_FromScalar(r, nullptr);
+      Py_DECREF(r);
+      if (!array) return nullptr;
+      r = array;
+    }
+    if (!PyArray_Check(r) || PyArray_TYPE(as_array(r)) != NPY_FLOAT) return r;
+    PyObject* made = narrowed(as_array(r), type);
+    Py_DECREF(r);
+    return made;
+  }
+};
+
+}  // namespace
+
+bool wants_width(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    if (holds_half(args[i])) return kernels().count(kernel) != 0;
+  }
+  return false;
+}
+
+PyObject* run_wide(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  Call call;
+  std::vector<Ref> given;
+  given.reserve(static_cast<size_t>(n));
+  if (PyObject_TypeCheck(kernel, &PyUFunc_Type)) {  // outputs that cannot be written
+    for (Py_ssize_t i = reinterpret_cast<PyUFuncObject*>(kernel)->nin; i < n; ++i) {
+      if (PyArray_Check(args[i]) && !PyArray_ISWRITEABLE(as_array(args[i])))
+        return raise("ValueError", "output array is read-only");
+    }
+  }
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    given.emplace_back(call.argument(args[i]));
+    if (!given.back()) return nullptr;
+  }
+  std::vector<PyObject*> stack(static_cast<size_t>(n) + 1);
+  for (Py_ssize_t i = 0; i < n; ++i) stack[static_cast<size_t>(i) + 1] = given[static_cast<size_t>(i)].get();
+  PyObject* r = PyObject_Vectorcall(kernel, stack.data() + 1,
+                                    static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  if (!r) return nullptr;
+  if (!PyTuple_CheckExact(r) && !PyList_CheckExact(r)) return call.result(r, true);
+  const auto found = kernels().find(kernel);
+  const Py_ssize_t rounded = found == kernels().end() ? 0 : found->second;
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(r);
+  PyObject* all = PyTuple_New(count);
+  for (Py_ssize_t i = 0; all && i < count; ++i) {
+    PyObject* one = call.result(Py_NewRef(PySequence_Fast_GET_ITEM(r, i)), i < rounded);
+    if (!one) {
+      Py_CLEAR(all);
+      break;
+    }
+    PyTuple_SET_ITEM(all, i, one);
+  }
+  Py_DECREF(r);
+  return all;
+}
+
+PyObject* widens(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("widens", n, 2, 2) < 0) return nullptr;
+  const Py_ssize_t outputs = PyLong_AsSsize_t(args[1]);
+  if (outputs == -1 && PyErr_Occurred()) return nullptr;
+  auto made = kernels().emplace(args[0], outputs);
+  if (made.second) {
+    Py_INCREF(args[0]);
+  } else if (made.first->second < outputs) {
+    made.first->second = outputs;
+  }
+  Py_RETURN_NONE;
+}
+
+}  // namespace shmtensor

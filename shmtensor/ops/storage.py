@@ -1,0 +1,58 @@
+"""Which ops get 16-bit floats as they lie in memory; all others compute in float32 what they are
+given in float16 or bfloat16, and round once (docs/design/bfloat16.md).
+
+Computing would be right for those that move elements, too, but for views and for what writes in
+place; so the list is about memory, and about time.
+"""
+
+from __future__ import annotations
+
+__all__ = ["AS_STORED"]
+
+MOVES = frozenset(
+    [
+        "cast",
+        "overwrite",
+        "clone",
+        "packed",
+        "flip",
+        "roll",
+        "repeat",
+        "sliced",
+        "cat",
+        "stack",
+        "getitem",
+        "written",
+        "masked_write",
+        "selected",
+        "gathered",
+        "tril",
+        "triu",
+        "parts",
+        "unbind",
+        "diagonal_set",
+        "first",
+        "blanked",
+        "through",
+        "planted",
+        "zeroed",
+        "take_along",
+    ]
+)
+# They ask for the dtype itself: its limits, its neighbours, whether there is such an algorithm.
+ASK = frozenset(
+    [
+        "nan_to_num",
+        "nextafter",
+        "uniform_fill",
+        "normal_fill",
+        "inverse",
+        "solved",
+        "slogdet",
+        "det",
+        "svd_parts",
+        "singular_values",
+        "pinverse",
+    ]
+)
+AS_STORED = MOVES | ASK

@@ -1,0 +1,119 @@
+"""The 16-bit floats' conversions, bit by bit, against integer arithmetic written out here."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import shmtensor as st
+from shmtensor import native
+
+from .cases import each
+
+PATTERNS = np.arange(65536, dtype=np.uint32).astype(np.uint16)
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    """float32 to bfloat16's bits, to nearest even: by the distance to both neighbours."""
+    bits = x.view(np.uint32).astype(np.uint64)
+    low, rest = bits >> 16, bits & 0xFFFF
+    up = (rest > 0x8000) | ((rest == 0x8000) & (low % 2 == 1))
+    return (low + up).astype(np.uint16)
+
+
+def test_every_bfloat16_is_a_float32() -> None:
+    wide = native.recast(PATTERNS.view(st.bfloat16), st.float32)
+    assert (wide.view(np.uint32) == PATTERNS.astype(np.uint32) << 16).all()
+
+
+def test_float32_is_rounded_to_even() -> None:
+    rng = np.random.default_rng(5)
+    bits = rng.integers(0, 2**32, 200_003, dtype=np.uint64).astype(np.uint32)
+    ties = (rng.integers(0, 2**16, 5_000).astype(np.uint32) << 16) | 0x8000
+    edges = np.array([0, 1, 0x7F7FFFFF, 0x7F800000, 0x80000001, 0xFF800000], np.uint32)
+    x = np.concatenate([bits, ties, ties - 1, ties + 1, edges]).view(np.float32)
+    x = x[~np.isnan(x)]
+    out = native.recast(x, st.bfloat16)
+    assert (out.view(np.uint16) == rounded(x)).all()
+
+
+def test_nan_stays() -> None:
+    x = np.array([0x7F800001, 0xFF800001, 0x7FFFFFFF, 0x7FC00000], np.uint32).view(np.float32)
+    for dtype in (st.bfloat16, st.float16):
+        back = native.recast(native.recast(x, dtype), st.float32)
+        assert np.isnan(back).all()
+        assert (np.signbit(back) == np.signbit(x)).all()
+
+
+def test_float16_is_numpys() -> None:
+    half = PATTERNS.view(np.float16)
+    with np.errstate(all="ignore"):
+        wide = half.astype(np.float32)
+    got = native.recast(half, st.float32)
+    number = ~np.isnan(wide)
+    assert np.isnan(got[~number]).all()
+    assert (got[number].view(np.uint32) == wide[number].view(np.uint32)).all()
+    rng = np.random.default_rng(6)
+    x = rng.integers(0, 2**32, 200_003, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    x = np.concatenate([x[~np.isnan(x)], rng.standard_normal(5_001).astype(np.float32) * 1e-6])
+    with np.errstate(all="ignore"):
+        want = x.astype(np.float16)
+    assert (native.recast(x, st.float16).view(np.uint16) == want.view(np.uint16)).all()
+
+
+@each("dtype", [st.bfloat16, st.float16])
+@each("n", [0, 1, 7, 8, 15, 16, 17, 33, 70_001])
+def test_any_length(dtype: np.dtype, n: int) -> None:
+    x = np.linspace(-3, 3, n, dtype=np.float32)
+    half = native.recast(x, dtype)
+    assert half.dtype is dtype
+    assert (native.recast(half, st.float32) == half.astype(np.float32)).all()
+    assert np.abs(half.astype(np.float32) - x).max(initial=0) <= 2**-8 * 3
+
+
+@each("dtype", [st.bfloat16, st.float16])
+def test_any_layout(dtype: np.dtype) -> None:
+    x = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    for view in (x.T, x[:, ::2], x[::-1], np.broadcast_to(x[0], (2, 4, 5)), x[1, 2, 3, ...]):
+        half = native.recast(np.asarray(view), dtype)
+        assert (half.astype(np.float32) == view).all()
+        wide = native.recast(np.asarray(half.T), st.float32)
+        assert (wide == view.T).all()
+    assert native.recast(np.asfortranarray(x), dtype).flags.f_contiguous
+    out = np.zeros((5, 4, 3), dtype)
+    native.recast(x, out.T)
+    assert (out.T.astype(np.float32) == x).all()
+
+
+NUMBERS = np.array([-300.7, -1.0, -0.0, 0.0, 0.3, 1.0, 2.5, 255.0, 70_000.0])
+
+
+@each(
+    "other", ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+              "float16", "float32", "float64", "longdouble", "complex64", "complex128"],
+)  # fmt: skip
+def test_every_dtype_there_and_back(other: str) -> None:
+    values = NUMBERS
+    if other[0] in "iu" or other == "bool":
+        info = np.iinfo("uint8" if other == "bool" else other)
+        values = values[(values > info.min - 1) & (values <= info.max)]
+    with np.errstate(over="ignore"):
+        x = values.astype(other)
+        single = x.real.astype(np.float32)
+    half = x.astype(st.bfloat16) if x.dtype.kind != "c" else x.real.astype(st.bfloat16)
+    assert (half.view(np.uint16) == rounded(single)).all()
+    assert (half.astype(other) == native.recast(half, st.float32).astype(other)).all()
+
+
+def test_numpy_keeps_the_two_apart() -> None:
+    assert st.bfloat16 != st.float16
+    assert not np.can_cast(st.bfloat16, st.float16)
+    x = np.array([1.5, 3e38, 2.0], st.bfloat16)
+    assert (x * np.float32(1)).dtype == np.float32
+    assert np.add(x[:1], x[:1]).dtype == np.float32  # never float16, which cannot hold 3e38
+    assert np.add.reduce(x[:1]).dtype == np.float32
+    assert np.sort(x).tolist()[0] == 1.5
+    assert (x.argmax(), x.argmin(), np.nonzero(x)[0].tolist()) == (1, 0, [0, 1, 2])
+    assert x[0] == 1.5
+    assert repr(x[0]) == "1.5"
+    assert hash(x[0]) == hash(1.5)
+    assert int(x[2]) == 2
