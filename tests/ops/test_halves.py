@@ -51,7 +51,8 @@ def check(call: Call, dtype: Any) -> None:
     singles = [widened(x) for x in tensors]
     for ours, want in zip(call.public(*tensors), call.public(*singles), strict=True):
         assert ours.shape == want.shape, (dtype, str(call))
-        assert ours.stride() == want.stride(), (dtype, str(call))
+        if want.numel():
+            assert ours.stride() == want.stride(), (dtype, str(call))
         if want.dtype is not st.float32:
             assert ours.dtype is want.dtype, (dtype, str(call))
             assert np.array_equal(ours.numpy(), want.numpy(), want.is_complex()), (dtype, str(call))
@@ -79,9 +80,9 @@ def gradients(call: Call, tensors: list[Any]) -> list[Any]:
     outputs = [out for out in call.public(*tensors) if out.requires_grad]
     if not leaves or not outputs:
         return []
-    total: Any = sum(
-        (out.float() if out.dtype in HALVES else st.real(out)).sum() for out in outputs
-    )
+    wide = [out.float() if out.dtype in HALVES else st.real(out) for out in outputs]
+    weights = [st.linspace(0.5, 1.5, out.numel()).reshape(out.shape) for out in wide]
+    total: Any = sum((out * w).sum() for out, w in zip(wide, weights, strict=True))
     return list(st.autograd.grad(total, leaves, allow_unused=True))
 
 

@@ -55,7 +55,7 @@ def test_bfloat16_there_and_back() -> None:
     assert x.dtype is dtypes.bfloat16
     assert x.tolist() == [1.5, -2]
     assert safetensors.save({"x": x})[-4:] == words.tobytes()
-    empty, number = tensor([], dtype=dtypes.bfloat16), tensor(3.0, dtype=dtypes.bfloat16)
+    empty, number = (st.tensor(v, dtype=dtypes.bfloat16) for v in ([], 3.0))
     back = safetensors.load(safetensors.save({"empty": empty, "number": number}))
     assert back["empty"].shape == (0,)
     assert back["number"].item() == 3

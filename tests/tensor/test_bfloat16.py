@@ -318,12 +318,12 @@ def test_a_model_learns(dtype: np.dtype) -> None:
     assert {p.grad.dtype for p in model.parameters()} == {dtype}
     for entry in adam.state_dict()["state"].values():
         assert entry["exp_avg"].dtype is dtype
-    conv = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.MaxPool2d(2)).to(
-        dtype
-    )
-    out = conv(st.randn(2, 1, 8, 8, dtype=dtype))
+    image, f = st.randn(2, 1, 8, 8, dtype=dtype), nn.functional
+    filters = st.randn(2, 1, 3, 3, dtype=dtype, requires_grad=True)
+    running = st.zeros(2), st.ones(2)
+    out = f.max_pool2d(f.batch_norm(f.conv2d(image, filters), *running, training=True).relu(), 2)
     out.sum().backward()
-    assert out.dtype is dtype
+    assert out.dtype is filters.grad.dtype is dtype
     assert model.bfloat16()[0].weight.dtype is bf16
 
 
