@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -72,6 +73,7 @@ class Build(build_ext):
             if not target.exists() or target.stat().st_mtime < fresh:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 partial = target.with_suffix(f".{os.getpid()}.tmp")
+                began = time.time()
                 level = LEVELS.get(Path(source).name, [])
                 if MACHINE != "x86_64":
                     level = []
@@ -89,6 +91,8 @@ class Build(build_ext):
                     ],
                     check=True,
                 )
+                # What is edited while it is compiled is newer than its object.
+                os.utime(partial, (began, began))
                 partial.replace(target)
             return str(target)
 

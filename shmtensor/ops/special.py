@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import HALVES, float32
 from .exponential import erfc
 from .gamma import BERNOULLI, bessel, lgamma
 from .samples import PAIR, reals, unary
@@ -74,7 +75,15 @@ def special_erfcx(xp, x, /):
     return scaled_erfc(x).astype(x.dtype)
 
 
-special_erfcx.pullback(x=lambda g, x, out: g * (2 * x * out - 2 / math.sqrt(math.pi)))
+def erfcx_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:
+    """2 x out - 2 / sqrt(pi), of which little is left where x is large: 16 bits are too few."""
+    if x.dtype in HALVES:
+        x = ops.cast(x, float32)
+        out = ops.special_erfcx(x)
+    return g * (2 * x * out - 2 / math.sqrt(math.pi))
+
+
+special_erfcx.pullback(x=lambda ops, g, x, out: erfcx_slope(ops, g, x, out))
 
 # The quantile function by three ratios of polynomials, highest powers last (Wichura 1988, AS 241).
 MIDDLE = (

@@ -53,6 +53,13 @@ ASK = frozenset(
         "svd_parts",
         "singular_values",
         "pinverse",
+        "linalg_cholesky_lower",
+        "linalg_eig_parts",
+        "linalg_eigh_parts",
+        "linalg_lu_packed",
+        "linalg_pinv_cut",
+        "linalg_qr_parts",
+        "linalg_svd_full",
     ]
 )
 AS_STORED = MOVES | ASK

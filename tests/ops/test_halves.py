@@ -16,6 +16,7 @@ from shmtensor.ops.storage import ASK
 HALVES = [st.bfloat16, st.float16]
 # Where the numbers themselves depend on the dtype: bits, neighbours, random draws, refusals.
 OTHERS = ASK - {"nan_to_num"} | {"reinterpreted", "dropped"}
+REFUSED = ASK - {"nan_to_num", "nextafter", "uniform_fill", "normal_fill"}
 
 
 def as_half(x: Any, dtype: Any) -> Any:
@@ -72,6 +73,18 @@ def test_a_row_is_computed_in_float32_and_rounded_once(family: list[Row]) -> Non
             if any(getattr(x, "dtype", np.dtype("f8")).kind == "c" for x in call.inputs):
                 continue
             check(call, dtype)
+
+
+@pytest.mark.parametrize(
+    **families(lambda row: row.name in REFUSED or row.name.startswith("linalg_"))
+)
+def test_matrices_are_refused_before_anything_is_computed(family: list[Row]) -> None:
+    for dtype in HALVES:
+        for call in every(family):
+            if any(getattr(x, "dtype", np.dtype("f8")).kind == "c" for x in call.inputs):
+                continue
+            with pytest.raises(RuntimeError, match="32 bits or more"):
+                call.public(*[as_half(x, dtype) for x in call.inputs])
 
 
 def gradients(call: Call, tensors: list[Any]) -> list[Any]:
