@@ -27,6 +27,7 @@ import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
 from shmtensor.distributed.contract import CONTRACTS, ReduceOp
+from shmtensor.dtypes import as_dtype
 from shmtensor.errors import PeerLostError
 
 DTYPES = [
@@ -64,11 +65,11 @@ def sample(rank: int, dtype: str, shape: tuple[int, ...]) -> Array:
         x = x + 1j * numbers(rank + 1000, shape)
     if dtype.startswith("uint"):
         x = np.abs(x)
-    return x.astype(dtype)
+    return x.astype(as_dtype(dtype))
 
 
 def is_defined(op: ReduceOp, dtype: str) -> bool:
-    kind = np.dtype(dtype).kind
+    kind = as_dtype(dtype).kind
     if op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
         return kind in "biu"
     if op in (ReduceOp.MIN, ReduceOp.MAX):
@@ -95,7 +96,7 @@ def laid_out(x: Array, layout: str) -> Any:
 
 
 def same(got: Any, want: Array, exact: bool) -> None:
-    array = np.asarray(got.numpy() if isinstance(got, st.Tensor) else got)
+    array = np.asarray(got.array if isinstance(got, st.Tensor) else got)
     assert array.dtype == want.dtype, (array.dtype, want.dtype)
     if exact:
         np.testing.assert_array_equal(array, want)
@@ -122,9 +123,11 @@ def check(
     extra: list[Any] = [root] if contract.root else []
     join: Any = dist.PremulSum(rank + 1) if op is ReduceOp.PREMUL_SUM else op
     if contract.reduces and op is ReduceOp.PREMUL_SUM:
-        factors = [np.asarray(r + 1, dtype) for r in range(n)]
+        factors = [np.asarray(r + 1, as_dtype(dtype)) for r in range(n)]
         scaled = [
-            [(x * f).astype(dtype) for x in each] if form == "list" else (each * f).astype(dtype)
+            [(x * f).astype(as_dtype(dtype)) for x in each]
+            if form == "list"
+            else (each * f).astype(as_dtype(dtype))
             for each, f in zip(inputs, factors, strict=True)
         ]
         want = contract.function(scaled, *extra, ReduceOp.SUM)[rank]
@@ -144,7 +147,7 @@ def check(
     if contract.reduces:
         arguments["op"] = join
     if gives != takes:
-        blank = np.zeros((size * n, 3) if given == "wide" else shape, dtype)
+        blank = np.zeros((size * n, 3) if given == "wide" else shape, as_dtype(dtype))
         out: Any = [tensor(blank) for _ in range(n)] if given == "list" else tensor(blank)
         arguments[gives] = None if given == "list" and contract.root and want is None else out
     else:
@@ -174,14 +177,14 @@ def cases(n: int, mode: str) -> Iterator[tuple[str, str, str, int, ReduceOp, int
                 k = next(turn)
                 dtype = DTYPES[k * 5 % len(DTYPES)]
                 ops = [op for op in ReduceOp if is_defined(op, dtype)]
-                size = sizes_around(np.dtype(dtype).itemsize)[size_at]
+                size = sizes_around(as_dtype(dtype).itemsize)[size_at]
                 op = ops[k % len(ops)]
                 yield name, dtype, LAYOUTS[k % 4], size, op, roots[k % len(roots)]
             continue
         for dtype in DTYPES:
             ops = [op for op in ReduceOp if is_defined(op, dtype)] if contract.reduces else []
             for layout in LAYOUTS:
-                for size in sizes_around(np.dtype(dtype).itemsize):
+                for size in sizes_around(as_dtype(dtype).itemsize):
                     for op in ops or [ReduceOp.SUM]:
                         for root in roots:
                             yield name, dtype, layout, size, op, root
@@ -216,7 +219,7 @@ def until_lost(seed: int, victim: int, after: float) -> tuple[str, float]:
         name = rng.choice(list(CONTRACTS))
         dtype = rng.choice(DTYPES)
         ops = [op for op in ReduceOp if is_defined(op, dtype)]
-        size = rng.choice(sizes_around(np.dtype(dtype).itemsize))
+        size = rng.choice(sizes_around(as_dtype(dtype).itemsize))
         try:
             check(name, dtype, rng.choice(LAYOUTS), size, rng.choice(ops), rng.randrange(n))
         except PeerLostError as error:
