@@ -1,6 +1,7 @@
 // One instruction-set level: the kernel headers in the namespace SHMTENSOR_LEVEL, and its tables.
 //
 // Included by isa_base.cc, isa_v3.cc, isa_v4.cc, each of which defines SHMTENSOR_LEVEL first.
+#include <stddef.h>
 #include <stdint.h>
 
 #pragma GCC diagnostic ignored \
