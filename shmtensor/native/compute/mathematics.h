@@ -5,6 +5,10 @@
 // are below two units in the last place. A lane's result never depends on its neighbours.
 
 typedef Vec<float>::bits Ints;
+typedef uint32_t Words __attribute__((vector_size(kWidth)));
+
+// Whole numbers that may pass the end of their range, of what is no number at all.
+INLINE Ints wrapped(Ints a, int32_t b) { return (Ints)((Words)a + static_cast<uint32_t>(b)); }
 
 INLINE V<float> choose_lanes(Ints mask, V<float> a, V<float> b) { return mask ? a : b; }
 
@@ -33,7 +37,7 @@ INLINE V<float> exp_any(V<float> x) {
 #if defined(__AVX512F__)
   return (V<float>)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
-  const Ints whole = (Ints)shifted - 0x4B400000, half = whole >> 1;
+  const Ints whole = wrapped((Ints)shifted, -0x4B400000), half = whole >> 1;
   const V<float> first = (V<float>)((half + 127) << 23),
                  second = (V<float>)((whole - half + 127) << 23);
   return p * first * second;
@@ -47,7 +51,7 @@ void exp_floats(const float* x, float* out, int64_t n) {
 // Of a normal number x, plus `more` times the logarithm of 2.
 INLINE V<float> log_normal(V<float> x, Ints more) {
   // x = m 2^e with m in [sqrt(1/2), sqrt 2)
-  const Ints moved = (Ints)x - 0x3f3504f3, e = (moved >> 23) + more;
+  const Ints moved = wrapped((Ints)x, -0x3f3504f3), e = (moved >> 23) + more;
   const V<float> m = (V<float>)((moved & 0x007fffff) + 0x3f3504f3) - 1.0f;
   const V<float> z = m * m, f = __builtin_convertvector(e, V<float>);
   V<float> p = all(7.0376836292e-2f);
@@ -88,15 +92,26 @@ constexpr float kFar = 8192;
 constexpr float kFar = 64;
 #endif
 
+// r - n c, rounded once where the CPU can (which compilers do of themselves only from -O2 on).
+INLINE V<float> less(V<float> r, V<float> n, float c) {
+#if defined(__AVX512F__)
+  return (V<float>)_mm512_fnmadd_ps((__m512)n, _mm512_set1_ps(c), (__m512)r);
+#elif defined(__FMA__)
+  return (V<float>)_mm256_fnmadd_ps((__m256)n, _mm256_set1_ps(c), (__m256)r);
+#else
+  return r - n * c;
+#endif
+}
+
 // sin (kQuarter 0) or cos (1) of |x| <= kFar.
 template <int kQuarter>
 INLINE V<float> wave(V<float> x) {
   const V<float> shifted = x * 0.636619772f + 12582912.0f;
   const V<float> n = shifted - 12582912.0f;
-  V<float> r = x - n * 1.5703125f;
-  r = r - n * 4.837512969970703125e-4f;
-  r = r - n * 7.549790126404332e-08f;
-  r = r - n * -1.7151245100058819e-15f;
+  V<float> r = less(x, n, 1.5703125f);
+  r = less(r, n, 4.837512969970703125e-4f);
+  r = less(r, n, 7.549790126404332e-08f);
+  r = less(r, n, -1.7151245100058819e-15f);
   const V<float> z = r * r;
   V<float> s = all(-1.9515295891e-4f);
   s = s * z + 8.3321608736e-3f;
@@ -106,7 +121,7 @@ INLINE V<float> wave(V<float> x) {
   c = c * z - 1.388731625493765e-3f;
   c = c * z + 4.166664568298827e-2f;
   c = c * z * z - 0.5f * z + 1.0f;
-  const Ints quarter = (Ints)shifted + kQuarter;
+  const Ints quarter = wrapped((Ints)shifted, kQuarter);
   const V<float> y = choose_lanes((quarter & 1) != 0, c, s);
   const V<float> w = (V<float>)((Ints)y ^ ((quarter & 2) << 30));
   return kQuarter ? w : choose_lanes(x == all(0.0f), x, w);  // of -0 the sine is -0
