@@ -32,7 +32,10 @@ void PyErr_Restore(PyObject* type, PyObject*, PyObject*) { failed = type != null
 int PyErr_ExceptionMatches(PyObject*) { return failed; }
 PyObject* PyExc_RuntimeError = nullptr;
 void _Py_Dealloc(PyObject* o) {
-  shmtensor::virtual_drop(reinterpret_cast<BlockObject*>(o)->base);
+  try {
+    shmtensor::virtual_drop(reinterpret_cast<BlockObject*>(o)->base);
+  } catch (...) {  // a death, perhaps under a destructor: thrown again by traffic()
+  }
   delete reinterpret_cast<BlockObject*>(o);
 }
 }
@@ -177,6 +180,7 @@ void traffic(Traffic* t, std::mt19937& dice) {
     put(t, dice);
   else
     get(t);
+  die_if(somebody_died());
 }
 
 size_t close_channel(Traffic* t) {
