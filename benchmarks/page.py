@@ -12,6 +12,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from .collective import MEMCPY
 from .report import shown
 
 __all__ = ["newest", "performance", "readme"]
@@ -85,6 +86,29 @@ def bounds(run: dict[str, Any]) -> list[str]:
     return table
 
 
+def shares(run: dict[str, Any]) -> list[str]:
+    """How near collectives come to memcpy of the bytes they must move; [] if none was beside."""
+    table = [
+        "",
+        "## Collectives and memcpy",
+        "",
+        "Two ranks on two cores have to read and write each byte of an all_reduce once for each of",
+        "them, of a broadcast once. Beside them: C's memcpy by both ranks, of as many bytes, in",
+        "memory as large. More than 100 %: what was just written is read from the cache.",
+        "",
+        "| case | memcpy | shmtensor | share of memcpy's speed |",
+        "|---|---|---|---|",
+    ]
+    n = len(table)
+    for case in run["cases"]:
+        if MEMCPY in case["seconds"]:
+            pairs = zip(case["seconds"][MEMCPY], case["seconds"]["shmtensor"], strict=True)
+            share = statistics.median(bound / ours for bound, ours in pairs)
+            times = f"{median(case, MEMCPY)} | {median(case, 'shmtensor')}"
+            table.append(f"| {case['name']} | {times} | {share:.0%} |")
+    return table if len(table) > n else []
+
+
 def readme(run: dict[str, Any]) -> str:
     """README's section: the layers, then what misses its target."""
     layers: dict[str, list[Case]] = {}
@@ -134,6 +158,7 @@ def performance(run: dict[str, Any]) -> str:
             "",
             *rows(run["cases"]),
             *bounds(run),
+            *shares(run),
             "",
         ]
     )

@@ -24,7 +24,7 @@ from .. import dtypes, native
 from ..ops import LATER, load
 from ..ops.storage import AS_STORED
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
-from . import explain, operands, source, view
+from . import explain, home, operands, source, view
 from .into import put, spoken
 from .mode import recording
 from .quiet import quiet
@@ -278,6 +278,7 @@ COMMON: dict[str, Any] = {
     "_first_arrays": first_arrays,
     "_float": float,
     "_history": view.history,
+    "_into": home.offered,
     "_int": int,
     "_marked": marked,
     "_may_forget": view.may_forget,

@@ -15,14 +15,19 @@ Port = native.Port
 
 
 class Walk:
-    """What a walk will do, for hooks that ask."""
+    """What a walk will do, for hooks that ask.
 
-    __slots__ = ("__weakref__", "captures", "needed", "waiting")
+    Attributes:
+        held: homes that no gradient may be written to (home.py): so nobody is alone with them.
+    """
+
+    __slots__ = ("__weakref__", "captures", "held", "needed", "waiting")
 
     def __init__(
         self, waiting: dict[Any, int], needed: set[Any] | None, captures: dict[Any, set[int]]
     ) -> None:
         self.waiting, self.needed, self.captures = waiting, needed, captures
+        self.held: list[Any] = []
 
     def reaches(self, node: Any, index: int) -> bool:
         """Whether the gradient of a node's output will be known."""

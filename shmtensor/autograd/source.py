@@ -181,8 +181,11 @@ def backward_source(row: Row, tensors: bool) -> str:
     results = []
     for x in w.differentiable:
         needs = row.pullbacks[x.name].needs
-        ops = "_ops" if tensors else "_array_ops"
-        call = f"_p_{x.name}({', '.join(ops if n == 'ops' else n for n in needs)})"
+        given = {
+            "ops": "_ops" if tensors else "_array_ops",
+            "into": "None" if tensors or x.listed else f"_into(_e_{x.name})",
+        }
+        call = f"_p_{x.name}({', '.join(given.get(n, n) for n in needs)})"
         if len(w.differentiable) == 1 and not x.listed:
             results.append(call)
         elif x.listed:

@@ -25,6 +25,7 @@ from . import anomaly
 from . import hooks as hooking
 from .dispatch import arrays, table
 from .gate import shut
+from .home import offered
 from .leaf import Leaf
 from .mode import recording
 from .observation import is_tracing
@@ -45,9 +46,8 @@ os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore
 # references that is depends on the Python version, so it is measured at import, through the very
 # same path.
 limit = 0
-# The same for a home: one that somebody still sees, as the gradient of a step before, must not be
-# written anew.
-home_limit = 0
+# The same for a home (Note [Born at home] in home.py), and for a gradient that was born in it.
+home_limit = born_limit = 0
 
 
 def refit(g: Any, edge: Any, node: Any) -> Any:
@@ -135,6 +135,8 @@ def steps(
     sums: dict[Any, Any] = {}
     made: set[Any] = set()  # edges whose sum this walk made, and may add to
     this = Walk(waiting, needed, captures)
+    if not accumulate:  # what only the caller gets must not be born at home: this refers to it
+        this.held = [node.home for node in captures if node.__class__ is Leaf]
     fit, call = native.fit, native.call
     anomalies = is_tracing()
     for e, g in roots:
@@ -268,10 +270,13 @@ def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
         if create:
             leaf.grad = g if old is None else table.add(old, g)
         elif home is not None and (
-            old.array is home if old is not None else getrefcount(home) <= home_limit
+            old.array is home
+            if old is not None
+            else getrefcount(home) <= (born_limit if g is home else home_limit)
         ):
             if old is None:
-                home[...] = g
+                if g is not home:
+                    home[...] = g
                 leaf.grad = native.wrap(home)
             else:
                 np.add(home, g, home)
@@ -343,3 +348,29 @@ def calibrate_home() -> int:
 
 
 home_limit = calibrate_home()
+
+
+class Birth(Probe):
+    """The rule of a node whose gradient is born at home."""
+
+    @staticmethod
+    def arrays(node: Any, g: Any) -> tuple[Any]:
+        return (offered(node.edges[0]),)
+
+    tensors = arrays
+
+
+def calibrate_birth() -> int:
+    """The smallest limit with which a gradient that was born at home stays there."""
+    global born_limit
+    tensor = native.wrap(np.empty(1))
+    for born_limit in range(1, 20):
+        leaf = Leaf(tensor)
+        leaf.home = np.empty(1)
+        steps([(Node(Birth, (leaf,), (), tensor.array), np.empty(1))], None, False, False, True)
+        if leaf.grad.array is leaf.home:
+            return born_limit
+    return 0
+
+
+born_limit = calibrate_birth()

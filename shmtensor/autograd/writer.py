@@ -24,8 +24,8 @@ class Writer:
         self.row = row
         self.lines: list[str] = []
         self.differentiable = [x for x in row.inputs if x.name in row.pullbacks]
-        needs = {n for p in row.pullbacks.values() for n in p.needs}
-        self.needs = sorted(n for n in needs if n != "ops" and not self.is_gradient(n))
+        needs = {n for p in row.pullbacks.values() for n in p.needs} - {"ops", "into"}
+        self.needs = sorted(n for n in needs if not self.is_gradient(n))
         self.gradients = sorted(n for n in needs if self.is_gradient(n))
 
     def is_gradient(self, name: str) -> bool:

@@ -34,17 +34,18 @@ class Answers(JoinHook):
         ddp._divisor = None if ddp._divides_by_all else active
         for at, bucket in enumerate(ddp._buckets):
             bucket.settle()
-            size = bucket.total if ddp._hook is None else bucket.size()
-            flat = empty_shared((size,), bucket.dtype())
+            hook = ddp._hook
+            offsets, total = (bucket.offsets, bucket.total) if hook is None else bucket.packed()
+            flat = empty_shared((total,), bucket.dtype())
             flat[...] = 0
-            if ddp._hook is not None:
+            if hook is not None:
                 last = at + 1 == len(ddp._buckets)
                 given = GradBucket(at, wrap(flat), bucket.parameters, last)
-                ddp._hook(ddp._hook_state, given).wait()
+                hook(ddp._hook_state, given).wait()
             else:
                 bucket.join(group, flat, ddp._divisor, ddp._precision.reduce_dtype)
             # an optimizer with a part of the parameters on this rank goes on with them
-            bucket.spread(flat, bucket.offsets if ddp._hook is None else bucket.packed(), None)
+            bucket.spread(flat, offsets, None)
         if ddp._looks:
             ddp._used = None
             ddp._used_anywhere()

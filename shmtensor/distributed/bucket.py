@@ -3,13 +3,19 @@
 ```
 home of a gradient   the optimizer's flat block (optim/flat.py), if there is one: else the bucket's
 large gradients      one by one, where they lie
-small ones           where they lie if they are neighbours there; else copied side by side and back
+small ones           W1 ........ | b1 .. | W2 ..... | b2     in the order of the parameters, each at
+                     0       offsets[1]   [2]        [3]     a multiple of 64 bytes, as in a flat
 ```
+
+Note [One layout]
+What is reduced is laid out alike on all ranks, whatever lies where on one of them: by the sizes of
+the parameters alone. A rank whose homes lie so reduces there, and copies nothing; one whose
+optimizer has other neighbours, or whose gradients are somewhere else for once, copies.
 """
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -21,7 +27,7 @@ from .group import Array, ProcessGroup, array_of, empty_shared
 
 __all__ = ["Bucket", "GradBucket", "cut"]
 
-LINE = 64  # bytes between whose multiples the optimizer's gradients begin
+LINE = 64  # bytes at whose multiples gradients begin, as in the optimizer's flat blocks
 LARGE = 1 << 21  # bytes of a gradient from which joining it with others no longer pays, tunable
 
 
@@ -70,10 +76,11 @@ class Bucket:
     Attributes:
         missing: ids of parameters whose gradient has not come in this step.
         trigger: ids whose coming makes the bucket ready.
+        offsets, total: where each gradient begins in what is reduced, and its size, in elements.
         marks, block: by which the homes of the gradients are known again. Not they themselves:
             backward writes where nobody else looks, which it tells by the count of references.
-        at_home: one array over the homes if they are neighbours.
-        offsets, total: where each begins in what is reduced, and its size, in elements.
+        at_home: one array over the homes if they lie so.
+        n_copied: bytes of gradients that were copied for a reduction so far, there and back.
     """
 
     def __init__(self, parameters: list[Any], trigger: set[int] | None = None) -> None:
@@ -83,7 +90,11 @@ class Bucket:
         self.marks: list[int] = []
         self.block: Any = None
         self.at_home: Array | None = None
-        self.offsets, self.total = self.packed(), self.size()
+        self.n_copied = 0
+        step = max(1, LINE // self.dtype().itemsize)
+        ends = accumulate(-(-p.array.size // step) * step for p in parameters[:-1])
+        self.offsets = [0, *ends]
+        self.total: int = self.offsets[-1] + parameters[-1].array.size
 
     def reset(self) -> None:
         self.missing = set(self.trigger)
@@ -96,35 +107,40 @@ class Bucket:
         return dtype
 
     def settle(self) -> None:
-        """Sees that every gradient has a home, and where they lie to one another: what is reduced
-        has the same size on all ranks, also on one whose gradients are somewhere else.
-        """
+        """Sees that every gradient has a home, and whether they lie as they are reduced."""
         marks = [id(p.leaf.home) for p in self.parameters]
         if marks == self.marks and self.parameters[0].leaf.home.base is self.block:
             return
-        homes = [p.leaf.home for p in self.parameters]
-        if any(home is None for home in homes):
-            dtype, at = self.dtype(), 0
-            block: Any = native.allocate(max(1, self.size() * dtype.itemsize))
-            for p in self.parameters:
-                # the base is the block itself: see Flat.make_gradients in optim/flat.py
-                home: Array = np.ndarray(p.array.shape, dtype, block, at)
-                at += home.nbytes
+        dtype = self.dtype()
+        if any(p.leaf.home is None for p in self.parameters):
+            block: Any = native.allocate(max(1, self.total * dtype.itemsize))
+            for p, at in zip(self.parameters, self.offsets, strict=True):
                 if p.leaf.home is None:
-                    p.leaf.home = home
-            homes = [p.leaf.home for p in self.parameters]
+                    # the base is the block itself: see Flat.make_gradients in optim/flat.py
+                    p.leaf.home = np.ndarray(p.array.shape, dtype, block, at * dtype.itemsize)
+        homes = [p.leaf.home for p in self.parameters]
         self.marks, self.block = [id(home) for home in homes], homes[0].base
-        self.at_home = adjacent(homes)
-        if self.at_home is None:
-            self.offsets, self.total = self.packed(), self.size()
-        else:
-            begin, item = place(self.at_home), self.at_home.itemsize
-            self.offsets = [(place(home) - begin) // item for home in homes]
-            self.total = self.at_home.size
+        self.at_home = self.whole(homes)
 
-    def packed(self) -> list[int]:
-        """Where each gradient begins if they lie side by side in the order of the parameters."""
-        return [0, *accumulate(p.array.size for p in self.parameters[:-1])]
+    def whole(self, homes: list[Array]) -> Array | None:
+        """One array over the homes, if they lie as they are reduced: in a block that has nothing
+        else in it, so that what is between them is nobody's.
+        """
+        block: Any = homes[0].base
+        if any(home.base is not block for home in homes) or not native.is_shared(homes[0]):
+            return None
+        begin, item = place(homes[0]), homes[0].itemsize
+        if [place(home) - begin for home in homes] != [at * item for at in self.offsets]:
+            return None
+        offset = begin - place(np.frombuffer(block, np.uint8))
+        return np.ndarray((self.total,), homes[0].dtype, block, offset)
+
+    def packed(self) -> tuple[list[int], int]:
+        """Where each gradient begins without gaps, and the end: what communication hooks get."""
+        size = self.size()
+        if size == self.total:
+            return self.offsets, self.total
+        return [0, *accumulate(p.array.size for p in self.parameters[:-1])], size
 
     def collect(self, offsets: list[int], total: int) -> tuple[Array, bool]:
         """All gradients in one shared array, and whether it is their own memory. Copies: none if
@@ -148,6 +164,7 @@ class Bucket:
             if p.grad is not None:
                 part = flat[at : at + p.array.size].reshape(p.array.shape)
                 np.copyto(part, array_of("DistributedDataParallel", p.grad))
+                self.n_copied += part.nbytes
         return flat, False
 
     def spread(self, flat: Array, offsets: list[int], used: set[int] | None) -> None:
@@ -161,6 +178,7 @@ class Bucket:
             if used is not None and id(p) not in used:
                 continue
             part = flat[at : at + p.array.size].reshape(p.array.shape)
+            self.n_copied += part.nbytes
             if p.grad is None:
                 p.grad = wrap(np.array(part))
             else:
@@ -195,27 +213,11 @@ def place(x: Array) -> int:
     return int(x.__array_interface__["data"][0])
 
 
-def adjacent(homes: list[Array]) -> Array | None:
-    """One array over homes of gradients that are neighbours: of one block that has nothing else in
-    it, so that gaps of less than a cache line are nobody's.
-    """
-    first = min(homes, key=place)
-    if any(x.base is not first.base for x in homes) or not native.is_shared(first):
-        return None
-    spans = sorted((place(x), x.nbytes) for x in homes)
-    for (begin, n), (following, _) in pairwise(spans):
-        if not 0 <= following - begin - n < LINE:
-            return None
-    begin, end = spans[0][0], spans[-1][0] + spans[-1][1]
-    block: Any = first.base
-    offset = begin - place(np.frombuffer(block, np.uint8))
-    return np.ndarray(((end - begin) // first.itemsize,), first.dtype, block, offset)
-
-
 def cut(parameters: list[Any], nbytes: int, first: int | None = None) -> list[Bucket]:
     """A bucket for each large gradient, which is reduced where it lies; small ones together.
 
     Args:
+        parameters: the last first; in a bucket they are in their own order again.
         nbytes: of small gradients that are reduced at once; `first`: in the first bucket, so that
             it begins early.
     """
@@ -232,4 +234,4 @@ def cut(parameters: list[Any], nbytes: int, first: int | None = None) -> list[Bu
         small.append(p)
         room -= p.array.nbytes
     buckets += [small] if small else []
-    return [Bucket(each) for each in buckets]
+    return [Bucket(each[::-1]) for each in buckets]

@@ -68,9 +68,9 @@ class DistributedDataParallel(Module, Joinable):
         find_unused_parameters: parameters may take no part in a step, different ones on each rank:
             every forward looks for them from its outputs. Without it every parameter has to take
             part.
-        gradient_as_bucket_view: accepted: gradients always lie in shared memory, in the optimizer's
-            flat block or else in the bucket's, where backward writes them; nothing is copied to
-            reduce them there.
+        gradient_as_bucket_view: accepted, for it is always so: gradients lie in shared memory, in
+            the optimizer's flat block or else in the bucket's. Backward writes them there, and the
+            ranks reduce them there: nothing is copied in or out.
         static_graph: the same parameters take part in every step: the first forward looks for
             them.
         delay_all_reduce_named_params: (name, parameter) pairs that are reduced last, when the
@@ -171,7 +171,7 @@ class DistributedDataParallel(Module, Joinable):
         nbytes = int(cap * 2**20)
         self._buckets = cut(early, nbytes, min(FIRST, nbytes))
         if delayed:
-            self._buckets += cut([p for _, p in delayed], 1 << 62)
+            self._buckets += cut([p for _, p in delayed][::-1], 1 << 62)
         self._next = len(self._buckets)
         self._bucket_of: dict[int, list[Any]] = {
             id(p): [b] for b in self._buckets for p in b.parameters if id(p) not in late
@@ -184,6 +184,9 @@ class DistributedDataParallel(Module, Joinable):
         self._answer_joined(syncs)
         if syncs:
             self._begin_step()
+        if is_grad_enabled():
+            for bucket in self._buckets:
+                bucket.settle()
         if self.broadcast_buffers and self.training and self.require_backward_grad_sync:
             self._broadcast_buffers()
         out = self.module(*inputs, **named)
@@ -206,7 +209,6 @@ class DistributedDataParallel(Module, Joinable):
             )
         for bucket in self._buckets:
             bucket.reset()
-            bucket.settle()
         self._next = 0
 
     def _broadcast_buffers(self, root: int = 0) -> None:
@@ -245,7 +247,7 @@ class DistributedDataParallel(Module, Joinable):
                 bucket.reduce(group, self._divisor, self._precision.reduce_dtype)
                 return
         if self._hook is not None:
-            offsets, total = bucket.packed(), bucket.size()
+            offsets, total = bucket.packed()
         else:
             offsets, total = bucket.offsets, bucket.total
         flat, is_own = bucket.collect(offsets, total)
@@ -321,6 +323,7 @@ class DistributedDataParallel(Module, Joinable):
             "iteration": self._n_steps,
             "find_unused_parameters": self.find_unused_parameters,
             "gradient_as_bucket_view": self.gradient_as_bucket_view,
+            "gradient_bytes_copied": sum(b.n_copied for b in self._buckets),
             "static_graph": self.static_graph,
             "overlaps": self._overlaps,
         }

@@ -15,6 +15,7 @@ from .movement import shrunk
 from .table import composite, op
 
 Shape = tuple[int, ...]
+BLAS = {np.dtype(c) for c in "fdFD"}
 
 
 @op(
@@ -40,6 +41,13 @@ def matmul(xp, x, y, /):
     return xp.matmul(x, y)
 
 
+def product(ops: Any, x: Any, y: Any, into: Any) -> Any:
+    """x @ y, as a gradient: where it is wanted, if that is known."""
+    if into is None or into.dtype not in BLAS:
+        return ops.matmul(x, y)
+    return native.call(native.matmul, x, y, into)
+
+
 def left(ops: Any, g: Any, y: Any, shape: Shape) -> Any:
     """Gradient of x @ y by x."""
     if y.ndim == 1:
@@ -55,7 +63,7 @@ def left(ops: Any, g: Any, y: Any, shape: Shape) -> Any:
     return shrunk(ops, ops.matmul(g, turned), shape)
 
 
-def right(ops: Any, g: Any, x: Any, shape: Shape) -> Any:
+def right(ops: Any, g: Any, x: Any, shape: Shape, into: Any) -> Any:
     """Gradient of x @ y by y."""
     if x.ndim == 1:
         if len(shape) == 1:
@@ -67,7 +75,9 @@ def right(ops: Any, g: Any, x: Any, shape: Shape) -> Any:
     if len(shape) == 2 < x.ndim and x.shape[:-1] == g.shape[:-1]:
         n = math.prod(x.shape[:-1])
         rows, columns = ops.reshape(x, (n, x.shape[-1])), ops.reshape(g, (n, g.shape[-1]))
-        return ops.matmul(rows.swapaxes(-1, -2).conjugate(), columns)
+        return product(ops, rows.swapaxes(-1, -2).conjugate(), columns, into)
+    if len(shape) == 2 == x.ndim == g.ndim:
+        return product(ops, x.swapaxes(0, 1).conjugate(), g, into)
     return shrunk(ops, ops.matmul(x.swapaxes(-1, -2).conjugate(), g), shape)
 
 
@@ -79,7 +89,7 @@ def joined(ops: Any, y: Any, batch: Shape) -> Any:
 
 matmul.pullback(
     x=lambda ops, g, y, x_shape: left(ops, g, y, x_shape),
-    y=lambda ops, g, x, y_shape: right(ops, g, x, y_shape),
+    y=lambda ops, g, x, y_shape, into: right(ops, g, x, y_shape, into),
 )
 
 
@@ -110,15 +120,15 @@ def linear(xp, x, weight, bias=None, /):
     return out if bias is None else out + bias
 
 
-def linear_weight(ops: Any, g: Any, x: Any, shape: Shape) -> Any:
+def linear_weight(ops: Any, g: Any, x: Any, shape: Shape, into: Any) -> Any:
     """g.T @ x over all leading dimensions as one product."""
     if len(shape) == 1:
         return shrunk(ops, ops.mul(ops.unsqueeze(g, -1), x.conjugate()), shape)
     if g.ndim == 2:
-        return ops.matmul(g.swapaxes(0, 1), x.conjugate())
+        return product(ops, g.swapaxes(0, 1), x.conjugate(), into)
     n = math.prod(x.shape[:-1])
     rows = ops.reshape(g, (n, shape[0]))
-    return ops.matmul(rows.swapaxes(0, 1), ops.reshape(x, (n, shape[1])).conjugate())
+    return product(ops, rows.swapaxes(0, 1), ops.reshape(x, (n, shape[1])).conjugate(), into)
 
 
 linear.pullback(
@@ -127,7 +137,7 @@ linear.pullback(
         if weight.ndim == 2
         else ops.mul(ops.unsqueeze(g, -1), weight.conjugate())
     ),
-    weight=lambda ops, g, x, weight_shape: linear_weight(ops, g, x, weight_shape),
+    weight=lambda ops, g, x, weight_shape, into: linear_weight(ops, g, x, weight_shape, into),
     bias=lambda ops, g, bias_shape: (
         ops.sum(g, 0) if g.ndim == 2 and bias_shape == g.shape[1:] else shrunk(ops, g, bias_shape)
     ),

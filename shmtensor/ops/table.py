@@ -125,7 +125,8 @@ class Row:
         A function may name: `g` (or `g_<output>`), `ops` (this table, on arrays or Tensors), any
         input, `<input>_shape`, `<input>_dtype`, any output (`out` if there is one), kept extras and
         attributes. The engine keeps exactly what is named. It returns the gradient, or None for no
-        gradient; for a `list` input a list of them.
+        gradient; for a `list` input a list of them. `into` is None, or an array of the input's
+        shape and dtype that it may write the gradient to and return (Note [Born at home]).
 
         Raises:
             TypeError: a name that this op does not have.
@@ -148,7 +149,7 @@ class Row:
 
     def names(self) -> set[str]:
         """What a pullback of this op may name."""
-        names = {"g", "ops", *self.outputs, *self.keeps, *(a.name for a in self.attributes)}
+        names = {"g", "ops", "into", *self.outputs, *self.keeps, *(a.name for a in self.attributes)}
         names |= {f"g_{output}" for output in self.outputs}
         for x in self.inputs:
             names |= {x.name, f"{x.name}_shape", f"{x.name}_dtype"}

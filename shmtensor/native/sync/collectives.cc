@@ -2,7 +2,8 @@
 //
 // Small data (kInline): everybody's lies in the group block after one meeting, and each rank does the whole work itself.
 // Large data: each rank works on its own shard of all ranks' memory, and writes the result straight into the memory of
-// all who want it, so that all_reduce reads and writes every byte once per rank pair and needs no copying pass.
+// all who want it, so that all_reduce reads and writes every byte once per rank pair and needs no copying pass. So does
+// broadcast: one CPU does not fill the memory's bandwidth, and the root would only wait.
 #include <cstring>
 
 #include "sync/group.h"
@@ -25,6 +26,16 @@ size_t shard_begin(size_t count, size_t item, int rank, int world) {
   size_t lines = (count + per_line - 1) / per_line;
   size_t begin = lines * static_cast<size_t>(rank) / static_cast<size_t>(world) * per_line;
   return begin < count ? begin : count;
+}
+
+// Bytes [begin, end) of the root's data into everybody else's: each piece is read once and stays in the cache meanwhile.
+void spread(const Group& group, int root, size_t begin, size_t end) {
+  constexpr size_t kPiece = 1 << 18;  // tunable
+  for (size_t i = begin; i < end; i += kPiece) {
+    size_t n = end - i < kPiece ? end - i : kPiece;
+    for (int p = 0; p < group.world(); p++)
+      if (group.at(p) != group.at(root)) memcpy(group.at(p) + i, group.at(root) + i, n);
+  }
 }
 
 struct Peers {  // everybody's data pointers in rank order
@@ -64,10 +75,17 @@ bool barrier(Group& group, double timeout) {
 
 bool broadcast(Group& group, const Operand& x, int root, double timeout) {
   Record call = call_of(Collective::Broadcast, x, Fold::None, root);
-  bool is_root = group.rank() == root;
-  if (!group.begin(call, x.data, x.nbytes > kInline, is_root, is_root ? -2 : root, timeout)) return false;
+  bool is_direct = x.nbytes > kInline, is_root = group.rank() == root;
+  int reads = is_direct ? -1 : is_root ? -2 : root;
+  if (!group.begin(call, x.data, is_direct, is_direct || is_root, reads, timeout)) return false;
   Py_BEGIN_ALLOW_THREADS
-  if (!is_root && x.nbytes) memcpy(x.data, group.at(root), x.nbytes);
+  if (is_direct) {
+    size_t begin = shard_begin(x.nbytes, 1, group.rank(), group.world());
+    size_t end = shard_begin(x.nbytes, 1, group.rank() + 1, group.world());
+    spread(group, root, begin, end);
+  } else if (!is_root && x.nbytes) {
+    memcpy(x.data, group.at(root), x.nbytes);
+  }
   Py_END_ALLOW_THREADS
   return group.end(timeout);
 }
