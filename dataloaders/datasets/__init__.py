@@ -15,6 +15,7 @@ from .idx import read_idx as read_idx
 from .image import decode_image as decode_image
 from .image import open_image as open_image
 from .npy import NpyDataset as NpyDataset
+from .parquet import ParquetDataset as ParquetDataset
 from .picture import PictureDataset as PictureDataset
 from .shard import BrokenShard as BrokenShard
 from .sparse import SparseDataset as SparseDataset
@@ -23,7 +24,6 @@ from .synthetic import SyntheticClassification as SyntheticClassification
 from .synthetic import SyntheticRegression as SyntheticRegression
 from .synthetic import SyntheticTokens as SyntheticTokens
 from .table import CSVDataset as CSVDataset
-from .table import ParquetDataset as ParquetDataset
 from .table import TableDataset as TableDataset
 from .token import TokenDataset as TokenDataset
 from .transformed import TransformedDataset as TransformedDataset

@@ -87,9 +87,9 @@ class PictureDataset(TensorDataset):
         return f"{type(self).__name__}({shape[0]} images {shape[1:]}, {len(self.classes)} classes)"
 
 
-def shared(array: Array) -> Any:
-    """A tensor in shared memory with the array's values."""
-    out = empty(array.shape, array.dtype)
+def shared(array: Array, dtype: Any = None) -> Any:
+    """A tensor in shared memory with the array's values, in another dtype if that is given."""
+    out = empty(array.shape, array.dtype if dtype is None else dtype)
     out[...] = array
     return wrap(out)
 

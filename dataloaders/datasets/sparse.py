@@ -21,7 +21,8 @@ __all__ = ["SparseDataset"]
 class SparseDataset(Dataset[Any]):
     """Sample i is row i of a sparse matrix, dense, and row i of each of the other columns.
 
-    Only the values that are not zero lie in shared memory; a batch is made dense in its block.
+    Only the values that are not zero and their places lie in shared memory, as many bytes as in
+    SciPy's CSR; a batch is made dense in its block, `(batch, F)`.
 
     Args:
         matrix: what has `tocsr()`: any sparse matrix or array of SciPy, `(N, F)`.
@@ -38,15 +39,17 @@ class SparseDataset(Dataset[Any]):
     def __init__(self, matrix: Any, *columns: Any, dtype: Any = None) -> None:
         if not hasattr(matrix, "tocsr"):
             raise TypeError(f"SparseDataset: not a sparse matrix: {type(matrix).__name__}")
-        rows = matrix.tocsr(copy=True)
-        rows.sum_duplicates()
+        rows = matrix.tocsr()
+        if not rows.has_canonical_format:
+            rows = rows.copy()  # the caller's stays as it is
+            rows.sum_duplicates()
         if rows.ndim != 2 or rows.dtype.kind not in "biufc":
             raise ValueError(f"SparseDataset: not a matrix of numbers: {rows.dtype} {rows.shape}")
         self.shape: tuple[int, int] = rows.shape
         self.dtype: np.dtype[Any] = np.dtype(rows.dtype if dtype is None else dtype)
-        self.values = shared(rows.data.astype(self.dtype))
-        self.places = shared(rows.indices.astype(np.int64))
-        self.begins = shared(rows.indptr.astype(np.int64))
+        self.values = shared(rows.data, self.dtype)
+        self.places = shared(rows.indices)
+        self.begins = shared(rows.indptr, np.int64)
         arrays = [np.asarray(column) for column in columns]
         for array in arrays:
             if array.ndim == 0 or len(array) != self.shape[0]:

@@ -1,4 +1,4 @@
-"""Columns by name: mappings of arrays, pandas frames, Arrow tables, CSV and Parquet files."""
+"""Columns by name: mappings of arrays, pandas frames, Arrow tables, CSV files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..dataset import Dataset
 from .picture import Array, PathLike, shared
 from .transformed import Named
 
-__all__ = ["CSVDataset", "ParquetDataset", "TableDataset"]
+__all__ = ["CSVDataset", "TableDataset", "is_numeric", "needed", "numbers", "values_of"]
 
 MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"}
 TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -43,7 +43,7 @@ class TableDataset(Dataset[Any]):
         KeyError: a column that the table does not have.
         ValueError: columns of different lengths, or none.
 
-    Copies: one (table to shared memory), one (to the batch's block).
+    Copies: one (table to shared memory, a column at a time), one (to the batch's block).
 
     Example:
         >>> table = TableDataset({"age": [31, 44], "name": ["Ada", "Kurt"]})
@@ -173,39 +173,6 @@ class CSVDataset(TableDataset):
         super().__init__(table, columns)
 
 
-class ParquetDataset(TableDataset):
-    """Columns of Parquet files, one after another; needs pyarrow.
-
-    Samples are those of `TableDataset`.
-
-    Args:
-        paths: a file, or several of the same columns.
-        columns: which ones are read; all if None.
-
-    Raises:
-        ModuleNotFoundError: pyarrow is not installed.
-        ValueError: a file is not Parquet.
-
-    Copies: those of `TableDataset`, and one while the file is read.
-    """
-
-    def __init__(
-        self, paths: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None
-    ) -> None:
-        parquet = needed("ParquetDataset", "pyarrow.parquet")
-        arrow = import_module("pyarrow")
-        given = list(paths) if isinstance(paths, (list, tuple)) else [paths]
-        tables = []
-        for path in given:
-            try:
-                names = parquet.read_schema(str(path)).names
-                wanted = None if columns is None else [name for name in columns if name in names]
-                tables.append(parquet.read_table(str(path), columns=wanted))
-            except arrow.ArrowInvalid as error:
-                raise ValueError(f"ParquetDataset: {path}: {error}") from error
-        super().__init__(tables[0] if len(tables) == 1 else arrow.concat_tables(tables), columns)
-
-
 # ------------------------------------------------------------------ columns
 def names_of(table: Any) -> list[str]:
     if isinstance(table, Mapping):
@@ -224,37 +191,61 @@ def values_of(table: Any, name: str) -> Any:
     """A column, as an array or list."""
     column = table[name]
     if hasattr(column, "to_pylist"):  # Arrow: text and missing values are told by its own types
+        if str(column.type).startswith("dictionary"):
+            column = column.cast(column.type.value_type)
         kind = str(column.type)
         if kind == "null":
             return np.full(len(column), np.nan)
         if kind.startswith(("date", "timestamp")):
             column = column.cast("timestamp[ns]")
-        if kind.startswith(("int", "uint", "float", "double", "halffloat", "date", "timestamp")):
+        if is_numeric(kind) and kind != "bool":
             return column.to_numpy()
         return column.to_pylist()
-    return column.to_numpy() if hasattr(column, "to_numpy") else column
+    if not hasattr(column, "to_numpy"):
+        return column
+    dtype: Any = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype) or not hasattr(column, "isna"):
+        return column.to_numpy()
+    # One of pandas's own dtypes, whose missing values are no nan.
+    if dtype.kind in "iufb" and column.isna().any():
+        return column.to_numpy(np.float64, na_value=np.nan)
+    if dtype.kind in "iufb":
+        return column.to_numpy(dtype.numpy_dtype)
+    return (
+        column.to_numpy("M8[ns]") if dtype.kind == "M" else column.to_numpy(object, na_value=None)
+    )
+
+
+def is_numeric(kind: str) -> bool:
+    """Whether values of this Arrow type become a tensor."""
+    names = ("bool", "int", "uint", "float", "double", "halffloat", "date", "timestamp", "null")
+    return kind.startswith(names)
 
 
 def stored(values: Any) -> Any:
     """A column in shared memory: numbers as a tensor, anything else packed."""
     if isinstance(values, Tensor):
         return values if values.is_shared() else shared(np.asarray(values.array))
+    if isinstance(values, SharedList):
+        return values
+    values = values if isinstance(values, np.ndarray) else list(values)
+    array = numbers(values)
+    if array is not None:
+        return shared(array)
+    return SharedList(None if is_missing(v) else v for v in values)
+
+
+def numbers(values: Array | list[Any]) -> Array | None:
+    """Values as an array of numbers; None if they are none."""
     if not isinstance(values, np.ndarray):
-        values = list(values)
-        array = typed(values)
-        if array is None:
-            return SharedList(values)
-        values = array
+        return typed(values)
     if values.ndim == 0:
         raise ValueError("TableDataset: a column is not a sequence: got a single value")
     if values.dtype.kind == "M":
-        values = values.astype("M8[ns]").astype(np.int64)
+        return values.astype("M8[ns]").astype(np.int64)
     if values.dtype.kind in "biufc":
-        return shared(np.asarray(values))
-    array = typed(values.tolist()) if values.dtype.kind == "O" else None
-    if array is not None:
-        return shared(array)
-    return SharedList(None if is_missing(v) else v for v in values.tolist())
+        return np.asarray(values)
+    return typed(values.tolist()) if values.dtype.kind == "O" else None
 
 
 def is_missing(value: Any) -> bool:

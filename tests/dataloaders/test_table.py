@@ -166,6 +166,35 @@ assert found.columns["x"].tolist() == [1.5, 2.5, 1.5, 2.5]
 assert found[2]["n"] == 1 and math.isnan(found[3]["n"])
 assert found[2]["s"] == "a" and found[3]["s"] is None
 assert list(datasets.ParquetDataset(path + "/0.parquet", ["s"])[0]) == ["s"]
+
+# By row groups: in parts, promoted where a later one has gaps, and never all at once in memory.
+rows = 40_000
+table = pyarrow.table({
+    "a": np.arange(rows), "b": [None if i == rows - 1 else i for i in range(rows)],
+    "t": [i % 3 == 0 for i in range(rows)], "s": [f"name {i}" for i in range(rows)],
+    "d": pyarrow.array([f"kind {i % 3}" for i in range(rows)]).dictionary_encode(),
+    "k": pyarrow.array([i % 3 for i in range(rows)]).dictionary_encode(),
+    "day": np.arange(rows).astype("M8[D]"),
+    **{f"x{n}": np.random.rand(rows) for n in range(40)},
+})
+pyarrow.parquet.write_table(table, path + "/large.parquet", row_group_size=1000)
+whole = datasets.TableDataset(table)
+del table
+pool = pyarrow.proxy_memory_pool(pyarrow.default_memory_pool())
+pyarrow.set_memory_pool(pool)
+found = datasets.ParquetDataset([path + "/large.parquet"])
+assert 0 < pool.max_memory() < 2 << 20, f"{pool.max_memory()} bytes of Arrow's at once"
+assert repr(found)[len("Parquet"):] == repr(whole)[len("Table"):], (found, whole)
+for name, column in whole.columns.items():
+    ours = found.columns[name]
+    if isinstance(column, (list, type(whole.columns["s"]))):
+        assert list(ours) == list(column), name
+    else:
+        assert np.array_equal(ours.numpy(), column.numpy(), equal_nan=name == "b"), name
+assert math.isnan(found[rows - 1]["b"]) and found.columns["b"].dtype == np.float64
+few = datasets.ParquetDataset([path + "/large.parquet"] * 2, ["x3", "s"])
+assert list(few.columns) == ["x3", "s"] and len(few) == 2 * rows
+
 for name, columns, kind in (("0.parquet", ["y"], KeyError), ("table.csv", None, ValueError)):
     try:
         datasets.ParquetDataset(f"{path}/{name}", columns)
@@ -187,6 +216,22 @@ batch = next(iter(DataLoader(found, batch_size=3)))
 assert batch["s"] == ["a", "b", None], batch["s"]
 assert batch["x"].tolist() == [1, 2, 3]
 assert batch["day"].tolist() == [0, 86_400 * 10**9, 2 * 86_400 * 10**9]
+
+# pandas's own dtypes, with and without gaps
+own = pandas.DataFrame({
+    "i": pandas.array([1, None, 3], "Int32"), "j": pandas.array([1, 2, 3], "Int32"),
+    "t": pandas.array([True, None, False], "boolean"), "f": pandas.array([0.5, None, 1], "Float32"),
+    "s": pandas.array(["a", None, "c"], "string"), "c": pandas.Categorical(["u", None, "u"]),
+    "when": pandas.date_range("1970-01-01", periods=3, tz="UTC"),
+})
+found = datasets.TableDataset(own)
+assert found.columns["j"].dtype == "int32" and found.columns["j"].tolist() == [1, 2, 3]
+assert str(found.columns["i"].tolist()) == "[1.0, nan, 3.0]"
+assert str(found.columns["t"].tolist()) == "[1.0, nan, 0.0]"
+assert str(found.columns["f"].tolist()) == "[0.5, nan, 1.0]"
+assert list(found.columns["s"]) == ["a", None, "c"]
+assert list(found.columns["c"]) == ["u", None, "u"]
+assert found.columns["when"].tolist() == [0, 86_400 * 10**9, 2 * 86_400 * 10**9]
 """
 
 
