@@ -22,6 +22,7 @@ from .dataset import IterableDataset as IterableDataset
 from .distributed import DistributedSampler as DistributedSampler
 from .loader import DataLoader as DataLoader
 from .loader import StatefulDataLoader as StatefulDataLoader
+from .prefetcher import DevicePrefetcher as DevicePrefetcher
 from .sampler import BatchSampler as BatchSampler
 from .sampler import RandomSampler as RandomSampler
 from .sampler import Sampler as Sampler
@@ -49,6 +50,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DevicePrefetcher",
     "DistributedSampler",
     "DistributedWeightedSampler",
     "IterableDataset",

@@ -10,16 +10,48 @@ dies.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from shmtensor import native
 
-__all__ = ["allocate_parts", "gather_rows", "stack_into"]
+__all__ = ["Place", "allocate_parts", "gather_rows", "stack_into"]
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
+
+
+class Place:
+    """Where the block of a batch is made while this is entered.
+
+    Attributes:
+        array: uint8 in shared memory, which the next block takes if it fits and is no smaller than
+            half the largest one so far (others are not the batch); None: blocks are allocated.
+        most: bytes of the largest block so far.
+    """
+
+    __slots__ = ("array", "most")
+    current: ClassVar[Place | None] = None
+
+    def __init__(self) -> None:
+        self.array: Array | None = None
+        self.most = 0
+
+    def __enter__(self) -> None:
+        Place.current = self
+
+    def __exit__(self, *error: object) -> None:
+        Place.current = self.array = None
+
+    def take(self, nbytes: int) -> Any:
+        """Memory for a block of so many bytes."""
+        self.most = max(self.most, nbytes)
+        array = self.array
+        if array is not None and self.most <= 2 * nbytes <= 2 * array.nbytes:
+            self.array = None
+            return array
+        return native.allocate(nbytes, False)
 
 
 def allocate_parts(parts: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Array]:
@@ -32,7 +64,9 @@ def allocate_parts(parts: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> li
             nbytes *= size
         places.append((shape, dtype, end))
         end += -(-nbytes // ALIGNMENT) * ALIGNMENT
-    block = native.allocate(max(end, 1), False)
+    end = max(end, 1)
+    place = Place.current
+    block = native.allocate(end, False) if place is None else place.take(end)
     return [np.ndarray(shape, dtype, block, offset) for shape, dtype, offset in places]
 
 

@@ -18,6 +18,7 @@ from .block import Array, allocate_parts
 
 __all__ = [
     "BATCHES",
+    "BLOCK",
     "COLLATE",
     "FETCH",
     "IDLE",
@@ -40,6 +41,7 @@ SINCE = 2  # the monotonic clock when it began that sample; 0: none
 SAMPLES, BATCHES = 3, 4  # made so far
 FETCH, COLLATE, SEND, IDLE = 5, 6, 7, 8  # seconds
 PEAK = 9  # its largest resident size in KiB
+BLOCK = 10  # bytes of the largest block that it made
 
 
 def make_board(workers: int) -> Array:

@@ -22,7 +22,13 @@ from shmtensor.tensor import Tensor
 from .block import Array, allocate_parts, stack_into
 from .column import Rows
 
-__all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
+__all__ = [
+    "collate",
+    "default_collate",
+    "default_collate_fn_map",
+    "default_convert",
+    "map_leaves",
+]
 
 CollateMap = dict[Any, Callable[..., Any]]
 
@@ -309,16 +315,24 @@ def default_convert(data: Any) -> Any:
 
     Copies: none.
     """
-    if isinstance(data, Tensor):
-        return data
-    if isinstance(data, np.ndarray):
-        return wrap(data) if data.dtype.kind in "biufc" else data
-    if isinstance(data, (np.bool_, np.number)):
-        return wrap(np.asarray(data))
+    return map_leaves(data, convert_leaf)
+
+
+def convert_leaf(x: Any) -> Any:
+    if isinstance(x, np.ndarray):
+        return wrap(x) if x.dtype.kind in "biufc" else x
+    return wrap(np.asarray(x)) if isinstance(x, (np.bool_, np.number)) else x
+
+
+def map_leaves(data: Any, change: Callable[[Any], Any]) -> Any:
+    """`data` with `change(x)` for each x in its mappings and sequences that is none of these."""
+    if isinstance(data, (Tensor, np.ndarray, str, bytes)):
+        return change(data)
     if isinstance(data, Mapping):
-        return rebuild_mapping(data, list(data), [default_convert(data[name]) for name in data])
+        parts = [map_leaves(data[name], change) for name in data]
+        return rebuild_mapping(data, list(data), parts)
     if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(default_convert(part) for part in data))
-    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return rebuild_sequence(data, [default_convert(part) for part in data])
-    return data
+        return type(data)(*(map_leaves(part, change) for part in data))
+    if isinstance(data, Sequence):
+        return rebuild_sequence(data, [map_leaves(part, change) for part in data])
+    return change(data)

@@ -15,10 +15,16 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import Any
 
-from .board import PLACE, SINCE, TASK, epoch_of, make_board, row_of
+import numpy as np
+
+from shmtensor import native
+
+from .block import Place
+from .board import BLOCK, PLACE, SINCE, TASK, epoch_of, make_board, row_of
 from .crew import Crew, get
 from .fetch import Recipe, make_fetcher
 from .loss import describe_loss, where_at
+from .pinned import Pinned, PinnedPool
 from .progress import Progress
 from .seed import SampleSeeds
 from .statistics import Tally
@@ -38,16 +44,24 @@ class Limits:
         timeout: seconds to wait for a batch; 0: no limit.
         stall: seconds after which a sample is named; 0: never.
         restarts: how many dead workers an epoch may have replaced.
+        pool: where batches are to lie, if that is pinned memory.
     """
 
     def __init__(
-        self, capacity: int, in_order: bool, timeout: float, stall: float, restarts: int
+        self,
+        capacity: int,
+        in_order: bool,
+        timeout: float,
+        stall: float,
+        restarts: int,
+        pool: PinnedPool | None,
     ) -> None:
         self.capacity = capacity
         self.in_order = in_order
         self.timeout = timeout
         self.stall = stall
         self.restarts = restarts
+        self.pool = pool
 
 
 class Pass(Iterator[Any]):
@@ -76,12 +90,15 @@ class Here(Pass):
                 position=streams[0] if streams else None,
             )  # fmt: skip
         self.tally = Tally(self.rows, [os.getpid()], 0)
+        self.place = Place()
 
     def __next__(self) -> Any:
         began = self.tally.ask()
         try:
             number, indices = next(self.progress)
-            with self.seeds.borrowed():
+            if self.limits.pool is not None:
+                self.place.array = received(self.limits.pool.lend(self.place.most))
+            with self.seeds.borrowed(), self.place:
                 try:
                     batch = self.fetcher.fetch(number, indices)
                 except StopIteration:
@@ -102,6 +119,15 @@ class Here(Pass):
         return batch
 
 
+def received(pinned: Pinned | None) -> Any:
+    """A pinned block as it comes to a worker: views of it are then counted in the ledger."""
+    if pinned is None:
+        return None
+    pinned.is_lent = False
+    block = native.receive(native.export(pinned.array))
+    return np.ndarray((block.nbytes,), np.uint8, block)
+
+
 class Epoch(Pass):
     """The batches of an epoch, made by a crew, in the sampler's order unless told otherwise."""
 
@@ -118,6 +144,7 @@ class Epoch(Pass):
         self.turn = progress.turn  # the worker whose stream is to get a task
         self.active = [True] * crew.n
         self.under_way: dict[int, tuple[int | None, Any]] = {}  # number -> stream, indices
+        self.lent: dict[int, Pinned] = {}  # number -> where its batch is to lie
         self.ready: dict[int, tuple[int, int, Any, Any]] = {}  # number -> worker, kind, payload...
         self.order: deque[int] = deque()  # numbers in the order in which they became ready
         self.told: list[tuple[int, Any]] = [  # of each stream: batches received, latest state
@@ -161,6 +188,8 @@ class Epoch(Pass):
             self.finish()
 
     def finish(self) -> None:
+        while self.lent:
+            self.lent.popitem()[1].is_lent = False
         if not self.crew.is_usable:
             return
         if self.owns_crew:
@@ -187,8 +216,17 @@ class Epoch(Pass):
         except StopIteration:
             return
         self.under_way[number] = worker, indices
-        self.crew.tasks[worker or 0].put((self.number, number, indices))
+        self.crew.tasks[worker or 0].put((self.number, number, indices, self.lend(number)))
         self.sent = number + 1
+
+    def lend(self, number: int) -> Any:
+        """Pinned memory for a batch, if that is wanted and there is some."""
+        pool = self.limits.pool
+        pinned = None if pool is None else pool.lend(int(max(row[BLOCK] for row in self.rows)))
+        if pinned is None:
+            return None
+        self.lent[number] = pinned
+        return pinned.array
 
     def next_ready(self) -> int | None:
         """The number of the batch that may be handed over now, or None."""
@@ -212,6 +250,8 @@ class Epoch(Pass):
         if epoch != self.number or number not in self.under_way:
             return True  # of an epoch that was left early, or made twice because a worker died
         del self.under_way[number]
+        if (pinned := self.lent.pop(number, None)) is not None:
+            pinned.is_lent = False
         if kind == END:
             if self.active[worker]:
                 self.active[worker] = False
@@ -260,10 +300,12 @@ class Epoch(Pass):
                 {"batches": done, "size": self.progress.size, "state": state}
                 for done, state in self.told
             ]
+        if self.limits.pool is not None:
+            self.limits.pool.clear()  # a fork would hold its blocks
         crew.replace(worker, self.progress.seed, positions)
         for number in lost:
             owner, indices = self.under_way[number]
-            crew.tasks[owner or 0].put((self.number, number, indices))
+            crew.tasks[owner or 0].put((self.number, number, indices, None))
         self.tally.restart(worker, crew.processes[worker].pid)
         warnings.warn(
             f"{error}; replaced, {self.tally.restarts} of {self.limits.restarts} times",
@@ -286,7 +328,7 @@ class Epoch(Pass):
         while (task := get(crew.tasks[0], 0)) is not None:
             queued.append(task)
         at = {int(row[TASK]) - 1 for w, row in enumerate(crew.rows) if w not in crew.dead()}
-        at |= {number for epoch, number, _ in queued if epoch == self.number}
+        at |= {number for epoch, number, *_ in queued if epoch == self.number}
         for task in queued:
             crew.tasks[0].put(task)
         return sorted(number for number in self.under_way if number not in at)

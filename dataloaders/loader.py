@@ -23,6 +23,7 @@ from .statistics import LoaderStatistics, Tally
 if TYPE_CHECKING:
     from .crew import Crew
     from .epoch import Limits, Pass
+    from .pinned import PinnedPool
 
 __all__ = ["DataLoader", "StatefulDataLoader"]
 
@@ -58,7 +59,10 @@ class DataLoader(Generic[T_co]):
         num_workers: worker processes; 0 loads in this one.
         collate_fn: samples -> batch; `default_collate` if None (`default_convert` without
             batching). Arrays that it makes with NumPy are born in shared memory.
-        pin_memory: accepted; memory of the CPU needs no pinning for the CPU.
+        pin_memory: batches of `default_collate` (and of `allocate_parts`) lie in memory that was
+            registered once with the GPU's driver, so that copies to the GPU run beside the program
+            (`DevicePrefetcher`); by CuPy, with a warning where that or a GPU is missing. The first
+            batches, and those beyond what the pool has, lie in ordinary memory.
         drop_last: leave out the last batch if it is shorter.
         timeout: seconds to wait for a batch of the workers; 0 waits for ever (but not for the
             dead).
@@ -165,6 +169,7 @@ class DataLoader(Generic[T_co]):
         self.stall_warning = stall_warning
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self._crew: Crew | None = None
+        self._pool: PinnedPool | None = None
         self._tally: Tally | None = None
         self._progress: Progress | None = None
         self._resumed: dict[str, Any] | None = None
@@ -251,7 +256,11 @@ class DataLoader(Generic[T_co]):
         self.close()
 
     def close(self) -> None:
-        """Ends the workers, if there are any. The loader can be iterated over again."""
+        """Ends the workers, if there are any, and unpins memory. The loader can be iterated over
+        again."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
         if self._crew is not None:
             self._crew.close()
             self._crew = None
@@ -315,12 +324,18 @@ class DataLoader(Generic[T_co]):
     def _limits(self) -> Limits:
         from .epoch import Limits
 
+        capacity = (self.prefetch_factor or 0) * self.num_workers
+        if self.pin_memory and self._pool is None:
+            from .pinned import make_pool
+
+            self._pool = make_pool(capacity)
         return Limits(
-            (self.prefetch_factor or 0) * self.num_workers,
+            capacity,
             self.in_order,
             self.timeout,
             self.stall_warning or 0.0,
             self.restart_workers,
+            self._pool,
         )
 
     def _by_workers(self, recipe: Recipe, progress: Progress, limits: Limits) -> Pass:
@@ -340,6 +355,8 @@ class DataLoader(Generic[T_co]):
         if crew is None or not crew.begin(progress.seed, positions, anew):
             if crew is not None:
                 crew.close()
+            if limits.pool is not None:
+                limits.pool.clear()  # a fork would hold its blocks
             warn_of_growth(self)
             crew = Crew(recipe, self.num_workers, self.multiprocessing_context)
             crew.begin(progress.seed, positions, None)
@@ -351,7 +368,7 @@ class DataLoader(Generic[T_co]):
 
     def __getstate__(self) -> dict[str, Any]:
         # What is under way belongs to this process.
-        return {**self.__dict__, "_crew": None, "_progress": None, "_tally": None}
+        return {**self.__dict__, "_crew": None, "_pool": None, "_progress": None, "_tally": None}
 
     def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Passes batches of a stream on, and warns when there are more than its length says."""

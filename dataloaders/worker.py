@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import signal
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from typing import Any
 from shmtensor import native
 from shmtensor.multiprocessing.child import end_with_parent
 
-from .board import IDLE, PEAK, SEND, SINCE, TASK, epoch_of, row_of
+from .block import Place
+from .board import BLOCK, IDLE, PEAK, SEND, SINCE, TASK, epoch_of, row_of
 from .dataset import Dataset
 from .failure import Failure
 from .fetch import Fetcher, Recipe, make_fetcher
@@ -21,7 +23,8 @@ from .seed import SampleSeeds, seed_everything
 __all__ = ["Post", "WorkerInfo", "get_worker_info", "run_worker"]
 
 # Orders to a worker, one per epoch: (epoch, seed, recipe or None for the one it has, positions of
-# streams or None). Tasks: (epoch, number, indices), or None, which ends one worker.
+# streams or None). Tasks: (epoch, number, indices, pinned block to write to or None), or None,
+# which ends one worker.
 # Results: (epoch, number, worker, kind, payload, state of a stream), with kind:
 BATCH, FAILURE, END = 0, 1, 2
 
@@ -80,6 +83,9 @@ def get_worker_info() -> WorkerInfo | None:
 
 def run_worker(post: Post) -> None:
     """The worker's main function."""
+    # A collection writes to every object that it looks at: without this the first one would copy
+    # all that was inherited, 8 MB of modules at least, for each worker.
+    gc.freeze()
     try:
         end_with_parent(signal.SIGKILL)  # whatever a sample is doing
         native.set_role(f"loader worker {post.id}")
@@ -101,12 +107,14 @@ class Worker:
         self.fetcher: Fetcher | None = None
         self.broken: Failure | None = None
         self.seeds = SampleSeeds()
+        self.place = Place()
 
     def run(self) -> None:
         self.begin(None)  # at once, that all workers prepare side by side
         began = monotonic()
         while (task := self.get(self.post.tasks)) is not None:
-            epoch, number, indices = task
+            epoch, number, indices, self.place.array = task
+            del task  # it holds the block, which is the consumer's to lend again
             if epoch == epoch_of(self.post.board):
                 self.row[TASK] = number + 1
                 if epoch != self.epoch:
@@ -115,6 +123,7 @@ class Worker:
                     self.row[IDLE] += monotonic() - began
                 self.work(epoch, number, indices)
                 self.row[SINCE] = self.row[TASK] = 0
+            self.place.array = None
             began = monotonic()
 
     def get(self, queue: Any) -> Any:
@@ -165,7 +174,8 @@ class Worker:
             results.put((*head, FAILURE, self.broken, None))
             return
         try:
-            batch = fetcher.fetch_shared(number, indices)
+            with self.place:
+                batch = fetcher.fetch_shared(number, indices)
             state = fetcher.state()
         except StopIteration as error:
             if fetcher.recipe.is_stream:
@@ -188,6 +198,7 @@ class Worker:
         began = monotonic()
         self.post.results.put(message)
         row[SEND] += monotonic() - began
+        row[BLOCK] = self.place.most
         row[PEAK] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def name(self) -> str:

@@ -206,6 +206,10 @@ static PyObject* py_held_elsewhere(PyObject*, PyObject* o) {
   const void* p;
   return address_of("held_elsewhere", o, &p) ? PyBool_FromLong(held_elsewhere(p)) : nullptr;
 }
+static PyObject* py_received_here(PyObject*, PyObject* o) {
+  const void* p;
+  return address_of("received_here", o, &p) ? PyLong_FromSize_t(received_here(p)) : nullptr;
+}
 static PyObject* py_block_of(PyObject*, PyObject* o) {
   const void* p;
   if (!address_of("block_of", o, &p)) return nullptr;
@@ -327,6 +331,8 @@ static PyMethodDef functions[] = {
      "Whether the memory of an array lies in the domain. Copies: none."},
     {"held_elsewhere", py_held_elsewhere, METH_O,
      "Whether another process, or a message under way, has the block of an array."},
+    {"received_here", py_received_here, METH_O,
+     "How many Blocks of this process that came by handle lie over the block of an array."},
     {"block_of", py_block_of, METH_O,
      "Address and size in bytes of the block that an array lies in."},
     fast("export", py_export,

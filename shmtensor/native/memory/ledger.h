@@ -47,6 +47,8 @@ void drop_block(void* base);
 void acknowledge(const Handle& handle);
 bool held_elsewhere(
     const void* p);  // whether another process, or a message under way, has the block (reclaim.cc)
+size_t received_here(
+    const void* p);  // how many Blocks of this process came by handle and lie over the block
 Span span_of(
     const void* p);  // the block around an address of this process; base nullptr if there is none
 

@@ -68,6 +68,15 @@ bool held_elsewhere(const void* p) {
   return pinned;
 }
 
+size_t received_here(const void* p) {
+  if (!domain_ready()) return 0;
+  Locked lock;
+  Domain* at = domain_at(p);
+  if (!at) return 0;
+  Found found = find_block(*at, p);
+  return found.arena ? count_of(found.arena, found.index) : 0;
+}
+
 template <class F>
 static void each_bit(const uint64_t* bits, uint32_t words, F f) {
   for (uint32_t w = 0; w < words; ++w)

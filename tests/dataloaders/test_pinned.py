@@ -1,0 +1,241 @@
+"""Pinned batches: registered once, not written again while somebody looks, unregistered."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fakecuda import FakeCuda, installed
+
+import shmtensor as st
+from dataloaders import DataLoader, Dataset, IterableDataset
+from dataloaders.pinned import PinnedPool
+
+SHAPE = (80, 100)
+BATCH = 16
+
+
+class Images(Dataset[Any]):
+    """Batches of 512,000 bytes."""
+
+    def __init__(self, n: int = 20 * BATCH) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full(SHAPE, index, np.float32), index
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return (Images()[index] for index in range(10 * BATCH))
+
+
+class Mortal(Images):
+    """Kills its worker once."""
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__()
+        self.mark = mark
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 9 * BATCH and self.mark.exists():
+            self.mark.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
+    with installed(monkeypatch) as fake:
+        yield fake
+        gc.collect()
+        assert not fake.pinned, "something is still registered"
+
+
+def check(batch: Any) -> None:
+    images, labels = batch
+    assert (images.numpy() == labels.numpy()[:, None, None]).all()
+
+
+def checked(loader: Any) -> list[int]:
+    """An epoch: the labels seen."""
+    seen: list[int] = []
+    for batch in loader:
+        check(batch)
+        seen += batch[1].tolist()
+    return seen
+
+
+def options(workers: int, method: str | None = None) -> dict[str, Any]:
+    return {"num_workers": workers, "pin_memory": True, "multiprocessing_context": method}
+
+
+@pytest.mark.parametrize(
+    ("workers", "method"), [(0, None), (2, "fork"), (2, "forkserver"), (2, "spawn")]
+)
+def test_batches_lie_in_memory_that_is_registered_once(
+    cuda: FakeCuda, workers: int, method: str | None
+) -> None:
+    loader = DataLoader(Images(), BATCH, **options(workers, method))
+    pinned = 0
+    for _ in range(3):
+        seen = []
+        for batch in loader:
+            check(batch)
+            seen += batch[1].tolist()
+            pinned += all(cuda.is_pinned(x.numpy()) for x in batch)
+        assert seen == list(range(20 * BATCH))
+    assert pinned >= 60 - 3 * 5  # the first ones show how large a block must be
+    assert 1 <= cuda.registered() == len(cuda.pinned) <= 2 * workers + 4
+    del batch
+    loader.close()
+    assert not cuda.pinned
+    assert {name for name, _ in cuda.calls[cuda.registered() :]} == {"unregister"}
+    check(next(iter(loader)))  # it can be iterated over again
+    loader.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_the_consumer_keeps_is_not_written_again(cuda: FakeCuda, workers: int) -> None:
+    loader = DataLoader(Images(), BATCH, shuffle=True, **options(workers))
+    kept: list[Any] = []
+    for turn in range(3):
+        for batch in loader:
+            if len(kept) % 3 == 0:  # a view is enough
+                kept.append((batch[0][1:3], batch[1][1:3]))
+            else:
+                kept.append(batch)
+            if turn:
+                kept.pop(0)
+            for other in kept:
+                check(other)
+    assert len(cuda.pinned) <= 2 * workers + 4
+    loader.close()
+    for other in kept:
+        check(other)
+
+
+def test_what_went_to_another_process_is_not_written_again(cuda: FakeCuda) -> None:
+    loader = DataLoader(Images(), BATCH, **options(2))
+    queue = st.multiprocessing.get_context("fork").Queue()
+    sent = 0
+    for turn in range(2):
+        for batch in loader:
+            if turn and cuda.is_pinned(batch[0].numpy()) and sent < 3:
+                queue.put(batch)  # nobody here looks at it any more: the message does
+                sent += 1
+            del batch
+    assert sent == 3
+    for _ in range(sent):
+        batch = queue.get()
+        check(batch)
+        list(loader)
+        check(batch)  # came home through a queue of the caller's
+        del batch
+    queue.close()
+    loader.close()
+
+
+def test_streams_and_early_ends(cuda: FakeCuda) -> None:
+    loader = DataLoader(Stream(), BATCH, **options(1))
+    for _ in range(4):
+        for turn, batch in enumerate(loader):
+            check(batch)
+            if turn == 5:
+                break
+    for batch in loader:
+        check(batch)
+        kept = batch
+    assert cuda.is_pinned(kept[0].numpy())
+    del loader, batch
+    gc.collect()
+    check(kept)
+
+
+def test_a_worker_that_is_replaced_takes_nothing_along(cuda: FakeCuda, tmp_path: Path) -> None:
+    mark = tmp_path / "once"
+    mark.touch()
+    loader = DataLoader(Mortal(mark), BATCH, restart_workers=1, **options(2))
+    with pytest.warns(RuntimeWarning, match="SIGKILL"):
+        seen = checked(loader)
+    assert seen == list(range(20 * BATCH))
+    pinned = 0
+    for batch in loader:
+        check(batch)
+        pinned += cuda.is_pinned(batch[0].numpy())
+    assert pinned > 10
+    del batch
+    loader.close()
+
+
+def test_a_forked_child_leaves_the_driver_alone(cuda: FakeCuda) -> None:
+    loader = DataLoader(Images(), BATCH, **options(0))
+    list(loader)
+    calls = len(cuda.calls)
+    assert cuda.pinned
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            for batch in loader:
+                check(batch)
+            loader.close()
+            code = int(len(cuda.calls) != calls)
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    loader.close()
+
+
+def test_blocks_that_are_too_small_are_given_back(cuda: FakeCuda) -> None:
+    pool = PinnedPool(cuda.module.cuda.runtime, 2)
+    assert pool.lend(0) is None
+    first = pool.lend(1000)
+    second = pool.lend(1000)
+    assert first is not None
+    assert second is not None
+    assert first is not second
+    assert pool.lend(1000) is None  # as many as there may be
+    first.is_lent = False
+    assert pool.lend(1000) is first
+    first.is_lent = False
+    third = pool.lend(1 << 20)
+    assert third is not None
+    assert third.array.nbytes == 1 << 20
+    assert len(cuda.pinned) == 2
+    pool.close()
+    assert pool.lend(1000) is None
+
+
+def test_a_driver_that_refuses_is_told_once(cuda: FakeCuda) -> None:
+    cuda.refuses = True
+    loader = DataLoader(Images(), BATCH, **options(0))
+    with pytest.warns(RuntimeWarning, match="cannot be pinned: .*cudaErrorMemory") as caught:
+        checked(loader)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("reason", ["CuPy is not installed", "CuPy finds no device"])
+def test_without_a_gpu_it_warns_and_goes_on(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    with installed(monkeypatch) as fake:
+        fake.module.cuda.is_available = lambda: False
+        if "installed" in reason:
+            monkeypatch.setitem(sys.modules, "cupy", None)
+        with pytest.warns(UserWarning, match=f"pin_memory is set, but there is no GPU.*{reason}"):
+            batches = list(DataLoader(Images(), BATCH, pin_memory=True))
+        assert len(batches) == 20
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            list(DataLoader(Images(), BATCH))
+        assert not fake.calls
