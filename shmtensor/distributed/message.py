@@ -196,7 +196,7 @@ def send_object_list(
     use_batch: bool = False,
 ) -> None:
     """Sends objects to rank `dst`, pickled. Copies: the pickle; of tensors none."""
-    message, handles = encode(list(object_list))
+    message, handles = encode(list(object_list), group_of("send_object_list", group).spans_nodes)
     data = empty_shared((len(message),), np.dtype(np.uint8))
     data[:] = np.frombuffer(message, np.uint8)
     send(np.array([len(message), len(object_list)], np.int64), dst, group, 0, group_dst)

@@ -32,15 +32,27 @@ __all__ = [
 ]
 
 
-def encode(thing: object) -> tuple[bytes, list[bytes]]:
+def encode(thing: object, by_value: bool = False) -> tuple[bytes, list[bytes]]:
     """A message that any number of ranks can read, and the handles whose pins the sender gives up
-    afterwards.
+    afterwards. By value: what it carries is a copy, which other machines can read, too.
     """
     from ..multiprocessing import reduction
 
+    if by_value:
+        return pickle.dumps((dumps_by_value(thing), [])), []
     payload, carriers = reduction.dumps(thing)
     handles = [native.export(carrier) for carrier in carriers]
     return pickle.dumps((payload, handles)), handles
+
+
+def dumps_by_value(thing: object) -> bytes:
+    """A plain pickle; of functions that nobody can import by cloudpickle."""
+    try:
+        return pickle.dumps(thing)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        import cloudpickle
+
+        return bytes(cloudpickle.dumps(thing))
 
 
 def decode(message: bytes) -> Any:
@@ -101,7 +113,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | No
         CollectiveMismatch: a rank's list has no place for each rank; on all ranks.
     """
     found = group_of("all_gather_object", group)
-    message, handles = encode(obj)
+    message, handles = encode(obj, found.spans_nodes)
     n = found.size()
 
     def call() -> None:
@@ -128,7 +140,7 @@ def broadcast_object_list(
     found = group_of("broadcast_object_list", group)
     root = group_src if group_src is not None else found.rank_of("broadcast_object_list", src or 0)
     is_root = found.rank() == root
-    message, handles = encode(list(object_list)) if is_root else (b"", [])
+    message, handles = encode(list(object_list), found.spans_nodes) if is_root else (b"", [])
     n = found.size()
 
     def call() -> None:
@@ -157,7 +169,7 @@ def gather_object(
     """
     found = group_of("gather_object", group)
     root = group_dst if group_dst is not None else found.rank_of("gather_object", dst or 0)
-    message, handles = encode(obj)
+    message, handles = encode(obj, found.spans_nodes)
     places = object_gather_list if object_gather_list is not None else []
 
     def call() -> None:
@@ -185,7 +197,7 @@ def scatter_object_list(
     found = group_of("scatter_object_list", group)
     root = group_src if group_src is not None else found.rank_of("scatter_object_list", src or 0)
     given = list(scatter_object_input_list or []) if found.rank() == root else []
-    encoded = [encode(each) for each in given]
+    encoded = [encode(each, found.spans_nodes) for each in given]
 
     def call() -> None:
         with carrying(found, [handle for _, handles in encoded for handle in handles]):
