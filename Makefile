@@ -76,9 +76,11 @@ mpi: $(VENV)/.mpi
 faults-process: $(VENV)/.test
 	SHMTENSOR_LIVENESS=process $(BIN)/pytest tests/faults
 
-# A million forged handles and layouts: an error each time, never a crash.
-fuzz: $(VENV)/.editable
+# A million forged handles and layouts: an error each time, never a crash; then again under AddressSanitizer and
+# UndefinedBehaviorSanitizer, which see what does not crash.
+fuzz: $(VENV)/.editable $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
+	tests/sanitize.sh $(BIN)/python fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
 
 # For work on the sources: compiles the extension in place, only what changed.
 build:

@@ -6,12 +6,16 @@ when it is asked for.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import native
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 
@@ -29,6 +33,11 @@ def memory_of(array: Any) -> Any:
     flat = owner.reshape(-1, order="A").view(np.uint8)
     assert flat.nbytes == high - low
     return flat
+
+
+def _of_tensor(cls: Any, tensor: Any) -> Any:
+    """The storage of a tensor that arrived."""
+    return cls(tensor.array)
 
 
 class UntypedStorage:
@@ -60,6 +69,35 @@ class UntypedStorage:
     def is_shared(self) -> bool:
         """Whether the memory lies in the domain."""
         return bool(native.is_shared(self.bytes))
+
+    def share_memory_(self) -> Self:
+        """Itself, if the memory lies in the domain, as that of every tensor made here does.
+
+        Raises: RuntimeError, the memory is from outside: its tensors cannot all be moved from here.
+        """
+        if not self.is_shared():
+            raise RuntimeError(
+                f"share_memory_: {self!r} lies in memory from outside: "
+                "a tensor is moved by its own share_memory_()"
+            )
+        return self
+
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> Self:
+        """The memory of a mapped file. Copies: none.
+
+        Args:
+            shared: writes go to the file, which is made if it is not there; else they stay here.
+            nbytes: how many bytes of it.
+
+        Raises: OSError or ValueError, the file is not there or too short.
+        """
+        mode: Any = "c" if not shared else "r+" if os.path.exists(filename) else "w+"
+        return cls(np.memmap(filename, np.uint8, mode, 0, (nbytes,)))
+
+    def __reduce__(self) -> Any:
+        # As a tensor, which every road to another process knows how to carry.
+        return _of_tensor, (type(self), native.wrap(np.asarray(self.bytes)))
 
     def element_size(self) -> int:
         return 1

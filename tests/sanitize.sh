@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # The tests of the native code against an extension built with AddressSanitizer and UndefinedBehaviorSanitizer.
 # usage: tests/sanitize.sh PYTHON [pytest arguments]
+#        tests/sanitize.sh PYTHON fuzz [arguments of tests.fuzz]
 #
-# Run: what executes native code in this process (kernels, heap, ledger, forged handles). Not run: tests whose subject is a
-# killed child, which cannot report (tests/faults, *_faults, stress, locks, pools: each of their interpreters takes seconds
-# here), limits that take away what the sanitizer itself needs (test_room, test_limits, address space), and, for time alone,
+# Run: what executes native code in this process (kernels, heap, ledger, forged handles, forged messages), and without
+# arguments 150,000 forgeries besides (`make fuzz`: a million). Not run: tests whose subject is a killed child, which cannot
+# report (tests/faults, *_faults, stress, locks, pools: each of their interpreters takes seconds here), limits that take away
+# what the sanitizer itself needs (test_room, test_limits, address space), and, for time alone, the rest of
 # tests/multiprocessing: absolute paths as further arguments run what one likes. `make test` runs all of those.
 set -euo pipefail
-python=$(realpath -s "${1:?usage: sanitize.sh PYTHON [pytest arguments]}")
+python=$(realpath -s "${1:?usage: sanitize.sh PYTHON [fuzz] [arguments]}")
 shift
 cd "$(dirname "$0")/.."
 root=$PWD
-[ $# -gt 0 ] || set -- "$root/tests/native" "$root"/tests/memory/test_{heap,ledger,handles,reclaim}.py
 out=$root/build/sanitized
 mkdir -p "$out"
 "$python" -m pip install --quiet --disable-pip-version-check "setuptools>=70" "numpy>=2"
@@ -21,6 +22,17 @@ export LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=lib
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export PYTHONMALLOC=malloc
-export PYTHONPATH="$out"
-cd "$out"  # not the sources: they have no extension, or another one
-exec "$python" -m pytest -q -c "$root/setup.cfg" --rootdir "$root" -p no:cacheprovider "$@"
+export PYTHONPATH="$out:$root" # ours from $out, the tests from $root
+cd "$out"                      # not the sources: they have no extension, or another one
+test_all() { "$python" -m pytest -q -c "$root/setup.cfg" --rootdir "$root" -p no:cacheprovider "$@"; }
+fuzz() { "$python" -m tests.fuzz "$@"; }
+
+case ${1:-} in
+  fuzz) "$@" ;;
+  ?*) test_all "$@" ;;
+  *)
+    test_all "$root/tests/native" "$root"/tests/memory/test_{heap,machine,ledger,handles,reclaim}.py \
+      "$root"/tests/multiprocessing/test_codec.py "$root"/tests/packed/test_corruption.py
+    fuzz --inputs 150000
+    ;;
+esac

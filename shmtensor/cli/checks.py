@@ -157,15 +157,13 @@ def locks(look: Look) -> Finding:
 
 
 def huge_pages(look: Look) -> Finding:
-    text = look.text("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
-    chosen = (text or "").partition("[")[2].partition("]")[0]
-    if chosen in ("", "never", "deny"):
-        return Finding(
-            "huge pages", OK, f"not for shared memory (shmem_enabled: {chosen or 'not there'})",
-            "large tensors may be faster with: echo advise | sudo tee "
-            "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
-        )  # fmt: skip
-    return Finding("huge pages", OK, f"shmem_enabled: {chosen}")
+    policy, _ = native.huge_policy(look.root)
+    found, remedy = f"for shared memory: {policy}", ""
+    if policy == "deny":
+        remedy = "echo never > /sys/kernel/mm/transparent_hugepage/shmem_enabled, then: "
+    if policy in ("never", "deny"):
+        remedy += "large tensors may be faster with: mount -o remount,huge=advise /dev/shm"
+    return Finding("huge pages", OK, found, remedy)
 
 
 def blas(look: Look) -> Finding:

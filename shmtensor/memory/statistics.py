@@ -32,7 +32,8 @@ class Statistics:
             the kernel lacks open-file-description locks.
         refused_commits: domain: how often the first volume had no room.
         calls_answered: how often warm memory was given back because another process had no room.
-        huge_pages: "advised": asked for; else the kernel's policy for shared memory ("never", ...).
+        huge_pages: "advised": asked for; else the kernel's policy for /dev/shm or memfds, whichever
+            offers them ("always", "never", ...).
     """
 
     row: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from shmtensor import memory, native
 from shmtensor.errors import OutOfSharedMemory
 from shmtensor.queue import Empty
 
-from .fresh import Child, check, fresh
+from .fresh import Child, check, fresh, settle
 
 MIB = 1 << 20
 
@@ -140,22 +141,52 @@ def test_who_only_waits_gives_warm_memory_back_too() -> None:
 
 
 # ---- huge pages
-@pytest.mark.parametrize("policy", ["always", "within_size", "advise", "never", "deny", "force"])
+POLICIES = ("always", "within_size", "advise", "never", "deny", "force")
+MOUNT = "78 71 0:25 / /dev/shm rw,relatime - tmpfs tmpfs rw,size=65536k"
+
+
+def kernel(root: Path, policy: str, *mounts: str) -> str:
+    """A kernel's files: its policy for memfds, and the mounts of /dev/shm."""
+    folder = root / "sys/kernel/mm/transparent_hugepage"
+    folder.mkdir(parents=True)
+    text = " ".join(f"[{word}]" if word == policy else word for word in POLICIES)
+    (folder / "shmem_enabled").write_text(text + "\n")
+    (root / "proc/self").mkdir(parents=True)
+    lines = ["30 24 0:26 / / rw - ext4 /dev/vda rw,huge=always", *mounts]
+    (root / "proc/self/mountinfo").write_text("".join(f"{line}\n" for line in lines))
+    return str(root)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_huge_pages_are_asked_for_where_the_kernel_waits_for_it(
     policy: str, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "sys/kernel/mm/transparent_hugepage"
-    folder.mkdir(parents=True)
-    words = ["always", "within_size", "advise", "never", "deny", "force"]
-    text = " ".join(f"[{word}]" if word == policy else word for word in words)
-    (folder / "shmem_enabled").write_text(text + "\n")
-    assert native.huge_policy(str(tmp_path)) == (policy, policy == "advise")
+    root = kernel(tmp_path, policy)
+    assert native.huge_policy(root) == (policy, policy == "advise")
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "expected"),
+    [
+        ("never", ",huge=advise", "advise"),
+        ("never", ",huge=always,nr_inodes=4", "always"),
+        ("never", ",huge=never", "never"),
+        ("advise", "", "advise"),
+        ("advise", ",huge=within_size", "within_size"),
+        ("deny", ",huge=always", "deny"),
+        ("force", "", "force"),
+    ],
+)
+def test_the_mount_of_dev_shm_decides_for_what_lies_there(
+    policy: str, options: str, expected: str, tmp_path: Path
+) -> None:
+    root = kernel(tmp_path, policy, f"{MOUNT},huge=within_size", MOUNT + options)
+    assert native.huge_policy(root)[0] == expected
 
 
 def test_huge_pages_of_a_kernel_that_says_nothing(tmp_path: Path) -> None:
     assert native.huge_policy(str(tmp_path)) == ("unknown", False)
-    (tmp_path / "sys/kernel/mm/transparent_hugepage").mkdir(parents=True)
-    (tmp_path / "sys/kernel/mm/transparent_hugepage/shmem_enabled").write_text("none of it\n")
+    kernel(tmp_path, "none of these", MOUNT + ",huge=always")
     assert native.huge_policy(str(tmp_path)) == ("unknown", False)
 
 
@@ -171,3 +202,58 @@ def advised_or_not() -> None:
 
 def test_statistics_say_whether_huge_pages_were_asked_for() -> None:
     fresh(advised_or_not)
+
+
+def kernel_counts(name: str) -> int:
+    for line in Path("/proc/vmstat").read_text().splitlines():
+        if line.startswith(name + " "):
+            return int(line.split()[1])
+    return 0
+
+
+def huge_mapped() -> int:
+    """Bytes of the first volume that this process has mapped as huge pages."""
+    kb, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ", 1)[0]:
+            inside = "/shmtensor-" in line
+        elif inside and line.startswith("ShmemPmdMapped:"):
+            kb += int(line.split()[1])
+    return kb * 1024
+
+
+def in_huge_pages(expected: str) -> None:
+    """Whole blocks, parts of a slot, holes: all that the heap does, in huge pages."""
+    failed = kernel_counts("thp_file_fallback")
+    x = shared(40 * MIB)
+    x[:] = 7
+    assert memory.statistics().huge_pages == expected
+    # Where memory is in pieces the kernel may have none to give: then it says that it tried.
+    assert huge_mapped() >= 2 * MIB or kernel_counts("thp_file_fallback") > failed
+    kept = [shared(300_000) for _ in range(60)]
+    for i, y in enumerate(kept):
+        y[:] = i
+    handle = memory.export(x)
+
+    def body() -> int:
+        got = np.frombuffer(memory.receive(handle), np.uint8)
+        return int(got[-1]) - 7
+
+    assert Child(body).wait() == 0
+    del kept[::2], y
+    memory.trim()  # holes inside of huge pages
+    assert all((y == 2 * i + 1).all() for i, y in enumerate(kept))
+    assert (x == 7).all()
+    del x, kept
+    settle(0)
+    assert os.fstat(native.domain_fds()[1]).st_blocks == 0
+
+
+@pytest.mark.parametrize(("option", "expected"), [("always", "always"), ("advise", "advised")])
+def test_huge_pages_in_effect(option: str, expected: str) -> None:
+    mount = f"mount -t tmpfs -o size=512m,huge={option} tmpfs /dev/shm"
+    in_a_mount = ("unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh")
+    tried = subprocess.run([*in_a_mount, "true"], capture_output=True, text=True)
+    if tried.returncode or native.huge_policy("")[0] in ("unknown", "deny"):
+        pytest.skip(f"no tmpfs with huge pages to be had here: {tried.stderr.strip()}")
+    fresh(in_huge_pages, expected, prefix=in_a_mount)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import mmap
 import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -115,10 +119,92 @@ def test_address_space_limit_is_said_or_enough(gib: int) -> None:
     assert gib > 4 or "refused" in text
 
 
-# ---- overcommit off, as far as a test may go: the kernel's switch is the whole machine's
+# ---- overcommit off: the switch is the whole machine's, so it is turned for a second only
+VM = Path("/proc/sys/vm")
+MAP_NORESERVE = 0x4000
+RESTORE = """
+import sys
+settings = sys.argv[1:]
+sys.stdin.read()  # until whoever turned the switch says so, or is gone, killed or not
+for path, value in zip(settings[::2], settings[1::2]):
+    open(path, "w").write(value)
+"""
+
+
+def accounts() -> tuple[int, int]:
+    """What strict accounting counts as used, and what the machine has available. Bytes."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    numbers = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+    return numbers["Committed_AS"], numbers["MemAvailable"]
+
+
+@contextlib.contextmanager
+def strict_accounting(room: int) -> Iterator[None]:
+    """vm.overcommit_memory = 2, with `room` bytes more than are counted as used at this moment."""
+    lock = os.open(VM / "overcommit_memory", os.O_RDONLY)  # its guard has it, too, to the end
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Setting the one of kbytes and ratio undoes the other.
+        by_kbytes = int((VM / "overcommit_kbytes").read_text()) > 0
+        names = ("overcommit_memory", "overcommit_kbytes" if by_kbytes else "overcommit_ratio")
+        before = [text for name in names for text in (str(VM / name), (VM / name).read_text())]
+        guard = subprocess.Popen(
+            [sys.executable, "-c", RESTORE, *before], stdin=subprocess.PIPE, pass_fds=[lock]
+        )
+        try:
+            (VM / "overcommit_kbytes").write_text(str((accounts()[0] + room) // 1024))
+            (VM / "overcommit_memory").write_text("2")
+            yield
+        finally:
+            guard.communicate()
+        assert [(VM / name).read_text() for name in names] == before[1::2]
+    finally:
+        os.close(lock)
+
+
+def strictly(room: int) -> None:
+    """A domain reserves more addresses than the accounts allow bytes: that costs nothing there.
+    What is past them is refused, by name, before it is taken."""
+    with pytest.raises(OSError, match="Cannot allocate memory"):  # the accounts are strict
+        mmap.mmap(-1, 2 * room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+    used = accounts()[0]
+    native.domain_ensure()
+    mapped = memory.statistics().slots * 64 * MIB
+    assert mapped > 2 * room
+    assert accounts()[0] - used < mapped // 4  # others' programs come and go meanwhile
+    with memory.shared_numpy():
+        arrays = [np.full(n, n % 251, np.uint8) for n in (100, 5000, 300_000, 20 * MIB)]
+    handle = memory.export(arrays[3])
+
+    def body() -> int:
+        arrays.clear()
+        got = np.frombuffer(memory.receive(handle), np.uint8)
+        with memory.shared_numpy():
+            mine = np.ones(1000)
+        check()
+        return int(got[-1]) - 20 * MIB % 251 + int(mine[0]) - 1
+
+    assert Child(body).wait() == 0
+    with pytest.raises(OutOfSharedMemory) as caught, memory.shared_numpy():
+        np.empty(2 * room, np.uint8)
+    assert "strict accounting (vm.overcommit_memory = 2) has" in str(caught.value)
+    assert all((x == x.size % 251).all() for x in arrays)
+    arrays.clear()
+    check()
+
+
+def test_overcommit_off() -> None:
+    if not os.access(VM / "overcommit_memory", os.W_OK):
+        pytest.skip("vm.overcommit_memory cannot be set here (a container, or not root)")
+    # Room enough for whatever else starts in this second; and the tightest limit there is.
+    room = min(8 << 30, accounts()[1] // 2)
+    with strict_accounting(room):
+        fresh(strictly, room)
+
+
 def private_memory_refused() -> None:
-    """Where the kernel counts private memory strictly, shared mappings without reserve still work:
-    here every further private byte is refused (RLIMIT_DATA counts just those)."""
+    """Every further private byte is refused, as strict accounting does past its limit
+    (RLIMIT_DATA counts just those): what is there stays whole."""
     with memory.shared_numpy():
         warm = [np.full(n, 3, np.uint8) for n in (100, 5000, 300_000)]
     used = next(

@@ -225,3 +225,21 @@ def test_unlimited_groups_do_not_count(tmp_path: Path) -> None:
         },
     )
     assert native.headroom(root)[2] == "this machine"
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_strict_accounting_is_a_limit(tmp_path: Path, mode: int) -> None:
+    accounts = "CommitLimit:    6000000 kB\nCommitted_AS:   5000000 kB\n"
+    files = {"proc/meminfo": MEMINFO + accounts, "proc/sys/vm/overcommit_memory": f"{mode}\n"}
+    available, limit, name = native.headroom(tree(tmp_path, files))
+    if mode == 2:
+        assert (limit, name) == (6_000_000 * 1024, "strict accounting (vm.overcommit_memory = 2)")
+        assert available == 1_000_000 * 1024 - limit // 64
+    else:
+        assert name == "this machine"
+
+
+def test_strict_accounting_over_its_limit_leaves_nothing(tmp_path: Path) -> None:
+    accounts = "CommitLimit:    6000000 kB\nCommitted_AS:   6000001 kB\n"
+    files = {"proc/meminfo": MEMINFO + accounts, "proc/sys/vm/overcommit_memory": "2\n"}
+    assert native.headroom(tree(tmp_path, files))[0] == 0

@@ -165,6 +165,33 @@ def test_parameters_keep_class_gradient_and_attributes() -> None:
     assert parameter.grad.tolist() == [4, 4]
 
 
+def test_storages_and_sparse_tensors_are_the_same_memory() -> None:
+    x = st.arange(4.0)
+    whole, numbers = through([x.untyped_storage(), x[1:].storage()])
+    numbers[1] = 7.0
+    assert x.tolist() == [0, 7, 2, 3]
+    assert whole == x.untyped_storage()
+    assert (type(numbers), numbers.dtype) == (st.TypedStorage, st.float32)
+    matrix = st.sparse_coo_tensor([[0, 1], [1, 0]], st.tensor([1.0, 2.0]), (2, 2))
+    got = through(matrix)
+    got._values().add_(1)
+    assert matrix.to_dense().tolist() == [[0, 2], [3, 0]]
+
+
+def test_the_standard_library_carries_storages_and_sparse_tensors() -> None:
+    x = st.arange(4.0)
+    numbers, matrix = x.storage(), st.sparse_coo_tensor([[1]], st.tensor([1.0]), (2,))
+    ours, theirs = stdlib.Pipe()
+    theirs.send([numbers, matrix])
+    got = ours.recv()
+    got[0][0] = 9.0
+    got[1]._values().add_(1)
+    assert x.tolist() == [9, 1, 2, 3]
+    assert matrix.to_dense().tolist() == [0, 2]
+    for end in (ours, theirs):
+        end.close()
+
+
 def test_hooks_are_dropped() -> None:
     leaf = st.ones(2, requires_grad=True)
     leaf.register_hook(lambda g: g * 100)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -38,6 +42,40 @@ def test_storage_of_numbers() -> None:
     assert x[0].item() == numbers[0] == 7.0
     assert numbers.untyped() == x.untyped_storage()
     assert x.untyped_storage()[0] == 0
+
+
+def test_a_storage_is_shared_or_says_how() -> None:
+    storage = st.zeros(4).untyped_storage()
+    assert storage.share_memory_() is storage
+    outside = st.from_numpy(np.zeros(4))
+    assert not outside.untyped_storage().is_shared()
+    with pytest.raises(RuntimeError, match=r"share_memory_: .* by its own"):
+        outside.untyped_storage().share_memory_()
+    assert outside.share_memory_().untyped_storage().is_shared()
+
+
+def test_a_storage_is_copied_by_pickle() -> None:
+    numbers = st.arange(3, dtype=st.int16).storage()
+    got = pickle.loads(pickle.dumps(numbers))
+    assert type(got) is st.TypedStorage
+    assert (got.tolist(), got.dtype) == ([0, 1, 2], st.int16)
+    got[0] = 9
+    assert numbers[0] == 0
+    assert copy.deepcopy(numbers).tolist() == [0, 1, 2]
+
+
+def test_a_storage_over_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "bytes"
+    written = st.UntypedStorage.from_file(file, shared=True, nbytes=6)
+    written[2] = 5
+    mine = st.UntypedStorage.from_file(str(file), nbytes=6)
+    assert mine.tolist() == [0, 0, 5, 0, 0, 0]
+    mine[0] = 1
+    assert written[0] == 0
+    with pytest.raises(ValueError, match="length"):
+        st.UntypedStorage.from_file(file, nbytes=100)
+    with pytest.raises(FileNotFoundError):
+        st.UntypedStorage.from_file(tmp_path / "none", nbytes=1)
 
 
 @pytest.mark.parametrize("sizes", [(2, 3, 4, 5), (2, 3, 4, 5, 6)])

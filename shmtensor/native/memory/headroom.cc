@@ -1,5 +1,5 @@
-// Reading memory cgroups, v1 and v2, from the own group up to the root, and the machine's free
-// memory.
+// Reading memory cgroups, v1 and v2, from the own group up to the root, the machine's free memory,
+// and what strict accounting still grants.
 #include "headroom.h"
 
 #include <fcntl.h>
@@ -100,6 +100,23 @@ static bool has_word(const char* list, const char* word, char separator) {
   return false;
 }
 
+// Strict accounting (vm.overcommit_memory = 2): shared pages are charged as they are committed, and
+// past the limit every program on the machine is refused its private memory, too.
+static void look_at_accounting(const char* root, const char* memory, Headroom* h) {
+  char directory[600];
+  uint64_t mode;
+  snprintf(directory, sizeof directory, "%s/proc/sys/vm", root);
+  if (!read_number(directory, "overcommit_memory", &mode) || mode != 2) return;
+  uint64_t limit = field(memory, "CommitLimit") * 1024;
+  uint64_t reserve = limit / 64 < (256u << 20) ? limit / 64 : 256u << 20;
+  uint64_t used = field(memory, "Committed_AS") * 1024 + reserve;
+  uint64_t free = limit > used ? limit - used : 0;
+  if (!limit || free >= h->available) return;
+  h->available = free;
+  h->limit = limit;
+  snprintf(h->name, sizeof h->name, "strict accounting (vm.overcommit_memory = 2)");
+}
+
 static std::mutex reading;
 
 Headroom read_headroom(const char* root) {
@@ -117,6 +134,7 @@ Headroom read_headroom(const char* root) {
       h.limit = total;
       snprintf(h.name, sizeof h.name, "this machine");
     }
+    look_at_accounting(root, memory, &h);
   }
   snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
   if (!read_text(path, groups, sizeof groups)) return h;

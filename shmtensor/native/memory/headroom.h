@@ -1,5 +1,5 @@
 // How much memory may still be committed before the kernel kills instead of refusing: memory
-// cgroups (v1 and v2), the machine.
+// cgroups (v1 and v2), the machine; or refuses everybody: strict accounting.
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +10,7 @@ namespace shmtensor {
 struct Headroom {
   uint64_t available = UINT64_MAX;  // bytes that may be committed
   uint64_t limit = UINT64_MAX;      // of whoever is tightest
-  char name[200] = "";              // who that is: "memory cgroup /a/b", "this machine"
+  char name[200] = "";              // who that is: "memory cgroup /a/b", "this machine", ...
 };
 
 // root: prefix of /proc and of the cgroup mounts ("" outside tests).

@@ -6,6 +6,7 @@
 
 #include "faults.h"
 #include "headroom.h"
+#include "hugepage.h"
 #include "ledger.h"
 
 namespace shmtensor {
@@ -118,6 +119,7 @@ int commit(Domain& d, uint32_t slot, size_t offset, size_t n) {
   constexpr size_t kStep = 8 << 20;
   for (size_t done = 0; done < n;) {
     size_t k = n - done < kStep ? n - done : kStep;
+    if (d.advised) populate_huge(d.slot_base(slot) + offset + done, k);
     int error = posix_fallocate(fd, off_t(d.offset_of(slot) + offset + done), off_t(k));
     if (error == EINTR) continue;
     if (error) {
