@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import native
 from ...dtypes import HALVES
 from ..contract import JOIN, ReduceOp
 from ..group import Array, empty_shared
@@ -173,8 +174,14 @@ def gather_all(meeting: Meeting, outs: Sequence[Array], x: Array, timeout: float
     meeting.wait(where, begun, timeout)
     if local is None:
         return
-    for row, out in zip(rows, outs, strict=True):
-        meeting.inside("broadcast", (row if is_head else out).reshape(x.shape), 0, timeout)
+    nothing = np.empty(0, x.dtype)
+    for row, out in zip(rows, outs, strict=True):  # `out` may be private memory: its rank reads
+        wanted = [nothing] * len(near)
+        if not is_head:
+            wanted[0] = out
+        source = row if is_head else nothing
+        is_direct = x.nbytes > native.GROUP_INLINE
+        meeting.inside("exchange", wanted, source, [0] * len(near), is_direct, timeout)
         if is_head:
             np.copyto(out, row.reshape(out.shape))
 
