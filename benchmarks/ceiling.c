@@ -4,15 +4,24 @@
  *
  *     ceiling flops THREADS          GFLOP/s of float32, the best of several tries
  *     ceiling add THREADS ELEMENTS   GB/s of float32 addition, 12 bytes an element, likewise
+ *     ceiling wake TRIPS BYTES       seconds to wake a sleeping process and see its answer, after
+ *                                    so many bytes were written; the median
  */
 #define _GNU_SOURCE
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #if defined(__AVX512F__)
 #define WIDTH 64
@@ -82,8 +91,46 @@ static void* helper(void* argument) {
   return NULL;
 }
 
+static int in_order(const void* a, const void* b) {
+  double x = *(const double*)a, y = *(const double*)b;
+  return (x > y) - (x < y);
+}
+
+/* A process writes memory, wakes another that sleeps on a word, and spins until it has answered. */
+static int wake(int trips, size_t nbytes) {
+  atomic_int* word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  char* memory = malloc(nbytes);
+  double* took = malloc(sizeof(double) * trips);
+  if (word == MAP_FAILED || !memory || !took) return 1;
+  atomic_int* answer = word + 64;
+  pid_t child = fork();
+  if (child < 0) return 1;
+  if (!child) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int trip = 0; trip < trips; ++trip) {
+      while (atomic_load(word) == trip) syscall(SYS_futex, word, FUTEX_WAIT, trip, NULL, NULL, 0);
+      atomic_store(answer, trip + 1);
+    }
+    _exit(0);
+  }
+  for (int trip = 0; trip < trips; ++trip) {
+    memset(memory, trip, nbytes);
+    double began = seconds();
+    atomic_store(word, trip + 1);
+    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+    while (atomic_load(answer) == trip) atomic_thread_fence(memory_order_acquire);
+    took[trip] = seconds() - began;
+  }
+  waitpid(child, NULL, 0);
+  qsort(took, trips, sizeof *took, in_order);
+  printf("%.6g\n", took[trips / 2]);
+  return 0;
+}
+
 int main(int n, char** arguments) {
   if (n < 3) return 2;
+  if (n > 3 && !strcmp(arguments[1], "wake"))
+    return wake(atoi(arguments[2]), (size_t)atol(arguments[3]));
   threads = atoi(arguments[2]);
   double amount;
   if (!strcmp(arguments[1], "flops")) {

@@ -59,8 +59,9 @@ def memcpy_ceiling(threads: int, nbytes: int = 1 << 27) -> float:
 
 
 def ceilings(threads: int) -> dict[str, float]:
-    """What ceiling.c finds, compiled for this machine: multiply-adds from registers (flop/s), and
-    additions of 1 M and 10 M float32 (bytes/s, of 12 an element). Nothing without a compiler.
+    """What ceiling.c finds, compiled for this machine: multiply-adds from registers (flop/s) on all
+    cores and on one, additions of 1 M and 10 M float32 (bytes/s, of 12 an element), and the seconds
+    until a sleeping process has answered after 16 MB were written. Nothing without a compiler.
     """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
@@ -74,8 +75,10 @@ def ceilings(threads: int) -> dict[str, float]:
             return {}
         runs = {
             "flops": ("flops", str(threads)),
+            "flops_one_core": ("flops", "1"),
             "add_1m": ("add", str(threads), "1000000"),
             "add_10m": ("add", str(threads), "10000000"),
+            "wake": ("wake", "201", str(1 << 24)),
         }
         return {
             name: float(subprocess.run([program, *words], capture_output=True, check=True).stdout)

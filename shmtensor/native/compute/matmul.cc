@@ -16,7 +16,7 @@
 namespace shmtensor {
 namespace {
 
-constexpr int64_t kUnlock = 32 * 32 * 32;  // multiply-adds above which the GIL is released
+constexpr int64_t kUnlock = 64 * 64 * 64;  // multiply-adds above which the GIL is released
 constexpr int64_t kTiny = 512;             // below, a plain loop beats the call into BLAS
 constexpr int64_t kLargest = 2147483647;   // BLAS counts in int
 

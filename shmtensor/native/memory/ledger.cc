@@ -310,6 +310,15 @@ bool export_block(const void* p, uint64_t via, Handle* out) {
   return false;
 }
 
+// The lines that its sender wrote last lie in another processor's cache: all are asked for at once.
+void expect_block(const Handle& h) {
+  if (h.slot >= domain.slots || h.index >= kBlocks || h.pin_row >= kRows || h.pin_index >= kPins)
+    return;
+  __builtin_prefetch(&domain.word(h.slot, h.index));
+  __builtin_prefetch(&domain.pin(h.pin_row, h.pin_index), 1);
+  __builtin_prefetch(domain.bits(h.slot, uint32_t(domain.row)) + h.index / 64, 1);
+}
+
 bool hold_block(const Handle& h, void** base, size_t* nbytes) {
   if (!domain_ensure()) return false;
   const char* why = nullptr;

@@ -43,6 +43,7 @@ inline bool is_shared(const void* p) {
 // process holds.
 bool export_block(const void* p, uint64_t via, Handle* out);
 bool hold_block(const Handle& handle, void** base, size_t* nbytes);
+void expect_block(const Handle& handle);  // it will be held next: what that reads is fetched ahead
 void drop_block(void* base);
 void acknowledge(const Handle& handle);
 bool held_elsewhere(

@@ -112,6 +112,7 @@ Channel::Try Channel::take(Segment* segment, int i, Arrival* out) {
     memcpy(out->few_, message->bytes(), message->nbytes);
   }
   uint32_t n = good ? message->handles : 0;
+  for (uint32_t k = 0; k < n; k++) expect_block(message->table()[k]);
   for (uint32_t k = 0; good && k < n; k++) {
     PyObject* block = receive_block(message->table()[k]);
     good = block != nullptr;

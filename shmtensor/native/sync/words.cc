@@ -18,7 +18,8 @@ namespace shmtensor {
 
 namespace {
 
-constexpr double kSpin = 50e-6;       // at most
+constexpr double kSpin = 50e-6;       // what an answer restores
+constexpr double kLongSpin = 200e-6;  // at most
 constexpr double kLeastSpin = 3e-6;   // less is none
 constexpr double kAway = 15e-6;       // 32 looks take 2 us
 constexpr unsigned kProbe = 64;       // one wait in so many spins in full, whatever the last ones taught
@@ -35,15 +36,20 @@ bool one_cpu() {
 }
 
 // Note [Spin]
-// Spinning pays when the other side runs on another CPU and answers soon. On a busy machine it may wait for this very
-// CPU, and the spin is what keeps it waiting: then each spin that ends without an answer halves the next one, down to
-// none, and one that is answered restores it (measured: 114 us a round trip with a fixed spin, 10 so). Now and then a full one looks whether times have changed.
+// Spinning pays when the other side runs on another CPU and answers soon: about as soon as this one could be woken. That
+// is 50 us; but a side that has slept for long needs that itself before it begins, so an answer after t raises the
+// budget to 2 t, up to 200 us. On a busy machine the other side may wait for this very CPU, and the spin is what keeps it
+// waiting: then each spin that ends without an answer halves the next one, down to none, and one that is answered
+// restores it (measured: 114 us a round trip with a fixed spin, 10 so). Now and then a full one looks whether times have
+// changed.
 struct Spin {
-  double budget = kSpin;
+  double budget = kLongSpin;
   unsigned waits = 0;
-  double next() { return one_cpu() ? 0.0 : ++waits % kProbe == 0 ? kSpin : budget; }
+  double next() { return one_cpu() ? 0.0 : ++waits % kProbe == 0 ? kLongSpin : budget; }
   // A long step between two looks: this thread was taken off its CPU, and the answer came because of that.
-  void answered(double step) { step < kAway ? void(budget = kSpin) : failed(); }
+  void answered(double after, double step) {
+    step < kAway ? void(budget = std::min(std::max(kSpin, 2 * after), kLongSpin)) : failed();
+  }
   void failed() { budget = budget < 2 * kLeastSpin ? 0.0 : budget / 2; }
 };
 thread_local Spin spin_of_thread;
@@ -85,7 +91,8 @@ Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeou
     double before = now;
     for (int i = 0; i < 32; i++) {
       if (word->load(std::memory_order_acquire) != value) {
-        spin_of_thread.answered(monotonic() - before);
+        now = monotonic();
+        spin_of_thread.answered(now - start, now - before);
         return Wait::Ok;
       }
       relax();

@@ -1,6 +1,6 @@
 // Waiting on a word of shared memory: spin for a moment, then sleep in the kernel, and never past a death.
 //
-//   spin <= 50 us (as long as that pays: Note [Spin] in words.cc) -> FUTEX_WAIT in slices of 25 ms -> after each slice: are the peers alive?
+//   spin <= 200 us (as long as that pays: Note [Spin] in words.cc) -> FUTEX_WAIT in slices of 25 ms -> after each slice: are the peers alive?
 //
 // A waiter reads the state, then calls wait_while_equal with the value of the word that it saw; whoever changes the
 // state changes the word (release) before wake(). So no wake can fall between the look and the sleep. The futexes are
