@@ -95,8 +95,9 @@ def slices_plus(xp, x, source, index, /, dim):
     expected = (*x.shape[:dim], index.size, *x.shape[dim + 1 :])
     if source.shape != expected:
         raise RuntimeError(f"index_add: source must have shape {expected}: {source.shape}")
-    out = x.copy(order="C")
-    if not native.add_slices(out, source, index, dim):
+    out = xp.empty(x.shape, x.dtype)
+    if not native.add_slices(out, source, index, dim, x):
+        out[...] = x
         add_places(xp, out, slice_places(xp, x.shape, dim, index).reshape(-1), source.reshape(-1))
     return out
 
@@ -242,9 +243,10 @@ def scattered(xp, x, source, index, /, dim):
     """x with elements of source written at indices along dim."""
     if not index.size:
         return x.copy()
-    out = x.copy(order="C")
-    if native.scatter_into(out, source, index, dim, False):
+    out = xp.empty(x.shape, x.dtype)
+    if native.scatter_into(out, source, index, dim, False, x):
         return out
+    out[...] = x
     dim = fits("scatter", x, index, dim)
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter: dtypes differ: {x.dtype}, src has {source.dtype}")
@@ -303,9 +305,10 @@ def scatter_added(xp, x, source, index, /, dim):
     """x with elements of source added at indices along dim."""
     if not index.size:
         return x.copy()
-    out = x.copy(order="C")
-    if native.scatter_into(out, source, index, dim, True):
+    out = xp.empty(x.shape, x.dtype)
+    if native.scatter_into(out, source, index, dim, True, x):
         return out
+    out[...] = x
     dim = fits("scatter_add", x, index, dim)
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter_add: dtypes differ: {x.dtype}, src has {source.dtype}")

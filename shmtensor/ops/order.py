@@ -307,6 +307,9 @@ def sought(xp, sorted_sequence, x, sorter=None, /, side="left"):
     return out
 
 
+sought.numpy = either(native.sought, sought.forward)
+
+
 @composite(method=False)
 def searchsorted(
     ops, sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None

@@ -29,6 +29,9 @@ def tally(xp, x, weights=None, /, minlength=0):
     return xp.bincount(x, weights, minlength).astype(kind)
 
 
+tally.numpy = either(native.occurrences, tally.forward)
+
+
 @composite
 def bincount(ops, input, weights=None, minlength=0):
     """How often each of the numbers 0, 1, ... occurs in a vector."""

@@ -31,6 +31,9 @@ def unique_values(xp, x, /, dim=None):
     return values, inverse.astype(np.int64), counts.astype(np.int64)
 
 
+unique_values.numpy = either(native.unique_values, unique_values.forward)
+
+
 @op(
     outputs="values inverse counts",
     method=False,

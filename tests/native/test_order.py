@@ -14,6 +14,9 @@ from .cases import each
 RNG = np.random.default_rng(5)
 TYPES = ("f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?")
 SHAPES = [(1,), (7,), (60,), (600,), (3, 4), (5, 1), (2, 3, 40), (50, 700), (700, 3), (70_000,)]
+CASES = list(itertools.product(SHAPES, TYPES))
+# Two rows for all threads, rows that are turned.
+CASES += itertools.product([(2, 32_768), (400, 50)], ("f4", "i8"))
 
 
 def draw(shape: tuple[int, ...], dtype: str) -> Any:
@@ -46,7 +49,7 @@ def check(found: Any, x: Any, places: Any, dim: int) -> None:
     np.testing.assert_array_equal(values, np.take_along_axis(x, places, dim), strict=True)
 
 
-@each(("shape", "dtype"), itertools.product(SHAPES, TYPES))
+@each(("shape", "dtype"), CASES)
 def test_sort_and_topk_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
     x = draw(shape, dtype)
     for dim, descending in itertools.product(range(-1, x.ndim), (False, True)):
@@ -89,6 +92,23 @@ def test_empty_and_rare() -> None:
     assert native.topk(np.zeros(3, "f4"), 4, 0, True) is None
     assert native.rank(np.zeros(3, "f4"), 0, 0) is None
     assert native.rank(np.zeros((2, 0), "f4"), 1, 1) is None
+
+
+def test_long_rows_of_whole_numbers_far_apart() -> None:
+    for low, high in ((-(2**62), 2**62), (5, 6), (-500, 500), (0, 2**33), (2**62, 2**62 + 2**12)):
+        x = RNG.integers(low, high, 40_000)
+        for descending in (False, True):
+            check(native.sort(x, 0, descending), x, order(x, 0, descending), 0)
+            check(native.topk(x, 100, 0, descending), x, order(x, 0, descending)[:100], 0)
+        for k in (1, 20_000, 40_000):
+            check(native.rank(x, k, 0), x, order(x, 0, False)[k - 1 : k], 0)
+
+
+def test_more_first_ones_than_a_piece_keeps() -> None:
+    x = draw((140_000,), "f4")
+    for k in (2047, 2048, 2049, 60_000):
+        for largest in (False, True):
+            check(native.topk(x, k, 0, largest), x, order(x, 0, largest)[:k], 0)
 
 
 def test_the_same_on_any_number_of_threads() -> None:

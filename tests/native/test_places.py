@@ -102,6 +102,51 @@ def test_scatter_is_one_after_the_other(shape: tuple[int, ...], dtype: str) -> N
         np.testing.assert_array_equal(out, expected)
 
 
+@each(("shape", "dtype"), itertools.product(SHAPES, ("f4", "f8", "i1", "i8")))
+def test_with_a_base_the_result_begins_as_its_copy(shape: tuple[int, ...], dtype: str) -> None:
+    base = draw(shape, dtype)
+    for dim, n, add in itertools.product(range(len(shape)), (0, 1, 40), (False, True)):
+        index = RNG.integers(0, shape[dim], around(shape, dim, n))
+        source = draw(index.shape, dtype)
+        expected, out = base.copy(), np.empty_like(base)
+        assert native.scatter_into(expected, source, index, dim, add)
+        assert native.scatter_into(out, source, index, dim, add, base)
+        np.testing.assert_array_equal(out, expected)
+        if n:
+            index.reshape(-1)[-1] = shape[dim]
+            assert not native.scatter_into(out, source, index, dim, add, base)
+        rows = RNG.integers(0, shape[dim], n)
+        expected, out = base.copy(), np.empty_like(base)
+        assert native.add_slices(expected, source, rows, dim)
+        assert native.add_slices(out, source, rows, dim, base)
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_the_same_bits_on_any_number_of_threads() -> None:
+    x = RNG.normal(size=(60, 300)).astype("f4")
+    index, rows = RNG.integers(0, 60, (500, 300)), RNG.integers(0, 60, 5000)
+    source, slices = RNG.normal(size=(500, 300)).astype("f4"), x[rows] * 0.3
+    before = native.get_num_threads()
+    found = []
+    try:
+        for n in (1, 2, 3):
+            native.set_num_threads(n)
+            for dim, i, v in ((0, index, source), (1, index.T.copy(), source.T.copy())):
+                base = x if dim == 0 else x.T.copy()
+                out = np.empty_like(base)
+                assert native.scatter_into(out, v, i, dim, True, base)
+                found.append(out if dim == 0 else out.T)
+            out = np.empty_like(x)
+            assert native.add_slices(out, slices, rows, 0, x)
+            found.append(out)
+    finally:
+        native.set_num_threads(before)
+    for k in range(3):
+        np.testing.assert_array_equal(found[k], found[k + 3])
+        np.testing.assert_array_equal(found[k], found[k + 6])
+    np.testing.assert_array_equal(found[0], found[1])  # by rows as by columns
+
+
 def test_add_at_is_numpys() -> None:
     for dtype in ("f4", "f8", "i2", "i8"):
         out, places, values = draw(50, dtype), RNG.integers(0, 50, 20_000), draw(20_000, dtype)

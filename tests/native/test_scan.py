@@ -13,6 +13,7 @@ from .cases import each
 
 RNG = np.random.default_rng(11)
 SHAPES = [(1,), (9,), (3, 4), (1, 5), (2, 3, 4), (0, 3), (3, 0), (50, 700), (700, 50), (30_000,)]
+SHAPES += [(70_000,), (2, 65_536), (101, 131)]
 
 
 def draw(shape: tuple[int, ...], dtype: str) -> Any:
@@ -43,6 +44,42 @@ def test_a_long_float32_sum_is_as_good_as_a_float64_one() -> None:
     np.testing.assert_allclose(got, x.cumsum(dtype="f8"), 1e-7)
 
 
+def test_long_sums_of_what_is_no_number_or_overflows() -> None:
+    x = np.ones(70_000)
+    for values in ([np.inf], [np.inf, -np.inf], [np.nan], [1e308, 1e308, -1e308], [-1e308, 1e308]):
+        x[40_000 : 40_000 + len(values)] = values
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(native.running(x, 0, False), x.cumsum())
+    y = np.ones(70_000, "f4")
+    y[40_000:40_002] = np.inf, -np.inf
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(native.running(y, 0, False), y.cumsum())
+
+
+def test_products_near_zero_keep_float32s_smallest_numbers() -> None:
+    x = np.full((6, 300), 0.5, "f4")
+    expected = x.cumprod(1, dtype="f8").astype("f4")
+    np.testing.assert_array_equal(native.running(x, 1, True), expected)
+    assert 0 < expected[0, 145] < np.finfo("f4").tiny  # denormal, and still there
+
+
+def test_the_same_bits_on_any_number_of_threads() -> None:
+    before = native.get_num_threads()
+    found = []
+    cases = [RNG.random(shape) for shape in ((200_000,), (300, 900), (90, 40, 30))]
+    try:
+        for n in (1, 2, 3):
+            native.set_num_threads(n)
+            found.append(
+                [native.running(x.astype(t), 0, False) for x in cases for t in ("f4", "f8")]
+            )
+    finally:
+        native.set_num_threads(before)
+    for others in found[1:]:
+        for a, b in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def so_far(x: Any, largest: bool) -> tuple[Any, Any]:
     """Along the last dimension, by definition."""
     values, places = np.empty_like(x), np.empty(x.shape, np.int64)
@@ -56,7 +93,7 @@ def so_far(x: Any, largest: bool) -> tuple[Any, Any]:
     return values, places
 
 
-@each(("shape", "dtype"), itertools.product(SHAPES[:-3], ("f4", "f8", "i1", "u1", "i4", "i8", "?")))
+@each(("shape", "dtype"), itertools.product(SHAPES[:-6], ("f4", "f8", "i1", "u1", "i4", "i8", "?")))
 def test_running_extremes_by_definition(shape: tuple[int, ...], dtype: str) -> None:
     x = draw(shape, dtype) if dtype[0] != "u" else abs(draw(shape, "i4")).astype(dtype)
     if dtype[0] == "f" and x.size > 5:

@@ -1,6 +1,7 @@
 // Small things done to arrays on the way, where NumPy's own Python layer costs more than the work.
 #include "array.h"
 
+#include "compute/picking.h"
 #include "graph.h"
 
 namespace shmtensor {
@@ -26,6 +27,10 @@ PyObject* item(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Py_INCREF(x);
     if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(view), args[0]) < 0) Py_CLEAR(view);
     return view;
+  }
+  if (PyArray_CheckExact(args[0]) && (PyTuple_CheckExact(index) || PyArray_CheckExact(index))) {
+    Ref out = picked(x, index);
+    if (out || PyErr_Occurred()) return out.release();
   }
   PyObject* result = PyObject_GetItem(args[0], index);
   if (!result || PyArray_Check(result) || !PyArray_CheckScalar(result)) return result;

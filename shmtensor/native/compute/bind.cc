@@ -14,6 +14,7 @@
 #include "optimizer.h"
 #include "order.h"
 #include "packing.h"
+#include "picking.h"
 #include "places.h"
 #include "pointwise.h"
 #include "pool.h"
@@ -22,10 +23,12 @@
 #include "random.h"
 #include "reduction.h"
 #include "scan.h"
+#include "seeking.h"
 #include "softmax.h"
 #include "tally.h"
 #include "turning.h"
 #include "ufunc.h"
+#include "unique.h"
 #include "variance.h"
 
 namespace shmtensor {
@@ -140,9 +143,10 @@ PyMethodDef methods[] = {
     {"gather", fast<gather>(), METH_FASTCALL, "gather(x, index, dim, /)"},
     {"take", fast<take>(), METH_FASTCALL, "take(x, index, dim, /): slices at a vector of indices."},
     {"scatter_into", fast<scatter_into>(), METH_FASTCALL,
-     "scatter_into(out, source, index, dim, add, /) -> bool: was it done?"},
+     "scatter_into(out, source, index, dim, add, base=None, /) -> bool: was it done? out becomes base "
+     "first, and without it is as it was where the answer is False."},
     {"add_slices", fast<add_slices>(), METH_FASTCALL,
-     "add_slices(out, source, index, dim, /) -> bool: was it done?"},
+     "add_slices(out, source, index, dim, base=None, /) -> bool: was it done?"},
     {"add_at", fast<add_at>(), METH_FASTCALL, "add_at(out, places, values, /) -> bool: was it done?"},
     {"sort", fast<sort>(), METH_FASTCALL, "sort(x, dim, descending, /) -> (values, places)"},
     {"topk", fast<topk>(), METH_FASTCALL, "topk(x, k, dim, largest, /) -> (values, places)"},
@@ -152,6 +156,10 @@ PyMethodDef methods[] = {
      "running(x, dim, product, /): running sum or product."},
     {"running_extreme", fast<running_extreme>(), METH_FASTCALL,
      "running_extreme(x, dim, largest, /) -> (values, places)"},
+    {"sought", fast<sought>(), METH_FASTCALL,
+     "sought(sequence, x, sorter, side, /): where x belongs in sorted rows, or None."},
+    {"occurrences", fast<occurrences>(), METH_FASTCALL,
+     "occurrences(x, weights, least, /): how often 0, 1, ... occur, or None."},
     {"packed", fast<packed>(), METH_FASTCALL, "packed(x, /): a copy in C order."},
     {"stack", fast<stack>(), METH_FASTCALL, "stack(arrays, dim, /)"},
     {"convolved", fast<convolved>(), METH_FASTCALL,
@@ -180,6 +188,8 @@ PyMethodDef methods[] = {
     {"triangle", fast<triangle>(), METH_FASTCALL, "triangle(x, diagonal, upper, /)"},
     {"nonzero", fast<nonzero>(), METH_FASTCALL, "nonzero(x, /): a row of indices each."},
     {"distinct", fast<distinct>(), METH_FASTCALL, "distinct(x, /): the different values, in order."},
+    {"unique_values", fast<unique_values>(), METH_FASTCALL,
+     "unique_values(x, dim=None, /) -> (values, inverse, counts), or None."},
     {"logsumexp", fast<logsumexp>(), METH_FASTCALL, "logsumexp(x, dim, keepdim, /)"},
     {"dot", fast<dot>(), METH_FASTCALL, "dot(x, y, /): matmul of two vectors, or None."},
     {"bmm", fast<bmm>(), METH_FASTCALL, "bmm(x, y, /): matmul of two batches of matrices, or None."},

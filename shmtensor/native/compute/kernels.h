@@ -117,12 +117,14 @@ struct Moments {
                           int64_t stride);
 };
 
-// Elementary functions of float32.
+// Elementary functions of float32, and running sums.
 struct Elementary {
   void (*exp)(const float* x, float* out, int64_t n);
   void (*log)(const float* x, float* out, int64_t n);
   void (*sin)(const float* x, float* out, int64_t n);
   void (*cos)(const float* x, float* out, int64_t n);
+  // total + x[0], total + x[0] + x[1], ...
+  void (*running_sums)(const float* x, float* out, int64_t n, double total);
 };
 
 // 16-bit floats and float32: [0] float16, [1] bfloat16.

@@ -10,6 +10,7 @@
 #include <immintrin.h>
 #endif
 
+#include "flush.h"
 #include "kernels.h"
 
 #define INLINE_LAMBDA __attribute__((always_inline))
@@ -25,6 +26,7 @@ namespace SHMTENSOR_LEVEL {
 #include "halves.h"
 #include "mathematics.h"
 #include "rows.h"
+#include "running.h"
 #include "tallies.h"
 #include "update.h"
 
@@ -97,7 +99,7 @@ FOLDS(uint64_t)
 const Moments<float>& moments_of(float) { return moments<float>; }
 const Moments<double>& moments_of(double) { return moments<double>; }
 
-constexpr Elementary functions = {exp_floats, log_floats, waves<0>, waves<1>};
+constexpr Elementary functions = {exp_floats, log_floats, waves<0>, waves<1>, running_sums};
 const Elementary& functions_of() { return functions; }
 constexpr Halves halves = {{widen_float16, widen_bfloat16}, {narrow_float16, narrow_bfloat16}};
 const Halves& halves_of() { return halves; }

@@ -32,10 +32,19 @@ void fill(char* memory, const void* bits, int64_t n) {
   T v;
   memcpy(&v, bits, sizeof v);
   T* out = reinterpret_cast<T*>(memory);
+  constexpr int64_t kSome = 2048 / sizeof(T);
+  if (n < 2 * kSome) {
+    for (int64_t i = 0; i < n; ++i) out[i] = v;
+    return;
+  }
+  T some[kSome];
+  for (int64_t i = 0; i < kSome; ++i) some[i] = v;
   Unlocked unlocked(n * static_cast<int64_t>(sizeof(T)) > kUnlock);
-  ranges(n, kSlice / static_cast<int64_t>(sizeof(T)), [=](int64_t i, int64_t stop) {
-    const T value = v;  // what is captured might be what is written
-    for (T* to = out; i < stop; ++i) to[i] = value;
+  ranges(n, kSlice / static_cast<int64_t>(sizeof(T)), [&](int64_t i, int64_t stop) {
+    for (; i < stop; i += kSome) {  // memcpy has the widest stores of the machine
+      const int64_t m = stop - i < kSome ? stop - i : kSome;
+      memcpy(out + i, some, sizeof(T) * static_cast<size_t>(m));
+    }
   });
 }
 

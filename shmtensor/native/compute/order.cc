@@ -1,16 +1,18 @@
-// Elements become unsigned keys in the same order (a NaN is the largest, both zeros are one), with
-// their place beside them; of equal ones the first stays first.
+// Elements become unsigned keys in the same order, with their place beside them; of equal ones the
+// first stays first. Each row is one thread's work, and a long one that of all (radix.h).
 //
-// Long rows are sorted by Radix: a stable pass over the pairs for each byte in which keys differ.
-// Each row is one thread's work.
+// Many rows across the memory are turned first: a thread then reads and writes whole cache lines.
 #include "order.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "array.h"
+#include "first.h"
+#include "keys.h"
+#include "packing.h"
 #include "pool.h"
+#include "radix.h"
 #include "types.h"
 
 namespace shmtensor {
@@ -18,40 +20,7 @@ namespace {
 
 constexpr int64_t kUnlock = 1024;
 constexpr int64_t kGrain = 4096;
-
-uint32_t key_of(float x) {
-  uint32_t u;
-  x = x == 0 ? 0.0f : x;
-  memcpy(&u, &x, 4);
-  return x != x ? UINT32_MAX : u ^ (u >> 31 ? UINT32_MAX : 0x80000000u);
-}
-
-uint64_t key_of(double x) {
-  uint64_t u;
-  x = x == 0 ? 0.0 : x;
-  memcpy(&u, &x, 8);
-  return x != x ? UINT64_MAX : u ^ (u >> 63 ? UINT64_MAX : uint64_t(1) << 63);
-}
-
-uint32_t key_of(int8_t x) { return static_cast<uint32_t>(x) ^ 0x80000000u; }
-uint32_t key_of(int16_t x) { return static_cast<uint32_t>(x) ^ 0x80000000u; }
-uint32_t key_of(int32_t x) { return static_cast<uint32_t>(x) ^ 0x80000000u; }
-uint32_t key_of(uint8_t x) { return x; }
-uint32_t key_of(uint16_t x) { return x; }
-uint32_t key_of(uint32_t x) { return x; }
-uint64_t key_of(int64_t x) { return static_cast<uint64_t>(x) ^ (uint64_t(1) << 63); }
-uint64_t key_of(uint64_t x) { return x; }
-
-template <class K>
-struct Pair {
-  K key;
-  uint32_t place;
-};
-
-template <class K>
-bool operator<(const Pair<K>& a, const Pair<K>& b) {
-  return a.key < b.key || (a.key == b.key && a.place < b.place);
-}
+constexpr int64_t kTurn = 16384;  // elements from which on rows across the memory are turned
 
 // Sorts n pairs whose places ascend among equal keys. Returns where the result is: a or b.
 template <class K>
@@ -104,6 +73,15 @@ struct Scratch {
 struct Work {
   Ref x, values, places;
   int64_t outer = 1, m = 1, inner = 1, count = 0;
+  int dim = 0;
+  bool turned = false;
+
+  int64_t rows() const { return outer * inner; }
+  bool is_long() const { return m >= kLongRow && inner == 1; }
+  template <class T>
+  const T* row(int64_t r) const {
+    return data<T>(x) + r * m;
+  }
 };
 
 // body(scratch, row of x, its results) for each row, on the pool. An element of a row is `inner`
@@ -147,58 +125,78 @@ void sort_rows(const Work& w, bool descending) {
   });
 }
 
-// Keeps the k first of what was seen in a pool of 2 k: most elements meet one comparison.
 template <class T>
 void topk_rows(const Work& w, bool largest) {
   const int64_t k = w.count;
   each_row<T>(w, [&](auto& s, const T* x, T* values, int64_t* places) {
-    using K = decltype(key_of(T()));
     if (k == 0) return;
-    auto* a = s.a;
     if (4 * k >= w.m) {
-      fill(a, x, w.m, w.inner, largest);
-      if (k < w.m) std::nth_element(a, a + k - 1, a + w.m);
+      fill(s.a, x, w.m, w.inner, largest);
+      if (k < w.m) std::nth_element(s.a, s.a + k - 1, s.a + w.m);
     } else {
-      const K turn = largest ? static_cast<K>(~K(0)) : K(0);
-      const int64_t room = 2 * k + 32 < w.m ? 2 * k + 32 : w.m;
-      int64_t held = 0;
-      K limit = static_cast<K>(~K(0));
-      bool full = false;
-      for (int64_t i = 0; i < w.m; ++i) {
-        const K key = static_cast<K>(key_of(x[i * w.inner]) ^ turn);
-        if (full && key >= limit) continue;
-        a[held++] = {key, static_cast<uint32_t>(i)};
-        if (held < room) continue;
-        std::nth_element(a, a + k - 1, a + held);
-        limit = a[k - 1].key;
-        held = k;
-        full = true;
-      }
-      if (held > k) std::nth_element(a, a + k - 1, a + held);
+      first_of(x, w.m, w.inner, k, largest, 0, s.a);
     }
-    std::sort(a, a + k);
-    write(a, x, k, w.inner, values, places);
+    std::sort(s.a, s.a + k);
+    write(s.a, x, k, w.inner, values, places);
   });
 }
 
 constexpr int64_t kMedian = -1, kNanMedian = -2;
 
-// The k-th smallest; the lower median, which is the first NaN where there is one; or that of the
-// numbers alone.
+// Which of a row in order is asked for: the k-th smallest; the lower median, which is the first NaN
+// where there is one; or that of the numbers alone.
+template <class T>
+int64_t rank_of(const T* x, int64_t m, int64_t step, int64_t k) {
+  if (k > 0) return k - 1;
+  int64_t nans = 0;
+  for (int64_t i = 0; i < m; ++i) nans += x[i * step] != x[i * step];
+  const int64_t left = m - nans;
+  return k == kMedian ? (nans ? left : (m - 1) / 2) : (left > 1 ? (left - 1) / 2 : 0);
+}
+
 template <class T>
 void rank_rows(const Work& w, int64_t k) {
   each_row<T>(w, [&](auto& s, const T* x, T* values, int64_t* places) {
     fill(s.a, x, w.m, w.inner, false);
-    int64_t at = k - 1;
-    if (k < 0) {
-      int64_t nans = 0;
-      for (int64_t i = 0; i < w.m; ++i) nans += x[i * w.inner] != x[i * w.inner];
-      const int64_t left = w.m - nans;
-      at = k == kMedian ? (nans ? left : (w.m - 1) / 2) : (left > 1 ? (left - 1) / 2 : 0);
-    }
+    const int64_t at = rank_of(x, w.m, w.inner, k);
     std::nth_element(s.a, s.a + at, s.a + w.m);
     write(s.a + at, x, 1, w.inner, values, places);
   });
+}
+
+// Long rows, one after the other.
+template <class T>
+void sort_long(const Work& w, bool descending, void* scratch) {
+  for (int64_t r = 0; r < w.rows(); ++r) {
+    radix_sort(PyArray_TYPE(w.x.array()), w.row<T>(r), w.m, descending, scratch,
+               data<T>(w.values) + r * w.m, data<int64_t>(w.places) + r * w.m);
+  }
+}
+
+template <class T>
+void topk_long(const Work& w, bool largest) {
+  for (int64_t r = 0; r < w.rows() && w.count; ++r) {
+    const T* x = w.row<T>(r);
+    T* values = data<T>(w.values) + r * w.count;
+    int64_t* places = data<int64_t>(w.places) + r * w.count;
+    radix_first(PyArray_TYPE(w.x.array()), x, w.m, w.count, largest, places);
+    for (int64_t i = 0; i < w.count; ++i) values[i] = x[places[i]];
+  }
+}
+
+template <class T>
+void rank_long(const Work& w, int64_t k) {
+  for (int64_t r = 0; r < w.rows(); ++r) {
+    const T* x = w.row<T>(r);
+    const int64_t place =
+        radix_rank(PyArray_TYPE(w.x.array()), x, w.m, rank_of(x, w.m, 1, k));
+    data<T>(w.values)[r] = x[place];
+    data<int64_t>(w.places)[r] = place;
+  }
+}
+
+Ref swapped(PyArrayObject* x, int dim) {
+  return Ref(PyArray_SwapAxes(x, dim, PyArray_NDIM(x) - 1));
 }
 
 // x along dim with `count` results a row (negative: as many as there are). 0: NumPy does it; -1:
@@ -209,8 +207,17 @@ int prepare(const char* where, PyObject* const* args, PyObject* dim_object, int6
   if (!x) return -1;
   const int nd = PyArray_NDIM(x), type = PyArray_TYPE(x);
   if (nd == 0 || type > NPY_DOUBLE) return 0;
-  const int dim = dim_argument(where, dim_object, nd);
-  if (dim < 0) return -1;
+  w->dim = dim_argument(where, dim_object, nd);
+  if (w->dim < 0) return -1;
+  Ref turned;
+  int dim = w->dim;
+  if (dim != nd - 1 && PyArray_SIZE(x) >= kTurn) {
+    turned = swapped(x, dim);
+    if (!turned) return -1;
+    x = turned.array();
+    dim = nd - 1;
+    w->turned = true;
+  }
   npy_intp dims[NPY_MAXDIMS];
   for (int i = 0; i < nd; ++i) {
     dims[i] = PyArray_DIM(x, i);
@@ -218,10 +225,15 @@ int prepare(const char* where, PyObject* const* args, PyObject* dim_object, int6
   }
   if (w->m >= INT64_C(0xffffffff)) return 0;
   w->count = dims[dim] = count < 0 ? w->m : count;
-  w->x = contiguous(x);
+  w->x = in_order(x);
   w->values = Ref(fresh(nd, dims, type));
   w->places = Ref(fresh(nd, dims, NPY_INT64));
   return w->x && w->values && w->places ? 1 : -1;
+}
+
+Ref put_back(const Work& w, const Ref& out) {
+  Ref turned = swapped(out.array(), w.dim);
+  return turned ? in_order(turned.array()) : Ref();
 }
 
 template <class F>
@@ -230,7 +242,9 @@ PyObject* run(const Work& w, F&& f) {
     Unlocked unlocked(w.outer * w.inner * w.m > kUnlock);
     with_type(PyArray_TYPE(w.x.array()), f);
   }
-  return PyTuple_Pack(2, w.values.get(), w.places.get());
+  if (!w.turned) return PyTuple_Pack(2, w.values.get(), w.places.get());
+  const Ref values = put_back(w, w.values), places = put_back(w, w.places);
+  return values && places ? PyTuple_Pack(2, values.get(), places.get()) : nullptr;
 }
 
 }  // namespace
@@ -243,7 +257,15 @@ PyObject* sort(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int ready = descending < 0 ? -1 : prepare("sort", args, args[1], -1, &w);
   if (ready < 0) return left_to_caller();
   if (ready == 0) Py_RETURN_NONE;
-  return run(w, [&](auto zero) { sort_rows<decltype(zero)>(w, descending != 0); });
+  const npy_intp nbytes =
+      w.is_long() ? radix_scratch(w.m, PyArray_ITEMSIZE(w.x.array())) : 0;
+  Ref scratch(fresh(1, &nbytes, NPY_BYTE));  // of the heap: its pages are warm
+  if (!scratch) return nullptr;
+  return run(w, [&](auto zero) {
+    using T = decltype(zero);
+    w.is_long() ? sort_long<T>(w, descending != 0, data<void>(scratch))
+                : sort_rows<T>(w, descending != 0);
+  });
 }
 
 // topk(x, k, dim, largest) -> (values, places)
@@ -258,7 +280,11 @@ PyObject* topk(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int ready = prepare("topk", args, args[2], k, &w);
   if (ready < 0) return left_to_caller();
   if (ready == 0 || k > w.m) Py_RETURN_NONE;
-  return run(w, [&](auto zero) { topk_rows<decltype(zero)>(w, largest != 0); });
+  return run(w, [&](auto zero) {
+    using T = decltype(zero);
+    w.is_long() && k <= kMostFirst ? topk_long<T>(w, largest != 0)
+                                   : topk_rows<T>(w, largest != 0);
+  });
 }
 
 // rank(x, k, dim) -> (values, places), one a row: the k-th smallest; k = -1 the median, -2 of
@@ -271,7 +297,10 @@ PyObject* rank(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int ready = prepare("rank", args, args[2], 1, &w);
   if (ready < 0) return left_to_caller();
   if (ready == 0 || w.m == 0 || k == 0 || k < kNanMedian || k > w.m) Py_RETURN_NONE;
-  return run(w, [&](auto zero) { rank_rows<decltype(zero)>(w, k); });
+  return run(w, [&](auto zero) {
+    using T = decltype(zero);
+    w.is_long() ? rank_long<T>(w, k) : rank_rows<T>(w, k);
+  });
 }
 
 }  // namespace shmtensor

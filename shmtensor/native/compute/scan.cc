@@ -1,8 +1,16 @@
-// x as (outer, m, inner): whole rows, or strips of columns, are one thread's work. float32 is
-// accumulated in double: a long running sum in float32 drifts away.
+// x as (outer, m, inner): whole rows, or strips of columns, are one thread's work; a long row is added
+// up in pieces first, and each piece goes on from the sum of those before it. float32 is accumulated
+// in double: a long running sum in float32 drifts away.
 #include "scan.h"
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "array.h"
+#include "flush.h"
+#include "kernels.h"
+#include "packing.h"
 #include "pool.h"
 #include "types.h"
 
@@ -12,6 +20,7 @@ namespace {
 constexpr int64_t kUnlock = 4096;
 constexpr int64_t kGrain = 16384;
 constexpr int64_t kStrip = 256;
+constexpr int64_t kPiece = 32768;  // elements of a long row
 
 struct Along {
   Ref x;
@@ -26,7 +35,7 @@ int prepare(PyArrayObject* x, PyObject* dim_object, Along* a) {
   if (dim < 0) return -1;
   for (int i = 0; i < nd; ++i)
     (i < dim ? a->outer : i > dim ? a->inner : a->m) *= PyArray_DIM(x, i);
-  a->x = contiguous(x);
+  a->x = in_order(x);
   return a->x ? 1 : -1;
 }
 
@@ -44,25 +53,92 @@ void each(const Along& a, F&& body) {
          });
 }
 
+template <bool kProduct, class A>
+inline A joined(A total, A v) {
+  return static_cast<A>(kProduct ? total * v : total + v);
+}
+
+// Rows side by side, so that the wait for one chain is filled by the others.
+template <bool kProduct, int kRows, class T, class A>
+void run_rows(const T* x, T* out, int64_t m, const A start) {
+  constexpr int64_t kSome = 128;
+  A totals[kRows], line[kRows][kSome];
+  for (int r = 0; r < kRows; ++r) totals[r] = start;
+  for (int64_t k = 0; k < m; k += kSome) {
+    const int64_t n = std::min(kSome, m - k);
+    {
+      [[maybe_unused]] Flush<T> flush;  // but not of what is a float32 in the end
+      for (int64_t i = 0; i < n; ++i) {
+        for (int r = 0; r < kRows; ++r)
+          line[r][i] = totals[r] = joined<kProduct>(totals[r], static_cast<A>(x[r * m + k + i]));
+      }
+    }
+    for (int r = 0; r < kRows; ++r)
+      for (int64_t i = 0; i < n; ++i) out[r * m + k + i] = static_cast<T>(line[r][i]);
+  }
+}
+
+template <class T, class A>
+void sum_row(const T* x, T* out, int64_t m, A start) {
+  if constexpr (sizeof(T) == 4) {
+    elementary().running_sums(x, out, m, start);
+  } else {
+    run_rows<false, 1>(x, out, m, start);
+  }
+}
+
+// False: a sum overflows, or is no number; one after the other it might not.
+template <class T, class A>
+bool sum_pieces(const T* x, T* out, int64_t m) {
+  const int64_t pieces = (m + kPiece - 1) / kPiece;
+  std::vector<A> starts(static_cast<size_t>(pieces));
+  const auto each = [&](auto&& body) {
+    slices(pieces, [&](int64_t p) {
+      body(p * kPiece, std::min(kPiece, m - p * kPiece), &starts[static_cast<size_t>(p)]);
+    });
+  };
+  each([&](int64_t at, int64_t n, A* sum) { *sum = tallies<T>().rows[0](x + at, n); });
+  A total = 0;
+  for (A& start : starts) {
+    const A here = start;
+    start = total;
+    total += here;
+    if (!std::isfinite(static_cast<double>(total))) return false;
+  }
+  each([&](int64_t at, int64_t n, A* start) { sum_row(x + at, out + at, n, *start); });
+  return true;
+}
+
+template <class T, class A, bool kProduct>
+void accumulate_rows(const Along& a, T* out) {
+  const T* x = data<T>(a.x);
+  const A start = kProduct ? 1 : 0;
+  if (!kProduct && a.m >= 2 * kPiece) {
+    for (int64_t o = 0; o < a.outer; ++o, x += a.m, out += a.m)
+      if (!sum_pieces<T, A>(x, out, a.m)) sum_row(x, out, a.m, start);
+    return;
+  }
+  ranges(a.outer, a.m >= kGrain ? 1 : kGrain / a.m, [&](int64_t o, int64_t stop) {
+    if (!kProduct && sizeof(T) == 4) {
+      for (; o < stop; ++o) sum_row(x + o * a.m, out + o * a.m, a.m, start);
+    }
+    for (; o + 4 <= stop; o += 4) run_rows<kProduct, 4>(x + o * a.m, out + o * a.m, a.m, start);
+    for (; o < stop; ++o) run_rows<kProduct, 1>(x + o * a.m, out + o * a.m, a.m, start);
+  });
+}
+
 template <class T, class A, bool kProduct>
 void accumulate(const Along& a, T* out) {
+  if (a.inner == 1) return accumulate_rows<T, A, kProduct>(a, out);
   const T* x = data<T>(a.x);
   each(a, [&](int64_t start, int64_t width) {
     const T* from = x + start;
     T* to = out + start;
-    if (width == 1) {
-      A total = kProduct ? 1 : 0;
-      for (int64_t k = 0; k < a.m; ++k, from += a.inner, to += a.inner) {
-        total = static_cast<A>(kProduct ? total * *from : total + *from);
-        *to = static_cast<T>(total);
-      }
-      return;
-    }
     A totals[kStrip];
     for (int64_t c = 0; c < width; ++c) totals[c] = kProduct ? 1 : 0;
     for (int64_t k = 0; k < a.m; ++k, from += a.inner, to += a.inner) {
       for (int64_t c = 0; c < width; ++c) {
-        totals[c] = static_cast<A>(kProduct ? totals[c] * from[c] : totals[c] + from[c]);
+        totals[c] = joined<kProduct>(totals[c], static_cast<A>(from[c]));
         to[c] = static_cast<T>(totals[c]);
       }
     }

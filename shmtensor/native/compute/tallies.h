@@ -75,19 +75,6 @@ void add_up_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t wi
   }
 }
 
-// Products of many small float32 pass through double's denormal numbers, which are slow and of no
-// account for them: zero does. Of double they count.
-template <class T>
-struct Flush {};
-#if defined(__x86_64__)
-template <>
-struct Flush<float> {
-  unsigned before = __builtin_ia32_stmxcsr();
-  Flush() { __builtin_ia32_ldmxcsr(before | 0x8000); }
-  ~Flush() { __builtin_ia32_ldmxcsr(before); }
-};
-#endif
-
 template <class T>
 WideOf<T> product(const T* x, int64_t n) {
   using A = WideOf<T>;

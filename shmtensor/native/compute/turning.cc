@@ -1,10 +1,7 @@
 // Runs of bytes moved; slices depend on the shape alone.
 #include "turning.h"
 
-#include <algorithm>
 #include <cstring>
-#include <memory>
-#include <vector>
 
 #include "array.h"
 #include "call/views.h"
@@ -17,8 +14,6 @@ namespace {
 
 constexpr int64_t kUnlock = 16384;  // bytes
 constexpr int64_t kSlice = 65536;   // bytes of a slice
-constexpr int64_t kPiece = 32768;   // elements
-constexpr int64_t kMost = 4096;     // elements that are sorted here; NumPy's sort is wider
 
 // An exact array in memory order whose elements are plain bytes.
 PyArrayObject* movable(PyObject* p) {
@@ -106,87 +101,6 @@ PyObject* triangle(PyObject*, PyObject* const* args, Py_ssize_t n) {
       }
     }
   });
-  return out.release();
-}
-
-PyObject* nonzero(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("nonzero", n, 1, 1) < 0) return nullptr;
-  PyArrayObject* x = movable(args[0]);
-  const int nd = x ? PyArray_NDIM(x) : 0;
-  if (nd == 0) Py_RETURN_NONE;
-  Ref in = contiguous(x);
-  if (!in) return nullptr;
-  const int64_t size = PyArray_SIZE(x), pieces = (size + kPiece - 1) / kPiece;
-  Ref out;
-  const bool known = with_type(PyArray_TYPE(x), [&](auto zero) {
-    using T = decltype(zero);
-    const T* from = data<T>(in);
-    int64_t few[8];  // where each piece's rows begin
-    std::unique_ptr<int64_t[]> many(pieces > 8 ? new int64_t[static_cast<size_t>(pieces)] : nullptr);
-    int64_t* starts = many ? many.get() : few;
-    {
-      Unlocked unlocked(size > kUnlock);
-      slices(pieces, [&](int64_t p) {
-        const int64_t stop = std::min(size, (p + 1) * kPiece);
-        int64_t found = 0;
-        for (int64_t i = p * kPiece; i < stop; ++i) found += from[i] != T(0);
-        starts[p] = found;
-      });
-    }
-    int64_t total = 0;
-    for (int64_t p = 0; p < pieces; ++p) {
-      const int64_t here = starts[p];
-      starts[p] = total;
-      total += here;
-    }
-    const npy_intp dims[2] = {total, nd};
-    out = Ref(fresh(2, dims, NPY_INT64));
-    if (!out) return;
-    int64_t* rows = data<int64_t>(out);
-    Unlocked unlocked(size > kUnlock);
-    slices(pieces, [&](int64_t p) {
-      const int64_t stop = std::min(size, (p + 1) * kPiece);
-      int64_t* to = rows + starts[p] * nd;
-      const npy_intp* sizes = PyArray_DIMS(x);
-      for (int64_t i = p * kPiece; i < stop; ++i) {
-        if (from[i] == T(0)) continue;
-        int64_t rest = i;
-        for (int k = nd - 1; k > 0; --k) {
-          to[k] = rest % sizes[k];
-          rest /= sizes[k];
-        }
-        to[0] = rest;
-        to += nd;
-      }
-    });
-  });
-  if (!known) Py_RETURN_NONE;
-  return out.release();
-}
-
-PyObject* distinct(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("unique", n, 1, 1) < 0) return nullptr;
-  PyArrayObject* x = movable(args[0]);
-  if (!x || PyArray_SIZE(x) > kMost) Py_RETURN_NONE;
-  Ref in = contiguous(x);
-  if (!in) return nullptr;
-  Ref out;
-  bool usual = true;
-  const bool known = with_type(PyArray_TYPE(x), [&](auto zero) {
-    using T = decltype(zero);
-    const int64_t size = PyArray_SIZE(x);
-    T sorted[kMost];
-    for (int64_t i = 0; i < size; ++i) {
-      sorted[i] = data<T>(in)[i];
-      usual = usual && sorted[i] == sorted[i];  // of NaNs the plain form knows what to do
-    }
-    if (!usual) return;
-    std::sort(sorted, sorted + size);
-    npy_intp left = std::unique(sorted, sorted + size) - sorted;
-    out = Ref(fresh(1, &left, PyArray_TYPE(x)));
-    if (out) memcpy(data<T>(out), sorted, sizeof(T) * static_cast<size_t>(left));
-  });
-  if (!known || !usual) Py_RETURN_NONE;
   return out.release();
 }
 

@@ -1,0 +1,68 @@
+"""searchsorted and bincount: native = plain NumPy, NaN the largest."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from shmtensor import native
+
+from .cases import each
+
+RNG = np.random.default_rng(9)
+TYPES = ("f4", "f8", "i1", "u1", "i4", "u4", "i8", "u8", "?")
+
+
+def draw(shape: Any, dtype: str) -> Any:
+    x = RNG.integers(-40 if dtype[0] in "fi" else 0, 40, shape).astype(dtype)
+    if dtype[0] == "f":
+        flat = x.reshape(-1)
+        for value in (np.nan, np.inf, -np.inf, -0.0):
+            flat[RNG.integers(0, flat.size, flat.size // 30)] = value
+    return x
+
+
+@each(("m", "dtype"), itertools.product((0, 1, 2, 3, 17, 1000), TYPES))
+def test_sought_is_numpys(m: int, dtype: str) -> None:
+    s = np.sort(draw(m, dtype))
+    for shape, side in itertools.product(((), (1,), (15,), (5, 1000), (7001,)), ("left", "right")):
+        x = draw(shape, dtype)
+        found = native.sought(s, x, None, side)
+        np.testing.assert_array_equal(found, np.searchsorted(s, x, side), strict=True)
+
+
+def test_sought_in_rows_of_any_layout() -> None:
+    s = np.sort(draw((6, 50), "f4"))
+    x = draw((1000, 6), "f4").T
+    for side in ("left", "right"):
+        found = native.sought(s, x, None, side)
+        expected = [np.searchsorted(row, values, side) for row, values in zip(s, x, strict=True)]
+        np.testing.assert_array_equal(found, expected)
+        back = native.sought(s[0, ::2], x, None, side)
+        np.testing.assert_array_equal(back, np.searchsorted(s[0, ::2], x, side))
+
+
+def test_what_is_left_to_numpy() -> None:
+    s, x = np.arange(5.0), np.ones(3)
+    assert native.sought(s, x.astype("f4"), None, "left") is None
+    assert native.sought(s, x, np.arange(5), "left") is None
+    assert native.sought(np.ones((2, 5)), np.ones((3, 4)), None, "left") is None
+    assert native.sought(np.zeros(5000), x, None, "left") is None  # few searches in many
+    assert native.sought(s.astype("f2"), x.astype("f2"), None, "left") is None
+
+
+def test_occurrences_are_numpys() -> None:
+    for n, high in itertools.product((65_536, 70_001, 600_000), (1, 9, 1000, 50_000)):
+        x = RNG.integers(0, high, n)
+        for least in (0, 5, 2000):
+            expected = np.bincount(x, minlength=least)
+            np.testing.assert_array_equal(native.occurrences(x, None, least), expected, strict=True)
+        np.testing.assert_array_equal(
+            native.occurrences(x.repeat(2)[::2], None, 0), np.bincount(x), strict=True
+        )
+    x[-1] = -1
+    assert native.occurrences(x, None, 0) is None
+    assert native.occurrences(RNG.integers(0, 9, 100), None, 0) is None
+    assert native.occurrences(np.full(70_000, 2**40), None, 0) is None
