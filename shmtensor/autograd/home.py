@@ -27,8 +27,8 @@ limit = 0
 
 
 def offered(edge: Any) -> Any:
-    """The home of a leaf that has no gradient, if nobody looks at it; else None."""
-    if edge.__class__ is not Leaf or edge.grad is not None:
+    """The home of a leaf if nobody looks at it, its own `.grad` neither; else None."""
+    if edge.__class__ is not Leaf:
         return None
     home = edge.home
     return home if home is not None and getrefcount(home) <= limit else None

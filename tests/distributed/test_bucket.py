@@ -9,9 +9,10 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor import nn, optim
+from shmtensor import native, nn, optim
 from shmtensor.distributed import DistributedDataParallel
 from shmtensor.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
+from shmtensor.distributed.bucket import Bucket
 
 from .crowd import run, values
 
@@ -217,6 +218,19 @@ def grouped() -> None:
 
 def test_an_optimizer_with_groups_on_one_rank() -> None:
     values(run(grouped, 2))
+
+
+def test_neighbours_in_two_blocks_are_not_one_array() -> None:
+    bucket = Bucket([nn.Parameter(st.zeros(16)) for _ in range(2)])
+    block: Any = native.allocate(128)
+    first, second = (np.ndarray((16,), np.float32, block, at) for at in (0, 64))
+    whole = bucket.whole([first, second])
+    assert whole is not None
+    assert whole.size == 32
+    assert pointer(whole) == pointer(first)
+    other = np.frombuffer(block, np.float32)[16:]  # the same memory, by another way
+    assert bucket.whole([first, other]) is None
+    assert bucket.whole([second, first]) is None
 
 
 def hooked(gaps: bool) -> None:
