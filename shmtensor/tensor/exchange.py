@@ -128,6 +128,11 @@ class Exchange(History):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
         return array_ufunc(ufunc, method, inputs, named)
 
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from .arrayfunction import array_function  # not needed before
+
+        return array_function(func, types, args, kwargs)
+
     @property
     def __array_interface__(self) -> Any:
         if self.array.dtype is dtypes.bfloat16:  # it would be spelled as float16 is

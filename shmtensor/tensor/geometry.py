@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, formats
 from ..autograd.dispatch import table
 from ..autograd.methods import Methods
 from ..device import CPU, Device
@@ -64,8 +64,8 @@ class Geometry(Methods):
         return False
 
     @property
-    def layout(self) -> str:
-        return "strided"
+    def layout(self) -> formats.layout:
+        return formats.strided
 
     @property
     def T(self) -> Tensor:

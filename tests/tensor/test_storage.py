@@ -107,3 +107,8 @@ def test_resized_copies() -> None:
     assert x.resize(2, 2).tolist() == [[0, 1], [2, 3]]
     assert x.resize_as(st.zeros(3)).tolist() == [0, 1, 2]
     assert x.shape == (6,)
+
+
+def test_the_layout_of_a_tensor_is_strided() -> None:
+    assert st.ones(2).layout is st.strided
+    assert repr(st.ones(2).layout) == "shmtensor.strided"
