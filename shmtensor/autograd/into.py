@@ -19,9 +19,12 @@ __all__ = ["put", "receiving", "spoken"]
 EXACT = {"aminmax", "gather", "multinomial"}
 
 
+NAMESPACED = {"i1"}  # rows of the core that a namespace names (`special.i1`)
+
+
 def spoken(made: Any) -> bool:
     """Whether users call an op by name, of `shmtensor` or of a namespace."""
-    return bool(made.function or made.name.partition("_")[0] in LATER)
+    return bool(made.function or made.name.partition("_")[0] in LATER or made.name in NAMESPACED)
 
 
 def receiving(row: Any) -> bool:

@@ -137,7 +137,7 @@ def logcumsumexp(xp, x, /, dim):
 
 def logcumsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     """exp(x) times the running sum from the end of g exp(-out), by sign and in logarithms."""
-    if not x.ndim:
+    if not x.ndim or 0 in x.shape:
         return g
     if x.dtype.kind == "c":  # shifted by the largest real part, so that nothing overflows
         top = ops.amax(ops.real(out), dim, True)

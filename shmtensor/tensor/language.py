@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import native
 from ..autograd import view
+from ..autograd.dispatch import table
 from ..autograd.leaf import Leaf
 from ..printing import format_array
 from .copying import Copying
@@ -35,9 +36,14 @@ class Language(Copying):
         return format_array(self.array, prefix, tuple(notes))
 
     def __format__(self, spec: str) -> str:
-        if spec and self.array.ndim == 0:
+        if self.array.ndim == 0 and type(self) is native.plain_class():  # as the number
             return format(self.item(), spec)
         return repr(self) if not spec else object.__format__(self, spec)
+
+    def __reversed__(self) -> Tensor:
+        """All dimensions turned round, as PyTorch has it; a 0-d tensor is itself."""
+        same: Any = self
+        return table.flip(self, tuple(range(self.array.ndim))) if self.array.ndim else same  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         if self.array.ndim == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,9 +92,12 @@ class Restriding(Writing):
         return self
 
     def resize(self, *sizes: Any) -> Tensor:
-        """A tensor of another shape over the same memory, as far as it reaches (deprecated in
-        PyTorch: `resize_`).
+        """A tensor of another shape: of as many elements it is `reshape`, else a copy without
+        history, as far as the memory reaches (deprecated in PyTorch: `resize_`).
         """
+        shape = tuple(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
+        if math.prod(shape) == self.array.size:
+            return self.reshape(shape)
         return self.detach().clone().resize_(*sizes)
 
     def resize_as(self, tensor: Tensor) -> Tensor:

@@ -91,6 +91,29 @@ def test_inference_mode() -> None:
     assert not st.is_inference_mode_enabled()
 
 
+def test_inference_tensors_stay_out_of_graphs() -> None:
+    with st.inference_mode():
+        x = st.ones(2)
+        x.add_(1)  # inside the mode they may be written
+        view = x[:1]
+    assert x.is_inference()
+    assert view.is_inference()
+    with pytest.raises(RuntimeError, match="do not track version counter"):
+        x._version  # noqa: B018
+    w = st.ones(2, requires_grad=True)
+    assert (w + x).requires_grad  # nothing is saved
+    with pytest.raises(RuntimeError, match=r"[Ii]nference tensor"):
+        w * x
+    with pytest.raises(RuntimeError, match=r"[Ii]nference tensor"):
+        x.add_(1)
+    with pytest.raises(RuntimeError, match=r"inference tensor"):
+        x.requires_grad_()
+    copy = x.clone()
+    assert not copy.is_inference()
+    (w * copy).sum().backward()
+    assert w.grad.tolist() == [2, 2]
+
+
 def test_each_thread_has_its_own_mode() -> None:
     seen: list[bool] = []
     with st.no_grad():

@@ -18,7 +18,11 @@ COMPLEX = set(
     silu conj real angle sum mean prod_along variance deviation cumsum cumprod reshape viewed
     permute transpose squeeze unsqueeze expand broadcast_to matmul linear flip roll repeat cat stack
     parts unbind narrow select diagonal getitem scatter_index selected gathered vector_norm choose
-    masked written tril triu clone""".split()  # noqa: SIM905 - a list of words reads better so
+    masked written tril triu clone sum_to packed packed_by_channel log1p exp2 log2 logaddexp
+    logsumexp logcumsumexp placed take_along flatten sliced diagonal_set unfold folded replace
+    masked_write first slices_added slices_plus gathered_sum scattered zeroed scatter_added bmm dot
+    inverse solved det matrix_exp as_strided strided_sum convolved unconvolved filters embedded
+    fft_fitted fft_turned fft_doubled nansum""".split()  # noqa: SIM905 - a list of words reads better so
 )
 # Rows that read one triangle of a symmetric matrix: their gradients are those of symmetric changes.
 SYMMETRIC = {"linalg_cholesky_lower", "linalg_eigh_parts"}

@@ -17,12 +17,17 @@ from typing import Any
 
 import shmtensor as st
 from shmtensor.autograd.dispatch import declare
-from shmtensor.ops import COMPOSITES, ROWS
-
-declare()  # the later families, too
+from shmtensor.ops import COMPOSITES, LATER, ROWS
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
+sys.path.append(str(TESTS / "ops"))  # as pytest has it, where what is checked is listed
+
+from slopes import CHECKED, FLAT  # noqa: E402
+from test_composites import CASES  # noqa: E402
+from test_rows import COMPLEX  # noqa: E402
+
+declare()  # the later families, too
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Entry:
         tested: whether a test names it, or the generated test of the op table reaches it.
         differentiable: "yes", "by its parts" (plain Python over differentiable ops), or "".
         orders: how many orders of its gradient are held against finite differences.
+        in_complex: whether they are for complex numbers, too, by the test of the rows.
     """
 
     section: str
@@ -42,6 +48,7 @@ class Entry:
     tested: bool
     differentiable: str
     orders: int
+    in_complex: bool
 
 
 def listed() -> Iterator[tuple[str, str]]:
@@ -100,21 +107,42 @@ def words() -> set[str]:
             named |= {row.name, *row.aliases} | {f"{n}_" for n in (row.name, *row.aliases)}
     for made in COMPOSITES.values():
         named |= set(made.aliases)
+        if made.inplace and made.name in CASES:
+            named |= {f"{n}_" for n in (made.name, *made.aliases)}
     return named
 
 
-def derivative(name: str) -> tuple[str, int]:
-    """(differentiable, orders checked) of an op's name."""
+def of_table(name: str) -> Any:
+    """The row or composite that a name is one of; None."""
     short = name.rpartition(".")[2].removesuffix("_")
     if name.replace(".", "_") in {*ROWS, *COMPOSITES}:
         short = name.replace(".", "_")
-    for row in ROWS.values():
-        if short in (row.name, *row.aliases):
-            return ("yes", 2 if row.samples else 0) if row.pullbacks else ("", 0)
-    for made in COMPOSITES.values():
-        if short in (made.name, *made.aliases):
-            return "by its parts", 0
-    return "", 0
+    table = (*ROWS.values(), *COMPOSITES.values())
+    return next((made for made in table if short in (made.name, *made.aliases)), None)
+
+
+def spellings(name: str, made: Any = None) -> set[str]:
+    """A name as tests/ops/slopes.py may spell it: with its namespace, or without."""
+    short = name.rpartition(".")[2]
+    found = {name, short, short.removesuffix("_"), f"nn.functional.{short.removesuffix('_')}"}
+    for known in () if made is None else (made.name, *made.aliases):
+        word, _, rest = known.partition("_")
+        found |= {known, f"nn.functional.{known}"}
+        found |= {rest, f"{word}.{rest}"} if word in LATER else set()
+    return found
+
+
+def derivative(name: str) -> tuple[str, int]:
+    """(differentiable, orders checked) of a name."""
+    made = of_table(name)
+    if made is not None and made.name in ROWS and (made.samples or not made.pullbacks):
+        return ("yes", 2) if made.pullbacks else ("", 0)
+    spelled = spellings(name, made)
+    if spelled & CHECKED:
+        return "by its parts", 2
+    if made is None or spelled & FLAT:
+        return "", 0
+    return "UNCHECKED", 0
 
 
 def entries() -> list[Entry]:
@@ -125,7 +153,9 @@ def entries() -> list[Entry]:
         differentiable, orders = derivative(name)
         present = found(name)
         is_tested = bool(present) and name.rpartition(".")[2] in tested
-        made.append(Entry(section, name, present, is_tested, differentiable, orders))
+        row = of_table(name)
+        in_complex = bool(orders and row is not None and row.name in COMPLEX)
+        made.append(Entry(section, name, present, is_tested, differentiable, orders, in_complex))
     return made
 
 
@@ -146,15 +176,17 @@ def report() -> str:
             if e.differentiable:
                 notes.append(f"differentiable {e.differentiable}".replace(" yes", ""))
             if e.orders:
-                notes.append(f"{e.orders} orders checked")
+                also = ", of complex numbers, too" if e.in_complex else ""
+                notes.append(f"{e.orders} orders checked{also}")
             lines.append(f"  {e.name:42} {', '.join(notes)}")
     there = sum(bool(e.present) for e in all_entries)
     tested = sum(e.tested for e in all_entries)
     checked = sum(e.orders > 0 for e in all_entries)
+    unchecked = sum(e.differentiable == "UNCHECKED" for e in all_entries)
     stale = [e.name for e in all_entries if e.present and e.name in known]
     lines.append(
         f"\n{len(all_entries)} names: {there} present, {tested} named in a test or reached by the "
-        f"generated one, {checked} with gradients of two orders checked"
+        f"generated one, {checked} differentiable with two orders checked, {unchecked} unchecked"
     )
     if stale:
         lines.append(f"present, though absent.txt says otherwise: {' '.join(stale)}")

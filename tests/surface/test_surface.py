@@ -34,6 +34,24 @@ def test_the_names_are_the_surface() -> None:
     assert surface.derivative("argmax") == ("", 0)
 
 
+def test_nothing_differentiable_is_unchecked() -> None:
+    """Every composite, every differentiable row, and every other function that people call."""
+    from slopes import CHECKED, FLAT
+
+    for made in surface.COMPOSITES.values():
+        assert surface.spellings(made.name, made) & (CHECKED | FLAT), made.name
+    for row in surface.ROWS.values():
+        assert not row.pullbacks or row.samples or row.name in CHECKED, row.name
+    functions = {"shmtensor", "sparse", "nn.functional", "extended", "Tensor", "Tensor, in place"}
+    for section, name in surface.listed():
+        there = section in functions and surface.found(name) in ("function", "method")
+        if there and surface.of_table(name) is None:
+            assert surface.spellings(name) & (CHECKED | FLAT), name
+    assert not [e.name for e in surface.entries() if e.differentiable == "UNCHECKED"]
+    assert surface.derivative("nn.functional.conv2d") == ("by its parts", 2)
+    assert surface.derivative("Tensor.addmm_") == ("by its parts", 2)
+
+
 def test_the_report_runs() -> None:
     script = Path(surface.__file__)
     root = Path(st.__file__).resolve().parent.parent
@@ -73,6 +91,10 @@ def test_known_ops_keep_known_bytes() -> None:
 
 
 def test_the_page_of_what_is_kept_is_true() -> None:
-    lines = dict.fromkeys(kept.page().splitlines())
-    wrong = [line for line in kept.PAGE.read_text().splitlines() if line not in lines]
-    assert not wrong, "python -m tests.surface.kept writes the page anew"
+    true, written = (set(t.splitlines()) for t in (kept.page(), kept.PAGE.read_text()))
+    assert true == written, "python -m tests.surface.kept writes the page anew"
+
+
+def test_the_page_of_what_is_kept_has_every_differentiable_row() -> None:
+    listed = {line.split(" | ")[0].strip("| ") for line in kept.PAGE.read_text().splitlines()}
+    assert {row.name for row in surface.ROWS.values() if row.pullbacks and row.samples} <= listed

@@ -238,3 +238,36 @@ def test_weak_references_and_attributes() -> None:
 def test_properties_exist(name: str) -> None:
     value: Any = getattr(st.ones(2, 2), name)
     assert value is None or value is not NotImplemented
+
+
+def test_a_number_is_formatted_as_one() -> None:
+    assert f"{st.tensor(2.5)}" == "2.5"
+    assert f"{st.tensor(2.5, requires_grad=True) * 2:.2f}" == "5.00"
+    assert f"{st.tensor(3)}" == "3"
+    assert f"{st.tensor([2.5])}" == "tensor([2.5000])"
+    assert str(st.tensor(2.5)) == "tensor(2.5000)"
+
+
+def test_reversed_turns_every_dimension() -> None:
+    x = st.arange(6).reshape(2, 3)
+    assert reversed(x).tolist() == [[5, 4, 3], [2, 1, 0]]
+    assert reversed(st.tensor(3)).item() == 3
+
+
+def test_what_a_tensor_says_of_itself() -> None:
+    x = st.ones(2, 3)
+    assert (x.ndimension(), x.nelement(), x.get_device()) == (2, 6, -1)
+    assert x.is_signed()
+    assert not x.byte().is_signed()
+    assert x.char().dtype is st.int8
+    assert x.is_same_size(x.t().t())
+    assert not x.is_same_size(x.t())
+    assert not x.is_pinned()
+    assert x.pin_memory() is x
+    y = (x * 1).requires_grad_()
+    z = y * 2
+    assert z.detach_() is z
+    assert not z.requires_grad
+    assert st.ones(3).map_(st.arange(3.0), lambda a, b: a + b).tolist() == [1, 2, 3]
+    drawn = st.zeros(1000).cauchy_(2.0, 0.5)
+    assert drawn.median().item() == pytest.approx(2, abs=0.3)
