@@ -28,6 +28,7 @@ MODULES = [
     "shmtensor.autograd.forward_ad",
     "shmtensor.autograd.functional",
     "shmtensor.autograd.graph",
+    "shmtensor.autograd.profiler",
     "shmtensor.cli",
     "shmtensor.packed",
     "shmtensor.random",

@@ -41,3 +41,11 @@ __all__ = [
     "table",
     "wrap",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name != "profiler":  # imported when it is first asked for
+        raise AttributeError(f"module 'shmtensor.autograd' has no attribute {name!r}")
+    from importlib import import_module
+
+    return import_module(f"{__name__}.profiler")

@@ -185,7 +185,8 @@ def normalised(rule: Any, variant: str, inputs: tuple[Any, ...]) -> list[Any]:
                     raise Unknown from None
                 raise
             if not usual[-1]:
-                raise RuntimeError(f"{row.name}: expected a non-empty list of tensors: {value!r}")
+                kind = ValueError if row.name == "cat" else RuntimeError  # as PyTorch has it
+                raise kind(f"{row.name}: expected a non-empty list of tensors: {value!r}")
         else:
             operand = as_operand(value)
             number_fits = row.promote is not None and row.broadcast and x.name in row.promoted

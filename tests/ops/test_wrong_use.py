@@ -114,6 +114,11 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         r"\(2,\) for \(3, 4\)",
     ),
     "reduction": (lambda: functional.mse_loss(x, x, reduction="max"), ValueError, "'max'"),
+    "variances": (
+        lambda: functional.gaussian_nll_loss(x, x, st.ones(3, 2)),
+        ValueError,
+        r"incorrect size: \(3, 2\), the input has \(3, 4\)",
+    ),
     "probabilities": (
         lambda: functional.binary_cross_entropy(x * 2, x),
         RuntimeError,

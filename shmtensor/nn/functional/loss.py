@@ -166,6 +166,13 @@ def gaussian_nll_loss(
         var = ops.full_like(input, float(var))
     if tuple(var.shape) != tuple(input.shape) and var.shape == input.shape[:-1]:
         var = var.unsqueeze(-1)
+    elif var.shape != input.shape:  # one dimension may be 1 in its stead
+        other = [n for m, n in zip(input.shape, var.shape) if m != n]
+        if var.ndim != input.ndim or other != [1]:
+            raise ValueError(
+                f"gaussian_nll_loss: var is of incorrect size: {tuple(var.shape)}, the input has "
+                f"{tuple(input.shape)}"
+            )
     if bool((var < 0).any()):
         raise ValueError("gaussian_nll_loss: var has negative entries")
     kept = var.detach().clamp(min=eps) + (var - var.detach())  # the gradient passes the cut
