@@ -19,7 +19,7 @@ from memory.test_room import needs_mounts
 
 from shmtensor import native
 
-from .family import play, survey
+from .family import play, rowless_by_name, survey
 
 # A /dev/shm of its own, in which the larger blocks have no room: the second volume takes over.
 SMALL = (
@@ -36,9 +36,9 @@ NOT_STOPPED = {
 
 POINTS = sorted(native.fault_points())
 
-# `make faults-process`: all of this with liveness by pid and start time; some points are then never
-# come to.
+# `make faults-process`: all of this with liveness by pid and start time.
 BY_PROCESS = os.environ.get("SHMTENSOR_LIVENESS") == "process"
+WITHOUT_A_ROW = ("fork.frozen", "fork.rowless")
 
 # A death in each of these, in an interpreter of its own, where the kernel's locks are not used.
 WITHOUT_LOCKS = [
@@ -102,8 +102,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_death_at(point: str, outcomes: Outcomes) -> None:
-    if BY_PROCESS and not outcomes.cases(point):
-        pytest.skip("not come to without kernel locks")
+    if BY_PROCESS and point in WITHOUT_A_ROW:
+        pytest.skip("in test_a_child_without_a_row_where_the_kernel_has_no_locks")
     assert outcomes.cases(point), f"no scene of tests/faults passes {point}: it has no test"
     assert point not in outcomes.failed, outcomes.failed[point]
     left: Sequence[tuple[str, str]] = [c for c in outcomes.rest if c[1].split(":")[0] == point]
@@ -115,6 +115,12 @@ def test_deaths_where_the_kernel_has_no_locks(tmp_path: Path) -> None:
     env = {"SHMTENSOR_LIVENESS": "process"}
     fresh(play, json.dumps(WITHOUT_LOCKS), str(done), env=env, timeout=400)
     assert len(done.read_text().splitlines()) == len(WITHOUT_LOCKS)
+
+
+@pytest.mark.parametrize("point", WITHOUT_A_ROW)
+@pytest.mark.parametrize("how", ["1", "1:stop"])
+def test_a_child_without_a_row_where_the_kernel_has_no_locks(point: str, how: str) -> None:
+    fresh(rowless_by_name, f"{point}:{how}", env={"SHMTENSOR_LIVENESS": "process"})
 
 
 def test_unknown_point_is_refused() -> None:

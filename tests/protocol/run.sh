@@ -6,14 +6,13 @@ cd "$(dirname "$0")" || exit 1
 command -v spin > /dev/null || { echo "run.sh: spin is not installed (on Debian: apt-get install spin)"; exit 2; }
 failed=0
 channel() { ./check.sh channel.pml "channel, $@" || failed=1; }
-# A kill at any moment (`unless`) and partial-order reduction do not go together.
-end() { PAN=-DNOREDUCE ./check.sh end.pml "end, $@" || failed=1; }
-names() { PAN=-DNOREDUCE ./check.sh names.pml "names, $@" || failed=1; }
-holder() { PAN=-DNOREDUCE ./check.sh holder.pml "holder, $@" || failed=1; }
+end() { ./check.sh end.pml "end, $@" || failed=1; }
+names() { ./check.sh names.pml "names, $@" || failed=1; }
+holder() { ./check.sh holder.pml "holder, $@" || failed=1; }
 caught() { # model, seeded bug, defines...
   local model=$1 bug=$2
   shift 2
-  PAN=-DNOREDUCE ./check.sh "$model.pml" "$model, seeded $bug" "-DBUG_$bug" "$@" && { echo "NOT CAUGHT: $bug"; failed=1; }
+  ./check.sh "$model.pml" "$model, seeded $bug" "-DBUG_$bug" "$@" && { echo "NOT CAUGHT: $bug"; failed=1; }
 }
 
 quick() {
