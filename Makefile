@@ -78,7 +78,7 @@ faults-process: $(VENV)/.test
 
 # A million forged handles and layouts: an error each time, never a crash; then again under AddressSanitizer and
 # UndefinedBehaviorSanitizer, which see what does not crash.
-fuzz: $(VENV)/.editable $(VENV)/.test
+fuzz: $(VENV)/.editable
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
 	tests/sanitize.sh $(BIN)/python fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
 
