@@ -11,7 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py setup.cfg pyproject.toml $(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h')
 
-.PHONY: collectives demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process mpi build clean
+.PHONY: collectives demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -75,6 +75,10 @@ mpi: $(VENV)/.mpi
 # Every fault point again, with liveness by pid and start time, as where the kernel lacks open-file-description locks.
 faults-process: $(VENV)/.test
 	SHMTENSOR_LIVENESS=process $(BIN)/pytest tests/faults
+
+# Strict accounting with little left: others on this machine may be refused memory for a second or two. As root.
+overcommit: $(VENV)/.test
+	SHMTENSOR_OVERCOMMIT=strict $(BIN)/pytest -v tests/memory/test_limits.py -k overcommit
 
 # A million forged handles and layouts: an error each time, never a crash; then again under AddressSanitizer and
 # UndefinedBehaviorSanitizer, which see what does not crash.
