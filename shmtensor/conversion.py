@@ -33,24 +33,37 @@ __all__ = [
 ]
 
 
-def inferred(data: Any) -> dtypes.Dtype | None:
-    """The dtype of new data by PyTorch's rules: Python floats are the default dtype; arrays keep
-    theirs.
+# Told apart by what they are, not by what NumPy would make of them.
+ARRAYS = (native.TensorBase, np.ndarray, np.generic)
+
+
+def without_tensors(read: Any, data: Any) -> Any:
+    """`read(data)`, an array. NumPy reads most tensors in lists by itself, but none that requires a
+    gradient and none of bfloat16; looking for them first would cost more than all the rest.
     """
-    if isinstance(data, (native.TensorBase, np.ndarray, np.generic)):
+    first = data
+    while first.__class__ in (list, tuple) and first:
+        first = first[0]
+    if not isinstance(first, native.TensorBase):
+        try:
+            array = read(data)
+        except (RuntimeError, TypeError):
+            return read(as_plain(data))
+        if array.dtype.kind != "O":
+            return array
+    return read(as_plain(data))
+
+
+def inferred(data: Any, array: np.ndarray[Any, Any]) -> dtypes.Dtype | None:
+    """The dtype of new data by PyTorch's rules: Python floats are the default dtype; None: what
+    NumPy read, as arrays keep theirs.
+    """
+    while data.__class__ in (list, tuple) and data:
+        data = data[0]
+    kind = array.dtype.kind
+    if kind not in "fc" or isinstance(data, ARRAYS):
         return None
-    if isinstance(data, (list, tuple)) and data:
-        flat: Any = data
-        while isinstance(flat, (list, tuple)) and flat:
-            flat = flat[0]
-        if isinstance(flat, (np.ndarray, np.generic, native.TensorBase)):
-            return None
-    kind = np.asarray(data).dtype.kind
-    if kind == "f":
-        return dtypes.get_default_dtype()
-    if kind == "c":
-        return dtypes.default_complex()
-    return None
+    return dtypes.get_default_dtype() if kind == "f" else dtypes.default_complex()
 
 
 def tensor(
@@ -72,17 +85,20 @@ def tensor(
     Raises:
         ValueError: nested lists of differing lengths.
         TypeError: data that no tensor can hold.
+        OverflowError: an integer that the dtype cannot hold.
     """
     as_device(device)
-    plain = as_plain(data)
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     try:
-        if dtype is None:
-            wanted = inferred(plain)
-        array = native.call(np.array, plain, wanted)
-    except (ValueError, TypeError) as error:
+        if wanted is None:
+            read = without_tensors(np.asarray, data)
+            wanted = inferred(data, read)
+            array = native.call(np.array, read, wanted)
+        else:
+            array = without_tensors(lambda plain: native.call(np.array, plain, wanted), data)
+    except (ValueError, TypeError, OverflowError) as error:
         raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
-    made: Tensor = native.wrap(as_canonical(array))
+    made: Tensor = native.wrap(array if array.dtype is wanted else as_canonical(array))
     return made.requires_grad_() if requires_grad else made
 
 

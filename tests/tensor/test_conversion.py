@@ -85,3 +85,22 @@ def test_tensors_over_files(tmp_path: Path) -> None:
         st.from_file(path, size=5)
     with pytest.raises(RuntimeError, match="cannot be mapped"):
         st.from_file(tmp_path / "none", size=5)
+
+
+@pytest.mark.parametrize("dtype", [None, st.float64, st.int32])
+@pytest.mark.parametrize("first", [True, False])
+def test_lists_may_mix_numbers_with_tensors_that_numpy_cannot_read(
+    dtype: st.dtypes.Dtype | None, first: bool
+) -> None:
+    traced, brief = st.tensor(2.0, requires_grad=True), st.tensor(4.0, dtype=st.bfloat16)
+    data = [traced, 1.0, brief] if first else [1.0, traced, brief]
+    made = st.tensor(data, dtype=dtype)
+    assert made.tolist() == ([2, 1, 4] if first else [1, 2, 4])
+    assert not made.requires_grad
+    assert dtype is None or made.dtype is dtype
+    assert st.tensor([[1.0, 2.0], st.tensor([3.0, 4.0], requires_grad=True)]).shape == (2, 2)
+
+
+def test_an_integer_that_does_not_fit_is_named() -> None:
+    with pytest.raises(OverflowError, match=r"tensor: .*300.*int8: \[300\]"):
+        st.tensor([300], dtype=st.int8)
