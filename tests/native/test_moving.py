@@ -97,3 +97,14 @@ def test_steps_leaves_the_rest_to_the_caller() -> None:
     assert native.steps(0, 1, 3, np.dtype("?").num) is None
     with pytest.raises(TypeError):
         native.steps(0, 1, "3", 7)  # type: ignore[arg-type]
+
+
+@each("dtype", TYPES[:5])
+def test_one_element_everywhere(dtype: str) -> None:
+    for n, start in ((1, 0), (255, 1), (256, 1), (257, 3), (1031, 5), (300_007, 1)):
+        x = draw((n + 16,), dtype)
+        expected = x.copy()
+        value = np.asarray(77, dtype)
+        expected[start : start + n] = value
+        assert native.store(x[start : start + n], value)
+        same(x, expected)

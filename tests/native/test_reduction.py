@@ -121,3 +121,13 @@ def test_reduce_into_errors_show_the_values() -> None:
         native.reduce_into(out, [], "sum")
     with pytest.raises(ValueError, match="array 0 is not contiguous"):
         native.reduce_into(out, [np.ones(6)[::2]], "sum")
+
+
+@each("dtype", ("f4", "f8"))
+def test_sums_of_rows_with_gaps(dtype: str) -> None:
+    x = RNG.integers(-9, 9, (140, 5000)).astype(dtype)
+    bound = 0 if dtype == "f8" else 1e-6
+    for a in (x[:, ::2], x[:, ::3], x[::2, 1::2], x[::-1, ::2], x[:, ::70], x.T[::2].T, x[:3, ::2]):
+        for keep in (False, True):
+            got = native.sum(a, 1, keep)
+            np.testing.assert_allclose(got, a.sum(1, keepdims=keep), bound, strict=True)

@@ -34,8 +34,7 @@ void log_sums(const Reduced& r, T* out) {
         out[i] = top;  // infinite or no number, and so is the result
         continue;
       }
-      int64_t at = 0;
-      while (row[at] != top) ++at;
+      const int64_t at = folds<T>().find(row, r.m, top);
       out[i] = kernels<T>().cross_entropy_row(row, scratch, r.m, at) + top;
     }
   });

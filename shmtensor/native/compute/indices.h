@@ -51,6 +51,13 @@ inline bool inside(const int64_t* at, int64_t n, int64_t size) {
   return all;
 }
 
+// Asks for a run of memory that the hardware does not foresee.
+template <class T>
+void foresee(const T* p, int64_t n) {
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  for (int64_t c = 0; c < n; c += kLine) __builtin_prefetch(p + c);
+}
+
 // -1: not there; no exception is left.
 inline int dim_or_none(PyObject* p, int nd) {
   const long d = PyLong_CheckExact(p) ? PyLong_AsLong(p) : -nd - 1;

@@ -26,26 +26,31 @@ void copy_bytes(char* to, const char* from, int64_t nbytes) {
   });
 }
 
-// One element again and again.
+// One element again and again. Long runs by the processor's own string stores, which do not read what
+// they overwrite.
+template <class T>
+void fill_run(T* to, int64_t n, T v) {
+#if defined(__x86_64__)
+  constexpr int64_t kSide = 8 / static_cast<int64_t>(sizeof(T));
+  T word[kSide];
+  for (T& part : word) part = v;
+  uint64_t pattern;
+  memcpy(&pattern, word, sizeof pattern);
+  int64_t words = n < 256 ? 0 : n / kSide;
+  n -= words * kSide;
+  if (words) asm volatile("rep stosq" : "+D"(to), "+c"(words) : "a"(pattern) : "memory");
+#endif
+  for (int64_t i = 0; i < n; ++i) to[i] = v;
+}
+
 template <class T>
 void fill(char* memory, const void* bits, int64_t n) {
   T v;
   memcpy(&v, bits, sizeof v);
   T* out = reinterpret_cast<T*>(memory);
-  constexpr int64_t kSome = 2048 / sizeof(T);
-  if (n < 2 * kSome) {
-    for (int64_t i = 0; i < n; ++i) out[i] = v;
-    return;
-  }
-  T some[kSome];
-  for (int64_t i = 0; i < kSome; ++i) some[i] = v;
   Unlocked unlocked(n * static_cast<int64_t>(sizeof(T)) > kUnlock);
-  ranges(n, kSlice / static_cast<int64_t>(sizeof(T)), [&](int64_t i, int64_t stop) {
-    for (; i < stop; i += kSome) {  // memcpy has the widest stores of the machine
-      const int64_t m = stop - i < kSome ? stop - i : kSome;
-      memcpy(out + i, some, sizeof(T) * static_cast<size_t>(m));
-    }
-  });
+  ranges(n, kSlice / static_cast<int64_t>(sizeof(T)),
+         [=](int64_t i, int64_t stop) { fill_run(out + i, stop - i, v); });
 }
 
 // to[i] = first + i * step; whole numbers wrap as int64 does.

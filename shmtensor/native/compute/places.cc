@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 constexpr int64_t kUnlock = 4096;
+constexpr int64_t kNext = 16384;  // bytes of a line that is asked for while the one before is read
 
 // In functions of their own: docs/design/native.md, Loops in lambdas.
 template <class T>
@@ -52,6 +53,8 @@ void pick_lines(const T* x, const Around& a, const int64_t* at, T* out, int64_t 
       T* to = out + o * count + start;
       const bool four = pieces == 1 && stop - i >= 4;
       if (four) {
+        if (o + 8 <= a.outer && count >= a.m && a.m * 4 * sizeof(T) <= kNext)
+          foresee(from + 4 * a.m, 4 * a.m);
         pick_four(from, a.m, at + start, to, count, n);
       } else {
         pick(from, at + start, to, n);
@@ -91,6 +94,7 @@ PyObject* gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
       const T* source = data<T>(from);
       T* to = data<T>(out);
       if (total == 0) return;
+      constexpr int64_t size = sizeof(T);
       const int64_t rows = a.outer * count, some = a.inner >= kChunk ? 1 : kChunk / a.inner;
       ranges(rows, some * (kGrain / kChunk), [&](int64_t start, int64_t stop) {
         for (int64_t i = start, end; i < stop; i = end) {
@@ -101,6 +105,9 @@ PyObject* gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
             return;
           }
           if (a.inner == 1) {
+            const int64_t next = i / count + 1;  // which is read in no order
+            if (i % count == 0 && next < a.outer && count >= a.m && a.m * size <= kNext)
+              foresee(source + next * a.m, a.m);
             pick(source + i / count * a.m, places + i, to + i, end - i);
             continue;
           }

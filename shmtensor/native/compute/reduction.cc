@@ -9,6 +9,7 @@
 #include "array.h"
 #include "bfloat16.h"
 #include "float16.h"
+#include "gapped.h"
 #include "kernels.h"
 #include "pool.h"
 #include "shape.h"
@@ -194,6 +195,8 @@ PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (!cast) return nullptr;
     x = cast.array();
   }
+  Ref gapped = sum_gapped(x, reduced, keep != 0);
+  if (gapped || PyErr_Occurred()) return finish(std::move(gapped), {wide, type});
   Left left;
   Ref in = by_memory(x, reduced, keep != 0, true, &left);
   if (!in) return nullptr;

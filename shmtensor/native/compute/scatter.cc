@@ -19,7 +19,6 @@ namespace {
 constexpr int64_t kGrain = 16384;
 constexpr int64_t kUnlock = 4096;
 constexpr int64_t kSlice = 65536;  // bytes a slice copies
-constexpr int64_t kLine = 64;      // bytes that come from memory at once
 
 // What a call works on.
 struct Writing {
@@ -101,12 +100,6 @@ void add(T* __restrict to, const T* __restrict from, int64_t n) {
   for (int64_t c = 0; c < n; ++c) to[c] = static_cast<T>(to[c] + from[c]);
 }
 
-// A strip of a row that is far from the one before: hardware does not foresee it.
-template <class T>
-void foresee(const T* p, int64_t n) {
-  for (int64_t c = 0; c < n; c += kLine / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(p + c);
-}
-
 // Elements at indices of the same shape. False: an index is outside.
 template <bool kAdd, class T>
 bool put_all(const Writing& w) {
@@ -134,7 +127,7 @@ bool put_all(const Writing& w) {
       }
       return;
     }
-    for (int64_t k = 0; base && k < m; ++k) {
+    for (int64_t k = 0; base && k < m; ++k) {  // rows of a strip lie far apart
       if (k + 4 < m) foresee(base + (k + 4) * row + c0, n);
       memcpy(to + k * row + c0, base + k * row + c0, sizeof(T) * static_cast<size_t>(n));
     }
