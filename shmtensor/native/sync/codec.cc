@@ -89,7 +89,7 @@ bool Draft::need(size_t more) {
 
 bool Draft::put(const void* data, size_t n) {
   if (!need(n)) return false;
-  memcpy(bytes_ + n_, data, n);
+  if (n) memcpy(bytes_ + n_, data, n);  // of nothing there may be no address
   n_ += n;
   return true;
 }
