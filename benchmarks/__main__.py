@@ -15,6 +15,7 @@ from . import (
     autograd,
     collective,
     dispatch,
+    growth,
     large,
     layers,
     loader,
@@ -37,7 +38,7 @@ from .report import line, summary, title
 RESULTS = Path(__file__).parent / "results"
 LAYERS = (
     dispatch, autograd, pointwise, large, layers, matmul, optimizer, training, allocation, send,
-    queue, collective, loader, reading, parallel, packed, processes,
+    queue, collective, loader, growth, reading, parallel, packed, processes,
 )  # fmt: skip
 
 

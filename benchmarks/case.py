@@ -36,6 +36,7 @@ class Case:
         slow: a call takes milliseconds, so that a turn must be longer.
         long: a call takes seconds; the short run leaves the case out.
         wide: one row of a long table; the short run leaves it out, too.
+        unit: of what calls return that have measured themselves: "s", or "B" for bytes of memory.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Case:
     slow: bool = False
     long: bool = False
     wide: bool = False
+    unit: str = "s"
 
 
 @dataclass

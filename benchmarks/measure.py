@@ -21,12 +21,13 @@ AFTER = {"numpy": 0.1}
 
 @dataclass(frozen=True)
 class Result:
-    """The raw seconds of a case, for one thing done, by party."""
+    """The raw seconds of a case, for one thing done, by party; or its bytes."""
 
     name: str
     seconds: dict[str, list[float]]
     target: float | None
     against: str
+    unit: str = "s"
 
     @property
     def ratio(self) -> float | None:
@@ -35,6 +36,15 @@ class Result:
         if not ours or not theirs:
             return None
         return statistics.median(x / y for x, y in zip(ours, theirs, strict=True))
+
+    @property
+    def share(self) -> float | None:
+        """What we reach of a party that only copies ("..., memcpy"): its time over ours."""
+        ours = self.seconds.get(OURS)
+        bound = next((s for name, s in self.seconds.items() if name.endswith(", memcpy")), None)
+        if not ours or not bound:
+            return None
+        return statistics.median(x / y for x, y in zip(bound, ours, strict=True))
 
     def record(self) -> dict[str, object]:
         """For the file of raw results."""
@@ -65,7 +75,8 @@ def measure(case: Case, repeats: int, seconds: float) -> Result:
                     party.seconds.append(elapsed(party, number) / number / case.per)
         finally:
             gc.enable()
-    return Result(case.name, {p.name: p.seconds for p in parties}, case.target, case.against)
+    seconds = {party.name: party.seconds for party in parties}
+    return Result(case.name, seconds, case.target, case.against, case.unit)
 
 
 def elapsed(party: Party, number: int) -> float:

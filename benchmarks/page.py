@@ -12,7 +12,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from .collective import MEMCPY
+from . import collective, loader
 from .report import shown
 
 __all__ = ["newest", "performance", "readme"]
@@ -22,6 +22,19 @@ START, END = "<!-- figures: python -m benchmarks.page -->\n", "<!-- end of figur
 LONG = ("dispatch", "large")  # layers whose cases are a table of every family of ops
 TINY = "dispatch/matmul"
 Case = dict[str, Any]
+COLLECTIVES = [
+    "## Collectives and memcpy",
+    "",
+    "Two ranks on two cores have to read and write each byte of an all_reduce once for each of",
+    "them, of a broadcast once. Beside them: C's memcpy by both ranks, of as many bytes, in",
+    "memory as large.",
+]
+BATCHES = [
+    "## The loader and memcpy",
+    "",
+    "Beside it: the bytes of each sample to warm memory and nothing else, a call for each batch,",
+    "by two threads.",
+]
 
 
 def newest() -> dict[str, Any]:
@@ -31,7 +44,9 @@ def newest() -> dict[str, Any]:
 
 
 def median(case: Case, party: str) -> str:
-    return shown(statistics.median(case["seconds"][party])) if party in case["seconds"] else ""
+    if party not in case["seconds"]:
+        return ""
+    return shown(statistics.median(case["seconds"][party]), case.get("unit", "s"))
 
 
 def machine_line(run: dict[str, Any]) -> str:
@@ -95,25 +110,22 @@ def bounds(run: dict[str, Any]) -> list[str]:
     ]
 
 
-def shares(run: dict[str, Any]) -> list[str]:
-    """How near collectives come to memcpy of the bytes they must move; [] if none was beside."""
+def shares(run: dict[str, Any], bound: str, head: list[str]) -> list[str]:
+    """How near cases come to memcpy, the party `bound`; [] if none was beside."""
     table = [
         "",
-        "## Collectives and memcpy",
-        "",
-        "Two ranks on two cores have to read and write each byte of an all_reduce once for each of",
-        "them, of a broadcast once. Beside them: C's memcpy by both ranks, of as many bytes, in",
-        "memory as large. More than 100 %: what was just written is read from the cache.",
+        *head,
+        "More than 100 %: what was just written is read from a cache.",
         "",
         "| case | memcpy | shmtensor | share of memcpy's speed |",
         "|---|---|---|---|",
     ]
     n = len(table)
     for case in run["cases"]:
-        if MEMCPY in case["seconds"]:
-            pairs = zip(case["seconds"][MEMCPY], case["seconds"]["shmtensor"], strict=True)
-            share = statistics.median(bound / ours for bound, ours in pairs)
-            times = f"{median(case, MEMCPY)} | {median(case, 'shmtensor')}"
+        if {"shmtensor", bound} <= case["seconds"].keys():
+            pairs = zip(case["seconds"][bound], case["seconds"]["shmtensor"], strict=True)
+            share = statistics.median(least / ours for least, ours in pairs)
+            times = f"{median(case, bound)} | {median(case, 'shmtensor')}"
             table.append(f"| {case['name']} | {times} | {share:.0%} |")
     return table if len(table) > n else []
 
@@ -167,7 +179,8 @@ def performance(run: dict[str, Any]) -> str:
             "",
             *rows(run["cases"]),
             *bounds(run),
-            *shares(run),
+            *shares(run, collective.MEMCPY, COLLECTIVES),
+            *shares(run, loader.MEMCPY, BATCHES),
             "",
         ]
     )

@@ -9,22 +9,26 @@ from .measure import Result
 
 __all__ = ["line", "summary", "title"]
 
-UNITS = ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (float("inf"), 1.0, "s"))
+REST = float("inf")
+SCALES = {
+    "s": ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (REST, 1.0, "s")),
+    "B": ((1e6, 1e3, "KB"), (REST, 1e6, "MB")),
+}
 
 
-def shown(seconds: float) -> str:
+def shown(amount: float, unit: str = "s") -> str:
     """Three digits and a unit."""
-    for below, unit, name in UNITS:
-        if seconds < below:
-            value = seconds / unit
+    for below, scale, name in SCALES[unit]:
+        if amount < below:
+            value = amount / scale
             return f"{value:.3g} {name}" if value < 1000 else f"{value:.0f} {name}"
-    raise ValueError(f"shown: not a time: {seconds}")
+    raise ValueError(f"shown: not a number of {unit}: {amount}")
 
 
-def spread(seconds: list[float]) -> str:
+def spread(seconds: list[float], of: str) -> str:
     """min / median / max, in the unit of the median."""
     median = statistics.median(seconds)
-    _, unit, name = next(u for u in UNITS if median < u[0])
+    _, unit, name = next(u for u in SCALES[of] if median < u[0])
     low, high = min(seconds), max(seconds)
     return " / ".join(f"{x / unit:.3g}" for x in (low, median, high)) + f" {name}"
 
@@ -39,16 +43,18 @@ def line(result: Result) -> str:
     """One row. The last mark says whether the target is met."""
     ours = result.seconds.get(OURS)
     rivals = ", ".join(
-        f"{name} {shown(statistics.median(seconds))}"
+        f"{name} {shown(statistics.median(seconds), result.unit)}"
         for name, seconds in result.seconds.items()
         if name != OURS
     )
+    if result.share is not None:
+        rivals += f" (we reach {result.share:.0%} of it)"
     ratio = "" if result.ratio is None else f"{result.ratio:.2f}"
     target = "" if result.target is None else f"{result.target:.2f}"
     mark = ""
     if result.ratio is not None and result.target is not None:
         mark = "ok" if result.ratio <= result.target else "MISS"
-    own = spread(ours) if ours else "not there"
+    own = spread(ours, result.unit) if ours else "not there"
     return f"{result.name:38} {own:>28} {rivals:34} {ratio:>6} {target:>6} {mark}".rstrip()
 
 

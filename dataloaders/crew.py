@@ -20,6 +20,7 @@ from shmtensor.multiprocessing import reduction
 
 from .board import make_board, row_of, set_epoch
 from .fetch import Recipe
+from .seed import SampleSeeds
 from .worker import Post, run_worker
 
 __all__ = ["Crew", "get"]
@@ -32,7 +33,9 @@ class Crew:
     """Running worker processes with their queues; closed when dropped, at the latest at exit.
 
     A fork inherits the recipe, the other start methods get it with the first orders: pickled once,
-    whatever the number of workers, and read by all of them side by side.
+    whatever the number of workers, and read by all of them side by side. So those start at once,
+    and import meanwhile; forks wait for `launch`, until there is something in the queues for the
+    first of them to do while the next is forked.
     """
 
     def __init__(self, recipe: Recipe, n: int, context: Any) -> None:
@@ -51,6 +54,7 @@ class Crew:
         tasks = [self.context.Queue() for _ in range(n if recipe.is_stream else 1)]
         self.tasks = tasks if recipe.is_stream else tasks * n
         self.processes: list[Any] = []
+        self.seeds = SampleSeeds() if self.is_forked else None  # quicker made once than by each
         queues = [*tasks, *self.orders, self.results]
         self._finalizer = weakref.finalize(
             self, shut_down, self.owner, self.processes, self.tasks, self.results, queues,
@@ -58,8 +62,13 @@ class Crew:
         )  # fmt: skip
         if self.context._name == "forkserver":
             preload()
+        if not self.is_forked:
+            self.launch()
+
+    def launch(self) -> None:
+        """Starts the workers that have not been."""
         try:
-            for worker in range(n):
+            for worker in range(len(self.processes), self.n):
                 self.processes.append(self.start(worker))
         except BaseException:
             self.close()
@@ -76,6 +85,7 @@ class Crew:
             board=self.board,
             parent=native.row(),
             recipe=self.recipe if self.is_forked else None,
+            seeds=self.seeds,
         )
         process = self.context.Process(
             target=run_worker, args=(post,), name=f"loader worker {worker}", daemon=True

@@ -152,9 +152,10 @@ class Epoch(Pass):
         ]
         self.checked = monotonic()
         self.stalled: set[tuple[int, float]] = set()
-        self.tally = Tally(self.rows, [p.pid for p in crew.processes], limits.capacity)
         for _ in range(limits.capacity):
             self.hand_out()
+        crew.launch()
+        self.tally = Tally(self.rows, [p.pid for p in crew.processes], limits.capacity)
 
     def __next__(self) -> Any:
         if self.number != self.crew.epoch:

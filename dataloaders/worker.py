@@ -61,6 +61,7 @@ class Post:
         board: see board.py.
         parent: the row and incarnation of the loading process.
         recipe: what a fork inherits; None: it comes with the first orders.
+        seeds: what a fork inherits, too.
     """
 
     id: int
@@ -71,6 +72,7 @@ class Post:
     board: Any
     parent: tuple[int, int]
     recipe: Recipe | None
+    seeds: SampleSeeds | None
 
 
 _info: WorkerInfo | None = None
@@ -106,7 +108,7 @@ class Worker:
         self.epoch = 0
         self.fetcher: Fetcher | None = None
         self.broken: Failure | None = None
-        self.seeds = SampleSeeds()
+        self.seeds = post.seeds or SampleSeeds()
         self.place = Place()
 
     def run(self) -> None:

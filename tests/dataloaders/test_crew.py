@@ -17,7 +17,8 @@ import pytest
 
 import shmtensor as st
 from dataloaders import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
-from dataloaders.board import PLACE, TASK
+from dataloaders.board import BATCHES, PLACE, TASK
+from dataloaders.crew import Crew
 from shmtensor.errors import PeerLostError
 
 METHODS = ["fork", "forkserver", "spawn"]
@@ -231,6 +232,26 @@ def test_a_slow_sample_holds_up_only_its_own_batch(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------ faults
+def test_the_first_forked_worker_works_while_the_others_are_forked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[float] = []
+    start = Crew.start
+
+    def late(crew: Crew, worker: int) -> Any:
+        deadline = time.monotonic() + 30
+        while worker and not crew.rows[0][BATCHES] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        made.append(crew.rows[0][BATCHES])
+        return start(crew, worker)
+
+    monkeypatch.setattr(Crew, "start", late)
+    loader = DataLoader(Numbers(), 3, num_workers=2, multiprocessing_context="fork")
+    assert numbers(loader) == list(range(12))
+    assert made[0] == 0
+    assert made[1] >= 1
+
+
 def test_a_lost_worker_is_replaced_and_its_batch_made_again(tmp_path: Path) -> None:
     wanted = list(DataLoader(Mortal(tmp_path, 9), 4, generator=np.random.default_rng(1)))
     (tmp_path / "1").touch()
@@ -363,6 +384,27 @@ def test_workers_that_read_a_shared_list_take_no_memory() -> None:
         bare = taken(plain_list)
     one = n * 75  # bytes of such a list: a string of 67, a pointer of 8
     assert bare - shared > 2.5 * one, "the plain list should have been copied by each worker"
+
+
+class Collecting(Numbers):
+    """How much memory of its own a worker has more after a collection."""
+
+    def __getitem__(self, index: int) -> Any:
+        before = private()
+        gc.collect()
+        return private() - before
+
+
+def private() -> int:
+    text = Path("/proc/self/smaps_rollup").read_text()
+    return sum(int(n) for n in re.findall(r"^Private_Dirty: +(\d+)", text, re.MULTILINE)) * 1024
+
+
+def test_a_collection_in_a_worker_does_not_copy_what_it_inherited() -> None:
+    inherited = [[i] for i in range(200_000)]  # a collection writes to the head of each
+    loader = DataLoader(Collecting(1), None, num_workers=1, multiprocessing_context="fork")
+    (grown,) = loader
+    assert grown < 8 * len(inherited), f"{grown} bytes"
 
 
 # ------------------------------------------------------------------ what travels

@@ -328,10 +328,10 @@ TRAIN = """
 import os, pickle, sys
 sys.path.insert(0, sys.argv[3])
 import numpy as np
-from test_progress import make
+from test_progress import make_again
 
 path, workers = sys.argv[1], int(sys.argv[2])
-loader = make(workers, shuffle=True)
+loader = make_again(sys.argv[4], workers)
 try:
     with open(path + ".state", "rb") as file:
         loader.load_state_dict(pickle.load(file))
@@ -341,7 +341,7 @@ for batch in loader:
     # Saved before it is used, as one step: whoever is killed in between has seen the batch.
     with open(path + ".new", "wb") as file:
         pickle.dump(loader.state_dict(), file)
-    with open(path + f".{batch[0][0]}.batch", "w") as file:
+    with open(path + f".{batch[0][0]}.batch", "w") as file:  # augmented: its random numbers
         file.write(repr(batch))
     os.replace(path + ".new", path + ".state")
     print(len(batch), flush=True)
@@ -350,12 +350,24 @@ print("over", flush=True)
 """
 
 
-def test_a_killed_training_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+def make_again(kind: str, workers: int) -> Any:
+    if kind == "samples":
+        return make(workers, shuffle=True)
+    return make(workers, dataset=Stream(31))
+
+
+# A stream's state wants as many workers as before.
+@pytest.mark.parametrize(
+    ("kind", "crews", "whole"), [("samples", (2, 0, 3, 1, 2), 0), ("stream", (2, 2, 2, 2, 2), 2)]
+)
+def test_a_killed_training_goes_on_as_if_nothing_had_happened(
+    tmp_path: Path, kind: str, crews: tuple[int, ...], whole: int
+) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     path, kills = str(tmp_path / "run"), 0
-    for workers in (2, 0, 3, 1, 2):
+    for workers in crews:
         child = subprocess.Popen(
-            [sys.executable, "-c", TRAIN, path, str(workers), str(Path(__file__).parent)],
+            [sys.executable, "-c", TRAIN, path, str(workers), str(Path(__file__).parent), kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -381,4 +393,4 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(tmp_path: Path) ->
             break
     found = {name.read_text() for name in tmp_path.glob("run.*.batch")}
     assert kills >= 3
-    assert found == {repr(batch) for batch in make(0, shuffle=True)}
+    assert found == {repr(batch) for batch in make_again(kind, whole)}

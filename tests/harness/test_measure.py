@@ -49,6 +49,24 @@ def test_ratio_is_the_median_of_pairs() -> None:
     assert Result("x", {"shmtensor": [1.0]}, 0.5, "pytorch").ratio is None
 
 
+def test_memory_and_shares_are_shown_as_such() -> None:
+    from benchmarks.measure import Result
+    from benchmarks.report import line, shown
+
+    assert [shown(n, "B") for n in (5e4, 2.3e8, 3e9)] == ["50 KB", "230 MB", "3000 MB"]
+    bytes_held = Result(
+        "x", {"shmtensor": [2e8], "shmtensor, one": [1e8]}, 1.2, "shmtensor, one", "B"
+    )
+    assert "200 / 200 / 200 MB shmtensor, one 100 MB" in line(bytes_held)
+    assert line(bytes_held).endswith("2.00   1.20 MISS")
+    copied = Result(
+        "x", {"shmtensor": [2e-6, 4e-6], "numpy, memcpy": [1e-6, 3e-6]}, None, "pytorch"
+    )
+    assert copied.share == 0.625
+    assert "memcpy 2 µs (we reach 62% of it)" in line(copied)
+    assert bytes_held.share is None
+
+
 def test_absent_library_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks.measure import measure
 
