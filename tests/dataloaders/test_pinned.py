@@ -63,9 +63,11 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
         assert not fake.pinned, "something is still registered"
 
 
-def check(batch: Any) -> None:
+def check(batch: Any, wanted: list[int] | None = None) -> None:
+    """Whether a batch is whole, and the one it was."""
     images, labels = batch
     assert (images.numpy() == labels.numpy()[:, None, None]).all()
+    assert wanted is None or labels.tolist() == wanted
 
 
 def checked(loader: Any) -> list[int]:
@@ -113,36 +115,36 @@ def test_what_the_consumer_keeps_is_not_written_again(cuda: FakeCuda, workers: i
     for turn in range(3):
         for batch in loader:
             if len(kept) % 3 == 0:  # a view is enough
-                kept.append((batch[0][1:3], batch[1][1:3]))
-            else:
-                kept.append(batch)
+                batch = batch[0][1:3], batch[1][1:3]
+            kept.append((batch, batch[1].tolist()))
             if turn:
                 kept.pop(0)
             for other in kept:
-                check(other)
+                check(*other)
     assert len(cuda.pinned) <= 2 * workers + 4
     loader.close()
     for other in kept:
-        check(other)
+        check(*other)
 
 
 def test_what_went_to_another_process_is_not_written_again(cuda: FakeCuda) -> None:
     loader = DataLoader(Images(), BATCH, **options(2))
     queue = st.multiprocessing.get_context("fork").Queue()
-    sent = 0
+    sent: list[list[int]] = []
     for turn in range(2):
         for batch in loader:
-            if turn and cuda.is_pinned(batch[0].numpy()) and sent < 3:
+            if turn and cuda.is_pinned(batch[0].numpy()) and len(sent) < 3:
+                sent.append(batch[1].tolist())
                 queue.put(batch)  # nobody here looks at it any more: the message does
-                sent += 1
             del batch
-    assert sent == 3
-    for _ in range(sent):
+    assert len(sent) == 3
+    for labels in sent:
         batch = queue.get()
-        check(batch)
-        list(loader)
-        check(batch)  # came home through a queue of the caller's
-        del batch
+        check(batch, labels)
+        for other in loader:
+            check(other)
+            check(batch, labels)  # came home through a queue of the caller's
+        del batch, other
     queue.close()
     loader.close()
 
