@@ -11,7 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py setup.cfg pyproject.toml $(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h')
 
-.PHONY: collectives demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi build clean
+.PHONY: collectives demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -66,6 +66,10 @@ stress: $(VENV)/.editable
 # Every collective x ranks x dtype x layout x size x operation, and deaths at random moments (long: 2 ranks alone take half a minute).
 collectives: $(VENV)/.editable
 	$(BIN)/python -m tests.distributed.battery --kills $(or $(KILLS),200) $(if $(RANKS),--ranks $(RANKS))
+
+# Ranks that end in every way at any step of random collectives; the seed is printed.
+kills: $(VENV)/.editable
+	$(BIN)/python -m tests.distributed.kills --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED))
 
 # The backend mpi on two nodes, made by splitting four ranks of this machine; WHOLE=1: every case of the battery (minutes).
 mpi: $(VENV)/.mpi

@@ -1,4 +1,4 @@
-"""Two ranks per library, for all cases that need them: they do rounds on demand and time them.
+"""Two ranks per library (or as many as a case wants): they do rounds on demand and time them.
 
 They are spawned at the first need and end with the program: starting PyTorch's takes seconds.
 """
@@ -21,22 +21,22 @@ PATIENCE = 60.0
 BACKENDS = {"shmtensor": "shm", "torch": "gloo"}
 
 
-def rank_main(library: str, address: str, rank: int, pipe: Any) -> None:
-    """A rank: ("module:function", arguments) makes a round, a number does so many of them."""
+def rank_main(library: str, address: str, rank: int, n: int, pipe: Any) -> None:
+    """A rank: ("module:function", arguments) makes a round, a number does so many of them. A round
+    that returns a float has measured itself.
+    """
     st = importlib.import_module(library)
     distributed = importlib.import_module(library + ".distributed")
     st.set_num_threads(1)  # as many threads as cores, over all ranks
-    distributed.init_process_group(
-        BACKENDS[library], init_method=address, rank=rank, world_size=N_RANKS
-    )
-    run: Callable[[], None] = distributed.barrier
+    distributed.init_process_group(BACKENDS[library], init_method=address, rank=rank, world_size=n)
+    run: Callable[[], Any] = distributed.barrier
     while (order := pipe.recv()) is not None:
         if isinstance(order, int):
             distributed.barrier()
             began = time.perf_counter()
-            for _ in range(order):
-                run()
-            pipe.send((time.perf_counter() - began) / order)
+            own = [run() for _ in range(order)]
+            elapsed = time.perf_counter() - began
+            pipe.send((sum(own) if isinstance(own[0], float) else elapsed) / order)
         else:
             where, arguments = order
             module, _, function = where.partition(":")
@@ -48,16 +48,16 @@ def rank_main(library: str, address: str, rank: int, pipe: Any) -> None:
 class Ranks:
     """The running ranks of one library."""
 
-    def __init__(self, library: str) -> None:
+    def __init__(self, library: str, n: int) -> None:
         multiprocessing = importlib.import_module(library + ".multiprocessing")
         context = multiprocessing.get_context("spawn")
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             address = f"tcp://127.0.0.1:{s.getsockname()[1]}"
         self.pipes, self.processes = [], []
-        for rank in range(N_RANKS):
+        for rank in range(n):
             own, other = context.Pipe()
-            args = (library, address, rank, other)
+            args = (library, address, rank, n, other)
             process = context.Process(target=rank_main, args=args, daemon=True)
             process.start()
             other.close()
@@ -90,7 +90,7 @@ class Ranks:
                 pipe.close()
 
 
-running: dict[str, Ranks] = {}
+running: dict[tuple[str, int], Ranks] = {}
 
 
 def stop() -> None:
@@ -102,16 +102,16 @@ def stop() -> None:
 atexit.register(stop)
 
 
-def rounds(library: Any, where: str, *arguments: Any) -> Iterator[Any]:
+def rounds(library: Any, where: str, *arguments: Any, ranks: int = N_RANKS) -> Iterator[Any]:
     """The call of a case: some rounds of `where`, timed by the ranks themselves."""
-    name = library.__name__
-    if name not in running:
-        running[name] = Ranks(name)
-    ranks = running[name]
+    crew = library.__name__, ranks
+    if crew not in running:
+        running[crew] = Ranks(*crew)
+    found = running[crew]
     try:
-        ranks.order((where, arguments))
-        ranks.order(ROUNDS)
-        yield lambda: ranks.order(ROUNDS)
+        found.order((where, arguments))
+        found.order(ROUNDS)
+        yield lambda: found.order(ROUNDS)
     except BaseException:
-        running.pop(name).close()
+        running.pop(crew).close()
         raise

@@ -7,6 +7,7 @@ What people catch today keeps working: each class also is the built-in (`Runtime
 
 from __future__ import annotations
 
+import os
 import sys
 
 if sys.version_info >= (3, 13):
@@ -60,24 +61,32 @@ class DomainError(ShmTensorError, RuntimeError):
 
 
 class PeerLostError(ShmTensorError, RuntimeError):
-    """A process that was waited for has died; the message names it and its exit code.
+    """A process that was waited for has died, is stopped, gave up or left; the message names it
+    and why, of the dead the exit code.
 
     Attributes:
         name: the role of the dead process, for example "rank 1" or "loader worker 0".
         pid: its process id, in its own namespace.
+        host: the machine that it ran on.
         exitcode: as `multiprocessing.Process.exitcode` (negative: the signal), or None if unknown.
     """
 
     def __init__(
-        self, message: str, name: str = "", pid: int = 0, exitcode: int | None = None
+        self,
+        message: str,
+        name: str = "",
+        pid: int = 0,
+        exitcode: int | None = None,
+        host: str = "",
     ) -> None:
         super().__init__(message)
         self.name = name
         self.pid = pid
         self.exitcode = exitcode
+        self.host = host or os.uname().nodename  # who needs no network to notice is a neighbour
 
     def __reduce__(self) -> tuple[type[PeerLostError], tuple[object, ...]]:
-        return type(self), (str(self), self.name, self.pid, self.exitcode)
+        return type(self), (str(self), self.name, self.pid, self.exitcode, self.host)
 
 
 class ShutDown(ShmTensorError, _ShutDown):

@@ -1,6 +1,6 @@
 """A rank killed at a random moment of random collectives: all others name it, nothing stays behind.
 
-`python -m tests.distributed.battery --kills 200` is the long form (make collectives).
+`python -m tests.distributed.kills` is the long form (make kills).
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import nn, optim
 from shmtensor.distributed import DistributedDataParallel
-from shmtensor.errors import CollectiveTimeout, PeerLostError
+from shmtensor.errors import PeerLostError
 
 from .battery import kill_one
 from .crowd import die, run
+from .kills import one_round
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_death_at_a_random_moment_is_named_by_all(seed: int) -> None:
     kill_one(seed, 2 + seed % 3)
+
+
+@pytest.mark.parametrize("way", ["kill", "point", "exception", "limit", "oom"])
+def test_whatever_ends_a_rank_is_named_by_all(way: str) -> None:
+    one_round(7, way, 3)  # "oom" without a memory cgroup is "kill"
 
 
 def train_until_lost() -> str:
@@ -77,8 +83,10 @@ def stopped() -> str:
     world: Any = dist.GroupMember.WORLD
     world.timeout = 0.3
     try:
-        with pytest.raises(CollectiveTimeout, match=r"rank 1 \(pid \d+\) has not come"):
+        with pytest.raises(PeerLostError, match=r"rank 1 \(pid \d+\) is stopped") as caught:
             dist.all_reduce(st.zeros(3))
+        assert (caught.value.name, caught.value.pid) == ("rank 1", pids[1])
+        dist.get_rank() == 0 or time.sleep(0.5)  # for the last to look, too
     finally:
         os.kill(pids[1], signal.SIGCONT)
     return "told"

@@ -229,6 +229,20 @@ def test_a_forked_child_is_not_in_the_group() -> None:
     values(run(deny_fork, 2))
 
 
+def wait_for_a_sleeper() -> float:
+    """The CPU time that a wait of two seconds takes."""
+    dist.barrier()
+    began = time.process_time()
+    if dist.get_rank() == 0:
+        time.sleep(2.0)
+    dist.all_reduce(st.ones(LARGE))
+    return time.process_time() - began
+
+
+def test_waits_take_no_cpu() -> None:
+    assert max(values(run(wait_for_a_sleeper, 4))) < 0.4
+
+
 def count_bytes() -> tuple[int, int, int]:
     x = st.zeros(8)
     dist.all_reduce(x)

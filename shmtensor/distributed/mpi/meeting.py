@@ -24,6 +24,7 @@ from .wire import CALL, DATA, Wire
 
 __all__ = ["Meeting", "leave_all"]
 
+SEE_NEWS = "the news say why"  # what a node hears in memory of what MPI brings
 SLACK = 2.0  # seconds that a node waits longer than its head, which can say more
 
 
@@ -109,7 +110,7 @@ class Meeting:
         """Ends the waits of all ranks."""
         self.wire.tell(self.wire.note("gave up", self.rank, why), self.others)
         if self.local is not None:
-            self.local.break_off("the news say why")
+            self.local.break_off(SEE_NEWS)
 
     # ---------------------------------------------------------------- errors
     @contextmanager
@@ -147,8 +148,8 @@ class Meeting:
         if isinstance(error, PeerLostError):
             digits = error.name.removeprefix("rank ")
             who = int(digits) if digits.isdigit() else -1
-            details = {"name": error.name, "pid": error.pid, "exitcode": error.exitcode}
-            return self.wire.note("lost", who, text, **details)
+            details = {name: getattr(error, name) for name in ("name", "pid", "exitcode", "host")}
+            return self.wire.note("lost", who, f"{text}, host {error.host}", **details)
         if isinstance(error, CollectiveTimeout):
             return self.wire.note("timeout", self.rank, text)
         return self.wire.note("gave up", self.rank, f"{type(error).__name__}: {text}")
@@ -156,14 +157,14 @@ class Meeting:
     def spread(self, where: str, error: BaseException) -> None:
         """Tells the others what happened here, unless they told us; raises what they told."""
         wire, local = self.wire, self.local
-        is_echo = type(error) is RuntimeError and local is not None and local.is_broken
+        is_echo = SEE_NEWS in str(error)
         if is_echo and wire.trouble is None:  # a neighbour gave up: why, comes as news
             wire.listen(1.0)
         if wire.trouble is None:
             wire.tell(self.note(where, error), self.others)
             is_echo = False
         if local is not None:
-            local.break_off("the news say why")
+            local.break_off(SEE_NEWS)
         if is_echo:
             wire.fail(where)
 

@@ -32,7 +32,7 @@ SPIN = 50e-6  # seconds that a wait looks without a pause
 PAUSE = 1e-3  # the longest pause between two looks
 LOOK = 0.02  # seconds between two looks for news
 PIECE = 1 << 26  # bytes of one message: counts of MPI are 32 bits wide
-PATIENCE = 5.0  # seconds that the end of a run in trouble waits for the others
+PATIENCE = 2.0  # seconds that the end of a run in trouble waits for the others
 LETTER = 1024  # bytes of a piece of news
 
 lock = threading.Lock()  # one MPI call at a time
@@ -95,8 +95,8 @@ def begin(timeout: float) -> Any:
 
 
 def finish(module: Any) -> None:
-    """Ends MPI when all have come here; unless somebody died, for whom it would wait for ever, or
-    something went wrong, and somebody does not come soon.
+    """Ends MPI when all have come here; unless something went wrong, and somebody does not come
+    soon: for the dead it would wait for ever.
     """
     if module.Is_finalized():
         return
@@ -106,8 +106,7 @@ def finish(module: Any) -> None:
         while not request.Test():
             for wire in Base.wires:
                 wire.look()
-            news = {wire.trouble["reason"] for wire in Base.wires if wire.trouble}
-            if "lost" in news or (news and time.monotonic() > end):
+            if time.monotonic() > end and any(wire.trouble for wire in Base.wires):
                 return
             time.sleep(PAUSE)
         module.Finalize()
@@ -224,9 +223,10 @@ class Wire:
                     watch()
                 gone = [r for r in missing() if self.left.get(r, number) < number]
                 if gone:
-                    raise RuntimeError(
+                    raise PeerLostError(
                         f"{where}: rank {gone[0]} has left the group: it called "
-                        "destroy_process_group() and is waited for"
+                        "destroy_process_group() and is waited for",
+                        f"rank {gone[0]}",
                     )
             if timeout >= 0 and now - began > timeout:
                 who = missing()
@@ -284,12 +284,15 @@ class Wire:
                 news.get("name") or f"rank {news['rank']}",
                 news.get("pid", 0),
                 news.get("exitcode"),
+                news.get("host", ""),
             )
         if news["reason"] == "timeout":
             raise CollectiveTimeout(f"{where}: rank {news['rank']} gave up: {news['text']}")
-        raise RuntimeError(
+        raise PeerLostError(
             f"{where}: the group is broken: rank {news['rank']} gave up: {news['text']}, "
-            "call destroy_process_group() and begin anew"
+            "call destroy_process_group() and begin anew",
+            f"rank {news['rank']}",
+            host=news.get("host", ""),
         )
 
 

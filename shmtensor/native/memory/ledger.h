@@ -64,6 +64,9 @@ void answer_in_wait();
 // PeerLostError: "<where>: rank 1 (pid 77) was killed by SIGKILL (-9)". Waits up to 200 ms for the
 // exit code.
 PyObject* raise_peer_lost(const char* where, int row, uint32_t inc);
+// Of a process that lives, but does not come: "<where>: <text>".
+PyObject* raise_peer_lost(const char* where, int row, uint32_t inc, const char* text);
+bool is_stopped(int row, uint32_t inc);  // by a signal; false if it is in another pid namespace
 
 // ---- below the interface: for reclaim, sweep, fork, bind. Ledger mutex held.
 enum class Outcome { Good, Stale, Foreign, NotShared, NoPin, Lost, NoMemory };

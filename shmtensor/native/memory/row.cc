@@ -258,6 +258,26 @@ bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* e
   return true;
 }
 
+static PyObject* raise_of_peer(const char* where, const char* text, int row, uint32_t inc, int pid,
+                               const int* code) {
+  char message[420], name[64] = "";
+  if (row >= 0 && row < int(kRows) && inc_of_row(domain.rows[row].state.load(acquire)) == inc)
+    memcpy(name, domain.rows[row].role, sizeof name - 1);
+  snprintf(message, sizeof message, "%s: %s", where, text);
+  PyObject* errors = PyImport_ImportModule("shmtensor.errors");
+  PyObject* type = errors ? PyObject_GetAttrString(errors, "PeerLostError") : nullptr;
+  PyObject* error = nullptr;
+  if (type) {
+    error = code ? PyObject_CallFunction(type, "ssii", message, name, pid, *code)
+                 : PyObject_CallFunction(type, "ssiO", message, name, pid, Py_None);
+    if (error) PyErr_SetObject(type, error);
+  }
+  Py_XDECREF(error);
+  Py_XDECREF(type);
+  Py_XDECREF(errors);
+  return nullptr;
+}
+
 PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
   char text[320];
   int pid = 0, code = 0;
@@ -270,22 +290,24 @@ PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
     waited += step;
     step = step < 4000 ? 2 * step : 5000;
   }
-  Py_END_ALLOW_THREADS char message[420], name[64] = "";
-  if (row >= 0 && row < int(kRows) && inc_of_row(domain.rows[row].state.load(acquire)) == inc)
-    memcpy(name, domain.rows[row].role, sizeof name - 1);
-  snprintf(message, sizeof message, "%s: %s", where, text);
-  PyObject* errors = PyImport_ImportModule("shmtensor.errors");
-  PyObject* type = errors ? PyObject_GetAttrString(errors, "PeerLostError") : nullptr;
-  PyObject* error = nullptr;
-  if (type) {
-    error = known ? PyObject_CallFunction(type, "ssii", message, name, pid, code)
-                  : PyObject_CallFunction(type, "ssiO", message, name, pid, Py_None);
-    if (error) PyErr_SetObject(type, error);
-  }
-  Py_XDECREF(error);
-  Py_XDECREF(type);
-  Py_XDECREF(errors);
-  return nullptr;
+  Py_END_ALLOW_THREADS return raise_of_peer(where, text, row, inc, pid, known ? &code : nullptr);
+}
+
+PyObject* raise_peer_lost(const char* where, int row, uint32_t inc, const char* text) {
+  return raise_of_peer(where, text, row, inc, int(domain.rows[row].pid.load(acquire)), nullptr);
+}
+
+bool is_stopped(int row, uint32_t inc) {
+  Row& r = domain.rows[row];
+  if (r.pidns.load(relaxed) != domain.pidns || inc_of_row(r.state.load(acquire)) != inc) return false;
+  char path[40], text[512];
+  snprintf(path, sizeof path, "/proc/%d/stat", int(r.pid.load(acquire)));
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+  if (fd >= 0) close(fd);
+  text[n < 0 ? 0 : n] = 0;
+  const char* after = strrchr(text, ')');  // the program's name may hold anything
+  return after && (after[2] == 'T' || after[2] == 't');
 }
 
 // A library that closes descriptors it does not own may have closed our lock; then nobody can tell

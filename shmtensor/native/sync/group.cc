@@ -17,7 +17,10 @@ constexpr uint64_t kMagic = 0x31706f7567686d73;  // "smhgoup1"
 constexpr double kSpin = 50e-6;                  // tunable
 constexpr double kAlone = 3e-6;  // then the CPU is offered meanwhile: the peer may be waiting for this very one
 
-enum Reason : uint32_t { kLost = 1, kGaveUp = 2 };
+// Why a group is broken, with 1 + the rank, in one word: nobody may see the one without the other.
+enum Reason : uint32_t { kLost = 1, kGaveUp = 2, kStopped = 3, kTimedOut = 4 };
+
+uint32_t broken_by(int rank, uint32_t reason) { return static_cast<uint32_t>(rank + 1) | reason << 16; }
 
 bool has_passed(uint32_t phase, uint32_t wanted) { return static_cast<int32_t>(phase - wanted) >= 0; }
 
@@ -94,23 +97,38 @@ bool Group::is_own() const {
 
 bool Group::fail_broken(const char* where) {
   Header& h = header();
-  int who = static_cast<int>(h.broken.load(std::memory_order_acquire)) - 1;
-  if (h.reason.load(std::memory_order_acquire) == kLost && who != rank_) {
-    raise_peer_lost(where, line(who).row, line(who).inc);
+  uint32_t broken = h.broken.load(std::memory_order_acquire), reason = broken >> 16;
+  int who = static_cast<int>(broken & 0xffff) - 1;
+  Line& l = line(who);
+  if (reason == kLost && who != rank_) {
+    raise_peer_lost(where, l.row, l.inc);
+  } else if (reason == kStopped && who != rank_) {
+    raise_peer_lost(where, l.row, l.inc, stopped(who).c_str());
   } else {
-    raise("RuntimeError",
-          "%s: the group is broken: rank %d gave up: %s, call destroy_process_group() and begin anew", where, who, h.text);
+    std::string text = "the group is broken: rank " + std::to_string(who) + " gave up: " +
+                       (reason == kStopped ? "it was stopped" : h.text) + ", call destroy_process_group() and begin anew";
+    if (reason == kGaveUp && who != rank_) raise_peer_lost(where, l.row, l.inc, text.c_str());
+    else raise(reason == kTimedOut ? "CollectiveTimeout" : "RuntimeError", "%s: %s", where, text.c_str());
   }
   return false;
 }
 
-void Group::break_off(const char* why) {
+std::string Group::stopped(int p) const {
+  return "rank " + std::to_string(p) + " (pid " + std::to_string(line(p).pid) + ") is stopped (SIGSTOP) and had not come at the timeout";
+}
+
+void Group::break_off(const char* why) { break_off(why, kGaveUp); }
+
+void Group::break_off(const char* why, uint32_t reason) {
   Header& h = header();
-  uint32_t whole = 0;
-  if (h.broken.compare_exchange_strong(whole, rank_ + 1)) {
-    snprintf(h.text, sizeof h.text, "%s", why);
-    h.reason.store(kGaveUp, std::memory_order_release);
-  }
+  uint32_t nobody = 0;
+  if (h.writer.compare_exchange_strong(nobody, rank_ + 1)) snprintf(h.text, sizeof h.text, "%s", why);
+  mark_broken(broken_by(rank_, reason));
+}
+
+void Group::mark_broken(uint32_t by) {
+  uint32_t whole = 0;  // the first decides, for all: others may give up or die because of this very error
+  header().broken.compare_exchange_strong(whole, by);
   for (int p = 0; p < world_; p++) wake(&line(p).phase);
 }
 
@@ -149,8 +167,9 @@ bool Group::look_at_peers(const char* where, uint32_t phase, int only) {
     if (p == rank_ || (only >= 0 && p != only)) continue;
     if (line(p).state.load(std::memory_order_acquire) != static_cast<uint32_t>(Membership::Left)) continue;
     if (only == kAll && has_passed(line(p).phase.load(std::memory_order_acquire), phase)) continue;
-    raise("RuntimeError", "%s: rank %d (pid %d) has left the group: it called destroy_process_group() and is waited for",
-          where, p, line(p).pid);
+    std::string text = "rank " + std::to_string(p) + " (pid " + std::to_string(line(p).pid) +
+                       ") has left the group: it called destroy_process_group() and is waited for";
+    raise_peer_lost(where, line(p).row, line(p).inc, text.c_str());
     return false;
   }
   return true;
@@ -206,10 +225,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
       int who = ranks[lost];
       // The last word of the dead counts: it may have arrived here before it died.
       if (only != kAll || !has_passed(line(who).phase.load(std::memory_order_acquire), phase)) {
-        uint32_t whole = 0;  // the first to notice names the dead for all: others may die of this very error
-        if (header().broken.compare_exchange_strong(whole, who + 1))
-          header().reason.store(kLost, std::memory_order_release);
-        for (int p = 0; p < world_; p++) wake(&line(p).phase);
+        mark_broken(broken_by(who, kLost));
         raise_peer_lost(where, line(who).row, line(who).inc);
         good = false;
       }
@@ -217,7 +233,10 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
       int who = only;
       for (int p = world_ - 1; p >= 0 && only == kAll; p--)
         if (p != rank_ && !has_passed(line(p).phase.load(std::memory_order_acquire), phase)) who = p;
-      if (only == kAny) {
+      if (only != kAny && is_stopped(line(who).row, line(who).inc)) {
+        mark_broken(broken_by(who, kStopped));
+        raise_peer_lost(where, line(who).row, line(who).inc, stopped(who).c_str());
+      } else if (only == kAny) {
         raise("CollectiveTimeout", "%s: timed out after %s: no rank has sent anything", where, shorten(timeout).c_str());
       } else {
         auto& records = line(who).records;
@@ -225,7 +244,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
         raise("CollectiveTimeout", "%s: timed out after %s: rank %d (pid %d) has not come, its last call was %s", where,
               shorten(timeout).c_str(), who, line(who).pid, last.c_str());
       }
-      break_off((std::string(where) + " timed out after " + shorten(timeout)).c_str());
+      break_off((std::string(where) + " timed out after " + shorten(timeout)).c_str(), kTimedOut);  // if it is whole
       good = false;
     } else if (PyErr_CheckSignals() < 0) {
       break_off((std::string(where) + " was interrupted").c_str());

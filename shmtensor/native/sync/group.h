@@ -2,7 +2,7 @@
 //
 // One block of the domain, zeroed at birth, little endian, every word naturally aligned. W = world size, I = kInline:
 //
-//        0  Header    128 B   magic u64 | world u32 | broken u32 (1 + the rank that gave up) | reason u32 | text 96 B
+//        0  Header    128 B   magic u64 | world u32 | broken u32 (1 + the rank, 65536 * why) | writer u32 | text 96 B
 //      128  Line[W]   896 B each, written by its rank alone
 //             +0    Member   state u32 {EMPTY 0, JOINING 1, JOINED 2, LEFT 3} | row i32 | inc u32 | pid i32
 //            +64    Meeting  phase u32 (only grows) | sleepers u32 (written by those who wait for this rank)
@@ -76,7 +76,7 @@ struct alignas(64) Header {
   std::atomic<uint64_t> magic;
   std::atomic<uint32_t> world;
   std::atomic<uint32_t> broken;
-  std::atomic<uint32_t> reason;
+  std::atomic<uint32_t> writer;  // 1 + the rank that has, or had, the text to itself
   char text[96];
 };
 
@@ -160,6 +160,9 @@ class Group {
   bool look_at_peers(const char* where, uint32_t phase, int only);
   bool compare(const Record& call);
   bool fail_broken(const char* where);
+  void mark_broken(uint32_t by);
+  void break_off(const char* why, uint32_t reason);
+  std::string stopped(int p) const;
   bool hold(int p, const Record& record);
   void drop_all();
   bool export_data(void* data, Handle* handle, void** base);

@@ -1,0 +1,217 @@
+"""Ranks that end in every way, at any step of any collective: nobody hangs, all others say who it
+was, and nothing is left.
+
+python -m tests.distributed.kills [--rounds 200] [--seed 1]    (make kills)
+
+| way | a rank |
+|---|---|
+| kill | is killed by SIGKILL at a random moment |
+| point | is killed at the n-th pass of a step of the collectives' or the ledger's protocol |
+| exception | raises an exception at a random moment, inside a wait, too |
+| limit | meets a limit of its address space, and raises MemoryError |
+| oom | is killed by the kernel: it exceeds the limit of its memory cgroup (where one can be made) |
+| stop | is stopped by SIGSTOP: the others notice at the timeout |
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from shmtensor import distributed as dist
+from shmtensor import memory, native
+from shmtensor.distributed.contract import CONTRACTS
+from shmtensor.dtypes import as_dtype
+from shmtensor.errors import PeerLostError
+
+from .battery import DTYPES, LAYOUTS, ReduceOp, check, is_defined, sizes_around
+from .crowd import run
+
+WAYS = ["kill", "point", "exception", "limit", "oom", "stop"]
+STOPPED = 2.0  # seconds: the timeout in rounds with SIGSTOP
+CGROUPS = Path("/sys/fs/cgroup")
+LIMIT = 48 << 20  # bytes
+
+
+class Fault(Exception):
+    """What a rank raises of itself."""
+
+
+@contextmanager
+def memory_group() -> Iterator[str]:
+    """A memory cgroup with a limit; "" where none can be made."""
+    for root, name in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
+        made = CGROUPS / root / f"shmtensor-{os.getpid()}-{random.randrange(1 << 30)}"
+        if not (CGROUPS / root / "cgroup.procs").exists():
+            continue
+        try:
+            made.mkdir()
+        except OSError:
+            continue
+        try:
+            try:
+                (made / name).write_text(str(LIMIT))
+                usable = os.access(made / "cgroup.procs", os.W_OK)
+            except OSError:
+                usable = False
+            if usable:
+                yield str(made)
+                return
+        finally:
+            for _ in range(200):  # its last process is still on its way out
+                try:
+                    made.rmdir()
+                    break
+                except OSError:
+                    time.sleep(0.01)
+    yield ""
+
+
+def call_at_random(rng: random.Random) -> None:
+    """A collective that all ranks draw alike."""
+    dtype = rng.choice(DTYPES)
+    ops = [op for op in ReduceOp if is_defined(op, dtype)]
+    size = rng.choice(sizes_around(as_dtype(dtype).itemsize))
+    n = dist.get_world_size()
+    name, layout, root = rng.choice(list(CONTRACTS)), rng.choice(LAYOUTS), rng.randrange(n)
+    check(name, dtype, layout, size, rng.choice(ops), root)
+
+
+def exceed(cgroup: str) -> None:
+    Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))
+    held = []
+    while True:
+        held.append(b"x" * (4 << 20))
+
+
+def arrange(way: str, rng: random.Random, after: float, cgroup: str) -> None:
+    """Has this rank end in that way."""
+
+    def fail(*_: object) -> None:
+        if way == "exception":
+            raise Fault("by itself")
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+        held = []
+        while True:
+            held.append(b"x" * (16 << 20))
+
+    if way == "point":
+        points = native.fault_points()
+        name = rng.choice(sorted(points))
+        native.arm_fault(f"{name}:{points[name] + rng.randint(1, 20)}")
+        after = 3.0  # should it not pass there again
+    if way in ("exception", "limit"):
+        signal.signal(signal.SIGALRM, fail)
+        signal.setitimer(signal.ITIMER_REAL, max(after, 1e-3))
+    elif way == "oom":
+        threading.Timer(after, exceed, (cgroup,)).start()
+    else:
+        number = signal.SIGSTOP if way == "stop" else signal.SIGKILL
+        threading.Timer(after, os.kill, (os.getpid(), number)).start()
+
+
+def endure(seed: int, victim: int, way: str, after: float, cgroup: str) -> dict[str, Any]:
+    """Random collectives until the victim is missed: what the error said, and when."""
+    rank, n = dist.get_rank(), dist.get_world_size()
+    pids: list[Any] = [None] * n
+    dist.all_gather_object(pids, os.getpid())
+    rng = random.Random(seed)  # the same calls on all ranks
+    for _ in range(5):
+        call_at_random(rng)
+    if way == "stop":
+        dist.GroupMember.WORLD.timeout = STOPPED  # type: ignore[union-attr]
+    began = time.monotonic()
+    if rank == victim:
+        arrange(way, random.Random(seed + 1), after, cgroup)
+    while time.monotonic() < began + 60:
+        called = time.monotonic()
+        try:
+            call_at_random(rng)
+        except PeerLostError as error:
+            late = time.monotonic() - (called if way in ("point", "oom") else began + after)
+            if way == "stop" and rank == min({0, 1} - {victim}):
+                time.sleep(0.3)  # the others are at their timeout, too
+                os.kill(pids[victim], signal.SIGKILL)
+            who = {"name": error.name, "pid": error.pid, "host": error.host}
+            return {"who": who, "pid": pids[victim], "text": str(error), "late": late}
+    raise AssertionError(f"rank {victim} was not missed")
+
+
+def one_round(seed: int, way: str = "", ranks: int = 0) -> tuple[str, float]:
+    """A group of which one rank ends. Returns how, and after how long the last one knew."""
+    rng = random.Random(seed)
+    way = way or rng.choice(WAYS)
+    ranks = ranks or rng.choice([2, 3, 4])
+    victim, after = rng.randrange(ranks), rng.uniform(0.0, 0.15)
+    with memory_group() if way == "oom" else nothing() as cgroup:
+        if way == "oom" and not cgroup:
+            way = "kill"
+        outcomes = run(endure, ranks, seed, victim, way, after, cgroup)
+    late = 0.0
+    for outcome in outcomes:
+        if outcome.rank == victim:
+            ended = {"exception": Fault, "limit": MemoryError}.get(way)
+            if ended is None:
+                assert outcome.exitcode == -signal.SIGKILL, (seed, way, outcome)
+            else:
+                assert isinstance(outcome.error, ended), (seed, way, outcome)
+            continue
+        assert outcome.error is None, (seed, way, outcome)
+        said = outcome.value
+        who = {"name": f"rank {victim}", "pid": said["pid"], "host": os.uname().nodename}
+        assert said["who"] == who, (seed, way, outcome)
+        why = {"stop": "is stopped", "exception": "rank", "limit": "rank"}.get(way, "SIGKILL")
+        assert why in said["text"], (seed, way, outcome)
+        late = max(late, said["late"])
+    return way, late
+
+
+@contextmanager
+def nothing() -> Iterator[str]:
+    yield ""
+
+
+def held() -> tuple[int, int, int]:
+    """Blocks, descriptors and names that this process has."""
+    now = memory.statistics()
+    blocks = now.private_blocks + now.shared_blocks + now.held_blocks
+    return blocks, len(os.listdir("/proc/self/fd")), len(os.listdir("/dev/shm"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--way", default="", choices=["", *WAYS])
+    options = parser.parse_args()
+    print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
+    one_round(options.seed)  # what lasts for the process is there now
+    before = held()
+    found: dict[str, list[float]] = {}
+    for i in range(options.rounds):
+        way, late = one_round(options.seed * 1000 + i, options.way)
+        found.setdefault(way, []).append(late)
+    after = held()
+    for way, late in sorted(found.items()):
+        print(
+            f"{way}: {len(late)} times, known after {sorted(late)[len(late) // 2]:.3f} s (median), "
+            f"{max(late):.3f} s at most"
+        )
+    names = "blocks, descriptors, names in /dev/shm"
+    print(f"{names}: {before} before, {after} after")
+    return int(any(now > then for now, then in zip(after[:2], before[:2], strict=True)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
