@@ -176,11 +176,15 @@ class Meeting:
         try:
             getattr(self.local, method)(*operands, timeout)
         except (CollectiveTimeout, RuntimeError) as error:
-            if type(error) not in (CollectiveTimeout, RuntimeError):
+            is_dead = isinstance(error, PeerLostError) and error.exitcode is not None
+            if is_dead or " has died" in str(error):  # named by its role
                 raise
             text = re.sub(r"\brank (\d+)\b", lambda m: f"rank {self.near[int(m[1])]}", str(error))
             text = text.removeprefix(f"{method}: ").partition(", its last call was")[0]
-            raise type(error)(f"{self._where}: {text}") from None
+            told = f"{self._where}: {text}"
+            if isinstance(error, PeerLostError):
+                raise PeerLostError(told, error.name, error.pid) from None
+            raise type(error)(told) from None
 
     # ---------------------------------------------------------------- the first step
     def agree(
