@@ -100,7 +100,7 @@ def writer_of(shown: Any) -> Any:
     if shown.dtype.kind != "c":
         style = Style(shown)
         return style.write, style.width
-    real, imag = Style(shown.real), Style(np.abs(shown.imag))
+    real, imag = Style(shown.real), Style(shown.imag)
 
     def write(v: Any) -> str:
         sign = "-" if np.signbit(v.imag) else "+"
@@ -157,7 +157,7 @@ def format_array(array: Any, prefix: str = "tensor(", suffixes: tuple[str, ...] 
     if dtype not in usual or (array.size == 0 and dtype != dtypes.get_default_dtype()):
         notes.append(f"dtype=shmtensor.{dtype}")
     notes += suffixes
-    last = len(text) - text.rfind("\n") + (indent if "\n" not in text else 0)
+    last = len(text) - text.rfind("\n") + 1 + (indent if "\n" not in text else 0)
     for note in notes:
         if last + len(note) + 2 > Options.linewidth:
             text += ",\n" + " " * indent + note

@@ -25,7 +25,7 @@ from ..ops import LATER, load
 from ..ops.storage import AS_STORED
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
 from . import explain, home, operands, source, view
-from .into import put, spoken
+from .into import composite_receives, put
 from .mode import recording
 from .quiet import quiet
 
@@ -352,12 +352,6 @@ def composite_function(made: Composite, ops: Any) -> Any:
     }  # fmt: skip
     make = functools.partial(compose, made, shared)
     return lazily(made.name, made.doc, shared, make)
-
-
-def composite_receives(made: Composite) -> bool:
-    """Whether `out=` is added to its function: not if it has one, or any keywords."""
-    found = inspect.signature(made.compute).parameters.values()
-    return spoken(made) and not any(p.name == "out" or p.kind is p.VAR_KEYWORD for p in found)
 
 
 def compose(made: Composite, shared: dict[str, Any]) -> Any:

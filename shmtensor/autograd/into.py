@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any
 
@@ -12,7 +13,7 @@ from ..ops import LATER
 from .mode import recording
 from .view import may_forget, node_of
 
-__all__ = ["put", "receiving", "spoken"]
+__all__ = ["composite_receives", "put", "receiving", "spoken"]
 
 
 # Ops whose `out=` must have the result's dtype, as in PyTorch; others convert.
@@ -31,6 +32,15 @@ def receiving(row: Any) -> bool:
     """Whether the public function of a row takes `out=`."""
     taken = {a.name for a in row.attributes}
     return bool(spoken(row) and not row.view and not row.listed and "out" not in taken)
+
+
+def composite_receives(made: Any) -> bool:
+    """Whether `out=` is added to its function: not if it has one, or any keywords (but a copied
+    view's are the view's).
+    """
+    found = inspect.signature(made.compute).parameters.values()
+    passing = any(p.kind is p.VAR_KEYWORD for p in found) and not made.name.endswith("_copy")
+    return spoken(made) and not passing and not any(p.name == "out" for p in found)
 
 
 def put(out: Any, where: str, result: Any) -> Any:

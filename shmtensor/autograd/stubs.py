@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
-from .dispatch import composite_receives
-from .into import receiving
+from .into import composite_receives, receiving
 from .methods import COMPARISONS, OPERATORS, UNARY
 from .writer import Writer
 
@@ -71,9 +70,9 @@ def composite_parameters(made: Composite, variant: str) -> list[str]:
             shown.append("*")
         shown.append(f"{stars}{p.name}: Any" + ("" if p.default is p.empty else " = ..."))
     if variant == "function" and composite_receives(made):
-        shown += (
-            ["out: Any = ..."] if any(s.startswith("*") for s in shown) else ["*", "out: Any = ..."]
-        )
+        at = next((i for i, s in enumerate(shown) if s.startswith("**")), len(shown))
+        starred = any(s.startswith("*") for s in shown)
+        shown[at:at] = ["out: Any = ..."] if starred else ["*", "out: Any = ..."]
     return shown
 
 

@@ -276,7 +276,9 @@ def arange(
     if step == 0:
         raise RuntimeError("arange: step must not be 0: 0")
     if as_dtype(dtype) == np.int64 and all(math.isfinite(v) for v in (start, end, step)):
-        start, end, step = int(start), int(end), int(step) or 1
+        if not int(step):
+            raise ValueError(f"arange: step must be nonzero: {step} as int64")
+        start, end, step = int(start), int(end), int(step)
     if not all(math.isfinite(v) for v in (start, end)):
         raise RuntimeError(f"arange: bounds must be finite: {start}, {end}")
     if (end - start) * step < 0:

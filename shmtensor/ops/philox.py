@@ -125,8 +125,8 @@ def fill_half(kernel: Any, out: Any, seed: int, offset: int, low: float, high: f
     wide = kernel(np.empty(out.shape, np.float32), seed, offset, low, high)
     out[...] = native.recast(wide, out.dtype)
     if kernel is native.uniform_ and low < high:
-        bound = np.array([high]).astype(out.dtype)
-        bits = int(bound.view(np.int16)[0])
+        bound = np.array(high).astype(out.dtype)
+        bits = int(bound.view(np.int16))
         below = -32767 if high == 0 else bits - 1 if high > 0 else bits + 1
         out[out >= bound] = np.int16(below).view(out.dtype)
     return out

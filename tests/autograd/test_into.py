@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 import shmtensor as st
@@ -17,6 +19,8 @@ def test_the_result_goes_into_out() -> None:
     assert st.sum(x, axis=1, out=st.empty(2)).tolist() == [3, 12]
     assert st.cat([y, y], out=st.empty(0)).shape == (6,)
     assert st.addmm(st.ones(2, 2), x, x.t(), out=st.empty(2, 2)).tolist() == [[6, 15], [15, 51]]
+    assert st.narrow_copy(x, 1, 0, 2, out=st.empty(2, 2)).tolist() == [[0, 1], [3, 4]]
+    assert st.special.i1(st.zeros(2), out=out[0, :2]).tolist() == [0, 0]
     assert st.exp(st.zeros(2), out=st.empty(2, dtype=st.float64)).dtype is st.float64
 
 
@@ -91,3 +95,21 @@ def test_some_insist_on_the_dtype() -> None:
         st.multinomial(x, 2, out=wide)
     narrow = st.empty(2, 3)
     assert st.gather(x, 1, places, out=narrow) is narrow
+
+
+def test_out_is_taken_where_pytorch_takes_it() -> None:
+    torch = pytest.importorskip("torch")
+    missing = []
+    for word in ("", "linalg.", "fft.", "special."):
+        theirs, ours = (getattr(m, word[:-1]) if word else m for m in (torch, st))
+        for name in set(dir(theirs)) & set(dir(ours)):
+            said = (getattr(theirs, name).__doc__ or "").partition("\n\n")[0]
+            if "out=" not in said or name == "from_file":  # whose out= does not exist
+                continue
+            try:  # what a function takes is known once it has been called
+                getattr(ours, name)()
+            except (TypeError, RuntimeError, ValueError, IndexError):
+                pass
+            if "out" not in inspect.signature(getattr(ours, name)).parameters:
+                missing.append(word + name)
+    assert not missing

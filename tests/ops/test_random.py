@@ -135,3 +135,11 @@ def test_permutation_holds_every_number() -> None:
 def test_wrong_use_is_said_with_its_values(wrong: Any, said: str) -> None:
     with pytest.raises(RuntimeError, match=said):
         wrong()
+
+
+@pytest.mark.parametrize("dtype", [st.float16, st.bfloat16], ids=str)
+def test_one_number_of_16_bits(dtype: Any) -> None:
+    x = st.rand((), dtype=dtype)
+    assert 0 <= x.item() < 1
+    assert x.shape == ()
+    assert 2 <= st.zeros((), dtype=dtype).uniform_(2, 3).item() < 3

@@ -99,6 +99,11 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "rounding mode": (lambda: st.div(x, 2, rounding_mode="up"), RuntimeError, "'up'"),
     "negative power": (lambda: whole**-1, RuntimeError, "negative integer powers"),
     "arange": (lambda: st.arange(5, 0), RuntimeError, "step leads away from end: 5, 0, step=1"),
+    "step as a whole number": (
+        lambda: st.arange(0, 3, 0.5, dtype=st.int64),
+        ValueError,
+        "step must be nonzero: 0.5 as int64",
+    ),
     "negative size": (lambda: st.zeros(2, -1), RuntimeError, r"\(2, -1\)"),
     "meshgrid": (lambda: st.meshgrid(x[0], indexing="zz"), RuntimeError, "'zz'"),
     "no operand": (lambda: st.add(x, "y"), TypeError, "other is a str"),

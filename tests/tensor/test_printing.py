@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shmtensor as st
@@ -62,3 +64,35 @@ def test_options() -> None:
     finally:
         st.set_printoptions(profile="default")
     assert repr(st.tensor([1.234])) == "tensor([1.2340])"
+
+
+def test_pytorch_prints_the_same() -> None:
+    """Ten dtypes, shapes with and without elements, magnitudes that change the notation."""
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(0)
+    for shape in ((), (1,), (0,), (2, 0), (3, 4), (2, 2, 2), (30,), (1001,), (40, 60)):
+        base = np.asarray(random.normal(size=shape))
+        scaled = base * 10.0 ** random.integers(-6, 6, shape)
+        holes = np.where(random.random(shape) < 0.3, np.nan, np.where(base > 1, np.inf, base))
+        whole = np.asarray(np.round(base * 50))
+        for values in (base, base * 1e-5, base * 1e9, scaled, whole, np.asarray(holes)):
+            for name in ("float32", "float64", "float16", "bfloat16", "complex64", "complex128"):
+                with np.errstate(all="ignore"):
+                    same_text(torch, values + 1j * base if name[0] == "c" else values, name)
+        for name in ("int64", "int32", "uint8", "bool"):
+            same_text(torch, np.abs(whole).astype(name), name)
+
+
+def same_text(torch: Any, values: Any, name: str) -> None:
+    theirs = torch.from_numpy(np.array(values)).to(getattr(torch, name))
+    ours = st.from_numpy(np.array(values)).to(getattr(st, name))
+    text = repr(theirs).replace("torch.", "shmtensor.")
+    if "dtype=" in text:  # with a longer name it may need a line of its own
+        text, shown = (re.sub(r",\s+dtype", ", dtype", t) for t in (text, repr(ours)))
+        assert shown == text
+    else:
+        assert repr(ours) == text
+    if name == "float32":
+        again, other = ours.clone().requires_grad_(), theirs.clone().requires_grad_()
+        assert repr(again) == repr(other)
+        assert repr(again * 2) == repr(other * 2)
