@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.ma  # NumPy imports it when needed: what it makes then must not lie in shared memory
 
 from .. import native
 from ..autograd.dispatch import table
