@@ -152,10 +152,11 @@ class Epoch(Pass):
         ]
         self.checked = monotonic()
         self.stalled: set[tuple[int, float]] = set()
+        self.tally = Tally(self.rows, [], limits.capacity)  # before workers that stayed go on
         for _ in range(limits.capacity):
             self.hand_out()
         crew.launch()
-        self.tally = Tally(self.rows, [p.pid for p in crew.processes], limits.capacity)
+        self.tally.pids += [process.pid for process in crew.processes]
 
     def __next__(self) -> Any:
         if self.number != self.crew.epoch:
