@@ -28,7 +28,7 @@ bool add_offsets(const int64_t* at, int64_t n, int64_t size, int64_t stride, int
   for (int64_t i = 0; i < n; ++i) {
     const int64_t p = at[i] + (at[i] >> 63 & size);
     signs |= static_cast<uint64_t>(p) | (static_cast<uint64_t>(size - 1) - static_cast<uint64_t>(p));
-    offsets[i] += p * stride;
+    offsets[i] += static_cast<int64_t>(static_cast<uint64_t>(p) * static_cast<uint64_t>(stride));
   }
   return !(signs >> 63);
 }

@@ -123,14 +123,14 @@ PyObject* occurrences(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const Py_ssize_t least = PyLong_AsSsize_t(args[2]);
   PyErr_Clear();
   const int64_t size = PyArray_SIZE(x);
-  if (PyArray_NDIM(x) != 1 || size < kPiece || PyArray_TYPE(x) != NPY_INT64 || least < 0)
+  if (PyArray_NDIM(x) != 1 || size == 0 || PyArray_TYPE(x) != NPY_INT64 || least < 0)
     Py_RETURN_NONE;
   Ref in(in_order(x));
   if (!in) return nullptr;
   const int64_t* from = data<int64_t>(in);
   int64_t low, high;
   {
-    Unlocked unlocked(true);
+    Unlocked unlocked(size > kUnlock);
     extent(from, size, &low, &high);
   }
   if (low < 0 || high >= kBins || least > kBins) Py_RETURN_NONE;
@@ -138,7 +138,7 @@ PyObject* occurrences(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Ref out(fresh(1, &bins, NPY_INT64));
   if (!out) return nullptr;
   int64_t* to = data<int64_t>(out);
-  Unlocked unlocked(true);
+  Unlocked unlocked(size > kUnlock);
   const int64_t pieces = std::max<int64_t>(1, std::min<int64_t>(size / kPiece, size / 8 / bins));
   std::vector<int64_t> tables(static_cast<size_t>(pieces * bins));
   slices(pieces, [&](int64_t p) {
