@@ -93,6 +93,7 @@ class PinnedPool:
         self.owner = os.getpid()
         self.blocks: list[Pinned] = []
         self._finalizer = weakref.finalize(self, unregister, self.owner, cuda, self.blocks)
+        self._finalizer.atexit = False  # the driver may be gone by then, and unpins by itself
 
     def lend(self, nbytes: int) -> Pinned | None:
         """A block of at least so many bytes that nobody looks at; None if there is none."""
