@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .join import JoinHook as JoinHook
     from .notebook import launch as launch
     from .parallel import DistributedDataParallel as DistributedDataParallel
-    from .parallel import MixedPrecision as MixedPrecision
+    from .precision import MixedPrecision as MixedPrecision
     from .tcpstore import TCPStore as TCPStore
     from .zero import ZeroRedundancyOptimizer as ZeroRedundancyOptimizer
 
@@ -47,7 +47,7 @@ LATER = {
     "Join": "join",
     "JoinHook": "join",
     "Joinable": "join",
-    "MixedPrecision": "parallel",
+    "MixedPrecision": "precision",
     "SyncBatchNorm": "batchnorm",
     "TCPStore": "tcpstore",
     "ZeroRedundancyOptimizer": "zero",

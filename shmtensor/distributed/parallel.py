@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,29 +26,15 @@ from .contract import ReduceOp
 from .group import ProcessGroup
 from .join import Join, Joinable, JoinHook, summed
 from .membership import group_of
+from .precision import MixedPrecision, lowered
 from .reach import leaves_of
 from .replica import Replica, take_over, verify
 from .work import Future, Work
 
-__all__ = ["DistributedDataParallel", "MixedPrecision"]
+__all__ = ["DistributedDataParallel"]
 
 FIRST = 1 << 20  # bytes of the first bucket, so that the first reduction begins early
 Hook = Callable[[Any, GradBucket], Future]
-
-
-@dataclass(frozen=True)
-class MixedPrecision:
-    """Precision of DistributedDataParallel.
-
-    Attributes:
-        reduce_dtype: in which gradients are averaged; None: their own.
-        buffer_dtype: to which buffers are cast, once; None: their own.
-        param_dtype: None; layers compute in the precision of their parameters: `module.half()`.
-    """
-
-    param_dtype: Any = None
-    reduce_dtype: Any = None
-    buffer_dtype: Any = None
 
 
 class DistributedDataParallel(Module, Joinable):
@@ -112,11 +97,6 @@ class DistributedDataParallel(Module, Joinable):
                 "DistributedDataParallel: device_ids and output_device are for one GPU for each "
                 f"rank: {device_ids}, {output_device}; tensors are on the CPU: leave them out"
             )
-        if mixed_precision is not None and mixed_precision.param_dtype is not None:
-            raise ValueError(
-                "DistributedDataParallel: param_dtype is not offered: "
-                f"{mixed_precision.param_dtype}, cast the module: module.half()"
-            )
         if (delay_all_reduce_named_params is None) != (param_to_hook_all_reduce is None):
             raise ValueError(
                 "DistributedDataParallel: delay_all_reduce_named_params and "
@@ -135,6 +115,7 @@ class DistributedDataParallel(Module, Joinable):
         self._replica = Replica(
             named, [(n, b) for n, b in module.named_buffers() if n not in ignored]
         )
+        self._by_name = named
         trained = [p for _, p in named if p.requires_grad]
         if not trained:
             raise RuntimeError(
@@ -189,7 +170,10 @@ class DistributedDataParallel(Module, Joinable):
                 bucket.settle()
         if self.broadcast_buffers and self.training and self.require_backward_grad_sync:
             self._broadcast_buffers()
-        out = self.module(*inputs, **named)
+        if self._precision.param_dtype is None:
+            out = self.module(*inputs, **named)
+        else:
+            out = lowered(self.module, self._by_name, self._precision.param_dtype, inputs, named)
         if syncs and self._looks:
             if self._used is None or not self.static_graph:
                 self._used = leaves_of(out) & {id(p.leaf) for p in self._trained}

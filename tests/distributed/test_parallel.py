@@ -125,10 +125,6 @@ def test_wrong_use() -> None:
             DistributedDataParallel(nn.ReLU())
         with pytest.raises(ValueError, match="on the CPU"):
             DistributedDataParallel(nn.Linear(1, 1), device_ids=[0])
-        with pytest.raises(ValueError, match="param_dtype"):
-            DistributedDataParallel(
-                nn.Linear(1, 1), mixed_precision=dist.MixedPrecision(st.float16)
-            )
         with pytest.raises(ValueError, match="given together"):
             DistributedDataParallel(nn.Linear(1, 1), delay_all_reduce_named_params=[])
         model = DistributedDataParallel(nn.Linear(1, 1))
@@ -359,6 +355,59 @@ def test_reduction_in_another_precision() -> None:
         for got, want in zip(each, union(), strict=True):
             np.testing.assert_allclose(got, want, rtol=2e-2, atol=1e-3)
             assert (got != want).any()
+
+
+class Watching(nn.Module):
+    """Its one weight under two names; `seen` is what forward was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4, bias=False)
+        self.again = self.first
+        self.scale = nn.Parameter(st.ones(4, dtype=st.float64))
+        self.seen: list[Any] = []
+
+    def forward(self, x: Any, options: Any) -> Any:
+        given = (x, options["mask"], options["shift"], self.again.weight, self.scale)
+        self.seen = [each.dtype for each in given]
+        return self.again(self.first(x) * self.scale) * options["mask"] + options["shift"]
+
+
+def in_low_precision(unused: bool) -> list[Any]:
+    st.manual_seed(0)
+    model = Watching()
+    want = model.state_dict()
+    wrapped = DistributedDataParallel(
+        model,
+        mixed_precision=dist.MixedPrecision(st.bfloat16, buffer_dtype=st.bfloat16),
+        find_unused_parameters=unused,
+    )
+    st.manual_seed(1)
+    x = st.randn(8, 4)[dist.get_rank() * 4 :][:4]
+    out = wrapped(x, options={"mask": st.arange(4), "shift": st.ones(4)})
+    out.sum().backward()
+    grads = [np.array(p.grad.numpy()) for p in model.parameters()]
+    kept = all((value == want[name]).all() for name, value in model.state_dict().items())
+    return [[str(d) for d in (*model.seen, out.dtype)], kept, grads]
+
+
+@pytest.mark.parametrize("unused", [False, True])
+def test_layers_compute_in_another_precision(unused: bool) -> None:
+    results = values(run(in_low_precision, 2, unused))
+    st.manual_seed(0)
+    model = Watching().double()
+    st.manual_seed(1)
+    options = {"mask": st.arange(4), "shift": st.ones(4)}
+    (model(st.randn(8, 4).double(), options).sum() / 2).backward()
+    for dtypes, kept, grads in results:
+        brief, whole = str(st.bfloat16), str(st.int64)
+        assert dtypes == [brief, whole, brief, brief, brief, brief]
+        assert kept
+        assert [g.dtype for g in grads] == [np.float64, np.float32]
+        for got, p in zip(grads, model.parameters(), strict=True):
+            np.testing.assert_allclose(got, p.grad.numpy(), rtol=0.05, atol=0.05)
+    for first, second in zip(results[0][2], results[1][2], strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def buffers() -> list[float]:
