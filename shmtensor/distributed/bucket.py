@@ -15,6 +15,8 @@ optimizer has other neighbours, or whose gradients are somewhere else for once, 
 
 from __future__ import annotations
 
+import os
+import weakref
 from itertools import accumulate
 from typing import Any
 
@@ -95,6 +97,7 @@ class Bucket:
         ends = accumulate(-(-p.array.size // step) * step for p in parameters[:-1])
         self.offsets = [0, *ends]
         self.total: int = self.offsets[-1] + parameters[-1].array.size
+        living.add(self)
 
     def reset(self) -> None:
         self.missing = set(self.trigger)
@@ -121,6 +124,13 @@ class Bucket:
         homes = [p.leaf.home for p in self.parameters]
         self.marks, self.block = [id(home) for home in homes], homes[0].base
         self.at_home = self.whole(homes)
+
+    def forget(self) -> None:
+        """For a forked child: the block is its parent's, and two processes must not write there."""
+        for p in self.parameters:
+            if p.leaf.home is not None and p.leaf.home.base is self.block:
+                p.leaf.home = None
+        self.marks, self.block, self.at_home = [], None, None
 
     def whole(self, homes: list[Array]) -> Array | None:
         """One array over the homes, if they lie as they are reduced: in a block that has nothing
@@ -235,3 +245,14 @@ def cut(parameters: list[Any], nbytes: int, first: int | None = None) -> list[Bu
         room -= p.array.nbytes
     buckets += [small] if small else []
     return [Bucket(each[::-1]) for each in buckets]
+
+
+living: weakref.WeakSet[Bucket] = weakref.WeakSet()
+
+
+def _forget_homes() -> None:
+    for bucket in list(living):
+        bucket.forget()
+
+
+os.register_at_fork(after_in_child=_forget_homes)

@@ -50,8 +50,10 @@ def lowered(
     """
 
     def cast(x: Any) -> Any:
-        is_float = isinstance(x, native.TensorBase) and x.is_floating_point()
-        return x.to(dtype) if is_float else x
+        if not isinstance(x, native.TensorBase):
+            return x
+        tensor: Any = x
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
     own = {name: cast(parameter) for name, parameter in parameters}
     return functional_call(module, own, mapped(cast, inputs), mapped(cast, named))

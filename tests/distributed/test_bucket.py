@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -273,3 +274,27 @@ def sent(n: int) -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_a_large_broadcast_is_shared_out(ranks: int) -> None:
     values(run(sent, ranks, 300_001))
+
+
+def test_a_forked_child_has_gradients_of_its_own() -> None:
+    dist.init_process_group(rank=0, world_size=1)
+    try:
+        model = make()
+        backward(model)
+        blocks = [np.frombuffer(bucket.block, np.uint8) for bucket in model._buckets]
+        kept = [block.copy() for block in blocks]
+        model.zero_grad()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                with model.no_sync():
+                    (model(batch(9, 0)).square().sum() * 7).backward()
+                code = 0 if all(p.grad.array.any() for p in model.parameters()) else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        for block, before in zip(blocks, kept, strict=True):
+            np.testing.assert_array_equal(block, before)
+    finally:
+        dist.destroy_process_group()
