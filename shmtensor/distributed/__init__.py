@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .batchnorm import SyncBatchNorm as SyncBatchNorm
     from .bucket import GradBucket as GradBucket
     from .dataparallel import DataParallel as DataParallel
+    from .device_mesh import DeviceMesh as DeviceMesh
+    from .device_mesh import init_device_mesh as init_device_mesh
     from .join import Join as Join
     from .join import Joinable as Joinable
     from .join import JoinHook as JoinHook
@@ -42,6 +44,7 @@ group = GroupMember  # noqa: F405 (group.WORLD, as in torch.distributed)
 # What stands on nn or on the network, which a mere collective does not need.
 LATER = {
     "DataParallel": "dataparallel",
+    "DeviceMesh": "device_mesh",
     "DistributedDataParallel": "parallel",
     "GradBucket": "bucket",
     "Join": "join",
@@ -51,6 +54,7 @@ LATER = {
     "SyncBatchNorm": "batchnorm",
     "TCPStore": "tcpstore",
     "ZeroRedundancyOptimizer": "zero",
+    "init_device_mesh": "device_mesh",
     "launch": "notebook",
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 from .. import native
 from .axes import axis, kept
 from .kernels import either
-from .samples import ints, reals
+from .samples import ascending, ints, reals
 from .table import composite, op
 
 ALONG = [((3, 4), 1), ((3, 4), 0, True), ((2, 3, 4), -2), ((), 0)]
@@ -288,7 +288,10 @@ def isin(xp, elements, test_elements, /, *, assume_unique=False, invert=False):
 @op(
     method=False,
     function=False,
-    samples=[(reals((5,)), (3, 4), None, "left"), ((3, 5), (3, 4), None, "right")],
+    samples=[
+        (ascending((5,)), (3, 4), None, "left"),
+        (ascending((3, 5)), (3, 4), None, "right"),
+    ],
 )
 def sought(xp, sorted_sequence, x, sorter=None, /, side="left"):
     """Where to put elements into sorted rows so that they stay sorted."""

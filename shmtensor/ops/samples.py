@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["PAIR", "TRIPLE", "UNARY", "Draw", "bools", "ints", "reals", "unary"]
+__all__ = ["PAIR", "TRIPLE", "UNARY", "Draw", "ascending", "bools", "ints", "reals", "unary"]
 
 
 class Draw:
-    """Numbers of a kind ("f", "i", "b"), evenly from [low, high), of one shape."""
+    """Numbers of a kind ("f", "i", "b"), evenly from [low, high), of one shape; in the last
+    dimension all different, or in ascending order, if so said."""
 
     def __init__(
         self,
@@ -22,16 +23,26 @@ class Draw:
         low: float = -1.0,
         high: float = 1.0,
         unique: bool = False,
+        ascending: bool = False,
     ) -> None:
-        self.shape, self.kind, self.low, self.high, self.unique = shape, kind, low, high, unique
+        self.shape, self.kind, self.low, self.high = shape, kind, low, high
+        self.unique, self.ascending = unique, ascending
 
     def __repr__(self) -> str:
-        return f"Draw({self.shape}, {self.kind!r}, {self.low}, {self.high}, {self.unique})"
+        return (
+            f"Draw({self.shape}, {self.kind!r}, {self.low}, {self.high}, {self.unique}, "
+            f"{self.ascending})"
+        )
 
 
 def reals(shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> Draw:
     """Real numbers from [low, high)."""
     return Draw(shape, "f", low, high)
+
+
+def ascending(shape: tuple[int, ...]) -> Draw:
+    """Real numbers from [-1, 1), in ascending order in the last dimension."""
+    return Draw(shape, ascending=True)
 
 
 def ints(shape: tuple[int, ...], high: int, low: int = 0, unique: bool = False) -> Draw:

@@ -198,9 +198,11 @@ def full_rank() -> Any:
         (hooks.allreduce_hook, None, 1e-10),
         (hooks.fp16_compress_hook, None, 2e-2),
         (hooks.fp16_compress_wrapper(hooks.allreduce_hook), None, 2e-2),
+        (hooks.bf16_compress_hook, None, 1e-1),
+        (hooks.bf16_compress_wrapper(hooks.allreduce_hook), None, 1e-1),
         (powerSGD_hook, full_rank, 1e-10),
     ],
-    ids=["allreduce", "fp16", "fp16 wrapper", "powerSGD"],
+    ids=["allreduce", "fp16", "fp16 wrapper", "bf16", "bf16 wrapper", "powerSGD"],
 )
 def test_communication_hooks(hook: Any, state: Any, precision: float) -> None:
     results = values(run(gradients, 2, {}, hook, state, start_method="fork"))

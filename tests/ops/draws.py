@@ -91,6 +91,11 @@ def drawn(random: np.random.Generator, spec: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(spec, list):
         return [drawn(random, s, dtype) for s in spec]
     draw = spec if isinstance(spec, Draw) else Draw(tuple(spec))
+    x = numbers(random, draw, dtype)
+    return np.sort(x, -1) if draw.ascending else x
+
+
+def numbers(random: np.random.Generator, draw: Draw, dtype: np.dtype[Any]) -> Any:
     if draw.kind == "b":
         return np.asarray(random.random(draw.shape) < 0.5)
     if draw.kind == "i":

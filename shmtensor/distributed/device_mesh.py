@@ -1,0 +1,174 @@
+"""DeviceMesh: the ranks of a group laid out as a grid, with a group along each of its lines.
+
+```
+init_device_mesh("cpu", (2, 3), mesh_dim_names=("replica", "shard"))
+
+             shard ->
+ replica   0  1  2        rank 4: get_group("shard") is of 3 4 5, get_group("replica") of 1 4,
+    |      3  4  5                get_coordinate() is [1, 1]
+```
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd import wrap
+from ..device import as_device
+from .group import ProcessGroup
+from .membership import GroupMember, get_rank, get_world_size, new_group
+
+__all__ = ["DeviceMesh", "init_device_mesh"]
+
+
+class DeviceMesh:
+    """A grid of ranks. Made by all ranks, also by those that are not in it.
+
+    Args:
+        device_type: "cpu".
+        mesh: int (...,): the ranks, each one once.
+        mesh_dim_names: a name for each dimension of the mesh.
+
+    Attributes:
+        mesh: int64 tensor (...,): the ranks.
+
+    Raises:
+        ValueError: a rank that is there twice or not in the world, names that are no match.
+
+    Copies: the ranks.
+    """
+
+    def __init__(
+        self, device_type: str, mesh: Any, *, mesh_dim_names: tuple[str, ...] | None = None
+    ) -> None:
+        as_device(device_type)
+        ranks = np.array(getattr(mesh, "array", mesh), np.int64)
+        self._name(device_type, ranks, mesh_dim_names)
+        if len(np.unique(ranks)) != ranks.size or not np.isin(ranks, range(get_world_size())).all():
+            raise ValueError(
+                f"DeviceMesh: each rank of the {get_world_size()} can be there once: "
+                f"{ranks.tolist()}"
+            )
+        self._groups: list[ProcessGroup | None] = []
+        for dim in range(ranks.ndim):
+            own: ProcessGroup | None = None
+            for line in np.moveaxis(ranks, dim, -1).reshape(-1, ranks.shape[dim]).tolist():
+                made = new_group(line)
+                if made is not GroupMember.NON_GROUP_MEMBER:
+                    own = made
+            self._groups.append(own)
+
+    def _name(self, device_type: str, ranks: Any, names: tuple[str, ...] | None) -> None:
+        if names is not None and (len(set(names)) != len(names) or len(names) != ranks.ndim):
+            raise ValueError(
+                f"DeviceMesh: a name of its own for each dimension is needed: {names} for a mesh "
+                f"of shape {ranks.shape}"
+            )
+        self.device_type = device_type
+        self.mesh = wrap(ranks)
+        self.mesh_dim_names = None if names is None else tuple(names)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return int(self.mesh.array.ndim)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Ranks along each dimension."""
+        return tuple(self.mesh.array.shape)
+
+    def size(self, mesh_dim: int | None = None) -> int:
+        """Ranks along a dimension; None: in all."""
+        return int(self.mesh.array.size) if mesh_dim is None else self.shape[mesh_dim]
+
+    def _dim(self, mesh_dim: int | str | None, where: str) -> int:
+        if mesh_dim is None:
+            if self.ndim == 1:
+                return 0
+            raise RuntimeError(f"{where}: which dimension? The mesh has {self.ndim}: {self.shape}")
+        if isinstance(mesh_dim, int) and -self.ndim <= mesh_dim < self.ndim:
+            return mesh_dim % self.ndim
+        if mesh_dim in (self.mesh_dim_names or ()):
+            return (self.mesh_dim_names or ()).index(str(mesh_dim))
+        raise KeyError(
+            f"{where}: no such dimension: {mesh_dim!r} of {self.mesh_dim_names or self.shape}"
+        )
+
+    def get_group(self, mesh_dim: int | str | None = None) -> ProcessGroup:
+        """The group of the ranks on this rank's line along a dimension.
+
+        Raises:
+            RuntimeError: this rank is not in the mesh; several dimensions, and none named.
+            KeyError: no such dimension.
+        """
+        group = self._groups[self._dim(mesh_dim, "DeviceMesh.get_group")]
+        if group is None:
+            raise RuntimeError(
+                f"DeviceMesh.get_group: rank {get_rank()} is not in {self.mesh.tolist()}"
+            )
+        return group
+
+    def get_all_groups(self) -> list[ProcessGroup]:
+        """The groups of this rank along all dimensions."""
+        return [self.get_group(dim) for dim in range(self.ndim)]
+
+    def get_coordinate(self) -> list[int] | None:
+        """Where this rank is in the mesh; None: nowhere."""
+        found = np.argwhere(self.mesh.array == get_rank())
+        return [int(i) for i in found[0]] if len(found) else None
+
+    def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
+        """This rank's place along a dimension."""
+        return self.get_group(mesh_dim).rank()
+
+    def get_rank(self) -> int:
+        """This process's rank in the world."""
+        return get_rank()
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
+        """This rank's part of the mesh that spans the named dimensions; with the same groups.
+
+        Raises:
+            KeyError: no such names, or in another order than the mesh has them.
+        """
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        dims = [self._dim(name, "DeviceMesh[...]") for name in wanted]
+        if dims != sorted(set(dims)):
+            raise KeyError(f"DeviceMesh[...]: {wanted} is not the order of {self.mesh_dim_names}")
+        coordinate = self.get_coordinate()
+        if coordinate is None:
+            raise RuntimeError(f"DeviceMesh[...]: rank {get_rank()} is not in the mesh")
+        at = tuple(slice(None) if i in dims else c for i, c in enumerate(coordinate))
+        part = DeviceMesh.__new__(DeviceMesh)
+        part._name(self.device_type, self.mesh.array[at].copy(), wanted)
+        part._groups = [self._groups[dim] for dim in dims]
+        return part
+
+    def __repr__(self) -> str:
+        names = f", mesh_dim_names={self.mesh_dim_names}" if self.mesh_dim_names else ""
+        return f"DeviceMesh({self.device_type!r}, {self.mesh.tolist()}{names})"
+
+
+def init_device_mesh(
+    device_type: str, mesh_shape: tuple[int, ...], *, mesh_dim_names: tuple[str, ...] | None = None
+) -> DeviceMesh:
+    """All ranks as a grid of that shape, row by row. All ranks call it.
+
+    Args:
+        device_type: "cpu".
+        mesh_shape: ranks along each dimension.
+        mesh_dim_names: a name for each.
+
+    Raises:
+        ValueError: the shape is not of as many ranks as there are.
+    """
+    n = int(np.prod(mesh_shape))
+    if n != get_world_size():
+        raise ValueError(
+            f"init_device_mesh: the shape is of {n} ranks, there are {get_world_size()}: "
+            f"{tuple(mesh_shape)}"
+        )
+    return DeviceMesh(device_type, np.arange(n).reshape(mesh_shape), mesh_dim_names=mesh_dim_names)
