@@ -337,7 +337,7 @@ def wait_for_ever(queue: Any, method: str) -> None:
 def is_running(pid: int) -> bool:
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return text.rpartition(")")[2].split()[0] not in "ZX"
 
