@@ -426,10 +426,10 @@ def case(name: str) -> tuple[Callable[..., Any], list[Any]]:
     A case of tests/ops/test_composites.py has other arguments, too, and lists of arrays.
     """
     if name in SLOPES:
-        function, *arrays = SLOPES[name]
-        return function, arrays
+        function, *operands = SLOPES[name]
+        return function, operands
     given, named, _ = CASES[name]
-    arrays: list[Any] = []  # type: ignore[no-redef]
+    arrays: list[Any] = []
 
     def taken(value: Any) -> Any:
         """The value, with a number in the place of each array of floats."""

@@ -210,7 +210,7 @@ class Wire:
                 if is_done():
                     return
             except mpi().Exception as error:  # ULFM, or a connection that broke
-                who = missing_or(missing, [])
+                who = found(missing)
                 self.note("lost", who[0] if who else -1, f"rank {who} is gone: {error}")
                 self.fail(where)
             now = time.monotonic()
@@ -296,9 +296,9 @@ class Wire:
         )
 
 
-def missing_or(missing: Callable[[], list[int]], otherwise: list[int]) -> list[int]:
-    """Who is missing, where asking may fail too."""
+def found(missing: Callable[[], list[int]]) -> list[int]:
+    """Who is missing; nobody that can be named where MPI refuses to be asked."""
     try:
         return missing()
-    except Exception:
-        return otherwise
+    except mpi().Exception:
+        return []
