@@ -68,6 +68,49 @@ def test_threads_that_start_inside_are_measured_too() -> None:
     assert event.thread != threading.get_ident()
 
 
+def test_one_call_is_one_event() -> None:
+    """Neither loops in generated code nor its second way, with operands sorted out, count."""
+    x, y = st.ones(3), st.ones(3, dtype=st.float64)
+    with profile() as measured:
+        st.cat([x, x])
+        x + y
+        x.zero_()
+    assert counts(measured) == {"cat": 1, "add": 1, "overwrite_": 1}
+
+
+def test_what_computes_without_generated_code_is_found() -> None:
+    x = st.ones(3, requires_grad=True)
+    optimizer = st.optim.Adam([x], 0.1)
+    x.sum().backward()
+    with profile() as measured:
+        y = st.tensor([1.0, 2.0])
+        y[0] = 3.0
+        y.detach()
+        optimizer.step()
+        optimizer.zero_grad()
+    found = counts(measured)
+    expected = {"tensor", "setitem", "detach", "Optimizer.step#Adam.step"}
+    assert expected | {"Optimizer.zero_grad#Adam.zero_grad"} <= set(found)
+    assert all(found[name] == 1 for name in expected)
+
+
+def test_a_thread_that_goes_on_is_measured_no_longer() -> None:
+    go, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        done.set()
+        go.wait()
+        st.full((3,), 0.3).erfinv()
+
+    thread = threading.Thread(target=work)
+    with profile() as measured:
+        thread.start()
+        done.wait()
+    go.set()
+    thread.join()
+    assert "erfinv" not in counts(measured)
+
+
 def test_text_and_trace(tmp_path: Path) -> None:
     with profile(use_cpu=True, record_shapes=True) as measured:
         st.full((3,), 0.3).erfinv()
@@ -75,6 +118,7 @@ def test_text_and_trace(tmp_path: Path) -> None:
     assert "erfinv" in text
     assert "# of Calls" in text
     assert isinstance(measured.key_averages(), EventList)
+    assert "erfinv" in EventList(measured.function_events).table()
     assert measured.table().count("\n") == len(measured.key_averages()) + 1
     path = tmp_path / "trace.json"
     measured.export_chrome_trace(path)
@@ -86,6 +130,7 @@ def test_a_profile_leaves_nothing_behind() -> None:
     with pytest.raises(ZeroDivisionError), profile():
         raise ZeroDivisionError
     assert sys.getprofile() is None
+    assert threading.getprofile() is None
     with record_function("nobody looks"):
         st.ones(1)
     with profile(enabled=False) as measured:
