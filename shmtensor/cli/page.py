@@ -72,6 +72,10 @@ def lines(snapshot: Snapshot, width: int = 80, height: int | None = None) -> lis
             f"{size(s.unclaimed_bytes)}, oldest {age(oldest.age)}, of row {oldest.row}"
         )
     room = None if height is None else max(height - len(head) - 4, 2)
+    held = held_lines(s) if room is None or room > 8 else []
+    if room is not None and held:
+        held = few(held, room // 4, "rows")
+        room -= len(held) + 2
     tall = None if room is None else max(room - min(len(s.queues), room // 3), 1)
     processes = sorted(s.processes, key=lambda p: p.row)
     table = [
@@ -79,6 +83,8 @@ def lines(snapshot: Snapshot, width: int = 80, height: int | None = None) -> lis
         f"{'OLDEST':>7} {'SENT/S':>6}  WHO",
         *few([process_line(p, width) for p in processes], tall, "processes"),
     ]
+    if held:
+        table += ["", "BLOCKS OF  ARE HELD BY (row: how many)", *held]
     queues = sorted(s.queues, key=lambda q: (-q.ready, q.place))
     if queues:
         left = None if room is None or tall is None else max(room - min(len(processes), tall), 1)
@@ -100,6 +106,17 @@ def few(rows: list[str], room: int | None, what: str) -> list[str]:
     if room is None or len(rows) <= room:
         return rows
     return [*rows[: room - 1], f"  and {len(rows) - room + 1} more {what}"]
+
+
+def held_lines(s: Snapshot) -> list[str]:
+    """A line for each row whose blocks others keep alive."""
+    holders: dict[int, list[str]] = {}
+    for p in sorted(s.processes, key=lambda p: -p.held_blocks):
+        for held in p.held_of:
+            holders.setdefault(held.row, []).append(f"{p.row}: {count(held.blocks)}")
+    return [
+        f"{row if row >= 0 else 'nobody':>9}  {', '.join(holders[row])}" for row in sorted(holders)
+    ]
 
 
 def process_line(p: Process, width: int) -> str:

@@ -9,7 +9,15 @@ from typing import Any
 from .. import native
 from .discovery import Found
 
-__all__ = ["Process", "Queue", "Snapshot", "Unclaimed", "take"]
+__all__ = ["Held", "Process", "Queue", "Snapshot", "Unclaimed", "take"]
+
+
+@dataclass(frozen=True)
+class Held:
+    """Blocks of another row that a process keeps alive; row -1: of those whose owner has ended."""
+
+    row: int
+    blocks: int
 
 
 @dataclass(frozen=True)
@@ -20,7 +28,7 @@ class Process:
         state: "live", "born" (forked, has not run yet), "dead" (its lock is free, nobody has swept
             it yet), "zombie" (dead, its messages are still to be read).
         slots, committed_bytes: of 64 MiB each, which it owns; memory behind them.
-        held_blocks: blocks of other processes that it keeps alive.
+        held_blocks, held_of: blocks of other processes that it keeps alive; whose they are.
         unread_messages, unread_bytes, oldest_unread: handles that it sent and nobody has
             acknowledged; seconds.
         rate: handles sent in a second, since the look before; None at the first.
@@ -34,6 +42,7 @@ class Process:
     slots: int
     committed_bytes: int
     held_blocks: int
+    held_of: list[Held]
     unread_messages: int
     unread_bytes: int
     oldest_unread: float
@@ -125,6 +134,7 @@ def take(domain: Found, before: Snapshot | None = None) -> Snapshot:
         Process(
             state=state_of(row),
             command=commands.get(row["pid"], ""),
+            held_of=[Held(*held) for held in row["held_of"]],
             **{k: row[k] for k in ROW},
         )
         for row in seen["rows"]

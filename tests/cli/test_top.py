@@ -21,7 +21,7 @@ from shmtensor.cli import main
 from shmtensor.cli.discovery import NoDomain
 from shmtensor.cli.discovery import select as choose
 from shmtensor.cli.page import count, lines, size
-from shmtensor.cli.snapshot import Process, Queue, Snapshot, Unclaimed, take
+from shmtensor.cli.snapshot import Held, Process, Queue, Snapshot, Unclaimed, take
 
 from .running import LONG, Program
 
@@ -56,6 +56,9 @@ def test_it_shows_who_has_what(watched: Program) -> None:
     assert rows["main"]["committed_bytes"] == seen["committed_bytes"] > 9 * 4000
     assert rows["worker 0"]["held_blocks"] >= 2
     assert rows["main"]["held_blocks"] == 0
+    held = rows["worker 0"]["held_of"]
+    assert held == [{"row": rows["main"]["row"], "blocks": rows["worker 0"]["held_blocks"]}]
+    assert rows["main"]["held_of"] == []
     (queue,) = [q for q in seen["queues"] if q["maxsize"] == 10]
     assert (queue["ready"], queue["over"], queue["writing"], queue["reading"]) == (7, 2, 0, 0)
     assert queue["bytes"] > 7 * 4000
@@ -73,6 +76,8 @@ def test_the_page_says_the_same_in_80_columns(watched: Program) -> None:
     assert "never claimed: 1 handle on foreign roads" in page
     assert str(watched.child) in page
     assert "worker 0" in page
+    mine, other = (line.split()[0] for line in page.splitlines() if line.endswith(("main", "r 0")))
+    assert f"{mine:>9}  {other}: " in page.split("ARE HELD BY")[1]
 
 
 def test_looking_leaves_no_trace(watched: Program) -> None:
@@ -217,8 +222,9 @@ def snapshot(processes: int, queues: int) -> Snapshot:
     """A domain with as many of everything."""
     return Snapshot(
         "ab" * 16, 0.0, 1024, 99, 1, 1 << 26, 5 << 30, 3,
-        [Process(i, 10**6 + i, "live", "a role " * 12 + "\x1b[31m", 9, 10**12, 10**7, 10**6, 10**9,
-                 1e6, 5, 1e6) for i in range(processes)],
+        [Process(i, 10**6 + i, "live", "a role " * 12 + "\x1b[31m", 9, 10**12, 10**7,
+                 [Held(i - 1, 10**6), Held(0, 5)], 10**6, 10**9, 1e6, 5, 1e6)
+         for i in range(processes)],
         [Queue(f"{i}+0x1000", 10**6, 1, 1, i, 10**10, 10**9, 123456.0) for i in range(queues)],
         7, 10**9, [Unclaimed(3, 1000, 1e6)],
     )  # fmt: skip

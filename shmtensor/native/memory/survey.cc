@@ -16,6 +16,7 @@
 #include <map>
 #include <new>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "block.h"
@@ -31,6 +32,7 @@ constexpr size_t kOldest = 20;  // pins of foreign roads that are named one by o
 
 struct Figures {  // of a row
   uint64_t slots = 0, committed = 0, held = 0, pins = 0, pin_bytes = 0, oldest_ms = 0, sent = 0;
+  std::map<uint32_t, uint64_t> held_of;  // by the row that the blocks are of; kNobody: orphans
 };
 struct Road {  // what is under way to one channel
   uint64_t pins = 0, nbytes = 0;
@@ -107,7 +109,7 @@ bool Survey::is_locked(int row) const {
 }
 
 void Survey::look_at_slots() {
-  std::vector<uint32_t> heads;
+  std::vector<std::pair<uint32_t, uint32_t>> heads;  // slot, row
   for (int v = 0; v < 2; ++v) {
     uint32_t first = v ? d->slots / 2 : 0;
     uint32_t n = std::min(d->header->slot_high[v].load(acquire), d->slots / 2);
@@ -115,7 +117,7 @@ void Survey::look_at_slots() {
       SlotWord w = SlotWord::of(d->slot[s].word.load(acquire));
       if (w.state == kSlotFree) continue;
       ++used;
-      heads.push_back(s);
+      heads.emplace_back(s, w.owner);
       if (w.owner == kNobody) orphans += w.state == kSlotLive || w.state == kSlotDying;
       if (w.owner >= kRows) continue;
       ++rows[w.owner].slots;
@@ -129,7 +131,11 @@ void Survey::look_at_slots() {
     if (pread(fd, nheld.data(), d->slots * 4, off_t(areas.nheld + r * stride)) !=
         ssize_t(d->slots * 4))
       continue;
-    for (uint32_t s : heads) rows[r].held += nheld[s];
+    for (auto [s, owner] : heads) {
+      if (!nheld[s]) continue;
+      rows[r].held += nheld[s];
+      rows[r].held_of[owner] += nheld[s];
+    }
   }
 }
 
@@ -185,6 +191,17 @@ void Survey::look_at_pins(uint32_t r) {
 
 using ULL = unsigned long long;
 
+PyObject* held_of(const Figures& row) {
+  PyObject* list = PyList_New(0);
+  for (auto [owner, blocks] : row.held_of) {
+    if (!list) break;
+    PyObject* item = Py_BuildValue("iK", owner < kRows ? int(owner) : -1, ULL(blocks));
+    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return list;
+}
+
 PyObject* rows_of(Survey& s) {
   PyObject* list = PyList_New(0);
   for (uint32_t r = 0; list && r < std::min(s.d->row_high(), kRows); ++r) {
@@ -200,11 +217,11 @@ PyObject* rows_of(Survey& s) {
     const Figures& f = s.rows[r];
     PyObject* text = PyUnicode_DecodeUTF8(role, Py_ssize_t(strlen(role)), "replace");
     PyObject* item = Py_BuildValue(
-        "{sI sI ss sO sI sK sN sK sK sK sK sK sd sK}", "row", r, "incarnation", inc_of_row(word),
+        "{sI sI ss sO sI sK sN sK sK sK sN sK sK sd sK}", "row", r, "incarnation", inc_of_row(word),
         "state", names[state & 3], "alive", alive ? Py_True : Py_False, "pid",
         row.pid.load(acquire), "pid_namespace", ULL(row.pidns.load(relaxed)), "role", text, "slots",
         ULL(f.slots), "committed_bytes", ULL(f.committed), "held_blocks", ULL(f.held),
-        "unread_messages", ULL(f.pins), "unread_bytes", ULL(f.pin_bytes), "oldest_unread",
+        "held_of", held_of(f), "unread_messages", ULL(f.pins), "unread_bytes", ULL(f.pin_bytes), "oldest_unread",
         double(f.oldest_ms) * 1e-3, "sent", ULL(f.sent));
     if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
     Py_XDECREF(item);
