@@ -60,8 +60,10 @@ LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in LATER:
-        from importlib import import_module
+    from importlib import import_module
 
+    if name in ("algorithms", "optim"):
+        return import_module(f"{__name__}.{name}")
+    if name in LATER:
         return getattr(import_module(f"{__name__}.{LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

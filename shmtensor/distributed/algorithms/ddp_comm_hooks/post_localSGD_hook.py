@@ -1,0 +1,56 @@
+"""Post-local SGD: gradients are averaged over all ranks at first, then over neighbours only
+(Lin, Stich, Patel, Jaggi 2018); the models are averaged now and then (../model_averaging).
+"""
+
+from __future__ import annotations
+
+from ...bucket import GradBucket
+from ...group import ProcessGroup
+from ...subgroups import new_subgroups
+from ...work import Future
+from .default_hooks import allreduce_hook, noop_hook
+
+__all__ = ["PostLocalSGDState", "post_localSGD_hook"]
+
+
+class PostLocalSGDState:
+    """What the hook keeps from step to step.
+
+    Args:
+        process_group: over which gradients are averaged at first; None: the default one.
+        subgroup: over which later; None: the ranks of this machine (`new_subgroups`).
+        start_localSGD_iter: steps until then.
+        post_local_gradient_allreduce: False: later they are not averaged at all.
+
+    Attributes:
+        iter: steps so far, up to start_localSGD_iter.
+    """
+
+    def __init__(
+        self,
+        process_group: ProcessGroup | None,
+        subgroup: ProcessGroup | None,
+        start_localSGD_iter: int,
+        post_local_gradient_allreduce: bool = True,
+    ) -> None:
+        self.process_group = process_group
+        self.subgroup = subgroup
+        self.start_localSGD_iter = start_localSGD_iter
+        self.post_local_gradient_allreduce = post_local_gradient_allreduce
+        self.iter = 0
+
+    def maybe_increase_iter(self, bucket: GradBucket) -> None:
+        """Counts a step with its last bucket."""
+        self.iter += bucket.is_last()
+
+
+def post_localSGD_hook(state: PostLocalSGDState, bucket: GradBucket) -> Future:
+    """Averages a bucket over all ranks for `start_localSGD_iter` steps, then over the subgroup."""
+    if state.iter < state.start_localSGD_iter:
+        state.maybe_increase_iter(bucket)
+        return allreduce_hook(state.process_group, bucket)
+    if not state.post_local_gradient_allreduce:
+        return noop_hook(None, bucket)
+    if state.subgroup is None:
+        state.subgroup, _ = new_subgroups()
+    return allreduce_hook(state.subgroup, bucket)
