@@ -115,6 +115,7 @@ def test_power_begins_with_whole_averages() -> None:
 
 def stats(dtype: str) -> Any:
     state = power()
+    state.process_group = dist.group.WORLD
     by_hook(powerSGD_hook, state, dtype)
     kept = pickle.loads(pickle.dumps(state))
     return state.compression_stats(), kept.process_group, sorted(kept.q_memory_dict)
