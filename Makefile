@@ -63,7 +63,7 @@ model-full:
 stress: $(VENV)/.editable
 	$(BIN)/python -m tests.stress --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
-# Every collective x ranks x dtype x layout x size x operation, and deaths at random moments (long: 2 ranks alone take half a minute).
+# Every collective x ranks x dtype x layout x size x operation, and deaths at random moments (10 minutes; RANKS=2 half of one).
 collectives: $(VENV)/.editable
 	$(BIN)/python -m tests.distributed.battery --kills $(or $(KILLS),200) $(if $(RANKS),--ranks $(RANKS))
 

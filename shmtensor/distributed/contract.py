@@ -88,7 +88,8 @@ def fold(inputs: list[Array], op: ReduceOp | PremulSum = ReduceOp.SUM) -> Array:
             with np.errstate(all="ignore"):
                 inputs = [(x * np.asarray(factor, dtype)).astype(dtype) for x in inputs]
             op = ReduceOp.SUM
-        return fold([x.astype(np.float32) for x in inputs], op).astype(dtype)
+        with np.errstate(over="ignore"):  # infinity is what a sum beyond float16 is, without a word
+            return fold([x.astype(np.float32) for x in inputs], op).astype(dtype)
     with np.errstate(all="ignore"):
         if factor is not None:
             inputs = [(x * np.asarray(factor, x.dtype)).astype(x.dtype) for x in inputs]

@@ -1,6 +1,6 @@
 """The battery of the collectives: generated from the table of contracts.
 
-python -m tests.distributed.battery [--ranks 1,2,3,4,7] [--kills N]    (make collectives)
+python -m tests.distributed.battery [--ranks 1,2,3,4,7] [--only a,b] [--kills N]  (make collectives)
 
 Each case makes every rank's input from a seed, calls the collective by the argument names that its
 contract declares, and compares bit by bit with the contract in NumPy. Then the same calls again
@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
 from shmtensor.distributed.contract import CONTRACTS, ReduceOp
+from shmtensor.distributed.mpi import call, chain
 from shmtensor.dtypes import as_dtype
 from shmtensor.errors import PeerLostError
 
@@ -49,7 +50,10 @@ DTYPES = [
 ]
 LAYOUTS = ["plain", "transposed", "strided", "private"]
 RANKS = [1, 2, 3, 4, 7]
+KILLED = RANKS[1:]  # with a death somebody has to be left
+TILE, PIECE = 1 << 13, 1 << 18  # bytes: kTile of native/sync/fold.cc, kPiece of collectives.cc
 Array = Any
+Case = tuple[str, str, str, int, ReduceOp, int]
 
 
 @functools.lru_cache(maxsize=256)
@@ -77,10 +81,28 @@ def is_defined(op: ReduceOp, dtype: str) -> bool:
     return op is not ReduceOp.AVG or kind in "fc"
 
 
-def sizes_around(item: int) -> list[int]:
-    """First sizes of tensors (n, 3) just below, at and above where the way of the data changes."""
-    edge = native.GROUP_INLINE // (3 * item)
-    return [0, 1, 5, edge, edge + 1]
+def thresholds(name: str, item: int, n: int, across_nodes: bool = False) -> list[int]:
+    """Bytes of a rank's tensor up to which the data goes one way, and above them another."""
+    contract = CONTRACTS[name]
+    inline = call.INLINE if across_nodes else native.GROUP_INLINE
+    found = [inline]
+    if contract.takes[1] != "tensor" and n > 1:  # what counts is everything that a rank hands in
+        found.insert(0, inline // n)
+    if across_nodes:
+        return [*found, native.GROUP_INLINE, chain.CHUNK]
+    if contract.reduces:
+        found.insert(0, TILE * item // max(item, 4))  # 16-bit floats are folded as float32
+    if name == "broadcast":
+        found.append(PIECE * n)  # of each rank's share
+    return found
+
+
+def sizes_around(name: str, item: int, n: int, across_nodes: bool = False) -> list[int]:
+    """First sizes of tensors (n, 3): small ones, and at and above each threshold."""
+    if not CONTRACTS[name].takes[0]:
+        return [0]
+    edges = [nbytes // (3 * item) for nbytes in thresholds(name, item, n, across_nodes)]
+    return [0, 1, 5, *(size for edge in edges for size in (edge, edge + 1))]
 
 
 def laid_out(x: Array, layout: str) -> Any:
@@ -166,38 +188,54 @@ def check(
         same(out, want, exact)
 
 
-def cases(n: int, mode: str) -> Iterator[tuple[str, str, str, int, ReduceOp, int]]:
-    """All of them; "quick": for every collective a few, which dtypes, layouts, sizes and operations
-    take turns in."""
-    turn = itertools.count()
-    for name, contract in CONTRACTS.items():
-        roots = sorted({0, n - 1}) if contract.root else [0]
-        if mode == "quick":
-            for size_at in range(5) if n < 4 else (0, 1, 4):
-                k = next(turn)
-                dtype = DTYPES[k * 5 % len(DTYPES)]
-                ops = [op for op in ReduceOp if is_defined(op, dtype)]
-                size = sizes_around(as_dtype(dtype).itemsize)[size_at]
-                op = ops[k % len(ops)]
-                yield name, dtype, LAYOUTS[k % 4], size, op, roots[k % len(roots)]
-            continue
-        for dtype in DTYPES:
-            ops = [op for op in ReduceOp if is_defined(op, dtype)] if contract.reduces else []
-            for layout in LAYOUTS:
-                for size in sizes_around(as_dtype(dtype).itemsize):
-                    for op in ops or [ReduceOp.SUM]:
-                        for root in roots:
-                            yield name, dtype, layout, size, op, root
+def operations(name: str, dtype: str) -> list[ReduceOp]:
+    if not CONTRACTS[name].reduces:
+        return [ReduceOp.SUM]
+    return [op for op in ReduceOp if is_defined(op, dtype)]
 
 
-def sweep(mode: str) -> int:
-    """All cases on this rank; returns how many."""
+def roots(name: str, n: int) -> list[int]:
+    return sorted({0, n - 1}) if CONTRACTS[name].root else [0]
+
+
+def cases(n: int, across_nodes: bool = False, only: Sequence[str] = ()) -> Iterator[Case]:
+    """All of them, or those of some collectives."""
+    for name in only or CONTRACTS:
+        for dtype, layout in itertools.product(DTYPES, LAYOUTS):
+            sizes = sizes_around(name, as_dtype(dtype).itemsize, n, across_nodes)
+            ways = itertools.product(sizes, operations(name, dtype), roots(name, n))
+            for size, op, root in ways:
+                yield name, dtype, layout, size, op, root
+
+
+def draw(rng: random.Random, n: int, name: str, at: int = -1, across_nodes: bool = False) -> Case:
+    """One of a collective's cases, of the at-th size (-1: of any): the same on all ranks."""
+    dtype = rng.choice(DTYPES)
+    sizes = sizes_around(name, as_dtype(dtype).itemsize, n, across_nodes)
+    size = sizes[at] if at >= 0 else rng.choice(sizes)
+    op, root = rng.choice(operations(name, dtype)), rng.randrange(n if CONTRACTS[name].root else 1)
+    return name, dtype, rng.choice(LAYOUTS), size, op, root
+
+
+def sample_of(n: int, seed: int, across_nodes: bool = False) -> Iterator[Case]:
+    """A case of every collective for every size; four of them where each takes its time."""
+    rng = random.Random(seed)
+    for name in CONTRACTS:
+        places = range(len(sizes_around(name, 1, n, across_nodes)))
+        for at in rng.sample(places, min(4, len(places))) if across_nodes else places:
+            yield draw(rng, n, name, at, across_nodes)
+
+
+def sweep(seed: int | None = None, only: Sequence[str] = ()) -> int:
+    """Cases on this rank, a sample of them or (None) all; returns how many."""
+    n, is_mpi = dist.get_world_size(), dist.get_backend() == "mpi"
     count = 0
-    for case in cases(dist.get_world_size(), mode):
+    for case in cases(n, is_mpi, only) if seed is None else sample_of(n, seed, is_mpi):
         try:
             check(*case)
-        except AssertionError as error:
-            raise AssertionError(f"{case}: {error}") from None
+        except Exception as error:
+            told = f"{case} of {n} ranks (seed {seed}): {type(error).__name__}: {error}"
+            raise AssertionError(told) from None
         count += 1
     return count
 
@@ -216,12 +254,9 @@ def until_lost(seed: int, victim: int, after: float) -> tuple[str, float]:
     rng = random.Random(seed)  # the same calls on all ranks
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        name = rng.choice(list(CONTRACTS))
-        dtype = rng.choice(DTYPES)
-        ops = [op for op in ReduceOp if is_defined(op, dtype)]
-        size = rng.choice(sizes_around(as_dtype(dtype).itemsize))
+        case = draw(rng, n, rng.choice(list(CONTRACTS)))
         try:
-            check(name, dtype, rng.choice(LAYOUTS), size, rng.choice(ops), rng.randrange(n))
+            check(*case)
         except PeerLostError as error:
             return error.name, time.monotonic()
     raise AssertionError(f"rank {victim} was not missed")
@@ -250,6 +285,7 @@ def kill_one(seed: int, ranks: int) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ranks", default=",".join(map(str, RANKS)))
+    parser.add_argument("--only", default="", help="collectives: all_reduce,reduce")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -257,13 +293,15 @@ def main() -> int:
 
     from .crowd import run, values
 
+    only = options.only.split(",") if options.only else list(CONTRACTS)
     for n in [int(each) for each in options.ranks.split(",")]:
-        began = time.monotonic()
-        counts = values(run(sweep, n, "whole", timeout=120.0, patience=3600.0))
-        print(f"{n} ranks: {counts[0]} cases, {time.monotonic() - began:.0f} s", flush=True)
+        began, count = time.monotonic(), 0
+        for name in only:
+            count += values(run(sweep, n, None, [name], timeout=120.0, patience=3600.0))[0]
+        print(f"{n} ranks: {count} cases, {time.monotonic() - began:.0f} s", flush=True)
     before, late = memory.statistics(), []
     for i in range(options.kills):
-        late.append(kill_one(options.seed * 1000 + i, 2 + i % 3))
+        late.append(kill_one(options.seed * 1000 + i, KILLED[i % len(KILLED)]))
     after = memory.statistics()
     left = after.private_blocks + after.shared_blocks + after.held_blocks
     left -= before.private_blocks + before.shared_blocks + before.held_blocks

@@ -31,10 +31,9 @@ from typing import Any
 from shmtensor import distributed as dist
 from shmtensor import memory, native
 from shmtensor.distributed.contract import CONTRACTS
-from shmtensor.dtypes import as_dtype
 from shmtensor.errors import PeerLostError
 
-from .battery import DTYPES, LAYOUTS, ReduceOp, check, is_defined, sizes_around
+from .battery import KILLED, check, draw
 from .crowd import run
 
 WAYS = ["kill", "point", "exception", "limit", "oom", "stop"]
@@ -79,12 +78,7 @@ def memory_group() -> Iterator[str]:
 
 def call_at_random(rng: random.Random) -> None:
     """A collective that all ranks draw alike."""
-    dtype = rng.choice(DTYPES)
-    ops = [op for op in ReduceOp if is_defined(op, dtype)]
-    size = rng.choice(sizes_around(as_dtype(dtype).itemsize))
-    n = dist.get_world_size()
-    name, layout, root = rng.choice(list(CONTRACTS)), rng.choice(LAYOUTS), rng.randrange(n)
-    check(name, dtype, layout, size, rng.choice(ops), root)
+    check(*draw(rng, dist.get_world_size(), rng.choice(list(CONTRACTS))))
 
 
 def exceed(cgroup: str) -> None:
@@ -152,7 +146,7 @@ def one_round(seed: int, way: str = "", ranks: int = 0) -> tuple[str, float]:
     """A group of which one rank ends. Returns how, and after how long the last one knew."""
     rng = random.Random(seed)
     way = way or rng.choice(WAYS)
-    ranks = ranks or rng.choice([2, 3, 4])
+    ranks = ranks or rng.choice(KILLED)
     victim, after = rng.randrange(ranks), rng.uniform(0.0, 0.15)
     with memory_group() if way == "oom" else nothing() as cgroup:
         if way == "oom" and not cgroup:

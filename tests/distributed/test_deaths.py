@@ -18,14 +18,14 @@ from shmtensor import nn, optim
 from shmtensor.distributed import DistributedDataParallel
 from shmtensor.errors import PeerLostError
 
-from .battery import kill_one
+from .battery import KILLED, kill_one
 from .crowd import die, run
 from .kills import one_round
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_death_at_a_random_moment_is_named_by_all(seed: int) -> None:
-    kill_one(seed, 2 + seed % 3)
+    kill_one(seed, KILLED[seed % len(KILLED)])
 
 
 @pytest.mark.parametrize("way", ["kill", "point", "exception", "limit", "oom"])
