@@ -330,6 +330,26 @@ def spread_sums(
     x: _Array, size: Any, kernel: Any, stride: Any, padding: Any, /
 ) -> _Array | None: ...
 def placed(g: _Array, indices: _Array, shape: Any, n: int, /) -> _Array | None: ...
+def ctc(
+    x: _Array,
+    targets: _Array,
+    input_lengths: _Array,
+    target_lengths: _Array,
+    blank: int,
+    /,
+) -> tuple[_Array, _Array] | None: ...
+def ctc_slope(
+    g: _Array,
+    x: _Array,
+    targets: _Array,
+    loss: _Array,
+    alpha: _Array,
+    input_lengths: _Array,
+    target_lengths: _Array,
+    blank: int,
+    zero_infinity: bool,
+    /,
+) -> _Array | None: ...
 def normed(
     x: _Array,
     weight: _Array | None,

@@ -50,6 +50,7 @@ FAMILIES = (
     "attention",
     "warping",
     "loss",
+    "alignment",
     "distance",
     "margins",
     "bags",

@@ -16,7 +16,7 @@ import shmtensor as st
 from shmtensor import linalg, special
 from shmtensor.nn import functional as F
 
-__all__ = ["CHECKED", "FLAT", "REACHED", "SLOPES", "case"]
+__all__ = ["CHECKED", "FLAT", "ONCE", "REACHED", "SLOPES", "case"]
 
 RANDOM = np.random.default_rng(11)
 
@@ -301,6 +301,10 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "nn.functional.cross_entropy": (
         lambda x: F.cross_entropy(x, st.tensor(TARGET), st.tensor(W), label_smoothing=0.1), X,
     ),
+    "nn.functional.ctc_loss": (
+        lambda x: F.ctc_loss(x.log_softmax(-1), st.tensor(LETTERS + 1), (5, 4), (2, 3)),
+        normal(5, 2, 5),
+    ),
     "nn.functional.linear_cross_entropy": (
         lambda x, w: F.linear_cross_entropy(x, w, st.tensor(TARGET)), X, normal(4, 4),
     ),
@@ -397,12 +401,16 @@ FLAT = {
 }  # fmt: skip
 
 
+# Of one order alone: the gradient has no derivative here, and none in PyTorch.
+ONCE = {"nn.functional.ctc_loss"}
+
 # Rows that no sample can spell, and names that are others': by the case that comes to them.
 REACHED = {
     "resize_as": "resize", "cast": "to", "float": "to", "half": "to", "bfloat16": "to",
     "cfloat": "to", "overwrite": "copy_", "refill": "fill", "complex_pairs": "view_as_complex",
     "pairs_complex": "view_as_real", "image_unfold": "nn.functional.unfold",
     "class_entropy_backward": "nn.functional.cross_entropy", "blanked": "index assignment",
+    "ctc": "nn.functional.ctc_loss", "ctc_slope": "nn.functional.ctc_loss",
     "planted": "index assignment", "through": "index assignment",
 }  # fmt: skip
 CHECKED = {*SLOPES, *REACHED, *CASES} - FLAT

@@ -1,9 +1,11 @@
-"""Gradients of two orders of everything that is differentiable and no row."""
+"""Gradients of two orders of everything that is differentiable and no row; of one where PyTorch has
+no other.
+"""
 
 from __future__ import annotations
 
 import pytest
-from slopes import CHECKED, FLAT, REACHED, case
+from slopes import CHECKED, FLAT, ONCE, REACHED, case
 from test_composites import CASES
 
 import shmtensor as st
@@ -15,7 +17,7 @@ def test_gradients_of_two_orders_are_differences(name: str) -> None:
     function, arrays = case(name)
     xs = tuple(st.tensor(a, requires_grad=a.dtype.kind in "fc") for a in arrays)
     assert gradcheck(function, xs, fast_mode=True)
-    assert gradgradcheck(function, xs, fast_mode=True)
+    assert name in ONCE or gradgradcheck(function, xs, fast_mode=True)
 
 
 @pytest.mark.parametrize("name", sorted(FLAT & set(CASES)))

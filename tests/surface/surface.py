@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
 sys.path.append(str(TESTS / "ops"))  # as pytest has it, where what is checked is listed
 
-from slopes import CHECKED, FLAT  # noqa: E402
+from slopes import CHECKED, FLAT, ONCE  # noqa: E402
 from test_composites import CASES  # noqa: E402
 from test_rows import COMPLEX  # noqa: E402
 
@@ -139,7 +139,7 @@ def derivative(name: str) -> tuple[str, int]:
         return ("yes", 2) if made.pullbacks else ("", 0)
     spelled = spellings(name, made)
     if spelled & CHECKED:
-        return "by its parts", 2
+        return "by its parts", 1 if spelled & ONCE else 2
     if made is None or spelled & FLAT:
         return "", 0
     return "UNCHECKED", 0

@@ -3,6 +3,7 @@
 #include "blas.h"
 #include "choice.h"
 #include "convolution.h"
+#include "ctc.h"
 #include "extreme.h"
 #include "folding.h"
 #include "fused.h"
@@ -175,6 +176,10 @@ PyMethodDef methods[] = {
     {"spread_sums", fast<spread_sums>(), METH_FASTCALL,
      "spread_sums(x, size, kernel, stride, padding, /)"},
     {"placed", fast<placed>(), METH_FASTCALL, "placed(g, indices, shape, n, /): added at indices."},
+    {"ctc", fast<ctc>(), METH_FASTCALL,
+     "ctc(x, targets, input_lengths, target_lengths, blank, /) -> (loss, alpha)"},
+    {"ctc_slope", fast<ctc_slope>(), METH_FASTCALL,
+     "ctc_slope(g, x, targets, loss, alpha, input_lengths, target_lengths, blank, zero_infinity, /)"},
     {"normed", fast<normed>(), METH_FASTCALL,
      "normed(x, weight, bias, n, groups, eps, centred, /) -> (out, mean, rstd)"},
     {"normed_slope", fast<normed_slope>(), METH_FASTCALL,

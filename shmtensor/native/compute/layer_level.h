@@ -18,6 +18,7 @@ namespace SHMTENSOR_LEVEL {
 
 #include "vector.h"
 //
+#include "alignment.h"
 #include "depthwise.h"
 #include "norm_rows.h"
 #include "tiles.h"
@@ -30,6 +31,7 @@ constexpr Layers<T> layers = {
     depth<T>,        depth_filter<T>,   pick<T>,
     spread_row<T>,   part_row<T>,       join_row<T>,
     tile_in<T>,      tile_out<T>,       tile_back<T>,
+    ctc_blanks<T>,   ctc_labels<T>,     ctc_shares<T>, exp_row<T>,
 };
 
 const Layers<float>& layers_of(float) { return layers<float>; }

@@ -1,5 +1,6 @@
-// Serial kernels of network layers, once per instruction-set level: norms, pooling, convolution's
-// transforms. layers.cc chooses the level; norms.cc, pooling.cc and convolution.cc cut the work.
+// Serial kernels of network layers, once per instruction-set level: norms, convolution's
+// transforms, CTC's steps. layers.cc chooses the level; norms.cc, convolution.cc and ctc.cc cut the
+// work.
 #pragma once
 
 #include <stdint.h>
@@ -41,6 +42,13 @@ struct Layers {
   void (*tile_in)(const T* d, T* v, int64_t n, int64_t d_plane, int64_t v_plane);    // B' d B
   void (*tile_out)(const T* m, T* y, int64_t n, int64_t m_plane, int64_t y_plane);   // A' m A
   void (*tile_back)(const T* y, T* m, int64_t n, int64_t y_plane, int64_t m_plane);  // A y A'
+
+  // ---- CTC, in logarithms: one step of the blanks, of the labels; shares of both; e^x, x <= 80.
+  void (*ctc_blanks)(const T* a, const T* b, T y, T* out, int64_t n);
+  void (*ctc_labels)(const T* a, const T* b, const T* c, const T* jump, const T* y, T* out,
+                     int64_t n);
+  void (*ctc_shares)(const T* a, const T* b, const T* y, T* out, int64_t n, T shift);
+  void (*exp_row)(const T* x, T* out, int64_t n);
 };
 
 template <class T>

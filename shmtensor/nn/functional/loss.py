@@ -17,6 +17,7 @@ __all__ = [
     "binary_cross_entropy_with_logits",
     "cosine_embedding_loss",
     "cross_entropy",
+    "ctc_loss",
     "gaussian_nll_loss",
     "hinge_embedding_loss",
     "huber_loss",
@@ -40,6 +41,7 @@ __all__ = [
 Function = Callable[..., Any]
 
 cross_entropy: Function = ops.cross_entropy
+ctc_loss: Function = ops.ctc_loss
 nll_loss: Function = ops.nll_loss
 binary_cross_entropy: Function = ops.binary_cross_entropy
 binary_cross_entropy_with_logits: Function = ops.binary_cross_entropy_with_logits
