@@ -15,7 +15,17 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
-__all__ = ["Backend", "is_gloo_available", "is_mpi_available", "is_nccl_available"]
+__all__ = [
+    "Backend",
+    "get_default_backend_for_device",
+    "is_backend_available",
+    "is_gloo_available",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_ucc_available",
+    "is_xccl_available",
+    "supports_complex",
+]
 
 Maker = Callable[..., Any]
 
@@ -100,3 +110,38 @@ def is_mpi_available() -> bool:
 def is_nccl_available() -> bool:
     """False: CUDA is not there yet."""
     return False
+
+
+def is_ucc_available() -> bool:
+    """False: there is no such backend."""
+    return False
+
+
+def is_xccl_available() -> bool:
+    """False: there is no such backend."""
+    return False
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether a backend of that name can be asked for here."""
+    name = backend.lower()
+    return is_mpi_available() if name == Backend.MPI else name in Backend.backend_list
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend for tensors on a device: "shm" for the CPU.
+
+    Raises:
+        ValueError: there is none, because there are no such tensors.
+    """
+    kind = getattr(device, "type", str(device)).split(":")[0]
+    if kind != "cpu":
+        raise ValueError(f"get_default_backend_for_device: tensors are on the CPU: {device!r}")
+    return Backend.SHM
+
+
+def supports_complex(reduceOp: Any) -> bool:
+    """Whether complex numbers can be reduced so: those that have no order cannot."""
+    from .contract import ReduceOp
+
+    return reduceOp in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT, ReduceOp.PREMUL_SUM)

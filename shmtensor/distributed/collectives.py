@@ -139,7 +139,7 @@ def all_reduce(
     tensor: Operand, op: Op = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
     """Reduces everybody's `tensor` into everybody's `tensor`, in rank order: all ranks get the
-    same bits.
+    same bits. Sparse tensors may keep different elements (SUM and AVG).
 
     >>> import shmtensor as st
     >>> import shmtensor.distributed as dist
@@ -151,6 +151,10 @@ def all_reduce(
     >>> dist.destroy_process_group()
     """
     found = group_of("all_reduce", group)
+    if getattr(tensor, "is_sparse", False):
+        from .sparse import all_reduce_sparse
+
+        return all_reduce_sparse(tensor, op, found, async_op)  # type: ignore[arg-type]
     array = array_of("all_reduce", tensor)
 
     def call() -> None:

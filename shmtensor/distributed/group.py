@@ -68,6 +68,14 @@ def empty_shared(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return np.ndarray(shape, dtype, memoryview(block))
 
 
+def identity_of(block: native.Block) -> str:
+    """What names a block in all processes, and no later one in its place."""
+    handle = native.export(block)
+    native.acknowledge(handle)
+    # slot, incarnation, block; generation (Handle in native/memory/ledger.h)
+    return (handle[16:28] + handle[32:40]).hex()
+
+
 class ProcessGroup:
     """One rank's end of a group. Made by `init_process_group` and `new_group`; not used by several
     threads at once.
@@ -75,19 +83,29 @@ class ProcessGroup:
     Attributes:
         ranks: the members' ranks in the default group, in the order of this group's own ranks.
         timeout: seconds that a collective waits for the others, negative for ever.
+        identity: says the same on all ranks, and of no other group; "" if they share no block.
+        deferred: calls and results of the collectives that wait for the end of a
+            `_coalescing_manager`.
     """
 
-    def __init__(self, engine: Any, timeout: float, ranks: list[int]) -> None:
+    def __init__(
+        self, engine: Any, timeout: float, ranks: list[int], block: native.Block | None = None
+    ) -> None:
         self.native = engine  # native.Group, or another backend's with its methods
         self.timeout = timeout
         self.ranks = ranks
         self.backend = "shm"
+        self.identity = "" if block is None else identity_of(block)
+        self.deferred: list[tuple[Callable[[], object], object]] | None = None
         self._staged = 0
         self._lanes: dict[tuple[str, int], Lane] = {}
 
     # ---------------------------------------------------------------- doing it, now or on a lane
     def issue(self, call: Callable[[], object], async_op: bool, result: object) -> Work | None:
         """Does a collective: at once, or behind those that are under way."""
+        if self.deferred is not None:
+            self.deferred.append((call, result))
+            return None
         lane = self._lanes.get(("collectives", -1)) if not async_op else self.lane("collectives")
         if not async_op and (lane is None or lane.is_idle()):
             call()

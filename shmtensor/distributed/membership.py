@@ -19,20 +19,24 @@ from .store import Store
 
 __all__ = [
     "GroupMember",
+    "default_pg_timeout",
     "destroy_process_group",
     "get_backend",
+    "get_backend_config",
     "get_global_rank",
     "get_group_rank",
+    "get_pg_count",
     "get_process_group_ranks",
     "get_rank",
     "get_world_size",
     "init_process_group",
     "is_available",
     "is_initialized",
+    "is_torchelastic_launched",
     "new_group",
 ]
 
-TIMEOUT = timedelta(minutes=30)
+default_pg_timeout = timedelta(minutes=30)
 
 
 class GroupMember:
@@ -66,6 +70,11 @@ def is_launched() -> bool:
     return "RANK" in os.environ and "SHMTENSOR_GROUP" in os.environ
 
 
+def is_torchelastic_launched() -> bool:
+    """Whether a launcher started this process as a rank: `python -m shmtensor.run` or torchrun."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
 def group_of(where: str, group: ProcessGroup | None) -> ProcessGroup:
     """`group`, or the default one.
 
@@ -95,7 +104,7 @@ def from_environment(where: str, name: str, value: int) -> int:
 def join(block: native.Block, rank: int, world: int, timeout: float, role: str) -> ProcessGroup:
     """Takes the rank's place in a group block, and waits for the others."""
     native.set_role(role)
-    group = ProcessGroup(native.Group(block, rank, world), timeout, list(range(world)))
+    group = ProcessGroup(native.Group(block, rank, world), timeout, list(range(world)), block)
     group.native.barrier(timeout)
     return group
 
@@ -103,7 +112,7 @@ def join(block: native.Block, rank: int, world: int, timeout: float, role: str) 
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
-    timeout: float | timedelta | None = TIMEOUT,
+    timeout: float | timedelta | None = default_pg_timeout,
     world_size: int = -1,
     rank: int = -1,
     store: Store | None = None,
@@ -231,6 +240,16 @@ def get_backend(group: ProcessGroup | None = None) -> str:
     return group_of("get_backend", group).name()
 
 
+def get_backend_config(group: ProcessGroup | None = None) -> str:
+    """The group's backend for each kind of device: "cpu:shm"."""
+    return f"cpu:{get_backend(group)}"
+
+
+def get_pg_count() -> int:
+    """How many groups this process is in."""
+    return len(World.groups) if is_initialized() else 0
+
+
 def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
     """The members' ranks in the default group."""
     return list(group_of("get_process_group_ranks", group).ranks)
@@ -307,7 +326,7 @@ def new_group(
     elif block is not None:
         engine = native.Group(block, members.index(world.rank()), len(members))
     if world.rank() in members:
-        group = ProcessGroup(engine, limit, members)
+        group = ProcessGroup(engine, limit, members, None if world.spans_nodes else block)
         group.backend = world.backend
         World.groups.append(group)
     world.native.barrier(world.timeout)  # all have their hold: the pin may go

@@ -16,6 +16,20 @@ def test_names() -> None:
     assert Backend("GLOO") == Backend.GLOO
     assert Backend("cpu:gloo,cuda:nccl").engine() == "shm"
     assert (dist.is_gloo_available(), dist.is_nccl_available()) == (True, False)
+    assert (dist.is_ucc_available(), dist.is_xccl_available()) == (False, False)
+    assert [dist.is_backend_available(name) for name in ("Gloo", "shm", "nccl", "ucc")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert dist.is_backend_available("mpi") == dist.is_mpi_available()
+    assert dist.get_default_backend_for_device("cpu") == "shm"
+    assert dist.get_default_backend_for_device(st.device("cpu")) == "shm"
+    with pytest.raises(ValueError, match="'cuda:0'"):
+        dist.get_default_backend_for_device("cuda:0")
+    assert dist.supports_complex(dist.ReduceOp.SUM)
+    assert not dist.supports_complex(dist.ReduceOp.MAX)
     assert dist.is_mpi_available() == (find_spec("mpi4py") is not None)
     assert Backend("MPI").engine() == "mpi"
     with pytest.raises(ValueError, match="need CuPy"):

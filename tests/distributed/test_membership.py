@@ -21,6 +21,9 @@ def test_one_rank_needs_nobody() -> None:
     dist.init_process_group(rank=0, world_size=1)
     try:
         assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (0, 1, "shm")
+        assert dist.get_backend_config() == "cpu:shm"
+        assert dist.get_pg_count() == 1
+        assert dist.group.WORLD.timeout == dist.default_pg_timeout.total_seconds()  # type: ignore
         x = st.arange(3.0)
         work = dist.all_reduce(x, async_op=True)
         assert isinstance(work, dist.Work)
@@ -32,6 +35,7 @@ def test_one_rank_needs_nobody() -> None:
     finally:
         dist.destroy_process_group()
     assert not dist.is_initialized()
+    assert dist.get_pg_count() == 0
     with pytest.raises(ValueError, match="call init_process_group first"):
         dist.barrier()
 
@@ -154,3 +158,17 @@ def test_node_local_rank(monkeypatch: pytest.MonkeyPatch) -> None:
         dist.get_node_local_rank()
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert dist.get_node_local_rank() == 3
+
+
+def mismatch() -> None:
+    with pytest.raises(dist.DistBackendError):
+        dist.all_reduce(st.ones(1 + dist.get_rank()))
+
+
+def test_errors_are_caught_by_the_names_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert dist.DistError is dist.DistNetworkError is dist.DistStoreError
+    values(run(mismatch, 2, start_method="fork"))
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert not dist.is_torchelastic_launched()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    assert dist.is_torchelastic_launched()
