@@ -76,8 +76,12 @@ def descriptors() -> dict[int, str]:
     return found
 
 
+# Names of what this code could leave; other programs on the machine come and go there, too.
+PREFIXES = ("shmtensor-", "psm_", "sem.", "pym-", "joblib_")
+
+
 def shm_names() -> set[str]:
-    return set(os.listdir("/dev/shm"))
+    return {name for name in os.listdir("/dev/shm") if name.startswith(PREFIXES)}
 
 
 def blocks() -> int:

@@ -55,7 +55,7 @@ def test_demo_runs_with_one_megabyte_of_shm(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [1.0, 3.0, 5.0])
 def test_all_processes_killed_at_once_leave_nothing(tmp_path: Path, seconds: float) -> None:
-    before = sorted(os.listdir("/dev/shm"))
+    before = names()
     command = [sys.executable, str(DEMO), "--epochs", "1000"]
     demo = subprocess.Popen(
         command,
@@ -72,7 +72,12 @@ def test_all_processes_killed_at_once_leave_nothing(tmp_path: Path, seconds: flo
     while time.monotonic() < end and (left := members(demo.pid)):
         time.sleep(0.01)
     assert not left, f"still there: {left}"
-    assert sorted(os.listdir("/dev/shm")) == before
+    assert names() <= before
+
+
+def names() -> set[str]:
+    """Of ours in /dev/shm; other programs come and go there."""
+    return {name for name in os.listdir("/dev/shm") if name.startswith(("shmtensor-", "sem."))}
 
 
 def members(session: int) -> list[str]:

@@ -38,7 +38,11 @@ def join(domain: Preparation) -> None:
 
 
 def run_message(prepared: tuple[Any, ...], sentinel: int, exit: Any) -> None:
-    """Prepares this process as the parent said, makes the process object and runs it."""
+    """Prepares this process as the parent said, makes the process object and runs it.
+
+    Up to there Ctrl-C ends it without a word: the parent has got it, too, and a traceback through
+    imports would tell nobody anything.
+    """
     _, preparation, handles, data = prepared
     current: Any = process.current_process()
     current._inheriting = True
@@ -49,6 +53,8 @@ def run_message(prepared: tuple[Any, ...], sentinel: int, exit: Any) -> None:
         del blocks
     finally:
         del current._inheriting
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     exit(process_obj._bootstrap(sentinel))
 
 

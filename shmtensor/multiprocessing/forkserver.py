@@ -38,6 +38,7 @@ inherited: list[int] = []
 `Popen.duplicate_for_child`."""
 
 _START = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     "import os, pickle, sys; f = os.fdopen({fd}, 'rb'); sys.path[:] = pickle.load(f); "
     "from shmtensor.multiprocessing.forkserver import serve; serve(f)"
 )
@@ -194,7 +195,6 @@ def serve(stream: Any) -> None:
     os.set_blocking(wake_r, False)
     os.set_blocking(wake_w, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
     children: dict[int, int] = {}  # pid -> status pipe
     with selectors.DefaultSelector() as selector:
@@ -272,7 +272,7 @@ def _fork(fds: list[int], children: dict[int, int], own: list[int]) -> None:
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # see run_message
         for fd in (*own, *children.values(), status_w):
             os.close(fd)
         inherited[:] = rest

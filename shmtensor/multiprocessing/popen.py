@@ -27,6 +27,8 @@ __all__ = ["ForkPopen", "ForkserverPopen", "SpawnPopen"]
 # Runs in the fresh interpreter. The path of modules comes first, so that shmtensor is found where
 # the parent found it.
 _START = (
+    "import signal; signal.getsignal(signal.SIGINT) is signal.default_int_handler and "
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); "  # see run_message
     "import os, pickle, sys; f = os.fdopen({fd}, 'rb'); sys.path[:] = pickle.load(f); "
     "from shmtensor.multiprocessing.child import main; main(f)"
 )

@@ -243,7 +243,7 @@ def all_killed() -> None:
 
 
 def test_nothing_is_left_when_all_are_killed_at_once() -> None:
-    before = sorted(os.listdir("/dev/shm"))
+    before = names()
     free = os.statvfs("/dev/shm").f_bfree
     code = f"import sys; sys.path[:0] = {sys.path!r}; import {__name__} as m; m.all_killed()"
     family = subprocess.Popen(
@@ -259,9 +259,9 @@ def test_nothing_is_left_when_all_are_killed_at_once() -> None:
     while os.statvfs("/dev/shm").f_bfree < free - 1000 and time.monotonic() < end:
         time.sleep(0.02)
     assert os.statvfs("/dev/shm").f_bfree >= free - 1000
-    while not set(os.listdir("/dev/shm")) <= set(before) and time.monotonic() < end:
-        time.sleep(0.02)  # other programs come and go there
-    assert set(os.listdir("/dev/shm")) <= set(before)
+    while not names() <= before and time.monotonic() < end:
+        time.sleep(0.02)  # one of another program has its name for microseconds
+    assert names() <= before
 
 
 def killed_with_a_name() -> None:

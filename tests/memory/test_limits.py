@@ -193,9 +193,12 @@ def strictly(refused: int) -> None:
     """All that a process does with its domain, and a request that strict accounting refuses."""
     private = mmap.mmap(-1, 1 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
     where = np.frombuffer(private, np.uint8).ctypes.data
-    ranges = {name: [int(x, 16) for x in name.split()[0].split("-")] for name in mapping_flags()}
-    [name] = [name for name, (start, end) in ranges.items() if start <= where < end]
-    assert "ac" in mapping_flags()[name], "the accounts are not strict"
+    around = []  # of one reading: the next mapping may have grown together with this one
+    for name, flags in mapping_flags().items():
+        start, end = (int(x, 16) for x in name.split()[0].split("-"))
+        around += [flags] if start <= where < end else []
+    assert around, f"no mapping holds {where:#x}"
+    assert all("ac" in flags for flags in around), "the accounts are not strict"
     private.close()
     mappings_reserve_nothing()
     with memory.shared_numpy():

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import deeds
@@ -296,3 +299,49 @@ def test_children_of_a_killed_process_do_not_wait_for_ever(context: Any) -> None
     end = time.monotonic() + LONG
     while os.path.exists(f"/proc/{orphan}") and time.monotonic() < end:
         time.sleep(0.01)
+
+
+STARTING = """
+import signal
+import sys
+import time
+
+from shmtensor import multiprocessing as mp
+
+class Argument:
+    def __reduce__(self):
+        return wait, ()
+
+def wait():
+    print("starting", flush=True)
+    time.sleep(100)
+
+if __name__ == "__main__":
+    # Whoever runs the tests in the background of a shell has it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = mp.get_context(sys.argv[1]).Process(target=print, args=(Argument(),))
+    process.start()
+    process.join()
+"""
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_ctrl_c_while_a_process_starts_is_told_once(method: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(STARTING)
+    root = str(Path(st.__file__).parents[1])
+    with subprocess.Popen(
+        [sys.executable, str(program), method],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+        start_new_session=True,
+    ) as family:
+        assert family.stdout is not None
+        assert family.stdout.readline() == "starting\n"
+        os.killpg(family.pid, signal.SIGINT)  # as a terminal does
+        _, errors = family.communicate(timeout=60)
+    assert family.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1, errors
+    assert "process.join()" in errors
