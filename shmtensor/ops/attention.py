@@ -71,6 +71,7 @@ def scaled_dot_product_attention(
         attn_mask = np.tri(query.shape[-2], key.shape[-2], dtype=bool)
     if attn_mask is not None:
         scores, blind = mask_of(ops, scores, attn_mask)
+        scores = ops.replace(blind, scores, 0.0)  # so that no gradient passes a NaN
     weights = ops.softmax_along(scores, -1)
     if blind is not None:
         weights = ops.replace(blind, weights, 0.0)

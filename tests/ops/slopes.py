@@ -37,6 +37,7 @@ TALL = normal(4, 3)
 C = normal(3, 3) + 1j * normal(3, 3)
 LINE, IMAGE, VOLUME = normal(2, 4, 6), normal(1, 4, 5, 4), normal(1, 2, 4, 3, 4)
 TARGET = np.array([1, 0, 3])
+DRAWN = {n: st.tensor(between(0, 1, 1, c, n)) for n, c in ((2, 4), (3, 2))}
 SIGNS = np.array([1.0, -1.0, 1.0])
 LETTERS = np.array([[0, 2, 1], [3, 3, 0]])
 CLASSES = np.array([[1, 0, -1, 2], [2, 3, 1, -1], [0, -1, 1, 1]])
@@ -206,6 +207,10 @@ SLOPES: dict[str, tuple[Any, ...]] = {
        for n, image in enumerate((LINE, IMAGE, VOLUME), 1)},
     **{f"nn.functional.max_unpool{n}d": (unpooled(n), image)
        for n, image in enumerate((LINE, IMAGE, VOLUME[..., :2, :]), 1)},
+    **{f"nn.functional.fractional_max_pool{n}d": (
+        lambda x, n=n: getattr(F, f"fractional_max_pool{n}d")(x, 2, 2, None, False, DRAWN[n]),
+        image,
+    ) for n, image in ((2, IMAGE), (3, VOLUME))},
     "nn.functional.conv1d": (lambda x, w, b: F.conv1d(x, w, b, 2, 1), LINE, normal(3, 4, 3), V[:3]),
     "nn.functional.conv2d": (
         lambda x, w, b: F.conv2d(x, w, b, 1, 1, 2, 2), IMAGE, normal(2, 2, 2, 2), V[:2],
@@ -257,6 +262,11 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "nn.functional.native_channel_shuffle": (lambda x: F.native_channel_shuffle(x, 2), IMAGE),
     "nn.functional.scaled_dot_product_attention": (
         attended, normal(1, 3, 4), normal(1, 3, 4), normal(1, 3, 2),
+    ),
+    "nn.functional.multi_head_attention_forward": (
+        lambda q, k, w, b: F.multi_head_attention_forward(
+            q, k, k, 4, 2, w, b, None, None, True, 0.0, w[:4], b[:4])[0],
+        normal(2, 1, 4), normal(3, 1, 4), normal(12, 4), normal(12),
     ),
     "nn.functional.embedding": (lambda w: F.embedding(st.tensor(LETTERS), w), X[[0, 1, 2, 0]]),
     "nn.functional.embedding_bag": (

@@ -17,6 +17,7 @@ __all__ = [
     "embedding",
     "embedding_bag",
     "linear",
+    "multi_head_attention_forward",
     "normalize",
     "one_hot",
     "pairwise_distance",
@@ -27,6 +28,7 @@ __all__ = [
 linear: Callable[..., Any] = ops.linear
 one_hot: Callable[..., Any] = ops.one_hot
 pdist: Callable[..., Any] = ops.pdist
+multi_head_attention_forward: Callable[..., Any] = ops.multi_head_attention_forward
 scaled_dot_product_attention: Callable[..., Any] = ops.scaled_dot_product_attention
 
 

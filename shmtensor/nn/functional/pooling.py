@@ -6,23 +6,34 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd import table as ops
+from ...tensor import Tensor
 
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
     "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "lp_pool1d",
     "lp_pool2d",
     "lp_pool3d",
     "max_pool1d",
+    "max_pool1d_with_indices",
     "max_pool2d",
+    "max_pool2d_with_indices",
     "max_pool3d",
+    "max_pool3d_with_indices",
     "max_unpool1d",
     "max_unpool2d",
     "max_unpool3d",
@@ -39,6 +50,8 @@ adaptive_max_pool3d: Function = ops.adaptive_max_pool3d
 avg_pool1d: Function = ops.avg_pool1d
 avg_pool2d: Function = ops.avg_pool2d
 avg_pool3d: Function = ops.avg_pool3d
+fractional_max_pool2d: Function = ops.fractional_max_pool2d
+fractional_max_pool3d: Function = ops.fractional_max_pool3d
 lp_pool1d: Function = ops.lp_pool1d
 lp_pool2d: Function = ops.lp_pool2d
 lp_pool3d: Function = ops.lp_pool3d
@@ -48,3 +61,30 @@ max_pool3d: Function = ops.max_pool3d
 max_unpool1d: Function = ops.max_unpool1d
 max_unpool2d: Function = ops.max_unpool2d
 max_unpool3d: Function = ops.max_unpool3d
+
+
+def _with_indices(name: str, at: int) -> Function:
+    """`name` with its argument return_indices, the one at `at` after the input, True."""
+    function: Function = getattr(ops, name)
+
+    def both(input: Tensor, *args: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        if len(args) > at:
+            args = (*args[:at], True, *args[at + 1 :])
+        else:
+            named["return_indices"] = True
+        found: tuple[Tensor, Tensor] = function(input, *args, **named)
+        return found
+
+    both.__name__ = both.__qualname__ = f"{name}_with_indices"
+    both.__doc__ = f"`{name}` that returns the indices in any case: (values, indices)."
+    return both
+
+
+adaptive_max_pool1d_with_indices: Function = _with_indices("adaptive_max_pool1d", 1)
+adaptive_max_pool2d_with_indices: Function = _with_indices("adaptive_max_pool2d", 1)
+adaptive_max_pool3d_with_indices: Function = _with_indices("adaptive_max_pool3d", 1)
+fractional_max_pool2d_with_indices: Function = _with_indices("fractional_max_pool2d", 3)
+fractional_max_pool3d_with_indices: Function = _with_indices("fractional_max_pool3d", 3)
+max_pool1d_with_indices: Function = _with_indices("max_pool1d", 5)
+max_pool2d_with_indices: Function = _with_indices("max_pool2d", 5)
+max_pool3d_with_indices: Function = _with_indices("max_pool3d", 5)
