@@ -1,4 +1,4 @@
-"""fractional_max_pool2d and fractional_max_pool3d against loops over its windows, and beside PyTorch's where it is there."""
+"""fractional_max_pool2d and fractional_max_pool3d against loops, and beside PyTorch's."""
 
 from __future__ import annotations
 
