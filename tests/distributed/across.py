@@ -23,7 +23,7 @@ import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
 from shmtensor.distributed.contract import fold
-from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
+from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 
 from .battery import sweep, until_lost
 
@@ -214,6 +214,43 @@ def kill(seed: str = "0", victim: str = "1") -> Any:
     return name, at - began - after
 
 
+def node(victims: str = "2,3", seed: str = "0") -> Any:
+    """All ranks of a node are killed at once, at a random moment of random collectives."""
+    rank = dist.get_rank()
+    pids: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(pids, os.getpid())
+    after = float(np.random.default_rng(int(seed)).uniform(0.1, 0.4))
+    doomed = [pids[int(each)] for each in victims.split(",")]
+    began = time.monotonic()
+    if rank == min(r for r in range(len(pids)) if pids[r] not in doomed):
+        threading.Timer(after, lambda: [os.kill(pid, signal.SIGKILL) for pid in doomed]).start()
+    name, at = until_lost(int(seed), -1, 0.0)
+    return name, at - began - after
+
+
+def alone() -> Any:
+    """A rank dies while its neighbour is in no call: who waits for it on another node learns it."""
+    rank = dist.get_rank()
+    pair: Any = dist.new_group([0, 3])
+    pids: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(pids, os.getpid())
+    if rank == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 2:
+        time.sleep(3.0)
+        return "knows nothing"
+    began = time.monotonic()
+    try:
+        if rank == 0:
+            dist.all_reduce(st.zeros(LARGE), group=pair)
+        else:
+            dist.recv(st.zeros(3), 3)
+    except PeerLostError as error:
+        said = error.pid == pids[3], error.host == os.uname().nodename
+        return [error.name, *said, time.monotonic() - began]
+    return "came"
+
+
 def stop() -> Any:
     """A stopped rank is noticed at the timeout."""
     rank = dist.get_rank()
@@ -236,7 +273,8 @@ def stop() -> Any:
 CASES: dict[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        contract, whole, bits, messages, objects, groups, differ, training, late, leave, kill, stop
+        contract, whole, bits, messages, objects, groups, differ, training,
+        late, leave, kill, node, alone, stop,
     )
 }  # fmt: skip
 

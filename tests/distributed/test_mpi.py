@@ -39,7 +39,7 @@ def across(
         flags += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
         flags += ["--enable-recovery"] if survives else []
     elif survives:
-        flags += ["-disable-auto-cleanup"]
+        pytest.skip("MPICH's mpirun ends the others, with -disable-auto-cleanup, too")
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -102,6 +102,33 @@ def test_a_death_is_named_on_both_nodes(victim: int) -> None:
     for (record,) in said.values():
         name, _ = record["value"]
         assert name == f"rank {victim}"
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("victims", "ranks", "node"),
+    [("2,3", 4, 2), ("0,1", 4, 2), ("1", 3, 1)],
+    ids=["last", "first", "one"],
+)
+def test_a_node_that_dies_whole_is_named_by_all_others(victims: str, ranks: int, node: int) -> None:
+    said = across("node", f"victims={victims}", ranks=ranks, node=node, survives=True)
+    dead = [int(each) for each in victims.split(",")]
+    assert sorted(said) == [r for r in range(ranks) if r not in dead]
+    for (record,) in said.values():
+        name, seconds = record["value"]
+        assert name == f"rank {dead[0]}"
+        assert seconds < 20  # 0.25 on a quiet machine; the timeout is 60
+
+
+@needs_mpi
+def test_a_death_that_no_neighbour_notices_is_named() -> None:
+    said = across("alone", survives=True)
+    assert said[2][0]["value"] == "knows nothing"
+    for r in (0, 1):
+        *who, seconds = said[r][0]["value"]
+        assert who[1:] == [True, True]
+        assert seconds < 20
+    assert said[1][0]["value"][0] == "rank 3"
 
 
 @needs_mpi

@@ -20,7 +20,8 @@ from ..group import Array
 from . import chain
 from .call import HEAD, INLINE, check_list, check_pair, checked, describe, plain_op, taken, write
 from .meeting import Meeting, leave_all
-from .nodes import meet_node, runs
+from .nodes import introduce, meet_node, runs
+from .watch import keep_watch
 from .wire import BODY, HEADER, VERDICT, Base, Wire, begin
 
 __all__ = ["Engine", "world_engine"]
@@ -293,7 +294,10 @@ def world_engine(rank: int, world: int, timeout: float) -> Engine:
             f"{world}, MPI says rank {comm.rank} of {comm.size}"
         )
     wire = Wire(comm, comm.rank, range(comm.size))
-    nodes, local, kin = meet_node(wire, timeout)
+    said = introduce(wire, timeout)
+    nodes, local, kin = meet_node(wire, said, timeout)
+    if len(nodes) > 1 and Base.watch is None:
+        keep_watch(wire, nodes, said, timeout)
     engine = Engine(wire, nodes, local, kin)
     engine.barrier(timeout)
     return engine

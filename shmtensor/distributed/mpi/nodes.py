@@ -26,7 +26,7 @@ from ... import native
 from ..rendezvous import create_block
 from .wire import CALL, Wire
 
-__all__ = ["Node", "exchange_text", "find_nodes", "meet_node", "runs"]
+__all__ = ["Node", "exchange_text", "find_nodes", "introduce", "meet_node", "runs"]
 
 TEXT = 2048  # bytes of what a rank says about itself
 
@@ -49,16 +49,32 @@ def exchange_text(wire: Wire, mine: dict[str, Any], timeout: float) -> list[dict
     return [json.loads(row.tobytes().rstrip(b"\0")) for row in table]
 
 
+def boot() -> str:
+    """What identifies this machine, since it was started."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
 def machine(rank: int) -> str:
     """What ranks that can share memory have in common."""
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        boot = file.read().strip()
     part = os.environ.get("SHMTENSOR_RANKS_PER_NODE")
     try:
         forced = "" if part is None else rank // int(part)
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"SHMTENSOR_RANKS_PER_NODE: not a number of ranks: {part!r}") from None
-    return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}/{os.getuid()}/{forced}"
+    return f"{boot()}/{os.stat('/proc/self/ns/pid').st_ino}/{os.getuid()}/{forced}"
+
+
+def introduce(wire: Wire, timeout: float) -> list[dict[str, Any]]:
+    """What every rank says about itself."""
+    mine = {
+        "machine": machine(wire.rank),
+        "network": f"{boot()}/{os.stat('/proc/self/ns/net').st_ino}",
+        "domain": native.domain_id().hex() if native.domain_ready() else "",
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+    }
+    return exchange_text(wire, mine, timeout)
 
 
 def find_nodes(said: list[dict[str, Any]]) -> list[Node]:
@@ -98,20 +114,16 @@ def join_head(environment: str) -> None:
 
 
 def meet_node(
-    wire: Wire, timeout: float
+    wire: Wire, said: list[dict[str, Any]], timeout: float
 ) -> tuple[list[Node], native.Group | None, dict[int, tuple[int, int]]]:
     """The nodes of all ranks, this node's group in shared memory (None: a node of one), and the
     rows of its ranks.
     """
     rank = wire.rank
-    domain = native.domain_id().hex() if native.domain_ready() else ""
-    said = exchange_text(
-        wire, {"machine": machine(rank), "domain": domain, "host": socket.gethostname()}, timeout
-    )
     nodes = find_nodes(said)
     near = next(node for node in nodes if rank in node)
     first = next(r for r in range(rank + 1) if said[r]["machine"] == said[rank]["machine"])
-    if near[0] == rank != first and domain:
+    if near[0] == rank != first and said[rank]["domain"]:
         warnings.warn(
             f"init_process_group: rank {rank} had tensors before, so it shares no memory with rank "
             f"{first} on this machine: call init_process_group before the first tensor is made",

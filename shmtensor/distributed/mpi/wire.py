@@ -3,7 +3,7 @@
 Only MPI calls that return at once are made (Isend, Irecv, Testall, Iprobe), one at a time in a
 process, so any level of thread support will do. A wait looks again and again, more and more seldom,
 and between looks for news: a rank that has died, given up or left is told to all, by whoever
-noticed. MPI itself notices no death (without ULFM): that of a whole node is found at the timeout.
+noticed. MPI itself notices no death (without ULFM): neighbours do, in memory, and else watch.py.
 
 ```
 tag   group number * 8 + kind            kinds   CALL  DATA  BACK  HEAD  VERDICT  BODY  NEWS
@@ -18,12 +18,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
 from ...errors import CollectiveTimeout, PeerLostError
 from ..group import Array
+
+if TYPE_CHECKING:
+    from .watch import Watch
 
 __all__ = ["BACK", "BODY", "CALL", "DATA", "HEADER", "VERDICT", "Base", "Wire", "begin"]
 
@@ -33,7 +36,7 @@ PAUSE = 1e-3  # the longest pause between two looks
 LOOK = 0.02  # seconds between two looks for news
 PIECE = 1 << 26  # bytes of one message: counts of MPI are 32 bits wide
 PATIENCE = 2.0  # seconds that the end of a run in trouble waits for the others
-LETTER = 1024  # bytes of a piece of news
+LETTER = 2048  # bytes of a piece of news
 
 lock = threading.Lock()  # one MPI call at a time
 
@@ -44,6 +47,7 @@ class Base:
     comm: Any = None
     number = 0  # how many groups there were
     wires: ClassVar[list[Wire]] = []  # all, as news come after a group was left, too
+    watch: ClassVar[Watch | None] = None  # of the ranks on other nodes
 
 
 def mpi() -> Any:
@@ -248,7 +252,7 @@ class Wire:
     def tell(self, news: dict[str, Any], to: Sequence[int]) -> None:
         """Sends news to ranks, which may be gone."""
         letter = np.zeros(LETTER, np.uint8)
-        data = json.dumps(news).encode()[:LETTER]
+        data = json.dumps(news, ensure_ascii=False).encode()  # its text is cut by `note`
         letter[: len(data)] = np.frombuffer(data, np.uint8)
         for rank in to:
             with suppress(Exception):
@@ -257,15 +261,33 @@ class Wire:
     def look(self) -> None:
         """Takes the news that have come."""
         with suppress(mpi().Exception):
-            while (source := self.find(NEWS)) is not None:
-                letter = np.zeros(LETTER, np.uint8)
-                with lock:
-                    self.comm.Recv(letter, self.ranks[source], self._tag + NEWS)
-                news = json.loads(letter.tobytes().rstrip(b"\0"))
+            while (found := self.open_letter()) is not None:
+                source, news = found
                 if news["reason"] == "left":
                     self.left[source] = news["number"]
                 else:
                     self.note(**{"who": news.pop("rank"), **news})
+        if self.trouble is None and Base.watch is not None:
+            self.miss(Base.watch)
+
+    def open_letter(self) -> tuple[int, dict[str, Any]] | None:
+        """The next piece of news, and who sent it."""
+        letter, status = np.zeros(LETTER, np.uint8), mpi().Status()
+        with lock:  # over both: another thread would wait for a letter that this one has taken
+            if not self.comm.Iprobe(mpi().ANY_SOURCE, self._tag + NEWS, status):
+                return None
+            self.comm.Recv(letter, status.Get_source(), self._tag + NEWS)
+        return self.ranks.index(status.Get_source()), json.loads(letter.tobytes().rstrip(b"\0"))
+
+    def miss(self, watch: Watch) -> None:
+        """If a rank on another node has died, and nobody has told so, tells all."""
+        gone = watch.gone()  # by their ranks among all that MPI started
+        lost = [r for r, number in enumerate(self.ranks) if number in gone and r not in self.left]
+        if lost:
+            who, (pid, host) = lost[0], watch.who[self.ranks[lost[0]]]
+            text = f"rank {who} (pid {pid}) has died: its connection ended, host {host}"
+            news = self.note("lost", who, text, name=f"rank {who}", pid=pid, host=host)
+            self.tell(news, [r for r in range(len(self.ranks)) if r not in (*lost, self.rank)])
 
     def listen(self, seconds: float) -> None:
         """Waits for bad news for a while."""

@@ -1,0 +1,123 @@
+"""The connections by which ranks on different nodes see one another die, without MPI."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from shmtensor.distributed.mpi import watch
+from shmtensor.distributed.mpi.watch import Watch, accept, addresses, connect, keep_alive
+
+SECRET = b"s" * 16
+
+
+def meet(
+    told: list[dict[str, Any]], listener: socket.socket, secret: bytes, patience: float = 5.0
+) -> tuple[dict[int, socket.socket], dict[int, socket.socket]]:
+    """What rank 1 gets from rank 0, and rank 0 from rank 1."""
+    got: list[dict[int, socket.socket]] = []
+    deadline = time.monotonic() + patience
+    thread = threading.Thread(target=lambda: got.append(accept(0, {1}, listener, SECRET, deadline)))
+    thread.start()
+    made = connect(1, [0], told, secret, deadline)
+    thread.join()
+    return made, got[0]
+
+
+def close(*links: dict[int, socket.socket]) -> None:
+    for each in links:
+        for link in each.values():
+            link.close()
+
+
+@pytest.fixture
+def listener() -> Any:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        made.listen(4)
+        yield made
+
+
+def place(listener: socket.socket, *before: str) -> list[dict[str, Any]]:
+    return [{"addresses": [*before, "127.0.0.1"], "port": listener.getsockname()[1]}]
+
+
+def test_ranks_connect_where_they_can_be_reached(listener: socket.socket) -> None:
+    made, got = meet(place(listener, "127.77.77.77"), listener, SECRET)  # nobody is there
+    assert (list(made), list(got)) == ([0], [1])
+    close(made, got)
+
+
+def test_strangers_are_not_let_in(listener: socket.socket) -> None:
+    made, got = meet(place(listener), listener, b"another secret..", patience=0.5)
+    assert (made, got) == ({}, {})
+
+
+def test_a_stranger_does_not_keep_others_out(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "TRIAL", 0.1)
+    with socket.create_connection(listener.getsockname()) as silent:
+        with socket.create_connection(listener.getsockname()) as talking:
+            talking.sendall(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n")
+            made, got = meet(place(listener), listener, SECRET)
+            assert (list(made), list(got)) == ([0], [1])
+            assert silent.recv(1) == b""
+    close(made, got)
+
+
+def test_an_end_is_seen_once_others_had_time_to_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "NEWS_FIRST", 0.05)
+    pairs = [socket.socketpair() for _ in range(3)]
+    seen = Watch({r + 4: own for r, (own, _) in enumerate(pairs)}, [])
+    assert seen.gone() == []
+    pairs[2][1].close()
+    assert seen.gone() == []  # a neighbour may know more
+    pairs[1][1].close()
+    end = time.monotonic() + 10
+    while not (gone := seen.gone()) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert gone == [5, 6]
+    assert seen.gone() == [5, 6]
+    seen.close()
+    pairs[0][1].close()
+
+
+def test_a_forked_child_does_not_keep_a_connection_alive() -> None:
+    here, there = socket.socketpair()
+    seen = Watch({1: here}, [])
+    wait, go = os.pipe()
+    if not (pid := os.fork()):
+        os.close(go)
+        os.read(wait, 1)
+        os._exit(0)
+    os.close(wait)
+    seen.close()  # as when this process ends; the child is there still
+    there.settimeout(10)
+    assert there.recv(1) == b""
+    os.close(go)
+    os.waitpid(pid, 0)
+    there.close()
+
+
+def test_a_silent_machine_is_asked_whether_it_is_there(listener: socket.socket) -> None:
+    with socket.create_connection(listener.getsockname()) as link:
+        keep_alive(link)
+        assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle, between, most = (
+            link.getsockopt(socket.IPPROTO_TCP, name)
+            for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert idle + between * most <= 10
+
+
+def test_addresses_are_those_that_others_may_reach() -> None:
+    for address in addresses():
+        assert not address.startswith("127.")
+        with socket.socket() as made:
+            made.bind((address, 0))  # it is one of this machine

@@ -1,0 +1,118 @@
+"""News between the ranks of a group, with a communicator that is none."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shmtensor.distributed.mpi import wire
+from shmtensor.distributed.mpi.wire import Base, Wire
+from shmtensor.errors import CollectiveTimeout, PeerLostError
+
+
+class Comm:
+    """Hands the letters that it is given to whoever asks."""
+
+    def __init__(self) -> None:
+        self.letters: list[tuple[int, Any]] = []
+        self.rank = 0
+
+    def Get_attr(self, _: int) -> int:
+        return 1 << 20
+
+    def Isend(self, data: Any, to: int, tag: int) -> str:
+        self.letters.append((self.rank, data.copy()))
+        return "request"
+
+    def Iprobe(self, _: int, tag: int, status: Any) -> bool:
+        is_there = bool(self.letters)
+        if is_there:
+            status.source = self.letters[0][0]
+        time.sleep(1e-3)  # in which others may look, if they are let
+        return is_there
+
+    def Recv(self, out: Any, source: int, tag: int) -> None:
+        assert self.letters, "waits for ever"
+        _, letter = self.letters.pop(0)
+        out[: letter.size] = letter
+
+
+class Status:
+    source = -1
+
+    def Get_source(self) -> int:
+        return self.source
+
+
+@pytest.fixture
+def comm(monkeypatch: pytest.MonkeyPatch) -> Comm:
+    fake = SimpleNamespace(TAG_UB=0, ANY_SOURCE=-1, Status=Status, Exception=OSError, Request=None)
+    monkeypatch.setattr(wire, "mpi", lambda: fake)
+    monkeypatch.setattr(Base, "wires", [])
+    return Comm()
+
+
+def test_bad_news_arrive_as_they_were_told(comm: Comm) -> None:
+    teller, listener = Wire(comm, 0, range(3)), Wire(comm, 1, range(3))
+    text = "größer " + "\N{SNAIL}" * 500
+    teller.tell(teller.note("lost", 2, text, name="rank 2", pid=77, host="anderswo"), [1])
+    listener.look()
+    with pytest.raises(PeerLostError, match="größer") as caught:
+        listener.fail("barrier")
+    assert (caught.value.name, caught.value.pid, caught.value.host) == ("rank 2", 77, "anderswo")
+
+
+def test_the_first_news_stay(comm: Comm) -> None:
+    one = Wire(comm, 0, range(3))
+    one.note("timeout", 2, "after 3 s")
+    one.note("lost", 1, "later")
+    with pytest.raises(CollectiveTimeout, match="rank 2 gave up: after 3 s"):
+        one.fail("barrier")
+
+
+def test_who_left_is_no_bad_news(comm: Comm) -> None:
+    one = Wire(comm, 0, range(3))
+    comm.rank = 2
+    Wire(comm, 2, range(3)).tell({"reason": "left", "rank": 2, "number": 5}, [0])
+    one.look()
+    assert (one.trouble, one.left) == (None, {2: 5})
+
+
+def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> None:
+    one, failed = Wire(comm, 0, range(3)), []
+
+    def look() -> None:
+        for _ in range(20):
+            try:
+                one.look()
+            except BaseException as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(10):
+        comm.rank = number % 2 + 1
+        one.tell({"reason": "left", "rank": comm.rank, "number": number}, [0])
+        time.sleep(2e-3)
+    for thread in threads:
+        thread.join()
+    one.look()
+    assert not failed
+    assert one.left == {1: 8, 2: 9}
+
+
+def test_who_is_gone_without_a_word_is_named(comm: Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of the ranks 7, 8 and 9 of all; 8 has left before its connection ended."""
+    seen = SimpleNamespace(gone=lambda: [8, 9], who=[(100 + r, f"host{r}") for r in range(10)])
+    monkeypatch.setattr(Base, "watch", seen)
+    one = Wire(comm, 0, [7, 8, 9])
+    one.left[1] = 3
+    one.look()
+    with pytest.raises(PeerLostError, match=r"barrier: rank 2 \(pid 109\) has died") as caught:
+        one.fail("barrier")
+    assert (caught.value.name, caught.value.pid, caught.value.host) == ("rank 2", 109, "host9")
