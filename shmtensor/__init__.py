@@ -35,6 +35,7 @@ _enter(Tensor, _reduce_tensor)
 # Imported when they are first asked for, so that `import shmtensor` stays cheap: by name, the
 # module and what of it is meant (None: the module).
 _LATER: dict[str, tuple[str, str | None]] = {
+    "GradScaler": ("amp", "GradScaler"),
     "Queue": ("queue", "Queue"),
     "SharedDict": ("packed", "SharedDict"),
     "SharedList": ("packed", "SharedList"),
@@ -45,7 +46,9 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "TypedStorage": ("storage", "TypedStorage"),
     "UntypedStorage": ("storage", "UntypedStorage"),
     "accelerator": ("accelerator", None),
+    "amp": ("amp", None),
     "array_api": ("array_api", None),
+    "autocast": ("amp", "autocast"),
     "backends": ("backends", None),
     "distributed": ("distributed", None),
     "fft": ("fft", None),
@@ -66,10 +69,22 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "utils": ("utils", None),
 }
 
+for _name in (
+    "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache",
+    "get_autocast_cpu_dtype", "get_autocast_dtype", "get_autocast_gpu_dtype",
+    "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled",
+    "set_autocast_cache_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
+    "set_autocast_dtype", "set_autocast_enabled", "set_autocast_gpu_dtype",
+):  # fmt: skip
+    _LATER[_name] = "amp.state", _name
+
 if TYPE_CHECKING:
+    from . import amp as amp
     from . import array_api as array_api
     from . import nn as nn
     from . import optim as optim
+    from .amp import GradScaler as GradScaler
+    from .amp import autocast as autocast
     from .packed import SharedDict as SharedDict
     from .packed import SharedList as SharedList
     from .queue import Queue as Queue

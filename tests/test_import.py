@@ -17,6 +17,7 @@ LATER = (
     "multiprocessing",
     "asyncio",
     "dataclasses",
+    "shmtensor.amp",
     "shmtensor.multiprocessing",
     "shmtensor.nn",
     "shmtensor.optim",

@@ -34,7 +34,7 @@ LAYERS: list[tuple[str, ...]] = [
         "shmtensor.special",
         "shmtensor.signal",
     ),
-    ("shmtensor.func",),
+    ("shmtensor.func", "shmtensor.amp"),
     ("shmtensor.nn",),
     ("shmtensor.optim",),
     ("shmtensor.serialization",),

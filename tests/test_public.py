@@ -15,6 +15,8 @@ MODULES = [
     "shmtensor",
     "shmtensor.errors",
     "shmtensor.accelerator",
+    "shmtensor.amp",
+    "shmtensor.amp.state",
     "shmtensor.backends",
     "shmtensor.fft",
     "shmtensor.func",

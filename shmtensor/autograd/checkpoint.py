@@ -15,6 +15,7 @@ from typing import Any
 
 from .. import native
 from ..ops.philox import default_generator
+from . import autocast
 from .backward import backward
 from .function import Function
 from .mode import enable_grad, is_grad_enabled
@@ -77,6 +78,7 @@ class _Reentrant(Function):
     @staticmethod
     def forward(ctx: Any, function: Any, preserve: bool, *args: Any) -> Any:
         ctx.function_, ctx.state = function, default_generator.read() if preserve else None
+        ctx.autocast = autocast.kept()
         ctx.plain = [None if isinstance(a, native.TensorBase) else a for a in args]
         ctx.is_tensor = [isinstance(a, native.TensorBase) for a in args]
         ctx.save_for_backward(*(a for a in args if isinstance(a, native.TensorBase)))
@@ -89,7 +91,7 @@ class _Reentrant(Function):
             _detached(next(saved)) if is_tensor else plain
             for is_tensor, plain in zip(ctx.is_tensor, ctx.plain)
         ]
-        with enable_grad(), _replayed(ctx.state):
+        with enable_grad(), _replayed(ctx.state), autocast.reentered(ctx.autocast):
             outputs = ctx.function_(*args)
         outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
         tracked = [
@@ -121,6 +123,7 @@ class _Part:
 
     def __init__(self, run: Callable[[], Any], state: Any, check: bool) -> None:
         self.run, self.state, self.check = run, state, check
+        self.autocast = autocast.kept()
         self.promised = 0
         self.made: dict[int, Any] = {}
 
@@ -156,7 +159,12 @@ class _Part:
             return tensor
 
         try:
-            with enable_grad(), _replayed(self.state), _hooked(Pair(keep, lambda t: t)):
+            with (
+                enable_grad(),
+                _replayed(self.state),
+                autocast.reentered(self.autocast),
+                _hooked(Pair(keep, lambda t: t)),
+            ):
                 self.run()
         except _Stop:
             pass

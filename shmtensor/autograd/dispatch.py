@@ -2,8 +2,7 @@
 pullbacks name.
 
 `table` has every op on Tensors, `table.arrays` the same on plain arrays; both have the public
-signatures, so a pullback
-runs on either.
+signatures, so a pullback runs on either.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, native
-from ..ops import LATER, load
+from ..ops import LATER, load, precision
 from ..ops.storage import AS_STORED
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
-from . import explain, home, operands, source, view
+from . import autocast, explain, home, operands, source, view
 from .into import composite_receives, put
 from .mode import recording
 from .quiet import quiet
@@ -32,6 +31,8 @@ from .quiet import quiet
 __all__ = ["Rule", "declare", "rule_of", "table"]
 
 Function = Callable[..., Any]
+
+FORMS = ("function", "method", "operator", "reflected")  # those that autocast concerns
 
 compiling = threading.RLock()
 os.register_at_fork(after_in_child=compiling._at_fork_reinit)  # type: ignore[attr-defined]
@@ -126,7 +127,8 @@ class Rule:
 
     def lazily(self, name: str, variant: str) -> Any:
         make = functools.partial(self.compiled, name, variant)
-        return lazily(name, self.row.doc, self.shared, make)
+        kind = precision.kind(self.name) if variant in FORMS else ""
+        return lazily(name, self.row.doc, self.shared, make, kind)
 
     def compiled(self, name: str, variant: str) -> Any:
         """Writes and compiles one of the functions."""
@@ -157,22 +159,21 @@ class Rule:
         return f"<op {self.name}>"
 
 
-def lazily(name: str, doc: str, shared: dict[str, Any], make: Function) -> Any:
+def lazily(name: str, doc: str, shared: dict[str, Any], make: Function, kind: str = "") -> Any:
     """A function that is made when it is first called.
 
     It keeps its identity (it may be a method of Tensor by then): the made function's code is put
-    into it.
-    `shared` is the namespace of the code to come.
+    into it. `shared` is the namespace of the code to come, `kind` what autocast does with it.
     """
     function: Any = FunctionType(stub.__code__, shared, name)
-    function.__kwdefaults__ = {"_made": functools.partial(finish, function, make)}
+    function.__kwdefaults__ = {"_made": functools.partial(finish, function, make, kind)}
     function.__doc__ = doc
     function.__module__ = "shmtensor"
     function.__qualname__ = name
     return function
 
 
-def finish(function: Any, make: Function) -> Any:
+def finish(function: Any, make: Function, kind: str) -> Any:
     """Puts the made code into a lazy function, once."""
     with compiling:
         if function.__code__ is stub.__code__:
@@ -181,6 +182,8 @@ def finish(function: Any, make: Function) -> Any:
             function.__kwdefaults__ = {**function.__kwdefaults__, **(made.__kwdefaults__ or {})}
             function.__defaults__ = made.__defaults__
             function.__code__ = made.__code__
+            if kind:
+                autocast.enlist(function, kind)
     return function
 
 
@@ -344,14 +347,12 @@ def install() -> None:
 
 
 def composite_function(made: Composite, ops: Any) -> Any:
-    """The public function of a composite: `def f(input, dim=None): return compute(ops, input,
-    dim)`.
-    """
-    shared: dict[str, Any] = {
-        "_compute": made.compute, "_ops": ops, "_put": put, "__name__": "shmtensor.ops"
-    }  # fmt: skip
+    """The public function of a composite: `def f(input, dim): return compute(ops, input, dim)`."""
+    shared: dict[str, Any] = {"_compute": made.compute, "_ops": ops, "_put": put}
+    shared["__name__"] = "shmtensor.ops"
     make = functools.partial(compose, made, shared)
-    return lazily(made.name, made.doc, shared, make)
+    kind = precision.kind(made.name) if ops is table else ""
+    return lazily(made.name, made.doc, shared, make, kind)
 
 
 def compose(made: Composite, shared: dict[str, Any]) -> Any:

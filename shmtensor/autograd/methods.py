@@ -10,6 +10,7 @@ from typing import Any
 from .. import native
 from ..dtypes import can_cast
 from ..ops.table import COMPOSITES, ROWS
+from .autocast import active, apart
 from .dispatch import install, lazily, rule_of, table
 
 __all__ = ["Methods", "functions"]
@@ -37,7 +38,9 @@ def overwriting(name: str, doc: str) -> Any:
     """The in-place form of a composite: computed, then copied in."""
 
     def inplace(input: Any, *args: Any, **named: Any) -> Any:
-        made = getattr(table, name)(input, *args, **named)
+        function = getattr(table, name)
+        # in place is in the tensor's own dtype, inside autocast too
+        made = apart(function, input, *args, **named) if active else function(input, *args, **named)
         target = input.array.dtype
         if not can_cast(made.array.dtype, target):
             raise RuntimeError(

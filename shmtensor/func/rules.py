@@ -60,8 +60,8 @@ def results(made: Any, level: Level) -> Any:
 
 
 def by_columns(row: Row) -> Any:
-    """The kind of a row that its columns tell."""
-    if row.broadcast:
+    """The kind of a row that its columns tell: those with a reduction are not pointwise."""
+    if row.broadcast and all(a.name != "reduction" for a in row.attributes):
         return pointwise
     return None
 

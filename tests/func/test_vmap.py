@@ -274,3 +274,12 @@ def test_an_example_shows_one_shape() -> None:
         return x
 
     assert vmap(look)(X).equal(X)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_a_loss_is_one_for_each_example(reduction: str) -> None:
+    loss = st.nn.functional.mse_loss
+    got = vmap(lambda x: loss(x, X[0], reduction=reduction))(X)
+    np.testing.assert_allclose(
+        got.numpy(), [loss(x, X[0], reduction=reduction).numpy() for x in X], rtol=1e-12
+    )

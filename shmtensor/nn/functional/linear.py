@@ -9,6 +9,7 @@ from typing import Any
 
 from ...autograd import no_grad
 from ...autograd import table as ops
+from ...autograd.autocast import in_given_precision
 from ...tensor import Tensor
 
 __all__ = [
@@ -32,6 +33,7 @@ multi_head_attention_forward: Callable[..., Any] = ops.multi_head_attention_forw
 scaled_dot_product_attention: Callable[..., Any] = ops.scaled_dot_product_attention
 
 
+@in_given_precision
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x1 @ weight[k] @ x2 + bias[k]`: (..., n), (..., m), (k, n, m), (k,) to (..., k)."""
     k, n, m = weight.shape

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd import table as ops
+from ...autograd.autocast import in_full_precision
 from ...tensor import Tensor
 from .activation import softplus
 from .linear import pairwise_distance
@@ -136,6 +137,7 @@ def huber_loss(
     return ops.huber_loss(input, target, reduction, delta, weight)
 
 
+@in_full_precision
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -185,6 +187,7 @@ def gaussian_nll_loss(
     return reduced("gaussian_nll_loss", loss, reduction)
 
 
+@in_full_precision
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -202,6 +205,7 @@ def hinge_embedding_loss(
     return reduced("hinge_embedding_loss", loss, reduction)
 
 
+@in_full_precision
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -214,6 +218,7 @@ def soft_margin_loss(
     return reduced("soft_margin_loss", softplus(-target * input), reduction)
 
 
+@in_full_precision
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -229,6 +234,7 @@ def margin_ranking_loss(
     return reduced("margin_ranking_loss", loss, reduction)
 
 
+@in_full_precision
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -249,6 +255,7 @@ def cosine_embedding_loss(
     return reduced("cosine_embedding_loss", loss, reduction)
 
 
+@in_full_precision
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

@@ -1,0 +1,252 @@
+"""Autocast as ops meet it: the thread's state, and operands brought to a listed op's precision.
+
+Note [Two codes]
+A function that autocast concerns (`ops/precision.py`) has two codes with one signature: its own,
+and one that calls `run`. While autocast is on in some thread, all of them have the second, which
+looks at the calling thread's state; else the first, so that autocast that is off costs nothing. An
+op runs with autocast off inside, as in PyTorch, so that a composite's parts compute in the
+composite's precision.
+
+Note [Weights are cast once]
+A leaf of float32 that requires grad is cast once within the outermost context: its casts are one
+node of the graph, and backward adds up their gradients there, in 16 bits, as in PyTorch. The cast
+is made anew if the leaf was written or moved to other memory meanwhile, or if history is recorded
+now and was not then.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple, TypeVar
+
+from .. import dtypes, native
+from .mode import inferring, recording
+
+__all__ = [
+    "active",
+    "apart",
+    "enlist",
+    "in_full_precision",
+    "in_given_precision",
+    "kept",
+    "nest",
+    "reentered",
+    "run",
+    "state",
+    "switch",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FLOATS = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
+
+active: list[str] = []  # the kinds of devices with autocast on, of every thread
+listed: list[tuple[Any, CodeType, CodeType]] = []  # functions with both codes: Note [Two codes]
+switching = threading.RLock()
+os.register_at_fork(after_in_child=switching._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+class Cast(NamedTuple):
+    """A weight's cast, and what it was made of."""
+
+    weight: Any
+    array: Any
+    version: int
+    modes: tuple[bool, bool]
+    made: Any
+
+
+class State(threading.local):
+    """What this thread has set.
+
+    Attributes:
+        on: kinds of devices with autocast on.
+        dtypes: the lower precision of each kind.
+        caching: whether casts of weights are kept.
+        casts: those that are, by the weight's id.
+        nesting: how many contexts are open.
+        alone: an op runs whose parts are not cast.
+    """
+
+    def __init__(self) -> None:
+        self.on: set[str] = set()
+        self.dtypes = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16}
+        self.caching = True
+        self.casts: dict[int, Cast] = {}
+        self.nesting = 0
+        self.alone = False
+
+
+state = State()
+
+
+def switch(device_type: str, enabled: bool) -> None:
+    """Autocast on or off, in this thread."""
+    if enabled == (device_type in state.on):
+        return
+    with switching:
+        before = bool(active)
+        if enabled:
+            state.on.add(device_type)
+            active.append(device_type)
+        else:
+            state.on.discard(device_type)
+            active.remove(device_type)
+        if before != bool(active):
+            for function, own, watching in listed:
+                function.__code__ = watching if active else own
+
+
+def kept() -> tuple[Any, ...]:
+    """What `reentered` needs to compute again as now."""
+    return frozenset(state.on), dict(state.dtypes), state.caching
+
+
+@contextmanager
+def reentered(former: tuple[Any, ...]) -> Iterator[None]:
+    """Autocast as it was when `kept` was called."""
+    now = kept()
+    put_back(former)
+    nest(1)
+    try:
+        yield
+    finally:
+        nest(-1)
+        put_back(now)
+
+
+def put_back(former: tuple[Any, ...]) -> None:
+    on, lower, state.caching = former
+    state.dtypes = dict(lower)
+    for device_type in state.dtypes:
+        switch(device_type, device_type in on)
+
+
+def nest(step: int) -> int:
+    """One more context is open, or one less; the outermost's end forgets the casts."""
+    state.nesting += step
+    if state.nesting <= 0:
+        state.casts.clear()
+    return state.nesting
+
+
+# ---------------------------------------------------------------- what ops call
+
+
+def enlist(function: Any, kind: str) -> None:
+    """Puts a function under autocast, by Note [Two codes].
+
+    Args:
+        kind: what is done with its operands: see `run`.
+    """
+    own: CodeType = function.__code__
+    name, positional = function.__name__, own.co_argcount
+    names = own.co_varnames[: positional + own.co_kwonlyargcount]
+    parameters = ", ".join([*names[:positional], "*", *names[positional:]]).removesuffix(", *")
+    plain = FunctionType(own, function.__globals__, name, function.__defaults__)
+    plain.__kwdefaults__ = function.__kwdefaults__
+    known = f"_plain_{len(listed)}"
+    function.__globals__.update({known: plain, "_in_precision": run})
+    text = f"def {name}({parameters}):\n    return _in_precision({kind!r}, {known}, locals())\n"
+    made: dict[str, Any] = {}
+    exec(compile(text, f"<shmtensor autocast {name}>", "exec"), function.__globals__, made)
+    with switching:
+        listed.append((function, own, made[name].__code__))
+        if active:
+            function.__code__ = made[name].__code__
+
+
+def in_full_precision(function: F) -> F:
+    """A function of tensors that computes in float32 inside autocast, though it is in no table."""
+    enlist(function, "full")
+    return function
+
+
+def run(kind: str, function: Callable[..., Any], named: dict[str, Any]) -> Any:
+    """A listed op on operands of its precision, if this thread wants that; its parts are not cast.
+
+    Args:
+        kind: "lower", "full", "widest", or "alone": the operands stay.
+        named: all arguments, by name.
+    """
+    if not state.on or state.alone:
+        return function(**named)
+    tensors = list(flat(named.values()))
+    device_type = tensors[0].device.type if tensors else ""
+    if device_type not in state.on:
+        return function(**named)
+    if kind != "alone" and named.get("out") is None:  # with out= as without autocast
+        dtype = wanted(kind, tensors, state.dtypes[device_type])
+        named = {name: cast(value, dtype) for name, value in named.items()}
+    return apart(function, **named)
+
+
+def apart(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """The call with autocast off in this thread."""
+    former = state.alone
+    state.alone = True
+    try:
+        return function(*args, **named)
+    finally:
+        state.alone = former
+
+
+def in_given_precision(function: F) -> F:
+    """A function of tensors that computes in what it is given, though there are products in it."""
+    enlist(function, "alone")
+    return function
+
+
+def flat(values: Any) -> Iterator[Any]:
+    """The tensors among arguments, and in lists of them."""
+    for value in values:
+        if isinstance(value, native.TensorBase):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from flat(value)
+
+
+def wanted(kind: str, tensors: list[Any], lower: dtypes.Dtype) -> dtypes.Dtype:
+    """The floating dtype that the op computes in; 64 bits stay 64 bits everywhere."""
+    if kind == "lower":
+        return lower
+    if kind == "full":
+        return dtypes.float32
+    found = {t.dtype for t in tensors} & set(FLOATS)
+    return lower if found <= {lower} else dtypes.float32
+
+
+def cast(value: Any, dtype: dtypes.Dtype) -> Any:
+    """An argument with its tensors in that dtype, if they are of a float of at most 32 bits."""
+    if isinstance(value, native.TensorBase):
+        tensor: Any = value
+        own = tensor.dtype
+        if own is dtype or own not in FLOATS:
+            return tensor
+        if own is dtypes.float32 and state.caching and state.nesting and is_weight(tensor):
+            return cast_once(tensor, dtype)
+        return tensor.to(dtype)
+    if value.__class__ is list or value.__class__ is tuple:
+        return value.__class__([cast(v, dtype) for v in value])
+    return value
+
+
+def is_weight(tensor: Any) -> bool:
+    return bool(tensor.requires_grad and tensor.is_leaf and tensor.base is None)
+
+
+def cast_once(weight: Any, dtype: dtypes.Dtype) -> Any:
+    """See Note [Weights are cast once]."""
+    now = weight, weight.array, weight._version, (recording.get(), inferring.get())
+    known = state.casts.get(id(weight))
+    if known is not None and known.made.dtype is dtype:
+        same = known.array is now[1] and known.version == now[2] and known.modes == now[3]
+        if same:
+            return known.made
+    made = weight.to(dtype)
+    state.casts[id(weight)] = Cast(*now, made)
+    return made

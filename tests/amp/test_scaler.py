@@ -1,0 +1,230 @@
+"""GradScaler: what it does with gradients, steps and its own factor."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import nn, optim
+from shmtensor.amp import GradScaler
+
+
+def weight(*values: float) -> Any:
+    return st.tensor(values, requires_grad=True)
+
+
+def test_a_step_is_that_without_scaling() -> None:
+    found = []
+    for is_enabled in (True, False):
+        st.manual_seed(1)
+        model = nn.Linear(4, 3)
+        optimizer = optim.Adam(model.parameters(), 0.1)
+        scaler = GradScaler("cpu", enabled=is_enabled)
+        data = st.randn(8, 4)
+        for _ in range(4):
+            optimizer.zero_grad()
+            scaler.scale(model(data).square().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        found.append([p.detach().numpy().copy() for p in model.parameters()])
+    for scaled, plain in zip(*found):
+        np.testing.assert_allclose(scaled, plain, rtol=1e-5)
+
+
+def test_small_gradients_survive_in_float16() -> None:
+    w = weight(1.0)
+    x = st.tensor([1e-5])
+    scaler = GradScaler("cpu")
+    with st.autocast("cpu", st.float16):
+        loss = (x @ w.reshape(1, 1)).float().sum() * 1e-4
+    loss.backward()
+    assert w.grad.item() == 0  # 1e-4 and 1e-5 are there in 16 bits, their product is not
+    w.grad = None
+    with st.autocast("cpu", st.float16):
+        loss = (x @ w.reshape(1, 1)).float().sum() * 1e-4
+    scaler.scale(loss).backward()
+    optimizer = optim.SGD([w], 1.0)
+    scaler.unscale_(optimizer)
+    np.testing.assert_allclose(w.grad.item(), 1e-9, rtol=0.05)
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
+def test_a_step_with_infinite_gradients_is_left_out(bad: float) -> None:
+    w, other = weight(1.0, 2.0), weight(3.0)
+    optimizer = optim.SGD([w, other], 1.0)
+    scaler = GradScaler("cpu", init_scale=8.0)
+    (scaler.scale(w * st.tensor([1.0, bad])).sum() + other.sum()).backward()
+    assert scaler.step(optimizer) is None
+    scaler.update()
+    assert w.tolist() == [1, 2]
+    assert other.tolist() == [3]
+    assert scaler.get_scale() == 4
+    optimizer.zero_grad()
+    scaler.scale(w.sum()).backward()
+    scaler.step(optimizer)
+    assert w.tolist() == [0, 1]
+
+
+def test_a_sum_that_overflows_is_no_infinite_gradient() -> None:
+    w = weight(1.0, 1.0)
+    optimizer = optim.SGD([w], 1e-38)
+    scaler = GradScaler("cpu", init_scale=1.0)
+    scaler.scale(w.sum()).backward()
+    w.grad = st.full((2,), 3e38)
+    scaler.step(optimizer)
+    assert w[0].item() < 0.0
+
+
+def test_the_factor_grows_and_falls() -> None:
+    w = weight(1.0)
+    optimizer = optim.SGD([w], 0.0)
+    scaler = GradScaler("cpu", 4.0, growth_factor=3.0, backoff_factor=0.25, growth_interval=2)
+
+    def step(gradient: float) -> float:
+        w.grad = st.tensor([gradient])
+        scaler.scale(w)
+        scaler.step(optimizer)
+        scaler.update()
+        return scaler.get_scale()
+
+    inf = float("inf")
+    assert [step(g) for g in (1.0, 1.0, 1.0, inf, 1.0, inf, 1.0, 1.0)] == [
+        4,
+        12,
+        12,
+        3,
+        3,
+        0.75,
+        0.75,
+        2.25,
+    ]
+    scaler.update(64.0)
+    assert scaler.get_scale() == 64
+    scaler.update(st.tensor([32.0]))
+    assert scaler.get_scale() == 32
+    scaler.update(3e38)
+    step(1.0)
+    assert step(1.0) == pytest.approx(3e38)  # it would be infinite
+    with pytest.raises(AssertionError, match="new_scale"):
+        scaler.update(st.ones(2))
+
+
+def test_nested_outputs() -> None:
+    scaler = GradScaler("cpu", init_scale=2.0)
+    one = st.ones(1)
+    made = scaler.scale([one, (one, [one])])
+    assert made[0].item() == made[1][0].item() == made[1][1][0].item() == 2
+    assert isinstance(made[1], tuple)
+    assert [m.item() for m in scaler.scale(t for t in [one, one])] == [2, 2]
+    assert GradScaler("cpu", enabled=False).scale(one) is one
+    with pytest.raises(ValueError, match="iterable of tensors"):
+        scaler.scale(3)
+
+
+def test_gradients_may_be_clipped_between() -> None:
+    w = weight(3.0, 4.0)
+    optimizer = optim.SGD([w], 1.0)
+    scaler = GradScaler("cpu")
+    scaler.scale((w * st.tensor([3.0, 4.0])).sum()).backward()
+    scaler.unscale_(optimizer)
+    assert w.grad.tolist() == [3, 4]
+    nn.utils.clip_grad_norm_([w], 1.0)
+    with pytest.raises(RuntimeError, match="already been called on this optimizer"):
+        scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    np.testing.assert_allclose(w.tolist(), [2.4, 3.2], rtol=1e-5)
+    with pytest.raises(RuntimeError, match="after step"):
+        scaler.unscale_(optimizer)
+    with pytest.raises(RuntimeError, match=r"step\(\) has already been called"):
+        scaler.step(optimizer)
+    with pytest.raises(AssertionError, match="pickled"):
+        pickle.dumps(scaler)
+    scaler.update()
+
+
+def test_two_optimizers_share_a_factor() -> None:
+    a, b = weight(1.0), weight(1.0)
+    first, second = optim.SGD([a], 1.0), optim.SGD([b], 1.0)
+    scaler = GradScaler("cpu", init_scale=2.0)
+    scaler.scale(a.sum() + (b * float("inf")).sum()).backward()
+    scaler.step(first)
+    scaler.step(second)
+    scaler.update()
+    assert (a.item(), b.item(), scaler.get_scale()) == (0, 1, 1)
+
+
+def test_wrong_use() -> None:
+    w = weight(1.0)
+    optimizer = optim.SGD([w], 1.0)
+    scaler = GradScaler("cpu")
+    for call in (scaler.step, scaler.unscale_):
+        with pytest.raises(AssertionError, match=r"scale\(\) was not called"):
+            call(optimizer)
+    scaler.scale(w.sum())
+    with pytest.raises(AssertionError, match="No inf checks were recorded prior"):
+        scaler.update()
+    with pytest.raises(AssertionError, match="No inf checks were recorded for this"):
+        scaler.step(optimizer)
+    with pytest.raises(RuntimeError, match="closure"):
+        scaler.step(optimizer, closure=lambda: 0.0)
+    with pytest.raises(AssertionError, match="growth_factor"):
+        GradScaler("cpu", growth_factor=1.0)
+    with pytest.raises(AssertionError, match="backoff_factor"):
+        GradScaler("cpu", backoff_factor=1.0)
+    half = st.ones(1, dtype=st.float16, requires_grad=True)
+    other = GradScaler("cpu")
+    other.scale(half.sum()).backward()
+    with pytest.raises(ValueError, match="FP16"):
+        other.step(optim.SGD([half], 1.0))
+    with pytest.warns(UserWarning, match="CUDA is not available"):
+        assert not GradScaler().is_enabled()
+
+
+def test_state() -> None:
+    scaler = GradScaler("cpu", init_scale=4.0)
+    scaler.set_growth_factor(3.0)
+    scaler.set_backoff_factor(0.25)
+    scaler.set_growth_interval(5)
+    state = scaler.state_dict()
+    assert state == {
+        "scale": 4.0,
+        "growth_factor": 3.0,
+        "backoff_factor": 0.25,
+        "growth_interval": 5,
+        "_growth_tracker": 0,
+    }
+    other = GradScaler("cpu")
+    other.load_state_dict(state)
+    assert other.state_dict() == state
+    assert pickle.loads(pickle.dumps(other)).state_dict() == state
+    found = other.get_growth_factor(), other.get_backoff_factor(), other.get_growth_interval()
+    assert found == (3.0, 0.25, 5)
+    with pytest.raises(RuntimeError, match="empty"):
+        other.load_state_dict({})
+    off = GradScaler("cpu", enabled=False)
+    off.load_state_dict({})
+    assert (off.state_dict(), off.get_scale()) == ({}, 1.0)
+    off.update()
+    off.unscale_(None)
+    assert st.GradScaler is GradScaler
+
+
+def test_as_pytorch_has_it() -> None:
+    torch: Any = pytest.importorskip("torch")
+    found = []
+    for m in (st, torch):
+        w = m.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = m.optim.SGD([w], 0.1)
+        scaler = m.amp.GradScaler("cpu", init_scale=1e3, growth_interval=2)
+        for factor in (1.0, 2.0, float("inf"), 3.0, 1.0, 1.0):
+            optimizer.zero_grad()
+            scaler.scale((w * w * factor).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        found.append((w.tolist(), scaler.state_dict()))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-6)
+    assert found[0][1] == found[1][1]
