@@ -10,7 +10,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor.autograd import gradcheck
-from shmtensor.tensor.arrayfunction import TABLE
+from shmtensor.tensor.arraytable import TABLE
 
 RANDOM = np.random.default_rng(4)
 X, Y = RANDOM.uniform(-1, 1, (3, 4)), RANDOM.uniform(0.5, 2, (3, 4))
@@ -171,3 +171,46 @@ def test_strangers_may_answer_first() -> None:
             return "stranger"
 
     assert np.concatenate([st.ones(2), Stranger()]) == "stranger"  # type: ignore[comparison-overlap]
+
+
+I = np.array([[3, 1, 2], [0, 5, 4]])
+
+# What NumPy does with odd arguments: its values and dtypes, or an error where it has one.
+ODD: list[tuple[Call, tuple[Any, ...]]] = [
+    (lambda x: np.squeeze(x, axis=0), (X,)),
+    (lambda x: np.expand_dims(x, 5), (X,)),
+    (lambda x: np.expand_dims(x, (0, 0)), (X,)),
+    (lambda x: np.take(x, 0, axis=4), (X,)),
+    (lambda x: np.take(x, True), (X,)),
+    (lambda x: np.take_along_axis(x, np.array([[0, 5, 0, 0]]), 0), (X,)),
+    (lambda x: np.take_along_axis(x, AT, None), (X,)),
+    (lambda x: np.split(x, np.int64(2)), (X,)),
+    (lambda x: np.moveaxis(x, 0, -1), (X[0, 0],)),
+    (lambda x: np.mean(x, axis=0), (X[0, 0],)),
+    *((lambda x, f=f: f(x, axis=()), (X,)) for f in (np.sum, np.mean, np.max, np.min, np.var)),
+    *((lambda x, f=f: f(x, axis=np.int64(0)), (X,)) for f in (np.sum, np.std, np.flip, np.max)),
+    *((lambda x, f=f: f(x, axis=0), (X[0, 0],)) for f in (np.sum, np.min, np.cumsum, np.prod)),
+    (lambda x: np.reshape(x, np.int64(-1)), (X,)),
+    (lambda x: np.roll(x, np.int64(2), axis=np.int64(1)), (X,)),
+    (lambda x: np.sort(x, axis=None), (X,)),
+    (lambda x: np.clip(x, None, None), (X,)),
+    (lambda x: np.tril(x), (V,)),
+    (lambda x: np.repeat(x, 2, axis=0), (X[0, 0],)),
+    *((f, (I,)) for f in (np.trapezoid, np.linalg.norm, np.linalg.pinv, np.fft.fft, np.fft.irfft)),
+    *((f, (I.astype(np.uint8),)) for f in (np.sum, np.prod, np.cumsum, np.cumprod, np.trace)),
+]
+
+
+@pytest.mark.parametrize("case", range(len(ODD)))
+def test_odd_arguments_mean_what_they_mean_to_numpy(case: int) -> None:
+    call, arrays = ODD[case]
+    tensors = [st.tensor(a) for a in arrays]
+    try:
+        wanted = np.asarray(call(*arrays))
+    except (ValueError, IndexError):
+        with pytest.raises((ValueError, IndexError)):
+            call(*tensors)
+    else:
+        found = call(*tensors).numpy()
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted)
