@@ -41,7 +41,7 @@ def is_whole(x: Any) -> bool:
 
 def is_unsigned(x: Any) -> bool:
     """Whether NumPy's sums of it are unsigned, where PyTorch's are int64."""
-    return x.array.dtype.kind == "u"
+    return bool(x.array.dtype.kind == "u")
 
 
 def checked(x: Any, axis: Any) -> Any:
