@@ -55,6 +55,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "func": ("func", None),
     "hub": ("hub", None),
     "linalg": ("linalg", None),
+    "masked": ("masked", None),
     "memory": ("memory", None),
     "multiprocessing": ("multiprocessing", None),
     "nn": ("nn", None),

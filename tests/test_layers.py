@@ -30,6 +30,7 @@ LAYERS: list[tuple[str, ...]] = [
     (
         "shmtensor.random",
         "shmtensor.linalg",
+        "shmtensor.masked",
         "shmtensor.fft",
         "shmtensor.special",
         "shmtensor.signal",

@@ -24,6 +24,7 @@ MODULES = [
     "shmtensor.overrides",
     "shmtensor.storage",
     "shmtensor.linalg",
+    "shmtensor.masked",
     "shmtensor.special",
     "shmtensor.memory",
     "shmtensor.autograd",

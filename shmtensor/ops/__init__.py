@@ -75,6 +75,7 @@ FAMILIES = (
 LATER = {
     "fft": ("fourier", "frames"),
     "linalg": ("factors", "elimination", "eigen", "solving", "matrixnorms", "products"),
+    "masked": ("masked",),
     "recurrent": ("recurrent",),
     "special": ("special", "bessel", "polynomials"),
 }

@@ -38,6 +38,8 @@ C = normal(3, 3) + 1j * normal(3, 3)
 LINE, IMAGE, VOLUME = normal(2, 4, 6), normal(1, 4, 5, 4), normal(1, 2, 4, 3, 4)
 TARGET = np.array([1, 0, 3])
 DRAWN = {n: st.tensor(between(0, 1, 1, c, n)) for n, c in ((2, 4), (3, 2))}
+SOME = st.tensor([[1, 0, 1, 1], [1, 1, 0, 1], [0, 1, 1, 0]], dtype=st.bool)
+LEFT = SOME * st.tensor([[True], [False], [True]])  # of the second row nothing
 SIGNS = np.array([1.0, -1.0, 1.0])
 LETTERS = np.array([[0, 2, 1], [3, 3, 0]])
 CLASSES = np.array([[1, 0, -1, 2], [2, 3, 1, -1], [0, -1, 1, 1]])
@@ -348,6 +350,19 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "nn.functional.triplet_margin_with_distance_loss": (
         F.triplet_margin_with_distance_loss, X, Y, Z,
     ),
+    # ------------------------------------------------ what a mask leaves
+    **{f"masked.{name}": (lambda x, name=name: getattr(st.masked, name)(x, 1, mask=LEFT), X)
+       for name in ("sum", "prod", "cumsum", "cumprod")},
+    **{f"masked.{name}": (lambda x, name=name: getattr(st.masked, name)(x, mask=SOME), X)
+       for name in ("amax", "amin", "logsumexp", "mean", "var", "std")},
+    **{f"masked.{name}": (lambda x, name=name: getattr(st.masked, name)(x, 0, mask=SOME)[SOME], X)
+       for name in ("softmax", "log_softmax", "softmin")},
+    "masked.median": (lambda x: st.masked.median(x, 1, mask=SOME), X),
+    "masked.norm": (lambda x: st.masked.norm(x, 3.0, 1, mask=SOME), X),
+    "masked.normalize": (lambda x: st.masked.normalize(x, 2.0, 1, mask=SOME), X),
+    "masked.logaddexp": (
+        lambda x, y: st.masked.logaddexp(x, y, input_mask=SOME, other_mask=SOME)[SOME], X, Y,
+    ),
     # ------------------------------------------------ recurrent layers
     "lstm": recurrent("lstm", 4),
     "gru": recurrent("gru", 3),
@@ -380,7 +395,7 @@ FLAT = {
     "allclose", "argsort", "argwhere", "bincount", "broadcast_shapes", "bucketize", "equal",
     "histc", "histogram", "histogramdd", "nonzero", "nonzero_static", "one_hot", "searchsorted",
     "tril_indices", "triu_indices", "unique", "unique_consecutive", "unravel_index",
-    "linalg.matrix_rank",
+    "linalg.matrix_rank", "masked.argmax", "masked.argmin",
     # made from sizes
     "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like",
     "linspace", "logspace", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros",
