@@ -33,6 +33,7 @@ from .work import Work as Work
 
 if TYPE_CHECKING:
     from .batchnorm import SyncBatchNorm as SyncBatchNorm
+    from .bucket import BuiltinCommHookType as BuiltinCommHookType
     from .bucket import GradBucket as GradBucket
     from .dataparallel import DataParallel as DataParallel
     from .debug import DebugLevel as DebugLevel
@@ -58,6 +59,7 @@ group = GroupMember  # noqa: F405 (group.WORLD, as in torch.distributed)
 
 # What stands on nn or on the network, which a mere collective does not need.
 LATER = {
+    "BuiltinCommHookType": "bucket",
     "DataParallel": "dataparallel",
     "DebugLevel": "debug",
     "DeviceMesh": "device_mesh",
@@ -82,7 +84,7 @@ LATER = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in ("algorithms", "optim"):
+    if name in ("algorithms", "elastic", "optim"):
         return import_module(f"{__name__}.{name}")
     if name in LATER:
         return getattr(import_module(f"{__name__}.{LATER[name]}"), name)

@@ -1,4 +1,4 @@
-"""The launcher's arguments: torchrun's names."""
+"""The launcher's arguments: torchrun's names, and PET_MAX_RESTARTS and so on in the environment."""
 
 from __future__ import annotations
 
@@ -131,4 +131,8 @@ def parser() -> argparse.ArgumentParser:
     )
     add("script", help="the Python file to run")
     add("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    for action in p._actions:
+        value = os.environ.get(f"PET_{action.dest.upper()}")
+        if value is not None and action.option_strings:
+            action.default = bool(int(value)) if action.const is True else value
     return p

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from enum import Enum
 from itertools import accumulate
 from typing import Any
 
@@ -27,10 +28,17 @@ from ..autograd import wrap
 from .contract import ReduceOp
 from .group import Array, ProcessGroup, array_of, empty_shared
 
-__all__ = ["Bucket", "GradBucket", "cut"]
+__all__ = ["Bucket", "BuiltinCommHookType", "GradBucket", "cut"]
 
 LINE = 64  # bytes at whose multiples gradients begin, as in the optimizer's flat blocks
 LARGE = 1 << 21  # bytes of a gradient from which joining it with others no longer pays, tunable
+
+
+class BuiltinCommHookType(Enum):
+    """Hooks for `_register_builtin_comm_hook`."""
+
+    ALLREDUCE = 0
+    FP16_COMPRESS = 1
 
 
 class GradBucket:
@@ -223,24 +231,24 @@ def place(x: Array) -> int:
     return int(x.__array_interface__["data"][0])
 
 
-def cut(parameters: list[Any], nbytes: int, first: int | None = None) -> list[Bucket]:
+def cut(parameters: list[Any], *caps: int) -> list[Bucket]:
     """A bucket for each large gradient, which is reduced where it lies; small ones together.
 
     Args:
         parameters: the last first; in a bucket they are in their own order again.
-        nbytes: of small gradients that are reduced at once; `first`: in the first bucket, so that
-            it begins early.
+        caps: bytes of small gradients that are reduced at once, in the first bucket, in the second,
+            ...; the last for all that follow.
     """
     buckets: list[list[Any]] = []
     small: list[Any] = []
     room = 0
     for p in parameters:
-        if p.array.nbytes >= min(LARGE, nbytes):
+        if p.array.nbytes >= min(LARGE, caps[-1]):
             buckets.append([p])
             continue
         if not small or p.array.nbytes > room or small[0].array.dtype != p.array.dtype:
             buckets += [small] if small else []
-            small, room = [], nbytes if first is None or buckets else first
+            small, room = [], caps[min(len(buckets), len(caps) - 1)]
         small.append(p)
         room -= p.array.nbytes
     buckets += [small] if small else []

@@ -58,10 +58,9 @@ class Rank:
         with suppress(BlockingIOError):
             while part := os.read(self.errors, 65536):
                 data += part
-        try:
-            record: dict[str, Any] = json.loads(data) if data else {}
-        except ValueError:  # killed while it wrote
-            record = {}
+        record: dict[str, Any] = {}
+        with suppress(ValueError):  # killed while it wrote, or before
+            record, _ = json.JSONDecoder().raw_decode(data.decode(errors="replace"))
         return record
 
     def signal(self, number: int) -> None:
@@ -153,12 +152,15 @@ def start(options: argparse.Namespace, handle: bytes, restarts: int) -> list[Ran
         for rank in range(options.nproc_per_node):
             errors, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             output = Output.of(rank, options, restarts)
+            env = environment_of(
+                rank, options.nproc_per_node, handle, write, options, restarts, secret
+            )
+            if output.folder is not None:
+                env["TORCHELASTIC_ERROR_FILE"] = str(output.folder / "error.json")
             try:
                 process = subprocess.Popen(
                     command_of(options),
-                    env=environment_of(
-                        rank, options.nproc_per_node, handle, write, options, restarts, secret
-                    ),
+                    env=env,
                     stdout=output.stdout,
                     stderr=output.stderr,
                     pass_fds=(write, *native.domain_fds()),

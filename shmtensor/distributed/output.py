@@ -2,6 +2,7 @@
 
 ```
 DIR/RUN/attempt_0/RANK/stdout.log    -r: instead of the terminal    -t: and there, with [rank]
+                       error.json    what @record writes (elastic/multiprocessing/errors.py)
 ```
 """
 
@@ -32,11 +33,13 @@ class Output:
 
     Attributes:
         stdout, stderr: None (the launcher's own), or a descriptor.
+        folder: of the rank's files, if it has any; with --log-dir it has.
     """
 
     def __init__(self) -> None:
         self.stdout: int | None = None
         self.stderr: int | None = None
+        self.folder: Path | None = None
         self._open: list[int] = []
         self._threads: list[threading.Thread] = []
 
@@ -47,24 +50,21 @@ class Output:
         kept, teed = wanted(options.redirects, rank), wanted(options.tee, rank)
         shown = options.local_ranks_filter
         is_shown = not shown or str(rank) in shown.split(",")
-        folder: Path | None = None
-        if kept | teed:
+        if kept | teed or options.log_dir:
             base = options.log_dir or tempfile.mkdtemp(prefix="shmtensor-")
             options.log_dir = base  # one for all ranks
             run = options.rdzv_id or f"run-{os.getpid()}"
-            folder = Path(base, run, f"attempt_{attempt}", str(rank))
-            folder.mkdir(parents=True, exist_ok=True)
+            made.folder = Path(base, run, f"attempt_{attempt}", str(rank))
+            made.folder.mkdir(parents=True, exist_ok=True)
         for bit, name in ((1, "stdout"), (2, "stderr")):
-            setattr(made, name, made._stream(name, bit & kept, bit & teed, is_shown, folder, rank))
+            setattr(made, name, made._stream(name, bit & kept, bit & teed, is_shown, rank))
         return made
 
-    def _stream(
-        self, name: str, kept: int, teed: int, is_shown: bool, folder: Path | None, rank: int
-    ) -> int | None:
+    def _stream(self, name: str, kept: int, teed: int, is_shown: bool, rank: int) -> int | None:
         if not kept and not teed:
             return None if is_shown else subprocess.DEVNULL
-        assert folder is not None
-        path = folder / f"{name}.log"
+        assert self.folder is not None
+        path = self.folder / f"{name}.log"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         if not teed or not is_shown:
             self._open.append(os.open(path, flags, 0o644))

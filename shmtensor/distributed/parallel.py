@@ -29,6 +29,7 @@ from .membership import group_of
 from .precision import MixedPrecision, lowered
 from .reach import leaves_of
 from .replica import Replica, take_over, verify
+from .underscore import UnderscoreNames
 from .work import Future, Work
 
 __all__ = ["DistributedDataParallel"]
@@ -37,7 +38,7 @@ FIRST = 1 << 20  # bytes of the first bucket, so that the first reduction begins
 Hook = Callable[[Any, GradBucket], Future]
 
 
-class DistributedDataParallel(Module, Joinable):
+class DistributedDataParallel(Module, UnderscoreNames, Joinable):
     """Wraps a module so that after `backward` every rank has the average of all ranks' gradients.
 
     At construction the shapes of all ranks' parameters are compared, and everybody takes over rank
@@ -49,7 +50,8 @@ class DistributedDataParallel(Module, Joinable):
         broadcast_buffers: every forward in training mode begins with rank 0's buffers.
         init_sync: False: ranks neither compare nor take over anything at construction.
         process_group: the default one if None.
-        bucket_cap_mb: small gradients that are reduced at once, in MB.
+        bucket_cap_mb: small gradients that are reduced at once, in MB; or bucket_cap_mb_list, of
+            the first bucket, the second, ..., the last of them for all that follow.
         find_unused_parameters: parameters may take no part in a step, different ones on each rank:
             every forward looks for them from its outputs. Without it every parameter has to take
             part.
@@ -62,7 +64,9 @@ class DistributedDataParallel(Module, Joinable):
             gradient of `param_to_hook_all_reduce` comes.
         mixed_precision: see MixedPrecision.
         device_ids, output_device: None: tensors are on the CPU.
-        skip_all_reduce_unused_params, device_mesh: accepted; they change nothing here.
+        forward_sync_buffers: the new name of broadcast_buffers; None: that one counts.
+        skip_all_reduce_unused_params, device_mesh, batched_grad_copy: accepted; they change nothing
+            here.
 
     Raises:
         CollectiveMismatch: the ranks' models differ.
@@ -89,6 +93,9 @@ class DistributedDataParallel(Module, Joinable):
         mixed_precision: MixedPrecision | None = None,
         device_mesh: Any = None,
         skip_all_reduce_unused_params: bool = False,
+        bucket_cap_mb_list: list[float] | None = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: bool | None = None,
     ) -> None:
         Module.__init__(self)
         Joinable.__init__(self)
@@ -104,7 +111,9 @@ class DistributedDataParallel(Module, Joinable):
             )
         self.module = module
         self.process_group = group_of("DistributedDataParallel", process_group)
-        self.broadcast_buffers = broadcast_buffers
+        self.broadcast_buffers = (
+            broadcast_buffers if forward_sync_buffers is None else forward_sync_buffers
+        )
         self.require_backward_grad_sync = True
         self.find_unused_parameters = find_unused_parameters
         self.static_graph = static_graph
@@ -129,7 +138,9 @@ class DistributedDataParallel(Module, Joinable):
             verify(self.process_group, self._replica)
             take_over(self.process_group, self._replica, 0)
         self._trained = trained
-        self._cut(25 if bucket_cap_mb is None else bucket_cap_mb, delay_all_reduce_named_params)
+        cap = 25 if bucket_cap_mb is None else bucket_cap_mb
+        caps = bucket_cap_mb_list or [min(FIRST / 2**20, cap), cap]
+        self._cut([int(each * 2**20) for each in caps], delay_all_reduce_named_params)
         if delay_all_reduce_named_params:
             self._buckets[-1].trigger = {id(param_to_hook_all_reduce)}
             self._bucket_of.setdefault(id(param_to_hook_all_reduce), []).append(self._buckets[-1])
@@ -140,17 +151,17 @@ class DistributedDataParallel(Module, Joinable):
         self._unused: list[Any] = []  # that this step's backward has not marked yet
         self._hook: Hook | None = None
         self._hook_state: Any = None
+        self._optimizers: dict[int, Any] = {}  # of the buckets, by id
         self._open: list[tuple[Any, Any, list[int] | None, Future]] = []
         share = len(os.sched_getaffinity(0)) // self.process_group.size()
         self._overlaps = share >= 2
         self._n_steps = 0
         self._handles = [p.register_post_accumulate_grad_hook(self._arrived) for p in trained]
 
-    def _cut(self, cap: float, delayed: list[tuple[str, Any]] | None) -> None:
+    def _cut(self, caps: list[int], delayed: list[tuple[str, Any]] | None) -> None:
         late = {id(p) for _, p in delayed or ()}
         early = [p for p in self._trained[::-1] if id(p) not in late]
-        nbytes = int(cap * 2**20)
-        self._buckets = cut(early, nbytes, min(FIRST, nbytes))
+        self._buckets = cut(early, *caps)
         if delayed:
             self._buckets += cut([p for _, p in delayed][::-1], 1 << 62)
         self._next = len(self._buckets)
@@ -184,12 +195,13 @@ class DistributedDataParallel(Module, Joinable):
 
     def _begin_step(self) -> None:
         behind = self._buckets[self._next :]
-        left = sum(len(b.missing) for b in behind)
+        missing = {i for b in behind for i in b.missing}
+        left = [name for name, p in self._by_name if id(p) in missing]
         if any(0 < len(b.missing) < len(b.trigger) for b in behind):
             raise RuntimeError(
-                f"DistributedDataParallel: the last backward left {left} parameters without a "
+                f"DistributedDataParallel: the last backward left {len(left)} parameters without a "
                 "gradient: every parameter has to take part in every step, or "
-                "find_unused_parameters=True"
+                f"find_unused_parameters=True: {', '.join(left)}"
             )
         for bucket in self._buckets:
             bucket.reset()
@@ -253,15 +265,29 @@ class DistributedDataParallel(Module, Joinable):
     def _finish(self) -> None:
         """The end of a backward: all reductions are awaited, and their results put in place."""
         opened, self._open = self._open, []
-        results = [future.wait() for *_, future in opened]
-        used = self._used_anywhere() if self._looks else None
-        for (bucket, flat, offsets, _), result in zip(opened, results, strict=True):
+        used = None
+        if self._looks:
+            for *_, future in opened:
+                future.wait()
+            used = self._used_anywhere()
+        for bucket, flat, offsets, future in opened:
+            result = future.wait()
             array = result[0].array if isinstance(result, (list, tuple)) else result.array
             if array is not flat:
                 np.copyto(flat, array.reshape(-1), casting="unsafe")
             if offsets is not None:
                 bucket.spread(flat, offsets, used)
+            if self._optimizers:  # while later buckets are still under way
+                self._update(bucket)
+        if self._optimizers and not opened:
+            for bucket in self._buckets:
+                self._update(bucket)
         self._n_steps += 1
+
+    def _update(self, bucket: Any) -> None:
+        optimizer = self._optimizers.get(id(bucket))
+        if optimizer is not None:
+            optimizer.step()
 
     def _used_anywhere(self) -> set[int]:
         """Ids of the parameters that some rank used in this step."""
@@ -295,22 +321,6 @@ class DistributedDataParallel(Module, Joinable):
         if self._hook is not None:
             raise RuntimeError("register_comm_hook: there is a hook already: only one can be")
         self._hook, self._hook_state = hook, state
-
-    def _get_ddp_logging_data(self) -> dict[str, Any]:
-        """Figures for a log, by PyTorch's names."""
-        return {
-            "world_size": self.process_group.size(),
-            "rank": self.process_group.rank(),
-            "backend_name": self.process_group.name(),
-            "bucket_sizes": [b.size() * b.dtype().itemsize for b in self._buckets],
-            "num_buckets_reduced": len(self._buckets),
-            "iteration": self._n_steps,
-            "find_unused_parameters": self.find_unused_parameters,
-            "gradient_as_bucket_view": self.gradient_as_bucket_view,
-            "gradient_bytes_copied": sum(b.n_copied for b in self._buckets),
-            "static_graph": self.static_graph,
-            "overlaps": self._overlaps,
-        }
 
     # ---------------------------------------------------------------- uneven inputs
     @property

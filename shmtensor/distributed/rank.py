@@ -29,7 +29,7 @@ def die_with_launcher() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def tell(error: BaseException) -> None:
+def tell(error: BaseException, descriptor: int) -> None:
     """Writes type, message and traceback into the launcher's pipe, without this file's own
     frames.
     """
@@ -46,7 +46,6 @@ def tell(error: BaseException) -> None:
         "message": str(error)[:2000],
         "traceback": text[-LIMIT // 4 :],
     }
-    descriptor = int(os.environ["SHMTENSOR_ERROR_FD"])
     with suppress(OSError):  # the launcher is gone: there is nobody to tell
         os.write(descriptor, json.dumps(record).encode()[:LIMIT])
 
@@ -55,7 +54,8 @@ def main() -> None:
     arguments = sys.argv[1:]
     is_module = arguments[0] == "-m"
     arguments = arguments[is_module:]
-    os.set_inheritable(int(os.environ["SHMTENSOR_ERROR_FD"]), False)
+    descriptor = int(os.environ.pop("SHMTENSOR_ERROR_FD"))  # nobody else is to tell
+    os.set_inheritable(descriptor, False)
     die_with_launcher()
     bind()
     sys.argv = arguments
@@ -68,12 +68,12 @@ def main() -> None:
             runpy.run_path(arguments[0], run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
-            tell(end)
+            tell(end, descriptor)
         raise
     except KeyboardInterrupt:
         sys.exit(130)
     except BaseException as error:
-        tell(error)
+        tell(error, descriptor)
         sys.exit(1)
 
 

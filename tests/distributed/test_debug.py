@@ -97,7 +97,7 @@ def test_the_debugger_is_in_the_frame_that_called(capfd: pytest.CaptureFixture[s
 def late() -> None:
     other = dist.new_group([0, 1])
     if dist.get_rank() == 0:
-        with pytest.raises(CollectiveTimeout):
+        with pytest.raises(CollectiveTimeout, match=r"0\.05"):
             dist.breakpoint(1, timeout_s=0.05)
     dist.barrier(other)
 

@@ -4,16 +4,25 @@ behind.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from shmtensor.distributed.elastic.multiprocessing.errors import (
+    ErrorHandler,
+    get_error_handler,
+    record,
+)
+from shmtensor.distributed.run import get_args_parser
 
 RUN = [sys.executable, "-m", "shmtensor.run"]
 
@@ -239,3 +248,88 @@ def test_shares_of_cpus() -> None:
     for kind in ("node", "socket", "exclusive", "core-complex", "cpu"):
         assert set(cpus_of(kind, 1, 2)) <= own
         assert cpus_of(kind, 1, 2)
+
+
+def test_record_tells_the_launcher_and_writes_the_file(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        """
+        import os, sys
+        from shmtensor.distributed.elastic.multiprocessing.errors import record
+
+        @record
+        def main(number):
+            if sys.argv[1:] == ["good"]:
+                sys.exit(0)
+            raise KeyError(f"rank {os.environ['RANK']} has no {number}")
+
+        assert main(7) is None
+        """,
+    )
+    logs = tmp_path / "logs"
+    command = ["--log-dir", str(logs), "--rdzv-id", "it"]
+    for form in ([name], ["--no-python", sys.executable, name]):
+        done = launch(*command, *form)
+        assert done.returncode == 1
+        # the script prints its own traceback; the launcher tells who failed, and why
+        told = done.stderr[done.stderr.index("shmtensor.run: rank 0") :]
+        assert "KeyError: 'rank 0 has no 7'" in told
+        found = json.loads((logs / "it" / "attempt_0" / "0" / "error.json").read_text())
+        assert found["message"]["message"] == "KeyError: 'rank 0 has no 7'"
+        assert "raise KeyError" in found["message"]["extraInfo"]["py_callstack"]
+        assert int(found["message"]["extraInfo"]["timestamp"]) > 1e9
+        (logs / "it" / "attempt_0" / "0" / "error.json").unlink()
+    assert launch(*command, name, "good").returncode == 0
+    assert not list(logs.rglob("error.json"))
+
+
+def test_handlers_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHELASTIC_ERROR_FILE", raising=False)
+    seen: list[Any] = []
+
+    class Mine(ErrorHandler):
+        def initialize(self) -> None:
+            seen.append("begins")
+
+        def record_exception(self, e: BaseException) -> None:
+            super().record_exception(e)  # there is no file, and no launcher
+            seen.append(e)
+
+    def fail(code: Any) -> int:
+        if code == 9:
+            return 9
+        raise code
+
+    wrapped = record(fail, Mine())
+    assert (wrapped(9), wrapped(SystemExit(0)), wrapped.__name__) == (9, None, "fail")
+    with pytest.raises(SystemExit):
+        wrapped(SystemExit(3))
+    assert seen == ["begins"] * 3
+    error = ValueError("so")
+    with pytest.raises(ValueError, match="so"):
+        wrapped(error)
+    assert seen[3:] == ["begins", error]
+    assert type(get_error_handler()) is ErrorHandler
+
+
+def test_arguments_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "3")
+    monkeypatch.setenv("PET_MAX_RESTARTS", "4")
+    monkeypatch.setenv("PET_NO_PYTHON", "1")
+    monkeypatch.setenv("PET_MODULE", "0")
+    options = get_args_parser().parse_args(["--max-restarts", "5", "x.py"])
+    assert (options.nproc_per_node, options.max_restarts) == (3, 5)
+    assert (options.no_python, options.module, options.script) == (True, False, "x.py")
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="the rival is not installed")
+def test_every_argument_of_torchrun_is_understood() -> None:
+    code = (
+        "from torch.distributed.run import get_args_parser as get\n"
+        "print(*(o for a in get()._actions for o in a.option_strings))"
+    )
+    theirs = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert len(theirs) > 40
+    assert not set(theirs) - {o for a in get_args_parser()._actions for o in a.option_strings}

@@ -488,3 +488,90 @@ def joined_none() -> None:
 
 def test_join_can_be_switched_off() -> None:
     values(run(joined_none, 2))
+
+
+# ---------------------------------------------------------------- the optimizer in backward
+
+
+def fused(options: dict[str, Any], overlaps: bool, is_fused: bool) -> list[Any]:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    x, y = (each[rank * 12 // ranks : (rank + 1) * 12 // ranks] for each in data())
+    model = make_model(rank)
+    wrapped = DistributedDataParallel(model, **options)
+    wrapped._overlaps = overlaps
+    only = list(model.parameters())[1:]
+    if is_fused:
+        wrapped._register_fused_optim(optim.Adam, 0.1, optim_params=only, betas=(0.8, 0.9))
+        with pytest.raises(RuntimeError, match="an optimizer already"):
+            wrapped._register_fused_optim(optim.SGD, lr=0.1)
+    else:
+        optimizer = optim.Adam(only, 0.1, betas=(0.8, 0.9))
+    inputs = st.tensor(x, requires_grad=True)
+    for step in range(4):
+        wrapped.zero_grad()
+        if step == 1:  # changes nothing by itself
+            before = model[0].bias.tolist()
+            with wrapped.no_sync():
+                nn.CrossEntropyLoss()(wrapped(inputs), st.tensor(y)).backward()
+            assert model[0].bias.tolist() == before
+        nn.CrossEntropyLoss()(wrapped(inputs), st.tensor(y)).backward()
+        if not is_fused:
+            optimizer.step()
+    return [np.array(p.detach().numpy()) for p in [*model.parameters(), inputs.grad]]
+
+
+@pytest.mark.parametrize(
+    ("options", "overlaps"),
+    [
+        ({}, False),
+        ({"find_unused_parameters": True, "bucket_cap_mb_list": [1e-4, 1]}, False),
+        ({"bucket_cap_mb_list": [1e-4]}, True),
+    ],
+    ids=["one bucket", "two that look", "overlapped"],
+)
+def test_an_optimizer_in_backward_is_one_after_it(options: Any, overlaps: bool) -> None:
+    want = values(run(fused, 2, options, overlaps, False, start_method="fork"))
+    got = values(run(fused, 2, options, overlaps, True, start_method="fork"))
+    for ours, theirs in zip(got, want, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_arguments_and_names_of_torch() -> None:
+    dist.init_process_group(rank=0, world_size=1)
+    try:
+        sizes = []
+        for caps in ([1e-4], [1.0], [3 * 8 / 2**20, 1.0]):
+            model = DistributedDataParallel(
+                make_model(0), bucket_cap_mb_list=caps, batched_grad_copy=True
+            )
+            sizes.append([b.size() for b in model._buckets])
+        assert sizes == [[21, 35, 10], [66], [3, 63]]
+        assert DistributedDataParallel(make_model(0)).broadcast_buffers
+        model = DistributedDataParallel(make_model(0), forward_sync_buffers=False)
+        assert not model.broadcast_buffers
+        model._set_static_graph()
+        assert model._get_ddp_logging_data()["static_graph"]
+        bare = make_model(0)
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(bare, ["0.bias"])
+        model = DistributedDataParallel(bare)
+        assert sum(b.size() for b in model._buckets) == 59
+        for kind in dist.BuiltinCommHookType:
+            model = DistributedDataParallel(make_model(0))
+            model._register_builtin_comm_hook(kind)
+            model(st.ones(1, 5, dtype=st.float64)).sum().backward()
+            assert model.module[2].bias.grad.tolist() == [1, 1, 1]
+    finally:
+        dist.destroy_process_group()
+
+
+def some_missing() -> None:
+    model = DistributedDataParallel(nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2)}))
+    model.module.forward = model.module["a"].forward
+    model(st.ones(1, 2)).sum().backward()
+    with pytest.raises(RuntimeError, match=r"left 2 parameters .*: b\.weight, b\.bias"):
+        model(st.ones(1, 2))
+
+
+def test_parameters_without_a_gradient_are_named() -> None:
+    values(run(some_missing, 2, start_method="fork"))

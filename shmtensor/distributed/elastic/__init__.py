@@ -1,0 +1,1 @@
+"""By the names of torch.distributed.elastic: how a rank's failure is told."""

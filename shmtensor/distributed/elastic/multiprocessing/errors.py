@@ -1,0 +1,83 @@
+"""record: a rank's main function, whose failure is told to whoever started it.
+
+```
+@record         failure ->  the file named by TORCHELASTIC_ERROR_FILE, as PyTorch writes it
+def main():             ->  the launcher, if the rank is a program of its own (--no-python)
+    ...
+```
+
+Scripts that the launcher runs itself need it for the file only: it sees their failures anyway.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from ...rank import tell
+
+__all__ = ["ErrorHandler", "get_error_handler", "record"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class ErrorHandler:
+    """Writes what went wrong as JSON into the file named by TORCHELASTIC_ERROR_FILE, if it is set.
+    Subclasses may do something else.
+    """
+
+    def initialize(self) -> None:
+        """Before the function runs: a crash is to print where it was."""
+        try:
+            faulthandler.enable(all_threads=True)
+        except Exception as error:  # standard error is no file
+            warnings.warn(f"ErrorHandler: no traceback of crashes: {error!r}", stacklevel=2)
+
+    def record_exception(self, e: BaseException) -> None:
+        """Writes it."""
+        path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+        if path:
+            extra = {
+                "py_callstack": "".join(traceback.format_exception(e)),
+                "timestamp": str(int(time.time())),
+            }
+            message = {"message": f"{type(e).__name__}: {e}", "extraInfo": extra}
+            with open(path, "w") as file:
+                json.dump({"message": message}, file)
+        if "SHMTENSOR_ERROR_FD" in os.environ:
+            tell(e, int(os.environ["SHMTENSOR_ERROR_FD"]))
+
+
+def get_error_handler() -> ErrorHandler:
+    """The handler of a `record` that names none."""
+    return ErrorHandler()
+
+
+def record(fn: Callable[P, R], error_handler: ErrorHandler | None = None) -> Callable[P, R | None]:
+    """`fn`, whose failure is also handed to the handler before it is raised. An exit with code 0
+    returns None.
+    """
+    handler = error_handler or get_error_handler()
+
+    @wraps(fn)
+    def recorded(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        handler.initialize()
+        try:
+            return fn(*args, **kwargs)
+        except SystemExit as end:
+            if end.code == 0:
+                return None
+            raise
+        except Exception as error:
+            handler.record_exception(error)
+            raise
+
+    return recorded

@@ -1,0 +1,13 @@
+"""`python -m shmtensor.distributed.run`, as `torch.distributed.run`: the launcher."""
+
+from __future__ import annotations
+
+import sys
+
+from .argument import parser as get_args_parser
+from .launcher import main
+
+__all__ = ["get_args_parser", "main"]
+
+if __name__ == "__main__":
+    sys.exit(main())
