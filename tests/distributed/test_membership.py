@@ -172,3 +172,9 @@ def test_errors_are_caught_by_the_names_of_torch(monkeypatch: pytest.MonkeyPatch
     assert not dist.is_torchelastic_launched()
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     assert dist.is_torchelastic_launched()
+
+
+@pytest.mark.parametrize("name", ["rpc", "fsdp", "tensor", "checkpoint", "nn", "ProcessGroupGloo"])
+def test_what_is_not_there_is_named(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"'shmtensor.distributed' has no attribute '{name}'"):
+        getattr(dist, name)
