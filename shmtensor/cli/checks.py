@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 
 from .. import native
 from .discovery import NoDomain, discover
@@ -195,7 +196,13 @@ def gpu(look: Look) -> Finding:
     n = len(list(cards.iterdir())) if cards.is_dir() else 0
     if not n:
         return Finding("GPU", OK, "none by NVIDIA; tensors live on the CPU")
-    return Finding("GPU", OK, f"{plural(n, 'card', 'cards')} by NVIDIA; not used: no CUDA yet")
+    found = f"{plural(n, 'card', 'cards')} by NVIDIA; tensors live on the CPU"
+    if find_spec("cupy") is None:
+        return Finding(
+            "GPU", OK, f"{found}; loaders cannot feed it: CuPy is not installed",
+            "pip install shmtensor[cuda12] or shmtensor[cuda13]",
+        )  # fmt: skip
+    return Finding("GPU", OK, f"{found}; loaders feed it (pin_memory, DevicePrefetcher)")
 
 
 def domains(look: Look) -> Finding:

@@ -89,6 +89,18 @@ def test_shared_memory_is_judged_by_its_size(kind: str, status: str, remedy: str
     assert remedy in finding.remedy
 
 
+def test_a_card_that_loaders_cannot_feed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    finding = checks.gpu(Look(str(tmp_path)))
+    assert finding.found.startswith("1 card by NVIDIA")
+    assert "pip install shmtensor[cuda12]" in finding.remedy
+    monkeypatch.setattr(checks, "find_spec", lambda name: name)
+    assert checks.gpu(Look(str(tmp_path))).remedy == ""
+
+
 @pytest.mark.parametrize(
     ("check", "file", "text", "status"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -211,25 +212,28 @@ def kernel_counts(name: str) -> int:
     return 0
 
 
-def huge_mapped() -> int:
-    """Bytes of the first volume that this process has mapped as huge pages."""
+FIRST, SECOND = "/shmtensor-", "/memfd:shmtensor-volume1"  # the volumes, as /proc names them
+
+
+def huge_mapped(volume: str) -> int:
+    """Bytes of a volume that this process has mapped as huge pages."""
     kb, inside = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split(" ", 1)[0]:
-            inside = "/shmtensor-" in line
+            inside = volume in line
         elif inside and line.startswith("ShmemPmdMapped:"):
             kb += int(line.split()[1])
     return kb * 1024
 
 
-def in_huge_pages(expected: str) -> None:
+def in_huge_pages(volume: str, expected: str) -> None:
     """Whole blocks, parts of a slot, holes: all that the heap does, in huge pages."""
     failed = kernel_counts("thp_file_fallback")
     x = shared(40 * MIB)
     x[:] = 7
     assert memory.statistics().huge_pages == expected
     # Where memory is in pieces the kernel may have none to give: then it says that it tried.
-    assert huge_mapped() >= 2 * MIB or kernel_counts("thp_file_fallback") > failed
+    assert huge_mapped(volume) >= 2 * MIB or kernel_counts("thp_file_fallback") > failed
     kept = [shared(300_000) for _ in range(60)]
     for i, y in enumerate(kept):
         y[:] = i
@@ -246,7 +250,7 @@ def in_huge_pages(expected: str) -> None:
     assert (x == 7).all()
     del x, kept
     settle(0)
-    assert os.fstat(native.domain_fds()[1]).st_blocks == 0
+    assert os.fstat(native.domain_fds()[1 if volume == FIRST else 2]).st_blocks == 0
 
 
 @pytest.mark.parametrize(("option", "expected"), [("always", "always"), ("advise", "advised")])
@@ -256,4 +260,17 @@ def test_huge_pages_in_effect(option: str, expected: str) -> None:
     tried = subprocess.run([*in_a_mount, "true"], capture_output=True, text=True)
     if tried.returncode or native.huge_policy("")[0] in ("unknown", "deny"):
         pytest.skip(f"no tmpfs with huge pages to be had here: {tried.stderr.strip()}")
-    fresh(in_huge_pages, expected, prefix=in_a_mount)
+    fresh(in_huge_pages, FIRST, expected, prefix=in_a_mount)
+
+
+def test_huge_pages_in_effect_in_the_second_volume() -> None:
+    policy = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+    found = re.search(r"\[(\w+)\]", policy.read_text()) if policy.exists() else None
+    if found is None or found[1] not in ("advise", "always", "within_size"):
+        pytest.skip(f"the kernel offers none for memfds: {policy} must say advise or always")
+    mount = "mount -t tmpfs -o size=1m tmpfs /dev/shm"  # the first volume has no room
+    in_a_mount = ("unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh")
+    if subprocess.run([*in_a_mount, "true"], capture_output=True).returncode:
+        pytest.skip("mounts need root")
+    expected = "advised" if found[1] == "advise" else found[1]
+    fresh(in_huge_pages, SECOND, expected, prefix=in_a_mount)
