@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -186,3 +187,10 @@ def test_it_is_reached_by_the_name_pytorch_has() -> None:
 
     assert data.DataLoader is DataLoader
     assert "TensorDataset" in dir(data)
+
+
+def test_far_more_workers_than_cores_are_warned_about() -> None:
+    cores = len(os.sched_getaffinity(0))
+    DataLoader([1, 2], num_workers=2 * cores)
+    with pytest.warns(UserWarning, match=f"{2 * cores + 1} workers, {cores} cores"):
+        DataLoader([1, 2], num_workers=2 * cores + 1)
