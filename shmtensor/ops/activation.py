@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import native
 from .exponential import error_function
-from .kernels import for_floats
+from .kernels import either, for_floats
 from .samples import reals
 from .table import composite, op
 
@@ -94,6 +94,7 @@ def silu_slope(ops: Any, g: Any, x: Any) -> Any:
     return g * (s * (1 + x * (1 - s))).conjugate()
 
 
+silu.numpy = either(native.silu, silu.forward)
 silu.pullback(x=lambda ops, g, x: silu_slope(ops, g, x))
 
 
@@ -166,6 +167,7 @@ def softplus(xp, x, /, beta=1.0, threshold=20.0):
     return xp.where(z > threshold, x, xp.logaddexp(z, 0) / beta).astype(x.dtype)
 
 
+softplus.numpy = either(native.softplus, softplus.forward)
 softplus.pullback(
     x=lambda ops, g, x, beta, threshold: ops.choose(
         x * beta > threshold, g, g * ops.sigmoid(x * beta)
@@ -179,6 +181,7 @@ def logsigmoid(xp, x, /):
     return -xp.logaddexp(-x, 0)
 
 
+logsigmoid.numpy = either(native.logsigmoid, logsigmoid.forward)
 logsigmoid.pullback(x=lambda ops, g, x: g * ops.sigmoid(-x))
 
 
@@ -188,6 +191,7 @@ def leaky_relu(xp, x, /, negative_slope=0.01):
     return xp.where(x > 0, x, x * negative_slope)
 
 
+leaky_relu.numpy = either(native.leaky_relu, leaky_relu.forward)
 leaky_relu.pullback(x=lambda ops, g, x, negative_slope: ops.choose(x > 0, g, g * negative_slope))
 
 
@@ -205,6 +209,7 @@ def elu_slope(ops: Any, g: Any, x: Any, alpha: float, scale: float, input_scale:
     )
 
 
+elu.numpy = either(native.elu, elu.forward)
 elu.pullback(
     x=lambda ops, g, x, alpha, scale, input_scale: elu_slope(ops, g, x, alpha, scale, input_scale)
 )
@@ -232,6 +237,7 @@ def hardtanh(xp, x, /, min_val=-1.0, max_val=1.0):
     return xp.minimum(xp.maximum(x, x.dtype.type(min_val)), x.dtype.type(max_val))
 
 
+hardtanh.numpy = either(native.hardtanh, hardtanh.forward)
 hardtanh.pullback(
     x=lambda ops, g, x, min_val, max_val: ops.choose((x > min_val) & (x < max_val), g, 0.0)
 )
@@ -243,6 +249,7 @@ def hardsigmoid(xp, x, /):
     return xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
+hardsigmoid.numpy = either(native.hardsigmoid, hardsigmoid.forward)
 hardsigmoid.pullback(x=lambda ops, g, x: ops.choose((x > -3) & (x < 3), g / 6, 0.0))
 
 
@@ -252,6 +259,7 @@ def hardswish(xp, x, /):
     return x * xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
+hardswish.numpy = either(native.hardswish, hardswish.forward)
 hardswish.pullback(
     x=lambda ops, g, x: ops.replace(x <= -3, ops.choose(x >= 3, g, g * (x / 3 + 0.5)), 0.0)
 )
@@ -263,6 +271,7 @@ def hardshrink(xp, x, /, lambd=0.5):
     return xp.where((x < -lambd) | (x > lambd) | (x != x), x, xp.zeros((), x.dtype))
 
 
+hardshrink.numpy = either(native.hardshrink, hardshrink.forward)
 hardshrink.pullback(x=lambda ops, g, x, lambd: ops.replace((x >= -lambd) & (x <= lambd), g, 0.0))
 
 
@@ -275,6 +284,7 @@ def softshrink(xp, x, /, lambd=0.5):
     return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, near))
 
 
+softshrink.numpy = either(native.softshrink, softshrink.forward)
 softshrink.pullback(x=lambda ops, g, x, lambd: ops.replace((x >= -lambd) & (x <= lambd), g, 0.0))
 
 
@@ -284,6 +294,7 @@ def threshold(xp, x, /, threshold, value):
     return xp.where(x <= threshold, x.dtype.type(value), x)
 
 
+threshold.numpy = either(native.threshold, threshold.forward)
 threshold.pullback(x=lambda ops, g, x, threshold: ops.replace(x <= threshold, g, 0.0))
 
 
@@ -299,6 +310,7 @@ def mish_slope(ops: Any, g: Any, x: Any) -> Any:
     return g * (t + x * s * (1 - t * t))
 
 
+mish.numpy = either(native.mish, mish.forward)
 mish.pullback(x=lambda ops, g, x: mish_slope(ops, g, x))
 
 

@@ -107,7 +107,8 @@ def ones(
     """A tensor of ones."""
     shape = shaped("ones", size)
     return into(
-        out, made(np.full, shape, 1, default(dtype), device=device, requires_grad=requires_grad)
+        out,
+        made(of_one_number, shape, 1, default(dtype), device=device, requires_grad=requires_grad),
     )
 
 
@@ -145,7 +146,16 @@ def filled(shape: Any, value: Any, dtype: Any) -> Any:
     """An array of one number; whole numbers that do not fit wrap around, as a cast does."""
     if dtype.kind in "iu" and isinstance(value, int):
         value = np.asarray(value & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(dtype)
-    return np.full(shape, value, dtype)
+    return of_one_number(shape, value, dtype)
+
+
+def of_one_number(shape: Any, value: Any, dtype: Any) -> Any:
+    """`numpy.full`, large ones by all threads."""
+    out = np.empty(shape, dtype)
+    if out.size > 4096 and native.store(out, np.full((), value, dtype)):
+        return out
+    out.fill(value)
+    return out
 
 
 def like(name: str, kernel: Any, doc: str) -> Any:

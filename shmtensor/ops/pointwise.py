@@ -146,6 +146,12 @@ def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
     return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
 
 
+def plain_addcdiv(xp: Any, x: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+    """The forward; `either` passes attributes by position."""
+    return addcdiv.forward(xp, x, tensor1, tensor2, value=value)
+
+
+addcdiv.numpy = either(native.addcdiv, plain_addcdiv)
 addcdiv.pullback(
     x=lambda g: g,
     tensor1=lambda g, tensor2, value: g * (value / tensor2).conjugate(),

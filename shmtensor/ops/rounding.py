@@ -16,19 +16,25 @@ DIVISION = [
 ]
 
 
-@op(inplace=True, samples=UNARY)
+def for_real(ufunc: Any) -> Any:
+    """The ufunc on all threads; whole numbers are copied."""
+    kernel = parallel(ufunc)
+    return lambda x: x.copy() if x.dtype.kind in "iub" else kernel(x)
+
+
+@op(numpy=for_real(np.floor), inplace=True, samples=UNARY)
 def floor(xp, x, /):
     """The largest whole number that is not above each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.floor(x)
 
 
-@op(inplace=True, samples=UNARY)
+@op(numpy=for_real(np.ceil), inplace=True, samples=UNARY)
 def ceil(xp, x, /):
     """The smallest whole number that is not below each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.ceil(x)
 
 
-@op(inplace=True, samples=UNARY)
+@op(numpy=for_real(np.trunc), inplace=True, samples=UNARY)
 def trunc(xp, x, /):
     """Each element without its fraction: rounded towards 0."""
     return x.copy() if x.dtype.kind in "iub" else xp.trunc(x)
@@ -60,6 +66,13 @@ def frac(xp, x, /):
     return x - xp.trunc(x)
 
 
+def fast_frac(x: Any) -> Any:
+    """The forward on all threads."""
+    return minus(x, whole(x))
+
+
+minus, whole = parallel(np.subtract), parallel(np.trunc)
+frac.numpy = fast_frac
 frac.pullback(x=lambda g: g)
 
 

@@ -18,6 +18,38 @@ bool extent(PyArrayObject* a, const char** start, const char** stop) {
 
 }  // namespace
 
+Turned turned(PyArrayObject* a) {
+  Turned t;
+  const int nd = PyArray_NDIM(a);
+  npy_intp order[NPY_MAXDIMS];
+  if (nd > 1 && !PyArray_IS_C_CONTIGUOUS(a)) {
+    for (int i = 0; i < nd; ++i) {
+      int at = i;
+      for (; at > 0 && PyArray_STRIDE(a, static_cast<int>(order[at - 1])) < PyArray_STRIDE(a, i); --at)
+        order[at] = order[at - 1];
+      order[at] = i;
+    }
+    PyArray_Dims axes = {order, nd};
+    t.array = Ref(PyArray_Transpose(a, &axes));
+    if (!t.array || PyArray_IS_C_CONTIGUOUS(t.array.array())) {
+      t.nd_ = nd;
+      for (int i = 0; i < nd; ++i) t.back_[order[i]] = i;
+      return t;
+    }
+  }
+  Py_INCREF(a);
+  t.array = Ref(a);
+  return t;
+}
+
+Ref Turned::back(Ref out) const {
+  if (!out || !nd_) return out;
+  npy_intp order[NPY_MAXDIMS];
+  for (int i = 0; i < nd_; ++i) order[i] = back_[i];
+  PyArray_Dims axes = {order, nd_};
+  return Ref(PyArray_Transpose(out.array(), &axes));
+}
+
 bool overlap(PyArrayObject* a, PyArrayObject* b) {
   const char *a0, *a1, *b0, *b1;
   return extent(a, &a0, &a1) && extent(b, &b0, &b1) && a0 < b1 && b0 < a1;

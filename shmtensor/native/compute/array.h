@@ -84,6 +84,19 @@ inline Ref contiguous_as(PyArrayObject* a, int type) {
       PyArray_FromArray(a, PyArray_DescrFromType(type), NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST));
 }
 
+// A view of an array with its axes in the order of memory, and what brings results back: functions of
+// single elements keep the order of their operand. Without a dense order it is the array itself.
+struct Turned {
+  Ref array;
+  Ref back(Ref out) const;
+
+ private:
+  friend Turned turned(PyArrayObject* a);
+  int nd_ = 0;  // 0: nothing to bring back
+  npy_intp back_[NPY_MAXDIMS];
+};
+Turned turned(PyArrayObject* a);
+
 // May the two have an element in common? Compares the spans of memory they touch.
 bool overlap(PyArrayObject* a, PyArrayObject* b);
 

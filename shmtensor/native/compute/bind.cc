@@ -4,6 +4,7 @@
 #include "choice.h"
 #include "convolution.h"
 #include "ctc.h"
+#include "curves.h"
 #include "extreme.h"
 #include "folding.h"
 #include "fused.h"
@@ -95,6 +96,7 @@ PyMethodDef methods[] = {
      "permutation(n, seed, offset, /): 0 to n - 1 in random order."},
     {"clamp", fast<clamp>(), METH_FASTCALL, "clamp(x, low, high, /): bounds may be None."},
     {"addcmul", fast<addcmul>(), METH_FASTCALL, "addcmul(x, a, b, value, /): x + value * a * b."},
+    {"addcdiv", fast<addcdiv>(), METH_FASTCALL, "addcdiv(x, a, b, value, /): x + value * a / b."},
     {"lerp", fast<lerp>(), METH_FASTCALL, "lerp(x, end, weight, /): x + weight * (end - x)."},
     {"rsqrt", rsqrt, METH_O, "rsqrt(x, /): 1 / sqrt(x)."},
     {"distances", fast<distances>(), METH_FASTCALL,
@@ -108,6 +110,34 @@ PyMethodDef methods[] = {
     {"gelu", fast<gelu>(), METH_FASTCALL,
      "gelu(x, tanh=False, /): x times the normal distribution function."},
     {"gelu_backward", fast<gelu_backward>(), METH_FASTCALL, "gelu_backward(g, x, tanh=False, /)"},
+    {"silu", fast<silu>(), METH_FASTCALL,
+     "silu(x, /): x / (1 + exp(-x))."},
+    {"softplus", fast<softplus>(), METH_FASTCALL,
+     "softplus(x, beta, threshold, /): log(1 + exp(beta x)) / beta."},
+    {"logsigmoid", fast<logsigmoid>(), METH_FASTCALL,
+     "logsigmoid(x, /): -log(1 + exp(-x))."},
+    {"mish", fast<mish>(), METH_FASTCALL,
+     "mish(x, /): x tanh(log(1 + exp(x)))."},
+    {"leaky_relu", fast<leaky_relu>(), METH_FASTCALL,
+     "leaky_relu(x, slope, /)"},
+    {"elu", fast<elu>(), METH_FASTCALL,
+     "elu(x, alpha, scale, input_scale, /)"},
+    {"hardtanh", fast<hardtanh>(), METH_FASTCALL,
+     "hardtanh(x, low, high, /)"},
+    {"hardsigmoid", fast<hardsigmoid>(), METH_FASTCALL,
+     "hardsigmoid(x, /)"},
+    {"hardswish", fast<hardswish>(), METH_FASTCALL,
+     "hardswish(x, /)"},
+    {"hardshrink", fast<hardshrink>(), METH_FASTCALL,
+     "hardshrink(x, lambd, /)"},
+    {"softshrink", fast<softshrink>(), METH_FASTCALL,
+     "softshrink(x, lambd, /)"},
+    {"threshold", fast<threshold>(), METH_FASTCALL,
+     "threshold(x, limit, value, /)"},
+    {"erf", fast<erf>(), METH_FASTCALL,
+     "erf(x, /): the error function."},
+    {"numbers", fast<numbers>(), METH_FASTCALL,
+     "numbers(x, /): 0 for NaN."},
     {"dropout", fast<dropout>(), METH_FASTCALL, "dropout(x, p, seed, offset, /) -> (out, mask)"},
     {"softmax", fast<softmax>(), METH_FASTCALL, "softmax(x, dim, /)"},
     {"log_softmax", fast<log_softmax>(), METH_FASTCALL, "log_softmax(x, dim, /)"},

@@ -27,9 +27,12 @@ void relu_backward(const T* g, const T* out, T* gx, int64_t n) {
   map2(g, out, gx, n, [](V<T> a, V<T> y) INLINE_LAMBDA { return y <= all(T(0)) ? all(T(0)) : a; });
 }
 
+constexpr int32_t all_but_sign(float) { return 0x7fffffff; }
+constexpr int64_t all_but_sign(double) { return 0x7fffffffffffffff; }
+
 template <class T>
 INLINE V<T> absolute(V<T> x) {
-  return x < all(T(0)) ? -x : x;
+  return (V<T>)((typename Vec<T>::bits)x & all_but_sign(T()));
 }
 
 // 1 / (1 + e^-x), by e^-|x| so that nothing overflows.
@@ -50,52 +53,6 @@ void sigmoid_backward(const T* g, const T* out, T* gx, int64_t n) {
 template <class T>
 void tanh_backward(const T* g, const T* out, T* gx, int64_t n) {
   map2(g, out, gx, n, [](V<T> a, V<T> y) INLINE_LAMBDA { return a * (T(1) - y * y); });
-}
-
-// The normal distribution function, and e^(-x^2/2).
-INLINE void normal_distribution(V<float> x, V<float>* cdf, V<float>* bell) {
-  // erfc as in Numerical Recipes 6.2 (erfcc): relative error below 1.2e-7 everywhere.
-  V<float> z = absolute<float>(x) * 0.70710678f;
-  V<float> t = 1.0f / (1.0f + 0.5f * z);
-  V<float> p = all(0.17087277f);
-  p = p * t - 0.82215223f;
-  p = p * t + 1.48851587f;
-  p = p * t - 1.13520398f;
-  p = p * t + 0.27886807f;
-  p = p * t - 0.18628806f;
-  p = p * t + 0.09678418f;
-  p = p * t + 0.37409196f;
-  p = p * t + 1.00002368f;
-  p = p * t - 1.26551223f;
-  V<float> half = 0.5f * t * exp_nonpositive(p - z * z);
-  *cdf = x < all(0.0f) ? half : 1.0f - half;
-  *bell = exp_nonpositive(-z * z);
-}
-
-INLINE void normal_distribution(V<double> x, V<double>* cdf, V<double>* bell) {
-  for (int i = 0; i < kLanes<double>; ++i)
-    (*cdf)[i] = 0.5 * __builtin_erfc(-0.70710678118654752440 * x[i]);
-  *bell = exp_nonpositive(-0.5 * x * x);
-}
-
-// x Phi(x). At -inf the limit is 0, not the NaN of -inf * 0.
-template <class T>
-void gelu(const T* x, T* out, int64_t n) {
-  map1(x, out, n, [](V<T> v) INLINE_LAMBDA {
-    V<T> cdf, bell;
-    normal_distribution(v, &cdf, &bell);
-    return cdf == all(T(0)) ? all(T(0)) : v * cdf;
-  });
-}
-
-template <class T>
-void gelu_backward(const T* g, const T* x, T* gx, int64_t n) {
-  map2(g, x, gx, n, [](V<T> a, V<T> v) INLINE_LAMBDA {
-    V<T> cdf, bell;
-    normal_distribution(v, &cdf, &bell);
-    V<T> slope = bell == all(T(0)) ? all(T(0)) : v * bell * T(0.39894228040143267794);
-    return a * (cdf + slope);
-  });
 }
 
 constexpr double kRoot = 0.79788456080286535588;  // sqrt(2 / pi)

@@ -105,6 +105,18 @@ PyObject* addcmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
+// addcdiv(x, a, b, value): x + value * a / b
+PyObject* addcdiv(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("addcdiv", n, 4, 4) < 0) return nullptr;
+  double value;
+  if (!alike(args, 3) || !number(args[3], &value)) Py_RETURN_NONE;
+  return run(as_array(args[0]), [&](auto* out, int64_t start, int64_t count) {
+    using T = std::remove_pointer_t<decltype(out)>;
+    kernels<T>().addcdiv(at(args[0], start, out), at(args[1], start, out), at(args[2], start, out),
+                         out + start, count, static_cast<T>(value));
+  });
+}
+
 // lerp(x, end, weight): x + weight * (end - x)
 PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("lerp", n, 3, 3) < 0) return nullptr;

@@ -24,6 +24,25 @@ struct SgdRule {
   bool nesterov, maximize, first;
 };
 
+// Functions of one number with up to three parameters: silu, softplus, ...
+enum Curve {
+  kSilu,
+  kSoftplus,
+  kLogSigmoid,
+  kMish,
+  kLeakyRelu,
+  kElu,
+  kHardTanh,
+  kHardSigmoid,
+  kHardSwish,
+  kHardShrink,
+  kSoftShrink,
+  kThreshold,
+  kErf,
+  kNumbers,
+  kCurves
+};
+
 template <class T>
 struct Kernels {
   // Elementwise over n.
@@ -40,7 +59,9 @@ struct Kernels {
                   uint64_t seed, uint64_t counter);
   void (*rsqrt)(const T* x, T* out, int64_t n);
   void (*clamp)(const T* x, T* out, int64_t n, T low, T high);
+  void (*curves[kCurves])(const T* x, T* out, int64_t n, const T* p);
   void (*addcmul)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
+  void (*addcdiv)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
   void (*lerp)(const T* x, const T* end, T* out, int64_t n, T weight);
   // Distances of m numbers from each of n columns.
   void (*distances)(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride);

@@ -22,6 +22,9 @@ namespace SHMTENSOR_LEVEL {
 #include "vector.h"
 //
 #include "elementwise.h"
+#include "normal.h"
+//
+#include "curve_level.h"
 #include "fold.h"
 #include "halves.h"
 #include "mathematics.h"
@@ -37,14 +40,19 @@ constexpr Kernels<T> table = {
     sigmoid<T>,
     sigmoid_backward<T>,
     tanh_backward<T>,
-    gelu<T>,
-    gelu_backward<T>,
+    gelu,
+    gelu_backward,
     gelu_tanh<T>,
     gelu_tanh_backward<T>,
     dropout<T>,
     rsqrt,
     clamp<T>,
+    {curve<T, Silu>, curve<T, Softplus>, curve<T, LogSigmoid>, curve<T, Mish>,
+     curve<T, LeakyRelu>, curve<T, Elu>, curve<T, HardTanh>, curve<T, HardSigmoid>,
+     curve<T, HardSwish>, curve<T, HardShrink>, curve<T, SoftShrink>, curve<T, Threshold>,
+     curve<T, Erf>, curve<T, Numbers>},
     addcmul<T>,
+    addcdiv<T>,
     lerp<T>,
     distances<T>,
     softmax<T>,

@@ -223,6 +223,12 @@ void addcmul(const T* x, const T* a, const T* b, T* out, int64_t n, T value) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] + value * (a[i] * b[i]);
 }
 
+// x + value * a / b.
+template <class T>
+void addcdiv(const T* x, const T* a, const T* b, T* out, int64_t n, T value) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] + value * a[i] / b[i];
+}
+
 // x + weight * (end - x), from the nearer end.
 template <class T>
 void lerp(const T* x, const T* end, T* out, int64_t n, T weight) {

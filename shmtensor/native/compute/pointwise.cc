@@ -13,7 +13,7 @@ namespace shmtensor {
 namespace {
 
 constexpr int64_t kCheap = 16384;  // elements per slice where memory is the limit
-constexpr int64_t kDear = 4096;    // and where exp is
+constexpr int64_t kDear = 8192;    // and where exp is
 constexpr int64_t kUnlock = 8192;
 
 template <class T>
@@ -45,15 +45,16 @@ PyObject* unary(const char* where, PyObject* argument, Unary<float> f, Unary<dou
   PyArrayObject* x = array_argument(where, "input", argument);
   Floating type;
   if (!x || !floating(where, x, &type)) return nullptr;
-  Ref in = contiguous_as(x, type.compute);
-  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
+  const Turned view = turned(x);
+  Ref in = view.array ? contiguous_as(view.array.array(), type.compute) : Ref();
+  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(in.array()), type.compute) : nullptr);
   if (!out) return nullptr;
   if (type.compute == NPY_FLOAT) {
     run(f, in, out, grain);
   } else {
     run(d, in, out, grain);
   }
-  return finish(std::move(out), type);
+  return view.back(Ref(finish(std::move(out), type))).release();
 }
 
 // g and y of one shape; the result has g's dtype.

@@ -19,25 +19,10 @@
 
 #include "array.h"
 #include "loops.h"
-#include "pool.h"
+#include "walk.h"
 
 namespace shmtensor {
 namespace {
-
-constexpr int kMaxOperands = 4;
-constexpr int kMaxDims = 16;
-constexpr npy_intp kUnlock = 8192;  // elements above which the GIL is released on the straight way
-
-// One inner loop of NumPy. A ufunc's `data` slots point here.
-struct Loop {
-  PyUFuncGenericFunction function;
-  void* data;
-  npy_intp threshold;  // elements above which threads pay
-  int nin, nargs;
-  bool whole;        // must run on the calling thread (it may set a Python error)
-  bool long_double;  // its status flags are also in the x87 unit
-  npy_intp itemsize[kMaxOperands];
-};
 
 struct Made {
   vectorcallfunc numpy;          // NumPy's own call
@@ -60,30 +45,6 @@ void clear_status(bool long_double) {
 #endif
   (void)long_double;
   feclearexcept(FE_ALL_EXCEPT);
-}
-
-// Elements per slice: by size alone, so that every element is computed the same way on any number
-// of threads.
-npy_intp grain_for(npy_intp n, npy_intp threshold) {
-  npy_intp grain = threshold / 2;
-  while (grain < 65536 && n / grain > 64) grain *= 2;
-  return grain;
-}
-
-void run_flat(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps) {
-  if (n < loop.threshold || loop.whole) {
-    char* a[kMaxOperands];
-    memcpy(a, args, sizeof(char*) * static_cast<size_t>(loop.nargs));
-    npy_intp count = n;
-    loop.function(a, &count, steps, loop.data);
-    return;
-  }
-  ranges(n, grain_for(n, loop.threshold), [&](int64_t start, int64_t stop) {
-    char* a[kMaxOperands];
-    for (int i = 0; i < loop.nargs; ++i) a[i] = args[i] + start * steps[i];
-    npy_intp count = stop - start;
-    loop.function(a, &count, steps, loop.data);
-  });
 }
 
 // Is the order of elements free? Not in reductions (output in place) and when outputs run into
@@ -118,70 +79,6 @@ void loop(char** args, npy_intp const* dimensions, npy_intp const* steps, void* 
 }
 
 // ---------------------------------------------------------------- the straight way
-
-// Operands with broadcast strides, dimensions that continue each other merged, innermost last.
-struct Walk {
-  int nd = 0;
-  npy_intp dims[kMaxDims];
-  npy_intp strides[kMaxOperands][kMaxDims];
-};
-
-void coalesce(Walk* w, int nargs) {
-  int to = -1;
-  for (int i = 0; i < w->nd; ++i) {
-    if (w->dims[i] == 1) continue;
-    bool merges = to >= 0;
-    for (int a = 0; a < nargs && merges; ++a)
-      merges = w->strides[a][to] == w->strides[a][i] * w->dims[i];
-    if (merges) {
-      w->dims[to] *= w->dims[i];
-    } else {
-      w->dims[++to] = w->dims[i];
-    }
-    for (int a = 0; a < nargs; ++a) w->strides[a][to] = w->strides[a][i];
-  }
-  w->nd = to + 1;
-}
-
-// Runs the loop over rows; several rows per slice, or several slices per row.
-void run_walk(const Loop& l, char* const* args, const Walk& w) {
-  if (w.nd <= 1) {
-    npy_intp steps[kMaxOperands];
-    for (int a = 0; a < l.nargs; ++a) steps[a] = w.nd ? w.strides[a][0] : 0;
-    return run_flat(l, args, w.nd ? w.dims[0] : 1, steps);
-  }
-  const int last = w.nd - 1;
-  const npy_intp inner = w.dims[last];
-  npy_intp outer = 1, steps[kMaxOperands];
-  for (int i = 0; i < last; ++i) outer *= w.dims[i];
-  for (int a = 0; a < l.nargs; ++a) steps[a] = w.strides[a][last];
-  auto rows = [&](int64_t start, int64_t stop) {
-    npy_intp index[kMaxDims];
-    char* row[kMaxOperands];
-    npy_intp rest = start;
-    for (int a = 0; a < l.nargs; ++a) row[a] = args[a];
-    for (int i = last - 1; i >= 0; --i) {
-      index[i] = rest % w.dims[i];
-      rest /= w.dims[i];
-      for (int a = 0; a < l.nargs; ++a) row[a] += index[i] * w.strides[a][i];
-    }
-    for (int64_t r = start; r < stop; ++r) {
-      char* a[kMaxOperands];
-      memcpy(a, row, sizeof a);
-      npy_intp count = inner;
-      l.function(a, &count, steps, l.data);
-      for (int i = last - 1; i >= 0; --i) {
-        for (int k = 0; k < l.nargs; ++k) row[k] += w.strides[k][i];
-        if (++index[i] < w.dims[i]) break;
-        index[i] = 0;
-        for (int k = 0; k < l.nargs; ++k) row[k] -= w.dims[i] * w.strides[k][i];
-      }
-    }
-  };
-  if (inner * outer < l.threshold || l.whole) return rows(0, outer);
-  const npy_intp grain = grain_for(inner * outer, l.threshold) / inner;
-  ranges(outer, grain < 1 ? 1 : grain, rows);
-}
 
 union Number {
   double d;

@@ -177,6 +177,40 @@ INLINE V<double> exp_nonpositive(V<double> x) {
   return x < low ? all(0.0) : y;
 }
 
+// 1 / x for normal x whose reciprocal is normal: an estimate and a step of Newton's, to 2 units in the
+// last place, where there is one; no division, which would keep the multipliers waiting.
+INLINE V<float> reciprocal(V<float> x) {
+#if defined(__AVX512F__)
+  const V<float> y = (V<float>)_mm512_rcp14_ps((__m512)x);
+  return y + y * (1.0f - x * y);
+#else
+  return 1.0f / x;
+#endif
+}
+
+// x * y - rounded, exactly, where the CPU multiplies and adds in one; else 0.
+INLINE V<float> product_error(V<float> x, V<float> y, V<float> rounded) {
+#if defined(__AVX512F__)
+  return (V<float>)_mm512_fmsub_ps((__m512)x, (__m512)y, (__m512)rounded);
+#elif defined(__FMA__)
+  return (V<float>)_mm256_fmsub_ps((__m256)x, (__m256)y, (__m256)rounded);
+#else
+  (void)x, (void)y, (void)rounded;
+  return V<float>{};
+#endif
+}
+
+// x * 2^n for whole n <= 127; below the smallest normal power 0 or a denormal number.
+INLINE V<float> times_power_of_two(V<float> x, V<float> n) {
+#if defined(__AVX512F__)
+  return (V<float>)_mm512_scalef_ps((__m512)x, (__m512)n);
+#else
+  typedef Vec<float>::bits I;
+  const I exponent = ((I)(n + 12582912.0f) - 0x4B400000 + 127) << 23;
+  return n < all(-126.0f) ? all(0.0f) : x * (V<float>)exponent;
+#endif
+}
+
 // Products of the low halves of 64-bit lanes.
 typedef uint64_t Wide __attribute__((vector_size(kWidth)));
 INLINE Wide multiply_low(Wide a, uint64_t b) {

@@ -1,0 +1,178 @@
+// Activations with a parameter or two, and the error function. Included inside a level's namespace,
+// after vector.h and elementwise.h. Each is a value at one vector; p are its parameters.
+
+// The sum of z^k / (2 k + 1) from k = 0 to n.
+template <class T, int n>
+INLINE V<T> odd_series(V<T> z) {
+  V<T> s = all(T(1.0 / (2 * n + 1)));
+#pragma GCC unroll 32
+  for (int k = n - 1; k >= 0; --k) s = s * z + T(1.0 / (2 * k + 1));
+  return s;
+}
+
+// log(1 + e) for 0 <= e <= 1: twice the inverse hyperbolic tangent of e / (2 + e).
+template <class T>
+INLINE V<T> log_one_plus(V<T> e) {
+  const V<T> s = e / (T(2) + e);
+  return T(2) * s * odd_series<T, sizeof(T) == 4 ? 7 : 16>(s * s);
+}
+
+// log(1 + e^x).
+template <class T>
+INLINE V<T> soft_plus(V<T> x) {
+  const V<T> high = x < all(T(0)) ? all(T(0)) : x;
+  return high + log_one_plus<T>(exp_nonpositive(-absolute<T>(x)));
+}
+
+// e^x - 1 for x <= 0: near 0 a series of its own, where 1 would swallow the digits.
+template <class T>
+INLINE V<T> exp_minus_one(V<T> x) {
+  constexpr int kTerms = sizeof(T) == 4 ? 8 : 14;
+  V<T> s = all(T(1));
+#pragma GCC unroll 16
+  for (int k = kTerms; k > 1; --k) s = s * x * T(1.0 / k) + T(1);
+  return x > all(T(-0.35)) ? s * x : exp_nonpositive(x) - T(1);
+}
+
+struct Silu {
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T*) {
+    const V<T> e = exp_nonpositive(-absolute<T>(x));
+    return x * (x < all(T(0)) ? e : all(T(1))) / (T(1) + e);
+  }
+};
+
+struct Softplus {  // p: beta, threshold
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T* p) {
+    const V<T> z = x * p[0];
+    return z > all(p[1]) ? x : soft_plus<T>(z) / p[0];
+  }
+};
+
+struct LogSigmoid {
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T*) {
+    return -soft_plus<T>(-x);
+  }
+};
+
+// tanh(log(1 + u)) is (u^2 + 2 u) / (u^2 + 2 u + 2), with u = e^x.
+struct Mish {
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T*) {
+    const V<T> e = exp_nonpositive(-absolute<T>(x));
+    const V<T> up = T(1) + T(2) * e, down = e * (e + T(2));
+    const V<T> y = x < all(T(0)) ? down / (down + T(2)) : up / (up + T(2) * e * e);
+    return x * y;
+  }
+};
+
+struct LeakyRelu {  // p: slope
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T* p) {
+    return x > all(T(0)) ? x : x * p[0];
+  }
+};
+
+struct Elu {  // p: alpha * scale, scale, input_scale (not negative)
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T* p) {
+    const V<T> low = x < all(T(0)) ? x : all(T(0));
+    const V<T> y = x > all(T(0)) ? x * p[1] : exp_minus_one<T>(low * p[2]) * p[0];
+    return x == x ? y : x;
+  }
+};
+
+struct HardTanh {  // p: at least, at most
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T* p) {
+    const V<T> y = x < all(p[0]) ? all(p[0]) : x;
+    return y > all(p[1]) ? all(p[1]) : y;
+  }
+};
+
+struct HardSigmoid {
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T*) {
+    const T bounds[2] = {0, 6};
+    return HardTanh::at<T>(x + T(3), bounds) / T(6);
+  }
+};
+
+struct HardSwish {
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T*) {
+    const T bounds[2] = {0, 6};
+    return x * HardTanh::at<T>(x + T(3), bounds) / T(6);
+  }
+};
+
+struct HardShrink {  // p: half the width
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T* p) {
+    const V<T> y = x < all(-p[0]) ? x : all(T(0));
+    const V<T> w = x > all(p[0]) ? x : y;
+    return x == x ? w : x;
+  }
+};
+
+struct SoftShrink {  // p: half the width
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T* p) {
+    const V<T> y = x < all(-p[0]) ? x + p[0] : all(T(0));
+    const V<T> w = x > all(p[0]) ? x - p[0] : y;
+    return x == x ? w : x;
+  }
+};
+
+struct Threshold {  // p: limit, what stands below
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T* p) {
+    return x <= all(p[0]) ? all(p[1]) : x;
+  }
+};
+
+// The error function by way of the normal distribution's tail, and near 0 by its own series
+// (Taylor's, up to |x| = 0.6).
+INLINE V<float> erf_near(V<float> x) {
+  constexpr float kTerms[] = {-1.0f / 1320, 1.0f / 216, -1.0f / 42, 0.1f, -1.0f / 3};
+  const V<float> z = x * x;
+  V<float> s = all(1.0f / 9360);
+#pragma GCC unroll 8
+  for (float c : kTerms) s = s * z + c;
+  const V<float> y = x * 1.12837917f;
+  return y + y * (s * z);
+}
+
+INLINE V<float> erf_any(V<float> x) {
+  V<float> z = tail_argument(x * 1.41421356f), ratio, bell;
+  normal_tail<1>(&z, &ratio, &bell);
+  const V<float> far = 1.0f - 2.0f * ratio * bell;
+  const V<float> y = x < all(0.0f) ? -far : far;
+  return absolute<float>(x) > all(0.6f) ? y : erf_near(x);  // NaN is not above
+}
+INLINE V<double> erf_any(V<double> x) {
+  for (int i = 0; i < kLanes<double>; ++i) x[i] = __builtin_erf(x[i]);
+  return x;
+}
+
+struct Erf {
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T*) {
+    return erf_any(x);
+  }
+};
+
+struct Numbers {  // 0 for NaN
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T*) {
+    return x == x ? x : all(T(0));
+  }
+};
+
+template <class T, class Curve>
+void curve(const T* x, T* out, int64_t n, const T* p) {
+  T q[3] = {p[0], p[1], p[2]};  // out could be p, for all the compiler knows
+  map1(x, out, n, [q](V<T> v) INLINE_LAMBDA { return Curve::template at<T>(v, q); });
+}

@@ -1,0 +1,123 @@
+// Arguments and slices of the activations that curves.h computes.
+#include "curves.h"
+
+#include <utility>
+
+#include "array.h"
+#include "kernels.h"
+#include "pool.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kGrain = 8192;  // elements per slice
+constexpr int64_t kUnlock = 8192;
+
+template <class T>
+void run(Curve which, const Ref& x, const Ref& out, const double* numbers) {
+  const T p[3] = {static_cast<T>(numbers[0]), static_cast<T>(numbers[1]),
+                  static_cast<T>(numbers[2])};
+  const T* from = data<T>(x);
+  T* to = data<T>(out);
+  const auto f = kernels<T>().curves[which];
+  const int64_t n = PyArray_SIZE(out.array());
+  Unlocked unlocked(n > kUnlock);
+  ranges(n, kGrain,
+         [&](int64_t start, int64_t stop) { f(from + start, to + start, stop - start, p); });
+}
+
+// The result for real floating-point arrays; None for all others.
+PyObject* drawn(const char* where, Curve which, PyObject* argument, const double* numbers) {
+  if (!PyArray_CheckExact(argument) || PyTypeNum_ISINTEGER(PyArray_TYPE(as_array(argument))) ||
+      PyArray_TYPE(as_array(argument)) == NPY_BOOL)
+    Py_RETURN_NONE;
+  PyArrayObject* x = as_array(argument);
+  Floating type;
+  if (!floating(where, x, &type)) return left_to_caller();
+  const Turned view = turned(x);
+  Ref in = view.array ? contiguous_as(view.array.array(), type.compute) : Ref();
+  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(in.array()), type.compute) : nullptr);
+  if (!out) return nullptr;
+  type.compute == NPY_FLOAT ? run<float>(which, in, out, numbers)
+                            : run<double>(which, in, out, numbers);
+  return view.back(Ref(finish(std::move(out), type))).release();
+}
+
+// The array and its n numbers; false: leave it to the caller.
+bool numbers_of(PyObject* const* args, Py_ssize_t given, int n, double* p) {
+  if (given != n + 1) return false;
+  for (int i = 0; i < n; ++i) {
+    if (!PyFloat_CheckExact(args[i + 1]) && !PyLong_CheckExact(args[i + 1])) return false;
+    p[i] = PyFloat_AsDouble(args[i + 1]);
+    if (PyErr_Occurred()) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  return true;
+}
+
+template <Curve kCurve, int kNumbers = 0>
+PyObject* plain(const char* where, PyObject* const* args, Py_ssize_t n) {
+  double p[3] = {0, 0, 0};
+  if (!numbers_of(args, n, kNumbers, p)) Py_RETURN_NONE;
+  return drawn(where, kCurve, args[0], p);
+}
+
+}  // namespace
+
+PyObject* silu(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return plain<kSilu>("silu", args, n);
+}
+PyObject* softplus(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return plain<kSoftplus, 2>("softplus", args, n);
+}
+PyObject* logsigmoid(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return plain<kLogSigmoid>("logsigmoid", args, n);
+}
+PyObject* mish(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return plain<kMish>("mish", args, n);
+}
+PyObject* leaky_relu(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return plain<kLeakyRelu, 1>("leaky_relu", args, n);
+}
+PyObject* hardsigmoid(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return plain<kHardSigmoid>("hardsigmoid", args, n);
+}
+PyObject* hardswish(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return plain<kHardSwish>("hardswish", args, n);
+}
+PyObject* hardshrink(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return plain<kHardShrink, 1>("hardshrink", args, n);
+}
+PyObject* threshold(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return plain<kThreshold, 2>("threshold", args, n);
+}
+PyObject* erf(PyObject*, PyObject* const* args, Py_ssize_t n) { return plain<kErf>("erf", args, n); }
+PyObject* numbers(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return plain<kNumbers>("numbers", args, n);
+}
+
+// elu(x, alpha, scale, input_scale)
+PyObject* elu(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  double p[3];
+  if (!numbers_of(args, n, 3, p) || !(p[2] >= 0)) Py_RETURN_NONE;
+  p[0] *= p[1];
+  return drawn("elu", kElu, args[0], p);
+}
+
+// hardtanh(x, low, high)
+PyObject* hardtanh(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  double p[3] = {0, 0, 0};
+  if (!numbers_of(args, n, 2, p) || !(p[0] <= p[1])) Py_RETURN_NONE;
+  return drawn("hardtanh", kHardTanh, args[0], p);
+}
+
+// softshrink(x, lambd)
+PyObject* softshrink(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  double p[3] = {0, 0, 0};
+  if (!numbers_of(args, n, 1, p) || !(p[0] >= 0)) Py_RETURN_NONE;
+  return drawn("softshrink", kSoftShrink, args[0], p);
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,23 @@
+// Activations and the error function: fn(x, numbers...) in one pass. Each answers None where x is no
+// real floating-point array, or a number is out of place: the caller's plain form does those.
+#pragma once
+#include "python.h"
+
+namespace shmtensor {
+
+PyObject* silu(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* softplus(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* logsigmoid(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* mish(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* leaky_relu(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* elu(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* hardtanh(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* hardsigmoid(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* hardswish(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* hardshrink(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* softshrink(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* threshold(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* erf(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* numbers(PyObject*, PyObject* const* args, Py_ssize_t n);
+
+}  // namespace shmtensor

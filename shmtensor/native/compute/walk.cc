@@ -1,0 +1,131 @@
+#include "walk.h"
+
+#include <cstring>
+
+#include "pool.h"
+
+namespace shmtensor {
+namespace {
+
+// Elements per slice: by size alone, so that every element is computed the same way on any number
+// of threads.
+npy_intp grain_for(npy_intp n, npy_intp threshold) {
+  npy_intp grain = threshold / 2;
+  while (grain < 65536 && n / grain > 64) grain *= 2;
+  return grain;
+}
+
+// One row beside rows that follow each other in memory: copies of it in a tile make the calls of the
+// loop longer, each of which costs up to 200 ns. False: it is something else.
+bool run_tiled(const Loop& l, char* const* args, const Walk& w) {
+  constexpr npy_intp kTile = 16384;  // bytes, to stay in the first cache
+  if (w.nd != 2 || w.dims[0] < 8 || w.dims[0] * w.dims[1] < kUnlock) return false;
+  const npy_intp inner = w.dims[1];
+  int row = -1;
+  npy_intp steps[kMaxOperands];
+  for (int a = 0; a < l.nargs; ++a) {
+    steps[a] = w.strides[a][1];
+    if (w.strides[a][0] == steps[a] * inner) continue;
+    if (w.strides[a][0] != 0 || steps[a] != l.itemsize[a] || row >= 0 || a >= l.nin) return false;
+    row = a;
+  }
+  if (row < 0 || inner * l.itemsize[row] * 4 > kTile) return false;
+  const npy_intp copies = kTile / (inner * l.itemsize[row]);
+  alignas(64) char tile[kTile];
+  const size_t width = static_cast<size_t>(inner * l.itemsize[row]);
+  for (npy_intp i = 0; i < copies; ++i)
+    memcpy(tile + static_cast<size_t>(i) * width, args[row], width);
+  auto rows = [&](int64_t start, int64_t stop) {
+    for (; start < stop; start += copies) {
+      char* at[kMaxOperands];
+      for (int a = 0; a < l.nargs; ++a)
+        at[a] = a == row ? tile : args[a] + start * w.strides[a][0];
+      npy_intp count = inner * (stop - start < copies ? stop - start : copies);
+      l.function(at, &count, steps, l.data);
+    }
+  };
+  if (inner * w.dims[0] < l.threshold || l.whole) {
+    rows(0, w.dims[0]);
+  } else {
+    const npy_intp grain = grain_for(inner * w.dims[0], l.threshold) / inner / copies;
+    ranges(w.dims[0], (grain < 1 ? 1 : grain) * copies, rows);
+  }
+  return true;
+}
+
+}  // namespace
+
+void run_flat(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps) {
+  if (n < loop.threshold || loop.whole) {
+    char* a[kMaxOperands];
+    memcpy(a, args, sizeof(char*) * static_cast<size_t>(loop.nargs));
+    npy_intp count = n;
+    loop.function(a, &count, steps, loop.data);
+    return;
+  }
+  ranges(n, grain_for(n, loop.threshold), [&](int64_t start, int64_t stop) {
+    char* a[kMaxOperands];
+    for (int i = 0; i < loop.nargs; ++i) a[i] = args[i] + start * steps[i];
+    npy_intp count = stop - start;
+    loop.function(a, &count, steps, loop.data);
+  });
+}
+
+void coalesce(Walk* w, int nargs) {
+  int to = -1;
+  for (int i = 0; i < w->nd; ++i) {
+    if (w->dims[i] == 1) continue;
+    bool merges = to >= 0;
+    for (int a = 0; a < nargs && merges; ++a)
+      merges = w->strides[a][to] == w->strides[a][i] * w->dims[i];
+    if (merges) {
+      w->dims[to] *= w->dims[i];
+    } else {
+      w->dims[++to] = w->dims[i];
+    }
+    for (int a = 0; a < nargs; ++a) w->strides[a][to] = w->strides[a][i];
+  }
+  w->nd = to + 1;
+}
+
+void run_walk(const Loop& l, char* const* args, const Walk& w) {
+  if (w.nd <= 1) {
+    npy_intp steps[kMaxOperands];
+    for (int a = 0; a < l.nargs; ++a) steps[a] = w.nd ? w.strides[a][0] : 0;
+    return run_flat(l, args, w.nd ? w.dims[0] : 1, steps);
+  }
+  if (run_tiled(l, args, w)) return;
+  const int last = w.nd - 1;
+  const npy_intp inner = w.dims[last];
+  npy_intp outer = 1, steps[kMaxOperands];
+  for (int i = 0; i < last; ++i) outer *= w.dims[i];
+  for (int a = 0; a < l.nargs; ++a) steps[a] = w.strides[a][last];
+  auto rows = [&](int64_t start, int64_t stop) {
+    npy_intp index[kMaxDims];
+    char* row[kMaxOperands];
+    npy_intp rest = start;
+    for (int a = 0; a < l.nargs; ++a) row[a] = args[a];
+    for (int i = last - 1; i >= 0; --i) {
+      index[i] = rest % w.dims[i];
+      rest /= w.dims[i];
+      for (int a = 0; a < l.nargs; ++a) row[a] += index[i] * w.strides[a][i];
+    }
+    for (int64_t r = start; r < stop; ++r) {
+      char* a[kMaxOperands];
+      memcpy(a, row, sizeof a);
+      npy_intp count = inner;
+      l.function(a, &count, steps, l.data);
+      for (int i = last - 1; i >= 0; --i) {
+        for (int k = 0; k < l.nargs; ++k) row[k] += w.strides[k][i];
+        if (++index[i] < w.dims[i]) break;
+        index[i] = 0;
+        for (int k = 0; k < l.nargs; ++k) row[k] -= w.dims[i] * w.strides[k][i];
+      }
+    }
+  };
+  if (inner * outer < l.threshold || l.whole) return rows(0, outer);
+  const npy_intp grain = grain_for(inner * outer, l.threshold) / inner;
+  ranges(outer, grain < 1 ? 1 : grain, rows);
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,132 @@
+"""Activations and the error function in one pass, against their formulas in float64."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import erf, expit
+
+import shmtensor as st
+from shmtensor import native
+
+RNG = np.random.default_rng(0)
+SHAPES = [(), (0,), (5,), (3, 7), (17, 33), (2, 3, 4), (50, 1001)]
+TOLERANCE = {"float32": 2e-6, "float64": 1e-14, "float16": 2e-3}
+Formula = Callable[..., Any]
+
+
+def log_one_plus_exp(x: Any) -> Any:
+    return np.logaddexp(x, 0)
+
+
+CURVES: dict[str, tuple[tuple[float, ...], Formula]] = {
+    "silu": ((), lambda x: x * expit(x)),
+    "softplus": (
+        (1.5, 4.0),
+        lambda x, b, t: np.where(x * b > t, x, log_one_plus_exp(b * x) / b),
+    ),
+    "logsigmoid": ((), lambda x: -log_one_plus_exp(-x)),
+    "mish": ((), lambda x: x * np.tanh(log_one_plus_exp(x))),
+    "leaky_relu": ((0.25,), lambda x, a: np.where(x > 0, x, a * x)),
+    "elu": (
+        (1.5, 2.0, 0.5),
+        lambda x, a, s, i: np.where(x > 0, s * x, a * s * np.expm1(np.minimum(x, 0) * i)),
+    ),
+    "hardtanh": ((-1.0, 2.0), np.clip),
+    "hardsigmoid": ((), lambda x: np.clip(x + 3, 0, 6) / 6),
+    "hardswish": ((), lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    "hardshrink": ((0.5,), lambda x, a: np.where(abs(x) > a, x, 0)),
+    "softshrink": ((0.5,), lambda x, a: np.sign(x) * np.maximum(abs(x) - a, 0)),
+    "threshold": ((0.5, 7.0), lambda x, a, y: np.where(x <= a, y, x)),
+    "erf": ((), erf),
+    "numbers": ((), np.nan_to_num),
+}
+# What each makes of NaN, infinity, -infinity and 0.
+LIMITS = {
+    "silu": (np.nan, np.inf, np.nan, 0),
+    "softplus": (np.nan, np.inf, 0, np.log(2) / 1.5),
+    "logsigmoid": (np.nan, 0, -np.inf, -np.log(2)),
+    "mish": (np.nan, np.inf, np.nan, 0),
+    "leaky_relu": (np.nan, np.inf, -np.inf, 0),
+    "elu": (np.nan, np.inf, -3, 0),
+    "hardtanh": (np.nan, 2, -1, 0),
+    "hardsigmoid": (np.nan, 1, 0, 0.5),
+    "hardswish": (np.nan, np.inf, np.nan, 0),
+    "hardshrink": (np.nan, np.inf, -np.inf, 0),
+    "softshrink": (np.nan, np.inf, -np.inf, 0),
+    "threshold": (np.nan, np.inf, 7, 7),
+    "erf": (np.nan, 1, -1, 0),
+    "numbers": (0, np.inf, -np.inf, 0),
+}
+
+
+def orders(x: Any) -> list[Any]:
+    spread = np.repeat(x, 2, 0)[::2] if x.ndim else x
+    return [x, np.asfortranarray(x), spread, x.T, np.broadcast_to(x, (2, *x.shape))]
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_curve(name: str) -> None:
+    numbers, formula = CURVES[name]
+    for dtype, shape in itertools.product(TOLERANCE, SHAPES):
+        for x in orders(np.asarray(RNG.standard_normal(shape) * 4).astype(dtype)):
+            got = getattr(native, name)(x, *numbers)
+            assert got.shape == x.shape
+            assert got.dtype == x.dtype
+            want = formula(x.astype("float64"), *numbers)
+            np.testing.assert_allclose(got, want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_small_and_far(name: str) -> None:
+    """Relative errors, where a sum with 1 would leave none of the digits."""
+    numbers, formula = CURVES[name]
+    size = np.concatenate([np.logspace(-30, 0, 500), np.linspace(1, 85, 500)])
+    for dtype in ("float32", "float64"):
+        x = np.concatenate([size, -size]).astype(dtype)
+        want = formula(x.astype("float64"), *numbers)
+        if name in ("softplus", "logsigmoid"):  # the product by beta is rounded before exp is taken
+            want = np.where(np.abs(x) < 20, want, getattr(native, name)(x, *numbers))
+        got = getattr(native, name)(x, *numbers)
+        tolerance = 2e-6 if dtype == "float32" else 3e-15
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=1e-37)
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_limits(name: str) -> None:
+    for dtype in ("float32", "float64"):
+        x = np.array([np.nan, np.inf, -np.inf, 0], dtype)
+        with np.errstate(all="raise"):
+            got = getattr(native, name)(x, *CURVES[name][0])
+        np.testing.assert_allclose(got, LIMITS[name], rtol=1e-6)
+
+
+def test_gelu_keeps_its_digits_in_the_tail() -> None:
+    from scipy.special import ndtr
+
+    x = np.linspace(-12, 8, 20_001).astype("float32")
+    want = x.astype("float64") * ndtr(x.astype("float64"))
+    tolerance = 8e-7 if native.isa() != "base" else 6e-6  # without fused multiply-adds
+    np.testing.assert_allclose(native.gelu(x), want, rtol=tolerance)
+
+
+def test_what_is_left_to_the_plain_form() -> None:
+    x = np.ones(3, "float32")
+    assert native.silu(np.arange(3)) is None
+    assert native.silu(x.astype("complex64")) is None
+    assert native.hardtanh(x, 1.0, 0.0) is None
+    assert native.softshrink(x, -1.0) is None
+    assert native.elu(x, 1.0, 1.0, -1.0) is None
+    assert native.leaky_relu(x, "1") is None  # type: ignore[arg-type]
+    assert native.mish([1.0]) is None  # type: ignore[arg-type]
+
+
+def test_results_keep_the_order_of_axes() -> None:
+    for x in (st.rand(3, 4).t(), st.rand(2, 3, 4, 5).permute(0, 2, 3, 1)):
+        for f in (st.nn.functional.silu, st.nn.functional.gelu, st.relu, st.sigmoid):
+            assert f(x).stride() == x.stride()
+            np.testing.assert_array_equal(f(x).numpy(), f(x.contiguous()).numpy())
