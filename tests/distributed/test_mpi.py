@@ -29,17 +29,19 @@ needs_mpi = pytest.mark.skipif(
 
 
 def across(
-    *cases: str, ranks: int = 4, node: int = 2, survives: bool = False
+    *cases: str, ranks: int = 4, node: int = 2, breaks: bool = False, kills: bool = False
 ) -> dict[int, list[dict[str, Any]]]:
-    """What each rank said of the cases."""
+    """What each rank said of the cases, which may break the group, even kill or stop ranks."""
     assert MPIRUN is not None
     version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=True)
     flags = ["-n", str(ranks)]
     if "Open MPI" in version.stdout or "prte" in version.stdout.lower():
         flags += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-        flags += ["--enable-recovery"] if survives else []
-    elif survives:
+        flags += ["--enable-recovery"] if breaks or kills else []
+    elif kills:
         pytest.skip("MPICH's mpirun ends the others, with -disable-auto-cleanup, too")
+    elif breaks:
+        flags += ["-disable-auto-cleanup"]
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -97,7 +99,7 @@ def test_nodes_of_other_sizes(ranks: int, node: int) -> None:
 @needs_mpi
 @pytest.mark.parametrize("victim", [0, 3], ids=["head", "last"])
 def test_a_death_is_named_on_both_nodes(victim: int) -> None:
-    said = across("kill", f"seed={victim}", f"victim={victim}", survives=True)
+    said = across("kill", f"seed={victim}", f"victim={victim}", kills=True)
     assert sorted(said) == [r for r in range(4) if r != victim]
     for (record,) in said.values():
         name, _ = record["value"]
@@ -111,7 +113,7 @@ def test_a_death_is_named_on_both_nodes(victim: int) -> None:
     ids=["last", "first", "one"],
 )
 def test_a_node_that_dies_whole_is_named_by_all_others(victims: str, ranks: int, node: int) -> None:
-    said = across("node", f"victims={victims}", ranks=ranks, node=node, survives=True)
+    said = across("node", f"victims={victims}", ranks=ranks, node=node, kills=True)
     dead = [int(each) for each in victims.split(",")]
     assert sorted(said) == [r for r in range(ranks) if r not in dead]
     for (record,) in said.values():
@@ -122,7 +124,7 @@ def test_a_node_that_dies_whole_is_named_by_all_others(victims: str, ranks: int,
 
 @needs_mpi
 def test_a_death_that_no_neighbour_notices_is_named() -> None:
-    said = across("alone", survives=True)
+    said = across("alone", kills=True)
     assert said[2][0]["value"] == "knows nothing"
     for r in (0, 1):
         *who, seconds = said[r][0]["value"]
@@ -133,7 +135,7 @@ def test_a_death_that_no_neighbour_notices_is_named() -> None:
 
 @needs_mpi
 def test_who_does_not_come_is_named_on_both_nodes() -> None:
-    (late,) = values(across("late", survives=True))
+    (late,) = values(across("late", breaks=True))
     assert [kind for kind, _ in late] == ["CollectiveTimeout"] * 4
     assert "0.5 s" in late[0][1]
     assert "rank 3 " in late[2][1]
@@ -141,14 +143,14 @@ def test_who_does_not_come_is_named_on_both_nodes() -> None:
 
 @needs_mpi
 def test_a_rank_that_left_is_not_waited_for_on_another_node() -> None:
-    (leave,) = values(across("leave", survives=True))
+    (leave,) = values(across("leave", breaks=True))
     assert leave[2] == "left"
     assert all("rank 2" in leave[r] and "has left the group" in leave[r] for r in (0, 1, 3))
 
 
 @needs_mpi
 def test_a_stopped_rank_is_noticed_at_the_timeout() -> None:
-    (stop,) = values(across("stop", survives=True))
+    (stop,) = values(across("stop", kills=True))
     assert stop[1] == "went on"
     kind, text = stop[0]
     assert kind == "PeerLostError"
