@@ -9,9 +9,22 @@ import signal
 __all__ = ["parser", "signals_of"]
 
 
-def signals_of(options: argparse.Namespace) -> list[signal.Signals]:
-    """What the launcher forwards."""
-    return [signal.Signals[name.strip()] for name in options.signals_to_handle.split(",")]
+def signals_of(text: str) -> list[signal.Signals]:
+    """SIGTERM,SIGINT"""
+    try:
+        return [signal.Signals[name.strip()] for name in text.split(",")]
+    except KeyError as error:
+        raise argparse.ArgumentTypeError(f"there is no such signal: {error}") from None
+
+
+def streams_of(text: str) -> str:
+    """3, or 0:1,1:2: checked only."""
+    for part in text.split(","):
+        rank, colon, what = part.rpartition(":")
+        is_pair = bool(colon) and rank.isdigit()
+        if what not in ("0", "1", "2", "3") or not (is_pair or part == text == what):
+            raise argparse.ArgumentTypeError(f"is neither 0 to 3 nor rank:what,...: {text!r}")
+    return text
 
 
 def count_of(text: str) -> int:
@@ -67,8 +80,8 @@ def parser() -> argparse.ArgumentParser:
         "--master-port",
         "--master_port",
         type=int,
-        default=29500,
-        help="handed to the script; not used",
+        default=0,
+        help="handed to the script; not used; by default one that is free",
     )
     for name in ("backend", "endpoint", "id", "conf"):
         add(
@@ -91,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
         add(
             short,
             f"--{name}",
+            type=streams_of,
             default="0",
             metavar="WHAT",
             help=f"what goes {text}: 1 stdout, 2 stderr, 3 both; or rank:what,...",
@@ -115,6 +129,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--signals-to-handle",
         "--signals_to_handle",
+        type=signals_of,
         default="SIGTERM,SIGINT,SIGHUP,SIGQUIT",
         metavar="NAMES",
         help="what is forwarded to the ranks, which then end",

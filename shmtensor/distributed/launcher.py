@@ -20,6 +20,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -31,7 +32,7 @@ from typing import Any
 
 from .. import native
 from ..multiprocessing.queue import describe_exit
-from .argument import parser, signals_of
+from .argument import parser
 from .binding import cpus_of
 from .output import Output
 from .rendezvous import create_block
@@ -232,7 +233,7 @@ def launch(options: argparse.Namespace) -> int:
     """
     native.domain_ensure()
     native.set_role("launcher")
-    before = {number: signal.signal(number, on_signal) for number in signals_of(options)}
+    before = {number: signal.signal(number, on_signal) for number in options.signals_to_handle}
     try:
         failure: Failure | None = None
         for restarts in range(options.max_restarts + 1):
@@ -273,10 +274,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.nnodes not in ("1", "1:1") or options.node_rank != 0:
         parser().error(
-            f"one machine only: --nnodes {options.nnodes} --node-rank {options.node_rank}"
+            f"one machine only: --nnodes {options.nnodes} --node-rank {options.node_rank}: ranks "
+            "on several share no memory and are started by MPI, once for all machines: "
+            "pip install 'shmtensor[mpi]', init_process_group(\"mpi\") in the script, "
+            "mpirun -n RANKS --host A:RANKS,B:RANKS python script.py"
         )
     if options.run_path:
         options.module = False
+    if not options.master_port:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            options.master_port = free.getsockname()[1]
     if not (options.module or options.no_python) and not os.path.isfile(options.script):
         parser().error(f"no such file: {options.script}")
     return launch(options)

@@ -28,9 +28,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from shmtensor import distributed as dist
 from shmtensor import memory, native
 from shmtensor.distributed.contract import CONTRACTS
+from shmtensor.distributed.group import empty_shared
 from shmtensor.errors import PeerLostError
 
 from .battery import KILLED, check, draw
@@ -88,17 +91,26 @@ def exceed(cgroup: str) -> None:
         held.append(b"x" * (4 << 20))
 
 
-def arrange(way: str, rng: random.Random, after: float, cgroup: str) -> None:
-    """Has this rank end in that way."""
+def arrange(way: str, rng: random.Random, after: float, cgroup: str, moment: Any) -> None:
+    """Has this rank end in that way, and, where it can, write down the moment."""
 
     def fail(*_: object) -> None:
         if way == "exception":
+            moment[0] = time.monotonic()
             raise Fault("by itself")
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
         held = []
-        while True:
-            held.append(b"x" * (16 << 20))
+        try:
+            while True:
+                held.append(b"x" * (16 << 20))
+        except MemoryError:
+            moment[0] = time.monotonic()
+            raise
+
+    def stop(number: int) -> None:
+        moment[0] = time.monotonic()
+        os.kill(os.getpid(), number)
 
     if way == "point":
         points = native.fault_points()
@@ -112,11 +124,17 @@ def arrange(way: str, rng: random.Random, after: float, cgroup: str) -> None:
         threading.Timer(after, exceed, (cgroup,)).start()
     else:
         number = signal.SIGSTOP if way == "stop" else signal.SIGKILL
-        threading.Timer(after, os.kill, (os.getpid(), number)).start()
+        threading.Timer(after, stop, (number,)).start()
 
 
-def endure(seed: int, victim: int, way: str, after: float, cgroup: str) -> dict[str, Any]:
-    """Random collectives until the victim is missed: what the error said, and when."""
+def endure(
+    seed: int, victim: int, way: str, after: float, cgroup: str, moment: Any
+) -> dict[str, Any]:
+    """Random collectives until the victim is missed: what the error said, and how late.
+
+    Late by the moment of the death, in seconds; if that is not known (a fault point, the kernel),
+    by the begin of the call that failed.
+    """
     rank, n = dist.get_rank(), dist.get_world_size()
     pids: list[Any] = [None] * n
     dist.all_gather_object(pids, os.getpid())
@@ -127,13 +145,13 @@ def endure(seed: int, victim: int, way: str, after: float, cgroup: str) -> dict[
         dist.GroupMember.WORLD.timeout = STOPPED  # type: ignore[union-attr]
     began = time.monotonic()
     if rank == victim:
-        arrange(way, random.Random(seed + 1), after, cgroup)
+        arrange(way, random.Random(seed + 1), after, cgroup, moment)
     while time.monotonic() < began + 60:
         called = time.monotonic()
         try:
             call_at_random(rng)
         except PeerLostError as error:
-            late = time.monotonic() - (called if way in ("point", "oom") else began + after)
+            late = time.monotonic() - (float(moment[0]) or called)
             if way == "stop" and rank == min({0, 1} - {victim}):
                 time.sleep(0.3)  # the others are at their timeout, too
                 os.kill(pids[victim], signal.SIGKILL)
@@ -151,7 +169,9 @@ def one_round(seed: int, way: str = "", ranks: int = 0) -> tuple[str, float]:
     with memory_group() if way == "oom" else nothing() as cgroup:
         if way == "oom" and not cgroup:
             way = "kill"
-        outcomes = run(endure, ranks, seed, victim, way, after, cgroup)
+        moment = empty_shared((1,), np.dtype(np.float64))
+        moment[0] = 0.0
+        outcomes = run(endure, ranks, seed, victim, way, after, cgroup, moment)
     late = 0.0
     for outcome in outcomes:
         if outcome.rank == victim:

@@ -196,11 +196,41 @@ def test_bad_arguments_are_told() -> None:
     for arguments, text in [
         (["--nproc-per-node", "0", "x.py"], "not a number of processes: '0'"),
         (["no-such-file.py"], "no such file: no-such-file.py"),
-        (["--nnodes", "2", "x.py"], "one machine only"),
+        (["--signals-to-handle", "SIGTERM,SIGNOPE", "x.py"], "no such signal: 'SIGNOPE'"),
+        (["-t", "x", "x.py"], "is neither 0 to 3 nor rank:what,...: 'x'"),
+        (["-r", "0:1,2", "x.py"], "is neither 0 to 3 nor rank:what,...: '0:1,2'"),
     ]:
         done = launch(*arguments)
         assert done.returncode == 2
         assert text in done.stderr
+
+
+def test_each_agent_of_several_machines_is_told_the_way_out(tmp_path: Path) -> None:
+    """As torchrun would be called on two machines: neither waits for the other."""
+    name = script(tmp_path, "print('started')")
+    for rank in ("0", "1"):
+        done = launch(
+            "--nnodes", "2", "--node-rank", rank, "--rdzv-backend", "c10d",
+            "--rdzv-endpoint", "127.0.0.1:29517", "--nproc-per-node", "2", name,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"one machine only: --nnodes 2 --node-rank {rank}" in done.stderr
+        assert 'init_process_group("mpi")' in done.stderr
+        assert "mpirun -n" in done.stderr
+
+
+def test_the_port_handed_to_the_script_is_free(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        """
+        import os, socket
+        if os.environ["RANK"] == "1":
+            socket.create_server(("127.0.0.1", int(os.environ["MASTER_PORT"]))).close()
+            print("free")
+        """,
+    )
+    done = launch("--nproc-per-node", "2", name)
+    assert (done.returncode, done.stdout) == (0, "free\n"), done.stderr
 
 
 def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
