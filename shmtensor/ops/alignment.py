@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .. import native
+from ..dtypes import float32, float64
 from .kernels import either
 from .loss import reduced
 from .table import composite, op
 
 Lengths = tuple[int, ...]
-KINDS = ("float32", "float64")
 
 
 def in_rows(xp: Any, targets: Any, lengths: Lengths) -> Any:
@@ -186,7 +186,7 @@ def lengths_of(name: str, given: Any, n: int, most: int) -> Lengths:
 def check_shapes(log_probs: Any, targets: Any, blank: int) -> None:
     """Raises unless these can be log-probabilities, labels and a class."""
     shape, where = tuple(log_probs.shape), tuple(targets.shape)
-    if log_probs.dtype.name not in KINDS:
+    if log_probs.dtype not in (float32, float64):
         raise NotImplementedError(
             f"ctc_loss: not implemented for {log_probs.dtype}, hint: log_probs.float()"
         )
@@ -262,6 +262,8 @@ def ctc_loss(
     if zero_infinity:
         losses = ops.replace(losses == math.inf, losses, 0.0)
     if reduction == "mean":
+        if min(labels) == max(labels):  # a number is the shorter way
+            return ops.mean(ops.div(losses, max(labels[0], 1)))
         counts = np.maximum(np.array(labels), 1).astype(x.dtype)
         return ops.mean(ops.div(losses, counts))
     return reduced(ops, ops.reshape(losses, ()) if single else losses, reduction)

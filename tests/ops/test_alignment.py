@@ -69,6 +69,10 @@ def test_reductions() -> None:
     losses = of_numpy(LOGP)
     assert np.allclose(ctc(LOGP, reduction="sum").numpy(), losses.sum())
     assert np.allclose(ctc(LOGP, reduction="mean").numpy(), (losses / [3, 1, 3, 1]).mean())
+    pairs = np.array([[1, 2], [2, 3], [3, 1]])  # of one length
+    same = functional.ctc_loss(st.tensor(LOGP[:, :3]), st.tensor(pairs), STEPS[:3], (2, 2, 2))
+    parts = zip(np.moveaxis(LOGP, 1, 0), pairs, STEPS)
+    assert np.allclose(same.numpy(), np.mean([counted(x[:t], p, 0) for x, p, t in parts]) / 2)
     tensors = [st.tensor(STEPS), st.tensor(COUNTS, dtype=st.int32)]
     found = functional.ctc_loss(st.tensor(LOGP), st.tensor(LINE), *tensors, reduction="sum")
     assert np.allclose(found.numpy(), losses.sum())

@@ -181,7 +181,7 @@ def report() -> str:
             lines.append(f"  {e.name:42} {', '.join(notes)}")
     there = sum(bool(e.present) for e in all_entries)
     tested = sum(e.tested for e in all_entries)
-    checked = sum(e.orders > 0 for e in all_entries)
+    checked = sum(e.orders > 1 for e in all_entries)
     unchecked = sum(e.differentiable == "UNCHECKED" for e in all_entries)
     stale = [e.name for e in all_entries if e.present and e.name in known]
     lines.append(
