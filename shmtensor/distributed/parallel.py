@@ -195,9 +195,9 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
 
     def _begin_step(self) -> None:
         behind = self._buckets[self._next :]
-        missing = {i for b in behind for i in b.missing}
-        left = [name for name, p in self._by_name if id(p) in missing]
         if any(0 < len(b.missing) < len(b.trigger) for b in behind):
+            missing = {i for b in behind for i in b.missing}
+            left = [name for name, p in self._by_name if id(p) in missing]
             raise RuntimeError(
                 f"DistributedDataParallel: the last backward left {len(left)} parameters without a "
                 "gradient: every parameter has to take part in every step, or "
@@ -270,6 +270,11 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
             for *_, future in opened:
                 future.wait()
             used = self._used_anywhere()
+        if self._optimizers:
+            late = {id(bucket) for bucket, *_ in opened}
+            for bucket in self._buckets:  # what was reduced within backward
+                if id(bucket) not in late:
+                    self._update(bucket)
         for bucket, flat, offsets, future in opened:
             result = future.wait()
             array = result[0].array if isinstance(result, (list, tuple)) else result.array
@@ -277,11 +282,7 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
                 np.copyto(flat, array.reshape(-1), casting="unsafe")
             if offsets is not None:
                 bucket.spread(flat, offsets, used)
-            if self._optimizers:  # while later buckets are still under way
-                self._update(bucket)
-        if self._optimizers and not opened:
-            for bucket in self._buckets:
-                self._update(bucket)
+            self._update(bucket)  # while later ones are still under way
         self._n_steps += 1
 
     def _update(self, bucket: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -493,12 +494,15 @@ def test_join_can_be_switched_off() -> None:
 # ---------------------------------------------------------------- the optimizer in backward
 
 
-def fused(options: dict[str, Any], overlaps: bool, is_fused: bool) -> list[Any]:
+def fused(options: dict[str, Any], how: str, is_fused: bool) -> list[Any]:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     x, y = (each[rank * 12 // ranks : (rank + 1) * 12 // ranks] for each in data())
     model = make_model(rank)
     wrapped = DistributedDataParallel(model, **options)
-    wrapped._overlaps = overlaps
+    wrapped._overlaps = how == "overlapped"
+    if how == "by turns":  # as when something else is under way on the lane now and then
+        busy: Any = itertools.cycle([None, True])
+        wrapped.process_group.busy_lane = lambda *_: next(busy)  # type: ignore[method-assign]
     only = list(model.parameters())[1:]
     if is_fused:
         wrapped._register_fused_optim(optim.Adam, 0.1, optim_params=only, betas=(0.8, 0.9))
@@ -521,17 +525,17 @@ def fused(options: dict[str, Any], overlaps: bool, is_fused: bool) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("options", "overlaps"),
+    ("options", "how"),
     [
-        ({}, False),
-        ({"find_unused_parameters": True, "bucket_cap_mb_list": [1e-4, 1]}, False),
-        ({"bucket_cap_mb_list": [1e-4]}, True),
+        ({}, "one bucket"),
+        ({"find_unused_parameters": True, "bucket_cap_mb_list": [1e-4, 1]}, "two that look"),
+        ({"bucket_cap_mb_list": [1e-4]}, "overlapped"),
+        ({"bucket_cap_mb_list": [1e-4]}, "by turns"),
     ],
-    ids=["one bucket", "two that look", "overlapped"],
 )
-def test_an_optimizer_in_backward_is_one_after_it(options: Any, overlaps: bool) -> None:
-    want = values(run(fused, 2, options, overlaps, False, start_method="fork"))
-    got = values(run(fused, 2, options, overlaps, True, start_method="fork"))
+def test_an_optimizer_in_backward_is_one_after_it(options: Any, how: str) -> None:
+    want = values(run(fused, 2, options, how, False, start_method="fork"))
+    got = values(run(fused, 2, options, how, True, start_method="fork"))
     for ours, theirs in zip(got, want, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(a, b)
