@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-OPTIONAL = ("cupy", "sklearn", "matplotlib", "torch", "scipy", "mpi4py")
+OPTIONAL = ("cupy", "sklearn", "matplotlib", "torch", "scipy", "mpi4py", "tensorboardX")
 LATER = (
     "cloudpickle",
     "tqdm",

@@ -51,6 +51,7 @@ MODULES = [
     "shmtensor.distributed",
     "shmtensor.trainer",
     "shmtensor.utils.checkpoint",
+    "shmtensor.utils.tensorboard",
     "dataloaders",
     "dataloaders.datasets",
     "dataloaders.transforms",

@@ -1,0 +1,114 @@
+"""`SummaryWriter` for TensorBoard, `torch.utils.tensorboard` by name: tensorboardX's, fed with our
+tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from .. import dtypes
+from ..tensor import Tensor
+
+__all__ = ["SummaryWriter"]
+
+EXTRA = 'pip install "shmtensor[tensorboard]", which installs tensorboardX'
+GRAPHS = ("add_graph", "add_onnx_graph", "add_openvino_graph")
+
+
+class SummaryWriter:
+    """Writes event files that TensorBoard shows.
+
+    It has tensorboardX's methods, with PyTorch's names: `add_scalar`, `add_scalars`,
+    `add_histogram`, `add_image`, `add_images`, `add_figure`, `add_video`, `add_audio`, `add_text`,
+    `add_hparams`, `add_pr_curve`, `add_embedding`, `add_mesh`, `add_custom_scalars`, `flush`,
+    `close`, ...; wherever they take an array they take a tensor, in lists and dictionaries, too.
+    What becomes of the tensor after the call does not matter. In a `with` it is closed at the end.
+
+    Copies: none before the library's own; bfloat16 once, as float32.
+
+    Args:
+        log_dir: the folder; by default runs/<date>_<host><comment>.
+        comment: for the default folder's name.
+        purge_step: events from this step on, of a run that crashed, are not shown.
+        max_queue: so many events wait at most.
+        flush_secs: how often they are written out.
+        filename_suffix: of the event files.
+
+    Raises:
+        ImportError: tensorboardX is missing; the message says what to install.
+
+    Example:
+        >>> import shmtensor as st
+        >>> from shmtensor.utils.tensorboard import SummaryWriter
+        >>> with SummaryWriter("runs/first") as writer:  # doctest: +SKIP
+        ...     writer.add_scalar("loss", st.tensor(0.5), global_step=1)
+        ...     writer.add_histogram("weights", st.randn(100), 1)
+    """
+
+    def __init__(
+        self,
+        log_dir: Any = None,
+        comment: str = "",
+        purge_step: int | None = None,
+        max_queue: int = 10,
+        flush_secs: float = 120,
+        filename_suffix: str = "",
+    ) -> None:
+        try:
+            library = import_module("tensorboardX")
+        except ImportError as error:
+            raise ImportError(
+                f"SummaryWriter: tensorboardX cannot be imported: {error}; {EXTRA}"
+            ) from error
+        self._writer = library.SummaryWriter(
+            None if log_dir is None else str(log_dir),
+            comment,
+            purge_step,
+            max_queue,
+            flush_secs,
+            filename_suffix,
+        )
+
+    @property
+    def log_dir(self) -> str:
+        """The folder."""
+        return str(self._writer.logdir)
+
+    def get_logdir(self) -> str:
+        """The folder."""
+        return self.log_dir
+
+    def __enter__(self) -> SummaryWriter:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._writer.close()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_") or not hasattr(self._writer, name):
+            raise AttributeError(f"SummaryWriter: there is no method {name!r}")
+        if name in GRAPHS:
+            raise NotImplementedError(
+                f"SummaryWriter.{name}: there is no traced graph: ops run as they are called"
+            )
+        method = getattr(self._writer, name)
+
+        def write(*args: Any, **named: Any) -> Any:
+            return method(*plain(args), **plain(named))
+
+        write.__name__, write.__doc__ = name, method.__doc__
+        return write
+
+
+def plain(value: Any) -> Any:
+    """A value with arrays for the tensors in it: the same memory."""
+    if isinstance(value, Tensor):
+        shown = value.detach()
+        return (shown.float() if shown.dtype is dtypes.bfloat16 else shown).numpy()
+    if value.__class__ in (list, tuple):
+        return value.__class__([plain(v) for v in value])
+    if value.__class__ is dict:
+        return {name: plain(v) for name, v in value.items()}
+    return value
