@@ -70,14 +70,27 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "utils": ("utils", None),
 }
 
-for _name in (
-    "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache",
-    "get_autocast_cpu_dtype", "get_autocast_dtype", "get_autocast_gpu_dtype",
-    "is_autocast_cache_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled",
-    "set_autocast_cache_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
-    "set_autocast_dtype", "set_autocast_enabled", "set_autocast_gpu_dtype",
-):  # fmt: skip
-    _LATER[_name] = "amp.state", _name
+_MANY = {
+    "amp.state": """
+        autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache
+        get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cache_enabled
+        is_autocast_cpu_enabled is_autocast_enabled set_autocast_cache_enabled
+        set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled
+        set_autocast_gpu_dtype
+    """,
+    "autograd.anomaly": "is_anomaly_check_nan_enabled is_anomaly_enabled set_anomaly_enabled",
+    "forms": """
+        addmv_ as_strided_ clamp_ clamp_max_ clamp_min_ clip_ detach detach_ detach_copy fill_
+        get_device index_put_ is_conj is_distributed is_inference is_neg is_same_size is_signed
+        ldexp_ norm_except_dim slice_copy split_copy vander view_as_complex_copy view_as_real_copy
+    """,
+    "func": "vmap",
+    "nn.functional": """
+        adaptive_max_pool1d alpha_dropout bilinear celu_ cosine_similarity pairwise_distance pdist
+        rms_norm rrelu rrelu_ selu_
+    """,
+}
+_LATER.update({name: (module, name) for module, names in _MANY.items() for name in names.split()})
 
 if TYPE_CHECKING:
     from . import amp as amp

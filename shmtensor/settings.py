@@ -10,11 +10,14 @@ from .device import CPU, Device, as_device
 __all__ = [
     "are_deterministic_algorithms_enabled",
     "get_default_device",
+    "get_deterministic_debug_mode",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
+    "is_deterministic_algorithms_warn_only_enabled",
     "is_warn_always_enabled",
     "set_default_device",
     "set_default_tensor_type",
+    "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
     "set_flush_denormal",
     "set_num_interop_threads",
@@ -25,6 +28,7 @@ __all__ = [
 
 class State:
     deterministic = False
+    warn_only = False
     precision = "highest"
     interop = 1
     warn_always = False
@@ -65,12 +69,35 @@ def set_default_tensor_type(t: Any) -> None:
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Noted; every op gives the same bits in every run anyway."""
-    State.deterministic = bool(mode)
+    State.deterministic, State.warn_only = bool(mode), bool(warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
     """What `use_deterministic_algorithms` has noted."""
     return State.deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """What `use_deterministic_algorithms` has noted of `warn_only`."""
+    return State.warn_only
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """Noted: 0 or "default", 1 or "warn", 2 or "error".
+
+    Raises:
+        RuntimeError: none of these.
+    """
+    words = ["default", "warn", "error"]
+    mode = words.index(debug_mode) if debug_mode in words else debug_mode
+    if isinstance(mode, str) or mode not in (0, 1, 2):
+        raise RuntimeError(f"set_deterministic_debug_mode: one of {words}: {debug_mode!r}")
+    use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """What `set_deterministic_debug_mode` has noted, as a number."""
+    return (1 if State.warn_only else 2) if State.deterministic else 0
 
 
 def set_float32_matmul_precision(precision: str) -> None:

@@ -19,6 +19,7 @@ MODULES = [
     "shmtensor.amp.state",
     "shmtensor.backends",
     "shmtensor.fft",
+    "shmtensor.forms",
     "shmtensor.func",
     "shmtensor.hub",
     "shmtensor.overrides",

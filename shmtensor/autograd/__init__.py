@@ -15,6 +15,7 @@ from .mode import (
     is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
+    set_multithreading_enabled,
 )
 from .saved import save_on_cpu, saved_tensors_hooks
 from .wrapping import fill, wrap
@@ -38,6 +39,7 @@ __all__ = [
     "saved_tensors_hooks",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
     "table",
     "wrap",
 ]

@@ -11,7 +11,13 @@ from .. import native
 from .leaf import node_name
 from .observation import tracing, watching
 
-__all__ = ["detect_anomaly", "set_detect_anomaly"]
+__all__ = [
+    "detect_anomaly",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
+    "set_anomaly_enabled",
+    "set_detect_anomaly",
+]
 
 _checking_nan: list[bool] = [True]
 
@@ -43,6 +49,21 @@ def turn(mode: bool, check_nan: bool) -> None:
         watching.add(1 if mode else -1)
     tracing.set(mode)
     _checking_nan[0] = check_nan
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """Anomaly mode on or off, until it is set again."""
+    turn(mode, check_nan)
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether anomaly mode is on."""
+    return tracing.get()
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether a NaN in a gradient is an error in anomaly mode."""
+    return _checking_nan[0]
 
 
 class detect_anomaly:

@@ -18,6 +18,7 @@ __all__ = [
     "is_inference_mode_enabled",
     "no_grad",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -170,3 +171,16 @@ class inference_mode(Mode):
 
     def again(self) -> Mode:
         return inference_mode(self.mode)
+
+
+class set_multithreading_enabled:
+    """Accepted, as a function and in a `with`: a backward runs in the thread that calls it."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass

@@ -13,10 +13,10 @@ import numpy as np
 from .. import native
 from ..autograd import table
 from .batched import gathered, spread
-from .transforms import Argnums, Trial, apart, chosen, freed, inside, pushes, replaced, zeros
+from .transforms import Argnums, Trial, apart, chosen, freed, inside, jvp, pushes, replaced, zeros
 from .tree import flat
 
-__all__ = ["hessian", "jacfwd", "jacrev"]
+__all__ = ["hessian", "jacfwd", "jacrev", "linearize"]
 
 Function = Callable[..., Any]
 
@@ -131,3 +131,21 @@ def jacfwd(
 def hessian(func: Function, argnums: Argnums = 0) -> Function:
     """A function that gives the second derivatives of `func`: `jacfwd` of `jacrev`."""
     return jacfwd(jacrev(func, argnums), argnums)
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """(output, push): the function's result, and its derivative there as a linear function.
+
+    `push(*tangents)` is `jvp(func, primals, tangents)[1]`: the function runs again in each call.
+
+    Args:
+        primals: tensors, or nested containers of them.
+
+    Raises:
+        RuntimeError: in push: other shapes than the primals'.
+    """
+
+    def push(*tangents: Any) -> Any:
+        return jvp(func, primals, tangents)[1]
+
+    return func(*primals), push

@@ -34,6 +34,7 @@ __all__ = [
     "lu_factor",
     "lu_factor_ex",
     "lu_solve",
+    "matmul",
     "matrix_exp",
     "matrix_norm",
     "matrix_power",
@@ -59,7 +60,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'shmtensor.linalg' has no attribute {name!r}")
-    made = globals()[name] = getattr(table, f"linalg_{name}")
+    made = globals()[name] = getattr(table, name if name == "matmul" else f"linalg_{name}")
     return made
 
 

@@ -57,7 +57,7 @@ class Geometry(Methods):
         return True
 
     is_meta = is_mkldnn = is_mps = is_mtia = is_nested = is_quantized = is_sparse_csr = False
-    is_vulkan = is_xla = is_xpu = False
+    is_ipu = is_maia = is_vulkan = is_xla = is_xpu = False
 
     @property
     def is_sparse(self) -> bool:
@@ -160,9 +160,11 @@ class Geometry(Methods):
         return self.array.dtype.kind == "c"  # type: ignore[no-any-return]
 
     def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
         return self.array.dtype.kind in "ifc"
 
     def get_device(self) -> int:
+        """The number of its GPU: -1, it is on the CPU."""
         return -1
 
     def is_pinned(self) -> bool:
@@ -188,6 +190,7 @@ class Geometry(Methods):
         return bool(self)
 
     def is_distributed(self) -> bool:
+        """No: PyTorch has the name from an older design."""
         return False
 
     def const_data_ptr(self) -> int:
@@ -208,4 +211,5 @@ class Geometry(Methods):
         )
 
     def is_same_size(self, other: Tensor) -> bool:
+        """Whether the shapes are equal."""
         return self.shape == other.shape
