@@ -117,6 +117,8 @@ def test_norm_except_dim() -> None:
     )
     np.testing.assert_allclose(st.norm_except_dim(x, 1, -1).item(), np.abs(X).sum())
     np.testing.assert_allclose(st.norm_except_dim(x[0]).tolist(), np.abs(X[0]))
+    wide = st.norm_except_dim(x.reshape(3, 2, 2), 1, 1)
+    np.testing.assert_allclose(wide.tolist(), np.abs(X).reshape(3, 2, 2).sum((0, 2), keepdims=True))
     assert autograd.gradcheck(lambda t: st.norm_except_dim(t, 2, 0), x)
 
 
