@@ -56,6 +56,11 @@ def test_all_reduce_is_its_contract_for_every_dtype_and_operation(ranks: int) ->
     assert len(set(counts)) == 1
 
 
+def test_a_sum_beyond_float16_is_infinity_without_a_warning() -> None:
+    with np.errstate(all="raise"):
+        assert np.isinf(fold([np.full(1, 6e4, np.float16)] * 2)).all()
+
+
 def test_every_contract_is_a_public_collective() -> None:
     for name, contract in CONTRACTS.items():
         assert callable(getattr(dist, name)), name

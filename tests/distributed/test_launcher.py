@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -229,7 +231,10 @@ def test_the_port_handed_to_the_script_is_free(tmp_path: Path) -> None:
             print("free")
         """,
     )
-    done = launch("--nproc-per-node", "2", name)
+    with socket.socket() as taken:
+        with suppress(OSError):  # torchrun's port, taken by us or by others
+            taken.bind(("127.0.0.1", 29500))
+        done = launch("--nproc-per-node", "2", name)
     assert (done.returncode, done.stdout) == (0, "free\n"), done.stderr
 
 
