@@ -27,6 +27,27 @@ def square(st: Any) -> Any:
     return st.rand(N, N)
 
 
+def signed(st: Any) -> Any:
+    """Normal numbers: activations take other ways on either side of 0."""
+    st.manual_seed(0)
+    return st.randn(N, N)
+
+
+def leaf(st: Any) -> Any:
+    return signed(st).requires_grad_(True)
+
+
+def backward(st: Any, function: Any) -> Any:
+    """Forward and backward by a gradient of ones."""
+    g = st.ones(N, N)
+
+    def both(x: Any) -> None:
+        function(x).backward(g)
+        x.grad = None
+
+    return both
+
+
 def flat(st: Any) -> Any:
     return square(st).reshape(-1)
 
@@ -88,6 +109,22 @@ LARGE = [
     ("addcmul", lambda st: (lambda x: st.addcmul(x, x, x), square(st))),
     ("lerp", lambda st: (lambda x, y: st.lerp(x, y, 0.3), square(st), turned(st).contiguous())),
     ("gelu", lambda st: (st.nn.functional.gelu, square(st))),
+    ("silu", lambda st: (st.nn.functional.silu, signed(st))),
+    ("softplus", lambda st: (st.nn.functional.softplus, signed(st))),
+    ("leaky_relu", lambda st: (st.nn.functional.leaky_relu, signed(st))),
+    ("elu", lambda st: (st.nn.functional.elu, signed(st))),
+    ("mish", lambda st: (st.nn.functional.mish, signed(st))),
+    ("hardswish", lambda st: (st.nn.functional.hardswish, signed(st))),
+    ("glu", lambda st: (st.nn.functional.glu, signed(st))),
+    ("erf", lambda st: (st.erf, signed(st))),
+    ("floor", lambda st: (st.floor, square(st))),
+    ("addcdiv", lambda st: (lambda x: st.addcdiv(x, x, x + 1, value=0.5), square(st))),
+    ("add, row of 64", lambda st: (lambda x, y: x + y, st.rand(16000, 64), st.rand(64))),
+    ("add, row of 10", lambda st: (lambda x, y: x + y, st.rand(100_000, 10), st.rand(10))),
+    ("mse_loss", lambda st: (st.nn.functional.mse_loss, square(st), signed(st))),
+    ("silu, backward", lambda st: (backward(st, st.nn.functional.silu), leaf(st))),
+    ("gelu, backward", lambda st: (backward(st, st.nn.functional.gelu), leaf(st))),
+    ("leaky_relu, backward", lambda st: (backward(st, st.nn.functional.leaky_relu), leaf(st))),
     ("cast to float64", lambda st: (lambda x: x.double(), square(st))),
     ("cast to int64", lambda st: (lambda x: x.long(), square(st))),
     # reductions
@@ -120,6 +157,7 @@ LARGE = [
     ("all", lambda st: (lambda x: x.all(), square(st) > -1)),
     ("any(1)", lambda st: (lambda x: x.any(1), square(st) > 2)),
     ("count_nonzero", lambda st: (lambda x: x.count_nonzero(), mask(st))),
+    ("nansum(1)", lambda st: (lambda x: x.nansum(1), square(st))),
     ("logsumexp", lambda st: (lambda x: x.logsumexp(1), square(st))),
     ("softmax", lambda st: (lambda x: x.softmax(1), square(st))),
     ("softmax(0)", lambda st: (lambda x: x.softmax(0), square(st))),
@@ -187,6 +225,7 @@ LARGE = [
     ("randint", lambda st: (lambda: st.randint(0, 10, (N, N)),)),
     ("randperm", lambda st: (lambda: st.randperm(N * N),)),
     ("bernoulli", lambda st: (lambda x: st.bernoulli(x), square(st))),
+    ("ones", lambda st: (lambda: st.ones(N, N),)),
     ("arange", lambda st: (lambda: st.arange(N * N),)),
     ("zeros", lambda st: (lambda: st.zeros(N, N),)),
 ]
