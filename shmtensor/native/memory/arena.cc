@@ -139,8 +139,8 @@ Found find_block(Domain& d, const void* p) {
   if (here.cls == kRun) {
     index = first;
   } else {
-    uint32_t g = classes[here.cls].granules;
-    index = first + (index - first) / g * g;
+    const SizeClass& c = classes[here.cls];
+    index = first + c.blocks_in(index - first) * c.granules;
   }
   if (a->byte[index] == kFree) return {};
   return {a, index, a->base + (size_t(index) << a->shift), block_bytes(a, index)};

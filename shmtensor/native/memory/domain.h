@@ -145,7 +145,7 @@ bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
                   long* threads = nullptr);
 int high_descriptor(int fd);  // moves fd out of the way of programs that count on low numbers
 // nullptr, or why this process must stop sharing (looks at most every 100 ms)
-const char* check_descriptor(Domain& d);
+const char* check_descriptor(Domain& d, uint64_t now = now_ms());
 
 // ---- sweep (sweep.cc), ledger mutex held
 int sweep(Domain& d, bool force);    // rows swept; at most every 100 ms unless forced

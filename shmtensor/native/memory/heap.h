@@ -15,6 +15,8 @@ struct SizeClass {
   uint16_t granules, npages, capacity;  // of a block; pages and blocks of a span
   uint16_t cached;                      // blocks that a thread keeps
   Kind kind;
+  uint64_t inverse;  // 2^32 / granules, rounded up: exact for what is below 2^16, as indices are
+  uint32_t blocks_in(uint32_t n) const { return uint32_t(n * inverse >> 32); }  // n / granules
 };
 extern SizeClass classes[kClasses];
 

@@ -142,6 +142,15 @@ inline RowState state_of_row(uint64_t word) { return RowState(word & 0xFF); }
 inline uint32_t inc_of_row(uint64_t word) { return uint32_t(word >> 8); }
 inline uint64_t row_word_of(uint64_t inc, RowState state) { return inc << 8 | state; }
 
+// Asks for the line of p, to write to it: a hint, and what comes next does not wait. (GCC's own means to read unless it
+// may count on prefetchw, which older processors take for a no-op.)
+inline void fetch_to_write(const void* p) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
+#else
+  __builtin_prefetch(p, 1);
+#endif
+}
 inline void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 constexpr auto relaxed = std::memory_order_relaxed;

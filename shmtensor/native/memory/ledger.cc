@@ -8,7 +8,8 @@ namespace shmtensor {
 
 // ---- export
 Outcome export_locked(Domain& d, const void* p, uint64_t via, Handle* out, const char** why) {
-  if (d.rowless || (*why = check_descriptor(d))) return Outcome::Lost;
+  const uint64_t now = now_ms();
+  if (d.rowless || (*why = check_descriptor(d, now))) return Outcome::Lost;
   Found b = find_block(d, p);
   if (!b.arena) return Outcome::NotShared;
   Found channel{};
@@ -40,7 +41,7 @@ Outcome export_locked(Domain& d, const void* p, uint64_t via, Handle* out, const
   pin.via_index.store(via ? channel.index : 0, relaxed);
   pin.via_gen.store(via ? gen_of(d.word(channel.arena->slot, channel.index).load(acquire)) : 0,
                     relaxed);
-  pin.time_ms.store(now_ms(), relaxed);
+  pin.time_ms.store(now, relaxed);
   pin.nbytes.store(b.nbytes, relaxed);
   Half& high = d.rows[row].pin_high;
   if (high.load(relaxed) <= uint32_t(index)) high.store(uint32_t(index) + 1, relaxed);
@@ -315,8 +316,8 @@ void expect_block(const Handle& h) {
   if (h.slot >= domain.slots || h.index >= kBlocks || h.pin_row >= kRows || h.pin_index >= kPins)
     return;
   __builtin_prefetch(&domain.word(h.slot, h.index));
-  __builtin_prefetch(&domain.pin(h.pin_row, h.pin_index), 1);
-  __builtin_prefetch(domain.bits(h.slot, uint32_t(domain.row)) + h.index / 64, 1);
+  fetch_to_write(&domain.pin(h.pin_row, h.pin_index));
+  fetch_to_write(domain.bits(h.slot, uint32_t(domain.row)) + h.index / 64);
 }
 
 bool hold_block(const Handle& h, void** base, size_t* nbytes) {
@@ -351,12 +352,21 @@ void acknowledge(const Handle& h) {
   if (Domain* d = domain_of(h.domain)) acknowledge(*d, h);
 }
 
-Span span_of(const void* p) {
+// The pin and the word of a block that is exported soon were written last by the reader of an earlier message.
+static void expect_export(const Domain& d, const Found& f) {
+  const Books& b = *d.books;
+  uint32_t pin = b.n_free ? b.pin_free[b.n_free - 1] : b.n_used;
+  if (pin < kPins) fetch_to_write(&d.pins[size_t(d.row) * kPins + pin]);
+  fetch_to_write(&d.words[size_t(f.arena->slot) * kBlocks + f.index]);
+}
+
+Span span_of(const void* p, bool is_exported_soon) {
   if (!domain_ready()) return {nullptr, 0};
   Locked lock;
   Domain* d = domain_at(p);
   if (!d) return {nullptr, 0};
   Found f = find_block(*d, p);
+  if (is_exported_soon && f.arena && d->books && !d->rowless) expect_export(*d, f);
   return {f.base, f.nbytes};
 }
 

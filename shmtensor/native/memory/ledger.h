@@ -50,8 +50,9 @@ bool held_elsewhere(
     const void* p);  // whether another process, or a message under way, has the block (reclaim.cc)
 size_t received_here(
     const void* p);  // how many Blocks of this process came by handle and lie over the block
-Span span_of(
-    const void* p);  // the block around an address of this process; base nullptr if there is none
+// The block around an address of this process; base nullptr if there is none. Exported soon: what
+// that writes is fetched meanwhile.
+Span span_of(const void* p, bool is_exported_soon = false);
 
 // A zeroed block, 64-byte aligned, "shared from birth" (its byte is 2), whatever the gate says;
 // free it with heap_free.

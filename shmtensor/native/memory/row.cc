@@ -312,8 +312,7 @@ bool is_stopped(int row, uint32_t inc) {
 
 // A library that closes descriptors it does not own may have closed our lock; then nobody can tell
 // that we live.
-const char* check_descriptor(Domain& d) {
-  uint64_t now = now_ms();
+const char* check_descriptor(Domain& d, uint64_t now) {
   if (d.lost || now - d.checked_ms < 100 || by_process(d)) return d.lost;
   d.checked_ms = now;
   struct stat st;

@@ -118,7 +118,7 @@ PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* 
     return raise("ValueError", "array_at: the array does not lie in the block: offset %zd, %d dimensions, bytes %zd to %zd of %zu",
                  offset, ndim, static_cast<Py_ssize_t>(low), static_cast<Py_ssize_t>(high), nbytes);
   }
-  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, const_cast<npy_intp*>(shape), steps, base + offset,
+  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, const_cast<npy_intp*>(shape), strides ? steps : nullptr, base + offset,
                                          writeable ? NPY_ARRAY_WRITEABLE : 0, nullptr);
   if (!array) return nullptr;
   // A read-only array keeps the block behind a read-only buffer, or NumPy would let anybody set its flag again.

@@ -30,6 +30,9 @@
 
 namespace shmtensor {
 
+// As much of a cell as the message of a tensor takes: fetched while the cell is being claimed.
+constexpr size_t kExpected = 192;
+
 void Channel::release_pins(Cell* cell) {
   if (cell->spilled.load(std::memory_order_acquire) != 1) {
     release_pins(&cell->message);
@@ -166,6 +169,7 @@ again:
         if (state_of(earlier.word) == WRITING &&
             state_of(earlier.segment->words[earlier.i].load(std::memory_order_acquire)) == READY)
           goto again;
+      for (size_t at = 0; at < kExpected; at += 64) __builtin_prefetch(reinterpret_cast<char*>(&segment->cells[i]) + at);
       if (!segment->words[i].compare_exchange_strong(word, word_of(CLAIMED, here()), std::memory_order_acq_rel)) goto again;
       return take(segment, static_cast<int>(i), out);
     }
@@ -234,6 +238,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
     memcpy(message->bytes(), bytes, nbytes);
   }
   if (root_->shut.load(std::memory_order_acquire)) return Try::Over;
+  const size_t fetched = *spill ? sizeof(Handle) : sizeof(Cell) - sizeof(Cell::data) + n * sizeof(Handle) + nbytes;
   uint32_t i;
   for (;;) {
     if (!tail_ && !to_tail()) return Try::Failed;
@@ -265,6 +270,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
       if (!to_tail()) return Try::Failed;
       continue;
     }
+    for (size_t at = 0; at < fetched; at += 64) fetch_to_write(reinterpret_cast<char*>(&segment->cells[i]) + at);
     uint64_t empty = EMPTY;
     if (segment->words[i].compare_exchange_strong(empty, word_of(WRITING, here()), std::memory_order_seq_cst)) break;
   }

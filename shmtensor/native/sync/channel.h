@@ -80,10 +80,10 @@ struct Segment {
   uint64_t number;  // 1, 2, ...
   uint64_t link;    // of itself
   std::atomic<uint32_t> previous_released;
-  std::atomic<uint32_t> first;  // hint: all cells below are FINISHED or TOMB
-  std::atomic<uint32_t> last;   // hint: no cell below is EMPTY
   std::atomic<uint64_t> tombs_before;  // in the segments before; right once those are retired
   std::atomic<uint64_t> next;
+  alignas(64) std::atomic<uint32_t> first;  // written by readers; hint: all cells below are FINISHED or TOMB
+  alignas(64) std::atomic<uint32_t> last;   // written by writers; hint: no cell below is EMPTY
   alignas(64) std::atomic<uint64_t> words[kCells];
   alignas(64) Cell cells[kCells];
 };

@@ -115,7 +115,7 @@ Draft::Outcome Draft::view(PyObject* object, char tag) {
   uint32_t i = kNoBlock;
   Span span{data, 0};
   if (!empty) {
-    span = span_of(data);
+    span = span_of(data, true);
     if (!span.base) return Outcome::Unfit;
     i = bases_.of(span.base, &is_new);
   }

@@ -80,11 +80,10 @@ void wake(std::atomic<uint32_t>* word, int n) {
   errno = kept;
 }
 
-Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
-                      int* lost, bool spins) {
-  if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
+bool spin_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s) {
+  if (word->load(std::memory_order_acquire) != value) return true;
   double start = monotonic();
-  double spin = spins ? spin_of_thread.next() : 0.0;
+  double spin = spin_of_thread.next();
   if (timeout_s >= 0) spin = std::min(spin, timeout_s);
   double now = start;
   while (now - start < spin) {
@@ -93,13 +92,21 @@ Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeou
       if (word->load(std::memory_order_acquire) != value) {
         now = monotonic();
         spin_of_thread.answered(now - start, now - before);
-        return Wait::Ok;
+        return true;
       }
       relax();
     }
     now = monotonic();
   }
   if (spin > 0) spin_of_thread.failed();
+  return false;
+}
+
+Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
+                      int* lost, bool spins) {
+  if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
+  double start = monotonic();
+  if (spins && spin_while_equal(word, value, timeout_s)) return Wait::Ok;
   for (int slice = 0; slice < kSlicesPerLook; slice++) {
     double rest = timeout_s < 0 ? kSlice : timeout_s - (monotonic() - start);
     bool last = timeout_s >= 0 && rest <= kSlice;

@@ -26,6 +26,8 @@ enum class Wait { Ok, Timeout, PeerLost, Interrupted };
 // PeerLost: *lost is the index of a peer that is dead or doomed.
 Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
                       int* lost, bool spins = true);
+// The first part of such a wait alone: whether the word differed while it spun. Nobody need wake who only spins.
+bool spin_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s);
 void wake(std::atomic<uint32_t>* word, int n = INT_MAX);
 
 // A moment on a CLOCK_MONOTONIC clock that all processes share, in seconds.
