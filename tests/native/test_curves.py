@@ -129,4 +129,5 @@ def test_results_keep_the_order_of_axes() -> None:
     for x in (st.rand(3, 4).t(), st.rand(2, 3, 4, 5).permute(0, 2, 3, 1)):
         for f in (st.nn.functional.silu, st.nn.functional.gelu, st.relu, st.sigmoid):
             assert f(x).stride() == x.stride()
-            np.testing.assert_array_equal(f(x).numpy(), f(x.contiguous()).numpy())
+            # Not to the bit: which of gelu's two forms is computed depends on the neighbours.
+            np.testing.assert_allclose(f(x).numpy(), f(x.contiguous()).numpy(), rtol=1e-6)
