@@ -27,9 +27,16 @@ def streams_of(text: str) -> str:
     return text
 
 
+def texts_of(text: str) -> list[str]:
+    """apple,orange; two commas stand for one."""
+    return [part.replace("\0", ",") for part in text.replace(",,", "\0").split(",") if part]
+
+
 def count_of(text: str) -> int:
-    if text in ("auto", "cpu", "gpu"):
+    if text in ("auto", "cpu"):
         return len(os.sched_getaffinity(0))
+    if text == "gpu":
+        raise argparse.ArgumentTypeError("no GPU is used for tensors: auto, cpu or a number")
     try:
         n = int(text)
     except ValueError:
@@ -69,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
         "--shutdown-timeout",
         "--shutdown_timeout",
         type=float,
-        default=5.0,
+        default=30.0,
         metavar="S",
         help="seconds between SIGTERM and SIGKILL",
     )
@@ -116,8 +123,17 @@ def parser() -> argparse.ArgumentParser:
         metavar="R,R",
         help="only these ranks' output is shown",
     )
-    for name in ("duplicate-stdout-filters", "duplicate-stderr-filters", "logs-specs"):
-        add(f"--{name}", f"--{name.replace('-', '_')}", default="", help="accepted; not used")
+    for stream in ("stdout", "stderr"):
+        add(
+            f"--duplicate-{stream}-filters",
+            f"--duplicate_{stream}_filters",
+            type=texts_of,
+            default="",
+            metavar="TEXT,TEXT",
+            help=f"lines of -t's {stream} with one of the texts go into filtered_{stream}.log, "
+            "too; ,, is a comma",
+        )
+    add("--logs-specs", "--logs_specs", default="", help="accepted; not used")
     add("--event-log-handler", "--event_log_handler", default="null", help="accepted; not used")
     add(
         "--numa-binding",

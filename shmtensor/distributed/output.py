@@ -1,8 +1,9 @@
 """What becomes of a rank's output: shown, written to a file, or both.
 
 ```
-DIR/RUN/attempt_0/RANK/stdout.log    -r: instead of the terminal    -t: and there, with [rank]
-                       error.json    what @record writes (elastic/multiprocessing/errors.py)
+DIR/RUN/attempt_0/RANK/stdout.log         -r: instead of the terminal    -t: and there, with [rank]
+                       error.json         what @record writes (elastic/multiprocessing/errors.py)
+                  filtered_stdout.log     of what -t shows, the lines that hold one of the filters
 ```
 """
 
@@ -26,6 +27,19 @@ def wanted(text: str, rank: int) -> int:
         return int(text)
     pairs = dict(part.split(":") for part in text.split(","))
     return int(pairs.get(str(rank), "0"))
+
+
+class Filtered:
+    """A file for the lines of all ranks that hold one of some texts; each is added at once."""
+
+    def __init__(self, folder: Path, stream: str, needles: list[str]) -> None:
+        self.path = folder / f"filtered_{stream}.log"
+        self._needles = needles
+
+    def add(self, line: str) -> None:
+        if any(needle in line for needle in self._needles):
+            with self.path.open("a") as file:
+                file.write(line)
 
 
 class Output:
@@ -57,10 +71,27 @@ class Output:
             made.folder = Path(base, run, f"attempt_{attempt}", str(rank))
             made.folder.mkdir(parents=True, exist_ok=True)
         for bit, name in ((1, "stdout"), (2, "stderr")):
-            setattr(made, name, made._stream(name, bit & kept, bit & teed, is_shown, rank))
+            needles = getattr(options, f"duplicate_{name}_filters")
+            made._make(name, bit & kept, bit & teed, is_shown, rank, needles)
         return made
 
-    def _stream(self, name: str, kept: int, teed: int, is_shown: bool, rank: int) -> int | None:
+    def _make(
+        self, name: str, kept: int, teed: int, is_shown: bool, rank: int, needles: list[str]
+    ) -> None:
+        filtered = Filtered(self.folder.parent, name, needles) if self.folder and needles else None
+        if filtered and rank == 0:  # the first, before any line is written
+            filtered.path.write_bytes(b"")
+        setattr(self, name, self._stream(name, kept, teed, is_shown, rank, filtered))
+
+    def _stream(
+        self,
+        name: str,
+        kept: int,
+        teed: int,
+        is_shown: bool,
+        rank: int,
+        filtered: Filtered | None,
+    ) -> int | None:
         if not kept and not teed:
             return None if is_shown else subprocess.DEVNULL
         assert self.folder is not None
@@ -72,7 +103,9 @@ class Output:
         read, write = os.pipe2(os.O_CLOEXEC)
         self._open.append(write)
         thread = threading.Thread(
-            target=copy, args=(read, path, getattr(sys, name), f"[{rank}]: "), daemon=True
+            target=copy,
+            args=(read, path, getattr(sys, name), f"[{rank}]: ", filtered),
+            daemon=True,
         )
         thread.start()
         self._threads.append(thread)
@@ -92,10 +125,15 @@ class Output:
         self._threads = []
 
 
-def copy(descriptor: int, path: Path, shown: IO[str], prefix: str) -> None:
+def copy(
+    descriptor: int, path: Path, shown: IO[str], prefix: str, filtered: Filtered | None
+) -> None:
     with os.fdopen(descriptor, "rb") as source, path.open("wb") as file:
         for line in source:
             file.write(line)
             file.flush()
-            shown.write(prefix + line.decode(errors="replace"))
+            text = prefix + line.decode(errors="replace")
+            shown.write(text)
             shown.flush()
+            if filtered:
+                filtered.add(text)

@@ -199,6 +199,7 @@ def test_bad_arguments_are_told() -> None:
         (["--nproc-per-node", "0", "x.py"], "not a number of processes: '0'"),
         (["no-such-file.py"], "no such file: no-such-file.py"),
         (["--signals-to-handle", "SIGTERM,SIGNOPE", "x.py"], "no such signal: 'SIGNOPE'"),
+        (["--nproc-per-node", "gpu", "x.py"], "no GPU is used for tensors"),
         (["-t", "x", "x.py"], "is neither 0 to 3 nor rank:what,...: 'x'"),
         (["-r", "0:1,2", "x.py"], "is neither 0 to 3 nor rank:what,...: '0:1,2'"),
     ]:
@@ -253,6 +254,7 @@ def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
     done = launch(
         "--nproc-per-node", "2", "--log-dir", str(tmp_path / "logs"), "--rdzv-id", "job",
         "-r", "2", "--tee", "0:1,1:0", "--role", "trainer", "--numa-binding", "cpu",
+        "--duplicate-stdout-filters", "out 0,x,,y",
         "--virtual-local-rank", "--local-ranks-filter", "0,1", "--start-method", "spawn", name,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -260,6 +262,7 @@ def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
     folder = tmp_path / "logs" / "job" / "attempt_0"
     assert (folder / "0" / "stdout.log").read_text() == f"out 0 0 trainer {share} 32\n"
     assert (folder / "1" / "stderr.log").read_text() == "err 1\n"
+    assert (folder / "filtered_stdout.log").read_text() == f"[0]: out 0 0 trainer {share} 32\n"
     assert done.stderr == ""
     assert sorted(done.stdout.splitlines()) == sorted(
         [f"[0]: out 0 0 trainer {share} 32", f"out 1 0 trainer {share} 32"]
@@ -352,7 +355,13 @@ def test_arguments_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PET_MAX_RESTARTS", "4")
     monkeypatch.setenv("PET_NO_PYTHON", "1")
     monkeypatch.setenv("PET_MODULE", "0")
-    options = get_args_parser().parse_args(["--max-restarts", "5", "x.py"])
+    options = get_args_parser().parse_args(
+        ["--max-restarts", "5", "--duplicate-stderr-filters", "a,,b,c", "x.py"]
+    )
+    assert (options.duplicate_stdout_filters, options.duplicate_stderr_filters) == (
+        [],
+        ["a,b", "c"],
+    )
     assert (options.nproc_per_node, options.max_restarts) == (3, 5)
     assert (options.no_python, options.module, options.script) == (True, False, "x.py")
 
