@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
+from hmac import compare_digest
 from typing import Any
 
 from .nodes import Node, exchange_text
@@ -134,7 +135,7 @@ def connect(
         with suppress(OSError):
             link.sendall(HELLO.pack(rank, peer, proof(secret, rank, peer, 0)))
     for peer, link in begun.items():
-        if take(link, 16, deadline) == proof(secret, rank, peer, 1):
+        if compare_digest(take(link, 16, deadline), proof(secret, rank, peer, 1)):
             made[peer] = link
         else:
             link.close()
@@ -154,7 +155,8 @@ def accept(
             continue
         hello = take(link, HELLO.size, min(deadline, time.monotonic() + TRIAL))
         peer, own, proven = HELLO.unpack(hello or bytes(HELLO.size))
-        if own != rank or peer not in peers or proven != proof(secret, peer, rank, 0):
+        is_theirs = compare_digest(proven, proof(secret, peer, rank, 0))
+        if own != rank or peer not in peers or not is_theirs:
             link.close()
             continue
         with suppress(OSError):
