@@ -4,7 +4,7 @@ rows as dicts.
 Workers are forked and stay. CPU seconds are those of the consumer and its workers together. What
 the memory allows at all is the party "numpy, memcpy": the same bytes copied to warm batches, one
 call for each, by two threads; our share of it is its time over ours. What the kernel takes to fork
-this very process twice, with nothing done in the children, is the party "two bare forks".
+this very process twice, with nothing done in the children, is the party "numpy, two bare forks".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["CASES", "FORKS", "MEMCPY"]
 
 BATCH = 32
 MEMCPY = "numpy, memcpy"
-FORKS = "two bare forks"
+FORKS = "numpy, two bare forks"
 
 
 class Images:
