@@ -1,4 +1,4 @@
-// A NumPy ufunc made anew (long: the table, two ways of calling and the walk belong together): same
+// A NumPy ufunc made anew (long: the table and two ways of calling belong together): same
 // loops and type rules, but large calls run on the pool, and nothing warns.
 //
 //   call -> straight: arrays of one dtype, contiguous or broadcast, numbers -> loop, by `run_flat`
