@@ -5,7 +5,7 @@
 | shm | shared memory of one machine, the default |
 | gloo | what scripts ask for on a CPU: shm |
 | mpi | several machines: MPI between nodes, shared memory within (mpi/); needs mpi4py |
-| nccl | not there yet: an error that says what to use |
+| nccl | GPUs of one machine, a rank each, by NCCL (nccl/); needs CuPy |
 | others | `Backend.register_backend` |
 """
 
@@ -34,7 +34,7 @@ class Backend(str):
     """The name of a backend, in lower case; `cpu:gloo,cuda:nccl` is that of the CPU.
 
     Raises:
-        ValueError: there is no such backend, or it is not there yet.
+        ValueError: there is no such backend.
 
     >>> from shmtensor.distributed import Backend
     >>> Backend("GLOO") == "gloo", Backend("GLOO").engine()
@@ -46,7 +46,7 @@ class Backend(str):
     GLOO = "gloo"
     MPI = "mpi"
     NCCL = "nccl"
-    backend_list: ClassVar[list[str]] = [SHM, GLOO, MPI]
+    backend_list: ClassVar[list[str]] = [SHM, GLOO, MPI, NCCL]
     makers: ClassVar[dict[str, Maker]] = {}
 
     def __new__(cls, name: str) -> Backend:
@@ -57,12 +57,6 @@ class Backend(str):
         if ":" in found:
             devices = dict(part.split(":", 1) for part in found.split(","))
             found = devices.get("cpu", found)
-        if found == cls.NCCL:
-            raise ValueError(
-                "Backend: 'nccl', there are "
-                f"{', '.join(cls.backend_list)}: nccl is for CUDA tensors, which need CuPy and are "
-                "not there yet; tensors on the CPU go by shm"
-            )
         if found not in cls.backend_list:
             raise ValueError(
                 f"Backend: unknown backend: {name!r}, there are {', '.join(cls.backend_list)}"
@@ -83,7 +77,7 @@ class Backend(str):
             ValueError: the name is taken.
         """
         found = name.lower()
-        if found in (*cls.backend_list, cls.NCCL):
+        if found in cls.backend_list:
             raise ValueError(f"register_backend: the name is taken: {name!r}")
         cls.backend_list.append(found)
         cls.makers[found] = func
@@ -94,7 +88,17 @@ class Backend(str):
 
     def engine(self) -> str:
         """What carries it in the end."""
-        return str(self) if self.maker() or self == self.MPI else self.SHM
+        return str(self) if self.maker() or self in (self.MPI, self.NCCL) else self.SHM
+
+    def carry(self, control: Any, timeout: float) -> Any:
+        """The engine for a group whose ranks share memory: `control` itself, or what NCCL makes of
+        it; all its ranks call it.
+        """
+        if self.engine() != self.NCCL:
+            return control
+        from .nccl.begin import begin
+
+        return begin(control, timeout)
 
 
 def is_gloo_available() -> bool:
@@ -108,8 +112,10 @@ def is_mpi_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """False: CUDA is not there yet."""
-    return False
+    """Whether CuPy, NCCL and a GPU are there. Imports CuPy."""
+    from .nccl.cuda import is_usable
+
+    return is_usable()
 
 
 def is_ucc_available() -> bool:
@@ -125,7 +131,9 @@ def is_xccl_available() -> bool:
 def is_backend_available(backend: str) -> bool:
     """Whether a backend of that name can be asked for here."""
     name = backend.lower()
-    return is_mpi_available() if name == Backend.MPI else name in Backend.backend_list
+    if name in (Backend.MPI, Backend.NCCL):
+        return is_mpi_available() if name == Backend.MPI else is_nccl_available()
+    return name in Backend.backend_list
 
 
 def get_default_backend_for_device(device: Any) -> str:

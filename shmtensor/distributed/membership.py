@@ -101,11 +101,21 @@ def from_environment(where: str, name: str, value: int) -> int:
         ) from None
 
 
-def join(block: native.Block, rank: int, world: int, timeout: float, role: str) -> ProcessGroup:
+def join(
+    block: native.Block,
+    rank: int,
+    world: int,
+    timeout: float,
+    role: str,
+    backend: str = Backend.SHM,
+) -> ProcessGroup:
     """Takes the rank's place in a group block, and waits for the others."""
     native.set_role(role)
-    group = ProcessGroup(native.Group(block, rank, world), timeout, list(range(world)), block)
-    group.native.barrier(timeout)
+    control = native.Group(block, rank, world)
+    control.barrier(timeout)
+    engine = Backend(backend).carry(control, timeout)
+    group = ProcessGroup(engine, timeout, list(range(world)), block)
+    group.backend = str(backend)
     return group
 
 
@@ -129,13 +139,15 @@ def init_process_group(
 
     Args:
         backend: "shm", the default ("gloo" is accepted and means it); "mpi": several machines,
-            whose ranks `mpirun` has started: rank and world_size are MPI's.
+            whose ranks `mpirun` has started: rank and world_size are MPI's; "nccl": a GPU for each
+            rank, that of LOCAL_RANK.
         store: in place of init_method: all processes name the same.
         timeout: seconds or a timedelta for this and every collective of the group; None: no limit.
 
     Raises:
         CollectiveTimeout: not all came in time.
         CollectiveMismatch: the ranks disagree about the world size, or two have the same rank.
+        RuntimeError: a backend needs what is not installed, or more GPUs.
     """
     where = "init_process_group"
     if is_initialized():
@@ -179,9 +191,11 @@ def init_process_group(
             )
         )
         block, own = meet(f"{name}/{group_name}", rank, world, limit)
-    enter(join(block, rank, world, limit, f"rank {rank}"))
-    if own and rank == 0:
-        native.acknowledge(own)
+    try:
+        enter(join(block, rank, world, limit, f"rank {rank}", named.engine()))
+    finally:
+        if own and rank == 0:
+            native.acknowledge(own)
 
 
 def join_by_mpi(rank: int, world: int, limit: float) -> None:
@@ -277,6 +291,9 @@ def new_group(
     """A further group of some ranks of the default one. All ranks call it, in the same order,
     members or not.
 
+    Args:
+        backend: "shm" and "nccl" can be had side by side; None: that of the default group.
+
     Returns:
         The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in it.
     """
@@ -290,7 +307,9 @@ def new_group(
         raise ValueError(
             f"new_group: ranks are not {len(members)} different ones of {world.size()}: {members}"
         )
-    if backend is not None and Backend(backend).engine() != Backend(world.name()).engine():
+    carrier = Backend(world.name() if backend is None else backend)
+    kinds = {carrier.engine(), Backend(world.name()).engine()}
+    if len(kinds) > 1 and kinds != {Backend.SHM, Backend.NCCL}:
         raise ValueError(
             f"new_group: a backend of its own is not offered: {backend!r} in a group of "
             f"{world.name()!r}"
@@ -325,11 +344,12 @@ def new_group(
         engine = world.native.subgroup(members, block)  # on all ranks
     elif block is not None:
         engine = native.Group(block, members.index(world.rank()), len(members))
-    if world.rank() in members:
-        group = ProcessGroup(engine, limit, members, None if world.spans_nodes else block)
-        group.backend = world.backend
-        World.groups.append(group)
     world.native.barrier(world.timeout)  # all have their hold: the pin may go
     if own:
         native.acknowledge(own)
+    if world.rank() in members:
+        engine = carrier.carry(engine, limit)
+        group = ProcessGroup(engine, limit, members, None if world.spans_nodes else block)
+        group.backend = carrier.engine() if len(kinds) > 1 else world.backend
+        World.groups.append(group)
     return group  # type: ignore[no-any-return]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import native
+from .backend import Backend
 from .group import ProcessGroup
 from .membership import World, destroy_process_group, enter, group_of
 from .rendezvous import create_block, meet
@@ -73,8 +74,11 @@ def shrink_group(
     else:
         block, own = meet(f"shrink/{old.identity}/{stay}", rank, len(stay), old.timeout)
     ranks = list(range(len(stay))) if is_default else [old.ranks[r] for r in stay]
-    new = ProcessGroup(native.Group(block, rank, len(stay)), old.timeout, ranks, block)
-    new.native.barrier(new.timeout)
+    control = native.Group(block, rank, len(stay))
+    control.barrier(old.timeout)
+    engine = Backend(old.name()).carry(control, old.timeout)
+    new = ProcessGroup(engine, old.timeout, ranks, block)
+    new.backend = old.backend
     if own and rank == 0:
         native.acknowledge(own)
     if is_default:

@@ -26,8 +26,9 @@ import numpy as np
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
+from shmtensor.distributed import call
 from shmtensor.distributed.contract import CONTRACTS, ReduceOp
-from shmtensor.distributed.mpi import call, chain
+from shmtensor.distributed.mpi import chain
 from shmtensor.dtypes import as_dtype
 from shmtensor.errors import PeerLostError
 

@@ -44,8 +44,8 @@ def test_bad_arguments_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(ValueError, match="RANK is None"):
         dist.init_process_group()
-    with pytest.raises(ValueError, match="'nccl', there are shm"):
-        dist.init_process_group("nccl", rank=0, world_size=1)
+    with pytest.raises(ValueError, match="'ucc', there are shm"):
+        dist.init_process_group("ucc", rank=0, world_size=1)
     with pytest.raises(ValueError, match="rank 3 of 2"):
         dist.init_process_group(rank=3, world_size=2)
     with pytest.raises(ValueError, match="negative"):

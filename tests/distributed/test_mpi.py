@@ -182,7 +182,7 @@ def test_nodes_are_neighbours_that_can_share_memory() -> None:
 
 
 def test_rows_are_compared_whole() -> None:
-    from shmtensor.distributed.mpi.call import ROW, compare, describe, write
+    from shmtensor.distributed.call import ROW, compare, describe, write
     from shmtensor.errors import CollectiveMismatch
 
     table = np.zeros((3, ROW), np.uint8)

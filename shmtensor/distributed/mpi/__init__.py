@@ -11,7 +11,6 @@
 | file | has |
 |---|---|
 | wire.py | messages by MPI, and news of who died or gave up; every wait ends |
-| call.py | what a rank calls, in a row of bytes that all compare |
 | watch.py | who on other nodes lives, by connections that end with a process |
 | nodes.py | who shares memory with whom, and one domain for them |
 | meeting.py | how a collective begins, and how it fails |

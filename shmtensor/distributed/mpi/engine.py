@@ -14,11 +14,20 @@ import numpy as np
 
 from ... import native
 from ...dtypes import HALVES
-from ...errors import CollectiveMismatch
+from ..call import (
+    HEAD,
+    INLINE,
+    check_list,
+    check_message,
+    check_pair,
+    checked,
+    plain_op,
+    taken,
+    write,
+)
 from ..contract import fold
 from ..group import Array
 from . import chain
-from .call import HEAD, INLINE, check_list, check_pair, checked, describe, plain_op, taken, write
 from .meeting import Meeting, leave_all
 from .nodes import introduce, meet_node, runs
 from .watch import keep_watch
@@ -264,18 +273,6 @@ class Engine(Meeting):
             local = native.Group(block, near.index(self.rank), len(near))
         kin = {members.index(r): at for r, at in self.kin.items() if r in members}
         return Engine(wire, nodes, local, kin)
-
-
-def check_message(where: str, own: Array, theirs: Array, who: str) -> None:
-    if (own != theirs).any():
-        raise CollectiveMismatch(
-            f"{where}: the message is not what is expected: {describe(own)} with tag "
-            f"{tag_of(own)} here, {who} {describe(theirs)} with tag {tag_of(theirs)}"
-        )
-
-
-def tag_of(head: Array) -> int:
-    return int(head.view(HEAD)[0]["number"])
 
 
 def world_engine(rank: int, world: int, timeout: float) -> Engine:

@@ -17,8 +17,8 @@ import numpy as np
 
 from ... import native
 from ...errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
+from ..call import HEAD, NO_FOLD, ROW, compare, write
 from ..group import Array, empty_shared
-from .call import HEAD, NO_FOLD, ROW, compare, write
 from .nodes import Node
 from .wire import CALL, DATA, Wire
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ...dtypes import HALVES
-from ...errors import CollectiveMismatch
-from ..contract import ReduceOp
-from ..group import Array
+from ..dtypes import HALVES
+from ..errors import CollectiveMismatch
+from .contract import ReduceOp
+from .group import Array
 
 __all__ = [
     "HEAD",
@@ -24,6 +24,7 @@ __all__ = [
     "NO_FOLD",
     "ROW",
     "check_list",
+    "check_message",
     "check_pair",
     "checked",
     "compare",
@@ -134,6 +135,23 @@ def check_pair(where: str, out: Array, x: Array, nbytes: int, n: int) -> None:
         raise ValueError(
             f"{where}: sizes do not fit {n} ranks: output {out.nbytes} bytes, input {x.nbytes}"
         )
+
+
+def check_message(where: str, own: Array, theirs: Array, who: str) -> None:
+    """A message is what its receiver expects.
+
+    Raises:
+        CollectiveMismatch: it is not; it names both sides.
+    """
+    if (own != theirs).any():
+        raise CollectiveMismatch(
+            f"{where}: the message is not what is expected: {describe(own)} with tag "
+            f"{tag_of(own)} here, {who} {describe(theirs)} with tag {tag_of(theirs)}"
+        )
+
+
+def tag_of(head: Array) -> int:
+    return int(head.view(HEAD)[0]["number"])
 
 
 def is_foldable(op: ReduceOp, dtype: np.dtype[Any]) -> bool:

@@ -1,0 +1,164 @@
+"""How a group begins on GPUs: who uses which, and NCCL's communicator.
+
+```
+ every rank   its row in the domain, its GPU, or what it lacks      -> all, by shared memory
+ all          what one lacks is an error on every rank; a GPU is one rank's alone
+ rank 0       the communicator's unique id                          (in what it said)
+ every rank   makes the communicator, which waits for all of them: in a thread, watched
+```
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+import time
+import weakref
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...errors import CollectiveTimeout
+from ..rendezvous import create_block
+from .communicator import Communicator
+from .cuda import find_cupy, find_device
+from .engine import Engine
+from .meeting import LOOK, rest_of
+
+__all__ = ["begin"]
+
+TEXT = 4096  # bytes of what a rank says about itself
+
+living: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+@atexit.register
+def leave_all() -> None:
+    """At the end of the process: CuPy would destroy communicators, and NCCL wait for the others."""
+    for each in list(living):
+        each.leave()
+
+
+def begin(control: native.Group, timeout: float) -> Engine:
+    """This rank's end of a group on GPUs, whose ranks share memory already; waits for all.
+
+    Args:
+        control: the group in shared memory.
+        timeout: seconds, negative for none.
+
+    Raises:
+        RuntimeError: CuPy, NCCL or a GPU is missing on some rank; all ranks raise it.
+    """
+    where = "init_process_group"
+    end = inf if timeout < 0 else time.monotonic() + timeout
+    found: Any = None
+    mine: dict[str, Any] = {"row": native.row(), "host": os.uname().nodename}
+    try:
+        found = cupy, nccl, index = find_gpu(control.rank, mine)
+        if control.rank == 0:
+            mine["id"] = nccl.get_unique_id()
+    except Exception as error:
+        mine["lacks"] = f"{type(error).__name__}: {error}"[: TEXT // 4]
+    said = exchange_text(control, mine, end)
+    check_gpus(where, said)
+    cupy, nccl, index = found
+    kin = [(int(row), int(inc)) for row, inc in (each["row"] for each in said)]
+    inner = connect(control, cupy, nccl, index, tuple(said[0]["id"]), kin, end)
+    device = cupy.cuda.Device(index)
+    communicator = Communicator(cupy, nccl, device, inner, control.rank, control.world)
+    answers, turns = branch(control, end), branch(control, end)
+    engine = Engine(control, answers, turns, communicator, kin)
+    living.add(engine)
+    return engine
+
+
+def find_gpu(rank: int, mine: dict[str, Any]) -> tuple[Any, Any, int]:
+    """CuPy, its NCCL, and the number of this rank's GPU, whose name goes into what it says."""
+    cupy, nccl = find_cupy()
+    index, mine["gpu"] = find_device(cupy, rank)
+    return cupy, nccl, index
+
+
+def exchange_text(control: native.Group, mine: dict[str, Any], end: float) -> list[dict[str, Any]]:
+    """What each rank says about itself."""
+    data = np.frombuffer(json.dumps(mine).encode().ljust(TEXT), np.uint8)
+    table = np.empty((control.world, TEXT), np.uint8)
+    control.all_gather(list(table), data, rest_of(end))
+    return [json.loads(row.tobytes()) for row in table]
+
+
+def check_gpus(where: str, said: list[dict[str, Any]]) -> None:
+    """Each rank has a GPU, and no other rank has it.
+
+    Raises:
+        RuntimeError: not so; the same on all ranks.
+    """
+    for rank, each in enumerate(said):
+        if "lacks" in each:
+            raise RuntimeError(f"{where}: rank {rank}: {each['lacks']}")
+    users: dict[str, list[int]] = {}
+    for rank, each in enumerate(said):
+        users.setdefault(each["gpu"], []).append(rank)
+    for gpu, ranks in users.items():
+        if len(ranks) > 1:
+            raise RuntimeError(
+                f"{where}: the backend nccl needs a GPU for each rank: ranks {ranks} of "
+                f"{len(said)} have the same, {gpu}; LOCAL_RANK or CUDA_VISIBLE_DEVICES says which"
+            )
+
+
+def connect(
+    control: native.Group,
+    cupy: Any,
+    nccl: Any,
+    index: int,
+    unique: tuple[int, ...],
+    kin: list[tuple[int, int]],
+    end: float,
+) -> Any:
+    """NCCL's communicator. It waits for all ranks and would for ever: so a thread does it, which
+    is given up when a rank dies, or at the timeout.
+    """
+    made: list[Any] = []
+
+    def make() -> None:
+        try:
+            with cupy.cuda.Device(index):
+                made.append(nccl.NcclCommunicator(control.world, unique, control.rank))
+        except Exception as error:
+            made.append(error)
+
+    thread = threading.Thread(target=make, name="shmtensor-nccl", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(LOOK)
+        for row, inc in kin:
+            if native.life(row, inc) != "alive":
+                native.raise_peer_lost("init_process_group", row, inc)
+        if time.monotonic() > end:
+            raise CollectiveTimeout("init_process_group: NCCL has not brought all ranks together")
+    if isinstance(made[0], Exception):
+        raise made[0]
+    return made[0]
+
+
+def branch(control: native.Group, end: float) -> native.Group:
+    """Another group of the same ranks."""
+    handle = np.zeros(256, np.uint8)
+    own = b""
+    if control.rank == 0:
+        block, own = create_block(control.world)
+        handle[0] = len(own)
+        handle[1 : 1 + len(own)] = np.frombuffer(own, np.uint8)
+    control.broadcast(handle, 0, rest_of(end))
+    if not own:
+        block = native.receive(handle[1 : 1 + int(handle[0])].tobytes(), False)
+    made = native.Group(block, control.rank, control.world)
+    control.barrier(rest_of(end))  # all have their hold: the pin may go
+    if own:
+        native.acknowledge(own)
+    return made

@@ -1,0 +1,267 @@
+"""How an operation of the backend nccl begins, waits, and fails.
+
+```
+ agree     everybody's call in a row of bytes, by shared memory; all compare all rows
+ turn      one NCCL operation at a time in a process     Note [Turns]
+ work      on the stream; meanwhile: who has died, gave up, the timeout
+ settle    everybody says whether it went well: a failure is a failure everywhere
+```
+
+Note [Turns]: NCCL hangs when two ranks begin two operations in different orders, be they of one
+communicator or of two on the same GPU. Messages and collectives of several groups are begun by
+several threads, whose order nobody rules. So a process has one turn, which an operation takes on
+all ranks that take part, in the order of the ranks, and holds until the GPU has done it. Whoever
+holds a turn waits only for turns of higher ranks: there is no circle. That all ranks take it at
+once is tried first; while a turn is held so, nothing is waited for but ranks that are there
+already.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import NoReturn
+
+import numpy as np
+
+from ... import native
+from ...errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
+from ..call import HEAD, NO_FOLD, compare, write
+from ..group import Array, empty_shared
+from .communicator import Communicator
+from .staging import Staging
+
+__all__ = ["Meeting", "rest_of"]
+
+LOOK = 0.01  # seconds between two looks at who lives
+PAUSE = 0.001  # the longest sleep between two looks at the stream
+GRACE = 2.0  # seconds that others may be later than this rank in noticing a failure
+
+turn = threading.Lock()  # Note [Turns]
+
+
+def rest_of(end: float) -> float:
+    """The seconds until then, as the waits of shared memory take them."""
+    return -1.0 if end == inf else max(0.0, end - time.monotonic())
+
+
+@contextmanager
+def named(where: str) -> Iterator[None]:
+    """Errors of the shared memory's calls bear the name of what is done by them."""
+    try:
+        yield
+    except Exception as error:
+        if error.args and isinstance(error.args[0], str):
+            error.args = (re.sub(r"^\w+: ", f"{where}: ", error.args[0]), *error.args[1:])
+        raise
+
+
+class Meeting:
+    """One rank's end of a group on GPUs: who comes, what all call, who fails.
+
+    Attributes:
+        control: the group in shared memory, whose members are the same.
+        kin: the ranks' rows in the domain.
+    """
+
+    def __init__(
+        self, control: native.Group, communicator: Communicator, kin: list[tuple[int, int]]
+    ) -> None:
+        self.control, self.communicator, self.kin = control, communicator, kin
+        self.rank, self.world = control.rank, control.world
+        self.pid = os.getpid()
+        self._busy = threading.Lock()
+        self._number = 0
+        self._staged = 0
+        self._has_left = False
+        self._kept: list[Staging] = []  # what an aborted stream may still write to
+
+    # ---------------------------------------------------------------- what native.Group tells
+    @property
+    def is_broken(self) -> bool:
+        """Whether somebody gave up or died."""
+        return self.control.is_broken
+
+    def missing(self) -> int:
+        """A bit for each rank that has not come to this rank's last meeting."""
+        return self.control.missing()
+
+    def statistics(self) -> tuple[int, int, int]:
+        """Collectives, bytes copied inline, bytes copied to the GPU."""
+        return self._number, self.control.statistics()[1], self._staged
+
+    def break_off(self, why: str) -> None:
+        """Ends the waits of all ranks."""
+        self.control.break_off(why)
+
+    def leave(self) -> None:
+        """The others no longer wait for this rank."""
+        if self._has_left or self.pid != os.getpid():
+            return
+        self._has_left = True
+        self.control.leave()
+        if turn.acquire(timeout=GRACE):  # else a thread of this process is at it, and will abort
+            try:
+                self.communicator.abort()
+            finally:
+                turn.release()
+
+    # ---------------------------------------------------------------- errors
+    @contextmanager
+    def calling(self, where: str) -> Iterator[None]:
+        """Something that others wait for. Whoever fails in it tells all, but for a mismatch, which
+        all concerned find alike, and a death, which all see.
+        """
+        if self.pid != os.getpid():
+            raise RuntimeError(f"{where}: this process was forked from rank {self.rank}: no member")
+        if self._has_left:
+            raise RuntimeError(f"{where}: this rank has left the group: rank {self.rank}")
+        try:
+            with named(where):
+                yield
+        except (CollectiveMismatch, PeerLostError):
+            raise
+        except BaseException as error:
+            if not self.is_broken:
+                text = str(error).removeprefix(f"{where}: ")
+                self.break_off(f"{where}: {type(error).__name__}: {text}")
+            raise
+
+    @contextmanager
+    def collective(
+        self, where: str, x: Array | None, timeout: float, op: int = NO_FOLD, root: int = -1
+    ) -> Iterator[float]:
+        """A collective, from when all have agreed on it; gives the time when it is too late."""
+        end = inf if timeout < 0 else time.monotonic() + timeout
+        if not self._busy.acquire(blocking=False):
+            raise RuntimeError(
+                f"{where}: another thread is in a collective of this group: rank {self.rank}, make "
+                "a new_group for each thread"
+            )
+        try:
+            with self.calling(where):
+                self.agree(where, x, end, op, root)
+                yield end
+        finally:
+            self._busy.release()
+
+    def agree(self, where: str, x: Array | None, end: float, op: int, root: int) -> None:
+        """All call the same.
+
+        Raises:
+            CollectiveMismatch: they do not; it names all sides.
+        """
+        self._number += 1
+        row = np.empty(HEAD.itemsize, np.uint8)
+        write(row, where, self._number, x, op, root)
+        table = np.empty((self.world, row.size), np.uint8)
+        self.control.all_gather(list(table), row, rest_of(end))
+        compare(table, where)
+
+    def everybody(self, is_so: bool, end: float) -> bool:
+        """Whether it is so on all ranks, which all ask."""
+        table = np.empty((self.world, 1), np.uint8)
+        self.control.all_gather(list(table), np.array([is_so], np.uint8), rest_of(end))
+        return bool(table.all())
+
+    # ---------------------------------------------------------------- turns
+    def take_turn(self, where: str, end: float) -> None:
+        """This process's turn is this operation's. Note [Turns]."""
+        while not turn.acquire(timeout=LOOK):
+            self.look(where)
+            if time.monotonic() > end:
+                raise CollectiveTimeout(
+                    f"{where}: another NCCL operation of this process has not ended: "
+                    f"rank {self.rank}"
+                )
+        if self.communicator.is_aborted:
+            turn.release()
+            self.fail(where)
+
+    def take_turns(self, where: str, end: float) -> None:
+        """As `take_turn`, on all ranks."""
+        is_mine = turn.acquire(blocking=False)
+        try:
+            if self.everybody(is_mine and not self.communicator.is_aborted, end):
+                return
+            if is_mine:
+                turn.release()
+                is_mine = False
+            for rank in range(self.world):
+                if rank == self.rank:
+                    self.take_turn(where, end)
+                    is_mine = True
+                self.control.barrier(rest_of(end))
+        except BaseException:
+            if is_mine:
+                turn.release()
+            raise
+
+    @contextmanager
+    def work(self, where: str, end: float, is_collective: bool = True) -> Iterator[Staging]:
+        """What is put on the stream inside is done when this ends. The caller has the turn, which
+        ends with it.
+        """
+        staging, is_done = Staging(self.communicator), False
+        try:
+            with self.communicator.device:
+                yield staging
+                is_done = self.wait(where, end)
+            if not is_done:
+                self.give_up(staging)
+            if is_collective:
+                is_done = self.everybody(is_done, end + GRACE)
+            if not is_done:
+                raise CollectiveTimeout(
+                    f"{where}: NCCL has not done it in time: rank {self.rank} of {self.world}"
+                )
+            staging.settle()
+            self._staged += staging.copied
+        except BaseException:
+            self.give_up(staging)
+            raise
+        finally:
+            turn.release()
+
+    def give_up(self, staging: Staging) -> None:
+        """Ends what is on the stream."""
+        self._kept.append(staging)
+        self.communicator.abort()
+
+    def wait(self, where: str, end: float) -> bool:
+        """Until the stream has done its work: whether it has in time."""
+        event, pause, look = self.communicator.mark(), 0.0, time.monotonic() + LOOK
+        while not event.done:
+            now = time.monotonic()
+            if now > end:
+                return False
+            if now > look:
+                self.look(where)
+                self.communicator.check()
+                look = now + LOOK
+            time.sleep(pause)
+            pause = min(PAUSE, 2 * pause + 1e-5)
+        return True
+
+    # ---------------------------------------------------------------- who lives
+    def look(self, where: str) -> None:
+        """Raises if somebody died or gave up."""
+        if self.is_broken:
+            self.fail(where)
+        for row, inc in self.kin:
+            if native.life(row, inc) != "alive":
+                if self._busy.locked():  # a meeting: all find the same rank
+                    self.control.barrier(GRACE)
+                native.raise_peer_lost(where, row, inc)
+
+    def fail(self, where: str) -> NoReturn:
+        """Raises why the group is broken."""
+        if self.is_broken and self.world > 1:  # it refuses every call, in any thread, and says why
+            other = 1 if self.rank == 0 else 0
+            self.control.recv(empty_shared((1,), np.dtype(np.uint8)), other, 0, 0.0)
+        raise RuntimeError(f"{where}: the group is broken: rank {self.rank} has aborted NCCL")
