@@ -10,6 +10,7 @@ from typing import Any
 from ..autograd import table
 from ..ops import Row
 from .batched import Batched, Level, lifted
+from .losses import entropy, measure_slopes, measured
 
 __all__ = ["KINDS", "Call"]
 
@@ -318,18 +319,6 @@ def dotted(call: Call) -> Any:
     return table.sum(table.mul(x, y), 1)
 
 
-def entropy(call: Call) -> Any:
-    """Cross entropy, from the logarithms of the softmax."""
-    x, target = (call.value(v) for v in call.inputs)
-    counts = table.ne(target, call.attribute("ignore_index"))
-    safe = table.choose(counts, target, 0)
-    picked = table.gather(table.log_softmax_along(x, 2), 2, table.unsqueeze(safe, 2))
-    total = table.sum(table.choose(counts, table.neg(table.squeeze(picked, 2)), 0.0), 1)
-    if call.attribute("reduction") == "mean":
-        total = table.div(total, table.sum(counts, 1))
-    return total
-
-
 KINDS: dict[str, Kind] = {}
 
 
@@ -345,8 +334,8 @@ declare(
     tan asin acos atan sinh cosh tanh asinh acosh atanh sinc deg2rad rad2deg conj real imag angle
     isnan isinf isfinite isposinf isneginf isreal signbit logical_not bitwise_not lgamma digamma
     polygamma_of i0 i1 relu relu_backward sigmoid sigmoid_backward tanh_backward silu gelu_rows
-    gelu_backward softplus logsigmoid leaky_relu elu hardtanh hardsigmoid hardswish hardshrink
-    softshrink threshold mish clamped tril triu inverse slogdet det svd_parts singular_values
+    gelu_backward curve_backward softplus logsigmoid leaky_relu elu hardtanh hardsigmoid hardswish
+    hardshrink softshrink threshold mish clamped tril triu inverse slogdet det svd_parts singular_values
     pinverse matrix_exp linalg_cholesky_lower linalg_qr_parts linalg_lu_packed linalg_eigh_parts
     linalg_eig_parts linalg_svd_full kept_by special_ndtr special_log_ndtr
     special_erfcx special_ndtri special_entr special_i0e special_i1e special_bessel_j0
@@ -386,3 +375,5 @@ declare(looked_up, "embedded")
 declare(flattened, "flatten")
 declare(dotted, "dot")
 declare(entropy, "class_entropy")
+declare(measured, "measured")
+declare(measure_slopes, "measure_backward")

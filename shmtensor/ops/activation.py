@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .. import native
+from .curves import silu_slope
 from .exponential import error_function
 from .kernels import either, for_floats
 from .samples import reals
@@ -88,14 +89,14 @@ def silu(xp, x, /):
     return x * sigmoid.forward(xp, x)
 
 
-def silu_slope(ops: Any, g: Any, x: Any) -> Any:
-    """s (1 + x (1 - s))."""
-    s = ops.sigmoid(x)
-    return g * (s * (1 + x * (1 - s))).conjugate()
-
-
 silu.numpy = either(native.silu, silu.forward)
-silu.pullback(x=lambda ops, g, x: silu_slope(ops, g, x))
+silu.pullback(
+    x=lambda ops, g, x: (
+        ops.curve_backward(g, x, "silu")
+        if x.dtype.kind == "f"
+        else g * silu_slope(ops, x).conjugate()
+    )
+)
 
 
 GELUS = [(reals((3, 4), -3.0, 3.0), False), (reals((3, 4), -3.0, 3.0), True), ((), False)]
@@ -169,9 +170,7 @@ def softplus(xp, x, /, beta=1.0, threshold=20.0):
 
 softplus.numpy = either(native.softplus, softplus.forward)
 softplus.pullback(
-    x=lambda ops, g, x, beta, threshold: ops.choose(
-        x * beta > threshold, g, g * ops.sigmoid(x * beta)
-    )
+    x=lambda ops, g, x, beta, threshold: ops.curve_backward(g, x, "softplus", beta, threshold)
 )
 
 
@@ -182,7 +181,7 @@ def logsigmoid(xp, x, /):
 
 
 logsigmoid.numpy = either(native.logsigmoid, logsigmoid.forward)
-logsigmoid.pullback(x=lambda ops, g, x: g * ops.sigmoid(-x))
+logsigmoid.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "logsigmoid"))
 
 
 @op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.2)])
@@ -192,7 +191,9 @@ def leaky_relu(xp, x, /, negative_slope=0.01):
 
 
 leaky_relu.numpy = either(native.leaky_relu, leaky_relu.forward)
-leaky_relu.pullback(x=lambda ops, g, x, negative_slope: ops.choose(x > 0, g, g * negative_slope))
+leaky_relu.pullback(
+    x=lambda ops, g, x, negative_slope: ops.curve_backward(g, x, "leaky_relu", negative_slope)
+)
 
 
 @op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.7, 1.5, 2.0)])
@@ -201,17 +202,11 @@ def elu(xp, x, /, alpha=1.0, scale=1.0, input_scale=1.0):
     return xp.where(x > 0, x * scale, xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale))
 
 
-def elu_slope(ops: Any, g: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
-    """scale, and scale alpha input_scale exp(input_scale x) on the negative side."""
-    low = ops.replace(x > 0, x, 0.0)
-    return ops.choose(
-        x > 0, g * scale, g * ops.exp(low * input_scale) * (alpha * scale * input_scale)
-    )
-
-
 elu.numpy = either(native.elu, elu.forward)
 elu.pullback(
-    x=lambda ops, g, x, alpha, scale, input_scale: elu_slope(ops, g, x, alpha, scale, input_scale)
+    x=lambda ops, g, x, alpha, scale, input_scale: ops.curve_backward(
+        g, x, "elu", alpha, scale, input_scale
+    )
 )
 
 
@@ -239,7 +234,7 @@ def hardtanh(xp, x, /, min_val=-1.0, max_val=1.0):
 
 hardtanh.numpy = either(native.hardtanh, hardtanh.forward)
 hardtanh.pullback(
-    x=lambda ops, g, x, min_val, max_val: ops.choose((x > min_val) & (x < max_val), g, 0.0)
+    x=lambda ops, g, x, min_val, max_val: ops.curve_backward(g, x, "hardtanh", min_val, max_val)
 )
 
 
@@ -250,7 +245,7 @@ def hardsigmoid(xp, x, /):
 
 
 hardsigmoid.numpy = either(native.hardsigmoid, hardsigmoid.forward)
-hardsigmoid.pullback(x=lambda ops, g, x: ops.choose((x > -3) & (x < 3), g / 6, 0.0))
+hardsigmoid.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "hardsigmoid"))
 
 
 @op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)])
@@ -260,9 +255,7 @@ def hardswish(xp, x, /):
 
 
 hardswish.numpy = either(native.hardswish, hardswish.forward)
-hardswish.pullback(
-    x=lambda ops, g, x: ops.replace(x <= -3, ops.choose(x >= 3, g, g * (x / 3 + 0.5)), 0.0)
-)
+hardswish.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "hardswish"))
 
 
 @op(samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)])
@@ -272,7 +265,7 @@ def hardshrink(xp, x, /, lambd=0.5):
 
 
 hardshrink.numpy = either(native.hardshrink, hardshrink.forward)
-hardshrink.pullback(x=lambda ops, g, x, lambd: ops.replace((x >= -lambd) & (x <= lambd), g, 0.0))
+hardshrink.pullback(x=lambda ops, g, x, lambd: ops.curve_backward(g, x, "hardshrink", lambd))
 
 
 @op(method=False, function=False, samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)])
@@ -285,7 +278,7 @@ def softshrink(xp, x, /, lambd=0.5):
 
 
 softshrink.numpy = either(native.softshrink, softshrink.forward)
-softshrink.pullback(x=lambda ops, g, x, lambd: ops.replace((x >= -lambd) & (x <= lambd), g, 0.0))
+softshrink.pullback(x=lambda ops, g, x, lambd: ops.curve_backward(g, x, "softshrink", lambd))
 
 
 @op(inplace=True, method=False, samples=[((3, 4), 0.1, 20.0)])
@@ -295,7 +288,7 @@ def threshold(xp, x, /, threshold, value):
 
 
 threshold.numpy = either(native.threshold, threshold.forward)
-threshold.pullback(x=lambda ops, g, x, threshold: ops.replace(x <= threshold, g, 0.0))
+threshold.pullback(x=lambda ops, g, x, threshold: ops.curve_backward(g, x, "threshold", threshold))
 
 
 @op(method=False, function=False, samples=BOTH_SIDES)
@@ -304,14 +297,8 @@ def mish(xp, x, /):
     return x * xp.tanh(xp.logaddexp(x, 0))
 
 
-def mish_slope(ops: Any, g: Any, x: Any) -> Any:
-    """t + x s (1 - t * t)."""
-    t, s = ops.tanh(ops.softplus(x)), ops.sigmoid(x)
-    return g * (t + x * s * (1 - t * t))
-
-
 mish.numpy = either(native.mish, mish.forward)
-mish.pullback(x=lambda ops, g, x: mish_slope(ops, g, x))
+mish.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "mish"))
 
 
 @composite

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .kernels import either
 from .samples import ints, reals
 from .table import composite, op
 
@@ -27,6 +28,12 @@ def reduced(ops: Any, losses: Any, reduction: str) -> Any:
     if reduction == "none":
         return losses
     raise ValueError(f"loss: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
+
+
+def insist_on(name: str, reduction: str) -> None:
+    """Raises ValueError unless there is such a reduction."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{name}: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
 
 
 def legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -72,42 +79,62 @@ def places(name: str, shape: tuple[int, ...], target: Any, ignore_index: int) ->
 
 CLASSES = [
     ((5, 4), ints((5,), 4), None, 1),
-    ((5, 4), ints((5,), 4), reals((4,), 0.5, 2.0), -100),
-    ((2, 4, 3), ints((2, 3), 4), None, 2),
-    ((4,), ints((), 4), None, -100),
+    ((5, 4), ints((5,), 4), reals((4,), 0.5, 2.0), -100, "mean"),
+    ((2, 4, 3), ints((2, 3), 4), None, 2, "sum"),
+    ((2, 4, 3), ints((2, 3), 4), reals((4,), 0.5, 2.0), 2),
+    ((4,), ints((), 4), None, -100, "mean"),
 ]
 
 
 @op(method=False, function=False, samples=CLASSES)
-def picked(xp, x, target, weight=None, /, ignore_index=-100):
-    """-weight[c] * x[c] for each class c of target, 0 where it is ignored."""
+def picked(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"):
+    """-weight[c] * x[c] for each class c of target, 0 where it is ignored; or the sum of these, or
+    that over the sum of the weights.
+    """
     safe, counts = places("nll_loss", x.shape, target, ignore_index)
-    out = -xp.take_along_axis(columns(x), safe, 1)
-    if weight is not None:
-        out = out * weight[safe]
-    return xp.where(counts, out, 0).astype(x.dtype).reshape(target.shape)
+    weights = xp.where(counts, 1 if weight is None else weight[safe], 0)
+    out = xp.where(counts, -xp.take_along_axis(columns(x), safe, 1) * weights, 0)
+    if reduction == "none":
+        return out.astype(x.dtype).reshape(target.shape)
+    total = xp.true_divide(out.sum(), weights.sum()) if reduction == "mean" else out.sum()
+    return xp.asarray(total, x.dtype)
 
 
-@op(method=False, function=False, samples=[((5,), ints((5,), 4), None, (5, 4), 1)])
-def picked_backward(xp, x, target, weight=None, /, shape=(), ignore_index=-100):
-    """Zeros of a shape with -weight[c] * x at each class c of target."""
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((5,), ints((5,), 4), None, (5, 4), 1),
+        ((), ints((5,), 4), reals((4,), 0.5, 2.0), (5, 4), 1, "mean"),
+        ((), ints((2, 3), 4), None, (2, 4, 3), 1, "sum"),
+    ],
+)
+def picked_backward(xp, x, target, weight=None, /, shape=(), ignore_index=-100, reduction="none"):
+    """Zeros of a shape with -weight[c] * x at each class c of target; for the mean, over the sum of
+    the weights.
+    """
     safe, counts = places("nll_loss", shape, target, ignore_index)
-    g = xp.where(counts, -x.reshape(safe.shape), 0)
-    if weight is not None:
-        g = g * weight[safe]
+    weights = xp.where(counts, 1 if weight is None else weight[safe], 0)
+    share = weights.sum() if reduction == "mean" else 1
+    g = -xp.true_divide(x.reshape(safe.shape if reduction == "none" else ()), share) * weights
+    g = xp.where(counts, g, 0)
     out = xp.zeros((1, shape[0], 1) if len(shape) == 1 else (*shape[:2], safe.shape[2]), x.dtype)
     xp.put_along_axis(out, safe, g.astype(x.dtype), 1)
     return out.reshape(shape)
 
 
 picked.pullback(
-    x=lambda ops, g, target, weight, x_shape, ignore_index: ops.picked_backward(
-        g, target, weight, x_shape, ignore_index
+    x=lambda ops, g, target, weight, x_shape, ignore_index, reduction: ops.picked_backward(
+        g, target, weight, x_shape, ignore_index, reduction
     )
 )
 picked_backward.pullback(
-    x=lambda ops, g, target, weight, ignore_index: ops.picked(g, target, weight, ignore_index)
+    x=lambda ops, g, target, weight, ignore_index, reduction: ops.picked(
+        g, target, weight, ignore_index, reduction
+    )
 )
+picked.numpy = either(native.picked, picked.forward)
+picked_backward.numpy = either(native.picked_backward, picked_backward.forward)
 
 
 @op(method=False, function=False, samples=[(ints((5,), 4), reals((4,), 0.5, 2.0), 1)])
@@ -142,8 +169,8 @@ def nll_loss(
 ):
     """-input[c] for the true class c, of log-probabilities (N, C) or (N, C, d1, ...)."""
     reduction = legacy(size_average, reduce, reduction)
-    losses = ops.picked(input, target, weight, ignore_index)
-    return per_class(ops, losses, target, weight, ignore_index, reduction)
+    insist_on("nll_loss", reduction)
+    return ops.picked(input, target, weight, ignore_index, reduction)
 
 
 # ---- cross entropy of logits (N, C) and class indices (N): one kernel each way
@@ -247,8 +274,8 @@ def cross_entropy(
     logp = ops.log_softmax_along(input, 0 if input.ndim == 1 else 1)
     if tuple(target.shape) == tuple(input.shape) and target.dtype.kind == "f":
         return soft_entropy(ops, logp, target, weight, reduction, label_smoothing)
-    losses = ops.picked(logp, target, weight, ignore_index)
-    out = per_class(ops, losses, target, weight, ignore_index, reduction)
+    insist_on("cross_entropy", reduction)
+    out = ops.picked(logp, target, weight, ignore_index, reduction)
     if not label_smoothing:
         return out
     dim, n = (0 if input.ndim == 1 else 1), input.shape[0 if input.ndim == 1 else 1]

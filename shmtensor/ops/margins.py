@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .loss import REDUCTIONS, legacy, reduced
+from .loss import insist_on, legacy, reduced
 from .table import composite
 
 
@@ -26,12 +26,6 @@ def rows_of(name: str, input: Any) -> tuple[int, int]:
             f"{name}: expected a non-empty vector or matrix with optional 0-dim batch size: {shape}"
         )
     return (1, shape[0]) if len(shape) == 1 else (shape[0], shape[1])
-
-
-def insist_on(name: str, reduction: str) -> None:
-    """Raises ValueError unless there is such a reduction."""
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"{name}: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
 
 
 @composite(method=False, function=False)

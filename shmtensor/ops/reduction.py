@@ -63,10 +63,14 @@ def nansum(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
 
 
 def fast_nansum(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
-    """The sum after a pass that puts 0 for NaN."""
-    full = native.numbers(x) if dtype is None else None
-    if full is not None:
-        return native.sum(full, dim, keepdim)
+    """The sum, if it is a number: then nothing was none. Else after a pass that puts 0 for NaN."""
+    if dtype is None and x.dtype.kind == "f":
+        total = native.sum(x, dim, keepdim)
+        if total.dtype.itemsize > 2 and not np.isnan(total).any():
+            return total
+        full = native.numbers(x)
+        if full is not None:
+            return native.sum(full, dim, keepdim)
     with np.errstate(all="ignore"):
         return nansum.forward(np, x, dim, keepdim, dtype=dtype)
 
@@ -121,13 +125,6 @@ mean.pullback(
         ops, g / (reduced(x_shape, dim) or math.nan), x_shape, dim, keepdim
     )
 )
-
-
-@composite
-def nanmean(ops, input, dim=None, keepdim=False, *, dtype=None):
-    """Average of the elements that are not NaN."""
-    n = ops.sum(input == input, dim, keepdim)
-    return ops.div(ops.nansum(input, dim, keepdim, dtype=dtype), n)
 
 
 @op(

@@ -153,7 +153,14 @@ def nanquantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear
     return ranked(ops, "nanquantile", input, q, dim, keepdim, interpolation, True)
 
 
-# ---- covariance
+# ---- averages, covariance
+
+
+@composite
+def nanmean(ops, input, dim=None, keepdim=False, *, dtype=None):
+    """Average of the elements that are not NaN."""
+    n = ops.sum(input == input, dim, keepdim)
+    return ops.div(ops.nansum(input, dim, keepdim, dtype=dtype), n)
 
 
 def check_weights(name: str, weights: Any, kinds: str, n: int) -> None:

@@ -114,6 +114,60 @@ def test_gelu_keeps_its_digits_in_the_tail() -> None:
     np.testing.assert_allclose(native.gelu(x), want, rtol=tolerance)
 
 
+SLOPED = [name for name in CURVES if name not in ("erf", "numbers")]
+
+
+@pytest.mark.parametrize("name", SLOPED)
+def test_slopes_are_differences(name: str) -> None:
+    """Of the formula in float64, away from its corners."""
+    numbers, formula = CURVES[name]
+    given = (*numbers, 0.0, 0.0, 0.0)[:3]
+    for dtype, shape in itertools.product(("float64", "float32", "float16"), SHAPES):
+        x = np.asarray(RNG.standard_normal(shape) * 4).astype(dtype)
+        wide, step = x.astype("float64"), 1e-6
+        corners = (0, *numbers, *(-n for n in numbers), 3, -3, 8 / 3)
+        x = np.where(np.min([abs(wide - c) for c in corners], 0) < 1e-2, 0.1, x).astype(dtype)
+        wide = x.astype("float64")
+        want = (formula(wide + step, *numbers) - formula(wide - step, *numbers)) / (2 * step)
+        g = np.asarray(RNG.standard_normal(shape)).astype(dtype)
+        for y, h in ((x, g), (x.copy("F"), g.copy("F"))):
+            got = native.curve_backward(h, y, name, *given)
+            assert got is not None
+            assert (got.shape, got.dtype) == (x.shape, x.dtype)
+            close = {"float64": 1e-8, "float32": 3e-6, "float16": 3e-3}[dtype]
+            np.testing.assert_allclose(got, g * want, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("name", SLOPED)
+def test_slopes_far_out(name: str) -> None:
+    """Nothing overflows."""
+    given = (*CURVES[name][0], 0.0, 0.0, 0.0)[:3]
+    for dtype in ("float32", "float64"):
+        x = np.array([-1e30, -200, -100, 100, 200, 1e30], dtype)
+        got = native.curve_backward(np.ones_like(x), x, name, *given)
+        assert got is not None
+        assert np.isfinite(got).all(), got
+        left, right = SLOPES_OUT[name]
+        np.testing.assert_allclose(got[1:5], [left, left, right, right], atol=1e-18)
+
+
+# Of each far on the left, and far on the right.
+SLOPES_OUT = {
+    "silu": (0, 1),
+    "softplus": (0, 1),
+    "logsigmoid": (1, 0),
+    "mish": (0, 1),
+    "leaky_relu": (0.25, 1),
+    "elu": (0, 2),
+    "hardtanh": (0, 0),
+    "hardsigmoid": (0, 0),
+    "hardswish": (0, 1),
+    "hardshrink": (1, 1),
+    "softshrink": (1, 1),
+    "threshold": (0, 1),
+}
+
+
 def test_what_is_left_to_the_plain_form() -> None:
     x = np.ones(3, "float32")
     assert native.silu(np.arange(3)) is None
@@ -123,6 +177,10 @@ def test_what_is_left_to_the_plain_form() -> None:
     assert native.elu(x, 1.0, 1.0, -1.0) is None
     assert native.leaky_relu(x, "1") is None  # type: ignore[arg-type]
     assert native.mish([1.0]) is None  # type: ignore[arg-type]
+    assert native.curve_backward(x, x.astype("float64"), "silu", 0.0, 0.0, 0.0) is None
+    assert native.curve_backward(x, x[:2], "silu", 0.0, 0.0, 0.0) is None
+    assert native.curve_backward(x, x, "erf", 0.0, 0.0, 0.0) is None
+    assert native.curve_backward(x, x, "elu", 1.0, 1.0, -1.0) is None
 
 
 def test_results_keep_the_order_of_axes() -> None:

@@ -2,6 +2,7 @@
 #include "array.h"
 #include "blas.h"
 #include "choice.h"
+#include "classes.h"
 #include "convolution.h"
 #include "ctc.h"
 #include "curves.h"
@@ -11,6 +12,7 @@
 #include "isa.h"
 #include "joining.h"
 #include "matmul.h"
+#include "measures.h"
 #include "moving.h"
 #include "norms.h"
 #include "optimizer.h"
@@ -138,6 +140,16 @@ PyMethodDef methods[] = {
      "erf(x, /): the error function."},
     {"numbers", fast<numbers>(), METH_FASTCALL,
      "numbers(x, /): 0 for NaN."},
+    {"picked", fast<picked>(), METH_FASTCALL,
+     "picked(x, target, weight, ignore_index, reduction, /): -weight[c] x[c] for classes c."},
+    {"picked_backward", fast<picked_backward>(), METH_FASTCALL,
+     "picked_backward(g, target, weight, shape, ignore_index, reduction, /)"},
+    {"curve_backward", fast<curve_backward>(), METH_FASTCALL,
+     "curve_backward(g, x, name, a, b, c, /): g times the slope of an activation at x."},
+    {"measure", fast<measure>(), METH_FASTCALL,
+     "measure(x, y, name, reduction, a, b, /): losses of two numbers, their mean or sum."},
+    {"measure_backward", fast<measure_backward>(), METH_FASTCALL,
+     "measure_backward(g, x, y, name, side, reduction, a, b, /): the gradient of x or y."},
     {"dropout", fast<dropout>(), METH_FASTCALL, "dropout(x, p, seed, offset, /) -> (out, mask)"},
     {"softmax", fast<softmax>(), METH_FASTCALL, "softmax(x, dim, /)"},
     {"log_softmax", fast<log_softmax>(), METH_FASTCALL, "log_softmax(x, dim, /)"},

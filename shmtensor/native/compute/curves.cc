@@ -1,6 +1,7 @@
 // Arguments and slices of the activations that curves.h computes.
 #include "curves.h"
 
+#include <cstring>
 #include <utility>
 
 #include "array.h"
@@ -118,6 +119,59 @@ PyObject* softshrink(PyObject*, PyObject* const* args, Py_ssize_t n) {
   double p[3] = {0, 0, 0};
   if (!numbers_of(args, n, 1, p) || !(p[0] >= 0)) Py_RETURN_NONE;
   return drawn("softshrink", kSoftShrink, args[0], p);
+}
+
+namespace {
+
+constexpr const char* kNames[kSlopes] = {
+    "silu",        "softplus",  "logsigmoid", "mish",       "leaky_relu", "elu", "hardtanh",
+    "hardsigmoid", "hardswish", "hardshrink", "softshrink", "threshold"};
+
+template <class T>
+void run_back(int which, const Ref& g, const Ref& x, const Ref& out, const double* numbers) {
+  const T p[3] = {static_cast<T>(numbers[0]), static_cast<T>(numbers[1]),
+                  static_cast<T>(numbers[2])};
+  const T *a = data<T>(g), *b = data<T>(x);
+  T* to = data<T>(out);
+  const auto f = kernels<T>().slopes[which];
+  const int64_t n = PyArray_SIZE(out.array());
+  Unlocked unlocked(n > kUnlock);
+  ranges(n, kGrain, [&](int64_t start, int64_t stop) {
+    f(a + start, b + start, to + start, stop - start, p);
+  });
+}
+
+}  // namespace
+
+PyObject* curve_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("curve_backward", n, 6, 6) < 0) return nullptr;
+  double p[3];
+  for (int i = 0; i < 3; ++i) {
+    p[i] = PyFloat_AsDouble(args[3 + i]);
+    if (PyErr_Occurred()) return left_to_caller();
+  }
+  const char* name = PyUnicode_Check(args[2]) ? PyUnicode_AsUTF8(args[2]) : nullptr;
+  int which = 0;
+  while (name && which < kSlopes && strcmp(name, kNames[which])) ++which;
+  if (!name || which == kSlopes || !PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1]))
+    Py_RETURN_NONE;
+  PyArrayObject *g = as_array(args[0]), *x = as_array(args[1]);
+  const int type = PyArray_TYPE(g);
+  if (PyArray_TYPE(x) != type || !PyArray_SAMESHAPE(g, x) ||
+      (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF))
+    Py_RETURN_NONE;
+  if (which == kElu) {
+    if (!(p[2] >= 0)) Py_RETURN_NONE;
+    p[0] *= p[1];
+  }
+  const Floating kind = {type == NPY_DOUBLE ? NPY_DOUBLE : NPY_FLOAT, type};
+  Ref a = contiguous_as(g, kind.compute);
+  Ref b = a ? contiguous_as(x, kind.compute) : Ref();
+  Ref out(b ? fresh(PyArray_NDIM(g), PyArray_DIMS(g), kind.compute) : nullptr);
+  if (!out) return nullptr;
+  kind.compute == NPY_FLOAT ? run_back<float>(which, a, b, out, p)
+                            : run_back<double>(which, a, b, out, p);
+  return finish(std::move(out), kind);
 }
 
 }  // namespace shmtensor

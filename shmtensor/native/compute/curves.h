@@ -19,5 +19,7 @@ PyObject* softshrink(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* threshold(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* erf(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* numbers(PyObject*, PyObject* const* args, Py_ssize_t n);
+// curve_backward(g, x, name, a, b, c): the gradient of x, of one shape and dtype with g
+PyObject* curve_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -33,10 +33,11 @@ void by_rows(const T* x, T* values, int64_t* places, int64_t rows, int64_t m, bo
   if (rows * m <= kPiece || m <= kPiece) {
     const int64_t grain = m ? (kPiece + m - 1) / m : rows;
     ranges(rows, grain, [&](int64_t start, int64_t stop) {
+      if (!places) return folds<T>().extreme_rows[largest](x + start * m, values + start, stop - start, m);
       for (int64_t r = start; r < stop; ++r) {
         const T value = extreme(x + r * m, m);
         if (values) values[r] = value;
-        if (places) places[r] = find(x + r * m, m, value);
+        places[r] = find(x + r * m, m, value);
       }
     });
     return;

@@ -95,6 +95,28 @@ T extreme(const T* x, int64_t m) {
   return best;
 }
 
+// The extremes of rows of m: of short ones 16 side by side, for comparisons wait for each other.
+template <class T, bool kLargest>
+void extreme_rows(const T* x, T* out, int64_t rows, int64_t m) {
+  constexpr int64_t kSide = 16, kL = kWidth / static_cast<int64_t>(sizeof(T));
+  int64_t r = 0;
+  if (m < 2 * kL) {
+    for (; r + kSide <= rows; r += kSide) {
+      const T* from = x + r * m;
+      T best[kSide];
+      for (int64_t l = 0; l < kSide; ++l) best[l] = from[l * m];
+      for (int64_t i = 1; i < m; ++i) {
+        for (int64_t l = 0; l < kSide; ++l) {
+          const T value = from[l * m + i];
+          best[l] = beats<T, kLargest>(value, best[l]) ? value : best[l];
+        }
+      }
+      for (int64_t l = 0; l < kSide; ++l) out[r + l] = best[l];
+    }
+  }
+  for (; r < rows; ++r) out[r] = extreme<T, kLargest>(x + r * m, m);
+}
+
 // Where value (the extreme of them) stands first.
 template <class T>
 int64_t find(const T* x, int64_t m, T value) {

@@ -42,6 +42,28 @@ enum Curve {
   kNumbers,
   kCurves
 };
+constexpr int kSlopes = kThreshold + 1;  // those before erf have kernels of their slopes, too
+
+// Losses of two numbers: squared_error, ...
+enum Measure {
+  kSquared,
+  kAbsolute,
+  kBent,
+  kEntropy,
+  kLogit,
+  kSoftMargin,
+  kDivergence,
+  kLogDivergence,
+  kPoisson,
+  kMeasures
+};
+
+// p: two parameters, and what slopes are multiplied by.
+template <class T>
+struct MeasureKernels {
+  void (*value)(const T* x, const T* y, T* out, int64_t n, const T* p);
+  void (*slopes[2])(const T* x, const T* y, T* out, int64_t n, const T* p);  // by x, by y
+};
 
 template <class T>
 struct Kernels {
@@ -60,6 +82,9 @@ struct Kernels {
   void (*rsqrt)(const T* x, T* out, int64_t n);
   void (*clamp)(const T* x, T* out, int64_t n, T low, T high);
   void (*curves[kCurves])(const T* x, T* out, int64_t n, const T* p);
+  void (*slopes[kSlopes])(const T* g, const T* x, T* gx, int64_t n, const T* p);
+  MeasureKernels<T> measures[kMeasures];
+  void (*multiply)(const T* g, T* out, int64_t n);  // out *= g
   void (*addcmul)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
   void (*addcdiv)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
   void (*lerp)(const T* x, const T* end, T* out, int64_t n, T weight);
@@ -100,6 +125,7 @@ struct Folds {
                  int64_t n);
   // [0] the smallest, [1] the largest; a NaN is both.
   T (*extreme[2])(const T* x, int64_t m);
+  void (*extreme_rows[2])(const T* x, T* out, int64_t rows, int64_t m);
   void (*extreme_columns[2])(const T* x, T* acc, int64_t m, int64_t width, int64_t stride);
   void (*place_columns[2])(const T* x, T* acc, int32_t* places, int64_t m, int64_t width,
                            int64_t stride, int32_t first);

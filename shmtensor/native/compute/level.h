@@ -30,6 +30,7 @@ namespace SHMTENSOR_LEVEL {
 #include "mathematics.h"
 #include "rows.h"
 #include "running.h"
+#include "slope_level.h"
 #include "tallies.h"
 #include "update.h"
 
@@ -51,6 +52,14 @@ constexpr Kernels<T> table = {
      curve<T, LeakyRelu>, curve<T, Elu>, curve<T, HardTanh>, curve<T, HardSigmoid>,
      curve<T, HardSwish>, curve<T, HardShrink>, curve<T, SoftShrink>, curve<T, Threshold>,
      curve<T, Erf>, curve<T, Numbers>},
+    {slope<T, SiluSlope>, slope<T, SoftplusSlope>, slope<T, LogSigmoidSlope>, slope<T, MishSlope>,
+     slope<T, LeakyReluSlope>, slope<T, EluSlope>, slope<T, HardTanhSlope>,
+     slope<T, HardSigmoidSlope>, slope<T, HardSwishSlope>, slope<T, ShrinkSlope>,
+     slope<T, ShrinkSlope>, slope<T, ThresholdSlope>},
+    {measured<T, Squared>, measured<T, Absolute>, measured<T, Bent>, measured<T, Entropy>,
+     measured<T, Logit>, measured<T, SoftMargin>, measured<T, Divergence>,
+     measured<T, LogDivergence>, measured<T, Poisson>},
+    multiply<T>,
     addcmul<T>,
     addcdiv<T>,
     lerp<T>,
@@ -76,6 +85,7 @@ template <class T>
 constexpr Folds<T> folds = {
     choose<T>,
     {extreme<T, false>, extreme<T, true>},
+    {extreme_rows<T, false>, extreme_rows<T, true>},
     {extreme_columns<T, false>, extreme_columns<T, true>},
     {place_columns<T, false>, place_columns<T, true>},
     find<T>,

@@ -10,7 +10,6 @@ from typing import Any
 from ...autograd import table as ops
 from ...autograd.autocast import in_full_precision
 from ...tensor import Tensor
-from .activation import softplus
 from .linear import pairwise_distance
 
 __all__ = [
@@ -56,15 +55,17 @@ triplet_margin_with_distance_loss: Function = ops.triplet_margin_with_distance_l
 
 def reduced(name: str, loss: Tensor, reduction: str) -> Tensor:
     """The mean, the sum, or all of it."""
-    if reduction == "mean":
-        return loss.mean()
-    if reduction == "sum":
-        return loss.sum()
-    if reduction == "none":
-        return loss
-    raise ValueError(
-        f"{name}: {reduction!r} is not a valid value for reduction, hint: mean, sum, none"
-    )
+    how = named(reduction, name)
+    return loss if how == "none" else loss.mean() if how == "mean" else loss.sum()
+
+
+def named(reduction: str, name: str) -> str:
+    """The reduction, if there is one of that name."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(
+            f"{name}: {reduction!r} is not a valid value for reduction, hint: mean, sum, none"
+        )
+    return reduction
 
 
 def _older(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -150,6 +151,8 @@ def poisson_nll_loss(
 ) -> Tensor:
     """Negative log-likelihood of counts, up to a constant; with `full`, by Stirling's formula."""
     reduction = _older(size_average, reduce, reduction)
+    if log_input and not full:
+        return ops.measured(input, target, "poisson", named(reduction, "poisson_nll_loss"))
     loss = input.exp() - target * input if log_input else input - target * ops.log(input + eps)
     if full:
         stirling = target * ops.log(target) - target + 0.5 * ops.log(2 * math.pi * target)
@@ -215,7 +218,7 @@ def soft_margin_loss(
 ) -> Tensor:
     """log(1 + exp(-target * input))."""
     reduction = _older(size_average, reduce, reduction)
-    return reduced("soft_margin_loss", softplus(-target * input), reduction)
+    return ops.measured(input, target, "soft_margin", named(reduction, "soft_margin_loss"))
 
 
 @in_full_precision

@@ -1,0 +1,13 @@
+// The elements of classes, as the loss of log-probabilities, and back. Each answers None where the
+// arrays are not float32 or float64 and int64, or a class does not exist.
+#pragma once
+#include "python.h"
+
+namespace shmtensor {
+
+// picked(x, target, weight, ignore_index, reduction): -weight[c] x[c], their mean or their sum
+PyObject* picked(PyObject*, PyObject* const* args, Py_ssize_t n);
+// picked_backward(g, target, weight, shape, ignore_index, reduction)
+PyObject* picked_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
+
+}  // namespace shmtensor

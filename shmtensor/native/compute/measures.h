@@ -1,0 +1,13 @@
+// Losses of two numbers, element by element, with their sum or mean in the same pass, and their
+// gradients. Each answers None where x and y are no floating-point arrays of one shape and dtype.
+#pragma once
+#include "python.h"
+
+namespace shmtensor {
+
+// measure(x, y, name, reduction, a, b): the losses, their mean or their sum
+PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t n);
+// measure_backward(g, x, y, name, side, reduction, a, b): the gradient of x (side 0) or y (1)
+PyObject* measure_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
+
+}  // namespace shmtensor

@@ -1,0 +1,101 @@
+"""Elements of classes with weights, their sums, and the way back, against NumPy in float64."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor import native
+
+RNG = np.random.default_rng(0)
+SHAPES = [(4,), (0, 4), (5, 4), (3000, 10), (2, 4, 3), (7, 5, 40, 50)]
+IGNORED = 2
+
+
+def case(shape: tuple[int, ...], dtype: str, weighted: bool) -> Any:
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    target = RNG.integers(0, classes, shape[:1] + shape[2:] if len(shape) > 1 else ())
+    weight = RNG.uniform(0.5, 2, classes).astype(dtype) if weighted else None
+    return RNG.standard_normal(shape).astype(dtype), np.asarray(target), weight
+
+
+def weights_of(target: Any, weight: Any) -> Any:
+    """What each class index counts, in float64."""
+    counts = target != IGNORED
+    return np.where(counts, 1.0 if weight is None else weight.astype("float64")[target], 0.0)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_classes_are_picked(weighted: bool) -> None:
+    for shape, dtype in itertools.product(SHAPES, ("float32", "float64")):
+        x, target, weight = case(shape, dtype, weighted)
+        axis = 0 if x.ndim == 1 else 1
+        at = np.expand_dims(target, axis)
+        each = weights_of(target, weight)
+        want = -np.take_along_axis(x.astype("float64"), at, axis).squeeze(axis) * each
+        close = 1e-6 if dtype == "float32" else 1e-14
+        for y, t in ((x, target), (x.copy("F"), target.astype("int32"))):
+            got = native.picked(y, t, weight, IGNORED, "none")
+            assert got is not None
+            assert (got.shape, got.dtype) == (target.shape, x.dtype)
+            np.testing.assert_allclose(got, want, rtol=close)
+        with np.errstate(all="ignore"):
+            sums = {"sum": want.sum(), "mean": np.true_divide(want.sum(), each.sum())}
+        for how, number in sums.items():
+            total = native.picked(x, target, weight, IGNORED, how)
+            assert total is not None
+            assert total.shape == ()
+            np.testing.assert_allclose(total, number, rtol=10 * close, atol=10 * close)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_way_back_is_the_adjoint(weighted: bool) -> None:
+    """<picked(x), g> is <x, picked_backward(g)>, and nothing else is written to."""
+    for shape, how in itertools.product(SHAPES, ("none", "sum", "mean")):
+        x, target, weight = case(shape, "float64", weighted)
+        if how == "mean" and not weights_of(target, weight).sum():
+            continue
+        forward = native.picked(x, target, weight, IGNORED, how)
+        assert forward is not None
+        g = np.asarray(RNG.standard_normal(forward.shape))
+        back = native.picked_backward(g, target, weight, shape, IGNORED, how)
+        assert back is not None
+        assert back.shape == x.shape
+        np.testing.assert_allclose((back * x).sum(), (forward * g).sum(), rtol=1e-12, atol=1e-12)
+        assert np.count_nonzero(back) == np.count_nonzero(weights_of(target, weight))
+
+
+def test_the_same_bits_on_any_number_of_threads() -> None:
+    x, target, weight = case((60_001, 4), "float32", True)
+    before = native.get_num_threads()
+    found = set()
+    try:
+        for n in (1, 2, 3):
+            native.set_num_threads(n)
+            total = native.picked(x, target, weight, IGNORED, "mean")
+            assert total is not None
+            found.add(total.tobytes())
+    finally:
+        native.set_num_threads(before)
+    assert len(found) == 1
+
+
+def test_what_is_left_to_the_plain_form() -> None:
+    x, target, weight = np.ones((3, 4), "float32"), np.array([0, 1, 3]), np.ones(4, "float32")
+    assert native.picked(x, target, weight, -100, "mean") is not None
+    assert native.picked(x, target + 1, weight, -100, "mean") is None  # there is no class 4
+    assert native.picked(x, target - 1, None, -100, "none") is None
+    assert native.picked(x, target[:2], None, -100, "none") is None
+    assert native.picked(x, target, weight[:3], -100, "none") is None
+    assert native.picked(x, target, weight.astype("float64"), -100, "none") is None
+    assert native.picked(x, target.astype("float32"), None, -100, "none") is None
+    assert native.picked(x.astype("int64"), target, None, -100, "none") is None
+    assert native.picked(x, target, None, -100, "median") is None
+    g = np.ones(3, "float32")
+    assert native.picked_backward(g, target, None, (3, 4), -100, "none") is not None
+    assert native.picked_backward(g, target, None, (3, 4), -100, "mean") is None
+    assert native.picked_backward(g, target, None, (2, 4), -100, "none") is None
+    assert native.picked_backward(g, target + 1, None, (3, 4), -100, "none") is None
