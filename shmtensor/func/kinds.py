@@ -335,9 +335,9 @@ declare(
     isnan isinf isfinite isposinf isneginf isreal signbit logical_not bitwise_not lgamma digamma
     polygamma_of i0 i1 relu relu_backward sigmoid sigmoid_backward tanh_backward silu gelu_rows
     gelu_backward curve_backward softplus logsigmoid leaky_relu elu hardtanh hardsigmoid hardswish
-    hardshrink softshrink threshold mish clamped tril triu inverse slogdet det svd_parts singular_values
-    pinverse matrix_exp linalg_cholesky_lower linalg_qr_parts linalg_lu_packed linalg_eigh_parts
-    linalg_eig_parts linalg_svd_full kept_by special_ndtr special_log_ndtr
+    hardshrink softshrink threshold mish clamped tril triu inverse slogdet det svd_parts
+    singular_values pinverse matrix_exp linalg_cholesky_lower linalg_qr_parts linalg_lu_packed
+    linalg_eigh_parts linalg_eig_parts linalg_svd_full kept_by special_ndtr special_log_ndtr
     special_erfcx special_ndtri special_entr special_i0e special_i1e special_bessel_j0
     special_bessel_j1 special_bessel_y0 special_bessel_y1 special_airy_ai
     special_spherical_bessel_j0""",
