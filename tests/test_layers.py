@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Lowest first. A file imports only its own layer and those above it in this list; layers on one
 # line do not know each other.
 LAYERS: list[tuple[str, ...]] = [
-    ("shmtensor.version", "shmtensor.errors"),
+    ("shmtensor.version", "shmtensor.errors", "shmtensor.ending"),
     ("shmtensor.device", "shmtensor.native"),
     ("shmtensor.dtypes",),
     ("shmtensor.printing", "shmtensor.formats"),

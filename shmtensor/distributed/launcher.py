@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -41,6 +41,7 @@ __all__ = ["Failure", "launch", "main"]
 
 LOOK = 0.02  # seconds between two looks at the ranks
 SECONDARY = ("PeerLostError",)  # what ranks raise because another one failed
+WIND_DOWN = 5.0  # seconds that a rank has from saying why it ends to its end
 
 
 @dataclass
@@ -52,17 +53,22 @@ class Rank:
     errors: int  # read end of its pipe
     output: Output | None = None
     exitcode: int | None = None
+    record: dict[str, Any] = field(default_factory=dict)
 
     def told(self) -> dict[str, Any]:
-        """What the rank wrote about its failure."""
+        """What the rank wrote about its failure; it may not have ended yet."""
+        if self.record:
+            return self.record
         data = b""
         with suppress(BlockingIOError):
             while part := os.read(self.errors, 65536):
                 data += part
-        record: dict[str, Any] = {}
         with suppress(ValueError):  # killed while it wrote, or before
-            record, _ = json.JSONDecoder().raw_decode(data.decode(errors="replace"))
-        return record
+            self.record, _ = json.JSONDecoder().raw_decode(data.decode(errors="replace"))
+        return self.record
+
+    def is_secondary(self) -> bool:
+        return self.told().get("type") in SECONDARY
 
     def signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -184,30 +190,28 @@ def start(options: argparse.Namespace, handle: bytes, restarts: int) -> list[Ran
 
 def watch(ranks: list[Rank]) -> Failure | None:
     """Waits until all have ended well, or the first has failed."""
+    until = 0.0
     while True:
-        news = look(ranks)
-        failed = [r for r in news if r.exitcode != 0]
-        if failed:
-            # Several at one look: the one that did not merely notice another's end comes first.
-            told = {r.rank: r.told() for r in failed}
-            failed.sort(key=lambda r: told[r.rank].get("type") in SECONDARY)
-            first = failed[0]
-            assert first.exitcode is not None
-            return Failure(first.rank, first.process.pid, first.exitcode, told[first.rank])
+        look(ranks)
+        if any(r.exitcode for r in ranks):
+            # A rank says why it ends before its interpreter winds down, and those that wait for it
+            # may be through before: the one that did not merely notice another's end comes first.
+            failed = [r for r in ranks if r.exitcode or (r.exitcode is None and r.told())]
+            first = min(failed, key=lambda r: (r.is_secondary(), r.exitcode is None))
+            until = until or time.monotonic() + WIND_DOWN
+            if first.exitcode is not None or time.monotonic() >= until:
+                return Failure(first.rank, first.process.pid, first.exitcode or 1, first.told())
         if all(r.exitcode is not None for r in ranks):
             return None
         time.sleep(LOOK)
 
 
-def look(ranks: list[Rank]) -> list[Rank]:
-    """The ranks that have ended since the last look; their exit codes are told to the domain."""
-    news = []
+def look(ranks: list[Rank]) -> None:
+    """Finds out which ranks have ended; their exit codes are told to the domain."""
     for r in ranks:
         if r.exitcode is None and (code := r.process.poll()) is not None:
             r.exitcode = code
             native.record_exit_pid(r.process.pid, code)
-            news.append(r)
-    return news
 
 
 def end(ranks: list[Rank], grace: float) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..ending import when_ended
 from .backend import Backend
 from .group import ProcessGroup, empty_shared, seconds
 from .rendezvous import create_block, meet
@@ -222,6 +223,17 @@ def enter(group: ProcessGroup) -> None:
     World.pid = os.getpid()
     World.times += 1
     World.groups = [group]
+    when_ended(give_up)
+
+
+def give_up(error: BaseException) -> None:
+    """Tells the other ranks of all groups that this one ends by an exception: what they wait for
+    ends by PeerLostError with this cause.
+    """
+    if is_initialized():
+        text = f"it raised {type(error).__name__}: {error}".partition("\n")[0]
+        for group in World.groups:
+            group.native.break_off(text.encode("ascii", "replace")[:95].decode())
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import native
 from ..errors import PeerLostError, ProcessExitedException, ProcessRaisedException
-from .membership import destroy_process_group, enter, join
+from .membership import destroy_process_group, enter, give_up, join
 from .rendezvous import create_block
 
 __all__ = ["launch"]
@@ -27,8 +27,9 @@ def live(
     try:
         answers.put((rank, fn(*args), "", (False, 0.0)))
     except BaseException as error:
-        # before the group is left: what others make of that comes later
+        # before the others are told: what they make of that comes later
         when = (isinstance(error, PeerLostError), time.monotonic())
+        give_up(error)
         answers.put((rank, None, traceback.format_exc(), when))
     finally:
         destroy_process_group()

@@ -15,6 +15,7 @@ import sys
 import traceback
 from contextlib import suppress
 
+from ..ending import end_by
 from .binding import bind
 
 PR_SET_PDEATHSIG = 1
@@ -31,7 +32,7 @@ def die_with_launcher() -> None:
 
 def tell(error: BaseException, descriptor: int) -> None:
     """Writes type, message and traceback into the launcher's pipe, without this file's own
-    frames.
+    frames, and then tells the other ranks: the launcher shall know who was first.
     """
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename in (
@@ -48,6 +49,7 @@ def tell(error: BaseException, descriptor: int) -> None:
     }
     with suppress(OSError):  # the launcher is gone: there is nobody to tell
         os.write(descriptor, json.dumps(record).encode()[:LIMIT])
+    end_by(error)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from multiprocessing import process
 from typing import Any
 
 from shmtensor import native
+from shmtensor.ending import end_by
 
 from . import sharedctypes
 from .barrier import Barrier
@@ -41,6 +42,17 @@ class _Process(process.BaseProcess):
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         native.set_role(self.name)
         watch_parent(self._parent_row)
+        run = self.run
+
+        def run_and_tell() -> None:
+            try:
+                run()
+            except BaseException as error:
+                if not isinstance(error, SystemExit) or error.code not in (None, 0):
+                    end_by(error)  # before children and queues are awaited
+                raise
+
+        self.run = run_and_tell  # type: ignore[method-assign]
         bootstrap: Any = vars(process.BaseProcess)["_bootstrap"]
         code: int = bootstrap(self, parent_sentinel)
         native.record_exit(*native.row(), code)

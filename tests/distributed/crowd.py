@@ -14,7 +14,7 @@ from typing import Any
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor import native
-from shmtensor.distributed.membership import enter, join
+from shmtensor.distributed.membership import enter, give_up, join
 from shmtensor.distributed.rendezvous import create_block
 
 START_METHODS = ("fork", "forkserver", "spawn")
@@ -46,6 +46,7 @@ def live(
     try:
         answers.put((rank, function(*arguments), None))
     except Exception as error:
+        give_up(error)
         answers.put((rank, None, error))
     finally:
         dist.destroy_process_group()

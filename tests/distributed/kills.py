@@ -84,10 +84,11 @@ def call_at_random(rng: random.Random) -> None:
     check(*draw(rng, dist.get_world_size(), rng.choice(list(CONTRACTS))))
 
 
-def exceed(cgroup: str) -> None:
+def exceed(cgroup: str, moment: Any) -> None:
     Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))
     held = []
     while True:
+        moment[0] = time.monotonic()
         held.append(b"x" * (4 << 20))
 
 
@@ -121,7 +122,7 @@ def arrange(way: str, rng: random.Random, after: float, cgroup: str, moment: Any
         signal.signal(signal.SIGALRM, fail)
         signal.setitimer(signal.ITIMER_REAL, max(after, 1e-3))
     elif way == "oom":
-        threading.Timer(after, exceed, (cgroup,)).start()
+        threading.Timer(after, exceed, (cgroup, moment)).start()
     else:
         number = signal.SIGSTOP if way == "stop" else signal.SIGKILL
         threading.Timer(after, stop, (number,)).start()
@@ -132,8 +133,8 @@ def endure(
 ) -> dict[str, Any]:
     """Random collectives until the victim is missed: what the error said, and how late.
 
-    Late by the moment of the death, in seconds; if that is not known (a fault point, the kernel),
-    by the begin of the call that failed.
+    Late by the moment of the death, in seconds; if that is not known (a fault point), by the begin
+    of the call that failed. The kernel's is taken to be that of the last 4 MB that were still had.
     """
     rank, n = dist.get_rank(), dist.get_world_size()
     pids: list[Any] = [None] * n

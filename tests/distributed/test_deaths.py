@@ -14,8 +14,11 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor import nn, optim
+from shmtensor import multiprocessing as mp
+from shmtensor import native, nn, optim
 from shmtensor.distributed import DistributedDataParallel
+from shmtensor.distributed.membership import enter, give_up, join
+from shmtensor.distributed.rendezvous import create_block
 from shmtensor.errors import PeerLostError
 
 from .battery import KILLED, kill_one
@@ -73,6 +76,67 @@ def test_an_exception_on_a_rank_ends_the_waits_of_the_others() -> None:
     for rank in (0, 2):
         assert outcomes[rank].error is None, outcomes[rank]
         assert outcomes[rank].value < 5.0
+
+
+def live_without_net(rank: int, handle: bytes, answers: Any) -> None:
+    """A rank whose exception nobody catches, and whose way out takes as long as its child."""
+    enter(join(native.receive(handle, False), rank, 2, 60.0, f"rank {rank}"))
+    if rank == 1:
+        context: Any = mp.get_context("fork")
+        context.Process(target=time.sleep, args=(2.0,)).start()
+        raise ValueError("no such luck")
+    try:
+        dist.all_reduce(st.zeros(3))
+    except PeerLostError as error:
+        answers.put((error.name, str(error)))
+
+
+def test_an_exception_is_told_before_the_process_winds_down(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    context: Any = mp.get_context("fork")
+    answers = context.Queue()
+    block, handle = create_block(2)
+    processes = [
+        context.Process(target=live_without_net, args=(rank, handle, answers)) for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    name, text = answers.get(timeout=60)
+    for process in processes:
+        process.join()
+    answers.close()
+    native.acknowledge(handle)
+    del block
+    assert name == "rank 1"
+    assert "it raised ValueError: no such luck" in text  # else: has exited with code 1
+    assert [process.exitcode for process in processes] == [0, 1]
+    assert "no such luck" in capfd.readouterr().err
+
+
+def hear_of_it() -> Any:
+    """Rank 1 dies. Rank 0 notices in a group without rank 2, which waits for rank 0 only."""
+    few = dist.new_group([0, 1])
+    rank = dist.get_rank()
+    if rank == 1:
+        die()
+    try:
+        if rank == 0:
+            dist.barrier(few)
+        else:
+            dist.recv(st.zeros(3), 0)
+    except PeerLostError as error:
+        return error.name
+
+
+def test_who_ends_because_of_a_death_is_not_named_in_its_place() -> None:
+    def live() -> Any:
+        name = hear_of_it()
+        give_up(PeerLostError("of that"))
+        return name
+
+    outcomes = run(live, 3)
+    assert [outcome.value for outcome in outcomes] == ["rank 1", None, "rank 1"]
 
 
 def stopped() -> str:

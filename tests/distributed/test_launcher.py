@@ -138,6 +138,31 @@ def test_first_failure_is_told_once(tmp_path: Path, end: str, code: int, texts: 
     assert_nothing_stays(mark)
 
 
+def test_an_exception_is_told_before_the_rank_winds_down(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        """
+        import threading, time
+        import shmtensor as st
+        from shmtensor import distributed as dist
+        dist.init_process_group()
+        if dist.get_rank() == 1:
+            threading.Thread(target=time.sleep, args=(2.0,)).start()  # is awaited at the end
+            raise ValueError("no such luck")
+        try:
+            dist.all_reduce(st.zeros(3))
+        except st.errors.PeerLostError as error:
+            print(error)
+            raise
+        """,
+    )
+    done = launch("--nproc-per-node", "2", name)
+    assert "rank 1 gave up: it raised ValueError: no such luck" in done.stdout
+    assert done.returncode == 1
+    assert "rank 1 (pid" in done.stderr, done.stderr  # not rank 0, which ended before
+    assert done.stderr.count("Traceback") == 1, done.stderr
+
+
 def test_restarts(tmp_path: Path) -> None:
     name = script(
         tmp_path,

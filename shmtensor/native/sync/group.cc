@@ -1,4 +1,5 @@
-// Joining, meeting and comparing (group.h has the picture); the data work is in collectives.cc.
+// Joining, meeting and comparing (group.h has the picture); what ends a group is in farewell.cc, the data work in
+// collectives.cc.
 #include "sync/group.h"
 
 #include <sched.h>
@@ -16,13 +17,6 @@ namespace {
 constexpr uint64_t kMagic = 0x31706f7567686d73;  // "smhgoup1"
 constexpr double kSpin = 50e-6;                  // tunable
 constexpr double kAlone = 3e-6;  // then the CPU is offered meanwhile: the peer may be waiting for this very one
-
-// Why a group is broken, with 1 + the rank, in one word: nobody may see the one without the other.
-enum Reason : uint32_t { kLost = 1, kGaveUp = 2, kStopped = 3, kTimedOut = 4 };
-
-uint32_t broken_by(int rank, uint32_t reason) { return static_cast<uint32_t>(rank + 1) | reason << 16; }
-
-bool has_passed(uint32_t phase, uint32_t wanted) { return static_cast<int32_t>(phase - wanted) >= 0; }
 
 int cpus() {
   cpu_set_t set;
@@ -82,54 +76,9 @@ bool Group::join(void* base, size_t nbytes, int rank, int world) {
   return true;
 }
 
-void Group::leave() {
-  if (!base_) return;
-  line(rank_).state.store(static_cast<uint32_t>(Membership::Left), std::memory_order_release);
-  for (int p = 0; p < world_; p++) wake(&line(p).phase);
-}
-
-bool Group::is_broken() const { return header().broken.load(std::memory_order_acquire) != 0; }
-
 bool Group::is_own() const {
   Self me = self();
   return base_ && line(rank_).row == me.row && line(rank_).inc == me.inc;
-}
-
-bool Group::fail_broken(const char* where) {
-  Header& h = header();
-  uint32_t broken = h.broken.load(std::memory_order_acquire), reason = broken >> 16;
-  int who = static_cast<int>(broken & 0xffff) - 1;
-  Line& l = line(who);
-  if (reason == kLost && who != rank_) {
-    raise_peer_lost(where, l.row, l.inc);
-  } else if (reason == kStopped && who != rank_) {
-    raise_peer_lost(where, l.row, l.inc, stopped(who).c_str());
-  } else {
-    std::string text = "the group is broken: rank " + std::to_string(who) + " gave up: " +
-                       (reason == kStopped ? "it was stopped" : h.text) + ", call destroy_process_group() and begin anew";
-    if (reason == kGaveUp && who != rank_) raise_peer_lost(where, l.row, l.inc, text.c_str());
-    else raise(reason == kTimedOut ? "CollectiveTimeout" : "RuntimeError", "%s: %s", where, text.c_str());
-  }
-  return false;
-}
-
-std::string Group::stopped(int p) const {
-  return "rank " + std::to_string(p) + " (pid " + std::to_string(line(p).pid) + ") is stopped (SIGSTOP) and had not come at the timeout";
-}
-
-void Group::break_off(const char* why) { break_off(why, kGaveUp); }
-
-void Group::break_off(const char* why, uint32_t reason) {
-  Header& h = header();
-  uint32_t nobody = 0;
-  if (h.writer.compare_exchange_strong(nobody, rank_ + 1)) snprintf(h.text, sizeof h.text, "%s", why);
-  mark_broken(broken_by(rank_, reason));
-}
-
-void Group::mark_broken(uint32_t by) {
-  uint32_t whole = 0;  // the first decides, for all: others may give up or die because of this very error
-  header().broken.compare_exchange_strong(whole, by);
-  for (int p = 0; p < world_; p++) wake(&line(p).phase);
 }
 
 bool Group::enter(const char* where) {
@@ -151,27 +100,6 @@ bool Group::enter(const char* where) {
   }
   where_ = where;
   fault("group.entered");
-  return true;
-}
-
-// What a waiter looks at between two sleeps; false with an exception when a rank that is waited for cannot come.
-bool Group::look_at_peers(const char* where, uint32_t phase, int only) {
-  if (is_broken()) return fail_broken(where);
-  if (only == kAny) {
-    for (int p = 0; p < world_; p++)
-      if (p != rank_ && line(p).state.load(std::memory_order_acquire) != static_cast<uint32_t>(Membership::Left)) return true;
-    raise("RuntimeError", "%s: all other ranks have left the group", where);
-    return false;
-  }
-  for (int p = 0; p < world_; p++) {
-    if (p == rank_ || (only >= 0 && p != only)) continue;
-    if (line(p).state.load(std::memory_order_acquire) != static_cast<uint32_t>(Membership::Left)) continue;
-    if (only == kAll && has_passed(line(p).phase.load(std::memory_order_acquire), phase)) continue;
-    std::string text = "rank " + std::to_string(p) + " (pid " + std::to_string(line(p).pid) +
-                       ") has left the group: it called destroy_process_group() and is waited for";
-    raise_peer_lost(where, line(p).row, line(p).inc, text.c_str());
-    return false;
-  }
   return true;
 }
 
@@ -204,6 +132,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
   int ranks[kMaxWorld];
   bool good = true;
   while (true) {
+    News news{&header().news, header().news.load(std::memory_order_seq_cst)};
     uint32_t seen = word->load(std::memory_order_seq_cst);
     if (awaited.is_done()) break;
     int n = 0;
@@ -215,8 +144,11 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
       peers[n] = Peer{l.row, l.inc}, ranks[n++] = p;
     }
     int lost = -1;
-    Wait result = wait_while_equal(word, seen, deadline.left(), peers, n, &lost, false);
-    if (result == Wait::Ok && !is_broken()) continue;
+    Wait result = Wait::Interrupted;
+    if (!is_broken() && find_left(phase, only) < 0) {
+      result = wait_while_equal(word, seen, deadline.left(), peers, n, &lost, false, news);
+      if (result == Wait::Ok) continue;
+    }
     if (awaited.is_done()) break;
     PyEval_RestoreThread(unlocked);
     if (!look_at_peers(where, phase, only)) {

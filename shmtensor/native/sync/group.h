@@ -2,7 +2,7 @@
 //
 // One block of the domain, zeroed at birth, little endian, every word naturally aligned. W = world size, I = kInline:
 //
-//        0  Header    128 B   magic u64 | world u32 | broken u32 (1 + the rank, 65536 * why) | writer u32 | text 96 B
+//        0  Header    128 B   magic u64 | world u32 | broken u32 (1 + the rank, 65536 * why) | writer u32 | news u32 | text 96 B
 //      128  Line[W]   896 B each, written by its rank alone
 //             +0    Member   state u32 {EMPTY 0, JOINING 1, JOINED 2, LEFT 3} | row i32 | inc u32 | pid i32
 //            +64    Meeting  phase u32 (only grows) | sleepers u32 (written by those who wait for this rank)
@@ -24,8 +24,12 @@
 // else while a slow rank still reads or writes there. The second meeting says that nobody touches my data any more.
 //
 // Nobody waits for ever: a wait ends with the peer's arrival, its death (PeerLostError), its leaving, `broken` (somebody
-// gave up in the middle: timeout, signal, no handle), or the timeout. A rank that gives up breaks the group: the
-// phases no longer mean anything, and every later call says so.
+// gave up in the middle: timeout, signal, no handle; or ends by an exception), or the timeout. A rank that gives up breaks
+// the group: the phases no longer mean anything, and every later call says so.
+//
+// Note [News]. Leaving and breaking change no word that is waited for. So they count `news` up, which a waiter reads
+// before it looks at both, and then looks at after each slice of 25 ms: no wait outlasts them by more, whatever its word is.
+// The wake only makes it sooner.
 #pragma once
 
 #include <atomic>
@@ -77,8 +81,16 @@ struct alignas(64) Header {
   std::atomic<uint32_t> world;
   std::atomic<uint32_t> broken;
   std::atomic<uint32_t> writer;  // 1 + the rank that has, or had, the text to itself
+  std::atomic<uint32_t> news;    // grows when the group breaks and when a rank leaves
   char text[96];
 };
+
+// Why a group is broken, with 1 + the rank, in one word: nobody may see the one without the other.
+enum Reason : uint32_t { kLost = 1, kGaveUp = 2, kStopped = 3, kTimedOut = 4 };
+
+inline uint32_t broken_by(int rank, uint32_t reason) { return static_cast<uint32_t>(rank + 1) | reason << 16; }
+
+inline bool has_passed(uint32_t phase, uint32_t wanted) { return static_cast<int32_t>(phase - wanted) >= 0; }
 
 enum class Membership : uint32_t { Empty, Joining, Joined, Left };
 
@@ -161,6 +173,8 @@ class Group {
   bool compare(const Record& call);
   bool fail_broken(const char* where);
   void mark_broken(uint32_t by);
+  void spread_news();
+  int find_left(uint32_t phase, int only) const;
   void break_off(const char* why, uint32_t reason);
   std::string stopped(int p) const;
   bool hold(int p, const Record& record);

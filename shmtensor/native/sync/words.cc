@@ -103,7 +103,7 @@ bool spin_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeou
 }
 
 Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
-                      int* lost, bool spins) {
+                      int* lost, bool spins, const News& news) {
   if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
   double start = monotonic();
   if (spins && spin_while_equal(word, value, timeout_s)) return Wait::Ok;
@@ -127,6 +127,7 @@ Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeou
       return Wait::PeerLost;
     }
     if (last) return Wait::Timeout;
+    if (news.came()) return Wait::Interrupted;
   }
   return Wait::Interrupted;
 }

@@ -18,14 +18,21 @@ struct Peer {
   uint32_t inc;
 };
 
-// Interrupted: a signal came, or 200 ms went by without one. The caller takes the GIL, looks for signals
+// A second word that a wait looks at after each slice; whoever changes it need not wake.
+struct News {
+  const std::atomic<uint32_t>* word = nullptr;
+  uint32_t seen = 0;
+  bool came() const { return word && word->load(std::memory_order_acquire) != seen; }
+};
+
+// Interrupted: a signal came, or news, or 200 ms went by without either. The caller takes the GIL, looks for signals
 // (PyErr_CheckSignals) and goes on waiting with what is left of its timeout.
 enum class Wait { Ok, Timeout, PeerLost, Interrupted };
 
 // Call without the GIL. timeout_s < 0: no limit. Ok: the word differs from value, or a wake came (look again).
 // PeerLost: *lost is the index of a peer that is dead or doomed.
 Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
-                      int* lost, bool spins = true);
+                      int* lost, bool spins = true, const News& news = {});
 // The first part of such a wait alone: whether the word differed while it spun. Nobody need wake who only spins.
 bool spin_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s);
 void wake(std::atomic<uint32_t>* word, int n = INT_MAX);
