@@ -75,14 +75,21 @@ def failed(
                 "write to a clone()"
             ) from None
         raise RuntimeError(told + reason(row, variant, message, inputs, shown)) from None
-    if isinstance(error, TypeError) and (
-        "not supported for the input types" in message or "numpy boolean" in message
-    ):
+    if isinstance(error, TypeError) and NO_LOOP.search(message):
+        raise NotImplementedError(
+            f"{told}not implemented for {dtypes_of(inputs)}: {shown}"
+        ) from None
+    if isinstance(error, TypeError) and "numpy boolean" in message:
         raise RuntimeError(f"{told}not implemented for {dtypes_of(inputs)}: {shown}") from None
+    if isinstance(error, ZeroDivisionError):
+        raise RuntimeError(f"{told}ZeroDivisionError: {message}: {shown}") from None
     if isinstance(error, (TypeError, np.exceptions.DTypePromotionError)):
         raise TypeError(f"{told}{message}: {shown}") from None
     raise error
 
+
+# What NumPy says where a ufunc has no loop for a dtype.
+NO_LOOP = re.compile("not supported for the input types|did not contain a loop|Cannot cast ufunc")
 
 # `<where>: <what is wrong>`, as kernels and forwards of ours write it.
 SAID = re.compile(r"[a-z_0-9]+: ")

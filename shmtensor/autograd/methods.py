@@ -12,6 +12,7 @@ from ..dtypes import can_cast
 from ..ops.table import COMPOSITES, ROWS
 from .autocast import active, apart
 from .dispatch import install, lazily, rule_of, table
+from .mode import recording
 
 __all__ = ["Methods", "functions"]
 
@@ -39,8 +40,10 @@ def overwriting(name: str, doc: str) -> Any:
 
     def inplace(input: Any, *args: Any, **named: Any) -> Any:
         function = getattr(table, name)
+        # what `function` keeps of the input for backward must outlive the write
+        given = table.clone(input) if input.requires_grad and recording.get() else input
         # in place is in the tensor's own dtype, inside autocast too
-        made = apart(function, input, *args, **named) if active else function(input, *args, **named)
+        made = apart(function, given, *args, **named) if active else function(given, *args, **named)
         target = input.array.dtype
         if not can_cast(made.array.dtype, target):
             raise RuntimeError(

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import dtypes, native
 from ..ops.table import Row
+from .mode import recording
 from .overriding import ask, overriders
 
 __all__ = ["as_index", "as_operand", "common_dtype", "sort_out"]
@@ -108,7 +109,14 @@ def sort_out(rule: Any, variant: str, inputs: tuple[Any, ...], attributes: tuple
         for x, value in zip(row.inputs, inputs):
             if x.name in row.tensors and isinstance(value, NUMBERS):
                 raise wrong_operand(row, inputs)
-    if len(inputs) == 2 and row.promote is not None and variant != "inplace" and not attributes:
+    if row.unlike is not None:
+        row.unlike(*inputs)
+    if variant == "inplace" and row.promote is not None:
+        written = elsewhere(rule, inputs, attributes)
+        if written is not None:
+            return written
+    alike = row.broadcast and variant != "inplace" and not attributes
+    if len(inputs) == 2 and alike and row.promote is not None:
         pair = paired(rule, row.promote, *inputs)
         if pair is not None:
             return rule.public(*pair)
@@ -124,6 +132,33 @@ def sort_out(rule: Any, variant: str, inputs: tuple[Any, ...], attributes: tuple
     plain = [value for a, value in zip(row.attributes, attributes) if not a.keyword_only]
     function = rule.inplace if variant == "inplace" else rule.public
     return function(*usual, *plain, **named)
+
+
+def elsewhere(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
+    """An in-place op whose common dtype is not the written tensor's: computed in the common one,
+    then copied in; None if it is.
+    """
+    row: Row = rule.row
+    target, *rest = inputs
+    promoted = [v for x, v in zip(row.inputs, inputs) if x.name in row.promoted]
+    if not all(isinstance(v, (native.TensorBase, *NUMBERS)) for v in promoted):
+        return None
+    dtype = common_dtype(promoted)
+    if row.promote == "float" and dtype.kind not in "fc":
+        dtype = dtypes.get_default_dtype()
+    if dtype is target.array.dtype:
+        return None
+    if target.requires_grad and recording.get():
+        target = rule.ops.clone(target)  # what backward needs must outlive the write
+    named = {a.name: value for a, value in zip(row.attributes, attributes) if a.keyword_only}
+    plain = [value for a, value in zip(row.attributes, attributes) if not a.keyword_only]
+    made = rule.public(target, *rest, *plain, **named)
+    if not dtypes.can_cast(made.array.dtype, target.array.dtype):
+        raise RuntimeError(
+            f"{row.name}_: result type {made.array.dtype} can't be cast to the desired output type "
+            f"{target.array.dtype}: use the out-of-place {row.name}, or convert the tensor first"
+        )
+    return rule.ops.overwrite_(inputs[0], made)
 
 
 # The common dtype by what the operands are: the way most odd calls take.
@@ -202,15 +237,6 @@ def normalised(rule: Any, variant: str, inputs: tuple[Any, ...]) -> list[Any]:
     dtype = common_dtype(flat)
     if row.promote == "float" and dtype.kind not in "fc":
         dtype = dtypes.get_default_dtype()
-    if variant == "inplace":
-        target = usual[0].array.dtype
-        if not dtypes.can_cast(dtype, target):
-            raise RuntimeError(
-                f"{row.name}_: result type {dtype} can't be cast to the desired output type "
-                f"{target}: "
-                f"use the out-of-place {row.name}, or convert the tensor first"
-            )
-        dtype = target
     for i, (x, value) in enumerate(zip(row.inputs, usual)):
         if x.name not in row.promoted or value is None:
             continue

@@ -108,6 +108,11 @@ def inplace_source(row: Row, name: str) -> str:
         tracked = f"{names} = _call({kernel})"
     w.add(1, "try:")
     if not w.differentiable:
+        given = ", ".join(
+            [i.public for i in row.inputs] + [f"{a.name}={a.name}" for a in row.attributes]
+        )
+        w.add(2, f"if _n_{first.name} is not None and _mode():")  # nothing flows back through it
+        w.add(3, f"return _stored({x}, _rule.public({given}))")
         w.add(2, f"_may_forget({x})", f"return {written}")
         w.failed("inplace")
         return w.text()

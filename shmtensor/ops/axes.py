@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["axes", "axis", "flat_or", "kept", "spread"]
+import numpy as np
+
+__all__ = ["axes", "axis", "flat_or", "in_order", "kept", "spread", "together"]
 
 Shape = tuple[int, ...]
 
@@ -33,6 +35,30 @@ def axes(x: Any, dim: int | Sequence[int] | None) -> Any:
             axis(x, d)
         return ()
     return dim if isinstance(dim, int) else tuple(dim) or None
+
+
+def together(name: str, *shapes: Sequence[int]) -> Shape:
+    """The shape that tensors of these shapes have together.
+
+    Raises:
+        RuntimeError: they cannot be broadcast.
+    """
+    try:
+        return np.broadcast_shapes(*(tuple(s) for s in shapes))
+    except ValueError:
+        shown = ", ".join(str(tuple(s)) for s in shapes)
+        raise RuntimeError(f"{name}: shapes cannot be broadcast: {shown}") from None
+
+
+def in_order(name: str, x: Any, refused: str = "c") -> Any:
+    """The array, if its elements have an order.
+
+    Raises:
+        NotImplementedError: they have none: complex numbers.
+    """
+    if x.dtype.kind in refused:
+        raise NotImplementedError(f"{name}: not implemented for {x.dtype}: shape {x.shape}")
+    return x
 
 
 def kept(shape: Shape, dim: int | Sequence[int] | None) -> Shape:

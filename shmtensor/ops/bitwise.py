@@ -38,13 +38,13 @@ def bitwise_not(xp, x, /):
     return ~x
 
 
-@op(numpy=parallel(np.left_shift), broadcast=True, promote="common", samples=SHIFT)
+@op(numpy=parallel(np.left_shift, "b"), broadcast=True, promote="common", samples=SHIFT)
 def bitwise_left_shift(xp, x, y, /):
     """Bits moved up by y places: x * 2 ** y."""
     return x << y
 
 
-@op(numpy=parallel(np.right_shift), broadcast=True, promote="common", samples=SHIFT)
+@op(numpy=parallel(np.right_shift, "b"), broadcast=True, promote="common", samples=SHIFT)
 def bitwise_right_shift(xp, x, y, /):
     """Bits moved down by y places, the sign kept: x // 2 ** y."""
     return x >> y

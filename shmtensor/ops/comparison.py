@@ -24,7 +24,7 @@ def ne(xp, x, y, /):
 ne.alias("not_equal")
 
 
-@op(numpy=parallel(np.less), broadcast=True, promote="common", samples=PAIR, tensors="x")
+@op(numpy=parallel(np.less, "c"), broadcast=True, promote="common", samples=PAIR, tensors="x")
 def lt(xp, x, y, /):
     """Is x less than y?"""
     return x < y
@@ -33,7 +33,7 @@ def lt(xp, x, y, /):
 lt.alias("less")
 
 
-@op(numpy=parallel(np.less_equal), broadcast=True, promote="common", samples=PAIR, tensors="x")
+@op(numpy=parallel(np.less_equal, "c"), broadcast=True, promote="common", samples=PAIR, tensors="x")
 def le(xp, x, y, /):
     """Is x less than or equal to y?"""
     return x <= y
@@ -42,7 +42,7 @@ def le(xp, x, y, /):
 le.alias("less_equal")
 
 
-@op(numpy=parallel(np.greater), broadcast=True, promote="common", samples=PAIR, tensors="x")
+@op(numpy=parallel(np.greater, "c"), broadcast=True, promote="common", samples=PAIR, tensors="x")
 def gt(xp, x, y, /):
     """Is x greater than y?"""
     return x > y
@@ -51,7 +51,13 @@ def gt(xp, x, y, /):
 gt.alias("greater")
 
 
-@op(numpy=parallel(np.greater_equal), broadcast=True, promote="common", samples=PAIR, tensors="x")
+@op(
+    numpy=parallel(np.greater_equal, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x",
+)
 def ge(xp, x, y, /):
     """Is x greater than or equal to y?"""
     return x >= y

@@ -136,6 +136,10 @@ logaddexp2.pullback(
 @op(broadcast=True, promote="float", samples=[((3, 4), reals((3, 4), 0.2, 3.0))])
 def xlogy(xp, x, y, /):
     """x log(y), and 0 where x is 0 (NaN where y is NaN)."""
+    if y.__class__ in (int, float):
+        y = xp.asarray(y, x.dtype)
+    if x.dtype.kind == "c":
+        raise NotImplementedError(f"xlogy: not implemented for {x.dtype}")
     return xp.where((x == 0) & ~xp.isnan(y), xp.zeros((), x.dtype), x * xp.log(y))
 
 

@@ -18,7 +18,13 @@ NUMBERS = (bool, int, float, type(None))
 # ---- extremes: equal elements share the gradient
 
 
-@op(numpy=parallel(np.maximum), broadcast=True, promote="common", samples=PAIR, tensors="x y")
+@op(
+    numpy=parallel(np.maximum, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x y",
+)
 def maximum(xp, x, y, /):
     """The larger element of each pair; NaN if one of them is."""
     return xp.maximum(x, y)
@@ -30,7 +36,13 @@ maximum.pullback(
 )
 
 
-@op(numpy=parallel(np.minimum), broadcast=True, promote="common", samples=PAIR, tensors="x y")
+@op(
+    numpy=parallel(np.minimum, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x y",
+)
 def minimum(xp, x, y, /):
     """The smaller element of each pair; NaN if one of them is."""
     return xp.minimum(x, y)
@@ -42,7 +54,13 @@ minimum.pullback(
 )
 
 
-@op(numpy=parallel(np.fmax), broadcast=True, promote="common", samples=PAIR, tensors="x y")
+@op(
+    numpy=parallel(np.fmax, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x y",
+)
 def fmax(xp, x, y, /):
     """The larger element of each pair; the other one where one is NaN."""
     return xp.fmax(x, y)
@@ -54,7 +72,13 @@ fmax.pullback(
 )
 
 
-@op(numpy=parallel(np.fmin), broadcast=True, promote="common", samples=PAIR, tensors="x y")
+@op(
+    numpy=parallel(np.fmin, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x y",
+)
 def fmin(xp, x, y, /):
     """The smaller element of each pair; the other one where one is NaN."""
     return xp.fmin(x, y)
@@ -66,7 +90,7 @@ fmin.pullback(
 )
 
 
-larger, smaller = parallel(np.maximum), parallel(np.minimum)
+larger, smaller = parallel(np.maximum, "c"), parallel(np.minimum, "c")
 
 
 def fast_clamp(x: Any, min: Any, max: Any) -> Any:
@@ -112,9 +136,19 @@ def clamp(ops, input, min=None, max=None):
     if min.__class__ in NUMBERS and max.__class__ in NUMBERS:
         if input.dtype.kind in "iub" and (min.__class__ is float or max.__class__ is float):
             input = ops.cast(input, get_default_dtype())
+        if input.dtype.kind in "iu":  # bounds beyond the dtype bound as its own do
+            min, max = within(input.dtype, min), within(input.dtype, max)
         return ops.clamped(input, min, max)
     out = input if min is None else bounded(ops, input, min, ops.ge)
     return out if max is None else bounded(ops, out, max, ops.le)
+
+
+def within(dtype: Any, bound: Any) -> Any:
+    """A bound, at most as far out as the dtype's own."""
+    if bound is None:
+        return None
+    limits = np.iinfo(dtype)
+    return int(np.clip(bound, limits.min, limits.max))
 
 
 def bounded(ops: Any, x: Any, bound: Any, holds: Any) -> Any:

@@ -15,11 +15,17 @@ from .table import op
 def cast(xp, x, /, dtype):
     """The tensor in another dtype; complex to real keeps the real part, as for gradients."""
     if x.dtype.kind == "c" and dtype.kind != "c":
+        if dtype.kind == "b":
+            return x != 0
         x = x.real
     return native.recast(x, dtype)
 
 
-cast.numpy = either(lambda x, dtype: native.cast(x, dtype.num), cast.forward)
+cast.numpy = either(
+    # the kernel takes the real part, for bool (number 0) as well
+    lambda x, dtype: native.cast(x, dtype.num) if dtype.num or x.dtype.kind != "c" else None,
+    cast.forward,
+)
 cast.pullback(x=lambda g: g)  # the engine brings it to x's dtype
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import native
 from .adding import add_places, mesh_places, slice_places
-from .axes import axis
+from .axes import axis, together
 from .indexing import Shape
 from .kernels import either
 from .samples import ints
@@ -231,7 +231,7 @@ def take_along_dim(ops, input, indices, dim=None):
         )
     dim = axis(input, dim)
     rest = lambda shape: (*shape[:dim], 1, *shape[dim + 1 :])  # noqa: E731
-    common = np.broadcast_shapes(rest(tuple(input.shape)), rest(tuple(indices.shape)))
+    common = together("take_along_dim", rest(tuple(input.shape)), rest(tuple(indices.shape)))
     stretch = lambda x: (*common[:dim], x.shape[dim], *common[dim + 1 :])  # noqa: E731
     input = ops.broadcast_to(input, stretch(input))
     indices = ops.choose(indices < 0, indices + input.shape[dim], indices)

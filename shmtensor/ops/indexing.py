@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import native
 from .adding import add_places, index_places
+from .axes import together
 from .kernels import either
 from .samples import bools
 from .table import composite, index, op
@@ -210,7 +211,7 @@ def masked_select(ops, input, mask):
     """The elements where the mask is true, in one dimension. Copies: one (the result)."""
     if mask.dtype != np.bool_:
         raise RuntimeError(f"masked_select: the mask must be bool: {mask.dtype}")
-    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    shape = together("masked_select", input.shape, mask.shape)
     return ops.getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
 
 
@@ -223,7 +224,7 @@ def masked_write(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
     if mask.dtype != np.bool_:
         raise RuntimeError(f"masked_scatter: the mask must be bool: {mask.dtype}")
-    shape = np.broadcast_shapes(x.shape, mask.shape)
+    shape = together("masked_scatter", x.shape, mask.shape)
     out, mask = xp.broadcast_to(x, shape).copy(), xp.broadcast_to(mask, shape)
     n = int(mask.sum())
     if n > source.size:

@@ -310,6 +310,9 @@ def counted(xp, x, /):
 @composite(method=False)
 def block_diag(ops, *tensors):
     """Matrices along the diagonal of a large one."""
+    if any(x.ndim > 2 for x in tensors):
+        shown = ", ".join(str(tuple(x.shape)) for x in tensors)
+        raise RuntimeError(f"block_diag: at most 2 dimensions each: {shown}")
     blocks = raised(ops, tensors, 2)
     rows, columns = sum(b.shape[0] for b in blocks), sum(b.shape[1] for b in blocks)
     out, i, j = None, 0, 0

@@ -210,6 +210,10 @@ def inner(ops, input, other):
     """Sums of products over the last dimensions."""
     if not input.ndim or not other.ndim:
         return ops.mul(input, other)
+    if input.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            f"inner: the last sizes differ: {tuple(input.shape)}, {tuple(other.shape)}"
+        )
     return ops.tensordot(input, other, ([-1], [-1]))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .axes import axis
+from .axes import axis, together
 from .kernels import either
 from .table import composite, dtype, op, sizes
 
@@ -271,7 +271,7 @@ def sum_to_size(ops, input, *size):
 def broadcast_tensors(ops, *tensors):
     """All tensors stretched to their common shape."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    shape = np.broadcast_shapes(*(tuple(t.shape) for t in given))
+    shape = together("broadcast_tensors", *(t.shape for t in given))
     return tuple(ops.broadcast_to(t, shape) for t in given)
 
 
@@ -284,7 +284,9 @@ def flip(xp, x, /, dims: sizes):
     dims = (dims,) if isinstance(dims, int) else tuple(axis(x, d) for d in dims)
     if len(set(dims)) != len(dims):
         raise RuntimeError(f"flip: a dim appears twice: {dims}")
-    turned = xp.flip(x, dims if x.ndim else ())
+    if not x.ndim:
+        return x.copy()
+    turned = xp.flip(x, dims)
     return native.packed(turned) if xp is np else turned.copy()
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..dtypes import promote_types
 from .axes import axes, flat_or, spread
 from .kernels import either, narrowed, widened
-from .table import composite, op
+from .table import composite, insist_on_tensors, op
 
 INFINITE = (math.inf, -math.inf)
 
@@ -144,8 +145,9 @@ def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
 @composite
 def dist(ops, input, other, p=2):
     """The p-norm of the difference."""
+    insist_on_tensors("dist", input, other)
     away = ops.sub(widened(ops, input), widened(ops, other))
-    return narrowed(ops, ops.norm(away, p), input.dtype)
+    return narrowed(ops, ops.norm(away, p), promote_types(input.dtype, other.dtype))
 
 
 @composite(inplace=True)

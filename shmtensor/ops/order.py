@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from .. import native
-from .axes import axis, kept
+from .axes import axis, in_order, kept
 from .kernels import either
 from .samples import ascending, ints, reals
 from .table import composite, op
@@ -55,6 +56,7 @@ def chosen(xp: Any, x: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any,
 
 def extreme(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     """The largest or smallest elements along dim, and where the first of them is."""
+    in_order(name, x)
     if not x.ndim:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
@@ -98,6 +100,7 @@ def ranked(x: Any, k: int, dim: int, keepdim: bool) -> Any:
 @op(outputs="values indices", samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)])
 def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
     """The k-th smallest elements along a dimension (the first is k = 1), and where they are."""
+    in_order("kthvalue", x)
     if not x.ndim and k == 1:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
@@ -116,6 +119,7 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
 )
 def median_along(xp, x, /, dim, keepdim=False, ignore_nan=False):
     """The lower median along a dimension, and where it is; NaN if there is one (unless ignored)."""
+    in_order("median", x)
     if not x.ndim:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
@@ -192,7 +196,11 @@ def min(ops, input, dim=None, keepdim=False):
 
 @composite
 def median(ops, input, dim=None, keepdim=False):
-    """The median (of an even number the lower one); along a dimension (values, indices)."""
+    """The median (of an even number the lower one), NaN of nothing; along a dimension (values,
+    indices).
+    """
+    if dim is None and 0 in input.shape and input.dtype.kind == "f":
+        return ops.add(ops.sum(input), math.nan)
     if dim is None:
         return ops.median_along(ops.reshape(input, (-1,)), 0)[0]
     return ops.median_along(input, dim, keepdim)
@@ -225,6 +233,7 @@ def sorted_places(xp: Any, x: Any, dim: int, descending: bool) -> Any:
 )
 def sort_along(xp, x, /, dim, descending):
     """The elements in order along a dimension, and where each was."""
+    in_order("sort", x)
     if not x.ndim:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
@@ -236,6 +245,7 @@ def sort_along(xp, x, /, dim, descending):
 @op(outputs="values indices", samples=[((3, 5), 2), ((3, 5), 2, 0, False), ((), 1)])
 def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):
     """The k largest (or smallest) elements along a dimension, in order, and where they are."""
+    in_order("topk", x)
     if not x.ndim:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)

@@ -43,6 +43,21 @@ sub.pullback(x=lambda g: g, y=lambda g: -g)
 sub.alias("subtract")
 
 
+def no_bools(*operands: Any) -> None:
+    """Raises if one of the operands is bool: what the difference means is not plain."""
+    if any(
+        v.dtype.kind == "b" if hasattr(v, "dtype") else v is True or v is False for v in operands
+    ):
+        shown = ", ".join(str(v.dtype) if hasattr(v, "dtype") else repr(v) for v in operands)
+        raise RuntimeError(
+            f"sub: subtraction with bool is not supported: {shown}, use `~`, logical_not() or "
+            "convert it first"
+        )
+
+
+sub.unlike = no_bools
+
+
 @sub.rare(alpha=1)
 def scaled_sub(ops, x, y, /, *, alpha):
     """x - alpha * y."""
@@ -303,7 +318,7 @@ copysign.pullback(
 )
 
 
-@op(numpy=parallel(np.hypot), broadcast=True, promote="common", samples=AWAY, tensors="x y")
+@op(numpy=parallel(np.hypot, "biu"), broadcast=True, promote="common", samples=AWAY, tensors="x y")
 def hypot(xp, x, y, /):
     """Length of the hypotenuse: sqrt(x * x + y * y), without overflow."""
     return xp.hypot(x, y)
@@ -316,7 +331,10 @@ hypot.pullback(x=lambda g, x, out: g * x / out, y=lambda g, y, out: g * y / out)
 def ldexp(ops, input, other):
     """input * 2 ** other."""
     insist_on_tensors("ldexp", input, other)
-    return ops.mul(input, ops.pow(2.0, other))
+    power = ops.pow(2.0, other)
+    if input.dtype.kind == "f" and power.dtype.kind == "f" and other.dtype.kind != "f":
+        power = ops.cast(power, input.dtype)  # a power of two: exact
+    return ops.mul(input, power)
 
 
 @composite(inplace=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .axes import together
 from .table import composite
 
 
@@ -93,7 +94,7 @@ def linalg_cross(ops, input, other, *, dim=-1):
             f"linalg.cross: inputs dimension {dim} must have length 3: {tuple(input.shape)}, "
             f"{tuple(other.shape)}"
         )
-    shape = np.broadcast_shapes(tuple(input.shape), tuple(other.shape))
+    shape = together("linalg.cross", input.shape, other.shape)
     return ops.cross(ops.broadcast_to(input, shape), ops.broadcast_to(other, shape), dim)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .axes import axes, flat_or, spread
+from .axes import axes, flat_or, in_order, spread
 from .kernels import either
 from .results import named
 from .samples import bools
@@ -182,7 +182,7 @@ def nonempty(name: str, x: Any, dim: Any) -> Any:
     if not x.size and not reduced(x.shape, dim):
         kind = RuntimeError if dim is None or dim == () or dim == [] else IndexError
         raise kind(f"{name}: nothing to choose from: shape {x.shape}, dim={dim}")
-    return axes(x, dim)
+    return axes(in_order(name, x), dim)
 
 
 @op(samples=FULL)

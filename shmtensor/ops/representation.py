@@ -12,7 +12,7 @@ from ..native import parallel
 from .samples import PAIR, unary
 from .table import op
 
-quick_nextafter = parallel(np.nextafter)
+quick_nextafter = parallel(np.nextafter, "biu")
 
 
 def fast_nextafter(x: Any, y: Any, out: Any = None) -> Any:

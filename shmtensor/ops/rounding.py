@@ -76,13 +76,13 @@ frac.numpy = fast_frac
 frac.pullback(x=lambda g: g)
 
 
-@op(numpy=parallel(np.floor_divide), broadcast=True, promote="common", samples=DIVISION)
+@op(numpy=parallel(np.floor_divide, "b"), broadcast=True, promote="common", samples=DIVISION)
 def floor_divide(xp, x, y, /):
     """Quotient rounded down."""
     return x // y
 
 
-@op(numpy=parallel(np.remainder), broadcast=True, promote="common", samples=DIVISION)
+@op(numpy=parallel(np.remainder, "b"), broadcast=True, promote="common", samples=DIVISION)
 def remainder(xp, x, y, /):
     """What is left of x after whole multiples of y; has the sign of y (Python's %)."""
     return x % y
@@ -94,7 +94,7 @@ remainder.pullback(
 )
 
 
-@op(numpy=parallel(np.fmod), broadcast=True, promote="common", samples=DIVISION, tensors="x")
+@op(numpy=parallel(np.fmod, "b"), broadcast=True, promote="common", samples=DIVISION, tensors="x")
 def fmod(xp, x, y, /):
     """What is left of x after whole multiples of y; has the sign of x (C's fmod)."""
     return xp.fmod(x, y)
@@ -110,6 +110,8 @@ def truncated(xp: Any, x: Any, y: Any) -> Any:
     """Quotient rounded towards 0, exactly for whole numbers too."""
     if x.dtype.kind not in "iu":
         return xp.trunc(x / y)
+    if np.size(x) and not np.all(y):
+        raise ZeroDivisionError("division of whole numbers by zero")
     quotient = x // y
     return quotient + ((quotient < 0) & (quotient * y != x)).astype(quotient.dtype)
 

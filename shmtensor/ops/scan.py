@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import native
 from ..dtypes import finfo
-from .axes import axis
+from .axes import axis, in_order
 from .exponential import complex_logaddexp
 from .kernels import either
 from .reduction import accumulator
@@ -98,13 +98,13 @@ def record(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any]:
 @op(outputs="values indices", samples=ALONG)
 def cummax(xp, x, /, dim):
     """Largest element so far along a dimension, and where it is."""
-    return record(xp, x, dim, xp.greater_equal)
+    return record(xp, in_order("cummax", x), dim, xp.greater_equal)
 
 
 @op(outputs="values indices", samples=ALONG)
 def cummin(xp, x, /, dim):
     """Smallest element so far along a dimension, and where it is."""
-    return record(xp, x, dim, xp.less_equal)
+    return record(xp, in_order("cummin", x), dim, xp.less_equal)
 
 
 cummax.numpy = either(lambda x, dim: native.running_extreme(x, dim, True), cummax.forward)

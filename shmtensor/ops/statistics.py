@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import native
 from ..dtypes import get_default_dtype
-from .axes import axis
+from .axes import axis, together
 from .kernels import either
 from .samples import ints
 from .table import composite, op
@@ -277,7 +277,9 @@ def cross(ops, input, other, dim=None):
         if not found:
             raise RuntimeError(f"cross: a dimension of size 3 is needed: {tuple(input.shape)}")
         dim = found[0]
-    shape = np.broadcast_shapes(tuple(input.shape), tuple(other.shape))
+    shape = together("cross", input.shape, other.shape)
+    if not -len(shape) <= dim < len(shape):
+        raise IndexError(f"cross: dim out of range: {dim} for {shape}")
     dim = dim % len(shape)
     if input.shape[dim - len(shape)] != 3 or other.shape[dim - len(shape)] != 3:
         raise RuntimeError(

@@ -111,6 +111,7 @@ class Row:
     samples: Sequence[tuple[Any, ...]]
     tensors: tuple[str, ...]  # inputs that no Python number may stand for
     diverted: Function | None = None
+    unlike: Function | None = None  # raises where operands of unlike dtypes are not mixed
 
     def __init__(self, **columns: Any) -> None:
         self.__dict__.update(columns)

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["Geometry"]
 
 
+def stepped(steps: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides, with those of dimensions of size 1 that NumPy inserted (0) as PyTorch has them:
+    one step further than the dimension behind.
+    """
+    found: list[int] = []
+    behind = 1
+    for step, size in zip(reversed(steps), reversed(shape)):
+        found.append(behind if size == 1 and not step else step)
+        behind = found[-1] * max(size, 1)
+    return tuple(reversed(found))
+
+
 class Geometry(Methods):
     """Shape, dtype, strides, and the views that are written as attributes."""
 
@@ -75,14 +87,33 @@ class Geometry(Methods):
     @property
     def mT(self) -> Tensor:
         """The last two dimensions swapped. Copies: none."""
+        if self.array.ndim < 2:
+            return self.only("mT", "matrices or batches of matrices", not self.array.ndim)
         return self.transpose(-1, -2)
 
     @property
     def H(self) -> Tensor:
         """The conjugate transpose of a matrix."""
+        if self.array.ndim != 2:
+            return self.only("H", "matrices (2 dimensions); mH takes batches", not self.array.ndim)
         return self.mT.conj()
 
-    mH = H
+    @property
+    def mH(self) -> Tensor:
+        """The conjugate transpose of a matrix, or of each of a batch."""
+        if self.array.ndim < 2:
+            return self.only("mH", "matrices or batches of matrices", not self.array.ndim)
+        return self.mT.conj()
+
+    def only(self, name: str, what: str, allowed: bool) -> Tensor:
+        """The tensor itself where that is allowed.
+
+        Raises:
+            RuntimeError: where it is not.
+        """
+        if not allowed:
+            raise RuntimeError(f"{name}: only of {what}: shape {self.shape}")
+        return self  # type: ignore[return-value]
 
     @property
     def real(self) -> Tensor:
@@ -130,6 +161,8 @@ class Geometry(Methods):
     def stride(self, dim: int | None = None) -> Any:
         """Steps between elements, counted in elements."""
         steps = tuple(s // self.array.itemsize for s in self.array.strides)
+        if 0 in steps:
+            steps = stepped(steps, self.array.shape)
         return steps if dim is None else steps[dim]
 
     def storage_offset(self) -> int:

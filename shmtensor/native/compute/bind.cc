@@ -83,8 +83,9 @@ PyMethodDef methods[] = {
     {"isa", isa, METH_NOARGS,
      "isa() -> str: instruction-set level of the kernels: base, v3 or v4."},
     {"blas", blas, METH_NOARGS, "blas() -> str: the BLAS kernels in use; loads the library."},
-    {"parallel", parallel, METH_O,
-     "parallel(ufunc) -> ufunc: the same loops on the pool, without warnings."},
+    {"parallel", parallel, METH_VARARGS,
+     "parallel(ufunc, refused='', /) -> ufunc: the same loops on the pool, without warnings; arrays "
+     "whose dtype.kind is in `refused` are a TypeError."},
     {"matmul", fast<matmul>(), METH_FASTCALL,
      "matmul(x, y, out=None, /): matrix product of any ranks."},
     {"linear", fast<linear>(), METH_FASTCALL,

@@ -19,6 +19,7 @@
 
 #include "array.h"
 #include "loops.h"
+#include "refusal.h"
 #include "walk.h"
 
 namespace shmtensor {
@@ -33,6 +34,8 @@ struct Made {
   Loop* loops;
   PyObject* original;  // NumPy's ufunc, if it has further loops (comparison with any Python int),
                        // else nullptr
+  const char* refused;  // kinds of dtype that it does not take; they have no loop in `first`
+  bool divides;         // whole numbers: a divisor of 0 is an error
 };
 
 void clear_status(bool long_double) {
@@ -286,10 +289,15 @@ PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py
 PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) {
   auto* u = reinterpret_cast<PyUFuncObject*>(self);
   const Made& made = *static_cast<Made*>(u->ptr);
+  if (made.divides && PyVectorcall_NARGS(nargsf) > 1 && by_zero(args[0], args[1])) {
+    PyErr_SetString(PyExc_ZeroDivisionError, "division of whole numbers by zero");
+    return nullptr;
+  }
   if (!names || PyTuple_GET_SIZE(names) == 0) {
     PyObject* out = straight(u, made, args, PyVectorcall_NARGS(nargsf));
     if (out || PyErr_Occurred()) return out;
   }
+  if (*made.refused && !accepts(made.refused, args, PyVectorcall_NARGS(nargsf))) return nullptr;
   bool original = made.original && PyVectorcall_NARGS(nargsf) > 1 &&
                   (PyLong_CheckExact(args[0]) || PyLong_CheckExact(args[1]));
   PyObject* out = original ? PyObject_Vectorcall(made.original, args, nargsf, names)
@@ -336,7 +344,10 @@ npy_intp itemsize_of(int type) {
 }  // namespace
 
 // The tables live as long as the process: ufuncs are made once, at import.
-PyObject* parallel(PyObject*, PyObject* argument) {
+PyObject* parallel(PyObject*, PyObject* args) {
+  PyObject* argument;
+  const char* refused = "";
+  if (!PyArg_ParseTuple(args, "O|s", &argument, &refused)) return nullptr;
   if (!PyObject_TypeCheck(argument, &PyUFunc_Type)) {
     return raise("TypeError", "parallel: not a NumPy ufunc: %s", Py_TYPE(argument)->tp_name);
   }
@@ -348,6 +359,10 @@ PyObject* parallel(PyObject*, PyObject* argument) {
   auto* made = static_cast<Made*>(PyMem_RawCalloc(1, sizeof(Made)));
   const size_t most = static_cast<size_t>(from->ntypes);
   const size_t nargs = static_cast<size_t>(from->nargs);
+  made->refused = strdup(refused);
+  for (const char* name : {"floor_divide", "remainder", "fmod"}) {
+    made->divides = made->divides || !strcmp(from->name, name);
+  }
   made->functions =
       static_cast<PyUFuncGenericFunction*>(calloc(most, sizeof(PyUFuncGenericFunction)));
   made->data = static_cast<void**>(calloc(most, sizeof(void*)));
@@ -383,7 +398,7 @@ PyObject* parallel(PyObject*, PyObject* argument) {
     made->functions[n] = loop;
     made->data[n] = &l;
     memcpy(made->types + static_cast<size_t>(n) * nargs, types, nargs);
-    if (uniform && made->first[static_cast<int>(types[0])] < 0)
+    if (uniform && !refuses(refused, types[0]) && made->first[static_cast<int>(types[0])] < 0)
       made->first[static_cast<int>(types[0])] = n;
     ++n;
   }

@@ -1,0 +1,41 @@
+// What a ufunc does not take: dtypes by their kind, whole numbers over zero.
+#pragma once
+
+#include <cstring>
+
+#include "array.h"
+#include "python.h"
+
+namespace shmtensor {
+
+// Is this type of one of the kinds?
+inline bool refuses(const char* kinds, int type) {
+  PyArray_Descr* descr = PyArray_DescrFromType(type);
+  bool found = strchr(kinds, descr->kind) != nullptr;
+  Py_DECREF(descr);
+  return found;
+}
+
+// Is a whole number divided by 0? Floating-point numbers may be.
+inline bool by_zero(PyObject* x, PyObject* y) {
+  const bool whole = PyArray_Check(x) ? PyArray_ISINTEGER(as_array(x)) && PyArray_SIZE(as_array(x))
+                                      : PyLong_CheckExact(x);
+  if (!whole) return false;
+  if (PyLong_CheckExact(y)) return PyObject_Not(y) == 1;
+  return PyArray_Check(y) && PyArray_ISINTEGER(as_array(y)) &&
+         PyArray_CountNonzero(as_array(y)) != PyArray_SIZE(as_array(y));
+}
+
+// Are no arrays of a refused kind of dtype among the operands? If there are: a TypeError.
+inline bool accepts(const char* refused, PyObject* const* args, Py_ssize_t nargs) {
+  for (Py_ssize_t i = 0; i < nargs; ++i) {
+    if (!PyArray_Check(args[i])) continue;
+    PyArray_Descr* descr = PyArray_DESCR(as_array(args[i]));
+    if (!strchr(refused, descr->kind)) continue;
+    PyErr_Format(PyExc_TypeError, "not supported for the input types: %S", descr);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,200 @@
+"""Which dtypes an op takes, what an in-place op of mixed dtypes writes, and what of a tensor an
+in-place op keeps for backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+
+turning = st.tensor([1 + 2j, 3 - 1j])
+flags = st.tensor([True, False])
+whole = st.tensor([7, -7])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: turning < turning,
+        lambda: turning >= 1,
+        lambda: st.ones(2) > turning,
+        lambda: turning.clone().le_(turning),
+        lambda: st.maximum(turning, turning),
+        lambda: st.fmin(turning, st.ones(2)),
+        lambda: turning.clamp(-1, 1),
+        lambda: turning.max(),
+        lambda: turning.min(0),
+        lambda: turning.argmax(),
+        lambda: turning.sort(),
+        lambda: turning.topk(1),
+        lambda: turning.median(),
+        lambda: turning.cummax(0),
+        lambda: st.xlogy(turning, turning),
+        lambda: turning // turning,
+        lambda: turning & turning,
+        lambda: st.gcd(st.ones(2), st.ones(2)),
+        lambda: st.hypot(whole, whole),
+        lambda: st.nextafter(whole, whole),
+        lambda: flags // flags,
+        lambda: flags % flags,
+        lambda: flags << flags,
+    ],
+)
+def test_dtypes_without_the_op_are_refused(wrong: Callable[[], Any]) -> None:
+    with pytest.raises(NotImplementedError, match=r"not implemented for (complex|bool|int|float)"):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: st.ones(2) - flags,
+        lambda: flags - 1,
+        lambda: 1 - flags,
+        lambda: st.ones(2) - True,
+        lambda: st.ones(2).sub_(flags),
+        lambda: st.rsub(flags, whole),
+    ],
+)
+def test_bools_are_not_subtracted(wrong: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError, match=r"sub: .*bool.*logical_not"):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: whole // 0,
+        lambda: whole % st.tensor([1, 0]),
+        lambda: st.fmod(whole, 0),
+        lambda: whole // flags,
+        lambda: 5 // st.tensor([0, 1]),
+        lambda: whole.clone().floor_divide_(0),
+        lambda: st.div(whole, st.tensor(0), rounding_mode="trunc"),
+    ],
+)
+def test_whole_numbers_are_not_divided_by_zero(wrong: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        wrong()
+
+
+def test_what_may_be_divided_by_zero() -> None:
+    np.testing.assert_array_equal(st.ones(2) // 0, [np.inf, np.inf])
+    assert (st.ones(0, dtype=st.int64) // 0).shape == (0,)
+    assert (whole // st.tensor([2, 2])).tolist() == [3, -4]
+    assert whole.view(2, 1).expand(2, 3).remainder(st.tensor([3, 4, 5])).tolist() == [
+        [1, 3, 2],
+        [2, 1, 3],
+    ]
+
+
+def test_in_place_ops_compute_in_the_common_dtype() -> None:
+    x = st.tensor([2, 3, 200], dtype=st.uint8)
+    assert x.clone().remainder_(st.tensor([-3, 5, 7])).tolist() == [255, 3, 4]
+    assert st.tensor([1, 2]).lt_(1.5).tolist() == [1, 0]
+    assert st.tensor([1.0, 2.0]).eq_(st.tensor([1j, 2])).tolist() == [0.0, 1.0]
+    y = st.tensor([1.0], dtype=st.float32)
+    assert y.add_(st.tensor([2**-30], dtype=st.float64)).dtype is st.float32
+    with pytest.raises(RuntimeError, match=r"add_: result type float32 can't be cast .* int64"):
+        whole.clone().add_(st.ones(2))
+
+
+def test_composites_in_place_keep_what_backward_needs() -> None:
+    for bound in ((0.0, 3.0), (None, 3.0), (st.tensor(0.0), st.tensor(3.0))):
+        x = st.tensor([1.0, 2.0, -3.0], requires_grad=True)
+        y = x * 2
+        y.clamp_(*bound)
+        y.sum().backward()
+        expected = [2.0, 0.0, 2.0 if bound[0] is None else 0.0]
+        assert x.grad.tolist() == expected
+
+
+def test_in_place_of_mixed_dtypes_keeps_what_backward_needs() -> None:
+    x = st.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 1
+    y.mul_(st.tensor([3.0, 4.0], dtype=st.float64, requires_grad=True))
+    y.mul_(y.detach().double())
+    y.sum().backward()
+    assert x.grad.tolist() == [9.0, 32.0]
+
+
+def test_nothing_flows_through_a_comparison_in_place() -> None:
+    x = st.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 3
+    y.eq_(3.0)
+    assert y.tolist() == [1.0, 0.0]
+    (y.sum() + (x * 2).sum()).backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_a_bool_of_a_complex_number_counts_its_imaginary_part() -> None:
+    x = st.tensor([1j, 0, 2], dtype=st.complex64)
+    assert x.bool().tolist() == x.to(st.bool).tolist() == [True, False, True]
+
+
+def test_bounds_beyond_the_dtype() -> None:
+    x = st.tensor([1, 200], dtype=st.uint8)
+    assert x.clamp(-1, 100).tolist() == [1, 100]
+    assert x.clamp(min=-5).tolist() == [1, 200]
+    assert x.clone().clamp_(max=1000).tolist() == [1, 200]
+
+
+def test_the_dtype_is_the_tensors_beside_a_number() -> None:
+    x = st.tensor([1.0, 2.0], dtype=st.bfloat16)
+    assert st.xlogy(x, 3).dtype is st.bfloat16
+    assert st.xlogy(st.tensor([1, 2]), 3).dtype is st.float32
+    assert st.ldexp(x, st.tensor([1, 2])).dtype is st.bfloat16
+    assert st.ldexp(st.ones(2, dtype=st.float64), st.tensor([1, 2])).tolist() == [2.0, 4.0]
+    assert st.dist(st.ones(2, dtype=st.float16), st.ones(2)).dtype is st.float32
+    with pytest.raises(TypeError, match="dist: a tensor is needed"):
+        st.dist(x, 1.0)
+
+
+def test_shapes_that_do_not_broadcast() -> None:
+    x = st.ones(3, 2)
+    for wrong in (
+        lambda: st.broadcast_tensors(x, st.ones(3)),
+        lambda: st.masked_select(x, st.ones(3) > 0),
+        lambda: st.cross(st.ones(3, 3), st.ones(2, 3), dim=1),
+        lambda: st.block_diag(st.ones(1, 1, 1)),
+        lambda: st.inner(st.ones(1), st.ones(3, 2)),
+    ):
+        with pytest.raises(RuntimeError, match=r"\(3,|\(1,"):
+            wrong()
+    with pytest.raises(IndexError, match="cross: dim out of range: -1"):
+        st.cross(st.tensor(1.0), st.tensor(1.0), dim=-1)
+
+
+def test_transposes_of_few_dimensions() -> None:
+    scalar = st.tensor(2.0)
+    assert scalar.mT is scalar
+    assert scalar.H is scalar
+    assert scalar.mH is scalar
+    for wrong in (lambda: st.ones(2).mT, lambda: st.ones(2).H, lambda: st.ones(2, 2, 2).H):
+        with pytest.raises(RuntimeError, match="only of"):
+            wrong()
+    assert st.ones(2, 3, 4).mH.shape == (2, 4, 3)
+    assert st.tensor(True).flip(0).item() is True
+
+
+def test_a_product_with_a_number_is_no_matrix_product() -> None:
+    for wrong in (lambda: st.ones(2, 2) @ 2, lambda: 2.0 @ st.ones(2), lambda: st.ones(2) @ True):
+        with pytest.raises(TypeError, match=r"unsupported operand type.*@|matmul: the operands"):
+            wrong()
+
+
+def test_strides_of_inserted_dimensions() -> None:
+    x = st.ones(4, 6)[::2, ::3]
+    assert x.unsqueeze(0).stride() == (24, 12, 3)
+    assert x.unsqueeze(1).stride() == (12, 6, 3)
+    assert x.unsqueeze(-1).stride() == (12, 3, 1)
+    assert st.ones(3).expand(2, 3).stride() == (0, 1)
+
+
+def test_the_median_of_nothing() -> None:
+    assert np.isnan(st.ones(0).median().item())
