@@ -322,6 +322,8 @@ def installed(folder: str, **others: Any) -> Iterator[None]:
     try:
         yield
     finally:
+        NcclCommunicator.living.clear()
+        streams.clear()
         settings.clear()
         settings.update(before)
         del sys.modules["cupy"]

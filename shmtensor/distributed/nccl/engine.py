@@ -222,7 +222,7 @@ class Engine(Meeting):
             if not x.nbytes:
                 return
             self.take_turns_of_two("send", to, self.turns if self.rank < to else self.answers, end)
-            with self.work("send", end, is_collective=False) as staging:
+            with self.work("send", end, to) as staging:
                 at = staging.take(x.nbytes)
                 staging.put(at, x)
                 self.communicator.send(at, x.nbytes, to)
@@ -240,7 +240,7 @@ class Engine(Meeting):
                 return
             channel = self.answers if self.rank < source else self.turns
             self.take_turns_of_two("recv", source, channel, end)
-            with self.work("recv", end, is_collective=False) as staging:
+            with self.work("recv", end, source) as staging:
                 at = staging.take(x.nbytes)
                 self.communicator.receive(at, x.nbytes, source)
                 staging.get(at, x)
@@ -252,9 +252,9 @@ class Engine(Meeting):
         note = empty_shared((1,), np.dtype(np.uint8))
         if self.rank > peer:
             channel.recv(note, peer, 0, rest_of(end))
-            self.take_turn(where, end)
+            self.take_turn(where, end, peer)
             return
-        self.take_turn(where, end)
+        self.take_turn(where, end, peer)
         try:
             channel.send(note, peer, 0, rest_of(end))
         except BaseException:

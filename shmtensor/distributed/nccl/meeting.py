@@ -42,6 +42,9 @@ LOOK = 0.01  # seconds between two looks at who lives
 PAUSE = 0.001  # the longest sleep between two looks at the stream
 GRACE = 2.0  # seconds that others may be later than this rank in noticing a failure
 
+# What calls of the group in shared memory begin their errors with.
+CALLS = re.compile(r"^(barrier|broadcast|all_reduce|reduce|all_gather|reduce_scatter|send|recv): ")
+
 turn = threading.Lock()  # Note [Turns]
 
 
@@ -57,7 +60,7 @@ def named(where: str) -> Iterator[None]:
         yield
     except Exception as error:
         if error.args and isinstance(error.args[0], str):
-            error.args = (re.sub(r"^\w+: ", f"{where}: ", error.args[0]), *error.args[1:])
+            error.args = (CALLS.sub(f"{where}: ", error.args[0]), *error.args[1:])
         raise
 
 
@@ -163,17 +166,21 @@ class Meeting:
         self.control.all_gather(list(table), row, rest_of(end))
         compare(table, where)
 
-    def everybody(self, is_so: bool, end: float) -> bool:
-        """Whether it is so on all ranks, which all ask."""
+    def all_but(self, is_so: bool, end: float) -> list[int]:
+        """The ranks on which it is not so; all ask."""
         table = np.empty((self.world, 1), np.uint8)
         self.control.all_gather(list(table), np.array([is_so], np.uint8), rest_of(end))
-        return bool(table.all())
+        return [int(rank) for rank in np.flatnonzero(table == 0)]
 
     # ---------------------------------------------------------------- turns
-    def take_turn(self, where: str, end: float) -> None:
-        """This process's turn is this operation's. Note [Turns]."""
+    def take_turn(self, where: str, end: float, peer: int | None = None) -> None:
+        """This process's turn is this operation's. Note [Turns].
+
+        Args:
+            peer: the other rank of a message; None: a collective.
+        """
         while not turn.acquire(timeout=LOOK):
-            self.look(where)
+            self.look(where, peer)
             if time.monotonic() > end:
                 raise CollectiveTimeout(
                     f"{where}: another NCCL operation of this process has not ended: "
@@ -187,7 +194,7 @@ class Meeting:
         """As `take_turn`, on all ranks."""
         is_mine = turn.acquire(blocking=False)
         try:
-            if self.everybody(is_mine and not self.communicator.is_aborted, end):
+            if not self.all_but(is_mine and not self.communicator.is_aborted, end):
                 return
             if is_mine:
                 turn.release()
@@ -203,37 +210,37 @@ class Meeting:
             raise
 
     @contextmanager
-    def work(self, where: str, end: float, is_collective: bool = True) -> Iterator[Staging]:
+    def work(self, where: str, end: float, peer: int | None = None) -> Iterator[Staging]:
         """What is put on the stream inside is done when this ends. The caller has the turn, which
         ends with it.
+
+        Args:
+            peer: the other rank of a message; None: a collective.
         """
-        staging, is_done = Staging(self.communicator), False
+        staging = Staging(self.communicator)
         try:
             with self.communicator.device:
                 yield staging
-                is_done = self.wait(where, end)
+                is_done = self.wait(where, end, peer)
             if not is_done:
-                self.give_up(staging)
-            if is_collective:
-                is_done = self.everybody(is_done, end + GRACE)
-            if not is_done:
+                self.communicator.abort()
+            late = [] if is_done else [self.rank]
+            if peer is None:
+                late = self.all_but(is_done, end + GRACE)
+            if late:
                 raise CollectiveTimeout(
-                    f"{where}: NCCL has not done it in time: rank {self.rank} of {self.world}"
+                    f"{where}: NCCL has not done it in time: on ranks {late} of {self.world}"
                 )
             staging.settle()
             self._staged += staging.copied
         except BaseException:
-            self.give_up(staging)
+            self._kept.append(staging)
+            self.communicator.abort()
             raise
         finally:
             turn.release()
 
-    def give_up(self, staging: Staging) -> None:
-        """Ends what is on the stream."""
-        self._kept.append(staging)
-        self.communicator.abort()
-
-    def wait(self, where: str, end: float) -> bool:
+    def wait(self, where: str, end: float, peer: int | None) -> bool:
         """Until the stream has done its work: whether it has in time."""
         event, pause, look = self.communicator.mark(), 0.0, time.monotonic() + LOOK
         while not event.done:
@@ -241,7 +248,7 @@ class Meeting:
             if now > end:
                 return False
             if now > look:
-                self.look(where)
+                self.look(where, peer)
                 self.communicator.check()
                 look = now + LOOK
             time.sleep(pause)
@@ -249,13 +256,13 @@ class Meeting:
         return True
 
     # ---------------------------------------------------------------- who lives
-    def look(self, where: str) -> None:
-        """Raises if somebody died or gave up."""
+    def look(self, where: str, peer: int | None) -> None:
+        """Raises if somebody concerned died, or anybody gave up."""
         if self.is_broken:
             self.fail(where)
-        for row, inc in self.kin:
+        for row, inc in self.kin if peer is None else [self.kin[peer]]:
             if native.life(row, inc) != "alive":
-                if self._busy.locked():  # a meeting: all find the same rank
+                if peer is None:  # a meeting: all find the same rank
                     self.control.barrier(GRACE)
                 native.raise_peer_lost(where, row, inc)
 
