@@ -50,6 +50,7 @@ class MemoryPointer:
 
 def alloc(nbytes: int) -> MemoryPointer:
     on_a_device()
+    demand(getattr(local, "stream", None) is not None, "memory of the default stream")
     return MemoryPointer(nbytes)
 
 
@@ -106,6 +107,12 @@ class Stream:
         self.ran = 0
         self.lock = threading.RLock()
         streams[self.ptr] = self
+
+    def __enter__(self) -> None:
+        local.stream = self
+
+    def __exit__(self, *error: object) -> None:
+        local.stream = None
 
     def add(self, work: Callable[[], bool]) -> None:
         self.queue.append(work)

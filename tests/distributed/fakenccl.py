@@ -52,6 +52,10 @@ KINDS = [
 OPERATIONS = [ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.AVG]
 
 
+class NcclError(RuntimeError):
+    pass
+
+
 def get_unique_id() -> tuple[int, ...]:
     return tuple(np.frombuffer(os.urandom(128), np.int8).tolist())
 
@@ -293,6 +297,7 @@ def installed(folder: str, **others: Any) -> Iterator[None]:
     nccl = types.SimpleNamespace(
         available=has_nccl,
         NcclCommunicator=NcclCommunicator,
+        NcclError=NcclError,
         get_unique_id=get_unique_id,
         get_version=lambda: settings["version"],
         groupStart=group_start,

@@ -5,11 +5,14 @@ On GPUs the same cases run in test_nccl_gpu.py.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from shmtensor import distributed as dist
 
 from . import gpus
 from .battery import sweep
@@ -50,6 +53,16 @@ def test_a_mismatch_names_both_sides_on_every_rank(tmp_path: Path) -> None:
 
 def test_groups_side_by_side(tmp_path: Path) -> None:
     assert values(on_gpus(str(tmp_path), 3, gpus.groups)) == [12, 12, 12]
+
+
+def places() -> int:
+    del os.environ["LOCAL_RANK"]
+    group: Any = dist.new_group([1, 2])
+    return -1 if dist.get_rank() == 0 else group.native.communicator.device.id
+
+
+def test_a_process_has_one_gpu_in_all_groups(tmp_path: Path) -> None:
+    assert values(on_gpus(str(tmp_path), 3, places)) == [-1, 1, 2]
 
 
 def test_training_has_the_gradients_of_one_process(tmp_path: Path) -> None:

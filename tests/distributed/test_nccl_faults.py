@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed.nccl import cuda
+from shmtensor.distributed.nccl import cuda, meeting
 from shmtensor.errors import CollectiveTimeout, PeerLostError
 
 from . import fakegpu, fakenccl
@@ -53,6 +54,23 @@ def test_a_death_on_the_stream_aborts_and_is_named(tmp_path: Path) -> None:
     outcomes = on_gpus(str(tmp_path), 3, die_at_work)
     assert outcomes[1].exitcode == -signal.SIGKILL
     assert [outcomes[0].value, outcomes[2].value] == [("rank 1", True, True)] * 2
+
+
+def die_a_little_later() -> Any:
+    def refuse(*_: Any) -> None:
+        if dist.get_rank() == 0:
+            raise fakenccl.NcclError("NCCL_ERROR_REMOTE_ERROR: a connection has ended")
+        time.sleep(0.1)
+        die()
+
+    fakenccl.NcclCommunicator.allReduce = refuse  # type: ignore[method-assign]
+    return lost(lambda: dist.all_reduce(st.zeros(LARGE)))
+
+
+def test_a_death_that_nccl_sees_first_is_named(tmp_path: Path) -> None:
+    outcomes = on_gpus(str(tmp_path), 2, die_a_little_later)
+    assert outcomes[0].error is None, outcomes[0].error
+    assert outcomes[0].value[0] == "rank 1"
 
 
 def die_with_a_message() -> Any:
@@ -137,7 +155,7 @@ def stop() -> Any:
         with pytest.raises(RuntimeError):
             dist.all_reduce(st.zeros(LARGE))
         return "went on"
-    world.timeout = 0.3
+    world.timeout = meeting.GRACE = 0.3
     try:
         with pytest.raises(PeerLostError, match=r"rank 1 \(pid \d+\) is stopped") as caught:
             dist.all_reduce(st.zeros(LARGE))
@@ -303,7 +321,8 @@ def wrong_use(cupy: Any, nccl: Any, what: str) -> None:
     with cupy.cuda.Device(0):
         comm = nccl.NcclCommunicator(1, nccl.get_unique_id(), 0)
         stream = cupy.cuda.Stream(non_blocking=True)
-        memory = cupy.cuda.alloc(64)
+        with stream:
+            memory = cupy.cuda.alloc(64)
         event = cupy.cuda.Event(disable_timing=True)
         if what == "no NCCL dtype":
             comm.allReduce(memory.ptr, memory.ptr, 16, 10, 0, stream.ptr)

@@ -23,6 +23,7 @@ import numpy as np
 
 from ... import native
 from ...errors import CollectiveTimeout
+from ..membership import World
 from ..rendezvous import create_block
 from .communicator import Communicator
 from .cuda import find_cupy, find_device
@@ -58,7 +59,8 @@ def begin(control: native.Group, timeout: float) -> Engine:
     found: Any = None
     mine: dict[str, Any] = {"row": native.row(), "host": os.uname().nodename}
     try:
-        found = cupy, nccl, index = find_gpu(control.rank, mine)
+        rank = control.rank if World.default is None else World.default.rank()
+        found = cupy, nccl, index = find_gpu(rank, mine)
         if control.rank == 0:
             mine["id"] = nccl.get_unique_id()
     except Exception as error:

@@ -40,6 +40,7 @@ __all__ = ["Meeting", "rest_of"]
 
 LOOK = 0.01  # seconds between two looks at who lives
 PAUSE = 0.001  # the longest sleep between two looks at the stream
+NEWS = 0.5  # seconds that a death may be known later than NCCL's connections end
 GRACE = 2.0  # seconds that others may be later than this rank in noticing a failure
 
 # What calls of the group in shared memory begin their errors with.
@@ -222,8 +223,6 @@ class Meeting:
             with self.communicator.device:
                 yield staging
                 is_done = self.wait(where, end, peer)
-            if not is_done:
-                self.communicator.abort()
             late = [] if is_done else [self.rank]
             if peer is None:
                 late = self.all_but(is_done, end + GRACE)
@@ -233,9 +232,11 @@ class Meeting:
                 )
             staging.settle()
             self._staged += staging.copied
-        except BaseException:
+        except BaseException as error:
             self._kept.append(staging)
             self.communicator.abort()
+            if isinstance(error, self.communicator.nccl.NcclError):
+                self.await_news(where, peer)  # a death, as NCCL sees it
             raise
         finally:
             turn.release()
@@ -265,6 +266,13 @@ class Meeting:
                 if peer is None:  # a meeting: all find the same rank
                     self.control.barrier(GRACE)
                 native.raise_peer_lost(where, row, inc)
+
+    def await_news(self, where: str, peer: int | None) -> None:
+        """Raises if somebody concerned is about to be seen dead."""
+        end = time.monotonic() + NEWS
+        while time.monotonic() < end:
+            self.look(where, peer)
+            time.sleep(LOOK)
 
     def fail(self, where: str) -> NoReturn:
         """Raises why the group is broken."""

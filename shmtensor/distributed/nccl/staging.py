@@ -32,7 +32,8 @@ class Staging:
 
     def take(self, nbytes: int) -> int:
         """The address of so much device memory."""
-        on_device = self.cuda.alloc(nbytes)
+        with self.stream:  # what CuPy's pool lends again was last used by this stream
+            on_device = self.cuda.alloc(nbytes)
         twin = np.frombuffer(self.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
         self.memory.append((on_device, twin, int(on_device.ptr)))
         return int(on_device.ptr)
