@@ -75,6 +75,8 @@ PREFIXES = {
     "sem.loky-": "loky",
     "joblib_": "joblib",
     "nccl-": "NCCL",
+    "sm_segment.": "Open MPI, killed",
+    "vader_segment.": "Open MPI 4, killed",
 }
 
 

@@ -122,6 +122,16 @@ def test_settings_are_judged(tmp_path: Path, check: Any, file: str, text: str, s
     assert bool(finding.remedy) == (status != OK or "never" in text)
 
 
+def test_what_a_killed_mpirun_left_is_named(tmp_path: Path) -> None:
+    left = tmp_path / "dev" / "shm" / "sm_segment.host.1000.1.0"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"x")
+    os.utime(left, (time.time() - 100,) * 2)
+    finding = checks.leftovers(Look(str(tmp_path)))
+    assert (finding.status, finding.remedy[-24:]) == (WARNING, "rm /dev/shm/sm_segment.*")
+    assert "1 name sm_segment.* of Open MPI, killed" in finding.found
+
+
 def test_leftover_names_are_counted(tmp_path: Path) -> None:
     look = Look(str(tmp_path))
     assert checks.leftovers(look).status == OK

@@ -7,9 +7,10 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from shmtensor.distributed.mpi import wire
+from shmtensor.distributed.mpi import chain, wire
 from shmtensor.distributed.mpi.wire import Base, Wire
 from shmtensor.errors import CollectiveTimeout, PeerLostError
 
@@ -116,3 +117,9 @@ def test_who_is_gone_without_a_word_is_named(comm: Comm, monkeypatch: pytest.Mon
     with pytest.raises(PeerLostError, match=r"barrier: rank 2 \(pid 109\) has died") as caught:
         one.fail("barrier")
     assert (caught.value.name, caught.value.pid, caught.value.host) == ("rank 2", 109, "host9")
+
+
+def test_a_sum_beyond_float16_is_infinity_without_a_warning() -> None:
+    out = np.zeros((1, 2), np.float16)
+    chain.rounded(np.array([1e6, 2.0], np.float32), out)  # a warning would be an error here
+    assert out.tolist() == [[np.inf, 2.0]]

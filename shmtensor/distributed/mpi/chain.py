@@ -46,6 +46,12 @@ def scratch(x: Array) -> Array:
     return made
 
 
+def rounded(work: Array, out: Array) -> None:
+    """What was summed in a scratch, into `out`: beyond float16 it is infinity, without a word."""
+    with np.errstate(over="ignore"):
+        np.copyto(out, work.reshape(out.shape), casting="unsafe")
+
+
 def chunks(x: Array) -> list[Array]:
     flat = x.reshape(-1)
     step = max(1, CHUNK // x.dtype.itemsize)
@@ -132,7 +138,7 @@ def fold_and_scatter(meeting: Meeting, out: Array, x: Array, op: ReduceOp, timeo
     else:
         part = empty_shared(rows.shape[1:], rows.dtype)
         meeting.inside("scatter", part, [rows[r] for r in meeting.near], 0, timeout)
-    np.copyto(out, part.reshape(out.shape), casting="unsafe")
+    rounded(part, out)
 
 
 def hand_down(meeting: Meeting, x: Array, root: int, timeout: float) -> None:

@@ -70,7 +70,7 @@ class Engine(Meeting):
             work = chain.scratch(x) if x.dtype in HALVES else x
             chain.fold_up(self, "all_reduce", work, plain_op(op), timeout, hands_back=True)
             if work is not x:
-                np.copyto(x, work, casting="unsafe")
+                chain.rounded(work, x)
 
     def reduce(self, x: Array, number: int, root: int, timeout: float) -> None:
         """The reduction of all into x of `root`."""
@@ -91,7 +91,7 @@ class Engine(Meeting):
                 elif self.rank == root:
                     self.wait("reduce", [(self.fetch(work, last[0]), last)], timeout)
             if self.rank == root:
-                np.copyto(x, work, casting="unsafe")
+                chain.rounded(work, x)
 
     def all_gather(self, outs: Sequence[Array], x: Array, timeout: float) -> None:
         """Everybody's x into everybody's list."""
