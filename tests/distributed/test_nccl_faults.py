@@ -106,6 +106,24 @@ def test_a_death_while_nccl_brings_the_ranks_together(tmp_path: Path) -> None:
     assert (outcomes[0].error, outcomes[0].value) == (None, "rank 1")
 
 
+def fail_at_the_beginning(folder: str) -> str:
+    def refuse(*_: Any) -> None:
+        raise fakenccl.NcclError("NCCL_ERROR_SYSTEM_ERROR: no memory to share")
+
+    with fakenccl.installed(folder):
+        if dist.get_rank() == 1:
+            fakenccl.NcclCommunicator.__init__ = refuse  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError) as caught:
+            dist.new_group(backend="nccl")
+        return str(caught.value)
+
+
+def test_a_failure_while_nccl_brings_the_ranks_together(tmp_path: Path) -> None:
+    first, second = values(run(fail_at_the_beginning, 2, str(tmp_path)))
+    assert second == "NCCL_ERROR_SYSTEM_ERROR: no memory to share"
+    assert "rank 1 gave up: NcclError: NCCL_ERROR_SYSTEM_ERROR" in first
+
+
 def shrink() -> Any:
     rank = dist.get_rank()
     if rank == 1:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import threading
 import time
 import weakref
@@ -57,7 +56,7 @@ def begin(control: native.Group, timeout: float) -> Engine:
     where = "init_process_group"
     end = inf if timeout < 0 else time.monotonic() + timeout
     found: Any = None
-    mine: dict[str, Any] = {"row": native.row(), "host": os.uname().nodename}
+    mine: dict[str, Any] = {"row": native.row()}
     try:
         rank = control.rank if World.default is None else World.default.rank()
         found = cupy, nccl, index = find_gpu(rank, mine)
@@ -123,7 +122,7 @@ def connect(
     end: float,
 ) -> Any:
     """NCCL's communicator. It waits for all ranks and would for ever: so a thread does it, which
-    is given up when a rank dies, or at the timeout.
+    is given up when a rank dies or fails, or at the timeout.
     """
     made: list[Any] = []
 
@@ -138,12 +137,15 @@ def connect(
     thread.start()
     while thread.is_alive():
         thread.join(LOOK)
+        if control.is_broken:
+            control.barrier(0.0)  # raises why
         for row, inc in kin:
             if native.life(row, inc) != "alive":
                 native.raise_peer_lost("init_process_group", row, inc)
         if time.monotonic() > end:
             raise CollectiveTimeout("init_process_group: NCCL has not brought all ranks together")
     if isinstance(made[0], Exception):
+        control.break_off(f"{type(made[0]).__name__}: {made[0]}")
         raise made[0]
     return made[0]
 
