@@ -48,6 +48,23 @@ def backward(st: Any, function: Any) -> Any:
     return both
 
 
+def loss(st: Any, name: str, target: Any) -> Any:
+    """A loss of normal numbers, forward and backward."""
+    function, x = getattr(st.nn.functional, name), leaf(st)
+
+    def both(x: Any, target: Any) -> None:
+        function(x, target).backward()
+        x.grad = None
+
+    return both, x, target
+
+
+def short(st: Any) -> Any:
+    """Rows of ten."""
+    st.manual_seed(0)
+    return st.rand(N * N // 10, 10)
+
+
 def flat(st: Any) -> Any:
     return square(st).reshape(-1)
 
@@ -125,6 +142,15 @@ LARGE = [
     ("silu, backward", lambda st: (backward(st, st.nn.functional.silu), leaf(st))),
     ("gelu, backward", lambda st: (backward(st, st.nn.functional.gelu), leaf(st))),
     ("leaky_relu, backward", lambda st: (backward(st, st.nn.functional.leaky_relu), leaf(st))),
+    ("mish, backward", lambda st: (backward(st, st.nn.functional.mish), leaf(st))),
+    ("mse_loss, backward", lambda st: loss(st, "mse_loss", square(st))),
+    ("huber_loss, backward", lambda st: loss(st, "huber_loss", square(st))),
+    (
+        "cross entropy of logits, backward",
+        lambda st: loss(st, "binary_cross_entropy_with_logits", square(st)),
+    ),
+    ("soft_margin_loss, backward", lambda st: loss(st, "soft_margin_loss", signed(st).sign())),
+    ("nll_loss, backward", lambda st: loss(st, "nll_loss", rows(st))),
     ("cast to float64", lambda st: (lambda x: x.double(), square(st))),
     ("cast to int64", lambda st: (lambda x: x.long(), square(st))),
     # reductions
@@ -145,6 +171,11 @@ LARGE = [
     ("prod", lambda st: (lambda x: x.prod(), square(st))),
     ("prod(1)", lambda st: (lambda x: x.prod(1), square(st))),
     ("norm", lambda st: (lambda x: x.norm(), square(st))),
+    ("norm 1 (1)", lambda st: (lambda x: x.norm(1, 1), square(st))),
+    ("norm inf (0)", lambda st: (lambda x: x.norm(float("inf"), 0), square(st))),
+    ("norm(1), rows of 10", lambda st: (lambda x: x.norm(2, 1), short(st))),
+    ("amax(1), rows of 10", lambda st: (lambda x: x.amax(1), short(st))),
+    ("amax((0, 2)), cube", lambda st: (lambda x: x.amax((0, 2)), cube(st))),
     ("max", lambda st: (lambda x: x.max(), square(st))),
     ("amax(0)", lambda st: (lambda x: x.amax(0), square(st))),
     ("amax(1)", lambda st: (lambda x: x.amax(1), square(st))),
@@ -159,6 +190,8 @@ LARGE = [
     ("count_nonzero", lambda st: (lambda x: x.count_nonzero(), mask(st))),
     ("nansum(1)", lambda st: (lambda x: x.nansum(1), square(st))),
     ("logsumexp", lambda st: (lambda x: x.logsumexp(1), square(st))),
+    ("logsumexp(0)", lambda st: (lambda x: x.logsumexp(0), square(st))),
+    ("logsumexp, rows of 10", lambda st: (lambda x: x.logsumexp(1), short(st))),
     ("softmax", lambda st: (lambda x: x.softmax(1), square(st))),
     ("softmax(0)", lambda st: (lambda x: x.softmax(0), square(st))),
     # copies
@@ -188,6 +221,7 @@ LARGE = [
     ("cumsum(1)", lambda st: (lambda x: x.cumsum(1), square(st))),
     ("cumprod(1)", lambda st: (lambda x: x.cumprod(1), square(st))),
     ("cummax(1)", lambda st: (lambda x: x.cummax(1), square(st))),
+    ("logcumsumexp(1)", lambda st: (lambda x: x.logcumsumexp(1), square(st))),
     ("unique", lambda st: (lambda x: x.unique(), whole(st))),
     ("unique, inverse", lambda st: (lambda x: x.unique(return_inverse=True), whole(st))),
     ("searchsorted", lambda st: (st.searchsorted, st.rand(N).sort()[0], square(st))),
@@ -219,6 +253,7 @@ LARGE = [
     ("einsum bij,bij", lambda st: (lambda x: st.einsum("bij,bij->b", x, x), batch(st))),
     ("outer", lambda st: (lambda x: st.outer(x, x), st.rand(N))),
     ("cdist", lambda st: (lambda x: st.cdist(x, x), st.rand(N, 16))),
+    ("pdist", lambda st: (st.nn.functional.pdist, st.rand(N, 16))),
     # from nothing
     ("rand", lambda st: (lambda: st.rand(N, N),)),
     ("randn", lambda st: (lambda: st.randn(N, N),)),

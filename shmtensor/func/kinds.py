@@ -347,8 +347,8 @@ declare(
     """sum nansum mean prod_along amax amin argmax argmin all any count_nonzero variance deviation
     logsumexp vector_norm max_along min_along kthvalue median_along mode sort_along topk cumsum
     cumprod cummax cummin logcumsumexp narrow select unbind parts softmax_along softmax_backward
-    log_softmax_along log_softmax_backward take_along gathered scattered scatter_added zeroed
-    fft_turned fft_halved fft_doubled fft_fitted""",
+    log_softmax_along log_softmax_backward gated gated_backward take_along gathered
+    scattered scatter_added zeroed fft_turned fft_halved fft_doubled fft_fitted""",
 )
 declare(shaped_along, "placed gathered_sum")
 declare(first_along, "selected")

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .. import native
+from .axes import axis
 from .curves import silu_slope
 from .exponential import error_function
 from .kernels import either, for_floats
@@ -325,5 +326,7 @@ def glu(ops, input, dim=-1):
     """The first half along a dimension times the sigmoid of the second."""
     if not input.ndim or input.shape[dim] % 2:
         raise RuntimeError(f"glu: dim must have an even size: {tuple(input.shape)}, dim={dim}")
+    if input.dtype.kind == "f":
+        return ops.gated(input, axis(input, dim))
     n = input.shape[dim] // 2
     return ops.mul(ops.narrow(input, dim, 0, n), ops.sigmoid(ops.narrow(input, dim, n, n)))

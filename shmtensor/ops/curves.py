@@ -1,4 +1,4 @@
-"""Slopes of activations: one row for all of them, and what its own gradient needs."""
+"""Slopes of activations: one row for all, and what its own gradient needs; the gate of glu."""
 
 from __future__ import annotations
 
@@ -167,4 +167,48 @@ def bent(ops: Any, g: Any, x: Any, y: Any, name: str, numbers: tuple[float, ...]
 curve_backward.pullback(
     x=lambda ops, g, y, name, a, b, c: ops.curve_backward(g, y, name, a, b, c),
     y=lambda ops, g, x, y, name, a, b, c: bent(ops, g, x, y, name, (a, b, c)),
+)
+
+
+# ---- the gate of glu
+
+
+def halves(x: Any, dim: int) -> tuple[Any, Any]:
+    """Views of an array's two halves along dim."""
+    n = x.shape[dim] // 2
+    ahead = (slice(None),) * dim
+    return x[(*ahead, slice(n))], x[(*ahead, slice(n, None))]
+
+
+@op(method=False, function=False, samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)])
+def gated(xp, x, /, dim):
+    """The first half along dim times sigmoid(the second)."""
+    left, right = halves(x, dim)
+    return left * Plain.sigmoid(right)
+
+
+@op(method=False, function=False, samples=[((3, 2), (3, 4), 1), ((2, 3, 3), (2, 6, 3), 1)])
+def gated_backward(xp, x, y, /, dim):
+    """The gradient of `gated` at y, by its incoming one x."""
+    left, right = halves(y, dim)
+    s = Plain.sigmoid(right)
+    return xp.concatenate([x * s, x * left * s * (1 - s)], dim).astype(x.dtype)
+
+
+def gate_curve(ops: Any, g: Any, x: Any, y: Any, dim: int) -> tuple[Any, Any]:
+    """The gradients of `gated_backward` by x and by y."""
+    n = x.shape[dim]
+    (a, b), (left, right) = ((ops.narrow(v, dim, 0, n), ops.narrow(v, dim, n, n)) for v in (g, y))
+    s = ops.sigmoid(right)
+    rise = s * (1 - s)
+    by_right = x * rise * (a + b * left * (1 - 2 * s))
+    return a * s + b * left * rise, ops.cat([b * x * rise, by_right], dim)
+
+
+gated.numpy = either(native.gated, gated.forward)
+gated_backward.numpy = either(native.gated_backward, gated_backward.forward)
+gated.pullback(x=lambda ops, g, x, dim: ops.gated_backward(g, x, dim))
+gated_backward.pullback(
+    x=lambda ops, g, x, y, dim: gate_curve(ops, g, x, y, dim)[0],
+    y=lambda ops, g, x, y, dim: gate_curve(ops, g, x, y, dim)[1],
 )

@@ -164,6 +164,9 @@ def pdist(ops, input, p=2.0):
     if p < 0:
         raise RuntimeError(f"pdist: p must not be negative: {p}")
     first, second = np.triu_indices(input.shape[0], 1)
+    if p == 2 and input.dtype.kind == "f":
+        flat = ops.reshape(ops.distances(input, input), (-1,))
+        return ops.selected(flat, first * input.shape[0] + second, 0)
     away = ops.sub(ops.selected(input, first, 0), ops.selected(input, second, 0))
     return ops.vector_norm(away, p, 1, False) if away.shape[1] else ops.sum(away, 1)
 

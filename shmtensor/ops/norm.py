@@ -76,9 +76,22 @@ def vector_norm(xp, x, /, ord, dim, keepdim):
     return (size**ord).sum(axis, keepdims=keepdim) ** (1 / ord)
 
 
-vector_norm.numpy = either(
-    lambda x, ord, dim, keep: native.norm(x, dim, keep) if ord == 2 else None, vector_norm.forward
-)
+def fast_norm(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
+    """The norms that need no power of each element; None: not one of them."""
+    if ord == 2 or ord == 1:
+        return native.norm(x, dim, keepdim, int(ord))
+    if x.dtype.kind != "f":
+        return None
+    if ord == 0:
+        n = native.count(x, dim, keepdim)
+        return None if n is None else n.astype(x.dtype)
+    if ord == math.inf:
+        ends = [native.extreme(x, dim, keepdim, largest) for largest in (False, True)]
+        return None if ends[0] is None else np.maximum(np.abs(ends[0]), np.abs(ends[1]))
+    return None
+
+
+vector_norm.numpy = either(fast_norm, vector_norm.forward)
 
 
 def norm_slope(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keepdim: bool) -> Any:

@@ -135,6 +135,9 @@ def logcumsumexp(xp, x, /, dim):
     return xp.logaddexp.accumulate(x, dim)
 
 
+logcumsumexp.numpy = either(native.running_log_sum, logcumsumexp.forward)
+
+
 def logcumsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     """exp(x) times the running sum from the end of g exp(-out), by sign and in logarithms."""
     if not x.ndim or 0 in x.shape:

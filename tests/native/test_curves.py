@@ -189,3 +189,26 @@ def test_results_keep_the_order_of_axes() -> None:
             assert f(x).stride() == x.stride()
             # Not to the bit: which of gelu's two forms is computed depends on the neighbours.
             np.testing.assert_allclose(f(x).numpy(), f(x.contiguous()).numpy(), rtol=1e-6)
+
+
+def test_the_gate_and_its_slopes() -> None:
+    for dtype, close in (("float32", 2e-6), ("float64", 1e-13)):
+        for shape, dim in (((6,), 0), ((3, 8), 1), ((8, 3), 0), ((5, 4, 7), 1), ((70, 1000), 1)):
+            x = (RNG.standard_normal(shape) * 3).astype(dtype)
+            left, right = np.split(x.astype("float64"), 2, dim)
+            s = expit(right)
+            for y in (x, x.copy("F")):
+                got = native.gated(y, dim)
+                assert got is not None
+                assert got.dtype == x.dtype
+                np.testing.assert_allclose(got, left * s, rtol=close, atol=close)
+            g = np.asarray(RNG.standard_normal(left.shape), dtype)
+            want = np.concatenate([g * s, g * left * s * (1 - s)], dim)
+            back = native.gated_backward(g, x, dim)
+            np.testing.assert_allclose(back, want, rtol=close, atol=close)
+    x = np.ones((4, 6), "float32")
+    assert native.gated(x, 2) is None
+    assert native.gated(x[:, :5], 1) is None
+    assert native.gated(x.astype("int64"), 1) is None
+    assert native.gated_backward(x, x, 1) is None
+    assert native.gated_backward(x[:, :3].astype("float64"), x, 1) is None

@@ -89,10 +89,50 @@ def test_the_first_nan_wins(shape: tuple[int, ...], dtype: str) -> None:
                 same(native.extreme_place(x, dim, False, largest), np.asarray(place(x, dim)))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "?"])
+def test_many_short_rows_and_axes_apart(dtype: str) -> None:
+    """Turned into columns first: their extremes, places and norms stay the same."""
+    for shape, dim in (((3000, 10), 1), ((40, 50, 3), 2), ((1100, 24), 1), ((20, 30, 7), (0, 2))):
+        x = draw(shape, dtype)
+        for keep in (False, True):
+            same(native.extreme(x, dim, keep, True), np.asarray(x.max(dim, keepdims=keep)))
+            same(native.extreme(x, dim, keep, False), np.asarray(x.min(dim, keepdims=keep)))
+            if isinstance(dim, int):
+                places = native.extreme_place(x, dim, keep, True)
+                same(places, np.asarray(x.argmax(dim, keepdims=keep)))
+            if dtype[0] == "f":
+                wide = x.astype("f8")
+                close = 1e-5 if dtype == "f4" else 1e-12
+                for got, wanted in (
+                    (native.norm(x, dim, keep, 1), abs(wide).sum(dim, keepdims=keep)),
+                    (native.norm(x, dim, keep, 2), np.sqrt((wide**2).sum(dim, keepdims=keep))),
+                    (native.variance(x, dim, 1, keep, False), wide.var(dim, ddof=1, keepdims=keep)),
+                    (native.logsumexp(x, dim, keep), np.log(np.exp(wide).sum(dim, keepdims=keep))),
+                ):
+                    assert got is not None
+                    assert got.shape == wanted.shape
+                    np.testing.assert_allclose(got, wanted, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_logarithms_of_sums_down_columns(dtype: str) -> None:
+    close = 1e-6 if dtype == "f4" else 1e-14
+    for shape in ((7, 100), (3, 50, 70), (30_000, 3), (1000, 65)):
+        x = draw(shape, dtype) * 30
+        dim = len(shape) - 2
+        got = native.logsumexp(x, dim, False)
+        wanted = np.logaddexp.reduce(x.astype("f8"), dim)
+        assert got is not None
+        np.testing.assert_allclose(got, wanted, rtol=close, atol=close)
+    inf, nan = np.inf, np.nan
+    x = np.array([[inf, -inf, -inf, nan, 1, inf], [-inf, -inf, 2, 5, nan, nan]], dtype)
+    got = native.logsumexp(np.repeat(x, 20, 1), 0, False)
+    np.testing.assert_allclose(got, np.repeat([inf, -inf, 2, nan, nan, nan], 20), rtol=1e-6)
+
+
 def test_extremes_leave_to_numpy_what_is_rare() -> None:
     assert native.extreme(np.zeros((2, 2), "f2"), None, False, True) is None
     assert native.extreme(np.zeros((2, 2), "c8"), None, False, True) is None
-    assert native.extreme(np.zeros((2, 3, 2), "f4"), (0, 2), False, True) is None
     assert native.extreme(np.zeros((0, 3), "f4"), 0, False, True) is None
     empty = native.extreme(np.zeros((0, 3), "f4"), 1, True, True)
     assert empty is not None
@@ -121,8 +161,11 @@ def test_variance_is_numpys(shape: tuple[int, ...], dtype: str) -> None:
                 wanted = np.sqrt(expected) if root else expected
                 np.testing.assert_allclose(got, wanted, tolerance, tolerance)
         if correction == 0:
-            got = native.norm(x, dim, keep)
+            got = native.norm(x, dim, keep, 2)
             wanted = np.sqrt((wide * wide).sum(dim, keepdims=keep))
+            np.testing.assert_allclose(got, wanted, tolerance, tolerance)
+            got = native.norm(x - 3, dim, keep, 1)
+            wanted = abs(wide - 3).sum(dim, keepdims=keep)
             np.testing.assert_allclose(got, wanted, tolerance, tolerance)
 
 

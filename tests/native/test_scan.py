@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import pytest
 
 from shmtensor import native
 
@@ -114,3 +115,23 @@ def test_any_layout_and_what_is_rare() -> None:
     assert native.running(np.zeros(3, "i4"), 0, False) is None
     assert native.running(np.zeros(3, "f4"), 1, False) is None
     assert native.running_extreme(np.zeros(3, "c8"), 0, True) is None
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_running_logarithms_of_sums(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    close = 2e-6 if dtype == "f4" else 1e-13
+    for shape in ((1,), (500,), (20, 300), (300, 20), (5, 70, 6)):
+        x = (rng.standard_normal(shape) * 40).astype(dtype)
+        for dim in range(-x.ndim, x.ndim):
+            for y in (x, x.copy("F")):
+                got = native.running_log_sum(y, dim)
+                assert got is not None
+                assert (got.shape, got.dtype) == (x.shape, x.dtype)
+                wanted = np.logaddexp.accumulate(x.astype("f8"), dim)
+                np.testing.assert_allclose(got, wanted, rtol=close, atol=close)
+    inf, nan = np.inf, np.nan
+    x = np.array([-inf, -inf, 1, -inf, inf, inf, 2, nan, 3, inf], dtype)
+    got = native.running_log_sum(x, 0)
+    np.testing.assert_allclose(got, [-inf, -inf, 1, 1, inf, inf, inf, nan, nan, nan], rtol=1e-6)
+    assert native.running_log_sum(x.astype("i8"), 0) is None

@@ -63,7 +63,7 @@ void batch(const Channels& k, const T* x, const T* w, const T* b, T* out, T* mea
       });
       for (int64_t j = 0; j < width; ++j) means[c + j] = static_cast<T>(totals[j] / n);
       down<T>(k.n, width, totals, [&](int64_t row, int64_t rows, T* part) {
-        moments<T>().squares_columns(x + row * k.c + c, means + c, part, rows, width, k.c);
+        moments<T>().columns[1](x + row * k.c + c, means + c, part, rows, width, k.c);
       });
       for (int64_t j = 0; j < width; ++j) {
         spreads[c + j] = static_cast<T>(totals[j] / n);

@@ -12,6 +12,7 @@ namespace shmtensor {
 namespace {
 
 constexpr int64_t kGrain = 8192;  // elements per slice
+constexpr int64_t kSome = 2048;   // elements that stay in the first-level cache
 constexpr int64_t kUnlock = 8192;
 
 template <class T>
@@ -172,6 +173,99 @@ PyObject* curve_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   kind.compute == NPY_FLOAT ? run_back<float>(which, a, b, out, p)
                             : run_back<double>(which, a, b, out, p);
   return finish(std::move(out), kind);
+}
+
+namespace {
+
+// x is (outer, 2, half) around the dimension whose halves are meant; body(first element of the run in
+// the result, in x, elements) for runs of neighbours.
+template <class F>
+void each_run(int64_t outer, int64_t half, F&& body) {
+  ranges(outer * half, kGrain, [&](int64_t i, int64_t stop) {
+    while (i < stop) {
+      const int64_t row = i / half, end = (row + 1) * half < stop ? (row + 1) * half : stop;
+      body(i, i + row * half, end - i);
+      i = end;
+    }
+  });
+}
+
+struct Gate {
+  int64_t outer = 1, half = 1;
+  npy_intp dims[NPY_MAXDIMS];  // of one half
+};
+
+// False: leave it to the caller.
+bool gate_of(PyObject* x, PyObject* dim, Gate* out) {
+  if (!PyArray_CheckExact(x)) return false;
+  PyArrayObject* a = as_array(x);
+  const int type = PyArray_TYPE(a), nd = PyArray_NDIM(a);
+  const long d = PyLong_CheckExact(dim) ? PyLong_AsLong(dim) : -1;
+  if ((type != NPY_FLOAT && type != NPY_DOUBLE) || d < 0 || d >= nd) return false;
+  if (PyArray_DIM(a, static_cast<int>(d)) % 2) return false;
+  for (int i = 0; i < nd; ++i) {
+    out->dims[i] = i == d ? PyArray_DIM(a, i) / 2 : PyArray_DIM(a, i);
+    (i < d ? out->outer : out->half) *= out->dims[i];
+  }
+  return true;
+}
+
+}  // namespace
+
+PyObject* gated(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("gated", n, 2, 2) < 0) return nullptr;
+  Gate h;
+  if (!gate_of(args[0], args[1], &h)) return left_to_caller();
+  PyArrayObject* x = as_array(args[0]);
+  Ref in = contiguous(x);
+  Ref out(in ? fresh(PyArray_NDIM(x), h.dims, PyArray_TYPE(x)) : nullptr);
+  if (!out) return nullptr;
+  const auto go = [&](auto zero) {
+    using T = decltype(zero);
+    const T* from = data<T>(in);
+    T* to = data<T>(out);
+    const T p[3] = {0, 0, 1};
+    Unlocked unlocked(h.outer * h.half > kUnlock);
+    each_run(h.outer, h.half, [&](int64_t i, int64_t at, int64_t count) {
+      kernels<T>().measures[kGated].value(from + at, from + at + h.half, to + i, count, p);
+    });
+  };
+  PyArray_TYPE(x) == NPY_FLOAT ? go(float()) : go(double());
+  return out.release();
+}
+
+// gated_backward(g, x, dim)
+PyObject* gated_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("gated_backward", n, 3, 3) < 0) return nullptr;
+  Gate h;
+  if (!gate_of(args[1], args[2], &h) || !PyArray_CheckExact(args[0])) return left_to_caller();
+  PyArrayObject *g = as_array(args[0]), *x = as_array(args[1]);
+  if (PyArray_TYPE(g) != PyArray_TYPE(x) || PyArray_NDIM(g) != PyArray_NDIM(x) ||
+      !PyArray_CompareLists(PyArray_DIMS(g), h.dims, PyArray_NDIM(g)))
+    Py_RETURN_NONE;
+  Ref in = contiguous(x);
+  Ref incoming = in ? contiguous(g) : Ref();
+  Ref out(incoming ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)) : nullptr);
+  if (!out) return nullptr;
+  const auto go = [&](auto zero) {
+    using T = decltype(zero);
+    const T *from = data<T>(in), *factor = data<T>(incoming);
+    T* to = data<T>(out);
+    const T p[3] = {0, 0, 1};
+    Unlocked unlocked(h.outer * h.half > kUnlock);
+    each_run(h.outer, h.half, [&](int64_t i, int64_t at, int64_t count) {
+      for (int64_t start = 0; start < count; start += kSome) {
+        const int64_t here = count - start < kSome ? count - start : kSome, k = at + start;
+        for (int side = 0; side < 2; ++side) {
+          T* half = to + k + side * h.half;
+          kernels<T>().measures[kGated].slopes[side](from + k, from + k + h.half, half, here, p);
+          kernels<T>().multiply(factor + i + start, half, here);
+        }
+      }
+    });
+  };
+  PyArray_TYPE(x) == NPY_FLOAT ? go(float()) : go(double());
+  return out.release();
 }
 
 }  // namespace shmtensor

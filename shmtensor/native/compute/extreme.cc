@@ -33,11 +33,10 @@ void by_rows(const T* x, T* values, int64_t* places, int64_t rows, int64_t m, bo
   if (rows * m <= kPiece || m <= kPiece) {
     const int64_t grain = m ? (kPiece + m - 1) / m : rows;
     ranges(rows, grain, [&](int64_t start, int64_t stop) {
-      if (!places) return folds<T>().extreme_rows[largest](x + start * m, values + start, stop - start, m);
       for (int64_t r = start; r < stop; ++r) {
         const T value = extreme(x + r * m, m);
         if (values) values[r] = value;
-        places[r] = find(x + r * m, m, value);
+        if (places) places[r] = find(x + r * m, m, value);
       }
     });
     return;
@@ -126,9 +125,8 @@ PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants
   const int type = PyArray_TYPE(x);
   if (type > NPY_DOUBLE) Py_RETURN_NONE;
   Reduced r;
-  bool fits;
-  if (!reduced_argument(where, x, args[1], keep, &r, &fits, wants_places)) return left_to_caller();
-  if (!fits || r.m > INT32_MAX) Py_RETURN_NONE;
+  if (!reduced_argument(where, x, args[1], keep, &r, wants_places)) return left_to_caller();
+  if (r.m > INT32_MAX) Py_RETURN_NONE;
   if (r.m == 0) Py_RETURN_NONE;  // there is nothing to choose from: the caller says so
   Ref values(wants_values ? fresh(r.nd, r.dims, type) : nullptr);
   Ref places(wants_places ? fresh(r.nd, r.dims, NPY_INT64) : nullptr);

@@ -95,28 +95,6 @@ T extreme(const T* x, int64_t m) {
   return best;
 }
 
-// The extremes of rows of m: of short ones 16 side by side, for comparisons wait for each other.
-template <class T, bool kLargest>
-void extreme_rows(const T* x, T* out, int64_t rows, int64_t m) {
-  constexpr int64_t kSide = 16, kL = kWidth / static_cast<int64_t>(sizeof(T));
-  int64_t r = 0;
-  if (m < 2 * kL) {
-    for (; r + kSide <= rows; r += kSide) {
-      const T* from = x + r * m;
-      T best[kSide];
-      for (int64_t l = 0; l < kSide; ++l) best[l] = from[l * m];
-      for (int64_t i = 1; i < m; ++i) {
-        for (int64_t l = 0; l < kSide; ++l) {
-          const T value = from[l * m + i];
-          best[l] = beats<T, kLargest>(value, best[l]) ? value : best[l];
-        }
-      }
-      for (int64_t l = 0; l < kSide; ++l) out[r + l] = best[l];
-    }
-  }
-  for (; r < rows; ++r) out[r] = extreme<T, kLargest>(x + r * m, m);
-}
-
 // Where value (the extreme of them) stands first.
 template <class T>
 int64_t find(const T* x, int64_t m, T value) {
@@ -151,9 +129,15 @@ void place_columns(const T* x, T* __restrict acc, int32_t* __restrict places, in
   }
 }
 
-// The sum of squared distances from a point: in lanes, at most 4096 elements a chain.
-template <class T>
-double squares(const T* x, int64_t n, T point) {
+template <int kPower, class T>
+INLINE T distance(T x, T point) {
+  const T d = x - point;
+  return kPower == 2 ? d * d : d < 0 ? -d : d;
+}
+
+// The sum of (squared) distances from a point: in lanes, at most 4096 elements a chain.
+template <class T, int kPower>
+double distant(const T* x, int64_t n, T point) {
   constexpr int kL = 128 / static_cast<int>(sizeof(T));
   double total = 0;
   for (int64_t start = 0; start < n; start += 4096) {
@@ -162,29 +146,26 @@ double squares(const T* x, int64_t n, T point) {
     int64_t i = start;
     for (; i + kL <= stop; i += kL) {
       for (int l = 0; l < kL; ++l) {
-        const T d = x[i + l] - point;
-        acc[l] += d * d;
+        acc[l] += distance<kPower>(x[i + l], point);
       }
     }
     double sum = 0;
     for (int l = 0; l < kL; ++l) sum += static_cast<double>(acc[l]);
     for (; i < stop; ++i) {
-      const T d = x[i] - point;
-      sum += static_cast<double>(d * d);
+      sum += static_cast<double>(distance<kPower>(x[i], point));
     }
     total += sum;
   }
   return total;
 }
 
-// acc[c] += the squared distances of m rows from points[c].
-template <class T>
-void squares_columns(const T* x, const T* points, T* __restrict acc, int64_t m, int64_t width,
+// acc[c] += the (squared) distances of m rows from points[c].
+template <class T, int kPower>
+void distant_columns(const T* x, const T* points, T* __restrict acc, int64_t m, int64_t width,
                      int64_t stride) {
   for (int64_t k = 0; k < m; ++k, x += stride) {
     for (int64_t c = 0; c < width; ++c) {
-      const T d = x[c] - points[c];
-      acc[c] += d * d;
+      acc[c] += distance<kPower>(x[c], points[c]);
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "array.h"
 #include "kernels.h"
 #include "matmul.h"
+#include "packing.h"
 #include "pool.h"
 #include "shape.h"
 
@@ -40,6 +41,27 @@ void log_sums(const Reduced& r, T* out) {
   });
 }
 
+// The same down the columns.
+template <class T>
+void log_sums_of_columns(const Reduced& r, T* out) {
+  constexpr int64_t kStrip = 64;
+  const T* x = data<T>(r.x);
+  const int64_t strips = (r.inner + kStrip - 1) / kStrip;
+  ranges(r.outer * strips, 1 + kPiece / (kStrip * r.m), [&](int64_t i, int64_t stop) {
+    for (; i < stop; ++i) {
+      const int64_t c = i % strips * kStrip, o = i / strips, left = r.inner - c;
+      kernels<T>().log_sum_columns(x + o * r.m * r.inner + c, out + o * r.inner + c, r.m,
+                                   left < kStrip ? left : kStrip, r.inner);
+    }
+  });
+}
+
+template <class T>
+void log_sums_along(const Reduced& r, T* out) {
+  Unlocked unlocked(r.outer * r.m * r.inner > kUnlock);
+  r.inner == 1 ? log_sums(r, out) : log_sums_of_columns(r, out);
+}
+
 }  // namespace
 
 PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -49,14 +71,22 @@ PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int type = PyArray_TYPE(x);
   if (type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
   Reduced r;
-  bool fits;
-  if (!reduced_argument("logsumexp", x, args[1], args[2] == Py_True, &r, &fits))
+  if (!reduced_argument("logsumexp", x, args[1], args[2] == Py_True, &r))
     return left_to_caller();
-  if (!fits || r.inner != 1 || r.m == 0) Py_RETURN_NONE;
+  if (r.m == 0) Py_RETURN_NONE;
+  if (r.outer == 1 && r.inner < 64 && r.m > kPiece) {  // few columns, which threads share as rows
+    npy_intp dims[2] = {r.m, r.inner};
+    PyArray_Dims shape{dims, 2};
+    Ref matrix(PyArray_Newshape(r.x.array(), &shape, NPY_CORDER));
+    Ref turned(matrix ? PyArray_Transpose(matrix.array(), nullptr) : nullptr);
+    r.x = turned ? in_order(turned.array()) : Ref();
+    if (!r.x) return nullptr;
+    r.outer = r.inner;
+    r.inner = 1;
+  }
   Ref out(fresh(r.nd, r.dims, type));
   if (!out) return nullptr;
-  Unlocked unlocked(r.outer * r.m > kUnlock);
-  type == NPY_FLOAT ? log_sums(r, data<float>(out)) : log_sums(r, data<double>(out));
+  type == NPY_FLOAT ? log_sums_along(r, data<float>(out)) : log_sums_along(r, data<double>(out));
   return r.put_back(std::move(out));
 }
 

@@ -55,6 +55,7 @@ enum Measure {
   kDivergence,
   kLogDivergence,
   kPoisson,
+  kGated,  // no loss, but of the same form: glu's x times the logistic function of y
   kMeasures
 };
 
@@ -103,6 +104,7 @@ struct Kernels {
                                    int64_t stride);
   void (*log_softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width,
                                        int64_t stride);
+  void (*log_sum_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
   // One row of cross entropy: probabilities, and -log of the target's.
   T (*cross_entropy_row)(const T* x, T* probabilities, int64_t m, int64_t target);
   void (*scale)(const T* x, T* out, int64_t n, T factor);
@@ -125,7 +127,6 @@ struct Folds {
                  int64_t n);
   // [0] the smallest, [1] the largest; a NaN is both.
   T (*extreme[2])(const T* x, int64_t m);
-  void (*extreme_rows[2])(const T* x, T* out, int64_t rows, int64_t m);
   void (*extreme_columns[2])(const T* x, T* acc, int64_t m, int64_t width, int64_t stride);
   void (*place_columns[2])(const T* x, T* acc, int32_t* places, int64_t m, int64_t width,
                            int64_t stride, int32_t first);
@@ -156,12 +157,12 @@ struct Tallies {
   void (*columns[3])(const T* x, WideOf<T>* acc, int64_t m, int64_t width, int64_t stride);
 };
 
-// Sums of squared distances, for var and norm.
+// Sums of distances [0] and of squared ones [1], for var and norm.
 template <class T>
 struct Moments {
-  double (*squares)(const T* x, int64_t n, T point);
-  void (*squares_columns)(const T* x, const T* points, T* acc, int64_t m, int64_t width,
-                          int64_t stride);
+  double (*rows[2])(const T* x, int64_t n, T point);
+  void (*columns[2])(const T* x, const T* points, T* acc, int64_t m, int64_t width,
+                     int64_t stride);
 };
 
 // Elementary functions of float32, and running sums.

@@ -58,7 +58,7 @@ constexpr Kernels<T> table = {
      slope<T, ShrinkSlope>, slope<T, ThresholdSlope>},
     {measured<T, Squared>, measured<T, Absolute>, measured<T, Bent>, measured<T, Entropy>,
      measured<T, Logit>, measured<T, SoftMargin>, measured<T, Divergence>,
-     measured<T, LogDivergence>, measured<T, Poisson>},
+     measured<T, LogDivergence>, measured<T, Poisson>, measured<T, Gated>},
     multiply<T>,
     addcmul<T>,
     addcdiv<T>,
@@ -72,6 +72,7 @@ constexpr Kernels<T> table = {
     log_softmax_columns<T>,
     softmax_backward_columns<T>,
     log_softmax_backward_columns<T>,
+    log_sum_columns<T>,
     cross_entropy_row<T>,
     scale<T>,
     sum<T>,
@@ -85,14 +86,14 @@ template <class T>
 constexpr Folds<T> folds = {
     choose<T>,
     {extreme<T, false>, extreme<T, true>},
-    {extreme_rows<T, false>, extreme_rows<T, true>},
     {extreme_columns<T, false>, extreme_columns<T, true>},
     {place_columns<T, false>, place_columns<T, true>},
     find<T>,
 };
 
 template <class T>
-constexpr Moments<T> moments = {squares<T>, squares_columns<T>};
+constexpr Moments<T> moments = {{distant<T, 1>, distant<T, 2>},
+                                {distant_columns<T, 1>, distant_columns<T, 2>}};
 
 template <class T>
 constexpr Tallies<T> tallies = {

@@ -17,7 +17,7 @@ constexpr int64_t kGrain = 16384;  // elements per slice
 constexpr int64_t kChunk = 2048;   // elements whose losses stay in the first-level cache
 constexpr int64_t kUnlock = 8192;
 
-constexpr const char* kNames[kMeasures] = {"squared", "absolute",   "bent",
+constexpr const char* kNames[kGated] = {"squared", "absolute",   "bent",
                                            "entropy", "logit",      "soft_margin",
                                            "divergence", "log_divergence", "poisson"};
 

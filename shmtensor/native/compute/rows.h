@@ -167,6 +167,29 @@ void log_softmax_columns(const T* x, T* out, int64_t m, int64_t width, int64_t s
   });
 }
 
+// out[c] = log(sum over k of exp(x[k, c])).
+template <class T>
+void log_sum_columns(const T* x, T* out, int64_t m, int64_t width, int64_t stride) {
+  column_groups<T>(width, [&](int64_t c, int64_t n) INLINE_LAMBDA {
+    const V<T> top = column_max(x + c, m, stride, n);
+    V<T> total = all(T(0));
+    for (int64_t k = 0; k < m; ++k)
+      total += exp_nonpositive(load_some(x + c + k * stride, n) - top);
+    for (int64_t j = 0; j < n; ++j) {
+      if (top[j] - top[j] == 0) {
+        out[c + j] = logarithm(total[j]) + top[j];
+        continue;
+      }
+      T result = top[j];  // infinite, but for NaN
+      for (int64_t k = 0; k < m; ++k) {
+        const T v = x[c + j + k * stride];
+        result = v == v ? result : v;
+      }
+      out[c + j] = result;
+    }
+  });
+}
+
 template <class T>
 void softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, int64_t width,
                               int64_t stride) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "array.h"
@@ -167,7 +168,56 @@ void record(const Along& a, T* values, int64_t* places) {
   });
 }
 
+// The logarithm of the running sum of e^x: the largest so far, and the sum of what the others are to
+// it. A NaN stays.
+template <class T>
+void run_logs(const Along& a, T* out) {
+  const T* x = data<T>(a.x);
+  each(a, [&](int64_t start, int64_t width) {
+    T tops[kStrip];
+    double sums[kStrip];
+    for (int64_t c = 0; c < width; ++c) {
+      tops[c] = -std::numeric_limits<T>::infinity();
+      sums[c] = 0;
+    }
+    const T* from = x + start;
+    T* to = out + start;
+    for (int64_t k = 0; k < a.m; ++k, from += a.inner, to += a.inner) {
+      for (int64_t c = 0; c < width; ++c) {
+        const T v = from[c], top = tops[c];
+        if (v > top) {
+          sums[c] = sums[c] * static_cast<double>(std::exp(top - v)) + 1;
+          tops[c] = v;
+        } else if (v <= top) {
+          sums[c] += v == top ? 1 : static_cast<double>(std::exp(v - top));
+        } else {
+          tops[c] = v + top;
+        }
+        to[c] = tops[c] + static_cast<T>(std::log(static_cast<T>(sums[c])));
+      }
+    }
+  });
+}
+
 }  // namespace
+
+// running_log_sum(x, dim): float32 and float64 alone
+PyObject* running_log_sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("running_log_sum", n, 2, 2) < 0) return nullptr;
+  PyArrayObject* x = array_argument("running_log_sum", "input", args[0]);
+  if (!x) return nullptr;
+  const int type = PyArray_TYPE(x);
+  if ((type != NPY_FLOAT && type != NPY_DOUBLE) || !PyArray_SIZE(x)) Py_RETURN_NONE;
+  Along a;
+  const int ready = prepare(x, args[1], &a);
+  if (ready < 0) return left_to_caller();
+  if (ready == 0) Py_RETURN_NONE;
+  Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), type));
+  if (!out) return nullptr;
+  Unlocked unlocked(PyArray_SIZE(x) > kUnlock);
+  type == NPY_FLOAT ? run_logs(a, data<float>(out)) : run_logs(a, data<double>(out));
+  return out.release();
+}
 
 // running(x, dim, product): float32, float64 and int64 alone
 PyObject* running(PyObject*, PyObject* const* args, Py_ssize_t n) {

@@ -7,6 +7,7 @@ namespace shmtensor {
 
 // None where NumPy has to do it.
 PyObject* running(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* running_log_sum(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* running_extreme(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -5,6 +5,9 @@
 namespace shmtensor {
 namespace {
 
+constexpr int64_t kShortRow = 24;    // elements
+constexpr int64_t kManyRows = 1024;
+
 bool mark(const char* where, PyObject* dim, int nd, bool* goes) {
   const int d = dim_argument(where, dim, nd);
   if (d < 0) return false;
@@ -56,6 +59,46 @@ bool reduced_dims(const char* where, PyObject* dim, int nd, bool* goes) {
   return true;
 }
 
+namespace {
+
+// x with its axes in another order, in C order.
+Ref reordered(const Ref& x, npy_intp* axes, int nd) {
+  PyArray_Dims order{axes, nd};
+  Ref turned(PyArray_Transpose(x.array(), &order));
+  return turned ? in_order(turned.array()) : Ref();
+}
+
+// The reduced dimensions last.
+bool gather_reduced(const bool* goes, Reduced* out) {
+  const int nd = PyArray_NDIM(out->x.array());
+  npy_intp axes[NPY_MAXDIMS];
+  int n = 0;
+  for (const bool reduced : {false, true}) {
+    for (int i = 0; i < nd; ++i) {
+      if (goes[i] == reduced) axes[n++] = i;
+    }
+  }
+  out->outer = out->m = out->inner = 1;
+  for (int i = 0; i < nd; ++i)
+    (goes[i] ? out->m : out->outer) *= PyArray_DIM(out->x.array(), i);
+  out->x = reordered(out->x, axes, nd);
+  return static_cast<bool>(out->x);
+}
+
+// Rows so short that no vector is filled become columns: Note [Short rows].
+bool turn_short_rows(Reduced* out) {
+  if (out->inner != 1 || out->m < 2 || out->m > kShortRow || out->outer < kManyRows) return true;
+  npy_intp dims[2] = {out->outer, out->m}, axes[2] = {1, 0};
+  PyArray_Dims shape{dims, 2};
+  Ref rows(PyArray_Newshape(out->x.array(), &shape, NPY_CORDER));
+  out->x = rows ? reordered(rows, axes, 2) : Ref();
+  out->inner = out->outer;
+  out->outer = 1;
+  return static_cast<bool>(out->x);
+}
+
+}  // namespace
+
 PyObject* Left::put_back(Ref out) const {
   if (!out || !moved) return out.release();
   npy_intp axes[NPY_MAXDIMS];
@@ -98,30 +141,26 @@ Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left) {
 }
 
 bool reduced_argument(const char* where, PyArrayObject* x, PyObject* dim, bool keep, Reduced* out,
-                      bool* fits, bool places) {
+                      bool places) {
   const int nd = PyArray_NDIM(x);
   bool goes[NPY_MAXDIMS];
-  *fits = true;
   if (!reduced_dims(where, dim, nd, goes)) return false;
   int several = 0;
   for (int i = 0; i < nd; ++i) several += goes[i];
   out->x = by_memory(x, goes, keep, !places || several <= 1, out);
   if (!out->x) return false;
-  int stage = 0;  // before, in and after the group
+  int stage = 0;  // before, in and after the group, which must be one
   for (int i = 0; i < nd; ++i) {
     const npy_intp size = PyArray_DIM(out->x.array(), i);
     if (size == 1) continue;
     if (goes[i] ? stage == 2 : stage == 1) {
-      if (goes[i]) {
-        *fits = false;
-        return true;
-      }
+      if (goes[i]) return gather_reduced(goes, out) && turn_short_rows(out);
       stage = 2;
     }
     if (goes[i]) stage = 1;
     (goes[i] ? out->m : stage ? out->inner : out->outer) *= size;
   }
-  return true;
+  return turn_short_rows(out);
 }
 
 }  // namespace shmtensor

@@ -5,6 +5,11 @@
 // Axes are put in the order of their strides first, largest outermost: what was transposed is then
 // contiguous again and read as it lies, and only arrays with gaps are copied. The result is made in
 // that order of its axes and turned back at the end, which is a copy of what is left, if at all.
+//
+// Note [Short rows]
+// A row of ten elements does not fill a vector, and what it takes to join the lanes is more than the
+// work. Many such rows are turned first, a copy at the speed of memory, and are columns then, as are
+// they where reduced dimensions are no neighbours: those go last, by a copy.
 #pragma once
 
 #include "array.h"
@@ -34,10 +39,9 @@ bool reduced_dims(const char* where, PyObject* dim, int nd, bool* goes);
 // x in C order, its axes by memory if `free`; `goes` is put in the same order.
 Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left);
 
-// Sets `fits` to false, without an exception, where the reduced dimensions are not neighbours. False
-// with an exception: wrong dim. `places`: the result says where something is, so that several
+// False with an exception: wrong dim. `places`: the result says where something is, so that several
 // reduced dimensions must stay in their order.
 bool reduced_argument(const char* where, PyArrayObject* x, PyObject* dim, bool keep, Reduced* out,
-                      bool* fits, bool places = false);
+                      bool places = false);
 
 }  // namespace shmtensor

@@ -286,6 +286,22 @@ struct Poisson {
   }
 };
 
+struct Gated {
+  template <class T>
+  static INLINE V<T> at(V<T> x, V<T> y, const T*) {
+    return x * Logistic<T>(y).up;
+  }
+  template <class T>
+  static INLINE V<T> by_x(V<T>, V<T> y, const T*) {
+    return Logistic<T>(y).up;
+  }
+  template <class T>
+  static INLINE V<T> by_y(V<T> x, V<T> y, const T*) {
+    const Logistic<T> s(y);
+    return x * s.up * s.down;
+  }
+};
+
 template <class T, class M>
 void measure(const T* x, const T* y, T* out, int64_t n, const T* p) {
   T q[2] = {p[0], p[1]};

@@ -19,22 +19,29 @@ constexpr int64_t kChain = 512;   // rows added into one accumulator at most
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// out[r] = sum over the row of (x - mean)^2, the mean of the row or, where `about_zero`, 0.
+// What is summed: |x - mean| to a power of 1 or 2, of the mean or, where `about_zero`, of 0; the sums
+// are scaled, and a root is taken.
+struct Sums {
+  int power;
+  bool about_zero, root;
+  double scale;
+};
+
+// out[r] = the sum over the row
 template <class T>
-void by_rows(const T* x, T* out, int64_t rows, int64_t m, double scale, bool root,
-             bool about_zero) {
+void by_rows(const T* x, T* out, int64_t rows, int64_t m, const Sums& s) {
   const auto sum = kernels<T>().sum;
-  const auto squares = moments<T>().squares;
+  const auto squares = moments<T>().rows[s.power - 1];
   const auto finish = [&](double total) {
-    total *= scale;
-    return static_cast<T>(root ? std::sqrt(total) : total);
+    total *= s.scale;
+    return static_cast<T>(s.root ? std::sqrt(total) : total);
   };
   if (m <= kPiece) {
     const int64_t grain = m ? (kPiece + m - 1) / m : rows;
     ranges(rows, grain, [&](int64_t start, int64_t stop) {
       for (int64_t r = start; r < stop; ++r) {
         const T* row = x + r * m;
-        const double mean = about_zero || !m ? 0 : sum(row, m) / static_cast<double>(m);
+        const double mean = s.about_zero || !m ? 0 : sum(row, m) / static_cast<double>(m);
         out[r] = finish(squares(row, m, static_cast<T>(mean)));
       }
     });
@@ -54,15 +61,14 @@ void by_rows(const T* x, T* out, int64_t rows, int64_t m, double scale, bool roo
       return all;
     };
     T mean = 0;
-    if (!about_zero) mean = static_cast<T>(total(sum) / static_cast<double>(m));
+    if (!s.about_zero) mean = static_cast<T>(total(sum) / static_cast<double>(m));
     out[r] = finish(total([&](const T* p, int64_t n) { return squares(p, n, mean); }));
   }
   PyMem_RawFree(parts);
 }
 
 template <class T>
-void by_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, double scale,
-                bool root, bool about_zero) {
+void by_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, const Sums& s) {
   int64_t width = least(kStrip, (inner + 7) / 8);
   const int64_t line = 128 / static_cast<int64_t>(sizeof(T));
   width = width < line ? line : width;
@@ -83,7 +89,7 @@ void by_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, dou
         }
       };
       for (int64_t k = 0; k < n; ++k) means[k] = 0;
-      if (!about_zero) {
+      if (!s.about_zero) {
         total([&](const T* p, int64_t rows) {
           kernels<T>().sum_columns(p, part, rows, n, inner);
         });
@@ -91,37 +97,35 @@ void by_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, dou
           means[k] = static_cast<T>(totals[k] / static_cast<double>(m));
       }
       total([&](const T* p, int64_t rows) {
-        moments<T>().squares_columns(p, means, part, rows, n, inner);
+        moments<T>().columns[s.power - 1](p, means, part, rows, n, inner);
       });
       T* to = out + o * inner + c;
       for (int64_t k = 0; k < n; ++k) {
-        const double v = totals[k] * scale;
-        to[k] = static_cast<T>(root ? std::sqrt(v) : v);
+        const double v = totals[k] * s.scale;
+        to[k] = static_cast<T>(s.root ? std::sqrt(v) : v);
       }
     }
   });
 }
 
 PyObject* run(const char* where, PyArrayObject* x, PyObject* dim, bool keep, double correction,
-              bool root, bool about_zero) {
+              Sums s) {
   const int type = PyArray_TYPE(x);
   if (type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
   Reduced r;
-  bool fits;
-  if (!reduced_argument(where, x, dim, keep, &r, &fits)) return left_to_caller();
-  if (!fits) Py_RETURN_NONE;
+  if (!reduced_argument(where, x, dim, keep, &r)) return left_to_caller();
   Ref out(fresh(r.nd, r.dims, type));
   if (!out) return nullptr;
   const double n = static_cast<double>(r.m) - correction;
-  const double scale = about_zero ? 1 : n > 0 ? 1 / n : 1 / 0.0;  // 0 / 0 is NaN, as in PyTorch
+  s.scale = s.about_zero ? 1 : n > 0 ? 1 / n : 1 / 0.0;  // 0 / 0 is NaN, as in PyTorch
   if (r.outer > 0 && r.inner > 0) {
     Unlocked unlocked(r.outer * r.m * r.inner > kUnlock);
     const auto go = [&](auto zero) {
       using T = decltype(zero);
       if (r.inner == 1) {
-        by_rows(data<T>(r.x), data<T>(out), r.outer, r.m, scale, root, about_zero);
+        by_rows(data<T>(r.x), data<T>(out), r.outer, r.m, s);
       } else {
-        by_columns(data<T>(r.x), data<T>(out), r.outer, r.m, r.inner, scale, root, about_zero);
+        by_columns(data<T>(r.x), data<T>(out), r.outer, r.m, r.inner, s);
       }
     };
     type == NPY_FLOAT ? go(float()) : go(double());
@@ -140,15 +144,17 @@ PyObject* variance(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (correction == -1 && PyErr_Occurred()) return nullptr;
   const int keep = PyObject_IsTrue(args[3]), root = PyObject_IsTrue(args[4]);
   if (keep < 0 || root < 0) return nullptr;
-  return run("var", x, args[1], keep != 0, correction, root != 0, false);
+  return run("var", x, args[1], keep != 0, correction, {2, false, root != 0, 1});
 }
 
-// norm(x, dim, keepdim): the square root of the sum of squares
+// norm(x, dim, keepdim, power): the sum of |x|, or the square root of the sum of squares
 PyObject* norm(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("norm", n, 3, 3) < 0) return nullptr;
+  if (count_arguments("norm", n, 4, 4) < 0) return nullptr;
+  const bool squared = PyLong_Check(args[3]) && PyLong_AsLong(args[3]) == 2;
   PyArrayObject* x = array_argument("norm", "input", args[0]);
   const int keep = x ? PyObject_IsTrue(args[2]) : -1;
-  return keep < 0 ? nullptr : run("norm", x, args[1], keep != 0, 0, true, true);
+  if (keep < 0) return nullptr;
+  return run("norm", x, args[1], keep != 0, 0, {squared ? 2 : 1, true, squared, 1});
 }
 
 }  // namespace shmtensor
