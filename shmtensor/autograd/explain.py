@@ -53,7 +53,7 @@ def failed(
     told = f"{name}: "
     message = str(error)
     if SAID.match(message) and "gufunc" not in message:  # the kernel has said it already
-        if type(error) is ValueError and row.numpy is not None and row.name != "class_entropy":
+        if type(error) is ValueError and row.numpy is not None and row.name not in CLASSES:
             raise RuntimeError(message) from None  # as PyTorch has it for shapes
         raise error
     if isinstance(error, AxisError):
@@ -93,6 +93,7 @@ NO_LOOP = re.compile("not supported for the input types|did not contain a loop|C
 
 # `<where>: <what is wrong>`, as kernels and forwards of ours write it.
 SAID = re.compile(r"[a-z_0-9]+: ")
+CLASSES = ("class_entropy", "picked")  # whose shapes are wrong values in PyTorch, too
 
 
 def reason(row: Any, variant: str, message: str, inputs: Sequence[Any], shown: str) -> str:

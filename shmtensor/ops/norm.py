@@ -86,8 +86,10 @@ def fast_norm(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
         n = native.count(x, dim, keepdim)
         return None if n is None else n.astype(x.dtype)
     if ord == math.inf:
-        ends = [native.extreme(x, dim, keepdim, largest) for largest in (False, True)]
-        return None if ends[0] is None else np.maximum(np.abs(ends[0]), np.abs(ends[1]))
+        low, high = (native.extreme(x, dim, keepdim, largest) for largest in (False, True))
+        if low is None or high is None:
+            return None
+        return np.maximum(np.abs(low), np.abs(high))
     return None
 
 

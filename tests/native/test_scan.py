@@ -134,4 +134,4 @@ def test_running_logarithms_of_sums(dtype: str) -> None:
     x = np.array([-inf, -inf, 1, -inf, inf, inf, 2, nan, 3, inf], dtype)
     got = native.running_log_sum(x, 0)
     np.testing.assert_allclose(got, [-inf, -inf, 1, 1, inf, inf, inf, nan, nan, nan], rtol=1e-6)
-    assert native.running_log_sum(x.astype("i8"), 0) is None
+    assert native.running_log_sum(np.arange(3), 0) is None
