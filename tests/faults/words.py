@@ -147,6 +147,38 @@ def bounded(stage: Stage) -> None:
     assert not road.put(b"3", [], 0.0)
 
 
+def tasks(stage: Stage) -> None:
+    """Messages are taken and said to be done while somebody waits for the last of them: the wait
+    ends, or names who took one and will not say so."""
+    road = native.Channel(joinable=True)
+    for i in range(3):
+        road.put(b"v %d" % i, [], None)
+
+    def wait() -> int:
+        end = time.monotonic() + PATIENCE
+        while not road.join(0.05):
+            try:
+                road.check_debtors()
+            except PeerLostError:
+                return 3
+            assert time.monotonic() < end, "join hangs"
+        return 0
+
+    waiter = fork(wait)
+
+    def act() -> None:
+        for _ in range(3):
+            assert road.get(0.0)
+            road.task_done()
+
+    stage.victim(act)
+    rest = drained(road)
+    for _ in rest:  # what the dead one never took, or was given back
+        road.task_done()
+    code = reap(waiter)
+    assert code in ((0, 3) if stage.code == -9 else (0,)), code
+
+
 def told(road: native.Channel) -> None:
     """Whoever comes after the end is told, and nothing is left."""
     for call in (lambda: road.get(PATIENCE), lambda: road.put(b"late", [], PATIENCE)):
@@ -340,5 +372,5 @@ def joining(stage: Stage) -> None:
 
 SCENES: dict[str, Callable[[Stage], None]] = {
     scene.__name__: scene
-    for scene in (channel, tending, bounded, ending, refused, locks, group, making, joining)
+    for scene in (channel, tending, bounded, tasks, ending, refused, locks, group, making, joining)
 }

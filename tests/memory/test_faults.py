@@ -153,6 +153,71 @@ def test_kill_in_claim_or_release_of_slots() -> None:
     fresh_each(dying_claimer, *((at,) for at in points))
 
 
+# ---- a claim that ends at its very first slot
+def dying_at_first_claim(fault: str) -> None:
+    used = memory.statistics().slots_used
+    killed(Child(lambda: int(shared(150 * MIB, 1)[0]) - 1, fault))  # three slots
+    native.sweep(True)
+    # They are free again, and not only once somebody with the dead one's row has died, too.
+    x = shared(150 * MIB, 7)
+    s = memory.statistics()
+    assert s.slots_used == used + s.slots_tiny + s.slots_medium + s.slots_huge, s
+    assert (x[:: 1 << 16] == 7).all()
+    del x
+    settle(used)
+
+
+def test_slots_claimed_by_the_dead_are_not_lost() -> None:
+    """Also those that nobody had ever claimed before, so that no scan looked at them."""
+    for nth in (1, 2, 3):
+        fresh(dying_at_first_claim, f"slot.claiming:{nth}")
+
+
+# ---- a sweeper that is stopped over a slot which others free, and use again, meanwhile
+def stalled_sweeper() -> None:
+    handles, born, go = os.pipe(), os.pipe(), os.pipe()
+
+    def sweeper() -> int:
+        row, inc = os.read(go[0], 1)[0], os.read(go[0], 1)[0]
+        while native.life(row, inc) != "dead":
+            time.sleep(0.001)
+        native.arm_fault("sweep.tail.found:1:stop")
+        native.sweep(True)
+        return 0
+
+    def owner() -> int:
+        os.write(handles[1], memory.export(shared(130 * MIB, 3)))  # a head and two tails
+        os.read(born[0], 1)
+        return 0
+
+    third = Child(sweeper)
+    first = Child(owner)
+    held = memory.receive(os.read(handles[0], 72))
+    last_tail = held.address + 128 * MIB
+    first.kill()
+    native.sweep(True)  # an orphan now, whose tails go on to name the dead one's row
+    second = Child(lambda: len(os.read(born[0], 1)))
+    assert second.row == first.row
+    second.kill()
+    os.write(go[1], bytes([second.row, second.inc]))
+    assert os.WIFSTOPPED(os.waitpid(third.pid, os.WUNTRACED)[1])
+
+    del held
+    native.sweep(True)  # nobody holds the orphan: it goes
+    arrays = [shared(60 * MIB, 7) for _ in range(3)]
+    assert last_tail in [memory.block_of(x)[0] for x in arrays]
+    os.kill(third.pid, 18)
+    assert third.wait() == 0
+    assert all((x == 7).all() for x in arrays)
+    check()
+    del arrays
+    settle(0)
+
+
+def test_a_sweeper_that_was_stopped_leaves_alone_what_others_have_freed_meanwhile() -> None:
+    fresh(stalled_sweeper)
+
+
 # ---- the process that sweeps a dead one, or reclaims its orphans, dies
 def at_once(fault: str) -> None:
     """The fork itself sweeps, so the owner has to die after its heir was born."""

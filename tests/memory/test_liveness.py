@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from .actor import Actor
 from .fresh import SOURCES, Child, each, fresh, settle
 
 PROCESS = {"SHMTENSOR_LIVENESS": "process"}
+MIB = 1 << 20
 CLONE_NEWPID = 0x20000000
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 36, 38, 22
 
@@ -425,6 +427,53 @@ def beyond_names() -> None:
 
 def test_child_of_another_pid_namespace_is_without_a_row() -> None:
     fresh(beyond_names, env=PROCESS)
+
+
+# ---- gVisor itself: no such locks, and a pid namespace whose file is another at each look
+GVISOR = (
+    "runsc", "--platform=ptrace", "--ignore-cgroups", "--network=none",
+    "do", "-force-overlay=false",
+)  # fmt: skip
+
+
+def in_gvisor() -> None:
+    assert memory.statistics().liveness == "process"
+    x = shared(5000, 3)
+    handles, go = os.pipe(), os.pipe()
+
+    def sender() -> int:
+        os.write(handles[1], memory.export(shared(70 * MIB, 7)))
+        return len(os.read(go[0], 1))
+
+    child = Child(sender)
+    y = np.frombuffer(memory.receive(os.read(handles[0], 72)), np.uint8)
+    child.kill()
+    native.sweep(True)
+    assert (x == 3).all()
+    assert (y == 7).all()
+    joined = subprocess.run(
+        [sys.executable, "-c", JOIN],
+        env={**os.environ, "SHMTENSOR_DOMAIN": memory.domain_environment()},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert joined.stdout == "2\n"
+    del x, y
+    settle(0)
+
+
+JOIN = f"""
+import sys
+sys.path.insert(0, {SOURCES!r})
+from shmtensor import memory
+print(memory.statistics().processes)
+"""
+
+
+@pytest.mark.skipif(shutil.which("runsc") is None, reason="needs gVisor (Debian: runsc)")
+def test_gvisor() -> None:
+    fresh(in_gvisor, prefix=GVISOR)
 
 
 # ---- the protocol above is the same

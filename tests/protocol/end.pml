@@ -33,21 +33,32 @@
 byte w[K]; byte wo[K];        /* a cell's word: state, process */
 byte cm[K];                   /* the message of a cell: who sent it */
 bool shut;
-byte items;                   /* the futex word of readers */
+bool news[5];                 /* the futex word of readers, as each sees it: has it changed since p looked? */
 bool alive[5];
 byte crashes;
 bool told;                    /* some reader has been told Over */
 bool sent[3]; bool refused[3]; byte taken[3];
 
-#define announce_items() items++
+/* All that a futex asks of its word is whether it is still what it was: a bit for each reader says it, and a count
+ * would tell apart states that nothing else does. Fields that mean nothing in a state are 0 there, for the same reason. */
+#define announce_items() d_step { news[3] = 1; news[4] = 1 }
+
+/* Without kills no `unless` stands in the way of partial-order reduction. */
+#if MAXCRASH > 0
+#define killed(p) unless { !alive[p] }
+#define escape false
+#else
+#define killed(p)
+#define escape skip
+#endif
 
 /* a dead process's cell; changed: look again */
 inline tend(c) {
   if
-  :: d_step { w[c] == WRITING && !alive[wo[c]] -> w[c] = TOMB } -> changed = 1
-  :: d_step { w[c] == CLAIMED && !alive[wo[c]] -> assert(!told); /* E1 */ w[c] = READY; taken[cm[c]]-- }
+  :: d_step { w[c] == WRITING && !alive[wo[c]] -> w[c] = TOMB; wo[c] = 0; cm[c] = 0 } -> changed = 1
+  :: d_step { w[c] == CLAIMED && !alive[wo[c]] -> assert(!told); /* E1 */ w[c] = READY; wo[c] = 0; taken[cm[c]]-- }
      -> announce_items(); changed = 1
-  :: d_step { w[c] == DONE && !alive[wo[c]] -> w[c] = FINISHED } -> changed = 1
+  :: d_step { w[c] == DONE && !alive[wo[c]] -> w[c] = FINISHED; wo[c] = 0; cm[c] = 0 } -> changed = 1
   :: else
   fi
 }
@@ -57,8 +68,8 @@ proctype Shutter() {
 #ifndef BUG_SHUT_UNSAID
     announce_items();
 #endif
-    alive[0] = false; false
-  } unless { !alive[0] }
+    alive[0] = false; escape
+  } killed(0)
 }
 
 proctype Writer(byte p) {
@@ -66,8 +77,8 @@ proctype Writer(byte p) {
   { if
     :: shut -> refused[p] = true
     :: !shut ->
-       do                                                   /* the first EMPTY cell */
-       :: d_step { i < K && w[i] == EMPTY -> w[i] = WRITING; wo[i] = p; cm[i] = p } -> break
+       do                      /* the first EMPTY cell; two writers are alike, so 1 is the one that has the earlier */
+       :: d_step { i < K && w[i] == EMPTY && (p == 1 || i > 0 || !alive[1]) -> w[i] = WRITING; wo[i] = p; cm[i] = p } -> break
        :: d_step { i < K && w[i] != EMPTY -> i++ }
        od;
 #ifdef BUG_WRITER_UNCHECKED
@@ -76,28 +87,28 @@ proctype Writer(byte p) {
        :: true ->
 #else
        if
-       :: shut -> w[i] = TOMB;
+       :: shut -> d_step { w[i] = TOMB; wo[i] = 0; cm[i] = 0 };
 #ifndef BUG_REFUSED_UNSAID
           announce_items();
 #endif
           refused[p] = true
        :: !shut ->
 #endif
-          d_step { assert(!told); /* E1 */ w[i] = READY; sent[p] = true };
+          d_step { assert(!told); /* E1 */ w[i] = READY; wo[i] = 0; sent[p] = true };
           announce_items()
        fi
     fi;
-    alive[p] = false; false
-  } unless { !alive[p] }
+    alive[p] = false; escape
+  } killed(p)
 }
 
 proctype Reader(byte p) {
-  byte i, seen, busy, st; bool ends, changed, over = 0, got;
+  byte i, busy, st; bool ends, changed, over = 0, got;
   { do
     :: over -> break
     :: !over ->
-       d_step { got = 0; busy = 0; i = 0; changed = 0 };
-       seen = items;
+       d_step { got = 0; busy = 0; i = 0; changed = 0; st = 0; ends = 0 };
+       news[p] = 0;
 #ifndef BUG_SHUT_AFTERWARDS
        ends = shut;
 #endif
@@ -114,7 +125,7 @@ proctype Reader(byte p) {
              :: d_step { w[i] == READY -> w[i] = CLAIMED; wo[i] = p; taken[cm[i]]++;
                          assert(taken[cm[i]] == 1 && !refused[cm[i]]) /* E2, E3 */ } ->
                 w[i] = DONE;
-                w[i] = FINISHED;
+                d_step { w[i] = FINISHED; wo[i] = 0; cm[i] = 0 };
 #ifndef BUG_LAST_UNSAID
                 if :: shut -> announce_items() :: !shut fi;
 #endif
@@ -154,17 +165,17 @@ proctype Reader(byte p) {
           od;
           if
           :: changed
-          :: !changed && ends -> d_step { told = true; over = 1 }
+          :: !changed && ends -> d_step { told = true; over = 1; i = 0; busy = 0; st = 0 }
           :: !changed && !ends ->                           /* FUTEX_WAIT; the last look at the word is the kernel's */
              if
-             :: items != seen
+             :: news[p]
              :: crashes > 0
              fi
           fi
        fi
     od;
-    alive[p] = false; false
-  } unless { !alive[p] }
+    alive[p] = false; escape
+  } killed(p)
 }
 
 active proctype Main() {

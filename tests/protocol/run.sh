@@ -48,7 +48,7 @@ full() {
   export T=7200 MEMLIM=9000
   end "two readers, a kill" -DWRITERS=1 -DREADERS=2
   end "two writers, a kill" -DWRITERS=2 -DREADERS=1
-  end "two of each" -DWRITERS=2 -DREADERS=2 -DMAXCRASH=0
+  REDUCE=1 end "two of each" -DWRITERS=2 -DREADERS=2 -DMAXCRASH=0
   end "two of each, a kill" -DWRITERS=2 -DREADERS=2
   holder "all, two kills"
   channel "one writer, growth" -DK=1 -DNS=3 -DW0=2 -DW1=0 -DR1=0 -DR2=1 -DMAXCRASH=1

@@ -140,7 +140,8 @@ void unlock_row(int fd, int row);
 // A row that is obtained (by fd's lock, or by name), or -1; the row's inc is in its word.
 int claim_row(Domain& d, int fd, RowState state);
 void identify_row(Domain& d, int row);  // writes pid, namespace, start time of this process
-uint64_t own_pid_namespace();
+uint64_t own_pid_namespace();             // 0: there is no /proc
+constexpr uint64_t kUntoldNamespace = 1;  // the kernel does not tell one from another
 bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
                   long* threads = nullptr);
 int high_descriptor(int fd);  // moves fd out of the way of programs that count on low numbers

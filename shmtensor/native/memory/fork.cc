@@ -69,6 +69,7 @@ static void copy_slot(Domain& d, uint32_t s, uint32_t child, Arena* a) {
   }
   if (!n) return;
   d.nheld(child, s).store(n, relaxed);
+  fault("fork.counted");
   Word* theirs = d.bits(s, child);
   for (uint32_t w = 0; w < words; ++w)
     if (bits[w]) theirs[w].store(bits[w], relaxed);
@@ -187,6 +188,7 @@ static bool child_row(Domain& d) {
   d.lost = nullptr;
   d.checked_ms = 0;
   identify_row(d, d.row);
+  fault("fork.identified");
   d.rows[d.row].state.store(row_word_of(d.inc, kRowLive), release);
   fault("fork.live");
   if (!by_process(d)) d.spare = open_description(d);

@@ -50,6 +50,7 @@ void clear_hold(Domain& d, uint32_t slot, uint32_t index) {
   fault("drop.bit");
   Half& n = d.nheld(uint32_t(d.row), slot);
   n.store(n.load(relaxed) - 1, release);
+  fault("drop.counted");
 }
 
 }  // namespace shmtensor

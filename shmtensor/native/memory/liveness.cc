@@ -83,6 +83,16 @@ const char* choose_liveness(Domain& d) {
   return nullptr;
 }
 
+// Where the kernel does not tell one pid namespace from another: a living member, found by its pid, start time and
+// mapping, says that this process sees the namespace of the others.
+static bool sees_member(Domain& d) {
+  for (uint32_t r = 0; r < d.row_high(); ++r) {
+    uint64_t name = d.rows[r].holder.load(acquire);
+    if (name && life_of_name(name) == Life::Alive && maps_control(d, pid_of(name)) == 1) return true;
+  }
+  return false;
+}
+
 const char* take_name(Domain& d) {
   if (!by_process(d)) return nullptr;
   char self[32] = "", text[96];
@@ -97,6 +107,14 @@ const char* take_name(Domain& d) {
              "(statistics().liveness \"process\") has room for one pid namespace, with its own "
              "/proc",
              text, self);
+    return why;
+  }
+  // A forked child (it has the parent's name) has the parent's /proc, too: the number above says enough. The founder
+  // is the first to raise row_high.
+  if (here == kUntoldNamespace && !d.name && d.row_high() && !sees_member(d)) {
+    snprintf(why, sizeof why,
+             "none of its members is to be seen in /proc: a domain whose members know each other's life by pid has room "
+             "for one pid namespace");
     return why;
   }
   char state;

@@ -113,6 +113,7 @@ size_t reclaim(Domain& d) {
       while (state_of_block(old) != kDying &&
              !swap_word(word, old, block_word_of(gen_of(old), kDying)))
         old = word.load(acquire);
+      fault("reclaim.marking");
     });
   }
   fault("reclaim.marked");
@@ -143,6 +144,7 @@ size_t reclaim(Domain& d) {
       }
     });
     d.slot[a->slot].reclaiming.store(0, release);
+    fault("reclaim.ended");
   }
   // Into the free lists only now. Note [Last block]: with its last block a slot may leave this
   // process, and its record with it; so what goes is counted first, and nothing is read after it.

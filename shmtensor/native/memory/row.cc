@@ -36,9 +36,11 @@ static int lock_byte(int fd, int row, short type, int command, short* answer = n
 int try_lock(int fd, int row) { return lock_byte(fd, row, F_WRLCK, F_OFD_SETLK); }
 void unlock_row(int fd, int row) { lock_byte(fd, row, F_UNLCK, F_OFD_SETLK); }
 
+// gVisor makes the file anew at each look, with another number.
 uint64_t own_pid_namespace() {
-  struct stat st;
-  return stat("/proc/self/ns/pid", &st) == 0 ? uint64_t(st.st_ino) : 0;
+  struct stat st, again;
+  if (stat("/proc/self/ns/pid", &st) != 0 || stat("/proc/self/ns/pid", &again) != 0) return 0;
+  return st.st_ino == again.st_ino ? uint64_t(st.st_ino) : kUntoldNamespace;
 }
 
 // Also runs in the fork handler of the child: system calls and arithmetic only.
@@ -99,6 +101,7 @@ int claim_row(Domain& d, int fd, RowState state) {
       row.pin_high.store(0, relaxed);
       memset(row.role, 0, sizeof row.role);
       row.state.store(row_word_of(inc_of_row(word) + 1, state), release);
+      fault("row.stated");
       uint32_t high = d.header->row_high.load(relaxed);
       while (high < uint32_t(r) + 1 && !d.header->row_high.compare_exchange_weak(
                                            high, uint32_t(r) + 1, std::memory_order_acq_rel)) {

@@ -34,21 +34,29 @@ void free_slot_word(Domain& d, uint32_t s) {
   }
 }
 
+// Raised before the claim: a slot that a dead one has claimed is found by whoever sweeps it.
+static bool claim_slot(Domain& d, uint32_t s, int volume, uint32_t me) {
+  if (SlotWord::of(word_of(d, s).load(acquire)).state != kSlotFree) return false;
+  Half& high = d.header->slot_high[volume];
+  uint32_t old = high.load(relaxed), want = s + 1 - (volume ? d.slots / 2 : 0);
+  while (old < want && !high.compare_exchange_weak(old, want, std::memory_order_acq_rel)) {
+  }
+  bool claimed = move_slot(d, s, kSlotFree, kSlotClaimed, me);
+  if (claimed) fault("slot.claiming");
+  return claimed;
+}
+
 int claim_slots(Domain& d, uint32_t n, int volume, Kind kind) {
   uint32_t first = volume ? d.slots / 2 : 0, end = first + d.slots / 2,
            me = uint32_t(d.row);
   for (uint32_t s = first; s + n <= end;) {
     uint32_t k = 0;
-    while (k < n && move_slot(d, s + k, kSlotFree, kSlotClaimed, me)) ++k;
+    while (k < n && claim_slot(d, s + k, volume, me)) ++k;
     if (k < n) {
       for (uint32_t j = 0; j < k; ++j) free_slot_word(d, s + j);
       if (k) fault("slot.conflict");
       s += k + 1;
       continue;
-    }
-    Half& high = d.header->slot_high[volume];
-    uint32_t old = high.load(relaxed), want = s + n - first;
-    while (old < want && !high.compare_exchange_weak(old, want, std::memory_order_acq_rel)) {
     }
     fault("slot.claimed");
     for (k = 0; k < n; ++k) {
@@ -97,6 +105,7 @@ void finish_freeing(Domain& d, uint32_t head) {
     bool ours = w.state == kSlotTail || (w.state == kSlotClaimed && w.owner == owner);
     if (!ours || d.slot[head + k].back.load(relaxed) != k) continue;
     punch(d, head + k, 0, kSlotBytes);
+    fault("free.emptied");
     free_slot_word(d, head + k);
     fault("free.tail");
   }

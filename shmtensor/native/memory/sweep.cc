@@ -39,6 +39,7 @@ static void release_slot_of_dead(Domain& d, uint32_t s, uint32_t row) {
       fault("sweep.claimed");
       break;
     case kSlotTail: {
+      fault("sweep.tail.found");
       uint32_t back = d.slot[s].back.load(relaxed);
       if (back && back <= s) {
         SlotWord head = SlotWord::of(d.slot[s - back].word.load(acquire));
@@ -46,9 +47,12 @@ static void release_slot_of_dead(Domain& d, uint32_t s, uint32_t row) {
             head.state == kSlotLive || head.state == kSlotDying || head.state == kSlotFreeing;
         if (alive && d.slot[s - back].length.load(relaxed) > back) return;
       }
-      punch(d, s, 0, kSlotBytes);
-      free_slot_word(d, s);
+      // By CAS: an orphan's tails go on to name the row of the dead one. Between the look at the word
+      // and here whoever reclaims that orphan may have freed this slot, and somebody claimed it.
+      w.state = kSlotFreeing;
+      if (!swap_word(word, old, w.packed())) return;
       fault("sweep.tail");
+      finish_freeing(d, s);
       break;
     }
     case kSlotFreeing:
@@ -92,6 +96,7 @@ void sweep_row(Domain& d, int r) {
   row.death_ms.store(now_ms(), relaxed);
   fault("sweep.zombie");
   row.state.store(row_word_of(inc_of_row(state), kRowZombie), release);
+  fault("sweep.done");
   ++d.counts.rows_swept;
 }
 

@@ -50,7 +50,11 @@ Py_ssize_t length(PyObject* o) { return Py_ssize_t(as_list(o)->n); }
 PyObject* subscript(PyObject* o, PyObject* key) {
   List* self = as_list(o);
   if (PyIndex_Check(key)) {
-    Py_ssize_t i = PyNumber_AsSsize_t(key, PyExc_IndexError);
+    Py_ssize_t i = PyLong_CheckExact(key) ? PyLong_AsSsize_t(key) : -1;  // nearly always
+    if (i == -1) {
+      PyErr_Clear();
+      i = PyNumber_AsSsize_t(key, PyExc_IndexError);
+    }
     if (i == -1 && PyErr_Occurred()) return nullptr;
     int64_t at = i < 0 ? i + self->n : i;
     if (at < 0 || at >= self->n)

@@ -178,6 +178,7 @@ void Channel::owe(int change) {
   }
   uint64_t n = debt_->load(std::memory_order_relaxed) & kDebtMask;
   if (change < 0 ? n > 0 : n < kDebtMask) debt_->fetch_add(static_cast<uint64_t>(change), std::memory_order_seq_cst);
+  fault("channel.owed");
 }
 
 bool Channel::find_lost_debtor(Peer* lost, bool* found) {

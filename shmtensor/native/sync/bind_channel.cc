@@ -4,6 +4,7 @@
 
 #include "memory/heap.h"
 #include "memory/block.h"
+#include "memory/faults.h"
 #include "python.h"
 #include "sync/block.h"
 #include "sync/channel_object.h"
@@ -210,6 +211,7 @@ PyObject* channel_task_done(ChannelObject* self, PyObject*) {
     if (root->tasks_done.load(std::memory_order_acquire) != done) continue;
     if (unfinished <= 0) return raise("ValueError", "task_done: called too many times");
     if (!root->tasks_done.compare_exchange_strong(done, done + 1, std::memory_order_seq_cst)) continue;
+    fault("channel.task.done");
     self->channel.owe(-1);
     if (unfinished == 1) {
       root->tasks.fetch_add(1, std::memory_order_seq_cst);

@@ -11,6 +11,7 @@
 
 #include "python.h"
 #if __has_include("memory/ledger.h")
+#include "memory/faults.h"
 #include "memory/ledger.h"
 #endif
 
@@ -75,6 +76,7 @@ double monotonic() {
 }
 
 void wake(std::atomic<uint32_t>* word, int n) {
+  fault("wake");
   int kept = errno;
   futex(word, FUTEX_WAKE, static_cast<uint32_t>(n), nullptr);
   errno = kept;
