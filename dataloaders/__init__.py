@@ -20,6 +20,8 @@ from .combination import random_split as random_split
 from .dataset import Dataset as Dataset
 from .dataset import IterableDataset as IterableDataset
 from .distributed import DistributedSampler as DistributedSampler
+from .info import WorkerInfo as WorkerInfo
+from .info import get_worker_info as get_worker_info
 from .loader import DataLoader as DataLoader
 from .loader import StatefulDataLoader as StatefulDataLoader
 from .prefetcher import DevicePrefetcher as DevicePrefetcher
@@ -32,8 +34,6 @@ from .sampler import WeightedRandomSampler as WeightedRandomSampler
 from .statistics import LoaderStatistics as LoaderStatistics
 from .statistics import WorkerStatistics as WorkerStatistics
 from .uci import digits as digits
-from .worker import WorkerInfo as WorkerInfo
-from .worker import get_worker_info as get_worker_info
 
 
 def __getattr__(name: str) -> Any:

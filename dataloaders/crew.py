@@ -8,6 +8,7 @@ A stream is each worker's own, so its tasks go to that worker's own queue instea
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import time
@@ -54,7 +55,7 @@ class Crew:
         tasks = [self.context.Queue() for _ in range(n if recipe.is_stream else 1)]
         self.tasks = tasks if recipe.is_stream else tasks * n
         self.processes: list[Any] = []
-        self.seeds = SampleSeeds() if self.is_forked else None  # quicker made once than by each
+        self.seeds = inherited_seeds() if self.is_forked else None
         queues = [*tasks, *self.orders, self.results]
         self._finalizer = weakref.finalize(
             self, shut_down, self.owner, self.processes, self.tasks, self.results, queues,
@@ -184,6 +185,13 @@ def packed(obj: Any, limit: int | None = None) -> tuple[bytes, list[Any]]:
     return reduction.pickled(obj)
 
 
+@functools.cache
+def inherited_seeds() -> SampleSeeds:
+    """What forks get their generators' seeds with: made once, which takes longer than to inherit
+    it. This process itself does not use it."""
+    return SampleSeeds()
+
+
 def preload() -> None:
     """The fork server imports this package once, not each worker by itself."""
     from shmtensor.multiprocessing.forkserver import server
@@ -202,7 +210,7 @@ def shut_down(
     for queue, process in zip(tasks, processes, strict=False):
         if process.exitcode is None:
             queue.put(None)
-    for orders in queues[-len(processes) - 1 : -1]:  # who has not begun waits for them
+    for orders in queues[-len(tasks) - 1 : -1]:  # who has not begun waits for them
         orders.put(None)
     for deed, seconds in (("", GRACE), ("terminate", 1.0), ("kill", 5.0)):
         alive = [process for process in processes if process.exitcode is None]

@@ -22,12 +22,14 @@ from shmtensor import native
 from .block import Place
 from .board import BLOCK, PLACE, SINCE, TASK, epoch_of, make_board, row_of
 from .crew import Crew, get
-from .fetch import Recipe, make_fetcher
+from .fetch import Fetcher, Recipe, make_fetcher
+from .info import acting_as
 from .loss import describe_loss, where_at
 from .pinned import Pinned, PinnedPool
 from .progress import Progress
 from .seed import SampleSeeds
 from .statistics import Tally
+from .stream import Reader, are_own, open_streams
 from .worker import BATCH, END
 
 __all__ = ["Epoch", "Here", "Limits", "Pass"]
@@ -83,12 +85,17 @@ class Here(Pass):
         self.limits = limits
         self.rows = [row_of(make_board(1), 0)]
         self.seeds = SampleSeeds()
-        streams = progress.streams
+        self.readers: dict[int, Reader] = {}  # of streams that workers began with
+        streams, row = progress.streams, self.rows[0]
         with self.seeds.borrowed():
-            self.fetcher = make_fetcher(
-                recipe, progress.seed, self.seeds, self.rows[0],
-                position=streams[0] if streams else None,
-            )  # fmt: skip
+            if streams and not are_own(streams, 0):
+                self.readers = open_streams(recipe, progress.seed, self.seeds, row, streams)
+                self.fetcher: Fetcher = next(iter(self.readers.values())).fetcher
+            else:
+                position = streams[0] if streams else None
+                self.fetcher = make_fetcher(
+                    recipe, progress.seed, self.seeds, row, position=position
+                )
         self.tally = Tally(self.rows, [os.getpid()], 0)
         self.place = Place()
 
@@ -100,7 +107,7 @@ class Here(Pass):
                 self.place.array = received(self.limits.pool.lend(self.place.most))
             with self.seeds.borrowed(), self.place:
                 try:
-                    batch = self.fetcher.fetch(number, indices)
+                    stream, batch = self.make(number, indices)
                 except StopIteration:
                     if not self.progress.streams:
                         raise RuntimeError(
@@ -112,11 +119,26 @@ class Here(Pass):
             self.progress.is_over = True
             raise
         self.tally.asked += 1
-        self.progress.hand_over(number, 0, state)
+        self.progress.hand_over(number, stream, state)
         took = self.tally.leave(began)
         if 0 < self.limits.stall < took:
             warn_stalled("DataLoader", self.fetcher.doing, took, self.limits.stall)
         return batch
+
+    def make(self, number: int, indices: Any) -> tuple[int, Any]:
+        """The next batch and its stream; StopIteration when all streams have ended."""
+        if not self.readers:
+            return 0, self.fetcher.fetch(number, indices)
+        n, turn = len(self.progress.streams), self.progress.turn
+        while self.readers:
+            stream = min(self.readers, key=lambda stream: (stream - turn) % n)
+            self.fetcher = self.readers[stream].fetcher
+            try:
+                with acting_as(self.readers[stream].info):
+                    return stream, self.fetcher.fetch(number, indices)
+            except StopIteration:
+                del self.readers[stream]
+        raise StopIteration
 
 
 def received(pinned: Pinned | None) -> Any:
@@ -142,7 +164,7 @@ class Epoch(Pass):
         self.expected = progress.batches if not self.is_stream else 0  # comes next, in order
         self.sent = 0  # the number after that of the latest task
         self.turn = progress.turn  # the worker whose stream is to get a task
-        self.active = [True] * crew.n
+        self.active = [True] * len(progress.streams)
         self.under_way: dict[int, tuple[int | None, Any]] = {}  # number -> stream, indices
         self.lent: dict[int, Pinned] = {}  # number -> where its batch is to lie
         self.ready: dict[int, tuple[int, int, Any, Any]] = {}  # number -> worker, kind, payload...
@@ -200,26 +222,31 @@ class Epoch(Pass):
             self.crew.rest()
 
     # ------------------------------------------------------------------ tasks
-    def hand_out(self, worker: int | None = None) -> None:
-        """Sends the next index list; of a stream to `worker`, or to the one whose turn it is."""
+    def hand_out(self, stream: int | None = None) -> None:
+        """Sends the next index list; to `stream`, or to the one whose turn it is."""
         if self.is_stream:
-            if worker is None or not self.active[worker]:
-                for _ in range(self.crew.n):
-                    worker = self.turn
-                    self.turn = (worker + 1) % self.crew.n
-                    if self.active[worker]:
+            if stream is None or not self.active[stream]:
+                for _ in self.active:
+                    stream = self.turn
+                    self.turn = (stream + 1) % len(self.active)
+                    if self.active[stream]:
                         break
                 else:
-                    return  # every worker's stream has ended
+                    return  # every stream has ended
         else:
-            worker = None
+            stream = None
         try:
             number, indices = next(self.progress)
         except StopIteration:
             return
-        self.under_way[number] = worker, indices
-        self.crew.tasks[worker or 0].put((self.number, number, indices, self.lend(number)))
+        self.under_way[number] = stream, indices
+        self.send(number, stream, indices, self.lend(number))
         self.sent = number + 1
+
+    def send(self, number: int, stream: int | None, indices: Any, place: Any) -> None:
+        """To all workers, or to the one that reads this stream."""
+        tasks = self.crew.tasks[(stream or 0) % self.crew.n]
+        tasks.put((self.number, number, stream, indices, place))
 
     def lend(self, number: int) -> Any:
         """Pinned memory for a batch, if that is wanted and there is some."""
@@ -299,15 +326,14 @@ class Epoch(Pass):
         positions: Any = None
         if self.is_stream:
             positions = [
-                {"batches": done, "size": self.progress.size, "state": state}
-                for done, state in self.told
+                {**place, "batches": done, "state": state}
+                for place, (done, state) in zip(self.progress.streams, self.told, strict=True)
             ]
         if self.limits.pool is not None:
             self.limits.pool.clear()  # a fork would hold its blocks
         crew.replace(worker, self.progress.seed, positions)
         for number in lost:
-            owner, indices = self.under_way[number]
-            crew.tasks[owner or 0].put((self.number, number, indices, None))
+            self.send(number, *self.under_way[number], None)
         self.tally.restart(worker, crew.processes[worker].pid)
         warnings.warn(
             f"{error}; replaced, {self.tally.restarts} of {self.limits.restarts} times",
@@ -325,7 +351,8 @@ class Epoch(Pass):
         if self.is_stream:
             while get(crew.tasks[worker], 0) is not None:
                 continue
-            return sorted(n for n, (owner, _) in self.under_way.items() if owner == worker)
+            n = crew.n
+            return sorted(k for k, (s, _) in self.under_way.items() if (s or 0) % n == worker)
         queued = []
         while (task := get(crew.tasks[0], 0)) is not None:
             queued.append(task)

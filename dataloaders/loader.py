@@ -279,9 +279,9 @@ class DataLoader(Generic[T_co]):
     def state_dict(self) -> dict[str, Any]:
         """How far the latest epoch is: plain numbers, bytes and lists, to be saved with the model.
 
-        What `load_state_dict` of a loader made in the same way goes on from, in any process. For
-        map-style data the number of workers may be another one. A data set with `state_dict` is
-        asked for its own state where that is well defined: in a stream, and without workers.
+        What `load_state_dict` of a loader made in the same way goes on from, in any process, with
+        any number of workers (see stream.py). A data set with `state_dict` is asked for its own
+        state where that is well defined: in a stream, and without workers.
         """
         state: dict[str, Any]
         if self._resumed is not None:
@@ -312,14 +312,15 @@ class DataLoader(Generic[T_co]):
 
     def _promises(self) -> dict[str, Any]:
         """What must be the same for a state to fit."""
-        return {"batch_size": self.batch_size, "processes": self._streams()}
+        return {"batch_size": self.batch_size, "is_stream": self.is_stream}
 
     # ------------------------------------------------------------------ epochs
     def _lists(self) -> Iterable[Any]:
         return cast("Iterable[Any]", self.batch_sampler if self.is_batched else self.sampler)
 
-    def _streams(self) -> int:
-        return max(self.num_workers, 1) if self.is_stream else 0
+    def _streams(self) -> list[int]:
+        """The workers that each read a stream of an epoch that begins now."""
+        return (list(range(self.num_workers)) or [-1]) if self.is_stream else []
 
     def _limits(self) -> Limits:
         from .epoch import Limits
@@ -370,14 +371,15 @@ class DataLoader(Generic[T_co]):
         # What is under way belongs to this process.
         return {**self.__dict__, "_crew": None, "_pool": None, "_progress": None, "_tally": None}
 
-    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _counted(self, batches: Pass) -> Iterator[Any]:
         """Passes batches of a stream on, and warns when there are more than its length says."""
         try:
             promised = len(self)
         except (TypeError, NotImplementedError):  # a stream need not know its length
             yield from batches
             return
-        slack = max(self.num_workers - 1, 0)  # each worker may end with a short batch
+        streams = len(batches.progress.streams)
+        slack = streams - 1  # each may end with a short batch
         for count, batch in enumerate(batches, 1):
             if count == promised + slack + 1:
                 warnings.warn(

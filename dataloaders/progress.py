@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,7 +29,7 @@ from .seed import GeneratorLike, draw_seed
 __all__ = ["Progress", "State", "check_state"]
 
 State = dict[str, Any]
-VERSION = 1
+VERSION = 2
 
 
 class Progress:
@@ -38,7 +38,7 @@ class Progress:
     Args:
         source: the index lists (or indices) of an epoch.
         generator: what seed and order are drawn from.
-        streams: of a stream, how many processes read it; 0 for map-style data.
+        streams: the workers that read a stream, [-1] without workers; [] for map-style data.
         size: samples per batch.
         every: after how many batches a sampler's state is taken.
         resumed: the state of a `Progress` to go on from.
@@ -48,7 +48,7 @@ class Progress:
         self,
         source: Iterable[Any],
         generator: GeneratorLike,
-        streams: int,
+        streams: Sequence[int],
         size: int,
         every: int = 1,
         resumed: State | None = None,
@@ -60,7 +60,7 @@ class Progress:
         self.is_over = False
         self.streams = fresh_streams(streams, size)
         self.turn = 0  # the stream whose batch comes next
-        if resumed and streams:
+        if resumed and streams and resumed["seed"] is not None:
             self.streams, self.turn = copy.deepcopy(resumed["streams"]), resumed["turn"]
         samplers = chain_of(source)
         self.keeper: Any = next((s for s in samplers if is_stateful(s)), None)
@@ -143,7 +143,7 @@ class Progress:
         }
 
     @staticmethod
-    def between(source: Any, generator: GeneratorLike, streams: int, size: int) -> State:
+    def between(source: Any, generator: GeneratorLike, streams: Sequence[int], size: int) -> State:
         """The state of an epoch that has not begun yet."""
         samplers = chain_of(source)
         keeper = next((s for s in samplers if is_stateful(s)), None)
@@ -194,10 +194,10 @@ class Progress:
             np.random.set_state(before[2])
 
 
-def fresh_streams(n: int, size: int) -> list[State]:
-    """The places of n streams at their beginning: batches handed over, samples in each, and the
-    latest state that the stream told, with the number of batches until then."""
-    return [{"batches": 0, "size": size, "state": None} for _ in range(n)]
+def fresh_streams(workers: Sequence[int], size: int) -> list[State]:
+    """The places of streams at their beginning: whose it is, batches handed over, samples in each,
+    and the latest state that the stream told, with the number of batches until then."""
+    return [{"worker": w, "batches": 0, "size": size, "state": None} for w in workers]
 
 
 def capture(generator: GeneratorLike, samplers: list[Any]) -> State:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import resource
 import signal
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from queue import Empty
 from time import monotonic
 from typing import Any
@@ -15,37 +16,21 @@ from shmtensor.multiprocessing.child import end_with_parent
 
 from .block import Place
 from .board import BLOCK, IDLE, PEAK, SEND, SINCE, TASK, epoch_of, row_of
-from .dataset import Dataset
 from .failure import Failure
-from .fetch import Fetcher, Recipe, make_fetcher
+from .fetch import Recipe, make_fetcher
+from .info import WorkerInfo, set_worker_info
 from .seed import SampleSeeds, seed_everything
+from .stream import Reader, are_own, open_streams
 
-__all__ = ["Post", "WorkerInfo", "get_worker_info", "run_worker"]
+__all__ = ["Post", "run_worker"]
 
 # Orders to a worker, one per epoch: (epoch, seed, recipe or None for the one it has, positions of
-# streams or None). Tasks: (epoch, number, indices, pinned block to write to or None), or None,
-# which ends one worker.
-# Results: (epoch, number, worker, kind, payload, state of a stream), with kind:
+# streams or None). Tasks: (epoch, number, stream or None, indices, pinned block to write to or
+# None), or None, which ends one worker.
+# Results: (epoch, number, stream or worker, kind, payload, state of a stream), with kind:
 BATCH, FAILURE, END = 0, 1, 2
 
 PARENT_CHECK = 0.25  # seconds between looks at the parent while there is nothing to do
-
-
-@dataclass(frozen=True)
-class WorkerInfo:
-    """What a data set may know about the worker that runs it.
-
-    Attributes:
-        id: 0 .. num_workers - 1.
-        num_workers: how many workers share the work.
-        seed: of this worker in this epoch.
-        dataset: this worker's copy of the data set.
-    """
-
-    id: int
-    num_workers: int
-    seed: int
-    dataset: Dataset[Any] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -75,14 +60,6 @@ class Post:
     seeds: SampleSeeds | None
 
 
-_info: WorkerInfo | None = None
-
-
-def get_worker_info() -> WorkerInfo | None:
-    """In a loader's worker: which one it is. In any other process: None."""
-    return _info
-
-
 def run_worker(post: Post) -> None:
     """The worker's main function."""
     # A collection writes to every object that it looks at: without this the first one would copy
@@ -106,7 +83,7 @@ class Worker:
         self.recipe = post.recipe
         self.is_prepared = False  # whether the user's worker_init_fn has seen this recipe
         self.epoch = 0
-        self.fetcher: Fetcher | None = None
+        self.readers: Mapping[Any, Reader] = {}  # by stream; None: of map-style data
         self.broken: Failure | None = None
         self.seeds = post.seeds or SampleSeeds()
         self.place = Place()
@@ -115,7 +92,7 @@ class Worker:
         self.begin(None)  # at once, that all workers prepare side by side
         began = monotonic()
         while (task := self.get(self.post.tasks)) is not None:
-            epoch, number, indices, self.place.array = task
+            epoch, number, stream, indices, self.place.array = task
             del task  # it holds the block, which is the consumer's to lend again
             if epoch == epoch_of(self.post.board):
                 self.row[TASK] = number + 1
@@ -123,7 +100,7 @@ class Worker:
                     self.begin(epoch)
                 else:
                     self.row[IDLE] += monotonic() - began
-                self.work(epoch, number, indices)
+                self.work(epoch, number, stream, indices)
                 self.row[SINCE] = self.row[TASK] = 0
             self.place.array = None
             began = monotonic()
@@ -156,25 +133,40 @@ class Worker:
             self.broken = Failure(error, f"{self.name()}, at its start")
 
     def prepare(self, seed: int, positions: Any) -> None:
-        global _info
         post, recipe = self.post, self.recipe
         assert recipe is not None
-        _info = WorkerInfo(post.id, post.num_workers, seed + post.id, recipe.dataset)
-        seed_everything(_info.seed)
+        if recipe.is_stream and not are_own(positions, post.num_workers):
+            self.readers = open_streams(
+                recipe, seed, self.seeds, self.row, positions, post.id, post.num_workers
+            )
+            self.watch()
+            return
+        info = WorkerInfo(post.id, post.num_workers, seed + post.id, recipe.dataset)
+        set_worker_info(info)
+        if recipe.is_stream or recipe.init_fn is not None:  # each batch is seeded anew anyway
+            seed_everything(info.seed)
         if recipe.init_fn is not None and not self.is_prepared:
             recipe.init_fn(post.id)
         self.is_prepared = True
         position = positions[post.id] if positions else None
-        self.fetcher = make_fetcher(recipe, seed, self.seeds, self.row, post.id, position)
-        self.fetcher.is_watched = True
+        fetcher = make_fetcher(recipe, seed, self.seeds, self.row, post.id, position)
+        self.readers = {post.id if recipe.is_stream else None: Reader(fetcher, info)}
+        self.watch()
 
-    def work(self, epoch: int, number: int, indices: Any) -> None:
+    def watch(self) -> None:
+        for reader in self.readers.values():
+            reader.fetcher.is_watched = True
+
+    def work(self, epoch: int, number: int, stream: int | None, indices: Any) -> None:
         """One task: makes the batch and sends it, or what went wrong."""
-        fetcher, results = self.fetcher, self.post.results
-        head = (epoch, number, self.post.id)
-        if self.broken is not None or fetcher is None:
+        results = self.post.results
+        head = (epoch, number, self.post.id if stream is None else stream)
+        if self.broken is not None:
             results.put((*head, FAILURE, self.broken, None))
             return
+        reader = self.readers[stream]
+        fetcher = reader.fetcher
+        set_worker_info(reader.info)
         try:
             with self.place:
                 batch = fetcher.fetch_shared(number, indices)

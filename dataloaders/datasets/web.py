@@ -19,8 +19,8 @@ from shmtensor.tensor import Tensor
 
 from ..dataset import IterableDataset
 from ..distributed import default_group
+from ..info import get_worker_info
 from ..seed import draw_seed
-from ..worker import get_worker_info
 from .image import decode_image
 from .picture import PathLike
 from .shard import BrokenShard, read_samples
