@@ -14,14 +14,27 @@ namespace {
 PyObject* inferring_variable;
 Py_ssize_t inferring_anywhere;  // `inference_mode` blocks that are open in any thread
 
+// Note [Kept tensors]
+// Tensors of the plain class come and go by the thousand, so the memory of the last few that ended is kept for the next
+// ones, as CPython does with tuples and floats. A kept one is no object: it is not tracked, and has no references.
+constexpr int kMostKept = 64;
+TensorBase* kept[kMostKept];
+int n_kept;
+
 PyObject* start_tensor(PyTypeObject* type, PyObject* array) {
-  TensorBase* tensor = reinterpret_cast<TensorBase*>(type->tp_alloc(type, 0));
+  TensorBase* tensor;
+  bool is_kept = type == tensor_type && n_kept;
+  if (is_kept)
+    PyObject_Init(reinterpret_cast<PyObject*>(tensor = kept[--n_kept]), type);
+  else
+    tensor = reinterpret_cast<TensorBase*>(type->tp_alloc(type, 0));
   if (!tensor) return nullptr;
   tensor->array = Py_NewRef(array);
   tensor->node = Py_NewRef(Py_None);
   tensor->version = Py_NewRef(inferring_anywhere && inferring() ? reinterpret_cast<PyObject*>(frozen) : Py_None);
   tensor->base = Py_NewRef(Py_None);
   tensor->leaf = Py_NewRef(Py_None);
+  if (is_kept) PyObject_GC_Track(reinterpret_cast<PyObject*>(tensor));
   return reinterpret_cast<PyObject*>(tensor);
 }
 
@@ -53,7 +66,13 @@ void base_dealloc(PyObject* self) {
   Py_TRASHCAN_BEGIN(self, base_dealloc)
   if (reinterpret_cast<TensorBase*>(self)->weak) PyObject_ClearWeakRefs(self);
   base_clear(self);
-  untrack_and_free(self);
+  PyTypeObject* type = Py_TYPE(self);
+  if (type == tensor_type && n_kept < kMostKept) {
+    kept[n_kept++] = reinterpret_cast<TensorBase*>(self);
+    Py_DECREF(type);
+  } else {
+    untrack_and_free(self);
+  }
   Py_TRASHCAN_END
 }
 
@@ -112,8 +131,11 @@ PyObject* make_tensor(PyObject* array) { return start_tensor(tensor_type, array)
 PyObject* set_tensor_class(PyObject*, PyObject* type) {
   if (!PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), base_type))
     return raise("TypeError", "set_tensor_class: a subclass of TensorBase is needed");
+  while (n_kept) tensor_type->tp_free(kept[--n_kept]);
   Py_INCREF(type);
   tensor_type = reinterpret_cast<PyTypeObject*>(type);
+  if (tensor_type->tp_basicsize == base_type->tp_basicsize && !tensor_type->tp_finalize)
+    tensor_type->tp_dealloc = base_dealloc;  // it has nothing more: without the walk that Python's own dealloc takes
   Py_RETURN_NONE;
 }
 

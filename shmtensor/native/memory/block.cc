@@ -19,6 +19,7 @@ struct BlockObject {
 
 PyTypeObject* block_type = nullptr;
 void* block_base(PyObject* block) { return reinterpret_cast<BlockObject*>(block)->base; }
+size_t block_nbytes(PyObject* block) { return size_t(reinterpret_cast<BlockObject*>(block)->nbytes); }
 
 static void give_up(void* base, Origin origin) {
   if (origin == Origin::Received)

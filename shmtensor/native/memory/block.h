@@ -12,6 +12,7 @@ PyObject* new_block(void* base, size_t nbytes,
 bool add_block(PyObject* module);
 extern PyTypeObject* block_type;
 void* block_base(PyObject* block);
+size_t block_nbytes(PyObject* block);
 
 // ---- of the Python face: bind.cc, figures.cc, bind_guest.cc, survey.cc
 using Arguments = PyObject* const*;

@@ -7,8 +7,7 @@
 namespace shmtensor {
 
 // ---- export
-Outcome export_locked(Domain& d, const void* p, uint64_t via, Handle* out, const char** why) {
-  const uint64_t now = now_ms();
+Outcome export_locked(Domain& d, const void* p, uint64_t via, Handle* out, const char** why, uint64_t now) {
   if (d.rowless || (*why = check_descriptor(d, now))) return Outcome::Lost;
   Found b = find_block(d, p);
   if (!b.arena) return Outcome::NotShared;
@@ -302,8 +301,9 @@ bool export_block(const void* p, uint64_t via, Handle* out) {
   Outcome outcome = Outcome::NotShared;
   {
     Locked lock;
-    sweep_all(false);
-    if (Domain* d = domain_at(p)) outcome = export_locked(*d, p, via, out, &why);
+    const uint64_t now = now_ms();
+    if (now >= domain.next_sweep || guest_count.load(relaxed)) sweep_all(false);
+    if (Domain* d = domain_at(p)) outcome = export_locked(*d, p, via, out, &why, now);
   }
   if (outcome == Outcome::Good) return true;
   if (outcome == Outcome::NotShared) why = static_cast<const char*>(p);
@@ -355,19 +355,28 @@ void acknowledge(const Handle& h) {
 // The pin and the word of a block that is exported soon were written last by the reader of an earlier message.
 static void expect_export(const Domain& d, const Found& f) {
   const Books& b = *d.books;
-  uint32_t pin = b.n_free ? b.pin_free[b.n_free - 1] : b.n_used;
+  const uint32_t n_free = b.n_free;
+  uint32_t pin = n_free ? b.pin_free[n_free - 1] : b.n_used;
   if (pin < kPins) fetch_to_write(&d.pins[size_t(d.row) * kPins + pin]);
   fetch_to_write(&d.words[size_t(f.arena->slot) * kBlocks + f.index]);
 }
 
+static Span span_in(Domain& d, const void* p, bool is_exported_soon) {
+  Found f = find_block(d, p);
+  if (is_exported_soon && f.arena && d.books && !d.rowless) expect_export(d, f);
+  return {f.base, f.nbytes};
+}
+
 Span span_of(const void* p, bool is_exported_soon) {
   if (!domain_ready()) return {nullptr, 0};
+  if (domain.contains(p)) {
+    const Arena* a = domain.arenas[size_t(static_cast<const char*>(p) - domain.base) >> kSlotShift];
+    // What says where a block of our own lies stays as it is while the block is in use: no lock.
+    if (a && a->part == Part::Own) return span_in(domain, p, is_exported_soon);
+  }
   Locked lock;
   Domain* d = domain_at(p);
-  if (!d) return {nullptr, 0};
-  Found f = find_block(*d, p);
-  if (is_exported_soon && f.arena && d->books && !d->rowless) expect_export(*d, f);
-  return {f.base, f.nbytes};
+  return d ? span_in(*d, p, is_exported_soon) : Span{nullptr, 0};
 }
 
 void* allocate_shared(size_t nbytes) {

@@ -50,8 +50,8 @@ bool held_elsewhere(
     const void* p);  // whether another process, or a message under way, has the block (reclaim.cc)
 size_t received_here(
     const void* p);  // how many Blocks of this process came by handle and lie over the block
-// The block around an address of this process; base nullptr if there is none. Exported soon: what
-// that writes is fetched meanwhile.
+// The block around an address of this process, which the caller keeps in use; base nullptr if there is
+// none. Exported soon: what that writes is fetched meanwhile.
 Span span_of(const void* p, bool is_exported_soon = false);
 
 // A zeroed block, 64-byte aligned, "shared from birth" (its byte is 2), whatever the gate says;
@@ -73,7 +73,7 @@ bool is_stopped(int row, uint32_t inc);  // by a signal; false if it is in anoth
 enum class Outcome { Good, Stale, Foreign, NotShared, NoPin, Lost, NoMemory };
 // Sets the exception of an outcome; nullptr. GIL held, mutex not.
 PyObject* explain(Outcome outcome, const char* where, const char* why, const Handle* h);
-Outcome export_locked(Domain& d, const void* p, uint64_t via, Handle* out, const char** why);
+Outcome export_locked(Domain& d, const void* p, uint64_t via, Handle* out, const char** why, uint64_t now = now_ms());
 Outcome hold_locked(Domain& d, const Handle& handle, void** base, const char** why);
 bool drop_locked(Domain& d, void* base);
 void acknowledge(Domain& d, const Handle& handle);  // no lock needed

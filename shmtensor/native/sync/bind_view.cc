@@ -91,25 +91,27 @@ PyObject* readonly_view(PyObject* buffer) {
   return readonly;
 }
 
+// Of NumPy's own numbers: neither references nor parts.
+static bool is_number(PyArray_Descr* descr) { return descr->type_num >= 0 && descr->type_num < NPY_OBJECT; }
+
 PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* descr, int ndim, const npy_intp* shape,
                      const npy_intp* strides, Py_ssize_t offset, bool writeable) {
+  const npy_intp element = PyDataType_ELSIZE(descr);
   // What lies in the block is bytes that others wrote: no pointers, and a size of their own.
-  if (PyDataType_REFCHK(descr) || PyDataType_HASSUBARRAY(descr) || PyDataType_ELSIZE(descr) <= 0) {
+  if (element <= 0 || (!is_number(descr) && (PyDataType_REFCHK(descr) || PyDataType_HASSUBARRAY(descr)))) {
     raise("TypeError", "array_at: no dtype of plain bytes: %s", Py_TYPE(descr)->tp_name);
     Py_DECREF(descr);
     return nullptr;
   }
-  npy_intp steps[NPY_MAXDIMS], low = offset, high, step = PyDataType_ELSIZE(descr);
+  npy_intp low = offset, high, step = element;
   bool empty = false, good = !__builtin_add_overflow(offset, step, &high);
   for (int i = ndim - 1; i >= 0 && good; i--) {
     npy_intp reach;
-    if (strides)
-      steps[i] = strides[i];
-    else
-      steps[i] = step, good = !__builtin_mul_overflow(step, shape[i] ? shape[i] : 1, &step);
+    const npy_intp here = strides ? strides[i] : step;
+    if (!strides) good = !__builtin_mul_overflow(step, shape[i] ? shape[i] : 1, &step);
     empty |= shape[i] == 0;
-    npy_intp& end = steps[i] < 0 ? low : high;
-    good = good && shape[i] >= 0 && !__builtin_mul_overflow(shape[i] ? shape[i] - 1 : 0, steps[i], &reach) &&
+    npy_intp& end = here < 0 ? low : high;
+    good = good && shape[i] >= 0 && !__builtin_mul_overflow(shape[i] ? shape[i] - 1 : 0, here, &reach) &&
            !__builtin_add_overflow(end, reach, &end);
   }
   if (!good || offset < 0 || static_cast<size_t>(offset) > nbytes ||
@@ -118,7 +120,7 @@ PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* 
     return raise("ValueError", "array_at: the array does not lie in the block: offset %zd, %d dimensions, bytes %zd to %zd of %zu",
                  offset, ndim, static_cast<Py_ssize_t>(low), static_cast<Py_ssize_t>(high), nbytes);
   }
-  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, const_cast<npy_intp*>(shape), strides ? steps : nullptr, base + offset,
+  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, const_cast<npy_intp*>(shape), const_cast<npy_intp*>(strides), base + offset,
                                          writeable ? NPY_ARRAY_WRITEABLE : 0, nullptr);
   if (!array) return nullptr;
   // A read-only array keeps the block behind a read-only buffer, or NumPy would let anybody set its flag again.

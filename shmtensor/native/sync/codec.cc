@@ -132,9 +132,15 @@ Draft::Outcome Draft::view(PyObject* object, char tag) {
                0,
                data - static_cast<char*>(span.base)};
   size_t sizes = static_cast<size_t>(ndim) * sizeof(npy_intp);
-  bool good = put(&tag, 1) && put(&head, sizeof head) && put(PyArray_DIMS(array), sizes) &&
-              (!strided || put(PyArray_STRIDES(array), sizes));
-  return good ? Outcome::Good : Outcome::Failed;
+  if (!need(1 + sizeof head + 2 * sizes)) return Outcome::Failed;
+  char* at = bytes_ + n_;
+  *at++ = tag;
+  memcpy(at, &head, sizeof head);
+  at += sizeof head;
+  for (const npy_intp* from : {PyArray_DIMS(array), strided ? PyArray_STRIDES(array) : nullptr})
+    for (int k = 0; from && k < ndim; k++, at += sizeof(npy_intp)) memcpy(at, &from[k], sizeof(npy_intp));
+  n_ = static_cast<size_t>(at - bytes_);
+  return Outcome::Good;
 }
 
 Draft::Outcome Draft::value(PyObject* object, int depth) {

@@ -94,7 +94,7 @@ class Reader {
       Py_DECREF(descr);
       return nullptr;
     }
-    PyObject* array = view_block(block, static_cast<char*>(block_base(block)), static_cast<size_t>(PyObject_Size(block)), descr, head.ndim, sizes,
+    PyObject* array = view_block(block, static_cast<char*>(block_base(block)), block_nbytes(block), descr, head.ndim, sizes,
                                  strided ? strides : nullptr, head.offset, head.flags & 1);
     Py_DECREF(block);
     if (!array || tag == 'a') return array;
