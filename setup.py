@@ -48,7 +48,8 @@ LEVELS = {
     "isa_v3.cc": ["-march=x86-64-v3"],
     "isa_v4.cc": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
 }
-LEVELS.update({name.replace("isa", "layers"): flags for name, flags in LEVELS.items()})
+for part in ("layers", "functions"):
+    LEVELS.update({f"{part}_v{n}.cc": LEVELS[f"isa_v{n}.cc"] for n in (3, 4)})
 
 
 class Build(build_ext):

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import native
-from ..native import parallel
-from .kernels import either
+from ..native import elementwise, parallel
 from .samples import PAIR, UNARY, reals, unary
 from .table import op
 
@@ -227,17 +225,16 @@ def error_function(xp: Any, x: Any, complement: bool) -> Any:
     return xp.asarray(out).astype(x.dtype)
 
 
-@op(promote="float", samples=unary(-3.0, 3.0))
+@op(numpy=elementwise("erf"), promote="float", samples=unary(-3.0, 3.0))
 def erf(xp, x, /):
     """Error function: 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x."""
     return error_function(xp, x, False)
 
 
-erf.numpy = either(native.erf, erf.forward)
 erf.pullback(x=lambda ops, g, x: g * (2 / ROOT_PI) * ops.exp(-x * x))
 
 
-@op(promote="float", samples=unary(-3.0, 3.0))
+@op(numpy=elementwise("erfc"), promote="float", samples=unary(-3.0, 3.0))
 def erfc(xp, x, /):
     """1 - erf(x), exact for large x."""
     return error_function(xp, x, True)
@@ -246,7 +243,7 @@ def erfc(xp, x, /):
 erfc.pullback(x=lambda ops, g, x: g * (-2 / ROOT_PI) * ops.exp(-x * x))
 
 
-@op(promote="float", samples=unary(-0.95, 0.95))
+@op(numpy=elementwise("erfinv"), promote="float", samples=unary(-0.95, 0.95))
 def erfinv(xp, x, /):
     """The inverse of erf on (-1, 1): Giles' polynomials in log(1 - x * x), then Halley steps."""
     wide = x.astype(xp.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..native import elementwise
 from .samples import reals, unary
 from .table import composite, op
 
@@ -40,7 +41,7 @@ def log_gamma(xp: Any, x: Any) -> Any:
     return (x - 0.5) * xp.log(t) - t + xp.log(total * math.sqrt(2 * math.pi))
 
 
-@op(promote="float", samples=[*unary(0.2, 4.0), (reals((5,), -0.8, -0.2),)])
+@op(numpy=elementwise("lgamma"), promote="float", samples=[*unary(0.2, 4.0), (reals((5,), -0.8, -0.2),)])
 def lgamma(xp, x, /):
     """log(abs(gamma(x)))."""
     wide = x.astype(xp.float64)
@@ -55,7 +56,7 @@ def lgamma(xp, x, /):
 lgamma.pullback(x=lambda ops, g, x: g * ops.digamma(x))
 
 
-@op(promote="float", samples=[*unary(0.2, 4.0), (reals((5,), -0.8, -0.2),)])
+@op(numpy=elementwise("digamma"), promote="float", samples=[*unary(0.2, 4.0), (reals((5,), -0.8, -0.2),)])
 def digamma(xp, x, /):
     """The derivative of `lgamma`."""
     wide = x.astype(xp.float64)
@@ -151,13 +152,20 @@ def bessel(xp: Any, order: int, x: Any) -> Any:
     return out
 
 
-@op(promote="float", samples=unary(-3.0, 3.0))
+@op(numpy=elementwise("i0"), promote="float", samples=unary(-3.0, 3.0))
 def i0(xp, x, /):
     """The modified Bessel function of the first kind of order 0."""
     return (bessel(xp, 0, x) * xp.exp(xp.abs(x.astype(xp.float64)))).astype(x.dtype)
 
 
-@op(promote="float", method=False, function=False, inplace=False, samples=unary(-3.0, 3.0))
+@op(
+    numpy=elementwise("i1"),
+    promote="float",
+    method=False,
+    function=False,
+    inplace=False,
+    samples=unary(-3.0, 3.0),
+)
 def i1(xp, x, /):
     """The modified Bessel function of the first kind of order 1."""
     return (bessel(xp, 1, x) * xp.exp(xp.abs(x.astype(xp.float64)))).astype(x.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import native
 from ..native import parallel
-from .kernels import either
+from .kernels import either, for_floats
 from .samples import PAIR, TRIPLE, UNARY, reals, unary
 from .table import composite, insist_on_tensors, op
 
@@ -253,6 +253,7 @@ def reciprocal(xp, x, /):
     return 1 / x
 
 
+reciprocal.numpy = parallel(np.reciprocal)
 reciprocal.pullback(x=lambda g, out: -g * (out * out).conjugate())
 
 
@@ -282,6 +283,7 @@ def signs(xp: Any, x: Any) -> Any:
     return (x > 0).astype(x.dtype) - (x < 0) if x.dtype.kind == "f" else xp.sign(x)
 
 
+sign.numpy = for_floats(native.elementwise("signs"), signs)
 sign.pullback(x=lambda g: g * 0)
 
 
@@ -292,6 +294,9 @@ def sgn(xp, x, /):
         return signs(xp, x)
     size = xp.abs(x)
     return xp.where(size == 0, 0, x / xp.where(size == 0, 1, size)).astype(x.dtype)
+
+
+sgn.numpy = for_floats(native.elementwise("signs"), sgn.forward)
 
 
 def sgn_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..native import parallel
+from ..native import elementwise, parallel
+from .kernels import for_floats
 from .samples import UNARY, reals
 from .table import op
 
@@ -54,6 +55,24 @@ def round(xp, x, /, *, decimals=0):
     return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
 
 
+to_whole, times, over = parallel(np.rint), parallel(np.multiply), parallel(np.true_divide)
+
+
+def fast_round(x: Any, decimals: int) -> Any:
+    """The forward of floating-point numbers on all threads."""
+    if x.dtype.kind != "f":
+        with np.errstate(all="ignore"):
+            return round.forward(np, x, decimals=decimals)
+    if decimals == 0:
+        return to_whole(x)
+    scale = 10.0 ** (decimals if decimals > 0 else -decimals)
+    if decimals > 0:
+        return over(to_whole(times(x, scale)), scale)
+    return times(to_whole(over(x, scale)), scale)
+
+
+round.numpy = fast_round
+
 trunc.alias("fix")
 
 for row in (floor, ceil, trunc, round):
@@ -66,13 +85,7 @@ def frac(xp, x, /):
     return x - xp.trunc(x)
 
 
-def fast_frac(x: Any) -> Any:
-    """The forward on all threads."""
-    return minus(x, whole(x))
-
-
-minus, whole = parallel(np.subtract), parallel(np.trunc)
-frac.numpy = fast_frac
+frac.numpy = for_floats(elementwise("frac"), frac.forward)
 frac.pullback(x=lambda g: g)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import HALVES, float32
+from ..native import elementwise
 from .exponential import erfc
 from .gamma import BERNOULLI, bessel, lgamma
 from .samples import PAIR, reals, unary
@@ -23,7 +24,7 @@ def wide(x: Any) -> Any:
 
 def of_complement(x: Any) -> Any:
     """erfc in float64."""
-    return erfc.forward(np, wide(x))
+    return erfc.numpy(wide(x))
 
 
 def scaled_erfc(x: Any) -> Any:
@@ -173,13 +174,25 @@ special_xlog1py.pullback(
 )
 
 
-@op(method=False, function=False, promote="float", samples=unary(-3.0, 3.0))
+@op(
+    numpy=elementwise("i0e"),
+    method=False,
+    function=False,
+    promote="float",
+    samples=unary(-3.0, 3.0),
+)
 def special_i0e(xp, x, /):
     """exp(-|x|) times the modified Bessel function of the first kind of order 0."""
     return xp.where(xp.isinf(x), 0.0, bessel(xp, 0, x)).astype(x.dtype)
 
 
-@op(method=False, function=False, promote="float", samples=unary(-3.0, 3.0))
+@op(
+    numpy=elementwise("i1e"),
+    method=False,
+    function=False,
+    promote="float",
+    samples=unary(-3.0, 3.0),
+)
 def special_i1e(xp, x, /):
     """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
     return xp.where(xp.isinf(x), 0.0, bessel(xp, 1, x)).astype(x.dtype)
@@ -251,7 +264,7 @@ def incomplete(a: Any, x: Any, upper: bool) -> Any:
     a, x = np.broadcast_arrays(wide(a), wide(x))
     valid = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
     a1, x1 = np.where(valid, a, 1.0), np.where(valid, x, 1.0)
-    front = np.exp(a1 * np.log(x1) - x1 - lgamma.forward(np, a1))
+    front = np.exp(a1 * np.log(x1) - x1 - lgamma.numpy(a1))
     low = x1 < a1 + 1
     term = 1 / a1
     total, n = term, a1

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..native import parallel
+from ..native import elementwise, parallel
+from .kernels import for_floats
 from .samples import UNARY, reals, unary
 from .table import op
 
@@ -160,6 +161,9 @@ def sinc(xp, x, /):
     return xp.sinc(x).astype(x.dtype)
 
 
+sinc.numpy = for_floats(elementwise("sinc"), sinc.forward)
+
+
 def sinc_slope(ops: Any, g: Any, x: Any) -> Any:
     """g times (pi x cos(pi x) - sin(pi x)) / (pi x * x), and 0 at 0."""
     a = math.pi * x
@@ -170,12 +174,19 @@ def sinc_slope(ops: Any, g: Any, x: Any) -> Any:
 sinc.pullback(x=lambda ops, g, x: sinc_slope(ops, g, x))
 
 
+def scaled_by(factor: float) -> Any:
+    """A kernel that multiplies by a number, on all threads."""
+    times = parallel(np.multiply)
+    return lambda x: times(x, factor)
+
+
 @op(promote="float", samples=UNARY)
 def deg2rad(xp, x, /):
     """Degrees in radians."""
     return x * (math.pi / 180)
 
 
+deg2rad.numpy = scaled_by(math.pi / 180)
 deg2rad.pullback(x=lambda g: g * (math.pi / 180))
 
 
@@ -185,4 +196,5 @@ def rad2deg(xp, x, /):
     return x * (180 / math.pi)
 
 
+rad2deg.numpy = scaled_by(180 / math.pi)
 rad2deg.pullback(x=lambda g: g * (180 / math.pi))

@@ -11,6 +11,7 @@
 #include "fused.h"
 #include "isa.h"
 #include "joining.h"
+#include "loops.h"
 #include "matmul.h"
 #include "measures.h"
 #include "moving.h"
@@ -86,6 +87,9 @@ PyMethodDef methods[] = {
     {"parallel", parallel, METH_VARARGS,
      "parallel(ufunc, refused='', /) -> ufunc: the same loops on the pool, without warnings; arrays "
      "whose dtype.kind is in `refused` are a TypeError."},
+    {"elementwise", elementwise, METH_O,
+     "elementwise(name): a ufunc of float32 and float64, as `parallel` makes them, of a function "
+     "that NumPy has not."},
     {"matmul", fast<matmul>(), METH_FASTCALL,
      "matmul(x, y, out=None, /): matrix product of any ranks."},
     {"linear", fast<linear>(), METH_FASTCALL,
@@ -137,8 +141,6 @@ PyMethodDef methods[] = {
      "softshrink(x, lambd, /)"},
     {"threshold", fast<threshold>(), METH_FASTCALL,
      "threshold(x, limit, value, /)"},
-    {"erf", fast<erf>(), METH_FASTCALL,
-     "erf(x, /): the error function."},
     {"numbers", fast<numbers>(), METH_FASTCALL,
      "numbers(x, /): 0 for NaN."},
     {"picked", fast<picked>(), METH_FASTCALL,

@@ -1,21 +1,5 @@
-// Activations with a parameter or two, and the error function. Included inside a level's namespace,
+// Activations with a parameter or two. Included inside a level's namespace,
 // after vector.h and elementwise.h. Each is a value at one vector; p are its parameters.
-
-// The sum of z^k / (2 k + 1) from k = 0 to n.
-template <class T, int n>
-INLINE V<T> odd_series(V<T> z) {
-  V<T> s = all(T(1.0 / (2 * n + 1)));
-#pragma GCC unroll 32
-  for (int k = n - 1; k >= 0; --k) s = s * z + T(1.0 / (2 * k + 1));
-  return s;
-}
-
-// log(1 + e) for 0 <= e <= 1: twice the inverse hyperbolic tangent of e / (2 + e).
-template <class T>
-INLINE V<T> log_one_plus(V<T> e) {
-  const V<T> s = e / (T(2) + e);
-  return T(2) * s * odd_series<T, sizeof(T) == 4 ? 7 : 16>(s * s);
-}
 
 // log(1 + e^x).
 template <class T>
@@ -130,37 +114,6 @@ struct Threshold {  // p: limit, what stands below
   template <class T>
   static INLINE V<T> at(V<T> x, const T* p) {
     return x <= all(p[0]) ? all(p[1]) : x;
-  }
-};
-
-// The error function by way of the normal distribution's tail, and near 0 by its own series
-// (Taylor's, up to |x| = 0.6).
-INLINE V<float> erf_near(V<float> x) {
-  constexpr float kTerms[] = {-1.0f / 1320, 1.0f / 216, -1.0f / 42, 0.1f, -1.0f / 3};
-  const V<float> z = x * x;
-  V<float> s = all(1.0f / 9360);
-#pragma GCC unroll 8
-  for (float c : kTerms) s = s * z + c;
-  const V<float> y = x * 1.12837917f;
-  return y + y * (s * z);
-}
-
-INLINE V<float> erf_any(V<float> x) {
-  V<float> z = tail_argument(x * 1.41421356f), ratio, bell;
-  normal_tail<1>(&z, &ratio, &bell);
-  const V<float> far = 1.0f - 2.0f * ratio * bell;
-  const V<float> y = x < all(0.0f) ? -far : far;
-  return absolute<float>(x) > all(0.6f) ? y : erf_near(x);  // NaN is not above
-}
-INLINE V<double> erf_any(V<double> x) {
-  for (int i = 0; i < kLanes<double>; ++i) x[i] = __builtin_erf(x[i]);
-  return x;
-}
-
-struct Erf {
-  template <class T>
-  static INLINE V<T> at(V<T> x, const T*) {
-    return erf_any(x);
   }
 };
 

@@ -95,7 +95,6 @@ PyObject* hardshrink(PyObject*, PyObject* const* args, Py_ssize_t n) {
 PyObject* threshold(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return plain<kThreshold, 2>("threshold", args, n);
 }
-PyObject* erf(PyObject*, PyObject* const* args, Py_ssize_t n) { return plain<kErf>("erf", args, n); }
 PyObject* numbers(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return plain<kNumbers>("numbers", args, n);
 }

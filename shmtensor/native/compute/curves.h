@@ -1,4 +1,4 @@
-// Activations and the error function: fn(x, numbers...) in one pass. Each answers None where x is no
+// Activations: fn(x, numbers...) in one pass. Each answers None where x is no
 // real floating-point array, or a number is out of place: the caller's plain form does those.
 #pragma once
 #include "python.h"
@@ -17,7 +17,6 @@ PyObject* hardswish(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* hardshrink(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* softshrink(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* threshold(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* erf(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* numbers(PyObject*, PyObject* const* args, Py_ssize_t n);
 // gated(x, dim): the first half along dim times the logistic function of the second
 PyObject* gated(PyObject*, PyObject* const* args, Py_ssize_t n);

@@ -27,14 +27,6 @@ void relu_backward(const T* g, const T* out, T* gx, int64_t n) {
   map2(g, out, gx, n, [](V<T> a, V<T> y) INLINE_LAMBDA { return y <= all(T(0)) ? all(T(0)) : a; });
 }
 
-constexpr int32_t all_but_sign(float) { return 0x7fffffff; }
-constexpr int64_t all_but_sign(double) { return 0x7fffffffffffffff; }
-
-template <class T>
-INLINE V<T> absolute(V<T> x) {
-  return (V<T>)((typename Vec<T>::bits)x & all_but_sign(T()));
-}
-
 // 1 / (1 + e^-x), by e^-|x| so that nothing overflows.
 template <class T>
 void sigmoid(const T* x, T* out, int64_t n) {

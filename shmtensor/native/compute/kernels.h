@@ -38,7 +38,6 @@ enum Curve {
   kHardShrink,
   kSoftShrink,
   kThreshold,
-  kErf,
   kNumbers,
   kCurves
 };

@@ -22,6 +22,12 @@ namespace SHMTENSOR_LEVEL {
 #include "vector.h"
 //
 #include "elementwise.h"
+#include "wide.h"
+//
+#include "tail.h"
+//
+#include "error_function.h"
+//
 #include "normal.h"
 //
 #include "curve_level.h"
@@ -51,7 +57,7 @@ constexpr Kernels<T> table = {
     {curve<T, Silu>, curve<T, Softplus>, curve<T, LogSigmoid>, curve<T, Mish>,
      curve<T, LeakyRelu>, curve<T, Elu>, curve<T, HardTanh>, curve<T, HardSigmoid>,
      curve<T, HardSwish>, curve<T, HardShrink>, curve<T, SoftShrink>, curve<T, Threshold>,
-     curve<T, Erf>, curve<T, Numbers>},
+     curve<T, Numbers>},
     {slope<T, SiluSlope>, slope<T, SoftplusSlope>, slope<T, LogSigmoidSlope>, slope<T, MishSlope>,
      slope<T, LeakyReluSlope>, slope<T, EluSlope>, slope<T, HardTanhSlope>,
      slope<T, HardSigmoidSlope>, slope<T, HardSwishSlope>, slope<T, ShrinkSlope>,

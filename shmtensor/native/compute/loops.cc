@@ -1,51 +1,139 @@
-// A NumPy loop around each elementary function of kernels.h.
+// A NumPy loop around each function of functions.h, and around the elementary ones of kernels.h.
 #include "loops.h"
 
 #include <cstring>
 
+#include "array.h"
+#include "functions.h"
 #include "kernels.h"
+#include "ufunc.h"
 
 namespace shmtensor {
 namespace {
 
+constexpr npy_intp kSome = 512;
+
+template <class T>
+using OfOne = void (*)(const T*, T*, int64_t);
+template <class T>
+using OfTwo = void (*)(const T*, const T*, T*, int64_t);
+
+template <class T>
+void collect(const char* from, npy_intp step, T* to, npy_intp n) {
+  for (npy_intp i = 0; i < n; ++i) to[i] = *reinterpret_cast<const T*>(from + i * step);
+}
+template <class T>
+void spread(const T* from, char* to, npy_intp step, npy_intp n) {
+  for (npy_intp i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * step) = from[i];
+}
+
 // Strided operands go through a small buffer; the results are the same.
-template <void (*Elementary::*F)(const float*, float*, int64_t)>
-void run(char** args, npy_intp const* dimensions, npy_intp const* steps, void*) {
-  constexpr npy_intp kSome = 256;
-  const auto f = elementary().*F;
-  const npy_intp n = dimensions[0];
-  if (steps[0] == sizeof(float) && steps[1] == sizeof(float)) {
-    return f(reinterpret_cast<float*>(args[0]), reinterpret_cast<float*>(args[1]), n);
-  }
-  float buffer[kSome];
+template <class T>
+void run_one(char** args, npy_intp const* dimensions, npy_intp const* steps, void* kernel) {
+  const auto f = reinterpret_cast<OfOne<T>>(kernel);
+  const npy_intp n = dimensions[0], width = sizeof(T);
+  if (steps[0] == width && steps[1] == width)
+    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]), n);
+  T buffer[kSome];
   for (npy_intp at = 0; at < n; at += kSome) {
     const npy_intp m = n - at < kSome ? n - at : kSome;
-    for (npy_intp i = 0; i < m; ++i)
-      buffer[i] = *reinterpret_cast<float*>(args[0] + (at + i) * steps[0]);
+    collect(args[0] + at * steps[0], steps[0], buffer, m);
     f(buffer, buffer, m);
-    for (npy_intp i = 0; i < m; ++i)
-      *reinterpret_cast<float*>(args[1] + (at + i) * steps[1]) = buffer[i];
+    spread(buffer, args[1] + at * steps[1], steps[1], m);
   }
 }
 
-struct Own {
+template <class T>
+void run_two(char** args, npy_intp const* dimensions, npy_intp const* steps, void* kernel) {
+  const auto f = reinterpret_cast<OfTwo<T>>(kernel);
+  const npy_intp n = dimensions[0], width = sizeof(T);
+  if (steps[0] == width && steps[1] == width && steps[2] == width)
+    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]),
+             reinterpret_cast<T*>(args[2]), n);
+  T x[kSome], y[kSome], out[kSome];
+  for (npy_intp at = 0; at < n; at += kSome) {
+    const npy_intp m = n - at < kSome ? n - at : kSome;
+    // A number beside an array is copied once.
+    if (at == 0 || steps[0] != 0) collect(args[0] + at * steps[0], steps[0], x, m);
+    if (at == 0 || steps[1] != 0) collect(args[1] + at * steps[1], steps[1], y, m);
+    f(x, y, out, m);
+    spread(out, args[2] + at * steps[2], steps[2], m);
+  }
+}
+
+struct NamedUnary {
   const char* name;
-  PyUFuncGenericFunction loop;
+  Unary which;
 };
-constexpr Own kOwn[] = {
-    {"exp", run<&Elementary::exp>},
-    {"log", run<&Elementary::log>},
-    {"sin", run<&Elementary::sin>},
-    {"cos", run<&Elementary::cos>},
+constexpr NamedUnary kUnaryNames[] = {
+    {"erf", kErrorFunction}, {"erfc", kErrorComplement}, {"erfinv", kErrorInverse},
+    {"lgamma", kLogGamma},   {"digamma", kDigamma},      {"i0", kI0},
+    {"i1", kI1},             {"i0e", kI0e},              {"i1e", kI1e},
+    {"sinc", kSinc},         {"sin", kSine},             {"cos", kCosine},
+    {"frac", kFraction},     {"signs", kSignOf},       {"relu", kPositivePart},
 };
+struct NamedBinary {
+  const char* name;
+  Binary which;
+};
+constexpr NamedBinary kBinaryNames[] = {
+    {"fmod", kFmod},           {"remainder", kRemainder},   {"floor_divide", kFloorDivide},
+    {"hypot", kHypot},         {"logaddexp", kLogAddExp},   {"logaddexp2", kLogAddExp2},
+    {"nextafter", kNextAfter},
+};
+struct NamedElementary {
+  const char* name;
+  OfOne<float> Elementary::*which;
+};
+constexpr NamedElementary kElementaryNames[] = {
+    {"exp", &Elementary::exp},
+    {"log", &Elementary::log},
+    {"sin", &Elementary::sin},
+    {"cos", &Elementary::cos},
+};
+
+template <class T>
+OwnLoop found(const char* name) {
+  for (const auto& own : kUnaryNames) {
+    if (strcmp(own.name, name)) continue;
+    if (auto f = functions<T>().unary[own.which]) return {run_one<T>, reinterpret_cast<void*>(f)};
+  }
+  for (const auto& own : kBinaryNames) {
+    if (strcmp(own.name, name)) continue;
+    if (auto f = functions<T>().binary[own.which]) return {run_two<T>, reinterpret_cast<void*>(f)};
+  }
+  return {nullptr, nullptr};
+}
 
 }  // namespace
 
-PyUFuncGenericFunction own_loop(const char* name, int type) {
-  for (const Own& own : kOwn) {
-    if (type == NPY_FLOAT && !strcmp(own.name, name)) return own.loop;
+OwnLoop own_loop(const char* name, int type) {
+  if (type == NPY_DOUBLE) return found<double>(name);
+  if (type != NPY_FLOAT) return {nullptr, nullptr};
+  for (const auto& own : kElementaryNames) {
+    if (!strcmp(own.name, name))
+      return {run_one<float>, reinterpret_cast<void*>(elementary().*own.which)};
   }
-  return nullptr;
+  return found<float>(name);
+}
+
+PyObject* elementwise(PyObject*, PyObject* argument) {
+  const char* name = PyUnicode_AsUTF8(argument);
+  if (!name) return nullptr;
+  static char types[] = {NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_DOUBLE};
+  for (const auto& own : kUnaryNames) {
+    if (strcmp(own.name, name)) continue;
+    // They live as long as the process, as the ufuncs do.
+    auto* loops = new PyUFuncGenericFunction[2];
+    auto* kernels = new void*[2];
+    const OwnLoop of_float = own_loop(own.name, NPY_FLOAT), of_double = own_loop(own.name, NPY_DOUBLE);
+    loops[0] = of_float.function, loops[1] = of_double.function;
+    kernels[0] = of_float.kernel, kernels[1] = of_double.kernel;
+    Ref plain(PyUFunc_FromFuncAndData(loops, kernels, types, 2, 1, 1, PyUFunc_None, own.name, nullptr, 0));
+    Ref arguments(plain ? PyTuple_Pack(1, plain.get()) : nullptr);
+    return arguments ? parallel(nullptr, arguments.get()) : nullptr;
+  }
+  return raise("ValueError", "elementwise: no such function: %s", name);
 }
 
 }  // namespace shmtensor

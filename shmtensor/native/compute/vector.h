@@ -126,6 +126,14 @@ INLINE T max_lanes(V<T> v) {
   return lanes[0];
 }
 
+constexpr int32_t all_but_sign(float) { return 0x7fffffff; }
+constexpr int64_t all_but_sign(double) { return 0x7fffffffffffffff; }
+
+template <class T>
+INLINE V<T> absolute(V<T> x) {
+  return (V<T>)((typename Vec<T>::bits)x & all_but_sign(T()));
+}
+
 // e^x for x <= 0, to 1 unit in the last place; below the smallest normal number 0; NaN stays NaN.
 // x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor series; 2^n made in the exponent's bits.
 INLINE V<float> exp_nonpositive(V<float> x) {
@@ -175,6 +183,22 @@ INLINE V<double> exp_nonpositive(V<double> x) {
   I exponent = ((I)shifted - 0x4338000000000000LL + 1023) << 52;
   V<double> y = p * (V<double>)exponent;
   return x < low ? all(0.0) : y;
+}
+
+// The sum of z^k / (2 k + 1) from k = 0 to n.
+template <class T, int n>
+INLINE V<T> odd_series(V<T> z) {
+  V<T> s = all(T(1.0 / (2 * n + 1)));
+#pragma GCC unroll 32
+  for (int k = n - 1; k >= 0; --k) s = s * z + T(1.0 / (2 * k + 1));
+  return s;
+}
+
+// log(1 + e) for 0 <= e <= 1: twice the inverse hyperbolic tangent of e / (2 + e).
+template <class T>
+INLINE V<T> log_one_plus(V<T> e) {
+  const V<T> s = e / (T(2) + e);
+  return T(2) * s * odd_series<T, sizeof(T) == 4 ? 7 : 16>(s * s);
 }
 
 // 1 / x for normal x whose reciprocal is normal: an estimate and a step of Newton's, to 2 units in the

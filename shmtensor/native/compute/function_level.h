@@ -1,0 +1,148 @@
+// One instruction-set level of functions.h. Included by functions_base.cc, functions_v3.cc,
+// functions_v4.cc, each of which defines SHMTENSOR_LEVEL first. No inline code of the standard
+// library (isa.h).
+#include <stdint.h>
+
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "functions.h"
+
+#pragma GCC diagnostic ignored "-Wpsabi"
+#pragma GCC diagnostic ignored "-Wunused-function"
+
+namespace shmtensor {
+namespace SHMTENSOR_LEVEL {
+
+#include "vector.h"
+#include "wide.h"
+//
+#include "tail.h"
+#include "wave.h"
+//
+#include "bessel.h"
+#include "error_function.h"
+#include "gamma.h"
+#include "quotient.h"
+
+// Half as many bytes as a vector: as many floats as a vector has doubles.
+typedef float Few __attribute__((vector_size(kWidth / 2)));
+typedef float LooseFew __attribute__((vector_size(kWidth / 2), aligned(4), may_alias));
+
+INLINE V<double> widened(const float* p) {
+  return __builtin_convertvector((Few)*reinterpret_cast<const LooseFew*>(p), V<double>);
+}
+INLINE V<double> widened(const double* p) { return load(p); }
+INLINE void rounded(float* p, V<double> v) {
+  *reinterpret_cast<LooseFew*>(p) = __builtin_convertvector(v, Few);
+}
+INLINE void rounded(double* p, V<double> v) { store(p, v); }
+
+template <class T>
+constexpr bool kIsFine = sizeof(T) == 8;
+
+template <class F, class T>
+void unary(const T* x, T* out, int64_t n) {
+  constexpr int kL = kLanes<double>;
+  int64_t i = 0;
+  for (; i + kL <= n; i += kL) rounded(out + i, F::template at<kIsFine<T>>(widened(x + i)));
+  if (i == n) return;
+  T rest[kL];
+  for (int k = 0; k < kL; ++k) rest[k] = i + k < n ? x[i + k] : T(1);
+  rounded(rest, F::template at<kIsFine<T>>(widened(rest)));
+  for (int k = 0; i + k < n; ++k) out[i + k] = rest[k];
+}
+
+template <class F, class T>
+void binary(const T* x, const T* y, T* out, int64_t n) {
+  constexpr int kL = kLanes<double>;
+  int64_t i = 0;
+  for (; i + kL <= n; i += kL)
+    rounded(out + i, F::template at<kIsFine<T>>(widened(x + i), widened(y + i)));
+  if (i == n) return;
+  T rest[kL], other[kL];
+  for (int k = 0; k < kL; ++k) {
+    rest[k] = i + k < n ? x[i + k] : T(1);
+    other[k] = i + k < n ? y[i + k] : T(1);
+  }
+  rounded(rest, F::template at<kIsFine<T>>(widened(rest), widened(other)));
+  for (int k = 0; i + k < n; ++k) out[i + k] = rest[k];
+}
+
+void error_functions(const float* x, float* out, int64_t n) {
+  constexpr int64_t kL = kLanes<float>;
+  int64_t i = 0;
+  for (; i + kL <= n; i += kL) store<float>(out + i, erf_brief(load(x + i)));
+  if (i < n) store_part(out + i, erf_brief(load_part(x + i, n - i, 0.0f)), n - i);
+}
+void error_functions(const double* x, double* out, int64_t n) { unary<Erf>(x, out, n); }
+
+template <class T, bool kTwo>
+void log_add(const T* x, const T* y, T* out, int64_t n) {
+  constexpr int64_t kL = kLanes<T>;
+  int64_t i = 0;
+  for (; i + kL <= n; i += kL) store<T>(out + i, log_of_sum<T, kTwo>(load(x + i), load(y + i)));
+  if (i < n)
+    store_part(out + i, log_of_sum<T, kTwo>(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))),
+               n - i);
+}
+
+INLINE float cut(float x) { return __builtin_truncf(x); }
+INLINE double cut(double x) { return __builtin_trunc(x); }
+
+template <class T>
+void fraction(const T* x, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] - cut(x[i]);
+}
+
+// 0 of NaN, as in PyTorch.
+template <class T>
+void sign(const T* x, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>((x[i] > 0) - (x[i] < 0));
+}
+
+// NaN stays.
+template <class T>
+void positive_part(const T* x, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] <= 0 ? T(0) : x[i];
+}
+
+// The neighbour of x towards y: its bits, counted up or down.
+template <class T>
+void next_after(const T* x, const T* y, T* out, int64_t n) {
+  using Word = typename Vec<T>::bits;
+  constexpr int64_t kL = kLanes<T>;
+  const V<T> zero = all(T(0));
+  const auto next = [zero](V<T> a, V<T> b) __attribute__((always_inline)) {
+    const Word bits = (Word)a, away = (a < b) == (a > zero);  // -1 where the size grows
+    const Word sign = (Word)b & ~(Word)absolute<T>((V<T>)~Word{}) , least = sign | 1;
+    const V<T> moved = a == zero ? (V<T>)least : (V<T>)(bits - (away | 1));
+    return a == b ? b : ((a == a) & (b == b)) ? moved : a + b;
+  };
+  int64_t i = 0;
+  for (; i + kL <= n; i += kL) store<T>(out + i, next(load(x + i), load(y + i)));
+  if (i < n)
+    store_part(out + i, next(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
+}
+
+template <class T>
+constexpr Functions<T> function_table = {
+    {error_functions, unary<Erfc, T>, unary<ErfInv, T>, unary<LogGamma, T>, unary<Digamma, T>,
+     unary<Bessel<0>, T>, unary<Bessel<1>, T>, unary<BesselScaled<0>, T>, unary<BesselScaled<1>, T>,
+     unary<Sinc, T>,
+     kIsFine<T> ? unary<Sin, T> : nullptr,  // kernels.h has those of float32
+     kIsFine<T> ? unary<Cos, T> : nullptr, fraction<T>, sign<T>, positive_part<T>},
+    {kFuses || !kIsFine<T> ? binary<Fmod, T> : nullptr,
+     kFuses || !kIsFine<T> ? binary<Remainder, T> : nullptr,
+     kFuses || !kIsFine<T> ? binary<FloorDivide, T> : nullptr,
+     kFuses || !kIsFine<T> ? binary<Hypot, T> : nullptr, log_add<T, false>, log_add<T, true>,
+     next_after<T>},
+};
+
+const Functions<float>& functions_of(float) { return function_table<float>; }
+const Functions<double>& functions_of(double) { return function_table<double>; }
+
+}  // namespace SHMTENSOR_LEVEL
+}  // namespace shmtensor

@@ -1,0 +1,188 @@
+"""Functions of one and two numbers: within so many units in the last place of SciPy's, at every kind
+of argument.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+import shmtensor as st
+from shmtensor import native
+
+from .cases import each
+
+RNG = np.random.default_rng(0)
+EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
+FUSES = native.isa() != "base"  # without fused multiply-adds the last roundings are not carried
+
+
+def inside(low: float, high: float) -> Any:
+    return RNG.uniform(low, high, 4000)
+
+
+def far(low: float, high: float) -> Any:
+    """Numbers of every size, of both signs."""
+    size = 10.0 ** RNG.uniform(low, high, 2000)
+    return np.concatenate([size, -size])
+
+
+def sinc(x: Any) -> Any:
+    return np.sinc(x.astype(np.longdouble)).astype("float64")
+
+
+def signs(x: Any) -> Any:
+    return (x > 0) * 1.0 - (x < 0)
+
+
+# The oracle, arguments, and the bound in epsilons of the result: SciPy's own error belongs to it.
+UNARY: dict[str, tuple[Any, Any, float]] = {
+    "erf": (special.erf, [far(-37, 1), inside(-3, 3)], 3),
+    "erfc": (special.erfc, [inside(-5, 9), far(-30, 0)], 12),
+    "erfinv": (special.erfinv, [inside(-1, 1), 1 - 10.0 ** inside(-7, -1)], 8),
+    "lgamma": (special.gammaln, [inside(3, 200), inside(0.01, 0.9), 10.0 ** inside(3, 30)], 8),
+    "digamma": (special.digamma, [inside(2, 200), 10.0 ** inside(-3, 0), 10.0 ** inside(2, 20)], 8),
+    "i0": (special.i0, [inside(-80, 80), far(-20, 0)], 8),
+    "i1": (special.i1, [inside(-80, 80), far(-20, 0)], 16),
+    "i0e": (special.i0e, [inside(-100, 100), 10.0 ** inside(0, 20)], 8),
+    "i1e": (special.i1e, [inside(-100, 100), 10.0 ** inside(0, 20)], 16),
+    "sinc": (sinc, [inside(-0.9, 0.9), far(-20, -1)], 4),
+    "frac": (lambda x: x - np.trunc(x), [inside(-50, 50), far(-10, 10)], 0),
+    "signs": (signs, [far(-20, 20)], 0),
+    "relu": (lambda x: np.where(x > 0, x, 0), [far(-20, 20)], 0),
+}
+# At NaN, infinity, -infinity, 0, 1, -1.
+LIMITS = {
+    "erf": (np.nan, 1, -1, 0, special.erf(1), -special.erf(1)),
+    "erfc": (np.nan, 0, 2, 1, special.erfc(1), special.erfc(-1)),
+    "erfinv": (np.nan, np.nan, np.nan, 0, np.inf, -np.inf),
+    "lgamma": (np.nan, np.inf, np.inf, np.inf, 0, np.inf),
+    "digamma": (np.nan, np.inf, np.nan, -np.inf, -np.euler_gamma, np.nan),
+    "i0": (np.nan, np.inf, np.inf, 1, special.i0(1), special.i0(1)),
+    "i1": (np.nan, np.inf, -np.inf, 0, special.i1(1), -special.i1(1)),
+    "i0e": (np.nan, 0, 0, 1, special.i0e(1), special.i0e(1)),
+    "i1e": (np.nan, 0, 0, 0, special.i1e(1), -special.i1e(1)),
+    "sinc": (np.nan, np.nan, np.nan, 1, 0, 0),
+    "frac": (np.nan, np.nan, np.nan, 0, 0, 0),
+    "signs": (0, 1, -1, 0, 1, -1),
+    "relu": (np.nan, np.inf, 0, 0, 1, 0),
+}
+
+
+@pytest.mark.parametrize("name", UNARY)
+@each("dtype", list(EPSILON))
+def test_function(name: str, dtype: str) -> None:
+    formula, ranges, bound = UNARY[name]
+    f = native.elementwise(name)
+    for numbers in ranges:
+        x = numbers.astype(dtype)
+        if name == "erfinv":
+            x = x[abs(x) < 1]
+        want = formula(x.astype("float64"))
+        tolerance = (bound if dtype == "float64" else min(bound, 1.2)) * EPSILON[dtype]
+        np.testing.assert_allclose(
+            f(x), want, rtol=tolerance if FUSES else 8 * tolerance, atol=1e-300 if dtype[-1] == "4" else 2e-45
+        )
+
+
+@pytest.mark.parametrize("name", UNARY)
+@each("dtype", list(EPSILON))
+def test_limits(name: str, dtype: str) -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 0, 1, -1], dtype)
+    with np.errstate(all="raise"):
+        got = native.elementwise(name)(x)
+    np.testing.assert_allclose(got, LIMITS[name], rtol=1e-6, atol=1e-16)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_layouts_and_lengths(name: str) -> None:
+    f = native.elementwise(name)
+    x = RNG.uniform(-0.9, 0.9, (37, 53))
+    want = f(x)
+    for dtype in EPSILON:
+        y = x.astype(dtype)
+        for part in (y, np.asfortranarray(y), y[::2, ::3], y[::-1], y[0, :1], y[1, :19], y[:0]):
+            at = want[::2, ::3] if part.shape == (19, 18) else None
+            got = f(part)
+            assert got.shape == part.shape
+            assert got.dtype == part.dtype
+            if at is not None:
+                np.testing.assert_allclose(got, at, rtol=1e-5, atol=1e-7)
+    out = np.empty_like(x)
+    assert f(x, out) is out
+    np.testing.assert_array_equal(out, want)
+    np.testing.assert_array_equal(f(x.ravel()[:5]), want.ravel()[:5])
+
+
+@each("dtype", list(EPSILON))
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_waves(name: str, dtype: str) -> None:
+    f, numpy = native.parallel(getattr(np, name)), getattr(np, name)
+    for numbers in (inside(-1, 1), inside(-100, 100), far(-30, 5.9), far(6, 15)):
+        x = numbers.astype(dtype)
+        want = numpy(x.astype(np.longdouble)).astype("float64")
+        np.testing.assert_allclose(f(x), want, rtol=3 * EPSILON[dtype], atol=2 * EPSILON[dtype] ** 2)
+
+
+SPECIAL = [0.0, -0.0, 1, -1, 2.5, -2.5, 7, np.inf, -np.inf, np.nan, 1e-40, 1e30, -1e30, 5e-324, 1e300]
+
+
+@each("dtype", list(EPSILON))
+@pytest.mark.parametrize(
+    "name", ["fmod", "remainder", "floor_divide", "hypot", "logaddexp", "logaddexp2", "nextafter"]
+)
+def test_two_numbers(name: str, dtype: str) -> None:
+    f, numpy = native.parallel(getattr(np, name)), getattr(np, name)
+    with np.errstate(all="ignore"):
+        odd = np.array(SPECIAL).astype(dtype)
+        pairs = [np.broadcast_arrays(odd[:, None], odd)]
+        pairs.append([far(-2, 3).astype(dtype), far(0, 2).astype(dtype)])
+        whole = np.round(far(0, 3)).astype(dtype)
+        pairs.append([whole * 7, np.broadcast_to(np.array(7, dtype), whole.shape)])
+        if name != "floor_divide":  # NumPy's rounds such quotients three times
+            pairs.append([far(0, 12).astype(dtype), far(-6, 0).astype(dtype)])
+        for x, y in pairs:
+            got, want = f(x, y), numpy(x, y)
+            assert got.dtype == want.dtype
+            if name in ("hypot", "logaddexp", "logaddexp2"):
+                size = np.maximum(abs(x), abs(y)).astype("float64")
+                size = np.where(np.isfinite(size), size, 0).max()
+                if name == "hypot":
+                    size = 0.0
+                np.testing.assert_allclose(
+                    got, want, rtol=3 * EPSILON[dtype], atol=min(size, 1.0) * 2 * EPSILON[dtype]
+                )
+            else:
+                np.testing.assert_array_equal(got, want)
+                sure = ~np.isnan(want)
+                np.testing.assert_array_equal(np.signbit(got)[sure], np.signbit(want)[sure])
+        x, y = pairs[1]
+        np.testing.assert_array_equal(f(x[::2], y[0]), f(x, np.full_like(x, y[0]))[::2])
+
+
+def test_a_fraction_of_a_quarter_keeps_its_digits() -> None:
+    """Next to multiples of pi / 2 little of the argument is left."""
+    x = (np.arange(1, 2000) * (np.pi / 2)).astype("float64")
+    want = np.sin(x.astype(np.longdouble)), np.cos(x.astype(np.longdouble))
+    for f, of in zip((native.parallel(np.sin), native.parallel(np.cos)), want, strict=True):
+        np.testing.assert_allclose(f(x), of.astype("float64"), rtol=4e-16, atol=1e-19)
+
+
+def test_halves_and_tensors() -> None:
+    for dtype in (st.bfloat16, st.float16):
+        x = st.tensor([-1.5, 0.25, 0.75], dtype=dtype)
+        for f in (st.erfc, st.digamma, st.frac, st.sign, st.relu, st.lgamma):
+            assert f(x).dtype == dtype
+            assert f(x).float().tolist() == f(x.float()).to(dtype).float().tolist()
+    x = st.tensor([1.0, -2.0])
+    assert x.relu_() is x
+    assert x.tolist() == [1.0, 0.0]
+    assert st.relu(st.tensor([-1, 2])).tolist() == [0, 2]
+
+
+def test_no_such_function() -> None:
+    with pytest.raises(ValueError, match="elementwise: no such function: lambda"):
+        native.elementwise("lambda")
