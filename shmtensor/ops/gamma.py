@@ -41,7 +41,11 @@ def log_gamma(xp: Any, x: Any) -> Any:
     return (x - 0.5) * xp.log(t) - t + xp.log(total * math.sqrt(2 * math.pi))
 
 
-@op(numpy=elementwise("lgamma"), promote="float", samples=[*unary(0.2, 4.0), (reals((5,), -0.8, -0.2),)])
+@op(
+    numpy=elementwise("lgamma"),
+    promote="float",
+    samples=[*unary(0.2, 4.0), (reals((5,), -0.8, -0.2),)],
+)
 def lgamma(xp, x, /):
     """log(abs(gamma(x)))."""
     wide = x.astype(xp.float64)
@@ -56,7 +60,11 @@ def lgamma(xp, x, /):
 lgamma.pullback(x=lambda ops, g, x: g * ops.digamma(x))
 
 
-@op(numpy=elementwise("digamma"), promote="float", samples=[*unary(0.2, 4.0), (reals((5,), -0.8, -0.2),)])
+@op(
+    numpy=elementwise("digamma"),
+    promote="float",
+    samples=[*unary(0.2, 4.0), (reals((5,), -0.8, -0.2),)],
+)
 def digamma(xp, x, /):
     """The derivative of `lgamma`."""
     wide = x.astype(xp.float64)
