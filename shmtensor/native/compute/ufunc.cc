@@ -386,10 +386,8 @@ PyObject* parallel(PyObject*, PyObject* args) {
     Loop& l = made->loops[n];
     l.function = from->functions[i];
     l.data = from->data ? const_cast<void*>(from->data[i]) : nullptr;
-    if (const OwnLoop own = own_loop(from->name, types[0]); own.function) {
-      l.function = own.function;
-      l.data = own.kernel;
-    }
+    const OwnLoop own = own_loop(from->name, types[0]);
+    if (own.function) l.function = own.function, l.data = own.kernel;
     l.nin = from->nin;
     l.nargs = from->nargs;
     l.threshold = cheap ? 32768 : 4096;
