@@ -23,7 +23,7 @@ from .. import dtypes, native
 from ..ops import LATER, load, precision
 from ..ops.storage import AS_STORED
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
-from . import autocast, explain, home, operands, source, view
+from . import autocast, explain, home, indices, operands, source, view
 from .into import composite_receives, put
 from .mode import recording
 from .quiet import quiet
@@ -270,7 +270,7 @@ COMMON: dict[str, Any] = {
     "_again": again,
     "_array": array,
     "_as_dtype": dtypes.as_dtype,
-    "_as_index": operands.as_index,
+    "_as_index": indices.as_index,
     "_call": native.call,
     "_compute": native.compute,
     "_compute_view": native.compute_view,

@@ -16,7 +16,7 @@ from ..ops.table import Row
 from .mode import recording
 from .overriding import ask, overriders
 
-__all__ = ["as_index", "as_operand", "common_dtype", "sort_out"]
+__all__ = ["as_operand", "common_dtype", "sort_out"]
 
 ASTYPE = np.ndarray.astype
 NUMBERS = (bool, int, float, complex)
@@ -290,38 +290,3 @@ def wrapped(value: int, dtype: dtypes.Dtype) -> Any:
     if dtype.kind == "i" and value >> (bits - 1):
         value -= 1 << bits
     return np.asarray(value, dtype)
-
-
-def as_index(index: Any) -> Any:
-    """An index without tensors in it: arrays instead; lists become arrays, and numbers stay.
-
-    Raises:
-        IndexError: a tensor of floats.
-    """
-    if index.__class__ is tuple:
-        return tuple(one_index(i) for i in index)
-    return one_index(index)
-
-
-def one_index(index: Any) -> Any:
-    cls = index.__class__
-    if cls is int or index is None or index is Ellipsis or cls is bool:
-        return index
-    if cls is slice:
-        if isinstance(index.start, native.TensorBase) or isinstance(index.stop, native.TensorBase):
-            return slice(*(int(i) if isinstance(i, native.TensorBase) else i  # type: ignore[call-overload]
-                           for i in (index.start, index.stop, index.step)))  # fmt: skip
-        return index
-    if isinstance(index, native.TensorBase):
-        array = index.array
-        if array.dtype.kind not in "biu":
-            raise IndexError(
-                f"getitem: tensors used as indices must be integers or booleans: {array.dtype}"
-            )
-        if array.ndim == 0 and array.dtype.kind != "b":
-            return int(array)
-        return array
-    if isinstance(index, (list, range)):
-        array = np.asarray([as_index(i) for i in index])
-        return array if array.size else array.astype(np.int64)
-    return index

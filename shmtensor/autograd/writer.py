@@ -109,7 +109,7 @@ class Writer:
                 self.add(
                     1, f"if {a.name}.__class__ is not _int and {a.name}.__class__ is not _slice:"
                 )
-                self.add(2, f"{a.name} = _as_index({a.name})")
+                self.add(2, f"{a.name} = _as_index({a.name}, {row.inputs[0].public})")
             elif a.kind == "dtype":
                 self.add(1, f"if {a.name} is not None:", f"    {a.name} = _as_dtype({a.name})")
 

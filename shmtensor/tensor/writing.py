@@ -10,7 +10,8 @@ import numpy as np
 from .. import dtypes, native
 from ..autograd import view
 from ..autograd.dispatch import table
-from ..autograd.operands import as_canonical, as_index, as_operand
+from ..autograd.indices import as_index
+from ..autograd.operands import as_canonical, as_operand
 from ..device import as_device
 from .casting import Casting
 
@@ -54,7 +55,7 @@ class Writing(Casting):
                 f"tensor"
             )
         try:
-            view.set_item(self, as_index(index), value)
+            view.set_item(self, as_index(index, self.array), value)
         except IndexError as error:
             raise IndexError(f"setitem: {error}: shape {self.shape}") from None
         except ValueError as error:

@@ -1,0 +1,128 @@
+"""Indices as PyTorch reads them, said in NumPy's words.
+
+Tensors and lists become arrays. A number among arrays is one more array to NumPy; PyTorch selects by
+it first, and only then looks where the arrays stand:
+
+    x[0, :, [2, 1]]     NumPy    0 and [2, 1] stand apart: their dimension comes first
+                        PyTorch  x[0][:, [2, 1]]: it stays where the array is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import native
+
+__all__ = ["as_index"]
+
+
+def as_index(index: Any, x: Any) -> Any:
+    """An index of x (a tensor or an array) without tensors in it: arrays instead; lists become
+    arrays, and numbers stay.
+
+    Raises:
+        IndexError: a tensor of floats.
+    """
+    if index.__class__ is not tuple:
+        return one_index(index)
+    parts = tuple([one_index(i) for i in index])
+    kinds = "".join([kind_of(i) for i in parts])
+    return numbers_first(parts, kinds, x.shape) if stand_apart(kinds) else parts
+
+
+def kind_of(part: Any) -> str:
+    """n: a number, a: an array, b: a mask, `.`: `...`, `+`: None, s: a slice, ?: a truth value."""
+    if part.__class__ is int:
+        return "n"
+    if part.__class__ is slice:
+        return "s"
+    if part is None:
+        return "+"
+    if part is Ellipsis:
+        return "."
+    dtype = getattr(part, "dtype", None)
+    if dtype is None:
+        return "?" if part.__class__ is bool else "n"
+    if dtype.kind == "b":
+        return "b" if part.ndim else "?"
+    return "a" if part.ndim else "n"
+
+
+def stand_apart(kinds: str) -> bool:
+    """Whether NumPy sees a gap between numbers and arrays which the numbers alone make, behind
+    something that keeps its place."""
+    if "n" not in kinds or "?" in kinds or not ("a" in kinds or "b" in kinds):
+        return False
+    rest = kinds.replace("n", "").replace("b", "a")
+    gapless = rest.strip("s+.") == "a" * rest.count("a")
+    together = kinds.replace("b", "a").replace("n", "a").strip("s+.")
+    return gapless and rest[0] != "a" and "a" * len(together) != together
+
+
+def numbers_first(parts: tuple[Any, ...], kinds: str, shape: Sequence[int]) -> tuple[Any, ...]:
+    """The same elements by arrays alone, slices among them, which say where each dimension of the
+    result goes."""
+    used = sum(p.ndim if k == "b" else k in "nsa" for p, k in zip(parts, kinds))
+    rest = len(shape) - used
+    if rest < 0 or kinds.count(".") > 1:
+        return parts  # NumPy says what is wrong with it
+    if "." not in kinds:
+        parts, kinds = (*parts, Ellipsis), kinds + "."
+    at = kinds.index(".")
+    parts = (*parts[:at], *[slice(None)] * rest, *parts[at + 1 :])
+    kinds = kinds[:at] + "s" * rest + kinds[at + 1 :]
+    width = max(1 if k == "b" else p.ndim for p, k in zip(parts, kinds) if k in "ab")
+    total = width + kinds.count("s") + kinds.count("+")
+    out: list[Any] = []
+    place = dim = 0  # of the result, of x
+    behind = -1  # dimensions of the result behind those of the arrays
+    for part, kind in zip(parts, kinds):
+        if kind in "ab" and behind < 0:
+            place += width
+            behind = total - place
+        if kind in "s+":
+            place += 1
+        if kind == "n":
+            out.append(part)
+        elif kind == "s":
+            steps = np.arange(*part.indices(shape[dim]))
+            out.append(steps.reshape(-1, *(1,) * (total - place)))
+        elif kind == "a":
+            out.append(part.reshape(*part.shape, *(1,) * behind))
+        elif kind == "b":
+            if part.shape != tuple(shape[dim : dim + part.ndim]):
+                raise IndexError(
+                    f"getitem: a mask has the shape of what it selects from: {part.shape}, "
+                    f"dimensions from {dim} on of {tuple(shape)}"
+                )
+            out += [a.reshape(-1, *(1,) * behind) for a in part.nonzero()]
+        dim += part.ndim if kind == "b" else kind in "nsa"
+    out[0] = np.reshape(out[0], (1,) * (total - np.ndim(out[0])) + np.shape(out[0]))
+    return tuple(out)
+
+
+def one_index(index: Any) -> Any:
+    cls = index.__class__
+    if cls is int or index is None or index is Ellipsis or cls is bool:
+        return index
+    if cls is slice:
+        if isinstance(index.start, native.TensorBase) or isinstance(index.stop, native.TensorBase):
+            return slice(*(int(i) if isinstance(i, native.TensorBase) else i  # type: ignore[call-overload]
+                           for i in (index.start, index.stop, index.step)))  # fmt: skip
+        return index
+    if isinstance(index, native.TensorBase):
+        array = index.array
+        if array.dtype.kind not in "biu":
+            raise IndexError(
+                f"getitem: tensors used as indices must be integers or booleans: {array.dtype}"
+            )
+        if array.ndim == 0 and array.dtype.kind != "b":
+            return int(array)
+        return array
+    if isinstance(index, (list, range)):
+        array = np.asarray([one_index(i) for i in index])
+        return array if array.size else array.astype(np.int64)
+    return index
