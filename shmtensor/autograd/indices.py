@@ -1,7 +1,7 @@
 """Indices as PyTorch reads them, said in NumPy's words.
 
-Tensors and lists become arrays. A number among arrays is one more array to NumPy; PyTorch selects by
-it first, and only then looks where the arrays stand:
+Tensors and lists become arrays. A number among arrays is one more array to NumPy; PyTorch selects
+by it first, and only then looks where the arrays stand:
 
     x[0, :, [2, 1]]     NumPy    0 and [2, 1] stand apart: their dimension comes first
                         PyTorch  x[0][:, [2, 1]]: it stays where the array is
