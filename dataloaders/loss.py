@@ -6,12 +6,12 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from shmtensor import memory
 from shmtensor.errors import PeerLostError
 
 from .board import PEAK, PLACE, TASK
 from .crew import Crew
 from .fetch import shorten
+from .statistics import shared_bytes
 
 __all__ = ["describe_loss", "how_it_ended", "where_at"]
 
@@ -31,7 +31,7 @@ def describe_loss(
         work = "it had nothing to do"
     if len(lost) > 1:
         work += f", {len(lost) - 1} more batches are lost with it"
-    held = memory.statistics().committed_bytes >> 20
+    held = shared_bytes() >> 20
     resident = int(row[PEAK]) >> 10
     size = f", its largest resident size was {resident} MiB" if resident else ""
     return PeerLostError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -10,7 +11,14 @@ from shmtensor import memory
 
 from .board import BATCHES, COLLATE, FETCH, IDLE, PEAK, SAMPLES, SEND
 
-__all__ = ["LoaderStatistics", "Tally", "WorkerStatistics"]
+__all__ = ["LoaderStatistics", "Tally", "WorkerStatistics", "shared_bytes"]
+
+
+def shared_bytes() -> int:
+    """Bytes behind the shared memory of all processes of the family, whoever made it: what lies in
+    the files that they share."""
+    _, *volumes = memory.preparation()["descriptors"]
+    return sum(os.fstat(volume).st_blocks * 512 for volume in volumes)
 
 
 @dataclass(frozen=True)
@@ -157,5 +165,5 @@ class Tally:
             mean_fill=self.filled / self.asked if self.asked else 0.0,
             capacity=self.capacity,
             restarts=self.restarts,
-            shared_bytes=memory.statistics().committed_bytes,
+            shared_bytes=shared_bytes(),
         )

@@ -165,6 +165,8 @@ special_entr.pullback(x=lambda ops, g, x: g * (-ops.log(x) - 1))
 )
 def special_xlog1py(xp, x, y, /):
     """x log1p(y); 0 where x is 0, unless y is NaN."""
+    if y.__class__ in (int, float):
+        y = xp.asarray(y, x.dtype)
     return xp.where((x == 0) & ~xp.isnan(y), xp.zeros((), x.dtype), x * xp.log1p(y))
 
 

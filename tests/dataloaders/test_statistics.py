@@ -55,6 +55,12 @@ def test_all_that_was_done_is_counted(workers: int) -> None:
         assert found.shared_bytes > 0
 
 
+def test_shared_memory_is_counted_whoever_made_it() -> None:
+    loader = DataLoader(np.ones((4, 1 << 20)), 4, num_workers=1)
+    kept = list(loader)
+    assert loader.statistics().shared_bytes >= kept[0].nbytes == 4 << 23
+
+
 def test_slow_samples_are_the_bottleneck_and_said_to_be() -> None:
     loader = DataLoader(Numbers(8, 0.02), 2, num_workers=1)
     list(loader)

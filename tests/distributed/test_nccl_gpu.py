@@ -22,7 +22,8 @@ print(find_cupy()[0].cuda.runtime.getDeviceCount())
 
 def count_gpus() -> tuple[int, str]:
     """How many there are, or what is missing; asked in another process: CUDA survives no fork."""
-    done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True)
+    # Elsewhere: here `-c` would find the sources before what is installed.
+    done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, cwd="/")
     said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     return (int(said[-1]), "") if done.returncode == 0 else (0, said[-1])
 

@@ -109,3 +109,11 @@ def test_norms_of_gradients() -> None:
     np.testing.assert_allclose(parameters[0].grad.numpy(), Y / (total + 1e-6), rtol=1e-6)
     again = nn.utils.clip_grad_norm(parameters, 0.5)  # the older name of clip_grad_norm_
     np.testing.assert_allclose(float(again), 1, rtol=1e-4)
+
+
+def test_poisson_of_whole_numbers_is_a_float():
+    x = st.tensor([[1, 2], [3, 4]])
+    loss = F.poisson_nll_loss(x, x)
+    assert loss.dtype == st.float32
+    expected = (np.exp([1, 2, 3, 4]) - [1, 4, 9, 16]).mean()
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)

@@ -151,7 +151,7 @@ def poisson_nll_loss(
 ) -> Tensor:
     """Negative log-likelihood of counts, up to a constant; with `full`, by Stirling's formula."""
     reduction = _older(size_average, reduce, reduction)
-    if log_input and not full:
+    if log_input and not full and input.is_floating_point():
         return ops.measured(input, target, "poisson", named(reduction, "poisson_nll_loss"))
     loss = input.exp() - target * input if log_input else input - target * ops.log(input + eps)
     if full:
