@@ -116,7 +116,8 @@ void next_after(const T* x, const T* y, T* out, int64_t n) {
   constexpr int64_t kL = kLanes<T>;
   const V<T> zero = all(T(0));
   const auto next = [zero](V<T> a, V<T> b) __attribute__((always_inline)) {
-    const Word bits = (Word)a, away = (a < b) == (a > zero);  // -1 where the size grows
+    const Word bits = (Word)a & ((a < zero) | (a > zero));  // of 0 and NaN nothing is counted
+    const Word away = (a < b) == (a > zero);                // -1 where the size grows
     const Word sign = (Word)b & ~(Word)absolute<T>((V<T>)~Word{}) , least = sign | 1;
     const V<T> moved = a == zero ? (V<T>)least : (V<T>)(bits - (away | 1));
     return a == b ? b : ((a == a) & (b == b)) ? moved : a + b;
