@@ -4,12 +4,11 @@ rows as dicts.
 Workers are forked and stay. CPU seconds are those of the consumer and its workers together. What
 the memory allows at all is the party "numpy, memcpy": the same bytes copied to warm batches, one
 call for each, by two threads; our share of it is its time over ours. What the kernel takes to fork
-this very process twice, with nothing done in the children, is the party "numpy, two bare forks".
+our program twice, with nothing done in the children, is the party "shmtensor, two bare forks".
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -19,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from .case import OURS, PYTORCH, Case
+from .start import BARE, PROGRAM, first_batch
 
 __all__ = ["CASES", "FORKS", "MEMCPY"]
 
 BATCH = 32
 MEMCPY = "numpy, memcpy"
-FORKS = "numpy, two bare forks"
+FORKS = f"{OURS}, two bare forks"
 
 
 class Images:
@@ -105,50 +105,6 @@ def epochs(
         iterator._shutdown_workers()
 
 
-def startup(library: Any, data: Any, method: str) -> Iterator[Any]:
-    """From nothing to the first batch, with two workers."""
-
-    def run() -> float:
-        loader = data.DataLoader(
-            images(library, 4 * BATCH, 64), BATCH, num_workers=2, multiprocessing_context=method
-        )
-        began = time.perf_counter()
-        batches = iter(loader)
-        next(batches)
-        took = time.perf_counter() - began
-        for _ in batches:
-            pass
-        del batches, loader
-        gc.collect()
-        return took
-
-    yield run
-
-
-def forks(_: Any) -> Iterator[Any]:
-    """Until both calls have returned and a child has said that it runs."""
-
-    def run() -> float:
-        reads, writes = os.pipe()
-        children = []
-        began = time.perf_counter()
-        for _ in range(2):
-            child = os.fork()
-            if child == 0:
-                os.write(writes, b"x")
-                os._exit(0)
-            children.append(child)
-        os.read(reads, 1)
-        took = time.perf_counter() - began
-        for child in children:
-            os.waitpid(child, 0)
-        os.close(reads)
-        os.close(writes)
-        return took
-
-    yield run
-
-
 def memcpy(n: int, pixels: int, threads: int) -> Callable[[Any], Iterator[Any]]:
     """The bytes of n images to warm memory."""
 
@@ -182,6 +138,10 @@ def of(build: Any, *arguments: Any) -> dict[str, Any]:
     return {OURS: ours, PYTORCH: theirs}
 
 
+def started(what: str) -> dict[str, Any]:
+    return {OURS: first_batch(what), PYTORCH: first_batch(what)}
+
+
 def timed(*settings: Any) -> dict[str, Any]:
     return of(epochs, False, *settings)
 
@@ -209,7 +169,8 @@ CASES = [
     Case("loader/64 px, 2 workers, CPU", on_cpu(2, images, 2048, 64), 0.5, per=2048, slow=True),
     Case("loader/224 px, 2 workers, CPU", on_cpu(2, images, 256, 224), 0.5, per=256, slow=True),
     Case("loader/rows, 2 workers, CPU", on_cpu(2, rows, 8192), 0.5, per=8192, slow=True),
-    Case("loader/first batch, fork", {**of(startup, "fork"), FORKS: forks}, 0.4, long=True),
-    Case("loader/first batch, forkserver", of(startup, "forkserver"), 0.4, long=True),
-    Case("loader/first batch, spawn", of(startup, "spawn"), 0.4, long=True),
+    Case("loader/first batch, fork", {**started("fork"), FORKS: first_batch(BARE)}, 0.4, long=True),
+    Case("loader/first batch, forkserver", started("forkserver"), 0.4, long=True),
+    Case("loader/first batch, spawn", started("spawn"), 0.4, long=True),
+    Case("loader/first batch of a program, fork", started(PROGRAM), 0.4, long=True),
 ]  # fmt: skip
