@@ -27,6 +27,7 @@ from shmtensor.distributed.contract import fold
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 
 from .battery import sweep, until_lost
+from .union import training
 
 LARGE = native.GROUP_INLINE // 4 + 1
 Array = Any
@@ -165,22 +166,9 @@ def differ() -> Any:
     return texts
 
 
-def training() -> Any:
-    """DistributedDataParallel on shards has the gradients of one process on the union."""
-    from shmtensor import nn
-    from shmtensor.distributed import DistributedDataParallel
-
-    rank, n = dist.get_rank(), dist.get_world_size()
-    x = np.random.default_rng(0).standard_normal((4 * n, 300))
-    st.manual_seed(1)
-    model = nn.Linear(300, 70, dtype=st.float64)
-    alone = nn.Linear(300, 70, dtype=st.float64)
-    alone.load_state_dict(model.state_dict())
-    alone(st.tensor(x)).square().mean().backward()
-    wrapped = DistributedDataParallel(model)
-    wrapped(st.tensor(x[4 * rank : 4 * rank + 4])).square().mean().backward()
-    np.testing.assert_allclose(model.weight.grad.numpy(), alone.weight.grad.numpy(), atol=1e-15)
-    return model.weight.grad.numpy().tobytes().hex()[:4000]
+def shards() -> str:
+    """Training on them; the gradient."""
+    return training(1e-15).hex()[:4000]
 
 
 def late() -> Any:
@@ -273,7 +261,7 @@ def stop() -> Any:
 CASES: dict[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        contract, whole, bits, messages, objects, groups, differ, training,
+        contract, whole, bits, messages, objects, groups, differ, shards,
         late, leave, kill, node, alone, stop,
     )
 }  # fmt: skip

@@ -11,8 +11,6 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor import nn
-from shmtensor.distributed import DistributedDataParallel
 from shmtensor.distributed.contract import ReduceOp, fold
 from shmtensor.distributed.membership import enter
 from shmtensor.errors import CollectiveMismatch
@@ -172,21 +170,6 @@ def groups() -> Any:
                 work.wait()
     assert all(bool((x == want).all()) for x, want in found)
     return len(found)
-
-
-def training() -> Any:
-    """DistributedDataParallel on shards has the gradients of one process on the union."""
-    rank, n = dist.get_rank(), dist.get_world_size()
-    x = np.random.default_rng(0).standard_normal((4 * n, 300))
-    st.manual_seed(1)
-    model = nn.Linear(300, 70, dtype=st.float64)
-    alone = nn.Linear(300, 70, dtype=st.float64)
-    alone.load_state_dict(model.state_dict())
-    alone(st.tensor(x)).square().mean().backward()
-    wrapped = DistributedDataParallel(model)
-    wrapped(st.tensor(x[4 * rank : 4 * rank + 4])).square().mean().backward()
-    np.testing.assert_allclose(model.weight.grad.numpy(), alone.weight.grad.numpy(), atol=1e-14)
-    return model.weight.grad.numpy().tobytes()
 
 
 def halves() -> Any:

@@ -71,13 +71,13 @@ def values(said: dict[int, list[dict[str, Any]]], ranks: int = 4) -> list[list[A
 
 @needs_mpi
 def test_the_contract_holds_across_two_nodes() -> None:
-    names = ["contract", "bits", "messages", "objects", "groups", "differ", "training"]
-    contract, bits, messages, objects, groups, differ, training = values(across(*names))
+    names = ["contract", "bits", "messages", "objects", "groups", "differ", "shards"]
+    contract, bits, messages, objects, groups, differ, shards = values(across(*names))
     assert contract == [[4 * len(CONTRACTS) - 3, [[0, 1], [2, 3]]]] * 4  # a barrier has one size
     assert bits == [[True, True, True]] * 4
     assert messages == objects == ["done"] * 4
     assert groups == [[[0, 2], [0, 1]], [[0, 1], [1, 2, 3]], [[0, 2], [1, 2, 3]], [[1, 2, 3], [3]]]
-    assert len(set(training)) == 1
+    assert len(set(shards)) == 1
     for texts in differ:
         assert len(texts) == 5
         assert "rank 1: barrier()" in texts[0]

@@ -14,7 +14,7 @@ import pytest
 
 from shmtensor import distributed as dist
 
-from . import gpus
+from . import gpus, union
 from .battery import sweep
 from .crowd import values
 from .gpus import on_gpus
@@ -66,7 +66,7 @@ def test_a_process_has_one_gpu_in_all_groups(tmp_path: Path) -> None:
 
 
 def test_training_has_the_gradients_of_one_process(tmp_path: Path) -> None:
-    assert len(set(values(on_gpus(str(tmp_path), 2, gpus.training)))) == 1
+    assert len(set(values(on_gpus(str(tmp_path), 2, union.training)))) == 1
 
 
 def test_same_bits_on_all_ranks(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from . import battery, gpus
+from . import battery, gpus, union
 from .battery import kill_one, sweep
 from .crowd import values
 from .gpus import on_gpus
@@ -70,7 +70,7 @@ def test_groups_side_by_side() -> None:
 
 
 def test_training_has_the_gradients_of_one_process() -> None:
-    assert len(set(values(on_real(2, gpus.training)))) == 1
+    assert len(set(values(on_real(2, union.training)))) == 1
 
 
 def test_same_bits_on_all_ranks() -> None:

@@ -1,5 +1,5 @@
-// A NumPy ufunc made anew (long: the table and two ways of calling belong together): same
-// loops and type rules, but large calls run on the pool, and nothing warns.
+// A NumPy ufunc made anew: same loops and type rules, but large calls run on the pool, and nothing
+// warns.
 //
 //   call -> straight: arrays of one dtype, contiguous or broadcast, numbers -> loop, by `run_flat`
 //        -> otherwise: NumPy's own machinery (casts, overlap, reduce) -> `loop` -> same split
@@ -19,6 +19,7 @@
 
 #include "array.h"
 #include "loops.h"
+#include "named.h"
 #include "refusal.h"
 #include "walk.h"
 
@@ -310,26 +311,6 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* n
 
 // ---------------------------------------------------------------- making one
 
-constexpr const char* kCheap[] = {
-    "add",         "subtract",    "multiply",    "divide",        "negative",    "positive",
-    "absolute",    "fabs",        "maximum",     "minimum",       "fmax",        "fmin",
-    "square",      "sqrt",        "sign",        "reciprocal",    "equal",       "not_equal",
-    "less",        "less_equal",  "greater",     "greater_equal", "logical_and", "logical_or",
-    "logical_xor", "logical_not", "bitwise_and", "bitwise_or",    "bitwise_xor", "invert",
-    "left_shift",  "right_shift", "isnan",       "isinf",         "isfinite",    "signbit",
-    "conjugate",   "floor",       "ceil",        "trunc",         "rint",        "copysign",
-};
-
-constexpr const char* kComparisons[] = {"equal",      "not_equal", "less",
-                                        "less_equal", "greater",   "greater_equal"};
-
-bool is_cheap(const char* name) {
-  for (const char* c : kCheap) {
-    if (!strcmp(c, name)) return true;
-  }
-  return false;
-}
-
 bool is_numeric(int type) {
   return type >= NPY_BOOL && (type <= NPY_CLONGDOUBLE || type == NPY_HALF);
 }
@@ -360,18 +341,13 @@ PyObject* parallel(PyObject*, PyObject* args) {
   const size_t most = static_cast<size_t>(from->ntypes);
   const size_t nargs = static_cast<size_t>(from->nargs);
   made->refused = strdup(refused);
-  for (const char* name : {"floor_divide", "remainder", "fmod"}) {
-    made->divides = made->divides || !strcmp(from->name, name);
-  }
+  made->divides = is_division(from->name);
   made->functions =
       static_cast<PyUFuncGenericFunction*>(calloc(most, sizeof(PyUFuncGenericFunction)));
   made->data = static_cast<void**>(calloc(most, sizeof(void*)));
   made->types = static_cast<char*>(calloc(most, nargs));
   made->loops = static_cast<Loop*>(calloc(most, sizeof(Loop)));
-  for (const char* c : kComparisons) {
-    if (!strcmp(c, from->name)) made->original = argument;
-  }
-  Py_XINCREF(made->original);
+  if (is_comparison(from->name)) made->original = Py_NewRef(argument);
   for (int& f : made->first) f = -1;
   const bool cheap = is_cheap(from->name);
   int n = 0;
