@@ -146,6 +146,18 @@ def forking(stage: Stage) -> None:
     assert has_tag(huge, 6)
 
 
+def crowded(stage: Stage) -> None:
+    """A fork passes over the row of a dead process that has left a message."""
+
+    def send() -> None:
+        memory.export(tensor(1000, 1))
+
+    assert reap(fork(send)) == 0
+    until(lambda: bool(native.sweep(True)) or memory.statistics().zombies == 1, "no zombie")
+    stage.victim(lambda: reap(fork(lambda: memory.check())))
+    assert memory.statistics().zombies >= 1
+
+
 def take_all_rows() -> int:
     """No row is free until the descriptor that it returns is closed."""
     return (lock_all_rows if memory.statistics().liveness == "locks" else fill_all_rows)()
@@ -460,7 +472,7 @@ def guest_by_name(stage: Stage) -> None:
 SCENES: dict[str, Callable[[Stage], None]] = {
     scene.__name__: scene
     for scene in (
-        heap, trimmed, slots, receiver, forking, rowless, taking_over, rescuing, spoiled_reclaim,
-        spoiled_orphan, expiring, guest, guest_by_name,
+        heap, trimmed, slots, receiver, forking, crowded, rowless, taking_over, rescuing,
+        spoiled_reclaim, spoiled_orphan, expiring, guest, guest_by_name,
     )
 }  # fmt: skip

@@ -31,8 +31,11 @@ SMALL = (
 # timeout (a group's ranks), or because this process stops and continues the victim itself.
 NOT_STOPPED = {
     "group", "making", "joining", "taking_over", "rescuing", "spoiled_reclaim", "spoiled_orphan",
-    "refused",
+    "refused", "entering", "giving_up",
 }  # fmt: skip
+
+# Whoever dies before its row is written into the group is unknown to the other ranks.
+ENTERING = ("group.marked", "group.sized", "group.joining")
 
 POINTS = sorted(native.fault_points())
 
@@ -71,6 +74,8 @@ class Outcomes:
         if not point.startswith(("group.", "send.", "recv.")):
             # A rank that dies before it has entered is unknown to the others: they wait in vain.
             found = [(name, n) for name, n in found if name != "group"]
+        if point in ENTERING:
+            found = [(name, n) for name, n in found if name == "entering"]
         if not point.startswith(("guest.", "fork.", "join.", "row.obtained")):
             # What else it passes depends on when its sweeps are due.
             found = [(name, n) for name, n in found if not name.startswith("guest")]

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from shmtensor import memory, native
-from shmtensor.errors import PeerLostError, ShutDown
+from shmtensor.errors import CollectiveTimeout, PeerLostError, ShutDown
+from shmtensor.trainer.board import Board
 
 from .scenes import state_of
 from .stage import PATIENCE, Stage, ended, fork, reap, until
@@ -225,7 +226,77 @@ def refused(stage: Stage) -> None:
     told(road)
 
 
+def unsendable(stage: Stage) -> None:
+    """The pin of a message's second block is refused: the put fails, and its cell is given up."""
+    road = native.Channel()
+
+    def act() -> None:
+        for size in (1, 3000):
+            with contextlib.suppress(ValueError):
+                road.put(b"v 1" + b" " * size, [block(1), np.zeros(8)], None)
+                raise AssertionError("private memory was sent")
+        road.put(b"v 2", [block(2)], None)
+
+    stage.victim(act)
+    road.put(b"mine 3", [block(3)], None)
+    assert drained(road) in ([b"v 2", b"mine 3"], *([[b"mine 3"]] if stage.code == -9 else []))
+    assert road.size() == 0
+    assert road.check() is None
+
+
+def voided(stage: Stage) -> None:
+    """A channel is gone before its messages were read: their pins are void and free again."""
+
+    def act() -> None:
+        kept = block(5)
+        road = native.Channel()
+        road.put(b"v 5", [kept], None)
+        del road
+        memory.trim()
+        assert memory.statistics().unread_messages == 0
+        assert (kept == 5).all()
+        memory.check()
+
+    stage.victim(act)
+
+
 # ---- locks
+def loose(stage: Stage) -> None:
+    """A semaphore that counts signals, which nobody owns: those of the dead stay as they are."""
+    semaphore = native.allocate(64, shared=True)
+    native.semaphore_start(semaphore, 0, False)
+
+    def act() -> None:
+        native.semaphore_release(semaphore, 2)
+        assert native.semaphore_acquire(semaphore, 0.0)
+        assert native.semaphore_acquire(semaphore, 0.0)
+
+    stage.victim(act)
+    left = 0
+    while native.semaphore_acquire(semaphore, 0.0):
+        left += 1
+    assert left <= (2 if stage.code == -9 else 0), left
+    native.semaphore_release(semaphore, 1)
+    assert native.semaphore_acquire(semaphore, PATIENCE)
+
+
+def counting(stage: Stage) -> None:
+    """A rank that dies while it changes its shard leaves a word that says so."""
+    board = Board.create(2)
+    board.start(0)
+
+    def act() -> None:
+        board.start(1)
+        board.begin_update(1)
+        board.end_update(1)
+
+    stage.victim(act)
+    words = board.read()
+    assert words in ([0, 0], [2, 0], [2, 2], [2, 3], [2, 4]), words
+    whole = {(0, 0): 0, (2, 2): 1}.get((words[0], words[1]))
+    assert board.whole_at() == whole
+
+
 def locks(stage: Stage) -> None:
     """A lock, free and held and left by a dead holder; a semaphore; a condition."""
     lock, left, busy = (native.allocate(native.LOCK_NBYTES, shared=True) for _ in range(3))
@@ -334,6 +405,51 @@ def group(stage: Stage) -> None:
         os.close(fd)
 
 
+def entering(stage: Stage) -> None:
+    """A rank dies while it enters: the other waits to its timeout, or is told."""
+    words = native.allocate(native.group_nbytes(2), shared=True)
+    timeout = PATIENCE if stage.specification == "?" else 0.2
+
+    def survivor() -> int:
+        try:
+            native.Group(words, 0, 2).barrier(timeout)
+        except (PeerLostError, CollectiveTimeout):
+            return 3
+        return 0
+
+    other = fork(survivor)
+    stage.victim(lambda: native.Group(words, 1, 2).barrier(timeout))
+    assert reap(other) in ((0, 3) if stage.code == -9 else (0,))
+
+
+def giving_up(stage: Stage) -> None:
+    """A rank gives up at its timeout, and dies of it or not: whoever waits for it is told."""
+    words = native.allocate(native.group_nbytes(2), shared=True)
+    ready = os.pipe()
+
+    def survivor() -> int:
+        meeting = native.Group(words, 0, 2)
+        os.write(ready[1], b"x")
+        try:
+            meeting.recv(block(1), 1, 0, PATIENCE)
+        except (PeerLostError, CollectiveTimeout):
+            return 3
+        return 0
+
+    other = fork(survivor)
+    os.read(ready[0], 1)
+
+    def act() -> None:
+        with contextlib.suppress(CollectiveTimeout):
+            native.Group(words, 1, 2).barrier(0.05)
+            raise AssertionError("nobody else was there")
+
+    stage.victim(act)
+    assert reap(other) == 3
+    for fd in ready:
+        os.close(fd)
+
+
 # ---- a newcomer makes a domain, or joins this one
 def newcomer(stage: Stage, domain: str) -> None:
     code = (
@@ -372,5 +488,8 @@ def joining(stage: Stage) -> None:
 
 SCENES: dict[str, Callable[[Stage], None]] = {
     scene.__name__: scene
-    for scene in (channel, tending, bounded, tasks, ending, refused, locks, group, making, joining)
-}
+    for scene in (
+        channel, tending, bounded, tasks, ending, refused, unsendable, voided, locks, loose,
+        counting, group, entering, giving_up, making, joining,
+    )
+}  # fmt: skip

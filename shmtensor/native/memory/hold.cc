@@ -39,6 +39,7 @@ bool publish_hold(Domain& d, uint32_t slot, uint32_t index) {
   Word& bits = d.bits(slot, uint32_t(d.row))[index / 64];
   uint64_t old = bits.load(relaxed);
   bits.store(old | 1ull << (index % 64), relaxed);
+  fault("receive.bit");
   ++d.holds;
   return !(old >> (index % 64) & 1);
 }

@@ -149,7 +149,6 @@ Outcome hold_locked(Domain& d, const Handle& h, void** base, const char** why) {
     return Outcome::Good;
   }
   publish_hold(d, h.slot, h.index);
-  fault("receive.bit");
   fence();
   bool good = validate(d, h.slot, h.inc, h.index, h.gen, false);
   fault("receive.validated");

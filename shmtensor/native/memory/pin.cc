@@ -1,6 +1,7 @@
 // Pins: the messages under way. Those of the own row, and how anybody reads one.
 #include <sys/mman.h>
 
+#include "faults.h"
 #include "ledger.h"
 
 namespace shmtensor {
@@ -24,7 +25,9 @@ static bool is_out(Domain& d, Pin& pin) {
   uint64_t word;
   PinFields fields;
   if (!read_pin(pin, &word, &fields)) return false;
-  return !(is_void(d, fields) && swap_word(pin.word, word, ((word >> 1) + 1) << 1));
+  if (!is_void(d, fields) || !swap_word(pin.word, word, ((word >> 1) + 1) << 1)) return true;
+  fault("pin.void");
+  return false;
 }
 
 static void collect_pins(Domain& d) {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "faults.h"
 #include "headroom.h"
 #include "store.h"
 
@@ -50,6 +51,7 @@ void* refuse(size_t asked, int error) {
 // slices, before it gives up.
 static void call_for_memory() {
   domain.pressure_seen = domain.header->pressure.fetch_add(1, relaxed) + 1;
+  fault("memory.called");
 }
 
 static void wait_for_memory() {

@@ -93,6 +93,7 @@ int claim_row(Domain& d, int fd, RowState state) {
       uint64_t word = row.state.load(acquire);
       if (state_of_row(word) != kRowFree) {
         yield_row(d, fd, r);
+        fault("row.yielded");
         continue;
       }
       fault("row.locked");

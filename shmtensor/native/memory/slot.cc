@@ -41,6 +41,7 @@ static bool claim_slot(Domain& d, uint32_t s, int volume, uint32_t me) {
   uint32_t old = high.load(relaxed), want = s + 1 - (volume ? d.slots / 2 : 0);
   while (old < want && !high.compare_exchange_weak(old, want, std::memory_order_acq_rel)) {
   }
+  fault("slot.raised");
   bool claimed = move_slot(d, s, kSlotFree, kSlotClaimed, me);
   if (claimed) fault("slot.claiming");
   return claimed;
@@ -110,13 +111,15 @@ void finish_freeing(Domain& d, uint32_t head) {
     fault("free.tail");
   }
   free_slot_word(d, head);
+  fault("free.done");
 }
 
 void release_slots(Domain& d, uint32_t head, uint32_t n, bool claimed) {
   if (!move_slot(d, head, claimed ? kSlotClaimed : kSlotLive, kSlotFreeing, uint32_t(d.row)))
     return;
-  d.slot[head].length.store(n, relaxed);
   fault("free.freeing");
+  d.slot[head].length.store(n, relaxed);
+  fault("free.sized");
   finish_freeing(d, head);
 }
 

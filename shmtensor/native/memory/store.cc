@@ -61,6 +61,7 @@ Arena* claim_arena(Kind kind, uint32_t length, int volume) {
 void count_committed(Arena* a, size_t more) {
   Word& w = domain.slot[a->slot].committed;
   w.store(w.load(relaxed) + more, relaxed);
+  fault("commit.counted");
 }
 
 // ---- pages of an arena
@@ -153,6 +154,7 @@ static size_t punch_free_pages(Arena* a) {
   }
   Word& w = domain.slot[a->slot].committed;
   w.store(w.load(relaxed) - bytes, relaxed);
+  fault("trim.counted");
   committed_bytes.fetch_sub(bytes, relaxed);
   return bytes;
 }

@@ -31,6 +31,7 @@ static void release_slot_of_dead(Domain& d, uint32_t s, uint32_t row) {
       w.owner = kNobody;
       d.slot[s].reclaiming.store(
           0, relaxed);  // its reclaimer is dead; marks in block words are rescued or guarded by inc
+      fault("sweep.unmarked");
       swap_word(word, old, w.packed());
       fault("sweep.orphan");
       break;
@@ -86,6 +87,7 @@ void sweep_row(Domain& d, int r) {
       if (bits[w].load(relaxed)) bits[w].store(0, release);
     fault("sweep.bits");
     n.store(0, release);
+    fault("sweep.uncounted");
   }
   // Downwards: a tail is looked at while its head still says what it is.
   for (int v = 1; v >= 0; --v) {
@@ -143,6 +145,7 @@ int sweep(Domain& d, bool force) {
     swept += int(d.counts.rows_swept - before);
     settle_row(d, int(r), false);
     yield_row(d, d.lock, int(r));
+    fault("sweep.yielded");
   }
   reclaim_orphans(d);
   return swept;

@@ -48,6 +48,7 @@ void Channel::shut_down(Ending how) {
   while (seen < how && !root_->shut.compare_exchange_weak(seen, how, std::memory_order_seq_cst)) continue;
   fault("channel.shutdown.said");
   announce(&root_->items, &root_->readers, INT_MAX);
+  fault("channel.shutdown.told");
   announce(&root_->room, &root_->writers, INT_MAX);
 }
 
@@ -173,6 +174,7 @@ void Channel::owe(int change) {
       uint64_t old = debts[i].load(std::memory_order_acquire);
       bool free = old == 0 || (!(old & kDebtMask) && is_dead(debtor_of(old)));
       if (free && debts[i].compare_exchange_strong(old, mine, std::memory_order_acq_rel)) debt_ = &debts[i];
+      if (debt_) fault("channel.debtor");
     }
     if (!debt_) return;  // 512 have died owing: join() waits, as if there were no table
   }

@@ -47,6 +47,7 @@ bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>*
   Py_BEGIN_ALLOW_THREADS
   if (!spin_while_equal(word, seen, deadline.left())) {  // uncounted: a wake costs its sender 0.4 us
     waiters->fetch_add(1, std::memory_order_seq_cst);
+    fault("channel.waiting");
     result = wait_while_equal(word, seen, deadline.left(), peers.data(), static_cast<int>(peers.size()), &lost, false);
     waiters->fetch_sub(1, std::memory_order_seq_cst);
   }
@@ -215,6 +216,7 @@ PyObject* channel_task_done(ChannelObject* self, PyObject*) {
     self->channel.owe(-1);
     if (unfinished == 1) {
       root->tasks.fetch_add(1, std::memory_order_seq_cst);
+      fault("channel.tasks.over");
       if (root->joiners.load(std::memory_order_seq_cst)) wake(&root->tasks);
     }
     Py_RETURN_NONE;

@@ -1,5 +1,6 @@
 // The Python face of words.h: waits on a 32-bit word, and reads and writes a 64-bit one, inside a writable buffer (for
 // tests and small protocols).
+#include "memory/faults.h"
 #include "python.h"
 #include "sync/words.h"
 
@@ -94,6 +95,7 @@ PyObject* count_store(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
   Count count;
   if (!count.find(arguments[0], arguments[1], "count_store")) return nullptr;
   count.at->store(value, std::memory_order_release);
+  fault("count.stored");
   Py_RETURN_NONE;
 }
 
@@ -103,7 +105,9 @@ PyObject* count_add(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
   if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
   Count count;
   if (!count.find(arguments[0], arguments[1], "count_add")) return nullptr;
-  return PyLong_FromUnsignedLongLong(count.at->fetch_add(value, std::memory_order_acq_rel) + value);
+  value += count.at->fetch_add(value, std::memory_order_acq_rel);
+  fault("count.added");
+  return PyLong_FromUnsignedLongLong(value);
 }
 
 PyMethodDef methods[] = {

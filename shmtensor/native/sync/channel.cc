@@ -59,19 +59,25 @@ bool Channel::tend(Segment* segment, int i, uint64_t word) {
     case WRITING:
       release_pins(&segment->cells[i]);
       fault("channel.tend.writing");
-      if (segment->words[i].compare_exchange_strong(word, TOMB, std::memory_order_acq_rel))
+      if (segment->words[i].compare_exchange_strong(word, TOMB, std::memory_order_acq_rel)) {
+        fault("channel.tend.tomb");
         announce(&root_->room, &root_->writers, 1);
+      }
       break;
     case CLAIMED:
       fault("channel.tend.claimed");
-      if (segment->words[i].compare_exchange_strong(word, READY, std::memory_order_acq_rel))
+      if (segment->words[i].compare_exchange_strong(word, READY, std::memory_order_acq_rel)) {
+        fault("channel.tend.ready");
         announce(&root_->items, &root_->readers, 1);
+      }
       break;
     default:
       release_pins(&segment->cells[i]);
       fault("channel.tend.done");
-      if (segment->words[i].compare_exchange_strong(word, FINISHED, std::memory_order_acq_rel))
+      if (segment->words[i].compare_exchange_strong(word, FINISHED, std::memory_order_acq_rel)) {
+        fault("channel.tend.finished");
         announce(&root_->room, &root_->writers, 1);
+      }
   }
   return true;
 }
@@ -97,7 +103,6 @@ PyObject* Arrival::blocks() const {
 Channel::Try Channel::take(Segment* segment, int i, Arrival* out) {
   Cell* cell = &segment->cells[i];
   std::atomic<uint64_t>* word = &segment->words[i];
-  fault("channel.get.claimed");
   out->clear();
   Message* message = &cell->message;
   bool good = true;  // not good: a handle of it was refused, nobody else could receive it either
@@ -130,9 +135,12 @@ Channel::Try Channel::take(Segment* segment, int i, Arrival* out) {
   release_pins(cell);
   fault("channel.get.released");
   word->store(FINISHED, std::memory_order_release);
+  fault("channel.get.finished");
   announce(&root_->room, &root_->writers, 1);
-  if (root_->shut.load(std::memory_order_acquire))  // see Note [The end]: this was perhaps the last one
+  if (root_->shut.load(std::memory_order_acquire)) {  // see Note [The end]: this was perhaps the last one
+    fault("channel.get.told");
     announce(&root_->items, &root_->readers, INT_MAX);
+  }
   if (good) return Try::Ok;
   PyErr_Restore(type, value, trace);
   return Try::Failed;
@@ -171,6 +179,7 @@ again:
           goto again;
       for (size_t at = 0; at < kExpected; at += 64) __builtin_prefetch(reinterpret_cast<char*>(&segment->cells[i]) + at);
       if (!segment->words[i].compare_exchange_strong(word, word_of(CLAIMED, here()), std::memory_order_acq_rel)) goto again;
+      fault("channel.get.claimed");
       return take(segment, static_cast<int>(i), out);
     }
     if (!segment->next.load(std::memory_order_acquire)) break;
@@ -267,6 +276,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
       fault("channel.segment.linked");
       uint64_t old = segment->link;
       root_->tail.compare_exchange_strong(old, next, std::memory_order_seq_cst);
+      fault("channel.segment.tail");
       if (!to_tail()) return Try::Failed;
       continue;
     }
@@ -280,6 +290,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
     segment->words[i].store(TOMB, std::memory_order_release);
     fault("channel.put.refused");
     announce(&root_->room, &root_->writers, 1);
+    fault("channel.put.told");
     announce(&root_->items, &root_->readers, INT_MAX);
     return Try::Over;
   }
@@ -307,6 +318,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
     PyErr_Fetch(&type, &value, &trace);
     release_pins(cell);
     segment->words[i].store(TOMB, std::memory_order_release);
+    fault("channel.put.tomb");
     announce(&root_->room, &root_->writers, 1);
     PyErr_Restore(type, value, trace);
     return Try::Failed;

@@ -1,6 +1,7 @@
 // What ends a group, and what the others are told of it: leaving, giving up, death (group.h has the picture).
 #include <cstdio>
 
+#include "memory/faults.h"
 #include "sync/group.h"
 
 namespace shmtensor::group {
@@ -8,11 +9,13 @@ namespace shmtensor::group {
 void Group::leave() {
   if (!base_) return;
   line(rank_).state.store(static_cast<uint32_t>(Membership::Left), std::memory_order_release);
+  fault("group.left");
   spread_news();
 }
 
 void Group::spread_news() {
   header().news.fetch_add(1, std::memory_order_seq_cst);
+  fault("group.news");
   for (int p = 0; p < world_; p++) wake(&line(p).phase);
 }
 
@@ -52,13 +55,17 @@ void Group::break_off(const char* why) {
 void Group::break_off(const char* why, uint32_t reason) {
   Header& h = header();
   uint32_t nobody = 0;
-  if (h.writer.compare_exchange_strong(nobody, rank_ + 1)) snprintf(h.text, sizeof h.text, "%s", why);
+  if (h.writer.compare_exchange_strong(nobody, rank_ + 1)) {
+    fault("group.writer");
+    snprintf(h.text, sizeof h.text, "%s", why);
+  }
   mark_broken(broken_by(rank_, reason));
 }
 
 void Group::mark_broken(uint32_t by) {
   uint32_t whole = 0;  // the first decides, for all: others may give up or die because of this very error
   header().broken.compare_exchange_strong(whole, by);
+  fault("group.broken");
   spread_news();
 }
 

@@ -57,19 +57,23 @@ bool Group::join(void* base, size_t nbytes, int rank, int world) {
   uint32_t none = 0;
   uint64_t blank = 0;
   header().magic.compare_exchange_strong(blank, kMagic);
+  fault("group.marked");
   if (!header().world.compare_exchange_strong(none, world) && none != static_cast<uint32_t>(world)) {
     raise("CollectiveMismatch", "init_process_group: world sizes differ: %d here, %u in the group", world, none);
     return false;
   }
+  fault("group.sized");
   Line& own = line(rank);
   uint32_t empty = static_cast<uint32_t>(Membership::Empty);
   if (!own.state.compare_exchange_strong(empty, static_cast<uint32_t>(Membership::Joining))) {
     raise("RuntimeError", "init_process_group: the rank is taken: rank %d of %d, by process %d", rank, world, own.pid);
     return false;
   }
+  fault("group.joining");
   Self me = self();
   own.row = me.row, own.inc = me.inc, own.pid = getpid();
   own.state.store(static_cast<uint32_t>(Membership::Joined), std::memory_order_release);
+  fault("group.joined");
   data_.assign(world, nullptr);
   holds_.assign(world, nullptr);
   spins_ = world <= cpus();
@@ -128,6 +132,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
     } while (now - begin < kSpin);
   }
   sleepers->fetch_add(1, std::memory_order_seq_cst);
+  fault("group.waiting");
   Peer peers[kMaxWorld];
   int ranks[kMaxWorld];
   bool good = true;

@@ -75,6 +75,7 @@ void vacate(Place* place, uint64_t who) {
   place->state.store(0, std::memory_order_release);
   fault("condition.leaving");
   place->who.compare_exchange_strong(who, 0, std::memory_order_acq_rel);
+  fault("condition.left");
 }
 
 }  // namespace
@@ -90,6 +91,7 @@ int enter_place(Places* places, Peer me) {
             !place->who.compare_exchange_strong(who, pack(me), std::memory_order_acq_rel))
           continue;
       }
+      fault("condition.entered");
       uint32_t high = places->high.load(std::memory_order_relaxed);
       while (high < static_cast<uint32_t>(i + 1) && !places->high.compare_exchange_weak(high, i + 1)) {
       }

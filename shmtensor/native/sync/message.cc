@@ -23,6 +23,7 @@ bool Group::send(Record& call, void* data, int to, double timeout) {
   uint32_t full = box.word.load(std::memory_order_relaxed) + 1;
   fault("send.written");
   announce(&box.word, &box.sleepers, full);
+  fault("send.announced");
   line(to).inbox.fetch_add(1, std::memory_order_seq_cst);  // against `readers`: add, then load
   if (line(to).readers.load(std::memory_order_seq_cst)) wake(&line(to).inbox);
   fault("send.published");
@@ -71,6 +72,7 @@ bool Group::receive(Record& call, void* data, int from, double timeout) {
   if (!good) box.verdict.store(1, std::memory_order_relaxed);
   fault("recv.copied");
   announce(&box.word, &box.sleepers, box.word.load(std::memory_order_relaxed) + 1);
+  fault("recv.done");
   if (!fits)
     raise("CollectiveMismatch", "recv: rank %d sent something else than rank %d expects: %s, expected %s", from, rank_,
           sent.c_str(), call.text().c_str());

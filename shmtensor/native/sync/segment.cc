@@ -123,6 +123,7 @@ bool Channel::to_head() {
       acknowledge(first->previous);
       fault("channel.retire.released");
       first->previous_released.store(1, std::memory_order_release);
+      fault("channel.retire.noted");
     }
     return true;
   }
@@ -161,6 +162,7 @@ bool Channel::retire() {
   uint64_t tombs = old->tombs_before.load(std::memory_order_relaxed);
   for (auto& word : old->words) tombs += state_of(word.load(std::memory_order_relaxed)) == TOMB;
   next->tombs_before.store(tombs, std::memory_order_release);  // everybody who retires writes the same
+  fault("channel.retire.counted");
   // Tail must have left the segment before its pin goes; head last.
   uint64_t tail = link;
   root_->tail.compare_exchange_strong(tail, next->link, std::memory_order_seq_cst);

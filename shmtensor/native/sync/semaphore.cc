@@ -26,7 +26,10 @@ bool try_take(SemaphoreWord* semaphore, Peer me) {
   }
   uint32_t loose = semaphore->loose.load(std::memory_order_seq_cst);
   while (loose > 0)
-    if (semaphore->loose.compare_exchange_weak(loose, loose - 1, std::memory_order_seq_cst)) return true;
+    if (semaphore->loose.compare_exchange_weak(loose, loose - 1, std::memory_order_seq_cst)) {
+      fault("semaphore.loose.taken");
+      return true;
+    }
   return false;
 }
 
@@ -56,6 +59,7 @@ bool return_from_dead(SemaphoreWord* semaphore) {
   }
   if (any) {
     semaphore->turn.fetch_add(1, std::memory_order_seq_cst);
+    fault("semaphore.turned");
     if (semaphore->waiters.load(std::memory_order_seq_cst)) wake(&semaphore->turn);
   }
   return any;
@@ -124,9 +128,13 @@ bool give_back(SemaphoreWord* semaphore, Peer me, uint32_t n) {
   uint32_t most = semaphore->limit - semaphore->slots;
   while (left) {
     if (left > most - std::min(most, loose)) return false;
-    if (semaphore->loose.compare_exchange_weak(loose, loose + left, std::memory_order_seq_cst)) break;
+    if (semaphore->loose.compare_exchange_weak(loose, loose + left, std::memory_order_seq_cst)) {
+      fault("semaphore.loose.given");
+      break;
+    }
   }
   semaphore->turn.fetch_add(1, std::memory_order_seq_cst);
+  fault("semaphore.told");
   if (semaphore->waiters.load(std::memory_order_seq_cst)) wake(&semaphore->turn, static_cast<int>(n));
   return true;
 }

@@ -1,0 +1,154 @@
+"""Every instruction that changes a shared word has a fault point after it, or stands here with the
+reason why not.
+
+tests/faults/test_points.py kills a process at each point. This file holds that none is missing: a
+new CAS without a point fails here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shmtensor import native
+
+from .steps import WRAPPERS, Step, steps, steps_of
+
+SOURCES = Path(native.__file__).parent
+
+# What is no step at all: reason -> file -> parts of the lines.
+NO_STEPS = {
+    "of this process alone": {
+        "compute/pool.cc": [""],  # its worker threads
+        "memory/guest.cc": ["range_base[i]", "range_size[i]", "guest_count"],
+        "memory/handler.cc": ["lost_reported"],
+        "memory/domain.cc": ["d.ready.store"],
+        "memory/heap.cc": ["busy.store", "stop.store", "committed_bytes."],
+        "memory/slot.cc": ["committed_bytes."],
+        "memory/store.cc": ["committed_bytes.", "a->committed[i", "a->committed[j"],
+        "memory/ledger.cc": ["d.counts.acknowledged"],
+        "sync/group.cc": ["busy_"],
+    },
+    "the fault points themselves, and a figure for people": {
+        "memory/faults.cc": ["board->", "remaining->"],
+        "memory/slot.cc": ["short_volume"],
+    },
+    "part of what a later step publishes: until then nobody reads it": {
+        # The fields of a pin that is FREE; the point export.fields comes before its word.
+        "memory/ledger.cc": [
+            "pin.slot.store", "pin.inc.store", "pin.index.store", "pin.gen.store", "pin.via_",
+            "pin.time_ms.store", "pin.nbytes.store",
+        ],
+        # Of a process that has no pid yet; of a row that is FREE, and locked.
+        "memory/row.cc": [
+            "r.start.store", "r.pidns.store",
+            "row.pid.store(0", "row.start.store(0", "row.pin_high.store(0",
+        ],
+        # The second line of a slot that is CLAIMED.
+        "memory/slot.cc": [
+            "slot.kind.store", "slot.shift.store", "slot.length.store", "slot.back.store",
+            "slot.committed.store", "slot.reclaiming.store",
+        ],
+        # Of a channel that is being made; of a segment that is not linked.
+        "sync/segment.cc": [
+            "root->head.store", "root->tail.store", "previous_released.store(before",
+        ],
+        "sync/bind_locks.cc": ["semaphore.at->loose.store"],  # of one that is being made
+        "sync/lock.cc": ["places->tickets"],  # of a place whose state says that nobody waits
+    },
+    "a hint, right whatever its value": {
+        "sync/channel.cc": ["segment->first.store", "segment->last.store"],
+    },
+    "read and written by the holder of the lock alone": {
+        "sync/bind_locks.cc": ["depth.", "lock->thread.store"],
+    },
+    "the one instruction of a wrapper, each call of which is a step": {
+        "memory/layout.h": ["word.compare_exchange_strong"],
+        "memory/slot.cc": ["return swap_word", "if (word_of(d, s).compare_exchange_weak"],
+        "memory/liveness.cc": ["d.rows[row].holder.store(0"],
+        "memory/row.cc": ["r.pid.store"],
+        "sync/cell.h": ["word->fetch_add"],
+        "sync/group.cc": ["word->store(value"],
+        "sync/semaphore.cc": ["return slot->compare_exchange_strong"],
+    },
+}  # fmt: skip
+
+# Steps after which there is no point: reason -> file -> parts of the lines.
+NO_POINT = {
+    "the last step of its operation: who dies after it dies after the operation": {
+        "sync/account.cc": ["announce(&root_->room, &root_->writers, INT_MAX);"],
+        "sync/channel.cc": [
+            "announce(&root_->room, &root_->writers, 1);",
+            "announce(&root_->items, &root_->readers, 1);",
+            "announce(&root_->items, &root_->readers, INT_MAX);",
+        ],
+    },
+    "a waiter takes its own count back; that of a dead one stays, and has a point": {
+        "sync/bind_channel.cc": ["waiters->fetch_sub(1"],
+        "sync/group.cc": ["sleepers->fetch_sub(1"],
+        "sync/lock.cc": ["lock->waiters.fetch_sub(1"],
+        "sync/semaphore.cc": ["semaphore->waiters.fetch_sub(1"],
+    },
+    "the next step does the same once more, or instead": {
+        "sync/lock.cc": [
+            "if (!place->who.compare_exchange_strong(who, pack(me)",
+            "bool late =",
+            "if (place->state.compare_exchange_strong(state, 0)) vacate",
+        ],
+    },
+}  # fmt: skip
+
+
+def flat(reasons: dict[str, dict[str, list[str]]]) -> set[tuple[str, str]]:
+    """File and part of a line of each entry."""
+    files = [item for files in reasons.values() for item in files.items()]
+    return {(file, part) for file, parts in files for part in parts}
+
+
+def fits(step: Step, entry: tuple[str, str]) -> bool:
+    return step.file == entry[0] and entry[1] in step.text
+
+
+def test_every_step_has_a_fault_point() -> None:
+    bare = [
+        f"{step.file}:{step.line}: {step.text}"
+        for step in steps(SOURCES, flat(NO_STEPS))
+        if not step.is_followed and not any(fits(step, entry) for entry in flat(NO_POINT))
+    ]
+    assert not bare, "no fault point follows, and no reason is given:\n" + "\n".join(bare)
+
+
+def test_every_reason_is_needed() -> None:
+    everything = steps(SOURCES, set())
+    rest = [step for step in steps(SOURCES, flat(NO_STEPS)) if not step.is_followed]
+    unused = [e for e in flat(NO_STEPS) if not any(fits(step, e) for step in everything)]
+    unused += [e for e in flat(NO_POINT) if not any(fits(step, e) for step in rest)]
+    assert not unused
+
+
+def test_what_counts_as_followed() -> None:
+    source = """void f() {
+  a->store(1);  // fault("in.a.comment")
+  b.fetch_add(1);
+  fault("f.added");
+}
+void g() {
+  if (swap_word(w, 0, 1)) say("fault(");
+  x->compare_exchange_strong(o, 1);
+  fault("g.swapped");
+}
+void swap_word(int) {
+  __atomic_fetch_or(&bits, 1, 0);
+  load(__atomic_load_n(&bits, 0));
+}
+void h() {
+  fault("h.begun");
+}
+"""
+    found = [(step.line, step.is_followed) for step in steps_of("f.cc", source, set())]
+    assert found == [(2, False), (3, True), (7, False), (8, True), (12, False)]
+
+
+def test_the_wrappers_are_there() -> None:
+    files = [path for kind in ("*.cc", "*.h") for path in SOURCES.rglob(kind)]
+    text = "".join(path.read_text() for path in files)
+    assert [name for name in WRAPPERS if f" {name}(" not in text] == []
