@@ -252,7 +252,8 @@ def is_nonzero(input: Tensor) -> bool:
     """Whether a tensor of one element is not zero."""
     if input.numel() != 1:
         raise RuntimeError(
-            f"is_nonzero: a Tensor with {input.numel()} elements is ambiguous: shape {input.shape}"
+            f"is_nonzero: a Tensor with {input.numel()} elements is ambiguous: shape "
+            f"{tuple(input.shape)}"
         )
     return bool(input.item())
 

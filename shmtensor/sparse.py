@@ -38,7 +38,7 @@ class SparseTensor:
     def __init__(
         self, indices: Tensor, values: Tensor, shape: tuple[int, ...], is_coalesced: bool = False
     ) -> None:
-        self.places, self.numbers, self.shape = indices, values, tuple(shape)
+        self.places, self.numbers, self.shape = indices, values, native.Size(shape)
         self.ordered = is_coalesced
 
     # ------------------------------------------------------------ what it is
@@ -117,7 +117,7 @@ class SparseTensor:
         if not self.ordered:
             raise RuntimeError(
                 f"{where}: Cannot get {where} on an uncoalesced tensor, please call .coalesce() "
-                f"first: shape {self.shape}"
+                f"first: shape {tuple(self.shape)}"
             )
 
     def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
@@ -178,7 +178,9 @@ class SparseTensor:
         if not isinstance(other, SparseTensor):
             return self.to_dense() + other
         if other.shape != self.shape:
-            raise RuntimeError(f"add: shapes of sparse tensors differ: {self.shape}, {other.shape}")
+            raise RuntimeError(
+                f"add: shapes of sparse tensors differ: {tuple(self.shape)}, {tuple(other.shape)}"
+            )
         places = table.cat([self.places, other.places], 1)
         values = table.cat([self.numbers, other.numbers], 0)
         return SparseTensor(places, values, self.shape).coalesce()
@@ -218,7 +220,8 @@ class SparseTensor:
         inner = [repr(t).replace("\n", "\n" + indent) for t in (self.places, self.numbers)]
         notes = ", requires_grad=True" if self.requires_grad and self.numbers.is_leaf else ""
         return (
-            f"tensor(indices={inner[0]},\n{indent}values={inner[1]},\n{indent}size={self.shape}, "
+            f"tensor(indices={inner[0]},\n{indent}values={inner[1]},\n{indent}"
+            f"size={tuple(self.shape)}, "
             f"nnz={self._nnz()}, layout=shmtensor.sparse_coo{notes})"
         )
 
@@ -308,7 +311,7 @@ def only_sparse(name: str) -> Any:
     def refuse(input: Tensor) -> Any:
         raise RuntimeError(
             f"{name}: expected sparse coordinate tensor layout but got Strided: shape "
-            f"{input.shape}, to_sparse() makes one"
+            f"{tuple(input.shape)}, to_sparse() makes one"
         )
 
     refuse.__name__ = refuse.__qualname__ = name

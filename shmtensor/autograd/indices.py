@@ -26,7 +26,7 @@ def as_index(index: Any, x: Any) -> Any:
     Raises:
         IndexError: a tensor of floats.
     """
-    if index.__class__ is not tuple:
+    if not isinstance(index, tuple):
         return one_index(index)
     parts = tuple([one_index(i) for i in index])
     kinds = "".join([kind_of(i) for i in parts])

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from .. import native
 from .table import composite
 
 
@@ -41,7 +42,8 @@ def cartesian_prod(ops, *tensors):
 def broadcast_shapes(ops, *shapes):
     """The shape that tensors of these shapes have together."""
     try:
-        return np.broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes))
+        each = ((s,) if isinstance(s, int) else tuple(s) for s in shapes)
+        return native.Size(np.broadcast_shapes(*each))
     except ValueError:
         raise RuntimeError(f"broadcast_shapes: they do not fit together: {shapes}") from None
 

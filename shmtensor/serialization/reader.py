@@ -13,7 +13,7 @@ import numpy as np
 
 from ..autograd import wrap
 from ..nn import Parameter
-from ..tensor import Tensor
+from ..tensor import Size, Tensor
 from .archive import ArchiveReader, file_path
 from .names import DTYPE_NAMES, STORAGE_NAMES, StorageType
 from .trusted import find_trusted, may_be_built
@@ -207,7 +207,7 @@ OURS: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_tensor_v2"): rebuild_tensor,
     ("torch._utils", "_rebuild_tensor_v3"): rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): rebuild_parameter,
-    ("torch", "Size"): tuple,
+    ("torch", "Size"): Size,
     **{("torch", name): kind for name, kind in STORAGE_NAMES.items()},
     ("torch.storage", "UntypedStorage"): STORAGE_NAMES["UntypedStorage"],
     **{("torch", name): dtype for name, dtype in DTYPE_NAMES.items()},

@@ -56,7 +56,7 @@ class Copying(Restriding):
             raise RuntimeError(
                 "pickle: cannot send or store a tensor that requires grad and is not a leaf, "
                 "autograd does not cross "
-                f"process boundaries: shape {self.shape} computed by {node_name(self)}, use "
+                f"process boundaries: shape {tuple(self.shape)} computed by {node_name(self)}, use "
                 f"detach()"
             )
         grad = None if self.grad is None else self.grad.array

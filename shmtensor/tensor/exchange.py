@@ -107,11 +107,11 @@ class Exchange(History):
         if not force and view.node_of(self) is not None and recording.get():
             raise RuntimeError(
                 "numpy: Can't call numpy() on Tensor that requires grad: shape "
-                f"{self.shape}, use tensor.detach().numpy() instead"
+                f"{tuple(self.shape)}, use tensor.detach().numpy() instead"
             )
         if self.array.dtype is dtypes.bfloat16:
             raise TypeError(
-                f"numpy: Got unsupported ScalarType BFloat16: shape {self.shape}, use "
+                f"numpy: Got unsupported ScalarType BFloat16: shape {tuple(self.shape)}, use "
                 "x.float().numpy() for the values, x.view(st.uint16).numpy() for the bits"
             )
         return self.array
@@ -167,7 +167,8 @@ class Exchange(History):
         """
         if view.node_of(self) is not None:
             raise BufferError(
-                f"__dlpack__: Can't export tensors that require gradient: shape {self.shape}, use "
+                f"__dlpack__: Can't export tensors that require gradient: shape "
+                f"{tuple(self.shape)}, use "
                 "tensor.detach()"
             )
         if self.array.dtype is not dtypes.bfloat16:
@@ -188,7 +189,7 @@ class Exchange(History):
         if self.array.size != 1:
             raise RuntimeError(
                 f"item: a Tensor with {self.array.size} elements cannot be converted to Scalar: "
-                f"shape {self.shape}"
+                f"shape {tuple(self.shape)}"
             )
         return self.array.item()
 

@@ -37,10 +37,6 @@ class Geometry(Methods):
     __slots__ = ()
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape  # type: ignore[no-any-return]
-
-    @property
     def dtype(self) -> dtypes.Dtype:
         return self.array.dtype  # type: ignore[no-any-return]
 
@@ -112,7 +108,7 @@ class Geometry(Methods):
             RuntimeError: where it is not.
         """
         if not allowed:
-            raise RuntimeError(f"{name}: only of {what}: shape {self.shape}")
+            raise RuntimeError(f"{name}: only of {what}: shape {tuple(self.shape)}")
         return self  # type: ignore[return-value]
 
     @property
@@ -134,7 +130,7 @@ class Geometry(Methods):
     def size(self, dim: int | None = None) -> Any:
         """The shape, or one of its sizes."""
         if dim is None:
-            return self.array.shape
+            return self.shape
         try:
             return self.array.shape[dim]
         except IndexError:
@@ -142,7 +138,7 @@ class Geometry(Methods):
             raise IndexError(
                 f"size: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but "
                 f"got {dim}): "
-                f"shape {self.shape}"
+                f"shape {tuple(self.shape)}"
             ) from None
 
     def dim(self) -> int:

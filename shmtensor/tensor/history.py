@@ -51,7 +51,8 @@ class History(Geometry):
                 if self.version is FROZEN and not inferring.get():
                     raise RuntimeError(
                         "requires_grad_: Setting requires_grad=True on inference tensor outside "
-                        f"InferenceMode is not allowed: shape {self.shape}, make a clone() first"
+                        f"InferenceMode is not allowed: shape "
+                        f"{tuple(self.shape)}, make a clone() first"
                     )
                 if self.leaf is None:
                     self.leaf = Leaf(self)
@@ -166,7 +167,8 @@ class History(Geometry):
         """Forgets the history of this tensor."""
         if self.base is not None:
             raise RuntimeError(
-                f"detach_: can't detach views in-place: shape {self.shape}, use detach() instead"
+                f"detach_: can't detach views in-place: shape "
+                f"{tuple(self.shape)}, use detach() instead"
             )
         self.node = None
         return self

@@ -67,7 +67,7 @@ class Language(Copying):
             raise RuntimeError(
                 f"bool: Boolean value of Tensor with "
                 f"{'no values' if self.array.size == 0 else 'more than one value'} "
-                f"is ambiguous: shape {self.shape}, use any() or all()"
+                f"is ambiguous: shape {tuple(self.shape)}, use any() or all()"
             )
         return bool(self.array.item())
 
@@ -84,7 +84,7 @@ class Language(Copying):
         if self.array.dtype.kind not in "iub" or self.array.size != 1:
             raise TypeError(
                 "index: only integer tensors of a single element can be converted to an index: "
-                f"shape {self.shape}, dtype {self.dtype}"
+                f"shape {tuple(self.shape)}, dtype {self.dtype}"
             )
         return int(self.array.item())
 

@@ -78,7 +78,7 @@ class Restriding(Writing):
         shape = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
         if self.node is not None:
             raise RuntimeError(
-                f"resize_: cannot resize variables that require grad: shape {self.shape}"
+                f"resize_: cannot resize variables that require grad: shape {tuple(self.shape)}"
             )
         n = int(np.prod(shape, dtype=np.int64))
         old = self.array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,7 @@ from .subclass import as_subclass, hidden, torch_function
 
 __all__ = ["Size", "Tensor"]
 
-if TYPE_CHECKING:
-    Size = tuple[int, ...]
-else:
-    Size = tuple  # torch.Size is a tuple, too; isinstance needs the bare class
+Size = native.Size
 
 
 class Tensor(Language):

@@ -57,15 +57,17 @@ class Writing(Casting):
         try:
             view.set_item(self, as_index(index, self.array), value)
         except IndexError as error:
-            raise IndexError(f"setitem: {error}: shape {self.shape}") from None
+            raise IndexError(f"setitem: {error}: shape {tuple(self.shape)}") from None
         except ValueError as error:
             if not self.array.flags.writeable:
                 raise RuntimeError(
-                    f"setitem: the memory cannot be written: shape {self.shape}, it is stretched "
+                    f"setitem: the memory cannot be written: shape "
+                    f"{tuple(self.shape)}, it is stretched "
                     f"(expand) or came read-only; write to a clone()"
                 ) from None
             raise RuntimeError(
-                f"setitem: {error}: value of shape {value.array.shape} into shape {self.shape}"
+                f"setitem: {error}: value of shape {value.array.shape} into shape "
+                f"{tuple(self.shape)}"
             ) from None
 
     def polygamma(self, n: int) -> Tensor:

@@ -58,7 +58,7 @@ PyMethodDef functions[] = {
 }  // namespace
 
 int add_call(PyObject* module) {
-  if (add_graph_types(module) < 0 || add_either(module) < 0) return -1;
+  if (add_graph_types(module) < 0 || add_either(module) < 0 || add_size(module) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }
 

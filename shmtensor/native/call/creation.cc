@@ -13,10 +13,10 @@ namespace {
 
 // Sizes given one by one, or as one tuple or list; -1 where they are not all exact ints from 0 up.
 int read_sizes(PyObject* sizes, npy_intp* dims) {
-  if (!PyTuple_CheckExact(sizes)) return -1;
+  if (!is_sizes(sizes)) return -1;
   if (PyTuple_GET_SIZE(sizes) == 1) {
     PyObject* lone = PyTuple_GET_ITEM(sizes, 0);
-    if (PyTuple_CheckExact(lone) || PyList_CheckExact(lone)) sizes = lone;
+    if (is_sizes(lone) || PyList_CheckExact(lone)) sizes = lone;
   }
   const Py_ssize_t nd = PySequence_Fast_GET_SIZE(sizes);
   if (nd > NPY_MAXDIMS) return -1;

@@ -84,6 +84,10 @@ extern PyType_Spec base_spec;
 
 int add_graph_types(PyObject* module);
 
+PyObject* shape_of(PyArrayObject* array);  // as a Size
+bool is_sizes(PyObject* x);                // a tuple or a Size: what a shape is given as
+int add_size(PyObject* module);
+
 inline bool is_tensor(PyObject* x) {
   return Py_TYPE(x) == tensor_type || PyObject_TypeCheck(x, base_type);
 }

@@ -1,4 +1,5 @@
 // TensorBase: the slots of Tensor.
+#include "compute/array.h"
 #include "graph.h"
 
 #include <structmember.h>
@@ -91,6 +92,18 @@ int base_getbuffer(PyObject* self, Py_buffer* view, int flags) {
   return PyObject_GetBuffer(tensor->array, view, flags);
 }
 
+PyObject* base_shape(PyObject* self, void*) {
+  PyObject* array = reinterpret_cast<TensorBase*>(self)->array;
+  if (PyArray_Check(array)) return shape_of(reinterpret_cast<PyArrayObject*>(array));
+  Ref own(PyObject_GetAttrString(self, "array"));  // a class that hides its memory has it as a property
+  return own ? PyObject_GetAttrString(own.get(), "shape") : nullptr;
+}
+
+PyGetSetDef base_computed[] = {
+    {"shape", base_shape, nullptr, "The sizes of the dimensions, a Size.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
 PyMemberDef base_members[] = {
     {"array", T_OBJECT_EX, offsetof(TensorBase, array), 0, "the memory"},
     {"_operand", T_OBJECT_EX, offsetof(TensorBase, array), 0, "the memory, as dispatch reads it"},
@@ -109,6 +122,7 @@ PyType_Slot base_slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(base_traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(base_clear)},
     {Py_tp_members, base_members},
+    {Py_tp_getset, base_computed},
     {Py_bf_getbuffer, reinterpret_cast<void*>(base_getbuffer)},
     {0, nullptr},
 };

@@ -2,6 +2,7 @@
 #include "views.h"
 
 #include "compute/array.h"
+#include "graph.h"
 
 namespace shmtensor {
 namespace {
@@ -48,7 +49,7 @@ PyObject* in_order(PyArrayObject* x, int nd, const npy_intp* dims) {
 
 PyObject* viewed(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = exact(args, n, 2);
-  if (!x || !PyTuple_CheckExact(args[1]) || !PyArray_IS_C_CONTIGUOUS(x)) Py_RETURN_NONE;
+  if (!x || !is_sizes(args[1]) || !PyArray_IS_C_CONTIGUOUS(x)) Py_RETURN_NONE;
   const Py_ssize_t nd = PyTuple_GET_SIZE(args[1]);
   if (nd > NPY_MAXDIMS) Py_RETURN_NONE;
   npy_intp dims[NPY_MAXDIMS], known = 1, open = -1;
@@ -167,7 +168,7 @@ PyObject* flipped(PyObject*, PyObject* const* args, Py_ssize_t n) {
   npy_intp strides[NPY_MAXDIMS];
   char* at = PyArray_BYTES(x);
   for (int i = 0; i < nd; ++i) strides[i] = PyArray_STRIDE(x, i);
-  const bool many = PyTuple_CheckExact(args[1]) || PyList_CheckExact(args[1]);
+  const bool many = is_sizes(args[1]) || PyList_CheckExact(args[1]);
   const Py_ssize_t count = many ? PySequence_Fast_GET_SIZE(args[1]) : 1;
   uint64_t seen = 0;
   for (Py_ssize_t i = 0; i < count; ++i) {

@@ -162,7 +162,7 @@ PyObject* picked_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("picked_backward", n, 6, 6) < 0) return nullptr;
   PyArrayObject* g = numbers_of(args[0]);
   npy_intp dims[NPY_MAXDIMS];
-  const int nd = g && PyTuple_CheckExact(args[3]) && PyTuple_GET_SIZE(args[3]) <= NPY_MAXDIMS
+  const int nd = g && PyTuple_Check(args[3]) && PyTuple_GET_SIZE(args[3]) <= NPY_MAXDIMS
                      ? static_cast<int>(PyTuple_GET_SIZE(args[3]))
                      : 0;
   for (int i = 0; i < nd; ++i) dims[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(args[3], i));

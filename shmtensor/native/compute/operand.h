@@ -43,7 +43,7 @@ inline bool number(PyObject* p, long* out) {
 
 // A tuple of nd exact ints from `lowest` up, into the last places of three; the first ones get `other`.
 inline bool numbers(PyObject* p, int nd, int64_t other, int64_t lowest, int64_t* out) {
-  if (!PyTuple_CheckExact(p) || PyTuple_GET_SIZE(p) != nd) return false;
+  if (!PyTuple_Check(p) || PyTuple_GET_SIZE(p) != nd) return false;
   for (int i = 0; i < 3 - nd; ++i) out[i] = other;
   for (int i = 0; i < nd; ++i) {
     PyObject* item = PyTuple_GET_ITEM(p, i);

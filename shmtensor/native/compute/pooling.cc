@@ -138,7 +138,7 @@ int64_t images(PyArrayObject* x, int nd, int64_t* sizes) {
 }
 
 int rank_of(PyArrayObject* x, PyObject* kernel) {
-  if (!x || !PyTuple_CheckExact(kernel)) return 0;
+  if (!x || !PyTuple_Check(kernel)) return 0;
   const Py_ssize_t nd = PyTuple_GET_SIZE(kernel);
   return nd <= 3 && PyArray_NDIM(x) >= nd ? static_cast<int>(nd) : 0;
 }
@@ -243,7 +243,7 @@ PyObject* placed(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int rank = PyArray_NDIM(g), lead = rank - static_cast<int>(nd), type = PyArray_TYPE(g);
   int64_t size[3], fit[3];
   if (!PyArray_CheckExact(args[1]) || PyArray_TYPE(as_array(args[1])) != NPY_INT64 ||
-      !PyArray_SAMESHAPE(g, as_array(args[1])) || !PyTuple_CheckExact(args[2]) ||
+      !PyArray_SAMESHAPE(g, as_array(args[1])) || !PyTuple_Check(args[2]) ||
       PyTuple_GET_SIZE(args[2]) != rank)
     Py_RETURN_NONE;
   Ref last(PyTuple_GetSlice(args[2], lead, rank));
