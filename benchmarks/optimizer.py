@@ -29,6 +29,20 @@ def momentum(st: Any, shapes: list[tuple[int, ...]]) -> Any:
     return step(st, "SGD", shapes, momentum=0.9)
 
 
+def lookup(st: Any, kind: str) -> Any:
+    """A step of a table of 1 M rows of 64, of which 1,000 are looked up, backward and all."""
+    table = st.nn.Embedding(1_000_000, 64, sparse=True)
+    optimizer = getattr(st.optim, kind)(table.parameters(), lr=0.1)
+    words = st.arange(0, 1_000_000, 1000)
+
+    def run() -> None:
+        optimizer.zero_grad()
+        table(words).sum().backward()
+        optimizer.step()
+
+    return run
+
+
 CASES = [
     Case("optimizer/SGD, momentum, 4 tiny", beside(momentum, SMALL), 0.5),
     Case("optimizer/SGD, momentum, MLP", beside(momentum, MLP), 0.5),
@@ -36,4 +50,6 @@ CASES = [
     Case("optimizer/Adam, 4 tiny", beside(adam, SMALL), 0.5),
     Case("optimizer/Adam, MLP", beside(adam, MLP), 0.5),
     Case("optimizer/Adam, 10 M", beside(adam, LARGE), 0.5, slow=True),
+    Case("optimizer/SGD, 1,000 of 1 M rows", beside(lookup, "SGD"), 0.8, slow=True),
+    Case("optimizer/SparseAdam, 1,000 of 1 M rows", beside(lookup, "SparseAdam"), 0.8, slow=True),
 ]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import conversion, dtypes, native
+from .autograd import scattered
 from .autograd.dispatch import table
 from .device import CPU, Device
 from .formats import layout
@@ -21,7 +22,8 @@ __all__ = ["SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "sp
 sparse_coo = layout("sparse_coo")
 
 
-class SparseTensor:
+@scattered.shows
+class SparseTensor(scattered.Scattered):
     """A tensor of which only some elements are kept.
 
     Args:
@@ -31,14 +33,18 @@ class SparseTensor:
         is_coalesced: no place occurs twice, and they are in order.
     """
 
+    places: Tensor
+    numbers: Tensor
+
     is_sparse = True
+    array: Any = NotImplemented  # there is none of it, and it is no leaf.home
     is_leaf = True
     layout = sparse_coo
 
     def __init__(
         self, indices: Tensor, values: Tensor, shape: tuple[int, ...], is_coalesced: bool = False
     ) -> None:
-        self.places, self.numbers, self.shape = indices, values, native.Size(shape)
+        super().__init__(indices, values, native.Size(shape))
         self.ordered = is_coalesced
 
     # ------------------------------------------------------------ what it is
@@ -131,8 +137,8 @@ class SparseTensor:
         """Each place once, in order; elements at the same place are summed. Copies: one."""
         if self.ordered:
             return self
-        sizes = self.shape[: self.sparse_dim()]
-        flat = np.ravel_multi_index(tuple(self.places.numpy()), sizes)
+        sizes, places = self.shape[: self.sparse_dim()], self.places.array
+        flat = places[0] if len(sizes) == 1 else np.ravel_multi_index(tuple(places), sizes)
         kept, where = np.unique(flat, return_inverse=True)
         empty = native.wrap(np.zeros((len(kept), *self.numbers.shape[1:]), self.dtype))
         values = table.index_add(empty, 0, native.wrap(where.reshape(-1)), self.numbers)
@@ -153,6 +159,19 @@ class SparseTensor:
 
     def clone(self) -> SparseTensor:
         return SparseTensor(self.places.clone(), self.numbers.clone(), self.shape, self.ordered)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SparseTensor:
+        return self.detach().clone()
+
+    def share_memory_(self) -> SparseTensor:
+        """Moves places and elements into shared memory, where they are as a rule."""
+        self.places.share_memory_()
+        self.numbers.share_memory_()
+        return self
+
+    def is_shared(self) -> bool:
+        """Whether other processes can see it."""
+        return self.places.is_shared() and self.numbers.is_shared()
 
     def to(self, *args: Any, **named: Any) -> SparseTensor:
         return self.with_values(self.numbers.to(*args, **named))
@@ -194,6 +213,35 @@ class SparseTensor:
         return self.with_values(self.numbers * other)
 
     __rmul__ = __mul__
+
+    def mul_(self, other: Any) -> SparseTensor:
+        """Multiplies each kept element by a number, in place."""
+        self.numbers.mul_(other)
+        return self
+
+    def div_(self, other: Any) -> SparseTensor:
+        """Divides each kept element by a number, in place."""
+        self.numbers.div_(other)
+        return self
+
+    __imul__, __itruediv__ = mul_, div_
+
+    def clamp_(self, min: Any = None, max: Any = None) -> SparseTensor:
+        """Cuts each kept element, in place; what is summed at a place is one element."""
+        once = self.coalesce()
+        self.places, self.numbers, self.ordered = once.places, once.numbers, True
+        self.numbers.clamp_(min, max)
+        return self
+
+    def zero_(self) -> SparseTensor:
+        """Keeps nothing any more."""
+        self.places, self.numbers, self.ordered = self.places[:, :0], self.numbers[:0], True
+        return self
+
+    def norm(self, p: Any = 2) -> Tensor:
+        """The norm of all elements as one vector."""
+        found: Tensor = self.coalesce().numbers.norm(p)
+        return found
 
     def __neg__(self) -> SparseTensor:
         return self.with_values(-self.numbers)

@@ -300,7 +300,7 @@ def gradients_of(optimizer: Any) -> list[Any]:
                 continue
             if p.grad.dtype is dtypes.float16:
                 raise ValueError("GradScaler: Attempting to unscale FP16 gradients.")
-            found.append(p.grad)
+            found.append(p.grad._values() if p.grad.is_sparse else p.grad)
     return found
 
 

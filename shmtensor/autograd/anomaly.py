@@ -111,6 +111,7 @@ def inspect(node: Any, grads: tuple[Any, ...]) -> None:
     if not _checking_nan[0]:
         return
     for i, g in enumerate(grads):
+        g = getattr(g, "numbers", g)  # of a sparse one
         array = g.array if isinstance(g, native.TensorBase) else g
         if isinstance(array, np.ndarray) and array.dtype.kind in "fc" and np.isnan(array).any():
             raise RuntimeError(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import native
+from ..ops.scattered import Scattered
 from .leaf import Hooks, Leaf, RemovableHandle, hooks_of, node_of_edge
 from .view import node_of
 
@@ -62,13 +63,15 @@ def retain(tensor: Any) -> None:
 
 
 def as_tensor(g: Any) -> Any:
-    return g if g is None or isinstance(g, native.TensorBase) else native.wrap(g)
+    return g if g is None or isinstance(g, (native.TensorBase, Scattered)) else native.wrap(g)
 
 
 def as_given(made: Any, g: Any, where: str) -> Any:
     """What a hook returned, in the form that the walk uses; None keeps the gradient."""
     if made is None:
         return g
+    if isinstance(made, Scattered) and (g is None or made.shape == g.shape):
+        return made
     if not isinstance(made, native.TensorBase):
         raise TypeError(f"{where}: a hook must return None or a Tensor: {type(made).__name__}")
     old = g.array if isinstance(g, native.TensorBase) else g

@@ -31,6 +31,7 @@ from .mode import recording
 from .observation import is_tracing
 from .quiet import quiet
 from .reach import Walk, leading_to, waiting_for, walks
+from .scattered import Scattered, added, arrived
 
 __all__ = ["walk"]
 
@@ -59,6 +60,10 @@ def refit(g: Any, edge: Any, node: Any) -> Any:
         RuntimeError: the shape cannot be that input's.
     """
     ops: Any = table
+    if isinstance(g, Scattered):
+        g = arrived(g, edge)
+        if isinstance(g, Scattered):
+            return g
     array = g
     if isinstance(g, native.TensorBase):
         array = g.array
@@ -209,6 +214,9 @@ def steps(
                     old = sums.get(e)
                     if old is None:
                         sums[e] = fitted
+                    elif isinstance(fitted, Scattered) or isinstance(old, Scattered):
+                        sums[e] = added(old, fitted, create, e in made)
+                        made.discard(e)
                     elif create:
                         sums[e] = table.add(old, fitted)
                     elif e in made:
@@ -267,7 +275,9 @@ def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
     """Adds a gradient to a leaf's `.grad`."""
     with accumulating:
         home, old = leaf.home, leaf.grad
-        if create:
+        if isinstance(g, Scattered) or isinstance(old, Scattered):
+            leaf.grad = g if old is None else added(old, g, create, True)
+        elif create:
             leaf.grad = g if old is None else table.add(old, g)
         elif home is not None and (
             old.array is home

@@ -35,6 +35,9 @@ class Answers(JoinHook):
         for at, bucket in enumerate(ddp._buckets):
             bucket.settle()
             hook = ddp._hook
+            if bucket.is_sparse:
+                bucket.answer(group, ddp._divisor, ddp._precision.reduce_dtype)
+                continue
             offsets, total = (bucket.offsets, bucket.total) if hook is None else bucket.packed()
             flat = empty_shared((total,), bucket.dtype())
             flat[...] = 0

@@ -93,6 +93,8 @@ class Bucket:
         n_copied: bytes of gradients that were copied for a reduction so far, there and back.
     """
 
+    is_sparse = False
+
     def __init__(self, parameters: list[Any], trigger: set[int] | None = None) -> None:
         self.parameters = parameters
         self.trigger = {id(p) for p in parameters} if trigger is None else trigger

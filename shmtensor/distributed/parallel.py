@@ -29,6 +29,7 @@ from .membership import group_of
 from .precision import MixedPrecision, lowered
 from .reach import leaves_of
 from .replica import Replica, take_over, verify
+from .sparsebucket import SparseBucket, sparse_parameters
 from .underscore import UnderscoreNames
 from .work import Future, Work
 
@@ -42,7 +43,8 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
     """Wraps a module so that after `backward` every rank has the average of all ranks' gradients.
 
     At construction the shapes of all ranks' parameters are compared, and everybody takes over rank
-    0's values.
+    0's values. The gradient of an Embedding or EmbeddingBag with sparse=True is a sparse tensor,
+    and a bucket of its own: everybody gets everybody's rows, and communication hooks do not see it.
 
     Args:
         module: the model; its parameters keep their memory, unless several ranks have them in the
@@ -160,8 +162,10 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
 
     def _cut(self, caps: list[int], delayed: list[tuple[str, Any]] | None) -> None:
         late = {id(p) for _, p in delayed or ()}
-        early = [p for p in self._trained[::-1] if id(p) not in late]
-        self._buckets = cut(early, *caps)
+        sparse = set(sparse_parameters(self.module)) - late
+        early = [p for p in self._trained[::-1] if id(p) not in late | sparse]
+        self._buckets: list[Any] = [*cut(early, *caps)] if early else []
+        self._buckets += [SparseBucket(p) for p in self._trained[::-1] if id(p) in sparse]
         if delayed:
             self._buckets += cut([p for _, p in delayed][::-1], 1 << 62)
         self._next = len(self._buckets)
@@ -223,6 +227,8 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
             return
         for bucket in self._bucket_of.get(id(parameter), ()):
             bucket.missing.discard(id(parameter))
+            if not bucket.is_sparse and parameter.grad is not None and parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.to_dense()
         if self._unused:  # at the first gradient: whoever has some reduces in backward, too
             for p in self._unused:
                 for bucket in self._bucket_of.get(id(p), ()):
@@ -242,6 +248,13 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
             if lane is None:
                 bucket.reduce(group, self._divisor, self._precision.reduce_dtype)
                 return
+        divisor, dtype = self._divisor, self._precision.reduce_dtype
+        if bucket.is_sparse:
+            x = bucket.own()
+            totals: list[Any] = []
+            work = Work(lambda: totals.append(bucket.join(group, x, divisor, dtype)), totals)
+            self._open.append((bucket, None, None, self._begun(work).get_future()))
+            return
         if self._hook is not None:
             offsets, total = bucket.packed()
         else:
@@ -252,15 +265,15 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
             tensor = GradBucket(at, wrap(flat), bucket.parameters, at + 1 == len(self._buckets))
             future = self._hook(self._hook_state, tensor)
         else:
-            divisor, dtype = self._divisor, self._precision.reduce_dtype
             work = Work(lambda: bucket.join(group, flat, divisor, dtype), wrap(flat))
-            future = work.get_future()
-            if self._overlaps:
-                group.lane("collectives").put(work)
-            else:
-                work.run()
-                work.settle()
+            future = self._begun(work).get_future()
         self._open.append((bucket, flat, None if is_own else offsets, future))
+
+    def _begun(self, work: Work) -> Work:
+        if self._overlaps or self.process_group.busy_lane("collectives", -1):
+            return self.process_group.lane("collectives").put(work)
+        work.run()
+        return work.settle()
 
     def _finish(self) -> None:
         """The end of a backward: all reductions are awaited, and their results put in place."""
@@ -277,6 +290,10 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
                     self._update(bucket)
         for bucket, flat, offsets, future in opened:
             result = future.wait()
+            if bucket.is_sparse:
+                bucket.take(result[0], used)
+                self._update(bucket)
+                continue
             array = result[0].array if isinstance(result, (list, tuple)) else result.array
             if array is not flat:
                 np.copyto(flat, array.reshape(-1), casting="unsafe")

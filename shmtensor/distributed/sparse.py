@@ -16,7 +16,7 @@ from .work import Work
 if TYPE_CHECKING:
     from ..sparse import SparseTensor
 
-__all__ = ["all_reduce_sparse"]
+__all__ = ["all_reduce_sparse", "total_of"]
 
 
 def all_reduce_sparse(x: SparseTensor, op: Any, group: ProcessGroup, async_op: bool) -> Work | None:
@@ -33,28 +33,31 @@ def all_reduce_sparse(x: SparseTensor, op: Any, group: ProcessGroup, async_op: b
         raise ValueError(f"all_reduce: sparse tensors have SUM and AVG only: {op!r}")
 
     def call() -> None:
-        from ..sparse import SparseTensor
-
-        kind = [x.numbers.array.dtype.num, x.sparse_dim(), *x.shape]
-        table = everybody(group, [*kind, x._nnz()])
-        for rank, row in enumerate(table.tolist()):
-            if row[:-1] != table[0, :-1].tolist():
-                raise CollectiveMismatch(
-                    "all_reduce: sparse tensors differ (type number, sparse dimensions, shape): "
-                    f"rank 0 has {table[0, :-1].tolist()}, rank {rank} has {row[:-1]}"
-                )
-        counts = table[:, -1].tolist()
-        # kept elements first, so that those of all ranks follow one another
-        places = gathered(group, x.places.array.T, counts)
-        numbers = gathered(group, x.numbers.array, counts)
-        total = SparseTensor(
-            wrap(np.ascontiguousarray(places.T)), wrap(numbers), x.shape
-        ).coalesce()
-        if op is ReduceOp.AVG:
-            total = total / group.size()
-        x.places, x.numbers, x.ordered = total.places, total.numbers.detach(), True
+        total = total_of(x, op, group)
+        x.places, x.numbers, x.ordered = total.places, total.numbers, True
 
     return group.issue(call, async_op, [x])
+
+
+def total_of(x: SparseTensor, op: Any, group: ProcessGroup) -> SparseTensor:
+    """The sum (or average) of everybody's x, coalesced: at once, on this thread."""
+    from ..sparse import SparseTensor
+
+    kind = [x.numbers.array.dtype.num, x.sparse_dim(), *x.shape]
+    table = everybody(group, [*kind, x._nnz()])
+    for rank, row in enumerate(table.tolist()):
+        if row[:-1] != table[0, :-1].tolist():
+            raise CollectiveMismatch(
+                "all_reduce: sparse tensors differ (type number, sparse dimensions, shape): "
+                f"rank 0 has {table[0, :-1].tolist()}, rank {rank} has {row[:-1]}"
+            )
+    counts = table[:, -1].tolist()
+    # kept elements first, so that those of all ranks follow one another
+    places = gathered(group, x.places.array.T, counts)
+    numbers = gathered(group, x.numbers.array, counts)
+    whole = SparseTensor(wrap(np.ascontiguousarray(places.T)), wrap(numbers), x.shape)
+    total = whole.coalesce().detach()
+    return total / group.size() if op is ReduceOp.AVG else total
 
 
 def gathered(group: ProcessGroup, own: Array, counts: list[int]) -> Array:

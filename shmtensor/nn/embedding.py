@@ -1,4 +1,4 @@
-"""Embedding: a table of vectors, looked up by number."""
+"""Embedding: a table of vectors, looked up by number; EmbeddingBag: sums of several of them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,52 @@ from . import init
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "EmbeddingBag"]
 
 
-class Embedding(Module):
+class _Table(Module):
+    """A weight, shape (num_embeddings, embedding_dim), of which one row may stay zero."""
+
+    weight: Parameter
+    sparse: bool
+
+    def _make(
+        self,
+        shape: tuple[int, int],
+        padding_idx: int | None,
+        weight: Tensor | None,
+        requires_grad: bool,
+        made: dict[str, Any],
+    ) -> None:
+        where = type(self).__name__
+        self.num_embeddings, self.embedding_dim = n, _ = shape
+        if padding_idx is not None and not -n <= padding_idx < n:
+            raise AssertionError(
+                f"{where}: padding_idx must be within num_embeddings: {padding_idx} of {n}"
+            )
+        self.padding_idx = padding_idx if padding_idx is None else padding_idx % n
+        if weight is None:
+            self.weight = Parameter(empty(*shape, **made), requires_grad=requires_grad)
+            self.reset_parameters()
+        elif tuple(weight.shape) != shape:
+            raise AssertionError(
+                f"{where}: shape of weight does not match num_embeddings and "
+                f"embedding_dim: {tuple(weight.shape)} for {shape}"
+            )
+        else:
+            self.weight = Parameter(weight, requires_grad=requires_grad)
+        if self.sparse:
+            self.weight.expects_sparse = True  # type: ignore[attr-defined]
+
+    def reset_parameters(self) -> None:
+        """Draws from the normal distribution; the padding row is zero."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+
+class Embedding(_Table):
     """Rows of `weight`, shape (num_embeddings, embedding_dim), by index.
 
     Args:
@@ -23,10 +65,9 @@ class Embedding(Module):
         max_norm: rows that are looked up are first scaled down to this norm, in place.
         norm_type: which norm `max_norm` means.
         scale_grad_by_freq: divide each row's gradient by how often it was looked up.
-        sparse: accepted; gradients here are dense.
+        sparse: the gradient of `weight` is a sparse tensor of the rows that were looked up, for
+            optim.SparseAdam, SGD and Adagrad.
     """
-
-    weight: Parameter
 
     def __init__(
         self,
@@ -43,39 +84,12 @@ class Embedding(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise AssertionError(
-                "Embedding: padding_idx must be within num_embeddings: "
-                f"{padding_idx} of {num_embeddings}"
-            )
-        if padding_idx is not None and padding_idx < 0:
-            padding_idx += num_embeddings
-        self.padding_idx = padding_idx
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
-        shape = (num_embeddings, embedding_dim)
-        if _weight is None:
-            table = empty(*shape, device=device, dtype=dtype)
-            self.weight = Parameter(table, requires_grad=not _freeze)
-            self.reset_parameters()
-        else:
-            if tuple(_weight.shape) != shape:
-                raise AssertionError(
-                    "Embedding: shape of weight does not match num_embeddings and "
-                    f"embedding_dim: {tuple(_weight.shape)} for {shape}"
-                )
-            self.weight = Parameter(_weight, requires_grad=not _freeze)
-
-    def reset_parameters(self) -> None:
-        """Draws from the normal distribution; the padding row is zero."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            with no_grad():
-                self.weight[self.padding_idx].fill_(0)
+        shape, made = (num_embeddings, embedding_dim), {"device": device, "dtype": dtype}
+        self._make(shape, padding_idx, _weight, not _freeze, made)
 
     @classmethod
     def from_pretrained(
@@ -126,4 +140,98 @@ class Embedding(Module):
             text += ", scale_grad_by_freq=True"
         if self.sparse:
             text += ", sparse=True"
+        return text
+
+
+class EmbeddingBag(_Table):
+    """The sum, mean or maximum of the rows of `weight` in each bag of numbers.
+
+    Args:
+        max_norm: rows that are looked up are first scaled down to this norm, in place.
+        norm_type: which norm `max_norm` means.
+        scale_grad_by_freq: divide each row's gradient by how often it was looked up.
+        mode: "sum", "mean" or "max".
+        sparse: as of `Embedding`; not with mode "max".
+        include_last_offset: the last offset is the end of the last bag.
+        padding_idx: this row counts for nothing, and receives no gradient.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
+        shape, made = (num_embeddings, embedding_dim), {"device": device, "dtype": dtype}
+        self._make(shape, padding_idx, _weight, True, made)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """Bags over a given table (n, dim), frozen unless told otherwise."""
+        n, dim = embeddings.shape
+        rest = (max_norm, norm_type, scale_grad_by_freq, mode, sparse)
+        bags = cls(n, dim, *rest, embeddings, include_last_offset, padding_idx)
+        bags.weight.requires_grad_(not freeze)
+        return bags
+
+    def forward(
+        self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
+        """Integers (bags, n), or a vector of them and where each bag begins, to (bags, dim).
+
+        Args:
+            per_sample_weights: factors of input's shape, for mode "sum".
+        """
+        return F.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
+        )
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq:
+            text += ", scale_grad_by_freq=True"
+        text += f", mode={self.mode!r}"
+        if self.padding_idx is not None:
+            text += f", padding_idx={self.padding_idx}"
         return text

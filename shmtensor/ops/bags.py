@@ -37,7 +37,9 @@ def bags_of(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, i
 
 
 @composite(method=False, function=False)
-def bag_sums(ops, input, weight, offsets, mode, sample_weights, include_last_offset, padding_idx):
+def bag_sums(
+    ops, input, weight, offsets, mode, sample_weights, include_last_offset, padding_idx, sparse
+):
     """Rows of weight (V, D) at whole numbers, folded bag by bag: (bags, D)."""
     if mode not in MODES:
         raise ValueError(f"embedding_bag: no such mode: {mode!r}, one of {MODES} is needed")
@@ -63,7 +65,7 @@ def bag_sums(ops, input, weight, offsets, mode, sample_weights, include_last_off
             raise RuntimeError(f"embedding_bag: no such row: {padding_idx}, there are {size}")
         kept = at != padding_idx % size
     at, bag = at[kept], bag[kept]
-    rows = ops.embedded(weight, at, -1)
+    rows = ops.embedded(weight, at, -1, sparse)
     if mode == "max":
         return largest(ops, rows, bag, n)
     if sample_weights is not None:

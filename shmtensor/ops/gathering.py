@@ -12,6 +12,7 @@ from .axes import axis, together
 from .indexing import Shape
 from .kernels import either
 from .samples import ints
+from .scattered import scattered_elements
 from .table import composite, op
 
 
@@ -174,8 +175,8 @@ def fits(name: str, x: Any, index: Any, dim: int) -> int:
     function=False,
     samples=[((3, 4), ints((2, 5), 4), 1), ((3, 4), ints((5, 2), 3), 0)],
 )
-def gathered(xp, x, index, /, dim):
-    """x[i, index[i, j]] for dim = 1."""
+def gathered(xp, x, index, /, dim, sparse=False):
+    """x[i, index[i, j]] for dim = 1. sparse: the gradient keeps those elements alone."""
     dim = fits("gather", x, index, dim) if index.size else axis(x, dim)
     if not x.ndim or not index.ndim:
         return x.reshape(-1)[index]
@@ -184,7 +185,14 @@ def gathered(xp, x, index, /, dim):
     return x[mesh(xp, index, dim)]
 
 
-gathered.numpy = either(native.gather, gathered.forward)
+def gathered_slope(ops: Any, g: Any, index: Any, shape: Shape, dim: int, sparse: bool) -> Any:
+    """The gradient of what was read."""
+    if sparse:
+        return scattered_elements(ops, g, index, shape, dim)
+    return ops.gathered_sum(g, index, shape, dim)
+
+
+gathered.numpy = (either(native.gather, gathered.forward), "x, index, dim")
 
 
 @op(method=False, function=False, samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)])
@@ -206,7 +214,11 @@ def resized(ops: Any, g: Any, shape: Shape) -> Any:
     return ops.sliced(g, shape, tuple(slice(0, n) for n in g.shape))
 
 
-gathered.pullback(x=lambda ops, g, index, x_shape, dim: ops.gathered_sum(g, index, x_shape, dim))
+gathered.pullback(
+    x=lambda ops, g, index, x_shape, dim, sparse: gathered_slope(
+        ops, g, index, x_shape, dim, sparse
+    )
+)
 gathered_sum.pullback(
     x=lambda ops, g, index, x_shape, dim: resized(ops, ops.gathered(g, index, dim), x_shape)
 )
@@ -215,9 +227,9 @@ gathered_sum.pullback(
 @composite
 def gather(ops, input, dim, index, *, sparse_grad=False):
     """out[i][j] = input[i][index[i][j]] for dim = 1; the index may be smaller elsewhere. Copies:
-    one (the result).
+    one (the result). sparse_grad: the gradient of a leaf is a sparse tensor.
     """
-    return ops.gathered(input, index, dim)
+    return ops.gathered(input, index, dim, sparse_grad)
 
 
 @composite

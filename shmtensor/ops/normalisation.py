@@ -12,12 +12,13 @@ from .adding import add_places, slice_places
 from .gathering import checked
 from .philox import default_generator, uniform
 from .samples import ints
+from .scattered import scattered_rows
 from .table import composite, op
 
 
 @op(method=False, function=False, samples=[((5, 3), ints((2, 4), 5), -1), ((5, 3), ints((), 5), 2)])
-def embedded(xp, weight, index, /, padding_idx=-1):
-    """Rows of weight: (V, D) at (...) gives (..., D)."""
+def embedded(xp, weight, index, /, padding_idx=-1, sparse=False):
+    """Rows of weight: (V, D) at (...) gives (..., D). sparse: the gradient keeps those alone."""
     rows = native.take(weight, index.reshape(-1), 0) if xp is np else None
     if rows is not None:
         return rows.reshape(*index.shape, *weight.shape[1:])
@@ -44,22 +45,24 @@ def without(ops: Any, g: Any, index: Any, padding_idx: int) -> Any:
 
 
 embedded.pullback(
-    weight=lambda ops, g, index, weight_shape, padding_idx: ops.embedded_backward(
-        g, index, weight_shape[0], padding_idx
+    weight=lambda ops, g, index, weight_shape, padding_idx, sparse: (
+        scattered_rows(ops, g, index, weight_shape, padding_idx)
+        if sparse
+        else ops.embedded_backward(g, index, weight_shape[0], padding_idx)
     )
 )
 embedded_backward.pullback(x=lambda ops, g, index, padding_idx: without(ops, g, index, padding_idx))
 
 
 @composite(method=False, function=False)
-def embedding(ops, input, weight, padding_idx=None):
+def embedding(ops, input, weight, padding_idx=None, sparse=False):
     """Rows of a table, (V, D), at whole numbers (...): (..., D). The row padding_idx gets no
     gradient.
     """
     n = weight.shape[0]
     if padding_idx is not None and not -n <= padding_idx < n:
         raise AssertionError(f"embedding: padding_idx is out of range: {padding_idx}, {n} rows")
-    return ops.embedded(weight, input, -1 if padding_idx is None else padding_idx % n)
+    return ops.embedded(weight, input, -1 if padding_idx is None else padding_idx % n, sparse)
 
 
 @op(method=False, function=False, samples=[(ints((2, 3), 4), 5), (ints((4,), 3), -1)])

@@ -40,6 +40,8 @@ class Flat:
         parameter, gradient: 1-D arrays over all of them.
         state: 1-D arrays by the names of PyTorch's state dictionary ("exp_avg", ...).
         steps: how many updates each parameter has had, float32.
+        sparse: places of the parameters whose gradient is now a sparse tensor: it stays where it
+            is, and no memory is taken for a dense one before one comes.
     """
 
     __slots__ = (
@@ -50,6 +52,7 @@ class Flat:
         "names",
         "parameter",
         "slots",
+        "sparse",
         "starts",
         "state",
         "steps",
@@ -70,7 +73,11 @@ class Flat:
         self.begun: set[int] = set()  # parameters that optimizer.state shows
         # Private memory on purpose: ranks that share parameters and state count each for itself.
         self.steps = np.zeros(len(tensors), np.float32)
-        self.make_gradients()
+        self.sparse: list[int] = []
+        self.gradient: Any = None
+        self.slots: list[tuple[Any, Array, Any]] = [(p, p.array, p.leaf) for p in tensors]
+        if not all(map(expects_sparse, tensors)):
+            self.make_gradients()
 
     def __repr__(self) -> str:
         return (
@@ -89,8 +96,8 @@ class Flat:
         dtype = self.parameter.dtype
         self.block: Any = native.allocate(max(self.parameter.size, 1) * dtype.itemsize)
         block: Any = self.block
-        self.gradient: Any = np.ndarray(self.parameter.shape, dtype, block)
-        self.slots: list[tuple[Any, Array, Any]] = []
+        self.gradient = np.ndarray(self.parameter.shape, dtype, block)
+        self.slots = []
         for i, p in enumerate(self.tensors):
             self.slots.append((p, p.array, p.leaf))
             self._settle(p.leaf, i)
@@ -103,13 +110,15 @@ class Flat:
                 leaf.home = None
 
     def gather(self) -> list[int] | None:
-        """Brings every gradient into the block.
+        """Brings every gradient into the block, but sparse ones.
 
-        Returns: None if each parameter has one, else the places of those that do.
+        Returns: None if each parameter has one there, else the places of those that do.
         Raises: LookupError if a parameter has other memory than this flat knows.
         """
-        if self.gradient is None:
+        if self.gradient is None and any(map(has_dense, self.tensors)):
             self.make_gradients()
+        if self.sparse:
+            self.sparse = []
         missing = False
         for p, array, leaf in self.slots:
             if p.array is not array:
@@ -119,6 +128,9 @@ class Flat:
                 missing = True
                 continue
             if leaf is None or g.array is not leaf.home:
+                if g.is_sparse:
+                    missing = True
+                    continue
                 if leaf is not None and references(leaf) > alone:
                     # somebody keeps the gradient of a step before, which lies there
                     self.make_gradients()
@@ -129,7 +141,9 @@ class Flat:
                 version.count += 1
         if not missing:
             return None
-        return [i for i, (p, _, _) in enumerate(self.slots) if p.grad is not None]
+        given = [(i, p.grad) for i, p in enumerate(self.tensors) if p.grad is not None]
+        self.sparse = [i for i, g in given if g.is_sparse]
+        return [i for i, g in given if not g.is_sparse]
 
     def _copy_in(self, p: Any, g: Any) -> None:
         """A gradient that somebody assigned, or that came before the home did."""
@@ -185,6 +199,16 @@ class Flat:
                 runs.append((self.starts[i], self.stops[i], step))
             before = i
         return runs
+
+
+def expects_sparse(p: Any) -> bool:
+    """Whether the module of a parameter has said that its gradients will be sparse tensors."""
+    return bool(getattr(p, "expects_sparse", False))
+
+
+def has_dense(p: Any) -> bool:
+    """Whether a parameter has a gradient that is not sparse."""
+    return p.grad is not None and not p.grad.is_sparse
 
 
 def zeros(shape: tuple[int, ...], dtype: Any) -> Array:

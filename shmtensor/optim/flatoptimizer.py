@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import native
 from ..dtypes import HALVES, float32
 from .flat import Array, Flat
 from .layout import lay_out
 from .optimizer import Group, Optimizer
+
+if TYPE_CHECKING:
+    from ..sparse import SparseTensor
 
 __all__ = ["FlatOptimizer"]
 
@@ -20,7 +23,8 @@ class FlatOptimizer(Optimizer):
     """Base of the optimizers whose rule is elementwise.
 
     A subclass names its state in `_names` and applies its rule in `_update`. Where PyTorch keeps no
-    "step" in the state, it sets `counts = False`.
+    "step" in the state, it sets `counts = False`. One that takes sparse gradients has a rule for
+    them, `_update_sparse`.
     """
 
     counts = True
@@ -39,6 +43,19 @@ class FlatOptimizer(Optimizer):
     def _update(self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int) -> None:
         """Applies the rule to equally long arrays, in place. `step` counts from 1."""
         raise NotImplementedError(f"{type(self).__name__}._update: not defined")
+
+    def _update_sparse(
+        self, group: Group, p: Array, g: SparseTensor, state: dict[str, Array], step: int
+    ) -> None:
+        """Applies the rule where a sparse gradient keeps something, in place."""
+        raise NotImplementedError(f"{type(self).__name__}._update_sparse: not defined")
+
+    def takes_sparse(self, group: Group) -> bool:
+        """Whether there is such a rule.
+
+        Raises: RuntimeError where there is one that does not go with this group's arguments.
+        """
+        return False
 
     # ---------------------------------------------------------------- stepping
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -62,6 +79,8 @@ class FlatOptimizer(Optimizer):
         for flat, present in zip(self._flats, places, strict=True):
             if present != []:
                 self._advance(flat, present)
+            for i in flat.sparse:
+                self._advance_sparse(flat, i)
         return loss
 
     def _advance(self, flat: Flat, places: list[int] | None) -> None:
@@ -71,6 +90,21 @@ class FlatOptimizer(Optimizer):
             self._begin(flat, names, range(len(flat.tensors)) if places is None else places)
         for start, stop, step in flat.runs(places):
             self._update_range(flat, start, stop, step)
+
+    def _advance_sparse(self, flat: Flat, i: int) -> None:
+        group, p = flat.group, flat.tensors[i]
+        if not self.takes_sparse(group):
+            raise RuntimeError(
+                f"{type(self).__name__} does not support sparse gradients, please consider "
+                f"SparseAdam instead: that of a parameter of shape {p.array.shape} is one"
+            )
+        names = self._names(group)
+        step = int(flat.steps[i]) + 1
+        self._begin(flat, names, [i])
+        state = {name: flat.part(flat.state[name], i).reshape(p.array.shape) for name in names}
+        self._update_sparse(group, p.array, p.grad, state, step)
+        flat.steps[i] = step
+        native.wrote(p)
 
     def _update_range(self, flat: Flat, start: int, stop: int, step: int) -> None:
         p, g, state = flat.parameter, flat.gradient, flat.state

@@ -6,7 +6,8 @@ tied to it, a view, a NumPy array, another process. So a parameter moves only if
 tell: its array is referred to by its tensor alone, up to the owner of the memory, and no other
 process holds the block. Parameters that already lie in this order in one block (a second optimizer
 over the same model, a flat model received from another process) are taken as they lie. Whatever
-remains becomes a Flat of its own, over its own memory: slower, never wrong.
+remains becomes a Flat of its own, over its own memory: slower, never wrong. So does a table whose
+gradients will be sparse tensors: it has no use for a block.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .flat import Array, Flat, zeros
+from .flat import Array, Flat, expects_sparse, zeros
 
 __all__ = ["lay_out"]
 
@@ -34,7 +35,7 @@ def lay_out(group: dict[str, Any], tensors: list[Any]) -> list[Flat]:
     for run in neighbours(tensors):
         if len(run) > 1:
             flats.append(adopt(group, run))
-        elif not is_alone(run[0]):
+        elif expects_sparse(run[0]) or not is_alone(run[0]):
             array = run[0].array
             flat = array.reshape(-1) if array.flags.c_contiguous else array
             flats.append(Flat(group, run, flat, [0]))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["adam_", "sgd_"]
+__all__ = ["adagrad_", "adam_", "sgd_"]
 
 Array = np.ndarray[Any, Any]
 
@@ -75,3 +75,22 @@ def sgd_(
             buf += g * (1 - dampening)
         g = g + momentum * buf if nesterov else buf
     p -= lr * g
+
+
+def adagrad_(
+    p: Array,
+    g: Array,
+    total: Array,
+    lr: float,
+    eps: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """Adagrad (Duchi, Hazan, Singer 2011); lr: of this step, decayed already."""
+    if maximize:
+        g = -g
+    if weight_decay:
+        g = g + weight_decay * p
+    total += g * g
+    with np.errstate(divide="ignore", invalid="ignore"):  # eps may be 0
+        p -= lr * g / (np.sqrt(total) + eps)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import native
+from ..ops.scattered import add_slices_at
 from . import rules
 from .flat import Array
 from .flatoptimizer import FlatOptimizer
 from .optimizer import Group
+
+if TYPE_CHECKING:
+    from ..sparse import SparseTensor
 
 __all__ = ["SGD"]
 
 
 class SGD(FlatOptimizer):
     """Gradient descent (momentum: Sutskever et al. 2013).
+
+    Sparse gradients: without momentum a step costs what they keep; with it the buffer is dense.
+    weight_decay does not go with them, as in PyTorch.
 
     Args:
         params: tensors, (name, tensor) pairs, or groups of them.
@@ -95,6 +102,28 @@ class SGD(FlatOptimizer):
             group["maximize"],
             step == 1,
         )
+
+    def takes_sparse(self, group: Group) -> bool:
+        if group["weight_decay"]:
+            raise RuntimeError(
+                "SGD: add(sparse, dense) is not supported: weight_decay does not go with sparse "
+                f"gradients: {group['weight_decay']}"
+            )
+        return True
+
+    def _update_sparse(
+        self, group: Group, p: Array, g: SparseTensor, state: dict[str, Array], step: int
+    ) -> None:
+        if group["momentum"]:
+            flat = {name: array.reshape(-1) for name, array in state.items()}
+            whole = g.to_dense().detach().array.reshape(-1)
+            new = p.reshape(-1)  # a copy where p is strided
+            self._update(group, new, whole, flat, step)
+            p[...] = new.reshape(p.shape)
+            return
+        lr = float(group["lr"]) if group["maximize"] else -float(group["lr"])
+        numbers = g.numbers.detach().array
+        add_slices_at(p, g.places.array, numbers * numbers.dtype.type(lr))
 
 
 BUFFER, NOTHING = ["momentum_buffer"], list[str]()

@@ -59,7 +59,7 @@ class Copying(Restriding):
                 f"process boundaries: shape {tuple(self.shape)} computed by {node_name(self)}, use "
                 f"detach()"
             )
-        grad = None if self.grad is None else self.grad.array
+        grad = self.grad.array if isinstance(self.grad, native.TensorBase) else self.grad
         # A subclass's own attributes are the third part, which pickle puts back by itself.
         return (
             rebuilt,
@@ -83,5 +83,6 @@ def rebuilt(cls: type[Tensor], array: Any, requires_grad: Any, grad: Any) -> Ten
     """A tensor from its pickle."""
     made = remade(cls, as_canonical(array), requires_grad, None)
     if grad is not None:
-        made.grad = native.wrap(as_canonical(grad))
+        is_dense = isinstance(grad, np.ndarray)
+        made.grad = native.wrap(as_canonical(grad)) if is_dense else grad
     return made

@@ -10,6 +10,7 @@ from ..autograd import hooks, view
 from ..autograd.backward import backward
 from ..autograd.leaf import Leaf, RemovableHandle
 from ..autograd.mode import FROZEN, inferring
+from ..ops.scattered import Scattered
 from .geometry import Geometry
 
 if TYPE_CHECKING:
@@ -99,16 +100,18 @@ class History(Geometry):
             if self.leaf is not None:
                 self.leaf.grad = None
             return
-        if not isinstance(value, native.TensorBase):
+        if not isinstance(value, (native.TensorBase, Scattered)):
             raise TypeError(
                 f"grad: assigned grad expected to be a Tensor or None: {type(value).__name__}"
             )
         if value is self:
             raise RuntimeError("grad: can't assign a Tensor as its own grad")
-        if value.array.shape != self.array.shape or value.array.dtype is not self.array.dtype:
+        array: Any = value.numbers.array if isinstance(value, Scattered) else value.array
+        shape = value.shape if isinstance(value, Scattered) else array.shape
+        if shape != self.array.shape or array.dtype is not self.array.dtype:
             raise RuntimeError(
                 "grad: assigned grad has data of a different shape or dtype: "
-                f"{value.array.shape} {value.array.dtype} is not {self.array.shape} "
+                f"{shape} {array.dtype} is not {self.array.shape} "
                 f"{self.array.dtype}"
             )
         if self.leaf is None:

@@ -52,12 +52,16 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of weight (n, dim) by integers of shape (*): (*, dim)."""
+    """Rows of weight (n, dim) by integers of shape (*): (*, dim).
+
+    Args:
+        sparse: the gradient of weight, if that is a leaf, is a sparse tensor of these rows alone.
+    """
     if weight.ndim != 2:
         raise RuntimeError(f"embedding: weight must be 2-d: {tuple(weight.shape)}")
     if max_norm is not None:
         _shorten(input, weight, max_norm, norm_type)
-    out: Tensor = ops.embedding(input, weight, padding_idx)
+    out: Tensor = ops.embedding(input, weight, padding_idx, sparse)
     if scale_grad_by_freq and out.requires_grad:
         counts = input.reshape(-1).bincount(minlength=weight.shape[0])
         share = (1 / counts[input].to(weight.dtype)).unsqueeze(-1)
@@ -94,6 +98,7 @@ def embedding_bag(
         per_sample_weights: factors of input's shape, for mode "sum".
         include_last_offset: the last offset is the end of the last bag.
         padding_idx: this row counts for nothing.
+        sparse: the gradient of weight, if that is a leaf, is a sparse tensor of these rows alone.
 
     Raises:
         ValueError: shapes or arguments do not go together.
@@ -105,7 +110,7 @@ def embedding_bag(
         )
     if max_norm is not None:
         _shorten(input, weight, max_norm, norm_type)
-    rest = (offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+    rest = (offsets, mode, per_sample_weights, include_last_offset, padding_idx, sparse)
     out: Tensor = ops.bag_sums(input, weight, *rest)
     if scale_grad_by_freq and out.requires_grad:
         counts = input.reshape(-1).bincount(minlength=weight.shape[0]).clamp(min=1)

@@ -40,7 +40,8 @@ def get_total_norm(
     Raises: RuntimeError if it is not finite and `error_if_nonfinite`.
     """
     norm_type = float(norm_type)
-    arrays = [t.detach().array for t in _listed(tensors)]
+    kept = [t.coalesce().values() if t.is_sparse else t for t in _listed(tensors)]  # type: ignore[attr-defined]
+    arrays = [t.detach().array for t in kept]
     norms = np.array([np.linalg.norm(x.reshape(-1), norm_type) for x in arrays])
     total = np.linalg.norm(norms, norm_type) if len(norms) else np.float32(0)
     if error_if_nonfinite and not np.isfinite(total):

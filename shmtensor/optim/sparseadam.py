@@ -1,0 +1,99 @@
+"""SparseAdam: Adam where a sparse gradient keeps something, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from ..autograd import wrap
+from . import rules
+from .flat import zeros
+from .optimizer import Group, Optimizer
+
+__all__ = ["SparseAdam"]
+
+
+class SparseAdam(Optimizer):
+    """Adam (Kingma, Ba 2014) with moments that are updated, and applied, only where the gradient
+    keeps something: a "lazy" Adam. A step costs what the gradients keep.
+
+    Args:
+        params: dense tensors, (name, tensor) pairs, or groups of them; their gradients are sparse.
+        lr: the step's length.
+        betas: how slowly both averages follow.
+        eps: added to the denominator, as in PyTorch's before the correction for the first steps.
+        maximize: go uphill.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-3,
+        betas: tuple[Any, Any] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
+        if not lr > 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if not eps > 0.0:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        for i, beta in enumerate(betas):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates the rows that have a gradient.
+
+        Copies: these rows of the parameter and its moments, there and back.
+
+        Args:
+            closure: computes the loss anew, and its gradients.
+
+        Returns: what closure returned.
+
+        Raises:
+            RuntimeError: a gradient is dense.
+        """
+        loss = self._evaluated(closure)
+        given = [(g, p) for g in self.param_groups for p in g["params"] if p.grad is not None]
+        for _, p in given:
+            if not p.grad.is_sparse:
+                raise RuntimeError(
+                    "SparseAdam does not support dense gradients, please consider Adam instead: "
+                    f"the gradient of a parameter of shape {tuple(p.shape)} is dense"
+                )
+        for group, p in given:
+            self._update(group, p)
+        return loss
+
+    def _update(self, group: Group, p: Any) -> None:
+        state = self.state[p]
+        if not state:
+            state["step"] = 0
+            for name in ("exp_avg", "exp_avg_sq"):
+                state[name] = wrap(zeros(p.array.shape, p.array.dtype))
+        state["step"] += 1
+        g = p.grad.coalesce()
+        if not g._nnz():
+            return
+        arrays = (p.array, state["exp_avg"].array, state["exp_avg_sq"].array)
+        at = tuple(g.places.array)
+        kept = [x[at] for x in arrays]
+        flat = [np.ascontiguousarray(x).reshape(-1) for x in (kept[0], g.numbers.array, *kept[1:])]
+        beta1, beta2 = (float(beta) for beta in group["betas"])
+        step = int(state["step"])
+        eps = group["eps"] / math.sqrt(1 - beta2**step)  # the rule adds it after the correction
+        kernel: Any = getattr(native, "adam_", rules.adam_)
+        if p.dtype.char not in "fd":
+            kernel = rules.adam_
+        lr, uphill = float(group["lr"]), group["maximize"]
+        kernel(*flat, None, step, lr, beta1, beta2, eps, 0.0, False, uphill)
+        new = (flat[0], *flat[2:])
+        for x, rows, once in zip(arrays, new, kept, strict=True):
+            x[at] = rows.reshape(once.shape)
+        native.wrote(p)
