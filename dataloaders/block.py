@@ -31,18 +31,20 @@ class Place:
         most: bytes of the largest block so far.
     """
 
-    __slots__ = ("array", "most")
+    __slots__ = ("array", "most", "outer")
     current: ClassVar[Place | None] = None
 
     def __init__(self) -> None:
         self.array: Array | None = None
         self.most = 0
+        self.outer: Place | None = None  # of a loader whose data set uses this one's
 
     def __enter__(self) -> None:
-        Place.current = self
+        self.outer, Place.current = Place.current, self
 
     def __exit__(self, *error: object) -> None:
-        Place.current = self.array = None
+        Place.current = self.outer
+        self.outer = self.array = None
 
     def take(self, nbytes: int) -> Any:
         """Memory for a block of so many bytes."""
@@ -98,7 +100,7 @@ def gather_rows(columns: Sequence[Array], indices: Sequence[int]) -> list[Array]
         rows[rows < 0] += n
         if (wrong := (rows < 0) | (rows >= n)).any():
             shown = np.asarray(indices)[wrong][0]
-            raise IndexError(f"TensorDataset: index is out of range: {shown} of {n} samples")
+            raise IndexError(f"dataset: index is out of range: {shown} of {n} samples")
     out = allocate_parts(((len(rows), *column.shape[1:]), column.dtype) for column in columns)
     for column, part in zip(columns, out, strict=True):
         # "clip" lets NumPy write into `part` directly; the indices are known to be good here.

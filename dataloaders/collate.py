@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shmtensor.autograd import is_grad_enabled, wrap
-from shmtensor.dtypes import bfloat16, promote_types
+from shmtensor.dtypes import promote_types
 from shmtensor.functions import stack
 from shmtensor.tensor import Tensor
 
@@ -105,7 +105,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     """Samples into a batch: arrays, tensors and numbers are stacked, containers entered.
 
     Tensors and NumPy arrays become a tensor with a new first dimension, Python floats a float64
-    tensor, ints int64, bools bool; strings and bytes stay a list; dicts, lists, tuples (as lists),
+    tensor, ints int64, bools bool; strings and bytes stay; dicts, lists, tuples (as lists),
     named tuples and dataclasses are batched part by part. See `collate`.
 
     Example:
@@ -228,8 +228,11 @@ def rebuild_sequence(sample: Sequence[Any], parts: list[Any]) -> Any:
 
 # ------------------------------------------------------------------ leaves
 def joined(one: Any, other: Any) -> Any:
-    """The dtype of a batch of two: NumPy's, and PyTorch's where one is bfloat16."""
-    return (promote_types if bfloat16 in (one, other) else np.result_type)(one, other)
+    """The dtype of a batch of two: what `stack` gives, if both can be tensors."""
+    numbers = one.kind in "biufc" and other.kind in "biufc"
+    if not numbers:
+        return np.result_type(one, other)
+    return promote_types(one.newbyteorder("="), other.newbyteorder("="))
 
 
 def describe_arrays(arrays: Sequence[Array], where: str) -> Leaf | Done:
@@ -271,7 +274,7 @@ def describe_ints(numbers: Sequence[int], where: str) -> Leaf | Done:
 
 
 def describe_strings(strings: Sequence[Any], where: str) -> Leaf | Done:
-    return Done(list(strings))
+    return Done(strings if isinstance(strings, (list, tuple)) else list(strings))
 
 
 def as_function(describe: Callable[[Sequence[Any], str], Leaf | Done]) -> Callable[..., Any]:

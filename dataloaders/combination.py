@@ -35,7 +35,7 @@ def fetch_samples(dataset: Dataset[T], indices: Sequence[int]) -> Sequence[T]:
         return [dataset[index] for index in indices]
     samples = getitems(indices)
     if len(samples) != len(indices):
-        raise RuntimeError(
+        raise ValueError(
             f"{type(dataset).__name__}.__getitems__: one sample per index is needed: "
             f"{len(indices)} indices, {len(samples)} samples"
         )
@@ -177,7 +177,10 @@ class Subset(Dataset[T_co]):
         self.dataset = dataset
         self.indices = indices
 
-    def __getitem__(self, index: int) -> T_co:
+    def __getitem__(self, index: Any) -> T_co:
+        """Sample `index`; what the dataset gives for a list of indices if it is a list."""
+        if isinstance(index, list):
+            return self.dataset[[self.indices[place] for place in index]]  # type: ignore[index]
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:

@@ -8,10 +8,12 @@ holds up nothing but its own batch.
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -37,6 +39,7 @@ __all__ = ["Epoch", "Here", "Limits", "Pass"]
 LIFE_CHECK = 0.1  # seconds between looks at the workers
 
 
+@dataclass(frozen=True)
 class Limits:
     """What a loader's arguments say about waiting.
 
@@ -49,21 +52,12 @@ class Limits:
         pool: where batches are to lie, if that is pinned memory.
     """
 
-    def __init__(
-        self,
-        capacity: int,
-        in_order: bool,
-        timeout: float,
-        stall: float,
-        restarts: int,
-        pool: PinnedPool | None,
-    ) -> None:
-        self.capacity = capacity
-        self.in_order = in_order
-        self.timeout = timeout
-        self.stall = stall
-        self.restarts = restarts
-        self.pool = pool
+    capacity: int
+    in_order: bool
+    timeout: float
+    stall: float
+    restarts: int
+    pool: PinnedPool | None
 
 
 class Pass(Iterator[Any]):
@@ -114,7 +108,7 @@ class Here(Pass):
                             f"DataLoader: the data set raised StopIteration: {self.fetcher.doing}"
                         ) from None
                     raise
-                state = self.fetcher.state()
+                state = copy.deepcopy(self.fetcher.state())  # the data set may go on with it
         except StopIteration:
             self.progress.is_over = True
             raise
@@ -162,6 +156,7 @@ class Epoch(Pass):
         self.rows = crew.rows
         self.number = crew.epoch
         self.expected = progress.batches if not self.is_stream else 0  # comes next, in order
+        self.error: Exception | None = None  # of the sampler
         self.sent = 0  # the number after that of the latest task
         self.turn = progress.turn  # the worker whose stream is to get a task
         self.active = [True] * len(progress.streams)
@@ -181,17 +176,22 @@ class Epoch(Pass):
         self.tally.pids += [process.pid for process in crew.processes]
 
     def __next__(self) -> Any:
-        if self.number != self.crew.epoch:
-            raise RuntimeError(
-                "DataLoader: this iterator is over: another one was started on the same persistent "
-                "workers"
-            )
+        if self.progress.is_over:
+            raise StopIteration
+        if self.number != self.crew.epoch or not self.crew.is_usable:
+            why = "another one was started on the same persistent workers"
+            if not self.crew.is_usable:
+                why = "its workers have ended, or are those of the process that forked this one"
+            raise RuntimeError(f"DataLoader: this iterator is over: {why}")
         began = self.tally.ask()
         while self.receive(0.0):  # what has come meanwhile
             continue
         self.tally.filled += len(self.ready)
         while (number := self.next_ready()) is None:
             if not self.under_way:
+                if (error := self.error) is not None:
+                    self.error = None
+                    raise error
                 self.progress.is_over = True
                 self.finish()
                 raise StopIteration
@@ -239,6 +239,9 @@ class Epoch(Pass):
             number, indices = next(self.progress)
         except StopIteration:
             return
+        except Exception as error:  # the sampler's, which comes after the batches before it
+            self.error = error
+            return
         self.under_way[number] = stream, indices
         self.send(number, stream, indices, self.lend(number))
         self.sent = number + 1
@@ -282,8 +285,7 @@ class Epoch(Pass):
         if (pinned := self.lent.pop(number, None)) is not None:
             pinned.is_lent = False
         if kind == END:
-            if self.active[worker]:
-                self.active[worker] = False
+            self.active[worker] = False
             self.hand_out()
             return True
         if self.is_stream and kind == BATCH:

@@ -26,11 +26,13 @@ class Failure:
     def reraise(self) -> None:
         """Raises an exception of the worker's type with the worker's traceback as its message."""
         message = Quoted(self.message) if issubclass(self.kind, KeyError) else self.message
-        try:
-            error = self.kind(message)
-        except TypeError:  # a type whose constructor wants something else than a message
-            error = None
-        if error is None or not isinstance(error, Exception):
+        error = None
+        if not issubclass(self.kind, (StopIteration, StopAsyncIteration)):  # would end the loop
+            try:
+                error = self.kind(message)
+            except Exception:  # a constructor that wants something else than a message
+                error = None
+        if not isinstance(error, Exception):
             raise RuntimeError(self.message) from None
         raise error
 

@@ -65,7 +65,10 @@ class Fetcher:
         row[SINCE] = began = monotonic()
         samples = self.samples(number, indices)
         fetched = monotonic()
-        batch = self.collate_fn(samples)
+        try:
+            batch = self.collate_fn(samples)
+        except StopIteration as error:  # not the end of a stream
+            raise RuntimeError("DataLoader: collate_fn raised StopIteration") from error
         row[FETCH] += fetched - began
         row[COLLATE] += monotonic() - fetched
         row[SAMPLES] += len(samples) if self.is_batched else 1

@@ -346,6 +346,9 @@ class DataLoader(Generic[T_co]):
         crew, anew = self._crew, None if self.persistent_workers else recipe
         if crew is not None and not crew.is_usable:
             crew = None  # a worker has died, or a fork left them to the parent
+        if crew is not None and crew.n != self.num_workers and not crew.is_busy:
+            crew.close()
+            crew = None
         is_shared = crew is None or self.persistent_workers or not crew.is_busy
         if not is_shared:
             crew = None  # another iterator is under way: this one gets workers of its own
@@ -372,23 +375,13 @@ class DataLoader(Generic[T_co]):
         return {**self.__dict__, "_crew": None, "_pool": None, "_progress": None, "_tally": None}
 
     def _counted(self, batches: Pass) -> Iterator[Any]:
-        """Passes batches of a stream on, and warns when there are more than its length says."""
+        """Batches of a stream, and a warning when there are more than its length says."""
+        from .stream import Counted
+
         try:
-            promised = len(self)
+            return Counted(batches, len(self), len(batches.progress.streams))
         except (TypeError, NotImplementedError):  # a stream need not know its length
-            yield from batches
-            return
-        streams = len(batches.progress.streams)
-        slack = streams - 1  # each may end with a short batch
-        for count, batch in enumerate(batches, 1):
-            if count == promised + slack + 1:
-                warnings.warn(
-                    f"DataLoader: more batches than the data set's length promised: {promised}, "
-                    "with several workers each must take its own part (get_worker_info)",
-                    stacklevel=2,
-                )
-            yield batch
-            del batch
+            return batches
 
 
 StatefulDataLoader = DataLoader  # torchdata's name for a loader that can be resumed

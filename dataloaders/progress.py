@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from shmtensor.random import default_generator
+from shmtensor.random import Generator, default_generator
 
 from .fetch import is_stateful
 from .sampler import BatchSampler, Sampler
@@ -67,7 +67,7 @@ class Progress:
         self.kept: tuple[int, Any] | None = None  # the sampler's state after so many batches
         self.waiting: dict[int, Any] = {}  # such states of batches that are under way
         self.number = 0  # of the next index list
-        with self.drawing(generator, resumed):
+        with self.drawing(generator, samplers, resumed):
             self.origin = resumed["origin"] if resumed else capture(generator, samplers)
             seed = draw_seed(generator)
             self.seed = seed if resumed is None or resumed["seed"] is None else resumed["seed"]
@@ -171,10 +171,12 @@ class Progress:
             self.number = resumed["sampler"][0]
 
     @contextmanager
-    def drawing(self, generator: GeneratorLike, resumed: State | None) -> Iterator[None]:
+    def drawing(
+        self, generator: GeneratorLike, samplers: list[Any], resumed: State | None
+    ) -> Iterator[None]:
         """Inside, the generators are as they were when the epoch began.
 
-        The caller's own generator stays where the epoch leaves it; the default ones are put back,
+        The caller's own generators stay where the epoch leaves them; the default ones are put back,
         for they are the whole program's.
         """
         if resumed is None:
@@ -182,7 +184,12 @@ class Progress:
             return
         origin = resumed["origin"]
         before = read(None), random.getstate(), np.random.get_state()
+        if "default" in origin:
+            write(None, origin["default"])
         write(generator, origin["generator"])
+        for sampler, state in zip(samplers, origin.get("samplers", ()), strict=False):
+            if state is not None:
+                write(sampler.generator, state)
         if "python" in origin:
             random.setstate(origin["python"])
             np.random.set_state(origin["numpy"])
@@ -202,11 +209,17 @@ def fresh_streams(workers: Sequence[int], size: int) -> list[State]:
 
 def capture(generator: GeneratorLike, samplers: list[Any]) -> State:
     """The state from which seed and order of an epoch that begins now can be drawn again."""
-    found: State = {"generator": read(generator)}
+    found: State = {"generator": read(generator), "default": read(None)}
+    found["samplers"] = [read(s.generator) if has_generator(s) else None for s in samplers]
     if any(type(s).__module__.split(".")[0] != __package__ for s in samplers):
         found["python"], found["numpy"] = random.getstate(), np.random.get_state()
     found["epochs"] = [getattr(s, "epoch", None) for s in samplers]
     return found
+
+
+def has_generator(sampler: Any) -> bool:
+    """Whether it draws from a generator of its own that can be read."""
+    return isinstance(getattr(sampler, "generator", None), (np.random.Generator, Generator))
 
 
 def chain_of(source: Any) -> list[Any]:

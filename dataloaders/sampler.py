@@ -137,7 +137,7 @@ class WeightedRandomSampler(Sampler[int]):
         where = "WeightedRandomSampler"
         check_count(where, "num_samples", num_samples)
         if not isinstance(replacement, bool):
-            raise TypeError(f"{where}: replacement is not a bool: {replacement!r}")
+            raise ValueError(f"{where}: replacement is not a bool: {replacement!r}")
         values: np.ndarray[Any, np.dtype[np.float64]] = np.asarray(weights, dtype=np.float64)
         if values.ndim != 1:
             raise ValueError(f"{where}: weights are not a 1-d sequence: shape {values.shape}")
@@ -179,7 +179,7 @@ class BatchSampler(Sampler[list[int]]):
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:
         check_count("BatchSampler", "batch_size", batch_size)
         if not isinstance(drop_last, bool):
-            raise TypeError(f"BatchSampler: drop_last is not a bool: {drop_last!r}")
+            raise ValueError(f"BatchSampler: drop_last is not a bool: {drop_last!r}")
         self.sampler = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last

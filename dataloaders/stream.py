@@ -12,7 +12,8 @@ random numbers, whatever the data set does. The next epoch has the streams of it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from .fetch import OPENING, Fetcher, Recipe, make_fetcher
 from .info import WorkerInfo, acting_as
 from .seed import SampleSeeds, seed_everything
 
-__all__ = ["Reader", "are_own", "open_streams"]
+__all__ = ["Counted", "Reader", "are_own", "open_streams"]
 
 
 @dataclass(frozen=True)
@@ -68,3 +69,30 @@ def open_streams(
             fetcher = make_fetcher(mine, seed, seeds, row, worker, places[stream])
         found[stream] = Reader(fetcher, info)
     return found
+
+
+class Counted(Iterator[Any]):
+    """The batches of a loader of streams; warns when there are more than promised.
+
+    Args:
+        batches: of all streams.
+        promised: how many batches the data set's length makes.
+        streams: how many streams there are; each may end with a short batch.
+    """
+
+    def __init__(self, batches: Iterator[Any], promised: int, streams: int) -> None:
+        self.batches = batches
+        self.promised = promised
+        self.left = promised + streams - 1  # until the warning
+
+    def __next__(self) -> Any:
+        batch = next(self.batches)
+        self.left -= 1
+        if self.left == -1:
+            warnings.warn(
+                "DataLoader: more batches than the data set's length promised: "
+                f"{self.promised}, with several workers each must take its own part "
+                "(get_worker_info)",
+                stacklevel=2,
+            )
+        return batch

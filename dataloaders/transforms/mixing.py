@@ -38,9 +38,10 @@ class OneHot(LabelTransform):
     def change(self, x: Array, keys: Array | None) -> Array:
         if x.dtype.kind not in "iu":
             raise TypeError(f"OneHot: labels are not whole numbers: {x.dtype}")
-        if x.size and not 0 <= (low := x.min()) <= (high := x.max()) < self.num_classes:
+        if x.size and not 0 <= x.min() <= x.max() < self.num_classes:
             raise ValueError(
-                f"OneHot: labels are not in 0 .. {self.num_classes - 1}: from {low} to {high}"
+                f"OneHot: labels are not in 0 .. {self.num_classes - 1}: from {x.min()} to "
+                f"{x.max()}"
             )
         out = empty((*x.shape, self.num_classes), self.dtype)
         np.equal(x[..., None], np.arange(self.num_classes), out=out, casting="unsafe")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders.block import allocate_parts, gather_rows, stack_into
+from dataloaders.block import Place, allocate_parts, gather_rows, stack_into
 
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
 
@@ -49,3 +49,13 @@ def test_gathering_takes_any_indices() -> None:
     given = np.array([-1, 2])
     gather_rows([column], given)  # type: ignore[arg-type]
     assert given.tolist() == [-1, 2]
+
+
+def test_a_place_within_a_place_gives_it_back() -> None:
+    outer, inner = Place(), Place()
+    with outer:
+        with inner:
+            allocate_parts([((100,), BYTE)])
+        allocate_parts([((300,), BYTE)])
+    allocate_parts([((500,), BYTE)])
+    assert (outer.most, inner.most) == (320, 128)

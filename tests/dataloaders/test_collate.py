@@ -70,6 +70,28 @@ def test_strings_stay_a_list() -> None:
     assert default_collate([b"a", b"b"]) == [b"a", b"b"]
 
 
+def test_strings_beside_others_are_a_tuple_as_in_pytorch() -> None:
+    assert default_collate([(1, "a"), (2, "b")])[1] == ("a", "b")
+    assert default_collate([{"name": "a"}, {"name": "b"}])["name"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "dtype"),
+    [
+        ("i8", "f4", np.float32), ("f2", "i4", np.float16), ("f4", "f8", np.float64),
+        ("u1", "i1", np.int16), ("?", "u1", np.uint8), ("c8", "f8", np.complex128),
+        (">f4", "f4", np.float32),
+    ],
+)  # fmt: skip
+def test_dtypes_are_promoted_as_stack_promotes(one: str, other: str, dtype: Any) -> None:
+    for pair in ((one, other), (other, one)):
+        arrays = [np.ones(2, kind) for kind in pair]
+        assert default_collate(arrays).dtype == st.tensor(np.zeros(1, dtype)).dtype
+        if ">f4" not in pair:
+            stacked = st.stack([st.tensor(array) for array in arrays])
+            assert default_collate([st.tensor(a) for a in arrays]).dtype == stacked.dtype
+
+
 def test_structures_are_entered() -> None:
     samples = [
         {"image": array(i, i), "meta": [i, (f"n{i}", float(i))], "pair": Pair(i, array(i))}
@@ -78,7 +100,7 @@ def test_structures_are_entered() -> None:
     batch = default_collate(samples)
     assert batch["image"].tolist() == [[0, 0], [1, 1], [2, 2]]
     assert batch["meta"][0].tolist() == [0, 1, 2]
-    assert batch["meta"][1][0] == ["n0", "n1", "n2"]
+    assert batch["meta"][1][0] == ("n0", "n1", "n2")
     assert batch["meta"][1][1].tolist() == [0, 1, 2]
     assert isinstance(batch["pair"], Pair)
     assert batch["pair"].y.tolist() == [[0], [1], [2]]
@@ -87,7 +109,7 @@ def test_structures_are_entered() -> None:
 def test_tuples_become_lists_as_in_pytorch() -> None:
     batch = default_collate([(1, "a"), (2, "b")])
     assert type(batch) is list
-    assert batch[1] == ["a", "b"]
+    assert batch[0].tolist() == [1, 2]
 
 
 def test_containers_keep_their_type() -> None:

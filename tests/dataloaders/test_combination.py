@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from dataloaders import (
+    BatchSampler,
     ChainDataset,
     ConcatDataset,
+    DataLoader,
     Dataset,
     IterableDataset,
+    SequentialSampler,
     StackDataset,
     Subset,
+    TensorDataset,
     random_split,
 )
 
@@ -105,12 +109,19 @@ def test_subset_asks_once_where_the_dataset_answers_at_once() -> None:
     assert len(part) == 2
 
 
+def test_subset_takes_a_list_where_the_dataset_does() -> None:
+    rows = Subset(TensorDataset(np.arange(10)), [3, 5, 7])
+    order = BatchSampler(SequentialSampler(rows), 2)
+    found = [x.tolist() for (x,) in DataLoader(rows, batch_size=None, sampler=order)]
+    assert found == [[3, 5], [7]]
+
+
 def test_getitems_must_give_a_sample_per_index() -> None:
     class Short(Squares):
         def __getitems__(self, indices: Sequence[int]) -> list[int]:
             return [0]
 
-    with pytest.raises(RuntimeError, match=r"Short.__getitems__: one sample per index.*2.*1"):
+    with pytest.raises(ValueError, match=r"Short.__getitems__: one sample per index.*2.*1"):
         Subset(Short(5), [0, 1]).__getitems__([0, 1])
 
 

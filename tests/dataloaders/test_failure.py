@@ -17,6 +17,13 @@ class Picky(Exception):
         super().__init__(code, reason)
 
 
+class Choosy(Exception):
+    """Wants something else than a message."""
+
+    def __init__(self, response: object) -> None:
+        super().__init__(response.__cause__)  # type: ignore[attr-defined]
+
+
 def caught(error: BaseException) -> Failure:
     try:
         raise error
@@ -37,6 +44,16 @@ def test_the_type_and_the_traceback_arrive(error: Exception) -> None:
 def test_a_type_that_wants_more_than_a_message_becomes_a_runtime_error() -> None:
     with pytest.raises(RuntimeError, match="Caught Picky in worker 3"):
         caught(Picky(1, reason="because")).reraise()
+
+
+def test_a_type_that_chokes_on_a_message_becomes_a_runtime_error() -> None:
+    with pytest.raises(RuntimeError, match="Caught Choosy in worker 3"):
+        caught(Choosy(ValueError())).reraise()
+
+
+def test_the_end_of_an_iterator_becomes_a_runtime_error() -> None:
+    with pytest.raises(RuntimeError, match="Caught StopIteration in worker 3"):
+        caught(StopIteration()).reraise()
 
 
 def test_our_own_errors_arrive_as_themselves() -> None:

@@ -23,6 +23,7 @@ from dataloaders import (
     IterableDataset,
     Sampler,
     StatefulDataLoader,
+    WeightedRandomSampler,
     get_worker_info,
 )
 
@@ -73,6 +74,24 @@ class Counting(IterableDataset[Any]):
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.at = state["at"]
+
+
+class Live(IterableDataset[int]):
+    """A stream whose state is what it goes on with, not a copy."""
+
+    def __init__(self) -> None:
+        self.live = {"at": 0}
+
+    def __iter__(self) -> Iterator[int]:
+        while self.live["at"] < 12:
+            self.live["at"] += 1
+            yield self.live["at"] - 1
+
+    def state_dict(self) -> dict[str, int]:
+        return self.live
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.live = dict(state)
 
 
 class Countdown(Sampler[int]):
@@ -261,6 +280,37 @@ def test_a_sampler_that_draws_from_global_generators_is_drawn_again() -> None:
     second.load_state_dict(first.state_dict())
     found = [s[0] for batch in seen + list(second) for s in batch]
     assert found == [s[0] for batch in wanted for s in batch]
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["its own generator", "the default one"])
+def test_a_sampler_draws_from_the_generator_that_it_had(is_own: bool) -> None:
+    def loader() -> Any:
+        own = np.random.default_rng(9) if is_own else None
+        sampler = WeightedRandomSampler([*range(1, 41)], 30, generator=own)
+        generator = np.random.default_rng(8)
+        return DataLoader(Drawn(), 5, sampler=sampler, generator=generator, collate_fn=plain)
+
+    st.manual_seed(3)
+    first = loader()
+    list(first)  # in a second epoch it is elsewhere than at its beginning
+    iterator = iter(first)
+    take(iterator, 2)
+    state = pickle.loads(pickle.dumps(first.state_dict()))
+    wanted, after = list(iterator), list(first)
+    st.manual_seed(4)
+    second = loader()
+    second.load_state_dict(state)
+    assert list(second) == wanted
+    assert not is_own or list(second) == after
+
+
+def test_a_stream_may_go_on_with_the_state_that_it_told() -> None:
+    first = DataLoader(Live(), 2, snapshot_every_n_steps=3)
+    seen = [batch.tolist() for batch in take(iter(first), 4)]
+    second = DataLoader(Live(), 2, snapshot_every_n_steps=3)
+    second.load_state_dict(first.state_dict())
+    left = [batch.tolist() for batch in second]
+    assert seen + left == [[n, n + 1] for n in range(0, 12, 2)]
 
 
 def test_the_epoch_of_a_distributed_sampler_comes_back() -> None:

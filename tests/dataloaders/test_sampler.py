@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -95,11 +97,10 @@ def test_weighted_without_replacement_has_no_index_twice() -> None:
         ([[1.0]], 1, True, "not a 1-d sequence"),
         ([1.0, 0.0], 2, False, "cannot draw 2 samples without replacement from 1"),
         ([1.0], 0, True, "num_samples is not a positive"),
+        ([1.0], 1, "yes", "replacement is not a bool"),
     ],
 )
-def test_weighted_refuses(
-    weights: list[float], count: int, replacement: bool, message: str
-) -> None:
+def test_weighted_refuses(weights: list[float], count: int, replacement: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         WeightedRandomSampler(weights, count, replacement)
 
@@ -114,6 +115,8 @@ def test_batches_keep_or_drop_the_rest() -> None:
 def test_batch_refuses_a_size_that_is_none() -> None:
     with pytest.raises(ValueError, match="BatchSampler: batch_size is not a positive"):
         BatchSampler(range(3), 0, False)
+    with pytest.raises(ValueError, match="BatchSampler: drop_last is not a bool: None"):
+        BatchSampler(range(3), 1, None)  # type: ignore[arg-type]
 
 
 def test_a_sampler_without_an_order_says_so() -> None:

@@ -213,6 +213,8 @@ def test_one_hot_changes_the_last_argument() -> None:
     assert (rows == want).all()
     with pytest.raises(ValueError, match=r"not in 0 \.\. 2: from 0 to 3"):
         transforms.OneHot(3)(LABELS)
+    with pytest.raises(ValueError, match=r"not in 0 \.\. 2: from -1 to 2"):
+        transforms.OneHot(3)(np.array([2, -1]))
     with pytest.raises(TypeError, match="not whole numbers: float32"):
         transforms.OneHot(3)(FLOATS)
 
