@@ -48,6 +48,16 @@ def backward(st: Any, function: Any) -> Any:
     return both
 
 
+def summed(function: Any) -> Any:
+    """Forward, the sum of the results, and backward."""
+
+    def both(x: Any) -> None:
+        function(x).sum().backward()
+        x.grad = None
+
+    return both
+
+
 def loss(st: Any, name: str, target: Any) -> Any:
     """A loss of normal numbers, forward and backward."""
     function, x = getattr(st.nn.functional, name), leaf(st)
@@ -109,6 +119,8 @@ LARGE = [
     ("add, stretched row", lambda st: (lambda x, y: x + y, square(st), st.rand(N))),
     ("add, stretched column", lambda st: (lambda x, y: x + y, square(st), st.rand(N, 1))),
     ("add, transposed", lambda st: (lambda x, y: x + y, square(st), turned(st))),
+    ("add, bfloat16", lambda st: (lambda x: x + x, square(st).bfloat16())),
+    ("mul_, bfloat16", lambda st: (lambda x: x.mul_(1.0), square(st).bfloat16())),
     ("add, integers", lambda st: (lambda x: x + x, places(st))),
     ("exp", lambda st: (st.exp, square(st))),
     ("log", lambda st: (st.log, square(st))),
@@ -139,6 +151,8 @@ LARGE = [
     ("lgamma", lambda st: (st.lgamma, square(st))),
     ("digamma", lambda st: (st.digamma, square(st))),
     ("i0", lambda st: (st.i0, signed(st))),
+    ("erf, float64", lambda st: (st.erf, signed(st).double())),
+    ("erfinv, float64", lambda st: (st.erfinv, square(st).double())),
     ("sin, float64", lambda st: (st.sin, signed(st).double())),
     ("fmod", lambda st: (st.fmod, signed(st), square(st) + 0.1)),
     ("floor_divide", lambda st: (st.floor_divide, signed(st), square(st) + 0.1)),
@@ -162,6 +176,8 @@ LARGE = [
         lambda st: loss(st, "binary_cross_entropy_with_logits", square(st)),
     ),
     ("soft_margin_loss, backward", lambda st: loss(st, "soft_margin_loss", signed(st).sign())),
+    ("norm, backward", lambda st: (summed(lambda x: x.norm()), leaf(st))),
+    ("norm(1), backward", lambda st: (summed(lambda x: x.norm(2, 1)), leaf(st))),
     ("nll_loss, backward", lambda st: loss(st, "nll_loss", rows(st))),
     ("cast to float64", lambda st: (lambda x: x.double(), square(st))),
     ("cast to int64", lambda st: (lambda x: x.long(), square(st))),
@@ -182,6 +198,10 @@ LARGE = [
     ("std(1)", lambda st: (lambda x: x.std(1), square(st))),
     ("prod", lambda st: (lambda x: x.prod(), square(st))),
     ("prod(1)", lambda st: (lambda x: x.prod(1), square(st))),
+    ("prod(1), rows of 10", lambda st: (lambda x: x.prod(1), short(st))),
+    ("sum, bfloat16", lambda st: (lambda x: x.sum(), square(st).bfloat16())),
+    ("sum(0), bfloat16", lambda st: (lambda x: x.sum(0), square(st).bfloat16())),
+    ("sum(1), bfloat16", lambda st: (lambda x: x.sum(1), square(st).bfloat16())),
     ("norm", lambda st: (lambda x: x.norm(), square(st))),
     ("norm 1 (1)", lambda st: (lambda x: x.norm(1, 1), square(st))),
     ("norm inf (0)", lambda st: (lambda x: x.norm(float("inf"), 0), square(st))),
@@ -265,7 +285,10 @@ LARGE = [
     ("einsum bij,bij", lambda st: (lambda x: st.einsum("bij,bij->b", x, x), batch(st))),
     ("outer", lambda st: (lambda x: st.outer(x, x), st.rand(N))),
     ("cdist", lambda st: (lambda x: st.cdist(x, x), st.rand(N, 16))),
+    ("cdist, p=1", lambda st: (lambda x: st.cdist(x, x, 1.0), st.rand(N, 16))),
+    ("cdist, batches", lambda st: (lambda x: st.cdist(x, x), st.rand(16, 250, 16))),
     ("pdist", lambda st: (st.nn.functional.pdist, st.rand(N, 16))),
+    ("pdist, p=1", lambda st: (lambda x: st.nn.functional.pdist(x, 1.0), st.rand(N, 16))),
     # from nothing
     ("rand", lambda st: (lambda: st.rand(N, N),)),
     ("randn", lambda st: (lambda: st.randn(N, N),)),

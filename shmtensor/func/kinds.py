@@ -242,7 +242,7 @@ def product(call: Call) -> Any:
 def apart(call: Call) -> Any:
     """distances: of pairs of rows, for each example."""
     x, y = call.inputs
-    return table.cdist(call.value(x), call.value(y))
+    return table.cdist(call.value(x), call.value(y), call.attribute("p"))
 
 
 def layer(call: Call) -> Any:

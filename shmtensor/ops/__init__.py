@@ -24,6 +24,7 @@ FAMILIES = (
     "norm",
     "gamma",
     "statistics",
+    "separation",
     "order",
     "uniqueness",
     "scan",

@@ -157,21 +157,6 @@ def pairwise(ops: Any, p: float = 2.0, eps: float = 1e-6) -> Callable[[Any, Any]
 
 
 @composite(method=False, function=False)
-def pdist(ops, input, p=2.0):
-    """The p-norm distance of each pair of rows of (N, M): (N * (N - 1) / 2)."""
-    if input.ndim != 2:
-        raise RuntimeError(f"pdist: a matrix is needed: {tuple(input.shape)}")
-    if p < 0:
-        raise RuntimeError(f"pdist: p must not be negative: {p}")
-    first, second = np.triu_indices(input.shape[0], 1)
-    if p == 2 and input.dtype.kind == "f":
-        flat = ops.reshape(ops.distances(input, input), (-1,))
-        return ops.selected(flat, first * input.shape[0] + second, 0)
-    away = ops.sub(ops.selected(input, first, 0), ops.selected(input, second, 0))
-    return ops.vector_norm(away, p, 1, False) if away.shape[1] else ops.sum(away, 1)
-
-
-@composite(method=False, function=False)
 def linear_cross_entropy(
     ops,
     input,

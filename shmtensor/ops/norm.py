@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import native
 from ..dtypes import promote_types
-from .axes import axes, flat_or, spread
+from .axes import axes, flat_or, kept, spread
 from .kernels import either, narrowed, widened
 from .table import composite, insist_on_tensors, op
 
@@ -99,15 +99,16 @@ vector_norm.numpy = either(fast_norm, vector_norm.forward)
 def norm_slope(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keepdim: bool) -> Any:
     """x |x| ** (ord - 2) / out ** (ord - 1); 0 where the norm is 0 (a subgradient)."""
     shape = tuple(x.shape)
-    g, norm = spread(ops, g, shape, dim, keepdim), spread(ops, out, shape, dim, keepdim)
     if ord == 0:
-        return g * 0
+        return spread(ops, g, shape, dim, keepdim) * 0
+    # What is reckoned once for each norm is not for each element: both are stretched at the end.
+    g, norm = (ops.reshape(v, kept(shape, dim)) for v in (g, out))
     if ord == 1:
         return g * ops.sgn(x)
     if ord in INFINITE:
         size = ops.abs(x)
         hit = size == norm
-        n = spread(ops, ops.sum(hit, dim, keepdim), shape, dim, keepdim)
+        n = ops.reshape(ops.sum(hit, dim, keepdim), kept(shape, dim))
         return ops.choose(hit, g / n, 0.0) * ops.sgn(x)
     zero = norm == 0
     safe = ops.replace(zero, norm, 1.0)

@@ -1,4 +1,4 @@
-"""Counts, histograms, quantiles, covariance, distances."""
+"""Counts, histograms, quantiles, covariance."""
 
 from __future__ import annotations
 
@@ -228,45 +228,6 @@ def corrcoef(ops, input):
 
 
 # ---- geometry
-
-
-@op(method=False, function=False, samples=[((5, 4), (3, 4)), ((2, 1), (4, 1)), ((0, 3), (2, 3))])
-def distances(xp, x, y, /):
-    """Distances of all rows of one matrix from those of another: (P, M), (R, M) give (P, R)."""
-    away = x[:, None] - y[None]
-    return xp.sqrt((away * away).sum(-1))
-
-
-def distances_slope(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
-    """The sum over j of g[i, j] (x[i] - y[j]) / out[i, j], and 0 where two rows are the same."""
-    weights = ops.replace(out == 0, g / ops.replace(out == 0, out, 1.0), 0.0)
-    return x * ops.sum(weights, 1, True) - ops.matmul(weights, y)
-
-
-distances.numpy = either(native.distances, distances.forward)
-distances.pullback(
-    x=lambda ops, g, x, y, out: distances_slope(ops, g, x, y, out),
-    y=lambda ops, g, x, y, out: distances_slope(
-        ops, ops.transpose(g, 0, 1), y, x, ops.transpose(out, 0, 1)
-    ),
-)
-
-
-@composite(method=False)
-def cdist(ops, x1, x2, p=2.0, compute_mode=None):
-    """Distances of all pairs of rows: (..., P, M) and (..., R, M) give (..., P, R)."""
-    if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
-        raise RuntimeError(
-            f"cdist: rows of one size are needed: {tuple(x1.shape)}, {tuple(x2.shape)}"
-        )
-    if p < 0:
-        raise RuntimeError(f"cdist: p must not be negative: {p}")
-    if p == 2 and x1.ndim == x2.ndim == 2 and x1.dtype == x2.dtype and x1.dtype.kind == "f":
-        return ops.distances(x1, x2)
-    away = ops.sub(ops.unsqueeze(x1, -2), ops.unsqueeze(x2, -3))
-    if not away.shape[-1]:
-        return ops.sum(away, -1)
-    return ops.vector_norm(away, p, -1, False)
 
 
 @composite

@@ -120,20 +120,3 @@ def test_casts_are_numpys(source: str, target: str) -> None:
             assert got.flags.c_contiguous
     assert native.cast(np.ones(3, "c8"), np.dtype(target).num) is None
     assert native.cast(np.ones(3, source), np.dtype("f2").num) is None
-
-
-@each("dtype", ["f4", "f8"])
-@each(
-    ("p", "r", "m"),
-    [(0, 3, 2), (3, 0, 2), (2, 3, 0), (1, 1, 1), (5, 70, 3), (40, 300, 16), (3, 17, 200)],
-)
-def test_distances(p: int, r: int, m: int, dtype: str) -> None:
-    x, y = RNG.normal(size=(p, m)).astype(dtype), RNG.normal(size=(r, m)).astype(dtype)
-    want = np.sqrt(((x[:, None].astype("f8") - y[None]) ** 2).sum(-1))
-    for a in (x, np.asfortranarray(x)):
-        got = native.distances(a, np.repeat(y, 2, 0)[::2])
-        assert got.dtype == np.dtype(dtype)
-        np.testing.assert_allclose(got, want, rtol=1e-5)
-    assert not np.diag(native.distances(x, x)).any()
-    assert native.distances(x, y.astype("f2")) is None
-    assert native.distances(x[0] if p else x[:, 0], y) is None

@@ -117,3 +117,51 @@ def test_numpy_keeps_the_two_apart() -> None:
     assert repr(x[0]) == "1.5"
     assert hash(x[0]) == hash(1.5)
     assert int(x[2]) == 2
+
+
+@each("dtype", ["bfloat16", "float16"])
+def test_arithmetic_is_that_of_float32_rounded_once(dtype: str) -> None:
+    """Tile by tile, whatever the length, where a number takes part, and in place."""
+    kind, rng = getattr(st, dtype), np.random.default_rng(7)
+    for n in (0, 1, 33, 2049, 70_001):
+        x, y = (st.tensor(rng.normal(size=n).astype("f4")).to(kind) for _ in range(2))
+        wide, other = x.float(), y.float()
+        for f in (
+            lambda a, b: a + b,
+            lambda a, b: a * b,
+            lambda a, b: a - 0.3,
+            lambda a, b: 2 / a,
+            lambda a, b: a.exp(),
+            lambda a, b: a > b,
+            lambda a, b: a == 1,
+        ):
+            got, want = f(x, y), f(wide, other)
+            assert got.dtype == (kind if want.dtype == st.float32 else st.bool)
+            assert got.float().numpy().tobytes() == want.to(got.dtype).float().numpy().tobytes()
+        z = x.clone()
+        z += y
+        z.mul_(z)
+        want = (wide + other).to(kind).float()
+        assert st.equal(z, (want * want).to(kind))
+    x = st.ones(40, dtype=kind)
+    x[1:].add_(x[:-1])  # what it reads is what it writes
+    assert x.sum().item() == 79
+
+
+@each("dtype", ["bfloat16", "float16"])
+def test_sums_are_those_of_float32_rounded_once(dtype: str) -> None:
+    kind, rng = getattr(st, dtype), np.random.default_rng(8)
+    for shape, dim in [
+        ((), None), ((1,), 0), ((70_001,), None), ((5, 70_001), 1), ((2000, 10), 1), ((30, 700), 1),
+        ((700, 30), 0), ((3000, 9), 0), ((2, 3000), 0), ((5, 600, 40), 1), ((20, 30, 40), (0, 2)),
+        ((3, 4, 5), (0, 1, 2)), ((40, 5000), 0), ((0, 3), 0), ((3, 0), 1),
+    ]:  # fmt: skip
+        x = st.tensor(rng.integers(-4, 5, shape).astype("f4")).to(kind)
+        turned = x.transpose(0, -1) if x.ndim else x
+        for y in (x, turned):
+            for keep in (False, True):
+                want = y.float().sum(dim, keep)  # whole numbers: exact in any order
+                got = y.sum(dim, keep)
+                assert got.dtype == kind
+                assert got.shape == want.shape
+                assert st.equal(got, want.to(kind)), (shape, dim)

@@ -6,6 +6,7 @@
 #include "convolution.h"
 #include "ctc.h"
 #include "curves.h"
+#include "distance.h"
 #include "extreme.h"
 #include "folding.h"
 #include "fused.h"
@@ -107,7 +108,9 @@ PyMethodDef methods[] = {
     {"lerp", fast<lerp>(), METH_FASTCALL, "lerp(x, end, weight, /): x + weight * (end - x)."},
     {"rsqrt", rsqrt, METH_O, "rsqrt(x, /): 1 / sqrt(x)."},
     {"distances", fast<distances>(), METH_FASTCALL,
-     "distances(x, y, /): of each row of x from each row of y."},
+     "distances(x, y, p, /): of each row of x from each row of y."},
+    {"pair_distances", fast<pair_distances>(), METH_FASTCALL,
+     "pair_distances(x, p, /): of each row of x from each later one."},
     {"cast", fast<cast>(), METH_FASTCALL, "cast(x, type, /): NumPy's number of the type."},
     {"relu", relu, METH_O, "relu(x, /): max(x, 0); NaN stays NaN."},
     {"relu_backward", fast<relu_backward>(), METH_FASTCALL, "relu_backward(g, out, /)"},

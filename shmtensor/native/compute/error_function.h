@@ -83,9 +83,7 @@ INLINE V<double> erfc_far(V<double> x) {
     constexpr int kDegree = sizeof(kErfcFarFine) / sizeof(double) - 1;
     const V<double> missed = t * (fused(-t, sum, all(1.0)) - t * (a - (sum - 2.0)));
     const V<double> u = (t - kMiddle) * kScale + missed * kScale;
-    V<double> q = all(kErfcFarFine[0]);
-#pragma GCC unroll 32
-    for (int i = 1; i < kDegree; ++i) q = q * u + kErfcFarFine[i];
+    const V<double> q = leading<kDegree>(kErfcFarFine, u);
     const V<double> last = all(kErfcFarFine[kDegree]), product = u * q, p = last + product;
     const V<double> p_lost = (last - p) + product + fused(u, q, -product);
     const V<double> w = t * p, w_lost = fused(t, p, -w) + t * p_lost + missed * p;

@@ -114,6 +114,28 @@ void by_columns(const T* x, T* values, int64_t* places, int64_t outer, int64_t m
   });
 }
 
+// The last run of neighbours among several runs of reduced dimensions, as a tuple; no object: there is
+// one run at most, or an exception.
+Ref last_run(const char* where, PyArrayObject* x, PyObject* dim) {
+  const int nd = PyArray_NDIM(x);
+  bool goes[NPY_MAXDIMS];
+  if (!reduced_dims(where, dim, nd, goes)) return Ref();
+  int first = nd, runs = 0;
+  bool inside = false;
+  for (int i = 0; i < nd; ++i) {
+    if (PyArray_DIM(x, i) == 1) continue;
+    if (goes[i] && !inside) ++runs, first = i;
+    inside = goes[i];
+  }
+  if (runs < 2) return Ref();
+  Ref dims(PyTuple_New(0));
+  for (int i = first; dims && i < nd && (goes[i] || PyArray_DIM(x, i) == 1); ++i) {
+    Ref one(Py_BuildValue("(i)", i));
+    dims = Ref(one ? PySequence_Concat(dims.get(), one.get()) : nullptr);
+  }
+  return dims;
+}
+
 // Values, places or both, as a new array, two, or None.
 PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants_values,
               bool wants_places) {
@@ -124,6 +146,17 @@ PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants
   if (keep < 0 || largest < 0) return nullptr;
   const int type = PyArray_TYPE(x);
   if (type > NPY_DOUBLE) Py_RETURN_NONE;
+  if (!wants_places && PyArray_SIZE(x)) {
+    Ref dims = last_run(where, x, args[1]);
+    if (PyErr_Occurred()) return left_to_caller();
+    if (dims) {  // an extreme of extremes, so that nothing is put in another order
+      PyObject* some[4] = {args[0], dims.get(), Py_True, args[3]};
+      Ref part(run(where, some, 4, true, false));
+      if (!part || part.get() == Py_None) return part.release();
+      PyObject* rest[4] = {part.get(), args[1], args[2], args[3]};
+      return run(where, rest, 4, true, false);
+    }
+  }
   Reduced r;
   if (!reduced_argument(where, x, args[1], keep, &r, wants_places)) return left_to_caller();
   if (r.m > INT32_MAX) Py_RETURN_NONE;

@@ -91,6 +91,23 @@ T extreme(const T* x, int64_t m) {
     }
     return acc[0];
   }
+  using Loose = typename Any<T>::loose;
+  constexpr int64_t kV = kWidth / static_cast<int64_t>(sizeof(T));
+  if (m >= kV) {
+    typename Any<T>::type acc = *reinterpret_cast<const Loose*>(x);
+    for (int64_t i = kV; i < m; i += kV) {
+      const T* from = i + kV <= m ? x + i : x + m - kV;
+      acc = winner<T, kLargest>(*reinterpret_cast<const Loose*>(from), acc);
+    }
+    T lanes[kV];
+    *reinterpret_cast<Loose*>(lanes) = acc;
+#pragma GCC unroll 8
+    for (int64_t n = kV / 2; n; n /= 2) {
+      for (int64_t l = 0; l < n; ++l)
+        lanes[l] = beats<T, kLargest>(lanes[l + n], lanes[l]) ? lanes[l + n] : lanes[l];
+    }
+    return lanes[0];
+  }
   for (int64_t i = 0; i < m; ++i) best = beats<T, kLargest>(x[i], best) ? x[i] : best;
   return best;
 }

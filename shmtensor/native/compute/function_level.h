@@ -27,14 +27,6 @@ namespace SHMTENSOR_LEVEL {
 #include "gamma.h"
 #include "quotient.h"
 
-// Half as many bytes as a vector: as many floats as a vector has doubles.
-typedef float Few __attribute__((vector_size(kWidth / 2)));
-typedef float LooseFew __attribute__((vector_size(kWidth / 2), aligned(4), may_alias));
-
-INLINE V<double> widened(const float* p) {
-  return __builtin_convertvector((Few)*reinterpret_cast<const LooseFew*>(p), V<double>);
-}
-INLINE V<double> widened(const double* p) { return load(p); }
 INLINE void rounded(float* p, V<double> v) {
   *reinterpret_cast<LooseFew*>(p) = __builtin_convertvector(v, Few);
 }

@@ -138,37 +138,6 @@ PyObject* rsqrt(PyObject*, PyObject* x) {
   });
 }
 
-// distances(x, y): of each row of x from each row of y; None unless both are real matrices
-PyObject* distances(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("distances", n, 2, 2) < 0) return nullptr;
-  PyArrayObject *x = array_argument("distances", "x", args[0]),
-                *y = x ? array_argument("distances", "y", args[1]) : nullptr;
-  if (!y) return nullptr;
-  const int type = PyArray_TYPE(x);
-  if ((type != NPY_FLOAT && type != NPY_DOUBLE) || PyArray_TYPE(y) != type ||
-      PyArray_NDIM(x) != 2 || PyArray_NDIM(y) != 2 || PyArray_DIM(x, 1) != PyArray_DIM(y, 1))
-    Py_RETURN_NONE;
-  Ref a = in_order(x);
-  Ref turned(a ? PyArray_Transpose(y, nullptr) : nullptr);
-  Ref b = turned ? in_order(turned.array()) : Ref();
-  const npy_intp dims[2] = {PyArray_DIM(x, 0), PyArray_DIM(y, 0)};
-  Ref out(b ? fresh(2, dims, type) : nullptr);
-  if (!out) return nullptr;
-  const int64_t m = PyArray_DIM(x, 1), columns = dims[1];
-  const int64_t work = columns * (m + 4);
-  const auto go = [&](auto zero) {
-    using T = decltype(zero);
-    Unlocked unlocked(dims[0] * work > kUnlock);
-    ranges(dims[0], 1 + kGrain / (work + 1), [&](int64_t i, int64_t stop) {
-      for (; i < stop; ++i)
-        kernels<T>().distances(data<T>(a) + i * m, data<T>(b), data<T>(out) + i * columns, m,
-                               columns, columns);
-    });
-  };
-  type == NPY_FLOAT ? go(float()) : go(double());
-  return out.release();
-}
-
 // cast(x, number of NumPy's type): real numbers alone
 PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("cast", n, 2, 2) < 0) return nullptr;

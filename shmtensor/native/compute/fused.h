@@ -10,7 +10,6 @@ PyObject* addcmul(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* addcdiv(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* rsqrt(PyObject*, PyObject* argument);
-PyObject* distances(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

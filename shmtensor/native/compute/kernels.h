@@ -65,6 +65,10 @@ struct MeasureKernels {
   void (*slopes[2])(const T* x, const T* y, T* out, int64_t n, const T* p);  // by x, by y
 };
 
+// How differences are put together: those that are not 0 counted, their sizes added, their squares
+// added under a root, the largest taken.
+enum class Metric { Count, Sum, Squares, Largest };
+
 template <class T>
 struct Kernels {
   // Elementwise over n.
@@ -88,8 +92,8 @@ struct Kernels {
   void (*addcmul)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
   void (*addcdiv)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
   void (*lerp)(const T* x, const T* end, T* out, int64_t n, T weight);
-  // Distances of m numbers from each of n columns.
-  void (*distances)(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride);
+  // Distances of m numbers from each of n columns, by metric.
+  void (*distances[4])(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride);
 
   // Rows of m.
   void (*softmax)(const T* x, T* out, int64_t rows, int64_t m);

@@ -35,6 +35,8 @@ namespace SHMTENSOR_LEVEL {
 #include "halves.h"
 #include "mathematics.h"
 #include "rows.h"
+//
+#include "distance_level.h"
 #include "running.h"
 #include "slope_level.h"
 #include "tallies.h"
@@ -69,7 +71,8 @@ constexpr Kernels<T> table = {
     addcmul<T>,
     addcdiv<T>,
     lerp<T>,
-    distances<T>,
+    {distances<T, Metric::Count>, distances<T, Metric::Sum>, distances<T, Metric::Squares>,
+     distances<T, Metric::Largest>},
     softmax<T>,
     log_softmax<T>,
     softmax_backward<T>,

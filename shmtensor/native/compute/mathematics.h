@@ -149,9 +149,6 @@ void waves(const float* x, float* out, int64_t n) {
   }
 }
 
-INLINE float root_of(float x) { return __builtin_sqrtf(x); }
-INLINE double root_of(double x) { return __builtin_sqrt(x); }
-
 // One over the square root: the CPU's estimate and one step of Newton's, where there is one.
 INLINE V<float> rsqrt_any(V<float> x) {
 #if defined(__AVX512F__)
@@ -177,35 +174,6 @@ void rsqrt(const float* x, float* out, int64_t n) {
 }
 void rsqrt(const double* x, double* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = 1 / __builtin_sqrt(x[i]);
-}
-
-// out[j] = |x - y[:, j]| for n columns of y, m numbers each, `stride` apart.
-template <class T>
-void distances(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride) {
-  constexpr int64_t kL = kLanes<T>;
-  int64_t j = 0;
-  for (; j + 4 * kL <= n; j += 4 * kL) {
-    V<T> t[4] = {};
-    for (int64_t k = 0; k < m; ++k) {
-      const V<T> v = all(x[k]);
-#pragma GCC unroll 4
-      for (int l = 0; l < 4; ++l) {
-        const V<T> d = v - load(y + k * stride + j + l * kL);
-        t[l] += d * d;
-      }
-    }
-#pragma GCC unroll 4
-    for (int l = 0; l < 4; ++l) store<T>(out + j + l * kL, t[l]);
-  }
-  for (; j < n; ++j) {
-    T total = 0;
-    for (int64_t k = 0; k < m; ++k) {
-      const T d = x[k] - y[k * stride + j];
-      total += d * d;
-    }
-    out[j] = total;
-  }
-  for (j = 0; j < n; ++j) out[j] = root_of(out[j]);
 }
 
 // At least low and at most high; NaN stays.

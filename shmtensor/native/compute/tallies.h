@@ -26,6 +26,9 @@ UNSIGNED(int64_t, uint64_t)
 UNSIGNED(uint64_t, uint64_t)
 #undef UNSIGNED
 
+template <class T>
+constexpr bool kFloats = T(1) / T(2) != T(0);
+
 // Lanes as wide as the elements, emptied before they overflow.
 template <class T>
 WideOf<T> count(const T* x, int64_t n) {
@@ -75,10 +78,38 @@ void add_up_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t wi
   }
 }
 
+// Eight vectors side by side: no multiplication waits for the one before, and none of them gets so small
+// so soon that it is a denormal number.
+template <class T>
+INLINE double product_of_floats(const T* x, int64_t n) {
+  constexpr int kL = kLanes<double>, kSome = 8;
+  V<double> acc[kSome];
+  for (int j = 0; j < kSome; ++j) acc[j] = all(1.0);
+  int64_t i = 0;
+  for (; i + kSome * kL <= n; i += kSome * kL) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kSome; ++j) acc[j] *= widened(x + i + j * kL);
+  }
+  for (; i + kL <= n; i += kL) acc[0] *= widened(x + i);
+#pragma GCC unroll 8
+  for (int half = kSome / 2; half; half /= 2) {
+    for (int j = 0; j < half; ++j) acc[j] *= acc[j + half];
+  }
+  double lanes[kL];
+  store<double>(lanes, acc[0]);
+  for (int l = 0; i < n; ++i, ++l) lanes[l] *= static_cast<double>(x[i]);
+#pragma GCC unroll 4
+  for (int half = kL / 2; half; half /= 2) {
+    for (int l = 0; l < half; ++l) lanes[l] *= lanes[l + half];
+  }
+  return lanes[0];
+}
+
 template <class T>
 WideOf<T> product(const T* x, int64_t n) {
   using A = WideOf<T>;
   [[maybe_unused]] Flush<T> flush;
+  if constexpr (kFloats<T>) return product_of_floats(x, n);
   constexpr int kL = 32;
   A acc[kL];
   for (int l = 0; l < kL; ++l) acc[l] = 1;

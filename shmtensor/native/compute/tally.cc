@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kPiece = 32768;  // elements per slice
 constexpr int64_t kUnlock = 8192;
+constexpr int64_t kShortRow = 24;  // elements: see Note [Short rows]
+constexpr int64_t kAtLeast = 16;   // rows
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -33,9 +35,30 @@ class Parts {
   A* p_;
 };
 
+// out[o] of x[o, :] for rows that fill no vector: so many at a time are turned within the first-level
+// cache, and are columns.
+template <class T, class A>
+void by_short_rows(const T* x, A* out, int64_t outer, int64_t m, int what) {
+  constexpr int64_t kAtOnce = 128;
+  const auto columns = tallies<T>().columns[what];
+  const A start = what == static_cast<int>(Tally::Product) ? 1 : 0;
+  ranges(outer, kPiece / m, [&](int64_t o, int64_t stop) {
+    T tile[kShortRow * kAtOnce];
+    for (; o < stop; o += kAtOnce) {
+      const int64_t rows = least(kAtOnce, stop - o);
+      for (int64_t k = 0; k < m; ++k) {
+        for (int64_t r = 0; r < rows; ++r) tile[k * kAtOnce + r] = x[(o + r) * m + k];
+      }
+      for (int64_t r = 0; r < rows; ++r) out[o + r] = start;
+      columns(tile, out + o, m, rows, kAtOnce);
+    }
+  });
+}
+
 // out[o] of x[o, :]
 template <class T, class A>
 void by_rows(const T* x, A* out, int64_t outer, int64_t m, int what) {
+  if (m > 0 && m <= kShortRow && outer >= kAtLeast) return by_short_rows(x, out, outer, m, what);
   const auto rows = tallies<T>().rows[what];
   if (m <= kPiece) {
     ranges(outer, m ? (kPiece + m - 1) / m : outer, [&](int64_t o, int64_t stop) {

@@ -324,6 +324,16 @@ npy_intp itemsize_of(int type) {
 
 }  // namespace
 
+const Loop* loop_of_floats(PyObject* ufunc, int* result) {
+  auto* u = reinterpret_cast<PyUFuncObject*>(ufunc);
+  if (u->vectorcall != call || u->nout != 1) return nullptr;
+  const Made& made = *static_cast<Made*>(u->ptr);
+  const int index = made.first[NPY_FLOAT];
+  if (index < 0) return nullptr;
+  *result = u->types[index * u->nargs + u->nin];
+  return *result == NPY_FLOAT || *result == NPY_BOOL ? &made.loops[index] : nullptr;
+}
+
 // The tables live as long as the process: ufuncs are made once, at import.
 PyObject* parallel(PyObject*, PyObject* args) {
   PyObject* argument;

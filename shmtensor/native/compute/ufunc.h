@@ -2,10 +2,14 @@
 // floating-point warnings; arrays of the refused kinds of dtype ("c": complex) are a TypeError.
 #pragma once
 
-#include "python.h"
+#include "walk.h"
 
 namespace shmtensor {
 
 PyObject* parallel(PyObject*, PyObject* args);
+
+// The loop of a ufunc made here whose inputs are float32, and the type of its one result (float32 or
+// bool); nullptr: it has none.
+const Loop* loop_of_floats(PyObject* ufunc, int* result);
 
 }  // namespace shmtensor

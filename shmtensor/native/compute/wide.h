@@ -10,6 +10,19 @@ typedef uint64_t Bits __attribute__((vector_size(kWidth)));
 
 INLINE V<double> pick(Longs mask, V<double> a, V<double> b) { return mask ? a : b; }
 
+// Half as many bytes as a vector: as many floats as a vector has doubles.
+typedef float Few __attribute__((vector_size(kWidth / 2)));
+typedef float LooseFew __attribute__((vector_size(kWidth / 2), aligned(4), may_alias));
+
+INLINE V<double> widened(const float* p) {
+#if defined(__AVX512F__)  // GCC 12 makes two halves of it
+  return (V<double>)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+#else
+  return __builtin_convertvector((Few)*reinterpret_cast<const LooseFew*>(p), V<double>);
+#endif
+}
+INLINE V<double> widened(const double* p) { return load(p); }
+
 // Does the mask hold in some lane?
 INLINE bool somewhere(Longs mask) {
 #if defined(__AVX512F__)
@@ -23,13 +36,35 @@ INLINE bool somewhere(Longs mask) {
 #endif
 }
 
+// The polynomial with the first n of these coefficients, the highest power first.
+//
+// Horner's rule is one chain, which waits four cycles for each power. High powers, whose rounding does not
+// count, are four chains (two, if there are few) in a power of x; the last ones follow by the rule.
+template <int n>
+INLINE V<double> leading(const double* c, V<double> x) {
+  constexpr int kChains = n >= 12 ? 4 : n >= 6 ? 2 : 1;
+  constexpr int kLast = kChains == 1 ? n - 1 : kChains, kHigh = n - kLast;
+  V<double> y = all(c[0]);
+  if constexpr (kChains > 1) {
+    const V<double> x2 = x * x, step = kChains == 4 ? x2 * x2 : x2;
+    V<double> chain[kChains];  // of the powers p for which p % kChains is the place
+#pragma GCC unroll 32
+    for (int p = kHigh - 1; p >= 0; --p) {
+      V<double>& t = chain[p % kChains];
+      t = p + kChains >= kHigh ? all(c[kHigh - 1 - p]) : t * step + c[kHigh - 1 - p];
+    }
+    y = chain[1] * x + chain[0];
+    if constexpr (kChains == 4) y = (chain[3] * x + chain[2]) * x2 + y;
+  }
+#pragma GCC unroll 32
+  for (int i = kHigh; i < n; ++i) y = y * x + c[i];
+  return y;
+}
+
 // The polynomial with these coefficients, the highest power first.
 template <int n>
 INLINE V<double> polynomial(const double (&c)[n], V<double> x) {
-  V<double> y = all(c[0]);
-#pragma GCC unroll 32
-  for (int i = 1; i < n; ++i) y = y * x + c[i];
-  return y;
+  return leading<n>(c, x);
 }
 
 // The same by one of two tables.

@@ -3,6 +3,7 @@
 //
 //   dtype.cc    bfloat16 as a dtype of NumPy's: storage, casts, scalars; no arithmetic
 //   convert.cc  arrays of either to float32 and back
+//   direct.cc   ufuncs and sums that take them tile by tile
 //   wide.cc     a kernel's call with 16-bit arrays, carried out in float32
 #pragma once
 
@@ -36,6 +37,8 @@ int narrow_into(PyArrayObject* x, PyArrayObject* out);
 //
 // Is this call one of those? A few comparisons where no array is 16 bits wide.
 bool wants_width(PyObject* kernel, PyObject* const* args, Py_ssize_t n);
+// The call tile by tile, without copies in float32; nullptr without an exception: not one for that.
+PyObject* run_direct(PyObject* kernel, PyObject* const* args, Py_ssize_t n);
 // The call. args[-1] may be overwritten.
 PyObject* run_wide(PyObject* kernel, PyObject* const* args, Py_ssize_t n);
 

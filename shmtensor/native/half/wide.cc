@@ -115,6 +115,8 @@ bool wants_width(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* run_wide(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  PyObject* direct = run_direct(kernel, args, n);
+  if (direct || PyErr_Occurred()) return direct;
   Call call;
   std::vector<Ref> given;
   given.reserve(static_cast<size_t>(n));
