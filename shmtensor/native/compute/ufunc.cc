@@ -51,25 +51,6 @@ void clear_status(bool long_double) {
   feclearexcept(FE_ALL_EXCEPT);
 }
 
-// Is the order of elements free? Not in reductions (output in place) and when outputs run into
-// inputs.
-bool splits(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps) {
-  for (int o = loop.nin; o < loop.nargs; ++o) {
-    if (steps[o] == 0) return false;
-    const char* o0 = args[o] + (steps[o] < 0 ? (n - 1) * steps[o] : 0);
-    const char* o1 = args[o] + (steps[o] > 0 ? (n - 1) * steps[o] : 0) + loop.itemsize[o];
-    for (int i = 0; i < loop.nargs; ++i) {
-      if (i == o ||
-          (args[i] == args[o] && steps[i] == steps[o] && loop.itemsize[i] == loop.itemsize[o]))
-        continue;
-      const char* i0 = args[i] + (steps[i] < 0 ? (n - 1) * steps[i] : 0);
-      const char* i1 = args[i] + (steps[i] > 0 ? (n - 1) * steps[i] : 0) + loop.itemsize[i];
-      if (o0 < i1 && i0 < o1) return false;
-    }
-  }
-  return true;
-}
-
 // What NumPy's machinery calls.
 void loop(char** args, npy_intp const* dimensions, npy_intp const* steps, void* data) {
   const Loop& l = *static_cast<Loop*>(data);

@@ -55,6 +55,23 @@ bool run_tiled(const Loop& l, char* const* args, const Walk& w) {
 
 }  // namespace
 
+bool splits(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps) {
+  for (int o = loop.nin; o < loop.nargs; ++o) {
+    if (steps[o] == 0) return false;
+    const char* o0 = args[o] + (steps[o] < 0 ? (n - 1) * steps[o] : 0);
+    const char* o1 = args[o] + (steps[o] > 0 ? (n - 1) * steps[o] : 0) + loop.itemsize[o];
+    for (int i = 0; i < loop.nargs; ++i) {
+      if (i == o ||
+          (args[i] == args[o] && steps[i] == steps[o] && loop.itemsize[i] == loop.itemsize[o]))
+        continue;
+      const char* i0 = args[i] + (steps[i] < 0 ? (n - 1) * steps[i] : 0);
+      const char* i1 = args[i] + (steps[i] > 0 ? (n - 1) * steps[i] : 0) + loop.itemsize[i];
+      if (o0 < i1 && i0 < o1) return false;
+    }
+  }
+  return true;
+}
+
 void run_flat(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps) {
   if (n < loop.threshold || loop.whole) {
     char* a[kMaxOperands];

@@ -28,6 +28,10 @@ struct Walk {
   npy_intp strides[kMaxOperands][kMaxDims];
 };
 
+// Is the order of elements free? Not in reductions (output in place) and when outputs run into
+// inputs.
+bool splits(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps);
+
 // Runs the loop on n elements of each operand, `steps` bytes apart.
 void run_flat(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps);
 
