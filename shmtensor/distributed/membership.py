@@ -68,7 +68,7 @@ def is_initialized() -> bool:
 
 def is_launched() -> bool:
     """Whether `python -m shmtensor.run` started this process as a rank."""
-    return "RANK" in os.environ and "SHMTENSOR_GROUP" in os.environ
+    return "RANK" in os.environ and "SHMTENSOR_LAUNCHER" in os.environ
 
 
 def is_torchelastic_launched() -> bool:
@@ -136,12 +136,13 @@ def init_process_group(
 
     Under `python -m shmtensor.run` no argument is needed. Elsewhere all processes name the same
     `init_method` (any string; by default MASTER_ADDR and MASTER_PORT), and have to be of one
-    domain: forked or spawned by one parent.
+    domain: forked or spawned by one parent. On several hosts (LOCAL_WORLD_SIZE is less than
+    WORLD_SIZE) it is `tcp://HOST:PORT`, and all need SHMTENSOR_SECRET or SHMTENSOR_SECRET_FILE.
 
     Args:
-        backend: "shm", the default ("gloo" is accepted and means it); "mpi": several machines,
-            whose ranks `mpirun` has started: rank and world_size are MPI's; "nccl": a GPU for each
-            rank, that of LOCAL_RANK.
+        backend: "shm", the default ("gloo" is accepted and means it): shared memory, and TCP
+            between hosts; "mpi": several machines, whose ranks `mpirun` has started: rank and
+            world_size are MPI's; "nccl": a GPU for each rank, that of LOCAL_RANK.
         store: in place of init_method: all processes name the same.
         timeout: seconds or a timedelta for this and every collective of the group; None: no limit.
 
@@ -149,6 +150,7 @@ def init_process_group(
         CollectiveTimeout: not all came in time.
         CollectiveMismatch: the ranks disagree about the world size, or two have the same rank.
         RuntimeError: a backend needs what is not installed, or more GPUs.
+        PermissionError: several hosts, and no secret, or not that of the others.
     """
     where = "init_process_group"
     if is_initialized():
@@ -164,6 +166,12 @@ def init_process_group(
     rank = from_environment(where, "RANK", rank)
     world = from_environment(where, "WORLD_SIZE", world_size)
     limit = seconds(timeout)
+    if named.engine() == Backend.SHM and 0 <= rank < world:
+        from .hosts import spans_hosts
+
+        if spans_hosts(world, init_method):
+            join_by_tcp(rank, world, limit, init_method, store)
+            return
     native.domain_ensure()
     handed_down = os.environ.get("SHMTENSOR_GROUP")
     if store is not None and 0 <= rank < world:
@@ -207,6 +215,16 @@ def join_by_mpi(rank: int, world: int, limit: float) -> None:
     group = ProcessGroup(engine, limit, list(range(engine.world)))
     group.backend = Backend.MPI
     enter(group)
+
+
+def join_by_tcp(
+    rank: int, world: int, limit: float, init_method: str | None, store: Store | None
+) -> None:
+    """The default group over ranks on several hosts, without MPI."""
+    from .tcp.begin import world_engine
+
+    engine = world_engine(rank, world, limit, init_method, store, World.times)
+    enter(ProcessGroup(engine, limit, list(range(world))))
 
 
 def name_from(store: Store, rank: int) -> str:

@@ -25,13 +25,14 @@ from multiprocessing import AuthenticationError, current_process
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 
 from .group import seconds
+from .hosts import keep_alive
 from .store import TIMEOUT, HashStore, Store, Value, raw
 
 __all__ = ["TCPStore", "secret_of_run"]
 
 PART = struct.Struct("<I")
 ANY = ("", "0.0.0.0", "::")
-SET, ADD, APPEND, COMPARE, DELETE, LOOK, KEYS, WAIT = range(8)
+SET, ADD, APPEND, COMPARE, DELETE, LOOK, KEYS, WAIT, WILL = range(9)
 WORKERS = "\0workers"
 
 
@@ -84,6 +85,7 @@ class Server:
             except OSError:  # closed
                 return
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(accepted)
             connection: Connection = Connection(accepted.detach())
             self.clients.add(connection)
             thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
@@ -91,15 +93,21 @@ class Server:
             thread.start()
 
     def _serve(self, connection: Connection) -> None:
+        will: list[bytes] = []
         with suppress(OSError, EOFError, AuthenticationError, struct.error):
             deliver_challenge(connection, self.secret)
             answer_challenge(connection, self.secret)
             while True:
                 code, parts = unpack(connection.recv_bytes())
+                if code == WILL:
+                    will = parts
+                    code, parts = LOOK, [b""]
                 try:
                     connection.send_bytes(pack(1, self._answer(code, parts, connection)))
                 except (ValueError, LookupError) as error:
                     connection.send_bytes(pack(0, [str(error).encode()]))
+        if will:
+            self.values.set(will[0].decode(), will[1])
         self.clients.discard(connection)
         connection.close()
 
@@ -231,6 +239,18 @@ class TCPStore(Store):
                 f"TCPStore: the other side does not know the run's secret: {self.host}:{self.port}"
             ) from error
         return connection
+
+    def set_when_gone(self, key: str, value: Value) -> None:
+        """Has the store set a key when this process's connection ends, however it does: what others
+        learn its death by. The last such key of a process counts.
+        """
+        self._ask(WILL, key, value)
+
+    def local_address(self) -> str:
+        """The address by which this host reaches the store."""
+        assert self._connection is not None
+        with socket.socket(fileno=os.dup(self._connection.fileno())) as each:
+            return str(each.getsockname()[0])
 
     def _ask(self, code: int, *parts: Value) -> list[bytes]:
         with self._mutex:

@@ -53,6 +53,11 @@ class Joined(Ranks):
         self.is_first = self.rank == 0
         group = distributed.GroupMember.WORLD
         assert group is not None
+        if group.spans_nodes:
+            raise RuntimeError(
+                "Trainer: its ranks share parameters in memory, so they are of one machine: on "
+                "several wrap the model in DistributedDataParallel"
+            )
         self.group = group.native
         self.began = trainer.step
         setup = None

@@ -1,4 +1,4 @@
-"""What each rank of `mpirun -n 4` does in test_mpi.py.
+"""What each rank of `mpirun -n 4` does in test_mpi.py, and each process of test_tcp.py.
 
 python -m tests.distributed.across CASES [name=value]
 
@@ -270,7 +270,7 @@ CASES: dict[str, Callable[..., Any]] = {
 def main() -> None:
     names = [each for each in sys.argv[1:] if "=" not in each]
     settings = dict(each.split("=", 1) for each in sys.argv[1:] if "=" in each)
-    dist.init_process_group("mpi", timeout=60)
+    dist.init_process_group(os.environ.get("BACKEND", "mpi"), timeout=60)
     rank = dist.get_rank()
     for name in names:
         try:

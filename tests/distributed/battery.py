@@ -241,9 +241,10 @@ def sample_of(n: int, seed: int, across_nodes: bool = False) -> Iterator[Case]:
 
 def sweep(seed: int | None = None, only: Sequence[str] = ()) -> int:
     """Cases on this rank, a sample of them or (None) all; returns how many."""
-    n, is_mpi = dist.get_world_size(), dist.get_backend() == "mpi"
+    n, world = dist.get_world_size(), dist.GroupMember.WORLD
+    across = world is not None and world.spans_nodes
     count = 0
-    for case in cases(n, is_mpi, only) if seed is None else sample_of(n, seed, is_mpi):
+    for case in cases(n, across, only) if seed is None else sample_of(n, seed, across):
         try:
             check(*case)
         except Exception as error:

@@ -233,20 +233,6 @@ def test_bad_arguments_are_told() -> None:
         assert text in done.stderr
 
 
-def test_each_agent_of_several_machines_is_told_the_way_out(tmp_path: Path) -> None:
-    """As torchrun would be called on two machines: neither waits for the other."""
-    name = script(tmp_path, "print('started')")
-    for rank in ("0", "1"):
-        done = launch(
-            "--nnodes", "2", "--node-rank", rank, "--rdzv-backend", "c10d",
-            "--rdzv-endpoint", "127.0.0.1:29517", "--nproc-per-node", "2", name,
-        )  # fmt: skip
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"one machine only: --nnodes 2 --node-rank {rank}" in done.stderr
-        assert 'init_process_group("mpi")' in done.stderr
-        assert "mpirun -n" in done.stderr
-
-
 def test_the_port_handed_to_the_script_is_free(tmp_path: Path) -> None:
     name = script(
         tmp_path,

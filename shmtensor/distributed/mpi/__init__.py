@@ -1,4 +1,5 @@
 """The backend `mpi`: ranks on several machines; shared memory within a node, MPI between nodes.
+Without MPI the same goes over TCP (../tcp).
 
 ```
  node 0  ranks 0 1 2        node 1  ranks 3 4 5            a collective

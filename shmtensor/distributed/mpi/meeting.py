@@ -105,6 +105,7 @@ class Meeting:
         if self.wire.trouble is None:
             news = {"reason": "left", "rank": self.rank, "number": self._number}
             self.wire.tell(news, self.far)
+        self.wire.close()
 
     def break_off(self, why: str) -> None:
         """Ends the waits of all ranks."""

@@ -26,7 +26,7 @@ from ... import native
 from ..rendezvous import create_block
 from .wire import CALL, Wire
 
-__all__ = ["Node", "exchange_text", "find_nodes", "introduce", "meet_node", "runs"]
+__all__ = ["Node", "describe_self", "exchange_text", "find_nodes", "introduce", "meet_node", "runs"]
 
 TEXT = 2048  # bytes of what a rank says about itself
 
@@ -65,16 +65,25 @@ def machine(rank: int) -> str:
     return f"{boot()}/{os.stat('/proc/self/ns/pid').st_ino}/{os.getuid()}/{forced}"
 
 
-def introduce(wire: Wire, timeout: float) -> list[dict[str, Any]]:
-    """What every rank says about itself."""
-    mine = {
-        "machine": machine(wire.rank),
+def describe_self(rank: int, apart: bool = False) -> dict[str, Any]:
+    """What a rank says about itself; with `apart` other families of this machine are other
+    machines.
+    """
+    if apart:
+        native.domain_ensure()
+    domain = native.domain_id().hex() if native.domain_ready() else ""
+    return {
+        "machine": machine(rank) + (f"/{domain}" if apart else ""),
         "network": f"{boot()}/{os.stat('/proc/self/ns/net').st_ino}",
-        "domain": native.domain_id().hex() if native.domain_ready() else "",
+        "domain": domain,
         "host": socket.gethostname(),
         "pid": os.getpid(),
     }
-    return exchange_text(wire, mine, timeout)
+
+
+def introduce(wire: Wire, timeout: float) -> list[dict[str, Any]]:
+    """What every rank says about itself."""
+    return exchange_text(wire, describe_self(wire.rank), timeout)
 
 
 def find_nodes(said: list[dict[str, Any]]) -> list[Node]:

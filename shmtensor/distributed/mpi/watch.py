@@ -1,7 +1,7 @@
 """Who on other nodes lives: MPI does not say, and a node that dies whole has nobody left to tell.
 
 Each two ranks on different nodes hold a TCP connection, over which nothing is said: the kernel ends
-it when one of them does, and when a machine no longer answers (within `KEEPALIVE` seconds or so).
+it when one of them does, and when a machine no longer answers (within some seconds, by keep-alive).
 
 ```
 connect   to every lower rank elsewhere     ranks u32 u32, proof 16 B  ->
@@ -29,6 +29,7 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any
 
+from ..hosts import keep_alive
 from .nodes import Node, exchange_text
 from .wire import Base, Wire
 
@@ -38,7 +39,6 @@ HELLO = struct.Struct("<II16s")
 PATIENCE = 10.0  # seconds until ranks do without a connection
 TRIAL = 1.0  # seconds for one address
 NEWS_FIRST = 0.2  # seconds in which a neighbour of the dead, who knows more, may tell
-KEEPALIVE = (2, 1, 3)  # seconds without traffic, between questions; how many stay unanswered
 SIOCGIFADDR = 0x8915
 
 
@@ -175,14 +175,6 @@ def take(link: socket.socket, n: int, deadline: float) -> bytes:
                 return b""
             data += part
     return data if len(data) == n else b""
-
-
-def keep_alive(link: socket.socket) -> None:
-    """Has the kernel ask a silent machine whether it is there."""
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-    for name, value in zip(names, KEEPALIVE, strict=True):
-        link.setsockopt(socket.IPPROTO_TCP, name, value)
 
 
 def addresses() -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Messages between the ranks of a group by MPI, whose waits end.
+"""Messages between the ranks of a group by MPI, whose waits end; or by what stands in for MPI
+(../tcp).
 
 Only MPI calls that return at once are made (Isend, Irecv, Testall, Iprobe), one at a time in a
 process, so any level of thread support will do. A wait looks again and again, more and more seldom,
@@ -26,6 +27,7 @@ from ...errors import CollectiveTimeout, PeerLostError
 from ..group import Array
 
 if TYPE_CHECKING:
+    from ..tcp.connections import Connections
     from .watch import Watch
 
 __all__ = ["BACK", "BODY", "CALL", "DATA", "HEADER", "VERDICT", "Base", "Wire", "begin"]
@@ -47,7 +49,7 @@ class Base:
     comm: Any = None
     number = 0  # how many groups there were
     wires: ClassVar[list[Wire]] = []  # all, as news come after a group was left, too
-    watch: ClassVar[Watch | None] = None  # of the ranks on other nodes
+    watch: ClassVar[Watch | Connections | None] = None  # of the ranks on other nodes
 
 
 def mpi() -> Any:
@@ -132,10 +134,12 @@ class Wire:
 
     def __init__(self, comm: Any, rank: int, ranks: Sequence[int]) -> None:
         self.comm, self.rank, self.ranks = comm, rank, list(ranks)
+        self.mpi: Any = getattr(comm, "library", None) or mpi()
         self.trouble: dict[str, Any] | None = None
         self.left: dict[int, int] = {}
-        self._request: Any = mpi().Request
-        highest = comm.Get_attr(mpi().TAG_UB) // 8
+        self._request: Any = self.mpi.Request
+        self._pause: Callable[[float], object] = getattr(comm, "pause", time.sleep)
+        highest = comm.Get_attr(self.mpi.TAG_UB) // 8
         self._tag = Base.number % highest * 8
         Base.number += 1
         Base.wires.append(self)
@@ -157,9 +161,9 @@ class Wire:
 
     def find(self, kind: int) -> int | None:
         """A rank from which a message of this kind waits."""
-        status = mpi().Status()
+        status = self.mpi.Status()
         with lock:
-            if not self.comm.Iprobe(mpi().ANY_SOURCE, self._tag + kind, status):
+            if not self.comm.Iprobe(self.mpi.ANY_SOURCE, self._tag + kind, status):
                 return None
         return self.ranks.index(status.Get_source())
 
@@ -213,8 +217,8 @@ class Wire:
             try:
                 if is_done():
                     return
-            except mpi().Exception as error:  # ULFM, or a connection that broke
-                who = found(missing)
+            except self.mpi.Exception as error:  # ULFM, or a connection that broke
+                who = self.found(missing)
                 self.note("lost", who[0] if who else -1, f"rank {who} is gone: {error}")
                 self.fail(where)
             now = time.monotonic()
@@ -239,7 +243,7 @@ class Wire:
                     ranks = f"rank {who[0]} has"
                 raise CollectiveTimeout(f"{where}: timed out after {timeout:g} s: {ranks} not come")
             if now - began > SPIN:
-                time.sleep(pause)
+                self._pause(pause)
                 pause = min(1.5 * pause, PAUSE)
 
     # ---------------------------------------------------------------- news
@@ -260,7 +264,7 @@ class Wire:
 
     def look(self) -> None:
         """Takes the news that have come."""
-        with suppress(mpi().Exception):
+        with suppress(self.mpi.Exception):
             while (found := self.open_letter()) is not None:
                 source, news = found
                 if news["reason"] == "left":
@@ -272,14 +276,14 @@ class Wire:
 
     def open_letter(self) -> tuple[int, dict[str, Any]] | None:
         """The next piece of news, and who sent it."""
-        letter, status = np.zeros(LETTER, np.uint8), mpi().Status()
+        letter, status = np.zeros(LETTER, np.uint8), self.mpi.Status()
         with lock:  # over both: another thread would wait for a letter that this one has taken
-            if not self.comm.Iprobe(mpi().ANY_SOURCE, self._tag + NEWS, status):
+            if not self.comm.Iprobe(self.mpi.ANY_SOURCE, self._tag + NEWS, status):
                 return None
             self.comm.Recv(letter, status.Get_source(), self._tag + NEWS)
         return self.ranks.index(status.Get_source()), json.loads(letter.tobytes().rstrip(b"\0"))
 
-    def miss(self, watch: Watch) -> None:
+    def miss(self, watch: Watch | Connections) -> None:
         """If a rank on another node has died, and nobody has told so, tells all."""
         gone = watch.gone()  # by their ranks among all that MPI started
         lost = [r for r, number in enumerate(self.ranks) if number in gone and r not in self.left]
@@ -317,10 +321,15 @@ class Wire:
             host=news.get("host", ""),
         )
 
+    def found(self, missing: Callable[[], list[int]]) -> list[int]:
+        """Who is missing; nobody that can be named where MPI refuses to be asked."""
+        try:
+            return missing()
+        except self.mpi.Exception:
+            return []
 
-def found(missing: Callable[[], list[int]]) -> list[int]:
-    """Who is missing; nobody that can be named where MPI refuses to be asked."""
-    try:
-        return missing()
-    except mpi().Exception:
-        return []
+    def close(self) -> None:
+        """This rank has left the group."""
+        close = getattr(self.comm, "release", None)
+        if close is not None:
+            close(self)

@@ -1,0 +1,50 @@
+"""Hosts: whether a group has ranks on several, where they meet, and whether one still answers."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+__all__ = ["address_of", "is_loopback", "keep_alive", "spans_hosts"]
+
+KEEPALIVE = (2, 1, 3)  # seconds without traffic, between questions; how many stay unanswered
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name stands for nothing but this machine."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def spans_hosts(world: int, init_method: str | None) -> bool:
+    """Whether a group has ranks on other hosts: LOCAL_WORLD_SIZE says so; without it a secret of
+    the run and an address that is not loopback.
+    """
+    if init_method not in (None, "env://") and not init_method.startswith("tcp://"):
+        return False
+    near = os.environ.get("LOCAL_WORLD_SIZE", "")
+    if near:
+        return near.isdigit() and int(near) < world
+    has_secret = "SHMTENSOR_SECRET" in os.environ or "SHMTENSOR_SECRET_FILE" in os.environ
+    return has_secret and not is_loopback(address_of(init_method)[0])
+
+
+def address_of(init_method: str | None) -> tuple[str, int]:
+    """The host and port where the ranks meet: `tcp://host:port`, or MASTER_ADDR and MASTER_PORT."""
+    if init_method is None or init_method == "env://":
+        host, port = os.environ.get("MASTER_ADDR", "localhost"), os.environ.get("MASTER_PORT", "")
+    else:
+        host, _, port = init_method.removeprefix("tcp://").partition("?")[0].rpartition(":")
+    if not port.isdigit():
+        raise ValueError(
+            "init_process_group: the ranks are on several hosts, and where they meet is not said: "
+            f"{init_method or f'MASTER_ADDR {host!r}, MASTER_PORT {port!r}'}"
+        )
+    return host.strip("[]"), int(port)
+
+
+def keep_alive(link: socket.socket) -> None:
+    """Has the kernel ask a silent machine whether it is there."""
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    for name, value in zip(names, KEEPALIVE, strict=True):
+        link.setsockopt(socket.IPPROTO_TCP, name, value)

@@ -1,0 +1,198 @@
+"""Launchers of one run on several nodes, all of this machine: each has a domain of its own, so that
+its ranks share memory among themselves only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmtensor.distributed.agents import counts_of, is_here, settings_of
+from shmtensor.distributed.tcpstore import TCPStore
+
+RUN = [sys.executable, "-m", "shmtensor.run"]
+TRAINED = """
+    import os, signal, sys, time
+    import shmtensor as st
+    from shmtensor import distributed as dist
+    dist.init_process_group("gloo", timeout=60)
+    rank, again = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    dist.barrier()
+    {}
+    x = st.full((20_000,), float(rank + 1))
+    dist.all_reduce(x)
+    names = "RANK LOCAL_RANK GROUP_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_WORLD_SIZE".split()
+    line = [float(x[5]), again, *(os.environ[name] for name in names)]
+    os.write(1, (" ".join(map(str, line)) + "\\n").encode())
+    dist.destroy_process_group()
+"""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Any:
+    """Starts a launcher; what is left at the end is ended."""
+    begun: list[subprocess.Popen[str]] = []
+    env = {**os.environ, "SHMTENSOR_SECRET": "5c" * 16, "OMP_NUM_THREADS": "1"}
+    env["PYTHONPATH"] = os.pathsep.join(sys.path)
+
+    def start(what: str, *arguments: str, **more: str) -> subprocess.Popen[str]:
+        path = tmp_path / "script.py"
+        path.write_text(textwrap.dedent(TRAINED).replace("{}", what))
+        made = subprocess.Popen(
+            [*RUN, *arguments, str(path)],
+            env={**env, **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        begun.append(made)
+        return made
+
+    yield start
+    for each in begun:
+        if each.poll() is None:
+            each.kill()
+        each.communicate()
+
+
+def static(port: int, node: int, ranks: int = 2) -> list[str]:
+    return [
+        "--nnodes=2", f"--node_rank={node}", f"--nproc_per_node={ranks}",
+        "--master_addr=127.0.0.1", f"--master_port={port}",
+    ]  # fmt: skip
+
+
+def elastic(port: int, nodes: str = "1:2", *more: str) -> list[str]:
+    return [
+        f"--nnodes={nodes}", "--nproc-per-node=1", "--rdzv_backend=c10d", "--rdzv_id=some",
+        f"--rdzv_endpoint=127.0.0.1:{port}", "--rdzv_conf=last_call_timeout=1,join_timeout=60",
+        *more,
+    ]  # fmt: skip
+
+
+def ends(*launchers: subprocess.Popen[str]) -> list[tuple[int, list[str], str]]:
+    told = [each.communicate(timeout=120) for each in launchers]
+    return [
+        (each.returncode, sorted(out.splitlines()), err)
+        for each, (out, err) in zip(launchers, told, strict=True)
+    ]
+
+
+def test_ranks_of_two_nodes_reduce_and_see_their_environment(begin: Any) -> None:
+    port = free_port()
+    (one, out, err), (two, out2, err2) = ends(
+        begin("", *static(port, 0, 1)), begin("", *static(port, 1))
+    )
+    assert (one, two) == (0, 0), (err, err2)
+    assert out == ["6.0 0 0 0 0 3 1 2"]
+    assert out2 == ["6.0 0 1 0 1 3 2 2", "6.0 0 2 1 1 3 2 2"]
+    assert (err, err2) == ("", "")
+
+
+def test_the_first_failure_is_shown_once_with_its_node_and_all_begin_anew(begin: Any) -> None:
+    port, what = free_port(), "assert rank < 2 or again, 'no such luck'"
+    first, second = ends(
+        begin(what, *static(port, 0), "--max-restarts=1"),
+        begin(what, *static(port, 1, 1), "--max-restarts=1"),
+    )
+    assert (first[0], second[0]) == (0, 0), (first, second)
+    assert [line[:5] for line in first[1] + second[1]] == ["6.0 1"] * 3
+    for _, _, err in (first, second):
+        assert f"rank 2 on node 1 ({socket.gethostname()})" in err
+        assert "restart 1 of 1" in err
+    assert (first[2] + second[2]).count("Traceback") == 1
+    assert "no such luck" in second[2]
+
+
+def test_a_node_that_dies_ends_the_others(begin: Any) -> None:
+    port = free_port()
+    waits = "rank or os.write(1, b'running\\n'); time.sleep(rank and 100)"
+    stays, dies = begin(waits, *static(port, 0, 1)), begin(waits, *static(port, 1, 1))
+    assert stays.stdout.readline() == "running\n"
+    dies.kill()
+    ((code, _, err),) = ends(stays)
+    assert code == 1
+    assert f"node 1 ({socket.gethostname()}) has died" in err
+
+
+def test_nodes_come_and_go(begin: Any) -> None:
+    """MIN:MAX: one begins alone; another joins, all begin anew; it dies, the first goes on."""
+    port = free_port()
+    what = """dist.get_world_size() == 1 and again or os.write(1, b'%d of %d\\n' % (
+        rank, dist.get_world_size())) and time.sleep(100)"""
+    first = begin(what, *elastic(port), "--max-restarts=1")
+    assert first.stdout.readline() == "0 of 1\n"
+    second = begin(what, *elastic(port), "--max-restarts=1")
+    assert first.stdout.readline() in ("0 of 2\n", "1 of 2\n")  # in the order in which they come
+    second.kill()
+    ((code, out, err),) = ends(first)
+    assert code == 0, err
+    assert out == ["1.0 1 0 0 0 1 1 1"]
+    assert "another node joins" in err
+    assert "has died" in err
+    assert "restart 1 of 1" in err
+
+
+def test_a_signal_to_one_ends_all(begin: Any) -> None:
+    port = free_port()
+    waits = "rank or os.write(1, b'running\\n'); time.sleep(100)"
+    one, two = begin(waits, *static(port, 0, 1)), begin(waits, *static(port, 1, 1))
+    assert one.stdout.readline() == "running\n"
+    two.send_signal(signal.SIGTERM)
+    (first, _, err), (second, _, _) = ends(one, two)
+    assert (first, second) == (1, 128 + signal.SIGTERM)
+    assert "node 1" in err
+    assert "was told to end" in err
+
+
+def test_wrong_use_is_told_at_once(begin: Any) -> None:
+    port = free_port()
+    for arguments, more, text in [
+        (static(port, 0), {"SHMTENSOR_SECRET": ""}, "need a secret in common"),
+        (static(port, 2), {}, "--node-rank is none of 2: 2"),
+        (["--nnodes=1:2"], {}, "needs --rdzv-backend c10d"),
+        (["--nnodes=2:1"], {}, "neither a number nor MIN:MAX: '2:1'"),
+        (["--nnodes=2", "--rdzv-backend=etcd"], {}, "neither static nor c10d: 'etcd'"),
+    ]:
+        ((code, out, err),) = ends(begin("", *arguments, **more))
+        assert (code, out) == (2, []), err
+        assert text in err
+
+
+def test_who_does_not_know_the_secret_is_refused(begin: Any) -> None:
+    store = TCPStore("127.0.0.1", 0, is_master=True, secret=b"x" * 16)
+    ((code, _, err),) = ends(begin("", *static(store.port, 1)))
+    store.close()
+    assert code == 2
+    assert "does not know the run's secret" in err
+
+
+def test_a_key_is_set_when_its_owner_is_gone() -> None:
+    with TCPStore("127.0.0.1", 0, is_master=True, timeout=30, secret=b"s") as store:
+        other = TCPStore("127.0.0.1", store.port, secret=b"s")
+        other.set_when_gone("first", "replaced")
+        other.set_when_gone("gone", "its host")
+        assert store.look("gone") is None
+        other.close()
+        assert store.get("gone") == b"its host"
+        assert store.look("first") is None
+
+
+def test_arguments() -> None:
+    assert [counts_of(text) for text in ("2", "1:4")] == [(2, 2), (1, 4)]
+    assert settings_of("join_timeout=5,is_host=0") == {"join_timeout": "5", "is_host": "0"}
+    assert is_here("localhost")
+    assert not is_here("192.0.2.1")  # of a net for examples
