@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 
-__all__ = ["address_of", "is_loopback", "keep_alive", "spans_hosts"]
+__all__ = ["address_of", "is_loopback", "is_silent", "keep_alive", "spans_hosts"]
 
+SILENCE = 5000  # milliseconds
+RETRIES = 4  # the fourth is sent after 3 s
+TCP_INFO = struct.Struct("8B13I")  # as far as last_ack_recv
 KEEPALIVE = (2, 1, 3)  # seconds without traffic, between questions; how many stay unanswered
 
 
@@ -42,9 +46,25 @@ def address_of(init_method: str | None) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def keep_alive(link: socket.socket) -> None:
-    """Has the kernel ask a silent machine whether it is there."""
+def keep_alive(link: socket.socket, is_read: bool = False) -> None:
+    """Has the kernel ask a silent machine whether it is there.
+
+    Args:
+        is_read: the other side always reads at once, so what it does not acknowledge is lost.
+    """
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
     for name, value in zip(names, KEEPALIVE, strict=True):
         link.setsockopt(socket.IPPROTO_TCP, name, value)
+    if is_read:
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE)
+
+
+def is_silent(link: socket.socket) -> bool:
+    """Whether a machine does not acknowledge what was sent again and again: the kernel does not ask
+    while something is under way, and a timeout would end what waits for a slow reader, too.
+    """
+    told = TCP_INFO.unpack(link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO.size))
+    _, _, retransmits, *_ = told
+    unacknowledged, last = told[12], told[20]
+    return bool(unacknowledged and retransmits >= RETRIES and last > SILENCE)

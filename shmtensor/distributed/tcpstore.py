@@ -85,7 +85,7 @@ class Server:
             except OSError:  # closed
                 return
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            keep_alive(accepted)
+            keep_alive(accepted, is_read=True)
             connection: Connection = Connection(accepted.detach())
             self.clients.add(connection)
             thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
@@ -228,6 +228,7 @@ class TCPStore(Store):
                     ) from None
                 time.sleep(0.01)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(made, is_read=True)
         made.setblocking(True)
         connection: Connection = Connection(made.detach())
         try:

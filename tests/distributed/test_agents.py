@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from shmtensor.distributed.agents import counts_of, is_here, settings_of
 from shmtensor.distributed.tcpstore import TCPStore
 
+HOST = "10.213.7.1"  # of the first namespace
 RUN = [sys.executable, "-m", "shmtensor.run"]
 TRAINED = """
     import os, signal, sys, time
@@ -48,11 +50,12 @@ def begin(tmp_path: Path) -> Any:
     env = {**os.environ, "SHMTENSOR_SECRET": "5c" * 16, "OMP_NUM_THREADS": "1"}
     env["PYTHONPATH"] = os.pathsep.join(sys.path)
 
-    def start(what: str, *arguments: str, **more: str) -> subprocess.Popen[str]:
+    def start(what: str, *arguments: str, space: str = "", **more: str) -> subprocess.Popen[str]:
         path = tmp_path / "script.py"
         path.write_text(textwrap.dedent(TRAINED).replace("{}", what))
+        inside = ["ip", "netns", "exec", space] if space else []
         made = subprocess.Popen(
-            [*RUN, *arguments, str(path)],
+            [*inside, *RUN, *arguments, str(path)],
             env={**env, **more},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -68,10 +71,10 @@ def begin(tmp_path: Path) -> Any:
         each.communicate()
 
 
-def static(port: int, node: int, ranks: int = 2) -> list[str]:
+def static(port: int, node: int, ranks: int = 2, host: str = "127.0.0.1") -> list[str]:
     return [
         "--nnodes=2", f"--node_rank={node}", f"--nproc_per_node={ranks}",
-        "--master_addr=127.0.0.1", f"--master_port={port}",
+        f"--master_addr={host}", f"--master_port={port}",
     ]  # fmt: skip
 
 
@@ -196,3 +199,63 @@ def test_arguments() -> None:
     assert settings_of("join_timeout=5,is_host=0") == {"join_timeout": "5", "is_host": "0"}
     assert is_here("localhost")
     assert not is_here("192.0.2.1")  # of a net for examples
+
+
+# ---------------------------------------------------------------- hosts with addresses of their own
+@pytest.fixture
+def spaces() -> Any:
+    """Two network namespaces with a cable between them: names, and the first one's address."""
+    names = [f"shmtensor-{os.getpid()}-{i}" for i in range(2)]
+
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        cable = [f"st{os.getpid() % 10**8}{end}" for end in "ab"]
+        ip("link", "add", cable[0], "netns", names[0], "type", "veth", "peer", cable[1],
+           "netns", names[1])  # fmt: skip
+        for i, (name, end) in enumerate(zip(names, cable, strict=True)):
+            ip("-n", name, "address", "add", f"10.213.7.{i + 1}/24", "dev", end)
+            ip("-n", name, "link", "set", end, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+    except (OSError, subprocess.CalledProcessError) as error:
+        for name in names:
+            with suppress(OSError):
+                subprocess.run(["ip", "netns", "del", name], capture_output=True)
+        pytest.skip(f"network namespaces may not be made here: {error}")
+    yield names, cable
+    for name in names:
+        ip("netns", "del", name)
+
+
+def test_hosts_with_addresses_of_their_own(begin: Any, spaces: Any) -> None:
+    names, _ = spaces
+    told = ends(
+        *(begin("", *static(29500, i, 2, HOST), space=name) for i, name in enumerate(names))
+    )
+    assert [code for code, _, _ in told] == [0, 0], told
+    assert [line[:6] for _, out, _ in told for line in out] == ["10.0 0"] * 4
+
+
+def test_a_host_that_no_longer_answers_has_died(begin: Any, spaces: Any) -> None:
+    names, cable = spaces
+    what = "\n".join(
+        [
+            "rank or signal.signal(signal.SIGTERM, signal.SIG_IGN)",  # the launcher may be first
+            r"rank or os.write(1, b'running\n')",
+            "try: rank and time.sleep(100) or dist.barrier()",
+            r"except Exception as error: os.write(1, f'{error}\n'.encode()); os._exit(0)",
+        ]
+    )
+    stays, goes = (
+        begin(what, *static(29500, i, 1, HOST), space=name) for i, name in enumerate(names)
+    )
+    assert stays.stdout.readline() == "running\n"
+    subprocess.run(["ip", "-n", names[1], "link", "set", cable[1], "down"], check=True)
+    assert "rank 1 (pid " in stays.stdout.readline()
+    (code, _, err), (other, _, err2) = ends(stays, goes)
+    assert (code, other) == (1, 1)
+    assert "has died" in err
+    assert "has died" in err2

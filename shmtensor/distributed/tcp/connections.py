@@ -21,14 +21,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from ..group import Array
-from ..hosts import keep_alive
+from ..hosts import is_silent, keep_alive
 from ..mpi.watch import NEWS_FIRST
-from ..mpi.wire import Base, Wire
+from ..mpi.wire import Base, Wire, lock
 from .link import TAKEN, Broken, Link, Request
 
 __all__ = ["Connections"]
 
 PATIENCE = 2.0  # seconds that an end waits until the others' kernels have all that was sent
+ASK = 1.0  # seconds between two looks for machines that no longer answer
 ANY_SOURCE = -1
 
 
@@ -69,6 +70,7 @@ class Connections:
         self._ended: dict[int, float] = {}
         self._number = 0
         self._is_closed = False
+        self._asked = 0.0
         for peer, connection in links.items():
             keep_alive(connection)
             self._links[peer] = Link(connection)
@@ -154,10 +156,16 @@ class Connections:
 
     def gone(self) -> list[int]:
         """The far ranks whose connection has ended, once somebody else had time to say why."""
-        if not self._ended:
-            return []
+        now = time.monotonic()
+        if now - self._asked > ASK:
+            self._asked = now
+            with lock:
+                for rank, link in self._links.items():
+                    if not link.ended and not self._is_closed and is_silent(link.socket):
+                        link.end()
+                        self._note(rank, link)
         ended = {rank: at for rank, at in self._ended.items() if rank not in self.near}
-        if ended and time.monotonic() - min(ended.values()) > NEWS_FIRST:
+        if ended and now - min(ended.values()) > NEWS_FIRST:
             return sorted(ended)
         return []
 
