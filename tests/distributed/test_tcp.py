@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 from shmtensor import distributed as dist
-from shmtensor.distributed.contract import CONTRACTS
 from shmtensor.distributed.hosts import address_of, spans_hosts
 from shmtensor.distributed.mpi.wire import Base, Wire
 from shmtensor.distributed.secret import shared_secret
 from shmtensor.distributed.tcp.connections import Connections
 from shmtensor.errors import CollectiveMismatch
+
+from .test_mpi import CONTRACT, check_contract, values
 
 SECRET = "6b" * 16
 SPAN = ("LOCAL_WORLD_SIZE", "SHMTENSOR_SECRET", "SHMTENSOR_SECRET_FILE", "MASTER_ADDR")
@@ -67,28 +68,8 @@ def across(*cases: str, ranks: int = 4, node: int = 2) -> dict[int, list[dict[st
     return said
 
 
-def values(said: dict[int, list[dict[str, Any]]], ranks: int = 4) -> list[list[Any]]:
-    """What each case returned, on all ranks."""
-    assert sorted(said) == list(range(ranks))
-    for records in said.values():
-        for record in records:
-            assert "error" not in record, record
-    return [list(each) for each in zip(*([r["value"] for r in said[k]] for k in sorted(said)))]
-
-
 def test_the_contract_holds_across_two_nodes() -> None:
-    names = ["contract", "bits", "messages", "objects", "groups", "differ", "training"]
-    contract, bits, messages, objects, groups, differ, training = values(across(*names))
-    assert contract == [[4 * len(CONTRACTS) - 3, [[0, 1], [2, 3]]]] * 4  # a barrier has one size
-    assert bits == [[True, True, True]] * 4
-    assert messages == objects == ["done"] * 4
-    assert groups == [[[0, 2], [0, 1]], [[0, 1], [1, 2, 3]], [[0, 2], [1, 2, 3]], [[1, 2, 3], [3]]]
-    assert len(set(training)) == 1
-    for texts in differ:
-        assert len(texts) == 5
-        assert "rank 1: barrier()" in texts[0]
-        assert "ranks 0, 2, 3: all_reduce(float32 (3, 4), SUM)" in texts[0]
-        assert "root 1" in texts[4]
+    check_contract(across(*CONTRACT))
 
 
 def test_a_death_is_named_on_both_nodes() -> None:
