@@ -4,6 +4,7 @@ hang.
 
 from __future__ import annotations
 
+import resource
 import signal
 import time
 from typing import Any
@@ -166,6 +167,25 @@ def leave_early() -> str:
 def test_a_rank_that_left_is_not_waited_for() -> None:
     text, _ = values(run(leave_early, 2))
     assert "left" in text or "exited" in text
+
+
+@pytest.mark.parametrize("wait", ["barrier", "recv", "find_sender"])
+def test_a_wait_looks_who_has_left_before_it_sleeps(wait: str) -> None:
+    """News of a leaving that came before the wait wakes nobody: without the look it sleeps."""
+    slept = []
+    for _ in range(5):  # a page fault may sleep, too
+        words = native.allocate(native.group_nbytes(2), shared=True)
+        mine, other = native.Group(words, 0, 2), native.Group(words, 1, 2)
+        other.leave()
+        x = np.zeros(1)
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        with pytest.raises(RuntimeError, match="left the group"):
+            if wait == "recv":
+                mine.recv(x, 1, 0, 20.0)
+            else:
+                getattr(mine, wait)(20.0)
+        slept.append(resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before)
+    assert min(slept) == 0, slept
 
 
 def interrupt() -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,16 +124,29 @@ def test_starting_a_process_does_not_wait_for_its_imports(tmp_path: Path) -> Non
     assert run(program) == "[0, 1, 2]\n"
 
 
-def test_a_view_keeps_its_memory_while_the_queue_goes_on() -> None:
+def send_numbers(queue: Any, n: int) -> None:
+    for i in range(n):
+        queue.put(st.full((1000,), float(i)))
+
+
+@pytest.mark.parametrize("sender", ["itself", "another"])
+def test_a_view_keeps_its_memory_while_the_queue_goes_on(sender: str) -> None:
     """Row 21: no message is written over one that somebody still looks at."""
     from shmtensor import multiprocessing as mp
 
-    queue = mp.Queue()
+    queue, other = mp.Queue(), None
+    if sender == "another":  # which has let go of what it sent, and allocates on
+        other = mp.get_context("fork").Process(target=send_numbers, args=(queue, 300))
+        other.start()
     kept = []
     for i in range(300):
-        queue.put(st.full((1000,), float(i)))
-        kept.append(queue.get()[::100])
+        if not other:
+            queue.put(st.full((1000,), float(i)))
+        kept.append(queue.get(timeout=100.0)[::100])
     assert [view.tolist() for view in kept] == [[float(i)] * 10 for i in range(300)]
+    if other:
+        other.join()
+        other.close()
 
 
 def table() -> list[list[str]]:

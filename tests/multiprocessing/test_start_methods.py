@@ -235,12 +235,18 @@ def test_a_killed_child_gives_back_what_it_held(context: Any) -> None:
     inbox, ready = context.Queue(), context.Event()
     process = context.Process(target=deeds.hold, args=(inbox, ready))
     process.start()
-    inbox.put(st.ones(1 << 18))
+    kept = st.ones(1 << 18)
+    inbox.put(kept)
     assert ready.wait(LONG)
+    assert memory.held_elsewhere(kept.numpy())
     process.kill()
     process.join(LONG)
     assert process.exitcode == -9
     process.close()
+    end = time.monotonic() + LONG
+    while memory.held_elsewhere(kept.numpy()):
+        native.sweep(True)
+        assert time.monotonic() < end, "the dead one holds it still"
 
 
 def test_unread_arguments_of_a_dead_child_are_released(context: Any) -> None:

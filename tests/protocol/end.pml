@@ -4,13 +4,25 @@
  * down, 1 and 2 put one message each (WRITERS of them), 3 and 4 get (READERS of them) until they are told that nothing
  * will come. MAXCRASH of the five are killed between any two accesses to shared memory, but not all readers. A sleeper
  * wakes when its word changed (a futex), and, once somebody has been killed, also by itself: slices of 25 ms are there
- * for the deaths, nothing else may need them. Every statement outside d_step is one access.
+ * for the deaths, nothing else may need them.
  *
  * Properties (assert):
  *   E1  when a reader has been told Over, no message becomes READY any more, given back or sent
  *   E2  and none that was sent is unread: each is taken, by somebody, exactly once (or by one killed with it)
  *   E3  put says Over only of a message that nobody gets
  *   and no invalid end state: all who live come to their end, without a slice unless somebody was killed.
+ *
+ * What makes it small enough to be searched whole, and why nothing is lost:
+ *   - A step is one access to shared memory and whatever its process then does alone: nobody sees the difference, and who
+ *     is killed in between might as well have been killed after the access.
+ *   - A load whose answer cannot change any more is made together with the store that depends on it: `shut` once it is
+ *     set; cells before the first EMPTY one, for a cell never becomes EMPTY again.
+ *   - A reader takes a READY cell in one step. In the code it loads, then swaps, and scans anew if somebody was faster:
+ *     that scan, which has changed nothing, might as well have begun later.
+ *   - Being killed is a step of the victim, possible instead of each of its others, at any time: a process that has
+ *     stopped between two steps and one that was killed there differ in nothing but what others may learn of it.
+ *   - What means nothing any more is 0: fields of a cell that is over, locals of a process that has ended.
+ *   - Alike are the readers, so if one is killed it is 3; and the writers, so 1 has the earlier cell.
  */
 #ifndef WRITERS
 #define WRITERS 2
@@ -40,142 +52,165 @@ bool told;                    /* some reader has been told Over */
 bool sent[3]; bool refused[3]; byte taken[3];
 
 /* All that a futex asks of its word is whether it is still what it was: a bit for each reader says it, and a count
- * would tell apart states that nothing else does. Fields that mean nothing in a state are 0 there, for the same reason. */
-#define announce_items() d_step { news[3] = 1; news[4] = 1 }
+ * would tell apart states that nothing else does. */
+#define announce_items() news[3] = 1; news[4] = 1
 
-/* Without kills no `unless` stands in the way of partial-order reduction. */
+/* An alternative to every step of p. Not all readers die: somebody has to be left to be told. */
 #if MAXCRASH > 0
-#define killed(p) unless { !alive[p] }
-#define escape false
+#define or_killed(p, mortal) :: d_step { mortal && crashes < MAXCRASH -> crashes++; alive[p] = false; forget() } -> goto gone
 #else
-#define killed(p)
-#define escape skip
+#define or_killed(p, mortal)
 #endif
-
-/* a dead process's cell; changed: look again */
-inline tend(c) {
-  if
-  :: d_step { w[c] == WRITING && !alive[wo[c]] -> w[c] = TOMB; wo[c] = 0; cm[c] = 0 } -> changed = 1
-  :: d_step { w[c] == CLAIMED && !alive[wo[c]] -> assert(!told); /* E1 */ w[c] = READY; wo[c] = 0; taken[cm[c]]-- }
-     -> announce_items(); changed = 1
-  :: d_step { w[c] == DONE && !alive[wo[c]] -> w[c] = FINISHED; wo[c] = 0; cm[c] = 0 } -> changed = 1
-  :: else
-  fi
-}
 
 proctype Shutter() {
-  { shut = true;
-#ifndef BUG_SHUT_UNSAID
-    announce_items();
+#define forget()
+  shut = true;
+  if
+#ifdef BUG_SHUT_UNSAID
+  :: alive[0] = false
+#else
+  :: d_step { announce_items(); alive[0] = false }
 #endif
-    alive[0] = false; escape
-  } killed(0)
+  or_killed(0, true)
+  fi;
+gone: skip
+#undef forget
 }
 
 proctype Writer(byte p) {
   byte i = 0;
-  { if
-    :: shut -> refused[p] = true
-    :: !shut ->
-       do                      /* the first EMPTY cell; two writers are alike, so 1 is the one that has the earlier */
-       :: d_step { i < K && w[i] == EMPTY && (p == 1 || i > 0 || !alive[1]) -> w[i] = WRITING; wo[i] = p; cm[i] = p } -> break
-       :: d_step { i < K && w[i] != EMPTY -> i++ }
-       od;
-#ifdef BUG_WRITER_UNCHECKED
-       if
-       :: false
-       :: true ->
+#define forget() i = 0
+  if
+  :: d_step { shut -> refused[p] = true; alive[p] = false } -> goto gone
+  :: !shut
+  or_killed(p, true)
+  fi;
+  if                           /* the first EMPTY cell */
+  :: d_step { w[0] == EMPTY && (p == 1 || !alive[1]) -> i = 0; w[i] = WRITING; wo[i] = p; cm[i] = p }
+#if K > 1
+  :: d_step { w[0] != EMPTY -> i = 1; w[i] = WRITING; wo[i] = p; cm[i] = p }
+#endif
+  or_killed(p, true)
+  fi;
+#ifndef BUG_WRITER_UNCHECKED
+  if
+  :: !shut
+  :: d_step { shut -> w[i] = TOMB; wo[i] = 0; cm[i] = 0; i = 0 } -> goto refuse
+  or_killed(p, true)
+  fi;
+#endif
+  if
+  :: d_step { assert(!told); /* E1 */ w[i] = READY; wo[i] = 0; sent[p] = true; i = 0 }
+  or_killed(p, true)
+  fi;
+  if
+  :: d_step { announce_items(); alive[p] = false } -> goto gone
+  or_killed(p, true)
+  fi;
+refuse:
+  if
+#ifdef BUG_REFUSED_UNSAID
+  :: d_step { refused[p] = true; alive[p] = false }
 #else
-       if
-       :: shut -> d_step { w[i] = TOMB; wo[i] = 0; cm[i] = 0 };
-#ifndef BUG_REFUSED_UNSAID
-          announce_items();
+  :: d_step { announce_items(); refused[p] = true; alive[p] = false }
 #endif
-          refused[p] = true
-       :: !shut ->
-#endif
-          d_step { assert(!told); /* E1 */ w[i] = READY; wo[i] = 0; sent[p] = true };
-          announce_items()
-       fi
-    fi;
-    alive[p] = false; escape
-  } killed(p)
+  or_killed(p, true)
+  fi;
+gone: skip
+#undef forget
 }
 
 proctype Reader(byte p) {
-  byte i, busy, st; bool ends, changed, over = 0, got;
-  { do
-    :: over -> break
-    :: !over ->
-       d_step { got = 0; busy = 0; i = 0; changed = 0; st = 0; ends = 0 };
-       news[p] = 0;
-#ifndef BUG_SHUT_AFTERWARDS
-       ends = shut;
-#endif
-       do                                                   /* the scan */
-       :: got || i == K -> break
-       :: !got && i < K ->
-          st = w[i];
-          if
-          :: st == EMPTY -> break
-          :: st == FINISHED || st == TOMB -> i++
-          :: st == WRITING || st == CLAIMED || st == DONE -> d_step { busy = busy | (1 << i); i++ }
-          :: st == READY ->
-             if
-             :: d_step { w[i] == READY -> w[i] = CLAIMED; wo[i] = p; taken[cm[i]]++;
-                         assert(taken[cm[i]] == 1 && !refused[cm[i]]) /* E2, E3 */ } ->
-                w[i] = DONE;
-                d_step { w[i] = FINISHED; wo[i] = 0; cm[i] = 0 };
-#ifndef BUG_LAST_UNSAID
-                if :: shut -> announce_items() :: !shut fi;
-#endif
-                got = 1
-             :: d_step { w[i] != READY -> i = 0; busy = 0 }   /* somebody was faster: again */
-             fi
-          fi
-       od;
-       if
-       :: got
-       :: !got ->
+  byte i = 0, busy = 0;        /* the cell looked at; those passed over */
+  bool ends = 0;               /* the end was said when we began */
+  bool last = 0;               /* of no cell passed over a message may come back, or become READY */
+  bool changed = 0;
+#define forget() i = 0; busy = 0; ends = 0; last = 0; changed = 0
+#define mortal (p == 3 && READERS > 1)
+look:
+  if
+  :: d_step { news[p] = 0; forget() }
+  or_killed(p, mortal)
+  fi;
+  if
 #ifdef BUG_SHUT_AFTERWARDS
-          ends = shut;
+  :: last = 1
+#else
+  :: d_step { ends = shut; last = 1 }
 #endif
-          i = 0;
-          do
-          :: i < K && (busy & (1 << i)) -> tend(i); i++
-          :: i < K && !(busy & (1 << i)) -> i++
-          :: i == K -> break
-          od;
-          i = 0;
-          do                                                /* what may still come back or become READY */
-          :: i == K -> break
-          :: i < K && (busy & (1 << i)) ->
-             st = w[i];
+  or_killed(p, mortal)
+  fi;
+again:
+  do                                                   /* the scan */
+  :: d_step { i == K || w[i] == EMPTY -> i = 0 } -> break
+  :: d_step { i < K && (w[i] == FINISHED || w[i] == TOMB) -> i++ }
 #ifdef BUG_CLAIMED_FORGOTTEN
-             if :: st == WRITING -> ends = 0 :: else fi;
+  :: d_step { i < K && w[i] == WRITING -> last = 0; busy = busy | (1 << i); i++ }
+  :: d_step { i < K && (w[i] == DONE || w[i] == CLAIMED) -> busy = busy | (1 << i); i++ }
 #else
 #ifdef BUG_WRITING_FORGOTTEN
-             if :: st == CLAIMED -> ends = 0 :: else fi;
+  :: d_step { i < K && w[i] == CLAIMED -> last = 0; busy = busy | (1 << i); i++ }
+  :: d_step { i < K && (w[i] == DONE || w[i] == WRITING) -> busy = busy | (1 << i); i++ }
 #else
-             if :: st == WRITING || st == CLAIMED || st == READY -> ends = 0 :: else fi;
+  :: d_step { i < K && (w[i] == WRITING || w[i] == CLAIMED) -> last = 0; busy = busy | (1 << i); i++ }
+  :: d_step { i < K && w[i] == DONE -> busy = busy | (1 << i); i++ }
 #endif
 #endif
-             i++
-          :: i < K && !(busy & (1 << i)) -> i++
-          od;
-          if
-          :: changed
-          :: !changed && ends -> d_step { told = true; over = 1; i = 0; busy = 0; st = 0 }
-          :: !changed && !ends ->                           /* FUTEX_WAIT; the last look at the word is the kernel's */
-             if
-             :: news[p]
-             :: crashes > 0
-             fi
-          fi
-       fi
-    od;
-    alive[p] = false; escape
-  } killed(p)
+  :: d_step { i < K && w[i] == READY -> w[i] = CLAIMED; wo[i] = p; busy = 0; last = 0; ends = 0; taken[cm[i]]++;
+              assert(taken[cm[i]] == 1 && !refused[cm[i]]) /* E2, E3 */ } -> goto take
+  or_killed(p, mortal)
+  od;
+#ifdef BUG_SHUT_AFTERWARDS
+  if :: ends = shut or_killed(p, mortal) fi;
+#endif
+  do                                                   /* the cells of the dead, as far as they are still such */
+  :: i == K -> break
+  :: d_step { i < K && !(busy & (1 << i)) -> i++ }
+  :: d_step { i < K && (busy & (1 << i)) && !(w[i] == CLAIMED && !alive[wo[i]]) ->
+       if
+       :: w[i] == WRITING && !alive[wo[i]] -> w[i] = TOMB; wo[i] = 0; cm[i] = 0; changed = 1
+       :: w[i] == DONE && !alive[wo[i]] -> w[i] = FINISHED; wo[i] = 0; cm[i] = 0; changed = 1
+       :: else
+       fi;
+       i++ }
+  :: d_step { i < K && (busy & (1 << i)) && w[i] == CLAIMED && !alive[wo[i]] ->
+       assert(!told); /* E1 */ w[i] = READY; wo[i] = 0; taken[cm[i]]--; changed = 1; i++ };
+     if
+     :: d_step { announce_items() }
+     or_killed(p, mortal)
+     fi
+  or_killed(p, mortal)
+  od;
+  if
+  :: d_step { changed -> i = 0; busy = 0; changed = 0; last = 1 } -> goto again
+  :: !changed && ends && last -> d_step { told = true; forget(); alive[p] = false } -> goto gone
+  :: !changed && !(ends && last) -> d_step { forget() }
+  fi;
+  if                                                   /* FUTEX_WAIT; the last look at the word is the kernel's */
+  :: news[p]
+  :: crashes > 0
+  or_killed(p, mortal)
+  fi;
+  goto look;
+
+take:
+  if
+  :: w[i] = DONE
+  or_killed(p, mortal)
+  fi;
+  if
+  :: d_step { w[i] = FINISHED; wo[i] = 0; cm[i] = 0; i = 0 }
+  or_killed(p, mortal)
+  fi;
+#ifndef BUG_LAST_UNSAID
+  if
+  :: d_step { shut -> announce_items() }
+  :: !shut
+  or_killed(p, mortal)
+  fi;
+#endif
+  goto look;
+gone: skip
 }
 
 active proctype Main() {
@@ -197,7 +232,7 @@ active proctype Main() {
     :: told ->
        k = 0;
        do
-       :: k < K -> assert(w[k] != READY) /* E2 */; k++
+       :: k < K -> assert(w[k] != READY && w[k] != CLAIMED) /* E2: nor is it with one who was killed before it had it */; k++
        :: else -> break
        od;
        assert(!sent[1] || taken[1] == 1);
@@ -206,14 +241,4 @@ active proctype Main() {
     fi
   };
   end: skip
-}
-
-/* not all readers: somebody has to be left to be told */
-active proctype Killer() {
-  end: do
-  :: d_step { crashes < MAXCRASH && alive[0] && shut -> crashes++; alive[0] = false }
-  :: d_step { crashes < MAXCRASH && alive[1] -> crashes++; alive[1] = false }
-  :: d_step { crashes < MAXCRASH && alive[2] -> crashes++; alive[2] = false }
-  :: d_step { crashes < MAXCRASH && alive[3] && alive[4] -> crashes++; alive[3] = false }
-  od
 }
