@@ -98,6 +98,13 @@ class SpawnPopen(_Popen):
         for handle in handles:
             native.acknowledge(handle)
 
+    def _abandon(self) -> None:
+        """The start has failed, or was interrupted: a child that there may be already sees that its
+        parent is gone, or the fork server would wait for it, and this process for the server."""
+        self._release()
+        if self.finalizer is not None:
+            self.finalizer()
+
     def _message(self, process_obj: Any, domain: own_domain.Preparation) -> bytes:
         """What the child reads after sys.path: the preparation, the process object and the blocks
         that it names."""
@@ -134,7 +141,7 @@ class SpawnPopen(_Popen):
             self.sentinel = parent_r
             write(parent_w, message)
         except BaseException:
-            self._release()
+            self._abandon()
             raise
 
 
@@ -176,7 +183,7 @@ class ForkserverPopen(SpawnPopen):
                 raise RuntimeError("Process.start: the fork server died before it made the process")
             self.pid = pid
         except BaseException:
-            self._release()
+            self._abandon()
             raise
 
     def poll(self, flag: int = os.WNOHANG) -> int | None:

@@ -351,3 +351,37 @@ def test_ctrl_c_while_a_process_starts_is_told_once(method: str, tmp_path: Path)
     assert family.returncode == -signal.SIGINT
     assert errors.count("Traceback") == 1, errors
     assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+ABANDONED = """
+import signal, time
+from shmtensor import multiprocessing as mp
+from shmtensor.multiprocessing import popen
+from shmtensor.multiprocessing.child import end_with_parent
+
+def serve():
+    end_with_parent(signal.SIGKILL)
+    time.sleep(600)
+
+def interrupted(fd):
+    raise KeyboardInterrupt
+
+if __name__ == "__main__":
+    popen.read_number = interrupted
+    mp.get_context("forkserver").Process(target=serve, daemon=True).start()
+"""
+
+
+def test_a_start_that_was_interrupted_holds_nobody_up(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(ABANDONED)
+    root = str(Path(st.__file__).parents[1])
+    done = subprocess.run(  # the server waits for its children, and the program for the server
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGINT, done.stderr
+    assert "KeyboardInterrupt" in done.stderr
