@@ -59,12 +59,18 @@ bool virtual_hold(const Handle& handle, void** base, size_t* nbytes) {
   *nbytes = failed ? 0 : handle.nbytes;
   return !failed;
 }
-bool virtual_export(const void* p, uint64_t via, Handle* out) {
+Found virtual_around(const void* p) {
+  Domain* d = here_domain();
+  if (!d) return {};
+  Locked lock(*d);
+  return find_block(*d, p);
+}
+bool virtual_export(const Found& block, const Found& via, Handle* out) {
   Domain* d = here_domain();
   const char* why = nullptr;
   if (!d) return false;
   Locked lock(*d);
-  return export_locked(*d, p, via, out, &why) == Outcome::Good;
+  return block.arena && export_locked(*d, block, via, out, &why, now_ms()) == Outcome::Good;
 }
 void virtual_drop(void* base) {
   Domain* d = here_domain();
@@ -151,7 +157,9 @@ static void put(Traffic* t, std::mt19937& dice) {
   }
   {
     Gil gil(t);
-    t->channel.put(reinterpret_cast<char*>(text), 8 * words, blocks, n, &spill);
+    Found found[2] = {};
+    for (uint32_t k = 0; k < n; k++) found[k] = virtual_around(blocks[k]);
+    t->channel.put(reinterpret_cast<char*>(text), 8 * words, found, n, &spill);
     Channel::discard(&spill);
   }
   for (uint32_t k = 0; k < n; k++) free_here(blocks[k]);

@@ -131,7 +131,8 @@ static void live(uint32_t seed, Clock::time_point end, size_t* acts) {
       const char* why = nullptr;
       {
         Locked lock;
-        REQUIRE(export_locked(domain, mine.back().base, 0, &handle, &why) == Outcome::Good, "export: %s\n", why ? why : "");
+        REQUIRE(export_locked(domain, find_block(domain, mine.back().base), {}, &handle, &why, now_ms()) == Outcome::Good,
+                "export: %s\n", why ? why : "");
       }
       acknowledge(domain, handle);
     } else {

@@ -228,7 +228,7 @@ static void send(Process* p, const Block& b) {
   {
     Locked lock(*p->d);
     const char* why = nullptr;
-    Outcome outcome = export_locked(*p->d, b.base, 0, &letter.handle, &why);
+    Outcome outcome = export_locked(*p->d, find_block(*p->d, b.base), {}, &letter.handle, &why, now_ms());
     REQUIRE(outcome == Outcome::Good, "export: %d %s", int(outcome), why ? why : "");
   }
   for (int k = 0; k < 8; ++k) {

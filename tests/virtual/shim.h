@@ -8,7 +8,8 @@
 namespace shmtensor {
 
 bool virtual_hold(const Handle& handle, void** base, size_t* nbytes);
-bool virtual_export(const void* p, uint64_t via, Handle* out);
+Found virtual_around(const void* p);
+bool virtual_export(const Found& block, const Found& via, Handle* out);
 void virtual_drop(void* base);
 void virtual_acknowledge(const Handle& handle);
 void* virtual_allocate(size_t nbytes);
@@ -20,6 +21,7 @@ void* virtual_base(PyObject* block);
 }  // namespace shmtensor
 
 #define hold_block virtual_hold
+#define block_around virtual_around
 #define export_block virtual_export
 #define drop_block virtual_drop
 #define acknowledge virtual_acknowledge

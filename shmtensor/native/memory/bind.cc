@@ -213,18 +213,18 @@ static PyObject* py_received_here(PyObject*, PyObject* o) {
 static PyObject* py_block_of(PyObject*, PyObject* o) {
   const void* p;
   if (!address_of("block_of", o, &p)) return nullptr;
-  Span span = span_of(p);
-  if (!span.base)
+  Found block = block_around(p);
+  if (!block.arena)
     return PyErr_Format(PyExc_ValueError, "block_of: no shared memory of this process: address %p",
                         p);
-  return Py_BuildValue("Nn", PyLong_FromVoidPtr(span.base), Py_ssize_t(span.nbytes));
+  return Py_BuildValue("Nn", PyLong_FromVoidPtr(block.base), Py_ssize_t(block.nbytes));
 }
 static PyObject* py_export(PyObject*, Arguments a, Py_ssize_t n) {
   const void *p, *via = nullptr;
   if (!count_is("export", n, 1, 2) || !address_of("export", a[0], &p)) return nullptr;
   if (n == 2 && a[1] != Py_None && !address_of("export", a[1], &via)) return nullptr;
   Handle h;
-  if (!export_block(p, reinterpret_cast<uint64_t>(via), &h)) return nullptr;
+  if (!export_block(block_around(p), via ? block_around(via) : Found{}, &h)) return nullptr;
   return PyBytes_FromStringAndSize(reinterpret_cast<char*>(&h), sizeof h);
 }
 static PyObject* py_receive(PyObject*, Arguments a, Py_ssize_t n) {

@@ -7,18 +7,11 @@
 namespace shmtensor {
 
 // ---- export
-Outcome export_locked(Domain& d, const void* p, uint64_t via, Handle* out, const char** why, uint64_t now) {
+Outcome export_locked(Domain& d, const Found& b, const Found& via, Handle* out, const char** why, uint64_t now) {
   if (d.rowless || (*why = check_descriptor(d, now))) return Outcome::Lost;
-  Found b = find_block(d, p);
-  if (!b.arena) return Outcome::NotShared;
-  Found channel{};
   // A channel of another domain cannot be named by a pin of this one: the message then counts as
   // one on a foreign road.
-  if (via && !d.contains(reinterpret_cast<const void*>(via))) via = 0;
-  if (via) {
-    channel = find_block(d, reinterpret_cast<const void*>(via));
-    if (!channel.arena) return Outcome::NotShared;
-  }
+  const Arena* road = via.arena && via.arena->home == &d ? via.arena : nullptr;
   int64_t index = take_pin(d);
   if (index < 0 && expire_pins(d, true, 0)) index = take_pin(d);
   if (index < 0) return Outcome::NoPin;
@@ -35,11 +28,10 @@ Outcome export_locked(Domain& d, const void* p, uint64_t via, Handle* out, const
   pin.inc.store(a->inc, relaxed);
   pin.index.store(b.index, relaxed);
   pin.gen.store(gen, relaxed);
-  pin.via_slot.store(via ? channel.arena->slot : kNoSlot, relaxed);
-  pin.via_inc.store(via ? channel.arena->inc : 0, relaxed);
-  pin.via_index.store(via ? channel.index : 0, relaxed);
-  pin.via_gen.store(via ? gen_of(d.word(channel.arena->slot, channel.index).load(acquire)) : 0,
-                    relaxed);
+  pin.via_slot.store(road ? road->slot : kNoSlot, relaxed);
+  pin.via_inc.store(road ? road->inc : 0, relaxed);
+  pin.via_index.store(road ? via.index : 0, relaxed);
+  pin.via_gen.store(road ? gen_of(d.word(road->slot, via.index).load(acquire)) : 0, relaxed);
   pin.time_ms.store(now, relaxed);
   pin.nbytes.store(b.nbytes, relaxed);
   Half& high = d.rows[row].pin_high;
@@ -294,7 +286,7 @@ PyObject* explain(Outcome outcome, const char* where, const char* why, const Han
   return nullptr;
 }
 
-bool export_block(const void* p, uint64_t via, Handle* out) {
+bool export_block(const Found& block, const Found& via, Handle* out) {
   if (!domain_ensure() || !warn_of_lost()) return false;
   const char* why = nullptr;
   Outcome outcome = Outcome::NotShared;
@@ -302,10 +294,10 @@ bool export_block(const void* p, uint64_t via, Handle* out) {
     Locked lock;
     const uint64_t now = now_ms();
     if (now >= domain.next_sweep || guest_count.load(relaxed)) sweep_all(false);
-    if (Domain* d = domain_at(p)) outcome = export_locked(*d, p, via, out, &why, now);
+    if (block.arena) outcome = export_locked(*block.arena->home, block, via, out, &why, now);
   }
   if (outcome == Outcome::Good) return true;
-  if (outcome == Outcome::NotShared) why = static_cast<const char*>(p);
+  if (outcome == Outcome::NotShared) why = block.base;
   explain(outcome, "export", why, out);
   return false;
 }
@@ -351,31 +343,41 @@ void acknowledge(const Handle& h) {
   if (Domain* d = domain_of(h.domain)) acknowledge(*d, h);
 }
 
-// The pin and the word of a block that is exported soon were written last by the reader of an earlier message.
-static void expect_export(const Domain& d, const Found& f) {
+// The pin that is taken next was written last by the reader of an earlier message.
+static void expect_pin(const Domain& d) {
   const Books& b = *d.books;
   const uint32_t n_free = b.n_free;
   uint32_t pin = n_free ? b.pin_free[n_free - 1] : b.n_used;
   if (pin < kPins) fetch_to_write(&d.pins[size_t(d.row) * kPins + pin]);
-  fetch_to_write(&d.words[size_t(f.arena->slot) * kBlocks + f.index]);
 }
 
-static Span span_in(Domain& d, const void* p, bool is_exported_soon) {
+void expect_export() {
+  if (domain.books && !domain.rowless) expect_pin(domain);
+}
+
+static Found found_in(Domain& d, const void* p, bool is_exported_soon) {
   Found f = find_block(d, p);
-  if (is_exported_soon && f.arena && d.books && !d.rowless) expect_export(d, f);
-  return {f.base, f.nbytes};
+  if (is_exported_soon && f.arena && d.books && !d.rowless) {
+    expect_pin(d);
+    fetch_to_write(&d.words[size_t(f.arena->slot) * kBlocks + f.index]);
+  }
+  return f;
 }
 
-Span span_of(const void* p, bool is_exported_soon) {
-  if (!domain_ready()) return {nullptr, 0};
-  if (domain.contains(p)) {
-    const Arena* a = domain.arenas[size_t(static_cast<const char*>(p) - domain.base) >> kSlotShift];
-    // What says where a block of our own lies stays as it is while the block is in use: no lock.
-    if (a && a->part == Part::Own) return span_in(domain, p, is_exported_soon);
+Found block_around(const void* p, bool is_exported_soon) {
+  Found f{};
+  if (domain_ready()) {
+    const Arena* a =
+        domain.contains(p) ? domain.arenas[size_t(static_cast<const char*>(p) - domain.base) >> kSlotShift] : nullptr;
+    if (a && a->part == Part::Own) {  // what says where a block lies stays as it is while it is in use: no lock
+      f = found_in(domain, p, is_exported_soon);
+    } else {
+      Locked lock;
+      if (Domain* d = domain_at(p)) f = found_in(*d, p, is_exported_soon);
+    }
   }
-  Locked lock;
-  Domain* d = domain_at(p);
-  return d ? span_in(*d, p, is_exported_soon) : Span{nullptr, 0};
+  if (!f.arena) f.base = static_cast<char*>(const_cast<void*>(p));
+  return f;
 }
 
 void* allocate_shared(size_t nbytes) {

@@ -17,11 +17,6 @@
 
 namespace shmtensor {
 
-struct Span {
-  void* base;
-  size_t nbytes;
-};
-
 // What travels. 72 bytes, plain data.
 struct Handle {
   uint8_t domain[16];
@@ -39,9 +34,12 @@ inline bool is_shared(const void* p) {
          __builtin_expect(guest_count.load(relaxed) && guest_shares(p), 0);
 }
 
-// via: 0, or an address inside the block of the channel that carries the message, which this
-// process holds.
-bool export_block(const void* p, uint64_t via, Handle* out);
+// The block around an address of this process, which the caller keeps in use; else arena is nullptr and base p. What it
+// says stays right until then. Exported soon: what that writes is fetched meanwhile.
+Found block_around(const void* p, bool is_exported_soon = false);
+// via: the block of the channel that carries the message, which this process holds; {}: another road.
+bool export_block(const Found& block, const Found& via, Handle* out);
+void expect_export();  // there will be more: what the next one writes to is fetched ahead
 bool hold_block(const Handle& handle, void** base, size_t* nbytes);
 void expect_block(const Handle& handle);  // it will be held next: what that reads is fetched ahead
 void drop_block(void* base);
@@ -50,9 +48,6 @@ bool held_elsewhere(
     const void* p);  // whether another process, or a message under way, has the block (reclaim.cc)
 size_t received_here(
     const void* p);  // how many Blocks of this process came by handle and lie over the block
-// The block around an address of this process, which the caller keeps in use; base nullptr if there is
-// none. Exported soon: what that writes is fetched meanwhile.
-Span span_of(const void* p, bool is_exported_soon = false);
 
 // A zeroed block, 64-byte aligned, "shared from birth" (its byte is 2), whatever the gate says;
 // free it with heap_free.
@@ -73,7 +68,7 @@ bool is_stopped(int row, uint32_t inc);  // by a signal; false if it is in anoth
 enum class Outcome { Good, Stale, Foreign, NotShared, NoPin, Lost, NoMemory };
 // Sets the exception of an outcome; nullptr. GIL held, mutex not.
 PyObject* explain(Outcome outcome, const char* where, const char* why, const Handle* h);
-Outcome export_locked(Domain& d, const void* p, uint64_t via, Handle* out, const char** why, uint64_t now = now_ms());
+Outcome export_locked(Domain& d, const Found& block, const Found& via, Handle* out, const char** why, uint64_t now);
 Outcome hold_locked(Domain& d, const Handle& handle, void** base, const char** why);
 bool drop_locked(Domain& d, void* base);
 void acknowledge(Domain& d, const Handle& handle);  // no lock needed

@@ -19,13 +19,13 @@ PyObject* array_layout(PyObject*, PyObject* object) {
   if (!PyArray_Check(object)) return raise("TypeError", "array_layout: not an array: %s", Py_TYPE(object)->tp_name);
   PyArrayObject* array = reinterpret_cast<PyArrayObject*>(object);
   if (!is_shared(PyArray_DATA(array)) || PyDataType_REFCHK(PyArray_DESCR(array))) Py_RETURN_NONE;
-  Span span = span_of(PyArray_DATA(array));
-  if (!span.base) Py_RETURN_NONE;
+  Found block = block_around(PyArray_DATA(array));
+  if (!block.arena) Py_RETURN_NONE;
   PyObject* strides =
       PyArray_IS_C_CONTIGUOUS(array) ? Py_NewRef(Py_None) : PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_STRIDES(array));
-  return Py_BuildValue("NNNNnO", PyLong_FromVoidPtr(span.base), describe_dtype(PyArray_DESCR(array)),
+  return Py_BuildValue("NNNNnO", PyLong_FromVoidPtr(block.base), describe_dtype(PyArray_DESCR(array)),
                        PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array)), strides,
-                       static_cast<Py_ssize_t>(PyArray_BYTES(array) - static_cast<char*>(span.base)),
+                       static_cast<Py_ssize_t>(PyArray_BYTES(array) - block.base),
                        PyArray_ISWRITEABLE(array) ? Py_True : Py_False);
 }
 

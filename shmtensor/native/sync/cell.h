@@ -23,10 +23,6 @@ inline uint64_t link_of(const void* segment, uint64_t number) {
 inline Segment* segment_at(uint64_t link) {
   return reinterpret_cast<Segment*>(domain.base + (link & ((1ull << 34) - 1)) * 64);
 }
-inline bool pin(const void* p, const Root* channel, Handle* out) {
-  return export_block(p, reinterpret_cast<uint64_t>(channel), out);
-}
-
 // A hold on a message's own block while this scope lasts; refused: base stays nullptr and an exception is set.
 struct Spill {
   void* base = nullptr;

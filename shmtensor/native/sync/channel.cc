@@ -103,24 +103,20 @@ PyObject* Arrival::blocks() const {
 Channel::Try Channel::take(Segment* segment, int i, Arrival* out) {
   Cell* cell = &segment->cells[i];
   std::atomic<uint64_t>* word = &segment->words[i];
-  out->clear();
+  const bool spilled = cell->spilled.load(std::memory_order_relaxed) == 1;
   Message* message = &cell->message;
   bool good = true;  // not good: a handle of it was refused, nobody else could receive it either
-  if (cell->spilled.load(std::memory_order_relaxed) == 1) {
+  out->clear();
+  if (spilled) {
     out->spill = receive_block(*cell->spill());
     good = out->spill != nullptr;
-    if (good) {
-      message = static_cast<Message*>(block_base(out->spill));
-      out->bytes = message->bytes();
-      out->nbytes = message->nbytes;
-    }
-  } else {
-    out->bytes = out->few_;
-    out->nbytes = message->nbytes;
-    memcpy(out->few_, message->bytes(), message->nbytes);
+    if (good) message = static_cast<Message*>(block_base(out->spill));
   }
   uint32_t n = good ? message->handles : 0;
   for (uint32_t k = 0; k < n; k++) expect_block(message->table()[k]);
+  out->bytes = spilled ? message->bytes() : out->few_;
+  out->nbytes = message->nbytes;
+  if (!spilled) memcpy(out->few_, message->bytes(), message->nbytes);
   for (uint32_t k = 0; good && k < n; k++) {
     PyObject* block = receive_block(message->table()[k]);
     good = block != nullptr;
@@ -233,7 +229,7 @@ end:
   return finished_;
 }
 
-Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointers, uint32_t n, void** spill) {
+Channel::Try Channel::put(const char* bytes, size_t nbytes, const Found* blocks, uint32_t n, void** spill) {
   if (Message::size(n, nbytes) > sizeof(Cell::data) + sizeof(Message) && !*spill) {
     Message* message = static_cast<Message*>(allocate_shared(Message::size(n, nbytes)));
     if (!message) {
@@ -299,7 +295,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
   bool good = true;
   if (*spill) {
     message = static_cast<Message*>(*spill);
-    good = pin(message, root_, cell->spill());
+    good = pin(block_around(message), cell->spill());
     fault("channel.put.spilled");
     if (good) cell->spilled.store(1, std::memory_order_release);
   } else {
@@ -308,7 +304,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
     memcpy(message->bytes(), bytes, nbytes);
   }
   for (uint32_t k = 0; good && k < n; k++) {
-    good = pin(pointers[k], root_, &message->table()[k]);
+    good = pin(blocks[k], &message->table()[k]);
     fault("channel.put.pinned");
     if (good) message->exported.store(k + 1, std::memory_order_release);
   }
@@ -327,6 +323,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, void* const* pointer
   fault("channel.put.ready");
   announce(&root_->items, &root_->readers, 1);
   discard(spill);
+  if (n) expect_export();
   return Try::Ok;
 }
 

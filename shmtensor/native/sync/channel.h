@@ -136,9 +136,9 @@ class Channel {
   bool attach(void* block, size_t nbytes);
   void close();
 
-  // bytes and the blocks under pointers, one pin each. A message that does not fit its cell waits in *spill, a block
+  // bytes and blocks, one pin each. A message that does not fit its cell waits in *spill, a block
   // that the first try makes and later tries of the same message use again; discard() it when giving up.
-  Try put(const char* bytes, size_t nbytes, void* const* pointers, uint32_t n, void** spill);
+  Try put(const char* bytes, size_t nbytes, const Found* blocks, uint32_t n, void** spill);
   static void discard(void** spill);
   Try get(Arrival* out, bool draining = false);
 
@@ -166,7 +166,10 @@ class Channel {
   Try take(Segment* segment, int i, Arrival* out);
   uint64_t finished_from_head(uint64_t enough);
 
+  bool pin(const Found& block, Handle* out) const { return export_block(block, road_, out); }
+
   Root* root_ = nullptr;
+  Found road_{};                  // the root's block
   uint64_t finished_ = 0;         // positions known to be over, at least
   std::vector<Segment*> chain_;   // held, from the head on, as far as this process looked
   Segment* tail_ = nullptr;       // held

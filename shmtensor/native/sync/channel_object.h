@@ -26,7 +26,7 @@ bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>*
 struct Parcel {
   const char* bytes;
   size_t nbytes;
-  void* const* blocks;
+  const Found* blocks;
   uint32_t n;
 };
 // Puts it, waiting for room until the deadline; *done: it is there. timeout 0: no wait.

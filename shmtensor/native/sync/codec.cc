@@ -113,14 +113,15 @@ Draft::Outcome Draft::view(PyObject* object, char tag) {
   // Without elements there is nothing to share, and where it begins may be where another block does.
   bool empty = PyArray_SIZE(array) == 0, is_new = false;
   uint32_t i = kNoBlock;
-  Span span{data, 0};
+  Found block{};
+  block.base = data;
   if (!empty) {
-    span = span_of(data, true);
-    if (!span.base) return Outcome::Unfit;
-    i = bases_.of(span.base, &is_new);
+    block = block_around(data, true);
+    if (!block.arena) return Outcome::Unfit;
+    i = bases_.of(block.base, &is_new);
   }
   if (is_new) {
-    blocks_.push_back(data);
+    blocks_.push_back(block);
     carriers_.push_back(Py_NewRef(object));
   }
   int ndim = PyArray_NDIM(array);
@@ -130,7 +131,7 @@ Draft::Outcome Draft::view(PyObject* object, char tag) {
                static_cast<uint8_t>(ndim),
                static_cast<uint8_t>((PyArray_ISWRITEABLE(array) ? 1 : 0) | (strided ? 2 : 0)),
                0,
-               data - static_cast<char*>(span.base)};
+               data - block.base};
   size_t sizes = static_cast<size_t>(ndim) * sizeof(npy_intp);
   if (!need(1 + sizeof head + 2 * sizes)) return Outcome::Failed;
   char* at = bytes_ + n_;
@@ -234,7 +235,7 @@ bool Draft::adopt(PyObject* pair) {
     void* address;
     good = find_address(item, &address);
     if (!good) break;
-    blocks_.push_back(address);
+    blocks_.push_back(block_around(address));
     carriers_.push_back(Py_NewRef(item));
   }
   Py_DECREF(items);

@@ -17,6 +17,7 @@
 
 #include <vector>
 
+#include "memory/ledger.h"
 #include "python.h"
 #include "sync/few.h"
 
@@ -69,7 +70,7 @@ class Draft {
 
   const char* bytes() const { return bytes_; }
   size_t nbytes() const { return n_; }
-  void* const* blocks() const { return blocks_.data(); }
+  const Found* blocks() const { return blocks_.data(); }
   uint32_t n_blocks() const { return blocks_.size(); }
   const Few<PyObject*>& carriers() const { return carriers_; }
 
@@ -84,7 +85,7 @@ class Draft {
   char few_[448];
   char* bytes_ = few_;
   size_t n_ = 0, room_ = sizeof few_;
-  Few<void*> blocks_;                 // an address in each block
+  Few<Found> blocks_;
   Few<PyObject*> carriers_;           // what keeps it until it is pinned
   Numbering bases_;                   // of blocks_
   Numbering seen_;                    // objects that may occur again

@@ -264,9 +264,9 @@ bool Group::hold(int p, const Record& record) {
 
 // Pins the block under `data` and finds its begin.
 bool Group::export_data(void* data, Handle* handle, void** base) {
-  if (!export_block(data, reinterpret_cast<uint64_t>(base_), handle)) return false;
-  *base = span_of(data).base;
-  return true;
+  const Found block = block_around(data);
+  *base = block.base;
+  return export_block(block, block_around(base_), handle);
 }
 
 void Group::drop_all() {

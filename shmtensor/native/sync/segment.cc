@@ -26,6 +26,7 @@ void Channel::discard(void** spill) {
 bool Channel::create(void* block, uint64_t maxsize, bool joinable) {
   Root* root = static_cast<Root*>(block);
   root_ = root;
+  road_ = block_around(root);
   root->debtors = joinable ? kDebtors : 0;
   root->maxsize = maxsize;
   Segment* first = make_segment(nullptr);
@@ -46,6 +47,7 @@ bool Channel::attach(void* block, size_t nbytes) {
     return false;
   }
   root_ = root;
+  road_ = block_around(root);
   return true;
 }
 
@@ -70,7 +72,7 @@ Segment* Channel::make_segment(Segment* before) {
   if (before) segment->previous = before->self;
   segment->previous_released.store(before ? 0 : 1, std::memory_order_relaxed);
   fault("channel.segment.made");
-  if (!pin(segment, root_, &segment->self)) {
+  if (!pin(block_around(segment), &segment->self)) {
     heap_free(segment);
     return nullptr;
   }
