@@ -140,7 +140,7 @@ void drop_traffic(Traffic* t) { delete t; }  // with no process around: changes 
 void open_channel(Traffic* t) {
   Root* made = static_cast<Root*>(virtual_allocate(sizeof(Root)));
   REQUIRE(made && t->channel.create(made, 0, false));
-  REQUIRE(virtual_export(made, 0, &root_handle));  // the founder keeps it; the pin expires
+  REQUIRE(virtual_export(virtual_around(made), {}, &root_handle));  // the founder keeps it; the pin expires
   root = made;
 }
 
