@@ -141,15 +141,17 @@ def from_numpy(ndarray: Any) -> Tensor:
     return native.wrap(as_canonical(ndarray))  # type: ignore[no-any-return]
 
 
-def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A tensor over the memory of any object that speaks DLPack. Copies: none."""
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of any object that speaks DLPack. Copies: none, unless `copy`."""
+    as_device(device)
     try:
         array = np.from_dlpack(ext_tensor)
     except (BufferError, RuntimeError):
         array = bfloat16_from(ext_tensor)
         if array is None:
             raise
-    return native.wrap(as_canonical(array))  # type: ignore[no-any-return]
+    made: Tensor = native.wrap(as_canonical(array))
+    return made.clone() if copy else made
 
 
 class Bits:

@@ -582,7 +582,7 @@ def histc(
 ) -> Any: ...
 def histogram(
     input: Any,
-    bins: Any,
+    bins: Any = ...,
     *,
     range: Any = ...,
     weight: Any = ...,

@@ -103,7 +103,7 @@ def writer_of(shown: Any) -> Any:
     real, imag = Style(shown.real), Style(shown.imag)
 
     def write(v: Any) -> str:
-        sign = "-" if np.signbit(v.imag) else "+"
+        sign = "-" if np.signbit(v.imag) and v.imag == v.imag else "+"
         return f"{real.write(v.real)}{sign}{imag.plain(abs(v.imag))}j"
 
     return write, real.width + imag.width + 1

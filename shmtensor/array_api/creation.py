@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from .. import conversion, dtypes, functions
-from ..device import as_device
 from ..tensor import Tensor
 
 __all__ = [
@@ -40,9 +39,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Tensor:
     """A tensor over the memory of any object that speaks DLPack. Copies: none, unless `copy`."""
-    as_device(device)
-    made = conversion.from_dlpack(x)
-    return made.clone() if copy else made
+    return conversion.from_dlpack(x, device=device, copy=copy)
 
 
 def arange(

@@ -12,8 +12,8 @@ from .kinds import isdtype
 __all__ = ["DTYPES", "Info", "__array_namespace_info__"]
 
 NAMES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "float32", "float64", "complex64",
-    "complex128",
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32",
+    "float64", "complex64", "complex128",
 )  # fmt: skip
 DTYPES = {name: getattr(dtypes, name) for name in NAMES}
 

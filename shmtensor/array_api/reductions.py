@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes, functions
-from ..dtypes import int64
+from ..dtypes import int64, uint64
 from ..tensor import Tensor
 from .creation import sizes
 from .kinds import astype
@@ -66,18 +66,23 @@ def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: Any = False) -> 
     return (x != 0).sum(over(x, axis), keepdims)
 
 
+def accumulator(x: Tensor, dtype: Any) -> Any:
+    """The dtype of a sum or product: integers are added up in 64 bits, unsigned ones as such."""
+    return dtype or {"b": int64, "i": int64, "u": uint64}.get(x.dtype.kind, x.dtype)
+
+
 def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: Any = False) -> Tensor:
-    """The sum along axes; of integers in int64."""
-    return f.sum(x, over(x, axis), keepdims, dtype=dtype)  # type: ignore[no-any-return]
+    """The sum along axes; of integers in int64 or uint64."""
+    return f.sum(x, over(x, axis), keepdims, dtype=accumulator(x, dtype))  # type: ignore[no-any-return]
 
 
 def prod(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: Any = False) -> Tensor:
-    """The product along axes; of integers in int64."""
-    wanted = dtype or (int64 if x.dtype.kind in "iub" else x.dtype)
+    """The product along axes; of integers in int64 or uint64."""
+    wanted = accumulator(x, dtype)
     made = x.to(wanted)
     for a in sorted((d % x.ndim for d in over(x, axis)), reverse=True):
         made = made.prod(a, keepdims)
-    return made
+    return made.to(wanted)
 
 
 def var(x: Tensor, /, *, axis: Axis = None, correction: Any = 0.0, keepdims: Any = False) -> Tensor:
@@ -95,8 +100,8 @@ def cumulative(name: str, start: int) -> Callable[..., Tensor]:
         x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: Any = False
     ) -> Tensor:
         along = 0 if axis is None else axis
-        wanted = dtype or (int64 if x.dtype.kind in "iub" else x.dtype)
-        made = getattr(f, name)(x.to(wanted), along)
+        wanted = accumulator(x, dtype)
+        made = getattr(f, name)(x.to(wanted), along).to(wanted)
         if include_initial:
             shape = [*made.shape]
             shape[along] = 1

@@ -30,6 +30,8 @@ def as_index(index: Any, x: Any) -> Any:
         return one_index(index)
     parts = tuple([one_index(i) for i in index])
     kinds = "".join([kind_of(i) for i in parts])
+    if kinds.count(".") > 1:
+        parts, kinds = one_ellipsis(parts, kinds, x.ndim)
     return numbers_first(parts, kinds, x.shape) if stand_apart(kinds) else parts
 
 
@@ -49,6 +51,24 @@ def kind_of(part: Any) -> str:
     if dtype.kind == "b":
         return "b" if part.ndim else "?"
     return "a" if part.ndim else "n"
+
+
+def one_ellipsis(parts: tuple[Any, ...], kinds: str, ndim: int) -> tuple[tuple[Any, ...], str]:
+    """Without the further `...`; each steps over as many dimensions as the first, so that nothing
+    may follow unless that is none.
+
+    Raises:
+        IndexError: something does follow.
+    """
+    at = kinds.index(".")
+    used = sum(p.ndim if k == "b" else k in "nsa" for p, k in zip(parts, kinds))
+    if used < ndim and "." in kinds.rstrip(".")[at + 1 :]:
+        raise IndexError(
+            f"getitem: Dimension out of range: something follows a second `...`, which has stepped "
+            f"over {ndim - used} dimensions, as the first: {ndim} dimensions"
+        )
+    kept = [i for i, k in enumerate(kinds) if k != "." or i == at]
+    return tuple(parts[i] for i in kept), "".join(kinds[i] for i in kept)
 
 
 def stand_apart(kinds: str) -> bool:

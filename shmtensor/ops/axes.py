@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["axes", "axis", "flat_or", "in_order", "kept", "spread", "together"]
+__all__ = ["axes", "axis", "flat_or", "in_order", "kept", "shared", "spread", "together"]
 
 Shape = tuple[int, ...]
 
@@ -90,3 +90,11 @@ def spread(
     if dim is not None and not keepdim:
         g = ops.reshape(g, kept(shape, dim))
     return ops.broadcast_to(g, shape)
+
+
+def shared(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
+    """The gradient of an extreme or a median, evenly among the elements that attain it."""
+    shape = tuple(x.shape)
+    peak = spread(ops, out, shape, dim, keepdim)
+    hit = (x == peak) | ((x != x) & (peak != peak))
+    return ops.choose(hit, spread(ops, g / ops.sum(hit, dim, keepdim), shape, dim, keepdim), 0.0)

@@ -10,6 +10,7 @@ import numpy as np
 from .. import native
 from ..device import as_device
 from ..dtypes import as_dtype, get_default_dtype
+from .likeness import laid_like
 from .table import composite
 
 Shape = tuple[int, ...]
@@ -167,7 +168,8 @@ def like(name: str, kernel: Any, doc: str) -> Any:
         dtype = input.dtype if dtype is None else as_dtype(dtype)
         if not hasattr(input, "requires_grad"):
             return kernel(tuple(input.shape), dtype)
-        return made(kernel, tuple(input.shape), dtype, device=device, requires_grad=requires_grad)
+        kind = laid_like(kernel, input, memory_format)
+        return made(kind, tuple(input.shape), dtype, device=device, requires_grad=requires_grad)
 
     compute.__doc__ = doc
     return composite(compute, name=name, method=False)
@@ -198,9 +200,8 @@ def full_like(
     """One number in the shape and dtype of a tensor."""
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = number(fill_value)
-    return made(
-        filled, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad
-    )
+    kind = laid_like(filled, input, memory_format)
+    return made(kind, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad)
 
 
 def new(name: str, kernel: Any, doc: str) -> Any:

@@ -4,10 +4,13 @@ memory.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .. import native
 from .kernels import either
+from .likeness import order_of
 from .table import op
 
 
@@ -21,11 +24,22 @@ def cast(xp, x, /, dtype):
     return native.recast(x, dtype)
 
 
-cast.numpy = either(
+in_rows = either(
     # the kernel takes the real part, for bool (number 0) as well
     lambda x, dtype: native.cast(x, dtype.num) if dtype.num or x.dtype.kind != "c" else None,
     cast.forward,
 )
+
+
+def in_its_order(x: Any, dtype: Any) -> Any:
+    """The dimensions of the result lie in memory as those of x."""
+    order = None if x.ndim < 2 else order_of(x)
+    if order is None:
+        return in_rows(x, dtype)
+    return in_rows(x.transpose(order), dtype).transpose(np.argsort(order))
+
+
+cast.numpy = in_its_order
 cast.pullback(x=lambda g: g)  # the engine brings it to x's dtype
 
 
@@ -60,11 +74,20 @@ def store(x, y, out=None):
 
 @op(numpy=store, out=True, broadcast=True, inplace=True, method=False, function=False)
 def overwrite(xp, x, y, /):
-    """The second tensor, in the first one's shape and dtype; `overwrite_` is Tensor.copy_."""
+    """The second tensor, in the first one's shape and dtype."""
     return store(x, y)
 
 
 overwrite.pullback(y=lambda g: g)
+
+
+@op(numpy=store, out=True, broadcast=True, inplace=True, method=False, function=False)
+def copy(xp, x, y, /):
+    """`overwrite` as users call it: Tensor.copy_. What was there has a gradient, 0."""
+    return store(x, y)
+
+
+copy.pullback(x=lambda ops, g: ops.zeros_like(g), y=lambda g: g)
 
 
 @op(numpy=(np.ndarray.copy, 'x_a, "K"'), method=False, samples=[((3, 4),), ((),)])

@@ -85,7 +85,7 @@ def plain(x: Any) -> Any:
 
 
 @composite
-def histogram(ops, input, bins, *, range=None, weight=None, density=False):
+def histogram(ops, input, bins=100, *, range=None, weight=None, density=False):
     """How much lies in each bin, and the bins' edges: (hist, bin_edges).
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .axes import axis, in_order, kept
+from .axes import axis, in_order, kept, shared
 from .kernels import either
 from .samples import ascending, ints, reals
 from .table import composite, op
@@ -194,6 +194,15 @@ def min(ops, input, dim=None, keepdim=False):
     return ops.minimum(input, dim)
 
 
+@op(method=False, function=False, samples=[((3, 5),), ((4, 2), True), ((),)])
+def median_of_all(xp, x, /, ignore_nan=False):
+    """The lower median of all elements; equal ones share the gradient."""
+    return median_along.numpy(x.reshape(-1), 0, False, ignore_nan)[0]
+
+
+median_of_all.pullback(x=lambda ops, g, x, out: shared(ops, g, x, out, None, False))
+
+
 @composite
 def median(ops, input, dim=None, keepdim=False):
     """The median (of an even number the lower one), NaN of nothing; along a dimension (values,
@@ -202,15 +211,17 @@ def median(ops, input, dim=None, keepdim=False):
     if dim is None and 0 in input.shape and input.dtype.kind == "f":
         return ops.add(ops.sum(input), math.nan)
     if dim is None:
-        return ops.median_along(ops.reshape(input, (-1,)), 0)[0]
+        return ops.median_of_all(input)
     return ops.median_along(input, dim, keepdim)
 
 
 @composite
 def nanmedian(ops, input, dim=None, keepdim=False):
     """The median of what is not NaN."""
+    if dim is None and 0 in input.shape and input.dtype.kind == "f":
+        return ops.add(ops.sum(input), math.nan)
     if dim is None:
-        return ops.median_along(ops.reshape(input, (-1,)), 0, False, True)[0]
+        return ops.median_of_all(input, True)
     return ops.median_along(input, dim, keepdim, True)
 
 
@@ -344,4 +355,8 @@ def searchsorted(
 @composite
 def bucketize(ops, input, boundaries, *, out_int32=False, right=False):
     """Which bucket between sorted boundaries each element falls into."""
+    if boundaries.ndim != 1:
+        raise RuntimeError(
+            f"bucketize: boundaries tensor must be 1 dimension: shape {tuple(boundaries.shape)}"
+        )
     return ops.searchsorted(boundaries, input, out_int32=out_int32, right=right)

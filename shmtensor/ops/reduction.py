@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .axes import axes, flat_or, in_order, spread
+from .axes import axes, flat_or, in_order, shared, spread
 from .kernels import either
 from .results import named
 from .samples import bools
@@ -55,16 +55,16 @@ def sum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
 
 
 @op(samples=DIMS)
-def nansum(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
+def nansum(xp, x, /, dim=None, keepdim=False):
     """Sum in which NaN counts as 0."""
     if x.dtype.kind == "f":
         x = xp.where(xp.isnan(x), xp.zeros((), x.dtype), x)
-    return x.sum(axes(x, dim), accumulator(x.dtype, dtype), keepdims=keepdim)
+    return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
 
 
-def fast_nansum(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def fast_nansum(x: Any, dim: Any, keepdim: bool) -> Any:
     """The sum, if it is a number: then nothing was none. Else after a pass that puts 0 for NaN."""
-    if dtype is None and x.dtype.kind == "f":
+    if x.dtype.kind == "f":
         total = native.sum(x, dim, keepdim)
         if total.dtype.itemsize > 2 and not np.isnan(total).any():
             return total
@@ -72,7 +72,13 @@ def fast_nansum(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
         if full is not None:
             return native.sum(full, dim, keepdim)
     with np.errstate(all="ignore"):
-        return nansum.forward(np, x, dim, keepdim, dtype=dtype)
+        return nansum.forward(np, x, dim, keepdim)
+
+
+@nansum.rare(dtype=None)
+def nansum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
+    """The sum in another dtype."""
+    return ops.cast(ops.nansum(ops.cast(x, dtype), dim, keepdim), dtype)
 
 
 nansum.numpy = fast_nansum
@@ -130,9 +136,9 @@ mean.pullback(
 @op(
     name="prod_along", method=False, function=False, samples=[((3, 4), 1, False), ((3, 4), 0, True)]
 )
-def prod_along(xp, x, /, dim, keepdim, dtype: dtype = None):
+def prod_along(xp, x, /, dim, keepdim):
     """Product along one dimension, or of all elements (None)."""
-    return x.prod(axes(x, dim), accumulator(x.dtype, dtype), keepdims=keepdim)
+    return x.prod(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
 
 
 def prod_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
@@ -159,18 +165,10 @@ prod_along.pullback(x=lambda ops, g, x, out, dim, keepdim: prod_slope(ops, g, x,
 @composite(usual=("prod_along", "input, dim, keepdim", "dtype is None"))
 def prod(ops, input, dim=None, keepdim=False, *, dtype=None):
     """Product of all elements, or along one dimension; of whole numbers an int64."""
-    return ops.prod_along(input, dim, keepdim, dtype)
+    return ops.cast(ops.prod_along(ops.cast(input, dtype), dim, keepdim), dtype)
 
 
 # ---- extremes
-
-
-def shared(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
-    """The gradient of an extreme, evenly among the elements that attain it."""
-    shape = tuple(x.shape)
-    peak = spread(ops, out, shape, dim, keepdim)
-    hit = (x == peak) | ((x != x) & (peak != peak))
-    return ops.choose(hit, spread(ops, g / ops.sum(hit, dim, keepdim), shape, dim, keepdim), 0.0)
 
 
 def nonempty(name: str, x: Any, dim: Any) -> Any:

@@ -13,6 +13,7 @@ MOVES = frozenset(
     [
         "cast",
         "overwrite",
+        "copy",
         "clone",
         "packed",
         "flip",

@@ -25,7 +25,9 @@ class Copying(Restriding):
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
-        """A leaf's copy has memory and `.grad` of its own. Copies: one."""
+        """A leaf's copy has memory and `.grad` of its own; the copies of tensors that share memory
+        share theirs. Copies: one, of all the memory that the tensor is a view of.
+        """
         if not self.is_leaf:
             raise RuntimeError(
                 "deepcopy: Only Tensors created explicitly by the user (graph leaves) support the "
@@ -35,7 +37,7 @@ class Copying(Restriding):
         if id(self) in memo:
             return memo[id(self)]  # type: ignore[no-any-return]
         cls: Any = type(self)
-        made = remade(cls, native.call(np.array, self.array), self.requires_grad, None)
+        made = remade(cls, self.copied_memory(memo), self.requires_grad, None)
         memo[id(self)] = made
         if named := getattr(self, "__dict__", None):
             made.__dict__.update(copy.deepcopy(named, memo))
@@ -44,9 +46,32 @@ class Copying(Restriding):
             made.leaf.grad = self.grad.__deepcopy__(memo)
         return made
 
+    def copied_memory(self, memo: dict[Any, Any]) -> Any:
+        """A copy of the array. Tensors of one deepcopy that share memory share the copy, for the
+        memory is copied whole; but a parameter that lies in a flat block with others leaves it.
+        """
+        owner = self.array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        plain = owner.flags.c_contiguous or owner.flags.f_contiguous
+        if not plain or (self.leaf is not None and self.leaf.home is not None):
+            return native.call(np.array, self.array)
+        key = ("memory", id(owner))
+        if key not in memo:
+            memo[key] = native.call(np.array, owner), owner  # which has to stay as long as its id
+        made = memo[key][0]
+        if self.array is owner:
+            return made
+        flat = (made if made.flags.c_contiguous else made.T).reshape(-1).view(np.uint8)
+        start = self.array.ctypes.data - owner.ctypes.data
+        return np.ndarray(self.array.shape, self.array.dtype, flat, start, self.array.strides)
+
     def __copy__(self) -> Tensor:
         cls: Any = type(self)
-        return remade(cls, self.array, self.requires_grad, self.grad)
+        made = remade(cls, self.array, self.requires_grad, self.grad)
+        if named := getattr(self, "__dict__", None):
+            made.__dict__.update(named)
+        return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Plain pickle copies the bytes. Between processes the pickler of `multiprocessing` sends a

@@ -20,13 +20,14 @@ __all__ = ["Geometry"]
 
 
 def stepped(steps: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides, with those of dimensions of size 1 that NumPy inserted (0) as PyTorch has them:
-    one step further than the dimension behind.
+    """The strides, with those of dimensions of size 1 that NumPy inserted (0), and all of memory
+    without elements, as PyTorch has them: one step further than the dimension behind.
     """
+    empty = 0 in shape
     found: list[int] = []
     behind = 1
     for step, size in zip(reversed(steps), reversed(shape)):
-        found.append(behind if size == 1 and not step else step)
+        found.append(behind if (size == 1 or empty) and not step else step)
         behind = found[-1] * max(size, 1)
     return tuple(reversed(found))
 

@@ -28,7 +28,7 @@ class Writing(Casting):
 
     def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
         """Writes another tensor's values over this one's, with broadcasting and conversion."""
-        return table.overwrite_(self, src)  # type: ignore[no-any-return]
+        return table.copy_(self, src)  # type: ignore[no-any-return]
 
     def fill_(self, value: Any) -> Tensor:
         """Writes one value everywhere."""
@@ -37,11 +37,16 @@ class Writing(Casting):
                 f"fill_: only supports 0-dimension value tensor but got tensor of shape "
                 f"{value.array.shape}"
             )
-        return table.overwrite_(self, value)  # type: ignore[no-any-return]
+        if isinstance(value, complex) and value.imag and self.array.dtype.kind != "c":
+            raise RuntimeError(
+                f"fill_: value cannot be converted to type {self.array.dtype} without overflow: "
+                f"{value}"
+            )
+        return table.copy_(self, value)  # type: ignore[no-any-return]
 
     def zero_(self) -> Tensor:
         """Writes zeros."""
-        return table.overwrite_(self, 0)  # type: ignore[no-any-return]
+        return table.copy_(self, 0)  # type: ignore[no-any-return]
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):

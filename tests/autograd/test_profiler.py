@@ -75,7 +75,7 @@ def test_one_call_is_one_event() -> None:
         st.cat([x, x])
         x + y
         x.zero_()
-    assert counts(measured) == {"cat": 1, "add": 1, "overwrite_": 1}
+    assert counts(measured) == {"cat": 1, "add": 1, "copy_": 1}
 
 
 def test_what_computes_without_generated_code_is_found() -> None:

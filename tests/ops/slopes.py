@@ -105,6 +105,7 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "cpu": (lambda x: x.cpu() * x, X),
     "resize": (lambda x: x.resize(4, 3), X),
     "copy_": (lambda x, y: (x * 1).copy_(y * y), X, V),
+    "polygamma_": (lambda x: (x * x + 1).polygamma_(1), X),
     "fill": (lambda x, v: st.fill(x * x, v.sum()), X, V),
     "fill_diagonal_": (lambda x: (x * x).fill_diagonal_(0), X),
     "zero_": (lambda x: (x * x)[:, 1:].zero_() + x[:, 1:], X),
@@ -432,7 +433,8 @@ ONCE = {"nn.functional.ctc_loss"}
 # Rows that no sample can spell, and names that are others': by the case that comes to them.
 REACHED = {
     "resize_as": "resize", "cast": "to", "float": "to", "half": "to", "bfloat16": "to",
-    "cfloat": "to", "overwrite": "copy_", "refill": "fill", "complex_pairs": "view_as_complex",
+    "cfloat": "to", "copy": "copy_", "overwrite": "polygamma_", "refill": "fill",
+    "complex_pairs": "view_as_complex",
     "pairs_complex": "view_as_real", "image_unfold": "nn.functional.unfold",
     "class_entropy_backward": "nn.functional.cross_entropy", "blanked": "index assignment",
     "ctc": "nn.functional.ctc_loss", "ctc_slope": "nn.functional.ctc_loss",

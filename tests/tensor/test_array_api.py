@@ -151,3 +151,14 @@ def test_gradients_go_through() -> None:
     x = st.tensor(A, requires_grad=True)
     xp.sum(xp.multiply(x, x), axis=None).backward()
     assert np.allclose(x.grad.numpy(), 2 * A)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "cumulative_sum", "cumulative_prod"])
+def test_integers_are_added_up_in_64_bits_of_their_kind(name: str) -> None:
+    reduce = getattr(xp, name)
+    for dtype, wanted in [("bool", "int64"), ("int8", "int64"), ("uint8", "uint64")]:
+        x = xp.asarray([1, 1, 1], dtype=getattr(xp, dtype))
+        assert reduce(x).dtype == getattr(xp, wanted)
+    assert reduce(xp.asarray([200, 200]), dtype=xp.int16).dtype == xp.int16
+    assert reduce(xp.asarray([2.0]), axis=0).dtype == xp.float32
+    assert {"uint16", "uint32", "uint64"} <= set(xp.__array_namespace_info__().dtypes())

@@ -1,0 +1,47 @@
+"""New memory laid out as a tensor's, or by channels: what the functions called `*_like` do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["laid_like", "order_of"]
+
+CHANNELS_LAST = {"channels_last": (0, 2, 3, 1), "channels_last_3d": (0, 2, 3, 4, 1)}
+
+
+def order_of(array: Any, memory_format: Any = None) -> tuple[int, ...] | None:
+    """The dimensions from the outermost to the innermost in memory; None: as they stand.
+
+    Raises:
+        RuntimeError: channels last of another number of dimensions.
+    """
+    name = getattr(memory_format, "name", "preserve_format")
+    if name == "preserve_format":
+        steps = () if array.flags.c_contiguous else array.strides
+        if not steps or 0 in steps:  # stretched memory has no order to keep
+            return None
+        return tuple(sorted(range(len(steps)), key=lambda d: -abs(steps[d])))
+    order = CHANNELS_LAST.get(name)
+    if order is not None and len(order) != array.ndim:
+        raise RuntimeError(
+            f"memory_format: required rank {len(order)} tensor to use {name} format: shape "
+            f"{array.shape}"
+        )
+    return order
+
+
+def laid_like(kernel: Callable[..., Any], x: Any, memory_format: Any) -> Callable[..., Any]:
+    """The function of a shape (and more) that gives new memory, so that its dimensions lie as those
+    of the tensor x, or as a format says.
+    """
+    order = order_of(x.array, memory_format)
+    if order is None:
+        return kernel
+
+    def compute(shape: tuple[int, ...], *more: Any) -> Any:
+        return kernel(tuple(shape[d] for d in order), *more).transpose(np.argsort(order))
+
+    return compute

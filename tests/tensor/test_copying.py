@@ -1,0 +1,107 @@
+"""Copies of tensors as Python makes them, and new tensors laid out like others."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+
+
+def test_deepcopy_keeps_what_is_shared() -> None:
+    x = st.arange(12.0).reshape(3, 4)
+    table: dict[str, Any] = {"whole": x, "row": x[1], "turned": x.t(), "part": x[1:, ::2]}
+    made = copy.deepcopy(table)
+    made["whole"].add_(100)
+    for name, old in table.items():
+        assert made[name].tolist() == (old + 100).tolist(), name
+        assert made[name].stride() == old.stride(), name
+    assert x[0, 0] == 0
+    assert copy.deepcopy(x[1]).tolist() == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("dtype", [st.bfloat16, st.float16, st.bool, st.complex64, st.int8])
+def test_deepcopy_of_views_of_every_size_of_item(dtype: Any) -> None:
+    x = st.tensor([[0, 1, 1], [1, 0, 1]]).to(dtype)
+    whole, part = copy.deepcopy([x, x[:, 1:]])
+    assert part.dtype is whole.dtype is dtype
+    whole.fill_(1)
+    assert part.float().tolist() == [[1, 1], [1, 1]]
+    assert x.float().tolist() == [[0, 1, 1], [1, 0, 1]]
+
+
+def test_deepcopy_of_a_stretched_tensor_stays_stretched() -> None:
+    made = copy.deepcopy(st.ones(1, 3).expand(2, 3))
+    assert made.stride() == (0, 1)
+    assert made.tolist() == [[1, 1, 1]] * 2
+
+
+def test_deepcopy_of_one_tensor_of_foreign_memory_in_steps() -> None:
+    array = np.arange(12.0)[::2]
+    made = copy.deepcopy(st.from_numpy(array))
+    made.add_(1)
+    assert made.tolist() == [1, 3, 5, 7, 9, 11]
+    assert array[0] == 0
+
+
+def test_tied_parameters_stay_tied_and_models_stay_apart() -> None:
+    model = st.nn.Sequential(st.nn.Linear(2, 2), st.nn.Linear(2, 2))
+    model[1].weight = model[0].weight
+    made = copy.deepcopy(model)
+    assert made[1].weight is made[0].weight
+    made[0].weight.data.fill_(7)
+    assert not (model[0].weight == 7).any()
+
+
+def test_copy_of_a_subclass_keeps_its_attributes() -> None:
+    class Tagged(st.Tensor):
+        tag: Any = None
+
+    x = st.ones(3).as_subclass(Tagged)
+    x.tag = 5
+    made = copy.copy(x)
+    assert type(made) is Tagged
+    assert made.tag == 5
+    made.tag = 6
+    assert x.tag == 5
+
+
+LIKE: dict[str, Any] = {
+    "zeros_like": st.zeros_like,
+    "ones_like": st.ones_like,
+    "empty_like": st.empty_like,
+    "full_like": lambda x, **named: st.full_like(x, 2, **named),
+    "double": lambda x, **named: x.double() if not named else x.contiguous().to(**named),
+}
+
+
+@pytest.mark.parametrize("name", LIKE)
+def test_what_is_like_a_tensor_lies_like_it(name: str) -> None:
+    like = LIKE[name]
+    x = st.ones(2, 3, 4, 5).to(memory_format=st.channels_last)
+    assert like(x).stride() == x.stride() == (60, 1, 15, 3)
+    assert like(st.ones(3, 4).t()).stride() == (1, 4)
+    assert like(st.ones(6, 8)[::2, ::2].t()).stride() == (1, 4)
+    assert like(st.ones(3, 1).expand(3, 4)).stride() == (4, 1)
+    assert like(x.contiguous(), memory_format=st.channels_last).stride() == x.stride()
+    if name != "double":
+        assert like(x, memory_format=st.contiguous_format).stride() == (60, 20, 5, 1)
+        with pytest.raises(RuntimeError, match="rank 4"):
+            like(st.ones(2, 3), memory_format=st.channels_last)
+    assert like(st.ones(3, 4).t(), dtype=st.int32).dtype is st.int32 if name != "double" else True
+
+
+def test_values_survive_a_cast_that_keeps_the_layout() -> None:
+    x = st.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1)
+    for dtype in (st.float64, st.int32, st.bool, st.complex64, st.bfloat16):
+        made = x.to(dtype)
+        assert made.stride() == x.stride()
+        assert made.tolist() == st.tensor(x.tolist()).to(dtype).tolist()
+
+
+def test_nothing_has_the_strides_of_rows() -> None:
+    for made in (st.zeros(0, 3), st.ones(0, 3).to(st.int32), st.ones(2, 0, 3)):
+        assert made.stride()[-2:] == (3, 1)
