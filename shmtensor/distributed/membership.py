@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -252,6 +253,11 @@ def give_up(error: BaseException) -> None:
         text = f"it raised {type(error).__name__}: {error}".partition("\n")[0]
         for group in World.groups:
             group.native.break_off(text.encode("ascii", "replace")[:95].decode())
+        if "TORCH_FR_DUMP_TEMP_FILE" in os.environ:
+            from .flight_recorder import write_dump
+
+            with suppress(OSError, NotImplementedError):  # the error counts
+                write_dump()
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:

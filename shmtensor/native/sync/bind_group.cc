@@ -225,6 +225,26 @@ PyObject* method_find_sender(PyObject* self, PyObject* timeout) {
   return sender < 0 ? nullptr : PyLong_FromLong(sender);
 }
 
+// [(number, progress, call, bytes, began, ended)] of rank p, the oldest first.
+PyObject* method_trail(PyObject* self, PyObject* rank) {
+  static const char* const names[] = {"", "called", "met", "done"};
+  Group& group = group_of(self);
+  int p;
+  if (!read_rank("trail", self, rank, &p)) return nullptr;
+  PyObject* list = PyList_New(0);
+  uint64_t last = group.last_number(p);
+  for (uint64_t n = last > kTrail ? last - kTrail + 1 : 1; list && n <= last; n++) {
+    Step step;
+    Progress progress;
+    if (!group.read_step(p, n, &step, &progress)) continue;
+    PyObject* item = Py_BuildValue("KssKdd", n, names[static_cast<int>(progress)], step.call.text().c_str(),
+                                   static_cast<unsigned long long>(step.call.nbytes), step.began, step.ended);
+    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return list;
+}
+
 PyObject* method_missing(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(group_of(self).missing()); }
 
 template <bool Sends>
@@ -281,6 +301,7 @@ PyMethodDef methods[] = {
     {"exchange", as<method_exchange>(), METH_FASTCALL, "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"},
     {"find_sender", method_find_sender, METH_O, "find_sender(timeout) -> a rank whose message lies here"},
     {"missing", method_missing, METH_NOARGS, "missing() -> bits of the ranks that have not come to the last meeting"},
+    {"trail", method_trail, METH_O, "trail(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},
     {"leave", method_leave, METH_NOARGS, "leave(): the others no longer wait for this rank"},
     {"break_off", method_break_off, METH_O, "break_off(why): ends the waits of all ranks with an error"},
     {"statistics", method_statistics, METH_NOARGS, "statistics() -> (collectives, bytes copied inline, bytes sent directly)"},

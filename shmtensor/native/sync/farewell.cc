@@ -28,6 +28,7 @@ bool Group::fail_broken(const char* where) {
   Line& l = line(who);
   if (reason == kLost && who != rank_) {
     raise_peer_lost(where, l.row, l.inc);
+    tell_whereabouts(who);
   } else if (reason == kStopped && who != rank_) {
     raise_peer_lost(where, l.row, l.inc, stopped(who).c_str());
   } else {

@@ -33,7 +33,7 @@ std::string shorten(double seconds) {
 
 size_t Group::nbytes_of(int world) {
   size_t n = static_cast<size_t>(world);
-  return 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline;
+  return 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline + n * kTrail * sizeof(Step);
 }
 
 char* Group::inline_data(int p, uint64_t number) const {
@@ -164,6 +164,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
       if (only != kAll || !has_passed(line(who).phase.load(std::memory_order_acquire), phase)) {
         mark_broken(broken_by(who, kLost));
         raise_peer_lost(where, line(who).row, line(who).inc);
+        tell_whereabouts(who);
         good = false;
       }
     } else if (result == Wait::Timeout) {
@@ -173,6 +174,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
       if (only != kAny && is_stopped(line(who).row, line(who).inc)) {
         mark_broken(broken_by(who, kStopped));
         raise_peer_lost(where, line(who).row, line(who).inc, stopped(who).c_str());
+        tell_whereabouts(who);
       } else if (only == kAny) {
         raise("CollectiveTimeout", "%s: timed out after %s: no rank has sent anything", where, shorten(timeout).c_str());
       } else {
@@ -180,6 +182,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
         std::string last = records[records[1].record.number > records[0].record.number].record.text();
         raise("CollectiveTimeout", "%s: timed out after %s: rank %d (pid %d) has not come, its last call was %s", where,
               shorten(timeout).c_str(), who, line(who).pid, last.c_str());
+        tell_whereabouts(who);
       }
       break_off((std::string(where) + " timed out after " + shorten(timeout)).c_str(), kTimedOut);  // if it is whole
       good = false;
@@ -300,7 +303,9 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
     bytes_inline_ += call.nbytes;
   }
   own.records[number_ & 1].record = call;
+  note(call);
   bool good = meet(where, timeout) && compare(call);
+  if (good) note(Progress::Met);
   for (int p = 0; p < world_ && good; p++) {
     if (!is_direct)
       data_[p] = inline_data(p, number_);
@@ -323,6 +328,7 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
 bool Group::end(double timeout) {
   fault("group.worked");
   bool good = !is_direct_ || meet(where_, timeout);
+  if (good) note(Progress::Done);
   give_up();
   return good;
 }

@@ -10,6 +10,7 @@
 //           +128    Record[2]  384 B each: what this rank calls, collective n in Record[n & 1]
 //        .  Mailbox[W x W] 448 B each, (from, to): word u32 (odd: a message lies here) | sleepers u32 | verdict u32 | Record
 //        .  I bytes x 2 x W: small data, rank r's data of collective n at [(2 r + (n & 1)) I]
+//        .  Step[W][kTrail] 256 B each: what each rank has called lately, its collective n in Step[r][n % kTrail]
 //
 // Meeting. A collective is one or two meetings. At a meeting a rank adds 1 to its own phase (release) and waits until
 // every other phase has reached that value (acquire). Phases are equal at the begin of every collective, because a
@@ -115,6 +116,19 @@ struct alignas(64) Mailbox {
   alignas(64) Record record;
 };
 
+// What a rank has called, and how far it came: the flight recorder. Written by its rank alone; those who are left read the
+// trail of a rank that is dead, too (trail.cc).
+enum class Progress : uint64_t { None, Called, Met, Done };
+
+struct alignas(64) Step {
+  std::atomic<uint64_t> word;  // number * 4 + Progress; 0 while the rest is written
+  double began, ended;         // CLOCK_MONOTONIC, which is one clock for all processes of the machine
+  Record call;
+};
+static_assert(sizeof(Step) <= 256, "Step has outgrown its place");
+
+constexpr int kTrail = 256;  // tunable
+
 // One rank's end of a group. All methods: GIL held on entry; false means that a Python exception is set.
 class Group {
  public:
@@ -149,6 +163,9 @@ class Group {
 
   void break_off(const char* why);  // this rank has given up: everybody's waits end
 
+  bool read_step(int p, uint64_t number, Step* out, Progress* progress) const;  // false: not there, or being written
+  uint64_t last_number(int p) const;
+
  private:
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
   Line& line(int p) const { return reinterpret_cast<Line*>(base_ + 128)[p]; }
@@ -156,6 +173,11 @@ class Group {
     return reinterpret_cast<Mailbox*>(base_ + 128 + sizeof(Line) * world_)[from * world_ + to];
   }
   char* inline_data(int p, uint64_t number) const;
+  Step& step(int p, uint64_t number) const;
+  void note(const Record& call);
+  void note(Progress progress);
+  std::string whereabouts(int p) const;   // "rank 1 had completed #41 all_reduce(...) and was in #42 barrier()"
+  void tell_whereabouts(int p) const;     // at the end of the exception that is set
 
   bool enter(const char* where);  // refuses strangers, other threads, broken groups
   bool meet(const char* where, double timeout);
