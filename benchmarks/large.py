@@ -137,6 +137,19 @@ LARGE = [
     ("compare", lambda st: (lambda x: x > 0.5, square(st))),
     ("addcmul", lambda st: (lambda x: st.addcmul(x, x, x), square(st))),
     ("lerp", lambda st: (lambda x, y: st.lerp(x, y, 0.3), square(st), turned(st).contiguous())),
+    ("lerp, weights", lambda st: (st.lerp, square(st), signed(st), square(st))),
+    ("clamp, in place", lambda st: (lambda x: x.clamp_(0.2, 0.8), square(st))),
+    ("nan_to_num", lambda st: (st.nan_to_num, signed(st))),
+    ("prelu", lambda st: (st.nn.functional.prelu, signed(st), st.full((1,), 0.25))),
+    ("cube", lambda st: (lambda x: x**3, signed(st))),
+    ("//, integers", lambda st: (lambda x, y: x // y, whole(st), whole(st) + 1)),
+    ("%, integers by a number", lambda st: (lambda x: x % 7, whole(st))),
+    (
+        "quotient cut off, integers",
+        lambda st: (lambda x, y: st.div(x, y, rounding_mode="trunc"), whole(st), whole(st) + 1),
+    ),
+    ("linspace", lambda st: (st.linspace, 0.0, 1.0, N * N)),
+    ("logspace", lambda st: (st.logspace, 0.0, 1.0, N * N)),
     ("gelu", lambda st: (st.nn.functional.gelu, square(st))),
     ("silu", lambda st: (st.nn.functional.silu, signed(st))),
     ("softplus", lambda st: (st.nn.functional.softplus, signed(st))),
@@ -264,6 +277,21 @@ LARGE = [
     ("scatter(1)", lambda st: (lambda x, i: x.scatter(1, i, x), square(st), places(st))),
     ("scatter_add(0)", lambda st: (lambda x, i: x.scatter_add(0, i, x), square(st), places(st))),
     ("scatter_add(1)", lambda st: (lambda x, i: x.scatter_add(1, i, x), square(st), places(st))),
+    *(
+        (
+            f"scatter_reduce({dim}), {how}",
+            lambda st, dim=dim, how=how: (
+                lambda x, i: x.scatter_reduce(dim, i, x, how),
+                square(st),
+                places(st),
+            ),
+        )
+        for dim, how in ((0, "sum"), (0, "amax"), (1, "amax"), (1, "mean"))
+    ),
+    (
+        "index_reduce(0), amax",
+        lambda st: (lambda x, i: x.index_reduce(0, i, x, "amax"), square(st), rows(st)),
+    ),
     ("index_select(0)", lambda st: (lambda x, i: x.index_select(0, i), square(st), rows(st))),
     ("index_select(1)", lambda st: (lambda x, i: x.index_select(1, i), square(st), rows(st))),
     ("index_add(0)", lambda st: (lambda x, i: x.index_add(0, i, x), square(st), rows(st))),

@@ -35,11 +35,19 @@ UNARY = {"neg": "neg", "abs": "abs", "bitwise_not": "invert", "positive": "pos"}
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
 
 
-def overwriting(name: str, doc: str) -> Any:
-    """The in-place form of a composite: computed, then copied in."""
+def overwriting(name: str, doc: str, quick: Any) -> Any:
+    """The in-place form of a composite: computed, then copied in.
+
+    Args:
+        quick: a function that may do it without the copy, or True.
+    """
 
     def inplace(input: Any, *args: Any, **named: Any) -> Any:
         function = getattr(table, name)
+        if quick is not True and not active:
+            done = quick(table, input, *args, **named)
+            if done is not None:
+                return done
         # what `function` keeps of the input for backward must outlive the write
         given = table.clone(input) if input.requires_grad and recording.get() else input
         # in place is in the tensor's own dtype, inside autocast too
@@ -98,7 +106,7 @@ def attach() -> None:
         for public in (name, *made.aliases):
             setattr(Methods, public, getattr(table, name))
             if made.inplace:
-                inplace = overwriting(name, made.doc)
+                inplace = overwriting(name, made.doc, made.inplace)
                 setattr(Methods, f"{public}_", inplace)
                 setattr(table, f"{public}_", inplace)
         if name in OPERATORS:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from ..dtypes import as_dtype
+from ..native import parallel
 from .adding import mesh_places
 from .axes import axis
 from .gathering import cropped, fits, resized
@@ -17,6 +19,9 @@ from .samples import ints
 from .table import composite, op
 
 COMBINE = {"sum": "add", "prod": "multiply", "mean": "add", "amax": "maximum", "amin": "minimum"}
+HOW = {"sum": 1, "mean": 1, "prod": 2, "amax": 3, "amin": 4}  # native.scatter_into's
+KERNEL_DTYPES = "bBhHiIlLqQfd"
+at_least = parallel(np.maximum)
 NEUTRAL = {"sum": 0, "prod": 1, "mean": 0}
 
 
@@ -52,6 +57,48 @@ def scatter_reduced(xp, x, source, index, /, dim, reduce, include_self):
         n = met(xp, target.shape, at, include_self)
         target[...] = target // n if x.dtype.kind in "iu" else target / n.astype(x.dtype)
     return out
+
+
+divided = parallel(np.true_divide)
+
+
+def fast_scatter_reduced(
+    x: Any, source: Any, index: Any, dim: int, reduce: str, include_self: bool
+) -> Any:
+    """By the kernels of scatter; what they leave is done, or refused, by the forward."""
+    if reduce in HOW and index.size and x.dtype == source.dtype and x.dtype.char in KERNEL_DTYPES:
+        out, base = np.empty(x.shape, x.dtype), x
+        done = True
+        if not include_self:
+            start = np.full(index.shape, neutral(x.dtype, reduce), x.dtype)
+            done = native.scatter_into(out, start, index, dim, 0, x)
+            base = None
+        done = done and native.scatter_into(out, source, index, dim, HOW[reduce], base)
+        if done and reduce == "mean":
+            done = averaged(out, index, dim, include_self)
+        if done:
+            return out
+    with np.errstate(all="ignore"):
+        return scatter_reduced.forward(np, x, source, index, dim, reduce, include_self)
+
+
+def averaged(out: Any, index: Any, dim: int, include_self: bool) -> bool:
+    """Divides sums by how many there are, as `met` counts them."""
+    kind = np.dtype(np.int64) if out.dtype.kind in "iu" else out.dtype
+    if kind == np.float32 and index.size >= 1 << 24:  # where its whole numbers end
+        kind = np.dtype(np.float64)
+    n = np.full(out.shape, int(include_self), kind)
+    if not native.scatter_into(n, np.ones(index.shape, kind), index, dim, 1):
+        return False
+    n = at_least(n, 1)
+    if out.dtype.kind in "iu":
+        np.floor_divide(out, n, out, casting="unsafe")
+    else:
+        divided(out, n.astype(out.dtype, copy=False), out)
+    return True
+
+
+scatter_reduced.numpy = fast_scatter_reduced
 
 
 def neutral(dtype: Any, reduce: str) -> Any:

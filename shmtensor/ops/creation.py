@@ -11,6 +11,7 @@ from .. import native
 from ..device import as_device
 from ..dtypes import as_dtype, get_default_dtype
 from .likeness import laid_like
+from .spacing import line, power
 from .table import composite
 
 Shape = tuple[int, ...]
@@ -308,8 +309,6 @@ def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
     out = native.steps(start, step, n, dtype.num)
     if out is not None:
         return out
-    if dtype.kind in "iu" and isinstance(start, int) and isinstance(step, int):
-        return (start + np.arange(n) * step).astype(dtype)
     return (start + np.arange(n) * step).astype(dtype)
 
 
@@ -342,26 +341,6 @@ def linspace(
     return into(out, spaced)
 
 
-def line(start: Any, end: Any, n: int, dtype: Any) -> Any:
-    """Evenly spaced numbers; whole ones are cut off, as a cast does."""
-    return steps_of(start, end, n, dtype).astype(dtype)
-
-
-def steps_of(start: Any, end: Any, n: int, dtype: Any) -> Any:
-    """n numbers in float64: the first half counted from the start, the second from the end, as
-    PyTorch does.
-    """
-    if dtype.kind in "iu":
-        start, end = int(start), int(end)
-    i = np.arange(n)
-    step = (end - start) / (n - 1) if n > 1 else 0.0
-    return (
-        np.where(i < n // 2, start + step * i, end - step * (n - 1 - i))
-        if n != 1
-        else np.array([start])
-    )
-
-
 @composite(method=False)
 def logspace(
     ops,
@@ -383,12 +362,6 @@ def logspace(
         power, base, *ends, steps, default(dtype), device=device, requires_grad=requires_grad
     )
     return into(out, powers)
-
-
-def power(base: float, start: Any, end: Any, n: int, dtype: Any) -> Any:
-    """Powers of one base."""
-    with np.errstate(all="ignore"):
-        return np.power(float(base), steps_of(start, end, n, dtype)).astype(dtype)
 
 
 @composite(method=False)

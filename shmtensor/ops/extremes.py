@@ -93,14 +93,14 @@ fmin.pullback(
 larger, smaller = parallel(np.maximum, "c"), parallel(np.minimum, "c")
 
 
-def fast_clamp(x: Any, min: Any, max: Any) -> Any:
+def fast_clamp(x: Any, min: Any, max: Any, out: Any = None) -> Any:
     """The kernel; of whole numbers two passes, the second one in place."""
-    done = native.clamp(x, min, max)
+    done = native.clamp(x, min, max, out)
     if done is not None:
         return done
     if min is None:
-        return smaller(x, max)
-    out = larger(x, min)
+        return smaller(x, max, out)
+    out = larger(x, min, out)
     if max is None:
         return out
     return smaller(out, max, out) if out.ndim else smaller(out, max)
@@ -110,12 +110,36 @@ def fast_clamp(x: Any, min: Any, max: Any) -> Any:
     numpy=fast_clamp,
     method=False,
     function=False,
+    inplace=True,
+    out=True,
     samples=[((3, 4), -0.5, 0.5), ((3, 4), None, 0.2), ((0,), 0.1, None)],
 )
 def clamped(xp, x, /, min, max):
     """Each element, but at least the number `min` and at most the number `max`."""
     out = x if min is None else xp.maximum(x, min)
     return out if max is None else xp.minimum(out, max)
+
+
+@op(numpy=larger, broadcast=True, promote="common", method=False, function=False, samples=PAIR)
+def at_least(xp, x, bound, /):
+    """The larger one; where they are equal, or x is NaN, the gradient is x's alone."""
+    return xp.maximum(x, bound)
+
+
+@op(numpy=smaller, broadcast=True, promote="common", method=False, function=False, samples=PAIR)
+def at_most(xp, x, bound, /):
+    """The smaller one; where they are equal, or x is NaN, the gradient is x's alone."""
+    return xp.minimum(x, bound)
+
+
+at_least.pullback(
+    x=lambda ops, g, x, bound: ops.choose((x >= bound) | (x != x), g, 0.0),
+    bound=lambda ops, g, x, bound: ops.replace((x >= bound) | (x != x), g, 0.0),
+)
+at_most.pullback(
+    x=lambda ops, g, x, bound: ops.choose((x <= bound) | (x != x), g, 0.0),
+    bound=lambda ops, g, x, bound: ops.replace((x <= bound) | (x != x), g, 0.0),
+)
 
 
 def inside(x: Any, min: Any, max: Any) -> Any:
@@ -128,7 +152,18 @@ def inside(x: Any, min: Any, max: Any) -> Any:
 clamped.pullback(x=lambda ops, g, x, min, max: ops.choose(inside(x, min, max), g, 0.0))
 
 
-@composite(inplace=True)
+def clamp_in_place(ops: Any, input: Any, min: Any = None, max: Any = None) -> Any:
+    """In one pass, where both bounds are numbers that the dtype has; else None."""
+    if min.__class__ not in NUMBERS or max.__class__ not in NUMBERS or min is max is None:
+        return None
+    if input.dtype.kind == "i" and float not in (min.__class__, max.__class__):
+        min, max = within(input.dtype, min), within(input.dtype, max)
+    elif input.dtype.kind != "f":
+        return None
+    return ops.clamped_(input, min, max)
+
+
+@composite(inplace=clamp_in_place)
 def clamp(ops, input, min=None, max=None):
     """Each element, but at least `min` and at most `max`: numbers or tensors, one may be None."""
     if min is None and max is None:
@@ -139,8 +174,8 @@ def clamp(ops, input, min=None, max=None):
         if input.dtype.kind in "iu":  # bounds beyond the dtype bound as its own do
             min, max = within(input.dtype, min), within(input.dtype, max)
         return ops.clamped(input, min, max)
-    out = input if min is None else bounded(ops, input, min, ops.ge)
-    return out if max is None else bounded(ops, out, max, ops.le)
+    out = input if min is None else ops.at_least(input, min)
+    return out if max is None else ops.at_most(out, max)
 
 
 def within(dtype: Any, bound: Any) -> Any:
@@ -151,22 +186,17 @@ def within(dtype: Any, bound: Any) -> Any:
     return int(np.clip(bound, limits.min, limits.max))
 
 
-def bounded(ops: Any, x: Any, bound: Any, holds: Any) -> Any:
-    """x where it keeps the bound (or is NaN), else the bound."""
-    return ops.choose(holds(x, bound) | (x != x), x, bound)
-
-
 clamp.alias("clip")
 
 
-@composite(inplace=True)
+@composite(inplace=lambda ops, input, min: clamp_in_place(ops, input, min, None))
 def clamp_min(ops, input, min):
     """Each element, but at least `min`."""
     insist_on_tensors("clamp_min", input)
     return ops.clamp(input, min, None)
 
 
-@composite(inplace=True)
+@composite(inplace=lambda ops, input, max: clamp_in_place(ops, input, None, max))
 def clamp_max(ops, input, max):
     """Each element, but at most `max`."""
     insist_on_tensors("clamp_max", input)

@@ -199,7 +199,7 @@ gathered.numpy = (either(native.gather, gathered.forward), "x, index, dim")
 def gathered_sum(xp, x, index, /, shape, dim):
     """Zeros of a shape, with x added at indices along dim: the gradient of `gather`."""
     out = xp.zeros(shape, x.dtype)
-    if index.size and not native.scatter_into(out, x, index, dim, True):
+    if index.size and not native.scatter_into(out, x, index, dim, 1):
         flat = not shape or not index.ndim
         at = index if flat else mesh_places(xp, shape, dim % len(shape), index)
         part = x if flat else x[tuple(slice(0, n) for n in index.shape)]
@@ -256,7 +256,7 @@ def scattered(xp, x, source, index, /, dim):
     if not index.size:
         return x.copy()
     out = xp.empty(x.shape, x.dtype)
-    if native.scatter_into(out, source, index, dim, False, x):
+    if native.scatter_into(out, source, index, dim, 0, x):
         return out
     out[...] = x
     dim = fits("scatter", x, index, dim)
@@ -318,7 +318,7 @@ def scatter_added(xp, x, source, index, /, dim):
     if not index.size:
         return x.copy()
     out = xp.empty(x.shape, x.dtype)
-    if native.scatter_into(out, source, index, dim, True, x):
+    if native.scatter_into(out, source, index, dim, 1, x):
         return out
     out[...] = x
     dim = fits("scatter_add", x, index, dim)

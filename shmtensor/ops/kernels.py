@@ -12,7 +12,7 @@ import numpy as np
 from .. import native
 from ..dtypes import HALVES, float32
 
-__all__ = ["either", "for_floats", "narrowed", "widened"]
+__all__ = ["either", "for_floats", "narrowed", "stored", "widened"]
 
 
 def for_floats(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,6 +37,14 @@ def either(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..
             return plain(np, *arguments)
 
     return native.Either(kernel, instead)
+
+
+def stored(result: Any, out: Any) -> Any:
+    """A result of the plain forward, copied into `out` if that is given."""
+    if out is None:
+        return result
+    np.copyto(out, result)
+    return out
 
 
 def widened(ops: Any, x: Any) -> Any:

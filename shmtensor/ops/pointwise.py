@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import native
 from ..native import parallel
-from .kernels import either, for_floats
+from .kernels import either, for_floats, stored
 from .samples import PAIR, TRIPLE, UNARY, reals, unary
 from .table import composite, insist_on_tensors, op
 
@@ -125,7 +125,7 @@ def positive(xp, x, /):
 positive.pullback(x=lambda g: g)
 
 
-@op(broadcast=True, promote="common", samples=TRIPLE)
+@op(broadcast=True, promote="common", out=True, samples=TRIPLE)
 def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
     """x + value * tensor1 * tensor2."""
     return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
@@ -134,13 +134,13 @@ def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
 plus, minus, times = parallel(np.add), parallel(np.subtract), parallel(np.multiply)
 
 
-def fast_addcmul(x: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+def fast_addcmul(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None) -> Any:
     """In one pass; else without NumPy's operators, so that large tensors use the threads."""
-    done = native.addcmul(x, tensor1, tensor2, value)
+    done = native.addcmul(x, tensor1, tensor2, value, out)
     if done is not None:
         return done
     product = times(tensor1, tensor2)
-    return plus(x, product if value == 1 else times(product, value))
+    return stored(plus(x, product if value == 1 else times(product, value)), out)
 
 
 addcmul.numpy = fast_addcmul
@@ -154,6 +154,7 @@ addcmul.pullback(
 @op(
     broadcast=True,
     promote="float",
+    out=True,
     samples=[((3, 4), (3, 4), reals((3, 4), 0.5, 2.0)), ((3, 1), (4,), reals((), 0.5, 2.0))],
 )
 def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
@@ -161,9 +162,9 @@ def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
     return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
 
 
-def plain_addcdiv(xp: Any, x: Any, tensor1: Any, tensor2: Any, value: Any) -> Any:
+def plain_addcdiv(xp: Any, x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None) -> Any:
     """The forward; `either` passes attributes by position."""
-    return addcdiv.forward(xp, x, tensor1, tensor2, value=value)
+    return stored(addcdiv.forward(xp, x, tensor1, tensor2, value=value), out)
 
 
 addcdiv.numpy = either(native.addcdiv, plain_addcdiv)
@@ -176,26 +177,29 @@ addcdiv.pullback(
 )
 
 
-@op(broadcast=True, promote="common", samples=[*TRIPLE, ((3, 4), (3, 4), reals((3, 4), 0.6, 2.0))])
+@op(
+    broadcast=True,
+    promote="common",
+    out=True,
+    samples=[*TRIPLE, ((3, 4), (3, 4), reals((3, 4), 0.6, 2.0))],
+)
 def lerp(xp, x, end, weight, /):
     """The point at `weight` of the way from one tensor to the other: x + weight * (end - x)."""
     way = end - x
     return xp.where(xp.abs(weight) < 0.5, x + weight * way, end - way * (1 - weight))
 
 
-def fast_lerp(x: Any, end: Any, weight: Any) -> Any:
-    """With one weight for all: one pass, or three, instead of eight."""
-    if weight.__class__ is not float:
-        return lerp.forward(np, x, end, weight)
-    done = native.lerp(x, end, weight)
+def fast_lerp(x: Any, end: Any, weight: Any, out: Any = None) -> Any:
+    """In one pass, or with one weight for all in three, instead of eight."""
+    done = native.lerp(x, end, weight, out)
     if done is not None:
         return done
+    if weight.__class__ is not float:
+        return stored(lerp.forward(np, x, end, weight), out)
     way = minus(end, x)
-    return (
-        plus(x, times(way, weight))
-        if builtins.abs(weight) < 0.5
-        else minus(end, times(way, 1 - weight))
-    )
+    near = builtins.abs(weight) < 0.5
+    found = plus(x, times(way, weight)) if near else minus(end, times(way, 1 - weight))
+    return stored(found, out)
 
 
 lerp.numpy = fast_lerp

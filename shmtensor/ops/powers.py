@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..native import parallel
-from .pointwise import fast_square, root
+from .pointwise import fast_square, root, times
 from .samples import reals
 from .table import op
 
@@ -55,14 +55,20 @@ power = parallel(np.power)
 
 def fast_power(x: Any, exponent: Any) -> Any:
     """Of floating-point tensors on the threads, squares and roots by their own loops."""
-    if x.__class__ is not np.ndarray or x.dtype.kind != "f":
+    if x.__class__ is not np.ndarray or x.dtype.kind not in "fi":
         with np.errstate(all="ignore"):
             return pow.forward(np, x, exponent)
-    if exponent.__class__ is int or exponent.__class__ is float:
+    if exponent.__class__ is int or (exponent.__class__ is float and x.dtype.kind == "f"):
         if exponent == 2:
             return fast_square(x)
-        if exponent == 0.5:
-            return root(x)
+        if exponent == 3 and x.dtype.char in "bhilfd":
+            found = fast_square(x)
+            return times(found, x, found)
+    if x.dtype.kind == "i":
+        with np.errstate(all="ignore"):
+            return pow.forward(np, x, exponent)
+    if exponent.__class__ is float and exponent == 0.5:
+        return root(x)
     return power(x, exponent)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..native import elementwise, parallel
-from .kernels import for_floats
+from .kernels import for_floats, stored
 from .samples import UNARY, reals
 from .table import op
 
@@ -129,7 +129,27 @@ def truncated(xp: Any, x: Any, y: Any) -> Any:
     return quotient + ((quotient < 0) & (quotient * y != x)).astype(quotient.dtype)
 
 
-@op(broadcast=True, promote="common", method=False, function=False, samples=DIVISION)
+quick_truncation = elementwise("trunc_divide")
+
+
+def fast_truncation(x: Any, y: Any, out: Any = None) -> Any:
+    """In one pass of the dtypes that have a loop of their own."""
+    dtypes = {v.dtype.char for v in (x, y) if hasattr(v, "dtype")}
+    if len(dtypes) == 1 and dtypes <= set("bBhilfd"):
+        return quick_truncation(x, y, out)
+    with np.errstate(all="ignore"):
+        return stored(truncated(np, x, y), out)
+
+
+@op(
+    numpy=fast_truncation,
+    broadcast=True,
+    promote="common",
+    method=False,
+    function=False,
+    out=True,
+    samples=DIVISION,
+)
 def trunc_divide(xp, x, y, /):
     """Quotient rounded towards 0: `div(x, y, rounding_mode="trunc")`."""
     return truncated(xp, x, y)

@@ -188,6 +188,50 @@ def test_two_numbers(name: str, dtype: str) -> None:
         np.testing.assert_array_equal(f(x[::2], y[0]), f(x, np.full_like(x, y[0]))[::2])
 
 
+def cut(x: Any, y: Any) -> Any:
+    """The quotient without its fraction."""
+    q = x // y
+    return (q + ((q * y != x) & ((x < 0) != (y < 0)))).astype(x.dtype)
+
+
+@each("dtype", ["i1", "u1", "i2", "i4", "i8"])
+@each("name", ["fmod", "remainder", "floor_divide", "trunc_divide"])
+def test_whole_numbers(name: str, dtype: str) -> None:
+    """Of every size, over -1 and over the largest ones too; strides, a number, nothing at all."""
+    own = name == "trunc_divide"
+    f = native.elementwise(name) if own else native.parallel(getattr(np, name))
+    numpy = cut if own else getattr(np, name)
+    limits = np.iinfo(dtype)
+    for n in (0, 1, 300, 70_001):
+        for most in (5, limits.max):
+            x = RNG.integers(limits.min, limits.max, n, dtype, endpoint=True)
+            y = RNG.integers(max(-most, limits.min), most, n, dtype, endpoint=True)
+            y[y == 0] = 1
+            x[:3], y[:2] = limits.min, [limits.max, -1 if limits.min else 1][:n]
+            with np.errstate(all="ignore"):
+                np.testing.assert_array_equal(f(x, y), numpy(x, y), strict=True)
+                np.testing.assert_array_equal(f(x[::2], y[::2]), numpy(x[::2], y[::2]))
+                for number in (7, 1, limits.max, -1 if limits.min else 2):
+                    one = np.full_like(x, number)
+                    np.testing.assert_array_equal(f(x, number), numpy(x, one), strict=True)
+                    np.testing.assert_array_equal(f(number, y), numpy(one, y), strict=True)
+    zeros = np.ones(40_000, dtype)
+    zeros[-1] = 0
+    for over in (zeros, zeros[::-1], 0):
+        with pytest.raises(ZeroDivisionError):
+            f(np.ones(40_000, dtype), over)
+    assert f(zeros[:0], zeros[:0]).size == 0
+
+
+def test_a_weight_below_zero() -> None:
+    f = native.elementwise("prelu")
+    for dtype in ("f4", "f8"):
+        x = RNG.normal(size=(30, 1001)).astype(dtype)
+        x[0, :3] = np.nan, 0, -0.0
+        for y in (x[::-1], x[:, :1], np.array(0.25, dtype)):
+            np.testing.assert_array_equal(f(x, y), np.where(x > 0, x, y * x), strict=True)
+
+
 def test_a_fraction_of_a_quarter_keeps_its_digits() -> None:
     """Next to multiples of pi / 2 little of the argument is left."""
     x = (np.arange(1, 2000) * (np.pi / 2)).astype("float64")

@@ -84,8 +84,42 @@ def test_fused_expressions(dtype: str) -> None:
         np.testing.assert_allclose(native.addcmul(x, y, z, 3), x + 3 * y * z, **close)
         for weight in (0.3, 0.7, -1.0):
             np.testing.assert_allclose(native.lerp(x, y, weight), x + weight * (y - x), **close)
+        weights = np.asarray(RNG.uniform(-1, 2, shape)).astype(dtype)
+        np.testing.assert_allclose(native.lerp(x, y, weights), x + weights * (y - x), **close)
     assert native.lerp(x, y, 1.0).tobytes() == y.tobytes()
+    assert native.lerp(x, y, np.ones_like(x)).tobytes() == y.tobytes()
     assert np.isnan(native.clamp(np.array([np.nan], dtype), 0, 1))[0]
+
+
+@each("dtype", ["f4", "f8"])
+def test_results_are_written_where_it_is_said(dtype: str) -> None:
+    whole = RNG.normal(size=(3, 20_001)).astype(dtype)
+    x, y, z = whole
+    calls = (
+        (native.clamp, (x, -0.5, 0.5)),
+        (native.finite, (x, 0.0, 1.0, 2.0)),
+        (native.addcmul, (x, y, z, 3)),
+        (native.addcdiv, (x, y, z, 3)),
+        (native.lerp, (x, y, 0.3)),
+        (native.lerp, (x, y, z)),
+    )
+    for f, (_, *rest) in calls:
+        want, out, again = f(x, *rest), np.empty_like(x), x.copy()
+        assert f(x, *rest, out) is out
+        assert f(again, *rest, again) is again
+        np.testing.assert_array_equal(out, want)
+        np.testing.assert_array_equal(again, want)
+        assert f(x, *rest, np.empty_like(whole)) is None
+        assert f(x[1:], *(r[1:] if isinstance(r, np.ndarray) else r for r in rest), x[:-1]) is None
+
+
+@each("dtype", ["f4", "f8"])
+def test_numbers_in_place_of_nan_and_infinity(dtype: str) -> None:
+    for n in (0, 1, 40, 20_001):
+        x = RNG.normal(size=n).astype(dtype)
+        x[::3], x[1::5], x[2::7] = np.nan, np.inf, -np.inf
+        want = np.nan_to_num(x, nan=3.0, posinf=4.0, neginf=-5.0)
+        np.testing.assert_array_equal(native.finite(x, 3.0, 4.0, -5.0), want)
 
 
 def test_what_is_not_plain_is_left_to_the_caller() -> None:
@@ -94,7 +128,8 @@ def test_what_is_not_plain_is_left_to_the_caller() -> None:
     assert native.addcmul(x, x, x.astype("f8"), 1) is None
     assert native.addcmul(x, x, x.T.copy().T, 1) is None
     assert native.lerp(x, 1.0, 0.5) is None
-    assert native.lerp(x, x, x) is None
+    assert native.lerp(x, x, x.astype("f8")) is None
+    assert native.finite(np.arange(3), 0, 1, 2) is None
     assert native.clamp(x, np.nan, None) is None
     assert native.clamp(np.arange(3), 0, 1) is None
     assert native.rsqrt(np.arange(3)) is None

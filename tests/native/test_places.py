@@ -95,6 +95,15 @@ def test_scatter_is_one_after_the_other(shape: tuple[int, ...], dtype: str) -> N
                     one = (slice(None),) * dim + (slice(i, i + 1),)
                     np.put_along_axis(expected, index[one], source[one], dim)
             np.testing.assert_array_equal(out, expected)
+        for how, ufunc in ((2, np.multiply), (3, np.maximum), (4, np.minimum)):
+            out = draw(shape, dtype)
+            expected, part = out.copy(), source.copy()
+            if dtype[0] == "f" and n:
+                part.reshape(-1)[::3] = np.nan
+            assert native.scatter_into(out, part, index, dim, how)
+            with np.errstate(invalid="ignore"):
+                ufunc.at(expected, at, part)
+            np.testing.assert_array_equal(out, expected)
         rows, out = RNG.integers(0, shape[dim], n), draw(shape, dtype)
         expected = out.copy()
         assert native.add_slices(out, source, rows, dim)
@@ -134,7 +143,7 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
             for dim, i, v in ((0, index, source), (1, index.T.copy(), source.T.copy())):
                 base = x if dim == 0 else x.T.copy()
                 out = np.empty_like(base)
-                assert native.scatter_into(out, v, i, dim, True, base)
+                assert native.scatter_into(out, v, i, dim, 1, base)
                 found.append(out if dim == 0 else out.T)
             out = np.empty_like(x)
             assert native.add_slices(out, slices, rows, 0, x)
@@ -163,7 +172,7 @@ def test_any_layout() -> None:
     np.testing.assert_array_equal(native.take(x, index[:, 0], 0), x.take(index[:, 0], 0))
     out, expected = np.zeros((40, 30), "f4"), np.zeros((40, 30), "f4")
     source = draw((30, 9), "f4").T
-    assert native.scatter_into(out, source, index, 0, True)
+    assert native.scatter_into(out, source, index, 0, 1)
     np.add.at(expected, (index, np.arange(30)), source)
     np.testing.assert_array_equal(out, expected)
 
@@ -174,10 +183,10 @@ def test_wrong_indices_and_rare_cases_change_nothing() -> None:
     bad, good = np.array([[0, 1, 2, 4, -1]]), np.zeros((1, 5), np.int64)
     for index in (bad, bad + 1, good.astype("f4"), good[:, :4]):
         assert native.gather(x, index, 0) is None
-        assert not native.scatter_into(x, np.ones(index.shape, "f4"), index, 0, True)
+        assert not native.scatter_into(x, np.ones(index.shape, "f4"), index, 0, 1)
     assert native.take(x, np.array([4]), 0) is None
     assert not native.add_slices(x, np.ones((1, 5), "f4"), np.array([-1]), 0)
     assert not native.add_at(x.reshape(-1), np.array([20]), np.ones(1, "f4"))
-    assert not native.scatter_into(x, np.ones((1, 5), "f8"), good, 0, True)
-    assert not native.scatter_into(x.T, np.ones((5, 1), "f4"), good.T, 1, True)
+    assert not native.scatter_into(x, np.ones((1, 5), "f8"), good, 0, 1)
+    assert not native.scatter_into(x.T, np.ones((5, 1), "f4"), good.T, 1, 1)
     np.testing.assert_array_equal(x, kept)

@@ -117,10 +117,12 @@ struct Threshold {  // p: limit, what stands below
   }
 };
 
-struct Numbers {  // 0 for NaN
+struct Numbers {  // p: what stands for NaN, for infinity, for minus infinity
   template <class T>
-  static INLINE V<T> at(V<T> x, const T*) {
-    return x == x ? x : all(T(0));
+  static INLINE V<T> at(V<T> x, const T* p) {
+    const V<T> y = x == all(T(__builtin_inf())) ? all(p[1]) : x;
+    const V<T> z = x == all(T(-__builtin_inf())) ? all(p[2]) : y;
+    return x == x ? z : all(p[0]);
   }
 };
 

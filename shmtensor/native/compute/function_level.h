@@ -23,6 +23,7 @@ namespace SHMTENSOR_LEVEL {
 #include "wave.h"
 //
 #include "bessel.h"
+#include "division.h"
 #include "error_function.h"
 #include "gamma.h"
 #include "quotient.h"
@@ -120,6 +121,17 @@ void next_after(const T* x, const T* y, T* out, int64_t n) {
     store_part(out + i, next(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
 }
 
+// x where it is positive, y * x elsewhere.
+template <class T>
+void leak(const T* x, const T* y, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] > 0 ? x[i] : y[i] * x[i];
+}
+
+template <class T>
+void divide_and_cut(const T* x, const T* y, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = cut(x[i] / y[i]);
+}
+
 template <class T>
 constexpr Functions<T> function_table = {
     {error_functions, unary<Erfc, T>, unary<ErfInv, T>, unary<LogGamma, T>, unary<Digamma, T>,
@@ -131,11 +143,16 @@ constexpr Functions<T> function_table = {
      kFuses || !kIsFine<T> ? binary<Remainder, T> : nullptr,
      kFuses || !kIsFine<T> ? binary<FloorDivide, T> : nullptr,
      kFuses || !kIsFine<T> ? binary<Hypot, T> : nullptr, log_add<T, false>, log_add<T, true>,
-     next_after<T>},
+     next_after<T>, leak<T>, divide_and_cut<T>},
 };
 
 const Functions<float>& functions_of(float) { return function_table<float>; }
 const Functions<double>& functions_of(double) { return function_table<double>; }
+const WholeFunctions<int8_t>& functions_of(int8_t) { return whole_table<int8_t>; }
+const WholeFunctions<uint8_t>& functions_of(uint8_t) { return whole_table<uint8_t>; }
+const WholeFunctions<int16_t>& functions_of(int16_t) { return whole_table<int16_t>; }
+const WholeFunctions<int32_t>& functions_of(int32_t) { return whole_table<int32_t>; }
+const WholeFunctions<int64_t>& functions_of(int64_t) { return whole_table<int64_t>; }
 
 }  // namespace SHMTENSOR_LEVEL
 }  // namespace shmtensor

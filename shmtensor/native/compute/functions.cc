@@ -5,18 +5,25 @@
 
 namespace shmtensor {
 
-#define LEVEL(name)                            \
-  namespace name {                             \
-  const Functions<float>& functions_of(float); \
-  const Functions<double>& functions_of(double); \
+#define LEVEL(name)                                      \
+  namespace name {                                       \
+  const Functions<float>& functions_of(float);           \
+  const Functions<double>& functions_of(double);         \
+  const WholeFunctions<int8_t>& functions_of(int8_t);    \
+  const WholeFunctions<uint8_t>& functions_of(uint8_t);  \
+  const WholeFunctions<int16_t>& functions_of(int16_t);  \
+  const WholeFunctions<int32_t>& functions_of(int32_t);  \
+  const WholeFunctions<int64_t>& functions_of(int64_t);  \
   }
 LEVEL(level_base)
 LEVEL(level_v3)
 LEVEL(level_v4)
 #undef LEVEL
 
+namespace {
+
 template <class T>
-const Functions<T>& functions() {
+const auto& of_level() {
   switch (isa_level()) {
     case Level::V4:
       return level_v4::functions_of(T());
@@ -26,7 +33,24 @@ const Functions<T>& functions() {
       return level_base::functions_of(T());
   }
 }
+
+}  // namespace
+
+template <class T>
+const Functions<T>& functions() {
+  return of_level<T>();
+}
 template const Functions<float>& functions<float>();
 template const Functions<double>& functions<double>();
+
+template <class T>
+const WholeFunctions<T>& whole_functions() {
+  return of_level<T>();
+}
+template const WholeFunctions<int8_t>& whole_functions<int8_t>();
+template const WholeFunctions<uint8_t>& whole_functions<uint8_t>();
+template const WholeFunctions<int16_t>& whole_functions<int16_t>();
+template const WholeFunctions<int32_t>& whole_functions<int32_t>();
+template const WholeFunctions<int64_t>& whole_functions<int64_t>();
 
 }  // namespace shmtensor

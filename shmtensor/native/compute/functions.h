@@ -32,6 +32,8 @@ enum Binary {
   kLogAddExp,
   kLogAddExp2,
   kNextAfter,
+  kLeak,
+  kTruncDivide,
   kBinaries
 };
 
@@ -42,7 +44,17 @@ struct Functions {
   void (*binary[kBinaries])(const T* x, const T* y, T* out, int64_t n);
 };
 
+enum Whole { kWholeFmod, kWholeRemainder, kWholeFloorDivide, kWholeTruncDivide, kWholes };
+
+// Of whole numbers: int8, uint8, int16, int32, int64.
+template <class T>
+struct WholeFunctions {
+  void (*binary[kWholes])(const T* x, const T* y, T* out, int64_t n);
+};
+
 template <class T>
 const Functions<T>& functions();
+template <class T>
+const WholeFunctions<T>& whole_functions();
 
 }  // namespace shmtensor

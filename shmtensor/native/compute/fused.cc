@@ -45,10 +45,26 @@ bool number(PyObject* p, double* out) {
   return false;
 }
 
-// body(zero, out, start, stop) in pieces, with a zero of x's type; returns the new array.
+// May the results be written there? It is one of the n arrays, or apart from them all.
+bool takes(PyObject* out, PyObject* const* arrays, int n) {
+  PyObject* const both[2] = {arrays[0], out};
+  if (!alike(both, 2) || !PyArray_ISWRITEABLE(as_array(out))) return false;
+  for (int i = 0; i < n; ++i) {
+    const bool same = PyArray_DATA(as_array(arrays[i])) == PyArray_DATA(as_array(out));
+    if (!same && overlap(as_array(arrays[i]), as_array(out))) return false;
+  }
+  return true;
+}
+
+// body(out, start, count) in pieces, over n arrays that are alike; returns `target`, or if that is
+// null or None a new array. None: the results cannot be written there.
 template <class F>
-PyObject* run(PyArrayObject* x, F&& body) {
-  Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
+PyObject* run(PyObject* const* arrays, int arrays_n, PyObject* target, F&& body) {
+  PyArrayObject* x = as_array(arrays[0]);
+  const bool given = target && target != Py_None;
+  if (given && !takes(target, arrays, arrays_n)) Py_RETURN_NONE;
+  if (given) Py_INCREF(target);
+  Ref out(given ? target : fresh(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
   if (!out) return nullptr;
   const int64_t n = PyArray_SIZE(x);
   const auto go = [&](auto zero) {
@@ -79,60 +95,82 @@ const T* at(PyObject* a, int64_t start, T*) {
 
 }  // namespace
 
-// clamp(x, low, high): numbers, or None for no bound
+// clamp(x, low, high, out=None): numbers, or None for no bound
 PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("clamp", n, 3, 3) < 0) return nullptr;
+  if (count_arguments("clamp", n, 3, 4) < 0) return nullptr;
   double low = -HUGE_VAL, high = HUGE_VAL;
   if (!alike(args, 1) || (args[1] != Py_None && !number(args[1], &low)) ||
       (args[2] != Py_None && !number(args[2], &high)) || low != low || high != high)
     Py_RETURN_NONE;
-  return run(as_array(args[0]), [&](auto* out, int64_t start, int64_t count) {
+  return run(args, 1, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
     kernels<T>().clamp(at(args[0], start, out), out + start, count, static_cast<T>(low),
                        static_cast<T>(high));
   });
 }
 
-// addcmul(x, a, b, value): x + value * a * b
+// finite(x, nan, posinf, neginf, out=None): numbers in place of NaN and the infinities
+PyObject* finite(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("finite", n, 4, 5) < 0) return nullptr;
+  double p[3];
+  if (!alike(args, 1) || !number(args[1], p) || !number(args[2], p + 1) || !number(args[3], p + 2))
+    Py_RETURN_NONE;
+  return run(args, 1, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
+    using T = std::remove_pointer_t<decltype(out)>;
+    const T q[3] = {static_cast<T>(p[0]), static_cast<T>(p[1]), static_cast<T>(p[2])};
+    kernels<T>().curves[kNumbers](at(args[0], start, out), out + start, count, q);
+  });
+}
+
+// addcmul(x, a, b, value, out=None): x + value * a * b
 PyObject* addcmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("addcmul", n, 4, 4) < 0) return nullptr;
+  if (count_arguments("addcmul", n, 4, 5) < 0) return nullptr;
   double value;
   if (!alike(args, 3) || !number(args[3], &value)) Py_RETURN_NONE;
-  return run(as_array(args[0]), [&](auto* out, int64_t start, int64_t count) {
+  return run(args, 3, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
     kernels<T>().addcmul(at(args[0], start, out), at(args[1], start, out), at(args[2], start, out),
                          out + start, count, static_cast<T>(value));
   });
 }
 
-// addcdiv(x, a, b, value): x + value * a / b
+// addcdiv(x, a, b, value, out=None): x + value * a / b
 PyObject* addcdiv(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("addcdiv", n, 4, 4) < 0) return nullptr;
+  if (count_arguments("addcdiv", n, 4, 5) < 0) return nullptr;
   double value;
   if (!alike(args, 3) || !number(args[3], &value)) Py_RETURN_NONE;
-  return run(as_array(args[0]), [&](auto* out, int64_t start, int64_t count) {
+  return run(args, 3, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
     kernels<T>().addcdiv(at(args[0], start, out), at(args[1], start, out), at(args[2], start, out),
                          out + start, count, static_cast<T>(value));
   });
 }
 
-// lerp(x, end, weight): x + weight * (end - x)
+// lerp(x, end, weight, out=None): x + weight * (end - x), by one weight or one for each element
 PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("lerp", n, 3, 3) < 0) return nullptr;
-  double weight;
-  if (!alike(args, 2) || !number(args[2], &weight)) Py_RETURN_NONE;
-  return run(as_array(args[0]), [&](auto* out, int64_t start, int64_t count) {
+  if (count_arguments("lerp", n, 3, 4) < 0) return nullptr;
+  PyObject* target = n > 3 ? args[3] : nullptr;
+  double weight = 0;
+  if (number(args[2], &weight)) {
+    if (!alike(args, 2)) Py_RETURN_NONE;
+    return run(args, 2, target, [&](auto* out, int64_t start, int64_t count) {
+      using T = std::remove_pointer_t<decltype(out)>;
+      kernels<T>().lerp(at(args[0], start, out), at(args[1], start, out), out + start, count,
+                        static_cast<T>(weight));
+    });
+  }
+  if (!alike(args, 3)) Py_RETURN_NONE;
+  return run(args, 3, target, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().lerp(at(args[0], start, out), at(args[1], start, out), out + start, count,
-                      static_cast<T>(weight));
+    kernels<T>().lerp_each(at(args[0], start, out), at(args[1], start, out),
+                           at(args[2], start, out), out + start, count);
   });
 }
 
 // rsqrt(x)
 PyObject* rsqrt(PyObject*, PyObject* x) {
   if (!alike(&x, 1)) Py_RETURN_NONE;
-  return run(as_array(x), [&](auto* out, int64_t start, int64_t count) {
+  return run(&x, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
     kernels<T>().rsqrt(at(x, start, out), out + start, count);
   });

@@ -92,6 +92,7 @@ struct Kernels {
   void (*addcmul)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
   void (*addcdiv)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
   void (*lerp)(const T* x, const T* end, T* out, int64_t n, T weight);
+  void (*lerp_each)(const T* x, const T* end, const T* weight, T* out, int64_t n);
   // Distances of m numbers from each of n columns, by metric.
   void (*distances[4])(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride);
 

@@ -71,6 +71,7 @@ constexpr Kernels<T> table = {
     addcmul<T>,
     addcdiv<T>,
     lerp<T>,
+    lerp_each<T>,
     {distances<T, Metric::Count>, distances<T, Metric::Sum>, distances<T, Metric::Squares>,
      distances<T, Metric::Largest>},
     softmax<T>,

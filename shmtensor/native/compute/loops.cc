@@ -53,11 +53,15 @@ void run_two(char** args, npy_intp const* dimensions, npy_intp const* steps, voi
   T x[kSome], y[kSome], out[kSome];
   for (npy_intp at = 0; at < n; at += kSome) {
     const npy_intp m = n - at < kSome ? n - at : kSome;
-    // A number beside an array is copied once.
-    if (at == 0 || steps[0] != 0) collect(args[0] + at * steps[0], steps[0], x, m);
-    if (at == 0 || steps[1] != 0) collect(args[1] + at * steps[1], steps[1], y, m);
-    f(x, y, out, m);
-    spread(out, args[2] + at * steps[2], steps[2], m);
+    // A number beside an array is copied once, what lies side by side not at all.
+    char *const from_x = args[0] + at * steps[0], *const from_y = args[1] + at * steps[1];
+    char* const to = args[2] + at * steps[2];
+    if (steps[0] != width && (at == 0 || steps[0] != 0)) collect(from_x, steps[0], x, m);
+    if (steps[1] != width && (at == 0 || steps[1] != 0)) collect(from_y, steps[1], y, m);
+    f(steps[0] == width ? reinterpret_cast<T*>(from_x) : x,
+      steps[1] == width ? reinterpret_cast<T*>(from_y) : y,
+      steps[2] == width ? reinterpret_cast<T*>(to) : out, m);
+    if (steps[2] != width) spread(out, to, steps[2], m);
   }
 }
 
@@ -79,7 +83,17 @@ struct NamedBinary {
 constexpr NamedBinary kBinaryNames[] = {
     {"fmod", kFmod},           {"remainder", kRemainder},   {"floor_divide", kFloorDivide},
     {"hypot", kHypot},         {"logaddexp", kLogAddExp},   {"logaddexp2", kLogAddExp2},
-    {"nextafter", kNextAfter},
+    {"nextafter", kNextAfter}, {"prelu", kLeak},             {"trunc_divide", kTruncDivide},
+};
+struct NamedWhole {
+  const char* name;
+  Whole which;
+};
+constexpr NamedWhole kWholeNames[] = {
+    {"fmod", kWholeFmod},
+    {"remainder", kWholeRemainder},
+    {"floor_divide", kWholeFloorDivide},
+    {"trunc_divide", kWholeTruncDivide},
 };
 struct NamedElementary {
   const char* name;
@@ -105,35 +119,77 @@ OwnLoop found(const char* name) {
   return {nullptr, nullptr};
 }
 
+template <class T>
+OwnLoop found_whole(const char* name) {
+  for (const auto& own : kWholeNames) {
+    if (!strcmp(own.name, name))
+      return {run_two<T>, reinterpret_cast<void*>(whole_functions<T>().binary[own.which])};
+  }
+  return {nullptr, nullptr};
+}
+
+// How many operands the function of that name takes; 0: there is none.
+int operands(const char* name) {
+  for (const auto& own : kUnaryNames) {
+    if (!strcmp(own.name, name)) return 1;
+  }
+  for (const auto& own : kBinaryNames) {
+    if (!strcmp(own.name, name)) return 2;
+  }
+  return 0;
+}
+
 }  // namespace
 
 OwnLoop own_loop(const char* name, int type) {
-  if (type == NPY_DOUBLE) return found<double>(name);
-  if (type != NPY_FLOAT) return {nullptr, nullptr};
-  for (const auto& own : kElementaryNames) {
-    if (!strcmp(own.name, name))
-      return {run_one<float>, reinterpret_cast<void*>(elementary().*own.which)};
+  switch (type) {
+    case NPY_DOUBLE:
+      return found<double>(name);
+    case NPY_FLOAT:
+      for (const auto& own : kElementaryNames) {
+        if (!strcmp(own.name, name))
+          return {run_one<float>, reinterpret_cast<void*>(elementary().*own.which)};
+      }
+      return found<float>(name);
+    case NPY_BYTE:
+      return found_whole<int8_t>(name);
+    case NPY_UBYTE:
+      return found_whole<uint8_t>(name);
+    case NPY_SHORT:
+      return found_whole<int16_t>(name);
+    case NPY_INT:
+      return found_whole<int32_t>(name);
+    case NPY_LONG:
+    case NPY_LONGLONG:
+      return found_whole<int64_t>(name);
+    default:
+      return {nullptr, nullptr};
   }
-  return found<float>(name);
 }
 
 PyObject* elementwise(PyObject*, PyObject* argument) {
   const char* name = PyUnicode_AsUTF8(argument);
   if (!name) return nullptr;
-  static char types[] = {NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_DOUBLE};
-  for (const auto& own : kUnaryNames) {
-    if (strcmp(own.name, name)) continue;
-    // They live as long as the process, as the ufuncs do.
-    auto* loops = new PyUFuncGenericFunction[2];
-    auto* kernels = new void*[2];
-    const OwnLoop of_float = own_loop(own.name, NPY_FLOAT), of_double = own_loop(own.name, NPY_DOUBLE);
-    loops[0] = of_float.function, loops[1] = of_double.function;
-    kernels[0] = of_float.kernel, kernels[1] = of_double.kernel;
-    Ref plain(PyUFunc_FromFuncAndData(loops, kernels, types, 2, 1, 1, PyUFunc_None, own.name, nullptr, 0));
-    Ref arguments(plain ? PyTuple_Pack(1, plain.get()) : nullptr);
-    return arguments ? parallel(nullptr, arguments.get()) : nullptr;
+  const int nin = operands(name);
+  if (nin == 0) return raise("ValueError", "elementwise: no such function: %s", name);
+  // They live as long as the process, as the ufuncs do.
+  constexpr char kTypes[] = {NPY_BYTE, NPY_UBYTE, NPY_SHORT, NPY_INT, NPY_LONG, NPY_FLOAT, NPY_DOUBLE};
+  constexpr int kMost = sizeof kTypes;
+  auto* loops = new PyUFuncGenericFunction[kMost];
+  auto* kernels = new void*[kMost];
+  auto* types = new char[kMost * 3];
+  int n = 0;
+  for (const char type : kTypes) {
+    const OwnLoop own = own_loop(name, type);
+    if (!own.function) continue;
+    loops[n] = own.function, kernels[n] = own.kernel;
+    for (int i = 0; i <= nin; ++i) types[n * (nin + 1) + i] = type;
+    ++n;
   }
-  return raise("ValueError", "elementwise: no such function: %s", name);
+  const char* lasting = strdup(name);
+  Ref plain(PyUFunc_FromFuncAndData(loops, kernels, types, n, nin, 1, PyUFunc_None, lasting, nullptr, 0));
+  Ref arguments(plain ? PyTuple_Pack(1, plain.get()) : nullptr);
+  return arguments ? parallel(nullptr, arguments.get()) : nullptr;
 }
 
 }  // namespace shmtensor

@@ -207,3 +207,13 @@ void lerp(const T* x, const T* end, T* out, int64_t n, T weight) {
     for (int64_t i = 0; i < n; ++i) out[i] = end[i] - (end[i] - x[i]) * rest;
   }
 }
+
+// The same with a weight for each element.
+template <class T>
+void lerp_each(const T* x, const T* end, const T* weight, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T w = weight[i], way = end[i] - x[i];
+    const T near = x[i] + w * way, far = end[i] - way * (1 - w);
+    out[i] = (w < 0 ? -w : w) < T(0.5) ? near : far;
+  }
+}

@@ -36,7 +36,7 @@ inline bool is_comparison(const char* name) {
 
 // Is a whole number over zero an error?
 inline bool is_division(const char* name) {
-  static constexpr const char* kNames[] = {"floor_divide", "remainder", "fmod"};
+  static constexpr const char* kNames[] = {"floor_divide", "remainder", "fmod", "trunc_divide"};
   return is_among(kNames, name);
 }
 

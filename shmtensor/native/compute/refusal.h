@@ -1,10 +1,13 @@
 // What a ufunc does not take: dtypes by their kind, whole numbers over zero.
 #pragma once
 
+#include <atomic>
 #include <cstring>
 
 #include "array.h"
+#include "pool.h"
 #include "python.h"
+#include "types.h"
 
 namespace shmtensor {
 
@@ -16,6 +19,28 @@ inline bool refuses(const char* kinds, int type) {
   return found;
 }
 
+template <class T>
+bool any_zero(const T* y, int64_t n) {
+  int found = 0;
+  for (int64_t i = 0; i < n; ++i) found |= y[i] == 0;
+  return found != 0;
+}
+
+// Is one of the whole numbers 0?
+inline bool has_zero(PyArrayObject* y) {
+  constexpr int64_t kPart = 32768;
+  const npy_intp n = PyArray_SIZE(y);
+  if (!PyArray_ISCARRAY_RO(y)) return PyArray_CountNonzero(y) != n;
+  std::atomic<bool> found{false};
+  with_type(PyArray_TYPE(y), [&](auto zero) {
+    const auto* from = data<decltype(zero)>(y);
+    ranges(n, kPart, [&](int64_t i, int64_t stop) {
+      if (any_zero(from + i, stop - i)) found = true;
+    });
+  });
+  return found;
+}
+
 // Is a whole number divided by 0? Floating-point numbers may be.
 inline bool by_zero(PyObject* x, PyObject* y) {
   const bool whole = PyArray_Check(x) ? PyArray_ISINTEGER(as_array(x)) && PyArray_SIZE(as_array(x))
@@ -23,7 +48,7 @@ inline bool by_zero(PyObject* x, PyObject* y) {
   if (!whole) return false;
   if (PyLong_CheckExact(y)) return PyObject_Not(y) == 1;
   return PyArray_Check(y) && PyArray_ISINTEGER(as_array(y)) &&
-         PyArray_CountNonzero(as_array(y)) != PyArray_SIZE(as_array(y));
+         has_zero(as_array(y));
 }
 
 // Are no arrays of a refused kind of dtype among the operands? If there are: a TypeError.

@@ -5,6 +5,7 @@
 // With a base the result begins as a copy of it, made line by line while the line is in the cache.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "array.h"
 #include "indices.h"
@@ -80,19 +81,48 @@ void apart(const Around& a, int64_t work, F&& body) {
   });
 }
 
-template <bool kAdd, class T>
+// Whole numbers wrap.
+template <class T>
+inline T times(T x, T y) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
+  else
+    return x * y;
+}
+
+// What becomes of an element and a value that is brought to it; a NaN is both the largest and the
+// smallest.
+enum How { kPut, kAdd, kMultiply, kLargest, kSmallest };
+
+template <How kHow, class T>
 inline void join(T* to, T v) {
-  *to = kAdd ? static_cast<T>(*to + v) : v;
+  switch (kHow) {
+    case kPut:
+      *to = v;
+      break;
+    case kAdd:
+      *to = static_cast<T>(*to + v);
+      break;
+    case kMultiply:
+      *to = times(*to, v);
+      break;
+    case kLargest:
+      *to = v > *to || v != v ? v : *to;
+      break;
+    case kSmallest:
+      *to = v < *to || v != v ? v : *to;
+      break;
+  }
 }
 
-template <bool kAdd, class T>
+template <How kHow, class T>
 void put(T* to, const int64_t* at, const T* from, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) join<kAdd>(to + at[j], from[j]);
+  for (int64_t j = 0; j < n; ++j) join<kHow>(to + at[j], from[j]);
 }
 
-template <bool kAdd, class T>
+template <How kHow, class T>
 void put_columns(T* to, int64_t row, const int64_t* at, const T* from, int64_t n) {
-  for (int64_t c = 0; c < n; ++c) join<kAdd>(to + at[c] * row + c, from[c]);
+  for (int64_t c = 0; c < n; ++c) join<kHow>(to + at[c] * row + c, from[c]);
 }
 
 template <class T>
@@ -101,7 +131,7 @@ void add(T* __restrict to, const T* __restrict from, int64_t n) {
 }
 
 // Elements at indices of the same shape. False: an index is outside.
-template <bool kAdd, class T>
+template <How kHow, class T>
 bool put_all(const Writing& w) {
   const Around& a = w.a;
   const int64_t row = a.inner, m = a.m, count = w.count;
@@ -123,7 +153,7 @@ bool put_all(const Writing& w) {
           valid = false;
           return;
         }
-        put<kAdd>(to, at + j, from + j, some);
+        put<kHow>(to, at + j, from + j, some);
       }
       return;
     }
@@ -141,7 +171,7 @@ bool put_all(const Writing& w) {
         valid = false;
         return;
       }
-      put_columns<kAdd>(to + c0, row, at + here, from + here, n);
+      put_columns<kHow>(to + c0, row, at + here, from + here, n);
     }
   });
   return valid;
@@ -154,7 +184,7 @@ void add_elements(const Writing& w) {
   apart(a, w.count + a.m, [&](int64_t o, int64_t, int64_t) {
     T* to = data<T>(w.out) + o * a.m;
     if (w.base) memcpy(to, data<T>(w.base) + o * a.m, sizeof(T) * static_cast<size_t>(a.m));
-    put<true>(to, w.places(), data<T>(w.from) + o * w.count, w.count);
+    put<kAdd>(to, w.places(), data<T>(w.from) + o * w.count, w.count);
   });
 }
 
@@ -192,28 +222,38 @@ void add_rows(const Writing& w) {
 
 }  // namespace
 
-// scatter_into(out, source, index, dim, add, base=None): out is in order, source has index's shape
+// scatter_into(out, source, index, dim, how, base=None): out is in order, source has index's shape; how
+// is one of How
 PyObject* scatter_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("scatter", n, 5, 6) < 0) return nullptr;
-  const int adding = PyObject_IsTrue(args[4]);
+  const long how = PyLong_Check(args[4]) ? PyLong_AsLong(args[4]) : -1;
   Writing w;
   int dim;
-  const int ready = adding < 0 ? -1 : prepare(args, n > 5 ? args[5] : Py_None, &w, &dim);
+  if (how < kPut || how > kSmallest) {
+    PyErr_Clear();
+    return raise("ValueError", "scatter: no such way to join: %ld", how);
+  }
+  const int ready = prepare(args, n > 5 ? args[5] : Py_None, &w, &dim);
   if (ready < 0) return nullptr;
   PyArrayObject* index = as_array(args[2]);
   if (ready == 0 || !same_but(w.out, index, dim) || !PyArray_SAMESHAPE(w.from.array(), index) ||
-      (adding && PyArray_TYPE(w.out) == NPY_BOOL)) {
+      (how != kPut && PyArray_TYPE(w.out) == NPY_BOOL)) {
     Py_RETURN_FALSE;
   }
   bool valid = true, done;
   {
     Unlocked unlocked(PyArray_SIZE(index) > kUnlock);
-    if (adding) {
-      done = with_type(PyArray_TYPE(w.out),
-                       [&](auto zero) { valid = put_all<true, decltype(zero)>(w); });
+    if (how != kPut) {
+      done = with_type(PyArray_TYPE(w.out), [&](auto zero) {
+        using T = decltype(zero);
+        valid = how == kAdd        ? put_all<kAdd, T>(w)
+                : how == kMultiply ? put_all<kMultiply, T>(w)
+                : how == kLargest  ? put_all<kLargest, T>(w)
+                                   : put_all<kSmallest, T>(w);
+      });
     } else {
       done = with_size(PyArray_ITEMSIZE(w.out),
-                       [&](auto zero) { valid = put_all<false, decltype(zero)>(w); });
+                       [&](auto zero) { valid = put_all<kPut, decltype(zero)>(w); });
     }
   }
   return PyBool_FromLong(done && valid);
@@ -269,7 +309,7 @@ PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Unlocked unlocked(count > kUnlock);
     done = with_type(type, [&](auto zero) {
       using T = decltype(zero);
-      put<true>(data<T>(out), places, data<T>(from), count);
+      put<kAdd>(data<T>(out), places, data<T>(from), count);
     });
   }
   return PyBool_FromLong(done);
