@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shmtensor import native
-
 from .steps import WRAPPERS, Step, steps, steps_of
 
-SOURCES = Path(native.__file__).parent
+SOURCES = Path(__file__).resolve().parents[2] / "shmtensor" / "native"  # not where it is installed
 
 # What is no step at all: reason -> file -> parts of the lines.
 NO_STEPS = {
