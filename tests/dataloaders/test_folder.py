@@ -171,7 +171,7 @@ def test_transforms_see_the_batch(root: Path) -> None:
 
 def test_loaders_of_ones_own(root: Path) -> None:
     named = datasets.ImageFolder(root, loader=lambda path: Path(path).name)
-    assert next(iter(DataLoader(named, batch_size=2)))[0] == ["a.JPEG", "b.jpg"]
+    assert next(iter(DataLoader(named, batch_size=2)))[0] == ("a.JPEG", "b.jpg")
 
     class Blank:
         shape = (4, 5, 3)
