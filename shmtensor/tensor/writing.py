@@ -81,7 +81,8 @@ class Writing(Casting):
 
     def polygamma_(self, n: int) -> Tensor:
         """`polygamma` in place."""
-        return table.overwrite_(self, table.polygamma(n, self))  # type: ignore[no-any-return]
+        # what backward needs of it must outlive the write
+        return table.overwrite_(self, table.polygamma(n, self.clone()))  # type: ignore[no-any-return]
 
     def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
         """Writes `callable(x)` over each element; slow, in Python."""
