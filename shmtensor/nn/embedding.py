@@ -19,6 +19,9 @@ class _Table(Module):
     """A weight, shape (num_embeddings, embedding_dim), of which one row may stay zero."""
 
     weight: Parameter
+    max_norm: float | None
+    norm_type: float
+    scale_grad_by_freq: bool
     sparse: bool
 
     def _make(
@@ -55,6 +58,12 @@ class _Table(Module):
         if self.padding_idx is not None:
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)
+
+    def _scaling(self) -> str:
+        text = "" if self.max_norm is None else f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        return text + (", scale_grad_by_freq=True" if self.scale_grad_by_freq else "")
 
 
 class Embedding(_Table):
@@ -132,12 +141,7 @@ class Embedding(_Table):
         text = f"{self.num_embeddings}, {self.embedding_dim}"
         if self.padding_idx is not None:
             text += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            text += ", scale_grad_by_freq=True"
+        text += self._scaling()
         if self.sparse:
             text += ", sparse=True"
         return text
@@ -225,12 +229,7 @@ class EmbeddingBag(_Table):
 
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            text += ", scale_grad_by_freq=True"
+        text += self._scaling()
         text += f", mode={self.mode!r}"
         if self.padding_idx is not None:
             text += f", padding_idx={self.padding_idx}"

@@ -67,7 +67,7 @@ static void look_at(const char* directory, const char* shown, bool v2, Headroom*
   if (free < h->available) {
     h->available = free;
     h->limit = limit;
-    snprintf(h->name, sizeof h->name, "memory cgroup %s", *shown ? shown : "/");
+    snprintf(h->name, sizeof h->name, "memory cgroup %.180s", *shown ? shown : "/");
   }
 }
 
