@@ -17,10 +17,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-import numpy as np
-
-from shmtensor import native
-
 from .block import Place
 from .board import BLOCK, PLACE, SINCE, TASK, epoch_of, make_board, row_of
 from .crew import Crew, get
@@ -98,7 +94,8 @@ class Here(Pass):
         try:
             number, indices = next(self.progress)
             if self.limits.pool is not None:
-                self.place.array = received(self.limits.pool.lend(self.place.most))
+                pinned = self.limits.pool.lend(self.place.most)
+                self.place.array = None if pinned is None else pinned.received()
             with self.seeds.borrowed(), self.place:
                 try:
                     stream, batch = self.make(number, indices)
@@ -114,34 +111,28 @@ class Here(Pass):
             raise
         self.tally.asked += 1
         self.progress.hand_over(number, stream, state)
-        took = self.tally.leave(began)
-        if 0 < self.limits.stall < took:
-            warn_stalled("DataLoader", self.fetcher.doing, took, self.limits.stall)
+        self.tally.leave(began)
+        slow, self.fetcher.slow = self.fetcher.slow, []
+        for took, at in slow:
+            warn_stalled("DataLoader", at, took, self.limits.stall)
         return batch
 
     def make(self, number: int, indices: Any) -> tuple[int, Any]:
         """The next batch and its stream; StopIteration when all streams have ended."""
+        self.fetcher.limit = self.limits.stall
         if not self.readers:
             return 0, self.fetcher.fetch(number, indices)
         n, turn = len(self.progress.streams), self.progress.turn
         while self.readers:
             stream = min(self.readers, key=lambda stream: (stream - turn) % n)
             self.fetcher = self.readers[stream].fetcher
+            self.fetcher.limit = self.limits.stall
             try:
                 with acting_as(self.readers[stream].info):
                     return stream, self.fetcher.fetch(number, indices)
             except StopIteration:
                 del self.readers[stream]
         raise StopIteration
-
-
-def received(pinned: Pinned | None) -> Any:
-    """A pinned block as it comes to a worker: views of it are then counted in the ledger."""
-    if pinned is None:
-        return None
-    pinned.is_lent = False
-    block = native.receive(native.export(pinned.array))
-    return np.ndarray((block.nbytes,), np.uint8, block)
 
 
 class Epoch(Pass):

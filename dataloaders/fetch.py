@@ -48,6 +48,7 @@ class Fetcher:
 
     doing: str = ""
     is_watched = False  # whether somebody reads the row while a batch is made
+    limit = 0.0  # seconds after which a sample is slow, where nobody watches; 0: none is
 
     def __init__(self, recipe: Recipe, seed: int, seeds: SampleSeeds, row: Any) -> None:
         self.recipe = recipe
@@ -57,6 +58,13 @@ class Fetcher:
         self.seeds = seeds
         self.row = row
         self.is_batched = recipe.is_batched
+        self.slow: list[tuple[float, str]] = []  # seconds, and which sample that was
+
+    def note_slow(self, began: float, at: str) -> None:
+        """Keeps in mind what took longer than the limit."""
+        took = monotonic() - began
+        if 0 < self.limit < took:
+            self.slow.append((took, at))
 
     def fetch(self, number: int, indices: Any) -> Any:
         """Batch `number`, of `indices` (of a stream: of that many samples)."""
@@ -99,12 +107,16 @@ class MapFetcher(Fetcher):
         self.seeds.start(self.seed, number)
         if not self.is_batched:
             self.doing = f"index {indices!r}"
+            began = monotonic()
             sample = self.dataset[indices]
+            self.note_slow(began, self.doing)
             self.doing = f"converting index {indices!r}"
             return sample
         if getattr(self.dataset, "__getitems__", None) is not None:
             self.doing = f"indices {shorten(indices)}"
+            began = monotonic()
             found = fetch_samples(self.dataset, indices)
+            self.note_slow(began, self.doing)
         else:
             found = self.one_by_one(indices)
         self.doing = f"collating indices {shorten(indices)}"
@@ -113,8 +125,8 @@ class MapFetcher(Fetcher):
     def one_by_one(self, indices: Sequence[int]) -> list[Any]:
         dataset, seeds, row = self.dataset, self.seeds, self.row
         python, numpy, ours = seeds.python_position, seeds.numpy_position, seeds.ours
-        is_watched, always = self.is_watched, not seeds.is_direct
-        index, place = None, 0
+        is_watched, always, is_timed = self.is_watched, not seeds.is_direct, self.limit > 0
+        index, place, began = None, 0, 0.0
         samples = []
         try:
             for index in indices:
@@ -125,7 +137,11 @@ class MapFetcher(Fetcher):
                     row[PLACE] = place
                     row[SINCE] = monotonic()
                     place += 1
+                if is_timed:
+                    began = monotonic()
                 samples.append(dataset[index])
+                if is_timed:
+                    self.note_slow(began, f"index {index!r}")
         except BaseException:
             self.doing = f"index {index!r}"
             raise
@@ -197,19 +213,24 @@ class StreamFetcher(Fetcher):
                     self.seeds.refresh()
                     row[PLACE] = place
                     row[SINCE] = monotonic()
-                samples.append(self.next_one())
+                samples.append(self.next_one(place))
         except StopIteration:
             if not samples or self.recipe.drop_last:
                 raise
         self.count += len(samples)
         return samples
 
-    def next_one(self) -> Any:
+    def next_one(self, place: int = 0) -> Any:
+        """The batch's sample at that place."""
+        began = monotonic()
         try:
-            return next(self.stream)
+            sample = next(self.stream)
         except StopIteration:
             self.is_over = True
             raise
+        if self.limit:
+            self.note_slow(began, f"sample {self.count + place} of the stream")
+        return sample
 
     def state(self) -> tuple[int, Any] | None:
         if self.batches % self.recipe.snapshot_every or not is_stateful(self.keeper):

@@ -294,6 +294,8 @@ class DataLoader(Generic[T_co]):
             state = self._progress.state()
         keeps = not self.is_stream and not self.num_workers and is_stateful(self.dataset)
         state["dataset"] = copy.deepcopy(self.dataset.state_dict()) if keeps else None  # type: ignore[attr-defined]
+        # The order of an epoch that has begun is drawn again from it; the next one may be longer.
+        state["samples"] = None if state["seed"] is None else self._samples()
         return {"version": VERSION, **self._promises(), **state}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -307,8 +309,18 @@ class DataLoader(Generic[T_co]):
             ValueError: the loader differs in what the state depends on.
         """
         check_state(state_dict, self._promises())
+        if state_dict.get("samples") not in (None, found := self._samples()):
+            raise ValueError(
+                "DataLoader.load_state_dict: the data set differs: "
+                f"{state_dict['samples']} samples when the state was taken, {found} here"
+            )
         self._resumed = copy.deepcopy(state_dict)
         self._progress = None
+
+    def _samples(self) -> int | None:
+        """Samples of the data set; None where that is not said, or does not matter."""
+        is_counted = not self.is_stream and hasattr(self.dataset, "__len__")
+        return len(self.dataset) if is_counted else None  # type: ignore[arg-type]
 
     def _promises(self) -> dict[str, Any]:
         """What must be the same for a state to fit."""

@@ -76,6 +76,12 @@ class Pinned:
         array = self.array
         return not (self.is_lent or native.received_here(array) or native.held_elsewhere(array))
 
+    def received(self) -> Array:
+        """The block as it comes to a worker: views of it are then counted in the ledger."""
+        self.is_lent = False
+        block = native.receive(native.export(self.array))
+        return np.ndarray((block.nbytes,), np.uint8, block)
+
 
 class PinnedPool:
     """At most `limit` blocks for batches, pinned as long as the pool is.

@@ -133,12 +133,10 @@ class Tally:
         self.used += now - self.left
         return now
 
-    def leave(self, began: float) -> float:
-        """It goes with one: how long that took."""
+    def leave(self, began: float) -> None:
+        """It goes with one."""
         self.left = monotonic()
-        took = self.left - began
-        self.waited += took
-        return took
+        self.waited += self.left - began
 
     def restart(self, worker: int, pid: int) -> None:
         """A worker was replaced; its row goes on."""

@@ -142,8 +142,13 @@ def from_numpy(ndarray: Any) -> Tensor:
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of any object that speaks DLPack. Copies: none, unless `copy`."""
+    """A tensor over the memory of any object that speaks DLPack, or of a capsule that such a one
+    gave, which serves once (memory of one older than DLPack 1.0 is read-only here, for it does not
+    say). Copies: none, unless `copy`.
+    """
     as_device(device)
+    if type(ext_tensor).__name__ == "PyCapsule":
+        ext_tensor = Bits(ext_tensor, HOST)
     try:
         array = np.from_dlpack(ext_tensor)
     except (BufferError, RuntimeError):
@@ -154,8 +159,11 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return made.clone() if copy else made
 
 
+HOST = (1, 0)  # DLPack's number of the CPU
+
+
 class Bits:
-    """A capsule of bfloat16, offered to NumPy as unsigned integers."""
+    """A capsule as an object, which NumPy asks for: of bfloat16 offered as unsigned integers."""
 
     def __init__(self, capsule: Any, device: tuple[int, int]) -> None:
         self.capsule, self.device = capsule, device

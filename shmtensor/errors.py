@@ -29,9 +29,11 @@ __all__ = [
     "ProcessException",
     "ProcessExitedException",
     "ProcessRaisedException",
+    "QueueEmptyError",
     "ShmTensorError",
     "ShutDown",
     "StaleHandle",
+    "StoreTimeout",
     "TornWeights",
 ]
 
@@ -100,6 +102,14 @@ class CollectiveMismatch(ShmTensorError, RuntimeError):
 
 class CollectiveTimeout(ShmTensorError, RuntimeError, TimeoutError):
     """The other ranks did not come in time; the message names one, and what it called last."""
+
+
+class StoreTimeout(ShmTensorError, TimeoutError):
+    """A key of a store has not come in time; the message names it."""
+
+
+class QueueEmptyError(ShmTensorError, LookupError):
+    """Nothing lies in a store's queue, and waiting was not asked for."""
 
 
 class TornWeights(ShmTensorError, RuntimeError):

@@ -36,6 +36,9 @@ class memory_format:
     def __repr__(self) -> str:
         return f"shmtensor.{self.name}"
 
+    def __reduce__(self) -> str:
+        return self.name  # copies and pickles are the same object, which `is` asks for
+
 
 class layout(memory_format):
     """How a tensor's elements are kept: with strides."""
@@ -46,3 +49,4 @@ preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 strided = layout("strided")
+sparse_coo = layout("sparse_coo")  # public where sparse tensors are

@@ -14,12 +14,10 @@ from . import conversion, dtypes, native
 from .autograd import scattered
 from .autograd.dispatch import table
 from .device import CPU, Device
-from .formats import layout
+from .formats import sparse_coo
 from .tensor import Tensor
 
 __all__ = ["SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "spmm"]
-
-sparse_coo = layout("sparse_coo")
 
 
 @scattered.shows
@@ -265,10 +263,13 @@ class SparseTensor(scattered.Scattered):
 
     def __repr__(self) -> str:
         indent = " " * 7
-        inner = [repr(t).replace("\n", "\n" + indent) for t in (self.places, self.numbers)]
         notes = ", requires_grad=True" if self.requires_grad and self.numbers.is_leaf else ""
+        # The places begin a line of their own: further lines stand under their first bracket.
+        places = repr(self.places).replace("\n", "\n" + " " * len("tensor(indices="))
+        values = self.numbers.detach() if self.numbers.is_leaf else self.numbers
+        numbers = repr(values).replace("\n", "\n" + " " * len("       values="))
         return (
-            f"tensor(indices={inner[0]},\n{indent}values={inner[1]},\n{indent}"
+            f"tensor(indices={places},\n{indent}values={numbers},\n{indent}"
             f"size={tuple(self.shape)}, "
             f"nnz={self._nnz()}, layout=shmtensor.sparse_coo{notes})"
         )
@@ -276,7 +277,7 @@ class SparseTensor(scattered.Scattered):
 
 def sparse_coo_tensor(
     indices: Any,
-    values: Any,
+    values: Any = None,
     size: Any = None,
     *,
     dtype: Any = None,
@@ -288,13 +289,16 @@ def sparse_coo_tensor(
     """A sparse tensor from the places and values of its elements; elements at one place are summed.
 
     Args:
-        indices: (sparse dimensions, kept elements), integers.
+        indices: (sparse dimensions, kept elements), integers; or the size alone, of a tensor
+            without elements.
         values: (kept elements, *dense dimensions).
         size: of the whole; by default as small as it can be.
 
     Raises:
         RuntimeError: shapes that do not fit, an index out of range.
     """
+    if values is None:
+        indices, values, size = np.empty((len(indices), 0), np.int64), [], indices
     places: Tensor = conversion.as_tensor(indices, dtype=dtypes.int64)
     numbers: Tensor = conversion.as_tensor(values, dtype=dtype, device=device)
     if places.ndim != 2 or numbers.ndim < 1 or places.shape[1] != numbers.shape[0]:

@@ -55,6 +55,7 @@ DOORS = {
     "shmtensor.utils",
     "shmtensor.utils.checkpoint",
     "shmtensor.utils.data",
+    "shmtensor.utils.dlpack",
     "shmtensor.nn.parallel",
 }
 

@@ -33,12 +33,17 @@ SAME = {
     "pow": "pow", "real": "real", "reciprocal": "reciprocal", "remainder": "remainder",
     "round": "round", "sign": "sgn", "signbit": "signbit", "sin": "sin", "sinh": "sinh",
     "sqrt": "sqrt", "square": "square", "subtract": "sub", "tan": "tan", "tanh": "tanh",
-    "trunc": "trunc", "where": "where", "abs": "abs", "tile": "tile",
+    "trunc": "trunc", "abs": "abs", "tile": "tile",
 }  # fmt: skip
+BINARY = """add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor
+copysign divide equal floor_divide greater greater_equal hypot less less_equal logaddexp logical_and
+logical_or logical_xor matmul maximum minimum multiply nextafter not_equal pow remainder
+subtract""".split()  # noqa: SIM905
 PRIVATE = {"sizes", "Axis"}
 PARTS = (creation, kinds, shapes, reductions, order)
 
 found = {name: getattr(functions, ours) for name, ours in SAME.items()}
+found |= {name: kinds.alike(found[name]) for name in BINARY}
 found |= {n: getattr(part, n) for part in PARTS for n in part.__all__ if n not in PRIVATE}
 found |= info.DTYPES
 globals().update(found)

@@ -45,8 +45,10 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Tensor:
 def arange(
     start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """Numbers from start, or 0, up to stop."""
+    """Numbers from start, or 0, up to stop; none if step leads away from there."""
     bounds = (0, start) if stop is None else (start, stop)
+    if (bounds[1] - bounds[0]) * step < 0:
+        bounds = bounds[0], bounds[0]
     return f.arange(*bounds, step, dtype=dtype, device=device)  # type: ignore[no-any-return]
 
 
@@ -60,7 +62,11 @@ def linspace(
     device: Any = None,
     endpoint: Any = True,
 ) -> Tensor:
-    """Evenly spaced numbers."""
+    """Evenly spaced numbers, real or complex."""
+    if isinstance(start, complex) or isinstance(stop, complex):
+        wanted = dtypes.as_dtype(dtype or dtypes.default_complex())
+        steps = linspace(0, 1, num, dtype=dtypes.float64, device=device, endpoint=endpoint)
+        return (steps * (stop - start) + start).to(wanted)  # type: ignore[no-any-return]
     if endpoint:
         return f.linspace(start, stop, num, dtype=dtype, device=device)  # type: ignore[no-any-return]
     return f.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]  # type: ignore[no-any-return]

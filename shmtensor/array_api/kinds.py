@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from .. import dtypes
@@ -25,9 +26,31 @@ def result_type(*arrays_and_dtypes: Any) -> dtypes.Dtype:
 
 
 def can_cast(from_: Any, to: Any, /) -> Any:
-    """Whether a dtype's values all fit into another one by promotion."""
-    wanted = dtypes.as_dtype(to)
-    return dtypes.promote_types(getattr(from_, "dtype", from_), wanted) is wanted
+    """Whether a dtype's values all fit into another one by promotion; the standard has none between
+    bool, integers and floating dtypes."""
+    own, wanted = dtypes.as_dtype(getattr(from_, "dtype", from_)), dtypes.as_dtype(to)
+    kinds = [k for k in ("b", "iu", "fc") if own.kind in k and wanted.kind in k]
+    return bool(kinds) and promotion(own, wanted) is wanted
+
+
+def promotion(a: dtypes.Dtype, b: dtypes.Dtype) -> dtypes.Dtype | None:
+    """The common dtype; None of uint64 and signed integers, which have none."""
+    signed = {a.kind, b.kind} == {"i", "u"} and dtypes.uint64 in (a, b)
+    return None if signed else dtypes.promote_types(a, b)
+
+
+def alike(function: Any) -> Any:
+    """A function of two tensors whose dtypes count alike, however many dimensions they have; of
+    PyTorch's functions a tensor without dimensions gives way to others."""
+
+    @functools.wraps(function)
+    def on_common(x1: Any, x2: Any, /) -> Any:
+        if isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype is not x2.dtype:
+            common = dtypes.promote_types(x1.dtype, x2.dtype)
+            x1, x2 = x1.to(common), x2.to(common)
+        return function(x1, x2)
+
+    return on_common
 
 
 def isdtype(dtype: Any, kind: Any) -> Any:

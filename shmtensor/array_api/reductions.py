@@ -33,13 +33,23 @@ __all__ = [
 f: Any = functions
 
 
-def over(x: Tensor, axis: Axis) -> tuple[int, ...]:
-    return tuple(range(x.ndim)) if axis is None else sizes(axis)
+def over(x: Tensor, axis: Axis) -> tuple[Tensor, tuple[int, ...]]:
+    """What is reduced, and along which axes: along none, each element is one by itself. There the
+    functions of PyTorch's names take all."""
+    axes = tuple(range(x.ndim)) if axis is None else sizes(axis)
+    return (x, axes) if axes or not x.ndim else (x.unsqueeze(-1), (-1,))
+
+
+def kept(function: Any, x: Tensor, axis: Axis, keepdims: Any, **named: Any) -> Tensor:
+    """A reduction by axes."""
+    x, axes = over(x, axis)
+    single = axes == (-1,) and axis == ()  # that axis is ours, and goes in any case
+    return function(x, axes, keepdim=keepdims and not single, **named)  # type: ignore[no-any-return]
 
 
 def reduction(name: str, doc: str, extreme: Any = False) -> Callable[..., Tensor]:
     def reduce(x: Tensor, /, *, axis: Axis = None, keepdims: Any = False) -> Tensor:
-        return getattr(f, name)(x, over(x, axis), keepdims)  # type: ignore[no-any-return]
+        return kept(getattr(f, name), x, axis, keepdims)
 
     reduce.__name__ = reduce.__qualname__ = extreme or name
     reduce.__doc__ = doc
@@ -63,7 +73,7 @@ def any(x: Tensor, /, *, axis: Axis = None, keepdims: Any = False) -> Tensor:
 
 def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: Any = False) -> Tensor:
     """How many elements along axes are not zero."""
-    return (x != 0).sum(over(x, axis), keepdims)
+    return kept(f.sum, x != 0, axis, keepdims)
 
 
 def accumulator(x: Tensor, dtype: Any) -> Any:
@@ -73,26 +83,27 @@ def accumulator(x: Tensor, dtype: Any) -> Any:
 
 def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: Any = False) -> Tensor:
     """The sum along axes; of integers in int64 or uint64."""
-    return f.sum(x, over(x, axis), keepdims, dtype=accumulator(x, dtype))  # type: ignore[no-any-return]
+    return kept(f.sum, x, axis, keepdims, dtype=accumulator(x, dtype))
 
 
 def prod(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: Any = False) -> Tensor:
     """The product along axes; of integers in int64 or uint64."""
     wanted = accumulator(x, dtype)
     made = x.to(wanted)
-    for a in sorted((d % x.ndim for d in over(x, axis)), reverse=True):
+    axes = tuple(range(x.ndim)) if axis is None else sizes(axis)
+    for a in sorted((d % x.ndim for d in axes), reverse=True):
         made = made.prod(a, keepdims)
     return made.to(wanted)
 
 
 def var(x: Tensor, /, *, axis: Axis = None, correction: Any = 0.0, keepdims: Any = False) -> Tensor:
     """The variance along axes, divided by n - correction."""
-    return f.var(x, over(x, axis), correction=correction, keepdim=keepdims)  # type: ignore[no-any-return]
+    return kept(f.var, x, axis, keepdims, correction=correction)
 
 
 def std(x: Tensor, /, *, axis: Axis = None, correction: Any = 0.0, keepdims: Any = False) -> Tensor:
     """The standard deviation along axes."""
-    return f.std(x, over(x, axis), correction=correction, keepdim=keepdims)  # type: ignore[no-any-return]
+    return kept(f.std, x, axis, keepdims, correction=correction)
 
 
 def cumulative(name: str, start: int) -> Callable[..., Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from .. import functions
 from ..tensor import Tensor
 from .creation import sizes
-from .kinds import result_type
+from .kinds import alike, result_type
 
 __all__ = [
     "Axis",
@@ -32,6 +33,7 @@ __all__ = [
     "tensordot",
     "unstack",
     "vecdot",
+    "where",
 ]
 
 f: Any = functions
@@ -153,4 +155,10 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The sum of products along an axis, the first operand conjugated."""
-    return (x1.conj() * x2).sum(axis)
+    dtype = result_type(x1, x2)
+    return (x1.to(dtype).conj() * x2.to(dtype)).sum(axis, dtype=dtype)  # type: ignore[no-any-return]
+
+
+def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
+    """The elements of x1 where the condition holds, else those of x2."""
+    return alike(functools.partial(f.where, condition))(x1, x2)  # type: ignore[no-any-return]

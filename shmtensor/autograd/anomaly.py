@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import native
 from .leaf import node_name
-from .observation import tracing, watching
+from .observation import inducing, tracing, watching
 
 __all__ = [
     "detect_anomaly",
@@ -93,13 +93,41 @@ class detect_anomaly:
 
 def blame(node: Any) -> None:
     """Warns about a node whose backward failed, with the line that made it."""
-    hooks = node.hooks
-    line = None if hooks is None else hooks.metadata.get("forward")
+    line = noted(node, "forward")
     if line is None:
         told = "No forward pass information available. Enable detect anomaly during forward pass."
     else:
         told = f"Traceback of forward call that caused the error:\n{line}"
     warnings.warn(f"Error detected in {node_name(node)}. {told}", stacklevel=3)
+    while (node := noted(node, "induced")) is not None:
+        warnings.warn(
+            f"\n\nPrevious calculation was induced by {node_name(node)}. Traceback of forward call "
+            f"that induced the previous calculation:\n{noted(node, 'forward') or 'not known'}",
+            stacklevel=3,
+        )
+
+
+def noted(node: Any, what: str) -> Any:
+    """What was noted of a node as it was made, or None."""
+    return None if node.hooks is None else node.hooks.metadata.get(what)
+
+
+def gradients(node: Any, g: Any, create: bool) -> tuple[Any, ...]:
+    """What a node gives in a backward; nodes made on the way know what induced them.
+
+    Raises:
+        RuntimeError: there is a NaN in it.
+    """
+    token = inducing.set(node)
+    try:
+        grads: tuple[Any, ...] = (node.row.tensors if create else node.row.arrays)(node, g)
+        inspect(node, grads)
+    except Exception:
+        blame(node)
+        raise
+    finally:
+        inducing.reset(token)
+    return grads
 
 
 def inspect(node: Any, grads: tuple[Any, ...]) -> None:

@@ -44,6 +44,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FLOATS = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
 
+ops: Any = None  # the table on Tensors, set by dispatch.py
+
 active: list[str] = []  # the kinds of devices with autocast on, of every thread
 listed: list[tuple[Any, CodeType, CodeType]] = []  # functions with both codes: Note [Two codes]
 switching = threading.RLock()
@@ -173,16 +175,22 @@ def run(kind: str, function: Callable[..., Any], named: dict[str, Any]) -> Any:
         kind: "lower", "full", "widest", or "alone": the operands stay.
         named: all arguments, by name.
     """
-    if not state.on or state.alone:
+    here = state.__dict__  # this thread's: one look for all of it
+    if not here["on"] or here["alone"]:
         return function(**named)
-    tensors = list(flat(named.values()))
-    device_type = tensors[0].device.type if tensors else ""
-    if device_type not in state.on:
+    first = next(flat(named.values()), None)
+    if first is None or (device_type := first.device.type) not in here["on"]:
         return function(**named)
     if kind != "alone" and named.get("out") is None:  # with out= as without autocast
-        dtype = wanted(kind, tensors, state.dtypes[device_type])
+        dtype = here["dtypes"][device_type]
+        if kind != "lower":
+            dtype = wanted(kind, list(flat(named.values())), dtype)
         named = {name: cast(value, dtype) for name, value in named.items()}
-    return apart(function, **named)
+    here["alone"] = True
+    try:
+        return function(**named)
+    finally:
+        here["alone"] = False
 
 
 def apart(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
@@ -211,9 +219,9 @@ def flat(values: Any) -> Iterator[Any]:
 
 
 def wanted(kind: str, tensors: list[Any], lower: dtypes.Dtype) -> dtypes.Dtype:
-    """The floating dtype that the op computes in; 64 bits stay 64 bits everywhere."""
-    if kind == "lower":
-        return lower
+    """The floating dtype that an op of full precision, or of the widest operand's, computes in; 64
+    bits stay 64 bits everywhere.
+    """
     if kind == "full":
         return dtypes.float32
     found = {t.dtype for t in tensors} & set(FLOATS)
@@ -224,12 +232,12 @@ def cast(value: Any, dtype: dtypes.Dtype) -> Any:
     """An argument with its tensors in that dtype, if they are of a float of at most 32 bits."""
     if isinstance(value, native.TensorBase):
         tensor: Any = value
-        own = tensor.dtype
-        if own is dtype or own not in FLOATS:
+        own = tensor.array.dtype
+        if own is dtype or not (own is FLOATS[0] or own is FLOATS[1] or own is FLOATS[2]):
             return tensor
-        if own is dtypes.float32 and state.caching and state.nesting and is_weight(tensor):
+        if own is FLOATS[0] and is_weight(tensor) and state.caching and state.nesting:
             return cast_once(tensor, dtype)
-        return tensor.to(dtype)
+        return ops.cast(tensor, dtype)
     if value.__class__ is list or value.__class__ is tuple:
         return value.__class__([cast(v, dtype) for v in value])
     return value
@@ -247,6 +255,6 @@ def cast_once(weight: Any, dtype: dtypes.Dtype) -> Any:
         same = known.array is now[1] and known.version == now[2] and known.modes == now[3]
         if same:
             return known.made
-    made = weight.to(dtype)
+    made = ops.cast(weight, dtype)
     state.casts[id(weight)] = Cast(*now, made)
     return made

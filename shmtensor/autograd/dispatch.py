@@ -12,7 +12,6 @@ import inspect
 import linecache
 import os
 import threading
-from collections import namedtuple
 from collections.abc import Callable
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, native
-from ..ops import LATER, load, precision
+from ..ops import LATER, load, precision, results
 from ..ops.storage import AS_STORED
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
 from . import autocast, explain, home, indices, operands, source, view
@@ -123,6 +122,7 @@ class Rule:
             "_kernel": kernel,
             "_forward": forward,
             "_diverted": row.diverted,
+            "_diverted_in_place": row.diverted_in_place,
         }
 
     def lazily(self, name: str, variant: str) -> Any:
@@ -136,7 +136,7 @@ class Rule:
             self.shared.update(self.globals())
         if len(self.row.outputs) > 1 and "_Result" not in self.shared:
             function = self.row.name.removesuffix("_along")  # max_along is what max(dim) runs
-            self.shared["_Result"] = namedtuple(function, self.row.outputs)
+            self.shared["_Result"] = results.shape_of(function, self.row.outputs)
         text = self.text(name, variant)
         return generate(text, f"<shmtensor op {self.name}: {variant}>", self.shared)
 
@@ -343,7 +343,7 @@ def install() -> None:
         for name in (made.name, *made.aliases):
             setattr(table, name, on_tensors)
             setattr(arrays, name, on_arrays)
-    view.ops = table
+    view.ops = autocast.ops = table
 
 
 def composite_function(made: Composite, ops: Any) -> Any:

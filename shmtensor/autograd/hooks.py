@@ -96,11 +96,6 @@ def run_before(hooks: Hooks, node: Any, g: Any) -> Any:
     for index, own in hooks.outputs.items():
         if gs[index] is not None:
             gs[index] = run_tensor_hooks(own, gs[index])
-    for hook in list(hooks.before.values()):
-        made = hook(tuple(as_tensor(one) for one in gs))
-        if made is not None:
-            made = made if isinstance(made, tuple) else (made,)
-            gs = [as_given(new, old, "register_prehook") for new, old in zip(made, gs)]
     for index, reference in hooks.retained.items():
         tensor = reference()
         if tensor is not None and gs[index] is not None:
@@ -109,6 +104,11 @@ def run_before(hooks: Hooks, node: Any, g: Any) -> Any:
                 g_kept = native.wrap(g_kept.array.copy())
             old = tensor.leaf.grad
             tensor.leaf.grad = g_kept if old is None else old + g_kept
+    for hook in list(hooks.before.values()):  # the node's, after what concerns the tensor
+        made = hook(tuple(as_tensor(one) for one in gs))
+        if made is not None:
+            made = made if isinstance(made, tuple) else (made,)
+            gs = [as_given(new, old, "register_prehook") for new, old in zip(made, gs)]
     return gs if isinstance(g, list) else gs[0]
 
 

@@ -9,7 +9,7 @@ by it first, and only then looks where the arrays stand:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from .. import native
 __all__ = ["as_index"]
 
 
-def as_index(index: Any, x: Any) -> Any:
+def any_index(index: Any, x: Any) -> Any:
     """An index of x (a tensor or an array) without tensors in it: arrays instead; lists become
     arrays, and numbers stay.
 
@@ -146,3 +146,7 @@ def one_index(index: Any) -> Any:
         array = np.asarray([one_index(i) for i in index])
         return array if array.size else array.astype(np.int64)
     return index
+
+
+# numbers, slices, None and `...` alone stay as they are, and no Python looks at them
+as_index: Callable[[Any, Any], Any] = native.Either(native.basic, any_index)

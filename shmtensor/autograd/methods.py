@@ -103,6 +103,8 @@ def attach() -> None:
     for name, made in COMPOSITES.items():
         if not made.method:
             continue
+        if name in UNARY:
+            setattr(Methods, f"__{UNARY[name]}__", getattr(table, name))
         for public in (name, *made.aliases):
             setattr(Methods, public, getattr(table, name))
             if made.inplace:

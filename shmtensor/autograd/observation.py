@@ -20,7 +20,7 @@ from .gate import shut
 from .leaf import hooks_of
 from .mode import recording
 
-__all__ = ["Pair", "is_tracing", "observe", "pairs", "tracing", "watching"]
+__all__ = ["Pair", "inducing", "is_tracing", "observe", "pairs", "tracing", "watching"]
 
 Hook = Callable[[Any], Any]
 
@@ -65,10 +65,30 @@ class Packed:
         self.kept, self.unpack = kept, unpack
 
 
+INSIDE = tuple(
+    os.path.dirname(__file__).removesuffix("autograd") + part + os.sep
+    for part in ("autograd", "ops")
+)
+inducing: ContextVar[Any] = ContextVar("shmtensor_inducing_node", default=None)
+
+
+def called_from() -> str:
+    """The lines that led to an op, without those that the op itself is made of."""
+    frames = traceback.extract_stack()
+    while frames and frames[-1].filename.startswith(("<shmtensor", *INSIDE)):
+        frames.pop()
+    return "".join(traceback.format_list(frames))
+
+
 def observe(node: Any) -> None:
-    """A new node: its saved arrays go through the innermost pack hook; its line is noted."""
+    """A new node: its saved arrays go through the innermost pack hook; its line is noted, and in a
+    backward the node whose gradient it is part of.
+    """
     if tracing.get():
-        hooks_of(node).metadata["forward"] = "".join(traceback.format_stack()[:-1])
+        notes = hooks_of(node).metadata
+        notes["forward"] = called_from()
+        if (induced := inducing.get()) is not None:
+            notes["induced"] = induced
     stack = pairs.get()
     if stack:
         pair = stack[-1]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import native
 from .leaf import Leaf
 
-__all__ = ["Walk", "leading_to", "waiting_for", "walks"]
+__all__ = ["Walk", "after_backward", "leading_to", "waiting_for", "walks"]
 
 Port = native.Port
 
@@ -37,12 +37,32 @@ class Walk:
 
 
 class Walks(threading.local):
-    """The walk whose hook runs in this thread, or None."""
+    """What this thread walks.
+
+    Attributes:
+        now: the walk whose hook runs, or None.
+        depth: of walks within walks.
+        ends: what is to be called after the outermost.
+    """
 
     now: Walk | None = None
+    depth = 0
+
+    def __init__(self) -> None:
+        self.ends: list[Callable[[], None]] = []
 
 
 walks = Walks()
+
+
+def after_backward(call: Callable[[], None]) -> None:
+    """Has `call()` run when the backward that this thread is in has ended without an error, with
+    all that runs within it; at once where there is none.
+    """
+    if walks.depth:
+        walks.ends.append(call)
+    else:
+        call()
 
 
 def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:

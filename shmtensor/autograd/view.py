@@ -162,22 +162,18 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     node = node_of(value)
     untracked = (node is None and node_of(x) is None) or x.array.dtype.kind not in "fc"
     if untracked or not recording.get():
-        native.write(x, store, x.array, index, value.array)
+        native.write(x, native.assign, x.array, index, value.array)
         return
     may_write(x)
     root, steps = chain_to(x)
     edges = (node_of(root), node)
-    native.write(x, store, x.array, index, value.array)
+    native.write(x, native.assign, x.array, index, value.array)
     part = native.call(native.item, root_part(root.array, steps), index)
     stored = None if node is None else native.Node(Stored, (node,), (), part)
     steps.append((rule, (index,)))
     root.node = native.Node(
         Embedded, (edges[0], stored), (tuple(steps), order_of(root.array)), root.array
     )
-
-
-def store(array: Any, index: Any, value: Any) -> None:
-    array[index] = value
 
 
 def root_part(array: Any, steps: list[tuple[Any, tuple[Any, ...]]]) -> Any:

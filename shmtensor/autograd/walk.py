@@ -96,8 +96,10 @@ def walk(
 ) -> dict[Any, Any]:
     """`steps`, with the heap open: what pullbacks compute on plain arrays is born shared, too."""
     token = native.gate_open()
+    walks.depth += 1
+    ends: Sequence[Any] = ()
     try:
-        return steps(roots, wanted, keep, create, accumulate)
+        found = steps(roots, wanted, keep, create, accumulate)
     except MemoryError as error:
         reason = native.take_allocation_failure()
         if reason is None or isinstance(error, OutOfSharedMemory):
@@ -105,6 +107,12 @@ def walk(
         raise OutOfSharedMemory(f"backward: {reason}") from error
     finally:
         native.gate_close(token)
+        walks.depth -= 1
+        if walks.ends and not walks.depth:
+            ends, walks.ends = walks.ends, []
+    for end in ends:
+        end()
+    return found
 
 
 def steps(
@@ -173,14 +181,11 @@ def steps(
                     found[node, index] = g[index] if g.__class__ is list else g
             if needed is not None and node not in needed:
                 continue
-            try:
+            grads: Any
+            if anomalies:
+                grads = anomaly.gradients(node, g, create)
+            else:
                 grads = row.tensors(node, g) if create else row.arrays(node, g)
-                if anomalies:
-                    anomaly.inspect(node, grads)
-            except Exception:
-                if anomalies:
-                    anomaly.blame(node)
-                raise
             if own is not None and own.post:
                 grads = guarded(this, create, hooking.run_after, own, grads, g)
             if not keep:

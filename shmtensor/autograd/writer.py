@@ -101,7 +101,9 @@ class Writer:
                 passed += [f"{k}={k}" for k in row.rarely]
                 ops = "_array_ops" if variant == "array" else "_ops"
                 call = f"_diverted({ops}, {', '.join(passed)})"
-                if variant == "inplace":
+                if variant == "inplace" and row.diverted_in_place:
+                    call = f"_diverted_in_place({ops}, {', '.join(passed)})"
+                elif variant == "inplace":
                     call = f"_stored({row.inputs[0].public}, {call})"
                 self.add(1, f"if {given}:", f"    return {call}")
         for a in row.attributes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import QueueEmptyError as QueueEmptyError
 from ..errors import ShmTensorError as DistError  # what scripts for torch.distributed catch
 from .backend import *  # noqa: F403
 from .coalesced import _coalescing_manager as _coalescing_manager

@@ -127,8 +127,9 @@ class Agents:
             self.is_master = is_here(self.host)
         if self.is_master:
             # a host's own name may be loopback to itself (/etc/hosts), which others do not reach
+            inside = self.host
             with suppress(OSError):
-                found = socket.gethostbyname(self.host)
+                found = str(socket.getaddrinfo(self.host, port)[0][4][0])
                 inside = "" if is_loopback(found) and not is_loopback(self.host) else self.host
             try:
                 self._store = self._open(inside, True)
@@ -163,6 +164,7 @@ class Agents:
             last += 1
             closed = self._enter(last, end)
             if "error" in closed:
+                self._members = closed["numbers"]  # the store stays until they have read it
                 raise ValueError(closed["error"])
             members = closed["members"]
             numbers = [each["number"] for each in members]
@@ -220,7 +222,8 @@ class Agents:
             ranks = [each["node_rank"] for each in members]
             if len(set(ranks)) < len(ranks):
                 hosts = [each["host"] for each in members]
-                return {"error": f"--node-rank is given twice: {ranks} on {hosts}"}
+                told = f"--node-rank is given twice: {ranks} on {hosts}"
+                return {"error": told, "numbers": alive}
         restarts = 0
         if self._round:
             before = PrefixStore(str(self._round - 1), self._run)

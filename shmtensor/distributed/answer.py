@@ -9,6 +9,7 @@ from .bucket import GradBucket
 from .contract import ReduceOp
 from .group import empty_shared
 from .join import JoinHook, summed
+from .reach import used_anywhere
 from .replica import take_over
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ class Answers(JoinHook):
             # an optimizer with a part of the parameters on this rank goes on with them
             bucket.spread(flat, offsets, None)
         if ddp._looks:
-            ddp._used = None
-            ddp._used_anywhere()
+            used_anywhere(group, ddp._trained, None)
 
     def post_hook(self, is_last_joiner: bool) -> None:
         group = self.ddp.process_group

@@ -36,7 +36,12 @@ def count_of(text: str) -> int:
     if text in ("auto", "cpu"):
         return len(os.sched_getaffinity(0))
     if text == "gpu":
-        raise argparse.ArgumentTypeError("no GPU is used for tensors: auto, cpu or a number")
+        from .nccl.cuda import count_gpus
+
+        n = count_gpus()
+        if not n:
+            raise argparse.ArgumentTypeError("there is no GPU for CuPy here: auto, cpu or a number")
+        return n
     try:
         n = int(text)
     except ValueError:
@@ -59,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
         type=count_of,
         default=1,
         metavar="N",
-        help="ranks; auto: one for each CPU",
+        help="ranks; auto, cpu: one for each CPU; gpu: one for each GPU",
     )
     add("--nnodes", default="1", help="machines: 1")
     add("--node-rank", "--node_rank", type=int, default=0, help="number of this machine: 0")
@@ -76,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         "--shutdown-timeout",
         "--shutdown_timeout",
         type=float,
-        default=30.0,
+        default=os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "30"),
         metavar="S",
         help="seconds between SIGTERM and SIGKILL",
     )
@@ -154,7 +159,7 @@ def parser() -> argparse.ArgumentParser:
         "--virtual-local-rank",
         "--virtual_local_rank",
         action="store_true",
-        help="LOCAL_RANK is 0 for all",
+        help="LOCAL_RANK is 0 for all, and each sees its own GPU alone",
     )
     add("--unbuffered", action="store_true", help="runs the ranks with python -u")
     add(

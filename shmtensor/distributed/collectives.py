@@ -77,10 +77,18 @@ def premultiplied(array: Array, op: Op) -> tuple[Array, int]:
     return made, number
 
 
-def barrier(group: Group = None, async_op: bool = False, device_ids: None = None) -> Work | None:
-    """Returns when every rank has called it."""
+def barrier(
+    group: Group = None,
+    async_op: bool = False,
+    device_ids: None = None,
+    timeout: float | timedelta | None = None,
+) -> Work | None:
+    """Returns when every rank has called it; `timeout` is seconds or a timedelta, None: the
+    group's.
+    """
     found = group_of("barrier", group)
-    return found.issue(lambda: found.native.barrier(found.timeout), async_op, None)
+    limit = found.timeout if timeout is None else seconds(timeout)
+    return found.issue(lambda: found.native.barrier(limit), async_op, None)
 
 
 def monitored_barrier(

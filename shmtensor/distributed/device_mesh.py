@@ -172,3 +172,19 @@ def init_device_mesh(
             f"{tuple(mesh_shape)}"
         )
     return DeviceMesh(device_type, np.arange(n).reshape(mesh_shape), mesh_dim_names=mesh_dim_names)
+
+
+def group_along(mesh: DeviceMesh, group: ProcessGroup | None) -> ProcessGroup:
+    """The group of DistributedDataParallel's device_mesh, which has one dimension.
+
+    Raises:
+        RuntimeError: there are more dimensions, or a group is given, too.
+    """
+    where = "DistributedDataParallel"
+    if group is not None:
+        raise RuntimeError(f"{where}: takes process_group or device_mesh, not both: {mesh}")
+    if mesh.ndim != 1:
+        raise RuntimeError(
+            f"{where}: device_mesh has one dimension, this one {mesh.ndim}: {mesh}, mesh[name]?"
+        )
+    return mesh.get_group(0)

@@ -30,12 +30,14 @@ VARIABLE = "TORCH_FR_DUMP_TEMP_FILE"
 
 
 def dump(group: Group = None) -> dict[str, Any]:
-    """The last 256 collectives of each rank of a group, as this rank sees them: to be kept as JSON.
+    """The last 256 collectives and 64 messages of each rank of a group, as this rank sees them: to
+    be kept as JSON.
 
     Returns:
         "rank": who looked; "time": when; "ranks": of each rank of the group a list of steps, the
         oldest first: "number", "state" ("called": it came; "met": all had come; "done"), "call",
-        "nbytes", and "began" and "ended" in seconds since the epoch (None: not yet).
+        "nbytes", and "began" and "ended" in seconds since the epoch (None: not yet); "messages":
+        the same of what each rank sent and received, counted by itself.
 
     Raises:
         NotImplementedError: the backend keeps no trails.
@@ -49,7 +51,7 @@ def dump(group: Group = None) -> dict[str, Any]:
     now = time.time()
     zero = now - time.monotonic()
 
-    def steps_of(rank: int) -> list[dict[str, Any]]:
+    def steps_of(trail: Any, rank: int) -> list[dict[str, Any]]:
         return [
             {
                 "number": number,
@@ -62,8 +64,10 @@ def dump(group: Group = None) -> dict[str, Any]:
             for number, state, call, nbytes, began, ended in trail(rank)
         ]
 
-    ranks = [steps_of(rank) for rank in range(found.size())]
-    return {"rank": found.rank(), "time": now, "group": found.ranks, "ranks": ranks}
+    ranks = [steps_of(trail, rank) for rank in range(found.size())]
+    messages = [steps_of(found.native.messages, rank) for rank in range(found.size())]
+    head = {"rank": found.rank(), "time": now, "group": found.ranks}
+    return {**head, "ranks": ranks, "messages": messages}
 
 
 def analyse(dumped: dict[str, Any]) -> str:
@@ -78,6 +82,11 @@ def analyse(dumped: dict[str, Any]) -> str:
         age = dumped["time"] - (last["ended"] or last["began"])
         how = {"called": "waits in", "met": "works in", "done": "has completed"}[last["state"]]
         lines.append(f"rank {rank}: {how} #{last['number']} {last['call']} since {age:.3f} s")
+    for rank, steps in enumerate(dumped.get("messages", ())):
+        for step in steps:
+            if step["state"] != "done":
+                age = dumped["time"] - step["began"]
+                lines.append(f"rank {rank}: waits in {step['call']} since {age:.3f} s")
     ahead = max(number for number, _ in lasts)
     behind = [rank for rank, (number, _) in enumerate(lasts) if number < ahead]
     calls = {

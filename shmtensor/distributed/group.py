@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .methods import GroupMethods
 from .work import Lane, Work
 
 __all__ = ["GroupStatistics", "ProcessGroup"]
@@ -76,7 +77,7 @@ def identity_of(block: native.Block) -> str:
     return (handle[16:28] + handle[32:40]).hex()
 
 
-class ProcessGroup:
+class ProcessGroup(GroupMethods):
     """One rank's end of a group. Made by `init_process_group` and `new_group`; not used by several
     threads at once.
 

@@ -96,7 +96,9 @@ class Failure:
     @classmethod
     def told(cls, told: dict[str, Any]) -> Failure:
         """What an agent said; a traceback is shown on its own node only."""
-        where = f" on node {told.get('node')} ({told['host']})"
+        node = told.get("node", -1)
+        who = "the node of the store" if node == -1 else f"node {node}"
+        where = f" on {who} ({told['host']})"
         numbers = (told.get("rank", -1), told.get("pid", 0), told.get("exitcode", 1))
         return cls(*numbers, {}, where, told["reason"])
 
@@ -150,6 +152,9 @@ def environment_of(
         TORCHELASTIC_MAX_RESTARTS=str(options.max_restarts),
         TORCHELASTIC_RUN_ID=options.rdzv_id or "none",
     )
+    if options.virtual_local_rank:  # each sees its own GPU as the first
+        seen = env.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(n)))).split(",")
+        env["CUDA_VISIBLE_DEVICES"] = seen[rank] if rank < len(seen) else ""
     cpus = cpus_of(options.numa_binding, rank, n)
     if cpus:
         env["SHMTENSOR_CPUS"] = ",".join(map(str, cpus))

@@ -5,8 +5,8 @@ about it.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -256,8 +256,10 @@ def give_up(error: BaseException) -> None:
         if "TORCH_FR_DUMP_TEMP_FILE" in os.environ:
             from .flight_recorder import write_dump
 
-            with suppress(OSError, NotImplementedError):  # the error counts
+            try:
                 write_dump()
+            except (OSError, NotImplementedError) as failure:  # the error itself counts
+                print(f"shmtensor: no flight recorder dump: {failure}", file=sys.stderr, flush=True)
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:

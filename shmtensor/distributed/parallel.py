@@ -21,14 +21,16 @@ import numpy as np
 from ..autograd import is_grad_enabled, wrap
 from ..nn import Module
 from .answer import Answers
+from .arrivals import Arrivals
 from .bucket import GradBucket, cut
 from .contract import ReduceOp
+from .device_mesh import group_along
 from .group import ProcessGroup
 from .join import Join, Joinable, JoinHook, summed
 from .membership import group_of
 from .precision import MixedPrecision, lowered
-from .reach import leaves_of
-from .replica import Replica, take_over, verify
+from .reach import leaves_of, used_anywhere
+from .replica import Replica, broadcast_buffers, take_over, verify
 from .sparsebucket import SparseBucket, sparse_parameters
 from .underscore import UnderscoreNames
 from .work import Future, Work
@@ -60,15 +62,15 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
         gradient_as_bucket_view: accepted, for it is always so: gradients lie in shared memory, in
             the optimizer's flat block or else in the bucket's. Backward writes them there, and the
             ranks reduce them there: nothing is copied in or out.
-        static_graph: the same parameters take part in every step: the first forward looks for
+        static_graph: the same parameters take part in every step: the first backward looks for
             them.
         delay_all_reduce_named_params: (name, parameter) pairs that are reduced last, when the
             gradient of `param_to_hook_all_reduce` comes.
         mixed_precision: see MixedPrecision.
         device_ids, output_device: None: tensors are on the CPU.
         forward_sync_buffers: the new name of broadcast_buffers; None: that one counts.
-        skip_all_reduce_unused_params, device_mesh, batched_grad_copy: accepted; they change nothing
-            here.
+        device_mesh: of one dimension, whose group is taken; in place of process_group.
+        skip_all_reduce_unused_params, batched_grad_copy: accepted; they change nothing here.
 
     Raises:
         CollectiveMismatch: the ranks' models differ.
@@ -112,6 +114,8 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
                 "param_to_hook_all_reduce are given together"
             )
         self.module = module
+        if device_mesh is not None:
+            process_group = group_along(device_mesh, process_group)
         self.process_group = group_of("DistributedDataParallel", process_group)
         self.broadcast_buffers = (
             broadcast_buffers if forward_sync_buffers is None else forward_sync_buffers
@@ -158,6 +162,7 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
         share = len(os.sched_getaffinity(0)) // self.process_group.size()
         self._overlaps = share >= 2
         self._n_steps = 0
+        self._arrivals = Arrivals({id(p): name for name, p in named}, self._counted)
         self._handles = [p.register_post_accumulate_grad_hook(self._arrived) for p in trained]
 
     def _cut(self, caps: list[int], delayed: list[tuple[str, Any]] | None) -> None:
@@ -190,12 +195,21 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
         else:
             out = lowered(self.module, self._by_name, self._precision.param_dtype, inputs, named)
         if syncs and self._looks:
-            if self._used is None or not self.static_graph:
-                self._used = leaves_of(out) & {id(p.leaf) for p in self._trained}
-            self._unused = [p for p in self._trained if id(p.leaf) not in self._used]
-            if not self._used:  # no gradient will come
-                self._arrived(None)
+            self._look(out)
         return out
+
+    def _look(self, out: Any) -> None:
+        """Which parameters `out` was made of; of a static graph, its first backward says."""
+        if not self.static_graph or self._arrivals.expected is None:
+            found = leaves_of(out)
+            if found and self.static_graph:
+                return
+            self._used = found & {id(p.leaf) for p in self._trained}
+        used = self._used or ()
+        self._unused = [p for p in self._trained if id(p.leaf) not in used]
+        self._arrivals.absent = {id(p) for p in self._unused}
+        if not used:  # no gradient will come
+            self._take(None)
 
     def _begin_step(self) -> None:
         behind = self._buckets[self._next :]
@@ -210,6 +224,7 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
         for bucket in self._buckets:
             bucket.reset()
         self._next = 0
+        self._arrivals.begin()
 
     def _broadcast_buffers(self, root: int = 0) -> None:
         group = self.process_group
@@ -217,14 +232,23 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
             root = group.rank()
         if self._joining.enable or root < 0:  # the last rank that has not joined
             root = summed(group, root, ReduceOp.MAX)
-        for _, buffer in self._replica.buffers:
-            staged = group.writable(buffer.array)
-            group.native.broadcast(staged, root, group.timeout)
-            group.settle(buffer.array, staged)
+        broadcast_buffers(group, self._replica, root)
 
     def _arrived(self, parameter: Any) -> None:
-        if not self.require_backward_grad_sync:
-            return
+        is_last = self._arrivals.is_last
+        if self.require_backward_grad_sync and is_last(id(parameter), self.static_graph):
+            self._take(parameter)
+
+    def _counted(self) -> None:
+        """The first backward of a static graph is over."""
+        came = self._arrivals.expected or ()
+        self._used = {id(p.leaf) for p in self._trained if id(p) in came}
+        self._unused = [p for p in self._trained if id(p) not in came]
+        for p in [p for p in self._trained if id(p) in came]:
+            self._take(p)
+
+    def _take(self, parameter: Any) -> None:
+        """A gradient is whole; None: there will be none."""
         for bucket in self._bucket_of.get(id(parameter), ()):
             bucket.missing.discard(id(parameter))
             if not bucket.is_sparse and parameter.grad is not None and parameter.grad.is_sparse:
@@ -282,7 +306,7 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
         if self._looks:
             for *_, future in opened:
                 future.wait()
-            used = self._used_anywhere()
+            used = used_anywhere(self.process_group, self._trained, self._used)
         if self._optimizers:
             late = {id(bucket) for bucket, *_ in opened}
             for bucket in self._buckets:  # what was reduced within backward
@@ -306,13 +330,6 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
         optimizer = self._optimizers.get(id(bucket))
         if optimizer is not None:
             optimizer.step()
-
-    def _used_anywhere(self) -> set[int]:
-        """Ids of the parameters that some rank used in this step."""
-        group, own = self.process_group, self._used or ()
-        flags = np.array([id(p.leaf) in own for p in self._trained], np.uint8)
-        group.native.all_reduce(flags, ReduceOp.MAX, group.timeout)
-        return {id(p) for p, flag in zip(self._trained, flags, strict=True) if flag}
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

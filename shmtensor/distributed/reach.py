@@ -1,14 +1,18 @@
-"""Which parameters an output was computed from."""
+"""Which parameters an output was computed from, here and on any rank."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from .. import native
 from ..autograd.leaf import Leaf
+from .contract import ReduceOp
+from .group import ProcessGroup
 
-__all__ = ["leaves_of"]
+__all__ = ["leaves_of", "used_anywhere"]
 
 
 def leaves_of(out: Any) -> set[int]:
@@ -42,3 +46,14 @@ def tensors_in(out: Any) -> Iterator[Any]:
             yield from tensors_in(each)
     elif hasattr(out, "__dict__"):
         yield from tensors_in(vars(out))
+
+
+def used_anywhere(group: ProcessGroup, parameters: Sequence[Any], own: set[int] | None) -> set[int]:
+    """Ids of the parameters that some rank used in this step.
+
+    Args:
+        own: ids of the leaves that this rank used; None: none.
+    """
+    flags = np.array([id(p.leaf) in (own or ()) for p in parameters], np.uint8)
+    group.native.all_reduce(flags, ReduceOp.MAX, group.timeout)
+    return {id(p) for p, flag in zip(parameters, flags, strict=True) if flag}

@@ -12,7 +12,7 @@ from .. import native
 from ..errors import CollectiveMismatch
 from .group import Array, ProcessGroup, array_of, empty_shared
 
-__all__ = ["Replica", "is_common", "take_over", "verify"]
+__all__ = ["Replica", "broadcast_buffers", "is_common", "take_over", "verify"]
 
 
 @dataclass(frozen=True)
@@ -84,3 +84,11 @@ def is_common(group: ProcessGroup, array: Array) -> bool:
     everybody = np.empty((group.size(), place.size), np.uint8)
     group.native.all_gather(list(everybody), place, group.timeout)
     return bool(place.any() and (everybody[: group.rank()] == place).all(axis=1).any())
+
+
+def broadcast_buffers(group: ProcessGroup, replica: Replica, root: int) -> None:
+    """All ranks take over the buffers of one."""
+    for _, buffer in replica.buffers:
+        staged = group.writable(buffer.array)
+        group.native.broadcast(staged, root, group.timeout)
+        group.settle(buffer.array, staged)

@@ -28,6 +28,7 @@ from datetime import timedelta
 from typing import Any
 from zlib import crc32
 
+from ..errors import QueueEmptyError, StoreTimeout
 from .group import seconds
 
 __all__ = ["FileStore", "HashStore", "PrefixStore", "Store"]
@@ -46,7 +47,9 @@ def raw(value: Value) -> bytes:
 
 
 class Store(ABC):
-    """Keys and values. What waits does so for `timeout`, then raises TimeoutError."""
+    """Keys and values. What waits does so for `timeout`, then raises StoreTimeout, which is a
+    TimeoutError.
+    """
 
     timeout: timedelta = TIMEOUT
 
@@ -115,11 +118,11 @@ class Store(ABC):
         """Returns when all keys are there.
 
         Raises:
-            TimeoutError: they are not in time; it names those that are missing.
+            StoreTimeout: they are not in time; it names those that are missing.
         """
         limit = seconds(self.timeout if timeout is None else timeout)
         if missing := self.await_all(list(keys), limit):
-            raise TimeoutError(
+            raise StoreTimeout(
                 f"{type(self).__name__}.wait: keys have not come: {missing} after {limit:g} s"
             )
 
@@ -147,6 +150,58 @@ class Store(ABC):
     def has_extended_api(self) -> bool:
         """True: there are append, multi_get, multi_set."""
         return True
+
+    def clone(self) -> Store:
+        """The same store, for another thread: this one, as its calls exclude one another."""
+        return self
+
+    def barrier(self, key: str, world_size: int, timeout: timedelta | float | None = None) -> None:
+        """Returns when so many have called it with this key, once."""
+        if self.add(key, 1) >= world_size:
+            self.set(f"{key}/all", "1")
+        self.wait([f"{key}/all"], timeout)
+
+    # ---------------------------------------------------------------- queues: a key's value is one
+    def queue_push(self, key: str, value: Value) -> None:
+        """Adds to the end of the queue of that key, which `wait` and `check` know while it holds
+        something.
+        """
+        self.append(key, CHECK.pack(len(raw(value))) + raw(value))
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """Takes from the front; waits until there is something.
+
+        Raises:
+            QueueEmptyError: there is nothing, and `block` is False.
+            StoreTimeout: nothing has come in time.
+        """
+        end = time.monotonic() + self.timeout.total_seconds()
+        while (found := self.take_first(key)) is None:
+            if not block:
+                raise QueueEmptyError(f"{type(self).__name__}.queue_pop: is empty: {key!r}")
+            self.wait([key], max(0.0, end - time.monotonic()))
+        return found
+
+    def queue_len(self, key: str) -> int:
+        """How much lies in the queue."""
+        queue, n = self.look(key) or b"", 0
+        while queue:
+            n, queue = n + 1, queue[CHECK.size + CHECK.unpack_from(queue)[0] :]
+        return n
+
+    def take_first(self, key: str) -> bytes | None:
+        """Takes from the front of a queue, without waiting; None if it is empty."""
+        queue, _ = self.change(key, behind_first)
+        if not queue:
+            return None
+        return queue[CHECK.size : CHECK.size + CHECK.unpack_from(queue)[0]]
+
+
+def behind_first(queue: bytes | None) -> bytes | None:
+    """A queue without its first value; None where nothing is left."""
+    if not queue:
+        return None
+    return queue[CHECK.size + CHECK.unpack_from(queue)[0] :] or None
 
 
 class HashStore(Store):
@@ -272,6 +327,10 @@ class PrefixStore(Store):
         self.underlying_store = store
         self.timeout = store.timeout
 
+    def set_timeout(self, timeout: timedelta | float) -> None:
+        super().set_timeout(timeout)
+        self.underlying_store.set_timeout(timeout)
+
     def _name(self, key: str) -> str:
         return f"{self.prefix}/{key}"
 
@@ -309,6 +368,9 @@ class PrefixStore(Store):
 
     def delete_key(self, key: str) -> bool:
         return self.underlying_store.delete_key(self._name(key))
+
+    def take_first(self, key: str) -> bytes | None:
+        return self.underlying_store.take_first(self._name(key))
 
     def __getattr__(self, name: str) -> Any:
         if name in ("host", "port"):

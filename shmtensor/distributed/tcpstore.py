@@ -24,6 +24,7 @@ from datetime import timedelta
 from multiprocessing import AuthenticationError, current_process
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 
+from ..errors import StoreTimeout
 from .group import seconds
 from .hosts import keep_alive
 from .store import TIMEOUT, HashStore, Store, Value, raw
@@ -32,7 +33,7 @@ __all__ = ["TCPStore", "secret_of_run"]
 
 PART = struct.Struct("<I")
 ANY = ("", "0.0.0.0", "::")
-SET, ADD, APPEND, COMPARE, DELETE, LOOK, KEYS, WAIT, WILL = range(9)
+SET, ADD, APPEND, COMPARE, DELETE, LOOK, KEYS, WAIT, WILL, TAKE = range(10)
 WORKERS = "\0workers"
 
 
@@ -69,8 +70,11 @@ class Server:
             self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.listener.bind((host, port))
             self.listener.listen(128)
-        except BaseException:
+        except BaseException as error:
             self.listener.close()
+            if isinstance(error, OSError):
+                told = f"TCPStore: cannot listen at {host}:{port}: {error.strerror}"
+                raise OSError(error.errno, told) from None
             raise
         self.port: int = self.listener.getsockname()[1]
         self.clients: set[Connection] = set()
@@ -121,6 +125,9 @@ class Server:
         key = parts[0].decode()
         if code == LOOK:
             value = values.look(key)
+            return [] if value is None else [value]
+        if code == TAKE:
+            value = values.take_first(key)
             return [] if value is None else [value]
         if code == SET:
             values.set(key, parts[1])
@@ -290,6 +297,10 @@ class TCPStore(Store):
         answer = self._ask(LOOK, key)
         return answer[0] if answer else None
 
+    def take_first(self, key: str) -> bytes | None:
+        answer = self._ask(TAKE, key)
+        return answer[0] if answer else None
+
     def list_keys(self) -> list[str]:
         return [key.decode() for key in self._ask(KEYS)]
 
@@ -310,7 +321,7 @@ class TCPStore(Store):
         """Returns when all keys are there; TimeoutError names those that are not in time."""
         limit = seconds(self.timeout if timeout is None else timeout)
         if missing := self.await_all(list(keys), limit):
-            raise TimeoutError(f"TCPStore.wait: keys have not come: {missing} after {limit:g} s")
+            raise StoreTimeout(f"TCPStore.wait: keys have not come: {missing} after {limit:g} s")
 
     def close(self) -> None:
         """Ends the connection, and the store if this is the master's."""

@@ -157,6 +157,10 @@ class Work:
         self.future.wait(limit)
         return True
 
+    def synchronize(self) -> None:
+        """As `wait()`, without a limit."""
+        self.wait()
+
     def is_completed(self) -> bool:
         """Whether it is done, well or not."""
         return self.future.done()

@@ -329,12 +329,13 @@ def declare(kind: Kind, names: str) -> None:
 # each element, or the last dimensions
 declare(
     alone,
-    """cast clone packed neg positive square sqrt rsqrt reciprocal abs sign sgn frexp nan_to_num
+    """cast clone packed neg square sqrt rsqrt reciprocal abs sign sgn frexp nan_to_num
     floor ceil trunc round frac exp exp2 expm1 log log2 log10 log1p logit erf erfc erfinv sin cos
-    tan asin acos atan sinh cosh tanh asinh acosh atanh sinc deg2rad rad2deg conj real imag angle
-    isnan isinf isfinite isposinf isneginf isreal signbit logical_not bitwise_not lgamma digamma
-    polygamma_of i0 i1 relu relu_backward sigmoid sigmoid_backward tanh_backward silu gelu_rows
-    gelu_backward curve_backward softplus logsigmoid leaky_relu elu hardtanh hardsigmoid hardswish
+    tan asin acos atan sinh cosh tanh asinh acosh atanh sinc deg2rad rad2deg conjugated real imag
+    angle isnan isinf isfinite isposinf isneginf isreal signbit logical_not bitwise_not lgamma
+    digamma polygamma_of i0 i1 relu relu_backward sigmoid sigmoid_backward tanh_backward silu
+    gelu_rows gelu_backward curve_backward softplus logsigmoid leaky_relu elu hardtanh hardsigmoid
+    hardswish
     hardshrink softshrink threshold mish clamped tril triu inverse slogdet det svd_parts
     singular_values pinverse matrix_exp linalg_cholesky_lower linalg_qr_parts linalg_lu_packed
     linalg_eigh_parts linalg_eig_parts linalg_svd_full kept_by special_ndtr special_log_ndtr
@@ -348,7 +349,7 @@ declare(
     logsumexp vector_norm max_along min_along kthvalue median_along mode sort_along topk cumsum
     cumprod cummax cummin logcumsumexp narrow select unbind parts softmax_along softmax_backward
     log_softmax_along log_softmax_backward gated gated_backward take_along gathered
-    scattered scatter_added zeroed fft_turned fft_halved fft_doubled fft_fitted""",
+    scattered scatter_added zeroed crossed fft_turned fft_halved fft_doubled fft_fitted""",
 )
 declare(shaped_along, "placed gathered_sum")
 declare(first_along, "selected")

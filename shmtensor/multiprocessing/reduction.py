@@ -220,8 +220,6 @@ def restore_tensor(
 ) -> Tensor:
     """A leaf tensor of the class, with its gradient and attributes."""
     tensor = remade(cls, array, requires_grad, grad)
-    if not requires_grad:
-        tensor.requires_grad_(False)  # a Parameter requires grad unless told otherwise
     if state is not None:
         tensor.__dict__.update(state)
     return tensor

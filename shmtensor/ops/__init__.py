@@ -11,6 +11,7 @@ __all__ = ["COMPOSITES", "FAMILIES", "LATER", "ROWS", "Row", "composite", "load"
 FAMILIES = (
     "fitting",
     "pointwise",
+    "multiples",
     "powers",
     "representation",
     "extremes",

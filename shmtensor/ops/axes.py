@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["axes", "axis", "flat_or", "in_order", "kept", "shared", "spread", "together"]
+__all__ = [
+    "axes",
+    "axis",
+    "each_or",
+    "flat_or",
+    "in_order",
+    "kept",
+    "shared",
+    "spread",
+    "together",
+]
 
 Shape = tuple[int, ...]
 
@@ -35,6 +45,11 @@ def axes(x: Any, dim: int | Sequence[int] | None) -> Any:
             axis(x, d)
         return ()
     return dim if isinstance(dim, int) else tuple(dim) or None
+
+
+def each_or(x: Any, dim: int | Sequence[int] | None) -> Any:
+    """The same for `all` and `any`, to which an empty list means no dimension."""
+    return () if dim is not None and dim.__class__ is not int and not dim else axes(x, dim)
 
 
 def together(name: str, *shapes: Sequence[int]) -> Shape:

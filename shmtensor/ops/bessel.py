@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..native import elementwise
 from .samples import unary
 from .special import wide
 from .table import op
@@ -88,27 +89,27 @@ def oscillating(x: Any) -> tuple[Any, Any, Any, Any]:
     return tuple(np.where(np.isinf(x), 0.0, np.where(np.isnan(x), x, v)) for v in made)  # type: ignore[return-value]
 
 
-@op(samples=unary(-9.0, 9.0), **PLAIN)
+@op(numpy=elementwise("j0"), samples=unary(-9.0, 9.0), **PLAIN)
 def special_bessel_j0(xp, x, /):
     """The Bessel function of the first kind of order 0."""
     return oscillating(np.abs(wide(x)))[0].astype(x.dtype)
 
 
-@op(samples=unary(-9.0, 9.0), **PLAIN)
+@op(numpy=elementwise("j1"), samples=unary(-9.0, 9.0), **PLAIN)
 def special_bessel_j1(xp, x, /):
     """The Bessel function of the first kind of order 1."""
     v = wide(x)
     return (np.sign(v) * oscillating(np.abs(v))[1]).astype(x.dtype)
 
 
-@op(samples=unary(0.5, 9.0), **PLAIN)
+@op(numpy=elementwise("y0"), samples=unary(0.5, 9.0), **PLAIN)
 def special_bessel_y0(xp, x, /):
     """The Bessel function of the second kind of order 0, for input > 0."""
     v = wide(x)
     return np.where(v < 0, np.nan, oscillating(np.abs(v))[2]).astype(x.dtype)
 
 
-@op(samples=unary(0.5, 9.0), **PLAIN)
+@op(numpy=elementwise("y1"), samples=unary(0.5, 9.0), **PLAIN)
 def special_bessel_y1(xp, x, /):
     """The Bessel function of the second kind of order 1, for input > 0."""
     v = wide(x)
@@ -165,7 +166,8 @@ def second_kind(order: int, scaled: bool) -> Any:
         f"{'exp(input) times the' if scaled else 'The'} modified Bessel function of the second "
         f"kind of order {order}."
     )
-    return op(name=name, samples=unary(0.3, 5.0), **PLAIN)(forward)
+    kernel = elementwise(f"k{order}e" if scaled else f"k{order}")
+    return op(name=name, numpy=kernel, samples=unary(0.3, 5.0), **PLAIN)(forward)
 
 
 def by_size(order: int, v: Any) -> Any:
@@ -191,7 +193,7 @@ K1E.pullback(
 )
 
 
-@op(samples=unary(0.5, 9.0), **PLAIN)
+@op(numpy=elementwise("spherical_j0"), samples=unary(0.5, 9.0), **PLAIN)
 def special_spherical_bessel_j0(xp, x, /):
     """sin(x) / x."""
     v = wide(x)

@@ -67,6 +67,10 @@ def fast_scatter_reduced(
 ) -> Any:
     """By the kernels of scatter; what they leave is done, or refused, by the forward."""
     if reduce in HOW and index.size and x.dtype == source.dtype and x.dtype.char in KERNEL_DTYPES:
+        if index.shape == source.shape and (places := along_alone(index, dim)) is not None:
+            out = slices_reduced(x, source, places, dim, reduce, include_self)
+            if out is not None:
+                return out
         out, base = np.empty(x.shape, x.dtype), x
         done = True
         if not include_self:
@@ -80,6 +84,40 @@ def fast_scatter_reduced(
             return out
     with np.errstate(all="ignore"):
         return scatter_reduced.forward(np, x, source, index, dim, reduce, include_self)
+
+
+def along_alone(index: Any, dim: int) -> Any:
+    """The places along dim, where a stretched index names the same ones everywhere; else None."""
+    if index.ndim < 2 or not -index.ndim <= dim < index.ndim:
+        return None
+    dim %= index.ndim
+    for d, (n, stride) in enumerate(zip(index.shape, index.strides)):
+        if d != dim and n > 1 and stride:
+            return None
+    return index[(0,) * dim + (slice(None),) + (0,) * (index.ndim - dim - 1)]
+
+
+def slices_reduced(
+    x: Any, source: Any, places: Any, dim: int, reduce: str, include_self: bool
+) -> Any:
+    """Whole slices combined at places, which all lie within x; else None."""
+    dim %= x.ndim
+    out, base = np.empty(x.shape, x.dtype), x
+    if not include_self:
+        if int(places.min()) < 0 or int(places.max()) >= x.shape[dim]:
+            return None
+        base = x.copy(order="C")
+        base[(slice(None),) * dim + (places,)] = neutral(x.dtype, reduce)
+    if not native.add_slices(out, source, places, dim, base, HOW[reduce]):
+        return None
+    if reduce == "mean":
+        n = np.maximum(np.bincount(places, minlength=x.shape[dim]) + int(include_self), 1)
+        n = n.reshape(-1, *(1,) * (x.ndim - dim - 1))
+        if x.dtype.kind in "iu":
+            np.floor_divide(out, n, out, casting="unsafe")
+        else:
+            divided(out, n.astype(out.dtype), out)
+    return out
 
 
 def averaged(out: Any, index: Any, dim: int, include_self: bool) -> bool:

@@ -8,13 +8,21 @@ from .samples import UNARY, reals
 from .table import composite, op
 
 
-@op(inplace=True, samples=UNARY)
-def conj(xp, x, /):
+@op(method=False, function=False, samples=UNARY)
+def conjugated(xp, x, /):
+    """The complex conjugate of complex numbers, a copy."""
+    return xp.conjugate(x)
+
+
+conjugated.pullback(x=lambda g: g.conjugate())
+
+
+@composite(inplace=True)
+def conj(ops, input):
     """Complex conjugate; a real tensor itself."""
-    return x.conjugate()
+    return ops.conjugated(input) if input.dtype.kind == "c" else input
 
 
-conj.pullback(x=lambda g: g.conjugate())
 conj.alias("conjugate", "conj_physical")
 
 

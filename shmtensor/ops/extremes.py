@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def clamp_in_place(ops: Any, input: Any, min: Any = None, max: Any = None) -> An
     """In one pass, where both bounds are numbers that the dtype has; else None."""
     if min.__class__ not in NUMBERS or max.__class__ not in NUMBERS or min is max is None:
         return None
-    if input.dtype.kind == "i" and float not in (min.__class__, max.__class__):
+    if input.dtype.kind in "iu" and float not in (min.__class__, max.__class__):
         min, max = within(input.dtype, min), within(input.dtype, max)
     elif input.dtype.kind != "f":
         return None
@@ -182,8 +183,15 @@ def within(dtype: Any, bound: Any) -> Any:
     """A bound, at most as far out as the dtype's own."""
     if bound is None:
         return None
-    limits = np.iinfo(dtype)
-    return int(np.clip(bound, limits.min, limits.max))
+    least, most = limits(dtype)
+    return int(least if bound < least else most if bound > most else bound)
+
+
+@functools.cache
+def limits(dtype: Any) -> tuple[int, int]:
+    """The smallest and the largest whole number of a dtype."""
+    found = np.iinfo(dtype)
+    return found.min, found.max
 
 
 clamp.alias("clip")

@@ -24,16 +24,34 @@ def cast(xp, x, /, dtype):
     return native.recast(x, dtype)
 
 
-in_rows = either(
+at_once = either(
     # the kernel takes the real part, for bool (number 0) as well
     lambda x, dtype: native.cast(x, dtype.num) if dtype.num or x.dtype.kind != "c" else None,
     cast.forward,
 )
+FLOAT = np.dtype(np.float32)
+
+
+def is_half(dtype: Any) -> bool:
+    """Is it one of the floats of 16 bits?"""
+    return bool(dtype.itemsize == 2 and dtype.kind == "f")
+
+
+def in_rows(x: Any, dtype: Any) -> Any:
+    """The result in C order, if x nearly is."""
+    given = x.dtype
+    if is_half(given) == is_half(dtype) or (dtype.kind == "b" and given.char != "e"):
+        return at_once(x, dtype)
+    # Floats of 16 bits meet all others as float32, as in PyTorch; and nothing warns.
+    if is_half(dtype):
+        return native.recast(x if given.char == "f" else at_once(x, FLOAT), dtype)
+    wide = native.recast(x, FLOAT)
+    return wide if dtype.char == "f" else at_once(wide, dtype)
 
 
 def in_its_order(x: Any, dtype: Any) -> Any:
     """The dimensions of the result lie in memory as those of x."""
-    order = None if x.ndim < 2 else order_of(x)
+    order = None if x.ndim < 2 or x.flags.c_contiguous else order_of(x)
     if order is None:
         return in_rows(x, dtype)
     return in_rows(x.transpose(order), dtype).transpose(np.argsort(order))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ..native import elementwise
 from .samples import reals, unary
 from .table import composite, op
@@ -105,7 +107,19 @@ def hurwitz(xp: Any, s: int, x: Any) -> Any:
     return total
 
 
+quick_trigamma = elementwise("trigamma")
+
+
+def fast_polygamma(x: Any, n: int) -> Any:
+    """The first derivative by its kernel, others by the plain forward."""
+    if n == 1:
+        return quick_trigamma(x)
+    with np.errstate(all="ignore"):
+        return polygamma_of.forward(np, x, n)
+
+
 @op(
+    numpy=fast_polygamma,
     promote="float",
     method=False,
     function=False,

@@ -266,6 +266,8 @@ def masked_scatter(ops, input, mask, source):
 @composite
 def take(ops, input, index):
     """Elements of the flattened tensor at these indices."""
+    if index.dtype.kind not in "iu":
+        raise RuntimeError(f"take: the index must be of whole numbers: {index.dtype}, use long()")
     return ops.getitem(ops.reshape(input, (-1,)), index)
 
 

@@ -55,6 +55,8 @@ def left(ops: Any, g: Any, y: Any, shape: Shape) -> Any:
             g * y.conjugate() if len(shape) == 1 else ops.mul(ops.unsqueeze(g, -1), y.conjugate())
         )
     turned = y.swapaxes(-1, -2).conjugate()
+    if len(shape) == 1 == g.ndim:
+        return ops.matmul(g, turned)
     if len(shape) == 1:
         return shrunk(ops, ops.matmul(ops.unsqueeze(g, -2), turned).squeeze(-2), shape)
     if len(shape) == 2 < g.ndim:  # one product instead of a batch that is summed
@@ -71,6 +73,8 @@ def right(ops: Any, g: Any, x: Any, shape: Shape, into: Any) -> Any:
         return ops.mul(ops.unsqueeze(x, -1).conjugate(), ops.unsqueeze(g, -2))
     if len(shape) == 1:
         turned = x.swapaxes(-1, -2).conjugate()
+        if g.ndim == 1:
+            return ops.matmul(turned, g)
         return shrunk(ops, ops.matmul(turned, ops.unsqueeze(g, -1)).squeeze(-1), shape)
     if len(shape) == 2 < x.ndim and x.shape[:-1] == g.shape[:-1]:
         n = math.prod(x.shape[:-1])

@@ -13,6 +13,7 @@ from .kernels import either, for_floats, stored
 from .samples import PAIR, TRIPLE, UNARY, reals, unary
 from .table import composite, insist_on_tensors, op
 
+plus, minus, times = parallel(np.add), parallel(np.subtract), parallel(np.multiply)
 AWAY = [(reals((3, 4)), reals((3, 4), 0.5, 2.0)), (reals((2, 1)), reals((3,), 0.5, 2.0))]
 
 # ---- sum and product
@@ -25,12 +26,6 @@ def add(xp, x, y, /):
 
 
 add.pullback(x=lambda g: g, y=lambda g: g)
-
-
-@add.rare(alpha=1)
-def scaled_add(ops, x, y, /, *, alpha):
-    """x + alpha * y."""
-    return ops.add(x, y * alpha)
 
 
 @op(numpy=parallel(np.subtract), broadcast=True, promote="common", samples=PAIR)
@@ -56,12 +51,6 @@ def no_bools(*operands: Any) -> None:
 
 
 sub.unlike = no_bools
-
-
-@sub.rare(alpha=1)
-def scaled_sub(ops, x, y, /, *, alpha):
-    """x - alpha * y."""
-    return ops.sub(x, y * alpha)
 
 
 @composite(inplace=True)
@@ -116,22 +105,18 @@ neg.pullback(x=lambda g: -g)
 neg.alias("negative")
 
 
-@op(numpy=parallel(np.positive), samples=UNARY)
-def positive(xp, x, /):
+@composite
+def positive(ops, input):
     """The tensor itself, as `+x`; refuses bool."""
-    return +x
-
-
-positive.pullback(x=lambda g: g)
+    if input.dtype.kind == "b":
+        raise RuntimeError(f"positive: not for bool: shape {tuple(input.shape)}, use int() first")
+    return input
 
 
 @op(broadcast=True, promote="common", out=True, samples=TRIPLE)
 def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
     """x + value * tensor1 * tensor2."""
     return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
-
-
-plus, minus, times = parallel(np.add), parallel(np.subtract), parallel(np.multiply)
 
 
 def fast_addcmul(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None) -> Any:

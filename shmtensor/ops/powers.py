@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from ..native import parallel
 from .pointwise import fast_square, root, times
 from .samples import reals
@@ -50,20 +51,43 @@ def whole_power(xp: Any, x: Any, y: Any) -> Any:
     return xp.where(y < 0, small, x ** xp.maximum(y, 0))
 
 
+def power_of_bool(x: Any, exponent: Any) -> Any:
+    """Powers with truth values: of a tensor of them by a number; by True or False they stay what
+    they are.
+
+    Raises:
+        NotImplementedError: the exponents are a tensor of truth values.
+    """
+    y = np.asarray(exponent)
+    if y.dtype.kind == "b":
+        if y.ndim or not isinstance(x, np.ndarray):
+            raise NotImplementedError(
+                f"pow: not implemented for bool: exponents of shape {y.shape}"
+            )
+        return x.copy() if y else np.ones_like(x)
+    with np.errstate(all="ignore"):
+        return pow.forward(np, x, exponent)
+
+
 power = parallel(np.power)
 
 
 def fast_power(x: Any, exponent: Any) -> Any:
     """Of floating-point tensors on the threads, squares and roots by their own loops."""
     if x.__class__ is not np.ndarray or x.dtype.kind not in "fi":
+        if "b" in (np.asarray(x).dtype.kind, np.asarray(exponent).dtype.kind):
+            return power_of_bool(x, exponent)
         with np.errstate(all="ignore"):
             return pow.forward(np, x, exponent)
     if exponent.__class__ is int or (exponent.__class__ is float and x.dtype.kind == "f"):
         if exponent == 2:
             return fast_square(x)
         if exponent == 3 and x.dtype.char in "bhilfd":
-            found = fast_square(x)
-            return times(found, x, found)
+            found = native.cube(x)
+            if found is None:
+                found = fast_square(x)
+                times(found, x, found)
+            return found
     if x.dtype.kind == "i":
         with np.errstate(all="ignore"):
             return pow.forward(np, x, exponent)

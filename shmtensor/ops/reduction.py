@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .axes import axes, flat_or, in_order, shared, spread
+from .axes import axes, each_or, flat_or, in_order, shared, spread
 from .kernels import either
 from .results import named
 from .samples import bools
@@ -50,7 +50,7 @@ sum.pullback(x=lambda ops, g, x_shape, dim, keepdim: spread(ops, g, x_shape, dim
 def sum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
     """The sum in another dtype."""
     if dtype == np.bool_:
-        return ops.any(x, dim, keepdim)
+        return ops.any(x, None if axes(x, dim) is None else dim, keepdim)
     return ops.cast(ops.sum(ops.cast(x, dtype), dim, keepdim), dtype)
 
 
@@ -240,20 +240,21 @@ def position(find: Any, name: str, x: Any, dim: int | None, keepdim: bool) -> An
 
 
 COUNTS = [(bools((3, 4)),), (bools((3, 4)), 1), (bools((2, 3, 4)), (0, 2)), (bools(()),)]
-BOOLS = [(bools((3, 4)),), (bools((3, 4)), 1), (bools((2, 3, 4)), (0, 2), True), (bools(()),)]
+BOOLS = [*((bools((3, 4)), *dim) for dim in ((), (1,), ((),))),
+         (bools((2, 3, 4)), (0, 2), True), (bools(()),)]  # fmt: skip
 
 
 @op(samples=BOOLS)
 def all(xp, x, /, dim=None, keepdim=False):
-    """Are all elements true? A bool, but of uint8 a uint8."""
-    out = xp.logical_and.reduce(x, axes(x, dim), keepdims=keepdim)
+    """Are all elements true? A bool, but of uint8 a uint8; with dim=() each is asked alone."""
+    out = xp.logical_and.reduce(x, each_or(x, dim), keepdims=keepdim)
     return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
 @op(samples=BOOLS)
 def any(xp, x, /, dim=None, keepdim=False):
-    """Is any element true? A bool, but of uint8 a uint8."""
-    out = xp.logical_or.reduce(x, axes(x, dim), keepdims=keepdim)
+    """Is any element true? A bool, but of uint8 a uint8; with dim=() each is asked alone."""
+    out = xp.logical_or.reduce(x, each_or(x, dim), keepdims=keepdim)
     return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
@@ -261,7 +262,9 @@ def truth(every: bool) -> Any:
     """Of bools the native smallest or largest; of nothing, and of numbers, NumPy's."""
 
     def kernel(x: Any, dim: Any, keepdim: bool) -> Any:
-        return native.extreme(x, dim, keepdim, not every) if x.dtype.char == "?" else None
+        if x.dtype.char != "?" or each_or(x, dim) == ():
+            return None
+        return native.extreme(x, dim, keepdim, not every)
 
     return kernel
 

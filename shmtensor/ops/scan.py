@@ -31,10 +31,11 @@ def cumsum(xp, x, /, dim, *, dtype: dtype = None):
 
 
 def fast_running(row: Any, product: bool) -> Any:
-    """The native kernel, where the dtype stays."""
+    """The native kernel, where the dtype is the usual one."""
 
     def kernel(x: Any, dim: int, dtype: Any) -> Any:
-        out = native.running(x, dim, product) if dtype is None or dtype == x.dtype else None
+        usual = dtype is None or dtype == accumulator(x.dtype, None)
+        out = native.running(x, dim, product) if usual else None
         return row.forward(np, x, dim, dtype=dtype) if out is None else out
 
     return kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import native
+from .kernels import either
 from .samples import bools
 from .table import composite, op
 
@@ -120,4 +121,5 @@ def kept_by(xp, x, mask, /, scale):
     return xp.where(mask, x * x.dtype.type(scale), xp.zeros((), x.dtype))
 
 
+kept_by.numpy = either(native.keep, kept_by.forward)
 kept_by.pullback(x=lambda ops, g, mask, scale: ops.kept_by(g, mask, scale))

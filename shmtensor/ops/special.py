@@ -44,7 +44,13 @@ def scaled_erfc(x: Any) -> Any:
 # ---- the normal distribution
 
 
-@op(method=False, function=False, promote="float", samples=unary(-3.0, 3.0))
+@op(
+    numpy=elementwise("ndtr"),
+    method=False,
+    function=False,
+    promote="float",
+    samples=unary(-3.0, 3.0),
+)
 def special_ndtr(xp, x, /):
     """The distribution function of the standard normal distribution."""
     return (0.5 * of_complement(-wide(x) / ROOT)).astype(x.dtype)
@@ -53,7 +59,13 @@ def special_ndtr(xp, x, /):
 special_ndtr.pullback(x=lambda ops, g, x: g * ops.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi)))
 
 
-@op(method=False, function=False, promote="float", samples=unary(-5.0, 3.0))
+@op(
+    numpy=elementwise("log_ndtr"),
+    method=False,
+    function=False,
+    promote="float",
+    samples=unary(-5.0, 3.0),
+)
 def special_log_ndtr(xp, x, /):
     """The logarithm of `ndtr`, exact far into the left tail."""
     v = wide(x)
@@ -69,7 +81,11 @@ special_log_ndtr.pullback(
 
 
 @op(
-    method=False, function=False, promote="float", samples=[*unary(-2.0, 2.0), (reals((4,), 3, 9),)]
+    numpy=elementwise("erfcx"),
+    method=False,
+    function=False,
+    promote="float",
+    samples=[*unary(-2.0, 2.0), (reals((4,), 3, 9),)],
 )
 def special_erfcx(xp, x, /):
     """exp(x * x) times the complementary error function."""
@@ -127,7 +143,13 @@ def ratio(parts: Any, x: Any) -> Any:
     return above / below
 
 
-@op(method=False, function=False, promote="float", samples=unary(0.05, 0.95))
+@op(
+    numpy=elementwise("ndtri"),
+    method=False,
+    function=False,
+    promote="float",
+    samples=unary(0.05, 0.95),
+)
 def special_ndtri(xp, x, /):
     """The inverse of `ndtr`: the quantile function of the standard normal distribution."""
     p = wide(x)
@@ -309,13 +331,29 @@ GAMMAS = [
 ]
 
 
-@op(method=False, function=False, broadcast=True, promote="float", inplace=False, samples=GAMMAS)
+@op(
+    numpy=elementwise("gammainc"),
+    method=False,
+    function=False,
+    broadcast=True,
+    promote="float",
+    inplace=False,
+    samples=GAMMAS,
+)
 def special_gammainc(xp, x, y, /):
     """The regularised lower incomplete gamma function P(input, other); no gradient by input."""
     return incomplete(x, y, False).astype(x.dtype)
 
 
-@op(method=False, function=False, broadcast=True, promote="float", inplace=False, samples=GAMMAS)
+@op(
+    numpy=elementwise("gammaincc"),
+    method=False,
+    function=False,
+    broadcast=True,
+    promote="float",
+    inplace=False,
+    samples=GAMMAS,
+)
 def special_gammaincc(xp, x, y, /):
     """The regularised upper incomplete gamma function Q(input, other); no gradient by input."""
     return incomplete(x, y, True).astype(x.dtype)

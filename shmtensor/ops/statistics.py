@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -52,6 +51,19 @@ def bars(xp, x, /, n, low, high):
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(f"histc: the range must be finite: {low}, {high}")
     return xp.histogram(x, n, (low, high))[0].astype(x.dtype)
+
+
+def fast_bars(x: Any, n: int, low: float, high: float) -> Any:
+    """By the kernel where the range is given or found; the forward does or refuses the rest."""
+    found = None
+    if n > 0 and x.dtype.char in "fd" and x.size:
+        a, b = (float(x.min()), float(x.max())) if low == high else (low, high)
+        if a < b and math.isfinite(b - a):
+            found = native.bars(x, np.histogram_bin_edges(x[..., :0], n, (a, b)).astype(x.dtype))
+    return bars.forward(np, x, n, low, high) if found is None else found.astype(x.dtype)
+
+
+bars.numpy = fast_bars
 
 
 @composite
@@ -230,6 +242,26 @@ def corrcoef(ops, input):
 # ---- geometry
 
 
+@op(
+    promote="common",
+    method=False,
+    function=False,
+    inplace=False,
+    samples=[((4, 3), (4, 3), 1), ((3, 2, 2), (3, 2, 2), 0)],
+)
+def crossed(xp, x, y, /, dim):
+    """Vector product of tensors of one shape along a dimension of size 3."""
+    first = xp.roll(x, -1, dim) * xp.roll(y, -2, dim)
+    return first - xp.roll(x, -2, dim) * xp.roll(y, -1, dim)
+
+
+crossed.numpy = either(native.cross, crossed.forward)
+crossed.pullback(
+    x=lambda ops, g, y, dim: ops.crossed(ops.conj(y), g, dim),
+    y=lambda ops, g, x, dim: ops.crossed(g, ops.conj(x), dim),
+)
+
+
 @composite
 def cross(ops, input, other, dim=None):
     """Vector product along a dimension of size 3 (the first such one, if none is given)."""
@@ -247,8 +279,7 @@ def cross(ops, input, other, dim=None):
             f"cross: dim {dim} must have size 3: {tuple(input.shape)}, {tuple(other.shape)}"
         )
     a, b = ops.broadcast_to(input, shape), ops.broadcast_to(other, shape)
-    first = ops.mul(ops.roll(a, -1, dim), ops.roll(b, -2, dim))
-    return ops.sub(first, ops.mul(ops.roll(a, -2, dim), ops.roll(b, -1, dim)))
+    return ops.crossed(a, b, dim)
 
 
 @composite(method=False)
@@ -258,6 +289,9 @@ def combinations(ops, input, r=2, with_replacement=False):
         raise RuntimeError(
             f"combinations: a vector and r >= 0 are needed: {tuple(input.shape)}, {r}"
         )
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = np.array(list(choose(range(input.shape[0]), r)), np.int64).reshape(-1, r)
-    return ops.getitem(input, rows) if r else ops.reshape(input, (-1,))[:0]
+    if not r:
+        return ops.reshape(input, (-1,))[:0]
+    rows = native.call(native.combinations, input.shape[0], r, bool(with_replacement))
+    if rows is None:
+        raise RuntimeError(f"combinations: too many rows: {r} out of {input.shape[0]} elements")
+    return ops.getitem(input, rows)

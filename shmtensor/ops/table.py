@@ -111,6 +111,7 @@ class Row:
     samples: Sequence[tuple[Any, ...]]
     tensors: tuple[str, ...]  # inputs that no Python number may stand for
     diverted: Function | None = None
+    diverted_in_place: Function | None = None  # the same for `<name>_`; else its result is copied
     unlike: Function | None = None  # raises where operands of unlike dtypes are not mixed
 
     def __init__(self, **columns: Any) -> None:

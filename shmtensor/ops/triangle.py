@@ -10,11 +10,11 @@ from .. import native
 from ..dtypes import as_dtype
 from .axes import axis
 from .creation import made
-from .kernels import either
+from .kernels import stored
 from .table import composite, op
 
 
-@op(inplace=True, samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)])
+@op(inplace=True, out=True, samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)])
 def tril(xp, x, /, diagonal=0):
     """The elements on and below a diagonal, 0 above."""
     if x.ndim < 2:
@@ -22,7 +22,7 @@ def tril(xp, x, /, diagonal=0):
     return xp.tril(x, diagonal)
 
 
-@op(inplace=True, samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)])
+@op(inplace=True, out=True, samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)])
 def triu(xp, x, /, diagonal=0):
     """The elements on and above a diagonal, 0 below."""
     if x.ndim < 2:
@@ -30,8 +30,19 @@ def triu(xp, x, /, diagonal=0):
     return xp.triu(x, diagonal)
 
 
-tril.numpy = either(lambda x, diagonal: native.triangle(x, diagonal, False), tril.forward)
-triu.numpy = either(lambda x, diagonal: native.triangle(x, diagonal, True), triu.forward)
+def fast_tril(x: Any, diagonal: Any, out: Any = None) -> Any:
+    """The kernel, which in place only clears; else the forward."""
+    done = native.triangle(x, diagonal, False, out)
+    return stored(tril.forward(np, x, diagonal), out) if done is None else done
+
+
+def fast_triu(x: Any, diagonal: Any, out: Any = None) -> Any:
+    """The kernel, which in place only clears; else the forward."""
+    done = native.triangle(x, diagonal, True, out)
+    return stored(triu.forward(np, x, diagonal), out) if done is None else done
+
+
+tril.numpy, triu.numpy = fast_tril, fast_triu
 tril.pullback(x=lambda ops, g, diagonal: ops.tril(g, diagonal))
 triu.pullback(x=lambda ops, g, diagonal: ops.triu(g, diagonal))
 

@@ -31,6 +31,14 @@ def unique_values(xp, x, /, dim=None):
     return values, inverse.astype(np.int64), counts.astype(np.int64)
 
 
+def no_derivative(g: Any) -> Any:
+    raise NotImplementedError(
+        f"unique: the derivative is not implemented, as in PyTorch: shape {tuple(g.shape)}, "
+        "hint: ask detach() for the places, and index the tensor itself with them"
+    )
+
+
+unique_values.pullback(x=no_derivative)
 unique_values.numpy = either(native.unique_values, unique_values.forward)
 
 
@@ -60,6 +68,9 @@ def unique_runs(xp, x, /, dim=None):
     return values, inverse.astype(np.int64), counts.astype(np.int64)
 
 
+unique_runs.pullback(x=no_derivative)
+
+
 def asked(found: Any, return_inverse: bool, return_counts: bool) -> Any:
     """The results that were asked for."""
     values, inverse, counts = found
@@ -74,6 +85,7 @@ def distinct(xp, x, /):
     return xp.unique(x)
 
 
+distinct.pullback(x=no_derivative)
 distinct.numpy = either(native.distinct, distinct.forward)
 
 

@@ -21,7 +21,8 @@ __all__ = ["SGD"]
 class SGD(FlatOptimizer):
     """Gradient descent (momentum: Sutskever et al. 2013).
 
-    Sparse gradients: without momentum a step costs what they keep; with it the buffer is dense.
+    Sparse gradients: without momentum a step costs what they keep; with it the buffer is dense
+    (PyTorch keeps a sparse one; the values are the same).
     weight_decay does not go with them, as in PyTorch.
 
     Args:

@@ -111,8 +111,3 @@ class Casting(Exchange):
 
     def cdouble(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.complex128)
-
-    def conjugate(self) -> Tensor:
-        """The complex conjugate; a real tensor itself."""
-        same: Any = self
-        return table.conj(self) if self.array.dtype.kind == "c" else same  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import mmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,23 +49,35 @@ class Copying(Restriding):
 
     def copied_memory(self, memo: dict[Any, Any]) -> Any:
         """A copy of the array. Tensors of one deepcopy that share memory share the copy, for the
-        memory is copied whole; but a parameter that lies in a flat block with others leaves it.
+        memory is copied whole.
         """
-        owner = self.array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        plain = owner.flags.c_contiguous or owner.flags.f_contiguous
-        if not plain or (self.leaf is not None and self.leaf.home is not None):
+        owner = self.whole()
+        if owner is None:
             return native.call(np.array, self.array)
         key = ("memory", id(owner))
         if key not in memo:
             memo[key] = native.call(np.array, owner), owner  # which has to stay as long as its id
         made = memo[key][0]
-        if self.array is owner:
-            return made
-        flat = (made if made.flags.c_contiguous else made.T).reshape(-1).view(np.uint8)
-        start = self.array.ctypes.data - owner.ctypes.data
-        return np.ndarray(self.array.shape, self.array.dtype, flat, start, self.array.strides)
+        return made if self.array is owner else part_of(made, *self.place_in(owner))
+
+    def whole(self) -> Any:
+        """The array of all the memory that this is a view of; None if the tensor is to be copied
+        alone: a parameter leaves the flat block that it lies in with others, and a part of a file
+        its mapping.
+        """
+        owner = self.array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        plain = owner.flags.c_contiguous or owner.flags.f_contiguous
+        mapped = isinstance(owner.base, mmap.mmap)
+        home = self.leaf is not None and self.leaf.home is not None
+        return owner if plain and not mapped and not home else None
+
+    def place_in(self, owner: Any) -> tuple[Any, ...]:
+        """The arguments of `part_of` that give this tensor's array."""
+        array = self.array
+        start = array.ctypes.data - owner.ctypes.data if array.size else 0
+        return array.shape, array.dtype, start, array.strides
 
     def __copy__(self) -> Tensor:
         cls: Any = type(self)
@@ -74,7 +87,8 @@ class Copying(Restriding):
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Plain pickle copies the bytes. Between processes the pickler of `multiprocessing` sends a
+        """Plain pickle copies the memory whole, once for all tensors of one pickle that are views
+        of it, and keeps the strides. Between processes the pickler of `multiprocessing` sends a
         handle instead.
         """
         if not self.is_leaf:
@@ -85,17 +99,39 @@ class Copying(Restriding):
                 f"detach()"
             )
         grad = self.grad.array if isinstance(self.grad, native.TensorBase) else self.grad
+        owner = self.whole()
+        if owner is None:
+            owner = dense(self.array)
+        parts: tuple[Any, ...] = (type(self), owner, self.requires_grad, grad)
+        if owner is not self.array:  # pickle knows the owner again where another tensor names it
+            parts += (self.place_in(owner),)
         # A subclass's own attributes are the third part, which pickle puts back by itself.
-        return (
-            rebuilt,
-            (type(self), self.array, self.requires_grad, grad),
-            getattr(self, "__dict__", None) or None,
-        )
+        return rebuilt, parts, getattr(self, "__dict__", None) or None
+
+
+def dense(array: Any) -> Any:
+    """The elements in the order of memory if they leave no gaps (channels last): a 1-d view; else
+    the array itself, which pickle packs.
+    """
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    turned = array.transpose(order)
+    return turned.reshape(-1) if turned.flags.c_contiguous else array
+
+
+def part_of(
+    owner: Any, shape: tuple[int, ...], dtype: Any, start: int, strides: tuple[int, ...]
+) -> Any:
+    """A view of an array's memory, beginning at byte `start`. Copies: none."""
+    flat = (owner if owner.flags.c_contiguous else owner.T).reshape(-1).view(np.uint8)
+    part = np.ndarray(shape, dtype, flat, start, strides)
+    if any(n > 1 and not step for n, step in zip(shape, strides)):  # stretched: as `expand` has it
+        part.flags.writeable = False
+    return part
 
 
 def remade(cls: type[Tensor], array: Any, requires_grad: Any, grad: Any) -> Tensor:
-    """A tensor of a class over an array."""
-    made: Tensor = cls.__new__(cls, native.wrap(array))
+    """A tensor of a class over an array; the class's own `__new__` may want more than we have."""
+    made: Tensor = native.TensorBase.__new__(cls)
     made.array = array
     if requires_grad:
         made.requires_grad_()
@@ -104,9 +140,16 @@ def remade(cls: type[Tensor], array: Any, requires_grad: Any, grad: Any) -> Tens
     return made
 
 
-def rebuilt(cls: type[Tensor], array: Any, requires_grad: Any, grad: Any) -> Tensor:
-    """A tensor from its pickle."""
-    made = remade(cls, as_canonical(array), requires_grad, None)
+def rebuilt(
+    cls: type[Tensor], array: Any, requires_grad: Any, grad: Any, place: Any = None
+) -> Tensor:
+    """A tensor from its pickle.
+
+    Args:
+        place: where it lies in `array`: the arguments of `part_of`; None: all of it.
+    """
+    own = as_canonical(array if place is None else part_of(array, *place))
+    made = remade(cls, own, requires_grad, None)
     if grad is not None:
         is_dense = isinstance(grad, np.ndarray)
         made.grad = native.wrap(as_canonical(grad)) if is_dense else grad

@@ -163,8 +163,11 @@ class Exchange(History):
         """A DLPack capsule of the memory; read-only memory stays so. Copies: none.
 
         Raises:
-            BufferError: the tensor requires grad.
+            BufferError: the tensor requires grad, or a stream is given: memory of the host has
+                none.
         """
+        if stream is not None and stream != -1:  # -1: no synchronisation is asked for
+            raise BufferError(f"__dlpack__: stream: None is expected on the CPU: {stream!r}")
         if view.node_of(self) is not None:
             raise BufferError(
                 f"__dlpack__: Can't export tensors that require gradient: shape "

@@ -93,14 +93,14 @@ class Geometry(Methods):
         """The conjugate transpose of a matrix."""
         if self.array.ndim != 2:
             return self.only("H", "matrices (2 dimensions); mH takes batches", not self.array.ndim)
-        return self.mT.conj()
+        return self.mT.conj()  # type: ignore[no-any-return]
 
     @property
     def mH(self) -> Tensor:
         """The conjugate transpose of a matrix, or of each of a batch."""
         if self.array.ndim < 2:
             return self.only("mH", "matrices or batches of matrices", not self.array.ndim)
-        return self.mT.conj()
+        return self.mT.conj()  # type: ignore[no-any-return]
 
     def only(self, name: str, what: str, allowed: bool) -> Tensor:
         """The tensor itself where that is allowed.
@@ -114,6 +114,8 @@ class Geometry(Methods):
 
     @property
     def real(self) -> Tensor:
+        if self.array.dtype.kind != "c":  # as it is, and a leaf remains one
+            return self  # type: ignore[return-value]
         return table.real(self)  # type: ignore[no-any-return]
 
     @real.setter

@@ -114,6 +114,9 @@ class Writing(Casting):
                 "fill_diagonal_: all dimensions of input must be of equal length, and at least "
                 f"two: shape {shape}"
             )
+        if len(shape) == 2 and not (wrap and shape[0] > shape[1]):
+            table.diagonal(self).fill_(fill_value)
+            return self  # type: ignore[return-value]
         mask = np.zeros(shape, bool)
         np.fill_diagonal(mask, True, wrap=wrap)
         return self.masked_fill_(native.wrap(mask), fill_value)

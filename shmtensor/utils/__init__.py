@@ -1,7 +1,10 @@
-"""`shmtensor.utils.data`, `.checkpoint` and `.tensorboard`, for those who type PyTorch's names."""
+"""`shmtensor.utils.data`, `.checkpoint`, `.dlpack` and `.tensorboard`, for those who type PyTorch's
+names.
+"""
 
 from . import checkpoint as checkpoint
 from . import data as data
+from . import dlpack as dlpack
 from . import tensorboard as tensorboard
 
-__all__ = ["checkpoint", "data", "tensorboard"]
+__all__ = ["checkpoint", "data", "dlpack", "tensorboard"]

@@ -82,3 +82,29 @@ def test_it_is_off_afterwards() -> None:
     autograd.set_detect_anomaly(True)
     autograd.set_detect_anomaly(False)
     wrong_line(x).backward()
+
+
+def test_the_users_line_is_the_last_that_is_named() -> None:
+    x = st.tensor([-1.0], requires_grad=True)
+    with detected():
+        y = wrong_line(x)
+        with pytest.warns(match="Error detected") as told, pytest.raises(RuntimeError):
+            y.backward()
+    assert str(told[0].message).rstrip().endswith("return x.sqrt()  # the line to be named")
+
+
+def test_what_induced_a_gradient_of_a_gradient_is_named() -> None:
+    x = st.tensor([0.0], requires_grad=True)
+    with detected():
+        y = (x * x + 1).sqrt()
+        (g,) = autograd.grad(y.sum(), x, create_graph=True)
+        with (
+            pytest.warns(match="Error detected|induced") as told,
+            pytest.raises(RuntimeError, match="returned nan"),
+        ):
+            (g.sqrt()).sum().backward()
+    texts = [str(w.message) for w in told]
+    assert "Error detected in MulBackward0" in texts[0]
+    assert "autograd.grad(y.sum(), x, create_graph=True)" in texts[0]
+    assert "Previous calculation was induced by MulBackward0" in texts[1]
+    assert "y = (x * x + 1).sqrt()" in texts[1]

@@ -98,6 +98,13 @@ class Slow(Numbers):
         return index
 
 
+class SlowStream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        for index in range(8):
+            time.sleep(1.0 if index == 5 else 0.1)
+            yield index
+
+
 class Names(Dataset[str]):
     def __init__(self, names: Any) -> None:
         self.names = names
@@ -303,8 +310,15 @@ def test_a_sample_that_takes_long_is_named() -> None:
     with pytest.warns(RuntimeWarning, match=told) as caught:
         list(loader)
     assert len([w for w in caught if w.category is RuntimeWarning]) == 1
-    with pytest.warns(RuntimeWarning, match="a sample takes long"):
+    with pytest.warns(RuntimeWarning, match=r"a sample takes long: .* s at index 5, ") as caught:
         list(DataLoader(Slow(), 4, stall_warning=0.3))
+    assert len([w for w in caught if w.category is RuntimeWarning]) == 1
+
+
+def test_many_quick_samples_are_no_slow_one() -> None:
+    with pytest.warns(RuntimeWarning, match="at sample 5 of the stream, ") as caught:
+        list(DataLoader(SlowStream(), 4, stall_warning=0.35))  # a batch takes longer than that, too
+    assert len([w for w in caught if w.category is RuntimeWarning]) == 1
 
 
 @pytest.mark.parametrize("method", METHODS)

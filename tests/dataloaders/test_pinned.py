@@ -16,7 +16,7 @@ import pytest
 from fakecuda import FakeCuda, installed
 
 import shmtensor as st
-from dataloaders import DataLoader, Dataset, IterableDataset
+from dataloaders import DataLoader, Dataset, IterableDataset, default_collate
 from dataloaders.pinned import PinnedPool
 
 SHAPE = (80, 100)
@@ -105,6 +105,37 @@ def test_batches_lie_in_memory_that_is_registered_once(
     assert not cuda.pinned
     assert {name for name, _ in cuda.calls[cuda.registered() :]} == {"unregister"}
     check(next(iter(loader)))  # it can be iterated over again
+    loader.close()
+
+
+KEPT: list[Any] = []  # in the worker: the batch that it made last
+
+
+class Rewriting(Images):
+    """When a batch begins, writes into the one before, which the consumer has by then."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index % BATCH == 0 and KEPT:
+            KEPT[0][0].numpy()[:] += 1000
+        return super().__getitem__(index)
+
+
+def keep(samples: Any) -> Any:
+    KEPT[:] = [default_collate(samples)]
+    return KEPT[0]
+
+
+def test_pinning_copies_nothing(cuda: FakeCuda) -> None:
+    """What the worker writes is what the consumer looks at, in registered memory."""
+    loader = DataLoader(Rewriting(), BATCH, collate_fn=keep, **options(1))
+    pinned, before = 0, None
+    for images, labels in loader:
+        if before is not None:  # of one worker's: this batch has been begun, so that one rewritten
+            pinned += cuda.is_pinned(before[0].numpy())
+            check((before[0] - 1000, before[1]))
+        before = images, labels
+    assert pinned > 10
+    del images, labels, before
     loader.close()
 
 

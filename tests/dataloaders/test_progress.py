@@ -439,6 +439,18 @@ def test_a_state_that_does_not_fit_is_refused() -> None:
         iter(other)
 
 
+def test_a_data_set_that_has_grown_within_an_epoch_is_refused() -> None:
+    grown = DataLoader(range(13), 4, shuffle=True)
+    loader = DataLoader(range(12), 4, shuffle=True)
+    next(iter(loader))
+    with pytest.raises(ValueError, match="12 samples when the state was taken, 13 here"):
+        grown.load_state_dict(loader.state_dict())
+    assert sum(map(len, grown)) == 13  # as if nothing had been asked
+    list(loader)
+    grown.load_state_dict(loader.state_dict())  # the next epoch may be of more
+    assert sorted(int(x) for batch in grown for x in batch) == list(range(13))
+
+
 def test_torchdata_users_find_their_name() -> None:
     assert StatefulDataLoader is DataLoader
 

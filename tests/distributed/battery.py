@@ -306,6 +306,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="collectives: all_reduce,reduce")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--node", type=int, default=0, help="ranks of a node: TCP between them")
     options = parser.parse_args()
     from shmtensor import memory
 
@@ -315,7 +316,8 @@ def main() -> int:
     for n in [int(each) for each in options.ranks.split(",")]:
         began, count = time.monotonic(), 0
         for name in only:
-            count += values(run(sweep, n, None, [name], timeout=120.0, patience=3600.0))[0]
+            limits: dict[str, Any] = {"timeout": 120.0, "patience": 3600.0}
+            count += values(run(sweep, n, None, [name], node=options.node, **limits))[0]
         print(f"{n} ranks: {count} cases, {time.monotonic() - began:.0f} s", flush=True)
     before, late = memory.statistics(), []
     for i in range(options.kills):

@@ -1,11 +1,12 @@
 """Runs a function on several ranks of a fresh group, and hands back what each returned or
-raised.
+raised. The group lies in shared memory, or is carried by TCP between nodes made of this machine.
 """
 
 from __future__ import annotations
 
 import os
 import queue
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +15,22 @@ from typing import Any
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor import native
-from shmtensor.distributed.membership import enter, give_up, join
+from shmtensor.distributed.membership import enter, give_up, init_process_group, join
 from shmtensor.distributed.rendezvous import create_block
 
 START_METHODS = ("fork", "forkserver", "spawn")
+SECRET = "6b" * 16
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def node_of(rank: int, node: int, ranks: int) -> list[int]:
+    """The ranks of a rank's node, if `node` of them make one."""
+    first = rank // node * node
+    return list(range(first, min(first + node, ranks)))
 
 
 @dataclass
@@ -35,19 +48,32 @@ class Outcome:
 def live(
     rank: int,
     ranks: int,
-    handle: bytes,
+    place: bytes | tuple[int, int],
     timeout: float,
     function: Any,
     arguments: Any,
     answers: Any,
 ) -> None:
-    block = native.receive(handle, False)
-    enter(join(block, rank, ranks, timeout, f"rank {rank}"))
+    """Joins the group: of a block's handle, or of a port where nodes of so many ranks meet."""
+    if isinstance(place, bytes):
+        block = native.receive(place, False)
+        enter(join(block, rank, ranks, timeout, f"rank {rank}"))
+    else:
+        port, node = place
+        os.environ.update(
+            LOCAL_WORLD_SIZE=str(node),
+            SHMTENSOR_RANKS_PER_NODE=str(node),
+            SHMTENSOR_SECRET=SECRET,
+        )
+        init_process_group("gloo", f"tcp://127.0.0.1:{port}", timeout, ranks, rank)
     try:
         answers.put((rank, function(*arguments), None))
     except Exception as error:
         give_up(error)
-        answers.put((rank, None, error))
+        try:
+            answers.put((rank, None, error))
+        except TypeError:  # it holds what cannot be pickled
+            answers.put((rank, None, type(error)(str(error))))
     finally:
         dist.destroy_process_group()
 
@@ -59,15 +85,21 @@ def run(
     start_method: str | None = None,
     timeout: float = 20.0,
     patience: float = 60.0,
+    node: int = 0,
 ) -> list[Outcome]:
-    """`function(*arguments)` on every rank, inside a process group."""
+    """`function(*arguments)` on every rank, inside a process group.
+
+    Args:
+        node: so many ranks make a node, and TCP is between nodes; 0: all share memory.
+    """
     context: Any = mp.get_context(start_method)
-    block, handle = create_block(ranks)
+    block, handle = create_block(1 if node else ranks)
+    place = (free_port(), node) if node else handle
     answers = context.Queue()
     processes = [
         context.Process(
             target=live,
-            args=(rank, ranks, handle, timeout, function, arguments, answers),
+            args=(rank, ranks, place, timeout, function, arguments, answers),
             name=f"rank {rank}",
         )
         for rank in range(ranks)

@@ -1,7 +1,7 @@
 """Ranks that end in every way, at any step of any collective: nobody hangs, all others say who it
 was, and nothing is left.
 
-python -m tests.distributed.kills [--rounds 200] [--seed 1]    (make kills)
+python -m tests.distributed.kills [--rounds 200] [--seed 1] [--nodes]    (make kills)
 
 | way | a rank |
 |---|---|
@@ -11,6 +11,7 @@ python -m tests.distributed.kills [--rounds 200] [--seed 1]    (make kills)
 | limit | meets a limit of its address space, and raises MemoryError |
 | oom | is killed by the kernel: it exceeds the limit of its memory cgroup (where one can be made) |
 | stop | is stopped by SIGSTOP: the others notice at the timeout |
+| node | is killed with all ranks of its node (with --nodes: two nodes of this machine, by TCP) |
 
 What is said of each way, and bounded, is how long a survivor took: from the death (of a stopped
 one: from the stop) or from its own call, whichever came later, to its error; less the time for
@@ -41,12 +42,13 @@ from shmtensor import distributed as dist
 from shmtensor import memory, native
 from shmtensor.distributed.contract import CONTRACTS
 from shmtensor.distributed.group import empty_shared
-from shmtensor.errors import PeerLostError
+from shmtensor.errors import CollectiveTimeout, PeerLostError
 
 from .battery import KILLED, check, draw
-from .crowd import run
+from .crowd import node_of, run
 
 WAYS = ["kill", "point", "exception", "limit", "oom", "stop"]
+ACROSS = [*WAYS, "node"]
 STOPPED = 2.0  # seconds: the timeout in rounds with SIGSTOP
 SOON = 1.0  # seconds: within these every survivor knows
 CGROUPS = Path("/sys/fs/cgroup")
@@ -100,8 +102,14 @@ def exceed(cgroup: str, moment: Any) -> None:
         held.append(b"x" * (4 << 20))
 
 
-def arrange(way: str, rng: random.Random, after: float, cgroup: str, moment: Any) -> None:
-    """Has this rank end in that way, and, where it can, write down the moment."""
+def arrange(
+    way: str, rng: random.Random, after: float, cgroup: str, moment: Any, doomed: list[int]
+) -> None:
+    """Has this rank end in that way, and, where it can, write down the moment.
+
+    Args:
+        doomed: pids of its node.
+    """
 
     def fail(*_: object) -> None:
         if way == "exception":
@@ -119,7 +127,8 @@ def arrange(way: str, rng: random.Random, after: float, cgroup: str, moment: Any
 
     def stop(number: int) -> None:
         moment[0] = time.monotonic()
-        os.kill(os.getpid(), number)
+        for pid in doomed if way == "node" else [os.getpid()]:
+            os.kill(pid, number)
 
     if way == "point":
         points = native.fault_points()
@@ -142,83 +151,115 @@ def waited(thread: int) -> float:
     return int(text.split()[1]) * 1e-9
 
 
-def note_end(way: str, pid: int, moment: Any, thread: int, noted: list[float]) -> None:
-    """Notes when the victim has ended, and for how long `thread` had waited for a CPU until then.
+class Watch:
+    """How late this thread learns of the end of a process, by a thread that notes the end.
 
-    One that raises or is stopped is there still and says when; a killed one has ended when it is
-    gone, and here that may be seen too late by what this thread waits for a CPU itself.
+    One that raises or is stopped is there still and says when, in `moment`; a killed one has ended
+    when it is gone (its pidfd is readable), and here that may be seen too late by what the noting
+    thread waits for a CPU itself.
     """
-    own = threading.get_native_id()
-    if way in ("exception", "limit", "stop"):
-        while not moment[0]:
-            time.sleep(2e-3)
-        end = float(moment[0])
-    else:
-        pidfd = os.pidfd_open(pid)
-        before = waited(own)
-        select.select([pidfd], [], [])
-        end = time.monotonic() - (waited(own) - before)
-        os.close(pidfd)
-    noted[:] = end, waited(thread)
+
+    def __init__(self, way: str, pidfd: int, moment: Any = None) -> None:
+        self.way, self.pidfd, self.moment = way, pidfd, moment
+        self.own = threading.get_native_id()
+        self.end = self.waited_then = 0.0
+        self.thread = threading.Thread(target=self.note, daemon=True)
+        self.thread.start()
+
+    def note(self) -> None:
+        own = threading.get_native_id()
+        if self.way in ("exception", "limit", "stop"):
+            while not self.moment[0]:
+                time.sleep(2e-3)
+            end = float(self.moment[0])
+        else:
+            before = waited(own)
+            select.select([self.pidfd], [], [])
+            end = time.monotonic() - (waited(own) - before)
+        os.close(self.pidfd)
+        self.waited_then = waited(self.own)
+        self.end = end
+
+    def call(self) -> None:
+        """A call begins that will not return if the process ends: earlier nobody can know."""
+        self.called, self.before = time.monotonic(), waited(self.own)
+
+    def learnt(self) -> tuple[float, float]:
+        """Seconds from the end, or from the last call if that came later, until now, less the
+        time for which this thread had no CPU; and that time."""
+        now, idle = time.monotonic(), waited(self.own)
+        self.thread.join(20)
+        assert self.end, "the end was not noted"
+        idle -= max(self.waited_then, self.before)
+        return now - max(self.end, self.called) - idle, max(idle, 0.0)
 
 
 def endure(
-    seed: int, victim: int, way: str, after: float, cgroup: str, moment: Any
+    seed: int, victim: int, way: str, after: float, cgroup: str, moment: Any, node: int
 ) -> dict[str, Any]:
     """Random collectives until the victim is missed: what the error said, and how late."""
     rank, n = dist.get_rank(), dist.get_world_size()
+    mates = node_of(victim, node or n, n)
     pids: list[Any] = [None] * n
     dist.all_gather_object(pids, os.getpid())
-    first = rank == min({0, 1} - {victim})  # of the survivors
+    pidfd = os.pidfd_open(pids[victim])
+    dist.barrier()  # before anybody may end: who is reaped already has no pidfd
+    gone = mates if way == "node" else [victim]
+    first = rank == min(set(range(n)) - set(gone))  # of the survivors
     rng = random.Random(seed)  # the same calls on all ranks
     for _ in range(5):
         call_at_random(rng)
     if way == "stop":
         dist.GroupMember.WORLD.timeout = STOPPED  # type: ignore[union-attr]
-    own, noted = threading.get_native_id(), [0.0, 0.0]
-    arguments = (way, pids[victim], moment, own, noted)
-    watch = threading.Thread(target=note_end, args=arguments, daemon=True)
-    if rank != victim:
-        watch.start()
     began = time.monotonic()
     if rank == victim:
-        arrange(way, random.Random(seed + 1), after, cgroup, moment)
+        doomed = [pids[r] for r in mates if r != victim] + [pids[victim]]
+        arrange(way, random.Random(seed + 1), after, cgroup, moment, doomed)
+    else:
+        watch = Watch(way, pidfd, moment)
     while time.monotonic() < began + 60:
-        called, before = time.monotonic(), waited(own)
+        if rank != victim:
+            watch.call()
         try:
             call_at_random(rng)
-        except PeerLostError as error:
-            now, idle = time.monotonic(), waited(own)
+        except (PeerLostError, CollectiveTimeout) as error:
+            if isinstance(error, CollectiveTimeout) and (way != "stop" or len(mates) > 1):
+                raise
+            late, idle = watch.learnt()
             if way == "stop" and first:
                 time.sleep(0.3)  # the others are at their timeout, too
                 os.kill(pids[victim], signal.SIGKILL)
-            watch.join(20)
-            end, idle_then = noted
-            assert end, "the end was not noted"
-            idle -= max(idle_then, before)
-            late = now - max(end, called) - idle
-            who = {"name": error.name, "pid": error.pid, "host": error.host}
-            said = {"who": who, "pid": pids[victim], "text": str(error)}
-            return {**said, "late": late, "idle": max(idle, 0.0)}
+            who = {name: getattr(error, name, None) for name in ("name", "pid", "host")}
+            return {"who": who, "pids": pids, "text": str(error), "late": late, "idle": idle}
     raise AssertionError(f"rank {victim} was not missed")
 
 
-def one_round(seed: int, way: str = "", ranks: int = 0) -> tuple[str, float, float]:
+def one_round(
+    seed: int, way: str = "", ranks: int = 0, nodes: bool = False
+) -> tuple[str, float, float]:
     """A group of which one rank ends. Returns how, after how long the last one knew, and for how
-    long, at most, one was without a CPU meanwhile."""
+    long, at most, one was without a CPU meanwhile.
+
+    Args:
+        nodes: the ranks are two nodes, between which is TCP.
+    """
     rng = random.Random(seed)
-    way = way or rng.choice(WAYS)
+    way = way or rng.choice(ACROSS if nodes else WAYS)
     ranks = ranks or rng.choice(KILLED)
     victim, after = rng.randrange(ranks), rng.uniform(0.0, 0.15)
+    node = (ranks + 1) // 2 if nodes else 0
     with memory_group() if way == "oom" else nothing() as cgroup:
         if way == "oom" and not cgroup:
             way = "kill"
         moment = empty_shared((1,), np.dtype(np.float64))
         moment[0] = 0.0
-        outcomes = run(endure, ranks, seed, victim, way, after, cgroup, moment)
+        arguments = (seed, victim, way, after, cgroup, moment, node)
+        outcomes = run(endure, ranks, *arguments, node=node)
+    mates = node_of(victim, node or ranks, ranks)
+    gone = mates if way == "node" else [victim]
     late = idle = 0.0
     for outcome in outcomes:
-        if outcome.rank == victim:
+        if outcome.rank in gone:
             ended = {"exception": Fault, "limit": MemoryError}.get(way)
             if ended is None:
                 assert outcome.exitcode == -signal.SIGKILL, (seed, way, outcome)
@@ -227,10 +268,17 @@ def one_round(seed: int, way: str = "", ranks: int = 0) -> tuple[str, float, flo
             continue
         assert outcome.error is None, (seed, way, outcome)
         said = outcome.value
-        who = {"name": f"rank {victim}", "pid": said["pid"], "host": os.uname().nodename}
-        assert said["who"] == who, (seed, way, outcome)
-        why = {"stop": "is stopped", "exception": "rank", "limit": "rank"}.get(way, "SIGKILL")
-        assert why in said["text"], (seed, way, outcome)
+        named = [
+            {"name": f"rank {r}", "pid": said["pids"][r], "host": os.uname().nodename} for r in gone
+        ]
+        causes = {"stop": ["is stopped"], "exception": ["rank"], "limit": ["rank"]}
+        why = causes.get(way, ["SIGKILL"])
+        if way == "stop" and len(mates) == 1:  # whether it is stopped or late nobody can know
+            named, why = [dict.fromkeys(("name", "pid", "host"))], [f"rank {victim} has not come"]
+        elif way not in causes and (len(mates) == 1 or way == "node"):  # nobody may have seen more
+            why = [*why, "ended"]
+        assert said["who"] in named, (seed, way, outcome)
+        assert any(each in said["text"] for each in why), (seed, way, outcome)
         late = max(late, said["late"])
         idle = max(idle, said["idle"])
     bound = SOON + (STOPPED if way == "stop" else 0.0)
@@ -254,14 +302,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--way", default="", choices=["", *WAYS])
+    parser.add_argument("--way", default="", choices=["", *ACROSS])
+    parser.add_argument("--nodes", action="store_true", help="two nodes, with TCP between them")
     options = parser.parse_args()
     print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
-    one_round(options.seed)  # what lasts for the process is there now
+    one_round(options.seed, nodes=options.nodes)  # what lasts for the process is there now
     before = held()
     found: dict[str, list[tuple[float, float]]] = {}
     for i in range(options.rounds):
-        way, late, idle = one_round(options.seed * 1000 + i, options.way)
+        way, late, idle = one_round(options.seed * 1000 + i, options.way, 0, options.nodes)
         found.setdefault(way, []).append((late, idle))
     after = held()
     for way, times in sorted(found.items()):

@@ -25,6 +25,7 @@ TRAINED = """
     import os, signal, sys, time
     import shmtensor as st
     from shmtensor import distributed as dist
+    {before}
     dist.init_process_group("gloo", timeout=60)
     rank, again = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     dist.barrier()
@@ -50,9 +51,12 @@ def begin(tmp_path: Path) -> Any:
     env = {**os.environ, "SHMTENSOR_SECRET": "5c" * 16, "OMP_NUM_THREADS": "1"}
     env["PYTHONPATH"] = os.pathsep.join(sys.path)
 
-    def start(what: str, *arguments: str, space: str = "", **more: str) -> subprocess.Popen[str]:
+    def start(
+        what: str, *arguments: str, space: str = "", before: str = "", **more: str
+    ) -> subprocess.Popen[str]:
         path = tmp_path / "script.py"
-        path.write_text(textwrap.dedent(TRAINED).replace("{}", what))
+        text = textwrap.dedent(TRAINED).replace("{}", what)
+        path.write_text(text.replace("{before}", before))
         inside = ["ip", "netns", "exec", space] if space else []
         made = subprocess.Popen(
             [*inside, *RUN, *arguments, str(path)],
@@ -71,9 +75,11 @@ def begin(tmp_path: Path) -> Any:
         each.communicate()
 
 
-def static(port: int, node: int, ranks: int = 2, host: str = "127.0.0.1") -> list[str]:
+def static(
+    port: int, node: int, ranks: int = 2, host: str = "127.0.0.1", nodes: int = 2
+) -> list[str]:
     return [
-        "--nnodes=2", f"--node_rank={node}", f"--nproc_per_node={ranks}",
+        f"--nnodes={nodes}", f"--node_rank={node}", f"--nproc_per_node={ranks}",
         f"--master_addr={host}", f"--master_port={port}",
     ]  # fmt: skip
 
@@ -129,6 +135,57 @@ def test_a_node_that_dies_ends_the_others(begin: Any) -> None:
     ((code, _, err),) = ends(stays)
     assert code == 1
     assert f"node 1 ({socket.gethostname()}) has died" in err
+
+
+def test_the_others_end_when_the_stores_launcher_dies(begin: Any) -> None:
+    port = free_port()
+    waits = "rank and os.write(1, b'running\\n'); time.sleep(100)"
+    dies, stays = begin(waits, *static(port, 0, 1)), begin(waits, *static(port, 1, 1))
+    assert stays.stdout.readline() == "running\n"
+    dies.kill()
+    ((code, _, err),) = ends(stays)
+    assert code == 1
+    assert "the node of the store (127.0.0.1) has died" in err
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_dies_while_connections_are_made_ends_all(begin: Any, victim: int) -> None:
+    port = free_port()
+    before = f"""if os.environ["RANK"] == "{victim}":
+        from shmtensor.distributed.tcp import begin
+        begin.connect = lambda *_: os._exit(7)"""
+    one, two = ends(*(begin("", *static(port, i, 1), before=before) for i in range(2)))
+    assert (one[0], two[0]) == (7, 7), (one, two)
+    for _, _, err in (one, two):
+        assert f"rank {victim} on node {victim} ({socket.gethostname()})" in err
+        assert "exited with code 7" in err
+
+
+def test_a_node_rank_given_twice_is_told_to_all(begin: Any) -> None:
+    port = free_port()
+    begun = [begin("", *static(port, node, 1, nodes=3)) for node in (0, 1, 1)]
+    for code, out, err in ends(*begun):
+        assert (code, out) == (1, [])
+        assert "--node-rank is given twice: [0, 1, 1] on [" in err
+
+
+def test_addresses_of_version_6(begin: Any) -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as found:
+            port = found.getsockname()[1]
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+    told = ends(*(begin("", *static(port, i, 1, "[::1]")) for i in range(2)))
+    assert [code for code, _, _ in told] == [0, 0], told
+    assert [line[:5] for _, out, _ in told for line in out] == ["3.0 0"] * 2
+
+
+def test_a_port_that_is_taken_is_told_at_once(begin: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ((code, out, err),) = ends(begin("", *static(port, 0)))
+    assert (code, out) == (2, [])
+    assert f"cannot listen at 127.0.0.1:{port}: Address already in use" in err
 
 
 def test_nodes_come_and_go(begin: Any) -> None:

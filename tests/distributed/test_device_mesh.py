@@ -8,6 +8,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
+from shmtensor import nn
 from shmtensor.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from .crowd import run, values
@@ -54,6 +55,24 @@ def outside() -> Any:
 
 def test_a_rank_that_is_not_in_the_mesh() -> None:
     assert values(run(outside, 2)) == [None, 1]
+
+
+def averaged_along_a_line() -> float:
+    mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))
+    model = dist.DistributedDataParallel(nn.Linear(1, 1), device_mesh=mesh["replica"])
+    model(st.full((1, 1), float(dist.get_rank()))).sum().backward()
+    with pytest.raises(RuntimeError, match="has one dimension, this one 2"):
+        dist.DistributedDataParallel(nn.Linear(1, 1), device_mesh=mesh)
+    with pytest.raises(RuntimeError, match="not both"):
+        group = mesh.get_group("shard")
+        dist.DistributedDataParallel(
+            nn.Linear(1, 1), process_group=group, device_mesh=mesh["replica"]
+        )
+    return float(model.module.weight.grad.item())
+
+
+def test_gradients_are_averaged_along_the_mesh_that_is_given() -> None:
+    assert values(run(averaged_along_a_line, 4)) == [1.0, 2.0, 1.0, 2.0]
 
 
 def test_wrong_use() -> None:

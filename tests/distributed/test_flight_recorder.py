@@ -6,6 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,49 @@ def test_all_ranks_steps_are_known_to_each() -> None:
         assert all(step["began"] <= step["ended"] <= dumped["time"] + 1 for step in own)
         other = dumped["ranks"][1 - rank][1:]  # it may not have noted yet that the barrier is over
         assert [step["call"] for step in other] == [step["call"] for step in own]
+
+
+def messages_and_one_that_nobody_takes() -> Any:
+    rank = dist.get_rank()
+    if rank == 0:
+        for tag in range(70):
+            dist.send(st.zeros(3), 1, tag=tag)
+        work = dist.isend(st.zeros(2, 2), 1, tag=5)
+        while flight_recorder.dump()["messages"][0][-1]["number"] < 71:
+            time.sleep(1e-3)
+        dumped = flight_recorder.dump()
+        dist.barrier()
+        work.wait()
+        return dumped
+    for tag in range(69):
+        dist.recv(st.zeros(3), 0, tag=tag)
+    dist.recv(st.zeros(3), None, tag=69)
+    dist.barrier()
+    dist.recv(st.zeros(2, 2), 0, tag=5)
+    return flight_recorder.dump()
+
+
+def test_messages_leave_steps_and_the_last_64_are_kept() -> None:
+    sender, receiver = values(run(messages_and_one_that_nobody_takes, 2))
+    sent, got = sender["messages"][0], receiver["messages"][1]
+    assert [step["number"] for step in sent] == list(range(71 - 63, 72))
+    assert [step["number"] for step in got] == list(range(72 - 63, 73))
+    assert sent[0]["call"] == "send(float32 (3,), to rank 1, tag 7)"
+    assert sent[-1]["call"] == "send(float32 (2, 2), to rank 1, tag 5)"
+    assert [step["state"] for step in sent] == ["done"] * 63 + ["called"]
+    assert sent[-1]["ended"] is None
+    calls = [step["call"] for step in got[-4:]]
+    assert calls == [
+        "recv(float32 (3,), from rank 0, tag 68)",
+        "recv(from any rank)",
+        "recv(float32 (3,), from rank 0, tag 69)",
+        "recv(float32 (2, 2), from rank 0, tag 5)",
+    ]
+    assert {step["state"] for step in got} == {"done"}
+    assert {step["nbytes"] for step in got} == {0, 12, 16}
+    said = flight_recorder.analyse(sender)
+    assert "rank 0: waits in send(float32 (2, 2), to rank 1, tag 5) since" in said
+    assert "rank 1: waits in" not in flight_recorder.analyse(receiver)
 
 
 def many_calls() -> Any:
@@ -97,7 +143,21 @@ def one_is_late() -> str:
 
 
 def test_a_timeout_says_where_the_late_one_was() -> None:
-    assert "rank 1 had completed #2 barrier()" in run(one_is_late, 2)[0].value
+    said = run(one_is_late, 2)[0].value
+    assert "rank 1 had completed #2 barrier() and was in recv(float32 (1,), from rank 0)" in said
+
+
+def one_raises(folder: str) -> str:
+    os.environ[flight_recorder.VARIABLE] = f"{folder}/none/dump-"
+    with redirect_stderr(StringIO()) as told:
+        give_up(ValueError("by itself"))
+    return told.getvalue()
+
+
+def test_a_dump_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (said,) = values(run(one_raises, 1, str(tmp_path)))
+    assert "no flight recorder dump: " in said
+    assert f"No such file or directory: '{tmp_path}/none/dump-0'" in said
 
 
 def test_what_the_analysis_says() -> None:

@@ -4,6 +4,7 @@ behind.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -224,7 +226,7 @@ def test_bad_arguments_are_told() -> None:
         (["--nproc-per-node", "0", "x.py"], "not a number of processes: '0'"),
         (["no-such-file.py"], "no such file: no-such-file.py"),
         (["--signals-to-handle", "SIGTERM,SIGNOPE", "x.py"], "no such signal: 'SIGNOPE'"),
-        (["--nproc-per-node", "gpu", "x.py"], "no GPU is used for tensors"),
+        (["--nproc-per-node", "gpu", "x.py"], "there is no GPU for CuPy here"),
         (["-t", "x", "x.py"], "is neither 0 to 3 nor rank:what,...: 'x'"),
         (["-r", "0:1,2", "x.py"], "is neither 0 to 3 nor rank:what,...: '0:1,2'"),
     ]:
@@ -278,6 +280,32 @@ def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
     assert sorted(done.stdout.splitlines()) == sorted(
         [f"[0]: out 0 0 trainer {share} 32", f"out 1 0 trainer {share} 32"]
     )
+
+
+def test_virtual_local_ranks_see_a_gpu_each() -> None:
+    shows = ["sh", "-c", "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES"]
+    env = {name: each for name, each in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    for given, want in (({}, ["0", "1"]), ({"CUDA_VISIBLE_DEVICES": "5,7"}, ["5", "7"])):
+        done = launch("--nproc-per-node", "2", "--virtual-local-rank", "--no-python", *shows,
+                      env={**env, **given})  # fmt: skip
+        assert sorted(done.stdout.splitlines()) == [f"{r} 0 {want[r]}" for r in range(2)]
+
+
+def test_a_rank_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shmtensor.distributed.argument import count_of
+
+    runtime = SimpleNamespace(getDeviceCount=lambda: 3)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    assert count_of("gpu") == 3
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(argparse.ArgumentTypeError, match="there is no GPU"):
+        count_of("gpu")
+
+
+def test_the_grace_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert get_args_parser().parse_args(["x.py"]).shutdown_timeout == 30.0
+    monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7")
+    assert get_args_parser().parse_args(["x.py"]).shutdown_timeout == 7.0
 
 
 def test_a_program_that_is_not_python(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -457,6 +458,27 @@ def test_ranks_with_different_numbers_of_batches(by_all: bool, kind: str) -> Non
     want = -(2 + 2 / 3 + 1 / 3) if by_all else -4.0
     for got in values(run(uneven, 3, by_all, kind)):
         np.testing.assert_allclose(got, [want], rtol=1e-5)
+
+
+def uneven_without_join(then: str) -> int:
+    """Rank 0 has one batch, rank 1 three; nobody joins."""
+    rank = dist.get_rank()
+    wrapped = DistributedDataParallel(nn.Linear(1, 1))
+    for _ in range(1 + 2 * rank):
+        wrapped(st.ones(1, 1)).sum().backward()
+    if then == "evaluates":
+        dist.barrier()
+    return rank
+
+
+@pytest.mark.parametrize(
+    ("then", "told"), [("ends", "rank 0 .*(left|exited)"), ("evaluates", "barrier")]
+)
+def test_uneven_batches_without_join_are_an_error_and_not_a_hang(then: str, told: str) -> None:
+    outcomes = run(uneven_without_join, 2, then)
+    assert isinstance(outcomes[1].error, RuntimeError), outcomes
+    assert re.search(told, str(outcomes[1].error)), outcomes
+    assert isinstance(outcomes[0].error, RuntimeError) == (then == "evaluates"), outcomes
 
 
 def thrown() -> int:

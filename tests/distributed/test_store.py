@@ -14,6 +14,7 @@ import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor.distributed.tcpstore import secret_of_run
+from shmtensor.errors import StoreTimeout
 
 
 @pytest.fixture(params=["hash", "file", "tcp", "prefix"])
@@ -94,6 +95,33 @@ def test_processes_add_up(kind: str, tmp_path: Path) -> None:
     if ports is not None:
         store.close()
         ports.close()
+
+
+def test_a_store_has_queues_a_barrier_and_copies_for_threads(store: dist.Store) -> None:
+    for text in ("one", "", "three"):
+        store.queue_push("queue", text)
+    assert store.check(["queue"])
+    assert store.queue_len("queue") == 3
+    assert [store.queue_pop("queue") for _ in range(3)] == [b"one", b"", b"three"]
+    assert not store.check(["queue"])
+    assert store.queue_len("queue") == 0
+    with pytest.raises(dist.QueueEmptyError, match="is empty: 'queue'"):
+        store.queue_pop("queue", block=False)
+    other = store.clone()
+    waits = threading.Thread(target=lambda: other.queue_push("queue", store.get("go")))
+    waits.start()
+    store.set("go", "last")
+    assert store.queue_pop("queue") == b"last"
+    waits.join()
+    comes = threading.Thread(target=lambda: other.barrier("all", 2))
+    comes.start()
+    store.barrier("all", 2)
+    comes.join()
+    store.set_timeout(0.05)
+    for call in (lambda: store.queue_pop("queue"), lambda: store.barrier("some", 2)):
+        with pytest.raises(StoreTimeout, match="keys have not come") as caught:
+            call()
+        assert isinstance(caught.value, dist.DistStoreError)
 
 
 def test_half_a_record_of_a_killed_process_is_cut_off(tmp_path: Path) -> None:

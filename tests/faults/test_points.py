@@ -36,6 +36,8 @@ NOT_STOPPED = {
 
 # Whoever dies before its row is written into the group is unknown to the other ranks.
 ENTERING = ("group.marked", "group.sized", "group.joining")
+# In the other scenes of a group the victim sleeps only if it came first.
+ALONE = ("group.waiting",)
 
 POINTS = sorted(native.fault_points())
 
@@ -71,11 +73,13 @@ class Outcomes:
     def cases(self, point: str) -> list[tuple[str, str]]:
         """Killed at its first time in one scene, at its last in another; stopped in one."""
         found = [(name, counts[point]) for name, counts in self.passes.items() if point in counts]
-        if not point.startswith(("group.", "send.", "recv.")):
+        if not point.startswith(("group.", "send.", "recv.", "trail.message.")):
             # A rank that dies before it has entered is unknown to the others: they wait in vain.
             found = [(name, n) for name, n in found if name != "group"]
         if point in ENTERING:
             found = [(name, n) for name, n in found if name == "entering"]
+        if point in ALONE:
+            found = [(name, n) for name, n in found if name == "giving_up"]
         if not point.startswith(("guest.", "fork.", "join.", "row.obtained")):
             # What else it passes depends on when its sweeps are due.
             found = [(name, n) for name, n in found if not name.startswith("guest")]

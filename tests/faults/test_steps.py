@@ -25,6 +25,7 @@ NO_STEPS = {
         "memory/store.cc": ["committed_bytes.", "a->committed[i", "a->committed[j"],
         "memory/ledger.cc": ["d.counts.acknowledged"],
         "sync/group.cc": ["busy_"],
+        "sync/trail.cc": ["messages_."],
     },
     "the fault points themselves, and a figure for people": {
         "memory/faults.cc": ["board->", "remaining->"],

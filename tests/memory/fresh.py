@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import os
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 from shmtensor import memory, native
 
 TESTS = Path(__file__).resolve().parent.parent
+PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 38, 22
 SOURCES = str(Path(native.__file__).resolve().parents[2])
 
 
@@ -72,6 +74,31 @@ def each(module: str, scenario: str, *argument_lists: tuple[object, ...]) -> Non
 def fresh_each(scenario: Callable[..., None], *argument_lists: tuple[object, ...]) -> None:
     """`each` in a new interpreter; the last line before a failure says which case it was."""
     fresh(each, scenario.__module__, scenario.__name__, *argument_lists)
+
+
+def libc(name: str, *arguments: object) -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if getattr(library, name)(*arguments) != 0:
+        raise OSError(ctypes.get_errno(), f"{name}{arguments}")
+
+
+def filter_calls(steps: Sequence[tuple[int, int, int, int]]) -> None:
+    """From now on the kernel asks a filter about each system call of this process.
+
+    Args:
+        steps: (operation, true, false, value) of the kernel's packet filter.
+    """
+    code = b"".join(
+        o.to_bytes(2, "little") + bytes((t, f)) + k.to_bytes(4, "little") for o, t, f, k in steps
+    )
+    text = ctypes.create_string_buffer(code, len(code))
+
+    class Program(ctypes.Structure):
+        _fields_ = (("n", ctypes.c_ushort), ("steps", ctypes.c_void_p))
+
+    program = Program(len(steps), ctypes.addressof(text))
+    libc("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    libc("prctl", PR_SET_SECCOMP, 2, ctypes.byref(program), 0, 0)
 
 
 class Child:

@@ -22,14 +22,14 @@ def refused(handle: bytes) -> bool:
     return False
 
 
-@settings(deadline=None, max_examples=1000)
+@settings(max_examples=1000)
 @given(noise=draws.binary(max_size=100))
 def test_noise_is_refused(noise: bytes) -> None:
     native.domain_ensure()
     assert refused(noise)
 
 
-@settings(deadline=None, max_examples=2000)
+@settings(max_examples=2000)
 @given(bits=draws.sets(draws.integers(0, 8 * 72 - 1), min_size=1, max_size=9))
 def test_flipped_bits_are_refused_or_irrelevant(bits: set[int]) -> None:
     block = memory.allocate(1000)

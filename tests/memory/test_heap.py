@@ -195,7 +195,7 @@ def test_arrays_may_outlive_the_interpreter() -> None:
     fresh(outliving)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5_000_000)), max_size=60))
 def test_random_programs_keep_every_invariant(program: list[tuple[int, int]]) -> None:
     held: list[tuple[memory.Block, int, int]] = []  # nbytes, tag

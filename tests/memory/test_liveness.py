@@ -3,7 +3,6 @@
 # ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import shutil
@@ -24,23 +23,17 @@ from shmtensor.errors import DomainError
 
 from . import test_faults, test_ledger
 from .actor import Actor
-from .fresh import SOURCES, Child, each, fresh, settle
+from .fresh import SOURCES, Child, each, filter_calls, fresh, libc, settle
 
 PROCESS = {"SHMTENSOR_LIVENESS": "process"}
 MIB = 1 << 20
 CLONE_NEWPID = 0x20000000
-PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 36, 38, 22
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def shared(n: int, value: int = 0) -> np.ndarray:
     with memory.shared_numpy():
         return np.full(n, value, np.uint8)
-
-
-def libc(name: str, *arguments: object) -> None:
-    library = ctypes.CDLL(None, use_errno=True)
-    if getattr(library, name)(*arguments) != 0:
-        raise OSError(ctypes.get_errno(), f"{name}{arguments}")
 
 
 def until(true: Callable[[], object], what: str) -> None:
@@ -66,26 +59,17 @@ def adopt_grandchildren() -> None:
 def kernel_without_locks() -> None:
     """From now on fcntl() knows no open-file-description locks here."""
     number = {"x86_64": 72, "aarch64": 25}[platform.machine()]
-    steps = [  # (operation, true, false, value) of the kernel's packet filter
-        (0x20, 0, 0, 0),  # the system call's number
-        (0x15, 0, 4, number),
-        (0x20, 0, 0, 24),  # its second argument
-        (0x35, 0, 2, 36),  # F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW
-        (0x25, 1, 0, 38),
-        (0x06, 0, 0, 0x00050000 | 22),  # EINVAL
-        (0x06, 0, 0, 0x7FFF0000),
-    ]
-    code = b"".join(
-        o.to_bytes(2, "little") + bytes((t, f)) + k.to_bytes(4, "little") for o, t, f, k in steps
+    filter_calls(
+        [
+            (0x20, 0, 0, 0),  # the system call's number
+            (0x15, 0, 4, number),
+            (0x20, 0, 0, 24),  # its second argument
+            (0x35, 0, 2, 36),  # F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW
+            (0x25, 1, 0, 38),
+            (0x06, 0, 0, 0x00050000 | 22),  # EINVAL
+            (0x06, 0, 0, 0x7FFF0000),
+        ]
     )
-    text = ctypes.create_string_buffer(code, len(code))
-
-    class Program(ctypes.Structure):
-        _fields_ = (("n", ctypes.c_ushort), ("steps", ctypes.c_void_p))
-
-    program = Program(len(steps), ctypes.addressof(text))
-    libc("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    libc("prctl", PR_SET_SECCOMP, 2, ctypes.byref(program), 0, 0)
 
 
 def fallback() -> None:

@@ -208,5 +208,5 @@ class Heap(RuleBasedStateMachine):
         memory.check()
 
 
-Heap.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+Heap.TestCase.settings = settings(max_examples=25, stateful_step_count=40)
 TestHeap = Heap.TestCase

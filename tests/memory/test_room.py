@@ -7,10 +7,12 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from dataloaders import DataLoader, Dataset
 from shmtensor import memory, native
 from shmtensor.errors import OutOfSharedMemory
 
@@ -63,6 +65,27 @@ def in_a_small_shm() -> None:
 def test_small_shm_falls_to_the_second_volume() -> None:
     needs_mounts()
     fresh(in_a_small_shm, prefix=SMALL)
+
+
+class Images(Dataset[Any]):
+    """Batches of 8 MiB, eight times what /dev/shm has."""
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full((512, 512), index, np.float32), index
+
+
+def workers_in_a_small_shm() -> None:
+    for images, labels in DataLoader(Images(), 8, num_workers=2, multiprocessing_context="fork"):
+        assert images.is_shared()
+        assert (images.numpy() == labels.numpy()[:, None, None]).all()
+
+
+def test_loader_workers_in_a_small_shm_meet_no_bus_error() -> None:
+    needs_mounts()
+    fresh(workers_in_a_small_shm, prefix=SMALL)
 
 
 # ---- a memory cgroup

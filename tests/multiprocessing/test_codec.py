@@ -16,7 +16,7 @@ from shmtensor import native
 from shmtensor.multiprocessing import reduction
 
 # On a busy machine an example may take any time.
-CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CALM = settings(suppress_health_check=[HealthCheck.too_slow])
 
 PLAIN = (
     some.none()

@@ -88,6 +88,8 @@ def test_fused_expressions(dtype: str) -> None:
         np.testing.assert_allclose(native.lerp(x, y, weights), x + weights * (y - x), **close)
     assert native.lerp(x, y, 1.0).tobytes() == y.tobytes()
     assert native.lerp(x, y, np.ones_like(x)).tobytes() == y.tobytes()
+    assert native.lerp(x, y, 0.0).tobytes() == x.tobytes()
+    assert native.lerp(x, y, np.zeros_like(x)).tobytes() == x.tobytes()
     assert np.isnan(native.clamp(np.array([np.nan], dtype), 0, 1))[0]
 
 
@@ -131,7 +133,7 @@ def test_what_is_not_plain_is_left_to_the_caller() -> None:
     assert native.lerp(x, x, x.astype("f8")) is None
     assert native.finite(np.arange(3), 0, 1, 2) is None
     assert native.clamp(x, np.nan, None) is None
-    assert native.clamp(np.arange(3), 0, 1) is None
+    assert native.clamp(np.ones(3, np.complex64), 0, 1) is None
     assert native.rsqrt(np.arange(3)) is None
     assert native.rsqrt(x[:, ::2]) is None
 
@@ -155,3 +157,54 @@ def test_casts_are_numpys(source: str, target: str) -> None:
             assert got.flags.c_contiguous
     assert native.cast(np.ones(3, "c8"), np.dtype(target).num) is None
     assert native.cast(np.ones(3, source), np.dtype("f2").num) is None
+
+
+@each("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+@each("n", [0, 1, 63, 1000, 70_001])
+def test_whole_numbers_are_clamped_in_one_pass(n: int, dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x = RNG.integers(info.min, info.max, n, dtype, endpoint=True)
+    for low, high in [(10, 100), (None, 20), (3, None), (info.min, info.max), (90, 5)]:
+        want = x if low is None else np.maximum(x, x.dtype.type(low))
+        want = want if high is None else np.minimum(want, x.dtype.type(high))
+        np.testing.assert_array_equal(native.clamp(x, low, high), want, strict=True)
+        y = x.copy()
+        assert native.clamp(y, low, high, y) is y
+        np.testing.assert_array_equal(y, want)
+    assert native.clamp(x, info.min - 1, None) is None
+    assert native.clamp(x, None, info.max + 1) is None
+    assert native.clamp(x, 1.5, None) is None
+    assert native.clamp(np.repeat(x, 2)[::2], 1, 2) is None or n < 2
+    assert native.clamp(x, 1, 2, np.empty(n + 1, dtype)) is None
+
+
+@each("dtype", ["f4", "f8"])
+@each("shape", SIZES)
+def test_scaled_cubed_and_kept(shape: tuple[int, ...], dtype: str) -> None:
+    x, y = (np.asarray(RNG.normal(size=shape)).astype(dtype) for _ in range(2))
+    tight = {"rtol": 1e-6 if dtype == "f4" else 1e-15, "atol": 1e-6 if dtype == "f4" else 1e-15}
+    np.testing.assert_allclose(native.add_scaled(x, y, -1.5), x - y * x.dtype.type(1.5), **tight)
+    z = x.copy()
+    assert native.add_scaled(z, y, 2, z) is z
+    np.testing.assert_allclose(z, x + 2 * y, **tight)
+    np.testing.assert_array_equal(native.cube(x), x * x * x)
+    mask = np.asarray(RNG.random(shape) < 0.5)
+    want = np.where(mask, x * x.dtype.type(0.75), x.dtype.type(0))
+    np.testing.assert_array_equal(native.keep(x, mask, 0.75), want, strict=True)
+
+
+def test_scaled_cubed_and_kept_leave_what_is_rare() -> None:
+    x = np.ones((3, 4), "f4")
+    assert native.add_scaled(x, x[0], 2.0) is None
+    assert native.add_scaled(x, x.astype("f8"), 2.0) is None
+    assert native.add_scaled(x, x, 2j) is None
+    assert native.cube(x.astype("i8")) is None
+    assert native.keep(x, np.ones((4, 3), bool), 2.0) is None
+    assert native.keep(x, x, 2.0) is None
+
+
+def test_floats_are_cut_off() -> None:
+    x = (RNG.normal(size=70_001) * 1e6).astype("f4")
+    for y in (x, x.astype("f8"), x.reshape(-1, 1)[::2]):
+        got = native.cast(y, np.dtype("i8").num)
+        np.testing.assert_array_equal(got, y.astype("i8"), strict=True)

@@ -29,6 +29,16 @@ def test_cat_equals_concatenate(dtype: str, dim: int, size: int) -> None:
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "float16", "int32", "float64", "complex128"])
+def test_cat_of_many_short_runs(dtype: str) -> None:
+    """Runs of one length in turn, and of several: a line of each array at a time."""
+    x = np.random.default_rng(0).integers(0, 9, (3000, 6)).astype(dtype)
+    for sizes in ([1, 1], [2, 2], [1, 1, 1], [3, 3], [1, 2, 3], [5, 0, 1]):
+        parts = np.split(x[:, : sum(sizes)], np.cumsum(sizes)[:-1], 1)
+        parts = [np.ascontiguousarray(part) for part in parts]
+        np.testing.assert_array_equal(native.cat(parts, 1), x[:, : sum(sizes)], strict=True)
+
+
 def test_cat_of_large_arrays() -> None:
     x = RNG.standard_normal((700, 900))
     for dim in (0, 1):

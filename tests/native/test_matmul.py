@@ -49,7 +49,29 @@ def test_matmul_equals_numpy(
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("dtype", ["int64", "float16", "bool"])
+WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+
+
+@each("dtype", WHOLE)
+def test_products_of_whole_numbers_wrap_round(dtype: str) -> None:
+    """All widths of a vector and what is left of it, long sums in pieces, deep ones in blocks."""
+    shapes = [*SHAPES[:13], ((37, 300), (300, 99)), ((1, 300), (300, 1)), ((70_001,), (70_001,))]
+    shapes += [((5, 6), (6, n)) for n in (1, 2, 3, 7, 15, 31, 63, 130)]
+    info = np.iinfo(dtype)
+    for x_shape, y_shape in shapes:
+        for layout in LAYOUTS:
+            x, y = (
+                layout(RNG.integers(info.min, info.max, s, dtype, endpoint=True))
+                for s in (x_shape, y_shape)
+            )
+            got = native.matmul(x, y)
+            np.testing.assert_array_equal(got, np.matmul(x, y), strict=True)
+            if x.ndim > 1 and y.ndim == 2:
+                bias = RNG.integers(info.min, info.max, y.shape[1], dtype, endpoint=True)
+                np.testing.assert_array_equal(native.linear(x, y.T, bias), got + bias, strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bool"])
 def test_other_dtypes_go_to_numpy(dtype: str) -> None:
     x = RNG.integers(0, 5, (3, 4)).astype(dtype)
     np.testing.assert_array_equal(native.matmul(x, x.T), np.matmul(x, x.T))

@@ -1,4 +1,4 @@
-"""clone, store, triangle, roll, steps: NumPy's results, in any layout and size."""
+"""clone, store, triangle, roll, steps, line: NumPy's results, in any layout and size."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shmtensor as st
 from shmtensor import native
 
 from .cases import each
@@ -26,6 +27,32 @@ def layouts(x: Any) -> list[Any]:
 
 def same(got: Any, want: Any) -> None:
     np.testing.assert_array_equal(got, want, strict=True)
+
+
+def test_16_bit_floats_move_as_others_do() -> None:
+    """bfloat16 is no dtype of NumPy's, whose copies of it take ten times as long."""
+    bits = np.random.default_rng(2).integers(0, 2**16, (70, 90)).astype(np.uint16)
+    x = bits.view(st.bfloat16)
+    out = np.zeros_like(x)
+    assert native.store(out, x)
+    same(out.view(np.uint16), bits)
+    assert native.store(out, x[3:4, 4].reshape(()))
+    same(out.view(np.uint16), np.full_like(bits, bits[3, 4]))
+    for view in layouts(bits):
+        same(native.packed(view.view(st.bfloat16)).view(np.uint16), np.ascontiguousarray(view))
+    for dim in (0, 1, 2):
+        got = native.stack([x, x[::-1].copy()], dim)
+        assert got is not None
+        same(got.view(np.uint16), np.stack([bits, bits[::-1]], dim))
+    same(native.cat([x, x[:5]], 0).view(np.uint16), np.concatenate([bits, bits[:5]]))
+
+
+@each("dtype", TYPES)
+def test_stretched_elements_are_packed(dtype: str) -> None:
+    column = draw((300, 1), dtype)
+    for x in (np.broadcast_to(column, (300, 70)), np.broadcast_to(column.T, (70, 300)),
+              np.broadcast_to(column[:4, None], (4, 20_000, 3))):  # fmt: skip
+        same(native.packed(x), np.ascontiguousarray(x))
 
 
 @each("dtype", TYPES)
@@ -108,3 +135,38 @@ def test_one_element_everywhere(dtype: str) -> None:
         expected[start : start + n] = value
         assert native.store(x[start : start + n], value)
         same(x, expected)
+
+
+@each("dtype", ["f4", "f8", "i1", "u1", "i4", "i8"])
+@each("n", [2, 3, 10, 1001, 100_001])
+def test_line(n: int, dtype: str) -> None:
+    for start, end in [(0.0, 100.0), (100.0, -3.0), (-7.25, 7.25), (5.0, 5.0)]:
+        if dtype == "u1" and min(start, end) < 0:
+            assert native.line(start, end, 0.0, n, np.dtype(dtype).num) is None
+            continue
+        step, i = (end - start) / (n - 1), np.arange(n)
+        want = np.where(i < n // 2, start + step * i, end - step * (n - 1 - i)).astype(dtype)
+        same(native.line(start, end, step, n, np.dtype(dtype).num), want)
+
+
+def test_line_leaves_what_the_type_does_not_hold() -> None:
+    assert native.line(0, 2.0**63, 1.0, 5, np.dtype("i8").num) is None
+    assert native.line(0, 128, 1.0, 5, np.dtype("i1").num) is None
+    assert native.line(0, 127, 1.0, 5, np.dtype("i1").num) is not None
+    assert native.line(0, 1, 1.0, 1, np.dtype("f4").num) is None
+    assert native.line(1j, 1, 1.0, 3, np.dtype("f4").num) is None
+
+
+@each("dtype", TYPES)
+@each("shape", [(4, 4), (2, 3, 5), (300, 400)])
+def test_triangle_in_place(shape: tuple[int, ...], dtype: str) -> None:
+    for diagonal in (-1, 0, 2):
+        for upper, plain in ((False, np.tril), (True, np.triu)):
+            x = draw(shape, dtype)
+            want = plain(x, diagonal)
+            assert native.triangle(x, diagonal, upper, x) is x
+            same(x, want)
+    x = draw(shape, dtype)
+    assert native.triangle(x, 0, True, x.copy()) is None
+    turned = x.swapaxes(-1, -2)
+    assert native.triangle(turned, 0, True, turned) is None

@@ -190,3 +190,48 @@ def test_wrong_indices_and_rare_cases_change_nothing() -> None:
     assert not native.scatter_into(x, np.ones((1, 5), "f8"), good, 0, 1)
     assert not native.scatter_into(x.T, np.ones((5, 1), "f4"), good.T, 1, 1)
     np.testing.assert_array_equal(x, kept)
+
+
+@each("dtype", ["f4", "f8", "i1", "u1", "i8", "?"])
+def test_one_number_is_put_at_all_places(dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    for shape, count, dim in [
+        ((7,), 4, 0),
+        ((300, 40), 9, 0),
+        ((300, 40), 90, 1),
+        ((3, 5, 7), 4, 1),
+    ]:
+        x = rng.integers(0, 2, shape).astype(dtype)
+        index = rng.integers(0, shape[dim], (*shape[:dim], count, *shape[dim + 1 :]))
+        want = x.copy()
+        np.put_along_axis(want, index, 1, dim)
+        out = np.empty_like(x)
+        assert native.scatter_into(out, np.ones((), dtype), index, dim, 0, x)
+        np.testing.assert_array_equal(out, want)
+        index.flat[-1] = shape[dim]
+        assert not native.scatter_into(out, np.ones((), dtype), index, dim, 0, x)
+        assert not native.scatter_into(out, np.ones((), dtype), index * 0, dim, 1, x)
+
+
+@each("dtype", ["f4", "f8", "i2", "u1", "i8"])
+@each(("how", "join"), [(1, np.add), (2, np.multiply), (3, np.maximum), (4, np.minimum)])
+def test_slices_are_joined_one_after_the_other(how: int, join: Any, dtype: str) -> None:
+    rng = np.random.default_rng(6)
+    for shape, count, dim in [
+        ((7,), 20, 0),
+        ((50, 90), 300, 0),
+        ((90, 50), 300, 1),
+        ((3, 5, 7), 9, 1),
+    ]:
+        x = rng.integers(1, 5, shape).astype(dtype)
+        source = rng.integers(1, 3, (*shape[:dim], count, *shape[dim + 1 :])).astype(dtype)
+        if dtype[0] == "f":
+            source.flat[:: source.size // 7] = np.nan
+        index = rng.integers(0, shape[dim], count)
+        want, out = x.copy(), np.empty_like(x)
+        with np.errstate(all="ignore"):
+            join.at(want, (slice(None),) * dim + (index,), source)
+        assert native.add_slices(out, source, index, dim, x, how)
+        np.testing.assert_array_equal(out, want)
+    with pytest.raises(ValueError, match="no such way to join: 0"):
+        native.add_slices(x, source, index, dim, None, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,21 @@ def test_sum(dtype: str) -> None:
     for keepdim in (False, True):
         for shape, dim in CASES:
             check_sum(shape, dim, dtype, keepdim)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_sums_of_complex_numbers_add_their_parts(dtype: str) -> None:
+    """Rows of less than a block, of blocks and a rest, in pieces; columns; gaps."""
+    for shape in [(3, 31), (5, 64), (2, 1000), (2, 16384), (1, 16385), (2, 50_001), (40, 3)]:
+        x = (RNG.integers(-9, 9, shape) + 1j * RNG.integers(-9, 9, shape)).astype(dtype)
+        for a in (x, np.asfortranarray(x), np.repeat(x, 2, 1)[:, ::2]):
+            for dim in (0, 1, None):
+                got = native.sum(a, dim, False)
+                np.testing.assert_array_equal(got, np.asarray(x.sum(dim)), strict=True)
+    lost = np.full((1, 40_000), 1 + 1e8j, dtype)
+    lost[0, 7] = np.nan + 1j
+    assert np.isnan(native.sum(lost, 1, False).real).all()
+    np.testing.assert_allclose(native.sum(lost, 1, False).imag, 39999e8 + 1, rtol=2e-6)
 
 
 def test_nan_and_infinity_pass() -> None:
@@ -131,3 +148,79 @@ def test_sums_of_rows_with_gaps(dtype: str) -> None:
         for keep in (False, True):
             got = native.sum(a, 1, keep)
             np.testing.assert_allclose(got, a.sum(1, keepdims=keep), bound, strict=True)
+
+
+STRETCHED: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((1, 40), (50, 40)), ((40, 1), (40, 50)), ((1,), (70,)), ((1, 1), (3, 4)), ((), (5, 6)),
+    ((6, 1, 7), (6, 5, 7)), ((1, 6, 1), (4, 6, 3)), ((1, 7, 5), (2, 7, 5)), ((1, 3), (0, 3)),
+]  # fmt: skip
+MANY = ["float32", "float64", "float16", "int8", "int32", "int64", "uint8", "bool", "complex64"]
+
+
+def stretched(dtype: str, low: int = -3) -> Iterator[tuple[Any, Any, bool]]:
+    """Arrays with strides of 0, turned ones too; any dimensions; whether to keep them."""
+    for shape, full in STRETCHED:
+        few = RNG.integers(low, 1 - low, shape).astype(dtype)
+        x = np.broadcast_to(few, full)
+        for a in (x, x.T, np.broadcast_to(x, (2, *full)), x[..., ::-1]):
+            some = [itertools.combinations(range(a.ndim), n + 1) for n in range(a.ndim)]
+            for dim, keepdim in itertools.product([None, *itertools.chain(*some)], (False, True)):
+                yield a, dim, keepdim
+
+
+def same(got: Any, want: Any, close: float = 0) -> None:
+    assert got.flags.c_contiguous
+    assert got.flags.writeable
+    want = np.asarray(want)
+    assert got.shape == want.shape
+    if close:
+        np.testing.assert_allclose(got, want, rtol=close, atol=close, equal_nan=True)
+    else:
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", MANY)
+def test_stretched_axes_are_reduced_as_if_they_were_copied(dtype: str) -> None:
+    floats = dtype in ("float32", "float64")
+    for x, dim, keep in stretched(dtype):
+        same(native.sum(x, dim, keep), native.sum(np.array(x, order="C"), dim, keep))
+        if dtype == "complex64":
+            continue
+        if dtype != "float16":
+            same(native.count(x, dim, keep), np.count_nonzero(x, dim, keepdims=keep))
+            if x.size:
+                same(native.extreme(x, dim, keep, True), x.max(dim, keepdims=keep))
+                same(native.extreme(x, dim, keep, False), x.min(dim, keepdims=keep))
+        if floats and x.size:
+            same(native.variance(x, dim, 0, keep, False), x.var(dim, keepdims=keep), 2e-6)
+            same(native.norm(x, dim, keep, 1), np.abs(x).sum(dim, keepdims=keep), 2e-6)
+            same(native.logsumexp(x, dim, keep), np.log(np.exp(x).sum(dim, keepdims=keep)), 2e-6)
+
+
+@pytest.mark.parametrize("dtype", MANY[:-1])
+def test_products_of_stretched_axes(dtype: str) -> None:
+    wide = dtype if dtype.startswith("float") else "int64"
+    for x, dim, keep in stretched(dtype, -1):
+        same(native.product(x, dim, keep), x.prod(dim, wide, keepdims=keep))
+
+
+def test_places_in_stretched_axes_are_the_first_ones() -> None:
+    for x, dim, keep in stretched("int32"):
+        if x.size and (dim is None or len(dim) == 1):
+            along = None if dim is None else dim[0]
+            same(native.extreme_place(x, along, keep, True), x.argmax(along, keepdims=keep))
+
+
+def test_stretched_sums_wrap_round_and_overflow() -> None:
+    x = np.broadcast_to(np.array([[2**62], [3]]), (2, 1025))
+    np.testing.assert_array_equal(native.sum(x, 1, False), x.sum(1))
+    y = np.broadcast_to(np.array([[1e38], [-np.inf], [np.nan], [0]], "float32"), (4, 1000))
+    np.testing.assert_array_equal(native.sum(y, 1, False), [np.inf, -np.inf, np.nan, 0])
+
+
+def test_stretched_axes_are_read_once() -> None:
+    """A million millions of elements: no copy, and no walk, could be made of them."""
+    x = np.broadcast_to(np.arange(3.0)[:, None, None], (3, 10**6, 10**6))
+    assert native.sum(x, (1, 2), False).tolist() == [0, 1e12, 2e12]
+    assert native.extreme(x, (1, 2), False, True).tolist() == [0, 1, 2]
+    assert native.variance(x, (1, 2), 0, False, False).tolist() == [0, 0, 0]

@@ -33,6 +33,24 @@ def test_running_sums_and_products_are_numpys(shape: tuple[int, ...], dtype: str
         )
 
 
+@each(("shape", "dtype"), itertools.product(SHAPES, ("?", "i1", "u1", "i2", "i4", "u8")))
+def test_running_whole_numbers_are_int64(shape: tuple[int, ...], dtype: str) -> None:
+    x = draw(shape, dtype)
+    for a in (x, np.asfortranarray(x)):
+        for dim in range(-1, x.ndim):
+            for product, want in ((False, np.cumsum), (True, np.cumprod)):
+                got = native.running(a, dim, product)
+                np.testing.assert_array_equal(got, want(x, dim, np.int64), strict=True)
+
+
+@each(("shape", "dtype"), itertools.product(SHAPES, ("c8", "c16")))
+def test_running_sums_of_complex_numbers(shape: tuple[int, ...], dtype: str) -> None:
+    x = (draw(shape, "f4") + 1j * draw(shape, "f4")).astype(dtype)
+    for dim in range(-1, x.ndim):
+        got = native.running(x, dim, False)
+        np.testing.assert_array_equal(got, x.cumsum(dim), strict=True)
+
+
 def test_whole_numbers_wrap_round() -> None:
     x = np.array([2**62, 2**62, 2**62], np.int64)
     np.testing.assert_array_equal(native.running(x, 0, False), x.cumsum())
@@ -112,7 +130,8 @@ def test_any_layout_and_what_is_rare() -> None:
     for y in (x.T, x[::-1], x[:, ::3]):
         np.testing.assert_array_equal(native.running(y, 0, False), y.cumsum(0))
     assert native.running(np.zeros((), "f4"), 0, False) is None
-    assert native.running(np.zeros(3, "i4"), 0, False) is None
+    assert native.running(np.zeros(3, "c8"), 0, True) is None
+    assert native.running(np.zeros(3, "f2"), 0, False) is None
     assert native.running(np.zeros(3, "f4"), 1, False) is None
     assert native.running_extreme(np.zeros(3, "c8"), 0, True) is None
 

@@ -66,3 +66,17 @@ def test_occurrences_are_numpys() -> None:
     assert native.occurrences(x, None, 0) is None
     assert native.occurrences(x[:0], None, 0) is None
     assert native.occurrences(np.full(70_000, 2**40), None, 0) is None
+
+
+@each(("bins", "dtype"), itertools.product((1, 7, 100, 3000), ("f4", "f8")))
+def test_bars_are_numpys(bins: int, dtype: str) -> None:
+    for n in (0, 5, 70_001):
+        x = RNG.normal(size=n).astype(dtype)
+        x[: n // 50] = np.nan
+        x[n // 50 : n // 25] = np.round(x[n // 50 : n // 25])  # on the edges themselves
+        for low, high in ((-1.0, 1.0), (0.0, 2.0), (-3.0, 3.0)):
+            edges = np.linspace(low, high, bins + 1, dtype=dtype)
+            want = np.histogram(x[~np.isnan(x)], bins, (low, high))[0]
+            np.testing.assert_array_equal(native.bars(x, edges), want)
+    assert native.bars(np.ones(3, "i8"), np.ones(2)) is None
+    assert native.bars(np.ones(3), np.ones(1)) is None

@@ -115,6 +115,8 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "view_as": (lambda x: x.view_as(st.ones(4, 3)), X),
     "view": (lambda x: x.view(2, -1), X),
     "sum_to_size": (lambda x: x.sum_to_size(1, 4), X),
+    "conj": (st.conj, C),
+    "positive": (st.positive, X),
     "resolve_conj": (lambda x: st.resolve_conj(x.conj()), C),
     "resolve_neg": (lambda x: st.resolve_neg(x.imag), C),
     "view_as_complex": (st.view_as_complex, normal(3, 2)),

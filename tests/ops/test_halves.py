@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -120,3 +122,53 @@ def test_gradients_are_of_the_dtype_and_near(family: list[Row]) -> None:
                     continue
                 assert g.dtype is dtype, (dtype, str(call))
                 assert close(g, want.numpy(), dtype, 8), (dtype, str(call), g, want)
+
+
+@pytest.mark.parametrize("half", [st.float16, st.bfloat16])
+def test_casts_between_halves_and_float32_go_straight_to_the_kernel(half: Any) -> None:
+    x = st.tensor([[1.0, -2.5], [3e38, float("nan")]])
+    entered: list[str] = []
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name))
+    try:
+        there = x.to(half)
+        back = there.to(st.float32)
+    finally:
+        sys.setprofile(None)
+    assert "instead" not in entered  # the plain forward, which mutes NumPy's warnings
+    assert back[0].tolist() == [1.0, -2.5]
+    assert back.isnan().tolist() == [[False, False], [False, True]]
+    assert there.dtype is half
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("other", [st.bool, st.uint8, st.int32, st.int64, st.float64, st.complex64])
+def test_casts_of_halves_go_by_float32(half: Any, other: Any) -> None:
+    """Both ways, in every layout, and without a warning where a number is too large."""
+    numbers = np.arange(24).reshape(4, 6) % 7
+    for layout in (lambda t: t, lambda t: t.t(), lambda t: t[:, ::2], lambda t: t[0].expand(3, 6)):
+        x = layout(st.tensor(numbers, dtype=other))
+        there = x.to(half)
+        assert there.dtype is half
+        assert np.array_equal(there.float().numpy(), x.float().numpy())
+        back = there.to(other)
+        assert back.dtype is other
+        assert np.array_equal(back.numpy(), x.numpy())
+        assert back.stride() == there.stride() == x.float().stride()
+    assert st.tensor(1e300, dtype=st.float64).to(half).item() == math.inf
+    just_over = 1 + (2**-11 if half is st.float16 else 2**-8) + 2**-30  # a tie, once in float32
+    assert st.tensor(just_over, dtype=st.float64).to(half).item() == 1.0
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_signs_of_halves_change_in_place_of_their_bits(half: Any) -> None:
+    """NaN keeps being one, zero has a sign; a vector, the rest behind it, and in place."""
+    x = st.tensor([-0.0, 0.0, math.inf, -math.inf, math.nan, *np.linspace(-3, 3, 4096)], dtype=half)
+    wide = x.float()
+    for ours, expected in ((-x, -wide), (x.abs(), wide.abs())):
+        assert ours.dtype is half
+        assert np.array_equal(ours.float().numpy(), expected.numpy(), equal_nan=True)
+        assert np.array_equal(ours.signbit().numpy()[:4], expected.signbit().numpy()[:4])
+    assert (-x[1:] == -wide[1:].to(half)).sum() == 4099  # from an odd address on; all but NaN
+    y = x.clone()
+    assert y.neg_() is y
+    assert np.array_equal(y.float().numpy(), -wide.numpy(), equal_nan=True)

@@ -198,3 +198,48 @@ def test_strides_of_inserted_dimensions() -> None:
 
 def test_the_median_of_nothing() -> None:
     assert np.isnan(st.ones(0).median().item())
+
+
+def test_all_and_any_of_no_dimensions_ask_each_element() -> None:
+    for x in (flags, flags.float(), flags.to(st.uint8), st.tensor(True)):
+        expected = (x != 0).to(st.uint8 if x.dtype is st.uint8 else st.bool)
+        for none in ((), []):
+            for made in (x.any(none), x.all(dim=none), st.any(x, none, keepdim=True)):
+                assert made.tolist() == expected.tolist()
+                assert made.dtype is expected.dtype
+    assert st.ones(2, 2).sum((), dtype=st.bool).tolist() is True  # elsewhere none are all
+
+
+def test_powers_of_truth_by_truth_stay_what_they_are() -> None:
+    assert (flags**True).tolist() == [True, False]
+    assert (flags**False).tolist() == [True, True]
+    assert (flags**True).dtype is st.bool
+    assert (flags**3).dtype is st.int64
+
+
+def test_different_values_say_that_they_have_a_history() -> None:
+    x = st.tensor([2.0, 1.0, 2.0], requires_grad=True)
+    for made in (x.unique(), x.unique(return_counts=True)[0], x.unique_consecutive()):
+        assert made.requires_grad
+    assert not x.detach().unique().requires_grad
+
+
+@pytest.mark.parametrize("name", ["conj", "conjugate", "conj_physical", "positive", "resolve_conj"])
+def test_what_changes_nothing_of_real_numbers_is_the_tensor_itself(name: str) -> None:
+    leaf = st.ones(2, requires_grad=True)
+    assert getattr(leaf, name)() is leaf
+    assert getattr(st, name)(leaf) is leaf
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        getattr(leaf, name)().add_(1)
+
+
+def test_the_real_part_and_the_plus_sign_of_real_numbers() -> None:
+    leaf = st.ones(2, requires_grad=True)
+    assert leaf.real is leaf
+    assert +leaf is leaf
+    assert turning.conj().tolist() == [1 - 2j, 3 + 1j]
+    made = turning.clone()
+    assert made.conj_physical_() is made
+    assert made.tolist() == [1 - 2j, 3 + 1j]
+    with pytest.raises(RuntimeError, match="positive: not for bool"):
+        flags.positive()

@@ -164,3 +164,126 @@ def test_either_asks_the_kernel_first() -> None:
     assert made(0) == "plain"
     assert made.kernel(1) == 1
     assert made.plain(1) == "plain"
+
+
+def test_powers_of_even_distances_are_products_of_few() -> None:
+    n = 5001
+    for base, start, end in ((10.0, 0.0, 1.0), (10.0, 3.5, -20.0), (2.0, -100, 100), (0.5, 0, 30)):
+        got = st.logspace(start, end, n, base)
+        want = np.asarray(base, np.float64) ** np.linspace(start, end, n)
+        assert got.dtype == st.float32
+        assert (np.abs(got.numpy() - want) <= np.spacing(want.astype(np.float32))).all()
+    assert not np.isnan(st.logspace(-400, 400, n).numpy()).any()  # no product of 0 and infinity
+    assert st.logspace(0, 2, n, -2.0).isnan().any()
+
+
+def test_linspace_of_whole_numbers_is_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shmtensor.ops import spacing
+
+    monkeypatch.delattr(spacing, "steps_of")
+    assert st.linspace(0, 10, 4, dtype=st.int64).tolist() == [0, 3, 6, 10]
+    assert st.linspace(10, -2.5, 5, dtype=st.int32).tolist() == [10, 7, 4, 1, -2]
+    assert st.linspace(0, 1, 5).tolist() == [0, 0.25, 0.5, 0.75, 1]
+
+
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("dtype", [st.float64, st.int64])
+def test_index_reduce_takes_whole_slices(reduce: str, own: bool, dim: int, dtype: st.dtype) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.integers(1, 9, (5, 4)).astype(dtype)
+    index = np.array([3, 0, 3, 2, 3])
+    source = rng.integers(1, 9, (5, 4) if dim == 0 else (5, 5)).astype(dtype)
+    got = st.tensor(x).index_reduce(
+        dim, st.tensor(index), st.tensor(source), reduce, include_self=own
+    )
+    full = np.broadcast_to(index[:, None] if dim == 0 else index, source.shape).copy()
+    want = ROWS["scatter_reduced"].forward(np, x, source, full, dim % 2, reduce, own)
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got.numpy(), want)
+
+
+def test_index_reduce_names_no_place_outside() -> None:
+    x = st.zeros(3, 2)
+    for own in (True, False):
+        with pytest.raises(RuntimeError, match="index is out of range: 3"):
+            x.index_reduce(0, st.tensor([3]), st.ones(1, 2), "amax", include_self=own)
+    assert x.tolist() == [[0, 0]] * 3
+
+
+@pytest.mark.parametrize("dtype", [st.float32, st.float64, st.int64])
+def test_sums_of_multiples(dtype: st.dtype) -> None:
+    x, y = st.arange(6, dtype=dtype).reshape(2, 3), st.ones(3, dtype=dtype)
+    assert x.add(y, alpha=2).tolist() == [[2, 3, 4], [5, 6, 7]]
+    assert x.sub(y, alpha=2).tolist() == [[-2, -1, 0], [1, 2, 3]]
+    assert st.add(x, 1, alpha=3).tolist() == [[3, 4, 5], [6, 7, 8]]
+    z = x.clone()
+    held = z.numpy()
+    assert z.add_(x, alpha=3) is z
+    assert z.sub_(y, alpha=1) is z
+    assert held.tolist() == [[-1, 3, 7], [11, 15, 19]]
+
+
+def test_sums_of_multiples_in_place_are_differentiable() -> None:
+    x, y = st.ones(3, requires_grad=True), st.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    z = x * 2
+    z.add_(y, alpha=0.5).sub_(y * y, alpha=2)
+    z.sum().backward()
+    assert x.grad.tolist() == [2.0] * 3
+    assert y.grad.tolist() == [0.5 - 4, 0.5 - 8, 0.5 - 12]
+    with pytest.raises(RuntimeError, match="leaf"):
+        x.add_(y, alpha=2)
+
+
+def test_triangles_in_place_write_nothing_anew() -> None:
+    x = st.arange(9.0).reshape(3, 3)
+    held = x.numpy()
+    assert x.tril_() is x
+    assert x.triu_(-1) is x
+    assert held.tolist() == [[0, 0, 0], [3, 4, 0], [0, 7, 8]]
+    turned = st.arange(4.0).reshape(2, 2).t()
+    assert turned.tril_().tolist() == [[0, 0], [1, 3]]
+    y = st.ones(3, 3, requires_grad=True)
+    (y * 2).tril_().sum().backward()
+    assert y.grad.tolist() == [[2, 0, 0], [2, 2, 0], [2, 2, 2]]
+
+
+def test_scatter_of_a_number_makes_no_array_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shmtensor.ops import gathering
+
+    monkeypatch.delattr(gathering, "cropped")
+    x, index = st.zeros(2, 3), st.tensor([[0, 2], [1, 1]])
+    assert x.scatter(1, index, 2.0).tolist() == [[2, 0, 2], [0, 2, 0]]
+    assert x.scatter(0, st.tensor([[1, 0, 1]]), 3.0).tolist() == [[0, 3, 0], [3, 0, 3]]
+    assert x.scatter_(1, index, 5).tolist() == [[5, 0, 5], [0, 5, 0]]
+
+
+def test_histc_counts_by_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ROWS["bars"], "forward", None)
+    x = st.tensor([0.0, 0.1, 0.5, 0.99, 1.0, 2.0, float("nan")])
+    assert x.histc(2, 0, 1).tolist() == [2, 3]
+    assert x[:-1].histc(4).tolist() == [2, 2, 1, 1]
+    assert st.histc(st.zeros(2, 3).double(), 3, -1, 1).tolist() == [0, 6, 0]
+
+
+def test_cross_is_one_pass_and_differentiable() -> None:
+    x, y = st.randn(4, 3, dtype=st.float64), st.randn(3, dtype=st.float64)
+    np.testing.assert_allclose(st.cross(x, y[None]).numpy(), np.cross(x.numpy(), y.numpy()))
+    assert st.cross(st.tensor([1, 2, 3]), st.tensor([4, 5, 6])).tolist() == [-3, 6, -3]
+    x.requires_grad_()
+    y.requires_grad_()
+    assert st.autograd.gradcheck(lambda x, y: st.linalg.cross(x, y[None]), (x, y))
+    z = st.randn(2, 3, dtype=st.complex128, requires_grad=True)
+    assert st.autograd.gradcheck(lambda z: st.linalg.cross(z, z.flip(0)), (z,))
+
+
+@pytest.mark.parametrize("dtype", [st.uint8, st.int8, st.int64])
+def test_whole_numbers_are_clamped_in_place(dtype: st.dtype) -> None:
+    x = st.tensor([0, 3, 100], dtype=dtype)
+    held = x.numpy()
+    assert x.clamp_(1, 50) is x
+    assert held.tolist() == [1, 3, 50]
+    assert x.clamp_(-(10**30), 10**30).tolist() == [1, 3, 50]  # as far out as the dtype's own
+    assert x.clamp(min=4).tolist() == [4, 4, 50]
+    assert x.clamp_(max=-1 if dtype != st.uint8 else 2).max() == (-1 if dtype != st.uint8 else 2)

@@ -162,3 +162,44 @@ def test_integers_are_added_up_in_64_bits_of_their_kind(name: str) -> None:
     assert reduce(xp.asarray([200, 200]), dtype=xp.int16).dtype == xp.int16
     assert reduce(xp.asarray([2.0]), axis=0).dtype == xp.float32
     assert {"uint16", "uint32", "uint64"} <= set(xp.__array_namespace_info__().dtypes())
+
+
+ODD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    *(
+        (name, (x,), {"axis": (), "keepdims": keepdims})
+        for name in ("sum", "prod", "max", "min", "mean", "var", "std", "any", "all")
+        for x in (A, A[:0], np.asarray(A[0, 0]))
+        for keepdims in (False, True)
+    ),
+    ("sum", (T,), {"axis": ()}), ("arange", (5, 1), {}), ("arange", (1, 5, -1), {}),
+    ("arange", (5, 1, -2), {}), ("linspace", (1j, 2, 3), {}),
+    ("linspace", (0, 2 + 1j, 4), {"endpoint": False}),
+    ("vecdot", (I.astype(np.int8), J.astype(np.int8)), {}),
+    ("vecdot", (I.astype(np.int8), J.astype(np.int16)), {}),
+    ("add", (I.astype(np.int8), np.asarray(300, np.int16)), {}),
+    ("less_equal", (I.astype(np.uint32), np.asarray(-2)), {}),
+    ("maximum", (A.astype(np.float32), np.asarray(0.5)), {}),
+    ("where", (T, I.astype(np.int8), np.asarray(300, np.int16)), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "args", "named"), ODD)
+def test_axes_of_none_and_tensors_without_dimensions(
+    name: str, args: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    with np.errstate(all="ignore"):
+        expected = np.asarray(getattr(np, name)(*args, **named))
+    made = getattr(xp, name)(*(ours(a) for a in args), **named)
+    assert made.shape == expected.shape
+    kind = expected.dtype.kind
+    assert made.dtype.kind == kind
+    if kind in "iu" or name in ("add", "maximum", "where"):
+        assert made.dtype == expected.dtype
+    np.testing.assert_allclose(made.numpy(), expected, rtol=1e-6)
+
+
+def test_can_cast_keeps_to_the_kinds_of_the_standard() -> None:
+    assert xp.can_cast(xp.int8, xp.int64)
+    assert xp.can_cast(xp.float32, xp.complex64)
+    for from_, to in ((xp.bool, xp.uint64), (xp.int8, xp.uint64), (xp.int8, xp.float64)):
+        assert not xp.can_cast(from_, to)

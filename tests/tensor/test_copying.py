@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,81 @@ def test_values_survive_a_cast_that_keeps_the_layout() -> None:
 def test_nothing_has_the_strides_of_rows() -> None:
     for made in (st.zeros(0, 3), st.ones(0, 3).to(st.int32), st.ones(2, 0, 3)):
         assert made.stride()[-2:] == (3, 1)
+
+
+VIEWS: dict[str, Any] = {
+    "whole": lambda x: x,
+    "row": lambda x: x[1],
+    "column": lambda x: x[:, 1],
+    "turned": lambda x: x.t(),
+    "gaps": lambda x: x[1:, ::2],
+    "number": lambda x: x[1, 2],
+    "stretched": lambda x: x[:1].expand(3, 4),
+    "empty": lambda x: x[:0],
+    "other dtype": lambda x: x.view(st.int32),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_pickle_keeps_geometry_and_what_is_shared(name: str) -> None:
+    x = st.arange(12.0).view(3, 4)
+    view = VIEWS[name](x)
+    made = pickle.loads(pickle.dumps(view))
+    assert made.tolist() == view.tolist()
+    assert (made.dtype, made.shape) == (view.dtype, view.shape)
+    assert made.stride() == view.stride()
+    assert made.storage_offset() == view.storage_offset()
+    whole, part = pickle.loads(pickle.dumps((x, view)))
+    whole.fill_(7)
+    assert part.tolist() == VIEWS[name](st.full((3, 4), 7.0)).tolist()
+    assert x[0, 1] == 1
+
+
+def test_pickle_of_a_stretched_tensor_cannot_be_written() -> None:
+    made = pickle.loads(pickle.dumps(st.ones(1, 3).expand(2, 3)))
+    with pytest.raises(RuntimeError, match="cannot be written"):
+        made += 1
+
+
+def test_pickle_of_channels_last_and_bfloat16() -> None:
+    x = st.arange(24.0).view(1, 2, 3, 4).bfloat16().to(memory_format=st.channels_last)
+    made = pickle.loads(pickle.dumps(x))
+    assert made.stride() == x.stride()
+    assert made.dtype is st.bfloat16
+    assert made.float().tolist() == x.float().tolist()
+
+
+def test_pickle_of_a_part_of_a_file_has_that_part_alone(tmp_path: Any) -> None:
+    path = tmp_path / "numbers"
+    np.arange(100_000.0).tofile(path)
+    x = st.from_file(str(path), size=100_000, dtype=st.float64)
+    text = pickle.dumps(x[3:5])
+    assert len(text) < 1000
+    assert pickle.loads(text).tolist() == [3, 4]
+    assert copy.deepcopy(x[3:5]).untyped_storage().nbytes() == 16
+
+
+@pytest.mark.parametrize(
+    "road", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))]
+)
+def test_frozen_parameters_stay_frozen(road: Any) -> None:
+    made = road(st.nn.Parameter(st.ones(2), requires_grad=False))
+    assert type(made) is st.nn.Parameter
+    assert not made.requires_grad
+    assert road(st.nn.Parameter(st.ones(2))).requires_grad
+
+
+def test_formats_are_the_same_objects_after_a_copy() -> None:
+    for kind in (st.channels_last, st.preserve_format, st.strided, st.sparse_coo):
+        assert copy.deepcopy(kind) is kind
+        assert pickle.loads(pickle.dumps(kind)) is kind
+
+
+@pytest.mark.parametrize(
+    "make", [lambda x: x.max(0), lambda x: st.linalg.qr(x), lambda x: x.sort()]
+)
+def test_named_results_are_pickled(make: Any) -> None:
+    found = make(st.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    made = pickle.loads(pickle.dumps(found))
+    assert type(made) is type(found)
+    assert [t.tolist() for t in made] == [t.tolist() for t in found]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import special
@@ -129,3 +131,25 @@ def test_repr_round_trips() -> None:
         assert made.dtype is x.dtype
         assert made.requires_grad == x.requires_grad
         assert np.array_equal(made.detach().numpy(), x.detach().numpy(), equal_nan=True)
+
+
+def test_dlpack_has_no_streams_on_the_host() -> None:
+    x = st.ones(2)
+    with pytest.raises(BufferError, match="stream: None is expected on the CPU: 1"):
+        x.__dlpack__(stream=1)
+    assert x.__dlpack__(stream=None) is not None
+    assert x.__dlpack__(stream=-1) is not None
+
+
+@pytest.mark.parametrize("dtype", [st.float32, st.bfloat16, st.int8])
+def test_dlpack_capsules_are_taken_once(dtype: Any) -> None:
+    x = st.ones(2).to(dtype)
+    capsule = st.utils.dlpack.to_dlpack(x)
+    made = st.utils.dlpack.from_dlpack(capsule)
+    x.fill_(3)
+    assert made.dtype is dtype
+    assert made.float().tolist() == [3, 3]
+    with pytest.raises((BufferError, RuntimeError, ValueError)):
+        st.from_dlpack(capsule)
+    st.from_dlpack(x.__dlpack__(max_version=(1, 0))).fill_(4)
+    assert x.float().tolist() == [4, 4]

@@ -1,9 +1,13 @@
 """A number among index arrays: PyTorch selects by it first, so the arrays' dimensions stay."""
 
+import itertools
+import re
+
 import numpy as np
 import pytest
 
 import shmtensor as st
+from shmtensor.autograd import indices
 
 X = np.arange(2 * 3 * 4 * 5, dtype=np.float64).reshape(2, 3, 4, 5)
 MASK = np.array([True, False, True, True])
@@ -65,3 +69,81 @@ def test_beyond_the_end(index):
         st.tensor(X)[index]
     with pytest.raises(IndexError):
         st.tensor(X)[index] = 0.0
+
+
+def test_parts_without_arrays_are_as_numpy_has_them():
+    """Every tuple of up to three: values, strides, memory, errors."""
+    parts = [
+        0,
+        -1,
+        2,
+        None,
+        ...,
+        slice(None),
+        slice(1, None, 2),
+        slice(3, 1),
+        slice(None, None, -1),
+    ]
+    parts += [slice(-1, -9, -3), 7]
+    tensor, array = st.tensor(X), X.copy()
+    for n in range(4):
+        for index in itertools.product(parts, repeat=n):
+            if index.count(...) > 1:
+                continue
+            try:
+                expected = array[(*index, ...) if ... not in index else index]
+            except IndexError as error:
+                with pytest.raises(IndexError, match=re.escape(str(error))):
+                    tensor[index]
+                continue
+            got = tensor[index].array
+            assert got.strides == expected.strides, index
+            assert got.flags.writeable
+            assert np.array_equal(got, expected), index
+            assert np.shares_memory(got, tensor.array) or got.size == 0, index
+
+
+def test_parts_without_arrays_meet_no_python(monkeypatch):
+    asked = []
+    monkeypatch.setattr(indices, "one_index", asked.append)
+    x = st.tensor(X)
+    for index in [(slice(None), 1), (0, 1), (..., 0), (None, slice(1, None)), (0, 0, 0, 0)]:
+        assert x[index].shape == X[(*index, ...)[: len(index) + (... not in index)]].shape
+        x[index] = 1.0
+        assert (x[index] == 1).all()
+    assert asked == []
+    monkeypatch.undo()
+    assert x[:, st.tensor(1)].shape == (2, 4, 5)
+    assert x[st.tensor(1) : st.tensor(2), 0].shape == (1, 4, 5)
+    assert x[True, 0].shape == (1, 3, 4, 5)
+    with pytest.raises(IndexError, match="too many indices"):
+        x[0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("index", [(0, slice(None), 1), (..., slice(None, None, 2)), (1, None, 2)])
+def test_parts_without_arrays_have_gradients(index):
+    leaf = st.tensor(X, requires_grad=True)
+    x = leaf * 1.0
+    part = x[index]
+    part.mul_(3.0)
+    x.sum().backward()
+    expected = np.ones_like(X)
+    expected[index] = 3.0
+    assert np.array_equal(leaf.grad, expected)
+
+
+def test_assigned_values_are_stretched_and_refused_as_numpy_does():
+    x = st.zeros(2, 3)
+    x[:, 1] = st.tensor([[1.0, 2.0]])  # a leading 1 too much
+    x[0, 1:] = 5
+    assert x.tolist() == [[0.0, 5.0, 5.0], [0.0, 2.0, 0.0]]
+    x[:, :2] = x[:, 1:].clone()
+    assert x.tolist() == [[5.0, 5.0, 5.0], [2.0, 0.0, 0.0]]
+    x[:, 1:] = x[:, :-1]  # the same memory
+    assert x.tolist() == [[5.0, 5.0, 5.0], [2.0, 2.0, 0.0]]
+    with pytest.raises(RuntimeError, match=r"could not broadcast input array from shape \(3,\)"):
+        x[:, 1] = st.ones(3)
+    with pytest.raises(IndexError, match="setitem: index 2 is out of bounds for axis 0"):
+        x[2, 0] = 1.0
+    with pytest.raises(RuntimeError, match="the memory cannot be written"):
+        st.ones(1).expand(3)[0] = 1.0

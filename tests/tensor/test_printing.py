@@ -96,3 +96,24 @@ def same_text(torch: Any, values: Any, name: str) -> None:
         again, other = ours.clone().requires_grad_(), theirs.clone().requires_grad_()
         assert repr(again) == repr(other)
         assert repr(again * 2) == repr(other * 2)
+
+
+def test_sparse_tensors_stand_under_their_brackets() -> None:
+    x = st.sparse_coo_tensor(st.tensor([[0, 1], [1, 0]]), st.tensor([1.0, 2.0]), (2, 3))
+    assert repr(x.requires_grad_()) == (
+        "tensor(indices=tensor([[0, 1],\n"
+        "                       [1, 0]]),\n"
+        "       values=tensor([1., 2.]),\n"
+        "       size=(2, 3), nnz=2, layout=shmtensor.sparse_coo, requires_grad=True)"
+    )
+    values = st.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert "values=tensor([[1., 2.],\n                      [3., 4.]])" in repr(
+        st.sparse_coo_tensor(st.tensor([[0, 1]]), values, (2, 2))
+    )
+
+
+def test_limits_are_printed_short() -> None:
+    assert repr(st.finfo(st.float32)) == (
+        "finfo(resolution=1e-06, min=-3.40282e+38, max=3.40282e+38, eps=1.19209e-07, "
+        "smallest_normal=1.17549e-38, tiny=1.17549e-38, dtype=float32)"
+    )

@@ -83,6 +83,9 @@ def test_set() -> None:
 def test_diagonals_and_maps() -> None:
     x = st.zeros(5, 2)
     assert x.fill_diagonal_(1, wrap=True).tolist() == [[1, 0], [0, 1], [0, 0], [1, 0], [0, 1]]
+    assert st.zeros(3, 2).fill_diagonal_(1).tolist() == [[1, 0], [0, 1], [0, 0]]
+    assert st.zeros(2, 3).fill_diagonal_(1, wrap=True).tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert st.zeros(3, 2).t().fill_diagonal_(2).tolist() == [[2, 0, 0], [0, 2, 0]]
     assert st.zeros(2, 2, 2).fill_diagonal_(3)[1, 1, 1] == 3
     with pytest.raises(RuntimeError, match="fill_diagonal_"):
         st.zeros(2, 3, 4).fill_diagonal_(1)

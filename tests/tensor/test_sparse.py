@@ -103,3 +103,9 @@ def test_wrong_use_is_told() -> None:
     for name in ("coalesce", "indices", "values"):
         with pytest.raises(RuntimeError, match=f"{name}: expected sparse"):
             getattr(st.ones(2), name)()
+
+
+def test_size_alone_makes_one_without_elements() -> None:
+    x = st.sparse_coo_tensor((2, 3))
+    assert (x._nnz(), tuple(x.shape)) == (0, (2, 3))
+    assert x.to_dense().tolist() == [[0, 0, 0]] * 2

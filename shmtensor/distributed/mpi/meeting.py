@@ -6,7 +6,9 @@ Whoever fails afterwards tells all others, so that nobody waits for who will not
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -26,6 +28,7 @@ __all__ = ["Meeting", "leave_all"]
 
 SEE_NEWS = "the news say why"  # what a node hears in memory of what MPI brings
 SLACK = 2.0  # seconds that a node waits longer than its head, which can say more
+GRACE = 0.5  # seconds that neighbours of who has not come have to say that it is stopped
 
 
 living: weakref.WeakSet[Meeting] = weakref.WeakSet()
@@ -35,6 +38,11 @@ def leave_all() -> None:
     """At the end of the process: MPI would wait for all in `Finalize`, and they for this rank."""
     for each in list(living):
         each.leave()
+
+
+def myself(rank: int) -> dict[str, Any]:
+    """Who gives up, for the others' errors."""
+    return {"name": f"rank {rank}", "pid": os.getpid(), "host": socket.gethostname()}
 
 
 class Meeting:
@@ -71,6 +79,8 @@ class Meeting:
         self._has_left = False
         self._where = ""
         self._busy = threading.Lock()
+        if local is not None and self.place:
+            local.slack = SLACK  # but whether the head is stopped it asks at the timeout
         living.add(self)
 
     # ---------------------------------------------------------------- what native.Group tells
@@ -109,7 +119,7 @@ class Meeting:
 
     def break_off(self, why: str) -> None:
         """Ends the waits of all ranks."""
-        self.wire.tell(self.wire.note("gave up", self.rank, why), self.others)
+        self.wire.tell(self.wire.note("gave up", self.rank, why, **myself(self.rank)), self.others)
         if self.local is not None:
             self.local.break_off(SEE_NEWS)
 
@@ -153,7 +163,8 @@ class Meeting:
             return self.wire.note("lost", who, f"{text}, host {error.host}", **details)
         if isinstance(error, CollectiveTimeout):
             return self.wire.note("timeout", self.rank, text)
-        return self.wire.note("gave up", self.rank, f"{type(error).__name__}: {text}")
+        text = f"{type(error).__name__}: {text}"
+        return self.wire.note("gave up", self.rank, text, **myself(self.rank))
 
     def spread(self, where: str, error: BaseException) -> None:
         """Tells the others what happened here, unless they told us; raises what they told."""
@@ -244,4 +255,11 @@ class Meeting:
         self, where: str, begun: Sequence[tuple[list[Any], Sequence[int]]], timeout: float
     ) -> None:
         """Until messages of a collective have gone and come."""
-        self.wire.wait(where, begun, timeout, self._number)
+        try:
+            self.wire.wait(where, begun, timeout, self._number)
+        except CollectiveTimeout:
+            if any(len(node) > 1 for node in self.nodes if node is not self.near):
+                self.wire.listen(GRACE)
+            if self.wire.trouble is not None:
+                self.wire.fail(where)
+            raise

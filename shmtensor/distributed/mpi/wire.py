@@ -318,6 +318,7 @@ class Wire:
             f"{where}: the group is broken: rank {news['rank']} gave up: {news['text']}, "
             "call destroy_process_group() and begin anew",
             f"rank {news['rank']}",
+            news.get("pid", 0),
             host=news.get("host", ""),
         )
 

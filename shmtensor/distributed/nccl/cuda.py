@@ -12,7 +12,7 @@ from ... import dtypes
 from ...device import EXTRA
 from ..contract import ReduceOp
 
-__all__ = ["BYTE", "find_cupy", "find_device", "is_usable", "number_of"]
+__all__ = ["BYTE", "count_gpus", "find_cupy", "find_device", "is_usable", "number_of"]
 
 LEAST = 21000  # NCCL 2.10: bfloat16 and the average
 BYTE = 1  # ncclUint8: what only moves, moves as bytes
@@ -84,6 +84,14 @@ def find_cupy() -> tuple[Any, Any]:
             "backend is shm"
         )
     return cupy, nccl
+
+
+def count_gpus() -> int:
+    """How many GPUs CuPy sees; 0 without it."""
+    try:
+        return int(import_module("cupy").cuda.runtime.getDeviceCount())
+    except Exception:  # not installed; or no driver, which has an error of CuPy's own
+        return 0
 
 
 def is_usable() -> bool:

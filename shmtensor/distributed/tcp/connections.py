@@ -31,6 +31,7 @@ __all__ = ["Connections"]
 PATIENCE = 2.0  # seconds that an end waits until the others' kernels have all that was sent
 ASK = 1.0  # seconds between two looks for machines that no longer answer
 ANY_SOURCE = -1
+CLOSED = 7  # TCP_CLOSE: of a connection that the other side has reset
 
 
 class Status:
@@ -148,6 +149,7 @@ class Connections:
         if link.ended:
             if rank not in self._ended:
                 self._ended[rank] = time.monotonic()
+                self._behind.discard(rank)  # nothing more will be written: `close` need not wait
                 self._epoll.unregister(link.socket)
         elif link.is_behind != (rank in self._behind):
             self._behind ^= {rank}
@@ -205,8 +207,12 @@ class Connections:
 
 
 def unsent(connection: socket.socket) -> int:
-    """Bytes that the other side's kernel does not have yet."""
+    """Bytes that the other side's kernel does not have yet; none for one that is gone: the kernel
+    counts what it had not acknowledged for ever.
+    """
     with suppress(OSError):
+        if connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == CLOSED:
+            return 0
         told = fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4))
         return int(struct.unpack("i", told)[0])
     return 0

@@ -3,6 +3,7 @@
 
 #include "compute/picking.h"
 #include "graph.h"
+#include "views.h"
 
 namespace shmtensor {
 
@@ -11,22 +12,9 @@ PyObject* item(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 2 || !PyArray_Check(args[0])) return raise("TypeError", "item: (array, index) is needed");
   PyArrayObject* x = reinterpret_cast<PyArrayObject*>(args[0]);
   PyObject* index = args[1];
-  if (PyLong_CheckExact(index) && PyArray_NDIM(x) == 1) {
-    Py_ssize_t i = PyLong_AsSsize_t(index);
-    if (i == -1 && PyErr_Occurred()) return nullptr;
-    npy_intp size = PyArray_DIM(x, 0);
-    if (i < -size || i >= size)
-      return raise("IndexError", "index %zd is out of bounds for axis 0 with size %zd", i, size);
-    if (i < 0) i += size;
-    PyArray_Descr* dtype = PyArray_DESCR(x);
-    Py_INCREF(dtype);
-    PyObject* view = PyArray_NewFromDescr(&PyArray_Type, dtype, 0, nullptr, nullptr,
-                                          PyArray_BYTES(x) + i * PyArray_STRIDE(x, 0),
-                                          PyArray_FLAGS(x) & NPY_ARRAY_WRITEABLE, nullptr);
-    if (!view) return nullptr;
-    Py_INCREF(x);
-    if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(view), args[0]) < 0) Py_CLEAR(view);
-    return view;
+  if (PyArray_CheckExact(args[0])) {
+    PyObject* part = selected(x, index);
+    if (part || PyErr_Occurred()) return part;
   }
   if (PyArray_CheckExact(args[0]) && (PyTuple_CheckExact(index) || PyArray_CheckExact(index))) {
     Ref out = picked(x, index);

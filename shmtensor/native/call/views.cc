@@ -26,6 +26,16 @@ int place(PyObject* dim, int nd) {
   return static_cast<int>(d < 0 ? d + nd : d);
 }
 
+PyArrayObject* exact(PyObject* const* args, Py_ssize_t given, Py_ssize_t n) {
+  return given == n && PyArray_CheckExact(args[0]) ? as_array(args[0]) : nullptr;
+}
+
+PyObject* in_order(PyArrayObject* x, int nd, const npy_intp* dims) {
+  return view(x, nd, dims, nullptr, PyArray_BYTES(x));
+}
+
+}  // namespace
+
 PyObject* view(PyArrayObject* x, int nd, const npy_intp* dims, const npy_intp* strides, char* at) {
   PyArray_Descr* dtype = PyArray_DESCR(x);
   Py_INCREF(dtype);
@@ -36,16 +46,6 @@ PyObject* view(PyArrayObject* x, int nd, const npy_intp* dims, const npy_intp* s
   if (PyArray_SetBaseObject(out.array(), reinterpret_cast<PyObject*>(x)) < 0) return nullptr;
   return out.release();
 }
-
-PyArrayObject* exact(PyObject* const* args, Py_ssize_t given, Py_ssize_t n) {
-  return given == n && PyArray_CheckExact(args[0]) ? as_array(args[0]) : nullptr;
-}
-
-PyObject* in_order(PyArrayObject* x, int nd, const npy_intp* dims) {
-  return view(x, nd, dims, nullptr, PyArray_BYTES(x));
-}
-
-}  // namespace
 
 PyObject* viewed(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = exact(args, n, 2);

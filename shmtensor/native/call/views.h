@@ -5,7 +5,16 @@
 
 namespace shmtensor {
 
+// A view of x's memory, as writable as x. Strides null: in C order.
+PyObject* view(PyArrayObject* x, int nd, const npy_intp* dims, const npy_intp* strides, char* at);
+
+// x[index] by numbers, slices, None and `...` alone, also as a 0-d view. Null without an exception: another kind of
+// index, or a wrong one, which NumPy explains.
+PyObject* selected(PyArrayObject* x, PyObject* index);
+
 // Each answers None where the case is rare or wrong: the plain form does it, or says what is wrong.
+PyObject* basic(PyObject*, PyObject* const* args, Py_ssize_t n);      // (index, ...): a tuple for `selected`
+PyObject* assign(PyObject*, PyObject* const* args, Py_ssize_t n);      // x[index] = values, of arrays
 PyObject* viewed(PyObject*, PyObject* const* args, Py_ssize_t n);     // (x, shape)
 PyObject* flatten(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, start_dim, end_dim)
 PyObject* squeeze(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, dim)

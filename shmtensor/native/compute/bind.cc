@@ -25,6 +25,7 @@
 #include "pointwise.h"
 #include "pool.h"
 #include "pooling.h"
+#include "products.h"
 #include "python.h"
 #include "random.h"
 #include "reduction.h"
@@ -203,7 +204,15 @@ PyMethodDef methods[] = {
      "scatter_into(out, source, index, dim, how, base=None, /) -> bool: was it done? how: 0 put, 1 add, "
      "2 multiply, 3 the larger one, 4 the smaller one. out becomes base first, and without it is as it was where the answer is False."},
     {"add_slices", fast<add_slices>(), METH_FASTCALL,
-     "add_slices(out, source, index, dim, base=None, /) -> bool: was it done?"},
+     "add_slices(out, source, index, dim, base=None, how=1, /) -> bool: was it done?"},
+    {"cross", fast<cross>(), METH_FASTCALL, "cross(x, y, dim, /): vector products, or None."},
+    {"combinations", fast<combinations>(), METH_FASTCALL,
+     "combinations(n, r, again, /): places of r out of n elements, a row each."},
+    {"bars", fast<bars>(), METH_FASTCALL, "bars(x, edges, /): how many lie between each two, or None."},
+    {"line", fast<line>(), METH_FASTCALL, "line(start, end, step, n, type, /): numbers at even distances, or None."},
+    {"add_scaled", fast<add_scaled>(), METH_FASTCALL, "add_scaled(x, y, value, out=None, /): x + value * y"},
+    {"cube", cube, METH_O, "cube(x, /): x * x * x"},
+    {"keep", fast<keep>(), METH_FASTCALL, "keep(x, mask, scale, /): x * scale where the mask holds, else 0."},
     {"add_at", fast<add_at>(), METH_FASTCALL, "add_at(out, places, values, /) -> bool: was it done?"},
     {"sort", fast<sort>(), METH_FASTCALL, "sort(x, dim, descending, /) -> (values, places)"},
     {"topk", fast<topk>(), METH_FASTCALL, "topk(x, k, dim, largest, /) -> (values, places)"},
@@ -248,7 +257,7 @@ PyMethodDef methods[] = {
      "batch_normed_slope(g, x, weight, mean, variance, eps, /) -> (gx, gw, gb)"},
     {"flip", fast<flip>(), METH_FASTCALL, "flip(x, dims, /)"},
     {"roll", fast<roll>(), METH_FASTCALL, "roll(x, shift, dim, /)"},
-    {"triangle", fast<triangle>(), METH_FASTCALL, "triangle(x, diagonal, upper, /)"},
+    {"triangle", fast<triangle>(), METH_FASTCALL, "triangle(x, diagonal, upper, out=None, /): out is x itself."},
     {"nonzero", fast<nonzero>(), METH_FASTCALL, "nonzero(x, /): a row of indices each."},
     {"distinct", fast<distinct>(), METH_FASTCALL, "distinct(x, /): the different values, in order."},
     {"unique_values", fast<unique_values>(), METH_FASTCALL,

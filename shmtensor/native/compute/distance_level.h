@@ -1,17 +1,5 @@
 // Distances of a point from many. Included inside a level's namespace, after fold.h and rows.h.
 
-INLINE V<float> roots(V<float> x) {
-#if defined(__AVX512F__)
-  return (V<float>)_mm512_sqrt_ps((__m512)x);
-#elif defined(__AVX2__)
-  return (V<float>)_mm256_sqrt_ps((__m256)x);
-#else
-  for (int i = 0; i < kLanes<float>; ++i) x[i] = __builtin_sqrtf(x[i]);
-  return x;
-#endif
-}
-INLINE V<double> roots(V<double> x) { return root(x); }
-
 // `total` with one more difference in it.
 template <class T, Metric kMetric>
 INLINE V<T> farther(V<T> total, V<T> d) {
@@ -26,7 +14,7 @@ INLINE V<T> farther(V<T> total, V<T> d) {
 template <class T, Metric kMetric>
 void distances(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride) {
   constexpr int64_t kL = kLanes<T>;
-  const auto end = [](V<T> t) INLINE_LAMBDA { return kMetric == Metric::Squares ? roots(t) : t; };
+  const auto end = [](V<T> t) INLINE_LAMBDA { return kMetric == Metric::Squares ? root(t) : t; };
   int64_t j = 0;
   for (; j + 4 * kL <= n; j += 4 * kL) {
     V<T> t[4] = {};

@@ -86,6 +86,29 @@ void scale(const T* x, T* out, int64_t n, T factor) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] * factor;
 }
 
+template <class T>
+void add_scaled(const T* x, const T* y, T* out, int64_t n, T value) {
+  map2(x, y, out, n, [=](V<T> a, V<T> b) INLINE_LAMBDA { return a + value * b; });
+}
+
+template <class T>
+void cube(const T* x, T* out, int64_t n) {
+  map1(x, out, n, [](V<T> v) INLINE_LAMBDA { return v * v * v; });
+}
+
+template <class T>
+void keep(const T* __restrict x, const uint8_t* __restrict mask, T* __restrict out, int64_t n, T scale) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T v = x[i] * scale;
+    out[i] = mask[i] ? v : T(0);
+  }
+}
+
+template <class T>
+void cut_off(const T* __restrict x, int64_t* __restrict out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<int64_t>(x[i]);
+}
+
 // ---------------------------------------------------------------- random bits
 
 // Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). 16 counters at a

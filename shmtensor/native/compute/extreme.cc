@@ -158,7 +158,8 @@ PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants
     }
   }
   Reduced r;
-  if (!reduced_argument(where, x, args[1], keep, &r, wants_places)) return left_to_caller();
+  if (!reduced_argument(where, x, args[1], keep, &r, wants_places ? Stretched::Walked : Stretched::Once,
+                        wants_places)) return left_to_caller();
   if (r.m > INT32_MAX) Py_RETURN_NONE;
   if (r.m == 0) Py_RETURN_NONE;  // there is nothing to choose from: the caller says so
   Ref values(wants_values ? fresh(r.nd, r.dims, type) : nullptr);
@@ -179,11 +180,9 @@ PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants
       }
     });
   }
-  if (r.moved) {
-    if (values) values = Ref(r.put_back(std::move(values)));
-    if (places) places = Ref(r.put_back(std::move(places)));
-    if ((wants_values && !values) || (wants_places && !places)) return nullptr;
-  }
+  if (values) values = Ref(r.put_back(std::move(values)));
+  if (places) places = Ref(r.put_back(std::move(places)));
+  if ((wants_values && !values) || (wants_places && !places)) return nullptr;
   if (!wants_places) return values.release();
   if (!wants_values) return places.release();
   return PyTuple_Pack(2, values.get(), places.get());

@@ -18,6 +18,15 @@ void choose(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T*
   }
 }
 
+// At least low and at most high; a NaN stays.
+template <class T>
+void bound(const T* x, T* out, int64_t n, T low, T high) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T v = x[i] < low ? low : x[i];
+    out[i] = v > high ? high : v;
+  }
+}
+
 // Does a come before b? A NaN before all numbers, of equal ones neither.
 template <class T, bool kLargest>
 INLINE bool beats(T a, T b) {

@@ -71,7 +71,7 @@ PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int type = PyArray_TYPE(x);
   if (type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
   Reduced r;
-  if (!reduced_argument("logsumexp", x, args[1], args[2] == Py_True, &r))
+  if (!reduced_argument("logsumexp", x, args[1], args[2] == Py_True, &r, Stretched::Walked))
     return left_to_caller();
   if (r.m == 0) Py_RETURN_NONE;
   if (r.outer == 1 && r.inner < 64 && r.m > kPiece) {  // few columns, which threads share as rows

@@ -19,14 +19,22 @@ namespace SHMTENSOR_LEVEL {
 #include "vector.h"
 #include "wide.h"
 //
+#include "logarithm.h"
 #include "tail.h"
 #include "wave.h"
 //
 #include "bessel.h"
+#include "decaying.h"
 #include "division.h"
+#include "error_brief.h"
 #include "error_function.h"
 #include "gamma.h"
+#include "oscillating.h"
 #include "quotient.h"
+#include "whole_product_level.h"
+//
+#include "distribution.h"
+#include "incomplete.h"
 
 INLINE void rounded(float* p, V<double> v) {
   *reinterpret_cast<LooseFew*>(p) = __builtin_convertvector(v, Few);
@@ -64,13 +72,25 @@ void binary(const T* x, const T* y, T* out, int64_t n) {
   for (int k = 0; i + k < n; ++k) out[i + k] = rest[k];
 }
 
-void error_functions(const float* x, float* out, int64_t n) {
+template <class F>
+INLINE void brief(const float* x, float* out, int64_t n, F f) {
   constexpr int64_t kL = kLanes<float>;
   int64_t i = 0;
-  for (; i + kL <= n; i += kL) store<float>(out + i, erf_brief(load(x + i)));
-  if (i < n) store_part(out + i, erf_brief(load_part(x + i, n - i, 0.0f)), n - i);
+  for (; i + kL <= n; i += kL) store<float>(out + i, f(load(x + i)));
+  if (i < n) store_part(out + i, f(load_part(x + i, n - i, 0.0f)), n - i);
 }
+
+void error_functions(const float* x, float* out, int64_t n) { brief(x, out, n, erf_brief); }
 void error_functions(const double* x, double* out, int64_t n) { unary<Erf>(x, out, n); }
+#if defined(__FMA__)
+void error_complements(const float* x, float* out, int64_t n) { brief(x, out, n, erfc_brief); }
+void error_inverses(const float* x, float* out, int64_t n) { brief(x, out, n, erfinv_brief); }
+#else  // without it nothing that rounding loses is known
+void error_complements(const float* x, float* out, int64_t n) { unary<Erfc>(x, out, n); }
+void error_inverses(const float* x, float* out, int64_t n) { unary<ErfInv>(x, out, n); }
+#endif
+void error_complements(const double* x, double* out, int64_t n) { unary<Erfc>(x, out, n); }
+void error_inverses(const double* x, double* out, int64_t n) { unary<ErfInv>(x, out, n); }
 
 template <class T, bool kTwo>
 void log_add(const T* x, const T* y, T* out, int64_t n) {
@@ -134,16 +154,23 @@ void divide_and_cut(const T* x, const T* y, T* out, int64_t n) {
 
 template <class T>
 constexpr Functions<T> function_table = {
-    {error_functions, unary<Erfc, T>, unary<ErfInv, T>, unary<LogGamma, T>, unary<Digamma, T>,
+    {error_functions, error_complements, error_inverses, unary<LogGamma, T>, unary<Digamma, T>,
      unary<Bessel<0>, T>, unary<Bessel<1>, T>, unary<BesselScaled<0>, T>, unary<BesselScaled<1>, T>,
      unary<Sinc, T>,
      kIsFine<T> ? unary<Sin, T> : nullptr,  // kernels.h has those of float32
-     kIsFine<T> ? unary<Cos, T> : nullptr, fraction<T>, sign<T>, positive_part<T>},
+     kIsFine<T> ? unary<Cos, T> : nullptr, fraction<T>, sign<T>, positive_part<T>,
+     unary<BesselFirst<0>, T>, unary<BesselFirst<1>, T>, unary<BesselSecond<0>, T>,
+     unary<BesselSecond<1>, T>, unary<BesselDecaying<0, false>, T>,
+     unary<BesselDecaying<1, false>, T>, unary<BesselDecaying<0, true>, T>,
+     unary<BesselDecaying<1, true>, T>, unary<SphericalBessel, T>, unary<ErfcScaled, T>,
+     unary<NormalDistribution, T>, unary<LogNormalDistribution, T>, unary<NormalQuantile, T>,
+     unary<Trigamma, T>},
     {kFuses || !kIsFine<T> ? binary<Fmod, T> : nullptr,
      kFuses || !kIsFine<T> ? binary<Remainder, T> : nullptr,
      kFuses || !kIsFine<T> ? binary<FloorDivide, T> : nullptr,
      kFuses || !kIsFine<T> ? binary<Hypot, T> : nullptr, log_add<T, false>, log_add<T, true>,
-     next_after<T>, leak<T>, divide_and_cut<T>},
+     next_after<T>, leak<T>, divide_and_cut<T>, binary<IncompleteGamma<false>, T>,
+     binary<IncompleteGamma<true>, T>},
 };
 
 const Functions<float>& functions_of(float) { return function_table<float>; }
@@ -153,6 +180,10 @@ const WholeFunctions<uint8_t>& functions_of(uint8_t) { return whole_table<uint8_
 const WholeFunctions<int16_t>& functions_of(int16_t) { return whole_table<int16_t>; }
 const WholeFunctions<int32_t>& functions_of(int32_t) { return whole_table<int32_t>; }
 const WholeFunctions<int64_t>& functions_of(int64_t) { return whole_table<int64_t>; }
+WholeProduct<uint8_t> product_of(uint8_t) { return whole_product<uint8_t>; }
+WholeProduct<uint16_t> product_of(uint16_t) { return whole_product<uint16_t>; }
+WholeProduct<uint32_t> product_of(uint32_t) { return whole_product<uint32_t>; }
+WholeProduct<uint64_t> product_of(uint64_t) { return whole_product<uint64_t>; }
 
 }  // namespace SHMTENSOR_LEVEL
 }  // namespace shmtensor

@@ -14,6 +14,10 @@ namespace shmtensor {
   const WholeFunctions<int16_t>& functions_of(int16_t);  \
   const WholeFunctions<int32_t>& functions_of(int32_t);  \
   const WholeFunctions<int64_t>& functions_of(int64_t);  \
+  WholeProduct<uint8_t> product_of(uint8_t);             \
+  WholeProduct<uint16_t> product_of(uint16_t);           \
+  WholeProduct<uint32_t> product_of(uint32_t);           \
+  WholeProduct<uint64_t> product_of(uint64_t);           \
   }
 LEVEL(level_base)
 LEVEL(level_v3)
@@ -52,5 +56,21 @@ template const WholeFunctions<uint8_t>& whole_functions<uint8_t>();
 template const WholeFunctions<int16_t>& whole_functions<int16_t>();
 template const WholeFunctions<int32_t>& whole_functions<int32_t>();
 template const WholeFunctions<int64_t>& whole_functions<int64_t>();
+
+template <class T>
+WholeProduct<T> whole_products() {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::product_of(T());
+    case Level::V3:
+      return level_v3::product_of(T());
+    default:
+      return level_base::product_of(T());
+  }
+}
+template WholeProduct<uint8_t> whole_products<uint8_t>();
+template WholeProduct<uint16_t> whole_products<uint16_t>();
+template WholeProduct<uint32_t> whole_products<uint32_t>();
+template WholeProduct<uint64_t> whole_products<uint64_t>();
 
 }  // namespace shmtensor

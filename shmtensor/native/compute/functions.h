@@ -22,6 +22,20 @@ enum Unary {
   kFraction,
   kSignOf,
   kPositivePart,
+  kJ0,
+  kJ1,
+  kY0,
+  kY1,
+  kK0,
+  kK1,
+  kK0e,
+  kK1e,
+  kSphericalJ0,
+  kErfcScaled,
+  kNormal,
+  kLogNormal,
+  kNormalQuantile,
+  kTrigamma,
   kUnaries
 };
 enum Binary {
@@ -34,6 +48,8 @@ enum Binary {
   kNextAfter,
   kLeak,
   kTruncDivide,
+  kGammaLower,
+  kGammaUpper,
   kBinaries
 };
 
@@ -52,8 +68,15 @@ struct WholeFunctions {
   void (*binary[kWholes])(const T* x, const T* y, T* out, int64_t n);
 };
 
+// c (+)= a b of whole numbers: element (i, k) of a at i * row + k * step, b and c in rows.
+template <class T>
+using WholeProduct = void (*)(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c,
+                              int64_t ldc, int64_t m, int64_t n, int64_t depth, bool add);
+
 template <class T>
 const Functions<T>& functions();
+template <class T>
+WholeProduct<T> whole_products();  // uint8, uint16, uint32, uint64
 template <class T>
 const WholeFunctions<T>& whole_functions();
 

@@ -3,6 +3,8 @@
 #include "fused.h"
 
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include "array.h"
 #include "kernels.h"
@@ -76,6 +78,57 @@ PyObject* run(PyObject* const* arrays, int arrays_n, PyObject* target, F&& body)
   return out.release();
 }
 
+// A bound of whole numbers; false: it is none, or beyond the type.
+template <class T>
+bool bound_of(PyObject* p, T otherwise, T* out) {
+  *out = otherwise;
+  if (p == Py_None) return true;
+  if (!PyLong_CheckExact(p)) return false;
+  if constexpr (std::is_same_v<T, uint64_t>) {
+    *out = PyLong_AsUnsignedLongLong(p);
+  } else {
+    const int64_t v = PyLong_AsLongLong(p);
+    *out = static_cast<T>(v);
+    if (!PyErr_Occurred() && static_cast<int64_t>(*out) != v) return false;
+  }
+  if (!PyErr_Occurred()) return true;
+  PyErr_Clear();
+  return false;
+}
+
+// clamp of whole numbers
+PyObject* clamp_whole(PyArrayObject* x, PyObject* low, PyObject* high, PyObject* target) {
+  const bool given = target && target != Py_None;
+  if (given) {
+    if (!PyArray_CheckExact(target)) Py_RETURN_NONE;
+    PyArrayObject* out = as_array(target);
+    if (PyArray_TYPE(out) != PyArray_TYPE(x) || !PyArray_ISCARRAY(out) || !PyArray_SAMESHAPE(out, x) ||
+        (PyArray_DATA(out) != PyArray_DATA(x) && overlap(out, x)))
+      Py_RETURN_NONE;
+    Py_INCREF(target);
+  }
+  Ref out(given ? target : fresh(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
+  if (!out) return nullptr;
+  bool done = false;
+  with_type(PyArray_TYPE(x), [&](auto zero) {
+    using T = decltype(zero);
+    T least, most;
+    if (!bound_of<T>(low, std::numeric_limits<T>::lowest(), &least) ||
+        !bound_of<T>(high, std::numeric_limits<T>::max(), &most))
+      return;
+    const T* from = data<T>(x);
+    T* to = data<T>(out);
+    const int64_t n = PyArray_SIZE(x);
+    Unlocked unlocked(n > kUnlock);
+    ranges(n, 65536 / static_cast<int64_t>(sizeof(T)), [&](int64_t start, int64_t stop) {
+      folds<T>().bound(from + start, to + start, stop - start, least, most);
+    });
+    done = true;
+  });
+  if (!done) Py_RETURN_NONE;
+  return out.release();
+}
+
 // Functions of their own: what a lambda captures may alias what is written, and nothing would become
 // vector code.
 template <class A, class B>
@@ -98,6 +151,9 @@ const T* at(PyObject* a, int64_t start, T*) {
 // clamp(x, low, high, out=None): numbers, or None for no bound
 PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("clamp", n, 3, 4) < 0) return nullptr;
+  if (PyArray_CheckExact(args[0]) && PyTypeNum_ISINTEGER(PyArray_TYPE(as_array(args[0]))) &&
+      PyArray_ISCARRAY_RO(as_array(args[0])))
+    return clamp_whole(as_array(args[0]), args[1], args[2], n > 3 ? args[3] : nullptr);
   double low = -HUGE_VAL, high = HUGE_VAL;
   if (!alike(args, 1) || (args[1] != Py_None && !number(args[1], &low)) ||
       (args[2] != Py_None && !number(args[2], &high)) || low != low || high != high)
@@ -143,6 +199,43 @@ PyObject* addcdiv(PyObject*, PyObject* const* args, Py_ssize_t n) {
     using T = std::remove_pointer_t<decltype(out)>;
     kernels<T>().addcdiv(at(args[0], start, out), at(args[1], start, out), at(args[2], start, out),
                          out + start, count, static_cast<T>(value));
+  });
+}
+
+// add_scaled(x, y, value, out=None): x + value * y
+PyObject* add_scaled(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("add_scaled", n, 3, 4) < 0) return nullptr;
+  double value;
+  if (!alike(args, 2) || !number(args[2], &value)) Py_RETURN_NONE;
+  return run(args, 2, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
+    using T = std::remove_pointer_t<decltype(out)>;
+    kernels<T>().add_scaled(at(args[0], start, out), at(args[1], start, out), out + start, count,
+                            static_cast<T>(value));
+  });
+}
+
+// cube(x): x * x * x
+PyObject* cube(PyObject*, PyObject* x) {
+  if (!alike(&x, 1)) Py_RETURN_NONE;
+  return run(&x, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
+    using T = std::remove_pointer_t<decltype(out)>;
+    kernels<T>().cube(at(x, start, out), out + start, count);
+  });
+}
+
+// keep(x, mask, scale): x * scale where the mask holds, else 0
+PyObject* keep(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("keep", n, 3, 3) < 0) return nullptr;
+  double scale;
+  if (!alike(args, 1) || !PyArray_CheckExact(args[1]) || !number(args[2], &scale)) Py_RETURN_NONE;
+  PyArrayObject* mask = as_array(args[1]);
+  if (PyArray_TYPE(mask) != NPY_BOOL || !PyArray_ISCARRAY_RO(mask) ||
+      !PyArray_SAMESHAPE(mask, as_array(args[0])))
+    Py_RETURN_NONE;
+  return run(args, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
+    using T = std::remove_pointer_t<decltype(out)>;
+    kernels<T>().keep(at(args[0], start, out), data<uint8_t>(mask) + start, out + start, count,
+                      static_cast<T>(scale));
   });
 }
 
@@ -200,6 +293,14 @@ PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n) {
       return ranges(size, kGrain, [&](int64_t start, int64_t stop) {
         differ(a + start, b + start, stop - start);
       });
+    }
+    if constexpr (std::is_floating_point_v<decltype(from)>) {
+      if (type == NPY_INT64) {
+        auto* b = data<int64_t>(out);
+        return ranges(size, kGrain, [&](int64_t start, int64_t stop) {
+          kernels<decltype(from)>().cut_off(a + start, b + start, stop - start);
+        });
+      }
     }
     with_type(static_cast<int>(type), [&](auto to) {
       auto* b = data<decltype(to)>(out);

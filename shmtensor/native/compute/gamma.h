@@ -96,3 +96,31 @@ struct Digamma {
     return x == all(0.0) ? with_sign_of(all(__builtin_inf()), -x) : total;
   }
 };
+
+// The derivative of digamma: raised to at least 10 as digamma is, there the asymptotic series; below 1/4
+// by reflection. Infinite at its poles.
+struct Trigamma {
+  template <bool kFine>
+  static INLINE V<double> at(V<double> x) {
+    // Bernoulli's numbers
+    constexpr double kSeries[] = {-3617.0 / 510, 7.0 / 6,    -691.0 / 2730, 5.0 / 66,
+                                  -1.0 / 30,     1.0 / 42,   -1.0 / 30,     1.0 / 6};
+    const Longs low = x < all(0.25);
+    V<double> y = pick(low, 1.0 - x, x), above = all(0.0), below = all(1.0);
+#pragma GCC unroll 10
+    for (int k = 0; k < 10; ++k) {
+      const Longs small = y < all(10.0);
+      const V<double> square = y * y;
+      above = pick(small, above * square + below, above);
+      below = pick(small, below * square, below);
+      y = pick(small, y + 1.0, y);
+    }
+    const V<double> v = 1.0 / y, z = v * v;
+    V<double> total = v + (0.5 * z + v * z * polynomial(kSeries, z)) + above / below;
+    if (somewhere(low)) {
+      const V<double> s = 3.14159265358979323846 / sine_of_half_turns(x - whole_or_itself(x));
+      total = pick(low, s * s - total, total);
+    }
+    return total;
+  }
+};

@@ -8,6 +8,10 @@ inline void widen_bfloat16(const uint16_t* x, float* out, int64_t n) {
 }
 
 // To nearest, ties to even; a NaN stays one, with its sign.
+inline void change_bits(const uint16_t* x, uint16_t* out, int64_t n, uint16_t keep, uint16_t flip) {
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint16_t>((x[i] & keep) ^ flip);
+}
+
 inline void narrow_bfloat16(const float* x, uint16_t* out, int64_t n) {
   const auto* bits = reinterpret_cast<const uint32_t*>(x);
   for (int64_t i = 0; i < n; ++i) {

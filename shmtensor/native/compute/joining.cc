@@ -5,12 +5,15 @@
 #include <vector>
 
 #include "array.h"
+#include "packing.h"
 #include "pool.h"
+#include "types.h"
 
 namespace shmtensor {
 namespace {
 
 constexpr int64_t kUnlock = 32768;  // bytes
+constexpr int64_t kLine = 512;      // bytes: shorter runs are not listed one by one
 constexpr int64_t kSlice = 262144;  // bytes copied by one slice
 
 struct Run {
@@ -109,9 +112,7 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
     }
     dims[dim] += PyArray_DIM(a, dim);
   }
-  if (!simple || type >= NPY_OBJECT) {
-    if (!(type == NPY_HALF && simple)) return by_numpy(list.get(), dim);
-  }
+  if (!simple || !is_bytes(type)) return by_numpy(list.get(), dim);
   Ref out(fresh(nd, dims, type));
   if (!out) return nullptr;
   const int64_t total = PyArray_NBYTES(out.array());
@@ -127,6 +128,18 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
       }
       base += nbytes;
     }
+    return out.release();
+  }
+  bool alike = true;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyArrayObject* a = as_array(PySequence_Fast_GET_ITEM(list.get(), i));
+    alike = alike && PyArray_NBYTES(a) == total / count;
+  }
+  if (alike && outer > 1 && stride <= kLine * count) {  // a list of them would be longer than they are
+    Ref held(PySequence_Tuple(list.get()));  // whatever becomes of the list without the GIL
+    if (!held) return nullptr;
+    Unlocked unlocked(total > kUnlock);
+    interleave(PySequence_Fast_ITEMS(held.get()), count, outer, stride / count, base);
     return out.release();
   }
   std::vector<Run> runs;

@@ -93,6 +93,10 @@ struct Kernels {
   void (*addcdiv)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
   void (*lerp)(const T* x, const T* end, T* out, int64_t n, T weight);
   void (*lerp_each)(const T* x, const T* end, const T* weight, T* out, int64_t n);
+  void (*add_scaled)(const T* x, const T* y, T* out, int64_t n, T value);
+  void (*cube)(const T* x, T* out, int64_t n);
+  void (*keep)(const T* x, const uint8_t* mask, T* out, int64_t n, T scale);
+  void (*cut_off)(const T* x, int64_t* out, int64_t n);  // towards 0
   // Distances of m numbers from each of n columns, by metric.
   void (*distances[4])(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride);
 
@@ -135,6 +139,7 @@ struct Folds {
   void (*place_columns[2])(const T* x, T* acc, int32_t* places, int64_t m, int64_t width,
                            int64_t stride, int32_t first);
   int64_t (*find)(const T* x, int64_t m, T value);
+  void (*bound)(const T* x, T* out, int64_t n, T low, T high);
 };
 
 // What sums, products and counts are made in: float and double as double, whole numbers as int64,
@@ -183,6 +188,8 @@ struct Elementary {
 struct Halves {
   void (*widen[2])(const uint16_t* x, float* out, int64_t n);
   void (*narrow[2])(const float* x, uint16_t* out, int64_t n);
+  // Bits of either format: `keep` of them stay, `flip` are turned.
+  void (*change_bits)(const uint16_t* x, uint16_t* out, int64_t n, uint16_t keep, uint16_t flip);
 };
 
 // Random bits: Philox 4x32-10, 64 words for each block of 16 counters, the four outputs of a

@@ -33,6 +33,7 @@ namespace SHMTENSOR_LEVEL {
 #include "curve_level.h"
 #include "fold.h"
 #include "halves.h"
+#include "logarithm.h"
 #include "mathematics.h"
 #include "rows.h"
 //
@@ -72,6 +73,10 @@ constexpr Kernels<T> table = {
     addcdiv<T>,
     lerp<T>,
     lerp_each<T>,
+    add_scaled<T>,
+    cube<T>,
+    keep<T>,
+    cut_off<T>,
     {distances<T, Metric::Count>, distances<T, Metric::Sum>, distances<T, Metric::Squares>,
      distances<T, Metric::Largest>},
     softmax<T>,
@@ -99,6 +104,7 @@ constexpr Folds<T> folds = {
     {extreme_columns<T, false>, extreme_columns<T, true>},
     {place_columns<T, false>, place_columns<T, true>},
     find<T>,
+    bound<T>,
 };
 
 template <class T>
@@ -130,7 +136,7 @@ const Moments<double>& moments_of(double) { return moments<double>; }
 
 constexpr Elementary functions = {exp_floats, log_floats, waves<0>, waves<1>, running_sums};
 const Elementary& functions_of() { return functions; }
-constexpr Halves halves = {{widen_float16, widen_bfloat16}, {narrow_float16, narrow_bfloat16}};
+constexpr Halves halves = {{widen_float16, widen_bfloat16}, {narrow_float16, narrow_bfloat16}, change_bits};
 const Halves& halves_of() { return halves; }
 
 const Kernels<float>& floats() { return table<float>; }

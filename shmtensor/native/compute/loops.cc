@@ -75,6 +75,9 @@ constexpr NamedUnary kUnaryNames[] = {
     {"i1", kI1},             {"i0e", kI0e},              {"i1e", kI1e},
     {"sinc", kSinc},         {"sin", kSine},             {"cos", kCosine},
     {"frac", kFraction},     {"signs", kSignOf},       {"relu", kPositivePart},
+    {"j0", kJ0}, {"j1", kJ1}, {"y0", kY0}, {"y1", kY1}, {"k0", kK0}, {"k1", kK1}, {"k0e", kK0e},
+    {"k1e", kK1e}, {"spherical_j0", kSphericalJ0}, {"erfcx", kErfcScaled}, {"ndtr", kNormal},
+    {"log_ndtr", kLogNormal}, {"ndtri", kNormalQuantile}, {"trigamma", kTrigamma},
 };
 struct NamedBinary {
   const char* name;
@@ -84,6 +87,7 @@ constexpr NamedBinary kBinaryNames[] = {
     {"fmod", kFmod},           {"remainder", kRemainder},   {"floor_divide", kFloorDivide},
     {"hypot", kHypot},         {"logaddexp", kLogAddExp},   {"logaddexp2", kLogAddExp2},
     {"nextafter", kNextAfter}, {"prelu", kLeak},             {"trunc_divide", kTruncDivide},
+    {"gammainc", kGammaLower}, {"gammaincc", kGammaUpper},
 };
 struct NamedWhole {
   const char* name;

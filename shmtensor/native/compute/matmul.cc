@@ -8,10 +8,13 @@
 
 #include <complex>
 #include <cstring>
+#include <type_traits>
 
 #include "array.h"
 #include "blas.h"
 #include "pool.h"
+#include "types.h"
+#include "whole_product.h"
 
 namespace shmtensor {
 namespace {
@@ -176,8 +179,9 @@ void run(const Operand& x, const Operand& y, T* out, int nbatch, const npy_intp*
       memset(static_cast<void*>(out), 0, sizeof(T) * static_cast<size_t>(count * g.m * g.n));
     return;
   }
+  const bool few = work <= kTiny && !std::is_integral<T>::value;
   Unlocked unlocked(count * work > kUnlock);
-  if (count == 1) return work <= kTiny ? tiny(g) : gemm(g);
+  if (count == 1) return few ? tiny(g) : gemm(g);
   bool shared = true;
   for (int i = 0; i < nbatch; ++i) shared = shared && (y.strides[i] == 0 || dims[i] == 1);
   if (shared && count * g.m <= kLargest && folds(x, nbatch, dims, sizeof(T))) {
@@ -205,7 +209,7 @@ void run(const Operand& x, const Operand& y, T* out, int nbatch, const npy_intp*
   const int64_t grain = work >= 65536 ? 1 : (65536 + work - 1) / work;
   ranges(count, grain, [&](int64_t start, int64_t stop) {
     for (int64_t i = start; i < stop; ++i) {
-      if (work <= kTiny) {
+      if (few) {
         tiny(one(i));
       } else {
         blas_gemm(one(i));
@@ -224,15 +228,22 @@ void run(int type, const Operand& x, const Operand& y, void* out, int nbatch, co
     case NPY_CFLOAT:
       return run(x, y, static_cast<std::complex<float>*>(out), nbatch, dims,
                  std::complex<float>(add));
-    default:
+    case NPY_CDOUBLE:
       return run(x, y, static_cast<std::complex<double>*>(out), nbatch, dims,
                  std::complex<double>(add));
+    default:
+      with_size(PyArray_ITEMSIZE(x.owner.array()), [&](auto zero) {
+        using T = decltype(zero);
+        run(x, y, static_cast<T*>(out), nbatch, dims, T(add));
+      });
   }
 }
 
 bool has_blas(int type) {
   return type == NPY_FLOAT || type == NPY_DOUBLE || type == NPY_CFLOAT || type == NPY_CDOUBLE;
 }
+
+bool is_whole(int type) { return type > NPY_BOOL && type <= NPY_ULONGLONG; }
 
 // NumPy's matmul for the other dtypes; always an array.
 PyObject* by_numpy(PyObject* const* args, Py_ssize_t n) {
@@ -282,8 +293,9 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   const int64_t k = PyArray_DIM(x, xd - 1), l = PyArray_DIM(y, yd > 1 ? yd - 2 : 0);
   if (k != l) return mismatch("matmul", x, y, k, l);
-  if (type != PyArray_TYPE(y) || !has_blas(type)) return by_numpy(args, given ? 3 : 2);
-  if (!blas_ensure()) return nullptr;
+  if (type != PyArray_TYPE(y) || !(has_blas(type) || is_whole(type)))
+    return by_numpy(args, given ? 3 : 2);
+  if (has_blas(type) && !blas_ensure()) return nullptr;
 
   Operand a, b;
   if (!prepare(x, true, false, &a) || !prepare(y, false, false, &b)) return nullptr;
@@ -337,7 +349,8 @@ PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return raise("ValueError", "linear: the bias does not fit the weight: %s, weight %s",
                  shape_text(b).c_str(), shape_text(w).c_str());
   }
-  if (type != PyArray_TYPE(w) || (b && type != PyArray_TYPE(b)) || !has_blas(type)) {
+  if (type != PyArray_TYPE(w) || (b && type != PyArray_TYPE(b)) ||
+      !(has_blas(type) || is_whole(type))) {
     Ref t(PyArray_Transpose(w, nullptr));
     if (!t) return nullptr;
     PyObject* operands[2] = {args[0], t.get()};
@@ -346,7 +359,7 @@ PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Ref sum(PyNumber_Add(product.get(), args[2]));
     return sum ? PyArray_FromAny(sum.get(), nullptr, 0, 0, 0, nullptr) : nullptr;
   }
-  if (!blas_ensure()) return nullptr;
+  if (has_blas(type) && !blas_ensure()) return nullptr;
   Operand a, c;
   if (!prepare(x, true, false, &a) || !prepare(w, false, true, &c)) return nullptr;
   Ref bias;

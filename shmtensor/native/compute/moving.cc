@@ -1,7 +1,10 @@
 // What only moves bytes, or counts: pieces of 64 KB, each written by one memcpy or loop.
 #include "moving.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "array.h"
@@ -16,7 +19,7 @@ constexpr int64_t kSlice = 65536;   // bytes
 constexpr int64_t kUnlock = 16384;  // bytes
 
 bool is_simple(PyArrayObject* a) {
-  return is_plain(a) && (PyArray_TYPE(a) < NPY_OBJECT || PyArray_TYPE(a) == NPY_HALF);
+  return is_plain(a) && is_bytes(PyArray_TYPE(a));
 }
 
 void copy_bytes(char* to, const char* from, int64_t nbytes) {
@@ -61,7 +64,34 @@ void count_on(T* to, int64_t i, int64_t stop, uint64_t first, uint64_t step) {
 }
 template <class T>
 void count_on(T* to, int64_t i, int64_t stop, double first, double step) {
-  for (; i < stop; ++i) to[i] = static_cast<T>(first + static_cast<double>(i) * step);
+  while (i < stop) {  // by 32-bit counters, which become double as vectors
+    const int32_t n = static_cast<int32_t>(stop - i < kSlice ? stop - i : kSlice);
+    const double begin = static_cast<double>(i);
+    for (int32_t j = 0; j < n; ++j)
+      to[i + j] = static_cast<T>(first + (begin + static_cast<double>(j)) * step);
+    i += n;
+  }
+}
+
+// The same, counted down: to[i] = last - (size - 1 - i) * step
+template <class T>
+void count_back(T* to, int64_t i, int64_t stop, int64_t size, double last, double step) {
+  while (i < stop) {
+    const int32_t n = static_cast<int32_t>(stop - i < kSlice ? stop - i : kSlice);
+    const double left = static_cast<double>(size - 1 - i);
+    for (int32_t j = 0; j < n; ++j)
+      to[i + j] = static_cast<T>(last - (left - static_cast<double>(j)) * step);
+    i += n;
+  }
+}
+
+// May a number between the two be cast to T? Beyond its ends nothing is said.
+template <class T>
+bool holds(double a, double b) {
+  if (std::is_floating_point_v<T>) return true;
+  const double least = static_cast<double>(std::numeric_limits<T>::lowest());
+  const double most = std::ldexp(1.0, std::numeric_limits<T>::digits);
+  return a >= least && b >= least && a < most && b < most;
 }
 
 }  // namespace
@@ -146,6 +176,42 @@ PyObject* steps(PyObject*, PyObject* const* args, Py_ssize_t count) {
       }
     });
   });
+  return out.release();
+}
+
+// line(start, end, step, n, type): n > 1 numbers, half of them counted from the start, half from the end, in
+// double and then cast
+PyObject* line(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count_arguments("line", count, 5, 5) < 0) return nullptr;
+  double p[3];
+  for (int i = 0; i < 3; ++i) {
+    p[i] = PyFloat_AsDouble(args[i]);
+    if (PyErr_Occurred()) return left_to_caller();
+  }
+  const npy_intp n = PyLong_AsSsize_t(args[3]);
+  const long type = PyLong_AsLong(args[4]);
+  if (PyErr_Occurred()) return nullptr;
+  if (n < 2 || type < 0 || type > NPY_DOUBLE || type == NPY_BOOL) Py_RETURN_NONE;
+  Ref out;
+  bool done = true;
+  with_type(static_cast<int>(type), [&](auto zero) {
+    using T = decltype(zero);
+    if (!holds<T>(p[0], p[1])) return;
+    out = Ref(fresh(1, &n, static_cast<int>(type)));
+    if (!out) {
+      done = false;
+      return;
+    }
+    T* to = data<T>(out);
+    Unlocked unlocked(n * 8 > kUnlock);
+    ranges(n, kSlice / 8, [&](int64_t start, int64_t stop) {
+      const int64_t half = n / 2, middle = start > half ? start : stop < half ? stop : half;
+      count_on(to, start, middle, p[0], p[2]);
+      count_back(to, middle, stop, n, p[1], p[2]);
+    });
+  });
+  if (!done) return nullptr;
+  if (!out) Py_RETURN_NONE;
   return out.release();
 }
 

@@ -7,6 +7,7 @@ namespace shmtensor {
 
 PyObject* clone(PyObject*, PyObject* argument);
 PyObject* store(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* line(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* steps(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

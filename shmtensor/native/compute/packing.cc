@@ -47,11 +47,16 @@ Source source_of(PyArrayObject* x) {
 npy_intp size_of(npy_intp stride) { return stride < 0 ? -stride : stride; }
 
 template <class T>
-void interleave(const T* __restrict a, const T* __restrict b, T* __restrict to, int64_t n) {
+void interleave_two(const T* __restrict a, const T* __restrict b, T* __restrict to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     to[2 * i] = a[i];
     to[2 * i + 1] = b[i];
   }
+}
+
+template <class T>
+void repeat(const T value, T* __restrict to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = value;
 }
 
 // Rows of the last dimension, one after the other.
@@ -77,6 +82,8 @@ void copy_rows(const Source& s, T* to) {
       T* out = to + i / pieces * n + start;
       if (step == static_cast<npy_intp>(sizeof(T))) {
         memcpy(out, from, sizeof(T) * static_cast<size_t>(end - start));
+      } else if (step == 0) {
+        repeat(*reinterpret_cast<const T*>(from), out, end - start);
       } else if (step == -static_cast<npy_intp>(sizeof(T))) {  // constant steps become vector code
         const T* line = reinterpret_cast<const T*>(from);
         for (int64_t k = 0; k < end - start; ++k) out[k] = line[-k];
@@ -192,7 +199,7 @@ void copy(const Source& s, T* to) {
 
 bool pack_into(PyArrayObject* x, void* to) {
   const int type = PyArray_TYPE(x);
-  if (!is_plain(x) || (type >= NPY_OBJECT && type != NPY_HALF)) return false;
+  if (!is_plain(x) || !is_bytes(type)) return false;
   const int64_t nbytes = PyArray_NBYTES(x);
   if (nbytes == 0) return true;
   const Source s = source_of(x);
@@ -211,13 +218,41 @@ Ref in_order(PyArrayObject* x) {
   return out && pack_into(x, PyArray_DATA(out.array())) ? std::move(out) : contiguous(x);
 }
 
+void interleave(PyObject* const* items, int64_t count, int64_t outer, int64_t width, char* to) {
+  const auto put = [&](auto&& one) {
+    const int64_t grain = kSlice / (width * count);
+    ranges(outer, grain < 1 ? 1 : grain, [&](int64_t start, int64_t stop) {
+      for (int64_t i = 0; i < count; ++i) {
+        const char* from = PyArray_BYTES(as_array(items[i]));
+        for (int64_t o = start; o < stop; ++o) one(to + (o * count + i) * width, from + o * width);
+      }
+    });
+  };
+  if (count == 2 && with_size(width, [&](auto zero) {
+        using T = decltype(zero);
+        const T *a = data<T>(as_array(items[0])), *b = data<T>(as_array(items[1]));
+        T* pairs = reinterpret_cast<T*>(to);
+        ranges(outer, kSlice / (2 * width), [&](int64_t start, int64_t stop) {
+          interleave_two(a + start, b + start, pairs + 2 * start, stop - start);
+        });
+      }))
+    return;
+  if (width == 4) {  // fixed sizes become single moves
+    put([](char* t, const char* f) { memcpy(t, f, 4); });
+  } else if (width == 8) {
+    put([](char* t, const char* f) { memcpy(t, f, 8); });
+  } else {
+    put([&](char* t, const char* f) { memcpy(t, f, static_cast<size_t>(width)); });
+  }
+}
+
 // packed(x): a copy in C order
 PyObject* packed(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("packed", n, 1, 1) < 0) return nullptr;
   PyArrayObject* x = array_argument("packed", "input", args[0]);
   if (!x) return nullptr;
   const int type = PyArray_TYPE(x);
-  if (!is_plain(x) || (type >= NPY_OBJECT && type != NPY_HALF)) {
+  if (!is_plain(x) || !is_bytes(type)) {
     return PyArray_NewCopy(x, NPY_CORDER);
   }
   Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), type));
@@ -244,7 +279,7 @@ PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   const long at = PyLong_CheckExact(args[1]) ? PyLong_AsLong(args[1]) : -nd - 2;
   PyErr_Clear();
-  if (at < -nd - 1 || at > nd || (type >= NPY_OBJECT && type != NPY_HALF)) Py_RETURN_NONE;
+  if (at < -nd - 1 || at > nd || !is_bytes(type)) Py_RETURN_NONE;
   const int dim = static_cast<int>(at < 0 ? at + nd + 1 : at);
   npy_intp dims[NPY_MAXDIMS];
   int64_t outer = 1, width = PyArray_ITEMSIZE(lead);
@@ -259,42 +294,18 @@ PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n) {
   char* to = data<char>(out);
   const int64_t total = outer * width * count;
   Unlocked unlocked(total > kUnlock);
-  const auto put = [&](auto&& one) {
-    const int64_t grain = kSlice / (width * count);
-    ranges(outer, grain < 1 ? 1 : grain, [&](int64_t start, int64_t stop) {
-      for (Py_ssize_t i = 0; i < count; ++i) {
-        const char* from = PyArray_BYTES(as_array(items[i]));
-        for (int64_t o = start; o < stop; ++o) one(to + (o * count + i) * width, from + o * width);
-      }
-    });
-  };
-  if (count == 2 && width <= 8 &&
-      with_size(width, [&](auto zero) {
-        using T = decltype(zero);
-        const T *a = data<T>(as_array(items[0])), *b = data<T>(as_array(items[1]));
-        T* pairs = reinterpret_cast<T*>(to);
-        ranges(outer, kSlice / (2 * width), [&](int64_t start, int64_t stop) {
-          interleave(a + start, b + start, pairs + 2 * start, stop - start);
-        });
-      })) {
-    return out.release();
-  }
-  if (width == 4) {  // fixed sizes become single moves
-    put([](char* t, const char* f) { memcpy(t, f, 4); });
-  } else if (width == 8) {
-    put([](char* t, const char* f) { memcpy(t, f, 8); });
-  } else if (outer == 1 && total <= kSlice) {  // not worth asking the pool
+  if (outer > 1) {
+    interleave(items, count, outer, width, to);
+  } else if (total <= kSlice) {  // not worth asking the pool
     for (Py_ssize_t i = 0; i < count; ++i)
       memcpy(to + i * width, PyArray_BYTES(as_array(items[i])), static_cast<size_t>(width));
-  } else if (outer == 1) {  // long runs: cut them, too
+  } else {  // long runs: cut them, too
     const int64_t pieces = (width + kSlice - 1) / kSlice;
     slices(pieces * count, [&](int64_t i) {
       const int64_t start = i % pieces * kSlice, left = width - start;
       memcpy(to + i / pieces * width + start, PyArray_BYTES(as_array(items[i / pieces])) + start,
              static_cast<size_t>(left < kSlice ? left : kSlice));
     });
-  } else {
-    put([&](char* t, const char* f) { memcpy(t, f, static_cast<size_t>(width)); });
   }
   return out.release();
 }

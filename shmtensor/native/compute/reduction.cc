@@ -11,6 +11,7 @@
 #include "float16.h"
 #include "gapped.h"
 #include "kernels.h"
+#include "pairs.h"
 #include "pool.h"
 #include "shape.h"
 #include "tally.h"
@@ -99,14 +100,17 @@ PyObject* by_numpy(PyArrayObject* x, PyObject* axis, bool keep, int type) {
   return PyArray_FromAny(out.get(), nullptr, 0, 0, 0, nullptr);
 }
 
+// parts: 2 of complex numbers, whose parts are columns side by side.
 template <class T>
-void sum_group(const T* x, T* out, int64_t outer, int64_t m, int64_t inner) {
+void sum_group(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int parts) {
   if (outer * inner == 0) return;
   Unlocked unlocked(outer * m * inner > kUnlock);
-  if (inner == 1) {
-    sum_rows(x, out, outer, m);
+  if (inner > 1) {
+    sum_columns(x, out, outer, m, inner * parts);
+  } else if (parts > 1) {
+    sum_pairs(x, out, outer, m);
   } else {
-    sum_columns(x, out, outer, m, inner);
+    sum_rows(x, out, outer, m);
   }
 }
 
@@ -142,10 +146,11 @@ PyObject* sum_contiguous(Ref x, const bool* reduced, const Left& left, int type)
     npy_intp flat = outer * inner;
     Ref out(todo == 1 ? fresh(left.nd, left.dims, type) : fresh(1, &flat, type));
     if (!out) return nullptr;
-    if (type == NPY_FLOAT) {
-      sum_group(data<float>(x), data<float>(out), outer, sizes[at], inner);
+    const int parts = PyTypeNum_ISCOMPLEX(type) ? 2 : 1;
+    if (type == NPY_FLOAT || type == NPY_CFLOAT) {
+      sum_group(data<float>(x), data<float>(out), outer, sizes[at], inner, parts);
     } else {
-      sum_group(data<double>(x), data<double>(out), outer, sizes[at], inner);
+      sum_group(data<double>(x), data<double>(out), outer, sizes[at], inner, parts);
     }
     for (int i = at; i + 1 < groups; ++i) {
       sizes[i] = sizes[i + 1];
@@ -153,6 +158,12 @@ PyObject* sum_contiguous(Ref x, const bool* reduced, const Left& left, int type)
     }
     --groups;
     x = std::move(out);
+  }
+  const int64_t n = PyArray_SIZE(x.array()) * (PyTypeNum_ISCOMPLEX(type) ? 2 : 1);
+  if (type == NPY_FLOAT || type == NPY_CFLOAT) {
+    left.multiply(data<float>(x), n);
+  } else {
+    left.multiply(data<double>(x), n);
   }
   return left.put_back(std::move(x));
 }
@@ -179,7 +190,8 @@ PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
   bool reduced[NPY_MAXDIMS];
   if (!reduced_dims("sum", dim, nd, reduced)) return nullptr;
   if (type <= NPY_ULONGLONG) return tally_dims(x, reduced, keep != 0, Tally::Sum);
-  if (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF) {
+  if (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF && type != NPY_CFLOAT &&
+      type != NPY_CDOUBLE) {
     Ref axes(PyTuple_New(0));
     for (int i = 0; i < nd && axes; ++i) {
       if (!reduced[i]) continue;
@@ -195,10 +207,10 @@ PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (!cast) return nullptr;
     x = cast.array();
   }
-  Ref gapped = sum_gapped(x, reduced, keep != 0);
+  Ref gapped(PyTypeNum_ISCOMPLEX(type) ? nullptr : sum_gapped(x, reduced, keep != 0).release());
   if (gapped || PyErr_Occurred()) return finish(std::move(gapped), {wide, type});
   Left left;
-  Ref in = by_memory(x, reduced, keep != 0, true, &left);
+  Ref in = by_memory(x, reduced, keep != 0, true, &left, Stretched::Once);
   if (!in) return nullptr;
   return finish(Ref(sum_contiguous(std::move(in), reduced, left, wide)), {wide, type});
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "array.h"
@@ -60,8 +61,8 @@ inline A joined(A total, A v) {
 }
 
 // Rows side by side, so that the wait for one chain is filled by the others.
-template <bool kProduct, int kRows, class T, class A>
-void run_rows(const T* x, T* out, int64_t m, const A start) {
+template <bool kProduct, int kRows, class T, class A, class O>
+void run_rows(const T* x, O* out, int64_t m, const A start) {
   constexpr int64_t kSome = 128;
   A totals[kRows], line[kRows][kSome];
   for (int r = 0; r < kRows; ++r) totals[r] = start;
@@ -75,13 +76,13 @@ void run_rows(const T* x, T* out, int64_t m, const A start) {
       }
     }
     for (int r = 0; r < kRows; ++r)
-      for (int64_t i = 0; i < n; ++i) out[r * m + k + i] = static_cast<T>(line[r][i]);
+      for (int64_t i = 0; i < n; ++i) out[r * m + k + i] = static_cast<O>(line[r][i]);
   }
 }
 
-template <class T, class A>
-void sum_row(const T* x, T* out, int64_t m, A start) {
-  if constexpr (sizeof(T) == 4) {
+template <class T, class A, class O>
+void sum_row(const T* x, O* out, int64_t m, A start) {
+  if constexpr (std::is_same<T, float>::value) {
     elementary().running_sums(x, out, m, start);
   } else {
     run_rows<false, 1>(x, out, m, start);
@@ -89,8 +90,8 @@ void sum_row(const T* x, T* out, int64_t m, A start) {
 }
 
 // False: a sum overflows, or is no number; one after the other it might not.
-template <class T, class A>
-bool sum_pieces(const T* x, T* out, int64_t m) {
+template <class T, class A, class O>
+bool sum_pieces(const T* x, O* out, int64_t m) {
   const int64_t pieces = (m + kPiece - 1) / kPiece;
   std::vector<A> starts(static_cast<size_t>(pieces));
   const auto each = [&](auto&& body) {
@@ -110,8 +111,8 @@ bool sum_pieces(const T* x, T* out, int64_t m) {
   return true;
 }
 
-template <class T, class A, bool kProduct>
-void accumulate_rows(const Along& a, T* out) {
+template <class T, class A, bool kProduct, class O>
+void accumulate_rows(const Along& a, O* out) {
   const T* x = data<T>(a.x);
   const A start = kProduct ? 1 : 0;
   if (!kProduct && a.m >= 2 * kPiece) {
@@ -120,7 +121,7 @@ void accumulate_rows(const Along& a, T* out) {
     return;
   }
   ranges(a.outer, a.m >= kGrain ? 1 : kGrain / a.m, [&](int64_t o, int64_t stop) {
-    if (!kProduct && sizeof(T) == 4) {
+    if (!kProduct && std::is_same<T, float>::value) {
       for (; o < stop; ++o) sum_row(x + o * a.m, out + o * a.m, a.m, start);
     }
     for (; o + 4 <= stop; o += 4) run_rows<kProduct, 4>(x + o * a.m, out + o * a.m, a.m, start);
@@ -128,19 +129,19 @@ void accumulate_rows(const Along& a, T* out) {
   });
 }
 
-template <class T, class A, bool kProduct>
-void accumulate(const Along& a, T* out) {
+template <class T, class A, bool kProduct, class O>
+void accumulate(const Along& a, O* out) {
   if (a.inner == 1) return accumulate_rows<T, A, kProduct>(a, out);
   const T* x = data<T>(a.x);
   each(a, [&](int64_t start, int64_t width) {
     const T* from = x + start;
-    T* to = out + start;
+    O* to = out + start;
     A totals[kStrip];
     for (int64_t c = 0; c < width; ++c) totals[c] = kProduct ? 1 : 0;
     for (int64_t k = 0; k < a.m; ++k, from += a.inner, to += a.inner) {
       for (int64_t c = 0; c < width; ++c) {
         totals[c] = joined<kProduct>(totals[c], static_cast<A>(from[c]));
-        to[c] = static_cast<T>(totals[c]);
+        to[c] = static_cast<O>(totals[c]);
       }
     }
   });
@@ -219,31 +220,48 @@ PyObject* running_log_sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-// running(x, dim, product): float32, float64 and int64 alone
+namespace {
+
+template <class T, class A, class O>
+void accumulate_as(const Along& a, bool product, O* out) {
+  product ? accumulate<T, A, true>(a, out) : accumulate<T, A, false>(a, out);
+}
+
+// Sums of complex numbers: their parts are sums of two columns.
+bool is_complex(int type) { return type == NPY_CFLOAT || type == NPY_CDOUBLE; }
+
+}  // namespace
+
+// running(x, dim, product): of whole numbers and bool as int64; complex numbers are summed alone
 PyObject* running(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("running", n, 3, 3) < 0) return nullptr;
   PyArrayObject* x = array_argument("running", "input", args[0]);
   const int product = x ? PyObject_IsTrue(args[2]) : -1;
   if (product < 0) return nullptr;
   const int type = PyArray_TYPE(x);
-  if (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_LONG) Py_RETURN_NONE;
+  if (type > NPY_DOUBLE && !(is_complex(type) && !product)) Py_RETURN_NONE;
   Along a;
   const int ready = prepare(x, args[1], &a);
   if (ready < 0) return left_to_caller();
   if (ready == 0) Py_RETURN_NONE;
-  Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), type));
+  Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), type < NPY_FLOAT ? NPY_INT64 : type));
   if (!out) return nullptr;
   if (PyArray_SIZE(x) == 0) return out.release();
   Unlocked unlocked(PyArray_SIZE(x) > kUnlock);
-  if (type == NPY_FLOAT) {
-    (product ? accumulate<float, double, true> : accumulate<float, double, false>)(a, data<float>(out));
-  } else if (type == NPY_DOUBLE) {
-    (product ? accumulate<double, double, true>
-             : accumulate<double, double, false>)(a, data<double>(out));
-  } else {  // unsigned, so that what overflows wraps round
-    (product ? accumulate<uint64_t, uint64_t, true>
-             : accumulate<uint64_t, uint64_t, false>)(a, data<uint64_t>(out));
+  if (is_complex(type)) {
+    a.inner *= 2;
+    type == NPY_CFLOAT ? accumulate<float, double, false>(a, data<float>(out))
+                       : accumulate<double, double, false>(a, data<double>(out));
+    return out.release();
   }
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_floating_point<T>::value) {
+      accumulate_as<T, double>(a, product, data<T>(out));
+    } else {  // unsigned, so that what overflows wraps round
+      accumulate_as<T, uint64_t>(a, product, data<uint64_t>(out));
+    }
+  });
   return out.release();
 }
 

@@ -9,6 +9,7 @@
 
 #include "array.h"
 #include "indices.h"
+#include "kernels.h"
 #include "packing.h"
 #include "places.h"
 #include "pool.h"
@@ -90,6 +91,22 @@ inline T times(T x, T y) {
     return x * y;
 }
 
+// first ? a : b, by arithmetic: nobody can foresee which.
+template <class T>
+inline T either(bool first, T a, T b) {
+  using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(b ^ ((a ^ b) & static_cast<T>(-static_cast<int64_t>(first))));
+  } else {
+    Bits x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    y ^= (x ^ y) & static_cast<Bits>(-static_cast<int64_t>(first));
+    memcpy(&b, &y, sizeof b);
+    return b;
+  }
+}
+
 // What becomes of an element and a value that is brought to it; a NaN is both the largest and the
 // smallest.
 enum How { kPut, kAdd, kMultiply, kLargest, kSmallest };
@@ -107,10 +124,10 @@ inline void join(T* to, T v) {
       *to = times(*to, v);
       break;
     case kLargest:
-      *to = v > *to || v != v ? v : *to;
+      *to = either((v > *to) | (v != v), v, *to);
       break;
     case kSmallest:
-      *to = v < *to || v != v ? v : *to;
+      *to = either((v < *to) | (v != v), v, *to);
       break;
   }
 }
@@ -125,9 +142,24 @@ void put_columns(T* to, int64_t row, const int64_t* at, const T* from, int64_t n
   for (int64_t c = 0; c < n; ++c) join<kHow>(to + at[c] * row + c, from[c]);
 }
 
+// One value at all places.
 template <class T>
-void add(T* __restrict to, const T* __restrict from, int64_t n) {
-  for (int64_t c = 0; c < n; ++c) to[c] = static_cast<T>(to[c] + from[c]);
+void put_value(T* to, int64_t row, const int64_t* at, T v, int64_t n) {
+  if (row == 1) {
+    for (int64_t j = 0; j < n; ++j) to[at[j]] = v;
+  } else {
+    for (int64_t c = 0; c < n; ++c) to[at[c] * row + c] = v;
+  }
+}
+
+// A run of elements joined to another.
+template <How kHow, class T>
+void join_rows(T* __restrict to, const T* __restrict from, int64_t n) {
+  if constexpr (kHow == kLargest || kHow == kSmallest) {
+    folds<T>().extreme_columns[kHow == kLargest](from, to, 1, n, n);
+  } else {
+    for (int64_t c = 0; c < n; ++c) join<kHow>(to + c, from[c]);
+  }
 }
 
 // Elements at indices of the same shape. False: an index is outside.
@@ -139,11 +171,13 @@ bool put_all(const Writing& w) {
   if (w.base && whole) copy_all(w);
   if ((!w.can_fail() || whole) && !inside(w.places(), a.outer * count * row, m)) return false;
   const bool look = w.can_fail() && !whole;
+  const bool one = kHow == kPut && PyArray_NDIM(w.from.array()) == 0;
+  const T value = one ? data<T>(w.from)[0] : T();
   std::atomic<bool> valid{true};
   apart(a, count + m, [&](int64_t o, int64_t c0, int64_t c1) {
     T* to = data<T>(w.out) + o * m * row;
     const T* base = w.base && !whole ? data<T>(w.base) + o * m * row : nullptr;
-    const T* from = data<T>(w.from) + o * count * row;
+    const T* from = data<T>(w.from) + (one ? 0 : o * count * row);
     const int64_t *at = w.places() + o * count * row, n = c1 - c0;
     if (row == 1) {
       if (base) memcpy(to, base, sizeof(T) * static_cast<size_t>(m));
@@ -153,7 +187,7 @@ bool put_all(const Writing& w) {
           valid = false;
           return;
         }
-        put<kHow>(to, at + j, from + j, some);
+        one ? put_value(to, 1, at + j, value, some) : put<kHow>(to, at + j, from + j, some);
       }
       return;
     }
@@ -165,32 +199,32 @@ bool put_all(const Writing& w) {
       const int64_t here = j * row + c0;
       if (j + 2 < count) {
         foresee(at + here + 2 * row, n);
-        foresee(from + here + 2 * row, n);
+        if (!one) foresee(from + here + 2 * row, n);
       }
       if (look && !all_inside(at + here, n, m)) {
         valid = false;
         return;
       }
-      put_columns<kHow>(to + c0, row, at + here, from + here, n);
+      one ? put_value(to + c0, row, at + here, value, n) : put_columns<kHow>(to + c0, row, at + here, from + here, n);
     }
   });
   return valid;
 }
 
 // Slices of single elements: the same places in every line.
-template <class T>
-void add_elements(const Writing& w) {
+template <How kHow, class T>
+void join_elements(const Writing& w) {
   const Around& a = w.a;
   apart(a, w.count + a.m, [&](int64_t o, int64_t, int64_t) {
     T* to = data<T>(w.out) + o * a.m;
     if (w.base) memcpy(to, data<T>(w.base) + o * a.m, sizeof(T) * static_cast<size_t>(a.m));
-    put<kAdd>(to, w.places(), data<T>(w.from) + o * w.count, w.count);
+    put<kHow>(to, w.places(), data<T>(w.from) + o * w.count, w.count);
   });
 }
 
-// Slices added: who has a part of the result looks through all indices for it.
-template <class T>
-void add_rows(const Writing& w) {
+// Slices joined: who has a part of the result looks through all indices for it.
+template <How kHow, class T>
+void join_slices(const Writing& w) {
   const Around& a = w.a;
   const int64_t row = a.inner, most = std::min(row / 16, a.m);
   const int64_t parts = std::max<int64_t>(1, std::min(16 / std::min<int64_t>(a.outer, 16), most));
@@ -214,7 +248,7 @@ void add_rows(const Writing& w) {
       const T* from = data<T>(w.from) + o * w.count * row + c0;
       for (int64_t j = 0; j < w.count; ++j) {
         const int64_t p = w.places()[j];
-        if (p >= first && p < last) add(to + p * row, from + j * row, n);
+        if (p >= first && p < last) join_rows<kHow>(to + p * row, from + j * row, n);
       }
     }
   });
@@ -222,8 +256,8 @@ void add_rows(const Writing& w) {
 
 }  // namespace
 
-// scatter_into(out, source, index, dim, how, base=None): out is in order, source has index's shape; how
-// is one of How
+// scatter_into(out, source, index, dim, how, base=None): out is in order, source has index's shape, or to be put is
+// one number for all; how is one of How
 PyObject* scatter_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("scatter", n, 5, 6) < 0) return nullptr;
   const long how = PyLong_Check(args[4]) ? PyLong_AsLong(args[4]) : -1;
@@ -236,7 +270,8 @@ PyObject* scatter_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int ready = prepare(args, n > 5 ? args[5] : Py_None, &w, &dim);
   if (ready < 0) return nullptr;
   PyArrayObject* index = as_array(args[2]);
-  if (ready == 0 || !same_but(w.out, index, dim) || !PyArray_SAMESHAPE(w.from.array(), index) ||
+  if (ready == 0 || !same_but(w.out, index, dim) ||
+      (!PyArray_SAMESHAPE(w.from.array(), index) && (how != kPut || PyArray_NDIM(w.from.array()))) ||
       (how != kPut && PyArray_TYPE(w.out) == NPY_BOOL)) {
     Py_RETURN_FALSE;
   }
@@ -259,11 +294,17 @@ PyObject* scatter_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return PyBool_FromLong(done && valid);
 }
 
-// add_slices(out, source, index, dim, base=None): out[.., index[j], ..] += source[.., j, ..]
+// add_slices(out, source, index, dim, base=None, how=kAdd): out[.., index[j], ..] += source[.., j, ..], or joined in
+// another way
 PyObject* add_slices(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("add_slices", n, 4, 5) < 0) return nullptr;
+  if (count_arguments("add_slices", n, 4, 6) < 0) return nullptr;
   Writing w;
   int dim;
+  const long how = n > 5 ? PyLong_AsLong(args[5]) : static_cast<long>(kAdd);
+  if (how < kAdd || how > kSmallest) {
+    PyErr_Clear();
+    return raise("ValueError", "add_slices: no such way to join: %ld", how);
+  }
   const int ready = prepare(args, n > 4 ? args[4] : Py_None, &w, &dim);
   if (ready < 0) return nullptr;
   PyArrayObject* source = w.from.array();
@@ -278,7 +319,16 @@ PyObject* add_slices(PyObject*, PyObject* const* args, Py_ssize_t n) {
     done = with_type(PyArray_TYPE(w.out), [&](auto zero) {
       using T = decltype(zero);
       if (PyArray_SIZE(w.out) == 0) return;
-      w.a.inner == 1 ? add_elements<T>(w) : add_rows<T>(w);
+      const bool elements = w.a.inner == 1;
+      if (how == kAdd) {
+        elements ? join_elements<kAdd, T>(w) : join_slices<kAdd, T>(w);
+      } else if (how == kMultiply) {
+        elements ? join_elements<kMultiply, T>(w) : join_slices<kMultiply, T>(w);
+      } else if (how == kLargest) {
+        elements ? join_elements<kLargest, T>(w) : join_slices<kLargest, T>(w);
+      } else {
+        elements ? join_elements<kSmallest, T>(w) : join_slices<kSmallest, T>(w);
+      }
     });
   }
   return PyBool_FromLong(done);

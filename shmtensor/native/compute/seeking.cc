@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "array.h"
@@ -69,6 +70,22 @@ void extent(const int64_t* x, int64_t n, int64_t* low, int64_t* high) {
   });
   *low = *std::min_element(lows, lows + pieces);
   *high = *std::max_element(highs, highs + pieces);
+}
+
+// The bins of n elements; what lies outside of the edges, or is no number, is in none.
+template <class T>
+void count_bars(const T* x, int64_t n, const T* edges, int64_t bins, int64_t* counts) {
+  const T low = edges[0], high = edges[bins];
+  const double scale = static_cast<double>(bins) / (static_cast<double>(high) - static_cast<double>(low));
+  for (int64_t i = 0; i < n; ++i) {
+    const T v = x[i];
+    if (!(v >= low && v <= high)) continue;
+    int64_t k = static_cast<int64_t>((static_cast<double>(v) - static_cast<double>(low)) * scale);
+    k = k < bins ? k : bins - 1;
+    k -= v < edges[k];  // what rounding did
+    k += k + 1 < bins && v >= edges[k + 1];
+    ++counts[k];
+  }
 }
 
 }  // namespace
@@ -149,6 +166,40 @@ PyObject* occurrences(PyObject*, PyObject* const* args, Py_ssize_t n) {
   for (int64_t p = 1; p < pieces; ++p) {
     const int64_t* table = tables.data() + p * bins;
     for (int64_t b = 0; b < bins; ++b) to[b] += table[b];
+  }
+  return out.release();
+}
+
+// bars(x, edges): how many elements lie between each two of the edges, which lie evenly; the last one belongs to its bin
+PyObject* bars(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("histc", n, 2, 2) < 0) return nullptr;
+  if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
+  PyArrayObject *x = as_array(args[0]), *edges = as_array(args[1]);
+  const int type = PyArray_TYPE(x);
+  const npy_intp bins = PyArray_SIZE(edges) - 1;
+  if ((type != NPY_FLOAT && type != NPY_DOUBLE) || PyArray_TYPE(edges) != type || bins < 1 || bins > kBins ||
+      !PyArray_ISCARRAY_RO(edges))
+    Py_RETURN_NONE;
+  Ref in(in_order(x));
+  Ref out(in ? fresh(1, &bins, NPY_INT64) : nullptr);
+  if (!out) return nullptr;
+  int64_t* to = data<int64_t>(out);
+  const int64_t size = PyArray_SIZE(x);
+  Unlocked unlocked(size > kUnlock);
+  const int64_t pieces = std::max<int64_t>(1, std::min<int64_t>(size / kPiece, size / 8 / bins));
+  std::vector<int64_t> tables(static_cast<size_t>(pieces * bins));
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_floating_point_v<T>) {
+      slices(pieces, [&](int64_t p) {
+        const int64_t start = size * p / pieces, stop = size * (p + 1) / pieces;
+        count_bars(data<T>(in) + start, stop - start, data<T>(edges), bins, tables.data() + p * bins);
+      });
+    }
+  });
+  memset(to, 0, sizeof(int64_t) * static_cast<size_t>(bins));
+  for (int64_t p = 0; p < pieces; ++p) {
+    for (int64_t b = 0; b < bins; ++b) to[b] += tables[static_cast<size_t>(p * bins + b)];
   }
   return out.release();
 }

@@ -61,6 +61,46 @@ bool reduced_dims(const char* where, PyObject* dim, int nd, bool* goes) {
 
 namespace {
 
+// Another shape on the elements of x.
+Ref viewed(PyArrayObject* x, int nd, const npy_intp* sizes, const npy_intp* strides) {
+  PyArray_Descr* descr = PyArray_DESCR(x);
+  Py_INCREF(descr);
+  Ref view(PyArray_NewFromDescr(&PyArray_Type, descr, nd, sizes, strides, PyArray_DATA(x),
+                                PyArray_FLAGS(x) & NPY_ARRAY_WRITEABLE, nullptr));
+  if (!view) return view;
+  Py_INCREF(x);
+  if (PyArray_SetBaseObject(view.array(), reinterpret_cast<PyObject*>(x)) < 0) return Ref();
+  return view;
+}
+
+// x with one element of each stretched axis that stays, and that goes if those count once.
+Ref unstretched(PyArrayObject* x, const bool* goes, Stretched stretched, Left* left) {
+  const int nd = PyArray_NDIM(x);
+  npy_intp sizes[NPY_MAXDIMS];
+  bool any = false;
+  left->stretched = false;
+  left->times = 1;
+  for (int i = 0; i < nd; ++i) {
+    sizes[i] = PyArray_DIM(x, i);
+    if (sizes[i] < 2 || PyArray_STRIDE(x, i)) continue;
+    if (goes[i] && stretched == Stretched::Walked) continue;
+    if (goes[i]) {
+      left->times *= sizes[i];
+    } else {
+      left->stretched = true;
+    }
+    sizes[i] = 1;
+    any = true;
+  }
+  if (!any || PyArray_SIZE(x) == 0) {
+    left->stretched = false;
+    left->times = 1;
+    Py_INCREF(x);
+    return Ref(x);
+  }
+  return viewed(x, nd, sizes, PyArray_STRIDES(x));
+}
+
 // x with its axes in another order, in C order.
 Ref reordered(const Ref& x, npy_intp* axes, int nd) {
   PyArray_Dims order{axes, nd};
@@ -100,16 +140,23 @@ bool turn_short_rows(Reduced* out) {
 }  // namespace
 
 PyObject* Left::put_back(Ref out) const {
-  if (!out || !moved) return out.release();
-  npy_intp axes[NPY_MAXDIMS];
-  for (int i = 0; i < nd; ++i) axes[i] = back[i];
-  PyArray_Dims order{axes, nd};
-  Ref turned(PyArray_Transpose(out.array(), &order));
+  if (!out || !(moved || stretched)) return out.release();
+  npy_intp sizes[NPY_MAXDIMS], strides[NPY_MAXDIMS];
+  for (int i = 0; i < nd; ++i) {
+    const int from = moved ? back[i] : i;
+    sizes[i] = wide[from];
+    strides[i] = sizes[i] == dims[from] ? PyArray_STRIDE(out.array(), from) : 0;
+  }
+  Ref turned = viewed(out.array(), nd, sizes, strides);
   return turned ? in_order(turned.array()).release() : nullptr;
 }
 
-Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left) {
+Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left, Stretched stretched) {
   const int nd = PyArray_NDIM(x);
+  PyArrayObject* const whole = x;
+  const Ref narrow = unstretched(x, goes, stretched, left);
+  if (!narrow) return Ref();
+  x = narrow.array();
   int axes[NPY_MAXDIMS], at[NPY_MAXDIMS] = {};  // at[d]: where axis d of x is found in the result
   const bool moved = free && order_of(x, axes);
   left->nd = 0;
@@ -119,6 +166,7 @@ Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left) {
     const int d = moved ? axes[i] : i;
     if (goes[d] && !keep) continue;
     at[d] = left->nd;
+    left->wide[left->nd] = goes[d] ? 1 : PyArray_DIM(whole, d);
     left->dims[left->nd++] = goes[d] ? 1 : PyArray_DIM(x, d);
     left->moved = left->moved || d < last;
     last = d;
@@ -141,13 +189,13 @@ Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left) {
 }
 
 bool reduced_argument(const char* where, PyArrayObject* x, PyObject* dim, bool keep, Reduced* out,
-                      bool places) {
+                      Stretched stretched, bool places) {
   const int nd = PyArray_NDIM(x);
   bool goes[NPY_MAXDIMS];
   if (!reduced_dims(where, dim, nd, goes)) return false;
   int several = 0;
   for (int i = 0; i < nd; ++i) several += goes[i];
-  out->x = by_memory(x, goes, keep, !places || several <= 1, out);
+  out->x = by_memory(x, goes, keep, !places || several <= 1, out, stretched);
   if (!out->x) return false;
   int stage = 0;  // before, in and after the group, which must be one
   for (int i = 0; i < nd; ++i) {

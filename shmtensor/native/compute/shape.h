@@ -10,7 +10,14 @@
 // A row of ten elements does not fill a vector, and what it takes to join the lanes is more than the
 // work. Many such rows are turned first, a copy at the speed of memory, and are columns then, as are
 // they where reduced dimensions are no neighbours: those go last, by a copy.
+//
+// Note [Stretched axes]
+// An axis of stride 0 holds one element many times. Where it stays, that one is reduced and the result
+// is stretched, by a copy of what is left. Where it goes and the reduction knows what to do with `times`
+// (a sum is so many times the sum, an extreme is the same), it is taken once as well.
 #pragma once
+
+#include <type_traits>
 
 #include "array.h"
 
@@ -22,6 +29,21 @@ struct Left {
   npy_intp dims[NPY_MAXDIMS];
   int back[NPY_MAXDIMS];
   bool moved = false;
+  npy_intp wide[NPY_MAXDIMS];  // dims with stretched axes as they are
+  bool stretched = false;
+  int64_t times = 1;  // how often an element counts of stretched axes that went
+
+  // n results, each of its elements so often.
+  template <class T>
+  void multiply(T* out, int64_t n) const {
+    for (int64_t i = 0; i < n && times > 1; ++i) {
+      if constexpr (std::is_integral_v<T>) {
+        out[i] = static_cast<T>(static_cast<uint64_t>(out[i]) * static_cast<uint64_t>(times));
+      } else {
+        out[i] = static_cast<T>(static_cast<double>(out[i]) * static_cast<double>(times));
+      }
+    }
+  }
 
   // The result in the order that the caller expects. Takes the reference; nullptr passes.
   PyObject* put_back(Ref out) const;
@@ -36,12 +58,15 @@ struct Reduced : Left {
 // Which dimensions go: None or () all, a number, or a sequence of numbers. False with an exception.
 bool reduced_dims(const char* where, PyObject* dim, int nd, bool* goes);
 
+// What becomes of stretched axes that go: each element as often as it is there, or once.
+enum class Stretched { Walked, Once };
+
 // x in C order, its axes by memory if `free`; `goes` is put in the same order.
-Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left);
+Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left, Stretched stretched);
 
 // False with an exception: wrong dim. `places`: the result says where something is, so that several
 // reduced dimensions must stay in their order.
 bool reduced_argument(const char* where, PyArrayObject* x, PyObject* dim, bool keep, Reduced* out,
-                      bool places = false);
+                      Stretched stretched, bool places = false);
 
 }  // namespace shmtensor

@@ -69,15 +69,20 @@ PyObject* roll(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* triangle(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("triangle", n, 3, 3) < 0) return nullptr;
+  if (count_arguments("triangle", n, 3, 4) < 0) return nullptr;
   PyArrayObject* x = movable(args[0]);
   Py_ssize_t diagonal;
   if (!x || PyArray_NDIM(x) < 2 || !PyArray_SIZE(x) || !whole(args[1], &diagonal)) Py_RETURN_NONE;
   const bool upper = args[2] == Py_True;
   const int nd = PyArray_NDIM(x);
+  PyObject* target = n > 3 && args[3] != Py_None ? args[3] : nullptr;
+  if (target) {  // x itself, of which one part is cleared
+    if (target != args[0] || !PyArray_ISCARRAY(x)) Py_RETURN_NONE;
+    Py_INCREF(target);
+  }
   Ref in = contiguous(x);
-  Ref out(in ? fresh(nd, PyArray_DIMS(x), PyArray_TYPE(x)) : nullptr);
-  if (!out) return nullptr;
+  Ref out(!in || target ? target : fresh(nd, PyArray_DIMS(x), PyArray_TYPE(x)));
+  if (!in || !out) return nullptr;
   const int64_t rows = PyArray_DIM(x, nd - 2), columns = PyArray_DIM(x, nd - 1);
   const int64_t size = PyArray_ITEMSIZE(x), all = PyArray_SIZE(x) / columns;
   const int64_t least = -rows, most = columns;
@@ -94,9 +99,9 @@ PyObject* triangle(PyObject*, PyObject* const* args, Py_ssize_t n) {
       const size_t high = static_cast<size_t>((columns - cut) * size);
       if (upper) {
         memset(to + at, 0, low);
-        memcpy(to + at + low, from + at + low, high);
+        if (!target) memcpy(to + at + low, from + at + low, high);
       } else {
-        memcpy(to + at, from + at, low);
+        if (!target) memcpy(to + at, from + at, low);
         memset(to + at + low, 0, high);
       }
     }

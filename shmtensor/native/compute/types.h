@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "bfloat16.h"
 #include "python.h"
 
 namespace shmtensor {
@@ -68,6 +69,11 @@ bool with_size(npy_intp nbytes, F&& f) {
     default:
       return false;
   }
+}
+
+// Are elements of that dtype bytes that can be copied: numbers, those of 16 bits among them?
+inline bool is_bytes(int type) {
+  return type < NPY_OBJECT || type == NPY_HALF || type == bfloat16_num;
 }
 
 // May elements be read and written as they lie, whatever the strides?

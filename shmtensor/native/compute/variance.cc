@@ -113,11 +113,12 @@ PyObject* run(const char* where, PyArrayObject* x, PyObject* dim, bool keep, dou
   const int type = PyArray_TYPE(x);
   if (type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
   Reduced r;
-  if (!reduced_argument(where, x, dim, keep, &r)) return left_to_caller();
+  if (!reduced_argument(where, x, dim, keep, &r, Stretched::Once)) return left_to_caller();
   Ref out(fresh(r.nd, r.dims, type));
   if (!out) return nullptr;
-  const double n = static_cast<double>(r.m) - correction;
-  s.scale = s.about_zero ? 1 : n > 0 ? 1 / n : 1 / 0.0;  // 0 / 0 is NaN, as in PyTorch
+  const double times = static_cast<double>(r.times);
+  const double n = static_cast<double>(r.m) * times - correction;
+  s.scale = s.about_zero ? times : n > 0 ? times / n : 1 / 0.0;  // 0 / 0 is NaN, as in PyTorch
   if (r.outer > 0 && r.inner > 0) {
     Unlocked unlocked(r.outer * r.m * r.inner > kUnlock);
     const auto go = [&](auto zero) {

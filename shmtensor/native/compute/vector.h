@@ -201,6 +201,15 @@ INLINE V<T> log_one_plus(V<T> e) {
   return T(2) * s * odd_series<T, sizeof(T) == 4 ? 7 : 16>(s * s);
 }
 
+// 1 / x to 2^-14 at least, where x and it are normal.
+INLINE V<float> reciprocal_start(V<float> x) {
+#if defined(__AVX512F__)
+  return (V<float>)_mm512_rcp14_ps((__m512)x);
+#else
+  return 1.0f / x;
+#endif
+}
+
 // 1 / x for normal x whose reciprocal is normal: an estimate and a step of Newton's, to 2 units in the
 // last place, where there is one; no division, which would keep the multipliers waiting.
 INLINE V<float> reciprocal(V<float> x) {

@@ -36,6 +36,8 @@ INLINE bool somewhere(Longs mask) {
 #endif
 }
 
+INLINE bool somewhere(Vec<float>::bits mask) { return somewhere((Longs)mask); }
+
 // The polynomial with the first n of these coefficients, the highest power first.
 //
 // Horner's rule is one chain, which waits four cycles for each power. High powers, whose rounding does not
@@ -88,6 +90,17 @@ INLINE V<double> root(V<double> x) {
 #endif
 }
 
+INLINE V<float> root(V<float> x) {
+#if defined(__AVX512F__)
+  return (V<float>)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX2__)
+  return (V<float>)_mm256_sqrt_ps((__m256)x);
+#else
+  for (int i = 0; i < kLanes<float>; ++i) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+#endif
+}
+
 // Does the CPU multiply and add with one rounding?
 #if defined(__AVX512F__) || defined(__FMA__) || defined(__aarch64__)
 constexpr bool kFuses = true;
@@ -109,9 +122,27 @@ INLINE V<double> fused(V<double> a, V<double> b, V<double> c) {
 #endif
 }
 
+INLINE V<float> fused(V<float> a, V<float> b, V<float> c) {
+#if defined(__AVX512F__)
+  return (V<float>)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+  return (V<float>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+  for (int i = 0; i < kLanes<float>; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return c;
+#else
+  return a * b + c;
+#endif
+}
+
 INLINE V<double> with_sign_of(V<double> size, V<double> x) {
   constexpr int64_t kSign = INT64_MIN;
   return (V<double>)(((Longs)size & ~kSign) | ((Longs)x & kSign));
+}
+
+INLINE V<float> with_sign_of(V<float> size, V<float> x) {
+  constexpr int32_t kSign = INT32_MIN;
+  return (V<float>)(((Vec<float>::bits)size & ~kSign) | ((Vec<float>::bits)x & kSign));
 }
 
 // The nearest whole number, ties to even, for |x| < 2^51.

@@ -1,6 +1,7 @@
 // Kernels that take 16-bit floats tile by tile: widened in the first-level cache, computed in float32,
 // rounded, so that memory sees 16 bits alone. For what is plain: arrays of one dtype and shape in C
 // order; the rest is done by wide.cc.
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,20 @@ bool plain(PyArrayObject* a, PyArrayObject* lead) {
          PyArray_SAMESHAPE(a, lead);
 }
 
+constexpr uint16_t kSign = 0x8000;  // of both formats
+
+// What changes the sign alone does so in 16 bits: `keep` of them stay, `flip` are turned.
+struct SignChange {
+  uint16_t keep, flip;
+};
+
+const SignChange* sign_change(PyObject* ufunc) {
+  static constexpr SignChange absolute{kSign - 1, 0}, negative{0xFFFF, kSign};
+  const char* name = reinterpret_cast<PyUFuncObject*>(ufunc)->name;
+  if (!strcmp(name, "absolute")) return &absolute;
+  return strcmp(name, "negative") ? nullptr : &negative;
+}
+
 // A ufunc of one or two inputs, its result fresh or in place.
 PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t n) {
   int result;
@@ -76,9 +91,15 @@ PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t 
     out = Ref(fresh(PyArray_NDIM(lead), PyArray_DIMS(lead), rounds ? type : result));
     if (!out) return nullptr;
   }
+  Unlocked unlocked(size > kUnlocked);
+  if (const SignChange* change = l->nin == 1 && in[0] ? sign_change(ufunc) : nullptr) {
+    ranges(size, 4 * kGrain, [&](int64_t at, int64_t stop) {
+      kernels_of_halves().change_bits(in[0] + at, data<uint16_t>(out) + at, stop - at, change->keep, change->flip);
+    });
+    return out.release();
+  }
   const auto widen = kernels_of_halves().widen[type != NPY_HALF];
   const auto narrow = kernels_of_halves().narrow[type != NPY_HALF];
-  Unlocked unlocked(size > kUnlocked);
   ranges(size, kGrain, [&](int64_t at, int64_t stop) {
     float tiles[3][kTile];
     for (; at < stop; at += kTile) {
@@ -168,7 +189,7 @@ PyObject* sum_halves(PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = as_array(args[0]);
   const int keep = n > 2 ? PyObject_IsTrue(args[2]) : 0, type = PyArray_TYPE(x);
   Reduced r;
-  if (keep < 0 || !reduced_argument("sum", x, n > 1 ? args[1] : Py_None, keep, &r)) return nullptr;
+  if (keep < 0 || !reduced_argument("sum", x, n > 1 ? args[1] : Py_None, keep, &r, Stretched::Once)) return nullptr;
   const int64_t chain = least(r.m, 512), pieces = r.inner == 1 ? 1 : (r.m + chain - 1) / chain;
   const npy_intp dims[3] = {r.outer, pieces, r.inner};
   Ref wide(fresh(3, dims, NPY_FLOAT));
@@ -189,6 +210,7 @@ PyObject* sum_halves(PyObject* const* args, Py_ssize_t n) {
     wide = Ref(middle ? sum(nullptr, given, 2) : nullptr);
     if (!wide) return nullptr;
   }
+  r.multiply(data<float>(wide), r.outer * r.inner);
   kernels_of_halves().narrow[format](data<float>(wide), data<uint16_t>(out), r.outer * r.inner);
   return r.put_back(std::move(out));
 }

@@ -53,6 +53,7 @@ Arena* new_arena(Domain& d, Part part, uint32_t slot, uint32_t inc, Kind kind, u
   a->part = part;
   a->kind = uint8_t(kind);
   a->shift = uint8_t(kShift[kind]);
+  a->is_binned = part == Part::Own && kind != kHuge;
   a->slot = slot;
   a->inc = inc;
   a->length = length;

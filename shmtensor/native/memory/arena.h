@@ -36,6 +36,7 @@ struct Arena {
   Part part;
   uint8_t kind, shift;
   bool stuck;                  // its volume refused more memory: only committed pages are used
+  bool is_binned;              // own, and cut into blocks of size classes: the fast path may free here
   bool filling;                // a huge block being committed or cached: not in use
   uint32_t slot, inc, length;  // head slot, its incarnation, slots
   char* base;

@@ -197,7 +197,7 @@ static bool child_row(Domain& d) {
     if (d.nheld(uint32_t(d.row), s).load(relaxed) == 0)
       drop_arena(a);
     else if (a->part == Part::Own)
-      a->part = Part::Inherited;
+      a->part = Part::Inherited, a->is_binned = false;
   });
   d.counts = {};
   return true;

@@ -20,7 +20,8 @@ static const PyDataMemAllocator* numpy_own =
 // default handler, so a user's arrays stay private and small ones keep NumPy's cache. Blocks are
 // told apart by address when they come back.
 static void* data_malloc(void*, size_t n) {
-  if (thread_state.gate) return heap_alloc(n);
+  Thread& mine = thread_state;
+  if (mine.gate) return heap_alloc(mine, n);
   return numpy_own->malloc(numpy_own->ctx, n);
 }
 
@@ -32,10 +33,9 @@ static void* data_calloc(void*, size_t count, size_t size) {
 }
 
 static void data_free(void*, void* p, size_t n) {
-  if (!p) return;
   if (in_volumes(p))
     heap_free(p);
-  else
+  else if (p)
     numpy_own->free(numpy_own->ctx, p, n);
 }
 

@@ -31,35 +31,38 @@ namespace shmtensor {
 // ---- thread caches
 __thread Thread thread_state = {0, false, nullptr};
 Cache* caches = nullptr;  // ledger mutex
+// What the fast path looks at: 0 is the good path. kFenced stays where there is no membarrier.
+constexpr uint32_t kStop = 1, kFenced = 2;
 static Half stop{0};
-static bool fenced = false;  // no membarrier: fence in the fast path
+static uint32_t fenced = 0;  // kFenced or 0
 static pthread_key_t exit_key;
 
 static inline bool enter_fast(Cache* c) {
   c->busy.store(1, relaxed);
-  if (__builtin_expect(fenced, 0))
-    fence();
-  else
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-  return __builtin_expect(stop.load(acquire) == 0, 1);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (__builtin_expect(stop.load(acquire) == 0, 1)) return true;
+  if (!fenced) return false;
+  fence();
+  return (stop.load(acquire) & kStop) == 0;
 }
 static inline void leave_fast(Cache* c) { c->busy.store(0, release); }
 
-static bool register_membarrier() {
-  return syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+static void register_membarrier() {
+  bool is_there = syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+  fenced = is_there ? 0 : kFenced;
 }
 
 void quiesce() {
   pthread_mutex_lock(&fork_mutex);
   pthread_mutex_lock(&ledger_mutex);
-  stop.store(1, relaxed);
+  stop.store(kStop | fenced, relaxed);
   fence();
   if (!fenced) syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
   for (Cache* c = caches; c; c = c->next)
     while (c->busy.load(acquire)) sched_yield();
 }
 void resume() {
-  stop.store(0, release);
+  stop.store(fenced, release);
   pthread_mutex_unlock(&ledger_mutex);
   pthread_mutex_unlock(&fork_mutex);
 }
@@ -82,7 +85,8 @@ static void leave_thread(void* cache) {
 
 void register_cache_exit() {
   pthread_key_create(&exit_key, leave_thread);
-  fenced = !register_membarrier();
+  register_membarrier();
+  stop.store(fenced, release);  // nobody allocates yet
   for (uint32_t& id : partial) id = kNoSpan;
   domain.take_back = heap_return;
 }
@@ -92,6 +96,7 @@ static Cache* new_cache() {
       mmap(nullptr, sizeof(Cache), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   Cache* c = static_cast<Cache*>(p);
+  for (int cls = 0; cls < kClasses; ++cls) c->bin[cls].most = classes[cls].cached;
   pthread_setspecific(exit_key, c);
   thread_state.cache = c;
   Locked lock;
@@ -110,7 +115,7 @@ static void* alloc_small(size_t n) {
   int cls = class_of(n), error = 0;
   Cache* c = thread_state.cache;
   if (!c && !thread_state.gone) c = new_cache();
-  Bin local{0, {}};  // a thread that is leaving, or that got no cache
+  Bin local{0, 0, {}};  // a thread that is leaving, or that got no cache
   Locked lock;
   Bin& bin = c ? c->bin[cls] : local;
   sweep_all(false);
@@ -128,7 +133,8 @@ static void* alloc_small(size_t n) {
   return p;
 }
 
-static void* alloc_slow(size_t n, bool zero) {
+__attribute__((noinline)) static void* alloc_slow(size_t n, bool zero) {
+  if (n == 0) n = 1;
   if (!domain_ready() || domain.rowless) return zero ? calloc(1, n) : malloc(n);
   if (n > kLargestRun) return alloc_huge(n, zero);
   if (n > kLargestClass) return alloc_run(n, zero);
@@ -137,20 +143,19 @@ static void* alloc_slow(size_t n, bool zero) {
   return p;
 }
 
-void* heap_alloc(size_t n) {
-  if (n == 0) n = 1;
-  Cache* c = thread_state.cache;
-  if (__builtin_expect(n <= kLargestClass && c != nullptr, 1)) {
-    void* p = nullptr;
+void* heap_alloc(Thread& mine, size_t n) {
+  Cache* c = mine.cache;
+  if (__builtin_expect(n - 1 < kLargestClass && c != nullptr, 1)) {  // 0 goes the slow way
     if (enter_fast(c)) {
       Bin& bin = c->bin[class_of(n)];
       if (__builtin_expect(bin.n != 0, 1)) {
-        p = bin.item[--bin.n];
+        void* p = bin.item[--bin.n];
         mark_block(p, kPrivate);
+        leave_fast(c);
+        return p;
       }
     }
     leave_fast(c);
-    if (__builtin_expect(p != nullptr, 1)) return p;
   }
   return alloc_slow(n, false);
 }
@@ -163,7 +168,7 @@ void* heap_alloc_zeroed(size_t n) {
   return p;
 }
 
-static void free_slow(void* p) {
+__attribute__((noinline)) static void free_slow(void* p) {
   if (domain.rowless) return;  // inherited, frozen
   Cache* c = thread_state.cache;
   Locked lock;
@@ -171,8 +176,8 @@ static void free_slow(void* p) {
   uint32_t index = a ? uint32_t(size_t(static_cast<char*>(p) - a->base) >> a->shift) : 0;
   if (a && c && a->part == Part::Own && a->byte[index] == kPrivate && a->kind != kHuge) {
     uint8_t cls = a->page[index / kPageGranules].cls;  // a full bin: half of it goes
-    if (cls < kClasses && c->bin[cls].n >= classes[cls].cached)
-      flush(c->bin[cls], classes[cls].cached / 2u);
+    if (cls < kClasses && c->bin[cls].n >= c->bin[cls].most)
+      flush(c->bin[cls], c->bin[cls].most / 2u);
   }
   if (a && index < a->entries() && a->byte && discard_locked(a, index)) return;
   fprintf(stderr, "shmtensor: free of %p, which is no live block of this process\n", p);
@@ -182,24 +187,23 @@ static void free_slow(void* p) {
 void heap_free(void* p) {
   Cache* c = thread_state.cache;
   if (__builtin_expect(c != nullptr, 1)) {
-    bool done = false;
     if (enter_fast(c)) {
       Arena* a = domain.arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
-      if (__builtin_expect(a && a->part == Part::Own && a->kind != kHuge, 1)) {
-        uint32_t index = uint32_t(size_t(static_cast<char*>(p) - a->base) >> a->shift);
+      if (__builtin_expect(a && a->is_binned, 1)) {
+        size_t index = size_t(static_cast<char*>(p) - a->base) >> a->shift;
         uint8_t cls = a->page[index / kPageGranules].cls;
         if (__builtin_expect(a->byte[index] == kPrivate && cls < kClasses, 1)) {
           Bin& bin = c->bin[cls];
-          if (__builtin_expect(bin.n < classes[cls].cached, 1)) {
+          if (__builtin_expect(bin.n < bin.most, 1)) {
             a->byte[index] = kFree;
             bin.item[bin.n++] = p;
-            done = true;
+            leave_fast(c);
+            return;
           }
         }
       }
     }
     leave_fast(c);
-    if (__builtin_expect(done, 1)) return;
   }
   free_slow(p);
 }
@@ -265,7 +269,7 @@ void heap_after_fork() {
   filling = 0;
   committed_bytes.store(0, relaxed);
   domain.limbo_blocks = domain.limbo_bytes = 0;
-  fenced = !register_membarrier();
+  register_membarrier();  // `stop` is set: resume() tells the fast path
   clear_failure();
   headroom_after_fork();
 }

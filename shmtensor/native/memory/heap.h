@@ -32,7 +32,8 @@ struct Thread {
 extern __thread Thread thread_state;
 
 // ---- memory; no GIL needed. nullptr: no room, and take_failure() tells why
-void* heap_alloc(size_t nbytes);
+void* heap_alloc(Thread& mine, size_t nbytes);  // mine: thread_state, looked up once by the caller
+inline void* heap_alloc(size_t nbytes) { return heap_alloc(thread_state, nbytes); }
 void* heap_alloc_zeroed(size_t nbytes);
 void heap_free(void* p);  // only addresses inside the volumes
 void* heap_realloc(void* p, size_t nbytes);

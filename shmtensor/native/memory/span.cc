@@ -19,7 +19,7 @@ __attribute__((constructor)) static void make_classes() {
     int least = tiny ? 32 : g <= 16 ? 4 : 1;
     uint16_t pages = 1;
     while (pages * 64 / g < least || (pages * 64 % g) * 8 > pages * 64) ++pages;
-    uint16_t cached = tiny ? 64 : g <= 16 ? 32 : g <= 64 ? 16 : 4;
+    uint16_t cached = tiny ? 63 : g <= 16 ? 32 : g <= 64 ? 16 : 4;
     classes[c] = {g, pages, uint16_t(pages * 64 / g), cached, tiny ? kTiny : kMedium, ((1ull << 32) + g - 1) / g};
   }
   for (int kib = 1, c = kTinyClasses; kib <= 256; ++kib) {

@@ -13,9 +13,10 @@ namespace shmtensor {
 
 // ---- thread caches (heap.cc)
 struct Bin {
-  uint32_t n;
-  void* item[64];
+  uint32_t n, most;  // blocks, and how many it keeps: of its class, beside n for the fast path
+  void* item[63];    // 512 bytes in all: found by a shift
 };
+static_assert(sizeof(Bin) == 512);
 struct Cache {
   Half busy;
   Cache* next;

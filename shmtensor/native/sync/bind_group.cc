@@ -226,17 +226,19 @@ PyObject* method_find_sender(PyObject* self, PyObject* timeout) {
 }
 
 // [(number, progress, call, bytes, began, ended)] of rank p, the oldest first.
+template <bool OfMessages>
 PyObject* method_trail(PyObject* self, PyObject* rank) {
   static const char* const names[] = {"", "called", "met", "done"};
+  constexpr uint64_t kept = OfMessages ? kMessages : kTrail;
   Group& group = group_of(self);
   int p;
   if (!read_rank("trail", self, rank, &p)) return nullptr;
   PyObject* list = PyList_New(0);
-  uint64_t last = group.last_number(p);
-  for (uint64_t n = last > kTrail ? last - kTrail + 1 : 1; list && n <= last; n++) {
+  uint64_t last = group.last_number(p, OfMessages);
+  for (uint64_t n = last > kept ? last - kept + 1 : 1; list && n <= last; n++) {
     Step step;
     Progress progress;
-    if (!group.read_step(p, n, &step, &progress)) continue;
+    if (!group.read_step(p, n, &step, &progress, OfMessages)) continue;
     PyObject* item = Py_BuildValue("KssKdd", n, names[static_cast<int>(progress)], step.call.text().c_str(),
                                    static_cast<unsigned long long>(step.call.nbytes), step.began, step.ended);
     if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
@@ -301,7 +303,8 @@ PyMethodDef methods[] = {
     {"exchange", as<method_exchange>(), METH_FASTCALL, "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"},
     {"find_sender", method_find_sender, METH_O, "find_sender(timeout) -> a rank whose message lies here"},
     {"missing", method_missing, METH_NOARGS, "missing() -> bits of the ranks that have not come to the last meeting"},
-    {"trail", method_trail, METH_O, "trail(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},
+    {"trail", method_trail<false>, METH_O, "trail(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},
+    {"messages", method_trail<true>, METH_O, "messages(rank): the same of its last messages"},
     {"leave", method_leave, METH_NOARGS, "leave(): the others no longer wait for this rank"},
     {"break_off", method_break_off, METH_O, "break_off(why): ends the waits of all ranks with an error"},
     {"statistics", method_statistics, METH_NOARGS, "statistics() -> (collectives, bytes copied inline, bytes sent directly)"},
@@ -337,12 +340,22 @@ void destroy(PyObject* object) {
   Py_TYPE(object)->tp_free(object);
 }
 
+PyObject* get_slack(PyObject* self, void*) { return PyFloat_FromDouble(group_of(self).slack); }
+
+int set_slack(PyObject* self, PyObject* value, void*) {
+  double slack = value ? PyFloat_AsDouble(value) : -1.0;
+  if (slack < 0) return PyErr_Occurred() ? -1 : (raise("ValueError", "Group.slack: is not a number of seconds"), -1);
+  group_of(self).slack = slack;
+  return 0;
+}
+
 PyObject* get_rank(PyObject* self, void*) { return PyLong_FromLong(group_of(self).rank()); }
 PyObject* get_world(PyObject* self, void*) { return PyLong_FromLong(group_of(self).world()); }
 PyObject* get_broken(PyObject* self, void*) { return PyBool_FromLong(group_of(self).is_broken()); }
 
 PyGetSetDef properties[] = {
     {"rank", get_rank, nullptr, "this process's rank", nullptr},
+    {"slack", get_slack, set_slack, "seconds before a timeout at which a wait asks whether who is missing is stopped", nullptr},
     {"world", get_world, nullptr, "number of ranks", nullptr},
     {"is_broken", get_broken, nullptr, "whether somebody gave up or died in a collective", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

@@ -33,7 +33,7 @@ std::string shorten(double seconds) {
 
 size_t Group::nbytes_of(int world) {
   size_t n = static_cast<size_t>(world);
-  return 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline + n * kTrail * sizeof(Step);
+  return 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline + n * (kTrail + kMessages) * sizeof(Step);
 }
 
 char* Group::inline_data(int p, uint64_t number) const {
@@ -135,7 +135,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
   fault("group.waiting");
   Peer peers[kMaxWorld];
   int ranks[kMaxWorld];
-  bool good = true;
+  bool good = true, asks_early = slack > 0 && only != kAny;
   while (true) {
     News news{&header().news, header().news.load(std::memory_order_seq_cst)};
     uint32_t seen = word->load(std::memory_order_seq_cst);
@@ -151,7 +151,9 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
     int lost = -1;
     Wait result = Wait::Interrupted;
     if (!is_broken() && find_left(phase, only) < 0) {
-      result = wait_while_equal(word, seen, deadline.left(), peers, n, &lost, false, news);
+      double left = deadline.left();
+      if (asks_early && left >= 0) left = left > slack ? left - slack : 0.0;
+      result = wait_while_equal(word, seen, left, peers, n, &lost, false, news);
       if (result == Wait::Ok) continue;
     }
     if (awaited.is_done()) break;
@@ -175,6 +177,10 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
         mark_broken(broken_by(who, kStopped));
         raise_peer_lost(where, line(who).row, line(who).inc, stopped(who).c_str());
         tell_whereabouts(who);
+      } else if (asks_early && !deadline.passed()) {
+        asks_early = false;
+        unlocked = PyEval_SaveThread();
+        continue;
       } else if (only == kAny) {
         raise("CollectiveTimeout", "%s: timed out after %s: no rank has sent anything", where, shorten(timeout).c_str());
       } else {

@@ -11,6 +11,7 @@
 //        .  Mailbox[W x W] 448 B each, (from, to): word u32 (odd: a message lies here) | sleepers u32 | verdict u32 | Record
 //        .  I bytes x 2 x W: small data, rank r's data of collective n at [(2 r + (n & 1)) I]
 //        .  Step[W][kTrail] 256 B each: what each rank has called lately, its collective n in Step[r][n % kTrail]
+//        .  Step[W][kMessages] the same of its messages
 //
 // Meeting. A collective is one or two meetings. At a meeting a rank adds 1 to its own phase (release) and waits until
 // every other phase has reached that value (acquire). Phases are equal at the begin of every collective, because a
@@ -51,6 +52,7 @@ constexpr int kMaxDims = 8;
 
 enum class Collective : uint8_t {
   None, Barrier, Broadcast, AllReduce, Reduce, AllGather, ReduceScatter, Gather, Scatter, AllToAll, Exchange, Message,
+  Receive,  // in a trail only
 };
 // PremulSum: everybody's data times a number of its own, summed; the caller has multiplied already.
 enum class Fold : uint8_t { Sum, Product, Min, Max, Avg, And, Or, Xor, PremulSum, None };
@@ -127,7 +129,9 @@ struct alignas(64) Step {
 };
 static_assert(sizeof(Step) <= 256, "Step has outgrown its place");
 
-constexpr int kTrail = 256;  // tunable
+constexpr int kTrail = 256;    // tunable
+constexpr int kMessages = 64;  // tunable
+constexpr int kAnyRank = -2;   // a step's root: nobody has sent yet
 
 // One rank's end of a group. All methods: GIL held on entry; false means that a Python exception is set.
 class Group {
@@ -163,8 +167,13 @@ class Group {
 
   void break_off(const char* why);  // this rank has given up: everybody's waits end
 
-  bool read_step(int p, uint64_t number, Step* out, Progress* progress) const;  // false: not there, or being written
-  uint64_t last_number(int p) const;
+  // A rank's trail, of collectives or of messages. False: not there, or being written.
+  bool read_step(int p, uint64_t number, Step* out, Progress* progress, bool is_message = false) const;
+  uint64_t last_number(int p, bool is_message = false) const;
+
+  // A wait asks so many seconds before its timeout whether who is missing is stopped: for groups whose other waits end
+  // at another time.
+  double slack = 0;
 
  private:
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
@@ -173,7 +182,9 @@ class Group {
     return reinterpret_cast<Mailbox*>(base_ + 128 + sizeof(Line) * world_)[from * world_ + to];
   }
   char* inline_data(int p, uint64_t number) const;
-  Step& step(int p, uint64_t number) const;
+  Step& step(int p, uint64_t number, bool is_message = false) const;
+  uint64_t note_message(const Record& call, int with, Collective what);  // returns its number
+  void note_arrival(uint64_t message);
   void note(const Record& call);
   void note(Progress progress);
   std::string whereabouts(int p) const;   // "rank 1 had completed #41 all_reduce(...) and was in #42 barrier()"
@@ -206,6 +217,7 @@ class Group {
   char* base_ = nullptr;
   int rank_ = -1, world_ = 0;
   uint64_t number_ = 0;
+  std::atomic<uint64_t> messages_{0};  // several threads send and receive
   uint32_t phase_ = 0;
   std::atomic<bool> busy_{false};
   bool spins_ = true;

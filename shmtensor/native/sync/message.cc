@@ -10,6 +10,7 @@ bool Group::send(Record& call, void* data, int to, double timeout) {
   Mailbox& box = mailbox(rank_, to);
   Deadline deadline(timeout);
   if (is_broken()) return fail_broken("send");
+  uint64_t message = note_message(call, to, Collective::Message);
   uint32_t seen = box.word.load(std::memory_order_acquire);
   if (seen & 1 && !wait("send", {&box.word, &box.sleepers, seen, true}, to, deadline, timeout)) return false;
   call.is_direct = call.nbytes > 0;
@@ -29,6 +30,7 @@ bool Group::send(Record& call, void* data, int to, double timeout) {
   fault("send.published");
   bool good = wait("send", {&box.word, &box.sleepers, full, true}, to, deadline, timeout);
   if (call.is_direct) acknowledge(call.handle);
+  if (good) note_arrival(message);
   if (good && box.verdict.load(std::memory_order_relaxed)) {
     raise("CollectiveMismatch", "send: rank %d expected something else than rank %d sent: %s", to, rank_,
           call.text().c_str());
@@ -39,11 +41,14 @@ bool Group::send(Record& call, void* data, int to, double timeout) {
 
 int Group::find_sender(double timeout) {
   Deadline deadline(timeout);
+  Record call{};
+  call.fold = Fold::None, call.dtype = -1;
+  uint64_t message = note_message(call, kAnyRank, Collective::Receive);
   while (true) {
     if (is_broken()) return fail_broken("recv"), -1;
     uint32_t seen = line(rank_).inbox.load(std::memory_order_seq_cst);
     for (int p = 0; p < world_; p++)
-      if (p != rank_ && mailbox(p, rank_).word.load(std::memory_order_acquire) & 1) return p;
+      if (p != rank_ && mailbox(p, rank_).word.load(std::memory_order_acquire) & 1) return note_arrival(message), p;
     if (!wait("recv", {&line(rank_).inbox, &line(rank_).readers, seen, true}, kAny, deadline, timeout)) return -1;
   }
 }
@@ -52,6 +57,7 @@ bool Group::receive(Record& call, void* data, int from, double timeout) {
   Mailbox& box = mailbox(from, rank_);
   Deadline deadline(timeout);
   if (is_broken()) return fail_broken("recv");
+  uint64_t message = note_message(call, from, Collective::Receive);
   uint32_t seen = box.word.load(std::memory_order_acquire);
   if (!(seen & 1) && !wait("recv", {&box.word, &box.sleepers, seen, true}, from, deadline, timeout)) return false;
   fault("recv.arrived");
@@ -73,6 +79,7 @@ bool Group::receive(Record& call, void* data, int from, double timeout) {
   fault("recv.copied");
   announce(&box.word, &box.sleepers, box.word.load(std::memory_order_relaxed) + 1);
   fault("recv.done");
+  note_arrival(message);
   if (!fits)
     raise("CollectiveMismatch", "recv: rank %d sent something else than rank %d expects: %s, expected %s", from, rank_,
           sent.c_str(), call.text().c_str());

@@ -7,7 +7,8 @@ namespace shmtensor::group {
 
 const char* name_of(Collective what) {
   static const char* const names[] = {"nothing",        "barrier", "broadcast", "all_reduce", "reduce",  "all_gather",
-                                      "reduce_scatter", "gather",  "scatter",   "all_to_all", "exchange", "send"};
+                                      "reduce_scatter", "gather",  "scatter",   "all_to_all", "exchange", "send",
+                                      "recv"};
   return names[static_cast<int>(what)];
 }
 
@@ -42,7 +43,14 @@ std::string Record::text() const {
     comma = ", ";
   }
   if (fold != Fold::None) out += std::string(comma) + name_of(fold), comma = ", ";
-  if (root >= 0) out += std::string(comma) + "root " + std::to_string(root);
+  if (what == Collective::Message || what == Collective::Receive) {
+    const char* way = what == Collective::Message ? "to" : "from";
+    if (root == kAnyRank) out += std::string(comma) + "from any rank";
+    if (root >= 0) out += std::string(comma) + way + " rank " + std::to_string(root), comma = ", ";
+    if (number) out += std::string(comma) + "tag " + std::to_string(number);
+  } else if (root >= 0) {
+    out += std::string(comma) + "root " + std::to_string(root);
+  }
   return out + ")";
 }
 

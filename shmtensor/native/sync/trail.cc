@@ -15,10 +15,12 @@ uint64_t word_of(uint64_t number, Progress progress) { return number * 4 + stati
 
 }  // namespace
 
-Step& Group::step(int p, uint64_t number) const {
+Step& Group::step(int p, uint64_t number, bool is_message) const {
   size_t n = static_cast<size_t>(world_);
   char* trails = base_ + 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline;
-  return reinterpret_cast<Step*>(trails)[p * kTrail + static_cast<int>(number % kTrail)];
+  auto* steps = reinterpret_cast<Step*>(trails);
+  if (is_message) return steps[n * kTrail + p * kMessages + number % kMessages];
+  return steps[p * kTrail + static_cast<int>(number % kTrail)];
 }
 
 void Group::note(const Record& call) {
@@ -38,8 +40,30 @@ void Group::note(Progress progress) {
   fault("trail.noted");
 }
 
-bool Group::read_step(int p, uint64_t number, Step* out, Progress* progress) const {
-  Step& s = step(p, number);
+// Several threads may be in messages: each has a step of its own, until kMessages later ones have begun.
+uint64_t Group::note_message(const Record& call, int with, Collective what) {
+  uint64_t number = messages_.fetch_add(1, std::memory_order_relaxed) + 1;
+  Step& s = step(rank_, number, true);
+  s.word.store(0, std::memory_order_relaxed);
+  fault("trail.message.emptied");
+  std::atomic_thread_fence(std::memory_order_release);
+  s.call = call, s.call.what = what, s.call.root = with;
+  s.began = monotonic(), s.ended = 0;
+  s.word.store(word_of(number, Progress::Called), std::memory_order_release);
+  fault("trail.message.called");
+  return number;
+}
+
+void Group::note_arrival(uint64_t message) {
+  Step& s = step(rank_, message, true);
+  if (s.word.load(std::memory_order_relaxed) / 4 != message) return;  // a later one has the place
+  s.ended = monotonic();
+  s.word.store(word_of(message, Progress::Done), std::memory_order_release);
+  fault("trail.message.noted");
+}
+
+bool Group::read_step(int p, uint64_t number, Step* out, Progress* progress, bool is_message) const {
+  Step& s = step(p, number, is_message);
   uint64_t word = s.word.load(std::memory_order_acquire);
   if (word / 4 != number || !number) return false;
   memcpy(&out->call, &s.call, sizeof out->call);
@@ -49,25 +73,28 @@ bool Group::read_step(int p, uint64_t number, Step* out, Progress* progress) con
   return s.word.load(std::memory_order_relaxed) / 4 == number;
 }
 
-uint64_t Group::last_number(int p) const {
+uint64_t Group::last_number(int p, bool is_message) const {
   uint64_t last = 0;
-  for (uint64_t i = 0; i < kTrail; i++) {
-    uint64_t number = step(p, i).word.load(std::memory_order_relaxed) / 4;
+  uint64_t kept = is_message ? kMessages : kTrail;
+  for (uint64_t i = 0; i < kept; i++) {
+    uint64_t number = step(p, i, is_message).word.load(std::memory_order_relaxed) / 4;
     if (number > last) last = number;
   }
   return last;
 }
 
 std::string Group::whereabouts(int p) const {
-  std::string who = "rank " + std::to_string(p);
-  uint64_t last = last_number(p);
+  std::string who = "rank " + std::to_string(p), waits;
+  uint64_t last = last_number(p), message = last_number(p, true);
   Step latest, former;
   Progress progress, before;
-  if (!last || !read_step(p, last, &latest, &progress)) return who + " had called nothing";
+  if (message && read_step(p, message, &latest, &progress, true) && progress == Progress::Called)
+    waits = " and was in " + latest.call.text();
+  if (!last || !read_step(p, last, &latest, &progress)) return who + " had called nothing" + waits;
   std::string now = "#" + std::to_string(last) + " " + latest.call.text();
-  if (progress == Progress::Done) return who + " had completed " + now;
-  if (!read_step(p, last - 1, &former, &before) || before != Progress::Done) return who + " was in " + now;
-  return who + " had completed #" + std::to_string(last - 1) + " " + former.call.text() + " and was in " + now;
+  if (progress == Progress::Done) return who + " had completed " + now + waits;
+  if (!read_step(p, last - 1, &former, &before) || before != Progress::Done) return who + " was in " + now + waits;
+  return who + " had completed #" + std::to_string(last - 1) + " " + former.call.text() + " and was in " + now + waits;
 }
 
 void Group::tell_whereabouts(int p) const {

@@ -1,0 +1,11 @@
+// Vector products, and combinations of places.
+#pragma once
+
+#include "python.h"
+
+namespace shmtensor {
+
+PyObject* cross(PyObject*, PyObject* const* args, Py_ssize_t n);         // (x, y, dim), or None
+PyObject* combinations(PyObject*, PyObject* const* args, Py_ssize_t n);  // (n, r, again), or None
+
+}  // namespace shmtensor

@@ -1,0 +1,88 @@
+"""What the check after every test blames on the tests in /dev/shm, and what on other programs."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import conftest
+import pytest
+
+SHM = Path("/dev/shm")
+
+
+@pytest.fixture
+def name() -> Iterator[Callable[[str], Path]]:
+    """Makes a file in /dev/shm, for the length of a test."""
+    made: list[Path] = []
+
+    def make(name: str) -> Path:
+        made.append(SHM / name)
+        made[-1].write_bytes(b"x" * 8)
+        return made[-1]
+
+    yield make
+    for path in made:
+        path.unlink()
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does not descend from this one, as far as its pid tells; it maps what it is
+    told to."""
+    code = (
+        "import mmap, sys\nkept = []\nfor line in sys.stdin:\n"
+        "    file = open(line.strip(), 'r+b')\n    kept.append(mmap.mmap(file.fileno(), 8))\n"
+        "    print('mapped', flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        yield process
+
+
+def test_a_name_that_nobody_has_is_ours(name: Callable[[str], Path]) -> None:
+    before = conftest.shm_names()
+    path = name(f"psm_test-{os.getpid()}")
+    assert conftest.left_in_shm(before) == {path.name}
+    assert conftest.left_in_shm({*before, path.name}) == set()
+
+
+def test_a_name_that_this_process_maps_is_ours(name: Callable[[str], Path]) -> None:
+    before = conftest.shm_names()
+    path = name(f"sem.mp-test-{os.getpid()}")
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 8):
+        assert conftest.left_in_shm(before) == {path.name}
+
+
+def test_a_name_that_another_program_maps_is_not_ours(
+    name: Callable[[str], Path], stranger: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = conftest.shm_names()
+    path = name(f"psm_other-{os.getpid()}")
+    assert stranger.stdin
+    assert stranger.stdout
+    stranger.stdin.write(f"{path}\n".encode())
+    stranger.stdin.flush()
+    assert stranger.stdout.readline() == b"mapped\n"
+    assert conftest.left_in_shm(before) == {path.name}  # by a child of ours
+    monkeypatch.setattr(conftest, "descendants", lambda pid: {pid})
+    assert conftest.left_in_shm(before) == set()
+
+
+@pytest.mark.parametrize("kind", ["sem.loky-{}-7", "joblib_memmapping_folder_{}_a_b"])
+def test_loky_and_joblib_say_who_made_a_name(
+    kind: str,
+    name: Callable[[str], Path],
+    stranger: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = conftest.shm_names()
+    mine, other = name(kind.format(os.getpid())), name(kind.format(stranger.pid))
+    assert conftest.left_in_shm(before) == {mine.name, other.name}  # the other is a child of ours
+    monkeypatch.setattr(conftest, "descendants", lambda pid: {pid})
+    assert conftest.left_in_shm(before) == {mine.name}
