@@ -192,8 +192,9 @@ INLINE V<double> scaled(V<double> x, V<double> n) {
 #if defined(__AVX512F__)
   return (V<double>)_mm512_scalef_pd((__m512d)x, (__m512d)n);
 #else
-  const Longs power = (Longs)(n + 6755399441055744.0) - 0x4338000000000000LL;
-  const Longs half = (Longs)((Bits)(power + 4096) >> 1) - 2048;  // the signs of shifts are dear
+  // In whole numbers without a sign: shifts of signs are dear, and lanes that are no numbers may wrap.
+  const Bits power = (Bits)(n + 6755399441055744.0) - 0x4338000000000000ULL;
+  const Bits half = ((power + 4096) >> 1) - 2048;
   return x * (V<double>)((half + 1023) << 52) * (V<double>)((power - half + 1023) << 52);
 #endif
 }

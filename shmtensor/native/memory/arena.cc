@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include "fence.h"
 #include "heap.h"
 
 namespace shmtensor {
@@ -58,6 +59,7 @@ Arena* new_arena(Domain& d, Part part, uint32_t slot, uint32_t inc, Kind kind, u
   a->inc = inc;
   a->length = length;
   a->base = d.slot_base(slot);
+  unfence(a->base, size_t(length) << kSlotShift);  // of who had these slots before
   if (part == Part::Own) {
     p += head;
     a->limbo = reinterpret_cast<uint64_t*>(p);

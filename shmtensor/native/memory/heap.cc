@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "faults.h"
+#include "fence.h"
 #include "headroom.h"
 #include "store.h"
 
@@ -106,6 +107,13 @@ static Cache* new_cache() {
 }
 
 // ---- allocation
+static inline void* fenced_off([[maybe_unused]] size_t n, void* p) {
+#if defined(__SANITIZE_ADDRESS__)
+  if (p && in_volumes(p)) fence_off(p, n, heap_size(p));
+#endif
+  return p;
+}
+
 static inline void mark_block(void* p, uint8_t byte) {
   Arena* a = domain.arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
   a->byte[size_t(static_cast<char*>(p) - a->base) >> a->shift] = byte;
@@ -139,7 +147,7 @@ __attribute__((noinline)) static void* alloc_slow(size_t n, bool zero) {
   if (n > kLargestRun) return alloc_huge(n, zero);
   if (n > kLargestClass) return alloc_run(n, zero);
   void* p = alloc_small(n);
-  if (p && zero) memset(p, 0, n);
+  if (p && zero) memset(unfence(p, n), 0, n);
   return p;
 }
 
@@ -152,17 +160,17 @@ void* heap_alloc(Thread& mine, size_t n) {
         void* p = bin.item[--bin.n];
         mark_block(p, kPrivate);
         leave_fast(c);
-        return p;
+        return fenced_off(n, p);
       }
     }
     leave_fast(c);
   }
-  return alloc_slow(n, false);
+  return fenced_off(n, alloc_slow(n, false));
 }
 
 void* heap_alloc_zeroed(size_t n) {
   if (n == 0) n = 1;
-  if (n > kLargestClass) return alloc_slow(n, true);
+  if (n > kLargestClass) return fenced_off(n, alloc_slow(n, true));
   void* p = heap_alloc(n);
   if (p) memset(p, 0, n);
   return p;
@@ -220,11 +228,11 @@ void* heap_realloc(void* p, size_t n) {
   if (n <= have && (n >= have / 2 || have <= 4096)) {
     Arena* a = domain.arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
     if (a->kind == kHuge && a->dirty_bytes < n) a->dirty_bytes = n;
-    return p;
+    return fenced_off(n, p);
   }
   void* q = heap_alloc(n);
   if (!q) return nullptr;
-  memcpy(q, p, n < have ? n : have);
+  memcpy(q, unfence(p, have), n < have ? n : have);
   heap_free(p);
   return q;
 }

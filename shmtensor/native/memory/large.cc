@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "fence.h"
 #include "store.h"
 
 namespace shmtensor {
@@ -79,7 +80,10 @@ void* alloc_run(size_t n, bool zero) {
   a->byte[index] = kPrivate;
   char* p = a->base + (size_t(index) << a->shift);
   pthread_mutex_unlock(&ledger_mutex);
-  if (zero && dirty_first < n) memset(p + dirty_first, 0, std::min(dirty_end, n) - dirty_first);
+  if (zero && dirty_first < n) {
+    const size_t dirty = std::min(dirty_end, n) - dirty_first;
+    memset(unfence(p + dirty_first, dirty), 0, dirty);
+  }
   return p;
 }
 
@@ -149,7 +153,7 @@ void* alloc_huge(size_t n, bool zero) {
   a->filling = false;
   a->byte[0] = kPrivate;
   pthread_mutex_unlock(&ledger_mutex);
-  if (zero && dirty) memset(a->base, 0, dirty);
+  if (zero && dirty) memset(unfence(a->base, dirty), 0, dirty);
   return a->base;
 }
 
