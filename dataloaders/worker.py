@@ -15,7 +15,7 @@ from shmtensor import native
 from shmtensor.multiprocessing.child import end_with_parent
 
 from .block import Place
-from .board import BLOCK, IDLE, PEAK, SEND, SINCE, TASK, epoch_of, row_of
+from .board import BLOCK, IDLE, PEAK, PLACE, SEND, SINCE, TASK, epoch_of, row_of
 from .failure import Failure
 from .fetch import Recipe, make_fetcher
 from .info import WorkerInfo, set_worker_info
@@ -95,6 +95,8 @@ class Worker:
             epoch, number, stream, indices, self.place.array = task
             del task  # it holds the block, which is the consumer's to lend again
             if epoch == epoch_of(self.post.board):
+                # The place first: beside the new task, the last one's would name a wrong sample.
+                self.row[PLACE] = 0
                 self.row[TASK] = number + 1
                 if epoch != self.epoch:
                     self.begin(epoch)
