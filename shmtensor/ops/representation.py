@@ -64,11 +64,16 @@ frexp.pullback(x=lambda g, x, mantissa: g * (mantissa / x))
 
 def fast_numbers(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = None) -> Any:
     """In one pass of float32 and float64, into `out` too."""
-    if x.dtype.kind == "f" and x.dtype is not bfloat16:
-        limits = np.finfo(x.dtype)
+    if x.dtype.kind == "f":
+        limits = finfo(x.dtype)
         most = float(limits.max) if posinf is None else posinf
         least = float(limits.min) if neginf is None else neginf
-        done = native.finite(x, 0.0 if nan is None else nan, most, least, out)
+        nan = 0.0 if nan is None else nan
+        if x.dtype.itemsize > 2:
+            done = native.finite(x, nan, most, least, out)
+        else:  # the numbers are rounded to the dtype as the results are
+            wide = native.recast(x, float32)
+            done = stored(native.recast(native.finite(wide, nan, most, least, wide), x.dtype), out)
         if done is not None:
             return done
     if x.dtype.kind in "iub":

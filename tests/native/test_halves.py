@@ -165,3 +165,46 @@ def test_sums_are_those_of_float32_rounded_once(dtype: str) -> None:
                 assert got.dtype == kind
                 assert got.shape == want.shape
                 assert st.equal(got, want.to(kind)), (shape, dim)
+
+
+@each("dtype", ["bfloat16", "float16"])
+def test_nan_and_infinities_stay_through_arithmetic(dtype: str) -> None:
+    kind = getattr(st, dtype)
+    x = st.tensor([np.nan, np.inf, -np.inf, 3e38, -0.0, 1.0] * 9).to(kind)
+    y = st.tensor([1.0, -np.inf, 0.0, 3e38, 0.0, np.nan] * 9).to(kind)
+    for f in (
+        lambda a, b: a + b,
+        lambda a, b: a - b,
+        lambda a, b: a * b,
+        lambda a, b: a / b,
+        lambda a, b: 1 - a,
+        lambda a, b: a / 0,
+    ):
+        got, want = f(x, y).float().numpy(), f(x.float(), y.float()).to(kind).float().numpy()
+        np.testing.assert_array_equal(got, want)
+        assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all()
+
+
+@each("dtype", ["bfloat16", "float16"])
+def test_sums_lose_no_more_than_the_last_rounding(dtype: str) -> None:
+    kind, rng = getattr(st, dtype), np.random.default_rng(11)
+    x = st.tensor(rng.uniform(0, 0.02, (1500, 1700)).astype("f4")).to(kind)
+    exact = x.double()
+    for dim in (None, 0, 1):
+        want = exact.sum(dim).to(kind).double()
+        assert ((x.sum(dim).double() - want).abs() <= want * 2.0**-7).all()
+        assert (x.sum(dim).double() == want).double().mean() > 0.95
+
+
+@each("dtype", ["bfloat16", "float16"])
+def test_numbers_replace_nan_and_infinities(dtype: str) -> None:
+    kind = getattr(st, dtype)
+    x = st.tensor([np.nan, np.inf, -np.inf, 1.5, -0.0]).to(kind)
+    limits = st.finfo(kind)
+    assert st.nan_to_num(x).tolist() == [0.0, limits.max, limits.min, 1.5, 0.0]
+    assert st.nan_to_num(x[::2], 1.0, 2.0, 3.0).tolist() == [1.0, 3.0, 0.0]
+    out = st.empty(5, dtype=kind)
+    assert st.nan_to_num(x, posinf=7.0, out=out) is out
+    assert out[1].item() == 7.0
+    x.nan_to_num_(nan=2.0)
+    assert x[0].item() == 2.0

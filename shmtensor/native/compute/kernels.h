@@ -184,12 +184,23 @@ struct Elementary {
   void (*running_sums)(const float* x, float* out, int64_t n, double total);
 };
 
+// Of one 16-bit format, without a copy in float32.
+constexpr int64_t kHalfColumns = 2048;
+struct HalfArithmetic {
+  // + - * /; a nullptr stands for the number at its place. In place, too.
+  void (*binary[4])(const uint16_t* x, const uint16_t* y, const float* numbers, uint16_t* out, int64_t n);
+  double (*sum)(const uint16_t* x, int64_t n);
+  // acc[c] += the sum of column c of m rows, at most kHalfColumns wide.
+  void (*sum_columns)(const uint16_t* x, float* acc, int64_t m, int64_t width, int64_t stride);
+};
+
 // 16-bit floats and float32: [0] float16, [1] bfloat16.
 struct Halves {
   void (*widen[2])(const uint16_t* x, float* out, int64_t n);
   void (*narrow[2])(const float* x, uint16_t* out, int64_t n);
   // Bits of either format: `keep` of them stay, `flip` are turned.
   void (*change_bits)(const uint16_t* x, uint16_t* out, int64_t n, uint16_t keep, uint16_t flip);
+  HalfArithmetic arithmetic[2];
 };
 
 // Random bits: Philox 4x32-10, 64 words for each block of 16 counters, the four outputs of a

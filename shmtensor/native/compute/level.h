@@ -35,6 +35,7 @@ namespace SHMTENSOR_LEVEL {
 #include "halves.h"
 #include "logarithm.h"
 #include "mathematics.h"
+#include "half_level.h"
 #include "rows.h"
 //
 #include "distance_level.h"
@@ -136,7 +137,8 @@ const Moments<double>& moments_of(double) { return moments<double>; }
 
 constexpr Elementary functions = {exp_floats, log_floats, waves<0>, waves<1>, running_sums};
 const Elementary& functions_of() { return functions; }
-constexpr Halves halves = {{widen_float16, widen_bfloat16}, {narrow_float16, narrow_bfloat16}, change_bits};
+constexpr Halves halves = {{widen_float16, widen_bfloat16}, {narrow_float16, narrow_bfloat16}, change_bits,
+                           {half_arithmetic<false>, half_arithmetic<true>}};
 const Halves& halves_of() { return halves; }
 
 const Kernels<float>& floats() { return table<float>; }

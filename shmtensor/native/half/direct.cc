@@ -55,6 +55,16 @@ const SignChange* sign_change(PyObject* ufunc) {
   return strcmp(name, "negative") ? nullptr : &negative;
 }
 
+// The number of a kernel that needs no tiles; -1: there is none.
+int arithmetic(PyObject* ufunc) {
+  static const char* const names[] = {"add", "subtract", "multiply", "divide"};
+  const char* name = reinterpret_cast<PyUFuncObject*>(ufunc)->name;
+  for (int i = 0; i < 4; ++i) {
+    if (!strcmp(name, names[i])) return i;
+  }
+  return -1;
+}
+
 // A ufunc of one or two inputs, its result fresh or in place.
 PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t n) {
   int result;
@@ -65,7 +75,7 @@ PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t 
   if (!lead) return nullptr;
   const int type = PyArray_TYPE(lead);
   const uint16_t* in[2] = {};
-  float numbers[2];
+  float numbers[2] = {};
   for (int i = 0; i < l->nin; ++i) {
     if (!PyArray_CheckExact(args[i])) {
       if (!number(args[i], &numbers[i])) return nullptr;
@@ -98,6 +108,13 @@ PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t 
     });
     return out.release();
   }
+  if (const int which = rounds && l->nin == 2 ? arithmetic(ufunc) : -1; which >= 0) {
+    const auto run = kernels_of_halves().arithmetic[type != NPY_HALF].binary[which];
+    ranges(size, 2 * kGrain, [&](int64_t at, int64_t stop) {
+      run(in[0] ? in[0] + at : nullptr, in[1] ? in[1] + at : nullptr, numbers, data<uint16_t>(out) + at, stop - at);
+    });
+    return out.release();
+  }
   const auto widen = kernels_of_halves().widen[type != NPY_HALF];
   const auto narrow = kernels_of_halves().narrow[type != NPY_HALF];
   ranges(size, kGrain, [&](int64_t at, int64_t stop) {
@@ -120,22 +137,12 @@ PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t 
   return out.release();
 }
 
-// The sum of one run.
-double sum_of(const uint16_t* x, int64_t n, int format) {
-  float tile[kTile];
-  double total = 0;
-  for (int64_t at = 0; at < n; at += kTile) {
-    const int64_t count = least(kTile, n - at);
-    kernels_of_halves().widen[format](x + at, tile, count);
-    total += kernels<float>().sum(tile, count);
-  }
-  return total;
-}
-
 // out[o] = the sum of x[o, :]: several short rows to a tile, long rows in pieces.
 void sum_rows(const uint16_t* x, float* out, int64_t outer, int64_t m, int format) {
-  const int64_t together = kTile / m;
-  if (together > 1) {
+  const auto sum_of = kernels_of_halves().arithmetic[format].sum;
+  constexpr int64_t kShort = 128;
+  if (m < kShort) {
+    const int64_t together = kTile / m;
     ranges(outer, (kGrain + m - 1) / m, [&](int64_t o, int64_t stop) {
       float tile[kTile];
       for (; o < stop; o += together) {
@@ -146,11 +153,13 @@ void sum_rows(const uint16_t* x, float* out, int64_t outer, int64_t m, int forma
     });
     return;
   }
-  const int64_t pieces = (m + kGrain - 1) / kGrain;
+  const int64_t pieces = (m + 2 * kGrain - 1) / (2 * kGrain), each = (m + pieces - 1) / pieces;
   std::vector<double> parts(static_cast<size_t>(outer * pieces));
-  slices(outer * pieces, [&](int64_t i) {
-    const int64_t start = i % pieces * kGrain;
-    parts[static_cast<size_t>(i)] = sum_of(x + i / pieces * m + start, least(kGrain, m - start), format);
+  ranges(outer * pieces, 1 + kGrain / each, [&](int64_t i, int64_t stop) {
+    for (; i < stop; ++i) {
+      const int64_t start = i % pieces * each;
+      parts[static_cast<size_t>(i)] = sum_of(x + i / pieces * m + start, least(each, m - start));
+    }
   });
   for (int64_t o = 0; o < outer; ++o) {
     double total = 0;
@@ -162,23 +171,16 @@ void sum_rows(const uint16_t* x, float* out, int64_t outer, int64_t m, int forma
 // parts[o, piece, c] = sums of `chain` rows of x[o, :, c].
 void sum_columns(const uint16_t* x, float* parts, int64_t outer, int64_t m, int64_t inner,
                  int64_t chain, int format) {
-  const int64_t width = least(inner, kTile), high = kTile / width;
+  const int64_t width = least(inner, kHalfColumns);
   const int64_t strips = (inner + width - 1) / width, pieces = (m + chain - 1) / chain;
   ranges(outer * pieces * strips, 1 + kGrain / (chain * width), [&](int64_t i, int64_t stop) {
-    float tile[kTile];
     for (; i < stop; ++i) {
       const int64_t c = i % strips * width, piece = i / strips % pieces, o = i / strips / pieces;
       const int64_t n = least(width, inner - c), end = least((piece + 1) * chain, m);
       float* to = parts + (o * pieces + piece) * inner + c;
       for (int64_t k = 0; k < n; ++k) to[k] = 0;
-      for (int64_t k = piece * chain; k < end; k += high) {
-        const int64_t rows = least(high, end - k);
-        const uint16_t* from = x + (o * m + k) * inner + c;
-        if (n == inner) kernels_of_halves().widen[format](from, tile, rows * n);
-        for (int64_t r = 0; r < rows && n < inner; ++r)
-          kernels_of_halves().widen[format](from + r * inner, tile + r * n, n);
-        kernels<float>().sum_columns(tile, to, rows, n, n);
-      }
+      kernels_of_halves().arithmetic[format].sum_columns(x + (o * m + piece * chain) * inner + c, to,
+                                                         end - piece * chain, n, inner);
     }
   });
 }
