@@ -324,6 +324,8 @@ quick_prelu = native.elementwise("prelu")
 def fast_prelu(x: Any, weight: Any) -> Any:
     """In one pass of float32 and float64."""
     if x.dtype == weight.dtype and x.dtype.char in "fd":
+        if weight.size == 1 and weight.ndim <= x.ndim:
+            return native.leaky_relu(x, weight.item())
         return quick_prelu(x, weight)
     with np.errstate(all="ignore"):
         return weighted_below.forward(np, x, weight)

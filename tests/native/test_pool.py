@@ -125,6 +125,26 @@ def test_idle_workers_use_no_processor() -> None:
     assert time.process_time() - before < 0.1
 
 
+def cpu_seconds(tid: int) -> float:
+    return int(Path(f"/proc/self/task/{tid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def test_workers_sleep_between_jobs_that_lie_apart() -> None:
+    """They look for work a little longer after short waits; jobs every 2 ms are none of these."""
+    native.set_num_threads(2)
+    x = np.ones(40_000, np.float32)  # three slices
+    deadline = time.monotonic() + 30
+    while not (found := worker_ids()):
+        native.relu(x)
+        assert time.monotonic() < deadline
+    before, start = sum(map(cpu_seconds, found)), time.monotonic()
+    for _ in range(100):
+        native.relu(x)
+        time.sleep(0.002)
+    used = sum(map(cpu_seconds, found)) - before
+    assert used < 0.25 * (time.monotonic() - start)
+
+
 def worker_ids() -> list[int]:
     tasks = [int(name) for name in os.listdir("/proc/self/task")]
     comm = {i: Path(f"/proc/self/task/{i}/comm").read_text().strip() for i in tasks}

@@ -2,7 +2,7 @@
 //
 //   caller                                   worker
 //   ------                                   ------
-//   take `busy` (or run inline)              seen = bell; spin 30 us, then futex sleep on bell
+//   take `busy` (or run inline)              seen = bell; spin a while, then futex sleep on bell
 //   write the job, open the gate, ring  -->  enter the gate (refused once it is closed)
 //   claim slices until none is left          claim slices until none is left
 //   close the gate: E workers got in         leave
