@@ -23,7 +23,7 @@ from ..ops import LATER, load, precision, results
 from ..ops.storage import AS_STORED
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
 from . import autocast, explain, home, indices, operands, source, view
-from .into import composite_receives, put
+from .into import composite_receives, put, straight
 from .mode import recording
 from .quiet import quiet
 
@@ -294,6 +294,7 @@ COMMON: dict[str, Any] = {
     "_np": np,
     "_port": native.Port,
     "_put": put,
+    "_straight": straight,
     "_record": native.record,
     "_record_many": native.record_many,
     "_record_view": native.record_view,

@@ -13,7 +13,7 @@ from ..ops import LATER
 from .mode import recording
 from .view import may_forget, node_of
 
-__all__ = ["composite_receives", "put", "receiving", "spoken"]
+__all__ = ["composite_receives", "put", "receiving", "spoken", "straight"]
 
 
 # Ops whose `out=` must have the result's dtype, as in PyTorch; others convert.
@@ -41,6 +41,34 @@ def composite_receives(made: Any) -> bool:
     found = inspect.signature(made.compute).parameters.values()
     passing = any(p.kind is p.VAR_KEYWORD for p in found) and not made.name.endswith("_copy")
     return spoken(made) and not passing and not any(p.name == "out" for p in found)
+
+
+def straight(out: Any, kernel: Any, *given: Any) -> bool:
+    """Has a kernel write its result into `out`; False, with nothing written, where that takes more:
+    a cast, another shape, broadcasting, a history. Copies: none.
+    """
+    try:
+        array = out._operand
+        dtype, shape = array.dtype, array.shape
+        if dtype.char not in "fd" or (recording.get() and may_have_history(out)):
+            return False
+        operands: list[Any] = []
+        for x in given:
+            if x.__class__ is not float or not operands:  # the first is a tensor
+                if recording.get() and may_have_history(x):
+                    return False
+                x = x._operand
+                if x.dtype is not dtype or x.shape != shape:
+                    return False
+            operands.append(x)
+    except (AttributeError, TypeError):
+        return False
+    native.write(out, kernel, *operands, array)
+    return True
+
+
+def may_have_history(tensor: Any) -> bool:
+    return tensor.node is not None or tensor.base is not None
 
 
 def put(out: Any, where: str, result: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from inspect import Parameter
 
+from ..ops import precision
 from ..ops.table import Input, Row
 from .into import receiving
 
@@ -116,14 +117,30 @@ class Writer:
                 self.add(1, f"if {a.name} is not None:", f"    {a.name} = _as_dtype({a.name})")
 
     def received(self, name: str) -> None:
-        """`out=`: the same call without it, copied in."""
+        """`out=`: a kernel that can writes there; else the same call without it, copied in."""
         row = self.row
         named = {a.name for a in row.attributes}
         other = [NUMPY_NAMES[n] for n in self.aliased(named)]
         given = [x.public for x in row.inputs]
         given += [f"{n}={n}" for n in [*(a.name for a in row.attributes), *row.rarely, *other]]
         self.add(1, "if out is not None:")
+        if self.writes_straight():
+            usual = "".join(f"{k} is _d_{k} and " for k in row.rarely)
+            operands = ", ".join(x.public for x in row.inputs)
+            self.add(2, f"if {usual}_straight(out, _kernel, {operands}):", "    return out")
         self.add(2, f"return _put(out, {name!r}, _rule.public({', '.join(given)}))")
+
+    def writes_straight(self) -> bool:
+        """Whether the kernel takes the inputs alone, as autocast leaves them, and the result."""
+        row = self.row
+        return (
+            row.out
+            and callable(row.numpy)
+            and not row.attributes
+            and len(row.outputs) == 1
+            and not row.keeps
+            and not precision.kind(row.name)
+        )
 
     # ------------------------------------------------------------ operands
 

@@ -20,22 +20,26 @@ DIVISION = [
 def for_real(ufunc: Any) -> Any:
     """The ufunc on all threads; whole numbers are copied."""
     kernel = parallel(ufunc)
-    return lambda x: x.copy() if x.dtype.kind in "iub" else kernel(x)
+
+    def rounded(x: Any, out: Any = None) -> Any:
+        return stored(x.copy(), out) if x.dtype.kind in "iub" else kernel(x, out)
+
+    return rounded
 
 
-@op(numpy=for_real(np.floor), inplace=True, samples=UNARY)
+@op(numpy=for_real(np.floor), out=True, inplace=True, samples=UNARY)
 def floor(xp, x, /):
     """The largest whole number that is not above each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.floor(x)
 
 
-@op(numpy=for_real(np.ceil), inplace=True, samples=UNARY)
+@op(numpy=for_real(np.ceil), out=True, inplace=True, samples=UNARY)
 def ceil(xp, x, /):
     """The smallest whole number that is not below each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.ceil(x)
 
 
-@op(numpy=for_real(np.trunc), inplace=True, samples=UNARY)
+@op(numpy=for_real(np.trunc), out=True, inplace=True, samples=UNARY)
 def trunc(xp, x, /):
     """Each element without its fraction: rounded towards 0."""
     return x.copy() if x.dtype.kind in "iub" else xp.trunc(x)

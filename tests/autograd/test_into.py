@@ -24,6 +24,57 @@ def test_the_result_goes_into_out() -> None:
     assert st.exp(st.zeros(2), out=st.empty(2, dtype=st.float64)).dtype is st.float64
 
 
+@pytest.mark.parametrize("dtype", [st.float32, st.float64, st.int32])
+def test_out_of_the_operands_form_is_written_by_the_kernel(dtype: st.dtype) -> None:
+    """The same values as without `out=`, whatever else the operands are."""
+    x = (st.arange(60_000) % 97 - 48).to(dtype)
+    y = (st.arange(60_000) % 31 + 1).to(dtype)
+    matrix, column = x.reshape(300, 200), y[:200]
+    for f, given in (
+        (st.add, (x, y)),
+        (st.add, (x, 3)),
+        (st.mul, (x, 2.5)),
+        (st.div, (x, y)),
+        (st.floor, (x,)),
+        (st.sqrt, (y,)),
+        (st.isnan, (x,)),
+        (st.maximum, (x, y.to(st.float64))),
+        (st.sub, (matrix, column)),
+        (st.add, (matrix.t(), matrix.t())),
+        (st.add, (st.ones(()), st.ones(()))),
+    ):
+        expected = f(*given)
+        out = st.full(expected.shape, 7, dtype=expected.dtype)
+        count = out._version
+        assert f(*given, out=out) is out
+        assert out.tolist() == expected.tolist()
+        assert out._version == count + 1
+    out = st.full((60_000,), 7.0)
+    assert st.isnan(out, out=out).tolist() == [0.0] * 60_000
+    assert st.lerp(out, out + 2, 0.5, out=out).tolist() == [1.0] * 60_000
+    both = st.arange(10.0)
+    assert st.add(both[:8], 1, out=both[2:]).tolist() == list(range(1, 9))  # they overlap
+    assert st.add(both[:2], both[:2], alpha=3, out=both[:2]).tolist() == [0, 4]
+
+
+def test_nothing_is_copied_into_out_that_a_kernel_can_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, out = st.ones(3), st.empty(3)
+    for f, given in (
+        (st.add, (x, x)),
+        (st.mul, (x, 2.0)),
+        (st.floor, (x,)),
+        (st.relu, (x,)),
+        (st.exp, (x,)),
+    ):
+        f(*given, out=out)
+        with monkeypatch.context() as m:
+            m.setitem(f.__globals__, "_put", None)
+            f(*given, out=out)
+        assert out.tolist() == f(*given).tolist()
+
+
 def test_several_results() -> None:
     values, indices = st.empty(0), st.empty(0, dtype=st.int64)
     made = st.sort(st.tensor([3.0, 1.0]), out=(values, indices))
