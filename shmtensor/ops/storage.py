@@ -40,11 +40,13 @@ MOVES = frozenset(
         "take_along",
     ]
 )
-# They ask for the dtype itself: its limits, its neighbours, whether there is such an algorithm.
+# They ask for the dtype itself: its limits, its neighbours, whether there is such an algorithm, or
+# a kernel of 16 bits.
 ASK = frozenset(
     [
         "nan_to_num",
         "nextafter",
+        "relu",
         "uniform_fill",
         "normal_fill",
         "inverse",

@@ -132,6 +132,7 @@ def test_arithmetic_is_that_of_float32_rounded_once(dtype: str) -> None:
             lambda a, b: a - 0.3,
             lambda a, b: 2 / a,
             lambda a, b: a.exp(),
+            lambda a, b: a.relu(),
             lambda a, b: a > b,
             lambda a, b: a == 1,
         ):
@@ -141,6 +142,7 @@ def test_arithmetic_is_that_of_float32_rounded_once(dtype: str) -> None:
         z = x.clone()
         z += y
         z.mul_(z)
+        z.relu_()
         want = (wide + other).to(kind).float()
         assert st.equal(z, (want * want).to(kind))
     x = st.ones(40, dtype=kind)
@@ -178,6 +180,7 @@ def test_nan_and_infinities_stay_through_arithmetic(dtype: str) -> None:
         lambda a, b: a * b,
         lambda a, b: a / b,
         lambda a, b: 1 - a,
+        lambda a, b: a.relu(),
         lambda a, b: a / 0,
     ):
         got, want = f(x, y).float().numpy(), f(x.float(), y.float()).to(kind).float().numpy()

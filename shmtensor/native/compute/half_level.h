@@ -63,6 +63,11 @@ struct HalfQuotient {
   static INLINE V<float> of(V<float> a, V<float> b) { return a / b; }
 };
 
+// The greater one; a NaN on the left stays. With 0 on the right: relu.
+struct HalfBound {
+  static INLINE V<float> of(V<float> a, V<float> b) { return a <= b ? b : a; }
+};
+
 // out = Op(x, y); a nullptr stands for its number. In place, too.
 template <bool kBfloat, class Op>
 void half_binary(const uint16_t* x, const uint16_t* y, const float* numbers, uint16_t* out, int64_t n) {
@@ -177,7 +182,7 @@ void half_sum_columns(const uint16_t* x, float* acc, int64_t m, int64_t width, i
 template <bool kBfloat>
 constexpr HalfArithmetic half_arithmetic = {
     {half_binary<kBfloat, HalfSum>, half_binary<kBfloat, HalfDifference>, half_binary<kBfloat, HalfProduct>,
-     half_binary<kBfloat, HalfQuotient>},
+     half_binary<kBfloat, HalfQuotient>, half_binary<kBfloat, HalfBound>},
     half_sum<kBfloat>,
     half_sum_columns<kBfloat>,
 };

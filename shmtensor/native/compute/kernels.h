@@ -187,8 +187,8 @@ struct Elementary {
 // Of one 16-bit format, without a copy in float32.
 constexpr int64_t kHalfColumns = 2048;
 struct HalfArithmetic {
-  // + - * /; a nullptr stands for the number at its place. In place, too.
-  void (*binary[4])(const uint16_t* x, const uint16_t* y, const float* numbers, uint16_t* out, int64_t n);
+  // + - * / and what is no less than the right one; a nullptr stands for its number. In place, too.
+  void (*binary[5])(const uint16_t* x, const uint16_t* y, const float* numbers, uint16_t* out, int64_t n);
   double (*sum)(const uint16_t* x, int64_t n);
   // acc[c] += the sum of column c of m rows, at most kHalfColumns wide.
   void (*sum_columns)(const uint16_t* x, float* acc, int64_t m, int64_t width, int64_t stride);

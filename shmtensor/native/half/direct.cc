@@ -55,12 +55,12 @@ const SignChange* sign_change(PyObject* ufunc) {
   return strcmp(name, "negative") ? nullptr : &negative;
 }
 
-// The number of a kernel that needs no tiles; -1: there is none.
+// The number of a kernel that needs no tiles; -1: there is none. relu is bounded by the number 0 on its right.
 int arithmetic(PyObject* ufunc) {
-  static const char* const names[] = {"add", "subtract", "multiply", "divide"};
-  const char* name = reinterpret_cast<PyUFuncObject*>(ufunc)->name;
-  for (int i = 0; i < 4; ++i) {
-    if (!strcmp(name, names[i])) return i;
+  static const char* const names[] = {"add", "subtract", "multiply", "divide", "relu"};
+  const auto* u = reinterpret_cast<PyUFuncObject*>(ufunc);
+  for (int i = 0; i < 5; ++i) {
+    if (!strcmp(u->name, names[i]) && u->nin == (i < 4 ? 2 : 1)) return i;
   }
   return -1;
 }
@@ -108,7 +108,7 @@ PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t 
     });
     return out.release();
   }
-  if (const int which = rounds && l->nin == 2 ? arithmetic(ufunc) : -1; which >= 0) {
+  if (const int which = rounds ? arithmetic(ufunc) : -1; which >= 0) {
     const auto run = kernels_of_halves().arithmetic[type != NPY_HALF].binary[which];
     ranges(size, 2 * kGrain, [&](int64_t at, int64_t stop) {
       run(in[0] ? in[0] + at : nullptr, in[1] ? in[1] + at : nullptr, numbers, data<uint16_t>(out) + at, stop - at);
