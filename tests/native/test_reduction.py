@@ -150,6 +150,30 @@ def test_sums_of_rows_with_gaps(dtype: str) -> None:
             np.testing.assert_allclose(got, a.sum(1, keepdims=keep), bound, strict=True)
 
 
+@each("dtype", ("f4", "f8"))
+def test_sums_of_all_with_gaps(dtype: str) -> None:
+    x = RNG.integers(-9, 9, (300, 5000)).astype(dtype)
+    flat = x.reshape(-1)
+    before = native.get_num_threads()
+    rows = (x[::2], x[:, :512], x[:, ::2], x[1::3, 1::7], x[:3, 5:], x.T[::2], x[::-1, ::2])
+    for a in (*rows, flat[::2], flat[1::3], flat[5::100], flat[::-1], flat[: 2 * 32768 + 2 : 2]):
+        for keep in (False, True):
+            want = a.sum(dtype="f8", keepdims=keep)
+            for dim in (None, tuple(range(a.ndim))):
+                got = native.sum(a, dim, keep)
+                np.testing.assert_array_equal(got, np.asarray(want, dtype), strict=True)
+    wild = RNG.standard_normal((300, 5000)).astype(dtype)
+    try:
+        for a in (wild[::2], wild[:, ::2], wild.reshape(-1)[::3]):
+            results = []
+            for threads in (1, 2, 3):
+                native.set_num_threads(threads)
+                results.append(native.sum(a).tobytes())
+            assert len(set(results)) == 1
+    finally:
+        native.set_num_threads(before)
+
+
 STRETCHED: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
     ((1, 40), (50, 40)), ((40, 1), (40, 50)), ((1,), (70,)), ((1, 1), (3, 4)), ((), (5, 6)),
     ((6, 1, 7), (6, 5, 7)), ((1, 6, 1), (4, 6, 3)), ((1, 7, 5), (2, 7, 5)), ((1, 3), (0, 3)),

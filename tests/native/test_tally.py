@@ -64,6 +64,14 @@ def test_of_floating_numbers(dtype: str) -> None:
             same(native.count(x, dim, keep), (x != 0).sum(dim, np.int64, keepdims=keep))
 
 
+@each("dtype", ["f4", "f8"])
+def test_products_of_short_rows(dtype: str) -> None:
+    for rows, m in itertools.product((16, 17, 23, 31, 5000), (1, 2, 10, 24)):
+        x = np.random.default_rng(0).uniform(0.5, 2, (rows, m)).astype(dtype)
+        want = x.astype("f8").prod(1).astype(dtype)
+        np.testing.assert_allclose(native.product(x, 1, False), want, 2e-7, strict=True)
+
+
 def test_nan_counts_and_passes() -> None:
     for n in (3, 1000):
         x = np.ones((n, 2), "f4")

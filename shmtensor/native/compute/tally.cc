@@ -37,21 +37,23 @@ class Parts {
   A* p_;
 };
 
-// Products of short rows of floating numbers, four at a time: no multiplication waits for the one before.
+// Products of short rows of floating numbers, eight at a time: no multiplication waits for the one
+// before.
 template <class T>
 void multiply_rows(const T* x, double* out, int64_t rows, int64_t m) {
   [[maybe_unused]] Flush<T> flush;
+  constexpr int kAtOnce = 8;
   int64_t r = 0;
-  for (; r + 4 <= rows; r += 4, x += 4 * m) {
-    const T *y = x + m, *z = y + m, *w = z + m;
-    double a = 1, b = 1, c = 1, d = 1;
+  for (; r + kAtOnce <= rows; r += kAtOnce, x += kAtOnce * m) {
+    double acc[kAtOnce];
+#pragma GCC unroll 8
+    for (int j = 0; j < kAtOnce; ++j) acc[j] = 1;
     for (int64_t k = 0; k < m; ++k) {
-      a *= static_cast<double>(x[k]);
-      b *= static_cast<double>(y[k]);
-      c *= static_cast<double>(z[k]);
-      d *= static_cast<double>(w[k]);
+#pragma GCC unroll 8
+      for (int j = 0; j < kAtOnce; ++j) acc[j] *= static_cast<double>(x[j * m + k]);
     }
-    out[r] = a, out[r + 1] = b, out[r + 2] = c, out[r + 3] = d;
+#pragma GCC unroll 8
+    for (int j = 0; j < kAtOnce; ++j) out[r + j] = acc[j];
   }
   for (; r < rows; ++r, x += m) {
     double a = 1;
