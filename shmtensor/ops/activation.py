@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .alike import floating
 from .axes import axis
 from .curves import silu_slope
 from .exponential import error_function
@@ -176,12 +177,14 @@ def gelu(ops, input, approximate="none"):
         raise RuntimeError(
             f"gelu: no such approximation: {approximate!r}, 'none' or 'tanh' is needed"
         )
+    floating("gelu", input)
     return ops.gelu_rows(input, approximate == "tanh")
 
 
 @op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 2.0, 1.0)])
 def softplus(xp, x, /, beta=1.0, threshold=20.0):
     """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""
+    floating("softplus", x)
     z = x * beta
     return xp.where(z > threshold, x, xp.logaddexp(z, 0) / beta).astype(x.dtype)
 
@@ -195,6 +198,7 @@ softplus.pullback(
 @op(method=False, function=False, samples=BOTH_SIDES)
 def logsigmoid(xp, x, /):
     """log(sigmoid(x)), without overflow."""
+    floating("logsigmoid", x)
     return -xp.logaddexp(-x, 0)
 
 
@@ -205,6 +209,7 @@ logsigmoid.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "logsigmoid"))
 @op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.2)])
 def leaky_relu(xp, x, /, negative_slope=0.01):
     """x where it is positive, negative_slope * x elsewhere."""
+    floating("leaky_relu", x)
     return xp.where(x > 0, x, x * negative_slope)
 
 
@@ -217,6 +222,7 @@ leaky_relu.pullback(
 @op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.7, 1.5, 2.0)])
 def elu(xp, x, /, alpha=1.0, scale=1.0, input_scale=1.0):
     """scale * x where it is positive, scale * alpha * (exp(input_scale * x) - 1) elsewhere."""
+    floating("elu", x)
     return xp.where(x > 0, x * scale, xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale))
 
 
@@ -259,6 +265,7 @@ hardtanh.pullback(
 @op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)])
 def hardsigmoid(xp, x, /):
     """x / 6 + 1 / 2, but at least 0 and at most 1."""
+    floating("hardsigmoid", x)
     return xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
@@ -269,6 +276,7 @@ hardsigmoid.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "hardsigmoid")
 @op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)])
 def hardswish(xp, x, /):
     """x * hardsigmoid(x)."""
+    floating("hardswish", x)
     return x * xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
@@ -279,6 +287,7 @@ hardswish.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "hardswish"))
 @op(samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)])
 def hardshrink(xp, x, /, lambd=0.5):
     """x outside [-lambd, lambd], 0 inside."""
+    floating("hardshrink", x)
     return xp.where((x < -lambd) | (x > lambd) | (x != x), x, xp.zeros((), x.dtype))
 
 
@@ -289,6 +298,7 @@ hardshrink.pullback(x=lambda ops, g, x, lambd: ops.curve_backward(g, x, "hardshr
 @op(method=False, function=False, samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)])
 def softshrink(xp, x, /, lambd=0.5):
     """x moved by lambd towards 0, and 0 where it is nearer."""
+    floating("softshrink", x)
     if lambd < 0:
         raise RuntimeError(f"softshrink: lambd must not be negative: {lambd}")
     near = xp.zeros((), x.dtype) * x
@@ -312,6 +322,7 @@ threshold.pullback(x=lambda ops, g, x, threshold: ops.curve_backward(g, x, "thre
 @op(method=False, function=False, samples=BOTH_SIDES)
 def mish(xp, x, /):
     """x * tanh(softplus(x)) (Misra 2019)."""
+    floating("mish", x)
     return x * xp.tanh(xp.logaddexp(x, 0))
 
 

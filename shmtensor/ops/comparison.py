@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..native import parallel
+from .alike import unmixed
 from .samples import PAIR, UNARY
 from .table import composite, op
 
@@ -120,6 +121,9 @@ def isclose(xp, x, y, /, rtol=1e-05, atol=1e-08, equal_nan=False):
     return near | ((x != x) & (y != y)) if equal_nan else near
 
 
+isclose.unlike = unmixed("isclose")
+
+
 @op(numpy=parallel(np.logical_and), broadcast=True, inplace=True, samples=PAIR, tensors="x y")
 def logical_and(xp, x, y, /):
     """Are both true? Numbers other than 0 are."""
@@ -148,6 +152,9 @@ def logical_not(xp, x, /):
 def heaviside(xp, x, values, /):
     """0 where x is negative, 1 where it is positive, `values` where it is 0."""
     return xp.where(x == 0, values, (x > 0).astype(x.dtype))
+
+
+heaviside.unlike = unmixed("heaviside")
 
 
 @composite

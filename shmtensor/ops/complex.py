@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .alike import unmixed
 from .samples import UNARY, reals
 from .table import composite, op
 
@@ -26,13 +27,19 @@ def conj(ops, input):
 conj.alias("conjugate", "conj_physical")
 
 
-@op(view=True, method=False, samples=UNARY)
-def real(xp, x, /):
-    """Real part, a view; a real tensor itself."""
+@op(view=True, method=False, function=False, samples=UNARY)
+def real_part(xp, x, /):
+    """Real part, a view."""
     return x.real
 
 
-real.pullback(x=lambda g: g)
+real_part.pullback(x=lambda g: g)
+
+
+@composite(method=False)
+def real(ops, input):
+    """Real part, a view; a real tensor itself."""
+    return ops.real_part(input) if input.dtype.kind == "c" else input
 
 
 @op(view=True, method=False, samples=[])
@@ -73,6 +80,7 @@ def complex(xp, real, imag, /):
     return out
 
 
+complex.unlike = unmixed("complex")
 complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g * -1j))
 
 
@@ -90,6 +98,7 @@ def polar(xp, abs, angle, /):
     return out
 
 
+polar.unlike = unmixed("polar")
 polar.pullback(
     abs=lambda ops, g, out: ops.real(g * ops.sgn(out).conjugate()),
     angle=lambda ops, g, out: ops.real(g * (out * 1j).conjugate()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .alike import alike, fractions
 from .loss import insist_on, legacy, reduced
 from .table import composite
 
@@ -20,6 +21,7 @@ def mse_loss(ops, input, target, size_average=None, reduce=None, reduction="mean
     """Squared differences; with weight, weighted (the mean over the sum of the weights)."""
     reduction = legacy(size_average, reduce, reduction)
     insist_on("mse_loss", reduction)
+    fractions("mse_loss", input, target)
     if weight is None:
         return ops.measured(input, target, "squared", reduction)
     return weighted(ops, ops.measured(input, target, "squared", "none"), weight, reduction)
@@ -56,6 +58,7 @@ def smooth_l1_loss(ops, input, target, size_average=None, reduce=None, reduction
         raise RuntimeError(f"smooth_l1_loss: beta must not be negative: {beta}")
     reduction = legacy(size_average, reduce, reduction)
     insist_on("smooth_l1_loss", reduction)
+    fractions("smooth_l1_loss", input, target)
     name = "bent" if beta else "absolute"
     return ops.measured(input, target, name, reduction, float(beta), 1.0)
 
@@ -66,6 +69,7 @@ def huber_loss(ops, input, target, reduction="mean", delta=1.0, weight=None):
     if delta <= 0:
         raise RuntimeError(f"huber_loss: delta must be positive: {delta}")
     insist_on("huber_loss", reduction)
+    fractions("huber_loss", input, target)
     knee = float(delta)
     if weight is None:
         return ops.measured(input, target, "bent", reduction, knee, knee)
@@ -84,6 +88,7 @@ def binary_cross_entropy(
         raise ValueError(
             f"binary_cross_entropy: shapes differ: {tuple(input.shape)}, {tuple(target.shape)}"
         )
+    alike("binary_cross_entropy", input, target)
     reduction = legacy(size_average, reduce, reduction)
     insist_on("binary_cross_entropy", reduction)
     if weight is None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import native
 from .adding import add_places, mesh_places, slice_places
+from .alike import alike
 from .axes import axis, together
 from .indexing import Shape
 from .kernels import either
@@ -120,6 +121,7 @@ def index_add(ops, input, dim, index, source, *, alpha=1):
 @composite(inplace=True)
 def index_copy(ops, input, dim, index, source):
     """The tensor with slices of source written at indices. Copies: one (the result)."""
+    alike("index_copy", input, source)
     if not input.ndim:
         return ops.clone(ops.reshape(source, ()))
     return ops.written(input, source, along(axis(input, dim), index), False)
@@ -128,6 +130,8 @@ def index_copy(ops, input, dim, index, source):
 @composite(inplace=True)
 def index_fill(ops, input, dim, index, value):
     """The tensor with one number in the slices at indices. Copies: one (the result)."""
+    if isinstance(value, complex) and input.dtype.kind != "c":
+        raise RuntimeError(f"index_fill: a complex value does not fit: {value}, {input.dtype}")
     if isinstance(value, (int, float, complex)):
         value = np.asarray(value, input.dtype)
     if value.ndim:

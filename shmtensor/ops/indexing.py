@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import native
 from .adding import add_places, index_places
+from .alike import alike
 from .axes import together
 from .kernels import either
 from .samples import bools
@@ -164,6 +165,7 @@ def index_put(ops, input, indices, values, accumulate=False):
     """The tensor with values written (accumulate=True: added) at a tuple of index tensors. Copies:
     one.
     """
+    alike("index_put", input, values)
     return ops.written(input, values, tuple(indices), accumulate)
 
 
@@ -257,6 +259,7 @@ first.pullback(x=lambda ops, g, x_shape: ops.reshape(g, (-1,))[: x_shape[0]])
 @composite(inplace=True)
 def masked_scatter(ops, input, mask, source):
     """The tensor with the elements of source, in order, where the mask is true. Copies: one."""
+    alike("masked_scatter", input, source)
     return ops.masked_write(input, source, mask)
 
 
@@ -274,6 +277,7 @@ def take(ops, input, index):
 @composite(inplace=True)
 def put(ops, input, index, source, accumulate=False):
     """The tensor with values written (or added) at indices of the flattened tensor. Copies: one."""
+    alike("put", input, source)
     flat = ops.written(
         ops.reshape(input, (-1,)), ops.reshape(source, index.shape), (index,), accumulate
     )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .alike import alike, unmixed
 from .axes import axis
 from .kernels import either, narrowed, widened
 from .movement import shrunk
@@ -39,6 +40,9 @@ def matmul(xp, x, y, /):
     the right.
     """
     return xp.matmul(x, y)
+
+
+matmul.unlike = unmixed("matmul")
 
 
 def product(ops: Any, x: Any, y: Any, into: Any) -> Any:
@@ -135,6 +139,7 @@ def linear_weight(ops: Any, g: Any, x: Any, shape: Shape, into: Any) -> Any:
     return product(ops, rows.swapaxes(0, 1), ops.reshape(x, (n, shape[1])).conjugate(), into)
 
 
+linear.unlike = unmixed("linear")
 linear.pullback(
     x=lambda ops, g, weight: (
         ops.matmul(g, weight.conjugate())
@@ -175,6 +180,7 @@ def bmm(xp, x, mat2, /):
 
 
 bmm.numpy = either(native.bmm, bmm.forward)
+bmm.unlike = unmixed("bmm")
 bmm.pullback(
     x=lambda ops, g, mat2: ops.bmm(g, mat2.swapaxes(-1, -2).conjugate()),
     mat2=lambda ops, g, x: ops.bmm(x.swapaxes(-1, -2).conjugate(), g),
@@ -196,6 +202,7 @@ def dot(xp, x, tensor, /):
 
 
 dot.numpy = either(native.dot, dot.forward)
+dot.unlike = unmixed("dot")
 dot.pullback(
     x=lambda g, tensor: g * tensor.conjugate(),
     tensor=lambda g, x: g * x.conjugate(),
@@ -254,12 +261,14 @@ def blended(ops: Any, product: Any, x: Any, a: Any, b: Any, beta: Any, alpha: An
 @composite(inplace=True)
 def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * (mat1 @ mat2)."""
+    alike("addmm", input, mat1, mat2)
     return blended(ops, ops.mm, input, mat1, mat2, beta, alpha)
 
 
 @composite(inplace=True)
 def addmv(ops, input, mat, vec, *, beta=1, alpha=1):
     """beta * input + alpha * (mat @ vec)."""
+    alike("addmv", input, mat, vec)
     return blended(ops, ops.mv, input, mat, vec, beta, alpha)
 
 
@@ -272,6 +281,7 @@ def addr(ops, input, vec1, vec2, *, beta=1, alpha=1):
 @composite(inplace=True)
 def baddbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * (batch1 @ batch2), batch by batch."""
+    alike("baddbmm", input, batch1, batch2)
     return blended(ops, ops.bmm, input, batch1, batch2, beta, alpha)
 
 
@@ -287,6 +297,7 @@ def one_product(ops: Any, x: Any, y: Any) -> Any:
 @composite(inplace=True)
 def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
+    alike("addbmm", input, batch1, batch2)
     product = functools.partial(one_product, ops)
     return blended(ops, product, input, batch1, batch2, beta, alpha)
 

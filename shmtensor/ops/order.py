@@ -303,6 +303,8 @@ def msort(ops, input):
 @op(samples=[((3, 4), reals((5,)))], method=False)
 def isin(xp, elements, test_elements, /, *, assume_unique=False, invert=False):
     """Which elements occur among the test elements?"""
+    in_order("isin", elements)
+    in_order("isin", test_elements)
     return xp.isin(elements, test_elements, invert=invert)
 
 
@@ -316,6 +318,8 @@ def isin(xp, elements, test_elements, /, *, assume_unique=False, invert=False):
 )
 def sought(xp, sorted_sequence, x, sorter=None, /, side="left"):
     """Where to put elements into sorted rows so that they stay sorted."""
+    in_order("searchsorted", sorted_sequence)
+    in_order("searchsorted", x)
     kind = np.dtype(np.int64)
     if sorter is not None:
         sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, -1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import native
 from ..native import parallel
+from .alike import unmixed
 from .kernels import either, for_floats, stored
 from .samples import PAIR, TRIPLE, UNARY, reals, unary
 from .table import composite, insist_on_tensors, op
@@ -188,6 +189,7 @@ def fast_lerp(x: Any, end: Any, weight: Any, out: Any = None) -> Any:
 
 
 lerp.numpy = fast_lerp
+lerp.unlike = unmixed("lerp")
 lerp.pullback(
     x=lambda g, weight: g * (1 - weight).conjugate(),
     end=lambda g, weight: g * weight.conjugate(),

@@ -72,9 +72,24 @@ def power_of_bool(x: Any, exponent: Any) -> Any:
 power = parallel(np.power)
 
 
+def insist_on_whole(x: Any, exponent: Any) -> None:
+    """A whole number to a negative power would be none.
+
+    Raises:
+        RuntimeError: it is asked for.
+    """
+    if exponent.__class__ is int and exponent < 0 and x.__class__ is np.ndarray:
+        if x.dtype.kind in "iub":
+            raise RuntimeError(
+                f"pow: Integers to negative integer powers are not allowed: {x.dtype} to the power "
+                f"of {exponent}, hint: x.float()"
+            )
+
+
 def fast_power(x: Any, exponent: Any) -> Any:
     """Of floating-point tensors on the threads, squares and roots by their own loops."""
     if x.__class__ is not np.ndarray or x.dtype.kind not in "fi":
+        insist_on_whole(x, exponent)
         if "b" in (np.asarray(x).dtype.kind, np.asarray(exponent).dtype.kind):
             return power_of_bool(x, exponent)
         with np.errstate(all="ignore"):

@@ -103,6 +103,17 @@ def randn(
     return into(out, drawing)
 
 
+def laid_out(ops: Any, drawn: Any, like: Any, memory_format: Any) -> Any:
+    """New numbers in the layout that `empty_like` would have. Copies: one, unless it is rows."""
+    if memory_format is None and getattr(like, "array", like).flags.c_contiguous:
+        return drawn
+    out = ops.empty_like(like, dtype=drawn.dtype, memory_format=memory_format)
+    if getattr(out, "array", out).flags.c_contiguous:
+        return drawn
+    getattr(out, "array", out)[...] = getattr(drawn, "array", drawn)
+    return out.requires_grad_() if getattr(drawn, "requires_grad", False) else out
+
+
 @composite(method=False)
 def rand_like(
     ops,
@@ -117,9 +128,10 @@ def rand_like(
 ):
     """`rand` in the shape and dtype of a tensor."""
     dtype = input.dtype if dtype is None else dtype
-    return ops.rand(
+    out = ops.rand(
         tuple(input.shape), generator=generator, dtype=dtype, requires_grad=requires_grad
     )
+    return laid_out(ops, out, input, memory_format)
 
 
 @composite(method=False)
@@ -136,9 +148,10 @@ def randn_like(
 ):
     """`randn` in the shape and dtype of a tensor."""
     dtype = input.dtype if dtype is None else dtype
-    return ops.randn(
+    out = ops.randn(
         tuple(input.shape), generator=generator, dtype=dtype, requires_grad=requires_grad
     )
+    return laid_out(ops, out, input, memory_format)
 
 
 def whole(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
@@ -205,9 +218,10 @@ def randint_like(
     low, high = (0, low) if high is None else (low, high)
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     shape = tuple(input.shape)
-    return made(
+    out = made(
         whole, shape, number(low), number(high), dtype, generator, requires_grad=requires_grad
     )
+    return laid_out(ops, out, input, memory_format)
 
 
 @composite(method=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .alike import alike
 from .axes import together
 from .kernels import either
 from .norm import norm_slope, vector_norm
@@ -76,6 +77,7 @@ def cdist(ops, x1, x2, p=2.0, compute_mode=None):
         raise RuntimeError(
             f"cdist: rows of one size are needed: {tuple(x1.shape)}, {tuple(x2.shape)}"
         )
+    alike("cdist", x1, x2)
     if p < 0:
         raise RuntimeError(f"cdist: p must not be negative: {p}")
     if p in QUICK and x1.dtype == x2.dtype and x1.dtype.kind == "f":

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .alike import fractions
 from .results import named
 from .table import composite, op
 
@@ -90,12 +91,14 @@ def pca_lowrank(ops, A, q=None, center=True, niter=2):
 @composite(inplace=True)
 def igamma(ops, input, other):
     """The regularised lower incomplete gamma function: `special.gammainc`."""
+    fractions("igamma", input, other)
     return ops.special_gammainc(input, other)
 
 
 @composite(inplace=True)
 def igammac(ops, input, other):
     """The regularised upper incomplete gamma function: `special.gammaincc`."""
+    fractions("igammac", input, other)
     return ops.special_gammaincc(input, other)
 
 

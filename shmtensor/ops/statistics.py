@@ -9,7 +9,8 @@ import numpy as np
 
 from .. import native
 from ..dtypes import get_default_dtype
-from .axes import axis, together
+from .alike import alike, floating
+from .axes import axis, in_order, together
 from .kernels import either
 from .samples import ints
 from .table import composite, op
@@ -71,6 +72,7 @@ def histc(ops, input, bins=100, min=0, max=0):
     """How many elements lie in each of `bins` equal parts of [min, max] (by default of the data's
     range).
     """
+    floating("histc", in_order("histc", input))
     return ops.bars(input, bins, min, max)
 
 
@@ -106,6 +108,12 @@ def ranked(
         )
     if input.dtype.kind != "f":
         raise RuntimeError(f"{name}: the tensor must be floating point: {input.dtype}")
+    if input.dtype.itemsize == 2:
+        raise RuntimeError(
+            f"{name}: not implemented for {input.dtype}: shape {tuple(input.shape)}, "
+            "hint: x.float()"
+        )
+    alike(name, input, q)
     values = np.asarray(getattr(q, "array", q), np.float64)
     if values.ndim > 1 or not ((values >= 0) & (values <= 1)).all():
         raise RuntimeError(f"{name}: q must be numbers from 0 to 1: {values.tolist()}")
@@ -270,6 +278,7 @@ def cross(ops, input, other, dim=None):
         if not found:
             raise RuntimeError(f"cross: a dimension of size 3 is needed: {tuple(input.shape)}")
         dim = found[0]
+    alike("cross", input, other)
     shape = together("cross", input.shape, other.shape)
     if not -len(shape) <= dim < len(shape):
         raise IndexError(f"cross: dim out of range: {dim} for {shape}")

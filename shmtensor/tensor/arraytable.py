@@ -15,6 +15,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from .. import native
 from ..autograd.dispatch import table
 from ..autograd.operands import as_canonical
+from .ufunc import in_common
 
 __all__ = ["TABLE"]
 
@@ -206,7 +207,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 def dot(a: Any, b: Any) -> Any:
-    x, y = tensor(a), tensor(b)
+    x, y = in_common(tensors((a, b)))
     if not x.array.ndim or not y.array.ndim:
         return table.mul(x, y)
     if y.array.ndim <= 2:
@@ -215,7 +216,7 @@ def dot(a: Any, b: Any) -> Any:
 
 
 def vdot(a: Any, b: Any) -> Any:
-    return table.vdot(flat(tensor(a)), flat(tensor(b)))
+    return table.vdot(*in_common([flat(tensor(a)), flat(tensor(b))]))
 
 
 def outer(a: Any, b: Any) -> Any:
@@ -225,11 +226,11 @@ def outer(a: Any, b: Any) -> Any:
 def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
     if not isinstance(subscripts, str):
         return NotImplemented
-    return table.einsum(subscripts, *tensors(operands))
+    return table.einsum(subscripts, *in_common(tensors(operands)))
 
 
 def cross(a: Any, b: Any, axis: int = -1) -> Any:
-    x, y = tensor(a), tensor(b)
+    x, y = in_common(tensors((a, b)))
     if x.array.shape[axis] != 3 or y.array.shape[axis] != 3:
         return NotImplemented
     return table.linalg_cross(x, y, dim=axis)
@@ -327,9 +328,11 @@ TABLE: dict[str, Any] = {
     ),
     "numpy.diag": lambda v, k=0: table.diag(tensor(v), k),
     "numpy.diff": lambda a, n=1, axis=-1: table.diff(tensor(a), n, axis),
-    "numpy.inner": lambda a, b: table.inner(tensor(a), tensor(b)),
+    "numpy.inner": lambda a, b: table.inner(*in_common(tensors((a, b)))),
     "numpy.kron": lambda a, b: table.kron(tensor(a), tensor(b)),
-    "numpy.tensordot": lambda a, b, axes=2: table.tensordot(tensor(a), tensor(b), axes),
+    "numpy.tensordot": lambda a, b, axes=2: table.tensordot(
+        *in_common(tensors((a, b))), axes
+    ),
     "numpy.linalg.norm": norm,
     "numpy.linalg.inv": lambda a: table.linalg_inv(tensor(a)),
     "numpy.linalg.det": lambda a: table.linalg_det(tensor(a)),

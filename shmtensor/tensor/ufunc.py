@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +11,10 @@ import numpy as np
 from .. import native
 from ..autograd.dispatch import table
 from ..autograd.operands import as_canonical
-from ..dtypes import as_dtype, complex128, float64
+from ..dtypes import as_dtype, complex128, float64, promote_types
 from ..ops.table import ROWS
 
-__all__ = ["array_ufunc"]
+__all__ = ["array_ufunc", "in_common"]
 
 # Where NumPy's name is another one than ours, or ours means something else.
 NAMES = {
@@ -41,7 +43,7 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], named: dict[st
         if name in NO_NUMBERS:
             precise = any(getattr(x, "dtype", None) in (float64, complex128) for x in operands)
             operands = [as_tensor(x, precise) for x in operands]
-        return vars(table)[name](*operands)
+        return vars(table)[name](*common(name, operands))
     arrays = [x.numpy() if isinstance(x, native.TensorBase) else x for x in inputs]  # type: ignore[attr-defined]
     outs = named.get("out", ())
     if outs:
@@ -67,6 +69,28 @@ def as_tensor(value: Any, precise: bool) -> Any:
     if precise and dtype.kind in "fc":
         dtype = float64 if dtype.kind == "f" else complex128
     return native.wrap(np.asarray(value, dtype))
+
+
+def common(name: str, operands: list[Any]) -> list[Any]:
+    """Tensors of one dtype for an op that mixes none: NumPy's functions do."""
+    row = ROWS.get(name)
+    if row is None or row.unlike is None or name == "sub":
+        return operands
+    return in_common(operands)
+
+
+def in_common(operands: Sequence[Any]) -> list[Any]:
+    """The same, tensors cast to their common dtype, however many dimensions they have."""
+    found = [x.array.dtype for x in operands if isinstance(x, native.TensorBase)]
+    if all(d is found[0] for d in found):
+        return list(operands)
+    dtype = functools.reduce(promote_types, found)
+    return [
+        table.cast(x, dtype)
+        if isinstance(x, native.TensorBase) and x.array.dtype is not dtype
+        else x
+        for x in operands
+    ]
 
 
 def plain(out: Any) -> Any:

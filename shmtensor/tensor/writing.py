@@ -53,6 +53,13 @@ class Writing(Casting):
             value = native.wrap(np.asarray(value, self.array.dtype))
         value = as_operand(value)
         if not isinstance(value, native.TensorBase):
+            if isinstance(value, complex) and value.imag and self.array.dtype.kind != "c":
+                raise RuntimeError(
+                    f"setitem: a complex number does not fit into a {self.array.dtype} tensor: "
+                    f"{value}, hint: {value}.real"
+                )
+            if isinstance(value, complex) and self.array.dtype.kind != "c":
+                value = value.real
             value = native.wrap(np.asarray(value).astype(self.array.dtype))
         elif value.array.dtype.kind == "c" and self.array.dtype.kind != "c":
             raise RuntimeError(

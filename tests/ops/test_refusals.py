@@ -243,3 +243,152 @@ def test_the_real_part_and_the_plus_sign_of_real_numbers() -> None:
     assert made.tolist() == [1 - 2j, 3 + 1j]
     with pytest.raises(RuntimeError, match="positive: not for bool"):
         flags.positive()
+
+
+# ---- operands that are not mixed, numbers that must be fractions
+
+single, double = st.ones(2, 2), st.ones(2, 2, dtype=st.float64)
+first, other = single[0], double[0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: single @ double,
+        lambda: single @ whole,
+        lambda: st.mm(single, double),
+        lambda: st.mv(single, other),
+        lambda: st.bmm(single[None], double[None]),
+        lambda: st.dot(first, other),
+        lambda: st.vdot(first, other),
+        lambda: st.inner(single, double),
+        lambda: st.tensordot(single, double, 1),
+        lambda: st.einsum("ij,jk->ik", single, double),
+        lambda: st.einsum("i,i->", st.ones(2, dtype=st.int32), flags),
+        lambda: st.addmm(double, single, single),
+        lambda: st.addmv(other, single, first),
+        lambda: st.baddbmm(double[None], single[None], single[None]),
+        lambda: st.addbmm(double, single[None], single[None]),
+        lambda: st.nn.functional.linear(single, double),
+        lambda: st.nn.functional.linear(single, single, other),
+        lambda: st.lerp(single, double, 0.5),
+        lambda: st.lerp(single, single, double),
+        lambda: st.isclose(single, double),
+        lambda: st.allclose(single, double),
+        lambda: st.heaviside(single, double),
+        lambda: st.cross(st.ones(3), st.ones(3, dtype=st.float64)),
+        lambda: st.linalg.cross(st.ones(3), st.ones(3, dtype=st.float64)),
+        lambda: st.complex(single, double),
+        lambda: st.polar(single, double),
+        lambda: st.zeros(3).index_put((st.tensor([0]),), other[:1]),
+        lambda: st.zeros(3).index_copy(0, st.tensor([0]), other[:1]),
+        lambda: st.zeros(2).masked_scatter(flags, other),
+        lambda: st.zeros(3).put(st.tensor([0]), other[:1]),
+        lambda: st.cdist(single, double),
+        lambda: st.nn.functional.binary_cross_entropy(single, double),
+        lambda: st.quantile(single, st.tensor(0.5, dtype=st.float64)),
+    ],
+)
+def test_operands_of_unlike_dtypes_are_named(wrong: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError, match=r"same dtype: \w+, \w+.*, hint: .*\.to"):
+        wrong()
+
+
+def test_numpys_products_are_of_the_common_dtype() -> None:
+    for made in (
+        np.matmul(single, double),
+        np.dot(single, double),
+        np.inner(single, double),
+        np.tensordot(single, double, 1),
+        np.einsum("ij,jk->ik", single, double),
+    ):
+        assert isinstance(made, st.Tensor)
+        assert made.dtype is st.float64
+        assert made.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+    assert np.vdot(first, other).tolist() == 2.0
+    assert np.heaviside(single, double).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+functional = st.nn.functional
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: st.softmax(whole, 0),
+        lambda: st.log_softmax(flags, 0),
+        lambda: functional.gelu(whole),
+        lambda: functional.softplus(whole),
+        lambda: functional.logsigmoid(whole),
+        lambda: functional.leaky_relu(whole),
+        lambda: functional.elu(whole),
+        lambda: functional.mish(whole),
+        lambda: functional.hardswish(whole),
+        lambda: functional.hardsigmoid(whole),
+        lambda: functional.softshrink(whole),
+        lambda: functional.hardshrink(whole),
+        lambda: functional.mse_loss(whole, whole),
+        lambda: functional.smooth_l1_loss(whole, whole),
+        lambda: functional.huber_loss(whole, whole),
+        lambda: st.igamma(whole, whole),
+        lambda: st.igammac(whole, whole),
+        lambda: st.histc(whole),
+        lambda: st.histc(turning),
+        lambda: st.isin(turning, turning),
+        lambda: st.searchsorted(turning, turning),
+    ],
+)
+def test_whole_and_complex_numbers_without_the_function(wrong: Callable[[], Any]) -> None:
+    with pytest.raises(NotImplementedError, match=r"not implemented for (complex|bool|int)"):
+        wrong()
+
+
+def test_whole_numbers_that_are_told_a_dtype_have_a_softmax() -> None:
+    assert functional.softmax(st.tensor([1, 1]), 0, dtype=st.float32).tolist() == [0.5, 0.5]
+    assert functional.mse_loss(first, st.tensor([1, 3])).item() == 2.0
+
+
+@pytest.mark.parametrize("dtype", [st.float16, st.bfloat16])
+def test_quantiles_of_16_bits_are_refused(dtype: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"quantile: not implemented for b?float16.*float\(\)"):
+        st.ones(3, dtype=dtype).quantile(0.5)
+
+
+def test_negative_powers_of_small_whole_numbers_are_refused() -> None:
+    for x in (st.tensor([2], dtype=st.uint8), st.tensor([2])):
+        with pytest.raises(RuntimeError, match="Integers to negative integer powers"):
+            x**-1
+
+
+@pytest.mark.parametrize("index", [0, st.tensor([0]), st.tensor([True, False, False])])
+def test_a_complex_number_is_not_written_into_real_ones(index: Any) -> None:
+    x = st.zeros(3)
+    with pytest.raises(
+        RuntimeError, match=r"setitem: a complex number does not fit into a float32"
+    ):
+        x[index] = 1 + 2j
+    x[index] = 3 + 0j
+    assert x.tolist() == [3.0, 0.0, 0.0]
+    with pytest.raises(RuntimeError, match="complex value does not fit"):
+        x.index_fill(0, st.tensor([0]), 1j)
+
+
+def test_real_of_a_real_leaf_is_the_leaf() -> None:
+    leaf = st.ones(2, requires_grad=True)
+    assert st.real(leaf) is leaf
+    assert st.real(turning).tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "draw", [st.rand_like, st.randn_like, lambda x, **n: st.randint_like(x, 9, **n)]
+)
+def test_random_numbers_lie_as_their_model(draw: Callable[..., Any]) -> None:
+    model = st.ones(2, 3, 4, 5).contiguous(memory_format=st.channels_last)
+    assert draw(model).stride() == model.stride()
+    assert draw(st.ones(2, 3).t()).stride() == (1, 3)
+    assert draw(model, memory_format=st.contiguous_format).stride() == (60, 20, 5, 1)
+    assert len(draw(model).unique()) > 4
+    if draw is st.rand_like:
+        made = draw(model, requires_grad=True)
+        assert made.requires_grad
+        assert made.is_leaf
