@@ -78,12 +78,12 @@ def insist_on_whole(x: Any, exponent: Any) -> None:
     Raises:
         RuntimeError: it is asked for.
     """
-    if exponent.__class__ is int and exponent < 0 and x.__class__ is np.ndarray:
-        if x.dtype.kind in "iub":
-            raise RuntimeError(
-                f"pow: Integers to negative integer powers are not allowed: {x.dtype} to the power "
-                f"of {exponent}, hint: x.float()"
-            )
+    negative = exponent.__class__ is int and exponent < 0
+    if negative and x.__class__ is np.ndarray and x.dtype.kind in "iub":
+        raise RuntimeError(
+            f"pow: Integers to negative integer powers are not allowed: {x.dtype} to the power of "
+            f"{exponent}, hint: x.float()"
+        )
 
 
 def fast_power(x: Any, exponent: Any) -> Any:

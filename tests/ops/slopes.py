@@ -116,6 +116,7 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "view": (lambda x: x.view(2, -1), X),
     "sum_to_size": (lambda x: x.sum_to_size(1, 4), X),
     "conj": (st.conj, C),
+    "real": (st.real, C),
     "positive": (st.positive, X),
     "resolve_conj": (lambda x: st.resolve_conj(x.conj()), C),
     "resolve_neg": (lambda x: st.resolve_neg(x.imag), C),
