@@ -60,7 +60,8 @@ def fast_bars(x: Any, n: int, low: float, high: float) -> Any:
     if n > 0 and x.dtype.char in "fd" and x.size:
         a, b = (float(x.min()), float(x.max())) if low == high else (low, high)
         if a < b and math.isfinite(b - a):
-            found = native.bars(x, np.histogram_bin_edges(x[..., :0], n, (a, b)).astype(x.dtype))
+            edges = np.histogram_bin_edges(np.empty(0, x.dtype), n, (a, b))
+            found = native.bars(x.reshape(-1) if not x.ndim else x, edges.astype(x.dtype))
     return bars.forward(np, x, n, low, high) if found is None else found.astype(x.dtype)
 
 

@@ -354,6 +354,10 @@ def test_quantiles_of_16_bits_are_refused(dtype: Any) -> None:
         st.ones(3, dtype=dtype).quantile(0.5)
 
 
+def test_histogram_of_one_number_without_a_dimension() -> None:
+    assert st.tensor(2.0).histc(3, 0, 3).tolist() == [0.0, 0.0, 1.0]
+
+
 def test_negative_powers_of_small_whole_numbers_are_refused() -> None:
     for x in (st.tensor([2], dtype=st.uint8), st.tensor([2])):
         with pytest.raises(RuntimeError, match="Integers to negative integer powers"):
