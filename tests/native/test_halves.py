@@ -206,6 +206,10 @@ def test_numbers_replace_nan_and_infinities(dtype: str) -> None:
     limits = st.finfo(kind)
     assert st.nan_to_num(x).tolist() == [0.0, limits.max, limits.min, 1.5, 0.0]
     assert st.nan_to_num(x[::2], 1.0, 2.0, 3.0).tolist() == [1.0, 3.0, 0.0]
+    turned = x.expand(4, 5).T
+    assert st.nan_to_num(turned).tolist() == st.nan_to_num(turned.contiguous()).tolist()
+    assert st.nan_to_num(x[:0]).dtype == kind
+    assert st.nan_to_num(x[0]).item() == 0.0
     out = st.empty(5, dtype=kind)
     assert st.nan_to_num(x, posinf=7.0, out=out) is out
     assert out[1].item() == 7.0
