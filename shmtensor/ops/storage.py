@@ -40,13 +40,11 @@ MOVES = frozenset(
         "take_along",
     ]
 )
-# They ask for the dtype itself: its limits, its neighbours, whether there is such an algorithm, or
-# a kernel of 16 bits.
+# They ask for the dtype itself: its limits, its neighbours, whether there is such an algorithm.
 ASK = frozenset(
     [
         "nan_to_num",
         "nextafter",
-        "relu",
         "uniform_fill",
         "normal_fill",
         "inverse",
@@ -65,4 +63,6 @@ ASK = frozenset(
         "linalg_svd_full",
     ]
 )
-AS_STORED = MOVES | ASK
+# They choose a kernel of 16 bits themselves.
+CHOOSE = frozenset(["relu"])
+AS_STORED = MOVES | ASK | CHOOSE
