@@ -21,7 +21,8 @@ SHMTENSOR_SANITIZE=address,undefined "$python" setup.py -q build --build-lib "$o
 reports=$(mktemp -d)
 # The interpreter itself is not instrumented: the runtimes have to be there first, and what Python keeps until exit is no leak.
 export LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
-export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:log_path=$reports/address
+# A size that no machine has is a MemoryError, as without a sanitizer, and no abort: a broken pickle may ask for one.
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:log_path=$reports/address
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$reports/undefined
 show() {
   unset LD_PRELOAD

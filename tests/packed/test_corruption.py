@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,14 @@ def test_errors_say_what_is_wrong() -> None:
     with pytest.raises(
         ValueError, match="packed data: corrupt: no such kind of element: byte 1 of"
     ):
+        native.PackedList([bad])[0]
+
+
+def test_a_pickle_that_asks_for_more_than_there_is_is_an_error() -> None:
+    bad = bytes_of(st.SharedList([range(4)]))
+    data = bad.tobytes()
+    bad[data.index(pickle.BININT1 + b"\0" + pickle.BININT1 + b"\4")] = pickle.BINBYTES8[0]
+    with pytest.raises(MemoryError):  # the pickle's next 8 bytes are read as a length
         native.PackedList([bad])[0]
 
 
