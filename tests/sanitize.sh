@@ -17,23 +17,16 @@ out=$root/build/sanitized
 mkdir -p "$out"
 "$python" -m pip install --quiet --disable-pip-version-check "setuptools>=70" "numpy>=2"
 SHMTENSOR_SANITIZE=address,undefined "$python" setup.py -q build --build-lib "$out"
-# pytest keeps what a test writes to itself, and a process that aborts takes it along: the reports go to files.
-reports=$(mktemp -d)
 # The interpreter itself is not instrumented: the runtimes have to be there first, and what Python keeps until exit is no leak.
 export LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
 # A size that no machine has is a MemoryError, as without a sanitizer, and no abort: a broken pickle may ask for one.
-export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:log_path=$reports/address
-export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$reports/undefined
-show() {
-  unset LD_PRELOAD
-  head -n 40 "$reports"/* 2>/dev/null || true
-  rm -rf "$reports"
-}
-trap show EXIT
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export PYTHONMALLOC=malloc
 export PYTHONPATH="$out:$root" # ours from $out, the tests from $root
 cd "$out"                      # not the sources: they have no extension, or another one
-test_all() { "$python" -m pytest -v -c "$root/setup.cfg" --rootdir "$root" -p no:cacheprovider "$@"; }
+# capture=sys: what the sanitizers write goes out at once; else pytest would keep it, and an abort would take it along.
+test_all() { "$python" -m pytest -v --capture=sys -c "$root/setup.cfg" --rootdir "$root" -p no:cacheprovider "$@"; }
 fuzz() { "$python" -m tests.fuzz "$@"; }
 
 case ${1:-} in
