@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "fence.h"
 #include "heap.h"
 #include "ledger.h"
 
@@ -36,7 +37,7 @@ PyObject* new_block(void* base, size_t nbytes, Origin origin) {
     give_up(base, origin);
     return nullptr;
   }
-  block->base = base;
+  block->base = origin == Origin::Received ? unfence(base, nbytes) : base;  // its last user may have been this process
   block->nbytes = Py_ssize_t(nbytes);
   block->origin = origin;
   block->weak = nullptr;
