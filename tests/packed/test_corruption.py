@@ -116,6 +116,32 @@ def test_a_pickle_that_asks_for_more_than_there_is_is_an_error(
         native.PackedList([bad])[0]
 
 
+@pytest.mark.parametrize(
+    ("array", "good", "bad"),
+    [
+        (np.array(["text"]), b"K\x10K\x04", b"K\x16K\x04"),  # characters of 4 bytes in 22
+        (np.array(["text"]), b"K\x10K\x04", b"K\x10K\x03"),  # aligned by 3
+        (
+            np.zeros(2, "i4, f8"),
+            b"K\x04\x86\x94uK\x0c",
+            b"K\x05\x86\x94uK\x0c",
+        ),  # bytes 5 to 13 of 12
+        (np.zeros(2, "i4, f8"), b"\x8c\x02f8", b"\x8c\x02O8"),  # an object, where flags say none
+        (np.zeros(2, "i4, f8"), b"\x8c\x02f8", b"\x8c\x02U8"),  # 32 bytes
+        (np.zeros(2, [("a", "i4", 3)]), b"K\x03\x85", b"K\x04\x85"),  # 4 of 4 bytes in 12
+    ],
+)
+def test_a_dtype_whose_items_leave_their_bytes_is_refused(
+    array: Any, good: bytes, bad: bytes
+) -> None:
+    data = bytes_of(st.SharedList([array]))
+    assert repr(native.PackedList([data])[0]) == repr(array)
+    (at,) = (i for i in range(len(data)) if data[i : i + len(good)].tobytes() == good)
+    data[at : at + len(good)] = np.frombuffer(bad, np.uint8)
+    with pytest.raises(ValueError, match="no dtype that can lie in shared memory"):
+        native.PackedList([data])[0]
+
+
 def test_a_table_without_an_end_ends() -> None:
     bad = bytes_of(st.SharedDict({"a": 1}))
     bad[-64:] = 255

@@ -1,11 +1,12 @@
 // Note [Corrupt bytes]: every length is compared with what is left of the part before it is used, a
 // container of n elements needs n bytes, sizes are multiplied with an overflow check, nesting is
-// bounded by Python's recursion limit, and a dtype that a pickle gave must not hold objects. Each
-// field is copied out once, so that it cannot change between the look and the use.
+// bounded by Python's recursion limit, and a dtype that a pickle gave must hold no objects and keep within
+// its items. Each field is copied out once, so that it cannot change between the look and the use.
 #include "packed/decode.h"
 
 #include "bfloat16.h"
 #include "call/graph.h"
+#include "packed/dtype.h"
 
 namespace shmtensor::packed {
 
@@ -158,8 +159,7 @@ PyArray_Descr* read_dtype(Reader& r) {
     else
       Py_DECREF(found);
   }
-  bool plain = descr && PyDataType_ISLEGACY(descr) && !PyDataType_REFCHK(descr);
-  if (plain) return descr;
+  if (descr && is_sound(descr)) return descr;
   Py_XDECREF(descr);
   corrupt(r, "an array has no dtype that can lie in shared memory");
   return nullptr;
