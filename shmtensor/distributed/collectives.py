@@ -59,6 +59,8 @@ def root_of(
     if group_rank is not None:
         if global_rank is not None:
             raise ValueError(f"{where}: the rank is given twice: {global_rank} and {group_rank}")
+        if not 0 <= group_rank < group.size():
+            raise ValueError(f"{where}: no such rank in the group: {group_rank} of {group.size()}")
         return group_rank
     return group.rank_of(where, 0 if global_rank is None else global_rank)
 

@@ -29,11 +29,40 @@ if TYPE_CHECKING:
 __all__ = ["all_to_all", "all_to_all_single", "everybody", "take_parts"]
 
 
-def everybody(group: ProcessGroup, row: Sequence[int]) -> Array:
-    """Everybody's row of int64 numbers: (n, len(row))."""
-    table = np.empty((group.size(), len(row)), np.int64)
-    group.native.all_gather(list(table), np.array(row, np.int64), group.timeout)
-    return table
+CALLS = (  # whose ranks exchange tables first; a table begins with the place in here
+    "all_to_all",
+    "all_gather_object",
+    "broadcast_object_list",
+    "gather_object",
+    "scatter_object_list",
+    "all_reduce of sparse tensors",
+)
+
+
+def everybody(where: str, group: ProcessGroup, row: Sequence[int], root: int = -1) -> Array:
+    """Everybody's row of int64 numbers: (n, len(row)).
+
+    Args:
+        where: one of CALLS. It is compared, as the root is: what carries the rows is the same
+            for all of them, and so takes one for the other.
+
+    Raises:
+        CollectiveMismatch: ranks called different ones; on all ranks.
+    """
+    own = np.array([CALLS.index(where), root, *row], np.int64)
+    # The leading dimensions keep it apart from an all_gather of a script's own numbers.
+    table = np.empty((group.size(), 1, 1, 1, own.size), np.int64)
+    group.native.all_gather(list(table), own.reshape(table.shape[1:]), group.timeout)
+    table = table.reshape(group.size(), -1)
+    for p in np.flatnonzero((table[:, :2] != table[0, :2]).any(axis=1)):
+        first, other = (
+            CALLS[code] + (f"(root {at})" if at >= 0 else "()")
+            for code, at in (table[0, :2].tolist(), table[p, :2].tolist())
+        )
+        raise CollectiveMismatch(
+            f"{where}: ranks called different collectives: rank 0: {first}; rank {p}: {other}"
+        )
+    return table[:, 2:]
 
 
 def take_parts(
@@ -58,7 +87,7 @@ def all_to_all_parts(
     """
     n, item = group.size(), x.dtype.itemsize
     number = x.dtype.num
-    table = everybody(group, [number, *sends, *(y.size for y in outputs)])
+    table = everybody("all_to_all", group, [number, *sends, *(y.size for y in outputs)])
     out, into = table[:, 1 : n + 1], table[:, n + 1 :]
     for p, r in np.argwhere(out != into.T):
         raise CollectiveMismatch(

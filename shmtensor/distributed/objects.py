@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import native
 from ..errors import CollectiveMismatch
+from .collectives import root_of
 from .exchange import everybody, take_parts
 from .group import ProcessGroup, empty_shared
 from .membership import group_of
@@ -63,20 +64,29 @@ def decode(message: bytes) -> Any:
 
 
 def exchange(
-    group: ProcessGroup, mine: list[bytes], readers: Sequence[int], extra: int = 0
+    where: str,
+    group: ProcessGroup,
+    mine: list[bytes],
+    readers: Sequence[int],
+    extra: int = 0,
+    root: int = -1,
 ) -> tuple[list[bytes], list[int]]:
     """What each rank has for this one, and everybody's `extra`.
 
     Args:
         mine: a message for each rank, or one for all `readers`, or none.
         readers: whom the one message is for.
+
+    Raises:
+        CollectiveMismatch: ranks called something else, or with another root; on all ranks.
     """
     n, rank = group.size(), group.rank()
     if len(mine) == 1:
         sizes = [len(mine[0]) if r in readers else 0 for r in range(n)]
     else:
         sizes = [len(each) for each in mine] or [0] * n
-    table = everybody(group, [extra, len(mine) == 1, sum(map(len, mine)), *sizes])
+    row = [extra, len(mine) == 1, sum(map(len, mine)), *sizes]
+    table = everybody(where, group, row, root)
     data = empty_shared((sum(map(len, mine)),), np.dtype(np.uint8))
     data[:] = np.frombuffer(b"".join(mine), np.uint8)
     outputs = [np.empty(int(row[3 + rank]), np.uint8) for row in table]
@@ -112,14 +122,15 @@ def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | No
     Raises:
         CollectiveMismatch: a rank's list has no place for each rank; on all ranks.
     """
-    found = group_of("all_gather_object", group)
+    where = "all_gather_object"
+    found = group_of(where, group)
     message, handles = encode(obj, found.spans_nodes)
     n = found.size()
 
     def call() -> None:
         with carrying(found, handles):
-            messages, lengths = exchange(found, [message], range(n), len(object_list))
-            agree("all_gather_object", lengths, n, range(n))
+            messages, lengths = exchange(where, found, [message], range(n), len(object_list))
+            agree(where, lengths, n, range(n))
             object_list[:] = [decode(each) for each in messages]
 
     found.issue(call, False, None)
@@ -137,8 +148,9 @@ def broadcast_object_list(
     Raises:
         CollectiveMismatch: the lists differ in length; on all ranks.
     """
-    found = group_of("broadcast_object_list", group)
-    root = group_src if group_src is not None else found.rank_of("broadcast_object_list", src or 0)
+    where = "broadcast_object_list"
+    found = group_of(where, group)
+    root = root_of(where, found, src, group_src)
     is_root = found.rank() == root
     message, handles = encode(list(object_list), found.spans_nodes) if is_root else (b"", [])
     n = found.size()
@@ -147,8 +159,8 @@ def broadcast_object_list(
         with carrying(found, handles):
             others = [r for r in range(n) if r != root]
             mine = [message] if is_root else []
-            messages, lengths = exchange(found, mine, others, len(object_list))
-            agree("broadcast_object_list", lengths, lengths[root], range(n))
+            messages, lengths = exchange(where, found, mine, others, len(object_list), root)
+            agree(where, lengths, lengths[root], range(n))
             if not is_root:
                 object_list[:] = decode(messages[root])
 
@@ -167,15 +179,16 @@ def gather_object(
     Raises:
         CollectiveMismatch: the list of `dst` has no place for each rank; on all ranks.
     """
-    found = group_of("gather_object", group)
-    root = group_dst if group_dst is not None else found.rank_of("gather_object", dst or 0)
+    where = "gather_object"
+    found = group_of(where, group)
+    root = root_of(where, found, dst, group_dst)
     message, handles = encode(obj, found.spans_nodes)
     places = object_gather_list if object_gather_list is not None else []
 
     def call() -> None:
         with carrying(found, handles):
-            messages, lengths = exchange(found, [message], [root], len(places))
-            agree("gather_object", lengths, found.size(), [root])
+            messages, lengths = exchange(where, found, [message], [root], len(places), root)
+            agree(where, lengths, found.size(), [root])
             if found.rank() == root:
                 places[:] = [decode(each) for each in messages]
 
@@ -194,8 +207,9 @@ def scatter_object_list(
     Raises:
         CollectiveMismatch: the list of `src` has no object for each rank; on all ranks.
     """
-    found = group_of("scatter_object_list", group)
-    root = group_src if group_src is not None else found.rank_of("scatter_object_list", src or 0)
+    where = "scatter_object_list"
+    found = group_of(where, group)
+    root = root_of(where, found, src, group_src)
     given = list(scatter_object_input_list or []) if found.rank() == root else []
     encoded = [encode(each, found.spans_nodes) for each in given]
 
@@ -203,8 +217,8 @@ def scatter_object_list(
         with carrying(found, [handle for _, handles in encoded for handle in handles]):
             n = found.size()
             mine = [message for message, _ in encoded] if len(encoded) == n else []
-            messages, lengths = exchange(found, mine, range(n), len(given))
-            agree("scatter_object_list", lengths, n, [root])
+            messages, lengths = exchange(where, found, mine, range(n), len(given), root)
+            agree(where, lengths, n, [root])
             scatter_object_output_list[0] = decode(messages[root])
 
     found.issue(call, False, None)

@@ -44,7 +44,7 @@ def total_of(x: SparseTensor, op: Any, group: ProcessGroup) -> SparseTensor:
     from ..sparse import SparseTensor
 
     kind = [x.numbers.array.dtype.num, x.sparse_dim(), *x.shape]
-    table = everybody(group, [*kind, x._nnz()])
+    table = everybody("all_reduce of sparse tensors", group, [*kind, x._nnz()])
     for rank, row in enumerate(table.tolist()):
         if row[:-1] != table[0, :-1].tolist():
             raise CollectiveMismatch(

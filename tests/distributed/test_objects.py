@@ -62,6 +62,63 @@ def no_place() -> None:
     dist.all_gather_object([], 1)
 
 
+def different(calls: list[str]) -> None:
+    rank = dist.get_rank()
+    x = st.arange(2)
+    places: list[Any] = [None, None]
+    ways = {
+        "all_gather_object()": lambda: dist.all_gather_object(places, rank),
+        "gather_object(root 0)": lambda: dist.gather_object(rank, places if rank == 0 else None),
+        "broadcast_object_list(root 0)": lambda: dist.broadcast_object_list(places, 0),
+        "broadcast_object_list(root 1)": lambda: dist.broadcast_object_list(places, 1),
+        "all_to_all()": lambda: dist.all_to_all([x[:1], x[1:]], [x[:1], x[1:]]),
+    }
+    ways[calls[rank]]()
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        ["all_gather_object()", "gather_object(root 0)"],
+        ["broadcast_object_list(root 0)", "broadcast_object_list(root 1)"],
+        ["all_gather_object()", "all_to_all()"],
+    ],
+    ids=["operation", "root", "all_to_all"],
+)
+def test_different_calls_are_an_error_that_names_both(calls: list[str]) -> None:
+    for outcome in run(different, 2, calls):
+        assert isinstance(outcome.error, CollectiveMismatch), outcome
+        assert f"rank 0: {calls[0]}; rank 1: {calls[1]}" in str(outcome.error)
+
+
+def beside_numbers() -> None:
+    if dist.get_rank() == 0:
+        dist.all_gather_object([None, None], 1)
+    else:
+        x = st.zeros(7, dtype=st.int64)  # as many as a table of objects has
+        dist.all_gather([x.clone(), x.clone()], x)
+
+
+def test_an_all_gather_of_numbers_is_not_taken_for_one_of_objects() -> None:
+    for outcome in run(beside_numbers, 2):
+        assert isinstance(outcome.error, CollectiveMismatch), outcome
+
+
+def both_roots() -> None:
+    dist.broadcast_object_list([1], src=0, group_src=1)
+
+
+def root_too_large() -> None:
+    dist.gather_object(1, None, group_dst=7)
+
+
+def test_roots_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="given twice: 0 and 1"):
+        values(run(both_roots, 2))
+    with pytest.raises(ValueError, match="no such rank in the group: 7 of 2"):
+        values(run(root_too_large, 2))
+
+
 def to_one_another() -> list[Any]:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     got: list[Any] = [None, None]
