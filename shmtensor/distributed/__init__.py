@@ -85,7 +85,7 @@ LATER = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in ("algorithms", "elastic", "optim"):
+    if name in ("algorithms", "distributed_c10d", "elastic", "optim"):
         return import_module(f"{__name__}.{name}")
     if name in LATER:
         return getattr(import_module(f"{__name__}.{LATER[name]}"), name)

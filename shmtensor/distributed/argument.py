@@ -51,11 +51,19 @@ def count_of(text: str) -> int:
     return n
 
 
+RENDEZVOUS = {  # --rdzv-...
+    "backend": "how several machines meet: static (by --master-addr) or c10d (by --rdzv-endpoint)",
+    "endpoint": "HOST:PORT of c10d's meeting",
+    "id": "name of the run, which all machines give",
+    "conf": "key=value,... of the meeting: last_call_timeout, join_timeout, ...",
+}
+
+
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="python -m shmtensor.run",
-        description="Starts a script as several ranks on this machine, which share tensors. "
-        "torchrun's names are understood.",
+        description="Starts a script as several ranks, which share tensors; on several machines "
+        "one launcher runs on each. torchrun's names are understood.",
     )
     add = p.add_argument
     add(
@@ -66,8 +74,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="ranks; auto, cpu: one for each CPU; gpu: one for each GPU",
     )
-    add("--nnodes", default="1", help="machines: 1")
-    add("--node-rank", "--node_rank", type=int, default=0, help="number of this machine: 0")
+    add("--nnodes", default="1", help="machines: a number, or MIN:MAX; 1")
+    add(
+        "--node-rank",
+        "--node_rank",
+        type=int,
+        default=0,
+        help="number of this machine, if --nnodes is a number: 0",
+    )
     add("--standalone", action="store_true", help="one machine, which is all there is")
     add(
         "--max-restarts",
@@ -86,29 +100,31 @@ def parser() -> argparse.ArgumentParser:
         help="seconds between SIGTERM and SIGKILL",
     )
     add(
-        "--master-addr", "--master_addr", default="127.0.0.1", help="handed to the script; not used"
+        "--master-addr",
+        "--master_addr",
+        default="127.0.0.1",
+        help="where machine 0 is; of one machine only handed to the script",
     )
     add(
         "--master-port",
         "--master_port",
         type=int,
         default=0,
-        help="handed to the script; not used; by default one that is free",
+        help="the port there; of one machine only handed to the script: one that is free",
     )
-    for name in ("backend", "endpoint", "id", "conf"):
-        add(
-            f"--rdzv-{name}", f"--rdzv_{name}", default="", help="accepted; not used on one machine"
-        )
+    for name, text in RENDEZVOUS.items():
+        add(f"--rdzv-{name}", f"--rdzv_{name}", default="", help=text)
     add(
         "--monitor-interval",
         "--monitor_interval",
         type=float,
         default=0.1,
-        help="accepted; not used",
+        metavar="S",
+        help="seconds between two looks at the other machines",
     )
     add("--start-method", "--start_method", default="spawn", help="accepted; ranks are fresh")
     add("--role", default="default", help="name of the ranks' role: ROLE_NAME")
-    add("--local-addr", "--local_addr", default="", help="accepted; not used on one machine")
+    add("--local-addr", "--local_addr", default="", help="accepted; not used")
     add("--no-python", "--no_python", action="store_true", help="the script is a program")
     add("--run-path", "--run_path", action="store_true", help="the script is a file")
     add("--log-dir", "--log_dir", default="", metavar="DIR", help="where -r and -t write files")

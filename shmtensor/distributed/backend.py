@@ -46,6 +46,8 @@ class Backend(str):
     GLOO = "gloo"
     MPI = "mpi"
     NCCL = "nccl"
+    UCC = "ucc"  # names to compare with: there are no such backends
+    XCCL = "xccl"
     backend_list: ClassVar[list[str]] = [SHM, GLOO, MPI, NCCL]
     makers: ClassVar[dict[str, Maker]] = {}
 

@@ -42,6 +42,12 @@ class ReduceOp(IntEnum):
     BXOR = 7
     PREMUL_SUM = 8
 
+    def __str__(self) -> str:
+        return f"ReduceOp.{self.name}"
+
+
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined] # PyTorch's name for the kind
+
 
 @dataclass(frozen=True)
 class PremulSum:

@@ -60,6 +60,45 @@ class DeviceMesh:
                     own = made
             self._groups.append(own)
 
+    @classmethod
+    def from_group(
+        cls,
+        group: ProcessGroup | list[ProcessGroup],
+        device_type: str,
+        mesh: Any = None,
+        *,
+        mesh_dim_names: tuple[str, ...] | None = None,
+    ) -> DeviceMesh:
+        """A mesh over groups that there are already. It makes no groups, and is no collective.
+
+        Args:
+            group: the group of the only dimension, or this rank's group along each one.
+            mesh: the ranks; None: those of the only group.
+
+        Raises:
+            ValueError: a rank is not in its line of the mesh, no mesh for several groups.
+        """
+        groups = list(group) if isinstance(group, (list, tuple)) else [group]
+        if mesh is None and len(groups) != 1:
+            raise ValueError(f"DeviceMesh.from_group: {len(groups)} groups need a mesh")
+        ranks = np.array(
+            getattr(mesh, "array", groups[0].ranks if mesh is None else mesh), np.int64
+        )
+        as_device(device_type)
+        made = cls.__new__(cls)
+        made._name(device_type, ranks, mesh_dim_names)
+        made._groups = list(groups)
+        at = made.get_coordinate()
+        for dim, each in enumerate(groups):
+            place: Any = None if at is None else (*at[:dim], slice(None), *at[dim + 1 :])
+            line = None if place is None else ranks[place].tolist()
+            if len(groups) != ranks.ndim or line != each.ranks:
+                raise ValueError(
+                    f"DeviceMesh.from_group: dimension {dim} of {ranks.tolist()} is not the group "
+                    f"of the ranks {each.ranks}"
+                )
+        return made
+
     def _name(self, device_type: str, ranks: Any, names: tuple[str, ...] | None) -> None:
         if names is not None and (len(set(names)) != len(names) or len(names) != ranks.ndim):
             raise ValueError(
@@ -146,6 +185,17 @@ class DeviceMesh:
         part._name(self.device_type, self.mesh.array[at].copy(), wanted)
         part._groups = [self._groups[dim] for dim in dims]
         return part
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other has the same ranks in the same places, and the same names."""
+        return isinstance(other, DeviceMesh) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        ranks = self.mesh.array
+        return self.device_type, ranks.shape, tuple(ranks.reshape(-1).tolist()), self.mesh_dim_names
 
     def __repr__(self) -> str:
         names = f", mesh_dim_names={self.mesh_dim_names}" if self.mesh_dim_names else ""

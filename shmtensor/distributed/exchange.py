@@ -51,7 +51,7 @@ def everybody(where: str, group: ProcessGroup, row: Sequence[int], root: int = -
     """
     own = np.array([CALLS.index(where), root, *row], np.int64)
     # The leading dimensions keep it apart from an all_gather of a script's own numbers.
-    table = np.empty((group.size(), 1, 1, 1, own.size), np.int64)
+    table: Array = np.empty((group.size(), 1, 1, 1, own.size), np.int64)
     group.native.all_gather(list(table), own.reshape(table.shape[1:]), group.timeout)
     table = table.reshape(group.size(), -1)
     for p in np.flatnonzero((table[:, :2] != table[0, :2]).any(axis=1)):

@@ -84,6 +84,7 @@ class ProcessGroup(GroupMethods):
     Attributes:
         ranks: the members' ranks in the default group, in the order of this group's own ranks.
         timeout: seconds that a collective waits for the others, negative for ever.
+        group_desc: what `new_group` was told of it; "default_pg" of the default one.
         identity: says the same on all ranks, and of no other group; "" if they share no block.
         deferred: calls and results of the collectives that wait for the end of a
             `_coalescing_manager`.
@@ -96,6 +97,8 @@ class ProcessGroup(GroupMethods):
         self.timeout = timeout
         self.ranks = ranks
         self.backend = "shm"
+        self.group_desc = "undefined"
+        self.bound_device_id: Any = None  # of the GPU that PyTorch's groups may be bound to
         self.identity = "" if block is None else identity_of(block)
         self.deferred: list[tuple[Callable[[], object], object]] | None = None
         self._staged = 0
@@ -138,6 +141,11 @@ class ProcessGroup(GroupMethods):
 
     def name(self) -> str:
         return self.backend
+
+    @property
+    def group_name(self) -> str:
+        """Says the same on all ranks, and of no other group: as `identity`."""
+        return self.identity
 
     @property
     def spans_nodes(self) -> bool:

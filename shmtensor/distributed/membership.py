@@ -34,7 +34,6 @@ __all__ = [
     "init_process_group",
     "is_available",
     "is_initialized",
-    "is_torchelastic_launched",
     "new_group",
 ]
 
@@ -70,11 +69,6 @@ def is_initialized() -> bool:
 def is_launched() -> bool:
     """Whether `python -m shmtensor.run` started this process as a rank."""
     return "RANK" in os.environ and "SHMTENSOR_LAUNCHER" in os.environ
-
-
-def is_torchelastic_launched() -> bool:
-    """Whether a launcher started this process as a rank: `python -m shmtensor.run` or torchrun."""
-    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def group_of(where: str, group: ProcessGroup | None) -> ProcessGroup:
@@ -155,7 +149,7 @@ def init_process_group(
     """
     where = "init_process_group"
     if is_initialized():
-        raise RuntimeError(
+        raise ValueError(
             f"{where}: this process has a default group: call destroy_process_group first"
         )
     named = Backend(backend or Backend.SHM)
@@ -239,6 +233,7 @@ def name_from(store: Store, rank: int) -> str:
 def enter(group: ProcessGroup) -> None:
     """Makes `group` the default group of this process."""
     World.default = GroupMember.WORLD = group
+    group.group_desc = "default_pg"
     World.pid = os.getpid()
     World.times += 1
     World.groups = [group]
@@ -325,18 +320,29 @@ def new_group(
     timeout: float | timedelta | None = None,
     backend: str | None = None,
     pg_options: None = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: None = None,
+    sort_ranks: bool = True,
 ) -> ProcessGroup:
     """A further group of some ranks of the default one. All ranks call it, in the same order,
     members or not.
 
     Args:
+        ranks: the members; in the group they follow one another in ascending order.
         backend: "shm" and "nccl" can be had side by side; None: that of the default group.
+        group_desc: kept as the group's attribute.
 
     Returns:
         The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in it.
     """
     world = group_of("new_group", None)
     members = sorted(range(world.size()) if ranks is None else ranks)
+    if use_local_synchronization or not (sort_ranks or ranks is None or members == list(ranks)):
+        raise ValueError(
+            "new_group: all ranks call it, and members are in ascending order: "
+            f"use_local_synchronization={use_local_synchronization}, sort_ranks={sort_ranks}"
+        )
     if (
         len(set(members)) != len(members)
         or not members
@@ -389,5 +395,6 @@ def new_group(
         engine = carrier.carry(engine, limit)
         group = ProcessGroup(engine, limit, members, None if world.spans_nodes else block)
         group.backend = carrier.engine() if len(kinds) > 1 else world.backend
+        group.group_desc = group_desc or group.group_desc
         World.groups.append(group)
     return group  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ from .membership import GroupMember, get_rank, get_world_size, group_of, new_gro
 
 __all__ = [
     "get_node_local_rank",
+    "is_torchelastic_launched",
     "new_subgroups",
     "new_subgroups_by_enumeration",
     "split_group",
@@ -31,6 +32,11 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
             "fallback_rank: start with python -m shmtensor.run"
         )
     return fallback_rank
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether a launcher started this process as a rank: `python -m shmtensor.run` or torchrun."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def new_subgroups_by_enumeration(
@@ -56,7 +62,7 @@ def new_subgroups_by_enumeration(
     own: ProcessGroup | None = None
     groups = []
     for ranks in ranks_per_subgroup_list:
-        made = new_group(ranks, timeout, backend, pg_options)
+        made = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
         groups.append(made)
         if made is not GroupMember.NON_GROUP_MEMBER:
             own = made
@@ -84,7 +90,7 @@ def new_subgroups(
     if size < 1 or len(ranks) % size:
         raise ValueError(f"new_subgroups: {len(ranks)} ranks are not groups of {size}")
     parts = [ranks[i : i + size] for i in range(0, len(ranks), size)]
-    return new_subgroups_by_enumeration(parts, timeout, backend, pg_options)
+    return new_subgroups_by_enumeration(parts, timeout, backend, pg_options, group_desc)
 
 
 def split_group(
@@ -102,4 +108,4 @@ def split_group(
     parent = group_of("split_group", parent_pg)
     if parent.size() != get_world_size() or parent.rank() != get_rank():
         raise ValueError("split_group: the parent is not the default group")
-    return new_subgroups_by_enumeration(split_ranks, timeout)[0]
+    return new_subgroups_by_enumeration(split_ranks, timeout, None, None, group_desc)[0]

@@ -75,6 +75,26 @@ def test_gradients_are_averaged_along_the_mesh_that_is_given() -> None:
     assert values(run(averaged_along_a_line, 4)) == [1.0, 2.0, 1.0, 2.0]
 
 
+def over_groups() -> list[Any]:
+    rank = dist.get_rank()
+    line = dist.DeviceMesh.from_group(dist.group.WORLD, "cpu", mesh_dim_names=("all",))
+    alone, _ = dist.new_subgroups(1)
+    grid = dist.DeviceMesh.from_group([dist.group.WORLD, alone], "cpu", [[0], [1]])
+    assert grid.get_coordinate() == [rank, 0]
+    assert grid.get_group(1) is alone
+    assert grid == dist.init_device_mesh("cpu", (2, 1)) != dist.init_device_mesh("cpu", (1, 2))
+    assert len({grid, dist.init_device_mesh("cpu", (2, 1))}) == 1
+    with pytest.raises(ValueError, match=r"dimension 0 of \[1, 0\] is not the group"):
+        dist.DeviceMesh.from_group(dist.group.WORLD, "cpu", [1, 0])
+    with pytest.raises(ValueError, match="2 groups need a mesh"):
+        dist.DeviceMesh.from_group([dist.group.WORLD, alone], "cpu")
+    return [line["all"].size(), line.mesh.tolist()]
+
+
+def test_a_mesh_over_groups_that_are_there() -> None:
+    assert values(run(over_groups, 2)) == [[2, [0, 1]]] * 2
+
+
 def test_wrong_use() -> None:
     dist.init_process_group(rank=0, world_size=1)
     try:

@@ -416,3 +416,10 @@ def test_every_argument_of_torchrun_is_understood() -> None:
     ).stdout.split()
     assert len(theirs) > 40
     assert not set(theirs) - {o for a in get_args_parser()._actions for o in a.option_strings}
+
+
+def test_the_help_says_what_each_argument_does() -> None:
+    idle = {a.dest for a in get_args_parser()._actions if "accepted" in (a.help or "")}
+    assert idle == {"start_method", "local_addr", "logs_specs", "event_log_handler"}
+    for action in get_args_parser()._actions:
+        assert action.help, action

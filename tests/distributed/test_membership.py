@@ -10,6 +10,7 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
+from shmtensor.distributed import distributed_c10d
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
 
 from .crowd import run, values
@@ -178,3 +179,33 @@ def test_errors_are_caught_by_the_names_of_torch(monkeypatch: pytest.MonkeyPatch
 def test_what_is_not_there_is_named(name: str) -> None:
     with pytest.raises(AttributeError, match=f"'shmtensor.distributed' has no attribute '{name}'"):
         getattr(dist, name)
+
+
+def told_of_groups() -> list[Any]:
+    made = dist.new_group([0, 1], group_desc="pair")
+    alone, _ = dist.new_subgroups(1, group_desc="alone")
+    assert alone is not None
+    assert dist.group.WORLD is distributed_c10d._get_default_group()
+    with pytest.raises(ValueError, match="this process has a default group"):
+        dist.init_process_group("gloo")
+    with pytest.raises(ValueError, match="use_local_synchronization=True"):
+        dist.new_group([0, 1], use_local_synchronization=True)
+    with pytest.raises(ValueError, match="ascending order"):
+        dist.new_group([1, 0], sort_ranks=False)
+    world = dist.group.WORLD
+    descriptions = [world.group_desc, made.group_desc, alone.group_desc]
+    assert world.bound_device_id is None
+    assert made.group_name != world.group_name
+    return [*descriptions, made.group_name, dist.new_group([1, 0]).ranks]
+
+
+def test_what_scripts_ask_of_groups_by_pytorchs_names() -> None:
+    zero, one = values(run(told_of_groups, 2))
+    assert zero == one
+    assert zero[:3] == ["default_pg", "pair", "alone"]
+    assert zero[4] == [0, 1]
+    assert distributed_c10d.ReduceOp is dist.ReduceOp
+    assert dist.ReduceOp.RedOpType.SUM is dist.ReduceOp.SUM
+    assert str(dist.ReduceOp.SUM).endswith("SUM")
+    assert dist.Backend.UCC == "ucc"
+    assert not dist.is_backend_available(dist.Backend.XCCL)

@@ -1,0 +1,26 @@
+"""`torch.distributed.distributed_c10d`: what scripts import from there is in `distributed`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .coalesced import _coalescing_manager
+from .group import ProcessGroup
+from .membership import group_of
+
+__all__ = ["_coalescing_manager", "_get_default_group"]
+
+
+def _get_default_group() -> ProcessGroup:
+    """The default group.
+
+    Raises:
+        ValueError: there is none.
+    """
+    return group_of("_get_default_group", None)
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    return getattr(import_module("shmtensor.distributed"), name)
