@@ -31,7 +31,7 @@ def test_one_rank_needs_nobody() -> None:
         assert isinstance(dist.GroupMember.WORLD, dist.ProcessGroup)
         assert work.wait()
         assert work.is_completed()
-        with pytest.raises(RuntimeError, match="destroy_process_group first"):
+        with pytest.raises(ValueError, match="destroy_process_group first"):
             dist.init_process_group(rank=0, world_size=1)
     finally:
         dist.destroy_process_group()
