@@ -85,7 +85,9 @@ def launch(
                 rank, value, text, when = answers.get(True, 0.05)
             except queue.Empty:
                 told = {*results, *(r for _, r, _ in failed)}
-                gone = [r for r, p in enumerate(processes) if p.exitcode and r not in told]
+                gone = [
+                    r for r, p in enumerate(processes) if p.exitcode is not None and r not in told
+                ]
                 if gone and answers.empty():
                     break
                 continue
@@ -97,7 +99,7 @@ def launch(
         for process in processes:
             process.join(5 if len(told) < nprocs else None)
         first = sorted(failed)
-        killed = [r for r, p in enumerate(processes) if p.exitcode and r not in told]
+        killed = [r for r, p in enumerate(processes) if p.exitcode is not None and r not in told]
         if first and not (first[0][0][0] and killed):
             _, rank, text = first[0]
             raise ProcessRaisedException(

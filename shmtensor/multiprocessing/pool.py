@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import os
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -24,8 +25,10 @@ from multiprocessing.pool import ThreadPool
 from typing import Any
 
 from shmtensor import native
+from shmtensor.errors import PeerLostError
 
 from .queue import SimpleQueue, lost
+from .results import Results
 
 __all__ = ["Pool", "ThreadPool"]
 
@@ -35,6 +38,7 @@ _FRUITLESS = 8  # workers that may die without a task, in a row, beyond two for 
 _AHEAD = 2  # tasks in a worker's inbox: the one it works on, and the next
 _SLICE = 0.05  # seconds between two looks at the workers
 _LEAVING = "leaving"  # a worker's last message when it has done maxtasksperchild
+_UNREAD = "unread"  # the next task in the inbox cannot be unpickled
 
 
 class _Worker:
@@ -149,7 +153,7 @@ class _Crew:
         self.wraps = stdlib.Pool._wrap_exception
         self.cache = pool._cache
         self.listing = pool._pool  # the Process objects, for repr and for users that look
-        self.results = SimpleQueue()
+        self.results = Results()
         self.backlog: deque[Any] = deque()
         self.workers: dict[int, _Worker] = {}
         self.numbers = itertools.count()
@@ -210,8 +214,16 @@ class _Crew:
 
     def settle(self, job: int, i: int, result: Any) -> None:
         held = self.cache.get(job)
-        if held is not None:
+        if held is None:
+            return
+        try:
             held._set(i, result)
+        except Exception:  # of a callback: the result is there, whatever became of that
+            threading.excepthook(
+                threading.ExceptHookArgs([*sys.exc_info(), threading.current_thread()])
+            )
+            self.cache.pop(job, None)
+            held._event.set()
 
     def take(self, message: Any) -> None:
         """A message of a worker: a result, or that it leaves."""
@@ -223,7 +235,9 @@ class _Crew:
             if job == _LEAVING:
                 worker.is_leaving = True
                 return
-            worker.tasks.popleft()
+            task = worker.tasks.popleft()
+            if job == _UNREAD:
+                job, i = task[:2]
             self.fruitless = 0
             self.hand_out()
         self.settle(job, i, result)
@@ -349,7 +363,13 @@ def _work(
         initializer(*initargs)
     done = 0
     while maxtasks is None or done < maxtasks:
-        task = inbox.get()
+        try:
+            task = inbox.get()
+        except PeerLostError:
+            raise
+        except Exception as error:
+            results.put((number, _UNREAD, 0, (False, error)))
+            continue
         if task is None:
             return
         job, i, function, args, named = task

@@ -43,3 +43,12 @@ def test_a_killed_rank_is_named() -> None:
 
     with pytest.raises(ProcessExitedException, match="rank 1 exited with code -9"):
         st.launch(die, 3)
+
+
+def test_a_rank_that_ends_without_an_answer_is_named() -> None:
+    def leave() -> None:
+        if dist.get_rank() == 1:
+            os._exit(0)
+
+    with pytest.raises(ProcessExitedException, match="rank 1 exited with code 0"):
+        st.launch(leave, 2)

@@ -249,3 +249,21 @@ def double_all(inbox: Any, outbox: Any) -> None:
 def put_and_report(road: Any) -> None:
     """Takes a queue from a queue and puts something into it."""
     road.get().put("from the child")
+
+
+class Unreadable(Exception):
+    """Can be pickled, and not unpickled: the classic mistake of errors with two arguments."""
+
+    def __init__(self, text: object, more: object = None) -> None:
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (needs_two, (1,))
+
+
+def needs_two(x: object, y: object) -> None:
+    """Is called with one."""
+
+
+def raise_unreadable(x: object) -> None:
+    raise Unreadable(x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +68,37 @@ def test_callbacks() -> None:
         assert isinstance(said.get(timeout=LONG), ValueError)
         with pytest.raises(ValueError, match="on purpose: 1"):
             failed.get(LONG)
+
+
+def test_what_cannot_be_unpickled_fails_its_task_and_the_pool_goes_on() -> None:
+    with running() as pool:
+        for function, argument in [
+            (deeds.raise_unreadable, 1),  # the error on its way back
+            (deeds.Unreadable, 2),  # the result
+            (deeds.square, deeds.Unreadable(3)),  # the argument
+        ]:
+            with pytest.raises(TypeError, match="missing 1 required"):
+                pool.apply_async(function, (argument,)).get(LONG)
+        with pytest.raises(TypeError, match="missing 1 required"):
+            list(pool.imap(deeds.Unreadable, range(3)))
+        assert pool.map(deeds.square, range(4)) == [0, 1, 4, 9]
+
+
+def test_a_callback_that_fails_is_told_and_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: queue.Queue[Any] = queue.Queue()
+    monkeypatch.setattr(threading, "excepthook", lambda told: said.put(told.exc_type))
+
+    def fail(_: object) -> None:
+        raise ZeroDivisionError
+
+    with running() as pool:
+        assert pool.apply_async(deeds.square, (3,), callback=fail).get(LONG) == 9
+        assert pool.map_async(deeds.square, [1, 2], callback=fail).get(LONG) == [1, 4]
+        with pytest.raises(ValueError, match="on purpose"):
+            pool.apply_async(deeds.refuse, (1,), error_callback=fail).get(LONG)
+    assert [said.get(timeout=LONG) for _ in range(3)] == [ZeroDivisionError] * 3
 
 
 def test_an_error_names_where_it_was_raised() -> None:
