@@ -259,7 +259,7 @@ def give_up(error: BaseException) -> None:
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
     """Leaves the group (None: the default one, and with it all). Others that still wait for this
-    rank get an error.
+    rank get an error, and so does who waits for work of this rank that is not done by then.
     """
     if group is None or group is World.default:
         if World.pid == os.getpid():

@@ -80,16 +80,20 @@ def launch(
     try:
         for process in processes:
             process.start()
+        is_over = False
         while len(results) + len(failed) < nprocs:
+            told = {*results, *(r for _, r, _ in failed)}
+            ended = [r for r in range(nprocs) if processes[r].exitcode is not None]
             try:
-                rank, value, text, when = answers.get(True, 0.05)
+                rank, value, text, when = answers.get(True, 0.0 if is_over else 0.05)
             except queue.Empty:
-                told = {*results, *(r for _, r, _ in failed)}
-                gone = [
-                    r for r, p in enumerate(processes) if p.exitcode is not None and r not in told
-                ]
-                if gone and answers.empty():
+                if is_over:  # whoever answered did so before it ended
                     break
+                if not told.issuperset(ended):
+                    end = time.monotonic() + 5
+                    for process in processes:
+                        process.join(max(end - time.monotonic(), 0))
+                    is_over = True
                 continue
             if text:
                 failed.append((when, rank, text))
@@ -97,7 +101,7 @@ def launch(
                 results[rank] = value
         told = {*results, *(r for _, r, _ in failed)}
         for process in processes:
-            process.join(5 if len(told) < nprocs else None)
+            process.join(0 if len(told) < nprocs else None)
         first = sorted(failed)
         killed = [r for r, p in enumerate(processes) if p.exitcode is not None and r not in told]
         if first and not (first[0][0][0] and killed):
@@ -106,7 +110,7 @@ def launch(
                 f"launch: rank {rank} raised:\n\n{text}", rank, processes[rank].pid or 0
             )
         if killed:
-            rank = killed[0]
+            rank = min(killed, key=lambda r: processes[r].exitcode == 0)
             code = processes[rank].exitcode
             raise ProcessExitedException(
                 f"launch: rank {rank} exited with code {code}", rank, processes[rank].pid or 0, code

@@ -168,3 +168,28 @@ def all_missing() -> str:
 
 def test_monitored_barrier_names_all_who_did_not_come() -> None:
     assert values(run(all_missing, 3))[0] == "told"
+
+
+def leave_with_work() -> list[str]:
+    group = dist.new_group([0, 1])
+    x = st.ones(4)
+    if dist.get_rank() == 1:
+        dist.barrier()
+        dist.destroy_process_group(group)
+        return []
+    works = [dist.all_reduce(x, group=group, async_op=True) for _ in range(3)]
+    dist.destroy_process_group(group)
+    said = []
+    for work in works:
+        try:
+            work.wait()
+        except RuntimeError as error:
+            said.append(str(error))
+    dist.barrier()
+    return said
+
+
+def test_work_of_a_group_that_was_left_ends_with_an_error() -> None:
+    zero, _ = values(run(leave_with_work, 2))
+    assert len(zero) == 3
+    assert all("has left the group" in text for text in zero), zero
