@@ -21,7 +21,9 @@ __all__ = ["TypedStorage", "UntypedStorage"]
 
 
 def memory_of(array: Any) -> Any:
-    """The whole memory that an array is a view of, as bytes. Copies: none."""
+    """The whole memory that an array is a view of, as bytes, which can be written if the array can.
+    Copies: none.
+    """
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
@@ -32,6 +34,8 @@ def memory_of(array: Any) -> Any:
         )
     flat = owner.reshape(-1, order="A").view(np.uint8)
     assert flat.nbytes == high - low
+    if not array.flags.writeable:
+        flat.flags.writeable = False
     return flat
 
 
@@ -113,6 +117,8 @@ class UntypedStorage:
         return int(found) if isinstance(found, np.integer) else found
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if not self.bytes.flags.writeable:
+            raise RuntimeError(f"storage: the memory cannot be written: {self!r}")
         self.bytes[index] = value
 
     def __iter__(self) -> Iterator[int]:

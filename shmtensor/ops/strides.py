@@ -14,10 +14,18 @@ Shape = tuple[int, ...]
 
 
 def owner(x: Any) -> Any:
-    """All the memory that x lies in, as a vector of its dtype; None if that is not one array's."""
+    """All the memory that x lies in, as a vector of its dtype; None if that is not one array's.
+    It can be written if x can."""
+    may_write = x.flags.writeable
     while isinstance(x.base, np.ndarray) and x.base.dtype == x.dtype:
         x = x.base
-    return x.reshape(-1) if x.flags.c_contiguous else None
+    if not x.flags.c_contiguous:
+        return None
+    whole = x.reshape(-1)
+    if whole.flags.writeable and not may_write:
+        whole = whole.view()
+        whole.flags.writeable = False
+    return whole
 
 
 def laid(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:

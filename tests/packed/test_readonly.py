@@ -45,6 +45,8 @@ WRITES: dict[str, Callable[[Any], Any]] = {
     "share": lambda x: x.share().add_(1),
     "share_memory_": lambda x: x.share_memory_().add_(1),
     "requires grad": lambda x: x.share(readonly=True).requires_grad_()[0].detach().add_(1),
+    "as_strided": lambda x: x.as_strided((2, 3), (3, 1)).add_(1),
+    "as_strided of a part": lambda x: x[1:].as_strided((2,), (1,)).add_(1),
     "from_numpy": lambda x: st.from_numpy(x.numpy()).add_(1),
 }
 
@@ -71,6 +73,19 @@ def test_numpys_views_are_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
         np.add(1, 1, out=shown.numpy())
     assert x.numpy().flags.writeable
+
+
+def test_storages_are_read_only_here_and_where_they_arrive() -> None:
+    x, shown = pair()
+    queue = mp.Queue()
+    for storage in (shown.untyped_storage(), shown[1:].storage()):
+        queue.put(storage)
+        for each in (storage, queue.get()):
+            assert each.data_ptr() == x.data_ptr()
+            with pytest.raises(RuntimeError, match="storage: the memory cannot be written"):
+                each[0] = 1
+    x.untyped_storage()[3] = 64
+    assert shown[0, 0].item() == 2
 
 
 def test_the_owner_writes_and_all_see_it() -> None:
