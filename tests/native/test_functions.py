@@ -315,6 +315,9 @@ def test_whole_numbers(name: str, dtype: str) -> None:
         with pytest.raises(ZeroDivisionError):
             f(np.ones(40_000, dtype), over)
     assert f(zeros[:0], zeros[:0]).size == 0
+    for near in (limits.min, limits.min + 1, -1, 1, limits.max):  # none of them is taken for a 0
+        if near in range(limits.min, limits.max + 1) and near:
+            assert f(zeros, np.full_like(zeros, near)).shape == zeros.shape
 
 
 @each("name", ["fmod", "remainder", "floor_divide", "trunc_divide"])

@@ -1,28 +1,13 @@
 // Quotients and remainders of whole numbers. Included inside a level's namespace.
 //
 // A quotient of whole numbers below 2^53 is the quotient of them as doubles, cut off: what it lacks to
-// the next whole number is 1 / y at least, more than rounding can add. So a block of such numbers
-// becomes vector code; a block with a larger one is divided one by one. Over 0 all results are 0
-// (callers refuse it before), over -1 the quotient is the number with the other sign, wrapped.
+// the next whole number is 1 / y at least, more than rounding can add. Below 2^51 the rest is exact in
+// double, too, and such numbers become doubles and whole again by an addition to 1.5 * 2^52, for which
+// AVX2 has no instruction. So a block of such numbers is vector code; a block with a larger one is
+// divided one by one. Over 0 all results are 0 (callers refuse it before), over -1 the quotient is the
+// number with the other sign, wrapped.
 
 enum Rest { kCut, kDown, kRestOfCut, kRestOfDown };
-
-template <class T>
-struct Quotients {  // what is divided in
-  typedef double type;
-};
-template <>
-struct Quotients<int8_t> {
-  typedef float type;
-};
-template <>
-struct Quotients<uint8_t> {
-  typedef float type;
-};
-template <>
-struct Quotients<int16_t> {
-  typedef float type;
-};
 
 // The divisor, or 1 where the quotient has a rule of its own.
 template <class T>
@@ -43,21 +28,66 @@ INLINE T finished(T x, T y, T quotient) {
   return y == 0 ? T(0) : out;
 }
 
+// Of 8 and 16 bits: float holds them.
+template <int kRest, class T>
+void divide_few_bits(const T* x, const T* y, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i)
+    out[i] = finished<kRest>(
+        x[i], y[i], static_cast<T>(static_cast<float>(x[i]) / static_cast<float>(plain_divisor(y[i]))));
+}
+
+typedef int32_t FewInts __attribute__((vector_size(kWidth / 2)));
+typedef int32_t LooseInts __attribute__((vector_size(kWidth / 2), aligned(4), may_alias));
+typedef uint64_t LooseBits __attribute__((vector_size(kWidth), aligned(8), may_alias));
+constexpr double kShift = 6755399441055744.0;          // 1.5 * 2^52
+constexpr uint64_t kShiftBits = 0x4338000000000000ULL;  // its bits
+
+INLINE V<double> as_doubles(const int32_t* p) {
+  return __builtin_convertvector((FewInts)*reinterpret_cast<const LooseInts*>(p), V<double>);
+}
+INLINE V<double> as_doubles(const int64_t* p) {
+  return (V<double>)((Bits)*reinterpret_cast<const LooseBits*>(p) + kShiftBits) - kShift;
+}
+INLINE void put_whole(int32_t* p, V<double> v) {  // the low half of a sum's bits: wraps round
+  *reinterpret_cast<LooseInts*>(p) = __builtin_convertvector((Longs)(v + kShift), FewInts);
+}
+INLINE void put_whole(int64_t* p, V<double> v) {
+  *reinterpret_cast<LooseBits*>(p) = (Bits)(v + kShift) - kShiftBits;
+}
+
+template <int kRest>
+INLINE V<double> divided(V<double> x, V<double> y) {
+  const V<double> q = x / y;
+  V<double> n = whole(q);
+  if (kRest == kDown || kRest == kRestOfDown) n = n > q ? n - 1.0 : n;
+  const V<double> out = kRest == kCut || kRest == kDown ? n : x - n * y;
+  return y == all(0.0) ? V<double>{} : out;
+}
+
 template <int kRest, class T>
 void divide_small(const T* x, const T* y, T* out, int64_t n) {
-  typedef typename Quotients<T>::type F;
-  for (int64_t i = 0; i < n; ++i)
-    out[i] = finished<kRest>(x[i], y[i],
-                             static_cast<T>(static_cast<F>(x[i]) / static_cast<F>(plain_divisor(y[i]))));
+  constexpr int kL = kLanes<double>;
+  int64_t i = 0;
+  for (; i + kL <= n; i += kL) put_whole(out + i, divided<kRest>(as_doubles(x + i), as_doubles(y + i)));
+  if (i == n) return;
+  T rest[kL], other[kL];
+  for (int k = 0; k < kL; ++k) {
+    rest[k] = i + k < n ? x[i + k] : T(1);
+    other[k] = i + k < n ? y[i + k] : T(1);
+  }
+  put_whole(rest, divided<kRest>(as_doubles(rest), as_doubles(other)));
+  for (int k = 0; i + k < n; ++k) out[i + k] = rest[k];
 }
 
 template <int kRest, class T>
 void divide_whole(const T* x, const T* y, T* out, int64_t n) {
-  if constexpr (sizeof(T) < 8) {
+  if constexpr (sizeof(T) < 4) {
+    divide_few_bits<kRest>(x, y, out, n);
+  } else if constexpr (sizeof(T) == 4) {
     divide_small<kRest>(x, y, out, n);
   } else {
     constexpr int64_t kBlock = 256;
-    constexpr uint64_t kMost = uint64_t{1} << 52;
+    constexpr uint64_t kMost = uint64_t{1} << 51;
     for (int64_t at = 0; at < n; at += kBlock) {
       const int64_t m = n - at < kBlock ? n - at : kBlock;
       uint64_t far = 0;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 
 #include "array.h"
 #include "pool.h"
@@ -19,11 +20,16 @@ inline bool refuses(const char* kinds, int type) {
   return found;
 }
 
+// y - 1 has the top bit where y has not for 0 alone: SSE2 compares no 64 bits.
 template <class T>
 bool any_zero(const T* y, int64_t n) {
-  int found = 0;
-  for (int64_t i = 0; i < n; ++i) found |= y[i] == 0;
-  return found != 0;
+  using Word = std::make_unsigned_t<T>;
+  Word found = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const Word v = static_cast<Word>(y[i]);
+    found = static_cast<Word>(found | (static_cast<Word>(v - 1) & ~v));
+  }
+  return found >> (8 * sizeof(T) - 1);
 }
 
 // Is one of the whole numbers 0?
@@ -33,10 +39,12 @@ inline bool has_zero(PyArrayObject* y) {
   if (!PyArray_ISCARRAY_RO(y)) return PyArray_CountNonzero(y) != n;
   std::atomic<bool> found{false};
   with_type(PyArray_TYPE(y), [&](auto zero) {
-    const auto* from = data<decltype(zero)>(y);
-    ranges(n, kPart, [&](int64_t i, int64_t stop) {
-      if (any_zero(from + i, stop - i)) found = true;
-    });
+    if constexpr (std::is_integral_v<decltype(zero)>) {
+      const auto* from = data<decltype(zero)>(y);
+      ranges(n, kPart, [&](int64_t i, int64_t stop) {
+        if (any_zero(from + i, stop - i)) found = true;
+      });
+    }
   });
   return found;
 }
