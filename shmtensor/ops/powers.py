@@ -69,7 +69,7 @@ def power_of_bool(x: Any, exponent: Any) -> Any:
         return pow.forward(np, x, exponent)
 
 
-power = parallel(np.power)
+power, over_one = parallel(np.power), parallel(np.reciprocal)
 
 
 def insist_on_whole(x: Any, exponent: Any) -> None:
@@ -108,6 +108,8 @@ def fast_power(x: Any, exponent: Any) -> Any:
             return pow.forward(np, x, exponent)
     if exponent.__class__ is float and exponent == 0.5:
         return root(x)
+    if exponent.__class__ in (int, float) and exponent == -1:
+        return over_one(x)
     return power(x, exponent)
 
 

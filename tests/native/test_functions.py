@@ -370,3 +370,141 @@ def test_halves_and_tensors() -> None:
 def test_no_such_function() -> None:
     with pytest.raises(ValueError, match="elementwise: no such function: lambda"):
         native.elementwise("lambda")
+
+
+def both(low: float, high: float) -> Any:
+    return np.concatenate([inside(low, high), far(-20, np.log10(high))])
+
+
+# Functions whose loops NumPy has for AVX-512 alone: arguments, and the bounds of ours in units in
+# the last place, of float64 and of float32. NumPy's own keep within 4.
+NAMED: dict[str, tuple[list[Any], float, float]] = {
+    "exp": ([both(-708, 708)], 1.1, 1.1),
+    "exp2": ([both(-1022, 1023), both(-126, 127)], 1.1, 1.2),
+    "expm1": ([both(-40, 700), both(-1, 1)], 2.1, 0.6),
+    "log": ([10.0 ** inside(-37, 38), inside(0.5, 2)], 1.1, 1.1),
+    "log2": ([10.0 ** inside(-37, 38), inside(0.5, 2)], 2, 2.1),
+    "log10": ([10.0 ** inside(-37, 38), inside(0.5, 2)], 2, 2.1),
+    "log1p": ([inside(-1, 1), far(-20, -1), 10.0 ** inside(0, 38)], 1.7, 1.7),
+    "tan": ([both(-7, 7), far(-5, 5.9), far(6, 7)], 2.2, 0.7),
+    "arcsin": ([both(-1, 1)], 2.4, 0.6),
+    "arccos": ([both(-1, 1), 1 - 10.0 ** inside(-15, -1)], 1.4, 0.6),
+    "arctan": ([both(-3, 3), far(-20, 20)], 1.2, 0.6),
+    "sinh": ([both(-700, 700), both(-2, 2)], 2.8, 0.6),
+    "cosh": ([both(-700, 700), both(-2, 2)], 1.6, 0.6),
+    "tanh": ([both(-20, 20), both(-0.6, 0.6)], 3, 2.5),
+    "arcsinh": ([both(-3, 3), far(-20, 38)], 2.2, 0.6),
+    "arccosh": ([1 + 10.0 ** inside(-15, 0), inside(1, 10), 10.0 ** inside(0, 38)], 3, 0.6),
+    "arctanh": ([both(-1, 1), 1 - 10.0 ** inside(-12, -1)], 2.2, 0.6),
+}
+ODD = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, -2.0, 1e30, -1e30, 1e-42, -1e-42, 1e-310]
+
+
+@pytest.mark.parametrize("name", NAMED)
+@each("dtype", list(EPSILON))
+def test_named_function(name: str, dtype: str) -> None:
+    f, oracle = native.parallel(getattr(np, name)), getattr(np, name)
+    ranges, *units = NAMED[name]
+    bound = 4.1 if native.isa() == "v4" else units[dtype == "float32"]
+    for numbers in ranges:
+        with np.errstate(all="ignore"):
+            x = numbers.astype(dtype)
+            want = oracle(x.astype(np.longdouble))
+        usual = (abs(want) < np.finfo(dtype).max) & (abs(want) > np.finfo(dtype).tiny)
+        got, want = f(x)[usual], want[usual]
+        off = abs(got - want) / np.spacing(abs(want).astype(dtype))
+        assert usual.sum() > 500
+        assert off.max() <= bound, (x[usual][off.argmax()], off.max())
+    odd = np.array(ODD, dtype)
+    with np.errstate(all="ignore"):
+        want = oracle(odd)
+    np.testing.assert_allclose(f(odd), want, 4e-7 if dtype == "float32" else 8e-16, 0)
+    signed = want == 0
+    np.testing.assert_array_equal(np.signbit(f(odd))[signed], np.signbit(want)[signed])
+    np.testing.assert_array_equal(
+        f(np.repeat(odd, 3)), np.repeat(f(odd), 3)
+    )  # whatever is beside it
+
+
+@each("dtype", list(EPSILON))
+def test_whole_logarithms_are_whole(dtype: str) -> None:
+    powers = np.arange(-120, 121)
+    two = np.ldexp(np.ones_like(powers, dtype), powers)
+    np.testing.assert_array_equal(native.parallel(np.log2)(two), powers)
+    np.testing.assert_array_equal(native.parallel(np.exp2)(powers.astype(dtype)), two)
+    tens = np.arange(11 if dtype == "float32" else 23)
+    np.testing.assert_array_equal(native.parallel(np.log10)(10.0 ** tens.astype(dtype)), tens)
+
+
+@each("dtype", list(EPSILON))
+def test_angles_and_powers(dtype: str) -> None:
+    angle, power = native.parallel(np.arctan2), native.parallel(np.power)
+    bound = 4.1 if native.isa() == "v4" else 1.6
+    for size in (1, 3, 30):
+        x, y = (RNG.permutation(far(-size, size)).astype(dtype) for _ in range(2))
+        want = np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble))
+        usual = abs(want) > np.finfo(dtype).tiny
+        off = abs(angle(y, x) - want) / np.spacing(abs(want).astype(dtype))
+        assert off[usual].max() <= bound
+    x, y = np.meshgrid(np.array(ODD, dtype), np.array([*ODD, 0.5, 3, -3], dtype))
+    with np.errstate(all="ignore"):
+        for f, oracle in (
+            (angle, np.arctan2),
+            (power, np.power),
+            (native.parallel(np.copysign), np.copysign),
+        ):
+            want = oracle(y, x)
+            np.testing.assert_allclose(f(y, x), want, 4e-7 if dtype == "float32" else 8e-16, 0)
+            np.testing.assert_array_equal(
+                np.signbit(f(y, x))[want == 0], np.signbit(want)[want == 0]
+            )
+    base, to = (10.0 ** inside(-5, 5)).astype(dtype), inside(-7, 7).astype(dtype)
+    want = np.power(base.astype(np.longdouble), to)
+    off = abs(power(base, to) - want) / np.spacing(want.astype(dtype))
+    assert off.max() <= (4.1 if native.isa() == "v4" else 1.1)
+
+
+@each("dtype", list(EPSILON))
+def test_truths_of_numbers(dtype: str) -> None:
+    """In any layout; NaN and the smallest numbers are true, -0 is not."""
+    x, y = (RNG.integers(-1, 2, (300, 301)).astype(dtype) for _ in range(2))
+    x[0, :5] = np.nan, np.inf, -0.0, 1e-42, 0
+    for name in ("logical_and", "logical_or", "logical_xor"):
+        f, oracle = native.parallel(getattr(np, name)), getattr(np, name)
+        for a, b in (
+            (x, y),
+            (x.T, y.T),
+            (x[:, ::2], y[:, ::-2]),
+            (x, y[0]),
+            (x, y[:, :1]),
+            (x[:0], y[:0]),
+        ):
+            np.testing.assert_array_equal(f(a, b), oracle(a, b), strict=True)
+        np.testing.assert_array_equal(f(x, 2.0), oracle(x, 2.0), strict=True)
+    f = native.parallel(np.logical_not)
+    for a in (x, x.T, x[::2, ::3], x[:0], x[0, 0]):
+        np.testing.assert_array_equal(f(a), np.logical_not(a))
+
+
+@each("dtype", ["c8", "c16"])
+def test_negative_of_complex_numbers(dtype: str) -> None:
+    x = (RNG.normal(size=(200, 203)) + 1j * RNG.normal(size=(200, 203))).astype(dtype)
+    x[0, 0] = complex(0.0, -0.0)
+    f = native.parallel(np.negative)
+    for a in (x, x.T, x[::2, ::-3], x[:, :0], x[0, 0]):
+        np.testing.assert_array_equal(f(a), -a)
+    assert np.signbit(f(x)[0, 0].real)
+    assert not np.signbit(f(x)[0, 0].imag)
+    kept = x.copy()
+    assert f(x, x) is x
+    np.testing.assert_array_equal(x, -kept)
+
+
+@each("dtype", list(EPSILON))
+def test_one_over_numbers(dtype: str) -> None:
+    f = native.parallel(np.reciprocal)
+    x = np.concatenate([far(-30, 30).astype(dtype), np.array(ODD, dtype)])
+    with np.errstate(all="ignore"):
+        for a in (x, x[::-3], x[:0]):
+            np.testing.assert_array_equal(f(a), 1 / a, strict=True)
+    np.testing.assert_array_equal(st.pow(st.tensor(x), -1).numpy(), f(x))

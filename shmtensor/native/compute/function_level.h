@@ -12,6 +12,7 @@
 
 #pragma GCC diagnostic ignored "-Wpsabi"
 #pragma GCC diagnostic ignored "-Wunused-function"
+#define INLINE_LAMBDA __attribute__((always_inline))
 
 namespace shmtensor {
 namespace SHMTENSOR_LEVEL {
@@ -22,6 +23,10 @@ namespace SHMTENSOR_LEVEL {
 #include "logarithm.h"
 #include "tail.h"
 #include "wave.h"
+//
+#include "angle.h"
+#include "elementary.h"
+#include "elementary_brief.h"
 //
 #include "bessel.h"
 #include "decaying.h"
@@ -92,6 +97,15 @@ void error_inverses(const float* x, float* out, int64_t n) { unary<ErfInv>(x, ou
 void error_complements(const double* x, double* out, int64_t n) { unary<Erfc>(x, out, n); }
 void error_inverses(const double* x, double* out, int64_t n) { unary<ErfInv>(x, out, n); }
 
+void powers_of_two(const float* x, float* out, int64_t n) { brief(x, out, n, exp2_brief); }
+void powers_of_two(const double* x, double* out, int64_t n) { unary<Exp2>(x, out, n); }
+void logs_2(const float* x, float* out, int64_t n) { brief(x, out, n, log2_brief); }
+void logs_2(const double* x, double* out, int64_t n) { unary<Log2>(x, out, n); }
+void logs_10(const float* x, float* out, int64_t n) { brief(x, out, n, log10_brief); }
+void logs_10(const double* x, double* out, int64_t n) { unary<Log10>(x, out, n); }
+void logs_of_one_and(const float* x, float* out, int64_t n) { brief(x, out, n, log1p_brief); }
+void logs_of_one_and(const double* x, double* out, int64_t n) { unary<Log1p>(x, out, n); }
+
 template <class T, bool kTwo>
 void log_add(const T* x, const T* y, T* out, int64_t n) {
   constexpr int64_t kL = kLanes<T>;
@@ -153,6 +167,32 @@ void divide_and_cut(const T* x, const T* y, T* out, int64_t n) {
 }
 
 template <class T>
+void reciprocals(const T* x, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = 1 / x[i];
+}
+
+template <class T>
+void copy_sign(const T* x, const T* y, T* out, int64_t n) {
+  constexpr int64_t kL = kLanes<T>;
+  int64_t i = 0;
+  for (; i + kL <= n; i += kL) store<T>(out + i, with_sign_of(load(x + i), load(y + i)));
+  if (i < n)
+    store_part(out + i, with_sign_of(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
+}
+
+// Of these NumPy has vectors for AVX-512 alone, of some of float32 for AVX2 besides.
+template <class T>
+using OfOne = void (*)(const T*, T*, int64_t);
+template <class T>
+constexpr OfOne<T> own(OfOne<T> f) {
+  return kWidth < 64 ? f : nullptr;
+}
+template <class F, class T>
+constexpr auto kOwn = kWidth < 64 ? unary<F, T> : nullptr;
+template <class F, class T>
+constexpr auto kOwnOfTwo = kWidth < 64 ? binary<F, T> : nullptr;
+
+template <class T>
 constexpr Functions<T> function_table = {
     {error_functions, error_complements, error_inverses, unary<LogGamma, T>, unary<Digamma, T>,
      unary<Bessel<0>, T>, unary<Bessel<1>, T>, unary<BesselScaled<0>, T>, unary<BesselScaled<1>, T>,
@@ -164,14 +204,35 @@ constexpr Functions<T> function_table = {
      unary<BesselDecaying<1, false>, T>, unary<BesselDecaying<0, true>, T>,
      unary<BesselDecaying<1, true>, T>, unary<SphericalBessel, T>, unary<ErfcScaled, T>,
      unary<NormalDistribution, T>, unary<LogNormalDistribution, T>, unary<NormalQuantile, T>,
-     unary<Trigamma, T>},
+     unary<Trigamma, T>, reciprocals<T>,
+     kIsFine<T> ? kOwn<Exp, T> : nullptr, own<T>(powers_of_two), kOwn<Expm1, T>,
+     kIsFine<T> ? kOwn<Log, T> : nullptr, own<T>(logs_2), own<T>(logs_10), own<T>(logs_of_one_and),
+     kOwn<Tan, T>, kOwn<Asin, T>, kOwn<Acos, T>, kOwn<Atan, T>, kOwn<Sinh, T>, kOwn<Cosh, T>, kIsFine<T> ? kOwn<Tanh, T> : nullptr,
+     kOwn<Asinh, T>, kOwn<Acosh, T>, kOwn<Atanh, T>},
     {kFuses || !kIsFine<T> ? binary<Fmod, T> : nullptr,
      kFuses || !kIsFine<T> ? binary<Remainder, T> : nullptr,
      kFuses || !kIsFine<T> ? binary<FloorDivide, T> : nullptr,
      kFuses || !kIsFine<T> ? binary<Hypot, T> : nullptr, log_add<T, false>, log_add<T, true>,
      next_after<T>, leak<T>, divide_and_cut<T>, binary<IncompleteGamma<false>, T>,
-     binary<IncompleteGamma<true>, T>},
+     binary<IncompleteGamma<true>, T>, copy_sign<T>, kOwnOfTwo<Atan2, T>,
+     kIsFine<T> ? nullptr : kOwnOfTwo<Power, T>},
 };
+
+template <Logical kWhich, class T>
+void logical(const T* __restrict x, const T* __restrict y, uint8_t* __restrict out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const bool a = x[i] != 0, b = y[i] != 0;
+    out[i] = kWhich == kAnd ? a & b : kWhich == kOr ? a | b : a != b;
+  }
+}
+template <class T>
+void is_zero(const T* __restrict x, uint8_t* __restrict out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] == 0;
+}
+template <class T>
+constexpr Truths<T> truth_table = {{logical<kAnd, T>, logical<kOr, T>, logical<kXor, T>}, is_zero<T>};
+const Truths<float>& truths_of(float) { return truth_table<float>; }
+const Truths<double>& truths_of(double) { return truth_table<double>; }
 
 const Functions<float>& functions_of(float) { return function_table<float>; }
 const Functions<double>& functions_of(double) { return function_table<double>; }

@@ -14,6 +14,8 @@ namespace shmtensor {
   const WholeFunctions<int16_t>& functions_of(int16_t);  \
   const WholeFunctions<int32_t>& functions_of(int32_t);  \
   const WholeFunctions<int64_t>& functions_of(int64_t);  \
+  const Truths<float>& truths_of(float);                 \
+  const Truths<double>& truths_of(double);               \
   WholeProduct<uint8_t> product_of(uint8_t);             \
   WholeProduct<uint16_t> product_of(uint16_t);           \
   WholeProduct<uint32_t> product_of(uint32_t);           \
@@ -56,6 +58,20 @@ template const WholeFunctions<uint8_t>& whole_functions<uint8_t>();
 template const WholeFunctions<int16_t>& whole_functions<int16_t>();
 template const WholeFunctions<int32_t>& whole_functions<int32_t>();
 template const WholeFunctions<int64_t>& whole_functions<int64_t>();
+
+template <class T>
+const Truths<T>& truths() {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::truths_of(T());
+    case Level::V3:
+      return level_v3::truths_of(T());
+    default:
+      return level_base::truths_of(T());
+  }
+}
+template const Truths<float>& truths<float>();
+template const Truths<double>& truths<double>();
 
 template <class T>
 WholeProduct<T> whole_products() {

@@ -36,6 +36,24 @@ enum Unary {
   kLogNormal,
   kNormalQuantile,
   kTrigamma,
+  kReciprocal,
+  kExp,
+  kExp2,
+  kExpm1,
+  kLog,
+  kLog2,
+  kLog10,
+  kLog1p,
+  kTangent,
+  kArcsine,
+  kArccosine,
+  kArctangent,
+  kSinh,
+  kCosh,
+  kTanh,
+  kArcsinh,
+  kArccosh,
+  kArctanh,
   kUnaries
 };
 enum Binary {
@@ -50,6 +68,9 @@ enum Binary {
   kTruncDivide,
   kGammaLower,
   kGammaUpper,
+  kCopySign,
+  kArctangent2,
+  kPower,
   kBinaries
 };
 
@@ -67,6 +88,17 @@ template <class T>
 struct WholeFunctions {
   void (*binary[kWholes])(const T* x, const T* y, T* out, int64_t n);
 };
+
+// What is not 0 counts as true. By the dtype of the operands: float and double, of which NumPy's are not
+// vectors.
+enum Logical { kAnd, kOr, kXor, kLogicals };
+template <class T>
+struct Truths {
+  void (*binary[kLogicals])(const T* x, const T* y, uint8_t* out, int64_t n);
+  void (*negation)(const T* x, uint8_t* out, int64_t n);
+};
+template <class T>
+const Truths<T>& truths();
 
 // c (+)= a b of whole numbers: element (i, k) of a at i * row + k * step, b and c in rows.
 template <class T>

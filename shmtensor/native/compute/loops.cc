@@ -65,6 +65,54 @@ void run_two(char** args, npy_intp const* dimensions, npy_intp const* steps, voi
   }
 }
 
+// As run_one and run_two, of truth values.
+template <class T>
+void run_truth_of_one(char** args, npy_intp const* dimensions, npy_intp const* steps, void* kernel) {
+  const auto f = reinterpret_cast<void (*)(const T*, uint8_t*, int64_t)>(kernel);
+  const npy_intp n = dimensions[0], width = sizeof(T);
+  if (steps[0] == width && steps[1] == 1)
+    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<uint8_t*>(args[1]), n);
+  T x[kSome];
+  uint8_t out[kSome];
+  for (npy_intp at = 0; at < n; at += kSome) {
+    const npy_intp m = n - at < kSome ? n - at : kSome;
+    collect(args[0] + at * steps[0], steps[0], x, m);
+    f(x, out, m);
+    spread(out, args[1] + at * steps[1], steps[1], m);
+  }
+}
+
+template <class T>
+void run_truth_of_two(char** args, npy_intp const* dimensions, npy_intp const* steps, void* kernel) {
+  const auto f = reinterpret_cast<void (*)(const T*, const T*, uint8_t*, int64_t)>(kernel);
+  const npy_intp n = dimensions[0], width = sizeof(T);
+  if (steps[0] == width && steps[1] == width && steps[2] == 1)
+    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]),
+             reinterpret_cast<uint8_t*>(args[2]), n);
+  T x[kSome], y[kSome];
+  uint8_t out[kSome];
+  for (npy_intp at = 0; at < n; at += kSome) {
+    const npy_intp m = n - at < kSome ? n - at : kSome;
+    collect(args[0] + at * steps[0], steps[0], x, m);
+    collect(args[1] + at * steps[1], steps[1], y, m);
+    f(x, y, out, m);
+    spread(out, args[2] + at * steps[2], steps[2], m);
+  }
+}
+
+// Of complex numbers both parts.
+template <class T>
+void run_negative(char** args, npy_intp const* dimensions, npy_intp const* steps, void*) {
+  const npy_intp n = dimensions[0], width = 2 * sizeof(T);
+  const bool dense = steps[0] == width && steps[1] == width;
+  const npy_intp parts = dense ? 2 * n : 2, runs = dense ? 1 : n;
+  for (npy_intp i = 0; i < runs; ++i) {
+    const T* x = reinterpret_cast<T*>(args[0] + i * steps[0]);
+    T* out = reinterpret_cast<T*>(args[1] + i * steps[1]);
+    for (npy_intp k = 0; k < parts; ++k) out[k] = -x[k];
+  }
+}
+
 struct NamedUnary {
   const char* name;
   Unary which;
@@ -78,6 +126,10 @@ constexpr NamedUnary kUnaryNames[] = {
     {"j0", kJ0}, {"j1", kJ1}, {"y0", kY0}, {"y1", kY1}, {"k0", kK0}, {"k1", kK1}, {"k0e", kK0e},
     {"k1e", kK1e}, {"spherical_j0", kSphericalJ0}, {"erfcx", kErfcScaled}, {"ndtr", kNormal},
     {"log_ndtr", kLogNormal}, {"ndtri", kNormalQuantile}, {"trigamma", kTrigamma},
+    {"reciprocal", kReciprocal}, {"exp", kExp}, {"exp2", kExp2}, {"expm1", kExpm1}, {"log", kLog},
+    {"log2", kLog2}, {"log10", kLog10}, {"log1p", kLog1p}, {"tan", kTangent}, {"arcsin", kArcsine},
+    {"arccos", kArccosine}, {"arctan", kArctangent}, {"sinh", kSinh}, {"cosh", kCosh}, {"tanh", kTanh},
+    {"arcsinh", kArcsinh}, {"arccosh", kArccosh}, {"arctanh", kArctanh},
 };
 struct NamedBinary {
   const char* name;
@@ -88,6 +140,7 @@ constexpr NamedBinary kBinaryNames[] = {
     {"hypot", kHypot},         {"logaddexp", kLogAddExp},   {"logaddexp2", kLogAddExp2},
     {"nextafter", kNextAfter}, {"prelu", kLeak},             {"trunc_divide", kTruncDivide},
     {"gammainc", kGammaLower}, {"gammaincc", kGammaUpper},
+    {"copysign", kCopySign},   {"arctan2", kArctangent2},   {"power", kPower},
 };
 struct NamedWhole {
   const char* name;
@@ -99,6 +152,11 @@ constexpr NamedWhole kWholeNames[] = {
     {"floor_divide", kWholeFloorDivide},
     {"trunc_divide", kWholeTruncDivide},
 };
+struct NamedLogical {
+  const char* name;
+  Logical which;
+};
+constexpr NamedLogical kLogicalNames[] = {{"logical_and", kAnd}, {"logical_or", kOr}, {"logical_xor", kXor}};
 struct NamedElementary {
   const char* name;
   OfOne<float> Elementary::*which;
@@ -119,6 +177,12 @@ OwnLoop found(const char* name) {
   for (const auto& own : kBinaryNames) {
     if (strcmp(own.name, name)) continue;
     if (auto f = functions<T>().binary[own.which]) return {run_two<T>, reinterpret_cast<void*>(f)};
+  }
+  if (!strcmp(name, "logical_not"))
+    return {run_truth_of_one<T>, reinterpret_cast<void*>(truths<T>().negation)};
+  for (const auto& own : kLogicalNames) {
+    if (!strcmp(own.name, name))
+      return {run_truth_of_two<T>, reinterpret_cast<void*>(truths<T>().binary[own.which])};
   }
   return {nullptr, nullptr};
 }
@@ -166,6 +230,10 @@ OwnLoop own_loop(const char* name, int type) {
     case NPY_LONG:
     case NPY_LONGLONG:
       return found_whole<int64_t>(name);
+    case NPY_CFLOAT:
+      return {strcmp(name, "negative") ? nullptr : run_negative<float>, nullptr};
+    case NPY_CDOUBLE:
+      return {strcmp(name, "negative") ? nullptr : run_negative<double>, nullptr};
     default:
       return {nullptr, nullptr};
   }

@@ -22,15 +22,21 @@ INLINE V<double> cosine_near(V<double> x, V<double> tail) {
   return w + (((1.0 - w) - half) + (z * r - x * tail));
 }
 
-// The sine (kQuarter 0) or the cosine (1) of |x| <= kFarWave.
-template <int kQuarter>
-INLINE V<double> wave(V<double> x) {
+// y + tail is |x| <= kFarWave less the nearest multiple of pi / 2, whose number is returned.
+INLINE Bits quarters(V<double> x, V<double>* y, V<double>* tail) {
   const V<double> shifted = x * 6.36619772367581382433e-01 + 6755399441055744.0;
   const V<double> n = shifted - 6755399441055744.0;
   const V<double> a = x - n * 1.57079632673412561417e+00, b = n * 6.07710050630396597660e-11;
   const V<double> r = a - b, lost = ((a - r) - b) - n * 2.02226624879595063154e-21;
-  const V<double> y = r + lost, tail = (r - y) + lost;
-  const Longs quarter = (Longs)((Bits)shifted + kQuarter);
+  *y = r + lost, *tail = (r - *y) + lost;
+  return (Bits)shifted;
+}
+
+// The sine (kQuarter 0) or the cosine (1) of |x| <= kFarWave.
+template <int kQuarter>
+INLINE V<double> wave(V<double> x) {
+  V<double> y, tail;
+  const Longs quarter = (Longs)(quarters(x, &y, &tail) + kQuarter);
   const V<double> w = pick((quarter & 1) != 0, cosine_near(y, tail), sine_near(y, tail));
   return (V<double>)((Longs)w ^ (quarter & 2) << 62);
 }
