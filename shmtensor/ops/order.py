@@ -30,7 +30,8 @@ def put(ops: Any, g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdi
 def placed(xp, x, indices, /, shape, dim):
     """Zeros of a shape, with x put at the indices along dim; no index may occur twice."""
     out = xp.zeros(shape, x.dtype)
-    xp.put_along_axis(out, indices, x, dim)
+    if not native.scatter_into(out, x, indices, dim, 0):
+        xp.put_along_axis(out, indices, x, dim)
     return out
 
 
@@ -43,6 +44,7 @@ def take_along(xp, x, indices, /, dim):
     return xp.take_along_axis(x, indices, dim)
 
 
+take_along.numpy = either(native.gather, take_along.forward)
 take_along.pullback(x=lambda ops, g, indices, x_shape, dim: ops.placed(g, indices, x_shape, dim))
 
 
