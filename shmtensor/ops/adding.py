@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from .. import native
 
-__all__ = ["add_places", "index_places", "mesh_places", "slice_places"]
+__all__ = ["add_places", "add_rows", "index_places", "mesh_places", "slice_places"]
 
 Shape = tuple[int, ...]
 
@@ -22,6 +24,19 @@ def add_places(xp: Any, out: Any, places: Any, values: Any, ufunc: str = "add") 
     if ufunc == "add" and native.add_at(out.reshape(-1), places, values):
         return
     getattr(xp, ufunc).at(out.reshape(-1), places, values)
+
+
+def add_rows(out: Any, index: Any, values: Any) -> bool:
+    """out[index] += values for index arrays of the first dimensions; False: another case."""
+    rows = native.rows_at(out, index) if out.flags.c_contiguous else None
+    if rows is None:
+        return False
+    n = len(index) if isinstance(index, tuple) else 1
+    rest = out.shape[n:]
+    width = math.prod(rest)
+    values = np.broadcast_to(values, (*rows.shape, *rest)).reshape(rows.size, width)
+    table = out.reshape(math.prod(out.shape[:n]), width)
+    return native.add_slices(table, values, rows.reshape(-1), 0)
 
 
 def slice_places(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
@@ -49,6 +64,6 @@ def index_places(xp: Any, shape: Shape, index: Any) -> Any:
     """The flat places of x[index] for an x of that shape."""
     only = index[0] if isinstance(index, tuple) and len(index) == 1 else index
     if getattr(only, "dtype", None) is not None and only.dtype.kind in "iu" and shape:
-        places = slice_places(xp, shape, 0, xp.where(only < 0, only + shape[0], only))
+        places = slice_places(xp, shape, 0, xp.arange(shape[0])[only])
         return places.reshape(*only.shape, *shape[1:])
     return xp.arange(math.prod(shape)).reshape(shape)[index]

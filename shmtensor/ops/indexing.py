@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .adding import add_places, index_places
+from ..dtypes import HALVES, float32
+from .adding import add_places, add_rows, index_places
 from .alike import alike
 from .axes import together
 from .kernels import either
@@ -89,7 +90,7 @@ def add_at(xp: Any, out: Any, index: Any, values: Any) -> None:
     parts = index if isinstance(index, tuple) else (index,)
     if is_basic(index) or all(getattr(i, "dtype", None) == np.bool_ for i in parts):
         out[index] += values
-    else:
+    elif not add_rows(out, index, values):
         add_places(xp, out, index_places(xp, out.shape, index), values)
 
 
@@ -133,12 +134,17 @@ scatter_index.pullback(x=lambda ops, g, index: ops.getitem(g, index))
 @op(method=False, function=False, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)])
 def written(xp, x, values, /, index: index, accumulate):
     """The tensor with values written, or added, at an index. Copies: one (the result)."""
-    out = x.copy(order="C")
-    if accumulate:
-        add_at(xp, out, index, values.astype(x.dtype, copy=False))
-    else:
+    if not accumulate:
+        out = x.copy(order="C")
         out[index] = values
-    return out
+        return out
+    if x.dtype not in HALVES:
+        out = x.copy(order="C")
+        add_at(xp, out, index, values.astype(x.dtype, copy=False))
+        return out
+    wide = native.recast(x.copy(order="C"), float32)  # a sum of many is rounded once
+    add_at(xp, wide, index, native.recast(values, float32))
+    return native.recast(wide, x.dtype)
 
 
 def erased(ops: Any, g: Any, index: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .adding import add_places, slice_places
+from .adding import add_places, add_rows, slice_places
 from .gathering import checked
 from .philox import default_generator, uniform
 from .samples import ints
@@ -30,7 +30,8 @@ def embedded(xp, weight, index, /, padding_idx=-1, sparse=False):
 def embedded_backward(xp, x, index, /, n, padding_idx):
     """n rows, with x added at the indices, except at padding_idx."""
     out = xp.zeros((n, x.shape[-1]), x.dtype)
-    add_places(xp, out, slice_places(xp, out.shape, 0, index).reshape(-1), x.reshape(-1))
+    if not add_rows(out, index, x):
+        add_places(xp, out, slice_places(xp, out.shape, 0, index).reshape(-1), x.reshape(-1))
     if padding_idx >= 0:
         out[padding_idx] = 0
     return out

@@ -95,3 +95,25 @@ def test_nonzero_of_any_shape() -> None:
             np.testing.assert_array_equal(native.nonzero(y), np.argwhere(y), strict=True)
     x = np.array([0.0, -0.0, np.nan])
     np.testing.assert_array_equal(native.nonzero(x), [[2]])
+
+
+def test_rows_are_numbered_as_numpy_numbers_them() -> None:
+    x = np.empty((7, 8, 9, 2))
+    numbers = np.arange(7 * 8 * 9 * 2).reshape(x.shape)
+    for shape in ((5,), (90, 60), (0,), ()):
+        i, j, k = (np.asarray(RNG.integers(-n, n, shape)) for n in (7, 8, 9))
+        for index in ((i,), (i, j), (i, j, k), (i, j.astype("i4"), k, np.asarray(k % 2)), i):
+            count = len(index) if isinstance(index, tuple) else 1
+            step = int(np.prod(x.shape[count:]))
+            want = numbers.reshape(*x.shape[:count], step)[..., 0][index] // step
+            np.testing.assert_array_equal(native.rows_at(x, index), want)
+    i = RNG.integers(0, 7, 70_000)
+    for wrong in (7, -8):
+        bad = i.copy()
+        bad[-5] = wrong
+        assert native.rows_at(x, (bad, i)) is None
+    assert native.rows_at(x, (i, i[1:])) is None
+    assert native.rows_at(x, (i, slice(None))) is None
+    assert native.rows_at(x, (i, i.astype(float))) is None
+    assert native.rows_at(x, (i,) * 5) is None
+    assert native.rows_at(x, ()) is None

@@ -213,6 +213,34 @@ def test_one_number_is_put_at_all_places(dtype: str) -> None:
         assert not native.scatter_into(out, np.ones((), dtype), index * 0, dim, 1, x)
 
 
+@each("dtype", ["c8", "c16", "?", "i1", "i4", "i8"])
+def test_complex_numbers_and_bools_are_added(dtype: str) -> None:
+    rng = np.random.default_rng(8)
+    for shape, count, dim in [((7,), 20, 0), ((50, 90), 300, 0), ((90, 50), 300, 1)]:
+        size = 2**62 if dtype == "i8" else 120  # so that sums wrap
+
+        def draw(shape: tuple[int, ...], size: int = size) -> np.ndarray:
+            x = rng.integers(-size, size, shape)
+            y = 1j * rng.integers(-size, size, shape) if dtype[0] == "c" else 0
+            return (x + y if dtype[0] == "c" else x * rng.integers(0, 2, shape)).astype(dtype)
+
+        x, source = draw(shape), draw((*shape[:dim], count, *shape[dim + 1 :]))
+        index = rng.integers(0, shape[dim], count)
+        mesh = np.broadcast_to(
+            np.moveaxis(index.reshape(-1, *(1,) * (len(shape) - 1)), 0, dim), source.shape
+        )
+        want, out = x.copy(), np.empty_like(x)
+        np.add.at(want, (slice(None),) * dim + (index,), source)
+        assert native.add_slices(out, source, index, dim, x)
+        np.testing.assert_array_equal(out, want, strict=True)
+        assert native.scatter_into(out, source, mesh.copy(), dim, 1, x)
+        np.testing.assert_array_equal(out, want, strict=True)
+        if len(shape) == 1:
+            out = x.copy()
+            assert native.add_at(out, index, source)
+            np.testing.assert_array_equal(out, want, strict=True)
+
+
 @each("dtype", ["f4", "f8", "i2", "u1", "i8"])
 @each(("how", "join"), [(1, np.add), (2, np.multiply), (3, np.maximum), (4, np.minimum)])
 def test_slices_are_joined_one_after_the_other(how: int, join: Any, dtype: str) -> None:

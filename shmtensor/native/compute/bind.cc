@@ -213,6 +213,8 @@ PyMethodDef methods[] = {
     {"add_scaled", fast<add_scaled>(), METH_FASTCALL, "add_scaled(x, y, value, out=None, /): x + value * y"},
     {"cube", cube, METH_O, "cube(x, /): x * x * x"},
     {"keep", fast<keep>(), METH_FASTCALL, "keep(x, mask, scale, /): x * scale where the mask holds, else 0."},
+    {"rows_at", fast<rows_at>(), METH_FASTCALL,
+     "rows_at(x, index, /): the numbers of the slices x[index] among those of its first dimensions, or None."},
     {"add_at", fast<add_at>(), METH_FASTCALL, "add_at(out, places, values, /) -> bool: was it done?"},
     {"sort", fast<sort>(), METH_FASTCALL, "sort(x, dim, descending, /) -> (values, places)"},
     {"topk", fast<topk>(), METH_FASTCALL, "topk(x, k, dim, largest, /) -> (values, places)"},

@@ -198,6 +198,45 @@ Ref picked(PyArrayObject* x, PyObject* index) {
   return at_indices(x, parts, static_cast<int>(count));
 }
 
+PyObject* rows_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("rows_at", n, 2, 2) < 0) return nullptr;
+  if (!PyArray_CheckExact(args[0])) Py_RETURN_NONE;
+  PyArrayObject* x = as_array(args[0]);
+  const bool several = PyTuple_CheckExact(args[1]);
+  PyObject* const* parts = several ? PySequence_Fast_ITEMS(args[1]) : &args[1];
+  const int count = several ? static_cast<int>(PyTuple_GET_SIZE(args[1])) : 1;
+  if (count == 0 || count > kMost || count > PyArray_NDIM(x)) Py_RETURN_NONE;
+  Ref at[kMost];
+  for (int k = 0; k < count; ++k) {
+    if (!PyArray_CheckExact(parts[k]) || !PyArray_SAMESHAPE(as_array(parts[k]), as_array(parts[0])))
+      Py_RETURN_NONE;
+    at[k] = indices(parts[k]);
+    if (at[k]) continue;
+    if (PyErr_Occurred()) return nullptr;
+    Py_RETURN_NONE;
+  }
+  Ref out(fresh(PyArray_NDIM(at[0].array()), PyArray_DIMS(at[0].array()), NPY_INT64));
+  if (!out) return nullptr;
+  const int64_t total = PyArray_SIZE(out.array());
+  std::atomic<bool> valid{true};
+  {
+    Unlocked unlocked(total > kUnlock);
+    ranges(total, kPiece, [&](int64_t start, int64_t stop) {
+      int64_t* rows = data<int64_t>(out) + start;
+      memset(rows, 0, sizeof(int64_t) * static_cast<size_t>(stop - start));
+      int64_t stride = 1;
+      for (int k = count - 1; k >= 0; stride *= PyArray_DIM(x, k--)) {
+        if (!add_offsets(data<int64_t>(at[k]) + start, stop - start, PyArray_DIM(x, k), stride, rows)) {
+          valid = false;
+          return;
+        }
+      }
+    });
+  }
+  if (!valid) Py_RETURN_NONE;
+  return out.release();
+}
+
 PyObject* nonzero(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("nonzero", n, 1, 1) < 0) return nullptr;
   PyArrayObject* x = PyArray_CheckExact(args[0]) ? as_array(args[0]) : nullptr;

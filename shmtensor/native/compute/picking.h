@@ -10,6 +10,8 @@ namespace shmtensor {
 // Null without an exception where it is another case, a small one or a wrong one: NumPy does it.
 Ref picked(PyArrayObject* x, PyObject* index);
 
+// (x, index): the numbers of the slices x[i, j, ...] in what the first dimensions of x span, or None.
+PyObject* rows_at(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* nonzero(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x): a row of indices each
 
 }  // namespace shmtensor

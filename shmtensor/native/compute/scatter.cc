@@ -10,6 +10,7 @@
 #include "array.h"
 #include "indices.h"
 #include "kernels.h"
+#include "meeting.h"
 #include "packing.h"
 #include "places.h"
 #include "pool.h"
@@ -82,56 +83,6 @@ void apart(const Around& a, int64_t work, F&& body) {
   });
 }
 
-// Whole numbers wrap.
-template <class T>
-inline T times(T x, T y) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
-  else
-    return x * y;
-}
-
-// first ? a : b, by arithmetic: nobody can foresee which.
-template <class T>
-inline T either(bool first, T a, T b) {
-  using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(b ^ ((a ^ b) & static_cast<T>(-static_cast<int64_t>(first))));
-  } else {
-    Bits x, y;
-    memcpy(&x, &a, sizeof x);
-    memcpy(&y, &b, sizeof y);
-    y ^= (x ^ y) & static_cast<Bits>(-static_cast<int64_t>(first));
-    memcpy(&b, &y, sizeof b);
-    return b;
-  }
-}
-
-// What becomes of an element and a value that is brought to it; a NaN is both the largest and the
-// smallest.
-enum How { kPut, kAdd, kMultiply, kLargest, kSmallest };
-
-template <How kHow, class T>
-inline void join(T* to, T v) {
-  switch (kHow) {
-    case kPut:
-      *to = v;
-      break;
-    case kAdd:
-      *to = static_cast<T>(*to + v);
-      break;
-    case kMultiply:
-      *to = times(*to, v);
-      break;
-    case kLargest:
-      *to = either((v > *to) | (v != v), v, *to);
-      break;
-    case kSmallest:
-      *to = either((v < *to) | (v != v), v, *to);
-      break;
-  }
-}
-
 template <How kHow, class T>
 void put(T* to, const int64_t* at, const T* from, int64_t n) {
   for (int64_t j = 0; j < n; ++j) join<kHow>(to + at[j], from[j]);
@@ -157,6 +108,11 @@ template <How kHow, class T>
 void join_rows(T* __restrict to, const T* __restrict from, int64_t n) {
   if constexpr (kHow == kLargest || kHow == kSmallest) {
     folds<T>().extreme_columns[kHow == kLargest](from, to, 1, n, n);
+  } else if constexpr (std::is_class_v<T>) {
+    for (int64_t c = 0; c < n; ++c) {
+      to[c].re += from[c].re;
+      to[c].im += from[c].im;
+    }
   } else {
     for (int64_t c = 0; c < n; ++c) join<kHow>(to + c, from[c]);
   }
@@ -254,6 +210,11 @@ void join_slices(const Writing& w) {
   });
 }
 
+template <How kHow, class T>
+void join_all(const Writing& w) {
+  w.a.inner == 1 ? join_elements<kHow, T>(w) : join_slices<kHow, T>(w);
+}
+
 }  // namespace
 
 // scatter_into(out, source, index, dim, how, base=None): out is in order, source has index's shape, or to be put is
@@ -271,20 +232,21 @@ PyObject* scatter_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (ready < 0) return nullptr;
   PyArrayObject* index = as_array(args[2]);
   if (ready == 0 || !same_but(w.out, index, dim) ||
-      (!PyArray_SAMESHAPE(w.from.array(), index) && (how != kPut || PyArray_NDIM(w.from.array()))) ||
-      (how != kPut && PyArray_TYPE(w.out) == NPY_BOOL)) {
+      (!PyArray_SAMESHAPE(w.from.array(), index) && (how != kPut || PyArray_NDIM(w.from.array())))) {
     Py_RETURN_FALSE;
   }
   bool valid = true, done;
   {
     Unlocked unlocked(PyArray_SIZE(index) > kUnlock);
-    if (how != kPut) {
+    const How way = in_dtype(how, w.out);
+    if (way == kAdd) {
+      done = with_sum(PyArray_TYPE(w.out), [&](auto zero) { valid = put_all<kAdd, decltype(zero)>(w); });
+    } else if (way != kPut) {
       done = with_type(PyArray_TYPE(w.out), [&](auto zero) {
         using T = decltype(zero);
-        valid = how == kAdd        ? put_all<kAdd, T>(w)
-                : how == kMultiply ? put_all<kMultiply, T>(w)
-                : how == kLargest  ? put_all<kLargest, T>(w)
-                                   : put_all<kSmallest, T>(w);
+        valid = way == kMultiply  ? put_all<kMultiply, T>(w)
+                : way == kLargest ? put_all<kLargest, T>(w)
+                                  : put_all<kSmallest, T>(w);
       });
     } else {
       done = with_size(PyArray_ITEMSIZE(w.out),
@@ -308,7 +270,7 @@ PyObject* add_slices(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int ready = prepare(args, n > 4 ? args[4] : Py_None, &w, &dim);
   if (ready < 0) return nullptr;
   PyArrayObject* source = w.from.array();
-  if (ready == 0 || PyArray_TYPE(w.out) == NPY_BOOL || PyArray_NDIM(as_array(args[2])) != 1 ||
+  if (ready == 0 || PyArray_NDIM(as_array(args[2])) != 1 ||
       !same_but(w.out, source, dim) || PyArray_DIM(source, dim) != w.count ||
       !inside(w.places(), w.count, w.a.m)) {
     Py_RETURN_FALSE;
@@ -316,20 +278,19 @@ PyObject* add_slices(PyObject*, PyObject* const* args, Py_ssize_t n) {
   bool done;
   {
     Unlocked unlocked(PyArray_SIZE(source) > kUnlock);
-    done = with_type(PyArray_TYPE(w.out), [&](auto zero) {
-      using T = decltype(zero);
-      if (PyArray_SIZE(w.out) == 0) return;
-      const bool elements = w.a.inner == 1;
-      if (how == kAdd) {
-        elements ? join_elements<kAdd, T>(w) : join_slices<kAdd, T>(w);
-      } else if (how == kMultiply) {
-        elements ? join_elements<kMultiply, T>(w) : join_slices<kMultiply, T>(w);
-      } else if (how == kLargest) {
-        elements ? join_elements<kLargest, T>(w) : join_slices<kLargest, T>(w);
-      } else {
-        elements ? join_elements<kSmallest, T>(w) : join_slices<kSmallest, T>(w);
-      }
-    });
+    const How way = in_dtype(how, w.out);
+    const bool none = PyArray_SIZE(w.out) == 0;
+    if (way == kAdd) {
+      done = with_sum(PyArray_TYPE(w.out), [&](auto zero) {
+        if (!none) join_all<kAdd, decltype(zero)>(w);
+      });
+    } else {
+      done = with_type(PyArray_TYPE(w.out), [&](auto zero) {
+        using T = decltype(zero);
+        if (none) return;
+        way == kMultiply ? join_all<kMultiply, T>(w) : way == kLargest ? join_all<kLargest, T>(w) : join_all<kSmallest, T>(w);
+      });
+    }
   }
   return PyBool_FromLong(done);
 }
@@ -343,7 +304,7 @@ PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject *out = as_array(args[0]), *values = as_array(args[2]);
   const int type = PyArray_TYPE(out);
   const int64_t count = PyArray_SIZE(values), size = PyArray_SIZE(out);
-  if (type != PyArray_TYPE(values) || type == NPY_BOOL || !PyArray_ISCARRAY(out) ||
+  if (type != PyArray_TYPE(values) || !PyArray_ISCARRAY(out) ||
       PyArray_SIZE(as_array(args[1])) != count) {
     Py_RETURN_FALSE;
   }
@@ -357,8 +318,11 @@ PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
   bool done;
   {
     Unlocked unlocked(count > kUnlock);
-    done = with_type(type, [&](auto zero) {
+    done = with_sum(type, [&](auto zero) {
       using T = decltype(zero);
+      if constexpr (std::is_same_v<T, uint8_t>) {
+        if (in_dtype(kAdd, out) == kLargest) return put<kLargest>(data<T>(out), places, data<T>(from), count);
+      }
       put<kAdd>(data<T>(out), places, data<T>(from), count);
     });
   }
