@@ -323,43 +323,62 @@ def normal(
         raise TypeError(f"normal: a size is needed beside numbers: mean={mean}, std={std}")
     shape = np.broadcast_shapes(*(tuple(v.shape) for v in tensors))
     dtype = tensors[0].dtype
-    low = (
-        std.min()
-        if hasattr(std, "shape") and math.prod(std.shape)
-        else 0.0
-        if hasattr(std, "shape")
-        else std
-    )
+    low = std
+    if hasattr(std, "shape"):
+        low = std.min() if math.prod(std.shape) else 0.0
     if low < 0:
         raise RuntimeError(f"normal: std must not be negative: {low}")
     z = ops.randn(shape, generator=generator, dtype=dtype)
     return into(out, ops.add(ops.mul(z, std), mean))
 
 
-@op(method=False, function=False, samples=[(reals((3, 5), 0.1, 1.0), 2, False, 3, 0)])
+@op(
+    method=False,
+    function=False,
+    samples=[
+        (reals((3, 5), 0.1, 1.0), 2, False, 3, 0),
+        (reals((3, 5), 0.1, 1.0), 7, True, 3, 0),
+        (reals((5,), 0.1, 1.0), 7, True, 3, 0),
+    ],
+)
 def multinomial_places(xp, x, /, num_samples, replacement, seed, offset):
-    """Indices drawn with the weights of each row: the largest of log(weight) + Gumbel noise."""
+    """Indices drawn with the weights of each row: where a uniform number falls among the running
+    sums, or the first ones of a race, in which each takes an exponential time over its weight.
+    """
     rows = x.reshape(-1, x.shape[-1]).astype(xp.float64)
     if not (xp.isfinite(rows).all() and (rows >= 0).all() and (rows.sum(1) > 0).all()):
         raise RuntimeError("multinomial: weights must be finite, not negative, and not all 0")
-    n = rows.shape[1]
     if replacement:
         u = philox.uniform(seed, offset, len(rows) * num_samples, xp.dtype(xp.float64))
         ends = xp.cumsum(rows, 1)
-        ends /= ends[:, -1:]
-        found = [
-            xp.searchsorted(e, v, "right")
-            for e, v in zip(ends, u.reshape(len(rows), -1), strict=True)
-        ]
-        out = xp.minimum(xp.stack(found), n - 1)
+        v = xp.minimum(u.reshape(len(rows), -1) * ends[:, -1:], xp.nextafter(ends[:, -1:], 0))
+        out = xp.stack([xp.searchsorted(e, w, "right") for e, w in zip(ends, v, strict=True)])
     else:
         if ((rows > 0).sum(1) < num_samples).any():
             raise RuntimeError(f"multinomial: fewer weights above 0 than samples: {num_samples}")
         u = philox.uniform(seed, offset, rows.size, xp.dtype(xp.float64)).reshape(rows.shape)
         with np.errstate(all="ignore"):
-            score = xp.log(rows) - xp.log(-xp.log1p(-u))
-        out = xp.argsort(-score, 1, kind="stable")[:, :num_samples]
+            times = xp.where(rows > 0, -xp.log(1 - u) / rows, math.inf)
+        out = xp.argsort(times, 1, kind="stable")[:, :num_samples]
     return out.reshape(*x.shape[:-1], num_samples).astype(xp.int64)
+
+
+def fast_places(x: Any, num_samples: int, replacement: bool, seed: int, offset: int) -> Any:
+    """By the kernels; weights that are wrong are refused by the forward."""
+    rows = x.reshape(-1, x.shape[-1])
+    shape = (len(rows), num_samples if replacement else rows.shape[1])
+    u = native.uniform_(np.empty(shape), seed, offset, 0.0, 1.0)
+    found = None
+    if replacement:
+        found = native.drawn(rows, u)
+    elif native.waited(rows, u, num_samples):
+        _, found = native.topk(u, num_samples, 1, False) or (None, None)
+    if found is None:
+        return multinomial_places.forward(np, x, num_samples, replacement, seed, offset)
+    return found.reshape(*x.shape[:-1], num_samples)
+
+
+multinomial_places.numpy = fast_places
 
 
 @composite
@@ -372,6 +391,7 @@ def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
         )
     if num_samples < 1 or (num_samples > n and not replacement):
         raise RuntimeError(f"multinomial: cannot draw {num_samples} of {n} without replacement")
+    replacement = replacement or num_samples == 1  # which is the same, and needs one number a row
     rows = size_of(input) // n if n else 0
     stream = claimed(generator, rows * (num_samples if replacement else n), True)
     return ops.multinomial_places(input, num_samples, replacement, *stream)

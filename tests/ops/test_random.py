@@ -13,7 +13,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import native
-from shmtensor.ops import philox
+from shmtensor.ops import ROWS, philox
 
 
 def test_known_answer_of_philox() -> None:
@@ -114,6 +114,65 @@ def test_permutation_holds_every_number() -> None:
     assert sorted(st.randperm(1000).tolist()) == list(range(1000))
     drawn = st.multinomial(st.tensor([0.0, 1.0, 2.0, 0.0]), 2).tolist()
     assert sorted(drawn) == [1, 2]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (4, 9), (300, 70), (2, 40_000), (1, 200_001)])
+def test_kernels_draw_the_places_of_the_plain_form(shape: tuple[int, int], dtype: Any) -> None:
+    places = ROWS["multinomial_places"]
+    rng = np.random.default_rng(3)
+    x = (rng.integers(0, 9, shape) * (rng.random(shape) < 0.7)).astype(dtype)  # whole: exact sums
+    x[:, -1] = 1
+    for arguments in ((1, True, 3, 0), (500, True, 4, 2), (1, False, 5, 0)):
+        want = places.forward(np, x, *arguments)
+        got = places.numpy(x, *arguments)
+        assert got.dtype == np.int64
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(places.numpy(x.T.copy().T, *arguments), want)
+        assert (np.take_along_axis(x, got, 1) > 0).all()
+    k = int((x > 0).sum(1).min())
+    np.testing.assert_array_equal(
+        places.numpy(x, k, False, 6, 0), places.forward(np, x, k, False, 6, 0)
+    )
+    np.testing.assert_array_equal(
+        places.numpy(x[0], 3, True, 1, 0), places.numpy(x[:1], 3, True, 1, 0)[0]
+    )
+
+
+def test_the_largest_uniform_number_draws_the_last_weight() -> None:
+    u = np.full((2, 1), 1 - 2.0**-53)
+    for n in (3, 100_000):
+        w = np.zeros((2, n), np.float32)
+        w[:, 1] = w[:, n // 2] = 0.1
+        np.testing.assert_array_equal(native.drawn(w, u), [[n // 2], [n // 2]])
+        np.testing.assert_array_equal(native.drawn(w, u * 0), [[1], [1]])
+
+
+def test_places_come_as_often_as_their_weights_say() -> None:
+    st.manual_seed(2)
+    w = st.tensor([1.0, 0.0, 3.0, 4.0, 2.0])
+    often = st.multinomial(w, 100_000, True).bincount(minlength=5) / 100_000
+    np.testing.assert_allclose(often.numpy(), w.numpy() / 10, atol=0.006)
+    pairs = st.multinomial(w.expand(50_000, 5), 2)
+    assert (pairs[:, 0] != pairs[:, 1]).all()
+    first = pairs[:, 0].bincount(minlength=5) / 50_000
+    np.testing.assert_allclose(first.numpy(), w.numpy() / 10, atol=0.009)
+    third = (pairs[:, 0] == 2) & (pairs[:, 1] == 3)
+    assert third.float().mean().item() == pytest.approx(0.3 * 4 / 7, abs=0.009)
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf, 0.0])
+@pytest.mark.parametrize("n", [4, 70_000])
+@pytest.mark.parametrize("replacement", [True, False])
+def test_wrong_weights_are_refused(bad: float, n: int, replacement: bool) -> None:
+    w = st.zeros(2, n)
+    w[0, :2] = 1
+    w[1, n - 1] = bad
+    with pytest.raises(RuntimeError, match="finite, not negative, and not all 0"):
+        st.multinomial(w, 1 if replacement else 2, replacement)
+    w[1, n - 1] = 1
+    with pytest.raises(RuntimeError, match="fewer weights above 0 than samples: 2"):
+        st.multinomial(w, 2)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@
 #include "ctc.h"
 #include "curves.h"
 #include "distance.h"
+#include "drawing.h"
 #include "extreme.h"
 #include "folding.h"
 #include "fused.h"
@@ -213,6 +214,10 @@ PyMethodDef methods[] = {
     {"add_scaled", fast<add_scaled>(), METH_FASTCALL, "add_scaled(x, y, value, out=None, /): x + value * y"},
     {"cube", cube, METH_O, "cube(x, /): x * x * x"},
     {"keep", fast<keep>(), METH_FASTCALL, "keep(x, mask, scale, /): x * scale where the mask holds, else 0."},
+    {"drawn", fast<drawn>(), METH_FASTCALL,
+     "drawn(weights, u, /): a place in each row for each of its uniform numbers, or None where weights are wrong."},
+    {"waited", fast<waited>(), METH_FASTCALL,
+     "waited(weights, u, k, /) -> bool: u becomes the times after which each is drawn; are k weights of each row above 0?"},
     {"rows_at", fast<rows_at>(), METH_FASTCALL,
      "rows_at(x, index, /): the numbers of the slices x[index] among those of its first dimensions, or None."},
     {"add_at", fast<add_at>(), METH_FASTCALL, "add_at(out, places, values, /) -> bool: was it done?"},
