@@ -11,6 +11,7 @@ import numpy as np
 from . import dtypes, native
 from .autograd.operands import as_canonical
 from .device import as_device
+from .ops.scalars import as_element
 from .tensor import Tensor, as_plain
 from .tensor.exchange import BFLOAT, UNSIGNED
 
@@ -54,6 +55,32 @@ def without_tensors(read: Any, data: Any) -> Any:
     return read(as_plain(data))
 
 
+def one_by_one(data: Any, dtype: dtypes.Dtype, error: Exception) -> np.ndarray[Any, Any]:
+    """Whole numbers that NumPy does not convert: below 0 and unsigned they wrap around.
+
+    Raises:
+        RuntimeError: one does not fit.
+    """
+    try:
+        read = np.array(data, object)
+        flat = [as_element("tensor", v, dtype) for v in read.reshape(-1).tolist()]
+    except (TypeError, ValueError):
+        raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
+    return native.call(np.array, np.reshape(np.array(flat, dtype), read.shape), dtype)  # type: ignore[no-any-return]
+
+
+def unreadable(data: Any, array: np.ndarray[Any, Any]) -> Exception:
+    """Why data gave an array of objects."""
+    for value in array.reshape(-1).tolist():
+        if isinstance(value, int):
+            return ValueError(f"tensor: overflow, 64 bits are the most: {value}")
+        if not isinstance(value, (str, bytes)):
+            return RuntimeError(
+                f"tensor: could not infer dtype of {type(value).__name__}: {reprlib.repr(data)}"
+            )
+    return TypeError(f"tensor: no tensor can hold this: {reprlib.repr(data)}")
+
+
 def inferred(data: Any, array: np.ndarray[Any, Any]) -> dtypes.Dtype | None:
     """The dtype of new data by PyTorch's rules: Python floats are the default dtype; None: what
     NumPy read, as arrays keep theirs.
@@ -62,6 +89,8 @@ def inferred(data: Any, array: np.ndarray[Any, Any]) -> dtypes.Dtype | None:
         data = data[0]
     kind = array.dtype.kind
     if kind not in "fc" or isinstance(data, ARRAYS):
+        if array.dtype == np.uint64 and isinstance(data, int):
+            raise ValueError("overflow: int64 does not hold so large a number, hint: dtype=uint64")
         return None
     return dtypes.get_default_dtype() if kind == "f" else dtypes.default_complex()
 
@@ -85,7 +114,7 @@ def tensor(
     Raises:
         ValueError: nested lists of differing lengths.
         TypeError: data that no tensor can hold.
-        OverflowError: an integer that the dtype cannot hold.
+        RuntimeError: a number that the dtype cannot hold.
     """
     as_device(device)
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
@@ -97,7 +126,11 @@ def tensor(
         else:
             array = without_tensors(lambda plain: native.call(np.array, plain, wanted), data)
     except (ValueError, TypeError, OverflowError) as error:
-        raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
+        if wanted is None or wanted.kind not in "iu":
+            raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
+        array = one_by_one(data, wanted, error)
+    if array.dtype.kind == "O":
+        raise unreadable(data, array)
     made: Tensor = native.wrap(array if array.dtype is wanted else as_canonical(array))
     return made.requires_grad_() if requires_grad else made
 

@@ -86,7 +86,8 @@ CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 SPELLINGS: dict[Any, Dtype] = {
     builtins.bool: bool,
     builtins.int: int64,
-    builtins.complex: complex64,
+    builtins.float: float64,
+    builtins.complex: complex128,
     **{np.dtype(d): d for d in ALL},
     **{d.type: d for d in ALL},
     "bfloat16": bfloat16,
@@ -113,7 +114,6 @@ def set_default_dtype(d: Any) -> None:
     if given.kind != "f":
         raise TypeError(f"set_default_dtype: only floating-point types are supported: {given}")
     default = given
-    SPELLINGS[builtins.complex] = default_complex()
 
 
 def default_complex() -> Dtype:
@@ -127,8 +127,6 @@ def as_dtype(spelling: Any) -> Dtype:
     Raises:
         TypeError: no tensor can have it.
     """
-    if spelling is builtins.float:
-        return default
     try:
         found = SPELLINGS.get(spelling)
         if found is None:
@@ -140,6 +138,15 @@ def as_dtype(spelling: Any) -> Dtype:
             f"{', '.join(str(d) for d in ALL)}"
         ) from None
     return found
+
+
+def of_number(cls: type) -> Dtype:
+    """The dtype that a Python number is taken for: of fractions the default one. (Named as a dtype,
+    `float` is float64 and `complex` complex128.)
+    """
+    if cls is builtins.float:
+        return default
+    return default_complex() if cls is builtins.complex else as_dtype(cls)
 
 
 def is_bfloat16(d: Dtype) -> builtins.bool:

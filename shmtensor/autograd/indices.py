@@ -9,6 +9,7 @@ by it first, and only then looks where the arrays stand:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,12 +28,33 @@ def any_index(index: Any, x: Any) -> Any:
         IndexError: a tensor of floats.
     """
     if not isinstance(index, tuple):
-        return one_index(index)
+        if not stands_for_tuple(index):
+            return one_index(index)
+        warnings.warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated: use "
+            f"x[tuple(seq)] instead of x[seq]: a list of {len(index)}",
+            stacklevel=3,
+        )
+        index = tuple(index)
     parts = tuple([one_index(i) for i in index])
     kinds = "".join([kind_of(i) for i in parts])
     if kinds.count(".") > 1:
         parts, kinds = one_ellipsis(parts, kinds, x.ndim)
     return numbers_first(parts, kinds, x.shape) if stand_apart(kinds) else parts
+
+
+def stands_for_tuple(index: Any) -> bool:
+    """Whether PyTorch reads a list as the tuple of its elements: one of them is no number."""
+    return (
+        index.__class__ is list
+        and len(index) < 32
+        and any(
+            i is None
+            or i is Ellipsis
+            or isinstance(i, (list, tuple, slice, np.ndarray, native.TensorBase))
+            for i in index
+        )
+    )
 
 
 def kind_of(part: Any) -> str:
@@ -139,13 +161,27 @@ def one_index(index: Any) -> Any:
             raise IndexError(
                 f"getitem: tensors used as indices must be integers or booleans: {array.dtype}"
             )
+        if array.dtype.char == "B":
+            return as_mask(array)
         if array.ndim == 0 and array.dtype.kind != "b":
             return int(array)
         return array
     if isinstance(index, (list, range)):
         array = np.asarray([one_index(i) for i in index])
         return array if array.size else array.astype(np.int64)
+    if isinstance(index, (str, bytes)):
+        raise TypeError(f"getitem: a {type(index).__name__} is no index: {index!r}")
     return index
+
+
+def as_mask(array: Any) -> Any:
+    """uint8 is a mask, as PyTorch has it since it had no bool."""
+    warnings.warn(
+        "indexing with dtype uint8 is now deprecated, please use a dtype bool instead: "
+        f"shape {array.shape}",
+        stacklevel=5,
+    )
+    return array != 0
 
 
 # numbers, slices, None and `...` alone stay as they are, and no Python looks at them

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, native
+from ..ops.scalars import in_64_bits
 from ..ops.table import Row
 from .mode import recording
 from .overriding import ask, overriders
@@ -79,7 +80,7 @@ def common_dtype(operands: Sequence[Any]) -> dtypes.Dtype:
     groups: list[dtypes.Dtype | None] = [None, None, None]
     for x in operands:
         if isinstance(x, NUMBERS):
-            i, d = 2, dtypes.as_dtype(type(x))
+            i, d = 2, dtypes.of_number(type(x))
         else:
             i, d = int(x.array.ndim == 0), x.array.dtype
         old = groups[i]
@@ -260,7 +261,7 @@ def tensor_only(row: Row, value: Any, name: str) -> Any:
     if isinstance(value, NUMBERS):
         if not row.broadcast:
             raise Unknown
-        return native.wrap(np.asarray(value, dtypes.as_dtype(type(value))))
+        return native.wrap(np.asarray(value, dtypes.of_number(type(value))))
     return value
 
 
@@ -286,6 +287,7 @@ def cast(rule: Any, value: Any, dtype: dtypes.Dtype, first: bool) -> Any:
 def wrapped(value: int, dtype: dtypes.Dtype) -> Any:
     """A Python integer as that dtype, modulo its size, as PyTorch stores it."""
     bits = 8 * dtype.itemsize
+    in_64_bits(value)
     value &= (1 << bits) - 1
     if dtype.kind == "i" and value >> (bits - 1):
         value -= 1 << bits

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .alike import floating
+from .alike import alike, floating, not_whole, refusal
 from .axes import axis
 from .curves import silu_slope
 from .exponential import error_function
@@ -34,6 +34,8 @@ def fast_relu(x: Any, out: Any = None) -> Any:
     """In one pass of floating-point numbers, into `out` too."""
     if x.dtype.kind == "f":
         return quick_relu(x, out) if x.dtype.itemsize > 2 else native.call(quick_relu, x, out)
+    if x.dtype.kind in "cb":
+        raise refusal("relu", x)
     found = positive_part(np, x)
     if out is None:
         return found
@@ -109,6 +111,7 @@ def silu(xp, x, /):
 
 
 silu.numpy = either(native.silu, silu.forward)
+silu.unlike = not_whole("silu")
 silu.pullback(
     x=lambda ops, g, x: (
         ops.curve_backward(g, x, "silu")
@@ -368,6 +371,8 @@ def prelu(ops, input, weight):
     """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension
     1).
     """
+    alike("prelu", input, weight)
+    floating("prelu", input)
     if weight.ndim > 1:
         raise RuntimeError(f"prelu: weight must be 0-d or 1-d: {tuple(weight.shape)}")
     if math.prod(weight.shape) not in (1, input.shape[1] if input.ndim > 1 else 1):
@@ -385,6 +390,7 @@ def prelu(ops, input, weight):
 @composite(method=False, function=False)
 def glu(ops, input, dim=-1):
     """The first half along a dimension times the sigmoid of the second."""
+    floating("glu", input)
     if not input.ndim or input.shape[dim] % 2:
         raise RuntimeError(f"glu: dim must have an even size: {tuple(input.shape)}, dim={dim}")
     if input.dtype.kind == "f":

@@ -72,7 +72,14 @@ def angle_slope(ops: Any, g: Any, x: Any) -> Any:
 angle.pullback(x=lambda ops, g, x: angle_slope(ops, g, x))
 
 
-@op(broadcast=True, promote="common", inplace=False, method=False, samples=[((3, 4), (3, 4))])
+@op(
+    broadcast=True,
+    promote="common",
+    inplace=False,
+    method=False,
+    samples=[((3, 4), (3, 4))],
+    tensors="real imag",
+)
 def complex(xp, real, imag, /):
     """Complex numbers out of their real and imaginary parts."""
     out = xp.empty(xp.broadcast(real, imag).shape, xp.result_type(real.dtype, xp.complex64))
@@ -90,6 +97,7 @@ complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g
     inplace=False,
     method=False,
     samples=[(reals((3, 4), 0.3, 2.0), (3, 4))],
+    tensors="abs angle",
 )
 def polar(xp, abs, angle, /):
     """Complex numbers out of their modulus and angle."""

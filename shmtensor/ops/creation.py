@@ -9,8 +9,9 @@ import numpy as np
 
 from .. import native
 from ..device import as_device
-from ..dtypes import as_dtype, get_default_dtype
+from ..dtypes import as_dtype, get_default_dtype, of_number
 from .likeness import laid_like
+from .scalars import as_element
 from .spacing import line, power
 from .table import composite
 
@@ -48,7 +49,7 @@ def dtype_of(value: Any, dtype: Any) -> Any:
         return get_default_dtype()
     if hasattr(value, "dtype"):
         return value.dtype
-    return as_dtype(type(value))
+    return of_number(type(value))
 
 
 def number(value: Any) -> Any:
@@ -145,9 +146,9 @@ def full(
 
 
 def filled(shape: Any, value: Any, dtype: Any) -> Any:
-    """An array of one number; whole numbers that do not fit wrap around, as a cast does."""
-    if dtype.kind in "iu" and isinstance(value, int):
-        value = np.asarray(value & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(dtype)
+    """An array of one number; numbers below 0 wrap around where they are unsigned."""
+    if value:
+        value = as_element("full", value, dtype)
     return of_one_number(shape, value, dtype)
 
 
@@ -248,7 +249,7 @@ def new_full(
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = number(fill_value)
     return made(
-        np.full,
+        filled,
         shaped("new_full", (size,)),
         value,
         dtype,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..native import elementwise, parallel
+from .alike import not_whole
 from .samples import PAIR, UNARY, reals, unary
 from .table import op
 
@@ -113,18 +114,20 @@ def logaddexp(xp, x, y, /):
     return complex_logaddexp(xp, x, y) if x.dtype.kind == "c" else xp.logaddexp(x, y)
 
 
+logaddexp.unlike = not_whole("logaddexp")
 logaddexp.pullback(
     x=lambda ops, g, x, y: g * ops.sigmoid(x - y).conjugate(),
     y=lambda ops, g, x, y: g * ops.sigmoid(y - x).conjugate(),
 )
 
 
-@op(numpy=parallel(np.logaddexp2), broadcast=True, promote="float", samples=PAIR)
+@op(numpy=parallel(np.logaddexp2), broadcast=True, promote="float", samples=PAIR, tensors="x y")
 def logaddexp2(xp, x, y, /):
     """log2(2 ** x + 2 ** y), without overflow."""
     return xp.logaddexp2(x, y)
 
 
+logaddexp2.unlike = not_whole("logaddexp2")
 logaddexp2.pullback(
     x=lambda ops, g, x, y: g * ops.sigmoid((x - y) * LN2),
     y=lambda ops, g, x, y: g * ops.sigmoid((y - x) * LN2),

@@ -13,6 +13,7 @@ from .alike import alike
 from .axes import together
 from .kernels import either
 from .samples import bools
+from .scalars import as_element, fits_dtype
 from .table import composite, index, op
 
 Shape = tuple[int, ...]
@@ -204,11 +205,10 @@ def shrink(ops: Any, g: Any, shape: Shape) -> Any:
 def masked_fill(ops, input, mask, value):
     """The tensor with one number where the mask is true. Copies: one (the result)."""
     if isinstance(value, (int, float, complex)):
-        if isinstance(value, complex) and input.dtype.kind != "c":
-            raise RuntimeError(f"masked_fill: a complex value does not fit: {value}, {input.dtype}")
         if input.dtype.kind == "f" and value.__class__ in (int, float) and mask.dtype == np.bool_:
+            fits_dtype("masked_fill", value, input.dtype)
             return ops.replace(mask, input, float(value))
-        value = np.asarray(value, input.dtype)
+        value = as_element("masked_fill", value, input.dtype)
     elif value.dtype.kind == "c" and input.dtype.kind != "c":
         raise RuntimeError(f"masked_fill: a complex value does not fit: {value}, {input.dtype}")
     return ops.masked(input, value, mask)

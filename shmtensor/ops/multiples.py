@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .alike import multiple
 from .pointwise import add, plus, sub, times
 from .table import op
 
@@ -52,7 +53,7 @@ def scaled_add(ops, x, y, /, *, alpha):
     """x + alpha * y."""
     if with_floats(x, y, alpha):
         return ops.add_scaled(x, y, alpha)
-    return ops.add(x, y * alpha)
+    return ops.add(x, multiple(ops, "add", x, y, alpha))
 
 
 def scaled_add_in_place(ops: Any, x: Any, y: Any, /, *, alpha: Any) -> Any:
@@ -70,7 +71,7 @@ def scaled_sub(ops, x, y, /, *, alpha):
     """x - alpha * y."""
     if with_floats(x, y, alpha):
         return ops.add_scaled(x, y, -alpha)
-    return ops.sub(x, y * alpha)
+    return ops.sub(x, multiple(ops, "sub", x, y, alpha))
 
 
 def scaled_sub_in_place(ops: Any, x: Any, y: Any, /, *, alpha: Any) -> Any:

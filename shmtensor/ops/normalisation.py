@@ -113,6 +113,8 @@ def dropout(ops, input, p=0.5, train=True):
     if not train or p == 0.0:
         return input
     if p == 1.0:
-        return ops.mul(input, 0.0)
+        return ops.mul(input, 0 if input.dtype.kind in "iu" else 0.0)
+    if input.dtype.kind in "iub":
+        raise RuntimeError(f"dropout: a float result does not fit into {input.dtype}: p={p}")
     seed, offset = default_generator.claim(-(-math.prod(input.shape) // 4))
     return ops.dropped(input, p, seed, offset)

@@ -305,8 +305,10 @@ def msort(ops, input):
 @op(samples=[((3, 4), reals((5,)))], method=False)
 def isin(xp, elements, test_elements, /, *, assume_unique=False, invert=False):
     """Which elements occur among the test elements?"""
-    in_order("isin", elements)
-    in_order("isin", test_elements)
+    for x in (elements, test_elements):
+        in_order("isin", x)
+        if x.dtype.kind == "b":
+            raise RuntimeError(f"isin: not for bool: shape {x.shape}, hint: x.int()")
     return xp.isin(elements, test_elements, invert=invert)
 
 
@@ -353,6 +355,8 @@ def searchsorted(
         )
     if isinstance(input, (int, float)):
         input = np.asarray(input)
+    if sorted_sequence.dtype.kind == "b":
+        raise NotImplementedError(f"searchsorted: not for bool: {sorted_sequence.dtype}")
     side = side or ("right" if right else "left")
     places = ops.sought(sorted_sequence, input, sorter, side)
     return ops.cast(places, np.dtype(np.int32)) if out_int32 else places

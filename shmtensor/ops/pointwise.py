@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import native
 from ..native import parallel
-from .alike import unmixed
+from .alike import floating, multiple, scale_fits, unmixed
 from .kernels import either, for_floats, stored
 from .samples import PAIR, TRIPLE, UNARY, reals, unary
 from .table import composite, insist_on_tensors, op
@@ -58,7 +58,9 @@ sub.unlike = no_bools
 def rsub(ops, input, other, *, alpha=1):
     """other - alpha * input."""
     insist_on_tensors("rsub", input)
-    return ops.sub(other, input if alpha == 1 else ops.mul(input, alpha))
+    if alpha.__class__ is int and alpha == 1:
+        return ops.sub(other, input)
+    return ops.sub(other, multiple(ops, "rsub", other, input, alpha))
 
 
 @op(numpy=parallel(np.multiply), broadcast=True, promote="common", samples=PAIR)
@@ -114,9 +116,11 @@ def positive(ops, input):
     return input
 
 
-@op(broadcast=True, promote="common", out=True, samples=TRIPLE)
+@op(broadcast=True, promote="common", out=True, samples=TRIPLE, tensors="x tensor1 tensor2")
 def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
-    """x + value * tensor1 * tensor2."""
+    """x + value * tensor1 * tensor2; among whole numbers value is one, cut off."""
+    if value != 1:
+        value = as_factor("addcmul", value, x)
     return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
 
 
@@ -126,7 +130,19 @@ def fast_addcmul(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None
     if done is not None:
         return done
     product = times(tensor1, tensor2)
-    return stored(plus(x, product if value == 1 else times(product, value)), out)
+    if value != 1:
+        product = times(product, as_factor("addcmul", value, x))
+    return stored(plus(x, product), out)
+
+
+def as_factor(name: str, value: Any, x: Any) -> Any:
+    """A factor as a number of the tensor's kind."""
+    if x.dtype.kind in "iu" and value.__class__ is float:
+        return int(value)
+    if x.dtype.kind == "b":
+        raise NotImplementedError(f"{name}: not for bool: shape {x.shape}, value={value}")
+    scale_fits(name, "value", value, x)
+    return value
 
 
 addcmul.numpy = fast_addcmul
@@ -142,6 +158,7 @@ addcmul.pullback(
     promote="float",
     out=True,
     samples=[((3, 4), (3, 4), reals((3, 4), 0.5, 2.0)), ((3, 1), (4,), reals((), 0.5, 2.0))],
+    tensors="x tensor1 tensor2",
 )
 def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
     """x + value * tensor1 / tensor2."""
@@ -153,7 +170,18 @@ def plain_addcdiv(xp: Any, x: Any, tensor1: Any, tensor2: Any, value: Any, out: 
     return stored(addcdiv.forward(xp, x, tensor1, tensor2, value=value), out)
 
 
+def no_whole_quotients(x: Any, tensor1: Any, tensor2: Any) -> None:
+    """Nothing, unless both are of whole numbers."""
+    if all(getattr(t, "dtype", None) is not None and t.dtype.kind in "iub"
+           for t in (tensor1, tensor2)):  # fmt: skip
+        raise RuntimeError(
+            f"addcdiv: Integer division with addcdiv is no longer supported: {tensor1.dtype}, "
+            f"{tensor2.dtype}, hint: tensor1.float()"
+        )
+
+
 addcdiv.numpy = either(native.addcdiv, plain_addcdiv)
+addcdiv.unlike = no_whole_quotients
 addcdiv.pullback(
     x=lambda g: g,
     tensor1=lambda g, tensor2, value: g * (value / tensor2).conjugate(),
@@ -168,6 +196,7 @@ addcdiv.pullback(
     promote="common",
     out=True,
     samples=[*TRIPLE, ((3, 4), (3, 4), reals((3, 4), 0.6, 2.0))],
+    tensors="x end",
 )
 def lerp(xp, x, end, weight, /):
     """The point at `weight` of the way from one tensor to the other: x + weight * (end - x)."""
@@ -180,6 +209,9 @@ def fast_lerp(x: Any, end: Any, weight: Any, out: Any = None) -> Any:
     done = native.lerp(x, end, weight, out)
     if done is not None:
         return done
+    floating("lerp", x)
+    if x.dtype.kind != "c" and weight.__class__ is builtins.complex:
+        raise RuntimeError(f"lerp: a complex weight does not fit: {weight}, {x.dtype}")
     if weight.__class__ is not float:
         return stored(lerp.forward(np, x, end, weight), out)
     way = minus(end, x)
@@ -189,7 +221,17 @@ def fast_lerp(x: Any, end: Any, weight: Any, out: Any = None) -> Any:
 
 
 lerp.numpy = fast_lerp
-lerp.unlike = unmixed("lerp")
+
+
+def one_float(x: Any, end: Any, weight: Any) -> None:
+    """Nothing, if all are of one dtype, which is of floating-point numbers."""
+    for number in (x, end, weight):
+        if hasattr(number, "array"):
+            floating("lerp", number)
+    unmixed("lerp")(x, end, weight)
+
+
+lerp.unlike = one_float
 lerp.pullback(
     x=lambda g, weight: g * (1 - weight).conjugate(),
     end=lambda g, weight: g * weight.conjugate(),
@@ -264,6 +306,8 @@ abs.alias("absolute")
 @op(inplace=True, samples=unary(0.2, 2.0))
 def sign(xp, x, /):
     """-1, 0 or 1 by the sign of each element; 0 of NaN, as in PyTorch."""
+    if x.dtype.kind == "c":
+        raise NotImplementedError(f"sign: not for complex numbers: {x.dtype}, use sgn()")
     return signs(xp, x)
 
 
@@ -274,7 +318,7 @@ def signs(xp: Any, x: Any) -> Any:
     return (x > 0).astype(x.dtype) - (x < 0) if x.dtype.kind == "f" else xp.sign(x)
 
 
-sign.numpy = for_floats(native.elementwise("signs"), signs)
+sign.numpy = for_floats(native.elementwise("signs"), sign.forward)
 sign.pullback(x=lambda g: g * 0)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .alike import parameters_fit
 from .kernels import narrowed, widened
 from .movement import shrunk
 from .table import composite, op
@@ -166,6 +167,7 @@ def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, c
     end = tuple(normalized_shape)
     if not end or tuple(input.shape[input.ndim - len(end) :]) != end:
         raise RuntimeError(f"layer_norm: the shape does not end so: {tuple(input.shape)}, {end}")
+    parameters_fit("layer_norm", input, weight, bias)
     if input.dtype.itemsize == 2:
         wide = [widened(ops, v) for v in (input, weight, bias)]
         return narrowed(ops, ops.normed(*wide, len(end), 0, eps, True), input.dtype)
@@ -192,6 +194,7 @@ def group_norm(ops, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_e
             raise RuntimeError(
                 f"group_norm: {name} must be ({shape[1]},), one for each channel: {tuple(x.shape)}"
             )
+    parameters_fit("group_norm", input, weight, bias)
     if not math.prod(shape):
         return ops.channel_affine(input, weight, bias)
     wide = [widened(ops, v) for v in (input, weight, bias)]

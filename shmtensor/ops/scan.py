@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import native
 from ..dtypes import finfo
+from .alike import floating
 from .axes import axis, in_order
 from .exponential import complex_logaddexp
 from .kernels import either
@@ -124,6 +125,7 @@ for row in (cummax, cummin):
 def logcumsumexp(xp, x, /, dim):
     """Logarithm of the running sum of exponentials along a dimension, without overflow."""
     dim = axis(x, dim)
+    floating("logcumsumexp", x)
     if not x.ndim or not x.size:
         return x.copy()
     if x.dtype.kind == "c":

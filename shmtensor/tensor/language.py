@@ -72,13 +72,13 @@ class Language(Copying):
         return bool(self.array.item())
 
     def __int__(self) -> Any:
-        return int(self.item())
+        return int(real_number(self, "int"))
 
     def __float__(self) -> Any:
-        return float(self.item())
+        return float(real_number(self, "float"))
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(one_number(self, "complex"))
 
     def __index__(self) -> Any:
         if self.array.dtype.kind not in "iub" or self.array.size != 1:
@@ -90,3 +90,31 @@ class Language(Copying):
 
     def __hash__(self) -> Any:
         return id(self)
+
+
+def one_number(x: Any, where: str) -> Any:
+    """The one element.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    if x.array.size != 1:
+        raise ValueError(
+            f"{where}: only one element tensors can be converted to Python scalars: "
+            f"shape {tuple(x.shape)}"
+        )
+    return x.item()
+
+
+def real_number(x: Any, where: str) -> Any:
+    """The one element, which has no imaginary part.
+
+    Raises:
+        RuntimeError: it has one.
+    """
+    found = one_number(x, where)
+    if found.__class__ is complex:
+        if found.imag:
+            raise RuntimeError(f"{where}: value cannot be converted without overflow: {found}")
+        return found.real
+    return found

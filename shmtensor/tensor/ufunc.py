@@ -11,7 +11,7 @@ import numpy as np
 from .. import native
 from ..autograd.dispatch import table
 from ..autograd.operands import as_canonical
-from ..dtypes import as_dtype, complex128, float64, promote_types
+from ..dtypes import complex128, float64, of_number, promote_types
 from ..ops.table import ROWS
 
 __all__ = ["array_ufunc", "in_common"]
@@ -65,7 +65,7 @@ def as_tensor(value: Any, precise: bool) -> Any:
     """A Python number as a 0-d tensor: NumPy's functions take numbers where some ops do not."""
     if not isinstance(value, (bool, int, float, complex)):
         return value
-    dtype = as_dtype(type(value))
+    dtype = of_number(type(value))
     if precise and dtype.kind in "fc":
         dtype = float64 if dtype.kind == "f" else complex128
     return native.wrap(np.asarray(value, dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ from .. import dtypes, native
 from ..autograd import view
 from ..autograd.dispatch import table
 from ..autograd.indices import as_index
-from ..autograd.operands import as_canonical, as_operand
+from ..autograd.operands import Unknown, as_canonical, as_operand
 from ..device import as_device
+from ..ops.scalars import as_written, fits_dtype
 from .casting import Casting
 
 if TYPE_CHECKING:
@@ -37,11 +39,8 @@ class Writing(Casting):
                 f"fill_: only supports 0-dimension value tensor but got tensor of shape "
                 f"{value.array.shape}"
             )
-        if isinstance(value, complex) and value.imag and self.array.dtype.kind != "c":
-            raise RuntimeError(
-                f"fill_: value cannot be converted to type {self.array.dtype} without overflow: "
-                f"{value}"
-            )
+        if isinstance(value, (int, float, complex)) and value:
+            fits_dtype("fill_", value, self.array.dtype)
         return table.copy_(self, value)  # type: ignore[no-any-return]
 
     def zero_(self) -> Tensor:
@@ -51,23 +50,19 @@ class Writing(Casting):
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             value = native.wrap(np.asarray(value, self.array.dtype))
-        value = as_operand(value)
-        if not isinstance(value, native.TensorBase):
-            if isinstance(value, complex) and value.imag and self.array.dtype.kind != "c":
-                raise RuntimeError(
-                    f"setitem: a complex number does not fit into a {self.array.dtype} tensor: "
-                    f"{value}, hint: {value}.real"
-                )
-            if isinstance(value, complex) and self.array.dtype.kind != "c":
-                value = value.real
-            value = native.wrap(np.asarray(value).astype(self.array.dtype))
-        elif value.array.dtype.kind == "c" and self.array.dtype.kind != "c":
-            raise RuntimeError(
-                f"setitem: a {value.array.dtype} value does not fit into a {self.array.dtype} "
-                f"tensor"
-            )
         try:
-            view.set_item(self, as_index(index, self.array), value)
+            value = as_operand(value)
+        except Unknown:
+            raise TypeError(
+                f"setitem: can't assign a {type(value).__name__} to a {self.array.dtype} tensor"
+            ) from None
+        if not isinstance(value, native.TensorBase):
+            value = native.wrap(as_written(value, self.array.dtype))
+        place = as_index(index, self.array)
+        if value.array.dtype.kind == "c" and self.array.dtype.kind not in "bc":
+            value = real_part(value, place, self.array.dtype)
+        try:
+            view.set_item(self, place, value)
         except IndexError as error:
             raise IndexError(f"setitem: {error}: shape {tuple(self.shape)}") from None
         except ValueError as error:
@@ -152,6 +147,26 @@ class Writing(Casting):
 
     def new(self, *sizes: int) -> Tensor:
         return native.wrap(native.call(np.empty, sizes, self.dtype))  # type: ignore[no-any-return]
+
+
+def real_part(value: Any, index: Any, dtype: Any) -> Any:
+    """What of complex numbers is written into real ones, with a warning as PyTorch's.
+
+    Raises:
+        RuntimeError: at places that a tensor names.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(hasattr(i, "dtype") for i in parts):
+        raise RuntimeError(
+            f"setitem: the dtypes of source and destination must match: a {value.array.dtype} "
+            f"value does not fit into a {dtype} tensor, hint: value.real"
+        )
+    warnings.warn(
+        "setitem: casting complex values to real discards the imaginary part: "
+        f"{value.array.dtype} into {dtype}",
+        stacklevel=3,
+    )
+    return value.real
 
 
 def as_plain(data: Any) -> Any:

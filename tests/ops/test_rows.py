@@ -166,10 +166,10 @@ def test_in_place_form_is_the_same(family: list[Row]) -> None:
 
 # Rows that refuse whole numbers or bool, as PyTorch does, or for which they make no sense.
 REAL_ONLY = set(
-    """nextafter lerp copysign hypot measured polar complex heaviside
-    linear logsumexp add_scaled""".split()  # noqa: SIM905
+    """nextafter lerp copysign hypot measured polar complex heaviside addcdiv logaddexp logaddexp2
+    silu linear logsumexp add_scaled""".split()  # noqa: SIM905
 )
-NO_BOOL = {"sub", "crossed", "floor_divide", "trunc_divide", "remainder", "fmod", "pow"}
+NO_BOOL = {"addcmul", "sub", "crossed", "floor_divide", "trunc_divide", "remainder", "fmod", "pow"}
 
 
 @pytest.mark.parametrize(**families(lambda row: row.promote and row.name not in REAL_ONLY))

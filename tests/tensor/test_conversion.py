@@ -102,5 +102,22 @@ def test_lists_may_mix_numbers_with_tensors_that_numpy_cannot_read(
 
 
 def test_an_integer_that_does_not_fit_is_named() -> None:
-    with pytest.raises(OverflowError, match=r"tensor: .*300.*int8: \[300\]"):
+    with pytest.raises(RuntimeError, match=r"tensor: .*int8 without overflow: 300"):
         st.tensor([300], dtype=st.int8)
+    with pytest.raises(RuntimeError, match=r"int32 without overflow: nan"):
+        st.tensor([1.0, float("nan")], dtype=st.int32)
+    for data in (1 << 63, [1 << 64]):
+        with pytest.raises(ValueError, match=r"tensor: overflow"):
+            st.tensor(data)
+
+
+def test_negative_numbers_wrap_around_in_unsigned_dtypes() -> None:
+    assert st.tensor([-1, 5], dtype=st.uint8).tolist() == [255, 5]
+    assert st.tensor([[-1]], dtype=st.uint16).tolist() == [[65535]]
+    with pytest.raises(RuntimeError, match="uint8 without overflow: -256"):
+        st.tensor([-256], dtype=st.uint8)
+
+
+def test_what_is_no_number_is_named() -> None:
+    with pytest.raises(RuntimeError, match="could not infer dtype of NoneType"):
+        st.tensor([None])

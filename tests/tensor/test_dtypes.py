@@ -18,11 +18,19 @@ def test_dtypes_are_numpys() -> None:
     assert st.double is st.float64
 
 
-@pytest.mark.parametrize(
-    "spelling", ["float32", np.float32, np.dtype("float32"), st.float32, float]
-)
+@pytest.mark.parametrize("spelling", ["float32", np.float32, np.dtype("float32"), st.float32])
 def test_spellings(spelling: object) -> None:
     assert dtypes.as_dtype(spelling) is st.float32
+
+
+def test_pythons_classes_are_of_double_precision() -> None:
+    """As in PyTorch: `dtype=float` is float64, whatever the default, which new numbers get."""
+    assert st.zeros(1, dtype=float).dtype is st.float64
+    assert st.ones(1).to(float).dtype is st.float64
+    assert st.zeros(1, dtype=complex).dtype is st.complex128
+    assert st.zeros(1, dtype=int).dtype is st.int64
+    assert st.tensor([0.5]).dtype is st.tensor([1]).mul(0.5).dtype is st.float32
+    assert st.full((1,), 1j).dtype is st.complex64
 
 
 def test_promotion() -> None:

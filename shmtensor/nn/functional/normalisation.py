@@ -10,6 +10,7 @@ import numpy as np
 from ...autograd import no_grad
 from ...autograd import table as ops
 from ...dtypes import HALVES, finfo
+from ...ops.alike import parameters_fit
 from ...tensor import Tensor
 
 __all__ = [
@@ -71,14 +72,19 @@ def batch_norm(
                 f"batch_norm: {name} must have {shape[1]} elements, not {tuple(x.shape)}: "
                 f"input has {shape}"
             )
+    parameters_fit("batch_norm", input, running_mean, running_var, weight, bias)
+    given = input.dtype
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError(
                 f"batch_norm: running_mean and running_var are needed: {running_mean}, "
                 f"{running_var}, or training=True"
             )
-        found: Tensor = ops.channel_normalised(input, running_mean, running_var, weight, bias, eps)
-        return found
+        parts: Any = (input, running_mean, running_var, weight, bias)
+        if given in HALVES:
+            parts = [_single(x) for x in parts]
+        found: Tensor = ops.channel_normalised(*parts, eps)
+        return found.to(given)
     n = input.numel() // (shape[1] or 1)
     if n == 1:
         raise ValueError(
@@ -87,7 +93,6 @@ def batch_norm(
     if not input.numel():
         untouched: Tensor = ops.channel_affine(input, weight, bias)
         return untouched
-    given = input.dtype
     if given in HALVES:  # PyTorch, too, normalises these in float32
         input, weight, bias = (_single(x) for x in (input, weight, bias))
     out, mean, var = ops.channels_normed(input, weight, bias, eps)
@@ -128,6 +133,7 @@ def instance_norm(
         raise ValueError(
             f"instance_norm: expected more than 1 spatial element when training: {shape}"
         )
+    parameters_fit("instance_norm", input, running_mean, running_var, weight, bias)
     given = input.dtype
     if given in HALVES:
         input, weight, bias = (_single(x) for x in (input, weight, bias))

@@ -1,0 +1,210 @@
+"""Python numbers beside tensors: factors that do not fit, elements that a dtype cannot hold, and
+which operands must be tensors or of one dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor.nn import functional as F
+
+ones = st.ones(2)
+whole = st.ones(2, dtype=st.int64)
+flags = st.tensor([True, False])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: st.add(whole, whole, alpha=1.5),
+        lambda: st.add(whole, 2, alpha=1.0),
+        lambda: st.sub(whole, 2, alpha=1.5),
+        lambda: st.rsub(whole, 2, alpha=1.5),
+        lambda: whole.clone().add_(2, alpha=1.5),
+        lambda: st.add(ones, 2, alpha=1j),
+        lambda: st.add(ones, ones, alpha=True),
+        lambda: st.addcmul(ones, ones, ones, value=1j),
+    ],
+)
+def test_a_factor_is_of_the_results_kind(wrong: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError, match=r"(alpha|value) does not fit: .* the result is of"):
+        wrong()
+
+
+def test_factors_that_fit() -> None:
+    assert st.add(whole, 2.5, alpha=1.5).tolist() == [4.75, 4.75]
+    assert st.add(flags, True, alpha=2).tolist() == [True, True]
+    assert st.add(flags, flags, alpha=False).tolist() == [True, False]
+    small = st.add(whole.to(st.int8), flags, alpha=2)
+    assert small.dtype == st.int8
+    assert small.tolist() == [3, 1]
+    assert st.addcmul(whole, whole, whole, value=-2.9).tolist() == [-1, -1]  # cut off
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (st.uint8, 300),
+        (st.uint8, -256),
+        (st.uint8, -1.5),
+        (st.int8, 128),
+        (st.int32, 1e20),
+        (st.int32, float("nan")),
+        (st.int64, 1 << 63),
+        (st.float32, 1e300),
+        (st.float32, 1j),
+    ],
+)
+@pytest.mark.parametrize("way", ["full", "new_full", "fill_", "masked_fill", "item", "places"])
+def test_a_number_that_does_not_fit_is_refused(dtype: Any, value: Any, way: str) -> None:
+    x = st.ones(2, dtype=dtype)
+    with pytest.raises(RuntimeError, match=r"without overflow|does not fit into"):
+        if way == "full":
+            st.full((2,), value, dtype=dtype)
+        elif way == "new_full":
+            x.new_full((2,), value)
+        elif way == "fill_":
+            x.fill_(value)
+        elif way == "masked_fill":
+            x.masked_fill(flags, value)
+        else:
+            x[0 if way == "item" else st.tensor([0])] = value
+    assert x.tolist() == [1, 1]
+
+
+def test_numbers_that_fit() -> None:
+    assert st.full((1,), -1, dtype=st.uint8).tolist() == [255]
+    assert st.full((1,), 2 + 0j, dtype=st.float32).tolist() == [2]
+    assert st.full((1,), 3j, dtype=st.bool).tolist() == [True]
+    assert st.full((1,), float("-inf"), dtype=st.float16).tolist() == [float("-inf")]
+    x = st.ones(3, dtype=st.float16)
+    x[0] = 1e6
+    assert x.tolist() == [float("inf"), 1, 1]
+    with pytest.raises(RuntimeError, match="float16 without overflow: -1000000000"):
+        x.masked_fill(x > 0, -1e9)
+    assert (st.tensor([1], dtype=st.uint8) + 300).tolist() == [45]  # arithmetic wraps around
+    with pytest.raises(OverflowError, match="too big"):
+        whole + (1 << 64)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: st.addcmul(ones, 2.0, ones),
+        lambda: st.addcdiv(ones, ones, 2.0),
+        lambda: st.lerp(ones, 2.0, 0.5),
+        lambda: st.logaddexp2(ones, 2.0),
+        lambda: st.complex(ones, 2.0),
+        lambda: st.polar(2.0, ones),
+        lambda: ones.clone().__setitem__(0, "a"),
+        lambda: ones.clone().__setitem__(0, None),
+        lambda: ones["a"],
+        lambda: ones[None, b"a"],
+    ],
+)
+def test_what_must_be_a_tensor(wrong: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: st.lerp(whole, whole, 0.5),
+        lambda: st.lerp(whole, whole, whole),
+        lambda: st.logaddexp(whole, whole),
+        lambda: st.logaddexp2(whole, whole),
+        lambda: F.silu(whole),
+        lambda: F.glu(whole),
+        lambda: F.prelu(whole, whole[:1]),
+        lambda: F.layer_norm(whole, (2,)),
+        lambda: F.batch_norm(whole[None], st.zeros(2), st.ones(2)),
+        lambda: F.group_norm(whole[None], 1),
+        lambda: st.logcumsumexp(whole, 0),
+        lambda: st.searchsorted(flags, flags),
+        lambda: st.sign(st.tensor([1j])),
+        lambda: F.relu(st.tensor([1j])),
+    ],
+)
+def test_dtypes_that_an_op_is_not_for(wrong: Callable[[], Any]) -> None:
+    with pytest.raises(NotImplementedError):
+        wrong()
+
+
+double = ones.double()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: st.addcdiv(ones, whole, whole),
+        lambda: F.relu(flags),
+        lambda: F.dropout(whole),
+        lambda: st.isin(flags, flags),
+        lambda: F.prelu(ones, double[:1]),
+        lambda: F.layer_norm(ones, (2,), double),
+        lambda: F.layer_norm(double, (2,), ones, ones),
+        lambda: F.group_norm(ones[None], 1, ones, double),
+        lambda: F.batch_norm(ones[None], double, double),
+        lambda: F.instance_norm(st.ones(1, 2, 3), weight=double),
+    ],
+)
+def test_mixed_dtypes_are_refused(wrong: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError):
+        wrong()
+
+
+@pytest.mark.parametrize("dtype", [st.float16, st.bfloat16])
+def test_batch_norm_keeps_16_bits_beside_float32_statistics(dtype: Any) -> None:
+    x = st.tensor(np.arange(6.0).reshape(3, 2)).to(dtype)
+    mean, var = st.tensor([1.0, 2.0]), st.tensor([4.0, 0.25])
+    out = F.batch_norm(x, mean, var, st.ones(2), st.zeros(2))
+    assert out.dtype == dtype
+    assert np.allclose(out.float().numpy(), (x.float() - mean).numpy() / [2, 0.5], atol=0.05)
+
+
+def test_dropout_of_whole_numbers_without_a_scale() -> None:
+    assert F.dropout(whole, p=1.0).dtype == st.int64
+    assert F.dropout(whole, training=False) is whole
+
+
+def test_one_element_becomes_a_number() -> None:
+    assert float(st.tensor(2 + 0j)) == int(st.tensor([[2.5]])) == 2
+    for kind in (int, float, complex):
+        with pytest.raises(ValueError, match=r"only one element tensors .* shape \(2,\)"):
+            kind(ones)
+    with pytest.raises(RuntimeError, match="without overflow: 1j"):
+        float(st.tensor(1j))
+
+
+def test_complex_numbers_written_into_real_ones_lose_a_part() -> None:
+    x = st.ones(2)
+    with pytest.warns(UserWarning, match="discards the imaginary part: complex64 into float32"):
+        x[:] = st.tensor([3 + 1j, 2j])
+    assert x.tolist() == [3, 0]
+    with pytest.raises(RuntimeError, match="complex64 value does not fit into a float32"):
+        x[flags] = st.tensor([1j])
+
+
+def test_an_index_of_uint8_is_a_mask() -> None:
+    x = st.arange(3)
+    with pytest.warns(UserWarning, match="dtype uint8 is now deprecated"):
+        assert x[st.tensor([1, 0, 1], dtype=st.uint8)].tolist() == [0, 2]
+    with pytest.warns(UserWarning, match="dtype uint8 is now deprecated"):
+        x[st.tensor([0, 0, 1], dtype=st.uint8)] = 7
+    assert x.tolist() == [0, 1, 7]
+
+
+def test_a_list_of_sequences_is_a_tuple_of_indices() -> None:
+    x = st.arange(6).reshape(2, 3)
+    for index in ([[0, 1], [1, 2]], [st.tensor([0, 1]), st.tensor([1, 2])]):
+        with pytest.warns(UserWarning, match="non-tuple sequence"):
+            assert x[index].tolist() == [1, 5]
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        assert x[[0, slice(1, None)]].tolist() == [1, 2]
+    assert x[[1, 0]].tolist() == [[3, 4, 5], [0, 1, 2]]
