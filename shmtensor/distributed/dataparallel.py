@@ -14,6 +14,11 @@ from ..nn import Module
 __all__ = ["DataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter"]
 
 
+def made_of(kind: Any, parts: Any) -> Any:
+    """A list or tuple of that class; the fields of a named tuple are its arguments."""
+    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+
+
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
     """A part of the inputs for each target: tensors are cut along `dim`, other things repeated;
     in lists, tuples and dictionaries, too.
@@ -23,11 +28,13 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
         return list(chunk(inputs, n, dim))
     if isinstance(inputs, (tuple, list)) and inputs:
         parts = list(zip(*(scatter(each, target_gpus, dim) for each in inputs), strict=False))
-        return [type(inputs)(part) for part in parts]
+        return [made_of(type(inputs), part) for part in parts]
     if isinstance(inputs, dict) and inputs:
         columns = {key: scatter(each, target_gpus, dim) for key, each in inputs.items()}
         fewest = min(len(column) for column in columns.values())
-        return [{key: column[i] for key, column in columns.items()} for i in range(fewest)]
+        return [
+            type(inputs)((key, column[i]) for key, column in columns.items()) for i in range(fewest)
+        ]
     return [inputs for _ in range(n)]
 
 
@@ -82,9 +89,8 @@ def gather(outputs: Sequence[Any], target_device: Any = None, dim: int = 0) -> A
         return type(first)(
             (key, gather([each[key] for each in outputs], target_device, dim)) for key in first
         )
-    return type(first)(
-        gather(list(part), target_device, dim) for part in zip(*outputs, strict=True)
-    )
+    parts = [gather(list(part), target_device, dim) for part in zip(*outputs, strict=True)]
+    return made_of(type(first), parts)
 
 
 class DataParallel(Module):
@@ -108,17 +114,41 @@ class DataParallel(Module):
         super().__init__()
         self.module = module
         self.device_ids = list(device_ids or ["cpu"])
+        self.output_device = output_device
         self.dim = dim
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """What the module returns for the whole batch."""
         if len(self.device_ids) == 1 or not inputs:
             return self.module(*inputs, **kwargs)
-        parts = scatter(inputs, self.device_ids, self.dim)
-        named = scatter(kwargs, self.device_ids, self.dim) if kwargs else [{} for _ in parts]
+        parts, named = self.scatter(inputs, kwargs, self.device_ids)
         used = self.device_ids[: len(parts)]
-        replicas = replicate(self.module, used)
-        return gather(parallel_apply(replicas, parts, named[: len(parts)], used), None, self.dim)
+        replicas = self.replicate(self.module, used)
+        return self.gather(self.parallel_apply(replicas, parts, named), self.output_device)
+
+    # What subclasses replace.
+    def scatter(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any], device_ids: Sequence[Any]
+    ) -> tuple[list[Any], list[dict[str, Any]]]:
+        """The arguments of each part, those by place and those by name."""
+        parts = scatter(inputs, device_ids, self.dim)
+        named = scatter(kwargs, device_ids, self.dim) if kwargs else []
+        n = max(len(parts), len(named))
+        return [*parts, *[()] * (n - len(parts))], [*named, *({} for _ in range(n - len(named)))]
+
+    def replicate(self, module: Module, device_ids: Sequence[Any]) -> list[Module]:
+        """The module for each part. Copies: none."""
+        return replicate(module, device_ids)
+
+    def parallel_apply(
+        self, replicas: Sequence[Any], inputs: Sequence[Any], kwargs: Sequence[dict[str, Any]]
+    ) -> list[Any]:
+        """What each part's module returns."""
+        return parallel_apply(replicas, inputs, kwargs)
+
+    def gather(self, outputs: Sequence[Any], output_device: Any) -> Any:
+        """The parts' outputs joined."""
+        return gather(outputs, output_device, self.dim)
 
 
 def data_parallel(

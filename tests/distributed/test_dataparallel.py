@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -46,6 +47,45 @@ def test_nested_inputs_are_cut_and_joined() -> None:
     assert joined["b"].tolist() == [1.0, 1.0]
     model = nn.ReLU()
     assert replicate(model, [0, 1]) == [model, model]
+
+
+class Pair(NamedTuple):
+    x: Any
+    n: Any
+
+
+def test_named_tuples_and_kinds_of_dictionaries_stay_what_they_are() -> None:
+    x = st.arange(4.0)
+    halves = scatter((Pair(x, 5), OrderedDict(y=x)), [0, 1])
+    assert [type(each) for each in halves[1]] == [Pair, OrderedDict]
+    assert halves[1][0].x.tolist() == [2.0, 3.0]
+    assert halves[0][0].n == 5
+    joined = gather([Pair(x, x), Pair(x, x)])
+    assert isinstance(joined, Pair)
+    assert joined.n.shape == (8,)
+
+
+def test_subclasses_say_how_the_batch_is_cut_and_joined() -> None:
+    class Rows(DataParallel):
+        def scatter(self, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
+            return [(row,) for row in inputs[0]], [kwargs for _ in inputs[0]]
+
+        def replicate(self, module: Any, device_ids: Any) -> Any:
+            return [module] * 3
+
+        def gather(self, outputs: Any, output_device: Any) -> Any:
+            return [output.tolist() for output in outputs]
+
+    assert Rows(nn.ReLU(), [0, 1, 2])(st.ones(3, 2)) == [[1.0, 1.0]] * 3
+
+
+def test_arguments_by_name_may_have_fewer_parts() -> None:
+    class Add(nn.Module):
+        def forward(self, x: Any, y: Any = 0) -> Any:
+            return x + y
+
+    out = DataParallel(Add(), [0, 1])(st.zeros(4), y=st.ones(1))
+    assert out.tolist() == [1.0, 1.0, 0.0, 0.0]  # as in PyTorch
 
 
 def test_an_error_in_a_thread_is_raised() -> None:
