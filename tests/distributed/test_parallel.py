@@ -143,6 +143,9 @@ def test_wrong_use() -> None:
 def test_reached_as_nn_parallel() -> None:
     assert nn.parallel.DistributedDataParallel is DistributedDataParallel
     assert nn.parallel.DataParallel is nn.DataParallel is dist.DataParallel
+    from shmtensor.nn.parallel.distributed import DistributedDataParallel as by_its_module
+
+    assert by_its_module is DistributedDataParallel
     assert nn.SyncBatchNorm is dist.SyncBatchNorm
 
 

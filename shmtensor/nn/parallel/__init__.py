@@ -7,7 +7,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = [  # noqa: F822
+__all__ = [
     "DataParallel",
     "DistributedDataParallel",
     "SyncBatchNorm",
