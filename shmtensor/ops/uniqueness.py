@@ -69,6 +69,17 @@ def unique_runs(xp, x, /, dim=None):
 
 
 unique_runs.pullback(x=no_derivative)
+unique_runs.numpy = either(native.unique_runs, unique_runs.forward)
+
+
+@op(method=False, function=False, samples=[(ints((3, 4), 2),)])
+def run_values(xp, x, /):
+    """The first of each run of equal values."""
+    return unique_runs.forward(xp, x)[0]
+
+
+run_values.pullback(x=no_derivative)
+run_values.numpy = either(native.run_values, run_values.forward)
 
 
 def asked(found: Any, return_inverse: bool, return_counts: bool) -> Any:
@@ -99,7 +110,11 @@ def unique(ops, input, sorted=True, return_inverse=False, return_counts=False, d
     return asked(ops.unique_values(input, dim), return_inverse, return_counts)
 
 
-@composite
+@composite(
+    usual=(
+        "run_values", "input", "not return_inverse and not return_counts and dim is None",
+    ),
+)  # fmt: skip
 def unique_consecutive(ops, input, return_inverse=False, return_counts=False, dim=None):
     """The values without immediate repetitions."""
     return asked(ops.unique_runs(input, dim), return_inverse, return_counts)

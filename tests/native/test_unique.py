@@ -15,7 +15,18 @@ RNG = np.random.default_rng(13)
 TYPES = ("f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?")
 
 
+def check_runs(x: Any) -> None:
+    flat = x.reshape(-1)
+    first = np.append(np.ones(min(1, flat.size), bool), flat[1:] != flat[:-1])
+    values, inverse, counts = native.unique_runs(x) or ()
+    np.testing.assert_array_equal(values, flat[first], strict=True)
+    np.testing.assert_array_equal(native.run_values(x), flat[first], strict=True)
+    np.testing.assert_array_equal(inverse, np.cumsum(first).reshape(x.shape) - 1, strict=True)
+    np.testing.assert_array_equal(counts, np.diff(np.flatnonzero(first), append=flat.size))
+
+
 def check(x: Any) -> None:
+    check_runs(x)
     expected = np.unique(x, return_inverse=True, return_counts=True)
     found = native.unique_values(x)
     assert found is not None
@@ -51,3 +62,18 @@ def test_any_layout_and_what_is_left_to_numpy() -> None:
     assert native.unique_values(x) is None
     assert native.unique_values(np.ones((2, 2)), 0) is None
     assert native.unique_values(np.ones(3, "f2")) is None
+
+
+def test_runs_of_any_length() -> None:
+    for n in (1, 65_536, 65_537, 200_000):
+        for most in (1, 2, 9, 1000):
+            lengths = RNG.integers(1, most + 1, 3 * n // most + 3)
+            check_runs(np.arange(lengths.size).repeat(lengths)[:n])
+        check_runs(np.zeros(n))
+        check_runs(np.arange(n))
+    x = np.array([0.0, -0.0, np.nan, np.nan, 1, 1])
+    check_runs(x)
+    check_runs(-x)
+    assert np.signbit(native.run_values(-x)[0])
+    assert native.run_values(np.ones(3, "f2")) is None
+    assert native.unique_runs(np.ones((2, 2)), 0) is None

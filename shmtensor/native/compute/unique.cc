@@ -1,5 +1,5 @@
 // Whole numbers that lie close together are counted in a table; others are sorted, and runs of equal
-// ones found.
+// ones found. Runs of any order are found by all threads: each piece's beginnings are counted first.
 #include "unique.h"
 
 #include <algorithm>
@@ -171,8 +171,70 @@ bool find(PyArrayObject* x, bool all, Found* f) {
   return true;
 }
 
+// Does a run begin at element i?
+template <class T>
+bool begins(const T* x, int64_t i) {
+  return i == 0 || x[i] != x[i - 1];
+}
+
+template <class T>
+int64_t count_beginnings(const T* x, int64_t i, int64_t stop) {
+  int64_t count = 0;
+  if (i == 0 && i < stop) count = ++i;
+  for (; i < stop; ++i) count += x[i] != x[i - 1];
+  return count;
+}
+
+// The elements, from i on, with which `count` runs begin, and their places. No branch: what is not
+// wanted is overwritten by what comes next.
+template <class T>
+void pick_beginnings(const T* x, int64_t i, int64_t count, T* values, int64_t* places) {
+  for (int64_t k = 0; k < count; ++i) {
+    values[k] = x[i];
+    if (places) places[k] = i;
+    k += begins(x, i);
+  }
+}
+
+template <class T>
+void number_runs(const T* x, int64_t i, int64_t stop, int64_t run, int64_t* inverse) {
+  for (; i < stop; ++i) inverse[i] = run += begins(x, i);
+}
+
+// Runs of equal values. False with an exception.
+template <class T>
+bool find_runs(PyArrayObject* array, bool all, Found* f) {
+  const T* x = data<T>(array);
+  const int64_t n = PyArray_SIZE(array), pieces = pieces_of(n);
+  std::vector<int64_t> starts(static_cast<size_t>(pieces) + 1);
+  const auto each = [&](auto&& body) {  // of a piece: the number of its first run, and how many begin in it
+    ranges(n, kPiece, [&](int64_t i, int64_t stop) {
+      const size_t p = static_cast<size_t>(i / kPiece);
+      body(i, stop, starts[p], starts[p + 1] - starts[p]);
+    });
+  };
+  {
+    Unlocked unlocked(n > kUnlock);
+    ranges(n, kPiece, [&](int64_t i, int64_t stop) {
+      starts[static_cast<size_t>(i / kPiece) + 1] = count_beginnings(x, i, stop);
+    });
+    for (size_t p = 1; p < starts.size(); ++p) starts[p] += starts[p - 1];
+  }
+  const npy_intp count = starts.back();
+  if (!prepare(count, PyArray_TYPE(array), all, array, f)) return false;
+  T* values = data<T>(f->values);
+  int64_t *counts = all ? data<int64_t>(f->counts) : nullptr, *inverse = all ? data<int64_t>(f->inverse) : nullptr;
+  Unlocked unlocked(n > kUnlock);
+  each([&](int64_t i, int64_t stop, int64_t first, int64_t here) {
+    pick_beginnings(x, i, here, values + first, all ? counts + first : nullptr);
+    if (all) number_runs(x, i, stop, first - 1, inverse);
+  });
+  for (int64_t k = 0; all && k < count; ++k) counts[k] = (k + 1 < count ? counts[k + 1] : n) - counts[k];
+  return true;
+}
+
 // 1: found; 0: NumPy does it; -1: exception.
-int found(PyObject* argument, bool all, Found* f) {
+int found(PyObject* argument, bool all, bool runs, Found* f) {
   if (!PyArray_CheckExact(argument)) return 0;
   PyArrayObject* x = as_array(argument);
   if (!is_plain(x) || PyArray_SIZE(x) >= INT64_C(0xffffffff)) return 0;
@@ -180,30 +242,36 @@ int found(PyObject* argument, bool all, Found* f) {
   if (!in) return -1;
   bool done = true;
   const bool known = with_type(PyArray_TYPE(x), [&](auto zero) {
-    done = find<decltype(zero)>(in.array(), all, f);
+    using T = decltype(zero);
+    done = runs ? find_runs<T>(in.array(), all, f) : find<T>(in.array(), all, f);
   });
   return !done ? -1 : known && f->usual;
 }
 
-}  // namespace
-
-PyObject* distinct(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* values_of(PyObject* const* args, Py_ssize_t n, bool runs) {
   if (count_arguments("unique", n, 1, 1) < 0) return nullptr;
   Found f;
-  const int done = found(args[0], false, &f);
+  const int done = found(args[0], false, runs, &f);
   if (done < 0) return nullptr;
   if (done == 0) Py_RETURN_NONE;
   return f.values.release();
 }
 
-PyObject* unique_values(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* all_of(PyObject* const* args, Py_ssize_t n, bool runs) {
   if (count_arguments("unique", n, 1, 2) < 0) return nullptr;
   if (n > 1 && args[1] != Py_None) Py_RETURN_NONE;
   Found f;
-  const int done = found(args[0], true, &f);
+  const int done = found(args[0], true, runs, &f);
   if (done < 0) return nullptr;
   if (done == 0) Py_RETURN_NONE;
   return PyTuple_Pack(3, f.values.get(), f.inverse.get(), f.counts.get());
 }
+
+}  // namespace
+
+PyObject* distinct(PyObject*, PyObject* const* args, Py_ssize_t n) { return values_of(args, n, false); }
+PyObject* unique_values(PyObject*, PyObject* const* args, Py_ssize_t n) { return all_of(args, n, false); }
+PyObject* run_values(PyObject*, PyObject* const* args, Py_ssize_t n) { return values_of(args, n, true); }
+PyObject* unique_runs(PyObject*, PyObject* const* args, Py_ssize_t n) { return all_of(args, n, true); }
 
 }  // namespace shmtensor

@@ -1,4 +1,4 @@
-// The different values of a tensor, in order.
+// The different values of a tensor, in order; the first ones of runs.
 #pragma once
 
 #include "python.h"
@@ -8,5 +8,8 @@ namespace shmtensor {
 // None where NumPy has to do it: a dimension, NaN, float16, complex.
 PyObject* distinct(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x)
 PyObject* unique_values(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x, dim)
+// The same of the runs of equal values; a NaN is a run of its own.
+PyObject* run_values(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* unique_runs(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor
