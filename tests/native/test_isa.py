@@ -13,7 +13,7 @@ import shmtensor
 from shmtensor import native
 
 LEVELS = ["base", "v3", "v4"]
-FILES = ["pointwise", "softmax", "optimizer", "reduction", "random", "halves"]
+FILES = ["pointwise", "softmax", "optimizer", "reduction", "random", "halves", "moving"]
 
 
 @pytest.mark.slow

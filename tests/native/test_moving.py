@@ -55,6 +55,37 @@ def test_stretched_elements_are_packed(dtype: str) -> None:
         same(native.packed(x), np.ascontiguousarray(x))
 
 
+@each("n", [1023, 1024, 1025, 1151, 5000])
+def test_copies_that_lie_just_ahead_are_whole(n: int) -> None:
+    """Where one place is a few bytes after the other, modulo 4096, vectors copy (bytes.h)."""
+    memory = np.zeros(4 * 4096 + 2 * n, np.uint8)
+    start = -memory.ctypes.data % 4096
+    x = memory[start : start + n + 64]
+    x[:] = draw(x.shape, "u1")
+    far = start + -(-(n + 64) // 4096) * 4096  # the same place in a page
+    for begin in (0, 1, 7, 32):
+        for ahead in (0, 1, 2, 8, 15, 16, 31, 33, 63, 64, 100):
+            memory[far - 1 :] = 1
+            out = memory[far + begin + ahead :][:n]
+            assert native.store(out, x[begin : begin + n])
+            same(out, x[begin : begin + n])
+            assert memory[far - 1 : far + begin + ahead].all()
+            assert memory[far + begin + ahead + n :].all()
+
+
+@each("dtype", ("i1", "i2", "i4", "i8", "c8"))
+def test_runs_are_filled_and_turned_to_their_ends(dtype: str) -> None:
+    for n in (1, 7, 8, 9, 15, 16, 31, 33, 63, 65, 127, 200, 1001):
+        for begin in (0, 1, 2, 3, 5, 8):
+            out = np.zeros(n + 20, dtype)
+            assert native.store(out[begin : begin + n], np.asarray(113).astype(dtype))
+            want = np.zeros(n + 20, dtype)
+            want[begin : begin + n] = 113
+            same(out, want)
+            x = draw((n + begin,), dtype)
+            same(native.flip(x[begin:], (0,)), x[begin:][::-1].copy())
+
+
 @each("dtype", TYPES)
 @each("shape", [(), (0,), (5,), (3, 4), (2, 0, 3), (3, 4, 5), (300, 400)])
 def test_clone(shape: tuple[int, ...], dtype: str) -> None:

@@ -34,6 +34,7 @@ namespace shmtensor {
   const Moments<float>& moments_of(float);                                             \
   const Moments<double>& moments_of(double);                                           \
   const Halves& halves_of();                                                           \
+  const Moves& moves_of();                                                             \
   const Kernels<float>& floats();                                                      \
   const Kernels<double>& doubles();                                                    \
   void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter); \
@@ -187,6 +188,17 @@ const Halves& kernels_of_halves() {
       return level_v3::halves_of();
     default:
       return level_base::halves_of();
+  }
+}
+
+const Moves& moves() {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::moves_of();
+    case Level::V3:
+      return level_v3::moves_of();
+    default:
+      return level_base::moves_of();
   }
 }
 

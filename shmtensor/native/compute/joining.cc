@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "array.h"
+#include "bytes.h"
 #include "packing.h"
 #include "pool.h"
 #include "types.h"
@@ -27,7 +28,7 @@ void copy(const std::vector<Run>& runs) {
   int64_t total = 0;
   for (const Run& r : runs) total += r.nbytes;
   if (total <= kUnlock) {
-    for (const Run& r : runs) memcpy(r.to, r.from, static_cast<size_t>(r.nbytes));
+    for (const Run& r : runs) copy_run(r.to, r.from, static_cast<size_t>(r.nbytes));
     return;
   }
   std::vector<Run> pieces;
@@ -51,7 +52,7 @@ void copy(const std::vector<Run>& runs) {
   Unlocked unlocked(true);
   slices(static_cast<int64_t>(starts.size()) - 1, [&](int64_t i) {
     for (size_t k = starts[static_cast<size_t>(i)]; k < starts[static_cast<size_t>(i) + 1]; ++k) {
-      memcpy(pieces[k].to, pieces[k].from, static_cast<size_t>(pieces[k].nbytes));
+      copy_run(pieces[k].to, pieces[k].from, static_cast<size_t>(pieces[k].nbytes));
     }
   });
 }
@@ -124,7 +125,7 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
       PyArrayObject* a = as_array(PySequence_Fast_GET_ITEM(list.get(), i));
       const int64_t nbytes = PyArray_NBYTES(a) / outer;
       for (int64_t o = 0; o < outer; ++o) {
-        memcpy(base + o * stride, PyArray_BYTES(a) + o * nbytes, static_cast<size_t>(nbytes));
+        copy_run(base + o * stride, PyArray_BYTES(a) + o * nbytes, static_cast<size_t>(nbytes));
       }
       base += nbytes;
     }

@@ -203,6 +203,14 @@ struct Halves {
   HalfArithmetic arithmetic[2];
 };
 
+// Runs of bytes, `n` of them.
+struct Moves {
+  void (*copy)(char* to, const char* from, int64_t n);
+  void (*fill)(char* to, int64_t n, uint64_t word);  // eight bytes again and again
+  // to[i] = last[-i] of n elements, of 1, 2, 4 and 8 bytes
+  void (*reverse[4])(char* to, const char* last, int64_t n);
+};
+
 // Random bits: Philox 4x32-10, 64 words for each block of 16 counters, the four outputs of a
 // counter side by side.
 using PhiloxBlocks = void (*)(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter);
@@ -217,6 +225,7 @@ template <class T>
 const Moments<T>& moments();
 const Elementary& elementary();
 const Halves& kernels_of_halves();
+const Moves& moves();
 PhiloxBlocks philox();
 
 }  // namespace shmtensor

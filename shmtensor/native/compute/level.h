@@ -21,6 +21,7 @@ namespace SHMTENSOR_LEVEL {
 
 #include "vector.h"
 //
+#include "byte_level.h"
 #include "elementwise.h"
 #include "wide.h"
 //
@@ -140,6 +141,11 @@ const Elementary& functions_of() { return functions; }
 constexpr Halves halves = {{widen_float16, widen_bfloat16}, {narrow_float16, narrow_bfloat16}, change_bits,
                            {half_arithmetic<false>, half_arithmetic<true>}};
 const Halves& halves_of() { return halves; }
+
+constexpr Moves moves = {copy_run, fill_run,
+                         {reverse_run<uint8_t>, reverse_run<uint16_t>, reverse_run<uint32_t>,
+                          reverse_run<uint64_t>}};
+const Moves& moves_of() { return moves; }
 
 const Kernels<float>& floats() { return table<float>; }
 const Kernels<double>& doubles() { return table<double>; }

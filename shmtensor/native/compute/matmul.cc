@@ -12,6 +12,7 @@
 
 #include "array.h"
 #include "blas.h"
+#include "bytes.h"
 #include "pool.h"
 #include "types.h"
 #include "whole_product.h"
@@ -378,7 +379,7 @@ PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
     const int64_t rows = PyArray_SIZE(out.array()) / width;
     Unlocked unlocked(rows * width > 65536);
     ranges(rows, 1 + 65536 / width, [&](int64_t start, int64_t stop) {
-      for (int64_t i = start; i < stop; ++i) memcpy(to + static_cast<size_t>(i) * row, from, row);
+      for (int64_t i = start; i < stop; ++i) copy_run(to + static_cast<size_t>(i) * row, from, row);
     });
   }
   run(type, a, c, PyArray_DATA(out.array()), nbatch, dims, b != nullptr);

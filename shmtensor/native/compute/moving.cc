@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "array.h"
+#include "bytes.h"
 #include "packing.h"
 #include "pool.h"
 #include "types.h"
@@ -25,25 +26,22 @@ bool is_simple(PyArrayObject* a) {
 void copy_bytes(char* to, const char* from, int64_t nbytes) {
   Unlocked unlocked(nbytes > kUnlock);
   ranges(nbytes, kSlice, [&](int64_t start, int64_t stop) {
-    memcpy(to + start, from + start, static_cast<size_t>(stop - start));
+    copy_run(to + start, from + start, static_cast<size_t>(stop - start));
   });
 }
 
-// One element again and again. Long runs by the processor's own string stores, which do not read what
-// they overwrite.
+// One element again and again; long runs by vectors.
 template <class T>
 void fill_run(T* to, int64_t n, T v) {
-#if defined(__x86_64__)
-  constexpr int64_t kSide = 8 / static_cast<int64_t>(sizeof(T));
-  T word[kSide];
-  for (T& part : word) part = v;
-  uint64_t pattern;
-  memcpy(&pattern, word, sizeof pattern);
-  int64_t words = n < 256 ? 0 : n / kSide;
-  n -= words * kSide;
-  if (words) asm volatile("rep stosq" : "+D"(to), "+c"(words) : "a"(pattern) : "memory");
-#endif
-  for (int64_t i = 0; i < n; ++i) to[i] = v;
+  if (n * static_cast<int64_t>(sizeof(T)) < 64) {
+    for (int64_t i = 0; i < n; ++i) to[i] = v;
+    return;
+  }
+  T parts[8 / sizeof(T)];
+  for (T& part : parts) part = v;
+  uint64_t word;
+  memcpy(&word, parts, sizeof word);
+  moves().fill(reinterpret_cast<char*>(to), n * static_cast<int64_t>(sizeof(T)), word);
 }
 
 template <class T>

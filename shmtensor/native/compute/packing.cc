@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "array.h"
+#include "bytes.h"
 #include "pool.h"
 #include "types.h"
 
@@ -55,6 +56,17 @@ void interleave_two(const T* __restrict a, const T* __restrict b, T* __restrict 
 }
 
 template <class T>
+void reverse(T* to, const char* last, int64_t n) {
+  if constexpr (sizeof(T) <= 8) {
+    constexpr int which = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+    moves().reverse[which](reinterpret_cast<char*>(to), last, n);
+  } else {
+    const T* line = reinterpret_cast<const T*>(last);
+    for (int64_t k = 0; k < n; ++k) to[k] = line[-k];
+  }
+}
+
+template <class T>
 void repeat(const T value, T* __restrict to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = value;
 }
@@ -81,12 +93,11 @@ void copy_rows(const Source& s, T* to) {
       }
       T* out = to + i / pieces * n + start;
       if (step == static_cast<npy_intp>(sizeof(T))) {
-        memcpy(out, from, sizeof(T) * static_cast<size_t>(end - start));
+        copy_run(out, from, sizeof(T) * static_cast<size_t>(end - start));
       } else if (step == 0) {
         repeat(*reinterpret_cast<const T*>(from), out, end - start);
-      } else if (step == -static_cast<npy_intp>(sizeof(T))) {  // constant steps become vector code
-        const T* line = reinterpret_cast<const T*>(from);
-        for (int64_t k = 0; k < end - start; ++k) out[k] = line[-k];
+      } else if (step == -static_cast<npy_intp>(sizeof(T))) {
+        reverse(out, from, end - start);
       } else if (step == 2 * static_cast<npy_intp>(sizeof(T))) {
         const T* line = reinterpret_cast<const T*>(from);
         const int64_t m = end - start - 1;
@@ -242,7 +253,7 @@ void interleave(PyObject* const* items, int64_t count, int64_t outer, int64_t wi
   } else if (width == 8) {
     put([](char* t, const char* f) { memcpy(t, f, 8); });
   } else {
-    put([&](char* t, const char* f) { memcpy(t, f, static_cast<size_t>(width)); });
+    put([&](char* t, const char* f) { copy_run(t, f, static_cast<size_t>(width)); });
   }
 }
 
@@ -298,13 +309,14 @@ PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n) {
     interleave(items, count, outer, width, to);
   } else if (total <= kSlice) {  // not worth asking the pool
     for (Py_ssize_t i = 0; i < count; ++i)
-      memcpy(to + i * width, PyArray_BYTES(as_array(items[i])), static_cast<size_t>(width));
+      copy_run(to + i * width, PyArray_BYTES(as_array(items[i])), static_cast<size_t>(width));
   } else {  // long runs: cut them, too
     const int64_t pieces = (width + kSlice - 1) / kSlice;
     slices(pieces * count, [&](int64_t i) {
       const int64_t start = i % pieces * kSlice, left = width - start;
-      memcpy(to + i / pieces * width + start, PyArray_BYTES(as_array(items[i / pieces])) + start,
-             static_cast<size_t>(left < kSlice ? left : kSlice));
+      copy_run(to + i / pieces * width + start,
+               PyArray_BYTES(as_array(items[i / pieces])) + start,
+               static_cast<size_t>(left < kSlice ? left : kSlice));
     });
   }
   return out.release();

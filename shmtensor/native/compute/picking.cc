@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "bytes.h"
 #include "indices.h"
 #include "kernels.h"
 #include "packing.h"
@@ -96,7 +97,7 @@ Ref at_indices(PyArrayObject* x, PyObject* const* parts, int count) {
       return;
     }
     for (int64_t i = 0; i < n; ++i)
-      memcpy(to + (start + i) * width, source + offsets[i], static_cast<size_t>(width));
+      copy_run(to + (start + i) * width, source + offsets[i], static_cast<size_t>(width));
   });
   return valid ? std::move(out) : Ref();
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "array.h"
+#include "bytes.h"
 #include "indices.h"
 #include "packing.h"
 #include "pool.h"
@@ -160,8 +161,8 @@ PyObject* take(PyObject*, PyObject* const* args, Py_ssize_t n) {
   ranges(a.outer * count, width >= 4 * kGrain ? 1 : 4 * kGrain / width,
          [&](int64_t i, int64_t stop) {
            for (; i < stop; ++i) {
-             memcpy(to + i * width, source + (i / count * a.m + places[i % count]) * width,
-                    static_cast<size_t>(width));
+             copy_run(to + i * width, source + (i / count * a.m + places[i % count]) * width,
+                      static_cast<size_t>(width));
            }
          });
   return out.release();

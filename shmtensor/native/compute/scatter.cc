@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "array.h"
+#include "bytes.h"
 #include "indices.h"
 #include "kernels.h"
 #include "meeting.h"
@@ -65,7 +66,7 @@ void copy_all(const Writing& w) {
   const char* from = data<char>(w.base);
   char* to = PyArray_BYTES(w.out);
   ranges(PyArray_NBYTES(w.out), kSlice, [&](int64_t i, int64_t stop) {
-    memcpy(to + i, from + i, static_cast<size_t>(stop - i));
+    copy_run(to + i, from + i, static_cast<size_t>(stop - i));
   });
 }
 
@@ -195,11 +196,11 @@ void join_slices(const Writing& w) {
       if (w.base) {
         const T* base = data<T>(w.base) + o * a.m * row + c0;
         if (strips == 1) {
-          memcpy(to + first * row, base + first * row,
-                 sizeof(T) * static_cast<size_t>((last - first) * row));
+          copy_run(to + first * row, base + first * row,
+                   sizeof(T) * static_cast<size_t>((last - first) * row));
         }
         for (int64_t k = first; strips > 1 && k < last; ++k)
-          memcpy(to + k * row, base + k * row, sizeof(T) * static_cast<size_t>(n));
+          copy_run(to + k * row, base + k * row, sizeof(T) * static_cast<size_t>(n));
       }
       const T* from = data<T>(w.from) + o * w.count * row + c0;
       for (int64_t j = 0; j < w.count; ++j) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "array.h"
+#include "bytes.h"
 #include "call/views.h"
 #include "packing.h"
 #include "pool.h"
@@ -58,11 +59,15 @@ PyObject* roll(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int64_t ahead = ((shift % m) + m) % m * width, rest = m * width - ahead;
   const char* from = data<char>(in);
   char* to = data<char>(out);
-  Unlocked unlocked(outer * m * width > kUnlock);
-  ranges(outer, 1 + kSlice / (m * width), [&](int64_t start, int64_t stop) {
-    for (int64_t o = start; o < stop; ++o) {
-      memcpy(to + o * m * width + ahead, from + o * m * width, static_cast<size_t>(rest));
-      memcpy(to + o * m * width, from + o * m * width + rest, static_cast<size_t>(ahead));
+  const int64_t row = m * width;
+  Unlocked unlocked(outer * row > kUnlock);
+  ranges(outer * row, kSlice, [&](int64_t at, int64_t stop) {
+    while (at < stop) {
+      const int64_t inside = at % row;
+      const bool over = inside < ahead;  // what came round the end
+      const int64_t left = (over ? ahead : row) - inside, n = left < stop - at ? left : stop - at;
+      copy_run(to + at, from + at + (over ? rest : -ahead), static_cast<size_t>(n));
+      at += n;
     }
   });
   return out.release();
@@ -89,6 +94,8 @@ PyObject* triangle(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int64_t d = diagonal < least ? least : diagonal > most ? most : diagonal;
   const char* from = data<char>(in);
   char* to = data<char>(out);
+  const auto fill = moves().fill;
+  const auto clear = [fill](char* p, size_t n) { fill(p, static_cast<int64_t>(n), 0); };
   Unlocked unlocked(all * columns * size > kUnlock);
   ranges(all, 1 + kSlice / (columns * size), [&](int64_t start, int64_t stop) {
     for (int64_t r = start; r < stop; ++r) {
@@ -98,11 +105,11 @@ PyObject* triangle(PyObject*, PyObject* const* args, Py_ssize_t n) {
       const size_t low = static_cast<size_t>(cut * size);
       const size_t high = static_cast<size_t>((columns - cut) * size);
       if (upper) {
-        memset(to + at, 0, low);
-        if (!target) memcpy(to + at + low, from + at + low, high);
+        clear(to + at, low);
+        if (!target) copy_run(to + at + low, from + at + low, high);
       } else {
-        if (!target) memcpy(to + at, from + at, low);
-        memset(to + at + low, 0, high);
+        if (!target) copy_run(to + at, from + at, low);
+        clear(to + at + low, high);
       }
     }
   });

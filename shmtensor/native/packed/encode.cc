@@ -1,6 +1,7 @@
 // Writing one element. Exact types only: what a subclass adds would be lost, so it is pickled.
 #include "bfloat16.h"
 #include "call/graph.h"
+#include "compute/bytes.h"
 #include "packed/pack.h"
 
 namespace shmtensor::packed {
@@ -98,7 +99,7 @@ bool write_array(Buffer& out, Tag tag, PyArrayObject* array) {
   bool good = dense && out.reserve(gap + size_t(nbytes));
   if (good) {
     memset(out.base + out.size, 0, gap);
-    memcpy(out.base + out.size + gap, PyArray_DATA(dense), size_t(nbytes));
+    copy_run(out.base + out.size + gap, PyArray_DATA(dense), size_t(nbytes));
     out.size += gap + size_t(nbytes);
   }
   Py_XDECREF(dense);

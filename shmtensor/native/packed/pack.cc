@@ -1,5 +1,7 @@
 #include "packed/pack.h"
 
+#include "compute/bytes.h"
+
 namespace shmtensor::packed {
 
 Packer::~Packer() {
@@ -24,7 +26,7 @@ bool Packer::store(const void* bytes, size_t n, Bytes* out) {
   uint8_t* base;
   out->owner = block(n, &base);
   if (!out->owner) return false;
-  memcpy(base, bytes, n);
+  copy_run(base, bytes, n);
   out->base = base;
   out->nbytes = n;
   return true;
@@ -207,9 +209,9 @@ PyObject* Packer::finish() {
       *parts++ = {0, 0, table_at, table_bytes};
   }
   Py_XDECREF(table.owner);
-  if (index_.size) memcpy(base + index_at, index_.base, index_.size);
-  if (data_.size) memcpy(base + data_at, data_.base, data_.size);
-  if (!own && table_bytes) memcpy(base + table_at, table_.data(), table_bytes);
+  if (index_.size) copy_run(base + index_at, index_.base, index_.size);
+  if (data_.size) copy_run(base + data_at, data_.base, data_.size);
+  if (!own && table_bytes) copy_run(base + table_at, table_.data(), table_bytes);
   return blocks;
 }
 

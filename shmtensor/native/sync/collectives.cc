@@ -6,6 +6,7 @@
 // broadcast: one CPU does not fill the memory's bandwidth, and the root would only wait.
 #include <cstring>
 
+#include "compute/bytes.h"
 #include "sync/group.h"
 
 namespace shmtensor::group {
@@ -34,7 +35,7 @@ void spread(const Group& group, int root, size_t begin, size_t end) {
   for (size_t i = begin; i < end; i += kPiece) {
     size_t n = end - i < kPiece ? end - i : kPiece;
     for (int p = 0; p < group.world(); p++)
-      if (group.at(p) != group.at(root)) memcpy(group.at(p) + i, group.at(root) + i, n);
+      if (group.at(p) != group.at(root)) copy_run(group.at(p) + i, group.at(root) + i, n);
   }
 }
 
@@ -84,7 +85,7 @@ bool broadcast(Group& group, const Operand& x, int root, double timeout) {
     size_t end = shard_begin(x.nbytes, 1, group.rank() + 1, group.world());
     spread(group, root, begin, end);
   } else if (!is_root && x.nbytes) {
-    memcpy(x.data, group.at(root), x.nbytes);
+    copy_run(x.data, group.at(root), x.nbytes);
   }
   Py_END_ALLOW_THREADS
   return group.end(timeout);
@@ -103,7 +104,7 @@ bool all_gather(Group& group, const Operand& x, char* const* out, double timeout
   if (!group.begin(call, x.data, x.nbytes > kInline, true, -1, timeout)) return false;
   Py_BEGIN_ALLOW_THREADS
   for (int p = 0; p < group.world() && x.nbytes; p++)
-    if (out[p] != group.at(p)) memcpy(out[p], group.at(p), x.nbytes);
+    if (out[p] != group.at(p)) copy_run(out[p], group.at(p), x.nbytes);
   Py_END_ALLOW_THREADS
   return group.end(timeout);
 }
@@ -114,7 +115,7 @@ bool gather(Group& group, const Operand& x, char* const* out, int root, double t
   if (!group.begin(call, x.data, x.nbytes > kInline, true, is_root ? -1 : -2, timeout)) return false;
   Py_BEGIN_ALLOW_THREADS
   for (int p = 0; p < group.world() && is_root && x.nbytes; p++)
-    if (out[p] != group.at(p)) memcpy(out[p], group.at(p), x.nbytes);
+    if (out[p] != group.at(p)) copy_run(out[p], group.at(p), x.nbytes);
   Py_END_ALLOW_THREADS
   return group.end(timeout);
 }
@@ -147,7 +148,7 @@ bool all_to_all(Group& group, const Operand& x, char* out, double timeout) {
   size_t chunk = x.nbytes / static_cast<size_t>(group.world()), mine = chunk * static_cast<size_t>(group.rank());
   Py_BEGIN_ALLOW_THREADS
   for (int p = 0; p < group.world() && chunk; p++)
-    memcpy(out + chunk * static_cast<size_t>(p), group.at(p) + mine, chunk);
+    copy_run(out + chunk * static_cast<size_t>(p), group.at(p) + mine, chunk);
   Py_END_ALLOW_THREADS
   return group.end(timeout);
 }
@@ -166,7 +167,7 @@ bool exchange(Group& group, const Operand& x, char* const* out, const size_t* nb
   }
   Py_BEGIN_ALLOW_THREADS
   for (int p = 0; p < group.world(); p++)
-    if (nbytes[p] && out[p] != group.at(p) + offsets[p]) memcpy(out[p], group.at(p) + offsets[p], nbytes[p]);
+    if (nbytes[p] && out[p] != group.at(p) + offsets[p]) copy_run(out[p], group.at(p) + offsets[p], nbytes[p]);
   Py_END_ALLOW_THREADS
   return group.end(timeout);
 }

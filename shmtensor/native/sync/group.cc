@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "compute/bytes.h"
 #include "memory/faults.h"
 
 namespace shmtensor::group {
@@ -305,7 +306,7 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
   call.number = ++number_;
   Line& own = line(rank_);
   if (!is_direct && shares && call.nbytes) {
-    memcpy(inline_data(rank_, number_), data, call.nbytes);
+    copy_run(inline_data(rank_, number_), data, call.nbytes);
     bytes_inline_ += call.nbytes;
   }
   own.records[number_ & 1].record = call;

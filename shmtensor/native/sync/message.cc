@@ -1,6 +1,7 @@
 // Point to point: a mailbox for each ordered pair of ranks; the sender waits until the receiver has the data.
 #include <cstring>
 
+#include "compute/bytes.h"
 #include "memory/faults.h"
 #include "sync/group.h"
 
@@ -69,7 +70,7 @@ bool Group::receive(Record& call, void* data, int from, double timeout) {
     good = hold_block(box.record.handle, &base, &nbytes);
     if (good) {
       Py_BEGIN_ALLOW_THREADS
-      memcpy(data, static_cast<char*>(base) + box.record.offset, call.nbytes);
+      copy_run(data, static_cast<char*>(base) + box.record.offset, call.nbytes);
       Py_END_ALLOW_THREADS
       drop_block(base);
       bytes_direct_ += call.nbytes;
