@@ -27,6 +27,7 @@ from .. import native
 from ..autograd import wrap
 from .contract import ReduceOp
 from .group import Array, ProcessGroup, array_of, empty_shared
+from .work import Future
 
 __all__ = ["Bucket", "BuiltinCommHookType", "GradBucket", "cut"]
 
@@ -266,3 +267,18 @@ def _forget_homes() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_homes)
+
+
+def asked(hook: Any, state: object, bucket: GradBucket) -> Future:
+    """What a communication hook returns for a bucket.
+
+    Raises:
+        TypeError: it is no Future.
+    """
+    future = hook(state, bucket)
+    if not hasattr(future, "wait"):
+        raise TypeError(
+            "DistributedDataParallel: a communication hook returns a Future of the buffer, this "
+            f"one returned {type(future).__name__}: {hook!r}"
+        )
+    return future  # type: ignore[no-any-return]

@@ -22,7 +22,7 @@ from ..autograd import is_grad_enabled, wrap
 from ..nn import Module
 from .answer import Answers
 from .arrivals import Arrivals
-from .bucket import GradBucket, cut
+from .bucket import GradBucket, asked, cut
 from .contract import ReduceOp
 from .device_mesh import group_along
 from .group import ProcessGroup
@@ -287,7 +287,7 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
         if self._hook is not None:
             at = self._next - 1
             tensor = GradBucket(at, wrap(flat), bucket.parameters, at + 1 == len(self._buckets))
-            future = self._hook(self._hook_state, tensor)
+            future = asked(self._hook, self._hook_state, tensor)
         else:
             work = Work(lambda: bucket.join(group, flat, divisor, dtype), wrap(flat))
             future = self._begun(work).get_future()

@@ -232,10 +232,21 @@ def looking() -> list[Any]:
 
 def test_a_hook_sees_buckets() -> None:
     for seen in values(run(looking, 2)):
-        assert [index for _, index, _, _ in seen] == [0, 1, 0, 1] or len(seen) % 2 == 0
+        n = len(seen) // 2  # of each of the two steps
+        assert n > 1
+        assert [index for _, index, _, _ in seen] == [*range(n)] * 2
         assert sum(n for _, _, n, _ in seen) == 2 * (5 * 7 + 7 + 7 * 3 + 3)
-        assert [last for *_, last in seen][-1]
+        assert [last for *_, last in seen] == [*[False] * (n - 1), True] * 2
         assert {state for state, *_ in seen} == {"mine"}
+
+
+def answered_wrongly() -> None:
+    gradients({}, lambda state, bucket: bucket.buffer(), None)
+
+
+def test_a_hook_that_returns_no_future_is_told() -> None:
+    with pytest.raises(TypeError, match="returns a Future of the buffer, this one returned Tensor"):
+        values(run(answered_wrongly, 1))
 
 
 def low_rank() -> bool:
