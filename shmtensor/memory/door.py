@@ -56,10 +56,10 @@ def peer(connection: socket.socket) -> tuple[int, int, int]:
 
 
 def groups(connection: socket.socket) -> set[int]:
-    """Every group of the process at the other end."""
+    """Every group of the process at the other end; of one that is in more than 256, its own."""
     gid = peer(connection)[2]
     try:
-        packed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 4096)
+        packed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)  # Python's most
     except OSError:
         return {gid}
     return {gid, *struct.unpack(f"{len(packed) // 4}I", packed)}

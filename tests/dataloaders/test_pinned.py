@@ -231,6 +231,18 @@ def test_a_forked_child_leaves_the_driver_alone(cuda: FakeCuda) -> None:
     loader.close()
 
 
+def test_a_forked_child_lends_nothing(cuda: FakeCuda) -> None:
+    pool = PinnedPool(cuda.module.cuda.runtime, 2)
+    first = pool.lend(1000)
+    assert first is not None
+    first.is_lent = False
+    pid = os.fork()
+    if not pid:
+        os._exit(int(pool.lend(1000) is not None or pool.lend(1 << 20) is not None))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    pool.close()
+
+
 def test_blocks_that_are_too_small_are_given_back(cuda: FakeCuda) -> None:
     pool = PinnedPool(cuda.module.cuda.runtime, 2)
     assert pool.lend(0) is None

@@ -203,6 +203,23 @@ def test_other_users_get_what_the_mode_says(mode: int) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o660])
+def test_members_of_the_publishers_group_get_what_its_bits_say(mode: int) -> None:
+    become = f"os.setgroups([{os.getegid()}]); os.setgid(65534); os.setuid(65534)"
+    with actors(2) as (publisher, opener):
+        publisher.do(PUBLISH.replace(", t)", f", t, mode={mode})"))
+        opener.do(become)
+        look = f"t = memory.open({NAME!r}, owner=0, readonly={mode == 0o640})"
+        if mode == 0o604:  # as with files: the group's bits count, and not those of others
+            assert "PermissionError" in opener.fails(look.replace("False", "True"))
+            return
+        opener.do(look)
+        assert opener.do("out = t.sum().item()") == "66.0"
+        if mode == 0o640:
+            assert "PermissionError" in opener.fails(look.replace("True", "False"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_name_held_by_another_user_is_not_believed() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as squatter:
         squatter.bind(door.address(65534, NAME))
