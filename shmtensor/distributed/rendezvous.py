@@ -16,6 +16,7 @@ import os
 import socket
 import struct
 import time
+from contextlib import suppress
 
 from .. import native
 
@@ -107,7 +108,7 @@ def serve(name: str, world: int, deadline: float | None) -> tuple[native.Block, 
                 connection, _ = listener.accept()
             except TimeoutError:
                 continue
-            with connection:
+            with connection, suppress(OSError):  # who goes, or says nothing, has not come
                 if not is_own_user(connection):
                     continue
                 connection.settimeout(5.0)

@@ -35,6 +35,8 @@ PART = struct.Struct("<I")
 ANY = ("", "0.0.0.0", "::")
 SET, ADD, APPEND, COMPARE, DELETE, LOOK, KEYS, WAIT, WILL, TAKE = range(10)
 WORKERS = "\0workers"
+PAUSE = 0.05  # seconds before another try to take in a client
+PROOF = 10  # seconds that a client has for each part of its proof that it knows the secret
 
 
 def secret_of_run() -> bytes:
@@ -77,6 +79,7 @@ class Server:
                 raise OSError(error.errno, told) from None
             raise
         self.port: int = self.listener.getsockname()[1]
+        self.is_closed = False
         self.clients: set[Connection] = set()
         self.threads = [threading.Thread(target=self._accept, name="TCPStore", daemon=True)]
         self.threads[0].start()
@@ -86,21 +89,51 @@ class Server:
         while True:
             try:
                 accepted, _ = self.listener.accept()
-            except OSError:  # closed
-                return
+            except OSError:
+                if self.is_closed:
+                    return
+                time.sleep(PAUSE)  # no descriptor is left, or whoever came has gone again
+                continue
+            thread = threading.Thread(target=self._serve, args=(accepted,), daemon=True)
+            self.threads = [each for each in self.threads if each.is_alive()]
+            try:
+                thread.start()
+            except RuntimeError:  # no thread is left
+                accepted.close()
+                time.sleep(PAUSE)
+                continue
+            self.threads.append(thread)
+
+    def _admit(self, accepted: socket.socket) -> Connection:
+        """The connection of a client that knows the secret, and says so in time.
+
+        Raises:
+            OSError, EOFError, AuthenticationError: it does not.
+        """
+        with accepted:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PROOF, 0))
             keep_alive(accepted, is_read=True)
             connection: Connection = Connection(accepted.detach())
-            self.clients.add(connection)
-            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
-            self.threads.append(thread)
-            thread.start()
-
-    def _serve(self, connection: Connection) -> None:
-        will: list[bytes] = []
-        with suppress(OSError, EOFError, AuthenticationError, struct.error):
+        self.clients.add(connection)
+        try:
             deliver_challenge(connection, self.secret)
             answer_challenge(connection, self.secret)
+            with socket.socket(fileno=os.dup(connection.fileno())) as each:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
+        except BaseException:
+            self.clients.discard(connection)
+            connection.close()
+            raise
+        return connection
+
+    def _serve(self, accepted: socket.socket) -> None:
+        will: list[bytes] = []
+        try:
+            connection = self._admit(accepted)
+        except (OSError, EOFError, AuthenticationError):
+            return
+        with suppress(OSError, EOFError, struct.error):
             while True:
                 code, parts = unpack(connection.recv_bytes())
                 if code == WILL:
@@ -142,6 +175,7 @@ class Server:
         return [b"1" if values.delete_key(key) else b"0"]
 
     def close(self) -> None:
+        self.is_closed = True
         with suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)  # wakes accept
         self.listener.close()

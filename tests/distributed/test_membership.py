@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
-from shmtensor.distributed import distributed_c10d
+from shmtensor.distributed import distributed_c10d, rendezvous
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
 
 from .crowd import run, values
@@ -179,6 +180,24 @@ def test_errors_are_caught_by_the_names_of_torch(monkeypatch: pytest.MonkeyPatch
 def test_what_is_not_there_is_named(name: str) -> None:
     with pytest.raises(AttributeError, match=f"'shmtensor.distributed' has no attribute '{name}'"):
         getattr(dist, name)
+
+
+def test_who_comes_and_says_nothing_does_not_end_the_meeting() -> None:
+    name = "tcp://localhost:23457"
+    context = mp.get_context("fork")
+    answers = context.Queue()
+    ranks = [context.Process(target=by_name, args=(rank, 2, name, answers)) for rank in range(2)]
+    ranks[0].start()
+    for said in (b"", b"abc"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+            while stranger.connect_ex(rendezvous.address(f"{name}/")):
+                assert ranks[0].is_alive()
+            stranger.sendall(said)
+    ranks[1].start()
+    assert [answers.get(timeout=30) for _ in ranks] == [3.0, 3.0]
+    for process in ranks:
+        process.join()
+    answers.close()
 
 
 def told_of_groups() -> list[Any]:

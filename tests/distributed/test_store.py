@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
+from shmtensor.distributed import tcpstore
 from shmtensor.distributed.tcpstore import secret_of_run
 from shmtensor.errors import StoreTimeout
 
@@ -134,6 +138,48 @@ def test_half_a_record_of_a_killed_process_is_cut_off(tmp_path: Path) -> None:
     second = dist.FileStore(str(path))
     second.set("b", "2")
     assert (first.get("b"), first.get("a"), first.num_keys()) == (b"2", b"1", 2)
+
+
+FEW = """
+import resource, sys
+from shmtensor import distributed as dist
+store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, secret=b"x")
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+print(store.port, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_store_without_descriptors_serves_again_when_there_are_some() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FEW], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]
+        time.sleep(0.2)  # it has run out by then
+        for each in silent:
+            each.close()
+        client = dist.TCPStore("127.0.0.1", port, timeout=10, secret=b"x")
+        client.set("key", "value")
+        assert client.get("key") == b"value"
+        process.communicate("")
+
+
+def test_who_does_not_prove_that_it_knows_the_secret_is_sent_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tcpstore, "PROOF", 1)
+    master = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, secret=b"x")
+    client = dist.TCPStore("127.0.0.1", master.port, timeout=10, secret=b"x")
+    with socket.create_connection(("127.0.0.1", master.port), 10) as silent:
+        while silent.recv(100):
+            pass
+    time.sleep(1.2)
+    client.set("key", "value")  # the limit was for the proof only
+    assert master.get("key") == b"value"
+    client.close()
+    master.close()
 
 
 def test_only_who_knows_the_secret_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
