@@ -10,6 +10,7 @@ dies with the last process that published or opened its tensor; nothing of it li
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import time
@@ -90,6 +91,8 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
     try:
         made.bind()
     except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
         raise FileExistsError(
             f"publish: the name is taken: {name!r} of user {made.uid}{_holder(made.uid, name)}"
         ) from error

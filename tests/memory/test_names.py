@@ -125,6 +125,19 @@ def test_wrong_use_is_refused() -> None:
     assert not mine()
 
 
+def test_no_descriptor_left_is_said_and_not_taken_for_a_taken_name() -> None:
+    fill = "import resource; limit = resource.getrlimit(7); resource.setrlimit(7, (20, limit[1]))"
+    with actors(1) as (publisher,):
+        publisher.do(f"{fill}; t = st.arange(5); fds = [os.dup(0)]")
+        publisher.do("while fds[-1] < 19: fds.append(os.dup(0))")
+        said = publisher.fails(f"memory.publish({NAME!r}, t)")
+        assert "Too many open files" in said
+        assert "FileExistsError" not in said
+        publisher.do("for fd in fds: os.close(fd)")
+        publisher.do(f"memory.publish({NAME!r}, t)")
+        assert memory.open(NAME).tolist() == [0, 1, 2, 3, 4]
+
+
 def test_name_outlives_its_publisher_and_dies_with_the_last_holder() -> None:
     with actors(3) as (publisher, first, second):
         publisher.do(PUBLISH)
