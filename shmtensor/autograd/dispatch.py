@@ -113,7 +113,10 @@ class Rule:
         forward = positional(row) if row.view else quiet(positional(row))
         kernel = row.numpy[0] if isinstance(row.numpy, tuple) else row.numpy
         if not row.view and row.name not in AS_STORED:
-            native.widens(forward if kernel is None else kernel, len(row.outputs))
+            first = getattr(kernel, "half", None)
+            if isinstance(kernel, native.Either) and not isinstance(kernel.kernel, FunctionType):
+                first = kernel.kernel
+            native.widens(forward if kernel is None else kernel, len(row.outputs), first)
         return {
             **COMMON,
             **source.attribute_defaults(row),

@@ -107,6 +107,9 @@ def fast_clamp(x: Any, min: Any, max: Any, out: Any = None) -> Any:
     return smaller(out, max, out) if out.ndim else smaller(out, max)
 
 
+fast_clamp.half = native.clamp  # type: ignore[attr-defined]
+
+
 @op(
     numpy=fast_clamp,
     method=False,

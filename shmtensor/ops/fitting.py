@@ -43,6 +43,10 @@ def in_rows(x: Any, dtype: Any) -> Any:
     if is_half(given) == is_half(dtype) or (dtype.kind == "b" and given.char != "e"):
         return at_once(x, dtype)
     # Floats of 16 bits meet all others as float32, as in PyTorch; and nothing warns.
+    if "f" not in (given.char, dtype.char):
+        found = native.cast(x, dtype.num)
+        if found is not None:
+            return found
     if is_half(dtype):
         return native.recast(x if given.char == "f" else at_once(x, FLOAT), dtype)
     wide = native.recast(x, FLOAT)

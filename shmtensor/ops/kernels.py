@@ -24,6 +24,7 @@ def for_floats(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callabl
         with np.errstate(all="ignore"):
             return plain(np, x, *arguments)
 
+    chosen.half = kernel  # type: ignore[attr-defined]  # see native.widens
     return chosen
 
 

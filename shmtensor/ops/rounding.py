@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from ..native import elementwise, parallel
 from .kernels import for_floats, stored
 from .samples import UNARY, reals
@@ -24,6 +25,7 @@ def for_real(ufunc: Any) -> Any:
     def rounded(x: Any, out: Any = None) -> Any:
         return stored(x.copy(), out) if x.dtype.kind in "iub" else kernel(x, out)
 
+    rounded.half = kernel  # type: ignore[attr-defined]  # see native.widens
     return rounded
 
 
@@ -75,6 +77,13 @@ def fast_round(x: Any, decimals: int) -> Any:
     return times(to_whole(over(x, scale)), scale)
 
 
+def round_of_half(x: Any, decimals: int) -> Any:
+    """Of 16 bits; None with decimals."""
+    return native.call(to_whole, x) if decimals == 0 else None
+
+
+native.widens(to_whole, 1)
+fast_round.half = round_of_half  # type: ignore[attr-defined]
 round.numpy = fast_round
 
 trunc.alias("fix")

@@ -215,3 +215,108 @@ def test_numbers_replace_nan_and_infinities(dtype: str) -> None:
     assert out[1].item() == 7.0
     x.nan_to_num_(nan=2.0)
     assert x[0].item() == 2.0
+
+
+F = st.nn.functional
+ONE = {
+    "sqrt": st.sqrt,
+    "rsqrt": st.rsqrt,
+    "reciprocal": st.reciprocal,
+    "square": st.square,
+    "floor": st.floor,
+    "ceil": st.ceil,
+    "trunc": st.trunc,
+    "round": st.round,
+    "round to tenths": lambda x: st.round(x, decimals=1),
+    "frac": st.frac,
+    "sign": st.sign,
+    "clamp": lambda x: x.clamp(-0.3, 70),
+    "clamp below": lambda x: x.clamp(min=-0.3),
+    "power 2": lambda x: x**2,
+    "power 0.5": lambda x: x**0.5,
+    "power -1": lambda x: x**-1,
+    "power 1.5": lambda x: x**1.5,
+    "leaky relu": F.leaky_relu,
+    "hardtanh": F.hardtanh,
+    "relu6": F.relu6,
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "hardshrink": F.hardshrink,
+    "softshrink": F.softshrink,
+    "threshold": lambda x: F.threshold(x, 0.1, -2.0),
+    "silu": F.silu,
+}
+
+
+def same(got: st.Tensor, want: st.Tensor, dtype: str) -> None:
+    assert got.dtype == getattr(st, dtype)
+    a, b = got.float().numpy(), want.to(got.dtype).float().numpy()
+    np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(np.signbit(a)[b == 0], np.signbit(b)[b == 0])
+
+
+@each("dtype", ["bfloat16", "float16"])
+@each("name", ONE)
+def test_every_number_of_16_bits(name: str, dtype: str) -> None:
+    """As float32 has it, rounded once: in any layout, of any length."""
+    x = st.tensor(PATTERNS.view("int16")).view(getattr(st, dtype))
+    for part in (x, x[:37], x[:0], x.reshape(256, 256).T, x[::3]):
+        same(ONE[name](part), ONE[name](part.float()), dtype)
+
+
+@each("dtype", ["bfloat16", "float16"])
+def test_two_numbers_of_16_bits(dtype: str) -> None:
+    numbers = [1.5, -2.0, 0.0, 1.0, np.inf, -np.inf, np.nan]
+    x = st.tensor(np.tile(numbers, 7)).to(getattr(st, dtype))
+    y = st.tensor(np.repeat(numbers, 7)).to(getattr(st, dtype))
+    for f in (st.maximum, st.minimum, st.copysign):
+        for a, b in ((x, y), (x[1:], y[:-1]), (x[::2], y[::2]), (x[:7], y.reshape(7, 7))):
+            same(f(a, b), f(a.float(), b.float()), dtype)
+    for in_place in (
+        lambda v: v.clamp_(-1, 1),
+        lambda v: v.clamp_(max=0.5),
+        lambda v: v.floor_(),
+        lambda v: v.round_(),
+        lambda v: v.square_(),
+    ):
+        z, wide = x.clone(), x.float()
+        assert in_place(z) is z
+        same(z, in_place(wide), dtype)
+        spaced, wide = st.stack([x, x], 1)[:, 0], x.float()
+        in_place(spaced)
+        same(spaced, in_place(wide), dtype)
+
+
+@each("dtype", ["bfloat16", "float16"])
+@each("other", ["float64", "int64", "int32", "int16", "int8", "uint8"])
+def test_whole_numbers_there_and_back(other: str, dtype: str) -> None:
+    x = np.random.default_rng(3).integers(-120, 120, (70, 301))
+    x = abs(x) if other == "uint8" else x
+    kind, half = getattr(st, other), getattr(st, dtype)
+    whole, wide = st.tensor(x.astype(other)), st.tensor(x.astype("f4"))
+    for a, b in (
+        (whole, wide),
+        (whole.T, wide.T),
+        (whole[:, ::2], wide[:, ::2]),
+        (whole[:0], wide[:0]),
+    ):
+        assert a.to(half).dtype == half
+        np.testing.assert_array_equal(a.to(half).float().numpy(), b.numpy(), strict=True)
+        np.testing.assert_array_equal(b.to(half).to(kind).numpy(), a.numpy(), strict=True)
+    if other != "uint8":  # what of a fraction below 0 is left is not said
+        wide = (wide - 0.5).to(half)
+        want = wide.float().numpy().astype(other)
+        np.testing.assert_array_equal(wide.to(kind).numpy(), want, strict=True)
+
+
+@each("dtype", ["bfloat16", "float16"])
+def test_sums_at_places_are_rounded_one_by_one(dtype: str) -> None:
+    rng, half = np.random.default_rng(8), getattr(st, dtype)
+    x, v = (st.tensor(rng.normal(size=n)).to(half) for n in (50, 3000))
+    at = rng.integers(-50, 50, 3000)
+    want = x.float().numpy().copy()
+    for place, value in zip(at, v.float().numpy(), strict=True):
+        total = native.recast(np.array([want[place] + value], "f4"), half)
+        want[place] = native.recast(total, st.float32)[0]
+    got = x.index_put((st.tensor(at),), v, accumulate=True)
+    np.testing.assert_array_equal(got.float().numpy(), want)

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "array.h"
+#include "half/half.h"
 #include "kernels.h"
 #include "pool.h"
 
@@ -29,8 +30,31 @@ void run(Curve which, const Ref& x, const Ref& out, const double* numbers) {
          [&](int64_t start, int64_t stop) { f(from + start, to + start, stop - start, p); });
 }
 
+// Of 16-bit floats in C order; None: they are not so, or the curve has no kernel of them.
+PyObject* drawn_halves(Curve which, PyArrayObject* x, const double* numbers) {
+  const int type = PyArray_TYPE(x);
+  const auto f = kernels_of_halves().arithmetic[type != NPY_HALF].unary[which];
+  if (!f || !PyArray_ISCARRAY_RO(x)) Py_RETURN_NONE;
+  Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), type));
+  if (!out) return nullptr;
+  const float p[3] = {static_cast<float>(numbers[0]), static_cast<float>(numbers[1]),
+                      static_cast<float>(numbers[2])};
+  const auto* from = data<uint16_t>(x);
+  auto* to = data<uint16_t>(out);
+  const int64_t n = PyArray_SIZE(x);
+  Unlocked unlocked(n > kUnlock);
+  ranges(n, 8 * kGrain,
+         [&](int64_t start, int64_t stop) { f(from + start, to + start, stop - start, p); });
+  return out.release();
+}
+
 // The result for real floating-point arrays; None for all others.
 PyObject* drawn(const char* where, Curve which, PyObject* argument, const double* numbers) {
+  if (is_half_array(argument)) {
+    PyObject* out = drawn_halves(which, as_array(argument), numbers);
+    if (out != Py_None || PyArray_TYPE(as_array(argument)) != NPY_HALF) return out;
+    Py_DECREF(out);
+  }
   if (!PyArray_CheckExact(argument) || PyTypeNum_ISINTEGER(PyArray_TYPE(as_array(argument))) ||
       PyArray_TYPE(as_array(argument)) == NPY_BOOL)
     Py_RETURN_NONE;

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "array.h"
+#include "half/half.h"
 #include "kernels.h"
 #include "packing.h"
 #include "pool.h"
@@ -148,6 +149,35 @@ const T* at(PyObject* a, int64_t start, T*) {
 
 }  // namespace
 
+namespace {
+
+// The kernel of 16-bit floats in C order, into `target` or a new array; None: they are not so.
+PyObject* run_halves(int which, PyArrayObject* x, PyObject* target, const float* p) {
+  const int type = PyArray_TYPE(x);
+  if (!PyArray_ISCARRAY_RO(x)) Py_RETURN_NONE;
+  const bool given = target && target != Py_None;
+  if (given) {
+    if (!PyArray_CheckExact(target)) Py_RETURN_NONE;
+    PyArrayObject* out = as_array(target);
+    if (PyArray_TYPE(out) != type || !PyArray_ISCARRAY(out) || !PyArray_SAMESHAPE(out, x) ||
+        (PyArray_DATA(out) != PyArray_DATA(x) && overlap(out, x)))
+      Py_RETURN_NONE;
+    Py_INCREF(target);
+  }
+  Ref out(given ? target : fresh(PyArray_NDIM(x), PyArray_DIMS(x), type));
+  if (!out) return nullptr;
+  const auto f = kernels_of_halves().arithmetic[type != NPY_HALF].unary[which];
+  const auto* from = data<uint16_t>(x);
+  auto* to = data<uint16_t>(out);
+  const int64_t n = PyArray_SIZE(x);
+  Unlocked unlocked(n > kUnlock);
+  ranges(n, 4 * kGrain,
+         [&](int64_t start, int64_t stop) { f(from + start, to + start, stop - start, p); });
+  return out.release();
+}
+
+}  // namespace
+
 // clamp(x, low, high, out=None): numbers, or None for no bound
 PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("clamp", n, 3, 4) < 0) return nullptr;
@@ -155,9 +185,14 @@ PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
       PyArray_ISCARRAY_RO(as_array(args[0])))
     return clamp_whole(as_array(args[0]), args[1], args[2], n > 3 ? args[3] : nullptr);
   double low = -HUGE_VAL, high = HUGE_VAL;
-  if (!alike(args, 1) || (args[1] != Py_None && !number(args[1], &low)) ||
+  const bool half = is_half_array(args[0]);
+  if ((!half && !alike(args, 1)) || (args[1] != Py_None && !number(args[1], &low)) ||
       (args[2] != Py_None && !number(args[2], &high)) || low != low || high != high)
     Py_RETURN_NONE;
+  if (half) {
+    const float bounds[3] = {static_cast<float>(low), static_cast<float>(high), 0};
+    return run_halves(kHardTanh, as_array(args[0]), n > 3 ? args[3] : nullptr, bounds);
+  }
   return run(args, 1, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
     kernels<T>().clamp(at(args[0], start, out), out + start, count, static_cast<T>(low),
@@ -262,6 +297,8 @@ PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // rsqrt(x)
 PyObject* rsqrt(PyObject*, PyObject* x) {
+  const float none[3] = {};
+  if (is_half_array(x)) return run_halves(kHalfInverseRoot, as_array(x), nullptr, none);
   if (!alike(&x, 1)) Py_RETURN_NONE;
   return run(&x, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
@@ -269,12 +306,51 @@ PyObject* rsqrt(PyObject*, PyObject* x) {
   });
 }
 
+namespace {
+
+// A 16-bit float to another number or back, by way of float32, tile by tile; None as in `cast`.
+PyObject* cast_halves(PyArrayObject* x, int type) {
+  constexpr int64_t kTile = 2048;
+  const bool widens = is_half(PyArray_TYPE(x));
+  const int other = widens ? type : PyArray_TYPE(x), format = (widens ? PyArray_TYPE(x) : type) != NPY_HALF;
+  if (other > NPY_DOUBLE || other == NPY_BOOL || (widens && PyTypeNum_ISUNSIGNED(other))) Py_RETURN_NONE;
+  Ref in = in_order(x);
+  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type) : nullptr);
+  if (!out) return nullptr;
+  const int64_t size = PyArray_SIZE(x);
+  Unlocked unlocked(size > kUnlock);
+  with_type(other, [&](auto zero) {
+    using T = decltype(zero);
+    ranges(size, 2 * kGrain, [&](int64_t start, int64_t stop) {
+      float tile[kTile];
+      for (; start < stop; start += kTile) {
+        const int64_t n = stop - start < kTile ? stop - start : kTile;
+        if (widens) {
+          kernels_of_halves().widen[format](data<uint16_t>(in) + start, tile, n);
+          if constexpr (std::is_same_v<T, int64_t>) {
+            kernels<float>().cut_off(tile, data<T>(out) + start, n);
+          } else {
+            convert(tile, data<T>(out) + start, n);
+          }
+        } else {
+          convert(data<T>(in) + start, tile, n);
+          kernels_of_halves().narrow[format](tile, data<uint16_t>(out) + start, n);
+        }
+      }
+    });
+  });
+  return out.release();
+}
+
+}  // namespace
+
 // cast(x, number of NumPy's type): real numbers alone
 PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("cast", n, 2, 2) < 0) return nullptr;
   PyArrayObject* x = array_argument("cast", "input", args[0]);
   const long type = x ? PyLong_AsLong(args[1]) : -1;
   if (!x || (type == -1 && PyErr_Occurred())) return nullptr;
+  if (is_half_array(args[0]) != is_half(static_cast<int>(type))) return cast_halves(x, static_cast<int>(type));
   if (type < 0 || type > NPY_DOUBLE || PyArray_TYPE(x) > NPY_DOUBLE || !PyArray_CheckExact(args[0]))
     Py_RETURN_NONE;
   // What a negative number becomes in unsigned ones is the compiler's choice: leave it to NumPy.

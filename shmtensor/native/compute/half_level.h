@@ -68,6 +68,93 @@ struct HalfBound {
   static INLINE V<float> of(V<float> a, V<float> b) { return a <= b ? b : a; }
 };
 
+// A NaN on either side stays.
+struct HalfGreater {
+  static INLINE V<float> of(V<float> a, V<float> b) { return (a >= b) | (a != a) ? a : b; }
+};
+struct HalfLesser {
+  static INLINE V<float> of(V<float> a, V<float> b) { return (a <= b) | (a != a) ? a : b; }
+};
+struct HalfSigned {
+  static INLINE V<float> of(V<float> a, V<float> b) { return with_sign_of(a, b); }
+};
+
+// The nearest whole number, ties to even; from 2^23 on all are whole.
+INLINE V<float> whole_nearest(V<float> x) {
+  const V<float> size = absolute<float>(x), n = (size + 8388608.0f) - 8388608.0f;
+  return size < all(8388608.0f) ? with_sign_of(n, x) : x;
+}
+struct HalfRound {
+  template <class T>
+  static INLINE V<float> at(V<float> x, const T*) {
+    return whole_nearest(x);
+  }
+};
+struct HalfFloor {
+  template <class T>
+  static INLINE V<float> at(V<float> x, const T*) {
+    const V<float> n = whole_nearest(x);
+    return with_sign_of(n > x ? n - 1.0f : n, x);
+  }
+};
+struct HalfCeil {
+  template <class T>
+  static INLINE V<float> at(V<float> x, const T*) {
+    const V<float> n = whole_nearest(x);
+    return with_sign_of(n < x ? n + 1.0f : n, x);
+  }
+};
+struct HalfTrunc {
+  template <class T>
+  static INLINE V<float> at(V<float> x, const T*) {
+    const V<float> size = absolute<float>(x), n = whole_nearest(size);
+    return with_sign_of(n > size ? n - 1.0f : n, x);
+  }
+};
+struct HalfFraction {
+  template <class T>
+  static INLINE V<float> at(V<float> x, const T* p) {
+    return x - HalfTrunc::at(x, p);
+  }
+};
+struct HalfRoot {
+  template <class T>
+  static INLINE V<float> at(V<float> x, const T*) {
+    return root(x);
+  }
+};
+struct HalfInverse {
+  template <class T>
+  static INLINE V<float> at(V<float> x, const T*) {
+    return 1.0f / x;
+  }
+};
+struct HalfInverseRoot {
+  template <class T>
+  static INLINE V<float> at(V<float> x, const T*) {
+    return 1.0f / root(x);
+  }
+};
+
+// out = Op(x, p), in place, too.
+template <bool kBfloat, class Op>
+void half_unary(const uint16_t* x, uint16_t* out, int64_t n, const float* p) {
+  using C = Couple<kBfloat>;
+  constexpr int64_t kStep = 2 * kLanes<float>;
+  const float q[3] = {p[0], p[1], p[2]};  // out could be p, for all the compiler knows
+  const auto block = [&q](const uint16_t* from, uint16_t* to) INLINE_LAMBDA {
+    const C v = C::from(from);
+    C{Op::template at<float>(v.first, q), Op::template at<float>(v.second, q)}.put(to);
+  };
+  int64_t i = 0;
+  for (; i + kStep <= n; i += kStep) block(x + i, out + i);
+  if (i == n) return;
+  uint16_t rest[kStep] = {};
+  __builtin_memcpy(rest, x + i, static_cast<size_t>(n - i) * 2);
+  block(rest, rest);
+  __builtin_memcpy(out + i, rest, static_cast<size_t>(n - i) * 2);
+}
+
 // out = Op(x, y); a nullptr stands for its number. In place, too.
 template <bool kBfloat, class Op>
 void half_binary(const uint16_t* x, const uint16_t* y, const float* numbers, uint16_t* out, int64_t n) {
@@ -182,7 +269,14 @@ void half_sum_columns(const uint16_t* x, float* acc, int64_t m, int64_t width, i
 template <bool kBfloat>
 constexpr HalfArithmetic half_arithmetic = {
     {half_binary<kBfloat, HalfSum>, half_binary<kBfloat, HalfDifference>, half_binary<kBfloat, HalfProduct>,
-     half_binary<kBfloat, HalfQuotient>, half_binary<kBfloat, HalfBound>},
+     half_binary<kBfloat, HalfQuotient>, half_binary<kBfloat, HalfBound>, half_binary<kBfloat, HalfGreater>,
+     half_binary<kBfloat, HalfLesser>, half_binary<kBfloat, HalfSigned>},
+    {nullptr, nullptr, nullptr, nullptr, half_unary<kBfloat, LeakyRelu>, nullptr, half_unary<kBfloat, HardTanh>,
+     half_unary<kBfloat, HardSigmoid>, half_unary<kBfloat, HardSwish>, half_unary<kBfloat, HardShrink>,
+     half_unary<kBfloat, SoftShrink>, half_unary<kBfloat, Threshold>, half_unary<kBfloat, Numbers>,
+     half_unary<kBfloat, HalfRoot>, half_unary<kBfloat, HalfInverse>, half_unary<kBfloat, HalfInverseRoot>,
+     half_unary<kBfloat, HalfFloor>, half_unary<kBfloat, HalfCeil>, half_unary<kBfloat, HalfTrunc>,
+     half_unary<kBfloat, HalfRound>, half_unary<kBfloat, HalfFraction>},
     half_sum<kBfloat>,
     half_sum_columns<kBfloat>,
 };

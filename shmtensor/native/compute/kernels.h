@@ -186,9 +186,23 @@ struct Elementary {
 
 // Of one 16-bit format, without a copy in float32.
 constexpr int64_t kHalfColumns = 2048;
+enum HalfPair { kPlus, kMinus, kTimes, kOver, kNoLess, kGreater, kLesser, kSigned, kHalfPairs };
+// Besides those curves that take no exponential (nullptr: the others).
+enum HalfUnary {
+  kHalfRoot = kCurves,
+  kHalfInverse,
+  kHalfInverseRoot,
+  kHalfFloor,
+  kHalfCeil,
+  kHalfTrunc,
+  kHalfRound,
+  kHalfFraction,
+  kHalfUnaries
+};
 struct HalfArithmetic {
-  // + - * / and what is no less than the right one; a nullptr stands for its number. In place, too.
-  void (*binary[5])(const uint16_t* x, const uint16_t* y, const float* numbers, uint16_t* out, int64_t n);
+  // A nullptr stands for its number. In place, too.
+  void (*binary[kHalfPairs])(const uint16_t* x, const uint16_t* y, const float* numbers, uint16_t* out, int64_t n);
+  void (*unary[kHalfUnaries])(const uint16_t* x, uint16_t* out, int64_t n, const float* p);
   double (*sum)(const uint16_t* x, int64_t n);
   // acc[c] += the sum of column c of m rows, at most kHalfColumns wide.
   void (*sum_columns)(const uint16_t* x, float* acc, int64_t m, int64_t width, int64_t stride);

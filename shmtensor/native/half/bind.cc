@@ -80,7 +80,8 @@ PyMethodDef methods[] = {
     {"retype", fast<retype>(), METH_FASTCALL,
      "retype(capsule, code, other, /) -> bool: a 16-bit DLPack tensor's type code, replaced."},
     {"widens", fast<widens>(), METH_FASTCALL,
-     "widens(kernel, outputs, /): its calls with 16-bit floats are carried out in float32."},
+     "widens(kernel, outputs, first=None, /): its calls with 16-bit floats are carried out in float32,\n"
+     "if `first` does not do them (and answers None)."},
     {nullptr, nullptr, 0, nullptr},
 };
 

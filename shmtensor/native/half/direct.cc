@@ -7,6 +7,8 @@
 
 #include "bind.h"
 #include "compute/array.h"
+#include "compute/curves.h"
+#include "compute/fused.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "compute/reduction.h"
@@ -55,12 +57,22 @@ const SignChange* sign_change(PyObject* ufunc) {
   return strcmp(name, "negative") ? nullptr : &negative;
 }
 
-// The number of a kernel that needs no tiles; -1: there is none. relu is bounded by the number 0 on its right.
-int arithmetic(PyObject* ufunc) {
-  static const char* const names[] = {"add", "subtract", "multiply", "divide", "relu"};
-  const auto* u = reinterpret_cast<PyUFuncObject*>(ufunc);
-  for (int i = 0; i < 5; ++i) {
-    if (!strcmp(u->name, names[i]) && u->nin == (i < 4 ? 2 : 1)) return i;
+// The number of a kernel that needs no tiles; -1: there is none. relu is bounded by the number 0 on its
+// right; a square is a product of two that are one.
+int pair_of(const PyUFuncObject* u) {
+  static const char* const names[] = {"add",  "subtract", "multiply", "divide",
+                                      "relu", "maximum",  "minimum",  "copysign"};
+  if (u->nin == 1 && !strcmp(u->name, "square")) return kTimes;
+  for (int i = 0; i < kHalfPairs; ++i) {
+    if (!strcmp(u->name, names[i]) && u->nin == (i == kNoLess ? 1 : 2)) return i;
+  }
+  return -1;
+}
+
+int single_of(const PyUFuncObject* u) {
+  static const char* const names[] = {"sqrt", "reciprocal", "", "floor", "ceil", "trunc", "rint", "frac"};
+  for (int i = kHalfRoot; i < kHalfUnaries; ++i) {
+    if (!strcmp(u->name, names[i - kHalfRoot]) && u->nin == 1) return i;
   }
   return -1;
 }
@@ -108,7 +120,17 @@ PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t 
     });
     return out.release();
   }
-  if (const int which = rounds ? arithmetic(ufunc) : -1; which >= 0) {
+  const auto* u = reinterpret_cast<PyUFuncObject*>(ufunc);
+  if (const int which = rounds ? single_of(u) : -1; which >= 0 && in[0]) {
+    const auto run = kernels_of_halves().arithmetic[type != NPY_HALF].unary[which];
+    const float none[3] = {};
+    ranges(size, 2 * kGrain, [&](int64_t at, int64_t stop) {
+      run(in[0] + at, data<uint16_t>(out) + at, stop - at, none);
+    });
+    return out.release();
+  }
+  if (const int which = rounds ? pair_of(u) : -1; which >= 0) {
+    if (which == kTimes && l->nin == 1) in[1] = in[0];
     const auto run = kernels_of_halves().arithmetic[type != NPY_HALF].binary[which];
     ranges(size, 2 * kGrain, [&](int64_t at, int64_t stop) {
       run(in[0] ? in[0] + at : nullptr, in[1] ? in[1] + at : nullptr, numbers, data<uint16_t>(out) + at, stop - at);
@@ -219,7 +241,31 @@ PyObject* sum_halves(PyObject* const* args, Py_ssize_t n) {
 
 }  // namespace
 
+namespace {
+
+// Does the function take 16-bit floats itself? Where it does not after all, it answers None.
+bool takes_halves(PyObject* kernel) {
+  using Function = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
+  static constexpr Function functions[] = {leaky_relu, hardtanh,  hardsigmoid, hardswish, hardshrink,
+                                           softshrink, threshold, clamp};
+  if (!PyCFunction_CheckExact(kernel)) return false;
+  const auto called = reinterpret_cast<void (*)()>(PyCFunction_GET_FUNCTION(kernel));
+  if (called == reinterpret_cast<void (*)()>(rsqrt)) return true;
+  for (const Function each : functions) {
+    if (called == reinterpret_cast<void (*)()>(each)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 PyObject* run_direct(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  if (takes_halves(kernel)) {
+    PyObject* out = PyObject_Vectorcall(kernel, args, static_cast<size_t>(n), nullptr);
+    if (out != Py_None) return out;
+    Py_DECREF(out);
+    return nullptr;
+  }
   if (PyObject_TypeCheck(kernel, &PyUFunc_Type)) return elementwise_halves(kernel, args, n);
   if (PyCFunction_CheckExact(kernel) &&
       PyCFunction_GET_FUNCTION(kernel) == reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(sum)))

@@ -10,9 +10,14 @@ namespace shmtensor {
 namespace {
 
 // Kernels that compute, with the number of their outputs that are rounded: what a forward keeps for
-// its pullbacks stays wide. They live as long as the process; the GIL guards the map.
-std::unordered_map<PyObject*, Py_ssize_t>& kernels() {
-  static auto* map = new std::unordered_map<PyObject*, Py_ssize_t>();
+// its pullbacks stays wide; and what is asked first with the 16-bit arrays, or nullptr. They live as long
+// as the process; the GIL guards the map.
+struct Widened {
+  Py_ssize_t outputs;
+  PyObject* first;
+};
+std::unordered_map<PyObject*, Widened>& kernels() {
+  static auto* map = new std::unordered_map<PyObject*, Widened>();
   return *map;
 }
 
@@ -115,7 +120,15 @@ bool wants_width(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* run_wide(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
-  PyObject* direct = run_direct(kernel, args, n);
+  const auto found = kernels().find(kernel);
+  PyObject* first = found == kernels().end() ? nullptr : found->second.first;
+  if (first && PyFunction_Check(first)) {
+    PyObject* out = PyObject_Vectorcall(first, args, static_cast<size_t>(n), nullptr);
+    if (out != Py_None) return out;
+    Py_DECREF(out);
+    first = nullptr;
+  }
+  PyObject* direct = run_direct(first ? first : kernel, args, n);
   if (direct || PyErr_Occurred()) return direct;
   Call call;
   std::vector<Ref> given;
@@ -136,8 +149,7 @@ PyObject* run_wide(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
                                     static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   if (!r) return nullptr;
   if (!PyTuple_CheckExact(r) && !PyList_CheckExact(r)) return call.result(r, true);
-  const auto found = kernels().find(kernel);
-  const Py_ssize_t rounded = found == kernels().end() ? 0 : found->second;
+  const Py_ssize_t rounded = found == kernels().end() ? 0 : found->second.outputs;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(r);
   PyObject* all = PyTuple_New(count);
   for (Py_ssize_t i = 0; all && i < count; ++i) {
@@ -153,14 +165,16 @@ PyObject* run_wide(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* widens(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("widens", n, 2, 2) < 0) return nullptr;
+  if (count_arguments("widens", n, 2, 3) < 0) return nullptr;
   const Py_ssize_t outputs = PyLong_AsSsize_t(args[1]);
   if (outputs == -1 && PyErr_Occurred()) return nullptr;
-  auto made = kernels().emplace(args[0], outputs);
+  PyObject* first = n > 2 && args[2] != Py_None ? args[2] : nullptr;
+  auto made = kernels().emplace(args[0], Widened{outputs, first});
   if (made.second) {
     Py_INCREF(args[0]);
-  } else if (made.first->second < outputs) {
-    made.first->second = outputs;
+    Py_XINCREF(first);
+  } else if (made.first->second.outputs < outputs) {
+    made.first->second.outputs = outputs;
   }
   Py_RETURN_NONE;
 }
