@@ -249,6 +249,9 @@ def squared(x: Any, out: Any = None) -> Any:
     return fast_square(x, out) if out is not None else fast_square(x)
 
 
+squared.half = fast_square  # type: ignore[attr-defined]  # see native.widens
+
+
 @op(numpy=squared, out=True, inplace=True, samples=UNARY)
 def square(xp, x, /):
     """Each element times itself; of bool an int64."""

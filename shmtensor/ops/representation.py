@@ -69,12 +69,12 @@ def fast_numbers(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = None) ->
         most = float(limits.max) if posinf is None else posinf
         least = float(limits.min) if neginf is None else neginf
         nan = 0.0 if nan is None else nan
-        if x.dtype.itemsize == 2:  # the numbers are rounded to the dtype as the results are
-            wide = fast_numbers(native.recast(x, float32), nan, most, least)
-            return stored(native.recast(wide, x.dtype), out)
         done = native.finite(x, nan, most, least, out)
         if done is not None:
             return done
+        if x.dtype.itemsize == 2:  # the numbers are rounded to the dtype as the results are
+            wide = fast_numbers(native.recast(x, float32), nan, most, least)
+            return stored(native.recast(wide, x.dtype), out)
     if x.dtype.kind in "iub":
         return native.clone(x) if out is None else out  # x itself
     with np.errstate(all="ignore"):

@@ -156,7 +156,12 @@ def test_casts_are_numpys(source: str, target: str) -> None:
             np.testing.assert_array_equal(got, y.astype(target), strict=True)
             assert got.flags.c_contiguous
     assert native.cast(np.ones(3, "c8"), np.dtype(target).num) is None
-    assert native.cast(np.ones(3, source), np.dtype("f2").num) is None
+    half = native.cast(np.arange(3).astype(source), np.dtype("f2").num)
+    if source == "?":
+        assert half is None
+    elif source != "f4":  # that one is for native.recast, which keeps the order of the dimensions
+        want = np.arange(3).astype(source).astype("f2")
+        np.testing.assert_array_equal(half, want, strict=True)
 
 
 @each("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])

@@ -204,8 +204,13 @@ PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
 PyObject* finite(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("finite", n, 4, 5) < 0) return nullptr;
   double p[3];
-  if (!alike(args, 1) || !number(args[1], p) || !number(args[2], p + 1) || !number(args[3], p + 2))
+  const bool half = is_half_array(args[0]);
+  if ((!half && !alike(args, 1)) || !number(args[1], p) || !number(args[2], p + 1) || !number(args[3], p + 2))
     Py_RETURN_NONE;
+  if (half) {
+    const float q[3] = {static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2])};
+    return run_halves(kNumbers, as_array(args[0]), n > 4 ? args[4] : nullptr, q);
+  }
   return run(args, 1, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
     const T q[3] = {static_cast<T>(p[0]), static_cast<T>(p[1]), static_cast<T>(p[2])};

@@ -90,25 +90,33 @@ struct HalfRound {
     return whole_nearest(x);
   }
 };
+
+// Without the fraction, by way of whole numbers; kStep is what is added where that is above (floor) or
+// below x (ceil).
+template <int kStep>
+INLINE V<float> whole_beside(V<float> x) {
+  typedef Vec<float>::bits I;
+  const I small = absolute<float>(x) < all(8388608.0f);
+  const V<float> c = (V<float>)((I)x & small), n = __builtin_convertvector(__builtin_convertvector(c, I), V<float>);
+  const V<float> moved = kStep < 0 ? (n > c ? n - 1.0f : n) : kStep > 0 ? (n < c ? n + 1.0f : n) : n;
+  return small ? with_sign_of(moved, x) : x;
+}
 struct HalfFloor {
   template <class T>
   static INLINE V<float> at(V<float> x, const T*) {
-    const V<float> n = whole_nearest(x);
-    return with_sign_of(n > x ? n - 1.0f : n, x);
+    return whole_beside<-1>(x);
   }
 };
 struct HalfCeil {
   template <class T>
   static INLINE V<float> at(V<float> x, const T*) {
-    const V<float> n = whole_nearest(x);
-    return with_sign_of(n < x ? n + 1.0f : n, x);
+    return whole_beside<1>(x);
   }
 };
 struct HalfTrunc {
   template <class T>
   static INLINE V<float> at(V<float> x, const T*) {
-    const V<float> size = absolute<float>(x), n = whole_nearest(size);
-    return with_sign_of(n > size ? n - 1.0f : n, x);
+    return whole_beside<0>(x);
   }
 };
 struct HalfFraction {
