@@ -12,6 +12,8 @@ from . import philox
 from .sampling import chances, claimed, size_of, whole
 from .table import composite, op
 
+exponential = native.parallel(np.exp)
+
 # ---- in place: rows whose gradient is 0, since what was there is gone
 
 
@@ -120,8 +122,8 @@ def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
     if std <= 0:
         raise RuntimeError(f"log_normal_: std must be positive: {std}")
     n = size_of(input)
-    z = philox.normal(*claimed(generator, n, True), n, np.dtype(np.float64))
-    return ops.refill_(input, np.exp(mean + std * z))
+    logarithms = native.normal_(np.empty(n), *claimed(generator, n, True), mean, std)
+    return ops.refill_(input, exponential(logarithms))
 
 
 @composite(function=False)

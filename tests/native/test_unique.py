@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from shmtensor import native
+from shmtensor.ops import ROWS
+from shmtensor.ops.order import fast_mode
 
 from .cases import each
 
@@ -62,6 +64,25 @@ def test_any_layout_and_what_is_left_to_numpy() -> None:
     assert native.unique_values(x) is None
     assert native.unique_values(np.ones((2, 2)), 0) is None
     assert native.unique_values(np.ones(3, "f2")) is None
+
+
+@each("dtype", TYPES)
+def test_the_most_frequent_is_found_in_sorted_rows(dtype: str) -> None:
+    mode = ROWS["mode"]
+    for shape in ((1,), (50,), (300, 1), (300, 40), (40, 300), (3, 20_000), (4, 5, 6)):
+        x = RNG.integers(0, 2 if dtype == "?" else 9, shape).astype(dtype)
+        if dtype[0] == "f":
+            x.flat[:: max(4, x.size // 5)] = np.nan
+        for y, dim in itertools.product((x, x.T, x[::-1]), (-1, 0)):
+            for keepdim in (False, True):
+                want = mode.forward(np, y, dim, keepdim)
+                got = fast_mode(y, dim, keepdim)
+                assert got is not None
+                for a, b in zip(got, want, strict=True):
+                    np.testing.assert_array_equal(a, b, strict=True)
+    assert native.longest_runs(np.ones((3, 0))) is None
+    assert native.longest_runs(np.ones((3, 4)).T) is None
+    assert native.longest_runs(np.ones(3, "c8")) is None
 
 
 def test_runs_of_any_length() -> None:

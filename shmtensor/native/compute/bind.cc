@@ -269,6 +269,8 @@ PyMethodDef methods[] = {
     {"distinct", fast<distinct>(), METH_FASTCALL, "distinct(x, /): the different values, in order."},
     {"unique_values", fast<unique_values>(), METH_FASTCALL,
      "unique_values(x, dim=None, /) -> (values, inverse, counts), or None."},
+    {"longest_runs", fast<longest_runs>(), METH_FASTCALL,
+     "longest_runs(x, /): where in each row, (..., 1), the first of the longest runs of equal values ends, or None."},
     {"run_values", fast<run_values>(), METH_FASTCALL, "run_values(x, /): the first values of runs of equal ones."},
     {"unique_runs", fast<unique_runs>(), METH_FASTCALL,
      "unique_runs(x, dim=None, /) -> (values, inverse, counts) of runs of equal ones, or None."},

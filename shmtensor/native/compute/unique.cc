@@ -267,7 +267,45 @@ PyObject* all_of(PyObject* const* args, Py_ssize_t n, bool runs) {
   return PyTuple_Pack(3, f.values.get(), f.inverse.get(), f.counts.get());
 }
 
+// Where the first of the longest runs of a row ends.
+template <class T>
+int64_t longest_run(const T* x, int64_t n) {
+  int64_t length = 1, best = 1, at = 0;
+  for (int64_t i = 1; i < n; ++i) {
+    length = length * (x[i] == x[i - 1]) + 1;
+    const int64_t longer = -static_cast<int64_t>(length > best);  // no branch: nobody can foresee it
+    best += (length - best) & longer;
+    at += (i - at) & longer;
+  }
+  return at;
+}
+
 }  // namespace
+
+PyObject* longest_runs(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("longest_runs", n, 1, 1) < 0) return nullptr;
+  PyArrayObject* x = PyArray_CheckExact(args[0]) ? as_array(args[0]) : nullptr;
+  const int last = x ? PyArray_NDIM(x) - 1 : -1;
+  if (last < 0 || PyArray_DIM(x, last) == 0 || !PyArray_ISCARRAY_RO(x)) Py_RETURN_NONE;
+  npy_intp dims[NPY_MAXDIMS];
+  std::copy(PyArray_DIMS(x), PyArray_DIMS(x) + last, dims);
+  dims[last] = 1;
+  Ref out(fresh(last + 1, dims, NPY_INT64));
+  if (!out) return nullptr;
+  const int64_t m = PyArray_DIM(x, last), rows = PyArray_SIZE(out.array());
+  bool known;
+  {
+    Unlocked unlocked(rows * m > kUnlock);
+    known = with_type(PyArray_TYPE(x), [&](auto zero) {
+      using T = decltype(zero);
+      ranges(rows, 1 + kPiece / 4 / m, [&](int64_t r, int64_t stop) {
+        for (; r < stop; ++r) data<int64_t>(out)[r] = longest_run(data<T>(x) + r * m, m);
+      });
+    });
+  }
+  if (!known) Py_RETURN_NONE;
+  return out.release();
+}
 
 PyObject* distinct(PyObject*, PyObject* const* args, Py_ssize_t n) { return values_of(args, n, false); }
 PyObject* unique_values(PyObject*, PyObject* const* args, Py_ssize_t n) { return all_of(args, n, false); }

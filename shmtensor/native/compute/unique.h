@@ -11,5 +11,6 @@ PyObject* unique_values(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x,
 // The same of the runs of equal values; a NaN is a run of its own.
 PyObject* run_values(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* unique_runs(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* longest_runs(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x): where the first one of a row ends
 
 }  // namespace shmtensor
