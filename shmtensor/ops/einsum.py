@@ -29,7 +29,14 @@ def einsum(ops, equation, *operands):
         x, y = operands
         if tuple(x.shape[:-2]) == tuple(y.shape[:-2]) and x.shape[-1] == y.shape[-2]:
             return ops.matmul(x, y)
-    terms, result = parsed(equation, [x.ndim for x in operands])
+    ranks = tuple([x.ndim for x in operands])
+    plan = planned(equation, ranks) if len(ranks) == 2 else None
+    if plan is not None:
+        x, y = operands
+        out = carried_out(ops, x, y, plan)
+        if out is not None:
+            return out
+    terms, result = parsed(equation, ranks)
     pairs = [traced(ops, x, labels) for x, labels in zip(operands, terms, strict=True)]
     sizes: dict[str, int] = {}
     for x, labels in pairs:
@@ -74,7 +81,63 @@ def spelled(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
     return equation, operands
 
 
-def parsed(equation: str, ranks: list[int]) -> tuple[list[Labels], Labels]:
+Plan = tuple[Any, Any, int, int, int, Any]
+
+
+@lru_cache(1000)
+def planned(equation: str, ranks: tuple[int, int]) -> Plan | None:
+    """How two operands become one product: the order of the dimensions of each (batch, rows, inner;
+    batch, inner, columns; None as they are), how many are a batch, rows and inner, and the order of
+    the result. None: a letter comes twice in one, or is summed over in one alone.
+    """
+    (left, right), result = parsed(equation, ranks)
+    if len(set(left)) != len(left) or len(set(right)) != len(right):
+        return None
+    batch = [k for k in left if k in right and k in result]
+    inner = [k for k in left if k in right and k not in result]
+    rows = [k for k in left if k not in right]
+    columns = [k for k in right if k not in left]
+    if not set(result).issuperset(rows + columns):
+        return None
+
+    def order(labels: Labels, wanted: Labels) -> Any:
+        return None if labels == wanted else tuple(labels.index(k) for k in wanted)
+
+    return (
+        order(left, batch + rows + inner),
+        order(right, batch + inner + columns),
+        len(batch),
+        len(rows),
+        len(inner),
+        order(batch + rows + columns, result),
+    )
+
+
+def carried_out(ops: Any, x: Any, y: Any, plan: Plan) -> Any:
+    """The product of a plan; None where sizes differ (one may be 1), or there is nothing."""
+    first, second, batch, rows, inner, last = plan
+    x = x if first is None else ops.permute(x, first)
+    y = y if second is None else ops.permute(y, second)
+    a, b = tuple(x.shape), tuple(y.shape)
+    lead, common, m = a[:batch], a[batch + rows :], batch + inner
+    if lead != b[:batch] or common != b[batch:m] or 0 in a or 0 in b:
+        return None
+    shape = lead + a[batch : batch + rows] + b[m:]
+    if not inner:
+        x = ops.reshape(x, a + (1,) * (len(b) - m))
+        y = ops.reshape(y, lead + (1,) * rows + b[m:]) if rows else y
+        out = ops.mul(x, y)
+    elif rows == inner == len(b) - m == 1:
+        out = ops.matmul(x, y)
+    else:
+        n = math.prod(common)
+        x, y = ops.reshape(x, (*lead, -1, n)), ops.reshape(y, (*lead, n, -1))
+        out = ops.reshape(ops.matmul(x, y), shape)
+    return out if last is None else ops.permute(out, last)
+
+
+@lru_cache(1000)
+def parsed(equation: str, ranks: tuple[int, ...]) -> tuple[list[Labels], Labels]:
     """The labels of each operand and of the result; "..." becomes labels of its own."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     words = left.split(",")
@@ -148,15 +211,10 @@ def contracted(
     labels = batch + rows + columns
     if not inner:
         shape = [size[k] for k in batch]
-        wide = ops.reshape(
-            laid(x, left, batch, rows),
-            (*shape, -1, 1) if x.size else (*shape, math.prod(size[k] for k in rows), 1),
-        )
-        high = ops.reshape(
-            laid(y, right, batch, columns),
-            (*shape, 1, -1) if y.size else (*shape, 1, math.prod(size[k] for k in columns)),
-        )
-        out = ops.mul(wide, high)
+        high, wide = (math.prod(size[k] for k in group) for group in (rows, columns))
+        x = ops.reshape(laid(x, left, batch, rows), (*shape, high, 1))
+        y = ops.reshape(laid(y, right, batch, columns), (*shape, 1, wide))
+        out = ops.mul(x, y)
     else:
         out = ops.matmul(laid(x, left, batch, rows, inner), laid(y, right, batch, inner, columns))
     return ops.reshape(out, tuple(size[k] for k in labels)), labels
