@@ -34,7 +34,12 @@ def add_rows(out: Any, index: Any, values: Any) -> bool:
     n = len(index) if isinstance(index, tuple) else 1
     rest = out.shape[n:]
     width = math.prod(rest)
-    values = np.broadcast_to(values, (*rows.shape, *rest)).reshape(rows.size, width)
+    shape = (*rows.shape, *rest)
+    if values.shape != shape:
+        values = np.broadcast_to(values, shape)
+    if not rest and rows.ndim == 1:
+        return native.add_slices(out.reshape(-1), values, rows, 0)
+    values = values.reshape(rows.size, width)
     table = out.reshape(math.prod(out.shape[:n]), width)
     return native.add_slices(table, values, rows.reshape(-1), 0)
 

@@ -12,7 +12,7 @@ from . import philox
 from .sampling import chances, claimed, size_of, whole
 from .table import composite, op
 
-exponential = native.parallel(np.exp)
+exponential, logarithm = native.parallel(np.exp), native.parallel(np.log)
 
 # ---- in place: rows whose gradient is 0, since what was there is gone
 
@@ -95,7 +95,8 @@ def exponential_(ops, input, lambd=1.0, *, generator=None):
     """Fills the tensor with exponentially distributed numbers of rate lambd."""
     if lambd <= 0:
         raise RuntimeError(f"exponential_: lambd must be positive: {lambd}")
-    return ops.refill_(input, -np.log1p(-chances(size_of(input), generator)) / lambd)
+    left = 1.0 - chances(size_of(input), generator)  # exact, and never 0
+    return ops.refill_(input, (0.0 - logarithm(left)) / lambd)
 
 
 @composite(function=False)

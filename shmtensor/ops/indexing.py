@@ -88,10 +88,12 @@ def is_basic(index: Any) -> bool:
 
 def add_at(xp: Any, out: Any, index: Any, values: Any) -> None:
     """out[index] += values, where an element may be named several times."""
+    if xp is np and add_rows(out, index, values):
+        return
     parts = index if isinstance(index, tuple) else (index,)
     if is_basic(index) or all(getattr(i, "dtype", None) == np.bool_ for i in parts):
         out[index] += values
-    elif not add_rows(out, index, values):
+    else:
         add_places(xp, out, index_places(xp, out.shape, index), values)
 
 

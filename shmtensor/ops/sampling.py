@@ -293,10 +293,11 @@ def bernoulli(ops, input, p=None, *, generator=None):
 def bernoulli_(ops, input, p=0.5, *, generator=None):
     """Fills the tensor with 1 (probability p, a number or a tensor) and 0."""
     p = getattr(p, "array", p)
-    if np.min(p) < 0 or np.max(p) > 1:
+    low, high = (p, p) if isinstance(p, (int, float)) else (np.min(p), np.max(p))
+    if low < 0 or high > 1:
         raise RuntimeError(f"bernoulli_: probabilities must lie in [0, 1]: {p}")
     u = chances(size_of(input), generator).reshape(tuple(input.shape))
-    return ops.refill_(input, u < p)
+    return ops.refill_(input, below(u, p))
 
 
 @composite(method=False)

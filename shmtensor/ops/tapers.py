@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ..native import elementwise
 from .creation import default, made
 from .table import composite
+
+bessel = elementwise("i0")
 
 
 def window(
@@ -129,7 +132,8 @@ def kaiser_window(
     """
 
     def formula(t: Any) -> Any:
-        return np.i0(beta * np.sqrt(np.maximum(1 - (2 * t - 1) ** 2, 0))) / np.i0(beta)
+        at = beta * np.sqrt(np.maximum(1 - (2 * t - 1) ** 2, 0))
+        return bessel(at) / bessel(np.float64(beta))
 
     name = "kaiser_window"
     return window(name, formula, window_length, periodic, dtype, device, requires_grad)
