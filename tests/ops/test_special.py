@@ -157,3 +157,15 @@ def test_pairs_of_numbers_are_complex_ones() -> None:
     assert w.grad.tolist() == [1j] * 3
     with pytest.raises(RuntimeError, match="stride 1"):
         st.view_as_complex(st.ones(2, 3).T)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("zeros", [True, False])
+def test_xlogy_with_and_without_zeros(dtype: str, zeros: bool) -> None:
+    v = np.array([0, -0.0, 1, 2, -3, np.nan, np.inf, -np.inf, 0.5], dtype)
+    x = v[v != 0] if not zeros else v
+    with np.errstate(all="ignore"):
+        product = x[:, None] * np.log(v)
+        want = np.where((x[:, None] == 0) & ~np.isnan(v), 0, product)
+    found = st.xlogy(st.tensor(x)[:, None], st.tensor(v)).numpy()
+    np.testing.assert_allclose(found, want, rtol=1e-6, strict=True)
