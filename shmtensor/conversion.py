@@ -11,7 +11,7 @@ import numpy as np
 from . import dtypes, native
 from .autograd.operands import as_canonical
 from .device import as_device
-from .ops.scalars import as_element
+from .ops.scalars import as_element, fits_dtype
 from .tensor import Tensor, as_plain
 from .tensor.exchange import BFLOAT, UNSIGNED
 
@@ -272,7 +272,9 @@ def scalar_tensor(
     s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """A 0-d tensor of a number, of the default dtype."""
-    wanted = dtypes.get_default_dtype() if dtype is None else dtype
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(s, complex):
+        fits_dtype("scalar_tensor", s, wanted)
     return tensor(s, dtype=wanted, device=device, requires_grad=requires_grad)
 
 

@@ -74,6 +74,8 @@ def failed(
                 f"read-only; "
                 "write to a clone()"
             ) from None
+        if "slice step" in message:
+            raise ValueError(f"{told}{message}: {shown}") from None
         raise RuntimeError(told + reason(row, variant, message, inputs, shown)) from None
     if isinstance(error, TypeError) and NO_LOOP.search(message):
         raise NotImplementedError(

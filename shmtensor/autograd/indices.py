@@ -157,12 +157,14 @@ def one_index(index: Any) -> Any:
         return index
     if isinstance(index, native.TensorBase):
         array = index.array
-        if array.dtype.kind not in "biu":
-            raise IndexError(
-                f"getitem: tensors used as indices must be integers or booleans: {array.dtype}"
-            )
-        if array.dtype.char == "B":
+        char = array.dtype.char
+        if char == "B":
             return as_mask(array)
+        if char not in "lqi?":
+            raise IndexError(
+                f"getitem: tensors used as indices must be integers or booleans: {array.dtype}, "
+                "of int64, int32, uint8 or bool"
+            )
         if array.ndim == 0 and array.dtype.kind != "b":
             return int(array)
         return array

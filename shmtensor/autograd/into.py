@@ -17,7 +17,10 @@ __all__ = ["composite_receives", "put", "receiving", "spoken", "straight"]
 
 
 # Ops whose `out=` must have the result's dtype, as in PyTorch; others convert.
-EXACT = {"aminmax", "gather", "multinomial"}
+EXACT = {
+    "addbmm", "addmm", "addmv", "aminmax", "baddbmm", "bmm", "dot", "gather", "matmul", "mm",
+    "multinomial", "mv", "vdot",
+}  # fmt: skip
 
 
 NAMESPACED = {"i1"}  # rows of the core that a namespace names (`special.i1`)

@@ -118,3 +118,22 @@ def multiple(ops: Any, name: str, x: Any, y: Any, alpha: Any) -> Any:
     if dtype is not None and dtype.kind == "b" and hasattr(x, "dtype"):
         y = ops.cast(y, x.dtype)
     return y * alpha
+
+
+def insist_on_indices(
+    name: str, index: Any, kinds: str = "ilq", error: type[Exception] = RuntimeError
+) -> None:
+    """Nothing, if the index is a tensor of int64 or int32 (kinds "lq": of int64 alone).
+
+    Raises:
+        TypeError: it is no tensor.
+        RuntimeError: it has another dtype.
+    """
+    dtype = getattr(index, "dtype", None)
+    if dtype is None:
+        raise TypeError(f"{name}: the index must be a tensor, not {type(index).__name__}")
+    if dtype.char not in kinds:
+        wanted = "int32 or int64" if "i" in kinds else "int64"
+        raise error(
+            f"{name}: the index must be of whole numbers: {dtype}, use long(), expected {wanted}"
+        )

@@ -12,6 +12,7 @@ from .. import native
 from ..dtypes import as_dtype
 from ..native import parallel
 from .adding import mesh_places
+from .alike import insist_on_indices
 from .axes import axis
 from .gathering import cropped, fits, resized
 from .indexing import Shape
@@ -221,6 +222,7 @@ def scatter_reduce(ops, input, dim, index, src, reduce, *, include_self=True):
     """Elements of src combined ("sum", "prod", "mean", "amax", "amin") into the tensor at indices.
     Copies: one.
     """
+    insist_on_indices("scatter_reduce", index)
     return ops.scatter_reduced(input, src, index, dim, reduce, include_self)
 
 
@@ -231,6 +233,7 @@ def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce: no such reduction: {reduce!r}")
+    insist_on_indices("index_reduce", index)
     if not input.ndim:
         return ops.scatter_reduced(
             input, ops.reshape(source, ()), ops.reshape(index, ()), 0, reduce, include_self

@@ -17,6 +17,12 @@ def copied(name: str) -> Any:
     """`<name>_copy`."""
 
     def compute(ops, input, *arguments, **named):
+        if name == "narrow" and input.ndim:
+            dim = arguments[0] if arguments else named.get("dim", 0)
+            if not -input.ndim <= dim < input.ndim:  # an IndexError everywhere but here
+                raise RuntimeError(
+                    f"narrow_copy: dim is out of range: {dim}, shape {tuple(input.shape)}"
+                )
         return ops.clone(getattr(ops, name)(input, *arguments, **named))
 
     compute.__doc__ = f"`{name}` in memory of its own. Copies: one (the result)."

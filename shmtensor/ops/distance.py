@@ -94,7 +94,13 @@ def binary_cross_entropy(
     if weight is None:
         return ops.measured(input, target, "entropy", reduction)
     losses = ops.measured(input, target, "entropy", "none")
-    return reduced(ops, ops.mul(losses, weight), reduction)
+    return reduced(ops, weighed(ops, losses, weight), reduction)
+
+
+def weighed(ops: Any, losses: Any, weight: Any) -> Any:
+    """The losses times their weights, in the losses' dtype."""
+    out = ops.mul(losses, weight)
+    return out if out.dtype == losses.dtype else ops.cast(out, losses.dtype)
 
 
 @composite(method=False, function=False)
@@ -120,13 +126,15 @@ def binary_cross_entropy_with_logits(
     insist_on("binary_cross_entropy_with_logits", reduction)
     if pos_weight is not None:
         low = ops.logsigmoid(input)
+        if pos_weight.dtype != low.dtype:
+            pos_weight = ops.cast(pos_weight, low.dtype)
         low = ops.mul(low, ops.add(ops.mul(ops.sub(pos_weight, 1), target), 1))
         losses = ops.sub(ops.mul(ops.rsub(target, 1), input), low)
     elif weight is None:
         return ops.measured(input, target, "logit", reduction)
     else:
         losses = ops.measured(input, target, "logit", "none")
-    losses = losses if weight is None else ops.mul(losses, weight)
+    losses = losses if weight is None else weighed(ops, losses, weight)
     return reduced(ops, losses, reduction)
 
 

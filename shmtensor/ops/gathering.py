@@ -8,11 +8,12 @@ import numpy as np
 
 from .. import native
 from .adding import add_places, mesh_places, slice_places
-from .alike import alike
+from .alike import alike, insist_on_indices
 from .axes import axis, together
 from .indexing import Shape
 from .kernels import either
 from .samples import ints
+from .scalars import as_element
 from .scattered import scattered_elements
 from .table import composite, op
 
@@ -80,6 +81,7 @@ slices_added.pullback(x=lambda ops, g, index, dim: ops.selected(g, index, dim))
 @composite
 def index_select(ops, input, dim, index):
     """The slices along a dimension at these indices. Copies: one (the result)."""
+    insist_on_indices("index_select", index)
     return ops.selected(input, index, dim)
 
 
@@ -115,12 +117,14 @@ slices_plus.pullback(
 @composite(inplace=True)
 def index_add(ops, input, dim, index, source, *, alpha=1):
     """The tensor with alpha times slices of source added at indices. Copies: one (the result)."""
+    insist_on_indices("index_add", index)
     return ops.slices_plus(input, source if alpha == 1 else ops.mul(source, alpha), index, dim)
 
 
 @composite(inplace=True)
 def index_copy(ops, input, dim, index, source):
     """The tensor with slices of source written at indices. Copies: one (the result)."""
+    insist_on_indices("index_copy", index, "lq")
     alike("index_copy", input, source)
     if not input.ndim:
         return ops.clone(ops.reshape(source, ()))
@@ -130,10 +134,9 @@ def index_copy(ops, input, dim, index, source):
 @composite(inplace=True)
 def index_fill(ops, input, dim, index, value):
     """The tensor with one number in the slices at indices. Copies: one (the result)."""
-    if isinstance(value, complex) and input.dtype.kind != "c":
-        raise RuntimeError(f"index_fill: a complex value does not fit: {value}, {input.dtype}")
+    insist_on_indices("index_fill", index, "lq", IndexError)
     if isinstance(value, (int, float, complex)):
-        value = np.asarray(value, input.dtype)
+        value = as_element("index_fill", value, input.dtype)
     if value.ndim:
         raise RuntimeError(f"index_fill: value must be a number or 0-d: {tuple(value.shape)}")
     chosen = np.zeros(tuple(input.shape), bool)
@@ -233,12 +236,14 @@ def gather(ops, input, dim, index, *, sparse_grad=False):
     """out[i][j] = input[i][index[i][j]] for dim = 1; the index may be smaller elsewhere. Copies:
     one (the result). sparse_grad: the gradient of a leaf is a sparse tensor.
     """
+    insist_on_indices("gather", index)
     return ops.gathered(input, index, dim, sparse_grad)
 
 
 @composite
 def take_along_dim(ops, input, indices, dim=None):
     """`gather` with broadcasting; without dim from the flattened tensor."""
+    insist_on_indices("take_along_dim", indices, "lq")
     if dim is None:
         return ops.gathered(ops.reshape(input, (-1,)), ops.reshape(indices, (-1,)), 0)
     if input.ndim != indices.ndim:
@@ -344,7 +349,9 @@ scatter_added.pullback(
 
 def as_source(input: Any, src: Any) -> Any:
     """A number as a 0-d array of the tensor's dtype."""
-    return np.asarray(src, input.dtype) if isinstance(src, (int, float, complex)) else src
+    if not isinstance(src, (int, float, complex)):
+        return src
+    return as_element("scatter", src, input.dtype)
 
 
 @composite(inplace=True)
@@ -352,6 +359,7 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
     """out[i][index[i][j]] = src[i][j] for dim = 1; reduce="add" or "multiply" combines. Copies: one
     (the result).
     """
+    insist_on_indices("scatter", index)
     src = as_source(input, value if src is None else src)
     if reduce is None:
         return ops.scattered(input, src, index, dim)
@@ -367,4 +375,5 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
 @composite(inplace=True)
 def scatter_add(ops, input, dim, index, src):
     """out[i][index[i][j]] += src[i][j] for dim = 1. Copies: one (the result)."""
+    insist_on_indices("scatter_add", index)
     return ops.scatter_added(input, src, index, dim)

@@ -9,7 +9,7 @@ import numpy as np
 from .. import native
 from ..dtypes import HALVES, float32
 from .adding import add_places, add_rows, index_places
-from .alike import alike
+from .alike import alike, insist_on_indices
 from .axes import together
 from .kernels import either
 from .samples import bools
@@ -277,14 +277,14 @@ def masked_scatter(ops, input, mask, source):
 @composite
 def take(ops, input, index):
     """Elements of the flattened tensor at these indices."""
-    if index.dtype.kind not in "iu":
-        raise RuntimeError(f"take: the index must be of whole numbers: {index.dtype}, use long()")
+    insist_on_indices("take", index, "lq")
     return ops.getitem(ops.reshape(input, (-1,)), index)
 
 
 @composite(inplace=True)
 def put(ops, input, index, source, accumulate=False):
     """The tensor with values written (or added) at indices of the flattened tensor. Copies: one."""
+    insist_on_indices("put", index, "lq")
     alike("put", input, source)
     flat = ops.written(
         ops.reshape(input, (-1,)), ops.reshape(source, index.shape), (index,), accumulate

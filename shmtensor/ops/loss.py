@@ -77,6 +77,22 @@ def places(name: str, shape: tuple[int, ...], target: Any, ignore_index: int) ->
     return safe, counts
 
 
+def classes_fit(name: str, input: Any, target: Any, weight: Any) -> None:
+    """Nothing, if the target is of class numbers and the weights are of the input's dtype.
+
+    Raises:
+        RuntimeError: they are not.
+    """
+    if target.dtype.char not in "lqB":
+        raise RuntimeError(
+            f"{name}: target holds no class numbers: expected int64 or uint8: {target.dtype}"
+        )
+    if weight is not None and weight.dtype != input.dtype:
+        raise RuntimeError(
+            f"{name}: weight must be of the input's dtype: {weight.dtype}, {input.dtype}"
+        )
+
+
 CLASSES = [
     ((5, 4), ints((5,), 4), None, 1),
     ((5, 4), ints((5,), 4), reals((4,), 0.5, 2.0), -100, "mean"),
@@ -170,6 +186,7 @@ def nll_loss(
     """-input[c] for the true class c, of log-probabilities (N, C) or (N, C, d1, ...)."""
     reduction = legacy(size_average, reduce, reduction)
     insist_on("nll_loss", reduction)
+    classes_fit("nll_loss", input, target, weight)
     return ops.picked(input, target, weight, ignore_index, reduction)
 
 
@@ -270,11 +287,13 @@ def cross_entropy(
         raise RuntimeError(f"cross_entropy: label_smoothing must be from 0 to 1: {label_smoothing}")
     plain = weight is None and not label_smoothing and reduction != "none"
     if plain and input.ndim == 2 and target.ndim == 1 and input.shape[0]:
+        classes_fit("cross_entropy", input, target, None)
         return ops.class_entropy(input, target, ignore_index, reduction)
     logp = ops.log_softmax_along(input, 0 if input.ndim == 1 else 1)
     if tuple(target.shape) == tuple(input.shape) and target.dtype.kind == "f":
         return soft_entropy(ops, logp, target, weight, reduction, label_smoothing)
     insist_on("cross_entropy", reduction)
+    classes_fit("cross_entropy", logp, target, weight)
     out = ops.picked(logp, target, weight, ignore_index, reduction)
     if not label_smoothing:
         return out

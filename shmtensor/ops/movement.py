@@ -88,23 +88,6 @@ def reshape_as(ops, input, other):
     return ops.reshape(input, tuple(other.shape))
 
 
-@op(view=True, samples=[((3, 4),), ((2, 3, 4), 1), ((2, 3, 4), 0, 1), ((),), ((0, 3), 0, -1)])
-def flatten(xp, x, /, start_dim=0, end_dim=-1):
-    """Dimensions start_dim to end_dim as one. Copies: none if the strides allow it."""
-    if not x.ndim:
-        axis(x, start_dim), axis(x, end_dim)
-        return x.reshape((1,))
-    start, end = axis(x, start_dim), axis(x, end_dim)
-    if start > end:
-        raise RuntimeError(f"flatten: start_dim comes after end_dim: {start_dim}, {end_dim}")
-    whole = math.prod(x.shape[start : end + 1])
-    return x.reshape((*x.shape[:start], whole, *x.shape[end + 1 :]))
-
-
-flatten.numpy = either(native.flatten, flatten.forward)
-flatten.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
-
-
 @composite
 def ravel(ops, input):
     """All elements in one dimension."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import native
 from .adding import add_places, add_rows, slice_places
+from .alike import insist_on_indices
 from .gathering import checked
 from .philox import default_generator, uniform
 from .samples import ints
@@ -60,6 +61,7 @@ def embedding(ops, input, weight, padding_idx=None, sparse=False):
     """Rows of a table, (V, D), at whole numbers (...): (..., D). The row padding_idx gets no
     gradient.
     """
+    insist_on_indices("embedding", input)
     n = weight.shape[0]
     if padding_idx is not None and not -n <= padding_idx < n:
         raise AssertionError(f"embedding: padding_idx is out of range: {padding_idx}, {n} rows")
@@ -69,8 +71,8 @@ def embedding(ops, input, weight, padding_idx=None, sparse=False):
 @op(method=False, function=False, samples=[(ints((2, 3), 4), 5), (ints((4,), 3), -1)])
 def one_hot_rows(xp, x, /, n):
     """A row of n numbers for each, 1 at its place."""
-    if x.dtype.kind not in "iu":
-        raise RuntimeError(f"one_hot: whole numbers are needed: {x.dtype}")
+    if x.dtype != np.int64:
+        raise RuntimeError(f"one_hot: class numbers are int64: {x.dtype}, hint: x.long()")
     if not x.size and n <= 0:
         raise RuntimeError("one_hot: num_classes is needed for an empty tensor")
     n = n if n != -1 else int(x.max()) + 1

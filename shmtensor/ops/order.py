@@ -108,7 +108,7 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
         return x.copy(), np.zeros((), np.int64)
     dim = axis(x, dim)
     if not x.ndim or not 1 <= k <= x.shape[dim]:
-        raise RuntimeError(
+        raise (IndexError if x.ndim and not x.shape[dim] else RuntimeError)(
             f"kthvalue: no such rank: k={k}, dim {dim} of {x.shape} has ranks from 1"
         )
     order = xp.argsort(x, dim, kind="stable")
@@ -220,13 +220,22 @@ def median_of_all(xp, x, /, ignore_nan=False):
 median_of_all.pullback(x=lambda ops, g, x, out: shared(ops, g, x, out, None, False))
 
 
+def median_of_none(ops: Any, x: Any) -> Any:
+    """NaN, with x's history; of whole numbers the smallest one, as in PyTorch."""
+    if x.dtype.kind in "iu":
+        return ops.full((), np.iinfo(x.dtype).min, dtype=x.dtype)
+    if x.dtype.kind == "b":
+        raise NotImplementedError(f"median: not implemented for bool: shape {tuple(x.shape)}")
+    return ops.add(ops.sum(x), math.nan)
+
+
 @composite
 def median(ops, input, dim=None, keepdim=False):
     """The median (of an even number the lower one), NaN of nothing; along a dimension (values,
     indices).
     """
-    if dim is None and 0 in input.shape and input.dtype.kind == "f":
-        return ops.add(ops.sum(input), math.nan)
+    if dim is None and (0 in input.shape or input.dtype.kind == "b"):
+        return median_of_none(ops, input)
     if dim is None:
         return ops.median_of_all(input)
     return ops.median_along(input, dim, keepdim)
@@ -235,8 +244,8 @@ def median(ops, input, dim=None, keepdim=False):
 @composite
 def nanmedian(ops, input, dim=None, keepdim=False):
     """The median of what is not NaN."""
-    if dim is None and 0 in input.shape and input.dtype.kind == "f":
-        return ops.add(ops.sum(input), math.nan)
+    if dim is None and 0 in input.shape:
+        return median_of_none(ops, input)
     if dim is None:
         return ops.median_of_all(input, True)
     return ops.median_along(input, dim, keepdim, True)

@@ -178,7 +178,8 @@ def nonempty(name: str, x: Any, dim: Any) -> Any:
         IndexError: a reduced dimension has size 0 (RuntimeError if all are reduced).
     """
     if not x.size and not reduced(x.shape, dim):
-        kind = RuntimeError if dim is None or dim == () or dim == [] else IndexError
+        whole = dim is None or dim == () or dim == []
+        kind = RuntimeError if whole and not name.startswith("arg") else IndexError
         raise kind(f"{name}: nothing to choose from: shape {x.shape}, dim={dim}")
     return axes(in_order(name, x), dim)
 

@@ -52,8 +52,9 @@ def fits_dtype(where: str, value: Any, dtype: Any) -> None:
 
 
 def refused(where: str, value: Any, dtype: Any) -> RuntimeError:
+    what = "a complex value does not fit: " if isinstance(value, complex) else ""
     return RuntimeError(
-        f"{where}: value cannot be converted to type {dtype} without overflow: {value!r}"
+        f"{where}: {what}value cannot be converted to type {dtype} without overflow: {value!r}"
     )
 
 

@@ -24,11 +24,19 @@ def unique_values(xp, x, /, dim=None):
     """The different values (of a dimension: slices), in order, where each element's is, and how
     often it occurs.
     """
+    of_real(x)
     if dim is not None:
         dim = axis(x, dim)
     values, inverse, counts = xp.unique(x, return_inverse=True, return_counts=True, axis=dim)
     inverse = inverse.reshape(x.shape if dim is None else (x.shape[dim],))
     return values, inverse.astype(np.int64), counts.astype(np.int64)
+
+
+def of_real(x: Any) -> Any:
+    """x, unless it is complex: complex numbers are not ordered."""
+    if x.dtype.kind == "c":
+        raise NotImplementedError(f"unique: not implemented for {x.dtype}: shape {x.shape}")
+    return x
 
 
 def no_derivative(g: Any) -> Any:
@@ -52,6 +60,7 @@ def unique_runs(xp, x, /, dim=None):
     """The first of each run of equal values (slices), which run each element is in, and how long
     each is.
     """
+    of_real(x)
     rows = x.reshape(-1) if dim is None else xp.moveaxis(x, axis(x, dim), 0)
     n = rows.shape[0]
     flat = rows.reshape(n, math.prod(rows.shape[1:]))
@@ -93,7 +102,7 @@ def asked(found: Any, return_inverse: bool, return_counts: bool) -> Any:
 @op(method=False, function=False, samples=[(ints((3, 4), 4),)])
 def distinct(xp, x, /):
     """The different values, in order."""
-    return xp.unique(x)
+    return xp.unique(of_real(x))
 
 
 distinct.pullback(x=no_derivative)

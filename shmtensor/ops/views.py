@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import native
 from .axes import axis
 from .kernels import either
-from .table import op
+from .table import composite, op
+
+# ---- dimensions as one
+
+
+@op(
+    view=True,
+    method=False,
+    function=False,
+    samples=[((3, 4),), ((2, 3, 4), 1), ((2, 3, 4), 0, 1), ((),), ((0, 3), 0, -1)],
+)
+def flattened(xp, x, /, start_dim=0, end_dim=-1):
+    """Dimensions start_dim to end_dim as one. Copies: none if the strides allow it."""
+    if not x.ndim:
+        axis(x, start_dim), axis(x, end_dim)
+        return x.reshape((1,))
+    start, end = axis(x, start_dim), axis(x, end_dim)
+    if start > end:
+        raise RuntimeError(f"flatten: start_dim comes after end_dim: {start_dim}, {end_dim}")
+    whole = math.prod(x.shape[start : end + 1])
+    return x.reshape((*x.shape[:start], whole, *x.shape[end + 1 :]))
+
+
+flattened.numpy = either(native.flatten, flattened.forward)
+flattened.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
+
+
+@composite
+def flatten(ops, input, start_dim=0, end_dim=-1):
+    """Dimensions start_dim to end_dim as one; the tensor itself where that is one dimension
+    already. Copies: none if the strides allow it.
+    """
+    n = input.ndim
+    if n == 1 and start_dim in (0, -1) and end_dim in (0, -1):
+        return input
+    if n > 1 and -n <= start_dim < n and -n <= end_dim < n and start_dim % n == end_dim % n:
+        return input
+    return ops.flattened(input, start_dim, end_dim)
+
 
 # ---- parts of a tensor, as views
 

@@ -32,6 +32,8 @@ class History(Geometry):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise RuntimeError(f"requires_grad: must be a bool: {value!r}")
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:

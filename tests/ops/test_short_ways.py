@@ -19,7 +19,7 @@ def strided() -> list[np.ndarray]:
 def test_flatten_merges(start: int, end: int) -> None:
     for x in strided()[:3]:
         found = st.from_numpy(x).flatten(start, end)
-        assert found.numpy().tolist() == ROWS["flatten"].forward(np, x, start, end).tolist()
+        assert found.numpy().tolist() == ROWS["flattened"].forward(np, x, start, end).tolist()
 
 
 def test_flatten_shares_memory() -> None:

@@ -59,6 +59,7 @@ struct TensorBase {
   PyObject* base;     // None, or (parent, version count seen, row or None, attributes) of a view
   PyObject* leaf;     // None, or the Leaf that owns .grad
   PyObject* weak;
+  PyObject* own;  // null, or the dict of the attributes that people hang on it
 };
 
 extern PyTypeObject* version_type;

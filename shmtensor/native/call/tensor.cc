@@ -49,6 +49,7 @@ int base_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(tensor->version);
   Py_VISIT(tensor->base);
   Py_VISIT(tensor->leaf);
+  Py_VISIT(tensor->own);
   return 0;
 }
 
@@ -59,6 +60,7 @@ int base_clear(PyObject* self) {
   Py_CLEAR(tensor->version);
   Py_CLEAR(tensor->base);
   Py_CLEAR(tensor->leaf);
+  Py_CLEAR(tensor->own);
   return 0;
 }
 
@@ -101,6 +103,7 @@ PyObject* base_shape(PyObject* self, void*) {
 
 PyGetSetDef base_computed[] = {
     {"shape", base_shape, nullptr, "The sizes of the dimensions, a Size.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -112,6 +115,7 @@ PyMemberDef base_members[] = {
     {"base", T_OBJECT_EX, offsetof(TensorBase, base), 0, "(parent, count seen, row, attributes)"},
     {"leaf", T_OBJECT_EX, offsetof(TensorBase, leaf), 0, "owner of .grad, or None"},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorBase, weak), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(TensorBase, own), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 

@@ -10,6 +10,7 @@ from typing import Any
 from ...autograd import no_grad
 from ...autograd import table as ops
 from ...autograd.autocast import in_given_precision
+from ...ops.alike import insist_on_indices
 from ...tensor import Tensor
 
 __all__ = [
@@ -108,6 +109,7 @@ def embedding_bag(
             "embedding_bag: mode 'max' takes neither scale_grad_by_freq nor sparse: "
             f"{scale_grad_by_freq}, {sparse}"
         )
+    insist_on_indices("embedding_bag", input)
     if max_norm is not None:
         _shorten(input, weight, max_norm, norm_type)
     rest = (offsets, mode, per_sample_weights, include_last_offset, padding_idx, sparse)
