@@ -25,6 +25,7 @@ from ..ops.table import COMPOSITES, ROWS, Composite, Row
 from . import autocast, explain, home, indices, operands, source, view
 from .into import composite_receives, put, straight
 from .mode import recording
+from .overriding import taken_over
 from .quiet import quiet
 
 __all__ = ["Rule", "declare", "rule_of", "table"]
@@ -356,7 +357,8 @@ def composite_function(made: Composite, ops: Any) -> Any:
     shared["__name__"] = "shmtensor.ops"
     make = functools.partial(compose, made, shared)
     kind = precision.kind(made.name) if ops is table else ""
-    return lazily(made.name, made.doc, shared, make, kind)
+    shared["_public"] = found = lazily(made.name, made.doc, shared, make, kind)
+    return found
 
 
 def compose(made: Composite, shared: dict[str, Any]) -> Any:
@@ -376,13 +378,14 @@ def compose(made: Composite, shared: dict[str, Any]) -> Any:
         passed.append(name)
     call = f"_compute({', '.join(['_ops', *passed])})"
     text = usual_way(made, shared)
+    asking = taken_over(parameters, shared) if shared["_ops"] is table else ""
     if composite_receives(made):
         if text:
             text = text.replace("    if ", "    if out is None and ", 1)
         at = next((i for i, s in enumerate(shown) if s.startswith("**")), len(shown))
         shown[at:at] = ["out=None"] if any(s.startswith("*") for s in shown) else ["*", "out=None"]
         text += f"    if out is not None:\n        return _put(out, {made.name!r}, {call})\n"
-    text = f"def {made.name}({', '.join(shown)}):\n{text}    return {call}\n"
+    text = f"def {made.name}({', '.join(shown)}):\n{asking}{text}    return {call}\n"
     return generate(text, f"<shmtensor composite {made.name}>", shared)
 
 

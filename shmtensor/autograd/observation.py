@@ -34,7 +34,22 @@ class Pair(NamedTuple):
 
 
 pairs: ContextVar[tuple[Pair, ...]] = ContextVar("shmtensor_saved_tensors_hooks", default=())
-tracing: ContextVar[bool] = ContextVar("shmtensor_detect_anomaly", default=False)
+
+
+class Switch:
+    """Anomaly mode, which is everybody's, in whatever thread it was turned on."""
+
+    def __init__(self) -> None:
+        self.value = False
+
+    def get(self) -> bool:
+        return self.value
+
+    def set(self, value: bool) -> None:
+        self.value = value
+
+
+tracing = Switch()
 
 
 def is_tracing() -> bool:

@@ -6,6 +6,7 @@ so that their ops come to `operands.sort_out`, and from there to this file.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 
 from .. import native
 
-__all__ = ["ask", "is_off", "off", "operand", "overriders"]
+__all__ = ["ask", "is_off", "off", "operand", "overriders", "taken_over"]
 
 
 class State(threading.local):
@@ -90,4 +91,34 @@ def ask(takers: list[Any], function: Any, args: tuple[Any, ...], named: dict[str
     raise TypeError(
         f"{function.__name__}: no implementation found for types that implement "
         f"__torch_function__: {[t.__name__ for t in types]}"
+    )
+
+
+FIRST = {"input", "tensor", "tensors", "condition"}  # what a composite's tensors are called
+
+
+def foreign(operands: Iterable[Any]) -> list[Any]:
+    """The overriders, if one of them is no tensor. (Subclasses see the rows that a composite is
+    made of.)
+    """
+    found = overriders(operands)
+    return found if any(not isinstance(x, native.TensorBase) for x in found) else []
+
+
+def taken_over(parameters: list[inspect.Parameter], shared: dict[str, Any]) -> str:
+    """The lines of a composite's function that ask operands which are no tensors."""
+    if not parameters or parameters[0].name not in FIRST:
+        return ""
+    shared.update(_foreign=foreign, _ask=ask, _plain=native.plain_class())
+    given = [
+        ("*" if p.kind is p.VAR_POSITIONAL else "") + p.name
+        for p in parameters
+        if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)
+    ]
+    named = [f"{p.name!r}: {p.name}" for p in parameters if p.kind is p.KEYWORD_ONLY]
+    named += [f"**{p.name}" for p in parameters if p.kind is p.VAR_KEYWORD]
+    operands, first = f"({', '.join(given)},)", parameters[0].name
+    return (
+        f"    if {first}.__class__ is not _plain and (_takers := _foreign({operands})):\n"
+        f"        return _ask(_takers, _public, {operands}, {{{', '.join(named)}}})\n"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from typing import Any
 
@@ -35,6 +36,16 @@ def test_nan_names_the_forward_line() -> None:
             pytest.raises(RuntimeError, match="Function 'SqrtBackward0' returned nan values"),
         ):
             y.backward()
+
+
+def test_it_holds_in_every_thread() -> None:
+    seen: list[bool] = []
+    with detected():
+        thread = threading.Thread(target=lambda: seen.append(st.is_anomaly_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+    assert not st.is_anomaly_enabled()
 
 
 def test_nan_is_allowed_where_it_is_not_checked() -> None:

@@ -153,3 +153,27 @@ def test_dlpack_capsules_are_taken_once(dtype: Any) -> None:
         st.from_dlpack(capsule)
     st.from_dlpack(x.__dlpack__(max_version=(1, 0))).fill_(4)
     assert x.float().tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("dtype", [st.float32, st.bfloat16, st.bool])
+def test_memory_of_old_capsules_can_be_written(dtype: Any) -> None:
+    """DLPack before 1.0 cannot say that memory is read-only."""
+
+    class Old:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        def __dlpack__(self, stream: Any = None) -> Any:
+            return self.x.__dlpack__()
+
+        def __dlpack_device__(self) -> Any:
+            return self.x.__dlpack_device__()
+
+    x = st.ones(2, 3).to(dtype)
+    for given in (st.to_dlpack(x.t()), Old(x.t())):
+        made = st.from_dlpack(given)
+        assert (made.shape, made.stride()) == ((3, 2), (1, 3))
+        made[0, 1] = 0
+        assert x.float().tolist() == [[1, 1, 1], [0, 1, 1]]
+        x.fill_(1)
+        del given, made

@@ -118,3 +118,23 @@ def test_named_results_carry_the_functions_name() -> None:
     shown = repr(st.max(st.tensor([[1.0, 2.0]]), 0))
     text = "return_types.max(\nvalues=tensor([1., 2.]),\nindices=tensor([0, 0]))"
     assert shown == f"shmtensor.{text}"
+
+
+class Taker:
+    """No tensor, but it takes ops over."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func.__name__, len(args), kwargs
+
+
+def test_objects_that_are_no_tensors_take_over_rows_and_composites() -> None:
+    x: Any = Taker()
+    assert st.exp(x) == ("exp", 1, {})
+    for name in ("std", "unique", "median", "flatten", "nonzero", "clamp", "max"):
+        assert getattr(st, name)(x)[0] == name
+    assert st.nonzero(x, as_tuple=True)[2] == {"as_tuple": True}
+    assert st.stack([st.ones(1), x], 1)[:2] == ("stack", 2)
+    assert st.where(x, 1, 2) == ("where", 3, {})
+    assert st.nn.functional.cross_entropy(x, st.ones(1))[0] == "cross_entropy"
+    assert st.nn.Parameter(st.tensor([2.0, 1.0])).median().item() == 1
