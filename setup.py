@@ -48,7 +48,7 @@ LEVELS = {
     "isa_v3.cc": ["-march=x86-64-v3"],
     "isa_v4.cc": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
 }
-for part in ("layers", "functions"):
+for part in ("layers", "functions", "stretched"):
     LEVELS.update({f"{part}_v{n}.cc": LEVELS[f"isa_v{n}.cc"] for n in (3, 4)})
 
 

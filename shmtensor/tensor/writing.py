@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["Writing", "as_plain"]
 
 
+def fits(value: Any, dtype: Any) -> bool:
+    """Is it a number that any such floating dtype can hold, and float64 exactly?"""
+    if dtype.kind != "f":
+        return False
+    if value.__class__ is float and dtype.itemsize == 8:
+        return True
+    return (value.__class__ is float or value.__class__ is int) and -6e4 < value < 6e4
+
+
 class Writing(Casting):
     """What changes a tensor's values in place, and new ones like it."""
 
@@ -41,11 +50,13 @@ class Writing(Casting):
             )
         if isinstance(value, (int, float, complex)) and value:
             fits_dtype("fill_", value, self.array.dtype)
+        if fits(value, self.array.dtype):  # the usual operands, which need no search
+            value = native.wrap(np.array(value, self.array.dtype))
         return table.copy_(self, value)  # type: ignore[no-any-return]
 
     def zero_(self) -> Tensor:
         """Writes zeros."""
-        return table.copy_(self, 0)  # type: ignore[no-any-return]
+        return self.fill_(0)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):

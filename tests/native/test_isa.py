@@ -13,7 +13,8 @@ import shmtensor
 from shmtensor import native
 
 LEVELS = ["base", "v3", "v4"]
-FILES = ["pointwise", "softmax", "optimizer", "reduction", "random", "halves", "moving"]
+FILES = ["pointwise", "softmax", "optimizer", "reduction", "random", "halves", "moving",
+         "stretched"]  # fmt: skip
 
 
 @pytest.mark.slow

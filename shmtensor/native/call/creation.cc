@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "compute/array.h"
+#include "compute/kernels.h"
 #include "compute/pool.h"
 #include "graph.h"
 #include "memory/heap.h"
@@ -42,15 +43,25 @@ PyObject* as_tensor(PyObject* array) {
   return tensor;
 }
 
-template <class T>
-void fill(Ref& out, npy_intp n, T value) {
-  T* to = data<T>(out);
-  for (npy_intp i = 0; i < n; ++i) to[i] = value;
-}
-
 constexpr npy_intp kLarge = 1 << 22;
 constexpr int64_t kSlice = 65536;  // bytes
-constexpr npy_intp kSmall = 1 << 14;  // more elements than that: NumPy's loops are as good
+constexpr npy_intp kSmall = 1 << 14;  // numbers counted here; more of them by all threads
+
+// The same eight bytes everywhere.
+void fill(PyArrayObject* out, uint64_t word) {
+  char* to = PyArray_BYTES(out);
+  const auto run = moves().fill;
+  ranges(PyArray_NBYTES(out), kSlice,
+         [=](int64_t start, int64_t stop) { run(to + start, stop - start, word); });
+}
+
+uint64_t ones(int type) {
+  uint64_t word = 0;
+  const double one = 1;
+  const float two[2] = {1, 1};
+  memcpy(&word, type == NPY_FLOAT ? static_cast<const void*>(two) : &one, sizeof word);
+  return word;
+}
 
 }  // namespace
 
@@ -66,7 +77,7 @@ PyObject* blank(PyObject*, PyObject* const* args, Py_ssize_t n) {
   for (int i = 0; i < nd; ++i) {
     if (__builtin_mul_overflow(size, dims[i], &size)) Py_RETURN_NONE;
   }
-  if (kind == 2 && (size > kSmall || (type != NPY_FLOAT && type != NPY_DOUBLE))) Py_RETURN_NONE;
+  if (kind == 2 && type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
   Ref out;
   {
     Gate open;
@@ -77,13 +88,8 @@ PyObject* blank(PyObject*, PyObject* const* args, Py_ssize_t n) {
     out = Ref(calloc ? PyArray_Zeros(nd, dims, dtype, 0)
                      : PyArray_NewFromDescr(&PyArray_Type, dtype, nd, dims, nullptr, nullptr, 0,
                                             nullptr));
-    if (out && kind == 1 && !calloc) {
-      char* to = PyArray_BYTES(out.array());
-      ranges(PyArray_NBYTES(out.array()), kSlice, [&](int64_t start, int64_t stop) {
-        memset(to + start, 0, static_cast<size_t>(stop - start));
-      });
-    }
-    if (out && kind == 2) type == NPY_FLOAT ? fill(out, size, 1.0f) : fill(out, size, 1.0);
+    if (out && kind == 1 && !calloc) fill(out.array(), 0);
+    if (out && kind == 2) fill(out.array(), ones(type));
   }
   return as_tensor(out.release());
 }

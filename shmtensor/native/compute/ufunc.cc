@@ -358,6 +358,7 @@ PyObject* parallel(PyObject*, PyObject* args) {
     l.nin = from->nin;
     l.nargs = from->nargs;
     l.threshold = cheap ? 32768 : 4096;
+    l.rows = l.nin == 2 && l.nargs == 3 ? named_row_kernel(from->name, types[0]) : nullptr;
     l.whole = !strcmp(from->name, "power") && types[0] <= NPY_ULONGLONG;
     for (size_t k = 0; k < nargs; ++k) {
       l.itemsize[k] = itemsize_of(types[k]);

@@ -7,6 +7,8 @@
 namespace shmtensor {
 namespace {
 
+constexpr npy_intp kFewest = 32;  // elements of a row that is worth a loop of its own
+
 // Elements per slice: by size alone, so that every element is computed the same way on any number
 // of threads.
 npy_intp grain_for(npy_intp n, npy_intp threshold) {
@@ -50,6 +52,44 @@ bool run_tiled(const Loop& l, char* const* args, const Walk& w) {
     const npy_intp grain = grain_for(inner * w.dims[0], l.threshold) / inner / copies;
     ranges(w.dims[0], (grain < 1 ? 1 : grain) * copies, rows);
   }
+  return true;
+}
+
+// Rows of two operands of which one is stretched, many at a call. False: it is something else.
+bool run_rows(const Loop& l, char* const* args, const Walk& w) {
+  const int last = w.nd - 1, up = last - 1;
+  const npy_intp inner = w.dims[last];
+  if (!l.rows || inner < kFewest || w.strides[2][last] != l.itemsize[2]) return false;
+  RowOperand in[2];
+  for (int a = 0; a < 2; ++a) {
+    in[a].row = w.strides[a][up];
+    in[a].wide = w.strides[a][last] != 0;
+    if (in[a].wide && w.strides[a][last] != l.itemsize[a]) return false;
+  }
+  npy_intp outer = 1;
+  for (int i = 0; i < last; ++i) outer *= w.dims[i];
+  auto rows = [&](int64_t start, int64_t stop) {
+    while (start < stop) {
+      char* at[3] = {args[0], args[1], args[2]};
+      npy_intp rest = start, first = 0;
+      for (int i = up; i >= 0; --i) {
+        const npy_intp index = rest % w.dims[i];
+        rest /= w.dims[i];
+        if (i == up) first = index;
+        for (int a = 0; a < 3; ++a) at[a] += index * w.strides[a][i];
+      }
+      const npy_intp left = w.dims[up] - first, n = left < stop - start ? left : stop - start;
+      l.rows({at[0], in[0].row, in[0].wide}, {at[1], in[1].row, in[1].wide}, at[2],
+             w.strides[2][up], n, inner);
+      start += n;
+    }
+  };
+  if (inner * outer < l.threshold) {
+    rows(0, outer);
+    return true;
+  }
+  const npy_intp grain = grain_for(inner * outer, l.threshold) / inner;
+  ranges(outer, grain < 1 ? 1 : grain, rows);
   return true;
 }
 
@@ -111,7 +151,7 @@ void run_walk(const Loop& l, char* const* args, const Walk& w) {
     for (int a = 0; a < l.nargs; ++a) steps[a] = w.nd ? w.strides[a][0] : 0;
     return run_flat(l, args, w.nd ? w.dims[0] : 1, steps);
   }
-  if (run_tiled(l, args, w)) return;
+  if (run_rows(l, args, w) || run_tiled(l, args, w)) return;
   const int last = w.nd - 1;
   const npy_intp inner = w.dims[last];
   npy_intp outer = 1, steps[kMaxOperands];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "python.h"
+#include "stretched.h"
 
 namespace shmtensor {
 
@@ -19,6 +20,7 @@ struct Loop {
   bool whole;        // must run on the calling thread (it may set a Python error)
   bool long_double;  // its status flags are also in the x87 unit
   npy_intp itemsize[kMaxOperands];
+  RowKernel rows;  // nullptr: the loop goes through each row by itself
 };
 
 // Operands with broadcast strides, dimensions that continue each other merged, innermost last.
