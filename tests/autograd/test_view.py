@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shmtensor as st
@@ -197,13 +198,7 @@ def test_an_untracked_view_of_tracked_memory_is_not_written() -> None:
 
 @pytest.mark.parametrize("dtype", [st.float16, st.float32, st.float64])
 def test_fill_writes_the_number_nearest_to_its_own(dtype: Any) -> None:
-    for number in (
-        0.1,
-        7,
-        -3.5,
-        1e-3,
-        float("inf"),
-        *((1e30, 2.0**-300) if dtype is st.float64 else ()),
-    ):
+    wide = (1e30, 2.0**-300) if dtype is st.float64 else ()
+    for number in (0.1, 7, -3.5, 1e-3, float("inf"), *wide):
         x = st.empty((5, 3), dtype=dtype).fill_(number)
         np.testing.assert_array_equal(x.numpy(), np.full((5, 3), number, x.numpy().dtype))
