@@ -24,7 +24,9 @@ __all__ = ["Writing", "as_plain"]
 
 
 def fits(value: Any, dtype: Any) -> bool:
-    """Is it a number that any such floating dtype can hold, and float64 exactly?"""
+    """Is it a number that any such dtype can hold, and float64 exactly?"""
+    if dtype.kind in "iu":
+        return value.__class__ is int and 0 <= value < 128
     if dtype.kind != "f":
         return False
     if value.__class__ is float and dtype.itemsize == 8:

@@ -77,5 +77,11 @@ void reverse_run(char* out, const char* from, int64_t n) {
     *reinterpret_cast<Loose*>(to + i) = reversed<T>(
         *reinterpret_cast<const Loose*>(last - i - (kMany - 1)), Numbered<__integer_pack(kMany)...>());
   }
+  if (i < n && n >= kMany) {  // the end by a vector, too, of which a part is written again
+    i = n - kMany;
+    *reinterpret_cast<Loose*>(to + i) =
+        reversed<T>(*reinterpret_cast<const Loose*>(last - (n - 1)), Numbered<__integer_pack(kMany)...>());
+    return;
+  }
   for (; i < n; ++i) to[i] = last[-i];
 }

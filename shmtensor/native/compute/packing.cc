@@ -83,15 +83,18 @@ void copy_rows(const Source& s, T* to) {
   const int64_t part = (n + pieces - 1) / pieces;
   const int64_t grain = pieces > 1 ? 1 : kSlice / (n * static_cast<int64_t>(sizeof(T)));
   ranges(rows * pieces, grain < 1 ? 1 : grain, [&](int64_t i, int64_t stop) {
+    int64_t row = i / pieces, piece = i % pieces;
+    npy_intp index[NPY_MAXDIMS];
+    const char* line = s.data;
+    for (int64_t d = last - 1, rest = row; d >= 0; --d) {
+      index[d] = rest % s.dims[d];
+      line += index[d] * s.strides[d];
+      rest /= s.dims[d];
+    }
     for (; i < stop; ++i) {
-      int64_t rest = i / pieces;
-      const int64_t start = i % pieces * part, end = start + part < n ? start + part : n;
-      const char* from = s.data + start * step;
-      for (int d = last - 1; d >= 0; --d) {
-        from += rest % s.dims[d] * s.strides[d];
-        rest /= s.dims[d];
-      }
-      T* out = to + i / pieces * n + start;
+      const int64_t start = piece * part, end = start + part < n ? start + part : n;
+      const char* from = line + start * step;
+      T* out = to + row * n + start;
       if (step == static_cast<npy_intp>(sizeof(T))) {
         copy_run(out, from, sizeof(T) * static_cast<size_t>(end - start));
       } else if (step == 0) {
@@ -99,39 +102,48 @@ void copy_rows(const Source& s, T* to) {
       } else if (step == -static_cast<npy_intp>(sizeof(T))) {
         reverse(out, from, end - start);
       } else if (step == 2 * static_cast<npy_intp>(sizeof(T))) {
-        const T* line = reinterpret_cast<const T*>(from);
+        const T* each = reinterpret_cast<const T*>(from);
         const int64_t m = end - start - 1;
-        for (int64_t k = 0; k < m; ++k) out[k] = line[2 * k];
-        out[m] = line[2 * m];  // apart: vectors read past the last one
+        for (int64_t k = 0; k < m; ++k) out[k] = each[2 * k];
+        out[m] = each[2 * m];  // apart: vectors read past the last one
       } else {
         for (int64_t k = 0; k < end - start; ++k)
           out[k] = *reinterpret_cast<const T*>(from + k * step);
+      }
+      if (++piece < pieces) continue;
+      piece = 0;
+      ++row;
+      for (int d = last - 1; d >= 0; --d) {  // the next row, without a division
+        line += s.strides[d];
+        if (++index[d] < s.dims[d]) break;
+        index[d] = 0;
+        line -= s.dims[d] * s.strides[d];
       }
     }
   });
 }
 
-// Sixteen bytes of each of as many lines, turned in registers: from[p][q] to out[q][p].
+// The elements of two vectors in turn: the first halves' and the second halves'.
+template <class V, class M, size_t... k>
+void interleave_halves(const V& x, const V& y, V* low, V* high, std::index_sequence<k...>) {
+  constexpr size_t n = sizeof...(k);
+  *low = __builtin_shuffle(x, y, M{(k % 2 * n + k / 2)...});
+  *high = __builtin_shuffle(x, y, M{(k % 2 * n + k / 2 + n / 2)...});
+}
+
+// Sixteen bytes of each of as many lines, turned in registers: from[p][q] to out[q][p]. The first half of
+// the lines among the second, as often as there are bits in a line's number.
 template <class T>
 void turn(const char* from, npy_intp line, T* out, npy_intp row) {
   typedef T V __attribute__((vector_size(16)));
   constexpr int n = 16 / sizeof(T);
-  V x[n];
+  V x[n], y[n];
   for (int p = 0; p < n; ++p) memcpy(&x[p], from + p * line, 16);
-  if constexpr (n == 4) {
-    typedef uint32_t M __attribute__((vector_size(16)));
-    constexpr M low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, first = {0, 1, 4, 5}, second = {2, 3, 6, 7};
-    const V a = __builtin_shuffle(x[0], x[1], low), b = __builtin_shuffle(x[0], x[1], high);
-    const V c = __builtin_shuffle(x[2], x[3], low), d = __builtin_shuffle(x[2], x[3], high);
-    x[0] = __builtin_shuffle(a, c, first);
-    x[1] = __builtin_shuffle(a, c, second);
-    x[2] = __builtin_shuffle(b, d, first);
-    x[3] = __builtin_shuffle(b, d, second);
-  } else {
-    typedef uint64_t M __attribute__((vector_size(16)));
-    const V a = __builtin_shuffle(x[0], x[1], M{0, 2});
-    x[1] = __builtin_shuffle(x[0], x[1], M{1, 3});
-    x[0] = a;
+  for (int width = n; width > 1; width /= 2) {
+    for (int p = 0; p < n / 2; ++p)
+      interleave_halves<V, V>(x[p], x[p + n / 2], &y[2 * p], &y[2 * p + 1],
+                              std::make_index_sequence<n>());
+    for (int p = 0; p < n; ++p) x[p] = y[p];
   }
   for (int q = 0; q < n; ++q) memcpy(out + q * row, &x[q], 16);
 }
@@ -167,7 +179,7 @@ void copy_tiles(const Source& s, T* to, int near) {
       }
       const int64_t na = a - a0 < kLong ? a - a0 : kLong, nb = b - b0 < kTile ? b - b0 : kTile;
       int64_t q = 0;
-      if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
+      if constexpr (sizeof(T) <= 8) {
         constexpr int64_t step = 16 / sizeof(T);
         if (sa == static_cast<npy_intp>(sizeof(T))) {
           const int64_t whole = na / step * step;
