@@ -135,3 +135,59 @@ def test_transposed_sums_and_extremes_are_the_originals() -> None:
                 if spread is not None:
                     want = y.astype("f8").var(dim, ddof=1, keepdims=keep)
                     np.testing.assert_allclose(spread, want, rtol=1e-4)
+
+
+FACTORS = (4, 7, 24, 47, 48, 49, 255, 256, 300, 1000, 1024, 1100, 33_000)
+
+
+@each("n", FACTORS)
+def test_products_of_float32_are_nearly_those_of_double(n: int) -> None:
+    """Rows, short and long, and columns: factors near 1, whose roundings could go one way."""
+    rng = np.random.default_rng(n)
+    x = np.exp(rng.standard_normal((20, n)) / n).astype("f4")
+    want = x.astype("f8").prod(1)
+    for got in (native.product(x, 1, False), native.product(x.T.copy(), 0, False)):
+        np.testing.assert_allclose(got, want, rtol=1.01 * 2.0**-24)
+
+
+@each("n", FACTORS)
+def test_products_leave_the_range_of_float32_and_come_back(n: int) -> None:
+    rng = np.random.default_rng(n)
+    x = np.ones((40, n))
+    x[:, :4] = [3e-30, 7e-15, 5e30, -1.1e14]
+    x[1::2] = 1 / x[1::2]
+    x = rng.permuted(x, axis=1).astype("f4")
+    want = x.astype("f8").prod(1)
+    for got in (native.product(x, 1, False), native.product(x.T.copy(), 0, False)):
+        np.testing.assert_allclose(got, want, rtol=2e-6)
+
+
+@each("n", FACTORS)
+def test_products_meet_what_is_no_normal_number(n: int) -> None:
+    x = np.exp(np.random.default_rng(n).standard_normal((24, n)) / n).astype("f4")
+    odd = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-40], "f4")
+    for i in range(18):
+        x[i, (i * 7) % n] = odd[i % 6]
+    x[3, -1] = 0  # inf * 0
+    with np.errstate(all="ignore"):
+        want = x.astype("f8").prod(1).astype("f4")
+    some = np.abs(want) > 1e-37
+    for got in (native.product(x, 1, False), native.product(x.T.copy(), 0, False)):
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        np.testing.assert_allclose(got[some], want[some], rtol=4e-6)
+        np.testing.assert_allclose(got[~some], want[~some], atol=1e-37)
+
+
+def test_products_of_float32_are_the_same_for_any_number_of_threads() -> None:
+    x = np.exp(np.random.default_rng(3).standard_normal((300, 1000)) / 30).astype("f4")
+    before = native.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            native.set_num_threads(threads)
+            found.append([native.product(x, dim, False) for dim in (None, 0, 1)])
+    finally:
+        native.set_num_threads(before)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)

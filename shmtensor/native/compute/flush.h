@@ -8,6 +8,7 @@ namespace shmtensor {
 template <class T>
 struct Flush {};
 #if defined(__x86_64__)
+constexpr bool kFlushes = true;
 template <>
 struct Flush<float> {
   unsigned before;
@@ -16,6 +17,8 @@ struct Flush<float> {
   }
   __attribute__((always_inline)) ~Flush() { __builtin_ia32_ldmxcsr(before); }
 };
+#else
+constexpr bool kFlushes = false;
 #endif
 
 }  // namespace shmtensor

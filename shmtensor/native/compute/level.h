@@ -42,6 +42,8 @@ namespace SHMTENSOR_LEVEL {
 #include "distance_level.h"
 #include "running.h"
 #include "slope_level.h"
+//
+#include "chains.h"
 #include "tallies.h"
 #include "update.h"
 

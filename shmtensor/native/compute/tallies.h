@@ -78,38 +78,12 @@ void add_up_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t wi
   }
 }
 
-// Eight vectors side by side: no multiplication waits for the one before, and none of them gets so small
-// so soon that it is a denormal number.
-template <class T>
-INLINE double product_of_floats(const T* x, int64_t n) {
-  constexpr int kL = kLanes<double>, kSome = 8;
-  V<double> acc[kSome];
-  for (int j = 0; j < kSome; ++j) acc[j] = all(1.0);
-  int64_t i = 0;
-  for (; i + kSome * kL <= n; i += kSome * kL) {
-#pragma GCC unroll 8
-    for (int j = 0; j < kSome; ++j) acc[j] *= widened(x + i + j * kL);
-  }
-  for (; i + kL <= n; i += kL) acc[0] *= widened(x + i);
-#pragma GCC unroll 8
-  for (int half = kSome / 2; half; half /= 2) {
-    for (int j = 0; j < half; ++j) acc[j] *= acc[j + half];
-  }
-  double lanes[kL];
-  store<double>(lanes, acc[0]);
-  for (int l = 0; i < n; ++i, ++l) lanes[l] *= static_cast<double>(x[i]);
-#pragma GCC unroll 4
-  for (int half = kL / 2; half; half /= 2) {
-    for (int l = 0; l < half; ++l) lanes[l] *= lanes[l + half];
-  }
-  return lanes[0];
-}
-
 template <class T>
 WideOf<T> product(const T* x, int64_t n) {
   using A = WideOf<T>;
   [[maybe_unused]] Flush<T> flush;
-  if constexpr (kFloats<T>) return product_of_floats(x, n);
+  if constexpr (sizeof(T) == 4 && kFloats<T> && kChained) return product_in_chains(x, n);
+  if constexpr (kFloats<T>) return product_in_double(x, n);
   constexpr int kL = 32;
   A acc[kL];
   for (int l = 0; l < kL; ++l) acc[l] = 1;
@@ -129,6 +103,8 @@ template <class T>
 void product_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t width,
                      int64_t stride) {
   [[maybe_unused]] Flush<T> flush;
+  if constexpr (sizeof(T) == 4 && kFloats<T> && kChained)
+    return chain_columns(x, acc, m, width, stride);
   for (int64_t k = 0; k < m; ++k, x += stride) {
     for (int64_t c = 0; c < width; ++c) acc[c] *= static_cast<WideOf<T>>(x[c]);
   }

@@ -1,0 +1,158 @@
+// Products of float32. Included inside a level's namespace, after wide.h.
+//
+// Note [Chains of float]
+// A conversion to double for each factor is half of the work. Where the CPU multiplies and adds in one,
+// chains of up to kDeep factors are multiplied in float, beside each what its roundings lost, and both
+// are joined in double: nearly double's precision. (Rounded to float alone, products of factors
+// near 1 drift to one side.) While numbers too small for float become 0 (flush.h), a
+// chain that left the normal numbers ends outside of them, since 0, inf and NaN stay what they are
+// or become one another: such a block is done again in double.
+
+#if defined(__FMA__)
+constexpr bool kChained = kFlushes;
+#else
+constexpr bool kChained = false;
+#endif
+
+constexpr int kDeep = 16;
+constexpr int kAbreast = 64;  // chains
+constexpr int kWorth = 256;   // factors: fewer are sooner multiplied in double
+
+// Are the sizes in all lanes within the normal numbers?
+INLINE bool all_normal(V<double> v) {
+  const V<double> a = absolute<double>(v);
+  return !somewhere(~((a >= 2.2250738585072014e-308) & (a <= 1.7976931348623157e308)));
+}
+INLINE bool all_normal(V<float> v) {
+  const V<float> a = absolute<float>(v);
+  return !somewhere(~((a >= 1.17549435e-38f) & (a <= 3.40282347e38f)));
+}
+
+struct Chain {
+  V<float> product, lost;
+};
+
+INLINE void multiply(Chain& c, V<float> x) {
+  const V<float> y = c.product * x;
+  c.lost = product_error(c.lost, x, -product_error(c.product, x, y));
+  c.product = y;
+}
+
+constexpr int kEight = 8 / kLanes<double>;  // vectors of eight doubles
+
+// acc *= the product of the rows x[k, kAbreast] for k < rows; false, and acc as before, if a chain broke.
+INLINE bool chain_rows(const float* x, int64_t rows, V<double>* acc) {
+  constexpr int kL = kLanes<float>, kD = kLanes<double>;
+  constexpr int kSome = 4;  // two registers each
+  float ends[kAbreast], lost[kAbreast];
+  for (int g = 0; g < kAbreast; g += kSome * kL) {
+    Chain c[kSome];
+#pragma GCC unroll 4
+    for (int j = 0; j < kSome; ++j) c[j] = {load(x + g + j * kL), V<float>{}};
+    for (int64_t k = 1; k < rows; ++k) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kSome; ++j) multiply(c[j], load(x + k * kAbreast + g + j * kL));
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < kSome; ++j) {
+      store<float>(ends + g + j * kL, c[j].product);
+      store<float>(lost + g + j * kL, c[j].lost);
+    }
+  }
+  V<double> joined[kEight];  // eight normal floats each: not beyond double's normal numbers
+  bool fine = true;
+#pragma GCC unroll 4
+  for (int e = 0; e < kEight; ++e) {
+    const auto at = [&](int i) INLINE_LAMBDA {
+      return widened(ends + e * kD + i) + widened(lost + e * kD + i);
+    };
+    joined[e] = (at(0) * at(32)) * (at(16) * at(48)) * ((at(8) * at(40)) * (at(24) * at(56)));
+    fine &= all_normal(joined[e]);
+  }
+  if (!fine) return false;
+#pragma GCC unroll 4
+  for (int e = 0; e < kEight; ++e) acc[e] *= joined[e];
+  return true;
+}
+
+// Eight vectors side by side: no multiplication waits for the one before, and none of them gets so small
+// so soon that it is a denormal number.
+template <class T>
+INLINE double product_in_double(const T* x, int64_t n) {
+  constexpr int kL = kLanes<double>, kSome = 8;
+  V<double> acc[kSome];
+  for (int j = 0; j < kSome; ++j) acc[j] = all(1.0);
+  int64_t i = 0;
+  for (; i + kSome * kL <= n; i += kSome * kL) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kSome; ++j) acc[j] *= widened(x + i + j * kL);
+  }
+  for (; i + kL <= n; i += kL) acc[0] *= widened(x + i);
+#pragma GCC unroll 8
+  for (int half = kSome / 2; half; half /= 2) {
+    for (int j = 0; j < half; ++j) acc[j] *= acc[j + half];
+  }
+  double lanes[kL];
+  store<double>(lanes, acc[0]);
+  for (int l = 0; i < n; ++i, ++l) lanes[l] *= static_cast<double>(x[i]);
+#pragma GCC unroll 4
+  for (int half = kL / 2; half; half /= 2) {
+    for (int l = 0; l < half; ++l) lanes[l] *= lanes[l + half];
+  }
+  return lanes[0];
+}
+
+INLINE double product_in_chains(const float* x, int64_t n) {
+  if (n < kWorth) return product_in_double(x, n);
+  constexpr int kD = kLanes<double>;
+  V<double> acc[kEight];
+  for (int e = 0; e < kEight; ++e) acc[e] = all(1.0);
+  double redone = 1;
+  int64_t i = 0;
+  while (i + kAbreast <= n) {
+    const int64_t left = (n - i) / kAbreast, rows = left < kDeep ? left : kDeep;
+    if (!chain_rows(x + i, rows, acc)) redone *= product_in_double(x + i, rows * kAbreast);
+    i += rows * kAbreast;
+  }
+  for (; i + 8 <= n; i += 8) {
+    for (int e = 0; e < kEight; ++e) acc[e] *= widened(x + i + e * kD);
+  }
+  double lanes[8];
+  for (int e = 0; e < kEight; ++e) store<double>(lanes + e * kD, acc[e]);
+  for (int l = 0; i < n; ++i, ++l) lanes[l] *= static_cast<double>(x[i]);
+#pragma GCC unroll 3
+  for (int half = 4; half; half /= 2) {
+    for (int l = 0; l < half; ++l) lanes[l] *= lanes[l + half];
+  }
+  return lanes[0] * redone;
+}
+
+// acc[c] *= the product of x[:, c]
+INLINE void chain_columns(const float* x, double* __restrict acc, int64_t m, int64_t width,
+                          int64_t stride) {
+  constexpr int kL = kLanes<float>, kD = kLanes<double>;
+  for (int64_t k = 0; k < m; k += kDeep, x += kDeep * stride) {
+    const int64_t rows = m - k < kDeep ? m - k : kDeep;
+    int64_t c = 0;
+    for (; c + kL <= width; c += kL) {
+      Chain chain = {load(x + c), V<float>{}};
+      for (int64_t r = 1; r < rows; ++r) multiply(chain, load(x + r * stride + c));
+      if (all_normal(chain.product)) {
+        float ends[kL], lost[kL];
+        store<float>(ends, chain.product);
+        store<float>(lost, chain.lost);
+        store<double>(acc + c, load(acc + c) * (widened(ends) + widened(lost)));
+        store<double>(acc + c + kD, load(acc + c + kD) * (widened(ends + kD) + widened(lost + kD)));
+        continue;
+      }
+      for (int64_t r = 0; r < rows; ++r) {
+        const float* from = x + r * stride + c;
+        store<double>(acc + c, load(acc + c) * widened(from));
+        store<double>(acc + c + kD, load(acc + c + kD) * widened(from + kD));
+      }
+    }
+    for (; c < width; ++c) {
+      for (int64_t r = 0; r < rows; ++r) acc[c] *= static_cast<double>(x[r * stride + c]);
+    }
+  }
+}
