@@ -122,7 +122,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="S",
         help="seconds between two looks at the other machines",
     )
-    add("--start-method", "--start_method", default="spawn", help="accepted; ranks are fresh")
+    add(
+        "--start-method",
+        "--start_method",
+        default="spawn",
+        choices=["spawn", "fork", "forkserver"],
+        help="accepted; ranks are fresh",
+    )
     add("--role", default="default", help="name of the ranks' role: ROLE_NAME")
     add("--local-addr", "--local_addr", default="", help="accepted; not used")
     add("--no-python", "--no_python", action="store_true", help="the script is a program")

@@ -343,6 +343,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.run_path:
         options.module = False
+    if options.module and options.no_python:
+        parser().error("--no-python and --module exclude each other")
     if not (options.module or options.no_python) and not os.path.isfile(options.script):
         parser().error(f"no such file: {options.script}")
     try:

@@ -224,6 +224,8 @@ def test_ranks_end_with_a_killed_launcher(tmp_path: Path) -> None:
 def test_bad_arguments_are_told() -> None:
     for arguments, text in [
         (["--nproc-per-node", "0", "x.py"], "not a number of processes: '0'"),
+        (["--no-python", "-m", "x"], "--no-python and --module exclude each other"),
+        (["--start-method", "nope", "x.py"], "invalid choice: 'nope'"),
         (["no-such-file.py"], "no such file: no-such-file.py"),
         (["--signals-to-handle", "SIGTERM,SIGNOPE", "x.py"], "no such signal: 'SIGNOPE'"),
         (["--nproc-per-node", "gpu", "x.py"], "there is no GPU for CuPy here"),
