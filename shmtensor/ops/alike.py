@@ -120,6 +120,9 @@ def multiple(ops: Any, name: str, x: Any, y: Any, alpha: Any) -> Any:
     return y * alpha
 
 
+BY_ELEMENT = ("gather", "scatter", "scatter_add", "scatter_reduce")  # empty indices: of any dtype
+
+
 def insist_on_indices(
     name: str, index: Any, kinds: str = "ilq", error: type[Exception] = RuntimeError
 ) -> None:
@@ -132,7 +135,7 @@ def insist_on_indices(
     dtype = getattr(index, "dtype", None)
     if dtype is None:
         raise TypeError(f"{name}: the index must be a tensor, not {type(index).__name__}")
-    if dtype.char not in kinds:
+    if dtype.char not in kinds and not (name in BY_ELEMENT and 0 in index.shape):
         wanted = "int32 or int64" if "i" in kinds else "int64"
         raise error(
             f"{name}: the index must be of whole numbers: {dtype}, use long(), expected {wanted}"

@@ -62,6 +62,12 @@ def test_indices_of_int32_where_pytorch_takes_them() -> None:
             wrong()
 
 
+def test_empty_indices_are_of_any_dtype() -> None:
+    none = st.tensor([], dtype=st.uint8)
+    assert ones.gather(0, none).shape == (0,)
+    assert ones.scatter(0, none, 2.0).tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize("name", ["mm", "matmul", "mv", "dot", "vdot"])
 def test_products_go_into_their_own_dtype_alone(name: str) -> None:
     x, y = (square, square) if name in ("mm", "matmul") else (square, square[0])
