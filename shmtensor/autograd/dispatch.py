@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import dtypes, native
 from ..ops import LATER, load, precision, results
+from ..ops.kernels import of_halves
 from ..ops.storage import AS_STORED
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
 from . import autocast, explain, home, indices, operands, source, view
@@ -114,10 +115,7 @@ class Rule:
         forward = positional(row) if row.view else quiet(positional(row))
         kernel = row.numpy[0] if isinstance(row.numpy, tuple) else row.numpy
         if not row.view and row.name not in AS_STORED:
-            first = getattr(kernel, "half", None)
-            if isinstance(kernel, native.Either) and not isinstance(kernel.kernel, FunctionType):
-                first = kernel.kernel
-            native.widens(forward if kernel is None else kernel, len(row.outputs), first)
+            native.widens(kernel or forward, len(row.outputs), of_halves(kernel))
         return {
             **COMMON,
             **source.attribute_defaults(row),

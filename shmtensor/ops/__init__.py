@@ -27,6 +27,7 @@ FAMILIES = (
     "statistics",
     "separation",
     "order",
+    "searching",
     "uniqueness",
     "scan",
     "movement",

@@ -5,6 +5,7 @@ every dtype.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from .. import native
 from ..dtypes import HALVES, float32
 
-__all__ = ["either", "for_floats", "narrowed", "stored", "widened"]
+__all__ = ["either", "for_floats", "narrowed", "of_halves", "stored", "widened"]
 
 
 def for_floats(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,6 +39,15 @@ def either(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..
             return plain(np, *arguments)
 
     return native.Either(kernel, instead)
+
+
+def of_halves(kernel: Any) -> Any:
+    """The kernel to ask first with 16-bit floats as they lie in memory (`native.widens`), or
+    None: where it is native or Python code names one.
+    """
+    if isinstance(kernel, native.Either) and not isinstance(kernel.kernel, FunctionType):
+        return kernel.kernel
+    return getattr(kernel, "half", None)
 
 
 def stored(result: Any, out: Any) -> Any:

@@ -9,8 +9,6 @@
 
 #include "array.h"
 #include "bytes.h"
-#include "float16.h"
-#include "half/half.h"
 #include "indices.h"
 #include "kernels.h"
 #include "meeting.h"
@@ -300,13 +298,6 @@ PyObject* add_slices(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 namespace {
 
-// Of 16-bit floats: each sum is rounded, as NumPy's and PyTorch's are.
-template <class T>
-void put_halves(T* to, const int64_t* at, const T* from, int64_t n) {
-  for (int64_t j = 0; j < n; ++j)
-    to[at[j]] = T(static_cast<float>(to[at[j]]) + static_cast<float>(from[j]));
-}
-
 }  // namespace
 
 // add_at(out, places, values): vectors; out[places[i]] += values[i], one after the other
@@ -332,9 +323,7 @@ PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
   bool done;
   {
     Unlocked unlocked(count > kUnlock);
-    if (type == NPY_HALF) put_halves(data<Float16>(out), places, data<Float16>(from), count);
-    if (type == bfloat16_num) put_halves(data<Bfloat16>(out), places, data<Bfloat16>(from), count);
-    done = is_half(type) || with_sum(type, [&](auto zero) {
+    done = with_sum(type, [&](auto zero) {
       using T = decltype(zero);
       if constexpr (std::is_same_v<T, uint8_t>) {
         if (in_dtype(kAdd, out) == kLargest) return put<kLargest>(data<T>(out), places, data<T>(from), count);

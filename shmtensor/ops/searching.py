@@ -1,0 +1,99 @@
+"""Where elements are: among test elements, or between sorted ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from .axes import in_order
+from .kernels import either
+from .samples import ascending, reals
+from .table import composite, op
+
+
+@op(samples=[((3, 4), reals((5,)))], method=False)
+def isin(xp, elements, test_elements, /, *, assume_unique=False, invert=False):
+    """Which elements occur among the test elements?"""
+    for x in (elements, test_elements):
+        in_order("isin", x)
+        if x.dtype.kind == "b":
+            raise RuntimeError(f"isin: not for bool: shape {x.shape}, hint: x.int()")
+    return xp.isin(elements, test_elements, invert=invert)
+
+
+def fast_isin(x: Any, tests: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Each element is sought among the sorted test elements; what the kernels leave, NumPy does."""
+    found = None
+    if x.dtype == tests.dtype and tests.size and x.dtype.kind in "iuf":
+        line = native.distinct(tests)
+        if line is not None and (places := native.sought(line, x, None, "left")) is not None:
+            np.minimum(places, line.size - 1, out=places)
+            found = equal(native.item(line, places), x)
+    if found is None:
+        return isin.forward(np, x, tests, assume_unique=assume_unique, invert=invert)
+    return ~found if invert else found
+
+
+equal, isin.numpy = native.parallel(np.equal), fast_isin
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        (ascending((5,)), (3, 4), None, "left"),
+        (ascending((3, 5)), (3, 4), None, "right"),
+    ],
+)
+def sought(xp, sorted_sequence, x, sorter=None, /, side="left"):
+    """Where to put elements into sorted rows so that they stay sorted."""
+    in_order("searchsorted", sorted_sequence)
+    in_order("searchsorted", x)
+    kind = np.dtype(np.int64)
+    if sorter is not None:
+        sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, -1)
+    if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != x.shape[:-1]:
+        raise RuntimeError(
+            f"searchsorted: leading sizes differ: {sorted_sequence.shape}, {x.shape}"
+        )
+    if sorted_sequence.ndim == 1:
+        return xp.searchsorted(sorted_sequence, x, side).astype(kind)
+    out = xp.empty(x.shape, kind)
+    for i in np.ndindex(x.shape[:-1]):
+        out[i] = xp.searchsorted(sorted_sequence[i], x[i], side)
+    return out
+
+
+sought.numpy = either(native.sought, sought.forward)
+
+
+@composite(method=False)
+def searchsorted(
+    ops, sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None
+):
+    """Where to put elements into sorted rows so that they stay sorted: before equal ones, or
+    (right) after them.
+    """
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise RuntimeError(
+            f"searchsorted: side and right do not agree: side={side!r}, right={right}"
+        )
+    if isinstance(input, (int, float)):
+        input = np.asarray(input)
+    if sorted_sequence.dtype.kind == "b":
+        raise NotImplementedError(f"searchsorted: not for bool: {sorted_sequence.dtype}")
+    side = side or ("right" if right else "left")
+    places = ops.sought(sorted_sequence, input, sorter, side)
+    return ops.cast(places, np.dtype(np.int32)) if out_int32 else places
+
+
+@composite
+def bucketize(ops, input, boundaries, *, out_int32=False, right=False):
+    """Which bucket between sorted boundaries each element falls into."""
+    if boundaries.ndim != 1:
+        raise RuntimeError(
+            f"bucketize: boundaries tensor must be 1 dimension: shape {tuple(boundaries.shape)}"
+        )
+    return ops.searchsorted(boundaries, input, out_int32=out_int32, right=right)
