@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import native
 from ..dtypes import can_cast
-from ..ops.table import COMPOSITES, ROWS
+from ..ops.table import COMPOSITES, ROWS, Composite
 from .autocast import active, apart
 from .dispatch import install, lazily, rule_of, table
 from .mode import recording
@@ -35,19 +35,32 @@ UNARY = {"neg": "neg", "abs": "abs", "bitwise_not": "invert", "positive": "pos"}
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
 
 
-def overwriting(name: str, doc: str, quick: Any) -> Any:
-    """The in-place form of a composite: computed, then copied in.
+class Swapped:
+    """The table, with the in-place forms of some rows under the names of the rows."""
 
-    Args:
-        quick: a function that may do it without the copy, or True.
-    """
+    def __init__(self, rows: str) -> None:
+        for row in rows.split():
+            setattr(self, row, getattr(table, f"{row}_"))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(table, name)
+
+
+def overwriting(made: Composite) -> Any:
+    """The in-place form of a composite: as its `inplace` says, or computed, then copied in."""
+    name, quick = made.name, made.inplace
+    if isinstance(quick, str):
+        swapped = Swapped(quick)
+        quick = lambda ops, *args, **named: made.compute(swapped, *args, **named)  # noqa: E731
 
     def inplace(input: Any, *args: Any, **named: Any) -> Any:
         function = getattr(table, name)
         if quick is not True and not active:
             done = quick(table, input, *args, **named)
-            if done is not None:
+            if done is input:
                 return done
+            if done is not None:
+                return table.overwrite_(input, done)
         # what `function` keeps of the input for backward must outlive the write
         given = table.clone(input) if input.requires_grad and recording.get() else input
         # in place is in the tensor's own dtype, inside autocast too
@@ -61,7 +74,7 @@ def overwriting(name: str, doc: str, quick: Any) -> Any:
         return table.overwrite_(input, made)
 
     inplace.__name__ = inplace.__qualname__ = f"{name}_"
-    inplace.__doc__ = doc
+    inplace.__doc__ = made.doc
     return inplace
 
 
@@ -108,7 +121,7 @@ def attach() -> None:
         for public in (name, *made.aliases):
             setattr(Methods, public, getattr(table, name))
             if made.inplace:
-                inplace = overwriting(name, made.doc, made.inplace)
+                inplace = overwriting(made)
                 setattr(Methods, f"{public}_", inplace)
                 setattr(table, f"{public}_", inplace)
         if name in OPERATORS:

@@ -12,13 +12,17 @@ def alike(name: str, *xs: Any) -> None:
     Raises:
         RuntimeError: they are not.
     """
-    found = [x.dtype for x in xs if hasattr(x, "dtype")]
-    if any(d != found[0] for d in found):
-        shown = ", ".join(str(d) for d in found)
-        raise RuntimeError(
-            f"{name}: expected the operands to have the same dtype: {shown}, "
-            "hint: convert one of them, x.to(y.dtype)"
-        )
+    first = None
+    for x in xs:
+        dtype = getattr(x, "dtype", None)
+        if first is None:
+            first = dtype
+        elif dtype is not None and dtype is not first and dtype != first:
+            shown = ", ".join(str(x.dtype) for x in xs if hasattr(x, "dtype"))
+            raise RuntimeError(
+                f"{name}: expected the operands to have the same dtype: {shown}, "
+                "hint: convert one of them, x.to(y.dtype)"
+            )
 
 
 def unmixed(name: str) -> Callable[..., None]:

@@ -14,8 +14,9 @@ from ..native import parallel
 from .adding import mesh_places
 from .alike import insist_on_indices
 from .axes import axis
-from .gathering import cropped, fits, resized
+from .gathering import checked, cropped, fits, resized
 from .indexing import Shape
+from .kernels import WRITES, writes
 from .samples import ints
 from .table import composite, op
 
@@ -27,8 +28,7 @@ NEUTRAL = {"sum": 0, "prod": 1, "mean": 0}
 
 
 @op(
-    method=False,
-    function=False,
+    **WRITES,
     samples=[
         ((3, 4), (2, 4), ints((2, 4), 4), 1, how, own)
         for how in ("sum", "prod", "mean", "amax", "amin")
@@ -137,7 +137,32 @@ def averaged(out: Any, index: Any, dim: int, include_self: bool) -> bool:
     return True
 
 
-scatter_reduced.numpy = fast_scatter_reduced
+def reduce_at(x: Any, source: Any, index: Any, dim: int, reduce: str, include_self: bool) -> bool:
+    """Combines in place; where it answers False after elements were written, those are the ones
+    that `include_self=False` leaves out anyway.
+    """
+    if reduce == "mean" or reduce not in HOW:
+        return False
+    if x.dtype != source.dtype or x.dtype.char not in KERNEL_DTYPES:
+        return False
+    if not index.size:
+        return True
+    if not x.ndim or not index.ndim:
+        return False
+    if source.shape != index.shape:
+        source = cropped("scatter_reduce", source, index)
+    how, places = HOW[reduce], along_alone(index, dim)
+    if not include_self:
+        start = np.full(index.shape, neutral(x.dtype, reduce), x.dtype)
+        if not native.scatter_into(x, start, index, dim, 0):
+            return False
+    if places is not None and native.add_slices(x, source, places, dim, None, how):
+        return True
+    return native.scatter_into(x, source, index, dim, how)
+
+
+in_place = writes(reduce_at, scatter_reduced.forward)
+scatter_reduced.numpy = lambda *a: fast_scatter_reduced(*a) if len(a) == 6 else in_place(*a)
 
 
 def neutral(dtype: Any, reduce: str) -> Any:
@@ -217,7 +242,7 @@ scatter_reduced.pullback(
 )
 
 
-@composite(inplace=True)
+@composite(inplace="scatter_reduced")
 def scatter_reduce(ops, input, dim, index, src, reduce, *, include_self=True):
     """Elements of src combined ("sum", "prod", "mean", "amax", "amin") into the tensor at indices.
     Copies: one.
@@ -226,7 +251,7 @@ def scatter_reduce(ops, input, dim, index, src, reduce, *, include_self=True):
     return ops.scatter_reduced(input, src, index, dim, reduce, include_self)
 
 
-@composite(inplace=True)
+@composite(inplace="scatter_reduced")
 def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
     """Slices of source combined ("prod", "mean", "amax", "amin") into the tensor at indices.
     Copies: one.
@@ -241,4 +266,8 @@ def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
     dim = axis(input, dim)
     column = ops.reshape(index, tuple(-1 if d == dim else 1 for d in range(input.ndim)))
     full = ops.broadcast_to(column, tuple(source.shape))
-    return ops.scatter_reduced(input, source, full, dim, reduce, include_self)
+    try:
+        return ops.scatter_reduced(input, source, full, dim, reduce, include_self)
+    except RuntimeError:
+        checked("index_reduce", getattr(index, "array", index), input.shape[dim])
+        raise

@@ -11,9 +11,9 @@ from .adding import add_places, mesh_places, slice_places
 from .alike import alike, insist_on_indices
 from .axes import axis, together
 from .indexing import Shape
-from .kernels import either
+from .kernels import WRITES, either, writes
 from .samples import ints
-from .scalars import as_element
+from .scalars import beside
 from .scattered import scattered_elements
 from .table import composite, op
 
@@ -85,9 +85,12 @@ def index_select(ops, input, dim, index):
     return ops.selected(input, index, dim)
 
 
-@op(method=False, function=False, samples=[((3, 4), (2, 4), ints((2,), 3), 0)])
+@op(**WRITES, samples=[((3, 4), (2, 4), ints((2,), 3), 0)])
 def slices_plus(xp, x, source, index, /, dim):
     """x, with slices of source added at indices along dim."""
+    out = xp.empty(x.shape, x.dtype)
+    if native.add_slices(out, source, index, dim, x):
+        return out
     index = checked(
         "index_add", one_row("index_add", index), x.shape[axis(x, dim)] if x.ndim else 1
     )
@@ -99,13 +102,12 @@ def slices_plus(xp, x, source, index, /, dim):
     expected = (*x.shape[:dim], index.size, *x.shape[dim + 1 :])
     if source.shape != expected:
         raise RuntimeError(f"index_add: source must have shape {expected}: {source.shape}")
-    out = xp.empty(x.shape, x.dtype)
-    if not native.add_slices(out, source, index, dim, x):
-        out[...] = x
-        add_places(xp, out, slice_places(xp, x.shape, dim, index).reshape(-1), source.reshape(-1))
+    out[...] = x
+    add_places(xp, out, slice_places(xp, x.shape, dim, index).reshape(-1), source.reshape(-1))
     return out
 
 
+slices_plus.numpy = writes(native.add_slices, slices_plus.forward)
 slices_plus.pullback(
     x=lambda g: g,
     source=lambda ops, g, index, source_shape, dim: ops.reshape(
@@ -114,14 +116,14 @@ slices_plus.pullback(
 )
 
 
-@composite(inplace=True)
+@composite(inplace="slices_plus")
 def index_add(ops, input, dim, index, source, *, alpha=1):
     """The tensor with alpha times slices of source added at indices. Copies: one (the result)."""
     insist_on_indices("index_add", index)
     return ops.slices_plus(input, source if alpha == 1 else ops.mul(source, alpha), index, dim)
 
 
-@composite(inplace=True)
+@composite(inplace="written")
 def index_copy(ops, input, dim, index, source):
     """The tensor with slices of source written at indices. Copies: one (the result)."""
     insist_on_indices("index_copy", index, "lq")
@@ -131,22 +133,20 @@ def index_copy(ops, input, dim, index, source):
     return ops.written(input, source, along(axis(input, dim), index), False)
 
 
-@composite(inplace=True)
+@composite(inplace="written")
 def index_fill(ops, input, dim, index, value):
     """The tensor with one number in the slices at indices. Copies: one (the result)."""
     insist_on_indices("index_fill", index, "lq", IndexError)
     if isinstance(value, (int, float, complex)):
-        value = as_element("index_fill", value, input.dtype)
-    if value.ndim:
+        value = beside("index_fill", value, input)
+    elif value.ndim:
         raise RuntimeError(f"index_fill: value must be a number or 0-d: {tuple(value.shape)}")
-    chosen = np.zeros(tuple(input.shape), bool)
-    if input.ndim:
-        chosen[along(axis(input, dim), getattr(index, "array", index))] = True
-    else:
-        chosen[...] = True
-    return ops.choose(
-        chosen, value if value.dtype == input.dtype else ops.cast(value, input.dtype), input
-    )
+    else:  # it may have a gradient, which counts each place once
+        index = np.unique(getattr(index, "array", index))
+    if value.dtype != input.dtype:
+        value = ops.cast(value, input.dtype)
+    at = along(axis(input, dim), index) if input.ndim else ()
+    return ops.written(input, value, at, False)
 
 
 # ---- element by element
@@ -259,7 +259,7 @@ def take_along_dim(ops, input, indices, dim=None):
     return ops.gathered(input, ops.broadcast_to(indices, stretch(indices)), dim)
 
 
-@op(method=False, function=False, samples=[((3, 4), (3, 4), ints((2, 4), 4, unique=True), 1)])
+@op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4, unique=True), 1)])
 def scattered(xp, x, source, index, /, dim):
     """x with elements of source written at indices along dim."""
     if not index.size:
@@ -293,6 +293,28 @@ def cropped(name: str, source: Any, index: Any) -> Any:
     return source[tuple(slice(0, n) for n in index.shape)]
 
 
+def scatter_at(name: str, how: int) -> Any:
+    """What writes at indices in place (how=0) or adds there (1)."""
+
+    def write(x: Any, source: Any, index: Any, dim: int) -> bool:
+        if not index.size or native.scatter_into(x, source, index, dim, how):
+            return True
+        if source.dtype != x.dtype or not x.ndim or not index.ndim:
+            return False
+        at = mesh(np, index, fits(name, x, index, dim))
+        part = cropped(name, source, index)
+        if how:
+            np.add.at(x, at, part)
+        else:
+            x[at] = part
+        return True
+
+    return write
+
+
+scattered.numpy = writes(scatter_at("scatter", 0), scattered.forward)
+
+
 @op(method=False, function=False, samples=[((3, 4), ints((2, 4), 4), 1)])
 def zeroed(xp, x, index, /, dim):
     """x with 0 at indices along dim."""
@@ -321,7 +343,7 @@ scattered.pullback(
 )
 
 
-@op(method=False, function=False, samples=[((3, 4), (3, 4), ints((2, 4), 4), 1)])
+@op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4), 1)])
 def scatter_added(xp, x, source, index, /, dim):
     """x with elements of source added at indices along dim."""
     if not index.size:
@@ -341,26 +363,22 @@ def scatter_added(xp, x, source, index, /, dim):
     return out
 
 
+scatter_added.numpy = writes(scatter_at("scatter_add", 1), scatter_added.forward)
 scatter_added.pullback(
     x=lambda g: g,
     source=lambda ops, g, index, source_shape, dim: source_slope(ops, g, index, source_shape, dim),
 )
 
 
-def as_source(input: Any, src: Any) -> Any:
-    """A number as a 0-d array of the tensor's dtype."""
-    if not isinstance(src, (int, float, complex)):
-        return src
-    return as_element("scatter", src, input.dtype)
-
-
-@composite(inplace=True)
+@composite(inplace="scattered scatter_added scatter_reduced")
 def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
     """out[i][index[i][j]] = src[i][j] for dim = 1; reduce="add" or "multiply" combines. Copies: one
     (the result).
     """
     insist_on_indices("scatter", index)
-    src = as_source(input, value if src is None else src)
+    src = value if src is None else src
+    if isinstance(src, (int, float, complex)):
+        src = beside("scatter", src, input)
     if reduce is None:
         return ops.scattered(input, src, index, dim)
     if reduce == "add":
@@ -372,7 +390,7 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
     return ops.scatter_reduced(input, full, index, dim, "prod", True)
 
 
-@composite(inplace=True)
+@composite(inplace="scatter_added")
 def scatter_add(ops, input, dim, index, src):
     """out[i][index[i][j]] += src[i][j] for dim = 1. Copies: one (the result)."""
     insist_on_indices("scatter_add", index)

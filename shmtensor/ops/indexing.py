@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from ..dtypes import HALVES, float32
 from .adding import add_places, add_rows, index_places
 from .alike import alike, insist_on_indices
 from .axes import together
-from .kernels import either
+from .kernels import WRITES, either, writes
 from .samples import bools
-from .scalars import as_element, fits_dtype
+from .scalars import beside, fits_dtype
 from .table import composite, index, op
 
 Shape = tuple[int, ...]
@@ -134,7 +135,7 @@ def scatter_index(xp, x, /, shape, index: index):
 scatter_index.pullback(x=lambda ops, g, index: ops.getitem(g, index))
 
 
-@op(method=False, function=False, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)])
+@op(**WRITES, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)])
 def written(xp, x, values, /, index: index, accumulate):
     """The tensor with values written, or added, at an index. Copies: one (the result)."""
     if not accumulate:
@@ -148,6 +149,23 @@ def written(xp, x, values, /, index: index, accumulate):
     wide = native.recast(x.copy(order="C"), float32)  # a sum of many is rounded once
     add_at(xp, wide, index, native.recast(values, float32))
     return native.recast(wide, x.dtype)
+
+
+def write_at(x: Any, values: Any, index: Any, accumulate: bool) -> bool:
+    """The same in place; sums of 16-bit floats are not formed there."""
+    if not accumulate:
+        native.assign(x, index, values)
+        return True
+    if x.dtype in HALVES:
+        return False
+    if x.flags.c_contiguous:
+        add_at(np, x, index, values.astype(x.dtype, copy=False))
+    else:
+        np.add.at(x, index, values)
+    return True
+
+
+written.numpy = writes(write_at, written.forward)
 
 
 def erased(ops: Any, g: Any, index: Any) -> Any:
@@ -169,7 +187,7 @@ written.pullback(
 )
 
 
-@composite(inplace=True)
+@composite(inplace="written")
 def index_put(ops, input, indices, values, accumulate=False):
     """The tensor with values written (accumulate=True: added) at a tuple of index tensors. Copies:
     one.
@@ -210,7 +228,7 @@ def masked_fill(ops, input, mask, value):
         if input.dtype.kind == "f" and value.__class__ in (int, float) and mask.dtype == np.bool_:
             fits_dtype("masked_fill", value, input.dtype)
             return ops.replace(mask, input, float(value))
-        value = as_element("masked_fill", value, input.dtype)
+        value = beside("masked_fill", value, input)
     elif value.dtype.kind == "c" and input.dtype.kind != "c":
         raise RuntimeError(f"masked_fill: a complex value does not fit: {value}, {input.dtype}")
     return ops.masked(input, value, mask)
@@ -281,7 +299,21 @@ def take(ops, input, index):
     return ops.getitem(ops.reshape(input, (-1,)), index)
 
 
-@composite(inplace=True)
+def put_in_place(ops: Any, input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """`put` without a copy of the whole: its indices as one of each dimension."""
+    insist_on_indices("put", index, "lq")
+    alike("put", input, source)
+    shape = tuple(input.shape)
+    at = np.array(index.array if hasattr(index, "array") else index)
+    at[at < 0] += math.prod(shape)
+    try:
+        places = np.unravel_index(at, shape)
+    except ValueError:
+        return None  # the usual way says which is out of range
+    return ops.written_(input, ops.reshape(source, tuple(index.shape)), tuple(places), accumulate)
+
+
+@composite(inplace=put_in_place)
 def put(ops, input, index, source, accumulate=False):
     """The tensor with values written (or added) at indices of the flattened tensor. Copies: one."""
     insist_on_indices("put", index, "lq")

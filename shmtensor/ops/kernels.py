@@ -13,7 +13,7 @@ import numpy as np
 from .. import native
 from ..dtypes import HALVES, float32
 
-__all__ = ["either", "for_floats", "narrowed", "of_halves", "stored", "widened"]
+__all__ = ["WRITES", "either", "for_floats", "narrowed", "of_halves", "stored", "widened", "writes"]
 
 
 def for_floats(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,6 +48,36 @@ def of_halves(kernel: Any) -> Any:
     if isinstance(kernel, native.Either) and not isinstance(kernel.kernel, FunctionType):
         return kernel.kernel
     return getattr(kernel, "half", None)
+
+
+WRITES: dict[str, Any] = {"inplace": True, "out": True, "method": False, "function": False}
+
+
+def writes(write: Callable[..., bool], forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel of a row (`op(**WRITES)`) that changes some elements of its first input.
+
+    In place (`out` is that input) write(x, ...) writes those alone, or answers False with nothing
+    lost, and the forward's result is copied in. An operand that lies in x's memory is copied first.
+    """
+    count = forward.__code__.co_argcount + forward.__code__.co_kwonlyargcount - 1  # without xp
+
+    def kernel(x: Any, *arguments: Any) -> Any:
+        in_place = len(arguments) == count
+        if in_place:
+            arguments = tuple(apart(x, a) for a in arguments[:-1])
+            if write(x, *arguments):
+                return x
+        with np.errstate(all="ignore"):
+            return stored(forward(np, x, *arguments), x if in_place else None)
+
+    return kernel
+
+
+def apart(x: Any, operand: Any) -> Any:
+    """The operand, or a copy of what of it may lie in x's memory."""
+    if operand.__class__ is np.ndarray:
+        return operand.copy() if np.may_share_memory(x, operand) else operand
+    return tuple(apart(x, a) for a in operand) if operand.__class__ is tuple else operand
 
 
 def stored(result: Any, out: Any) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, native
 
-__all__ = ["as_element", "as_written", "fits_dtype", "in_64_bits"]
+__all__ = ["as_element", "as_written", "beside", "fits_dtype", "in_64_bits"]
 
 
 def bounds(dtype: Any) -> tuple[Any, Any]:
@@ -79,6 +79,12 @@ def as_element(where: str, value: Any, dtype: Any) -> Any:
     if dtype.kind == "u" and value < 0:
         value = int(value) & ((1 << 8 * dtype.itemsize) - 1)
     return np.asarray(value, dtype)
+
+
+def beside(where: str, value: Any, like: Any) -> Any:
+    """A number that fits as an operand beside a tensor or an array: 0-d, of its dtype."""
+    element = as_element(where, value, like.dtype)
+    return native.wrap(element) if isinstance(like, native.TensorBase) else element
 
 
 def as_written(value: Any, dtype: Any) -> Any:

@@ -195,7 +195,7 @@ class Composite:
     doc: str
     method: bool
     function: bool
-    inplace: bool | Function
+    inplace: bool | str | Function
     samples: Sequence[tuple[Any, ...]]
     usual: tuple[Any, str, str] | None  # a short way: (function, arguments, condition)
 
@@ -343,7 +343,7 @@ def composite(
     *,
     method: bool = True,
     function: bool = True,
-    inplace: bool | Function = False,
+    inplace: bool | str | Function = False,
     name: str | None = None,
     samples: Sequence[tuple[Any, ...]] = (),
     usual: tuple[Any, str, str] | None = None,
@@ -353,7 +353,9 @@ def composite(
     Its first parameter is `ops`, the table: `@composite` / `def addcmul(ops, input, tensor1,
     tensor2, *, value=1):`. The rest is the public signature, with PyTorch's names. It may also
     serve in pullbacks, as `ops.addcmul`. `inplace` makes an in-place form, which copies the result;
-    a function `(ops, arguments...)` does it without the copy, or gives None.
+    a function `(ops, arguments...)` does it without the copy, or gives None; with the names of rows
+    ("written slices_plus") the composite itself does, for whose calls of those rows their in-place
+    forms stand.
 
     `usual` is a short way for the calls that most people make: (function or name of an op, its
     arguments as source, the condition as source). Where the condition holds, and the function does

@@ -97,6 +97,11 @@ def test_the_page_of_what_is_kept_is_true() -> None:
 
 def test_the_page_of_what_is_kept_has_every_differentiable_row() -> None:
     listed = {line.split(" | ")[0].strip("| ") for line in kept.PAGE.read_text().splitlines()}
-    refusing = {"distinct", "run_values", "unique_values", "unique_runs"}  # pullbacks that say there is none
+    refusing = {
+        "distinct",
+        "run_values",
+        "unique_values",
+        "unique_runs",
+    }  # pullbacks that say there is none
     found = {row.name for row in surface.ROWS.values() if row.pullbacks and row.samples}
     assert found - refusing <= listed
