@@ -356,10 +356,11 @@ def tiled(x: Any, repeats: Shape) -> Any:
     ahead = len(repeats) - x.ndim
     shape = (1,) * ahead + x.shape
     strides = (0,) * ahead + x.strides
-    return np.lib.stride_tricks.as_strided(
+    return native.relaid(
         x,
         tuple(k for pair in zip(repeats, shape, strict=True) for k in pair),
         tuple(k for stride in strides for k in (0, stride)),
+        0,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import native
 from .creation import default, made
 from .table import composite, op
 
@@ -43,9 +44,7 @@ def laid(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
             f"the memory has {memory.size} elements"
         )
     steps = tuple(s * memory.itemsize for s in stride)
-    return np.lib.stride_tricks.as_strided(
-        memory[offset:], size, steps, writeable=memory.flags.writeable
-    )
+    return native.relaid(memory, size, steps, offset * memory.itemsize if math.prod(size) else 0)
 
 
 @op(view=True, samples=[((3, 4), (2, 2), (4, 1), 1), ((6,), (4, 3), (1, 1))])

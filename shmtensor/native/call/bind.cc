@@ -43,6 +43,8 @@ PyMethodDef functions[] = {
     {"references", fast(references), METH_FASTCALL, "references(x): how many, if x owns its memory."},
     {"basic", fast(basic), METH_FASTCALL,
      "basic(index, ...): the index, if it is a tuple of numbers, slices, None and `...` alone, or None."},
+    {"relaid", fast(relaid), METH_FASTCALL,
+     "relaid(x, shape, strides, offset): a view of x's memory, in bytes; the caller knows that it lies within."},
     {"assign", fast(assign), METH_FASTCALL, "assign(x, index, values): x[index] = values."},
     {"viewed", fast(viewed), METH_FASTCALL, "viewed(x, shape): a view in another shape, or None."},
     {"flatten", fast(flatten), METH_FASTCALL, "flatten(x, start_dim, end_dim): a view, or None."},
