@@ -2,8 +2,8 @@
 //
 // Note [Chains of float]
 // A conversion to double for each factor is half of the work. Where the CPU multiplies and adds in one,
-// chains of up to kDeep factors are multiplied in float, beside each what its roundings lost, and both
-// are joined in double: nearly double's precision. (Rounded to float alone, products of factors
+// chains of up to kDeep factors are multiplied in float, beside each what its roundings lost, then two by
+// two, then all in double: nearly double's precision. (Rounded to float alone, products of factors
 // near 1 drift to one side.) While numbers too small for float become 0 (flush.h), a
 // chain that left the normal numbers ends outside of them, since 0, inf and NaN stay what they are
 // or become one another: such a block is done again in double.
@@ -16,6 +16,7 @@ constexpr bool kChained = false;
 
 constexpr int kDeep = 16;
 constexpr int kAbreast = 64;  // chains
+constexpr int kAhead = 512;   // elements: groups of chains jump through memory, which the CPU does not foresee
 constexpr int kWorth = 256;   // factors: fewer are sooner multiplied in double
 
 // Are the sizes in all lanes within the normal numbers?
@@ -38,40 +39,53 @@ INLINE void multiply(Chain& c, V<float> x) {
   c.product = y;
 }
 
+// The product of two chains.
+INLINE Chain joined(const Chain& a, const Chain& b) {
+  const V<float> y = a.product * b.product;
+  const V<float> lost = product_error(a.product, b.lost, -product_error(a.product, b.product, y));
+  return {y, product_error(a.lost, b.product, -lost)};
+}
+
 constexpr int kEight = 8 / kLanes<double>;  // vectors of eight doubles
 
 // acc *= the product of the rows x[k, kAbreast] for k < rows; false, and acc as before, if a chain broke.
 INLINE bool chain_rows(const float* x, int64_t rows, V<double>* acc) {
   constexpr int kL = kLanes<float>, kD = kLanes<double>;
-  constexpr int kSome = 4;  // two registers each
-  float ends[kAbreast], lost[kAbreast];
+  constexpr int kSome = 4;        // two registers each
+  constexpr int kNext = 16 / kL;  // chain c is joined with c + 16, at every level
+  float ends[kAbreast / 2], lost[kAbreast / 2];
   for (int g = 0; g < kAbreast; g += kSome * kL) {
     Chain c[kSome];
 #pragma GCC unroll 4
     for (int j = 0; j < kSome; ++j) c[j] = {load(x + g + j * kL), V<float>{}};
     for (int64_t k = 1; k < rows; ++k) {
+      const float* from = x + k * kAbreast + g;
 #pragma GCC unroll 4
-      for (int j = 0; j < kSome; ++j) multiply(c[j], load(x + k * kAbreast + g + j * kL));
+      for (int l = 0; l < kSome * kL; l += 16) __builtin_prefetch(from + kAhead + l);
+#pragma GCC unroll 4
+      for (int j = 0; j < kSome; ++j) multiply(c[j], load(from + j * kL));
     }
-#pragma GCC unroll 4
-    for (int j = 0; j < kSome; ++j) {
-      store<float>(ends + g + j * kL, c[j].product);
-      store<float>(lost + g + j * kL, c[j].lost);
+#pragma GCC unroll 2
+    for (int i = 0; i < kSome / 2; ++i) {
+      const int j = i / kNext * 2 * kNext + i % kNext;
+      const Chain both = joined(c[j], c[j + kNext]);
+      store<float>(ends + g / 2 + i * kL, both.product);
+      store<float>(lost + g / 2 + i * kL, both.lost);
     }
   }
-  V<double> joined[kEight];  // eight normal floats each: not beyond double's normal numbers
+  V<double> ended[kEight];  // four normal floats each: not beyond double's normal numbers
   bool fine = true;
 #pragma GCC unroll 4
   for (int e = 0; e < kEight; ++e) {
     const auto at = [&](int i) INLINE_LAMBDA {
       return widened(ends + e * kD + i) + widened(lost + e * kD + i);
     };
-    joined[e] = (at(0) * at(32)) * (at(16) * at(48)) * ((at(8) * at(40)) * (at(24) * at(56)));
-    fine &= all_normal(joined[e]);
+    ended[e] = (at(0) * at(16)) * (at(8) * at(24));
+    fine &= all_normal(ended[e]);
   }
   if (!fine) return false;
 #pragma GCC unroll 4
-  for (int e = 0; e < kEight; ++e) acc[e] *= joined[e];
+  for (int e = 0; e < kEight; ++e) acc[e] *= ended[e];
   return true;
 }
 
@@ -127,30 +141,43 @@ INLINE double product_in_chains(const float* x, int64_t n) {
   return lanes[0] * redone;
 }
 
+// acc[:] *= the product of x[:, :], a vector of kSome columns side by side
+template <int kSome>
+INLINE void chain_some_columns(const float* x, double* acc, int64_t rows, int64_t stride) {
+  constexpr int kL = kLanes<float>, kD = kLanes<double>;
+  Chain c[kSome];
+#pragma GCC unroll 4
+  for (int j = 0; j < kSome; ++j) c[j] = {load(x + j * kL), V<float>{}};
+  for (int64_t r = 1; r < rows; ++r) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kSome; ++j) multiply(c[j], load(x + r * stride + j * kL));
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < kSome; ++j, x += kL, acc += kL) {
+    if (all_normal(c[j].product)) {
+      float ends[kL], lost[kL];
+      store<float>(ends, c[j].product);
+      store<float>(lost, c[j].lost);
+      store<double>(acc, load(acc) * (widened(ends) + widened(lost)));
+      store<double>(acc + kD, load(acc + kD) * (widened(ends + kD) + widened(lost + kD)));
+      continue;
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      store<double>(acc, load(acc) * widened(x + r * stride));
+      store<double>(acc + kD, load(acc + kD) * widened(x + r * stride + kD));
+    }
+  }
+}
+
 // acc[c] *= the product of x[:, c]
 INLINE void chain_columns(const float* x, double* __restrict acc, int64_t m, int64_t width,
                           int64_t stride) {
-  constexpr int kL = kLanes<float>, kD = kLanes<double>;
+  constexpr int kL = kLanes<float>;
   for (int64_t k = 0; k < m; k += kDeep, x += kDeep * stride) {
     const int64_t rows = m - k < kDeep ? m - k : kDeep;
     int64_t c = 0;
-    for (; c + kL <= width; c += kL) {
-      Chain chain = {load(x + c), V<float>{}};
-      for (int64_t r = 1; r < rows; ++r) multiply(chain, load(x + r * stride + c));
-      if (all_normal(chain.product)) {
-        float ends[kL], lost[kL];
-        store<float>(ends, chain.product);
-        store<float>(lost, chain.lost);
-        store<double>(acc + c, load(acc + c) * (widened(ends) + widened(lost)));
-        store<double>(acc + c + kD, load(acc + c + kD) * (widened(ends + kD) + widened(lost + kD)));
-        continue;
-      }
-      for (int64_t r = 0; r < rows; ++r) {
-        const float* from = x + r * stride + c;
-        store<double>(acc + c, load(acc + c) * widened(from));
-        store<double>(acc + c + kD, load(acc + c + kD) * widened(from + kD));
-      }
-    }
+    for (; c + 4 * kL <= width; c += 4 * kL) chain_some_columns<4>(x + c, acc + c, rows, stride);
+    for (; c + kL <= width; c += kL) chain_some_columns<1>(x + c, acc + c, rows, stride);
     for (; c < width; ++c) {
       for (int64_t r = 0; r < rows; ++r) acc[c] *= static_cast<double>(x[r * stride + c]);
     }

@@ -14,33 +14,27 @@ namespace {
 constexpr int64_t kPiece = 32768;  // elements per slice
 constexpr int64_t kUnlock = 8192;
 
-// Every so many elements of a row, side by side.
+// The sum of n elements `step` apart.
 template <class T>
-void close_up(const T* x, int64_t step, T* to, int64_t n) {
-  if (step == 2) {  // a constant step becomes vector code
-    for (int64_t k = 0; k < n - 1; ++k) to[k] = x[2 * k];
-    to[n - 1] = x[2 * n - 2];  // apart: vectors read past the last one
-    return;
+double sum_apart(const T* x, int64_t n, int64_t step) {
+  constexpr int64_t kSome = 2048;
+  if (step == 1) return kernels<T>().sum(x, n);
+  if (step == 2) return kernels<T>().sum_seconds(x, n);
+  T line[kSome];
+  double total = 0;
+  for (int64_t start = 0; start < n; start += kSome) {
+    const int64_t some = std::min(kSome, n - start);
+    for (int64_t k = 0; k < some; ++k) line[k] = x[(start + k) * step];
+    total += kernels<T>().sum(line, some);
   }
-  for (int64_t k = 0; k < n; ++k) to[k] = x[k * step];
+  return total;
 }
 
 // Sums of rows `row` apart whose elements are `step` apart, in place of a copy of them.
 template <class T>
 void sum_gapped_rows(const T* x, T* out, int64_t outer, int64_t m, int64_t row, int64_t step) {
-  constexpr int64_t kSome = 2048;
-  const auto kernel = kernels<T>().sum;
   ranges(outer, (kPiece + m - 1) / m, [&](int64_t o, int64_t stop) {
-    T line[kSome];
-    for (; o < stop; ++o) {
-      double total = 0;
-      for (int64_t k = 0; k < m; k += kSome) {
-        const int64_t n = std::min(kSome, m - k);
-        close_up(x + o * row + k * step, step, line, n);
-        total += kernel(line, n);
-      }
-      out[o] = static_cast<T>(total);
-    }
+    for (; o < stop; ++o) out[o] = static_cast<T>(sum_apart(x + o * row, m, step));
   });
 }
 
@@ -48,22 +42,13 @@ void sum_gapped_rows(const T* x, T* out, int64_t outer, int64_t m, int64_t row, 
 // alone, joined in order.
 template <class T>
 T sum_all_gapped(const T* x, int64_t outer, int64_t m, int64_t row, int64_t step) {
-  constexpr int64_t kSome = 2048;
-  const auto kernel = kernels<T>().sum;
   const int64_t cuts = (m + kPiece - 1) / kPiece, each = std::min(m, kPiece);
   std::vector<double> parts(static_cast<size_t>(outer * cuts));
   ranges(outer * cuts, (kPiece + each - 1) / each, [&](int64_t i, int64_t stop) {
-    T line[kSome];
     for (; i < stop; ++i) {
-      const int64_t at = i % cuts * kPiece, n = std::min(kPiece, m - at);
+      const int64_t at = i % cuts * kPiece;
       const T* from = x + i / cuts * row + at * step;
-      double total = step == 1 ? kernel(from, n) : 0;
-      for (int64_t k = 0; step != 1 && k < n; k += kSome) {
-        const int64_t some = std::min(kSome, n - k);
-        close_up(from + k * step, step, line, some);
-        total += kernel(line, some);
-      }
-      parts[static_cast<size_t>(i)] = total;
+      parts[static_cast<size_t>(i)] = sum_apart(from, std::min(kPiece, m - at), step);
     }
   });
   double total = 0;

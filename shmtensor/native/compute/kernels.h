@@ -117,8 +117,10 @@ struct Kernels {
   T (*cross_entropy_row)(const T* x, T* probabilities, int64_t m, int64_t target);
   void (*scale)(const T* x, T* out, int64_t n, T factor);
 
-  // Sums: of n, of short rows, and of each column (added to acc).
+  // Sums: of n, of n of which each is the second after the one before, of short rows, and of each column (added to
+  // acc).
   double (*sum)(const T* x, int64_t n);
+  double (*sum_seconds)(const T* x, int64_t n);
   void (*sum_rows)(const T* x, T* out, int64_t rows, int64_t m);
   void (*sum_columns)(const T* x, T* acc, int64_t m, int64_t width, int64_t stride);
 

@@ -220,24 +220,31 @@ void log_softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, in
 
 // ---------------------------------------------------------------- sums
 
-// 32 chains of at most 64 terms each, then double: neither the level nor the length spoils the
-// result.
-template <class T>
+// Every kStep-th of them, n: 32 chains of at most 64 terms each, then double: neither the level nor the length
+// spoils the result.
+template <class T, int kStep>
 double sum(const T* x, int64_t n) {
+  constexpr int kChains = 32, kGap = kStep > 1;  // vectors read up to the next element, which must be there
   double total = 0;
-  while (n > 0) {
-    int64_t m = n < 2048 ? n : 2048;
-    T chains[32] = {};
+  for (; n > 0; x += 2048 * kStep, n -= 2048) {
+    const int64_t m = n < 2048 ? n : 2048;
+    T chains[kChains] = {};
     int64_t i = 0;
-    for (; i + 32 <= m; i += 32) {
-      for (int j = 0; j < 32; ++j) chains[j] += x[i + j];
+    for (; i + kChains + kGap <= m; i += kChains) {
+      for (int j = 0; j < kChains; ++j) chains[j] += x[(i + j) * kStep];
     }
-    for (int j = 0; i + j < m; ++j) chains[j] += x[i + j];
-    double part = 0;
-    for (int j = 0; j < 32; ++j) part += static_cast<double>(chains[j]);
-    total += part;
-    x += m;
-    n -= m;
+    for (int at = 0; i + 8 + kGap <= m; i += 8, at += 8) {
+      for (int j = 0; j < 8; ++j) chains[at + j] += x[(i + j) * kStep];
+    }
+    double rest = 0, ends[kChains / 2];
+    for (; i < m; ++i) rest += static_cast<double>(x[i * kStep]);
+    for (int j = 0; j < kChains / 2; ++j)
+      ends[j] = static_cast<double>(chains[j]) + static_cast<double>(chains[j + kChains / 2]);
+#pragma GCC unroll 4
+    for (int half = kChains / 4; half; half /= 2) {
+      for (int j = 0; j < half; ++j) ends[j] += ends[j + half];
+    }
+    total += ends[0] + rest;
   }
   return total;
 }

@@ -149,23 +149,65 @@ void accumulate(const Along& a, O* out) {
 
 // Of equal elements the last; from a NaN on, the newest NaN.
 template <class T, bool kLargest>
-void record(const Along& a, T* values, int64_t* places) {
-  const T* x = data<T>(a.x);
-  each(a, [&](int64_t start, int64_t width) {
-    for (int64_t c = 0; c < width; ++c) {
-      const T* from = x + start + c;
-      T best = *from;
-      int64_t place = 0;
-      for (int64_t k = 0; k < a.m; ++k, from += a.inner) {
-        const T v = *from;
-        if ((kLargest ? v >= best : v <= best) || v != v) {
-          best = v;
-          place = k;
-        }
-        values[start + c + k * a.inner] = best;
-        places[start + c + k * a.inner] = place;
+inline bool overtakes(T v, T best) {
+  return (kLargest ? v >= best : v <= best) | (v != v);
+}
+
+// Records are rare: a run of elements without one is looked through and filled by vectors.
+template <class T, bool kLargest>
+void record_row(const T* x, T* values, int64_t* places, int64_t m) {
+  constexpr int kRun = 16;
+  T best = *x;
+  int64_t place = 0, k = 0;
+  for (; k + kRun <= m; k += kRun) {
+    int any = 0;
+    for (int j = 0; j < kRun; ++j) any |= overtakes<T, kLargest>(x[k + j], best);
+    for (int j = 0; j < kRun; ++j) values[k + j] = best;
+    for (int j = 0; j < kRun; ++j) places[k + j] = place;
+    for (int j = 0; any && j < kRun; ++j) {
+      if (overtakes<T, kLargest>(x[k + j], best)) {
+        best = x[k + j];
+        place = k + j;
       }
+      values[k + j] = best;
+      places[k + j] = place;
     }
+  }
+  for (; k < m; ++k) {
+    if (overtakes<T, kLargest>(x[k], best)) {
+      best = x[k];
+      place = k;
+    }
+    values[k] = best;
+    places[k] = place;
+  }
+}
+
+// Columns side by side, their places as wide as the elements, where they can be.
+template <class T, bool kLargest, class Place>
+void record_columns(const T* x, T* values, int64_t* places, int64_t m, int64_t width, int64_t inner) {
+  T best[kStrip];
+  Place place[kStrip] = {};
+  for (int64_t c = 0; c < width; ++c) best[c] = x[c];
+  for (int64_t k = 0; k < m; ++k, x += inner, values += inner, places += inner) {
+    for (int64_t c = 0; c < width; ++c) {
+      const bool take = overtakes<T, kLargest>(x[c], best[c]);
+      best[c] = take ? x[c] : best[c];
+      place[c] = take ? static_cast<Place>(k) : place[c];
+    }
+    for (int64_t c = 0; c < width; ++c) values[c] = best[c];
+    for (int64_t c = 0; c < width; ++c) places[c] = place[c];
+  }
+}
+
+template <class T, bool kLargest>
+void record(const Along& a, T* values, int64_t* places) {
+  const bool narrow = sizeof(T) < 8 && a.m <= std::numeric_limits<int32_t>::max();
+  const auto columns = narrow ? record_columns<T, kLargest, int32_t> : record_columns<T, kLargest, int64_t>;
+  each(a, [&](int64_t at, int64_t width) {
+    const T* from = data<T>(a.x) + at;
+    a.inner == 1 ? record_row<T, kLargest>(from, values + at, places + at, a.m)
+                 : columns(from, values + at, places + at, a.m, width, a.inner);
   });
 }
 

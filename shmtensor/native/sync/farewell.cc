@@ -21,6 +21,15 @@ void Group::spread_news() {
 
 bool Group::is_broken() const { return header().broken.load(std::memory_order_acquire) != 0; }
 
+bool Group::has_left() const {
+  return line(rank_).state.load(std::memory_order_acquire) == static_cast<uint32_t>(Membership::Left);
+}
+
+bool Group::fail_left(const char* where) {
+  raise("RuntimeError", "%s: this rank has left the group: rank %d", where, rank_);
+  return false;
+}
+
 bool Group::fail_broken(const char* where) {
   Header& h = header();
   uint32_t broken = h.broken.load(std::memory_order_acquire), reason = broken >> 16;
@@ -86,6 +95,7 @@ int Group::find_left(uint32_t phase, int only) const {
 // What a waiter looks at between two sleeps; false with an exception when a rank that is waited for cannot come.
 bool Group::look_at_peers(const char* where, uint32_t phase, int only) {
   if (is_broken()) return fail_broken(where);
+  if (has_left()) return fail_left(where);  // another thread of this process did so
   int p = find_left(phase, only);
   if (p < 0) return true;
   if (only == kAny) {

@@ -94,10 +94,7 @@ bool Group::enter(const char* where) {
     return false;
   }
   if (is_broken()) return fail_broken(where);
-  if (own.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(Membership::Left)) {
-    raise("RuntimeError", "%s: this rank has left the group: rank %d", where, rank_);
-    return false;
-  }
+  if (has_left()) return fail_left(where);
   if (busy_.exchange(true)) {
     raise("RuntimeError", "%s: another thread is in a collective of this group: rank %d, make a new_group for each thread",
           where, rank_);
@@ -151,7 +148,7 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
     }
     int lost = -1;
     Wait result = Wait::Interrupted;
-    if (!is_broken() && find_left(phase, only) < 0) {
+    if (!is_broken() && !has_left() && find_left(phase, only) < 0) {
       double left = deadline.left();
       if (asks_early && left >= 0) left = left > slack ? left - slack : 0.0;
       result = wait_while_equal(word, seen, left, peers, n, &lost, false, news);

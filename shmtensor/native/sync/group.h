@@ -149,6 +149,7 @@ class Group {
   uint64_t bytes_direct() const { return bytes_direct_; }
   bool is_broken() const;
   bool is_own() const;  // false in a forked copy
+  bool has_left() const;
   uint64_t missing() const;  // a bit for each of the first 64 ranks that has not come to this rank's last meeting
 
   // A collective: begin() publishes the call, meets, compares; then at(p) is rank p's data; end() meets again if the data
@@ -205,6 +206,7 @@ class Group {
   bool look_at_peers(const char* where, uint32_t phase, int only);
   bool compare(const Record& call);
   bool fail_broken(const char* where);
+  bool fail_left(const char* where);
   void mark_broken(uint32_t by);
   void spread_news();
   int find_left(uint32_t phase, int only) const;
