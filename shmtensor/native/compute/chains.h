@@ -14,7 +14,7 @@ constexpr bool kChained = kFlushes;
 constexpr bool kChained = false;
 #endif
 
-constexpr int kDeep = 32;
+constexpr int kDeep = 24;
 constexpr int kAbreast = 64;  // chains
 constexpr int kAhead = 512;   // elements: groups of chains jump through memory, which the CPU does not foresee
 constexpr int kWorth = 256;   // factors: fewer are sooner multiplied in double
