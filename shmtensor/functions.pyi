@@ -572,6 +572,16 @@ def hann_window(
     out: Any = ...,
 ) -> Any: ...
 def hardshrink(input: Tensor, lambd: Any = ..., *, out: Any = ...) -> Tensor: ...
+def hash_tensor(
+    input: Tensor,
+    dim: Any = ...,
+    keepdim: Any = ...,
+    *,
+    mode: Any = ...,
+    axis: Any = ...,
+    keepdims: Any = ...,
+    out: Any = ...,
+) -> Tensor: ...
 def heaviside(input: _Operand, values: _Operand, *, out: Any = ...) -> Tensor: ...
 def heaviside_(input: _Operand, values: _Operand) -> Tensor: ...
 def histc(

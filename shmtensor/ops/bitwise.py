@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..native import parallel
-from .samples import ints
+from .axes import axes, in_order
+from .samples import ints, reals
 from .table import op
 
 WHOLE = [(ints((3, 4), 100), ints((3, 4), 100)), (ints((2, 1), 100), ints((3,), 100))]
@@ -60,3 +61,18 @@ def gcd(xp, x, y, /):
 def lcm(xp, x, y, /):
     """Least common multiple."""
     return xp.lcm(x, y)
+
+
+@op(samples=[(reals((3, 4)),), (reals((3, 4)), 1, True), (ints((2, 3, 4), 9), (0, 2)), ((),)])
+def hash_tensor(xp, x, /, dim=None, keepdim=False, *, mode=0):
+    """The exclusive or of the elements' bits, as int64 or float64, in uint64: a checksum that no
+    order or layout changes. Of nothing 0.
+    """
+    in_order("hash_tensor", x)
+    if mode != 0:
+        raise RuntimeError(f"hash_tensor: no such mode: {mode}, 0 is needed")
+    if dim is None and not x.size:
+        raise RuntimeError(f"hash_tensor: of no elements a dim is needed: shape {x.shape}")
+    wide = x.astype(xp.int64 if x.dtype.kind in "iub" else xp.float64)
+    bits = wide.view(xp.uint64)
+    return xp.bitwise_xor.reduce(bits, axes(x, dim), keepdims=keepdim)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .alike import fractions
 from .results import named
-from .table import composite, op
+from .table import composite, insist_on_tensors, op
 
 
 @composite
@@ -91,6 +91,7 @@ def pca_lowrank(ops, A, q=None, center=True, niter=2):
 @composite(inplace=True)
 def igamma(ops, input, other):
     """The regularised lower incomplete gamma function: `special.gammainc`."""
+    insist_on_tensors("igamma", input, other)
     fractions("igamma", input, other)
     return ops.special_gammainc(input, other)
 
@@ -98,6 +99,7 @@ def igamma(ops, input, other):
 @composite(inplace=True)
 def igammac(ops, input, other):
     """The regularised upper incomplete gamma function: `special.gammaincc`."""
+    insist_on_tensors("igammac", input, other)
     fractions("igammac", input, other)
     return ops.special_gammaincc(input, other)
 

@@ -208,3 +208,22 @@ def test_a_list_of_sequences_is_a_tuple_of_indices() -> None:
     with pytest.warns(UserWarning, match="non-tuple sequence"):
         assert x[[0, slice(1, None)]].tolist() == [1, 2]
     assert x[[1, 0]].tolist() == [[3, 4, 5], [0, 1, 2]]
+
+
+def test_hashes_are_of_bits() -> None:
+    x = np.random.default_rng(5).normal(size=(4, 5)).astype("f4")
+    bits = x.astype("f8").view("u8")
+    t = st.tensor(x)
+    assert t.hash_tensor().item() == np.bitwise_xor.reduce(bits, None)
+    assert st.hash_tensor(t, 1, keepdim=True).tolist() == [
+        [v] for v in np.bitwise_xor.reduce(bits, 1)
+    ]
+    assert st.equal(t.T.hash_tensor(), t.hash_tensor()) and t.hash_tensor().dtype == st.uint64
+    assert st.hash_tensor(t.bfloat16()).item() == t.bfloat16().double().hash_tensor().item()
+    assert st.hash_tensor(st.tensor([-1, 2], dtype=st.int8)).item() == 2**64 - 1 ^ 2
+    assert st.hash_tensor(st.empty(0, 3), 0).tolist() == [0, 0, 0]
+    for wrong in (lambda: t.hash_tensor(mode=1), lambda: st.empty(0).hash_tensor()):
+        with pytest.raises(RuntimeError, match="hash_tensor"):
+            wrong()
+    with pytest.raises(NotImplementedError):
+        st.hash_tensor(st.ones(2, dtype=st.complex64))

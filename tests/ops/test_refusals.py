@@ -396,3 +396,19 @@ def test_random_numbers_lie_as_their_model(draw: Callable[..., Any]) -> None:
         made = draw(model, requires_grad=True)
         assert made.requires_grad
         assert made.is_leaf
+
+
+def test_igamma_takes_tensors_alone() -> None:
+    for function in (st.igamma, st.igammac):
+        for a, b in ((whole, 2), (2, whole), (2, 3)):
+            with pytest.raises(TypeError, match="tensor"):
+                function(a, b)
+
+
+def test_complex_numbers_go_into_their_own_dtype_alone() -> None:
+    x, wide = st.ones(3), st.zeros(3, dtype=st.complex128)
+    for function in (st.complex, st.polar):
+        with pytest.raises(RuntimeError, match=r"complex64.*complex128"):
+            function(x, x, out=wide)
+        out = st.zeros(3, dtype=st.complex64)
+        assert function(x, x, out=out) is out
