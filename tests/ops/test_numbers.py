@@ -218,7 +218,8 @@ def test_hashes_are_of_bits() -> None:
     assert st.hash_tensor(t, 1, keepdim=True).tolist() == [
         [v] for v in np.bitwise_xor.reduce(bits, 1)
     ]
-    assert st.equal(t.T.hash_tensor(), t.hash_tensor()) and t.hash_tensor().dtype == st.uint64
+    assert st.equal(t.T.hash_tensor(), t.hash_tensor())
+    assert t.hash_tensor().dtype == st.uint64
     assert st.hash_tensor(t.bfloat16()).item() == t.bfloat16().double().hash_tensor().item()
     assert st.hash_tensor(st.tensor([-1, 2], dtype=st.int8)).item() == 2**64 - 1 ^ 2
     assert st.hash_tensor(st.empty(0, 3), 0).tolist() == [0, 0, 0]
