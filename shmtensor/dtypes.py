@@ -93,6 +93,26 @@ SPELLINGS: dict[Any, Dtype] = {
     "bfloat16": bfloat16,
 }
 
+# PyTorch's old names of tensors by dtype; of the first ten there are classes (typed.py).
+TENSOR_TYPES: dict[str, Dtype] = {
+    "FloatTensor": float32,
+    "DoubleTensor": float64,
+    "HalfTensor": float16,
+    "BFloat16Tensor": bfloat16,
+    "LongTensor": int64,
+    "IntTensor": int32,
+    "ShortTensor": int16,
+    "CharTensor": int8,
+    "ByteTensor": uint8,
+    "BoolTensor": bool,
+    "ComplexFloatTensor": complex64,
+    "ComplexDoubleTensor": complex128,
+    "UInt16Tensor": uint16,
+    "UInt32Tensor": uint32,
+    "UInt64Tensor": uint64,
+}
+NAMES_OF_TYPES = {d: f"shmtensor.{name}" for name, d in TENSOR_TYPES.items()}
+
 PROMOTED: dict[tuple[Dtype, Dtype], Dtype] = {}
 
 default = float32
@@ -137,6 +157,22 @@ def as_dtype(spelling: Any) -> Dtype:
             f"dtype: not a dtype that tensors can have: {spelling!r}, they can have "
             f"{', '.join(str(d) for d in ALL)}"
         ) from None
+    return found
+
+
+def of_tensor_type(spelling: Any) -> Dtype:
+    """The dtype of an old name (`FloatTensor`, "shmtensor.LongTensor"), or as `as_dtype`.
+
+    Raises:
+        TypeError: no tensor can have it.
+        ValueError: there is no such name.
+    """
+    name = spelling if isinstance(spelling, str) else getattr(spelling, "__name__", "")
+    if not name.endswith("Tensor"):
+        return as_dtype(spelling)
+    found = TENSOR_TYPES.get(name.rpartition(".")[2])
+    if found is None:
+        raise ValueError(f"invalid type: {name!r}, one of {', '.join(TENSOR_TYPES)} is needed")
     return found
 
 

@@ -55,16 +55,13 @@ def set_default_tensor_type(t: Any) -> None:
         TypeError: a type that is not of floating point.
     """
     name = t.rpartition(".")[2] if isinstance(t, str) else getattr(t, "__name__", str(t))
-    found = {
-        "HalfTensor": "float16", "BFloat16Tensor": "bfloat16", "FloatTensor": "float32",
-        "DoubleTensor": "float64",
-    }  # fmt: skip
-    if name not in found:
+    found = dtypes.TENSOR_TYPES.get(name)
+    if found is None or found.kind != "f":
         raise TypeError(
-            f"set_default_tensor_type: only floating-point types are supported: {name}, one of "
-            f"{sorted(found)}"
+            f"set_default_tensor_type: only floating-point types are supported: {name}, e.g. "
+            "FloatTensor"
         )
-    dtypes.set_default_dtype(getattr(dtypes, found[name]))
+    dtypes.set_default_dtype(found)
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:

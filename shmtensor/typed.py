@@ -98,17 +98,10 @@ class BoolTensor(metaclass=Typed):
     dtype = dtypes.bool
 
 
-KINDS: tuple[Any, ...] = (
-    FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor, LongTensor, IntTensor, ShortTensor,
-    CharTensor, ByteTensor, BoolTensor,
-)  # fmt: skip
-
-
 def typename(obj: Any) -> str:
     """The name of an object's type; of a tensor, the old name of its type."""
-    for kind in KINDS:
-        if isinstance(obj, kind):
-            return f"shmtensor.{kind.__name__}"
+    if isinstance(obj, Tensor):
+        return dtypes.NAMES_OF_TYPES[obj.dtype]
     own: Any = obj if isinstance(obj, type) else type(obj)
     name: str = own.__qualname__
     return name if own.__module__ == "builtins" else f"{own.__module__}.{name}"

@@ -63,8 +63,12 @@ class Casting(Exchange):
         return table.cast(self, wanted)  # type: ignore[no-any-return]
 
     def type(self, dtype: Any = None, non_blocking: Bool = False) -> Any:
-        """The name of the tensor's type, or the tensor in another dtype."""
-        return f"shmtensor.{self.dtype}" if dtype is None else self.to(dtypes.as_dtype(dtype))
+        """The old name of the tensor's type, "shmtensor.FloatTensor", or the tensor in another
+        dtype, which may be given by such a name.
+        """
+        if dtype is None:
+            return dtypes.NAMES_OF_TYPES[self.array.dtype]
+        return self.to(dtypes.of_tensor_type(dtype))
 
     def type_as(self, other: Tensor) -> Tensor:
         return self.to(other.array.dtype)

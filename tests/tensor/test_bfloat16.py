@@ -38,7 +38,7 @@ def test_the_dtype() -> None:
     assert x.is_floating_point()
     assert not x.is_complex()
     assert x.element_size() == 2
-    assert x.type() == "shmtensor.bfloat16"
+    assert x.type() == "shmtensor.BFloat16Tensor"
     info = st.finfo(bf16)
     assert (info.bits, info.eps, info.tiny) == (16, 2.0**-7, 2.0**-126)
     assert info.max == -info.min == 3.3895313892515355e38

@@ -73,5 +73,5 @@ def test_old_names_of_tensors(name: str, dtype: st.dtype) -> None:
 
 def test_other_names() -> None:
     assert st.typename(3) == "int"
-    assert st.typename(st.tensor(1j)) == "shmtensor.Tensor"
+    assert st.typename(st.tensor(1j)) == "shmtensor.ComplexFloatTensor"
     assert not st.is_storage(st.ones(1))

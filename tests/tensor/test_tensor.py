@@ -138,7 +138,11 @@ def test_other_dtypes() -> None:
     assert x.grad.dtype is st.float32
     assert x.int().tolist() == [1, -2]
     assert x.to(st.ones(1, dtype=st.float16)).dtype is st.float16
-    assert x.type() == "shmtensor.float32"
+    assert x.type() == "shmtensor.FloatTensor"
+    assert x.type(y.type()).dtype is x.type(st.DoubleTensor).dtype is st.float64
+    assert x.type("torch.LongTensor").dtype is x.type(st.int64).dtype is st.int64
+    with pytest.raises(ValueError, match=r"invalid type: .shmtensor.FooTensor."):
+        x.type("shmtensor.FooTensor")
     assert x.bool().tolist() == [True, True]
     assert not x.long().requires_grad
 
