@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["TypedStorage", "UntypedStorage"]
 
 
+def as_it_lies(array: Any) -> Any:
+    """The array with its dimensions in the order in which they lie in memory. Copies: none."""
+    steps = array.strides
+    if array.flags.c_contiguous or 0 in steps:
+        return array
+    return array.transpose(sorted(range(array.ndim), key=lambda d: -abs(steps[d])))
+
+
 def memory_of(array: Any) -> Any:
     """The whole memory that an array is a view of, as bytes, which can be written if the array can.
     Copies: none.
@@ -28,11 +36,12 @@ def memory_of(array: Any) -> Any:
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
     low, high = np.lib.array_utils.byte_bounds(owner)
-    if not owner.flags.c_contiguous and not owner.flags.f_contiguous:
+    whole = as_it_lies(owner)
+    if not whole.flags.c_contiguous:
         raise RuntimeError(
             f"storage: the memory is not one piece: shape {owner.shape}, strides {owner.strides}"
         )
-    flat = owner.reshape(-1, order="A").view(np.uint8)
+    flat = whole.reshape(-1).view(np.uint8)
     assert flat.nbytes == high - low
     if not array.flags.writeable:
         flat.flags.writeable = False

@@ -21,7 +21,11 @@ def owner(x: Any) -> Any:
     while isinstance(x.base, np.ndarray) and x.base.dtype == x.dtype:
         x = x.base
     if not x.flags.c_contiguous:
-        return None
+        from ..storage import as_it_lies  # rarely needed
+
+        x = as_it_lies(x)
+        if not x.flags.c_contiguous:
+            return None
     whole = x.reshape(-1)
     if whole.flags.writeable and not may_write:
         whole = whole.view()

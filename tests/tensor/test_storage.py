@@ -112,3 +112,10 @@ def test_resized_copies() -> None:
 def test_the_layout_of_a_tensor_is_strided() -> None:
     assert st.ones(2).layout is st.strided
     assert repr(st.ones(2).layout) == "shmtensor.strided"
+
+
+def test_memory_in_another_order_of_dimensions_is_one_piece() -> None:
+    x = st.arange(40).reshape(2, 4, 1, 5).transpose(0, 3)[[1, 0, 1], 2:4]
+    assert not x.is_contiguous()
+    assert x.untyped_storage().nbytes() == x.numel() * 8
+    assert sorted(x.as_strided((x.numel(),), (1,)).tolist()) == sorted(x.flatten().tolist())
