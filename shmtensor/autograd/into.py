@@ -18,8 +18,8 @@ __all__ = ["composite_receives", "put", "receiving", "spoken", "straight"]
 
 # Ops whose `out=` must have the result's dtype, as in PyTorch; others convert.
 EXACT = {
-    "addbmm", "addmm", "addmv", "aminmax", "baddbmm", "bmm", "complex", "dot", "gather", "matmul",
-    "mm", "multinomial", "mv", "polar", "vdot",
+    "addbmm", "addmm", "addmv", "aminmax", "baddbmm", "bmm", "complex", "dot", "float_power",
+    "gather", "matmul", "mm", "multinomial", "mv", "polar", "vdot",
 }  # fmt: skip
 
 

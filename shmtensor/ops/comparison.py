@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..native import parallel
-from .alike import unmixed
+from .alike import refusal, unmixed
 from .samples import PAIR, UNARY
 from .table import composite, op
 
@@ -151,6 +151,8 @@ def logical_not(xp, x, /):
 @op(broadcast=True, promote="common", samples=PAIR, tensors="x values")
 def heaviside(xp, x, values, /):
     """0 where x is negative, 1 where it is positive, `values` where it is 0."""
+    if x.dtype.kind == "c":
+        raise refusal("heaviside", x)
     return xp.where(x == 0, values, (x > 0).astype(x.dtype))
 
 

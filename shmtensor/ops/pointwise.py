@@ -378,14 +378,3 @@ def ldexp(ops, input, other):
     if input.dtype.kind == "f" and power.dtype.kind == "f" and other.dtype.kind != "f":
         power = ops.cast(power, input.dtype)  # a power of two: exact
     return ops.mul(input, power)
-
-
-@composite(inplace=True)
-def float_power(ops, input, exponent):
-    """input ** exponent in float64 (complex128 for complex numbers)."""
-    parts = [v for v in (input, exponent) if hasattr(v, "dtype")]
-    complex_ = any(v.dtype.kind == "c" for v in parts)
-    wide = complex_ or isinstance(exponent, complex)
-    kind = np.dtype(np.complex128 if wide else np.float64)
-    a, b = (ops.cast(v, kind) if hasattr(v, "dtype") else v for v in (input, exponent))
-    return ops.pow(a, b)

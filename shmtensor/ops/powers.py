@@ -10,7 +10,7 @@ from .. import native
 from ..native import parallel
 from .pointwise import fast_square, root, times
 from .samples import reals
-from .table import op
+from .table import composite, op
 
 POSITIVE = [(reals((3, 4), 0.3, 2.0), (3, 4)), (reals((2, 1), 0.3, 2.0), (3,))]
 
@@ -133,3 +133,27 @@ pow.pullback(
     x=lambda ops, g, x, exponent: power_slope(ops, g, x, exponent),
     exponent=lambda ops, g, x, exponent, out: exponent_slope(ops, g, x, exponent, out),
 )
+
+
+def double_of(*values):
+    """complex128 if one of the numbers or tensors is complex, else float64."""
+    kinds = [v.dtype.kind if hasattr(v, "dtype") else np.min_scalar_type(v).kind for v in values]
+    return np.dtype(np.complex128 if "c" in kinds else np.float64)
+
+
+def only_double(ops, input, exponent):
+    """Nothing, if float_power's result has the base's dtype; else it cannot be written there."""
+    kind = double_of(input, exponent)
+    if input.dtype != kind:
+        raise RuntimeError(
+            f"float_power_: the base has dtype {input.dtype}, the result requires {kind}: "
+            "use float_power, or convert the base first"
+        )
+
+
+@composite(inplace=only_double)
+def float_power(ops, input, exponent):
+    """input ** exponent in float64 (complex128 for complex numbers)."""
+    kind = double_of(input, exponent)
+    a, b = (ops.cast(v, kind) if hasattr(v, "dtype") else v for v in (input, exponent))
+    return ops.pow(a, b)

@@ -412,3 +412,20 @@ def test_complex_numbers_go_into_their_own_dtype_alone() -> None:
             function(x, x, out=wide)
         out = st.zeros(3, dtype=st.complex64)
         assert function(x, x, out=out) is out
+
+
+def test_heaviside_has_no_complex_numbers() -> None:
+    with pytest.raises(NotImplementedError, match=r"heaviside: not for complex64: shape \(2,\)"):
+        st.heaviside(turning, turning)
+
+
+@pytest.mark.parametrize(
+    ("base", "exponent"), [(st.ones(2), 2), (whole, 2), (turning, 2), (st.ones(2).double(), 2j)]
+)
+def test_float_power_is_written_to_doubles_alone(base: st.Tensor, exponent: complex) -> None:
+    with pytest.raises(RuntimeError, match=r"float_power_: the base has .* requires"):
+        base.clone().float_power_(exponent)
+    with pytest.raises(RuntimeError, match=r"Expected out tensor to have .*(float64|complex128)"):
+        st.float_power(base, exponent, out=st.empty(2))
+    doubles = st.tensor([2.0, 3.0], dtype=st.float64)
+    assert doubles.float_power_(2).tolist() == [4.0, 9.0]
