@@ -8,7 +8,6 @@ signatures, so a pullback runs on either.
 from __future__ import annotations
 
 import functools
-import inspect
 import linecache
 import os
 import threading
@@ -23,10 +22,9 @@ from ..ops import LATER, load, precision, results
 from ..ops.kernels import of_halves
 from ..ops.storage import AS_STORED
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
-from . import autocast, explain, home, indices, operands, source, view
-from .into import composite_receives, put, straight
+from . import autocast, composition, explain, home, indices, operands, source, view
+from .into import put, straight
 from .mode import recording
-from .overriding import taken_over
 from .quiet import quiet
 
 __all__ = ["Rule", "declare", "rule_of", "table"]
@@ -351,50 +349,12 @@ def install() -> None:
 
 def composite_function(made: Composite, ops: Any) -> Any:
     """The public function of a composite: `def f(input, dim): return compute(ops, input, dim)`."""
-    shared: dict[str, Any] = {"_compute": made.compute, "_ops": ops, "_put": put}
-    shared["__name__"] = "shmtensor.ops"
-    make = functools.partial(compose, made, shared)
+    shared: dict[str, Any] = {"__name__": "shmtensor.ops", "_ops": ops}
+
+    def make() -> Any:
+        text = composition.written(made, shared, ops is table)
+        return generate(text, f"<shmtensor composite {made.name}>", shared)
+
     kind = precision.kind(made.name) if ops is table else ""
     shared["_public"] = found = lazily(made.name, made.doc, shared, make, kind)
     return found
-
-
-def compose(made: Composite, shared: dict[str, Any]) -> Any:
-    parameters = list(inspect.signature(made.compute).parameters.values())[1:]
-    shown: list[str] = []
-    passed: list[str] = []
-    for p in parameters:
-        default = ""
-        if p.default is not p.empty:
-            shared[f"_d_{p.name}"] = p.default
-            default = f"=_d_{p.name}"
-        stars = "*" * ((p.kind is p.VAR_POSITIONAL) + 2 * (p.kind is p.VAR_KEYWORD))
-        if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in shown):
-            shown.append("*")
-        shown.append(stars + p.name + default)
-        name = f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else stars + p.name
-        passed.append(name)
-    call = f"_compute({', '.join(['_ops', *passed])})"
-    text = usual_way(made, shared)
-    asking = taken_over(parameters, shared) if shared["_ops"] is table else ""
-    if composite_receives(made):
-        if text:
-            text = text.replace("    if ", "    if out is None and ", 1)
-        at = next((i for i, s in enumerate(shown) if s.startswith("**")), len(shown))
-        shown[at:at] = ["out=None"] if any(s.startswith("*") for s in shown) else ["*", "out=None"]
-        text += f"    if out is not None:\n        return _put(out, {made.name!r}, {call})\n"
-    text = f"def {made.name}({', '.join(shown)}):\n{asking}{text}    return {call}\n"
-    return generate(text, f"<shmtensor composite {made.name}>", shared)
-
-
-def usual_way(made: Composite, shared: dict[str, Any]) -> str:
-    """The lines of a composite's short way, if it has one."""
-    if made.usual is None:
-        return ""
-    function, arguments, condition = made.usual
-    shared["_usual"] = function
-    called = f"_ops.{function}" if isinstance(function, str) else "_usual"
-    return (
-        f"    if {condition}:\n        _found = {called}({arguments})\n"
-        "        if _found is not None:\n            return _found\n"
-    )

@@ -5,7 +5,8 @@ nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from .. import dtypes, native
 from ..errors import ShmTensorError
 
-__all__ = ["failed", "needs"]
+__all__ = ["failed", "guarded", "mistaken", "needs"]
 
 AxisError = np.exceptions.AxisError
 
@@ -21,6 +22,39 @@ AxisError = np.exceptions.AxisError
 def needs(name: str, argument: str) -> TypeError:
     """The error for a missing required argument that has two names."""
     return TypeError(f"{name}() missing 1 required positional argument: {argument!r}")
+
+
+def guarded(name: str, parameters: Iterable[str], lines: str) -> str:
+    """The lines of a composite's function, with an error that names an argument of no tensor."""
+    given = ", ".join(f"{p!r}: {p}" for p in parameters)
+    return (
+        f"    try:\n{textwrap.indent(lines, '    ')}"
+        f"    except AttributeError as _error:\n"
+        f"        _mistaken({name!r}, _error, {{{given}}})\n        raise\n"
+    )
+
+
+def mistaken(name: str, error: AttributeError, arguments: dict[str, Any]) -> None:
+    """Raises TypeError if an argument was asked for what only a tensor has, and is none."""
+    wrong = error.obj
+    if isinstance(wrong, native.TensorBase) or hasattr(wrong, "__torch_function__"):
+        return
+    for argument, value in arguments.items():
+        if any(x is wrong for x in within(value)):
+            part = f"argument {argument!r}" if value is wrong else f"the elements of {argument!r}"
+            raise TypeError(
+                f"{name}: {part} must be Tensor, not {type(wrong).__name__}: {wrong!r:.80}"
+            ) from None
+
+
+def within(value: Any) -> Iterator[Any]:
+    """The value, and if it is a list, what is in it."""
+    yield value
+    if isinstance(value, (list, tuple)):
+        for x in value:
+            yield from within(x)
+    elif isinstance(value, str):
+        yield from value
 
 
 def failed(
@@ -85,6 +119,12 @@ def failed(
         raise RuntimeError(f"{told}not implemented for {dtypes_of(inputs)}: {shown}") from None
     if isinstance(error, ZeroDivisionError):
         raise RuntimeError(f"{told}ZeroDivisionError: {message}: {shown}") from None
+    if isinstance(error, AttributeError):
+        for a, value in zip(row.attributes, attributes):
+            if value is error.obj:
+                raise TypeError(
+                    f"{told}argument {a.name!r} cannot be a {type(value).__name__}: {value!r:.80}"
+                ) from None
     if isinstance(error, (TypeError, np.exceptions.DTypePromotionError)):
         raise TypeError(f"{told}{message}: {shown}") from None
     raise error

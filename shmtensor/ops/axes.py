@@ -41,8 +41,9 @@ def axes(x: Any, dim: int | Sequence[int] | None) -> Any:
     if dim is None:
         return None
     if not x.ndim:
-        for d in (dim,) if isinstance(dim, int) else dim:
-            axis(x, d)
+        dims = (dim,) if isinstance(dim, int) else dim
+        if len({axis(x, d) for d in dims}) < len(dims):
+            raise RuntimeError(f"dim: {dim}: dim 0 appears multiple times: shape ()")
         return ()
     return dim if isinstance(dim, int) else tuple(dim) or None
 

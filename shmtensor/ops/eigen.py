@@ -187,9 +187,10 @@ def lowrank_values(ops: Any, name: str, x: Any, q: int, centred: bool) -> Any:
 
 @composite(method=False, function=False)
 def linalg_svd_lowrank(ops, A, q=6, niter=2, M=None):
-    """(U, S, V) of the q largest singular values of A - M."""
+    """(U, S, V) of the q largest singular values of A - M, 6 or all by default."""
     if niter < 0:
         raise ValueError(f"svd_lowrank: niter must not be negative: {niter}")
+    q = min(6 if q is None else q, A.shape[-2], A.shape[-1])
     return lowrank_values(ops, "svd_lowrank", A if M is None else A - M, q, False)
 
 

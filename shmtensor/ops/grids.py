@@ -21,6 +21,8 @@ def meshgrid(ops, *tensors, indexing=None):
         raise RuntimeError(f"meshgrid: no such indexing: {indexing!r}, 'ij' or 'xy' is needed")
     if any(x.ndim > 1 for x in given):
         raise RuntimeError(f"meshgrid: vectors are needed: {[tuple(x.shape) for x in given]}")
+    if any(x.dtype != given[0].dtype for x in given):
+        raise RuntimeError(f"meshgrid: vectors of one dtype are needed: {[x.dtype for x in given]}")
     sizes = tuple(math.prod(x.shape) for x in given)
     n = len(given)
     grids = [
@@ -33,6 +35,8 @@ def meshgrid(ops, *tensors, indexing=None):
 @composite(method=False)
 def cartesian_prod(ops, *tensors):
     """All combinations of the elements of vectors, one row each."""
+    if any(x.ndim != 1 for x in tensors):
+        raise RuntimeError(f"cartesian_prod: vectors are needed: {[x.shape for x in tensors]}")
     if len(tensors) == 1:
         return tensors[0]
     return ops.stack([ops.reshape(x, (-1,)) for x in ops.meshgrid(*tensors)], 1)

@@ -288,17 +288,37 @@ unbind.pullback(x=lambda ops, g, dim: ops.stack(g, dim))
 @composite
 def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
     """Each element so many times in a row, along a dimension or flattened."""
+    counts = insist_on_counts(input if repeats is None else repeats)
     if repeats is None:
+        if not counts.ndim:
+            raise RuntimeError("repeat_interleave: repeats must be a vector: shape ()")
         return ops.counted(input)
     if dim is None:
         input, dim = ops.reshape(input, (-1,)), 0
     n = input.shape[axis(input, dim)] if input.ndim else 1
-    counts = np.asarray(repeats if isinstance(repeats, int) else getattr(repeats, "array", repeats))
-    if (counts.ndim and counts.shape[0] not in (1, n)) or (counts < 0).any():
+    if counts.ndim and counts.shape[0] not in (1, n):
         raise RuntimeError(
             f"repeat_interleave: one count for each of {n} is needed: {counts.tolist()}"
         )
     return ops.index_select(input, dim, np.repeat(np.arange(n), counts))
+
+
+def insist_on_counts(counts: Any) -> Any:
+    """The array of a number, a list or a tensor that says how often each is repeated.
+
+    Raises:
+        RuntimeError: a number is negative, or there is more than one dimension.
+        NotImplementedError: they are not int32 or int64.
+    """
+    data = np.asarray(getattr(counts, "array", counts))
+    shown = f"{data.dtype} of shape {data.shape}"
+    if data.ndim > 1:
+        raise RuntimeError(f"repeat_interleave: repeats must be a vector: {shown}")
+    if data.dtype not in (np.int32, np.int64) and data.size:
+        raise NotImplementedError(f"repeat_interleave: not implemented for {shown}, hint: x.long()")
+    if (data < 0).any():
+        raise RuntimeError(f"repeat_interleave: repeats must not be negative: {data.min()}")
+    return data
 
 
 @op(method=False, function=False, samples=[(ints((4,), 3),)])

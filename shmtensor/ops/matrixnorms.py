@@ -9,10 +9,10 @@ import numpy as np
 
 from .. import errors
 from ..dtypes import as_dtype
-from .axes import flat_or
 from .factors import data_of
 from .kernels import narrowed, widened
 from .matrices import insist, square
+from .norm import insist_on_norm
 from .table import composite
 
 ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
@@ -44,12 +44,7 @@ def linalg_vector_norm(ops, x, ord=2, dim=None, keepdim=False, *, dtype=None):
         raise RuntimeError(f"linalg.vector_norm: ord must be a number: {ord!r}")
     x = prepared(ops, "linalg.vector_norm", x, dtype)
     dim = None if dim is not None and not isinstance(dim, int) and not len(dim) else dim
-    shape = tuple(x.shape)
-    empty = [shape[d] for d in flat_or(dim, shape) if shape[d] == 0] if shape else []
-    if empty and (ord < 0 or ord == math.inf):
-        raise RuntimeError(
-            f"linalg.vector_norm: the norm of order {ord} of no elements is not defined: {shape}"
-        )
+    insist_on_norm("linalg.vector_norm", tuple(x.shape), ord, dim)
     return narrowed(ops, ops.vector_norm(widened(ops, x), ord, dim, keepdim), x.dtype)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -98,6 +99,8 @@ def ravel(ops, input):
 def unflatten(ops, input, dim, sizes):
     """One dimension as several; one of the sizes may be -1."""
     shape, dim = tuple(input.shape), axis(input, dim)
+    if not shape:
+        raise RuntimeError("unflatten: the tensor must have a dimension: shape ()")
     sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
     if not sizes:
         raise RuntimeError("unflatten: sizes must not be empty: ()")
@@ -114,8 +117,11 @@ def squeeze(xp, x, /, dim=None):
     """Without its dimensions of size 1, or without those named that have size 1. Copies: none."""
     if dim is None:
         return x.squeeze()
-    dims = {axis(x, d) for d in ((dim,) if isinstance(dim, int) else dim)} if x.ndim else ()
-    return x.squeeze(tuple(d for d in dims if x.shape[d] == 1))
+    dims = (dim,) if isinstance(dim, int) else dim
+    found = {axis(x, d) for d in dims}
+    if len(found) < len(dims):
+        raise RuntimeError(f"squeeze: a dim appears multiple times: {dim}: shape {x.shape}")
+    return x.squeeze(tuple(d for d in found if x.ndim and x.shape[d] == 1))
 
 
 squeeze.numpy = either(native.squeeze, squeeze.forward)
@@ -300,6 +306,7 @@ def rot90(ops, input, k=1, dims=(0, 1)):
         raise RuntimeError(
             f"rot90: two different dims are needed: {tuple(dims)} of {tuple(input.shape)}"
         )
+    k = operator.index(k)
     turned = {1: (dims[1],), 2: tuple(dims), 3: (dims[0],)}
     out = ops.flip(input, turned[k % 4]) if k % 4 else ops.clone(input)
     return ops.transpose(out, *dims) if k % 2 else out

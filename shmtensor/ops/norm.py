@@ -96,6 +96,18 @@ def fast_norm(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
 vector_norm.numpy = either(fast_norm, vector_norm.forward)
 
 
+def insist_on_norm(name: str, shape: tuple[int, ...], ord: float, dim: Any) -> None:
+    """Raises RuntimeError where nothing would be reduced that has a norm of that order."""
+    if (
+        (ord < 0 or ord == math.inf)
+        and 0 in shape
+        and any(not shape[d] for d in flat_or(dim, shape))
+    ):
+        raise RuntimeError(
+            f"{name}: the norm of order {ord} of no elements is not defined: {shape}"
+        )
+
+
 def norm_slope(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keepdim: bool) -> Any:
     """x |x| ** (ord - 2) / out ** (ord - 1); 0 where the norm is 0 (a subgradient)."""
     shape = tuple(x.shape)
@@ -127,7 +139,7 @@ vector_norm.pullback(
 
 def nuclear(ops: Any, x: Any, dim: Any, keepdim: bool) -> Any:
     """The sum of the singular values of matrices, by default of the last two dimensions."""
-    dims = (-2, -1) if dim is None else tuple(dim)
+    dims = (-2, -1) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     if len(dims) != 2 or x.ndim < 2:
         raise RuntimeError(f"norm: p='nuc' is for two dimensions: dim={dim}, {tuple(x.shape)}")
     kept_dims = sorted(d % x.ndim for d in dims)
@@ -155,6 +167,7 @@ def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
         raise RuntimeError(f"norm: no such norm: p={p!r}, a number or 'fro' is needed")
     dim = None if dim is None or dim == () or dim == [] else dim
     ord = 2 if p == "fro" or p is None else p
+    insist_on_norm("norm", tuple(input.shape), ord, dim)
     return narrowed(ops, ops.vector_norm(widened(ops, input), ord, dim, keepdim), input.dtype)
 
 
@@ -171,6 +184,8 @@ def renorm(ops, input, p, dim, maxnorm):
     """Slices along dim, scaled down to at most maxnorm in the p-norm."""
     if input.ndim < 2:
         raise RuntimeError(f"renorm: at least 2 dimensions are needed: {tuple(input.shape)}")
+    if input.dtype.kind not in "fc":
+        raise RuntimeError(f"renorm: the tensor must be floating point or complex: {input.dtype}")
     others = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
     norms = ops.vector_norm(input, p, others, True)
     scale = ops.choose(norms > maxnorm, maxnorm / (norms + 1e-7), np.ones((), input.dtype))

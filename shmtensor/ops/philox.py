@@ -21,6 +21,7 @@ shuffled : of 0 to n - 1 place i changes with place i + ((w * (n - i)) >> 32), i
 from __future__ import annotations
 
 import math
+import operator
 import os
 import threading
 from typing import Any
@@ -172,7 +173,15 @@ class Generator:
         return self._seed
 
     def claim(self, n: int) -> tuple[int, int]:
-        """Seed and offset of n blocks, which are then used up."""
+        """Seed and offset of n blocks, which are then used up.
+
+        Raises:
+            TypeError: n is no whole number; nothing is used up.
+            RuntimeError: n is negative; nothing is used up.
+        """
+        n = operator.index(n)
+        if n < 0:
+            raise RuntimeError(f"generator: blocks to draw must not be negative: {n}")
         if guard is not None:
             guard()
         with self._lock:

@@ -105,6 +105,8 @@ def run(ops: Any, kind: str, args: tuple[Any, ...], named: dict[str, Any]) -> tu
     if packed:
         sizes, *rest = rest
     given = {**dict(zip([*names, "batch_first"], rest)), **named}
+    if missing := [name for name in names if name not in given]:
+        raise TypeError(f"{kind}: missing arguments: {', '.join(missing)}")
     hx = given["hx"]
     states = tuple(hx) if kind == "lstm" else (hx,)
     first = bool(given.get("batch_first", False)) and not packed

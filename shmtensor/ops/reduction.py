@@ -50,7 +50,8 @@ sum.pullback(x=lambda ops, g, x_shape, dim, keepdim: spread(ops, g, x_shape, dim
 def sum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
     """The sum in another dtype."""
     if dtype == np.bool_:
-        return ops.any(x, None if axes(x, dim) is None else dim, keepdim)
+        found = ops.any(x, None if axes(x, dim) is None else dim, keepdim)
+        return ops.cast(found, dtype)  # of uint8 `any` gives uint8
     return ops.cast(ops.sum(ops.cast(x, dtype), dim, keepdim), dtype)
 
 

@@ -202,6 +202,14 @@ trapezoid.alias("trapz")
 
 def strips(ops: Any, y: Any, x: Any, dx: Any, dim: int) -> Any:
     """The area under each pair of neighbours."""
+    given = [y] if x is None else [y, x]
+    if any(v.dtype.kind == "b" for v in given):
+        raise RuntimeError(f"trapezoid: not for bool: {', '.join(str(v.dtype) for v in given)}")
+    if isinstance(dx, bool):
+        raise RuntimeError(f"trapezoid: dx must be a real number: {dx}")
+    dim = axis(y, dim)
+    if not y.ndim:
+        raise IndexError("trapezoid: dim is out of range: 0-d tensors have none")
     size = y.shape[dim]
     if not size:
         return ops.mul(y, 0.5)

@@ -10,20 +10,20 @@ from .. import native
 from .axes import in_order
 from .kernels import either
 from .samples import ascending, reals
-from .table import composite, op
+from .table import composite, insist_on_tensors, op
 
 
-@op(samples=[((3, 4), reals((5,)))], method=False)
-def isin(xp, elements, test_elements, /, *, assume_unique=False, invert=False):
+@op(samples=[((3, 4), reals((5,)))], method=False, function=False)
+def among(xp, x, tests, /, *, invert=False):
     """Which elements occur among the test elements?"""
-    for x in (elements, test_elements):
-        in_order("isin", x)
-        if x.dtype.kind == "b":
-            raise RuntimeError(f"isin: not for bool: shape {x.shape}, hint: x.int()")
-    return xp.isin(elements, test_elements, invert=invert)
+    for x_or_test in (x, tests):
+        in_order("isin", x_or_test)
+        if x_or_test.dtype.kind == "b":
+            raise RuntimeError(f"isin: not for bool: shape {x_or_test.shape}, hint: x.int()")
+    return xp.isin(x, tests, invert=invert)
 
 
-def fast_isin(x: Any, tests: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+def fast_among(x: Any, tests: Any, invert: bool = False) -> Any:
     """Each element is sought among the sorted test elements; what the kernels leave, NumPy does."""
     found = None
     if x.dtype == tests.dtype and tests.size and x.dtype.kind in "iuf":
@@ -32,11 +32,35 @@ def fast_isin(x: Any, tests: Any, assume_unique: bool = False, invert: bool = Fa
             np.minimum(places, line.size - 1, out=places)
             found = equal(native.item(line, places), x)
     if found is None:
-        return isin.forward(np, x, tests, assume_unique=assume_unique, invert=invert)
+        return among.forward(np, x, tests, invert=invert)
     return ~found if invert else found
 
 
-equal, isin.numpy = native.parallel(np.equal), fast_isin
+equal, among.numpy = native.parallel(np.equal), fast_among
+
+
+@composite(method=False)
+def isin(ops, elements, test_elements, *, assume_unique=False, invert=False):
+    """Which elements occur among the test elements? One of the two may be a number.
+
+    Args:
+        assume_unique: PyTorch's hint; accepted, it makes nothing faster here.
+    """
+    x, tests = elements, test_elements
+    if not hasattr(x, "dtype"):
+        insist_on_tensors("isin", tests)
+        x = comparable(x, tests)
+    elif not hasattr(tests, "dtype"):
+        tests = comparable(tests, x)
+    return ops.among(x, tests, invert=invert)
+
+
+def comparable(number: Any, like: Any) -> Any:
+    """A number as a 0-d array; among floating-point numbers of their dtype: 0.1 is their 0.1."""
+    if not isinstance(number, (bool, int, float, complex)):
+        raise TypeError(f"isin: a tensor or a number is needed, not {type(number).__name__}")
+    as_theirs = like.dtype.kind == "f" and not isinstance(number, complex)
+    return np.asarray(number, like.dtype if as_theirs else None)
 
 
 @op(

@@ -78,6 +78,8 @@ def cdist(ops, x1, x2, p=2.0, compute_mode=None):
             f"cdist: rows of one size are needed: {tuple(x1.shape)}, {tuple(x2.shape)}"
         )
     alike("cdist", x1, x2)
+    if x1.dtype.kind != "f":
+        raise RuntimeError(f"cdist: floating-point points are needed: {x1.dtype}")
     if p < 0:
         raise RuntimeError(f"cdist: p must not be negative: {p}")
     if p in QUICK and x1.dtype == x2.dtype and x1.dtype.kind == "f":

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import native
 from .alike import floating
+from .axes import in_order
 from .kernels import either
 from .samples import bools
 from .table import composite, op
@@ -101,7 +102,7 @@ log_softmax_backward.pullback(
 def softmax(ops, input, dim=None, dtype=None):
     """exp(x) over its sum along a dimension: positive numbers that add up to 1."""
     input = input if dtype is None else ops.cast(input, dtype)
-    floating("softmax", input)
+    floating("softmax", in_order("softmax", input))
     return ops.softmax_along(input, implicit(input) if dim is None else dim)
 
 
@@ -109,7 +110,7 @@ def softmax(ops, input, dim=None, dtype=None):
 def log_softmax(ops, input, dim=None, dtype=None):
     """The logarithm of `softmax`, without overflow."""
     input = input if dtype is None else ops.cast(input, dtype)
-    floating("log_softmax", input)
+    floating("log_softmax", in_order("log_softmax", input))
     return ops.log_softmax_along(input, implicit(input) if dim is None else dim)
 
 

@@ -132,10 +132,12 @@ def linalg_solve_triangular(ops, A, B, *, upper, left=True, unitriangular=False)
 
 @composite(method=False, function=False)
 def linalg_cholesky_solve(ops, B, L, upper=False):
-    """X with A @ X = B for A = L @ L.mH (upper: L.mH @ L)."""
+    """X with A @ X = B for A = L @ L.mH (upper: L.mH @ L), of which L's one triangle is read."""
     fitting("cholesky_solve", L, B)
     if upper:
+        L = ops.triu(L)
         return ops.solved(L, ops.solved(turned(L), B))
+    L = ops.tril(L)
     return ops.solved(turned(L), ops.solved(L, B))
 
 

@@ -180,6 +180,8 @@ def nanquantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear
 @composite
 def nanmean(ops, input, dim=None, keepdim=False, *, dtype=None):
     """Average of the elements that are not NaN."""
+    if input.dtype.kind not in "fc":
+        raise RuntimeError(f"nanmean: the tensor must be floating point or complex: {input.dtype}")
     n = ops.sum(input == input, dim, keepdim)
     return ops.div(ops.nansum(input, dim, keepdim, dtype=dtype), n)
 
@@ -206,6 +208,8 @@ def cov(ops, input, *, correction=1, fweights=None, aweights=None):
     """Covariance of variables (rows) over observations (columns)."""
     if input.ndim > 2:
         raise RuntimeError(f"cov: at most 2 dimensions are expected: {tuple(input.shape)}")
+    if input.dtype.kind == "b":
+        raise RuntimeError(f"cov: not for bool: shape {tuple(input.shape)}, hint: input.float()")
     observations = input.shape[-1] if input.ndim else 1
     check_weights("fweights", fweights, "iu", observations)
     check_weights("aweights", aweights, "f", observations)

@@ -86,7 +86,7 @@ def test_bars_are_numpys(bins: int, dtype: str) -> None:
 @each("dtype", ["f4", "f8", "i1", "u1", "i4", "i8", "f2"])
 def test_membership_is_numpys(dtype: str) -> None:
     rng = np.random.default_rng(4)
-    isin = ROWS["isin"]
+    among = ROWS["among"]
     for shape, n in (((0,), 3), ((5,), 0), ((), 4), ((7,), 1), ((300, 40), 9), ((20_000,), 5000)):
         x = rng.integers(0, 100, shape).astype(dtype)
         tests = rng.integers(0, 120, (n, 1)).astype(dtype)
@@ -95,6 +95,6 @@ def test_membership_is_numpys(dtype: str) -> None:
             x, tests = x.astype(dtype), tests.astype(dtype)
         for more in (tests, np.append(tests, [np.nan]).astype(dtype) if dtype[0] == "f" else tests):
             want = np.isin(x, more)
-            np.testing.assert_array_equal(isin.numpy(x, more), want, strict=True)
-            np.testing.assert_array_equal(isin.numpy(x.T, more, True, True), ~want.T, strict=True)
-    np.testing.assert_array_equal(isin.numpy(np.arange(4), np.array([1.0, 2.5])), [0, 1, 0, 0])
+            np.testing.assert_array_equal(among.numpy(x, more), want, strict=True)
+            np.testing.assert_array_equal(among.numpy(x.T, more, True), ~want.T, strict=True)
+    np.testing.assert_array_equal(among.numpy(np.arange(4), np.array([1.0, 2.5])), [0, 1, 0, 0])

@@ -202,3 +202,24 @@ def test_one_number_of_16_bits(dtype: Any) -> None:
     assert 0 <= x.item() < 1
     assert x.shape == ()
     assert 2 <= st.zeros((), dtype=dtype).uniform_(2, 3).item() < 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: st.randperm(2.5),
+        lambda: st.randperm(-1),
+        lambda: st.rand(-2),
+        lambda: st.rand(2.5),
+        lambda: st.default_generator.claim(-1),
+        lambda: st.default_generator.claim(0.5),
+        lambda: st.default_generator.set_state(st.zeros(3, dtype=st.uint8)),
+        lambda: st.manual_seed(2**64),
+    ],
+)
+def test_what_is_refused_leaves_the_generator_as_it_was(wrong: Any) -> None:
+    before = st.get_rng_state()
+    with pytest.raises((TypeError, RuntimeError)):
+        wrong()
+    assert st.equal(st.get_rng_state(), before)
+    assert st.rand(3).shape == (3,)

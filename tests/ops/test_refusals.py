@@ -4,6 +4,9 @@ in-place op keeps for backward.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +14,10 @@ import numpy as np
 import pytest
 
 import shmtensor as st
+from shmtensor.autograd.dispatch import table
+from shmtensor.ops.table import COMPOSITES
+
+POSITIONAL = inspect.Parameter.VAR_POSITIONAL
 
 turning = st.tensor([1 + 2j, 3 - 1j])
 flags = st.tensor([True, False])
@@ -429,3 +436,72 @@ def test_float_power_is_written_to_doubles_alone(base: st.Tensor, exponent: comp
         st.float_power(base, exponent, out=st.empty(2))
     doubles = st.tensor([2.0, 3.0], dtype=st.float64)
     assert doubles.float_power_(2).tolist() == [4.0, 9.0]
+
+
+@pytest.mark.parametrize("name", sorted(COMPOSITES))
+def test_what_is_no_tensor_is_no_attribute_error(name: str) -> None:
+    function = getattr(table, name)
+    kinds = [p.kind for p in inspect.signature(COMPOSITES[name].compute).parameters.values()][1:]
+    n = sum(kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, POSITIONAL) for kind in kinds)
+    for count in range(1, min(n, 4) + 1):
+        for at, wrong in itertools.product(range(count), (None, 2.5, "abc", [1.0, 2.0])):
+            given: list[Any] = [st.ones(2, 2) for _ in range(count)]
+            given[at] = wrong
+            with contextlib.suppress(TypeError, ValueError, RuntimeError, IndexError):
+                function(*given)
+
+
+def test_the_argument_that_is_no_tensor_is_named() -> None:
+    with pytest.raises(TypeError, match=r"conv2d: argument 'weight' must be Tensor, not NoneType"):
+        st.nn.functional.conv2d(st.ones(1, 1, 3, 3), None)
+    with pytest.raises(TypeError, match=r"block_diag: the elements of 'tensors' .* not int: 7"):
+        st.block_diag(st.ones(2), 7)
+
+    class Odd:
+        @property
+        def ndim(self) -> int:
+            raise AttributeError("its own", name="other", obj=wrong)
+
+    wrong = object()
+    with pytest.raises(AttributeError, match="its own"):  # of nothing that was given
+        st.kron(Odd(), st.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (lambda: st.sum(st.tensor(1.0), (0, 0)), RuntimeError, "dim appears twice: 0"),
+        (lambda: st.amax(st.tensor(1.0), (0, -1)), RuntimeError, "appears multiple times"),
+        (lambda: st.squeeze(st.tensor(1.0), 1), IndexError, "out of range: 1"),
+        (lambda: st.squeeze(st.ones(1), (0, -1)), RuntimeError, r"multiple times: \(0, -1\)"),
+        (lambda: st.unflatten(st.tensor(1.0), 0, (1, 1)), RuntimeError, "must have a dimension"),
+        (lambda: st.nanmean(whole), RuntimeError, "floating point or complex: int64"),
+        (lambda: st.cov(flags), RuntimeError, "cov: not for bool"),
+        (lambda: st.cdist(whole[None], whole[None]), RuntimeError, "floating-point points .*int64"),
+        (lambda: st.renorm(whole[None], 2, 0, 1), RuntimeError, "renorm: .*int64"),
+        (lambda: st.softmax(turning, 0), NotImplementedError, "not implemented for complex64"),
+        (lambda: st.norm(st.ones(0), -1), RuntimeError, r"order -1 of no elements .*\(0,\)"),
+        (lambda: st.norm(st.ones(0, 2), st.inf, 0), RuntimeError, r"order inf .*\(0, 2\)"),
+        (lambda: st.norm(st.ones(2, 2), "nuc", 0), RuntimeError, "two dimensions: dim=0"),
+        (lambda: st.trapezoid(st.tensor(1.0)), IndexError, "0-d"),
+        (lambda: st.trapezoid(flags), RuntimeError, "not for bool"),
+        (lambda: st.trapezoid(st.ones(2), dx=True), RuntimeError, "real number: True"),
+        (lambda: st.cartesian_prod(st.tensor(1), whole), RuntimeError, "vectors are needed"),
+        (lambda: st.meshgrid(whole, st.ones(2)), RuntimeError, "one dtype.*int64.*float32"),
+        (lambda: st.repeat_interleave(whole), RuntimeError, "must not be negative: -7"),
+        (lambda: st.repeat_interleave(st.ones(2)), NotImplementedError, "float32 of shape"),
+        (lambda: st.repeat_interleave(whole, whole[None]), RuntimeError, "must be a vector"),
+        (lambda: st.repeat_interleave(st.tensor(2)), RuntimeError, "must be a vector"),
+        (lambda: st.rot90(st.ones(2, 2), 2.5), TypeError, "float"),
+        (lambda: st.gru(st.ones(2, 2)), TypeError, "gru: missing arguments: hx, params"),
+    ],
+)
+def test_other_wrong_uses(wrong: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        wrong()
+
+
+def test_a_sum_in_bool_is_bool() -> None:
+    found = st.sum(st.tensor([3, 0], dtype=st.uint8), 0, dtype=st.bool)
+    assert found.dtype is st.bool
+    assert found.item() is True

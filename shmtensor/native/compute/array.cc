@@ -88,7 +88,7 @@ bool floating(const char* where, PyArrayObject* x, Floating* out) {
   } else if (type >= NPY_BOOL && type <= NPY_ULONGLONG) {
     *out = {NPY_FLOAT, NPY_FLOAT};
   } else {
-    raise("TypeError", "%s: dtype is not supported: %s", where, dtype_text(x).c_str());
+    raise("NotImplementedError", "%s: not implemented for %s", where, dtype_text(x).c_str());
     return false;
   }
   return true;

@@ -11,7 +11,7 @@ constexpr int64_t kManyRows = 1024;
 bool mark(const char* where, PyObject* dim, int nd, bool* goes) {
   const int d = dim_argument(where, dim, nd);
   if (d < 0) return false;
-  if (goes[d] && nd) {
+  if (goes[d]) {
     raise("ValueError", "%s: dim appears twice: %d", where, d);
     return false;
   }
