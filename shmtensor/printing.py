@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,16 @@ def set_printoptions(
         linewidth: characters in a line.
         profile: "default", "short" or "full", instead of the above.
         sci_mode: scientific notation always or never; None decides by the values.
+
+    Raises:
+        ValueError: a number is negative, or there is no such profile; nothing is set.
+        TypeError: a number is no whole number; nothing is set.
     """
+    counts = {"precision": precision, "edgeitems": edgeitems, "linewidth": linewidth}
+    for name, n in counts.items():
+        if n is not None and operator.index(n) < 0:
+            raise ValueError(f"set_printoptions: {name} must not be negative: {n}")
+    most = None if threshold is None else int(min(threshold, 2**62))
     if profile is not None:
         values = {"default": (4, 1000, 3), "short": (2, 1000, 2), "full": (4, 2**62, 3)}
         if profile not in values:
@@ -46,8 +56,8 @@ def set_printoptions(
         Options.linewidth = 80
     if precision is not None:
         Options.precision = precision
-    if threshold is not None:
-        Options.threshold = int(min(threshold, 2**62))
+    if most is not None:
+        Options.threshold = most
     if edgeitems is not None:
         Options.edgeitems = edgeitems
     if linewidth is not None:

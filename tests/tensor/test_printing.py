@@ -117,3 +117,23 @@ def test_limits_are_printed_short() -> None:
         "finfo(resolution=1e-06, min=-3.40282e+38, max=3.40282e+38, eps=1.19209e-07, "
         "smallest_normal=1.17549e-38, tiny=1.17549e-38, dtype=float32)"
     )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"precision": 2.5}, TypeError),
+        ({"precision": -1}, ValueError),
+        ({"linewidth": "80"}, TypeError),
+        ({"edgeitems": -3, "precision": 2}, ValueError),
+        ({"threshold": "all"}, TypeError),
+        ({"profile": "long"}, ValueError),
+    ],
+)
+def test_print_options_that_are_refused_change_nothing(
+    wrong: dict[str, Any], error: type[Exception]
+) -> None:
+    before = repr(st.tensor([1.5, 2e9]))
+    with pytest.raises(error):
+        st.set_printoptions(**wrong)
+    assert repr(st.tensor([1.5, 2e9])) == before
