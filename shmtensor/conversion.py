@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import reprlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -81,18 +84,49 @@ def unreadable(data: Any, array: np.ndarray[Any, Any]) -> Exception:
     return TypeError(f"tensor: no tensor can hold this: {reprlib.repr(data)}")
 
 
-def inferred(data: Any, array: np.ndarray[Any, Any]) -> dtypes.Dtype | None:
+LISTS: set[Any] = {list, tuple}
+PLAIN = {bool, int, float, complex}
+
+
+def holds_numbers_alone(data: Any) -> bool:
+    """Whether nested lists hold Python's numbers, and no tensors, arrays or NumPy's numbers."""
+    found = set(map(type, data))
+    while found and found <= LISTS:
+        data = list(itertools.chain.from_iterable(data))
+        found = set(map(type, data))
+    return found <= PLAIN
+
+
+def leaf_dtypes(data: Any) -> Iterator[dtypes.Dtype]:
+    """What the elements of nested lists bring into the common dtype; lists within are walked."""
+    for x in data:
+        if x.__class__ in (list, tuple):
+            yield from leaf_dtypes(x)
+        elif hasattr(x, "dtype"):
+            yield dtypes.as_dtype(x.dtype)
+        elif isinstance(x, complex):
+            yield dtypes.default_complex()
+        else:
+            kinds = {bool: dtypes.bool, int: dtypes.int64}
+            yield kinds.get(x.__class__, dtypes.get_default_dtype())
+
+
+def inferred(data: Any, array: Any) -> dtypes.Dtype | None:
     """The dtype of new data by PyTorch's rules: Python floats are the default dtype; None: what
     NumPy read, as arrays keep theirs.
     """
+    kind = array.dtype.kind
+    if kind in "fc":
+        if isinstance(data, ARRAYS):
+            return None
+        if data.__class__ in LISTS and not holds_numbers_alone(data):
+            return functools.reduce(dtypes.promote_types, leaf_dtypes(data))
+        return dtypes.get_default_dtype() if kind == "f" else dtypes.default_complex()
     while data.__class__ in (list, tuple) and data:
         data = data[0]
-    kind = array.dtype.kind
-    if kind not in "fc" or isinstance(data, ARRAYS):
-        if array.dtype == np.uint64 and isinstance(data, int):
-            raise ValueError("overflow: int64 does not hold so large a number, hint: dtype=uint64")
-        return None
-    return dtypes.get_default_dtype() if kind == "f" else dtypes.default_complex()
+    if array.dtype == np.uint64 and isinstance(data, int):
+        raise ValueError("overflow: int64 does not hold so large a number, hint: dtype=uint64")
+    return None
 
 
 def tensor(
@@ -257,7 +291,13 @@ def to_dlpack(tensor: Tensor) -> Any:
 def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A 1-d tensor over an object's buffer. Copies: none."""
+    """A 1-d tensor over an object's buffer. Copies: none.
+
+    Raises:
+        ValueError: there are no bytes, or not as many as `count` elements need.
+    """
+    if not memoryview(buffer).nbytes or not count:
+        raise ValueError(f"frombuffer: nothing to read: buffer of {len(buffer)}, count={count}")
     made: Tensor = native.wrap(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
     return made.requires_grad_() if requires_grad else made
 

@@ -249,6 +249,8 @@ class finfo:
 
     def __init__(self, type: Any = None) -> None:
         d = default if type is None else as_dtype(type)
+        if d.kind not in "fc":
+            raise TypeError(f"finfo: a floating-point dtype is needed, use iinfo: {d}")
         info: Any = Bfloat16 if d is bfloat16 else np.finfo(d)
         self.bits = builtins.int(info.bits)
         self.eps = builtins.float(info.eps)
@@ -271,6 +273,8 @@ class iinfo:
 
     def __init__(self, type: Any) -> None:
         d = as_dtype(type)
+        if d.kind not in "iu":
+            raise TypeError(f"iinfo: an integer dtype is needed, use finfo: {d}")
         info = np.iinfo(d)
         self.bits = builtins.int(info.bits)
         self.max = builtins.int(info.max)

@@ -54,6 +54,8 @@ def trunc(xp, x, /):
 def round(xp, x, /, *, decimals=0):
     """The nearest number with so many decimals; halves go to the even neighbour."""
     if x.dtype.kind in "iub":
+        if decimals:
+            raise NotImplementedError(f"round: decimals not implemented for {x.dtype}: {decimals}")
         return x.copy()
     if decimals == 0:
         return xp.rint(x)

@@ -315,6 +315,8 @@ def normal(
     requires_grad=False,
 ):
     """Normally distributed numbers: means and deviations are numbers (with a size) or tensors."""
+    if not hasattr(std, "shape") and std < 0:
+        raise RuntimeError(f"normal: std must not be negative: {std}")
     if size is not None:
         z = ops.randn(size, generator=generator, dtype=dtype, device=device)
         drawing = ops.add(ops.mul(z, std), mean)
@@ -324,11 +326,8 @@ def normal(
         raise TypeError(f"normal: a size is needed beside numbers: mean={mean}, std={std}")
     shape = np.broadcast_shapes(*(tuple(v.shape) for v in tensors))
     dtype = tensors[0].dtype
-    low = std
-    if hasattr(std, "shape"):
-        low = std.min() if math.prod(std.shape) else 0.0
-    if low < 0:
-        raise RuntimeError(f"normal: std must not be negative: {low}")
+    if hasattr(std, "shape") and math.prod(std.shape) and std.min() < 0:
+        raise RuntimeError(f"normal: std must not be negative: {std.min()}")
     z = ops.randn(shape, generator=generator, dtype=dtype)
     return into(out, ops.add(ops.mul(z, std), mean))
 

@@ -185,6 +185,13 @@ class History(Geometry):
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        if not isinstance(value, native.TensorBase):
+            raise TypeError(f"data: must be a Tensor, not {type(value).__name__}")
+        if self.requires_grad and value.array.dtype.kind not in "fc":
+            raise RuntimeError(
+                f"data: {value.array.dtype} cannot be set where gradients are required: "
+                "it must be a floating point or complex dtype"
+            )
         self.array = value.array
         leaf = self.leaf
         if leaf is not None:

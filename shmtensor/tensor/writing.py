@@ -60,6 +60,9 @@ class Writing(Casting):
         """Writes zeros."""
         return self.fill_(0)
 
+    def __delitem__(self, index: Any) -> None:
+        raise TypeError(f"delitem: a Tensor cannot lose items: {index!r}")
+
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             value = native.wrap(np.asarray(value, self.array.dtype))

@@ -396,7 +396,7 @@ SLOPES: dict[str, tuple[Any, ...]] = {
 
 FLAT = {
     # places, counts, truth values, whole numbers
-    "allclose", "argsort", "argwhere", "bincount", "broadcast_shapes", "bucketize", "equal",
+    "allclose", "argsort", "argwhere", "bincount", "broadcast_shapes", "bucketize", "equal", "isin",
     "histc", "histogram", "histogramdd", "nonzero", "nonzero_static", "one_hot", "searchsorted",
     "tril_indices", "triu_indices", "unique", "unique_consecutive", "unravel_index",
     "linalg.matrix_rank", "masked.argmax", "masked.argmin",

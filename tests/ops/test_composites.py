@@ -135,6 +135,7 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Reference]] = {
     ),
     "index_select": ((X, 1, ROWS_AT), {}, lambda: X[:, ROWS_AT]),
     "inner": ((X, V), {}, lambda: np.inner(X, V)),
+    "isin": ((N, np.array([0, 2])), {}, lambda: np.isin(N, [0, 2])),
     "kron": ((X, Y[:2]), {}, lambda: np.kron(X, Y[:2])),
     "ldexp": ((X, N), {}, lambda: X * 2.0**N),
     "logspace": ((0, 2, 5), {"dtype": "float64"}, lambda: np.logspace(0, 2, 5)),

@@ -228,3 +228,25 @@ def test_hashes_are_of_bits() -> None:
             wrong()
     with pytest.raises(NotImplementedError):
         st.hash_tensor(st.ones(2, dtype=st.complex64))
+
+
+def test_isin_takes_one_number() -> None:
+    assert st.isin(3, st.tensor([1, 2, 3])).item() is True
+    assert st.isin(st.tensor([0.1, 0.2]), 0.1).tolist() == [True, False]
+    assert st.isin(st.tensor([1, 2]), 2.5, invert=True).tolist() == [True, True]
+    for wrong in (lambda: st.isin(1, 1), lambda: st.isin([1], st.tensor([1]))):
+        with pytest.raises(TypeError, match="isin: a tensor"):
+            wrong()
+
+
+def test_cholesky_solve_reads_one_triangle() -> None:
+    b, mixed = st.tensor([[1.0], [2.0]]), st.tensor([[1.0, 5.0], [2.0, 3.0]])
+    for upper, part in ((False, st.tril(mixed)), (True, st.triu(mixed))):
+        found = st.cholesky_solve(b, mixed, upper)
+        want = np.linalg.solve(part.T @ part if upper else part @ part.T, b)
+        np.testing.assert_allclose(found, want, atol=1e-5)
+
+
+def test_svd_lowrank_of_a_small_matrix() -> None:
+    assert st.svd_lowrank(st.ones(3, 3))[1].shape == (3,)
+    assert st.svd_lowrank(st.ones(8, 8), None)[1].shape == (6,)

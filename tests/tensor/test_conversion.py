@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,3 +122,46 @@ def test_negative_numbers_wrap_around_in_unsigned_dtypes() -> None:
 def test_what_is_no_number_is_named() -> None:
     with pytest.raises(RuntimeError, match="could not infer dtype of NoneType"):
         st.tensor([None])
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        ([st.tensor(1), st.tensor(2.0)], "float32"),
+        ([np.float32(1), np.int64(2)], "float32"),
+        ([np.ones(2, "float32"), np.ones(2, "int64")], "float32"),
+        ([1.5, np.float64(2)], "float64"),
+        ([1, st.tensor(2.0, dtype=st.float64)], "float64"),
+        ([[st.tensor(1.0)], [2j]], "complex64"),
+        ([[1.5, True], (2, 3)], "float32"),
+        ([[1.5, 2.0], np.ones(2)], "float64"),
+        ([st.tensor(1, dtype=st.bfloat16), 2], "bfloat16"),
+        ([[], []], "float32"),
+    ],
+)
+def test_lists_of_tensors_and_numbers_have_the_promoted_dtype(data: Any, dtype: str) -> None:
+    assert st.tensor(data).dtype is getattr(st, dtype)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (lambda: st.frombuffer(bytearray(), dtype=st.int8), ValueError, "nothing to read"),
+        (lambda: st.frombuffer(b"ab", dtype=st.int8, count=0), ValueError, "count=0"),
+        (lambda: st.finfo(st.int8), TypeError, "use iinfo: int8"),
+        (lambda: st.iinfo(st.float32), TypeError, "use finfo: float32"),
+        (lambda: st.ones(2).__delitem__(0), TypeError, "cannot lose items: 0"),
+        (lambda: st.tensor([12]).round(decimals=-1), NotImplementedError, "int64: -1"),
+        (lambda: st.normal(0.0, -1.0, (2,)), RuntimeError, "must not be negative: -1"),
+        (lambda: st.normal(st.zeros(2), -st.ones(2)), RuntimeError, "must not be negative"),
+        (lambda: setattr(st.ones(2, requires_grad=True), "data", 3), TypeError, "not int"),
+        (
+            lambda: setattr(st.ones(2, requires_grad=True), "data", st.tensor([1])),
+            RuntimeError,
+            "int64 cannot be set where gradients",
+        ),
+    ],
+)
+def test_refused_conversions(wrong: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        wrong()
