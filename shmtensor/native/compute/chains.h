@@ -18,6 +18,7 @@ constexpr int kDeep = 24;
 constexpr int kAbreast = 64;  // chains
 constexpr int kAhead = 512;   // elements: groups of chains jump through memory, which the CPU does not foresee
 constexpr int kWorth = 256;   // factors: fewer are sooner multiplied in double
+constexpr int kFew = 1536;    // factors: in fewer, half as many chains and deeper ones, since their ends cost the most
 
 // Are the sizes in all lanes within the normal numbers?
 INLINE bool all_normal(V<double> v) {
@@ -48,18 +49,19 @@ INLINE Chain joined(const Chain& a, const Chain& b) {
 
 constexpr int kEight = 8 / kLanes<double>;  // vectors of eight doubles
 
-// acc *= the product of the rows x[k, kAbreast] for k < rows; false, and acc as before, if a chain broke.
+// acc *= the product of the rows x[k, kWidth] for k < rows; false, and acc as before, if a chain broke.
+template <int kBeside>
 INLINE bool chain_rows(const float* x, int64_t rows, V<double>* acc) {
   constexpr int kL = kLanes<float>, kD = kLanes<double>;
-  constexpr int kSome = 4;        // two registers each
+  constexpr int kSome = kBeside / kL < 4 ? kBeside / kL : 4;  // two registers each
   constexpr int kNext = 16 / kL;  // chain c is joined with c + 16, at every level
-  float ends[kAbreast / 2], lost[kAbreast / 2];
-  for (int g = 0; g < kAbreast; g += kSome * kL) {
+  float ends[kBeside / 2], lost[kBeside / 2];
+  for (int g = 0; g < kBeside; g += kSome * kL) {
     Chain c[kSome];
 #pragma GCC unroll 4
     for (int j = 0; j < kSome; ++j) c[j] = {load(x + g + j * kL), V<float>{}};
     for (int64_t k = 1; k < rows; ++k) {
-      const float* from = x + k * kAbreast + g;
+      const float* from = x + k * kBeside + g;
 #pragma GCC unroll 4
       for (int l = 0; l < kSome * kL; l += 16) __builtin_prefetch(from + kAhead + l);
 #pragma GCC unroll 4
@@ -80,7 +82,8 @@ INLINE bool chain_rows(const float* x, int64_t rows, V<double>* acc) {
     const auto at = [&](int i) INLINE_LAMBDA {
       return widened(ends + e * kD + i) + widened(lost + e * kD + i);
     };
-    ended[e] = (at(0) * at(16)) * (at(8) * at(24));
+    ended[e] = at(0) * at(8);
+    if constexpr (kBeside == 64) ended[e] *= at(16) * at(24);
     fine &= all_normal(ended[e]);
   }
   if (!fine) return false;
@@ -116,18 +119,28 @@ INLINE double product_in_double(const T* x, int64_t n) {
   return lanes[0];
 }
 
+// acc *= the blocks of chains, of which *done elements are. Returns the product of the broken ones.
+template <int kBeside>
+INLINE double multiply_blocks(const float* x, int64_t n, int64_t deep, V<double>* acc, int64_t* done) {
+  double redone = 1;
+  int64_t i = 0;
+  while (i + kBeside <= n) {
+    const int64_t left = (n - i) / kBeside, rows = left < deep ? left : deep;
+    if (!chain_rows<kBeside>(x + i, rows, acc)) redone *= product_in_double(x + i, rows * kBeside);
+    i += rows * kBeside;
+  }
+  *done = i;
+  return redone;
+}
+
 INLINE double product_in_chains(const float* x, int64_t n) {
   if (n < kWorth) return product_in_double(x, n);
   constexpr int kD = kLanes<double>;
   V<double> acc[kEight];
   for (int e = 0; e < kEight; ++e) acc[e] = all(1.0);
-  double redone = 1;
   int64_t i = 0;
-  while (i + kAbreast <= n) {
-    const int64_t left = (n - i) / kAbreast, rows = left < kDeep ? left : kDeep;
-    if (!chain_rows(x + i, rows, acc)) redone *= product_in_double(x + i, rows * kAbreast);
-    i += rows * kAbreast;
-  }
+  const double redone = n < kFew ? multiply_blocks<kAbreast / 2>(x, n, kDeep / 3 * 4, acc, &i)
+                                 : multiply_blocks<kAbreast>(x, n, kDeep, acc, &i);
   for (; i + 8 <= n; i += 8) {
     for (int e = 0; e < kEight; ++e) acc[e] *= widened(x + i + e * kD);
   }

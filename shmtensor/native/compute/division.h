@@ -42,14 +42,31 @@ typedef uint64_t LooseBits __attribute__((vector_size(kWidth), aligned(8), may_a
 constexpr double kShift = 6755399441055744.0;          // 1.5 * 2^52
 constexpr uint64_t kShiftBits = 0x4338000000000000ULL;  // its bits
 
+// GCC 12 makes two halves and more of both conversions.
 INLINE V<double> as_doubles(const int32_t* p) {
+#if defined(__AVX512F__)
+  return (V<double>)_mm512_cvtepi32_pd(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif defined(__AVX2__)
+  return (V<double>)_mm256_cvtepi32_pd(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#else
   return __builtin_convertvector((FewInts)*reinterpret_cast<const LooseInts*>(p), V<double>);
+#endif
+}
+INLINE FewInts low_halves(Longs v) {
+#if defined(__AVX512F__)
+  return (FewInts)_mm512_cvtepi64_epi32((__m512i)v);
+#elif defined(__AVX2__)
+  const __m256i low = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
+  return (FewInts)_mm256_castsi256_si128(_mm256_permutevar8x32_epi32((__m256i)v, low));
+#else
+  return __builtin_convertvector(v, FewInts);
+#endif
 }
 INLINE V<double> as_doubles(const int64_t* p) {
   return (V<double>)((Bits)*reinterpret_cast<const LooseBits*>(p) + kShiftBits) - kShift;
 }
 INLINE void put_whole(int32_t* p, V<double> v) {  // the low half of a sum's bits: wraps round
-  *reinterpret_cast<LooseInts*>(p) = __builtin_convertvector((Longs)(v + kShift), FewInts);
+  *reinterpret_cast<LooseInts*>(p) = low_halves((Longs)(v + kShift));
 }
 INLINE void put_whole(int64_t* p, V<double> v) {
   *reinterpret_cast<LooseBits*>(p) = (Bits)(v + kShift) - kShiftBits;

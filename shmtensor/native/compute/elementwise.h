@@ -104,11 +104,6 @@ void keep(const T* __restrict x, const uint8_t* __restrict mask, T* __restrict o
   }
 }
 
-template <class T>
-void cut_off(const T* __restrict x, int64_t* __restrict out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<int64_t>(x[i]);
-}
-
 // ---------------------------------------------------------------- random bits
 
 // Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). 16 counters at a

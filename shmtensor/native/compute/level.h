@@ -24,6 +24,8 @@ namespace SHMTENSOR_LEVEL {
 #include "byte_level.h"
 #include "elementwise.h"
 #include "wide.h"
+
+#include "cutting.h"
 //
 #include "tail.h"
 //

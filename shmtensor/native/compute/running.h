@@ -12,17 +12,13 @@ INLINE V<double> moved_up(V<double> v) {
 // Within a vector by moving it up, so that only the total so far is a chain.
 inline void running_sums(const float* x, float* out, int64_t n, double total) {
   constexpr int kL = kLanes<double>;
-  typedef float Half __attribute__((vector_size(kWidth / 2)));
   int64_t i = 0;
   for (; i + kL <= n; i += kL) {
-    Half part;
-    __builtin_memcpy(&part, x + i, sizeof part);
-    V<double> v = __builtin_convertvector(part, V<double>);
+    V<double> v = widened(x + i);
     v += moved_up<1>(v);
     if (kL > 2) v += moved_up<2>(v);
     if (kL > 4) v += moved_up<4>(v);
-    part = __builtin_convertvector(v + total, Half);
-    __builtin_memcpy(out + i, &part, sizeof part);
+    *reinterpret_cast<LooseFew*>(out + i) = __builtin_convertvector(v + total, Few);
     total += v[kL - 1];
   }
   for (; i < n; ++i) {

@@ -17,6 +17,8 @@ typedef float LooseFew __attribute__((vector_size(kWidth / 2), aligned(4), may_a
 INLINE V<double> widened(const float* p) {
 #if defined(__AVX512F__)  // GCC 12 makes two halves of it
   return (V<double>)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+#elif defined(__AVX__)  // and here
+  return (V<double>)_mm256_cvtps_pd(_mm_loadu_ps(p));
 #else
   return __builtin_convertvector((Few)*reinterpret_cast<const LooseFew*>(p), V<double>);
 #endif
