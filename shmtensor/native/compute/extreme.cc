@@ -27,16 +27,17 @@ bool beats(T a, T b, bool largest) {
 
 // Rows of m, cut into pieces: values[r], and the place in its row if places are wanted.
 template <class T>
-void by_rows(const T* x, T* values, int64_t* places, int64_t rows, int64_t m, bool largest) {
+void by_rows(const T* x, T* values, int64_t* places, int64_t rows, int64_t m, int64_t pitch,
+             bool largest) {
   const auto extreme = folds<T>().extreme[largest];
   const auto find = folds<T>().find;
   if (rows * m <= kPiece || m <= kPiece) {
     const int64_t grain = m ? (kPiece + m - 1) / m : rows;
     ranges(rows, grain, [&](int64_t start, int64_t stop) {
       for (int64_t r = start; r < stop; ++r) {
-        const T value = extreme(x + r * m, m);
+        const T value = extreme(x + r * pitch, m);
         if (values) values[r] = value;
-        if (places) places[r] = find(x + r * m, m, value);
+        if (places) places[r] = find(x + r * pitch, m, value);
       }
     });
     return;
@@ -45,7 +46,7 @@ void by_rows(const T* x, T* values, int64_t* places, int64_t rows, int64_t m, bo
   auto* parts = static_cast<T*>(PyMem_RawMalloc(sizeof(T) * static_cast<size_t>(rows * pieces)));
   slices(rows * pieces, [&](int64_t i) {
     const int64_t start = i % pieces * kPiece;
-    parts[i] = extreme(x + i / pieces * m + start, least(kPiece, m - start));
+    parts[i] = extreme(x + i / pieces * pitch + start, least(kPiece, m - start));
   });
   for (int64_t r = 0; r < rows; ++r) {
     int64_t best = 0;
@@ -55,14 +56,15 @@ void by_rows(const T* x, T* values, int64_t* places, int64_t rows, int64_t m, bo
     const T value = parts[r * pieces + best];
     if (values) values[r] = value;
     const int64_t start = best * kPiece;
-    if (places) places[r] = start + find(x + r * m + start, least(kPiece, m - start), value);
+    if (places) places[r] = start + find(x + r * pitch + start, least(kPiece, m - start), value);
   }
   PyMem_RawFree(parts);
 }
 
 // x[o, k, c] without places: pieces of whole rows first, then the pieces' results.
 template <class T>
-void values_by_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, bool largest) {
+void values_by_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch,
+                       bool largest) {
   const auto fold = folds<T>().extreme_columns[largest];
   const int64_t width = least(inner, 4096);
   int64_t chain = kPiece / width;
@@ -78,21 +80,21 @@ void values_by_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inn
       const int64_t c = i % strips * width, k = i / strips % pieces * chain,
                     o = i / strips / pieces;
       T* to = parts + (o * pieces + k / chain) * inner + c;
-      const T* from = x + (o * m + k) * inner + c;
+      const T* from = x + (o * m + k) * pitch + c;
       const int64_t n = least(width, inner - c);
       memcpy(to, from, sizeof(T) * static_cast<size_t>(n));
-      fold(from + inner, to, least(chain, m - k) - 1, n, inner);
+      fold(from + pitch, to, least(chain, m - k) - 1, n, pitch);
     }
   });
   if (pieces == 1) return;
-  values_by_columns(parts, out, outer, pieces, inner, largest);
+  values_by_columns(parts, out, outer, pieces, inner, inner, largest);
   PyMem_RawFree(parts);
 }
 
 // x[o, k, c] with places: a strip of columns per slice, all rows of it.
 template <class T>
 void by_columns(const T* x, T* values, int64_t* places, int64_t outer, int64_t m, int64_t inner,
-                bool largest) {
+                int64_t pitch, bool largest) {
   // Strips as narrow as two cache lines where there are few columns, so that all threads have some.
   int64_t width = least(kStrip, (inner + 7) / 8);
   const int64_t line = 128 / static_cast<int64_t>(sizeof(T));
@@ -104,11 +106,11 @@ void by_columns(const T* x, T* values, int64_t* places, int64_t outer, int64_t m
     T scratch[kStrip];
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i % strips * width, n = least(width, inner - c), o = i / strips;
-      const T* from = x + o * m * inner + c;
+      const T* from = x + o * m * pitch + c;
       T* to = values ? values + o * inner + c : scratch;
       for (int64_t k = 0; k < n; ++k) to[k] = from[k];
       for (int64_t k = 0; k < n; ++k) rows[k] = 0;
-      folds<T>().place_columns[largest](from + inner, to, rows, m - 1, n, inner, 1);
+      folds<T>().place_columns[largest](from + pitch, to, rows, m - 1, n, pitch, 1);
       for (int64_t k = 0; k < n; ++k) places[o * inner + c + k] = rows[k];
     }
   });
@@ -159,7 +161,7 @@ PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants
   }
   Reduced r;
   if (!reduced_argument(where, x, args[1], keep, &r, wants_places ? Stretched::Walked : Stretched::Once,
-                        wants_places)) return left_to_caller();
+                        wants_places, true)) return left_to_caller();
   if (r.m > INT32_MAX) Py_RETURN_NONE;
   if (r.m == 0) Py_RETURN_NONE;  // there is nothing to choose from: the caller says so
   Ref values(wants_values ? fresh(r.nd, r.dims, type) : nullptr);
@@ -172,11 +174,11 @@ PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants
       T* v = values ? data<T>(values) : nullptr;
       int64_t* p = places ? data<int64_t>(places) : nullptr;
       if (r.inner == 1) {
-        by_rows(data<T>(r.x), v, p, r.outer, r.m, largest != 0);
+        by_rows(data<T>(r.x), v, p, r.outer, r.m, r.pitch, largest != 0);
       } else if (!p) {
-        values_by_columns(data<T>(r.x), v, r.outer, r.m, r.inner, largest != 0);
+        values_by_columns(data<T>(r.x), v, r.outer, r.m, r.inner, r.pitch, largest != 0);
       } else {
-        by_columns(data<T>(r.x), v, p, r.outer, r.m, r.inner, largest != 0);
+        by_columns(data<T>(r.x), v, p, r.outer, r.m, r.inner, r.pitch, largest != 0);
       }
     });
   }

@@ -11,6 +11,7 @@
 #include "float16.h"
 #include "gapped.h"
 #include "kernels.h"
+#include "packing.h"
 #include "pairs.h"
 #include "pool.h"
 #include "shape.h"
@@ -28,13 +29,17 @@ int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // out[o] = sum of x[o, :]
 template <class T>
-void sum_rows(const T* x, T* out, int64_t outer, int64_t m) {
+void sum_rows(const T* x, T* out, int64_t outer, int64_t m, int64_t pitch) {
   const auto kernel = kernels<T>().sum;
   if (m <= kPiece) {
     const int64_t grain = m ? (kPiece + m - 1) / m : outer;
     ranges(outer, grain, [&](int64_t start, int64_t stop) {
-      if (m <= kShort) return kernels<T>().sum_rows(x + start * m, out + start, stop - start, m);
-      for (int64_t o = start; o < stop; ++o) out[o] = static_cast<T>(kernel(x + o * m, m));
+      const auto rows = kernels<T>().sum_rows;
+      if (m <= kShort && pitch == m) return rows(x + start * m, out + start, stop - start, m);
+      for (int64_t o = start; o < stop; ++o) {
+        if (m <= kShort) rows(x + o * pitch, out + o, 1, m);
+        else out[o] = static_cast<T>(kernel(x + o * pitch, m));
+      }
     });
     return;
   }
@@ -43,7 +48,7 @@ void sum_rows(const T* x, T* out, int64_t outer, int64_t m) {
       static_cast<double*>(PyMem_RawMalloc(sizeof(double) * static_cast<size_t>(outer * pieces)));
   slices(outer * pieces, [&](int64_t i) {
     const int64_t start = i % pieces * kPiece;
-    parts[i] = kernel(x + i / pieces * m + start, least(kPiece, m - start));
+    parts[i] = kernel(x + i / pieces * pitch + start, least(kPiece, m - start));
   });
   for (int64_t o = 0; o < outer; ++o) {
     double total = 0;
@@ -55,7 +60,7 @@ void sum_rows(const T* x, T* out, int64_t outer, int64_t m) {
 
 // out[o, c] = sum over k of x[o, k, c]
 template <class T>
-void sum_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner) {
+void sum_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch) {
   const auto kernel = kernels<T>().sum_columns;
   const int64_t width = least(inner, 4096);
   int64_t chain = kPiece / width;
@@ -75,11 +80,11 @@ void sum_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner) {
       T* to = parts + (o * pieces + i / strips % pieces) * inner + c;
       const int64_t n = least(width, inner - c);
       memset(static_cast<void*>(to), 0, sizeof(T) * static_cast<size_t>(n));
-      kernel(x + (o * m + k) * inner + c, to, least(chain, m - k), n, inner);
+      kernel(x + (o * m + k) * pitch + c, to, least(chain, m - k), n, pitch);
     }
   });
   if (pieces == 1) return;
-  sum_columns(parts, out, outer, pieces, inner);
+  sum_columns(parts, out, outer, pieces, inner, inner);
   PyMem_RawFree(parts);
 }
 
@@ -102,20 +107,20 @@ PyObject* by_numpy(PyArrayObject* x, PyObject* axis, bool keep, int type) {
 
 // parts: 2 of complex numbers, whose parts are columns side by side.
 template <class T>
-void sum_group(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int parts) {
+void sum_group(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch, int parts) {
   if (outer * inner == 0) return;
   Unlocked unlocked(outer * m * inner > kUnlock);
   if (inner > 1) {
-    sum_columns(x, out, outer, m, inner * parts);
+    sum_columns(x, out, outer, m, inner * parts, pitch * parts);
   } else if (parts > 1) {
     sum_pairs(x, out, outer, m);
   } else {
-    sum_rows(x, out, outer, m);
+    sum_rows(x, out, outer, m, pitch);
   }
 }
 
 // Neighbouring dimensions of one kind are merged; the last reduced group goes first.
-PyObject* sum_contiguous(Ref x, const bool* reduced, const Left& left, int type) {
+PyObject* sum_lying(Ref x, const bool* reduced, const Left& left, Apart apart, int type) {
   const int nd = PyArray_NDIM(x.array());
   npy_intp sizes[NPY_MAXDIMS + 1];
   bool goes[NPY_MAXDIMS + 1];
@@ -147,10 +152,15 @@ PyObject* sum_contiguous(Ref x, const bool* reduced, const Left& left, int type)
     Ref out(todo == 1 ? fresh(left.nd, left.dims, type) : fresh(1, &flat, type));
     if (!out) return nullptr;
     const int parts = PyTypeNum_ISCOMPLEX(type) ? 2 : 1;
+    const bool suits = apart.suits(sizes[at], inner);
+    if (!suits) x = in_order(x.array());
+    if (!x) return nullptr;
+    const int64_t pitch = suits ? apart.pitch : inner == 1 ? sizes[at] : inner;
+    apart = Apart();  // the result has no gaps
     if (type == NPY_FLOAT || type == NPY_CFLOAT) {
-      sum_group(data<float>(x), data<float>(out), outer, sizes[at], inner, parts);
+      sum_group(data<float>(x), data<float>(out), outer, sizes[at], inner, pitch, parts);
     } else {
-      sum_group(data<double>(x), data<double>(out), outer, sizes[at], inner, parts);
+      sum_group(data<double>(x), data<double>(out), outer, sizes[at], inner, pitch, parts);
     }
     for (int i = at; i + 1 < groups; ++i) {
       sizes[i] = sizes[i + 1];
@@ -210,9 +220,11 @@ PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Ref gapped(PyTypeNum_ISCOMPLEX(type) ? nullptr : sum_gapped(x, reduced, keep != 0).release());
   if (gapped || PyErr_Occurred()) return finish(std::move(gapped), {wide, type});
   Left left;
-  Ref in = by_memory(x, reduced, keep != 0, true, &left, Stretched::Once);
+  Apart apart;
+  const bool may = !PyTypeNum_ISCOMPLEX(type);
+  Ref in = by_memory(x, reduced, keep != 0, true, &left, Stretched::Once, may ? &apart : nullptr);
   if (!in) return nullptr;
-  return finish(Ref(sum_contiguous(std::move(in), reduced, left, wide)), {wide, type});
+  return finish(Ref(sum_lying(std::move(in), reduced, left, apart, wide)), {wide, type});
 }
 
 // ---------------------------------------------------------------- several arrays into one

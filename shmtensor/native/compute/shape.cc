@@ -1,12 +1,14 @@
 #include "shape.h"
 
 #include "packing.h"
+#include "types.h"
 
 namespace shmtensor {
 namespace {
 
 constexpr int64_t kShortRow = 24;    // elements
 constexpr int64_t kManyRows = 1024;
+constexpr int64_t kLongRow = 64;  // elements: shorter rows apart are copied
 
 bool mark(const char* where, PyObject* dim, int nd, bool* goes) {
   const int d = dim_argument(where, dim, nd);
@@ -108,6 +110,33 @@ Ref reordered(const Ref& x, npy_intp* axes, int nd) {
   return turned ? in_order(turned.array()) : Ref();
 }
 
+// x as it lies if it is rows apart, else in C order.
+Ref in_rows(PyArrayObject* x, Apart* apart) {
+  const int nd = PyArray_NDIM(x);
+  const npy_intp size = PyArray_ITEMSIZE(x);
+  if (!apart || PyArray_IS_C_CONTIGUOUS(x) || !is_plain(x) || size < 1) return in_order(x);
+  int64_t length = 1, next = 0;  // next: the stride with which the dimension before goes on
+  for (int i = nd - 1; i >= 0; --i) {
+    const npy_intp n = PyArray_DIM(x, i), stride = PyArray_STRIDE(x, i);
+    if (n == 1) continue;
+    if (!next && stride == length * size) {
+      length *= n;
+      continue;
+    }
+    if (!next) {
+      apart->pitch = stride / size;
+    } else if (stride != next) {
+      return in_order(x);
+    }
+    if (stride <= 0 || stride % size) return in_order(x);
+    next = stride * n;
+  }
+  if (!next || length < kLongRow || apart->pitch < length) return in_order(x);
+  apart->length = length;
+  Py_INCREF(x);
+  return Ref(x);
+}
+
 // The reduced dimensions last.
 bool gather_reduced(const bool* goes, Reduced* out) {
   const int nd = PyArray_NDIM(out->x.array());
@@ -137,6 +166,13 @@ bool turn_short_rows(Reduced* out) {
   return static_cast<bool>(out->x);
 }
 
+// Without gaps.
+bool close_up(Reduced* out) {
+  out->pitch = out->inner == 1 ? out->m : out->inner;
+  out->x = in_order(out->x.array());
+  return static_cast<bool>(out->x);
+}
+
 }  // namespace
 
 PyObject* Left::put_back(Ref out) const {
@@ -151,7 +187,8 @@ PyObject* Left::put_back(Ref out) const {
   return turned ? in_order(turned.array()).release() : nullptr;
 }
 
-Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left, Stretched stretched) {
+Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left, Stretched stretched,
+              Apart* apart) {
   const int nd = PyArray_NDIM(x);
   PyArrayObject* const whole = x;
   const Ref narrow = unstretched(x, goes, stretched, left);
@@ -171,7 +208,7 @@ Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left, St
     left->moved = left->moved || d < last;
     last = d;
   }
-  if (!moved) return in_order(x);
+  if (!moved) return in_rows(x, apart);
   int to = 0;
   bool given[NPY_MAXDIMS];
   npy_intp order[NPY_MAXDIMS];
@@ -185,30 +222,35 @@ Ref by_memory(PyArrayObject* x, bool* goes, bool keep, bool free, Left* left, St
   }
   PyArray_Dims permutation{order, nd};
   Ref turned(PyArray_Transpose(x, &permutation));
-  return turned ? in_order(turned.array()) : Ref();
+  return turned ? in_rows(turned.array(), apart) : Ref();
 }
 
 bool reduced_argument(const char* where, PyArrayObject* x, PyObject* dim, bool keep, Reduced* out,
-                      Stretched stretched, bool places) {
+                      Stretched stretched, bool places, bool apart) {
   const int nd = PyArray_NDIM(x);
   bool goes[NPY_MAXDIMS];
   if (!reduced_dims(where, dim, nd, goes)) return false;
   int several = 0;
   for (int i = 0; i < nd; ++i) several += goes[i];
-  out->x = by_memory(x, goes, keep, !places || several <= 1, out, stretched);
+  Apart rows;
+  out->x = by_memory(x, goes, keep, !places || several <= 1, out, stretched, apart ? &rows : nullptr);
   if (!out->x) return false;
   int stage = 0;  // before, in and after the group, which must be one
   for (int i = 0; i < nd; ++i) {
     const npy_intp size = PyArray_DIM(out->x.array(), i);
     if (size == 1) continue;
     if (goes[i] ? stage == 2 : stage == 1) {
-      if (goes[i]) return gather_reduced(goes, out) && turn_short_rows(out);
+      if (goes[i]) return gather_reduced(goes, out) && turn_short_rows(out) && close_up(out);
       stage = 2;
     }
     if (goes[i]) stage = 1;
     (goes[i] ? out->m : stage ? out->inner : out->outer) *= size;
   }
-  return turn_short_rows(out);
+  if (rows.suits(out->m, out->inner)) {
+    out->pitch = rows.pitch;
+    return true;
+  }
+  return turn_short_rows(out) && close_up(out);
 }
 
 }  // namespace shmtensor

@@ -8,6 +8,7 @@
 #include "float16.h"
 #include "flush.h"
 #include "kernels.h"
+#include "packing.h"
 #include "pool.h"
 #include "shape.h"
 #include "types.h"
@@ -117,16 +118,16 @@ void by_short_rows(const T* x, A* out, int64_t outer, int64_t m, int what) {
   });
 }
 
-// out[o] of x[o, :]
+// out[o] of x[o, :], rows `pitch` apart
 template <class T, class A>
-void by_rows(const T* x, A* out, int64_t outer, int64_t m, int what) {
+void by_rows(const T* x, A* out, int64_t outer, int64_t m, int64_t pitch, int what) {
   const bool multiplied = std::is_same_v<T, float> && what == static_cast<int>(Tally::Product);
-  if (m > 0 && m <= (multiplied ? kShortFloats : kShortRow) && outer >= kAtLeast)
+  if (m > 0 && pitch == m && m <= (multiplied ? kShortFloats : kShortRow) && outer >= kAtLeast)
     return by_short_rows(x, out, outer, m, what);
   const auto rows = tallies<T>().rows[what];
   if (m <= kPiece) {
     ranges(outer, m ? (kPiece + m - 1) / m : outer, [&](int64_t o, int64_t stop) {
-      for (; o < stop; ++o) out[o] = rows(x + o * m, m);
+      for (; o < stop; ++o) out[o] = rows(x + o * pitch, m);
     });
     return;
   }
@@ -134,16 +135,16 @@ void by_rows(const T* x, A* out, int64_t outer, int64_t m, int what) {
   Parts<A> parts(outer * pieces);
   slices(outer * pieces, [&](int64_t i) {
     const int64_t start = i % pieces * kPiece;
-    parts.get()[i] = rows(x + i / pieces * m + start, least(kPiece, m - start));
+    parts.get()[i] = rows(x + i / pieces * pitch + start, least(kPiece, m - start));
   });
   // Counts are joined by adding.
   const auto join = tallies<A>().rows[what == static_cast<int>(Tally::Count) ? 0 : what];
   for (int64_t o = 0; o < outer; ++o) out[o] = join(parts.get() + o * pieces, pieces);
 }
 
-// out[o, c] of x[o, :, c]
+// out[o, c] of x[o, :, c], of which the last dimension's rows are `pitch` apart
 template <class T, class A>
-void by_columns(const T* x, A* out, int64_t outer, int64_t m, int64_t inner, int what) {
+void by_columns(const T* x, A* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch, int what) {
   const auto columns = tallies<T>().columns[what];
   const A start = what == static_cast<int>(Tally::Product) ? 1 : 0;
   const int64_t width = least(inner, 2048);
@@ -159,26 +160,26 @@ void by_columns(const T* x, A* out, int64_t outer, int64_t m, int64_t inner, int
         A* to = parts + (o * pieces + k / chain) * inner + c;
         const int64_t n = least(width, inner - c);
         for (int64_t l = 0; l < n; ++l) to[l] = start;
-        columns(x + (o * m + k) * inner + c, to, least(chain, m - k), n, inner);
+        columns(x + (o * m + k) * pitch + c, to, least(chain, m - k), n, pitch);
       }
     });
   };
   if (pieces == 1) return go(out);
   Parts<A> parts(outer * pieces * inner);
   go(parts.get());
-  by_columns<A, A>(parts.get(), out, outer, pieces, inner,
+  by_columns<A, A>(parts.get(), out, outer, pieces, inner, inner,
                    what == static_cast<int>(Tally::Count) ? 0 : what);
 }
 
 // x[outer, m, inner] -> out[outer, inner]
 template <class T, class A>
-void group(const T* x, A* out, int64_t outer, int64_t m, int64_t inner, int what) {
+void group(const T* x, A* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch, int what) {
   if (outer * inner == 0) return;
   Unlocked unlocked(outer * m * inner > kUnlock);
   if (inner == 1) {
-    by_rows(x, out, outer, m, what);
+    by_rows(x, out, outer, m, pitch, what);
   } else {
-    by_columns(x, out, outer, m, inner, what);
+    by_columns(x, out, outer, m, inner, pitch, what);
   }
 }
 
@@ -224,7 +225,7 @@ struct Groups {
 };
 
 template <class T>
-PyObject* run(Ref x, const bool* goes, const Left& left, Tally what, int type) {
+PyObject* run(Ref x, const bool* goes, const Left& left, const Apart& apart, Tally what, int type) {
   using A = WideOf<T>;
   constexpr bool floats = std::is_floating_point<T>::value;
   // A count of floating numbers is made as double: exact up to 2^53 of them.
@@ -234,13 +235,17 @@ PyObject* run(Ref x, const bool* goes, const Left& left, Tally what, int type) {
   for (bool first = true; groups.todo; first = false) {
     int64_t outer, m, inner;
     groups.pop(&outer, &m, &inner);
+    const bool suits = first && apart.suits(m, inner);
+    if (!suits) x = in_order(x.array());
+    if (!x) return nullptr;
+    const int64_t pitch = suits ? apart.pitch : inner == 1 ? m : inner;
     const npy_intp flat = outer * inner;
     Ref out(groups.todo ? fresh(1, &flat, wide) : fresh(left.nd, left.dims, wide));
     if (!out) return nullptr;
     if (first) {
-      group<T, A>(data<T>(x), data<A>(out), outer, m, inner, step);
+      group<T, A>(data<T>(x), data<A>(out), outer, m, inner, pitch, step);
     } else {
-      group<A, A>(data<A>(x), data<A>(out), outer, m, inner, step);
+      group<A, A>(data<A>(x), data<A>(out), outer, m, inner, pitch, step);
     }
     if (what == Tally::Count) step = static_cast<int>(Tally::Sum);
     x = std::move(out);
@@ -278,13 +283,15 @@ PyObject* tally_dims(PyArrayObject* x, bool* goes, bool keep, Tally what) {
   if (computed > NPY_DOUBLE) Py_RETURN_NONE;
   if (type == NPY_BOOL && what == Tally::Sum) what = Tally::Count;  // lanes as narrow as a bool
   Left left;
+  Apart apart;
   Ref in = by_memory(x, goes, keep, true, &left,
-                     what == Tally::Product ? Stretched::Walked : Stretched::Once);
+                     what == Tally::Product ? Stretched::Walked : Stretched::Once,
+                     type == NPY_HALF ? nullptr : &apart);
   if (in && type == NPY_HALF) in = contiguous_as(in.array(), computed);
   if (!in) return nullptr;
   PyObject* out = nullptr;
   with_type(computed, [&](auto zero) {
-    out = run<decltype(zero)>(std::move(in), goes, left, what, type);
+    out = run<decltype(zero)>(std::move(in), goes, left, apart, what, type);
   });
   return out;
 }

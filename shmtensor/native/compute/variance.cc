@@ -29,7 +29,7 @@ struct Sums {
 
 // out[r] = the sum over the row
 template <class T>
-void by_rows(const T* x, T* out, int64_t rows, int64_t m, const Sums& s) {
+void by_rows(const T* x, T* out, int64_t rows, int64_t m, int64_t pitch, const Sums& s) {
   const auto sum = kernels<T>().sum;
   const auto squares = moments<T>().rows[s.power - 1];
   const auto finish = [&](double total) {
@@ -40,7 +40,7 @@ void by_rows(const T* x, T* out, int64_t rows, int64_t m, const Sums& s) {
     const int64_t grain = m ? (kPiece + m - 1) / m : rows;
     ranges(rows, grain, [&](int64_t start, int64_t stop) {
       for (int64_t r = start; r < stop; ++r) {
-        const T* row = x + r * m;
+        const T* row = x + r * pitch;
         const double mean = s.about_zero || !m ? 0 : sum(row, m) / static_cast<double>(m);
         out[r] = finish(squares(row, m, static_cast<T>(mean)));
       }
@@ -51,7 +51,7 @@ void by_rows(const T* x, T* out, int64_t rows, int64_t m, const Sums& s) {
   auto* parts =
       static_cast<double*>(PyMem_RawMalloc(sizeof(double) * static_cast<size_t>(pieces)));
   for (int64_t r = 0; r < rows; ++r) {
-    const T* row = x + r * m;
+    const T* row = x + r * pitch;
     const auto total = [&](auto&& part) {
       slices(pieces, [&](int64_t i) {
         parts[i] = part(row + i * kPiece, least(kPiece, m - i * kPiece));
@@ -68,7 +68,8 @@ void by_rows(const T* x, T* out, int64_t rows, int64_t m, const Sums& s) {
 }
 
 template <class T>
-void by_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, const Sums& s) {
+void by_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch,
+                const Sums& s) {
   int64_t width = least(kStrip, (inner + 7) / 8);
   const int64_t line = 128 / static_cast<int64_t>(sizeof(T));
   width = width < line ? line : width;
@@ -79,25 +80,25 @@ void by_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, con
     double totals[kStrip];
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i % strips * width, n = least(width, inner - c), o = i / strips;
-      const T* from = x + o * m * inner + c;
+      const T* from = x + o * m * pitch + c;
       const auto total = [&](auto&& add) {
         for (int64_t k = 0; k < n; ++k) totals[k] = 0;
         for (int64_t row = 0; row < m; row += kChain) {
           for (int64_t k = 0; k < n; ++k) part[k] = 0;
-          add(from + row * inner, least(kChain, m - row));
+          add(from + row * pitch, least(kChain, m - row));
           for (int64_t k = 0; k < n; ++k) totals[k] += static_cast<double>(part[k]);
         }
       };
       for (int64_t k = 0; k < n; ++k) means[k] = 0;
       if (!s.about_zero) {
         total([&](const T* p, int64_t rows) {
-          kernels<T>().sum_columns(p, part, rows, n, inner);
+          kernels<T>().sum_columns(p, part, rows, n, pitch);
         });
         for (int64_t k = 0; k < n; ++k)
           means[k] = static_cast<T>(totals[k] / static_cast<double>(m));
       }
       total([&](const T* p, int64_t rows) {
-        moments<T>().columns[s.power - 1](p, means, part, rows, n, inner);
+        moments<T>().columns[s.power - 1](p, means, part, rows, n, pitch);
       });
       T* to = out + o * inner + c;
       for (int64_t k = 0; k < n; ++k) {
@@ -113,7 +114,7 @@ PyObject* run(const char* where, PyArrayObject* x, PyObject* dim, bool keep, dou
   const int type = PyArray_TYPE(x);
   if (type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
   Reduced r;
-  if (!reduced_argument(where, x, dim, keep, &r, Stretched::Once)) return left_to_caller();
+  if (!reduced_argument(where, x, dim, keep, &r, Stretched::Once, false, true)) return left_to_caller();
   Ref out(fresh(r.nd, r.dims, type));
   if (!out) return nullptr;
   const double times = static_cast<double>(r.times);
@@ -124,9 +125,9 @@ PyObject* run(const char* where, PyArrayObject* x, PyObject* dim, bool keep, dou
     const auto go = [&](auto zero) {
       using T = decltype(zero);
       if (r.inner == 1) {
-        by_rows(data<T>(r.x), data<T>(out), r.outer, r.m, s);
+        by_rows(data<T>(r.x), data<T>(out), r.outer, r.m, r.pitch, s);
       } else {
-        by_columns(data<T>(r.x), data<T>(out), r.outer, r.m, r.inner, s);
+        by_columns(data<T>(r.x), data<T>(out), r.outer, r.m, r.inner, r.pitch, s);
       }
     };
     type == NPY_FLOAT ? go(float()) : go(double());
