@@ -213,3 +213,9 @@ def test_floats_are_cut_off() -> None:
     for y in (x, x.astype("f8"), x.reshape(-1, 1)[::2]):
         got = native.cast(y, np.dtype("i8").num)
         np.testing.assert_array_equal(got, y.astype("i8"), strict=True)
+    edges = [2.0**31, -(2.0**31), 2.0**31 - 1, 2.0**40 + 0.5, -(2.0**62), 0.9, -0.9, -0.0]
+    for kind, place in itertools.product(("f4", "f8"), range(40)):
+        few = np.full(40, 1.5, kind)
+        few[place] = edges[place % len(edges)]
+        got = native.cast(few, np.dtype("i8").num)
+        np.testing.assert_array_equal(got, few.astype("i8"), strict=True)
