@@ -213,7 +213,19 @@ dot.pullback(
 def vdot(ops, input, other):
     """Sum of the products of two vectors, the first one conjugated."""
     insist("vdot", (1, 1), input, other)
+    if input.dtype.kind == other.dtype.kind == "c":
+        alike("vdot", input, other)
+        return ops.conjugate_dot(input, other)
     return ops.matmul(ops.conj(input), other)
+
+
+@op(method=False, function=False, samples=[((5,), (5,))])
+def conjugate_dot(xp, x, y, /):
+    """Sum of the products of two complex vectors, the first one conjugated while it is read."""
+    return xp.asarray(xp.vdot(x, y))
+
+
+conjugate_dot.pullback(x=lambda g, x, y: g.conjugate() * y, y=lambda g, x, y: g * x)
 
 
 @composite

@@ -250,3 +250,23 @@ def test_cholesky_solve_reads_one_triangle() -> None:
 def test_svd_lowrank_of_a_small_matrix() -> None:
     assert st.svd_lowrank(st.ones(3, 3))[1].shape == (3,)
     assert st.svd_lowrank(st.ones(8, 8), None)[1].shape == (6,)
+
+
+def test_vdot_of_complex_numbers() -> None:
+    x = np.array([1 + 2j, 3 - 1j], "c8")
+    y = np.array([2j, 1 - 1j], "c8")
+    assert st.vdot(st.tensor(x), st.tensor(y)).item() == np.vdot(x, y)
+    assert st.autograd.gradcheck(
+        st.vdot, [st.tensor(v.astype("c16"), requires_grad=True) for v in (x, y)]
+    )
+    with pytest.raises(RuntimeError, match=r"vdot.*same dtype"):
+        st.vdot(st.tensor(x), st.tensor(y).to(st.complex128))
+    with pytest.raises(RuntimeError, match=r"vdot|conjugate_dot"):
+        st.vdot(st.tensor(x), st.ones(3, dtype=st.complex64))
+
+
+def test_entr_at_and_below_zero() -> None:
+    x = st.tensor([2.0, 1.0, 0.5, 0.0, -1.0, st.nan, st.inf])
+    want = [-2 * np.log(2), 0.0, 0.5 * np.log(2), 0.0, -np.inf, np.nan, -np.inf]
+    np.testing.assert_allclose(st.special.entr(x), want, rtol=1e-6)
+    np.testing.assert_allclose(st.special.entr(x[:3]), want[:3], rtol=1e-6, atol=1e-7)
