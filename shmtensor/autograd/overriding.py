@@ -105,11 +105,16 @@ def foreign(operands: Iterable[Any]) -> list[Any]:
     return found if any(not isinstance(x, native.TensorBase) for x in found) else []
 
 
+def all_plain(value: Any) -> bool:
+    """Is it a list of plain tensors?"""
+    return value.__class__ in (list, tuple) and set(map(type, value)) == {native.plain_class()}
+
+
 def taken_over(parameters: list[inspect.Parameter], shared: dict[str, Any]) -> str:
     """The lines of a composite's function that ask operands which are no tensors."""
     if not parameters or parameters[0].name not in FIRST:
         return ""
-    shared.update(_foreign=foreign, _ask=ask, _plain=native.plain_class())
+    shared.update(_foreign=foreign, _ask=ask, _plain=native.plain_class(), _all_plain=all_plain)
     given = [
         ("*" if p.kind is p.VAR_POSITIONAL else "") + p.name
         for p in parameters
@@ -119,6 +124,7 @@ def taken_over(parameters: list[inspect.Parameter], shared: dict[str, Any]) -> s
     named += [f"**{p.name}" for p in parameters if p.kind is p.VAR_KEYWORD]
     operands, first = f"({', '.join(given)},)", parameters[0].name
     return (
-        f"    if {first}.__class__ is not _plain and (_takers := _foreign({operands})):\n"
+        f"    if {first}.__class__ is not _plain and not _all_plain({first}) and (\n"
+        f"        _takers := _foreign({operands})\n    ):\n"
         f"        return _ask(_takers, _public, {operands}, {{{', '.join(named)}}})\n"
     )

@@ -168,4 +168,4 @@ def allclose(ops, input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 @composite
 def equal(ops, input, other):
     """Are shapes and all elements equal? A Python bool."""
-    return tuple(input.shape) == tuple(other.shape) and bool(ops.all(ops.eq(input, other)))
+    return bool(input.shape == other.shape and ops.all(ops.eq(input, other)))

@@ -134,7 +134,22 @@ def empty(
     )
 
 
-@composite(method=False)
+def full_of(size: Any, fill_value: Any) -> Any:
+    """Memory filled with a Python float, of the default dtype; None where `full` has more to do."""
+    if fill_value.__class__ is not float or size.__class__ is not tuple:
+        return None
+    if not -1e38 < fill_value < 1e38:  # perhaps more than the dtype holds
+        return None
+    out = native.blank(size, get_default_dtype(), 0)
+    if out is None or out.array.size > 4096:
+        return None
+    out.array.fill(fill_value)
+    return out
+
+
+@composite(
+    method=False, usual=(full_of, "size, fill_value", PLAIN.replace(" and pin_memory is False", ""))
+)
 def full(
     ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):

@@ -80,6 +80,8 @@ def constant_pad_nd(ops, input, pad, value=0):
     frames = [(0, 0)] * (input.ndim - len(pad) // 2)
     frames += [(pad[i], pad[i + 1]) for i in builtins.range(len(pad) - 2, -1, -2)]
     for dim, (before, after) in enumerate(frames):
+        if before >= 0 and after >= 0:
+            continue
         size = input.shape[dim]
         input = ops.narrow(input, dim, max(-before, 0), size - max(-before, 0) - max(-after, 0))
     frames = [(max(a, 0), max(b, 0)) for a, b in frames]

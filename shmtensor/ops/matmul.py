@@ -163,7 +163,7 @@ def insist(name: str, ranks: tuple[int, ...], *xs: Any) -> None:
         raise RuntimeError(f"{name}: expected {ranks} dimensions: {shapes}")
 
 
-@composite
+@composite(usual=("matmul", "input, mat2", "input.ndim == 2 and mat2.ndim == 2"))
 def mm(ops, input, mat2):
     """Product of two matrices."""
     insist("mm", (2, 2), input, mat2)
@@ -187,7 +187,7 @@ bmm.pullback(
 )
 
 
-@composite
+@composite(usual=("matmul", "input, vec", "input.ndim == 2 and vec.ndim == 1"))
 def mv(ops, input, vec):
     """Product of a matrix and a vector."""
     insist("mv", (2, 1), input, vec)
@@ -233,6 +233,8 @@ def inner(ops, input, other):
     """Sums of products over the last dimensions."""
     if not input.ndim or not other.ndim:
         return ops.mul(input, other)
+    if input.ndim == other.ndim == 1 and input.shape == other.shape:
+        return ops.matmul(input, other)
     if input.shape[-1] != other.shape[-1]:
         raise RuntimeError(
             f"inner: the last sizes differ: {tuple(input.shape)}, {tuple(other.shape)}"

@@ -75,9 +75,10 @@ def one_hot_rows(xp, x, /, n):
         raise RuntimeError(f"one_hot: class numbers are int64: {x.dtype}, hint: x.long()")
     if not x.size and n <= 0:
         raise RuntimeError("one_hot: num_classes is needed for an empty tensor")
-    n = n if n != -1 else int(x.max()) + 1
-    if x.size and (x.min() < 0 or x.max() >= n):
-        raise RuntimeError(f"one_hot: class is out of range: {x.min()} to {x.max()}, {n} classes")
+    low, high = (int(x.min()), int(x.max())) if x.size else (0, n - 1)
+    n = n if n != -1 else high + 1
+    if low < 0 or high >= n:
+        raise RuntimeError(f"one_hot: class is out of range: {low} to {high}, {n} classes")
     out = xp.zeros((x.size, n), np.int64)
     out[xp.arange(x.size), x.reshape(-1)] = 1
     return out.reshape(*x.shape, n)

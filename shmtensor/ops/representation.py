@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -62,12 +63,19 @@ def frexp(xp, x, /):
 frexp.pullback(x=lambda g, x, mantissa: g * (mantissa / x))
 
 
+@functools.cache
+def ends(dtype: Any) -> tuple[float, float]:
+    """The least and the largest number of a floating-point dtype."""
+    limits = finfo(dtype)
+    return limits.min, limits.max
+
+
 def fast_numbers(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = None) -> Any:
     """In one pass of float32 and float64, into `out` too."""
     if x.dtype.kind == "f":
-        limits = finfo(x.dtype)
-        most = float(limits.max) if posinf is None else posinf
-        least = float(limits.min) if neginf is None else neginf
+        least, most = ends(x.dtype)
+        most = most if posinf is None else posinf
+        least = least if neginf is None else neginf
         nan = 0.0 if nan is None else nan
         done = native.finite(x, nan, most, least, out)
         if done is not None:

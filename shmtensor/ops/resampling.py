@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -169,6 +170,26 @@ def step(n: int, out: int, factor: float | None, align_corners: bool) -> float:
     return 1 / factor if factor else n / out
 
 
+# Images of one size follow each other: what a size needs is kept, read-only.
+
+
+@functools.lru_cache(maxsize=64)
+def nearest(n: int, out: int, scale: float, exact: bool) -> Any:
+    """The place of the element that each result takes."""
+    at = np.floor((np.arange(out, dtype=np.float32) + 0.5 * exact) * np.float32(scale))
+    places = np.minimum(at.astype(np.int64), n - 1)
+    places.flags.writeable = False
+    return places
+
+
+@functools.lru_cache(maxsize=64)
+def kept(taps: Callable[..., Taps], *arguments: Any) -> Taps:
+    """The taps of these arguments."""
+    places, weights = taps(*arguments)
+    places.flags.writeable = weights.flags.writeable = False
+    return places, weights
+
+
 @composite(method=False, function=False)
 def interpolate(
     ops,
@@ -215,13 +236,11 @@ def interpolate(
         scale = step(n, m, factor, bool(align_corners))
         if mode in ("nearest", "nearest-exact"):
             if m != n or scale != 1:
-                shift = 0.5 if mode == "nearest-exact" else 0.0
-                at = np.floor((np.arange(m, dtype=np.float32) + shift) * np.float32(scale))
-                input = ops.selected(input, np.minimum(at.astype(np.int64), n - 1), 2 + d)
+                input = ops.selected(input, nearest(n, m, scale, mode == "nearest-exact"), 2 + d)
             continue
         taps = SMOOTH[mode] if antialias else TAPS[mode][1]
         dtype = np.dtype(np.float64 if input.dtype == np.float64 else np.float32)
-        input = ops.tapped(input, *taps(n, m, scale, bool(align_corners), dtype), 2 + d)
+        input = ops.tapped(input, *kept(taps, n, m, scale, bool(align_corners), dtype), 2 + d)
     if bytes_:
         input = ops.cast(ops.clamped(ops.round(input), 0, 255), np.dtype(np.uint8))
     return input

@@ -114,6 +114,14 @@ def laid_out(ops: Any, drawn: Any, like: Any, memory_format: Any) -> Any:
     return out.requires_grad_() if getattr(drawn, "requires_grad", False) else out
 
 
+def drawn_like(draw: Any, like: Any, dtype: Any, generator: Any, requires_grad: bool) -> Any:
+    """New numbers of the shape and dtype of a tensor; the usual ones by `draw`'s short way."""
+    dtype = like.dtype if dtype is None else dtype
+    if like.ndim and dtype == get_default_dtype() and generator is None and not requires_grad:
+        return draw(*like.shape)
+    return draw(tuple(like.shape), generator=generator, dtype=dtype, requires_grad=requires_grad)
+
+
 @composite(method=False)
 def rand_like(
     ops,
@@ -127,10 +135,7 @@ def rand_like(
     memory_format=None,
 ):
     """`rand` in the shape and dtype of a tensor."""
-    dtype = input.dtype if dtype is None else dtype
-    out = ops.rand(
-        tuple(input.shape), generator=generator, dtype=dtype, requires_grad=requires_grad
-    )
+    out = drawn_like(ops.rand, input, dtype, generator, requires_grad)
     return laid_out(ops, out, input, memory_format)
 
 
@@ -147,10 +152,7 @@ def randn_like(
     memory_format=None,
 ):
     """`randn` in the shape and dtype of a tensor."""
-    dtype = input.dtype if dtype is None else dtype
-    out = ops.randn(
-        tuple(input.shape), generator=generator, dtype=dtype, requires_grad=requires_grad
-    )
+    out = drawn_like(ops.randn, input, dtype, generator, requires_grad)
     return laid_out(ops, out, input, memory_format)
 
 

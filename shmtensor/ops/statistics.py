@@ -130,6 +130,9 @@ def ranked(
     )
     n = rows.shape[-1]
     ordered = ops.sort_along(rows, -1, False)[0]
+    if not (values.ndim or skip or getattr(q, "requires_grad", False)):
+        out = at_one_rank(ops, ordered, *(v.item() for v in places(n, values, interpolation)))
+        return with_dims_of_one(ops, out, dim, ndim) if keepdim else out
     data = getattr(rows, "array", rows)
     holes = np.isnan(data).sum(-1)[..., None]
     flat = values.reshape(-1)
@@ -160,6 +163,23 @@ def ranked(
     else:
         out = ops.movedim(out, -1, 0)
     return out if values.ndim else out[0]
+
+
+def at_one_rank(ops: Any, ordered: Any, low: int, high: int, part: float) -> Any:
+    """What is at a rank of sorted rows or between it and the next; NaN where the row has one."""
+    out = ops.select(ordered, -1, low)
+    if part:
+        out = ops.lerp(out, ops.select(ordered, -1, high), part)
+    last = ops.select(ordered, -1, ordered.shape[-1] - 1)  # NaN is sorted last
+    bad = ops.ne(last, last)
+    return ops.choose(bad, math.nan, out) if bool(ops.any(bad)) else out
+
+
+def with_dims_of_one(ops: Any, out: Any, dim: int | None, ndim: int) -> Any:
+    """A reduced tensor with its reduced dimensions, of size 1."""
+    if dim is None:
+        return ops.reshape(out, (1,) * ndim)
+    return ops.unsqueeze(out, dim % ndim) if ndim else out
 
 
 @composite

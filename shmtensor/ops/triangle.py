@@ -123,13 +123,13 @@ def slice_scatter(ops, input, src, dim=0, start=None, end=None, step=1):
 @composite(method=False)
 def tril_indices(ops, row, col, offset=0, *, dtype=None, device=None, layout=None):
     """Where a matrix's lower triangle is: (2, n), rows above columns."""
-    return made(corner, np.tril_indices, row, col, offset, default_index(dtype), device=device)
+    return made(corner, False, row, col, offset, default_index(dtype), device=device)
 
 
 @composite(method=False)
 def triu_indices(ops, row, col, offset=0, *, dtype=None, device=None, layout=None):
     """Where a matrix's upper triangle is: (2, n), rows above columns."""
-    return made(corner, np.triu_indices, row, col, offset, default_index(dtype), device=device)
+    return made(corner, True, row, col, offset, default_index(dtype), device=device)
 
 
 def default_index(dtype: Any) -> Any:
@@ -137,6 +137,7 @@ def default_index(dtype: Any) -> Any:
     return np.dtype(np.int64) if dtype is None else as_dtype(dtype)
 
 
-def corner(find: Any, row: int, col: int, offset: int, dtype: Any) -> Any:
+def corner(upper: bool, row: int, col: int, offset: int, dtype: Any) -> Any:
     """The two index vectors as rows."""
-    return np.stack(find(row, offset, col)).astype(dtype)
+    lower = np.tri(row, col, offset - upper, bool)
+    return np.array((~lower if upper else lower).nonzero(), dtype)
