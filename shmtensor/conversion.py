@@ -296,8 +296,9 @@ def frombuffer(
     Raises:
         ValueError: there are no bytes, or not as many as `count` elements need.
     """
-    if not memoryview(buffer).nbytes or not count:
-        raise ValueError(f"frombuffer: nothing to read: buffer of {len(buffer)}, count={count}")
+    size = memoryview(buffer).nbytes
+    if not size or not count:
+        raise ValueError(f"frombuffer: nothing to read: a buffer of {size} bytes, count={count}")
     made: Tensor = native.wrap(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
     return made.requires_grad_() if requires_grad else made
 

@@ -16,10 +16,10 @@ from .table import composite, insist_on_tensors, op
 @op(samples=[((3, 4), reals((5,)))], method=False, function=False)
 def among(xp, x, tests, /, *, invert=False):
     """Which elements occur among the test elements?"""
-    for x_or_test in (x, tests):
-        in_order("isin", x_or_test)
-        if x_or_test.dtype.kind == "b":
-            raise RuntimeError(f"isin: not for bool: shape {x_or_test.shape}, hint: x.int()")
+    for part in (x, tests):
+        in_order("isin", part)
+        if part.dtype.kind == "b":
+            raise RuntimeError(f"isin: not for bool: shape {part.shape}, hint: x.int()")
     return xp.isin(x, tests, invert=invert)
 
 

@@ -49,7 +49,7 @@ INLINE Chain joined(const Chain& a, const Chain& b) {
 
 constexpr int kEight = 8 / kLanes<double>;  // vectors of eight doubles
 
-// acc *= the product of the rows x[k, kWidth] for k < rows; false, and acc as before, if a chain broke.
+// acc *= the product of the rows x[k, kBeside] for k < rows; false, and acc as before, if a chain broke.
 template <int kBeside>
 INLINE bool chain_rows(const float* x, int64_t rows, V<double>* acc) {
   constexpr int kL = kLanes<float>, kD = kLanes<double>;
