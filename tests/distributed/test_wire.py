@@ -83,6 +83,27 @@ def test_who_left_is_no_bad_news(comm: Comm) -> None:
     assert (one.trouble, one.left) == (None, {2: 5})
 
 
+@pytest.mark.parametrize("come", [2, 1, 0], ids=["all", "left", "none"])
+def test_mpi_ends_only_if_all_have_come_twice(
+    comm: Comm, monkeypatch: pytest.MonkeyPatch, come: int
+) -> None:
+    ended, met = [], iter([True] * come + [False] * 2)
+
+    def Ibarrier() -> Any:
+        done = next(met)
+        return SimpleNamespace(Test=lambda: done)
+
+    monkeypatch.setattr(comm, "Ibarrier", Ibarrier, raising=False)
+    monkeypatch.setattr(Base, "comm", comm)
+    monkeypatch.setattr(wire, "PATIENCE", 0.02)
+    Wire(comm, 0, range(3)).note("lost", 2, "rank 2 died")
+    module = SimpleNamespace(
+        Is_finalized=lambda: False, Finalize=lambda: ended.append(1), Exception=OSError
+    )
+    wire.finish(module)
+    assert len(ended) == (come == 2)
+
+
 def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> None:
     one, failed = Wire(comm, 0, range(3)), []
 

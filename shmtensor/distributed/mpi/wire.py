@@ -102,20 +102,31 @@ def begin(timeout: float) -> Any:
 
 def finish(module: Any) -> None:
     """Ends MPI when all have come here; unless something went wrong, and somebody does not come
-    soon: for the dead it would wait for ever.
+    soon: for the dead, and for who left without it, Finalize would wait for ever.
+
+    All meet twice: a rank that was stopped finds the first barrier done on waking, as the others
+    had come to it, though they gave up waiting and have left. They do not come to the second.
     """
     if module.Is_finalized():
         return
     with suppress(module.Exception):
-        request = Base.comm.Ibarrier()
-        end = time.monotonic() + PATIENCE
-        while not request.Test():
-            for wire in Base.wires:
-                wire.look()
-            if time.monotonic() > end and any(wire.trouble for wire in Base.wires):
-                return
-            time.sleep(PAUSE)
-        module.Finalize()
+        if meet() and meet():
+            module.Finalize()
+
+
+def meet() -> bool:
+    """Whether all came to a barrier, for which a run in trouble waits PATIENCE: counted in pauses,
+    not by the clock, which goes on while a rank is stopped."""
+    request = Base.comm.Ibarrier()
+    pauses = 0
+    while not request.Test():
+        for wire in Base.wires:
+            wire.look()
+        if pauses > PATIENCE / PAUSE and any(wire.trouble for wire in Base.wires):
+            return False
+        time.sleep(PAUSE)
+        pauses += 1
+    return True
 
 
 def pieces(x: Array) -> list[Array]:
