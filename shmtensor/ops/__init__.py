@@ -54,6 +54,7 @@ FAMILIES = (
     "columns",
     "attention",
     "heads",
+    "neighbours",
     "warping",
     "loss",
     "alignment",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
+import math
 from typing import Any
 
 import numpy as np
 
+from .neighbours import FRAMES as NEIGHBOURS
 from .table import composite
 
 MODES = ("bilinear", "nearest", "bicubic")
@@ -50,74 +51,39 @@ def affine_grid(ops, theta, size, align_corners=None):
     return ops.reshape(out, (theta.shape[0], *inner, n))
 
 
-def scaled(at: Any, n: int, align_corners: bool) -> Any:
-    """Places from [-1, 1] in elements."""
-    return (at + 1) * ((n - 1) / 2) if align_corners else ((at + 1) * n - 1) / 2
+def scaled(ops: Any, grid: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
+    """A grid (N, *out, n) of places from [-1, 1] in elements: (N, n, P), in the order of inner."""
+    n = len(inner)
+    at = ops.flip(ops.transpose(ops.reshape(grid, (len(grid), -1, n)), 1, 2), (1,))
+    sizes = np.array(inner, at.dtype).reshape(n, 1)
+    if align_corners:
+        return ops.mul(ops.add(at, 1), (sizes - 1) / 2)
+    return ops.div(ops.sub(ops.mul(ops.add(at, 1), sizes), 1), 2)
 
 
-def reflected(ops: Any, at: Any, low: float, span: float) -> Any:
-    """Places mirrored at low and low + span."""
-    if span == 0:
-        return at * 0
-    way = ops.abs(at - low)
-    turns = ops.floor(way / span)
-    rest = way - turns * span  # a constant number of turns: its slope is way's
-    return ops.choose(ops.remainder(turns, 2) == 0, rest + low, span - rest + low)
+def reflected(ops: Any, at: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
+    """Places mirrored at the centres of the corner elements, or at the images' edges."""
+    sizes = np.array(inner, at.dtype).reshape(-1, 1)
+    low = 0.0 if align_corners else -0.5
+    span = sizes - 1 if align_corners else sizes
+    way = ops.abs(ops.sub(at, low))
+    turns = ops.floor(ops.div(way, np.maximum(span, 1)))  # constant: the slope of the rest is way's
+    rest = ops.sub(way, ops.mul(turns, span))
+    back = ops.sub(span, rest)
+    mirrored = ops.add(ops.choose(ops.eq(ops.remainder(turns, 2), 0), rest, back), low)
+    return ops.mul(mirrored, (span > 0).astype(at.dtype))
 
 
-def framed(ops: Any, at: Any, n: int, frame: str, align_corners: bool) -> Any:
-    """Places brought into the image as the frame says."""
-    if frame == "border":
-        return ops.clamped(at, 0.0, float(n - 1))
+def framed(ops: Any, at: Any, inner: tuple[int, ...], frame: str, align_corners: bool) -> Any:
+    """Places brought into the images as the frame says."""
+    if frame == "zeros":
+        return at
     if frame == "reflection":
-        at = reflected(ops, at, 0.0 if align_corners else -0.5, n - 1.0 if align_corners else n)
-        return ops.clamped(at, 0.0, float(n - 1))
-    return at
+        at = reflected(ops, at, inner, align_corners)
+    return ops.clamp(at, 0.0, np.array(inner, at.dtype).reshape(-1, 1) - 1)
 
 
-def whole(at: Any) -> Any:
-    """The places as whole numbers, without history; beyond any image where not finite."""
-    at = getattr(at, "array", at)
-    return np.nan_to_num(np.clip(at, -1e9, 1e9), nan=-1e9).astype(np.int64)
-
-
-def fetched(ops: Any, flat: Any, inner: tuple[int, ...], corner: list[Any], zeros: bool) -> Any:
-    """The elements (N, C, places) of images (N, C, elements) at whole places; outside 0."""
-    inside: Any = True
-    at: Any = 0
-    step = 1
-    for n, c in zip(reversed(inner), reversed(corner), strict=True):
-        inside = inside & (c >= 0) & (c < n)
-        at = at + np.clip(c, 0, n - 1) * step
-        step *= n
-    at = at.reshape(at.shape[0], 1, -1)
-    found = ops.gathered(flat, np.broadcast_to(at, (*flat.shape[:2], at.shape[2])), 2)
-    if not zeros or inside.all():
-        return found
-    return ops.choose(inside.reshape(at.shape), found, 0.0)
-
-
-# ---- the modes
-
-
-def between(ops: Any, flat: Any, inner: tuple[int, ...], places: list[Any], zeros: bool) -> Any:
-    """Weighted by the nearness of the 2 ** n neighbours."""
-    rows = (places[0].shape[0], 1, -1)
-    lows = [ops.floor(p) for p in places]
-    parts = [(low + 1 - p, p - low) for p, low in zip(places, lows, strict=True)]
-    wholes = [whole(low) for low in lows]
-    out: Any = None
-    for corner in product((0, 1), repeat=len(inner)):
-        weight: Any = None
-        for part, c in zip(parts, corner, strict=True):
-            weight = part[c] if weight is None else weight * part[c]
-        near = [w + c for w, c in zip(wholes, corner, strict=True)]
-        term = fetched(ops, flat, inner, near, zeros) * ops.reshape(weight, rows)
-        out = term if out is None else out + term
-    return out
-
-
-def bends(t: Any) -> list[Any]:
+def bends(ops: Any, t: Any) -> list[Any]:
     """The weights of four neighbours, by cubic convolution with a = -0.75 (Keys 1981)."""
     a = -0.75
     far = lambda x: ((a * x - 5 * a) * x + 8 * a) * x - 4 * a  # noqa: E731
@@ -125,23 +91,28 @@ def bends(t: Any) -> list[Any]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-def curved(
-    ops: Any, flat: Any, inner: tuple[int, ...], places: list[Any], frame: str, corners: bool
-) -> Any:
-    """Cubic in both directions; here the neighbours are brought into the image, not the place."""
-    rows = (places[0].shape[0], 1, -1)
-    lows = [ops.floor(p) for p in places]
-    weights = [bends(p - low) for p, low in zip(places, lows, strict=True)]
-    near = [
-        [whole(framed(ops, low + float(i - 1), n, frame, corners)) for i in range(4)]
-        for low, n in zip(lows, inner, strict=True)
-    ]
-    out: Any = None
-    for i, j in product(range(4), repeat=2):
-        weight = ops.reshape(weights[0][i] * weights[1][j], rows)
-        found = fetched(ops, flat, inner, [near[0][i], near[1][j]], frame == "zeros")
-        out = found * weight if out is None else out + found * weight
-    return out
+def multiplied(ops: Any, parts: list[Any], n: int) -> Any:
+    """The weights (N, K, P) of all neighbours in n dimensions from those in each: parts (N, n, P),
+    one for each neighbour in a dimension.
+    """
+    weights = [ops.select(part, 1, 0) for part in parts]
+    for d in range(1, n):
+        inner = [ops.select(part, 1, d) for part in parts]
+        weights = [ops.mul(w, each) for w in weights for each in inner]
+    return ops.stack(weights, 1)
+
+
+def warped(ops: Any, flat: Any, at: Any, inner: tuple[int, ...], mode: str, frame: int) -> Any:
+    """Images (N, C, M) read at places (N, n, P): (N, C, P)."""
+    if mode == "nearest":
+        places = ops.neighbours(ops.round(at), inner, 1, frame)
+        ones = ops.pow(ops.narrow(at, 1, 0, 1), 0)  # with history: the grid's gradient is zeros
+        return ops.weighed(flat, ones, places)
+    low = ops.floor(at)
+    part = ops.sub(at, low)
+    parts = bends(ops, part) if mode == "bicubic" else [ops.sub(1, part), part]
+    places = ops.neighbours(low, inner, len(parts), frame)
+    return ops.weighed(flat, multiplied(ops, parts, len(inner)), places)
 
 
 @composite(method=False, function=False)
@@ -159,6 +130,11 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
     for name, value, known in (("mode", mode, MODES), ("padding_mode", padding_mode, FRAMES)):
         if value not in known:
             raise ValueError(f"grid_sample: no such {name}: {value!r}, one of {known} is needed")
+    if input.dtype.kind != "f" or input.dtype != grid.dtype:
+        raise RuntimeError(
+            f"grid_sample: input and grid must be of one floating dtype: {input.dtype}, "
+            f"{grid.dtype}"
+        )
     n, shape = input.ndim - 2, tuple(input.shape)
     if n not in (2, 3) or grid.ndim != n + 2 or grid.shape[-1] != n or grid.shape[0] != shape[0]:
         raise RuntimeError(
@@ -170,26 +146,17 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
     if mode == "bicubic" and n != 2:
         raise RuntimeError(f"grid_sample: bicubic is for images (N, C, H, W) alone: {shape}")
     corners, inner = bool(align_corners), shape[2:]
-    places = [
-        scaled(ops.select(grid, -1, n - 1 - d), m, corners) for d, m in enumerate(inner)
-    ]  # the last coordinate is the first dimension's
-    flat = ops.reshape(input, (*shape[:2], -1)) if shape[0] and shape[1] else None
     out = (*shape[:2], *grid.shape[1:-1])
-    if flat is None:
+    if not math.prod(out):
         return ops.zeros(out, dtype=input.dtype)
-    if mode == "bicubic":
-        found = curved(ops, flat, inner, places, padding_mode, corners)
-    else:
-        places = [
-            framed(ops, p, m, padding_mode, corners) for p, m in zip(places, inner, strict=True)
-        ]
-        zeros = padding_mode == "zeros"
-        if mode == "nearest":
-            nearest = [whole(ops.round(p)) for p in places]
-            found = fetched(ops, flat, inner, nearest, zeros)
-        else:
-            found = between(ops, flat, inner, places, zeros)
-    return ops.reshape(found, out)
+    at = scaled(ops, grid, inner, corners)
+    frame = "zeros"
+    if mode != "bicubic":
+        at = framed(ops, at, inner, padding_mode, corners)
+    elif padding_mode != "zeros":  # the neighbours are brought into the image, not the place
+        frame = "border" if padding_mode == "border" else "centres" if corners else "edges"
+    flat = ops.reshape(input, (*shape[:2], -1))
+    return ops.reshape(warped(ops, flat, at, inner, mode, NEIGHBOURS.index(frame)), out)
 
 
 @composite(method=False)

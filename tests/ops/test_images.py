@@ -304,3 +304,50 @@ def test_wrong_sizes_are_refused() -> None:
         F.interpolate(x, 3, antialias=True)
     with pytest.raises(NotImplementedError, match="no such mode"):
         F.interpolate(x, 3, mode="cubic")
+
+
+# ---- images read at places
+
+
+def read_at(image: Array, x: float, y: float) -> float:
+    """Between the four neighbours of a place in elements; zero outside the image."""
+    low_x, low_y, total = math.floor(x), math.floor(y), 0.0
+    for i, j in itertools.product((0, 1), repeat=2):
+        near = abs(1 - i - (y - low_y)) * abs(1 - j - (x - low_x))
+        if 0 <= low_y + i < image.shape[0] and 0 <= low_x + j < image.shape[1]:
+            total += near * image[low_y + i, low_x + j]
+    return total
+
+
+@pytest.mark.parametrize("corners", [False, True])
+def test_grid_sample_reads_between_the_neighbours(corners: bool) -> None:
+    x, grid = IMAGES[2], RANDOM.uniform(-1.4, 1.4, (2, 3, 4, 2))
+    found = F.grid_sample(st.tensor(x), st.tensor(grid), align_corners=corners).numpy()
+    sizes = np.array(x.shape[:1:-1])  # x first
+    at = (grid + 1) / 2 * (sizes - 1) if corners else ((grid + 1) * sizes - 1) / 2
+    want = [[[[read_at(c, *p) for p in row] for row in a] for c in i] for i, a in zip(x, at)]
+    np.testing.assert_allclose(found, want, rtol=1e-10, atol=1e-12)
+
+
+def test_grids_are_transformed_together_or_alone() -> None:
+    images, grids = st.rand(3, 2, 2, 5, 5), st.rand(3, 2, 4, 4, 2) * 2 - 1
+    sample = lambda x, g: F.grid_sample(x, g, align_corners=False)  # noqa: E731
+    for dims in ((0, 0), (None, 0), (0, None)):
+        x = images if dims[0] == 0 else images[0]
+        g = grids if dims[1] == 0 else grids[0]
+        each = [sample(x[i] if dims[0] == 0 else x, g[i] if dims[1] == 0 else g) for i in range(3)]
+        found = st.vmap(sample, in_dims=dims)(x, g)
+        np.testing.assert_allclose(found.numpy(), st.stack(each).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_grid_has_a_gradient_in_every_mode() -> None:
+    x, grid = st.rand(1, 1, 3, 3), st.zeros(1, 2, 2, 2, requires_grad=True)
+    F.grid_sample(x, grid, mode="nearest", align_corners=False).sum().backward()
+    np.testing.assert_array_equal(grid.grad.numpy(), np.zeros((1, 2, 2, 2)))
+
+
+def test_images_and_grids_of_two_dtypes_are_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"one floating dtype: float32, float64"):
+        F.grid_sample(st.rand(1, 1, 3, 3), st.rand(1, 2, 2, 2, dtype=st.float64))
+    with pytest.raises(RuntimeError, match="int64"):
+        F.grid_sample(st.ones(1, 1, 3, 3, dtype=st.int64), st.ones(1, 2, 2, 2, dtype=st.int64))

@@ -17,6 +17,7 @@
 #include "matmul.h"
 #include "measures.h"
 #include "moving.h"
+#include "neighbours.h"
 #include "norms.h"
 #include "optimizer.h"
 #include "order.h"
@@ -250,6 +251,12 @@ PyMethodDef methods[] = {
     {"spread_sums", fast<spread_sums>(), METH_FASTCALL,
      "spread_sums(x, size, kernel, stride, padding, /)"},
     {"placed", fast<placed>(), METH_FASTCALL, "placed(g, indices, shape, n, /): added at indices."},
+    {"weighed", fast<weighed>(), METH_FASTCALL,
+     "weighed(x, weights, places, /): each result is a few elements, weighted."},
+    {"dealt", fast<dealt>(), METH_FASTCALL, "dealt(g, weights, places, size, /): its transpose."},
+    {"matched", fast<matched>(), METH_FASTCALL,
+     "matched(g, x, places, /): the gradient of its weights."},
+    {"neighbours", fast<neighbours>(), METH_FASTCALL, "neighbours(x, sizes, reach, frame, /)"},
     {"ctc", fast<ctc>(), METH_FASTCALL,
      "ctc(x, targets, input_lengths, target_lengths, blank, /) -> (loss, alpha)"},
     {"ctc_slope", fast<ctc_slope>(), METH_FASTCALL,
