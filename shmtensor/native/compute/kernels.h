@@ -124,6 +124,11 @@ struct Kernels {
   void (*sum_rows)(const T* x, T* out, int64_t rows, int64_t m);
   void (*sum_columns)(const T* x, T* acc, int64_t m, int64_t width, int64_t stride);
 
+  // Products of complex numbers: of n, and of each column (joined to re and im).
+  void (*complex_product)(const T* x, int64_t n, double* out);
+  void (*complex_product_columns)(const T* x, double* re, double* im, int64_t m, int64_t width,
+                                  int64_t stride);
+
   // Updates in place.
   void (*adam)(T* p, const T* g, T* m, T* v, T* vmax, int64_t n, const AdamRule<T>& rule);
   void (*sgd)(T* p, const T* g, T* buffer, int64_t n, const SgdRule<T>& rule);

@@ -41,6 +41,7 @@ namespace SHMTENSOR_LEVEL {
 #include "half_level.h"
 #include "rows.h"
 //
+#include "complex_level.h"
 #include "distance_level.h"
 #include "running.h"
 #include "slope_level.h"
@@ -100,6 +101,8 @@ constexpr Kernels<T> table = {
     sum<T, 2>,
     sum_rows<T>,
     sum_columns<T>,
+    complex_product<T>,
+    complex_product_columns<T>,
     adam<T>,
     sgd<T>,
 };

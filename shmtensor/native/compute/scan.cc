@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -55,6 +56,38 @@ void each(const Along& a, F&& body) {
          });
 }
 
+// A complex number that is accumulated: in double.
+struct Turn {
+  double re, im;
+  Turn() = default;
+  Turn(int v) : re(v), im(0) {}
+  Turn(double real, double imaginary) : re(real), im(imaginary) {}
+  template <class T>
+  explicit Turn(const std::complex<T>& v)
+      : re(static_cast<double>(v.real())), im(static_cast<double>(v.imag())) {}
+  template <class T>
+  explicit operator std::complex<T>() const {
+    return {static_cast<T>(re), static_cast<T>(im)};
+  }
+  Turn operator+(const Turn& v) const { return {re + v.re, im + v.im}; }
+  Turn operator*(const Turn& v) const { return {re * v.re - im * v.im, re * v.im + im * v.re}; }
+};
+
+bool is_finite(double v) { return std::isfinite(v); }
+bool is_finite(uint64_t) { return true; }
+bool is_finite(const Turn& v) { return std::isfinite(v.re) && std::isfinite(v.im); }
+
+template <class A, class T>
+A sum_of(const T* x, int64_t n) {
+  return tallies<T>().rows[0](x, n);
+}
+
+template <class A, class T>
+A sum_of(const std::complex<T>* x, int64_t n) {
+  const T* parts = reinterpret_cast<const T*>(x);
+  return {kernels<T>().sum_seconds(parts, n), kernels<T>().sum_seconds(parts + 1, n)};
+}
+
 template <bool kProduct, class A>
 inline A joined(A total, A v) {
   return static_cast<A>(kProduct ? total * v : total + v);
@@ -99,13 +132,13 @@ bool sum_pieces(const T* x, O* out, int64_t m) {
       body(p * kPiece, std::min(kPiece, m - p * kPiece), &starts[static_cast<size_t>(p)]);
     });
   };
-  each([&](int64_t at, int64_t n, A* sum) { *sum = tallies<T>().rows[0](x + at, n); });
+  each([&](int64_t at, int64_t n, A* sum) { *sum = sum_of<A>(x + at, n); });
   A total = 0;
   for (A& start : starts) {
     const A here = start;
     start = total;
-    total += here;
-    if (!std::isfinite(static_cast<double>(total))) return false;
+    total = total + here;
+    if (!is_finite(total)) return false;
   }
   each([&](int64_t at, int64_t n, A* start) { sum_row(x + at, out + at, n, *start); });
   return true;
@@ -115,10 +148,12 @@ template <class T, class A, bool kProduct, class O>
 void accumulate_rows(const Along& a, O* out) {
   const T* x = data<T>(a.x);
   const A start = kProduct ? 1 : 0;
-  if (!kProduct && a.m >= 2 * kPiece) {
-    for (int64_t o = 0; o < a.outer; ++o, x += a.m, out += a.m)
-      if (!sum_pieces<T, A>(x, out, a.m)) sum_row(x, out, a.m, start);
-    return;
+  if constexpr (!kProduct) {
+    if (a.m >= 2 * kPiece) {
+      for (int64_t o = 0; o < a.outer; ++o, x += a.m, out += a.m)
+        if (!sum_pieces<T, A>(x, out, a.m)) sum_row(x, out, a.m, start);
+      return;
+    }
   }
   ranges(a.outer, a.m >= kGrain ? 1 : kGrain / a.m, [&](int64_t o, int64_t stop) {
     if (!kProduct && std::is_same<T, float>::value) {
@@ -269,19 +304,17 @@ void accumulate_as(const Along& a, bool product, O* out) {
   product ? accumulate<T, A, true>(a, out) : accumulate<T, A, false>(a, out);
 }
 
-// Sums of complex numbers: their parts are sums of two columns.
-bool is_complex(int type) { return type == NPY_CFLOAT || type == NPY_CDOUBLE; }
-
 }  // namespace
 
-// running(x, dim, product): of whole numbers and bool as int64; complex numbers are summed alone
+// running(x, dim, product): of whole numbers and bool as int64
 PyObject* running(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("running", n, 3, 3) < 0) return nullptr;
   PyArrayObject* x = array_argument("running", "input", args[0]);
   const int product = x ? PyObject_IsTrue(args[2]) : -1;
   if (product < 0) return nullptr;
   const int type = PyArray_TYPE(x);
-  if (type > NPY_DOUBLE && !(is_complex(type) && !product)) Py_RETURN_NONE;
+  const bool complex = type == NPY_CFLOAT || type == NPY_CDOUBLE;
+  if (type > NPY_DOUBLE && !complex) Py_RETURN_NONE;
   Along a;
   const int ready = prepare(x, args[1], &a);
   if (ready < 0) return left_to_caller();
@@ -290,10 +323,12 @@ PyObject* running(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!out) return nullptr;
   if (PyArray_SIZE(x) == 0) return out.release();
   Unlocked unlocked(PyArray_SIZE(x) > kUnlock);
-  if (is_complex(type)) {
-    a.inner *= 2;
-    type == NPY_CFLOAT ? accumulate<float, double, false>(a, data<float>(out))
-                       : accumulate<double, double, false>(a, data<double>(out));
+  if (complex) {
+    const auto go = [&](auto zero) {
+      using T = decltype(zero);
+      accumulate_as<T, Turn>(a, product, data<T>(out));
+    };
+    type == NPY_CFLOAT ? go(std::complex<float>()) : go(std::complex<double>());
     return out.release();
   }
   with_type(type, [&](auto zero) {

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "complex_product.h"
 #include "float16.h"
 #include "flush.h"
 #include "kernels.h"
@@ -271,6 +272,8 @@ PyObject* called(const char* where, PyObject* const* args, Py_ssize_t n, Tally w
   const int keep = x ? PyObject_IsTrue(args[2]) : -1;
   if (keep < 0) return nullptr;
   bool goes[NPY_MAXDIMS];
+  if (what == Tally::Product && PyTypeNum_ISCOMPLEX(PyArray_TYPE(x)))
+    return complex_product(x, args[1], keep != 0);
   if (!reduced_dims(where, args[1], PyArray_NDIM(x), goes)) return left_to_caller();
   return tally_dims(x, goes, keep != 0, what);
 }

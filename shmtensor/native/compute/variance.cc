@@ -135,6 +135,30 @@ PyObject* run(const char* where, PyArrayObject* x, PyObject* dim, bool keep, dou
   return r.put_back(std::move(out));
 }
 
+// y's numbers added to x's, and the root, if so said. Both are dense, in one order.
+template <class T>
+void add_to(PyArrayObject* x, PyArrayObject* y, bool root) {
+  T* to = data<T>(x);
+  for (npy_intp i = 0, n = PyArray_SIZE(x); i < n; ++i) {
+    to[i] += data<T>(y)[i];
+    if (root) to[i] = std::sqrt(to[i]);
+  }
+}
+
+// Of complex numbers: of both parts, added.
+PyObject* of_parts(PyObject* x, PyObject* dim, bool keep, double correction, bool root) {
+  Ref parts[2], found[2];
+  for (int i = 0; i < 2; ++i) {
+    parts[i] = Ref(PyObject_GetAttrString(x, i ? "imag" : "real"));
+    if (!parts[i]) return nullptr;
+    found[i] = Ref(run("var", parts[i].array(), dim, keep, correction, {2, false, false, 1}));
+    if (!found[i] || found[i].get() == Py_None) return found[i].release();
+  }
+  PyArrayObject *out = found[0].array(), *other = found[1].array();
+  PyArray_TYPE(out) == NPY_FLOAT ? add_to<float>(out, other, root) : add_to<double>(out, other, root);
+  return found[0].release();
+}
+
 }  // namespace
 
 // variance(x, dim, correction, keepdim, root)
@@ -146,6 +170,8 @@ PyObject* variance(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (correction == -1 && PyErr_Occurred()) return nullptr;
   const int keep = PyObject_IsTrue(args[3]), root = PyObject_IsTrue(args[4]);
   if (keep < 0 || root < 0) return nullptr;
+  if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(x)))
+    return of_parts(args[0], args[1], keep != 0, correction, root != 0);
   return run("var", x, args[1], keep != 0, correction, {2, false, root != 0, 1});
 }
 
