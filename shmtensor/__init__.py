@@ -66,6 +66,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "signal": ("signal", None),
     "special": ("special", None),
     "storage": ("storage", None),
+    "testing": ("testing", None),
     "trainer": ("trainer", None),
     "utils": ("utils", None),
 }

@@ -35,7 +35,7 @@ LAYERS: list[tuple[str, ...]] = [
         "shmtensor.special",
         "shmtensor.signal",
     ),
-    ("shmtensor.func", "shmtensor.amp", "shmtensor.utils.tensorboard"),
+    ("shmtensor.func", "shmtensor.amp", "shmtensor.testing", "shmtensor.utils.tensorboard"),
     ("shmtensor.nn",),
     ("shmtensor.optim",),
     ("shmtensor.serialization",),

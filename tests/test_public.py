@@ -50,6 +50,7 @@ MODULES = [
     "shmtensor.multiprocessing",
     "shmtensor.queue",
     "shmtensor.distributed",
+    "shmtensor.testing",
     "shmtensor.trainer",
     "shmtensor.utils.checkpoint",
     "shmtensor.utils.tensorboard",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,16 @@ def mirrored(at: Any, n: int) -> Any:
     return np.where(at >= n, 2 * (n - 1) - at, at)
 
 
+@lru_cache(maxsize=64)  # tensors of one size follow each other
 def places(mode: str, n: int, before: int, after: int) -> Any:
-    """The element of 0 to n - 1 that stands at each place of the framed dimension."""
+    """The element of 0 to n - 1 that stands at each place of the framed dimension (read-only)."""
+    found = placed(mode, n, before, after)
+    found.flags.writeable = False
+    return found
+
+
+def placed(mode: str, n: int, before: int, after: int) -> Any:
+    """A fresh one."""
     at = np.arange(-before, n + after)
     if mode == "reflect":
         return mirrored(at, n)

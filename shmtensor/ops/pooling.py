@@ -6,6 +6,7 @@ Images are (N, C, *size) or (C, *size).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -228,13 +229,11 @@ def avg_pool(ops, name, n, input, kernel_size, stride, padding, ceil_mode, insid
     kernel, stride, padding, _ = windows_of(
         name, n, input, kernel_size, stride, padding, 1, ceil_mode
     )
-    given = input.dtype
-    input = widened(ops, input)
+    given, input = input.dtype, widened(ops, input)
     sums = ops.window_sums(input, kernel, stride, padding, ceil_mode)
     if divisor is None:
-        divisor = shares(
-            tuple(input.shape[input.ndim - n :]), kernel, stride, padding, sums, inside
-        )
+        size, fit = (tuple(x.shape[input.ndim - n :]) for x in (input, sums))
+        divisor = shares(size, kernel, stride, padding, fit, inside)
     if input.dtype.kind in "iu":
         divisor = divisor if isinstance(divisor, int) else divisor.astype(input.dtype)
         return ops.div(sums, divisor, rounding_mode="trunc")
@@ -242,13 +241,14 @@ def avg_pool(ops, name, n, input, kernel_size, stride, padding, ceil_mode, insid
     return narrowed(ops, ops.div(sums, divisor), given)
 
 
+@lru_cache(maxsize=64)  # images of one size follow each other
 def shares(
-    size: Shape, kernel: Shape, stride: Shape, padding: Shape, sums: Any, inside: bool
+    size: Shape, kernel: Shape, stride: Shape, padding: Shape, fit: Shape, inside: bool
 ) -> Any:
     """How many elements each mean is of; `inside`: the frame's zeros count as well."""
     n, found = len(size), np.ones((), np.int64)
     for d in range(n):
-        start = np.arange(sums.shape[sums.ndim - n + d]) * stride[d] - padding[d]
+        start = np.arange(fit[d]) * stride[d] - padding[d]
         end = np.minimum(start + kernel[d], size[d] + (padding[d] if inside else 0))
         lengths = end - (start if inside else np.maximum(start, 0))
         found = found * lengths.reshape(-1, *(1,) * (n - 1 - d))
