@@ -71,6 +71,44 @@ def test_products_of_whole_numbers_wrap_round(dtype: str) -> None:
                 np.testing.assert_array_equal(native.linear(x, y.T, bias), got + bias, strict=True)
 
 
+SMALL = [(m, k, n) for m in (1, 2, 3, 4, 5, 6, 7, 9, 33) for k in (1, 3, 4, 8, 20)
+         for n in (1, 2, 3, 4, 5, 8, 12, 16, 20, 36)] + [
+    (64, 64, 64), (9, 96, 64), (9, 97, 64), (700, 16, 24), (3000, 40, 8), (65, 48, 128),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@each(("m", "k", "n"), SMALL)
+def test_small_products_are_right_to_the_last_places(m: int, k: int, n: int, dtype: str) -> None:
+    """Made in registers: of vectors and what is left of them, b in rows or turned, and added to."""
+    x, y, bias = values((m, k), dtype), values((k, n), dtype), values((n,), dtype)
+    want = x.astype("d") @ y.astype("d")
+    near = np.finfo(dtype).eps * 4 * (np.abs(x).astype("d") @ np.abs(y).astype("d") + 4)
+    sides = [
+        (lambda v: v),
+        np.asfortranarray,
+        lambda v: np.concatenate([v, v], -1)[:, : v.shape[1]],  # lines lie apart
+    ]
+    for left in sides:
+        for right in sides:
+            assert (np.abs(native.matmul(left(x), right(y)) - want) <= near).all()
+        found = native.linear(left(x), left(np.ascontiguousarray(y.T)), bias)
+        assert (np.abs(found - (want + bias)) <= near + np.abs(bias) * np.finfo(dtype).eps).all()
+    stack = np.stack([x, -x]), np.stack([y, y])
+    np.testing.assert_array_equal(native.matmul(*stack)[0], -native.matmul(*stack)[1])
+
+
+def test_small_products_keep_what_is_no_number() -> None:
+    x, y = np.ones((8, 8), "f"), np.ones((8, 8), "f")
+    x[0, 0], y[3, 3] = np.nan, np.inf
+    got = native.matmul(x, y)
+    assert np.isnan(got[0]).all()
+    assert np.isinf(got[1:, 3]).all()
+    assert np.isfinite(np.delete(got[1:], 3, 1)).all()
+    out = np.full((8, 8), np.nan, "f")
+    np.testing.assert_array_equal(native.matmul(y, y, out), y @ y)  # what was there is not read
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bool"])
 def test_other_dtypes_go_to_numpy(dtype: str) -> None:
     x = RNG.integers(0, 5, (3, 4)).astype(dtype)

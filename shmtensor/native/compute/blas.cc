@@ -5,10 +5,13 @@
 
 #include <cstdlib>
 #include <string>
+#include <type_traits>
 
+#include "functions.h"
 #include "isa.h"
 #include "pool.h"
 #include "python.h"
+#include "turn.h"
 
 namespace shmtensor {
 namespace {
@@ -182,11 +185,41 @@ int64_t piece(int64_t size, int64_t target, int64_t step) {
 bool blas_ensure() { return loaded || load(); }
 const char* blas_core() { return loaded ? library.corename() : ""; }
 
+namespace {
+
+// Small products from registers: OpenBLAS packs first, which takes as long. False: it is another one.
+template <class T>
+bool small_product(Gemm<T> g) {
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  constexpr int64_t kSize = sizeof(T), kVector = 16 / kSize;
+  constexpr int64_t kCached = 24576 / kSize;  // elements of b, which is read again for each four rows
+  if (g.m < 2 || g.n % kVector || g.k * g.n > kCached ||
+      (g.beta != T(0) && g.beta != T(1)))
+    return false;
+  if (g.a_transposed && g.lda > 1024 && g.k > 256) return false;  // each step is another page
+  T turned[kCached];
+  if (g.b_transposed) {
+    if (g.m < 4 || g.k % kVector) return false;  // turning it would not pay
+    for (int64_t j = 0; j < g.n; j += kVector) {
+      for (int64_t k = 0; k < g.k; k += kVector)
+        turn(reinterpret_cast<const char*>(g.b + j * g.ldb + k), g.ldb * kSize,
+             reinterpret_cast<Bits*>(turned + k * g.n + j), g.n);
+    }
+    g.b = turned;
+    g.ldb = g.n;
+  }
+  matrix_products<T>()(g.a, g.a_transposed ? 1 : g.lda, g.a_transposed ? g.lda : 1, g.b, g.ldb, g.c,
+                       g.ldc, g.m, g.n, g.k, g.beta != T(0));
+  return true;
+}
+
+}  // namespace
+
 void blas_gemm(const Gemm<float>& g) {
-  if (!vector_product(library.sgemv, g)) real(library.sgemm, g);
+  if (!vector_product(library.sgemv, g) && !small_product(g)) real(library.sgemm, g);
 }
 void blas_gemm(const Gemm<double>& g) {
-  if (!vector_product(library.dgemv, g)) real(library.dgemm, g);
+  if (!vector_product(library.dgemv, g) && !small_product(g)) real(library.dgemm, g);
 }
 void blas_gemm(const Gemm<std::complex<float>>& g) { complex(library.cgemm, g); }
 void blas_gemm(const Gemm<std::complex<double>>& g) { complex(library.zgemm, g); }

@@ -36,7 +36,7 @@ namespace SHMTENSOR_LEVEL {
 #include "gamma.h"
 #include "oscillating.h"
 #include "quotient.h"
-#include "whole_product_level.h"
+#include "matrix_product_level.h"
 //
 #include "distribution.h"
 #include "incomplete.h"
@@ -241,10 +241,12 @@ const WholeFunctions<uint8_t>& functions_of(uint8_t) { return whole_table<uint8_
 const WholeFunctions<int16_t>& functions_of(int16_t) { return whole_table<int16_t>; }
 const WholeFunctions<int32_t>& functions_of(int32_t) { return whole_table<int32_t>; }
 const WholeFunctions<int64_t>& functions_of(int64_t) { return whole_table<int64_t>; }
-WholeProduct<uint8_t> product_of(uint8_t) { return whole_product<uint8_t>; }
-WholeProduct<uint16_t> product_of(uint16_t) { return whole_product<uint16_t>; }
-WholeProduct<uint32_t> product_of(uint32_t) { return whole_product<uint32_t>; }
-WholeProduct<uint64_t> product_of(uint64_t) { return whole_product<uint64_t>; }
+MatrixProduct<float> product_of(float) { return matrix_product<float>; }
+MatrixProduct<double> product_of(double) { return matrix_product<double>; }
+MatrixProduct<uint8_t> product_of(uint8_t) { return matrix_product<uint8_t>; }
+MatrixProduct<uint16_t> product_of(uint16_t) { return matrix_product<uint16_t>; }
+MatrixProduct<uint32_t> product_of(uint32_t) { return matrix_product<uint32_t>; }
+MatrixProduct<uint64_t> product_of(uint64_t) { return matrix_product<uint64_t>; }
 
 }  // namespace SHMTENSOR_LEVEL
 }  // namespace shmtensor

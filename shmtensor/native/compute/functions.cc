@@ -16,10 +16,12 @@ namespace shmtensor {
   const WholeFunctions<int64_t>& functions_of(int64_t);  \
   const Truths<float>& truths_of(float);                 \
   const Truths<double>& truths_of(double);               \
-  WholeProduct<uint8_t> product_of(uint8_t);             \
-  WholeProduct<uint16_t> product_of(uint16_t);           \
-  WholeProduct<uint32_t> product_of(uint32_t);           \
-  WholeProduct<uint64_t> product_of(uint64_t);           \
+  MatrixProduct<float> product_of(float);                 \
+  MatrixProduct<double> product_of(double);               \
+  MatrixProduct<uint8_t> product_of(uint8_t);             \
+  MatrixProduct<uint16_t> product_of(uint16_t);           \
+  MatrixProduct<uint32_t> product_of(uint32_t);           \
+  MatrixProduct<uint64_t> product_of(uint64_t);           \
   }
 LEVEL(level_base)
 LEVEL(level_v3)
@@ -74,7 +76,7 @@ template const Truths<float>& truths<float>();
 template const Truths<double>& truths<double>();
 
 template <class T>
-WholeProduct<T> whole_products() {
+MatrixProduct<T> matrix_products() {
   switch (isa_level()) {
     case Level::V4:
       return level_v4::product_of(T());
@@ -84,9 +86,11 @@ WholeProduct<T> whole_products() {
       return level_base::product_of(T());
   }
 }
-template WholeProduct<uint8_t> whole_products<uint8_t>();
-template WholeProduct<uint16_t> whole_products<uint16_t>();
-template WholeProduct<uint32_t> whole_products<uint32_t>();
-template WholeProduct<uint64_t> whole_products<uint64_t>();
+template MatrixProduct<float> matrix_products<float>();
+template MatrixProduct<double> matrix_products<double>();
+template MatrixProduct<uint8_t> matrix_products<uint8_t>();
+template MatrixProduct<uint16_t> matrix_products<uint16_t>();
+template MatrixProduct<uint32_t> matrix_products<uint32_t>();
+template MatrixProduct<uint64_t> matrix_products<uint64_t>();
 
 }  // namespace shmtensor

@@ -100,15 +100,15 @@ struct Truths {
 template <class T>
 const Truths<T>& truths();
 
-// c (+)= a b of whole numbers: element (i, k) of a at i * row + k * step, b and c in rows.
+// c (+)= a b of small matrices: element (i, k) of a at i * row + k * step, b and c in rows.
 template <class T>
-using WholeProduct = void (*)(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c,
+using MatrixProduct = void (*)(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c,
                               int64_t ldc, int64_t m, int64_t n, int64_t depth, bool add);
 
 template <class T>
 const Functions<T>& functions();
 template <class T>
-WholeProduct<T> whole_products();  // uint8, uint16, uint32, uint64
+MatrixProduct<T> matrix_products();  // float, double, uint8, uint16, uint32, uint64
 template <class T>
 const WholeFunctions<T>& whole_functions();
 

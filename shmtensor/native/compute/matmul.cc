@@ -180,7 +180,8 @@ void run(const Operand& x, const Operand& y, T* out, int nbatch, const npy_intp*
       memset(static_cast<void*>(out), 0, sizeof(T) * static_cast<size_t>(count * g.m * g.n));
     return;
   }
-  const bool few = work <= kTiny && !std::is_integral<T>::value;
+  const bool lines = g.n % 4 == 0 && (g.b_transposed ? g.m > 3 && g.k % 4 == 0 : g.m > 1);
+  const bool few = work <= kTiny && !std::is_integral<T>::value && !lines;
   Unlocked unlocked(count * work > kUnlock);
   if (count == 1) return few ? tiny(g) : gemm(g);
   bool shared = true;

@@ -9,6 +9,7 @@
 #include "array.h"
 #include "bytes.h"
 #include "pool.h"
+#include "turn.h"
 #include "types.h"
 
 namespace shmtensor {
@@ -121,31 +122,6 @@ void copy_rows(const Source& s, T* to) {
       }
     }
   });
-}
-
-// The elements of two vectors in turn: the first halves' and the second halves'.
-template <class V, class M, size_t... k>
-void interleave_halves(const V& x, const V& y, V* low, V* high, std::index_sequence<k...>) {
-  constexpr size_t n = sizeof...(k);
-  *low = __builtin_shuffle(x, y, M{(k % 2 * n + k / 2)...});
-  *high = __builtin_shuffle(x, y, M{(k % 2 * n + k / 2 + n / 2)...});
-}
-
-// Sixteen bytes of each of as many lines, turned in registers: from[p][q] to out[q][p]. The first half of
-// the lines among the second, as often as there are bits in a line's number.
-template <class T>
-void turn(const char* from, npy_intp line, T* out, npy_intp row) {
-  typedef T V __attribute__((vector_size(16)));
-  constexpr int n = 16 / sizeof(T);
-  V x[n], y[n];
-  for (int p = 0; p < n; ++p) memcpy(&x[p], from + p * line, 16);
-  for (int width = n; width > 1; width /= 2) {
-    for (int p = 0; p < n / 2; ++p)
-      interleave_halves<V, V>(x[p], x[p + n / 2], &y[2 * p], &y[2 * p + 1],
-                              std::make_index_sequence<n>());
-    for (int p = 0; p < n; ++p) x[p] = y[p];
-  }
-  for (int q = 0; q < n; ++q) memcpy(out + q * row, &x[q], 16);
 }
 
 // Tiles of dimension `near` and the last one.

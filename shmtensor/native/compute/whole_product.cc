@@ -49,7 +49,7 @@ struct InRows {
     const int64_t row = g.a_transposed ? 1 : g.lda, step = g.a_transposed ? g.lda : 1;
     const int64_t depth = g.n == 1 ? g.k : kDepth;
     for (int64_t k = 0; k < g.k; k += depth)
-      whole_products<T>()(g.a + i * row + k * step, row, step, g.b + k * g.ldb + j, g.ldb,
+      matrix_products<T>()(g.a + i * row + k * step, row, step, g.b + k * g.ldb + j, g.ldb,
                           g.c + i * g.ldc + j, g.ldc, m, n, least(depth, g.k - k),
                           k > 0 || g.beta != T(0));
   }
@@ -63,7 +63,7 @@ void sum_of_products(const InRows<T>& w) {
   std::vector<T> parts(static_cast<size_t>(pieces));
   slices(pieces, [&](int64_t p) {
     const int64_t k = p * kPiece;
-    whole_products<T>()(g.a + k * step, 0, step, g.b + k * g.ldb, g.ldb,
+    matrix_products<T>()(g.a + k * step, 0, step, g.b + k * g.ldb, g.ldb,
                         &parts[static_cast<size_t>(p)], 1, 1, 1, least(kPiece, g.k - k), false);
   });
   uint64_t total = g.beta != T(0) ? *g.c : 0;

@@ -1,10 +1,11 @@
-// Products of matrices of whole numbers. Included inside a level's namespace, after vector.h.
+// Products of matrices that fit the first-level cache, tiles of larger ones. Included inside a level's
+// namespace, after vector.h.
 //
-// Four rows of the result by up to two vectors stay in registers while k goes on. All is unsigned:
-// what overflows wraps round.
+// Four rows of the result by up to two vectors stay in registers while k goes on. Whole numbers are
+// unsigned: what overflows wraps round.
 
 template <class T, int kBytes, int kSide, int kHigh>
-INLINE void whole_strip(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c,
+INLINE void product_strip(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c,
                         int64_t ldc, int64_t depth, bool add) {
   typedef T Wide __attribute__((vector_size(kBytes)));
   typedef T Loose __attribute__((vector_size(kBytes), aligned(1), may_alias));
@@ -19,7 +20,7 @@ INLINE void whole_strip(const T* a, int64_t row, int64_t step, const T* b, int64
     for (int s = 0; s < kSide; ++s) line[s] = *reinterpret_cast<const Loose*>(b + s * kL);
 #pragma GCC unroll 4
     for (int r = 0; r < kHigh; ++r) {
-      const Wide v = Wide{} + a[r * row];
+      const Wide v = a[r * row] - Wide{};  // 0 + x would be an addition: it changes -0
       for (int s = 0; s < kSide; ++s) acc[r][s] += v * line[s];
     }
   }
@@ -29,7 +30,7 @@ INLINE void whole_strip(const T* a, int64_t row, int64_t step, const T* b, int64
 
 // The sum of the products of a row and a column.
 template <class T>
-T whole_dot(const T* a, int64_t step, const T* b, int64_t ldb, int64_t depth) {
+T product_dot(const T* a, int64_t step, const T* b, int64_t ldb, int64_t depth) {
   typedef decltype(T() + 0u) W;  // no narrower than int: what is promoted to int must not overflow
   W sum = 0;
   if (step == 1 && ldb == 1) {
@@ -41,26 +42,26 @@ T whole_dot(const T* a, int64_t step, const T* b, int64_t ldb, int64_t depth) {
 }
 
 template <class T, int kHigh>
-void whole_rows(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c, int64_t ldc,
+void product_rows(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c, int64_t ldc,
                 int64_t n, int64_t depth, bool add) {
   constexpr int64_t kL = kWidth / static_cast<int64_t>(sizeof(T));
   int64_t j = 0;
   for (; j + 2 * kL <= n; j += 2 * kL)
-    whole_strip<T, kWidth, 2, kHigh>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
+    product_strip<T, kWidth, 2, kHigh>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
   for (; j + kL <= n; j += kL)
-    whole_strip<T, kWidth, 1, kHigh>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
+    product_strip<T, kWidth, 1, kHigh>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
   if constexpr (kWidth > 32) {
     for (; j + kL / 2 <= n; j += kL / 2)
-      whole_strip<T, 32, 1, kHigh>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
+      product_strip<T, 32, 1, kHigh>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
   }
   if constexpr (kWidth > 16) {
     constexpr int64_t kFew = 16 / static_cast<int64_t>(sizeof(T));
     for (; j + kFew <= n; j += kFew)
-      whole_strip<T, 16, 1, kHigh>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
+      product_strip<T, 16, 1, kHigh>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
   }
   for (; j < n; ++j) {
     for (int r = 0; r < kHigh; ++r) {
-      const T sum = whole_dot(a + r * row, step, b + j, ldb, depth);
+      const T sum = product_dot(a + r * row, step, b + j, ldb, depth);
       c[r * ldc + j] = static_cast<T>(add ? c[r * ldc + j] + sum : sum);
     }
   }
@@ -68,11 +69,15 @@ void whole_rows(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, 
 
 // c (+)= a b: element (i, k) of a at i * row + k * step, b and c in rows.
 template <class T>
-void whole_product(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c, int64_t ldc,
+void matrix_product(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c, int64_t ldc,
                    int64_t m, int64_t n, int64_t depth, bool add) {
   int64_t i = 0;
   for (; i + 4 <= m; i += 4)
-    whole_rows<T, 4>(a + i * row, row, step, b, ldb, c + i * ldc, ldc, n, depth, add);
+    product_rows<T, 4>(a + i * row, row, step, b, ldb, c + i * ldc, ldc, n, depth, add);
+  if (i + 2 <= m) {
+    product_rows<T, 2>(a + i * row, row, step, b, ldb, c + i * ldc, ldc, n, depth, add);
+    i += 2;
+  }
   for (; i < m; ++i)
-    whole_rows<T, 1>(a + i * row, row, step, b, ldb, c + i * ldc, ldc, n, depth, add);
+    product_rows<T, 1>(a + i * row, row, step, b, ldb, c + i * ldc, ldc, n, depth, add);
 }
