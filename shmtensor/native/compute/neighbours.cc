@@ -38,23 +38,25 @@ void blocks(const Sizes& s, F body) {
   });
 }
 
-// Up to four taps of one place, so that its channels need no test: what is outside is a zero.
-template <class T, int kTaps>
-struct Taps {
-  const T* from[kTaps];
-  int64_t step[kTaps];  // from channel to channel
-  T nothing = 0;
-  Taps(const Sizes& s, const T* x, const int64_t* places) {
-    for (int k = 0; k < kTaps; ++k) {
-      const int64_t at = places[k * s.places];
-      from[k] = is_inside(at, s.m) ? x + at : &nothing;
-      step[k] = is_inside(at, s.m) ? s.m : 0;
-    }
+// Up to four taps of one place. f(channel, its elements) for all channels; what is outside is 0.
+template <class T, int kTaps, class F>
+void each_channel(const Sizes& s, const T* x, const int64_t* places, F f) {
+  int64_t at[kTaps];
+  bool inside = true;
+  for (int k = 0; k < kTaps; ++k) {
+    at[k] = places[k * s.places];
+    inside = inside && is_inside(at[k], s.m);
   }
-  Taps(const Taps&) = delete;
-  Taps& operator=(const Taps&) = delete;
-  T operator()(int k, int64_t channel) const { return from[k][channel * step[k]]; }
-};
+  T elements[kTaps];
+  for (int64_t c = 0; c < s.channels; ++c, x += s.m) {
+    if (inside) {  // most are
+      for (int k = 0; k < kTaps; ++k) elements[k] = x[at[k]];
+    } else {
+      for (int k = 0; k < kTaps; ++k) elements[k] = is_inside(at[k], s.m) ? x[at[k]] : 0;
+    }
+    f(c, elements);
+  }
+}
 
 // f(first tap, a constant number of taps) for all.
 template <class F>
@@ -73,14 +75,13 @@ void gather(const Sizes& s, const T* x, const T* weights, const int64_t* places,
       const int64_t* at = places + first + k * s.places;
       const T* w = weights + first + k * s.places;
       for (int64_t p = 0; p < n; ++p) {
-        const Taps<T, count> taps(s, x + image * s.channels * s.m, at + p);
         T share[count];
         for (int i = 0; i < count; ++i) share[i] = w[p + i * s.places];
-        for (int64_t c = 0; c < s.channels; ++c) {
+        each_channel<T, count>(s, x + image * s.channels * s.m, at + p, [&](int64_t c, const T* v) {
           T sum = k ? to[c * s.places + p] : 0;
-          for (int i = 0; i < count; ++i) sum += taps(i, c) * share[i];
+          for (int i = 0; i < count; ++i) sum += v[i] * share[i];
           to[c * s.places + p] = sum;
-        }
+        });
       }
     });
     if (!s.taps) {
@@ -118,11 +119,10 @@ void match(const Sizes& s, const T* g, const T* x, const int64_t* places, T* out
       const int64_t* at = places + first + k * s.places;
       T* to = out + first + k * s.places;
       for (int64_t p = 0; p < n; ++p) {
-        const Taps<T, count> taps(s, x + image * s.channels * s.m, at + p);
         T sum[count] = {};
-        for (int64_t c = 0; c < s.channels; ++c) {
-          for (int i = 0; i < count; ++i) sum[i] += slope[c * s.places + p] * taps(i, c);
-        }
+        each_channel<T, count>(s, x + image * s.channels * s.m, at + p, [&](int64_t c, const T* v) {
+          for (int i = 0; i < count; ++i) sum[i] += slope[c * s.places + p] * v[i];
+        });
         for (int i = 0; i < count; ++i) to[p + i * s.places] = sum[i];
       }
     });
