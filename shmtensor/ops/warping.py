@@ -51,11 +51,18 @@ def affine_grid(ops, theta, size, align_corners=None):
     return ops.reshape(out, (theta.shape[0], *inner, n))
 
 
+def column(inner: tuple[int, ...], dtype: Any) -> Any:
+    """The sizes, one below the other; one number where all are the same, which is faster."""
+    if len(set(inner)) == 1:
+        return float(inner[0])
+    return np.array(inner, dtype).reshape(-1, 1)
+
+
 def scaled(ops: Any, grid: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
     """A grid (N, *out, n) of places from [-1, 1] in elements: (N, n, P), in the order of inner."""
     n = len(inner)
     at = ops.flip(ops.transpose(ops.reshape(grid, (len(grid), -1, n)), 1, 2), (1,))
-    sizes = np.array(inner, at.dtype).reshape(n, 1)
+    sizes = column(inner, at.dtype)
     if align_corners:
         return ops.mul(ops.add(at, 1), (sizes - 1) / 2)
     return ops.div(ops.sub(ops.mul(ops.add(at, 1), sizes), 1), 2)
@@ -63,7 +70,7 @@ def scaled(ops: Any, grid: Any, inner: tuple[int, ...], align_corners: bool) -> 
 
 def reflected(ops: Any, at: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
     """Places mirrored at the centres of the corner elements, or at the images' edges."""
-    sizes = np.array(inner, at.dtype).reshape(-1, 1)
+    sizes = np.asarray(column(inner, at.dtype))
     low = 0.0 if align_corners else -0.5
     span = sizes - 1 if align_corners else sizes
     way = ops.abs(ops.sub(at, low))
@@ -80,7 +87,7 @@ def framed(ops: Any, at: Any, inner: tuple[int, ...], frame: str, align_corners:
         return at
     if frame == "reflection":
         at = reflected(ops, at, inner, align_corners)
-    return ops.clamp(at, 0.0, np.array(inner, at.dtype).reshape(-1, 1) - 1)
+    return ops.clamp(at, 0.0, column(inner, at.dtype) - 1)
 
 
 def bends(ops: Any, t: Any) -> list[Any]:
@@ -110,7 +117,7 @@ def warped(ops: Any, flat: Any, at: Any, inner: tuple[int, ...], mode: str, fram
         return ops.weighed(flat, ones, places)
     low = ops.floor(at)
     part = ops.sub(at, low)
-    parts = bends(ops, part) if mode == "bicubic" else [ops.sub(1, part), part]
+    parts = bends(ops, part) if mode == "bicubic" else [ops.rsub(part, 1), part]
     places = ops.neighbours(low, inner, len(parts), frame)
     return ops.weighed(flat, multiplied(ops, parts, len(inner)), places)
 
