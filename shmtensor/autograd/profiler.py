@@ -34,7 +34,7 @@ WRITTEN = {
     ("tensor/writing.py", "__setitem__"): "setitem",
     ("optim/optimizer.py", "hooked"): "Optimizer.step#{}.step",
     ("optim/optimizer.py", "zero_grad"): "Optimizer.zero_grad#{}.zero_grad",
-    ("optim/flatoptimizer.py", "zero_grad"): "Optimizer.zero_grad#{}.zero_grad",
+    ("optim/flat/flat_optimizer.py", "zero_grad"): "Optimizer.zero_grad#{}.zero_grad",
 }
 PACKAGE = f"{Path(__file__).parents[1]}/"
 

@@ -1,7 +1,7 @@
 """Bucket: parameters whose gradients are reduced together, and how they come together.
 
 ```
-home of a gradient   the optimizer's flat block (optim/flat.py), if there is one: else the bucket's
+home of a gradient   the optimizer's flat block (optim/flat/flat_parameters.py), else the bucket's
 large gradients      one by one, where they lie
 small ones           W1 ........ | b1 .. | W2 ..... | b2     in the order of the parameters, each at
                      0       offsets[1]   [2]        [3]     a multiple of 64 bytes, as in a flat
@@ -130,7 +130,7 @@ class Bucket:
             block: Any = native.allocate(max(1, self.total * dtype.itemsize))
             for p, at in zip(self.parameters, self.offsets, strict=True):
                 if p.leaf.home is None:
-                    # the base is the block itself: see Flat.make_gradients in optim/flat.py
+                    # the base is the block itself: see Flat.make_gradients in flat_parameters.py
                     p.leaf.home = np.ndarray(p.array.shape, dtype, block, at * dtype.itemsize)
         homes = [p.leaf.home for p in self.parameters]
         self.marks, self.block = [id(home) for home in homes], homes[0].base

@@ -2,19 +2,12 @@
 
 from . import functional as functional
 from . import init as init
+from . import modules as modules
 from . import parallel as parallel
 from . import utils as utils
-from .activation import *  # noqa: F403
-from .container import *  # noqa: F403
-from .dropout import *  # noqa: F403
-from .embedding import *  # noqa: F403
-from .linear import *  # noqa: F403
-from .loss import *  # noqa: F403
-from .module import Module as Module
-from .normalisation import *  # noqa: F403
+from .modules import *  # noqa: F403
 from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
-from .shape import *  # noqa: F403
 
 
 def __getattr__(name: str) -> object:

@@ -6,4 +6,4 @@ from .adam import Adam as Adam
 from .adam import AdamW as AdamW
 from .optimizer import Optimizer as Optimizer
 from .sgd import SGD as SGD
-from .sparseadam import SparseAdam as SparseAdam
+from .sparse_adam import SparseAdam as SparseAdam

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from . import rules
-from .flat import Array
-from .flatoptimizer import FlatOptimizer
+from . import reference_updates as rules
+from .flat.flat_optimizer import FlatOptimizer
+from .flat.flat_parameters import Array
 from .optimizer import Group
 
 if TYPE_CHECKING:

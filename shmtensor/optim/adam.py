@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import native
-from . import rules
-from .flat import Array
-from .flatoptimizer import FlatOptimizer
+from . import reference_updates as rules
+from .flat.flat_optimizer import FlatOptimizer
+from .flat.flat_parameters import Array
 from .optimizer import Group
 
 __all__ = ["Adam", "AdamW"]

@@ -9,7 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 from ..autograd import enable_grad
-from ..nn.hook import RemovableHandle, Table, insert
+from ..nn.modules.module_hooks import RemovableHandle, Table, insert
 from ..tensor import Tensor
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import native
 from ..ops.scattered import add_slices_at
-from . import rules
-from .flat import Array
-from .flatoptimizer import FlatOptimizer
+from . import reference_updates as rules
+from .flat.flat_optimizer import FlatOptimizer
+from .flat.flat_parameters import Array
 from .optimizer import Group
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import IO, Any, ClassVar
 import numpy as np
 
 from ..nn import Parameter
-from ..nn.state import StateDict
+from ..nn.modules.state_dict import StateDict
 from ..tensor import Tensor
 from .archive import ArchiveWriter, file_path
 from .names import DTYPE_NAMES, STORAGE_NAMES

@@ -1,10 +1,10 @@
 """The functions under the layers, by PyTorch's names."""
 
 from .activation import *  # noqa: F403
-from .convolution import *  # noqa: F403
+from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
-from .linear import *  # noqa: F403
+from .linear_embedding_attention import *  # noqa: F403
 from .loss import *  # noqa: F403
-from .normalisation import *  # noqa: F403
+from .normalization import *  # noqa: F403
+from .pad_interpolate_grid_sample import *  # noqa: F403
 from .pooling import *  # noqa: F403
-from .resampling import *  # noqa: F403

@@ -10,7 +10,7 @@ from typing import Any
 from ...autograd import table as ops
 from ...autograd.autocast import in_full_precision
 from ...tensor import Tensor
-from .linear import pairwise_distance
+from .linear_embedding_attention import pairwise_distance
 
 __all__ = [
     "binary_cross_entropy",

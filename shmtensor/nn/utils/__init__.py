@@ -1,9 +1,9 @@
 """Gradients cut to a norm, parameters as one vector."""
 
-from .clip import clip_grad_norm as clip_grad_norm
-from .clip import clip_grad_norm_ as clip_grad_norm_
-from .clip import clip_grad_value_ as clip_grad_value_
-from .clip import clip_grads_with_norm_ as clip_grads_with_norm_
-from .clip import get_total_norm as get_total_norm
-from .vector import parameters_to_vector as parameters_to_vector
-from .vector import vector_to_parameters as vector_to_parameters
+from .clip_grad import clip_grad_norm as clip_grad_norm
+from .clip_grad import clip_grad_norm_ as clip_grad_norm_
+from .clip_grad import clip_grad_value_ as clip_grad_value_
+from .clip_grad import clip_grads_with_norm_ as clip_grads_with_norm_
+from .clip_grad import get_total_norm as get_total_norm
+from .parameters_to_vector import parameters_to_vector as parameters_to_vector
+from .parameters_to_vector import vector_to_parameters as vector_to_parameters

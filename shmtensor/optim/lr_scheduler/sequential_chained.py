@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..optimizer import Optimizer
-from .schedule import LRScheduler
+from .lr_scheduler import LRScheduler
 
 __all__ = ["ChainedScheduler", "SequentialLR"]
 

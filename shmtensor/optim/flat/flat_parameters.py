@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import native
-from ..autograd import wrap
+from ... import native
+from ...autograd import wrap
 
 __all__ = ["Flat", "zeros"]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import native
 from ..autograd import wrap
-from . import rules
-from .flat import zeros
+from . import reference_updates as rules
+from .flat.flat_parameters import zeros
 from .optimizer import Group, Optimizer
 
 __all__ = ["SparseAdam"]

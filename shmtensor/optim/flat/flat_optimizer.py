@@ -7,14 +7,14 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .. import native
-from ..dtypes import HALVES, float32
-from .flat import Array, Flat
+from ... import native
+from ...dtypes import HALVES, float32
+from ..optimizer import Group, Optimizer
+from .flat_parameters import Array, Flat
 from .layout import lay_out
-from .optimizer import Group, Optimizer
 
 if TYPE_CHECKING:
-    from ..sparse import SparseTensor
+    from ...sparse import SparseTensor
 
 __all__ = ["FlatOptimizer"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..dtypes import as_dtype
-from ..tensor import Tensor
-from . import hook as _hook
-from .hook import Hooked
-from .parameter import Buffer, Parameter
-from .state import Stateful
-from .tree import Tree, kind_of
+from ...dtypes import as_dtype
+from ...tensor import Tensor
+from ..parameter import Buffer, Parameter
+from . import module_hooks as _hook
+from .module_hooks import Hooked
+from .state_dict import Stateful
+from .traversal import Tree, kind_of
 
 __all__ = ["Module"]
 

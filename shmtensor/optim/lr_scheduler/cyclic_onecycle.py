@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..optimizer import Optimizer
-from .schedule import LRScheduler, each, functions_state, restore_functions
+from .lr_scheduler import LRScheduler, each, functions_state, restore_functions
 
 __all__ = ["CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..functions import empty
-from ..tensor import Tensor
-from . import functional as F
-from . import init
+from ...functions import empty
+from ...tensor import Tensor
+from .. import functional as F
+from .. import init
+from ..parameter import Parameter
 from .module import Module
-from .parameter import Parameter
 
 __all__ = ["LayerNorm", "RMSNorm"]
 

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any, TypeVar
 
-from ..tensor import Tensor
+from ...tensor import Tensor
+from ..parameter import Parameter
 from .module import Module
-from .parameter import Parameter
 
 __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 

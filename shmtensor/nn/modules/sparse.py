@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autograd import no_grad
-from ..functions import empty
-from ..tensor import Tensor
-from . import functional as F
-from . import init
+from ...autograd import no_grad
+from ...functions import empty
+from ...tensor import Tensor
+from .. import functional as F
+from .. import init
+from ..parameter import Parameter
 from .module import Module
-from .parameter import Parameter
 
 __all__ = ["Embedding", "EmbeddingBag"]
 

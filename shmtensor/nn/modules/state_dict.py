@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..autograd import no_grad
-from ..conversion import as_tensor
-from ..tensor import Tensor
-from .hook import Hooked, RemovableHandle, Table, insert
-from .parameter import Parameter
+from ...autograd import no_grad
+from ...conversion import as_tensor
+from ...tensor import Tensor
+from ..parameter import Parameter
+from .module_hooks import Hooked, RemovableHandle, Table, insert
 
 if TYPE_CHECKING:
     from .module import Module

@@ -10,8 +10,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import Function
-from ..tensor import Tensor
+from ...autograd import Function
+from ...tensor import Tensor
 
 if TYPE_CHECKING:
     from .module import Module

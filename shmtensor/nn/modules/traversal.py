@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..tensor import Tensor
-from .parameter import Parameter
+from ...tensor import Tensor
+from ..parameter import Parameter
 
 if TYPE_CHECKING:
     from .module import Module

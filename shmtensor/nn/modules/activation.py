@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..functions import full
-from ..tensor import Tensor
-from . import functional as F
+from ...functions import full
+from ...tensor import Tensor
+from .. import functional as F
+from ..parameter import Parameter
 from .module import Module
-from .parameter import Parameter
 
 __all__ = [
     "CELU",

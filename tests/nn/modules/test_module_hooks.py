@@ -6,7 +6,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import nn
-from shmtensor.nn import hook as hooks
+from shmtensor.nn.modules import module_hooks as hooks
 
 
 def test_forward_hooks_see_and_replace() -> None:

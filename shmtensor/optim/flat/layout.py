@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import native
-from .flat import Array, Flat, expects_sparse, zeros
+from ... import native
+from .flat_parameters import Array, Flat, expects_sparse, zeros
 
 __all__ = ["lay_out"]
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..optimizer import Optimizer
-from .schedule import LRScheduler, each
+from .lr_scheduler import LRScheduler, each
 
 __all__ = ["ReduceLROnPlateau"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shmtensor import native
-from shmtensor.optim import rules
+from shmtensor.optim import reference_updates as rules
 
 RNG = np.random.default_rng(0)
 
