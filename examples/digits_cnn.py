@@ -9,9 +9,8 @@ read wrongly.
 
 from __future__ import annotations
 
-import argparse
-
-from tqdm import tqdm
+import training
+from pictures import panels, show
 
 import shmtensor as st
 from dataloaders import digits
@@ -51,43 +50,28 @@ def train_step(model, optimizer, images, labels):
 
 def draw(images, said, labels, path: str) -> None:
     """The digits that were read wrongly, with what was read and what is right."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     wrong = (said != labels).nonzero().flatten().tolist()[:10]
-    figure, panels = pyplot.subplots(1, max(len(wrong), 1), figsize=(1.4 * len(wrong) + 1, 2))
-    for panel, i in zip(figure.axes, wrong, strict=False):
-        panel.imshow(images[i, 0].numpy(), cmap="gray_r")
-        panel.set_title(f"{int(said[i])}, not {int(labels[i])}", fontsize=9)
-    for panel in figure.axes:
-        panel.axis("off")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    with panels(path, 1, max(len(wrong), 1), size=1.4) as axes:
+        for panel, i in zip(axes, wrong, strict=False):
+            show(panel, images[i] / images.max(), f"{int(said[i])}, not {int(labels[i])}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--out", default="digits_cnn.png", help="where the picture goes")
-    parser.add_argument("--quick", action="store_true", help="two epochs")
-    options = parser.parse_args()
-    epochs = 2 if options.quick else options.epochs
-
+    options = training.options(__doc__, 30, 2, "digits_cnn.png", "epoch")
     st.manual_seed(0)
     images, labels = digits(train=True, image=True).tensors
     held_images, held_labels = digits(train=False, image=True).tensors
     model = make_model()
     optimizer = make_optimizer(model)
-    scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=epochs)
-    for _ in (bar := tqdm(range(epochs), unit="epoch")):
+    scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=options.steps)
+
+    def epoch(_: int):
         for batch in st.randperm(len(images)).split(64):
             loss = train_step(model, optimizer, images[batch], labels[batch])
         scheduler.step()
-        bar.set_postfix(loss=f"{loss.item():.4f}")
+        return loss
 
+    training.run(options.steps, epoch, "epoch")
     model.eval()
     with st.no_grad():
         said = model(held_images).argmax(1)

@@ -140,9 +140,7 @@ def _cast(library: Any, x: np.ndarray, dtype: str) -> Any:
 
 def _note_gradients(models: tuple[Any, ...], optimizers: tuple[Any, ...], course: Course) -> None:
     """Keeps what lies in .grad when each optimizer makes its first step."""
-    names = {
-        id(p): f"{i}.{name}" for i, m in enumerate(models) for name, p in m.named_parameters()
-    }
+    names = {id(p): f"{i}.{name}" for i, m in enumerate(models) for name, p in m.named_parameters()}
     for optimizer in optimizers:
 
         def note(optimizer: Any, *_: Any) -> None:

@@ -1,0 +1,39 @@
+"""What the examples share: their options, and steps with a progress bar."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from tqdm import tqdm
+
+
+def options(
+    doc: str | None, steps: int, quick: int, out: str, unit: str = "step", **choices: list[str]
+) -> argparse.Namespace:
+    """Reads --steps (or --epochs), --out, --quick; and choices, the first of which is the default.
+
+    Args:
+        doc: the example's docstring; its first line is the description.
+        steps, quick: how many steps, and how many with --quick.
+        out: the name of the picture.
+    """
+    parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
+    parser.add_argument(f"--{unit}s", dest="steps", type=int, default=steps, metavar="N")
+    parser.add_argument("--out", default=out, metavar="FILE", help="where the picture goes")
+    parser.add_argument("--quick", action="store_true", help=f"{quick} {unit}s, to see it run")
+    for name, values in choices.items():
+        parser.add_argument(f"--{name}", choices=values, default=values[0])
+    given = parser.parse_args()
+    given.steps = quick if given.quick else given.steps
+    return given
+
+
+def run(steps: int, step: Callable[[int], Any], unit: str = "step") -> list[float]:
+    """Calls step(0), step(1), ..., each of which returns its loss. Returns the losses."""
+    losses = []
+    for i in (bar := tqdm(range(steps), unit=unit)):
+        losses.append(float(step(i)))
+        bar.set_postfix(loss=f"{losses[-1]:.4f}")
+    return losses
