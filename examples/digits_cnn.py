@@ -53,7 +53,7 @@ def draw(images, said, labels, path: str) -> None:
     wrong = (said != labels).nonzero().flatten().tolist()[:10]
     with panels(path, 1, max(len(wrong), 1), size=1.4) as axes:
         for panel, i in zip(axes, wrong, strict=False):
-            show(panel, images[i] / images.max(), f"{int(said[i])}, not {int(labels[i])}")
+            show(panel, images[i], f"{int(said[i])}, not {int(labels[i])}")
 
 
 def main() -> None:

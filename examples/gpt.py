@@ -52,8 +52,7 @@ class GPT(nn.Module):
         self.embedding = nn.Embedding(letters, width)
         self.position = nn.Parameter(0.02 * st.randn(context, width))
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
-        self.output = nn.Linear(width, letters, bias=False)
+        self.norm, self.output = nn.LayerNorm(width), nn.Linear(width, letters, bias=False)
 
     def forward(self, tokens, caches: list[dict] | None = None, start: int = 0):
         x = self.embedding(tokens) + self.position[start : start + tokens.shape[1]]

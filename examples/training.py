@@ -10,21 +10,27 @@ from tqdm import tqdm
 
 
 def options(
-    doc: str | None, steps: int, quick: int, out: str, unit: str = "step", **choices: list[str]
+    doc: str | None,
+    steps: int,
+    quick: int,
+    out: str,
+    unit: str = "step",
+    **choices: list[str] | None,
 ) -> argparse.Namespace:
-    """Reads --steps (or --epochs), --out, --quick; and choices, the first of which is the default.
+    """Reads --steps (or --epochs), --out, --quick and further options.
 
     Args:
         doc: the example's docstring; its first line is the description.
         steps, quick: how many steps, and how many with --quick.
         out: the name of the picture.
+        choices: an option's values, the first of which is the default; or None for any text.
     """
     parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
     parser.add_argument(f"--{unit}s", dest="steps", type=int, default=steps, metavar="N")
     parser.add_argument("--out", default=out, metavar="FILE", help="where the picture goes")
     parser.add_argument("--quick", action="store_true", help=f"{quick} {unit}s, to see it run")
     for name, values in choices.items():
-        parser.add_argument(f"--{name}", choices=values, default=values[0])
+        parser.add_argument(f"--{name}", choices=values, default=values[0] if values else None)
     given = parser.parse_args()
     given.steps = quick if given.quick else given.steps
     return given

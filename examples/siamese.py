@@ -1,0 +1,99 @@
+"""A Siamese network: are two images the same digit, digits it has never seen included?
+
+    python examples/siamese.py [--steps 600] [--quick]
+
+Both images go through the same network; a contrastive loss brings equal digits together and drives
+others apart (Hadsell, Chopra, LeCun 2006). It learns from 0 to 6 alone. The full run tells XX % of
+pairs of 7, 8 and 9 rightly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import training
+from pictures import panels
+
+import shmtensor as st
+from dataloaders import digits
+from shmtensor import nn, optim
+from shmtensor.nn import functional as F
+
+SEEN = 7  # digits below this are learnt
+
+
+class Siamese(nn.Module):
+    """Unit vectors (N, hidden) of images (N, 1, 8, 8); `distance` of two batches of images."""
+
+    def __init__(self, width: int = 16, hidden: int = 16) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, width, 3, padding=1), nn.InstanceNorm2d(width, affine=True), nn.ReLU(),
+            nn.Conv2d(width, 2 * width, 3, padding=1), nn.GroupNorm(4, 2 * width), nn.ReLU(),
+            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * width, hidden),
+        )  # fmt: skip
+
+    def forward(self, x):
+        return F.normalize(self.layers(x), dim=1)
+
+    def distance(self, x, y):
+        return F.pairwise_distance(self(x), self(y))
+
+
+make_model = Siamese
+
+
+def make_optimizer(model: nn.Module) -> optim.Optimizer:
+    return optim.NAdam(model.parameters(), lr=1e-3)
+
+
+def train_step(model, optimizer, x, y, same):
+    """One update from image pairs, and 1.0 where both are the same digit. Returns the loss."""
+    optimizer.zero_grad()
+    distance = model.distance(x, y)
+    loss = (same * distance**2 + (1 - same) * F.relu(1 - distance) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def pairs(images, labels, count: int, rng: np.random.Generator) -> tuple:
+    """As many pairs of the same digit as of others."""
+    a = rng.integers(0, len(labels), count)
+    wanted = np.arange(count) % 2 == 0
+    b = [rng.choice(np.flatnonzero((labels == labels[i]) == w)) for i, w in zip(a, wanted)]
+    return images[a], images[np.array(b)], st.tensor(wanted.astype(np.float32))
+
+
+def main() -> None:
+    options = training.options(__doc__, 600, 10, "siamese.png")
+    st.manual_seed(0)
+    rng = np.random.default_rng(0)
+    images, labels = (x.numpy() for x in digits(train=True, image=True).tensors)
+    held_images, held_labels = (x.numpy() for x in digits(train=False, image=True).tensors)
+    seen, unseen = labels < SEEN, held_labels >= SEEN
+    train = st.tensor(images[seen]), labels[seen]
+    new = st.tensor(held_images[unseen]), held_labels[unseen]
+    model = make_model()
+    optimizer = make_optimizer(model)
+    training.run(options.steps, lambda _: train_step(model, optimizer, *pairs(*train, 64, rng)))
+    model.eval()
+    with st.no_grad():
+        x, y, same = pairs(*train, 1000, rng)
+        limits = st.linspace(0, 2, 201)
+        right = ((model.distance(x, y) < limits[:, None]) == (same == 1)).float().mean(1)
+        limit = limits[right.argmax()]
+        x, y, same = pairs(*new, 1000, rng)
+        distance = model.distance(x, y)
+    right = ((distance < limit) == (same == 1)).float().mean().item()
+    print(f"pairs of unseen digits told rightly   {100 * right:.1f} %")
+    with panels(options.out, size=4) as (panel,):
+        for value, name in ((1, "same digit"), (0, "others")):
+            panel.hist(distance[same == value].numpy(), 30, (0, 2), alpha=0.6, label=name)
+        panel.axvline(limit.item(), color="black")
+        panel.set(title="Distance of pairs of 7, 8, 9")
+        panel.legend()
+    print(f"distances                             {options.out}")
+
+
+if __name__ == "__main__":
+    main()
