@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.load_example import load
 
-Batch = tuple[np.ndarray, ...]
+Batch = tuple[np.ndarray | list[np.ndarray], ...]
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,16 @@ class Case:
 
     Attributes:
         example: the file's name in examples/, without ".py".
-        batch: one batch of arrays; floating-point ones are brought to the dtype of the run.
+        batch: one batch of arrays, or lists of them; floating-point ones are brought to the dtype
+            of the run.
         sizes: arguments of the example's make_model.
         name: what the test is called; the example's name if empty.
-        models: names the function that makes the model, where an example has several.
     """
 
     example: str
     batch: Callable[[np.random.Generator], Batch]
     sizes: dict[str, Any] = field(default_factory=dict)
     name: str = ""
-    model: str = "make_model"
 
     def __str__(self) -> str:
         return self.name or self.example
@@ -104,7 +103,7 @@ def weights(case: Case, dtype: str) -> list[dict[str, np.ndarray]]:
     st = importlib.import_module("shmtensor")
     with default_dtype(st, dtype):
         st.manual_seed(3)
-        made = tupled(getattr(load(case.example), case.model)(**case.sizes))
+        made = tupled(load(case.example).make_model(**case.sizes))
     return [{k: v.numpy().copy() for k, v in m.state_dict().items()} for m in made]
 
 
@@ -120,7 +119,7 @@ def train(
     module.__dict__["st"] = Noise(torchlike, dtype)
     try:
         with default_dtype(torchlike, dtype):
-            model = getattr(module, case.model)(**case.sizes)
+            model = module.make_model(**case.sizes)
             for part, arrays in zip(tupled(model), state, strict=True):
                 part.load_state_dict({k: torchlike.tensor(v) for k, v in arrays.items()})
             optimizer = module.make_optimizer(model)
@@ -134,7 +133,9 @@ def train(
     return course
 
 
-def _cast(library: Any, x: np.ndarray, dtype: str) -> Any:
+def _cast(library: Any, x: Any, dtype: str) -> Any:
+    if isinstance(x, list):
+        return [_cast(library, part, dtype) for part in x]
     return library.tensor(x.astype(dtype) if x.dtype.kind == "f" else x)
 
 
