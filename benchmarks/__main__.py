@@ -20,6 +20,8 @@ from . import (
     layers,
     loader,
     matmul,
+    models,
+    modules,
     optimizer,
     packed,
     parallel,
@@ -37,8 +39,8 @@ from .report import line, summary, title
 
 RESULTS = Path(__file__).parent / "results"
 LAYERS = (
-    dispatch, autograd, pointwise, large, layers, matmul, optimizer, training, allocation, send,
-    queue, collective, loader, growth, reading, parallel, packed, processes,
+    dispatch, autograd, pointwise, large, layers, modules, matmul, optimizer, training, models,
+    allocation, send, queue, collective, loader, growth, reading, parallel, packed, processes,
 )  # fmt: skip
 
 
