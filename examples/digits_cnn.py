@@ -20,10 +20,10 @@ from shmtensor.nn import functional as F
 
 def make_model(channels: int = 32) -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(1, channels, 3, padding=1),
+        nn.Conv2d(1, channels, 3, padding=1, bias=False),
         nn.BatchNorm2d(channels),
         nn.ReLU(),
-        nn.Conv2d(channels, 2 * channels, 3, padding=1),
+        nn.Conv2d(channels, 2 * channels, 3, padding=1, bias=False),
         nn.BatchNorm2d(2 * channels),
         nn.ReLU(),
         nn.MaxPool2d(2),

@@ -50,7 +50,7 @@ def photographs(rng: Rng) -> Batch:
 
 CASES = [
     Case("digits_cnn", images(16, 1, 8, 10), {"channels": 4}),
-    Case("resnet18", images(4, 3, 32, 4), {"classes": 4, "width": 4}),
+    Case("resnet18", images(8, 3, 64, 4), {"classes": 4, "width": 4}),
     *(
         Case(
             "word_language_model",
