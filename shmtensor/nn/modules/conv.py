@@ -400,7 +400,7 @@ class _LazyConvXdMixin(LazyModuleMixin, _ConvNd):
         **named: Any,
     ) -> None:
         super().__init__(0, out_channels, *sizes_and_groups, bias=False, **named)
-        factory = {name: named.get(name) for name in ("device", "dtype")}
+        factory: dict[str, Any] = {name: named.get(name) for name in ("device", "dtype")}
         self.weight = UninitializedParameter(**factory)
         if bias:
             self.bias = UninitializedParameter(**factory)
