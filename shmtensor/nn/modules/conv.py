@@ -417,6 +417,9 @@ class _LazyConvXdMixin(LazyModuleMixin, _ConvNd):
             self._check_groups(in_channels=self.in_channels)
             self._materialize(weight=self._weight_shape(), bias=(self.out_channels,))
             self.reset_parameters()
+        elif self.in_channels == 0:  # the parameters were loaded
+            shape = self.weight.shape
+            self.in_channels = shape[0] if self.transposed else shape[1] * self.groups
 
     def _get_in_channels(self, input: Tensor) -> int:
         n = self._get_num_spatial_dims()
