@@ -43,7 +43,8 @@ def max_unpool(ops, n, input, indices, kernel_size, stride, padding, output_size
     rows, total = (*lead, math.prod(inner)), math.prod(size)
     places = ops.reshape(indices, rows)
     zeros = ops.zeros((*lead, total), dtype=input.dtype)
-    if 0 in shape:
-        return ops.reshape(zeros, (*lead, *size))
-    out = ops.scattered(zeros, ops.reshape(input, rows), places, -1)
+    try:
+        out = ops.scattered(zeros, ops.reshape(input, rows), places, -1)
+    except RuntimeError as error:
+        raise RuntimeError(f"{name}: output size {size}: {error}") from None
     return ops.reshape(out, (*lead, *size))
