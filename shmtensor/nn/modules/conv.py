@@ -95,7 +95,7 @@ class _ConvNd(Module):
         self.padding_mode = padding_mode
         # The padding as F.pad takes it: (before, after) of the last dimension first.
         self._reversed_padding_repeated_twice = (
-            _frame(padding, kernel_size, dilation)
+            _padding_of(padding, kernel_size, dilation)
             if isinstance(padding, str)
             else _reverse_repeat_tuple(padding, 2)
         )
@@ -151,13 +151,13 @@ class _ConvNd(Module):
         self.__dict__.setdefault("padding_mode", "zeros")
 
 
-def _frame(padding: str, kernel_size: Sequence[int], dilation: Sequence[int]) -> list[int]:
+def _padding_of(word: str, kernel_size: Sequence[int], dilation: Sequence[int]) -> list[int]:
     """What "same" and "valid" stand for, as F.pad takes it."""
-    frame: list[int] = []
+    padding: list[int] = []
     for k, d in zip(reversed(kernel_size), reversed(dilation), strict=True):
-        total = d * (k - 1) if padding == "same" else 0
-        frame += [total // 2, total - total // 2]
-    return frame
+        total = d * (k - 1) if word == "same" else 0
+        padding += [total // 2, total - total // 2]
+    return padding
 
 
 class _Conv(_ConvNd):

@@ -1,4 +1,4 @@
-"""Layers that put a frame around their input: of a number, or of its own elements.
+"""Layers that pad their input: with one number, or with its own elements.
 
 A padding is one number for all sides, or (before, after) of the last dimension, then of the one
 before, as `F.pad` takes it. A negative one cuts off.
@@ -50,7 +50,7 @@ class _ConstantPadNd(Module):
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """Puts one value before and behind the last dimension.
+    """Pads the last dimension with one value.
 
     Args:
         padding: one number, or (left, right).
@@ -61,7 +61,7 @@ class ConstantPad1d(_ConstantPadNd):
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """Puts one value around the last two dimensions.
+    """Pads the last two dimensions with one value.
 
     Args:
         padding: one number, or (left, right, top, bottom).
@@ -72,7 +72,7 @@ class ConstantPad2d(_ConstantPadNd):
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """Puts one value around the last three dimensions.
+    """Pads the last three dimensions with one value.
 
     Args:
         padding: one number, or (left, right, top, bottom, front, back).
@@ -91,19 +91,19 @@ class _ZeroPad(_ConstantPadNd):
 
 
 class ZeroPad1d(_ZeroPad, ConstantPad1d):
-    """Puts zeros before and behind the last dimension; see ConstantPad1d."""
+    """Pads the last dimension with zeros; see ConstantPad1d."""
 
 
 class ZeroPad2d(_ZeroPad, ConstantPad2d):
-    """Puts zeros around the last two dimensions; see ConstantPad2d."""
+    """Pads the last two dimensions with zeros; see ConstantPad2d."""
 
 
 class ZeroPad3d(_ZeroPad, ConstantPad3d):
-    """Puts zeros around the last three dimensions; see ConstantPad3d."""
+    """Pads the last three dimensions with zeros; see ConstantPad3d."""
 
 
-class _OwnPadNd(Module):
-    """A frame of the input's own elements, by a mode of `F.pad`."""
+class _NonConstantPadNd(Module):
+    """Pads with the input's own elements, by a mode of `F.pad`."""
 
     _dims: ClassVar[int]
     _mode: ClassVar[str]
@@ -121,12 +121,12 @@ class _OwnPadNd(Module):
         return f"{self.padding}"
 
 
-class _ReflectionPadNd(_OwnPadNd):
+class _ReflectionPadNd(_NonConstantPadNd):
     _mode = "reflect"
 
 
 class ReflectionPad1d(_ReflectionPadNd):
-    """Adds the elements mirrored at the first and the last one, which are not repeated.
+    """Pads the last dimension with its elements mirrored at the first and the last one.
 
     Args:
         padding: one number, or (left, right); each less than the input's length.
@@ -136,7 +136,7 @@ class ReflectionPad1d(_ReflectionPadNd):
 
 
 class ReflectionPad2d(_ReflectionPadNd):
-    """The same around the last two dimensions; see ReflectionPad1d.
+    """Pads the last two dimensions; see ReflectionPad1d.
 
     Args:
         padding: one number, or (left, right, top, bottom).
@@ -146,7 +146,7 @@ class ReflectionPad2d(_ReflectionPadNd):
 
 
 class ReflectionPad3d(_ReflectionPadNd):
-    """The same around the last three dimensions; see ReflectionPad1d.
+    """Pads the last three dimensions; see ReflectionPad1d.
 
     Args:
         padding: one number, or (left, right, top, bottom, front, back).
@@ -155,12 +155,12 @@ class ReflectionPad3d(_ReflectionPadNd):
     _dims = 3
 
 
-class _ReplicationPadNd(_OwnPadNd):
+class _ReplicationPadNd(_NonConstantPadNd):
     _mode = "replicate"
 
 
 class ReplicationPad1d(_ReplicationPadNd):
-    """Repeats the first and the last element.
+    """Pads the last dimension with its first and its last element.
 
     Args:
         padding: one number, or (left, right).
@@ -170,7 +170,7 @@ class ReplicationPad1d(_ReplicationPadNd):
 
 
 class ReplicationPad2d(_ReplicationPadNd):
-    """Repeats the edges of the last two dimensions.
+    """Pads the last two dimensions with their edges.
 
     Args:
         padding: one number, or (left, right, top, bottom).
@@ -180,7 +180,7 @@ class ReplicationPad2d(_ReplicationPadNd):
 
 
 class ReplicationPad3d(_ReplicationPadNd):
-    """Repeats the edges of the last three dimensions.
+    """Pads the last three dimensions with their edges.
 
     Args:
         padding: one number, or (left, right, top, bottom, front, back).
@@ -189,7 +189,7 @@ class ReplicationPad3d(_ReplicationPadNd):
     _dims = 3
 
 
-class _CircularPadNd(_OwnPadNd):
+class _CircularPadNd(_NonConstantPadNd):
     _mode = "circular"
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -206,7 +206,7 @@ class _CircularPadNd(_OwnPadNd):
 
 
 class CircularPad1d(_CircularPadNd):
-    """Adds the elements of the other end.
+    """Pads the last dimension with the elements of its other end.
 
     Args:
         padding: one number, or (left, right); each at most the input's length.
@@ -216,7 +216,7 @@ class CircularPad1d(_CircularPadNd):
 
 
 class CircularPad2d(_CircularPadNd):
-    """The same around the last two dimensions; see CircularPad1d.
+    """Pads the last two dimensions; see CircularPad1d.
 
     Args:
         padding: one number, or (left, right, top, bottom).
@@ -226,7 +226,7 @@ class CircularPad2d(_CircularPadNd):
 
 
 class CircularPad3d(_CircularPadNd):
-    """The same around the last three dimensions; see CircularPad1d.
+    """Pads the last three dimensions; see CircularPad1d.
 
     Args:
         padding: one number, or (left, right, top, bottom, front, back).
