@@ -205,3 +205,19 @@ def test_input_that_does_not_fit(
 def test_kernels_without_elements_are_refused() -> None:
     with pytest.raises(RuntimeError, match=r"kernel size .*: \(6, 4, 0, 2\)"):
         nn.functional.conv2d(st.ones(2, 4, 9, 8), st.ones(6, 4, 0, 2))
+
+
+def test_subclass_may_change_the_weight_on_its_way() -> None:
+    class Standardized(nn.Conv2d):
+        def forward(self, input: st.Tensor) -> Any:
+            weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+            return self._conv_forward(input, weight, self.bias)
+
+    m = Standardized(2, 3, 2, padding=1, padding_mode="circular")
+    bias = m.bias.reshape(-1, 1, 1).expand(3, 4, 4)
+    assert st.allclose(m(st.ones(2, 3, 3)), bias, atol=1e-6)  # what is constant is gone
+    seen = []
+    m.register_forward_hook(lambda module, args, output: seen.append(tuple(output.shape)))
+    m(st.ones(1, 2, 3, 3)).sum().backward()
+    assert seen == [(1, 3, 4, 4)]
+    assert m.weight.grad is not None
