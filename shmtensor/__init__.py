@@ -50,6 +50,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "array_api": ("array_api", None),
     "autocast": ("amp", "autocast"),
     "backends": ("backends", None),
+    "cuda": ("cuda", None),
     "distributed": ("distributed", None),
     "fft": ("fft", None),
     "func": ("func", None),
@@ -96,6 +97,7 @@ _LATER.update({name: (module, name) for module, names in _MANY.items() for name 
 if TYPE_CHECKING:
     from . import amp as amp
     from . import array_api as array_api
+    from . import cuda as cuda
     from . import nn as nn
     from . import optim as optim
     from .amp import GradScaler as GradScaler

@@ -36,6 +36,7 @@ LAYERS: list[tuple[str, ...]] = [
         "shmtensor.signal",
     ),
     ("shmtensor.func", "shmtensor.amp", "shmtensor.testing", "shmtensor.utils.tensorboard"),
+    ("shmtensor.cuda",),
     ("shmtensor.nn",),
     ("shmtensor.optim",),
     ("shmtensor.serialization",),

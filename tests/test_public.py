@@ -18,6 +18,8 @@ MODULES = [
     "shmtensor.amp",
     "shmtensor.amp.state",
     "shmtensor.backends",
+    "shmtensor.cuda",
+    "shmtensor.cuda.amp",
     "shmtensor.fft",
     "shmtensor.forms",
     "shmtensor.func",
