@@ -70,6 +70,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "testing": ("testing", None),
     "trainer": ("trainer", None),
     "utils": ("utils", None),
+    "viz": ("viz", None),
 }
 
 _MANY = {
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from . import cuda as cuda
     from . import nn as nn
     from . import optim as optim
+    from . import viz as viz
     from .amp import GradScaler as GradScaler
     from .amp import autocast as autocast
     from .packed import SharedDict as SharedDict

@@ -38,7 +38,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.func", "shmtensor.amp", "shmtensor.testing", "shmtensor.utils.tensorboard"),
     ("shmtensor.cuda",),
     ("shmtensor.nn",),
-    ("shmtensor.optim",),
+    ("shmtensor.optim", "shmtensor.viz"),
     ("shmtensor.serialization",),
     ("shmtensor.multiprocessing",),
     ("shmtensor.queue",),

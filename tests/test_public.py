@@ -56,6 +56,7 @@ MODULES = [
     "shmtensor.trainer",
     "shmtensor.utils.checkpoint",
     "shmtensor.utils.tensorboard",
+    "shmtensor.viz",
     "dataloaders",
     "dataloaders.datasets",
     "dataloaders.transforms",
