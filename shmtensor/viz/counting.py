@@ -2,7 +2,8 @@
 
 The interpreter tells of every call (`sys.setprofile`), and generated code of ops is known by its
 file name, as in autograd/profiler.py. Counted are the products that every layer comes down to:
-linear layers, attention and recurrent layers run `linear`, `matmul` and `bmm`.
+linear layers, attention and recurrent layers run `linear`, `matmul`, `bmm` and, where all steps are
+one op, `recurrent_layer`.
 """
 
 from __future__ import annotations
@@ -25,26 +26,35 @@ def size(shape: tuple[int, ...]) -> int:
     return math.prod(shape)
 
 
-def of_product(x: Any, y: Any, out: Any) -> int:
-    return size(out.shape) * int(x.shape[-1])
+def of_product(operands: list[Any], out: Any) -> int:
+    return size(out.shape) * int(operands[0].shape[-1])
 
 
-def of_convolution(x: Any, weight: Any, out: Any) -> int:
-    return size(out.shape) * size(weight.shape[1:])
+def of_convolution(operands: list[Any], out: Any) -> int:
+    return size(out.shape) * size(operands[1].shape[1:])
 
 
-def of_transposed_convolution(x: Any, weight: Any, out: Any) -> int:
-    return size(x.shape) * size(weight.shape[1:])
+def of_transposed_convolution(operands: list[Any], out: Any) -> int:
+    return size(operands[0].shape) * size(operands[1].shape[1:])
 
 
-# The multiply-adds of an op, by its first two operands and its result.
-MULTIPLY_ADDS: dict[str, Callable[[Any, Any, Any], int]] = {
+def of_recurrent_layer(operands: list[Any], out: Any) -> int:
+    """Each row of the packed input times the state's weight, and the projection if there is one;
+    the input's own weight is a `linear` before.
+    """
+    x, _, *rest = operands[0]
+    return int(x.shape[0]) * sum(size(w.shape) for w in (rest[0], *rest[2:]))
+
+
+# The multiply-adds of an op, by its operands and its result.
+MULTIPLY_ADDS: dict[str, Callable[[list[Any], Any], int]] = {
     "bmm": of_product,
     "conjugate_dot": of_product,
     "convolved": of_convolution,
     "dot": of_product,
     "linear": of_product,
     "matmul": of_product,
+    "recurrent_layer": of_recurrent_layer,
     "unconvolved": of_transposed_convolution,
 }
 
@@ -96,7 +106,7 @@ class Watch:
             is_part = any(outer.multiply_adds is not None for outer in self.calls)
             count = 0
             if call.multiply_adds is not None and not is_part:
-                count = call.multiply_adds(call.operands[0], call.operands[1], result)
+                count = call.multiply_adds(call.operands, result)
             self.tell(count, 0 if self.calls else new_bytes(result, call.operands))
 
 

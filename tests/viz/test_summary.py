@@ -10,6 +10,7 @@ import pytest
 import shmtensor as st
 from shmtensor import nn, viz
 from shmtensor.viz import Summary, SummaryRow
+from shmtensor.viz.counting import MULTIPLY_ADDS
 
 from .networks import ResNet
 
@@ -90,6 +91,13 @@ def test_recurrent_layers_count_their_products() -> None:
 
     counted = flops(run, (steps, n, inputs))
     assert counted == 2 * steps * n * 4 * hidden * (inputs + hidden)
+
+
+def test_a_recurrent_layer_in_one_op_counts_state_and_projection() -> None:
+    gates, state, weight, cell = st.ones(9, 16), st.ones(3, 2), st.ones(16, 2), st.ones(3, 4)
+    count = MULTIPLY_ADDS["recurrent_layer"]
+    assert count([[gates, state, weight, cell, st.ones(2, 4)]], None) == 9 * (16 * 2 + 2 * 4)
+    assert count([[st.ones(9, 12), cell, st.ones(12, 4), st.ones(12)]], None) == 9 * 12 * 4
 
 
 def test_what_is_shared_counts_once_and_what_runs_twice_twice() -> None:
