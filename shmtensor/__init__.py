@@ -50,6 +50,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "array_api": ("array_api", None),
     "autocast": ("amp", "autocast"),
     "backends": ("backends", None),
+    "cuda": ("cuda", None),
     "distributed": ("distributed", None),
     "fft": ("fft", None),
     "func": ("func", None),
@@ -69,6 +70,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "testing": ("testing", None),
     "trainer": ("trainer", None),
     "utils": ("utils", None),
+    "viz": ("viz", None),
 }
 
 _MANY = {
@@ -96,8 +98,10 @@ _LATER.update({name: (module, name) for module, names in _MANY.items() for name 
 if TYPE_CHECKING:
     from . import amp as amp
     from . import array_api as array_api
+    from . import cuda as cuda
     from . import nn as nn
     from . import optim as optim
+    from . import viz as viz
     from .amp import GradScaler as GradScaler
     from .amp import autocast as autocast
     from .packed import SharedDict as SharedDict

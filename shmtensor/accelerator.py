@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from collections import OrderedDict
+from typing import Any, NoReturn
 
-from .device import Device
+from .device import Device, DeviceMissing
 
 __all__ = [
     "current_accelerator",
+    "current_device_idx",
     "current_device_index",
+    "current_stream",
     "device_count",
+    "device_index",
+    "empty_cache",
+    "empty_host_cache",
+    "get_device_capability",
+    "get_memory_info",
     "is_available",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_device_idx",
     "set_device_index",
+    "set_stream",
     "synchronize",
 ]
 
@@ -31,8 +49,8 @@ def current_accelerator(check_available: bool = False) -> Device | None:
     return None
 
 
-def absent(where: str) -> RuntimeError:
-    return RuntimeError(f"{where}: there is no accelerator: tensors are on the CPU")
+def fail(where: str) -> NoReturn:
+    raise DeviceMissing(f"{where}: there is no accelerator: tensors are on the CPU")
 
 
 def current_device_index() -> int:
@@ -40,16 +58,56 @@ def current_device_index() -> int:
 
     Raises: RuntimeError, there is none.
     """
-    raise absent("current_device_index")
+    fail("current_device_index")
+
+
+def current_device_idx() -> int:
+    """The old name of `current_device_index`.
+
+    Raises: RuntimeError, there is none.
+    """
+    warnings.warn("current_device_idx: use current_device_index", FutureWarning, stacklevel=2)
+    return current_device_index()
 
 
 def set_device_index(device: Any, /) -> None:
     """Which accelerator to use; a negative number changes nothing.
 
-    Raises: RuntimeError, there is none.
+    Raises:
+        RuntimeError: there is none.
+        ValueError: no number, nor a device that has one.
     """
-    if not isinstance(device, int) or device >= 0:
-        raise absent("set_device_index")
+    index = device if isinstance(device, int) or device is None else Device(device).index
+    if index is None:
+        raise ValueError(f"set_device_index: expected a number or a device with one: {device}")
+    if index >= 0:
+        fail("set_device_index")
+
+
+def set_device_idx(device: Any, /) -> None:
+    """The old name of `set_device_index`.
+
+    Raises: RuntimeError, ValueError, as there.
+    """
+    warnings.warn("set_device_idx: use set_device_index", FutureWarning, stacklevel=2)
+    set_device_index(device)
+
+
+class device_index:
+    """In a `with`, the accelerator in use; None changes nothing.
+
+    Raises: RuntimeError, on entering; there is none.
+    """
+
+    def __init__(self, device: int | None, /) -> None:
+        self.idx = device
+
+    def __enter__(self) -> None:
+        if self.idx is not None:
+            fail("device_index")
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing was changed."""
 
 
 def synchronize(device: Any = None, /) -> None:
@@ -58,4 +116,108 @@ def synchronize(device: Any = None, /) -> None:
     Raises: RuntimeError, a device other than the CPU.
     """
     if device is not None and str(device) != "cpu":
-        raise absent("synchronize")
+        fail("synchronize")
+
+
+def current_stream(device: Any = None, /) -> Any:
+    """The accelerator's queue of work.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("current_stream")
+
+
+def set_stream(stream: Any) -> None:
+    """The accelerator's queue of work from now on.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("set_stream")
+
+
+def get_device_capability(device: Any = None, /) -> dict[str, Any]:
+    """What an accelerator can compute with.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("get_device_capability")
+
+
+def empty_cache() -> None:
+    """Gives back an accelerator's memory that is cached.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("empty_cache")
+
+
+def empty_host_cache() -> None:
+    """Gives back memory of the CPU that is kept for copies to an accelerator.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("empty_host_cache")
+
+
+def get_memory_info(device_index: Any = None, /) -> tuple[int, int]:
+    """Free and total bytes.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("get_memory_info")
+
+
+def memory_allocated(device_index: Any = None, /) -> int:
+    """Bytes of tensors.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("memory_allocated")
+
+
+def max_memory_allocated(device_index: Any = None, /) -> int:
+    """The most bytes of tensors there have been.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("max_memory_allocated")
+
+
+def memory_reserved(device_index: Any = None, /) -> int:
+    """Bytes that are taken, for tensors and to be reused.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("memory_reserved")
+
+
+def max_memory_reserved(device_index: Any = None, /) -> int:
+    """The most bytes that have been taken.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("max_memory_reserved")
+
+
+def memory_stats(device_index: Any = None, /) -> OrderedDict[str, Any]:
+    """Counts of memory by name.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("memory_stats")
+
+
+def reset_peak_memory_stats(device_index: Any = None, /) -> None:
+    """Begins anew to look for the most bytes in use.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("reset_peak_memory_stats")
+
+
+def reset_accumulated_memory_stats(device_index: Any = None, /) -> None:
+    """Begins anew to count allocations.
+
+    Raises: RuntimeError, there is none.
+    """
+    fail("reset_accumulated_memory_stats")

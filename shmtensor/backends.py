@@ -32,11 +32,17 @@ class Cpu(Switches):
         return next((name for key, name in found.items() if key in str(native.isa())), "DEFAULT")
 
 
+class Cudnn(Switches):
+    """NVIDIA's library for neural networks."""
+
+    def version(self) -> int | None:
+        """Its version: None, it is not there."""
+        return None
+
+
 cpu = Cpu(True)
 cuda = Switches(False, matmul=Switches(False, allow_tf32=False))
-cudnn = Switches(
-    False, enabled=False, benchmark=False, deterministic=True, allow_tf32=False
-)  # fmt: skip
+cudnn = Cudnn(False, enabled=False, benchmark=False, deterministic=True, allow_tf32=False)
 mkl = Switches(False)
 mps = Switches(False)
 openmp = Switches(False)

@@ -9,15 +9,19 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["CPU", "Device", "as_device"]
+__all__ = ["CPU", "Device", "DeviceMissing", "as_device"]
 
 EXTRA = 'pip install "shmtensor[cuda12]" (or cuda13), which installs CuPy'
 
 
-class Device:
-    """A place for tensors: `Device("cpu")`, `Device("cuda", 0)`, `Device("cuda:1")`.
+class DeviceMissing(RuntimeError, AssertionError):
+    """A GPU is asked for, and there is none: both classes that PyTorch raises, by its build."""
 
-    Making one asks nothing of the machine; using it does.
+
+class Device:
+    """A place for tensors: `Device("cpu")`, `Device("cuda", 0)`, `Device("cuda:1")`, `Device(1)`.
+
+    Making one asks nothing of the machine; using it does, as in `with Device("cpu"):`.
     """
 
     __slots__ = ("index", "type")
@@ -25,10 +29,12 @@ class Device:
     type: str
     index: int | None
 
-    def __init__(self, type: str | Device, index: int | None = None) -> None:
+    def __init__(self, type: str | Device | int, index: int | None = None) -> None:
         if isinstance(type, Device):
             index = type.index if index is None else index
             type = type.type
+        elif isinstance(type, int):
+            type = f"cuda:{type}"
         kind, colon, number = type.partition(":")
         if kind not in ("cpu", "cuda") or (colon and not number.isdigit()):
             raise RuntimeError(
@@ -44,14 +50,14 @@ class Device:
         """The array module: numpy, or cupy.
 
         Raises:
-            RuntimeError: CuPy or a GPU is missing; the message says what to install.
+            DeviceMissing: CuPy or a GPU is missing; the message says what to install.
         """
         if self.type == "cpu":
             return importlib.import_module("numpy")
         try:
             return importlib.import_module("cupy")
         except ImportError as error:
-            raise RuntimeError(
+            raise DeviceMissing(
                 f"device: CUDA tensors need CuPy, and it cannot be imported: {error}; {EXTRA}"
             ) from error
 
@@ -59,6 +65,17 @@ class Device:
         """Waits for all work queued on the device. The CPU has none."""
         if self.type != "cpu":
             self.xp.cuda.runtime.deviceSynchronize()
+
+    def __enter__(self) -> Device:
+        """The place of new tensors in a `with`; the CPU is that anyway.
+
+        Raises:
+            DeviceMissing: tensors cannot be made there.
+        """
+        return as_device(self)
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing was changed."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Device):
@@ -86,16 +103,14 @@ def as_device(spelling: Device | str | int | None) -> Device:
     """The device for any spelling; None is the CPU.
 
     Raises:
-        RuntimeError: CUDA without CuPy: tensors cannot be made there.
+        DeviceMissing: tensors cannot be made there.
     """
     if spelling is None:
         return CPU
-    if isinstance(spelling, int):
-        spelling = f"cuda:{spelling}"
     device = spelling if isinstance(spelling, Device) else Device(spelling)
     if device.type != "cpu":
-        _ = device.xp
-        raise RuntimeError(
-            f"device: tensors on {device} are not there yet: only 'cpu' works in this version"
+        raise DeviceMissing(
+            f"device: tensors on {device} are not there yet: only 'cpu' works in this version, "
+            "hint: device('cuda' if cuda.is_available() else 'cpu')"
         )
     return device

@@ -49,6 +49,8 @@ class Casting(Exchange):
                 device = a
             elif isinstance(a, bool):
                 continue  # non_blocking
+            elif isinstance(a, int):
+                device = a
             elif a is not None:
                 dtype = a
         as_device(device)
@@ -77,7 +79,7 @@ class Casting(Exchange):
         return self
 
     def cuda(self, device: Any = None, non_blocking: Bool = False) -> Self:
-        as_device(Device("cuda", device if isinstance(device, int) else None))
+        as_device("cuda" if device is None else device)
         return self
 
     def float(self, memory_format: Any = None) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import mul
 
 import numpy as np
 import pytest
@@ -98,15 +99,18 @@ def test_small_products_are_right_to_the_last_places(m: int, k: int, n: int, dty
     np.testing.assert_array_equal(native.matmul(*stack)[0], -native.matmul(*stack)[1])
 
 
+def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """By Python's own numbers: what NumPy's BLAS makes of infinities differs by processor."""
+    rows, columns = x.tolist(), y.T.tolist()
+    return np.array([[sum(map(mul, row, column)) for column in columns] for row in rows])
+
+
 def test_small_products_keep_what_is_no_number() -> None:
     x, y = np.ones((8, 8), "f"), np.ones((8, 8), "f")
     x[0, 0], y[3, 3] = np.nan, np.inf
-    got = native.matmul(x, y)
-    assert np.isnan(got[0]).all()
-    assert np.isinf(got[1:, 3]).all()
-    assert np.isfinite(np.delete(got[1:], 3, 1)).all()
+    np.testing.assert_array_equal(native.matmul(x, y), product(x, y))
     out = np.full((8, 8), np.nan, "f")
-    np.testing.assert_array_equal(native.matmul(y, y, out), y @ y)  # what was there is not read
+    np.testing.assert_array_equal(native.matmul(y, y, out), product(y, y))  # out is not read
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bool"])

@@ -46,7 +46,7 @@ def test_one_thread_starts_none() -> None:
     native.set_num_threads(1)
     before = thread_count()
     assert works()
-    assert thread_count() == before
+    assert thread_count() <= before
 
 
 def test_forked_child_has_a_pool_of_its_own() -> None:
@@ -70,7 +70,7 @@ def test_no_worker_lives_right_after_a_fork() -> None:
         os._exit(0)
     after = thread_count()
     os.waitpid(pid, 0)
-    assert after == busy - 3
+    assert after <= busy - 3  # a thread of another test may have ended besides
 
 
 def test_fork_while_other_threads_compute() -> None:
@@ -125,42 +125,61 @@ def test_idle_workers_use_no_processor() -> None:
     assert time.process_time() - before < 0.1
 
 
+def read_of(tid: int, name: str) -> str:
+    """What the kernel says of a thread: nothing, if it has ended since it was listed."""
+    try:
+        return Path(f"/proc/self/task/{tid}/{name}").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def cpu_seconds(tid: int) -> float:
-    return int(Path(f"/proc/self/task/{tid}/schedstat").read_text().split()[0]) / 1e9
-
-
-def test_workers_sleep_between_jobs_that_lie_apart() -> None:
-    """They look for work a little longer after short waits; jobs every 2 ms are none of these."""
-    native.set_num_threads(2)
-    x = np.ones(40_000, np.float32)  # three slices
-    deadline = time.monotonic() + 30
-    while not (found := worker_ids()):
-        native.relu(x)
-        assert time.monotonic() < deadline
-    before, start = sum(map(cpu_seconds, found)), time.monotonic()
-    for _ in range(100):
-        native.relu(x)
-        time.sleep(0.002)
-    used = sum(map(cpu_seconds, found)) - before
-    assert used < 0.25 * (time.monotonic() - start)
+    return int(read_of(tid, "schedstat").split()[0]) / 1e9
 
 
 def worker_ids() -> list[int]:
     tasks = [int(name) for name in os.listdir("/proc/self/task")]
-    comm = {i: Path(f"/proc/self/task/{i}/comm").read_text().strip() for i in tasks}
-    return [i for i in tasks if comm[i] == "shmtensor"]
+    return [i for i in tasks if read_of(i, "comm") == "shmtensor"]
+
+
+def the_worker() -> int:
+    """The one worker of two threads; it takes its name when it first runs, and those of another
+    test leave /proc a moment after they are joined.
+    """
+    native.set_num_threads(2)
+    deadline = time.monotonic() + 30
+    while len(found := worker_ids()) != 1:
+        assert works()
+        assert time.monotonic() < deadline, found
+    return found[0]
+
+
+def test_a_thread_that_has_ended_says_nothing() -> None:
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    assert thread.native_id is not None
+    deadline = time.monotonic() + 30
+    while read_of(thread.native_id, "comm"):
+        assert time.monotonic() < deadline
+
+
+def test_workers_sleep_between_jobs_that_lie_apart() -> None:
+    """They look for work a little longer after short waits; jobs every 2 ms are none of these."""
+    worker = the_worker()
+    x = np.ones(40_000, np.float32)  # three slices
+    before, start = cpu_seconds(worker), time.monotonic()
+    for _ in range(100):
+        native.relu(x)
+        time.sleep(0.002)
+    assert cpu_seconds(worker) - before < 0.25 * (time.monotonic() - start)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_a_worker_leaves_the_callers_cpu() -> None:
     """Wherever the caller is moved, a worker that is found there goes elsewhere."""
     allowed = os.sched_getaffinity(0)
-    native.set_num_threads(2)
-    deadline = time.monotonic() + 30
-    while not (found := worker_ids()):  # it takes its name when it first runs
-        assert works()
-        assert time.monotonic() < deadline
-    (worker,) = found
+    worker = the_worker()
     try:
         for cpu in sorted(allowed)[:2] * 2:
             deadline = time.monotonic() + 30

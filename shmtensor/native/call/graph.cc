@@ -252,6 +252,7 @@ PyMemberDef node_members[] = {
     {"row", T_OBJECT_EX, offsetof(Node, row), READONLY, "what was computed"},
     {"edges", T_OBJECT_EX, offsetof(Node, edges), 0, "where the inputs' gradients go"},
     {"hooks", T_OBJECT_EX, offsetof(Node, hooks), 0, "hooks, or None"},
+    {"kept", T_OBJECT, offsetof(Node, saved), READONLY, "what is saved, as it lies there; None: it was released"},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Node, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };

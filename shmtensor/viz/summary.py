@@ -1,0 +1,281 @@
+"""The layers of a model: shapes, parameters, floating-point operations and memory, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..autograd import no_grad
+from ..nn import Module
+from .counting import Watch, tensors_in
+from .units import in_bytes, in_thousands
+
+__all__ = ["Summary", "SummaryRow", "summary"]
+
+Shape = tuple[int, ...]
+TITLES = ("Layer", "Input", "Output", "Parameters", "FLOPs", "Activations")
+COUNTED = (
+    "FLOPs are two for each multiply-add of products and convolutions, those in linear layers,",
+    "attention and recurrent layers among them; other operations are not counted. Activations are",
+    "all results in memory of their own. Numbers of a layer hold those of its parts.",
+)
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """A module of the model; its numbers hold those of its parts.
+
+    Attributes:
+        name: its name in `named_modules()`, "" for the model.
+        kind: the name of its class.
+        depth: 0 for the model, 1 for its parts, and so on.
+        calls: how often forward ran it.
+        input_shapes, output_shapes: of the tensors in the first call.
+        params, trainable_params: numbers in parameters, a shared one once; in those that require
+            grad.
+        param_bytes: the bytes of all its parameters.
+        flops: floating-point operations of all calls: two for each multiply-add.
+        activation_bytes: results in memory of their own, of all calls.
+    """
+
+    name: str
+    kind: str
+    depth: int
+    calls: int
+    input_shapes: tuple[Shape, ...]
+    output_shapes: tuple[Shape, ...]
+    params: int
+    trainable_params: int
+    param_bytes: int
+    flops: int
+    activation_bytes: int
+
+
+class Summary:
+    """What `summary` has found; `str` of it is the table.
+
+    Attributes:
+        rows: a `SummaryRow` for each module, the model first, each before its parts.
+        depth: rows down to here are in the table.
+    """
+
+    def __init__(self, rows: list[SummaryRow], depth: int) -> None:
+        self.rows, self.depth = rows, depth
+
+    @property
+    def total_params(self) -> int:
+        """The numbers in all parameters, a shared one once."""
+        return self.rows[0].params
+
+    @property
+    def trainable_params(self) -> int:
+        """The numbers in parameters that require grad."""
+        return self.rows[0].trainable_params
+
+    @property
+    def total_flops(self) -> int:
+        """The floating-point operations of a forward: two for each multiply-add."""
+        return self.rows[0].flops
+
+    @property
+    def total_mult_adds(self) -> int:
+        """The multiply-adds of a forward."""
+        return self.rows[0].flops // 2
+
+    @property
+    def param_bytes(self) -> int:
+        """The bytes of all parameters."""
+        return self.rows[0].param_bytes
+
+    @property
+    def activation_bytes(self) -> int:
+        """The bytes of all results of a forward in memory of their own."""
+        return self.rows[0].activation_bytes
+
+    def __str__(self) -> str:
+        shown = [row for row in self.rows if row.depth <= self.depth]
+        lines = [TITLES] + [
+            (
+                branch + label(row),
+                shapes(row.input_shapes),
+                shapes(row.output_shapes),
+                f"{row.params:,}" if row.params else "-",
+                in_thousands(row.flops) if row.flops else "-",
+                in_bytes(row.activation_bytes) if row.activation_bytes else "-",
+            )
+            for row, branch in zip(shown, branches([row.depth for row in shown]), strict=True)
+        ]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = [aligned(line, widths) for line in lines]
+        rule = "─" * len(text[0])
+        fixed = self.total_params - self.trainable_params
+        return "\n".join(
+            [
+                text[0].rstrip(),
+                rule,
+                *(line.rstrip() for line in text[1:]),
+                rule,
+                f"Parameters   {self.total_params:,} ({self.trainable_params:,} trainable, "
+                f"{fixed:,} not), {in_bytes(self.param_bytes)}",
+                f"FLOPs        {self.total_flops:,}",
+                f"Activations  {in_bytes(self.activation_bytes)}",
+                *COUNTED,
+            ]
+        )
+
+    __repr__ = __str__
+
+
+class Record:
+    """What is noted of a module while forward runs."""
+
+    def __init__(self) -> None:
+        self.calls = self.flops = self.activation_bytes = 0
+        self.inputs: tuple[Shape, ...] = ()
+        self.outputs: tuple[Shape, ...] = ()
+
+
+def summary(model: Module, *inputs: Any, depth: int = 3) -> Summary:
+    """Runs a model once and tells what its layers are given, hold and compute.
+
+    It runs in evaluation mode and records no gradients; modes and hooks are afterwards as before.
+
+    Args:
+        model: any Module.
+        inputs: what forward is called with.
+        depth: how far down the table goes: 1 for the model and its parts.
+
+    Returns:
+        A `Summary`, whose `str` is the table, and whose `rows`, `total_params`, `total_flops` and
+        the like are the numbers.
+
+    Raises:
+        TypeError: the model is no Module.
+
+    Example:
+        >>> import shmtensor as st
+        >>> from shmtensor import nn
+        >>> found = st.viz.summary(nn.Linear(3, 2), st.ones(4, 3))
+        >>> found.total_params, found.total_flops
+        (8, 48)
+    """
+    if not isinstance(model, Module):
+        raise TypeError(f"viz.summary: expected a Module: {type(model).__name__}")
+    modules = dict(model.named_modules())
+    records = {name: Record() for name in modules}
+    with evaluating(model), observed(modules, records), no_grad():
+        model(*inputs)
+    return Summary([row_of(name, modules[name], records[name]) for name in modules], depth)
+
+
+@contextmanager
+def evaluating(model: Module) -> Iterator[None]:
+    """The model in evaluation mode; afterwards each module has the mode that it had."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def observed(modules: dict[str, Module], records: dict[str, Record]) -> Iterator[None]:
+    """Notes each module's calls and, of the ops within, what they compute and allocate."""
+    running: list[frozenset[str]] = [frozenset()]
+
+    def tell(multiply_adds: int, nbytes: int) -> None:
+        for name in running[-1]:
+            records[name].flops += 2 * multiply_adds
+            records[name].activation_bytes += nbytes
+
+    handles = []
+    for name, module in modules.items():
+
+        def enter(_: Module, args: Any, named: Any, name: str = name) -> None:
+            # a container that is not called itself counts what its parts do
+            running.append(running[-1] | {name, *parents(name)})
+            record = records[name]
+            record.calls += 1
+            if record.calls == 1:
+                record.inputs = shapes_in((args, named))
+
+        def leave(_: Module, args: Any, result: Any, name: str = name) -> None:
+            running.pop()
+            if records[name].calls == 1:
+                records[name].outputs = shapes_in(result)
+
+        handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+        handles.append(module.register_forward_hook(leave, always_call=True))
+    try:
+        with Watch(tell):
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def parents(name: str) -> list[str]:
+    """The names of the modules that one lies in: "a.b.c" in "a.b", "a" and ""."""
+    parts = name.split(".")
+    return [".".join(parts[:n]) for n in range(len(parts))] if name else []
+
+
+def shapes_in(value: Any) -> tuple[Shape, ...]:
+    return tuple(tuple(tensor.shape) for tensor in tensors_in(value))
+
+
+def row_of(name: str, module: Module, record: Record) -> SummaryRow:
+    params = list(module.parameters())
+    return SummaryRow(
+        name=name,
+        kind=type(module).__name__,
+        depth=len(parents(name)),
+        calls=record.calls,
+        input_shapes=record.inputs,
+        output_shapes=record.outputs,
+        params=sum(p.numel() for p in params),
+        trainable_params=sum(p.numel() for p in params if p.requires_grad),
+        param_bytes=sum(p.numel() * p.itemsize for p in params),
+        flops=record.flops,
+        activation_bytes=record.activation_bytes,
+    )
+
+
+# ---------------------------------------------------------------- text
+
+
+def label(row: SummaryRow) -> str:
+    own = row.name.rpartition(".")[2]
+    text = f"{own} ({row.kind})" if own else row.kind
+    return text if row.calls < 2 else f"{text} x {row.calls}"
+
+
+def shapes(found: tuple[Shape, ...]) -> str:
+    """At most two shapes, and how many more there are."""
+    text = ", ".join("scalar" if not shape else str(shape) for shape in found[:2]) or "-"
+    return text if len(found) <= 2 else f"{text}, {len(found) - 2} more"
+
+
+def aligned(line: tuple[str, ...], widths: list[int]) -> str:
+    """Names and shapes to the left of their columns, numbers to the right."""
+    texts = [cell.ljust(w) for cell, w in zip(line[:3], widths[:3], strict=True)]
+    numbers = [cell.rjust(w) for cell, w in zip(line[3:], widths[3:], strict=True)]
+    return "  ".join(texts + numbers)
+
+
+def branches(depths: list[int]) -> list[str]:
+    """What stands before each line of a tree, by the depths of the lines."""
+    lines: list[str] = []
+    goes_on: set[int] = set()  # depths at which a later line follows, seen from below
+    for depth in reversed(depths):
+        if depth:
+            bars = ("│  " if d in goes_on else "   " for d in range(1, depth))
+            lines.append("".join(bars) + ("├─ " if depth in goes_on else "└─ "))
+        else:
+            lines.append("")
+        goes_on = {d for d in goes_on if d <= depth} | {depth}
+    return lines[::-1]

@@ -1,0 +1,60 @@
+"""st.cuda and st.accelerator answer, or fail, as PyTorch's do where there is no GPU."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch has a GPU here")
+
+# Where PyTorch's CPU build fails for lack of a C function, or of a count that it prints.
+BY_ACCIDENT = {
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_peak_memory_stats",
+}
+
+
+def outcome(module: Any, name: str) -> Any:
+    try:
+        return getattr(module, name)()
+    except Exception as error:
+        return error
+
+
+@pytest.mark.parametrize("room", ["cuda", "accelerator"])
+def test_calls_without_arguments_end_as_pytorchs(room: str) -> None:
+    ours, theirs = getattr(st, room), getattr(torch, room)
+    for name in ours.__all__:
+        function = getattr(theirs, name)
+        if not inspect.isfunction(function) or name in BY_ACCIDENT:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found, wanted = outcome(ours, name), outcome(theirs, name)
+        if room == "accelerator" and name == "synchronize":
+            assert found is None  # it waits for the CPU, too: there is nothing to wait for
+        elif isinstance(wanted, Exception):
+            assert isinstance(found, type(wanted)), (name, found, wanted)
+        else:
+            assert found == wanted, name
+
+
+@pytest.mark.parametrize("room", ["cuda", "accelerator"])
+def test_arguments_have_pytorchs_names(room: str) -> None:
+    ours, theirs = getattr(st, room), getattr(torch, room)
+    for name in ours.__all__:
+        if inspect.isfunction(getattr(ours, name)):
+            mine, other = (
+                [(p.name, p.default) for p in inspect.signature(f).parameters.values()]
+                for f in (getattr(ours, name), getattr(theirs, name))
+            )
+            assert mine == other, name

@@ -1,0 +1,209 @@
+"""st.cuda and st.accelerator where there is no GPU: what asks answers, what needs one says so."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor import accelerator, cuda, nn
+
+ANSWERS: dict[str, Any] = {
+    "device_count": 0,
+    "get_arch_list": [],
+    "get_gencode_flags": "",
+    "get_rng_state_all": [],
+    "is_available": False,
+    "is_bf16_supported": False,
+    "is_initialized": False,
+    "is_tf32_supported": False,
+    "max_memory_allocated": 0,
+    "max_memory_reserved": 0,
+    "memory_allocated": 0,
+    "memory_reserved": 0,
+    "memory_stats": {},
+}
+DO_NOTHING: dict[str, tuple[Any, ...]] = {
+    "empty_cache": (),
+    "manual_seed": (0,),
+    "manual_seed_all": (0,),
+    "reset_accumulated_memory_stats": (),
+    "reset_max_memory_allocated": (0,),
+    "reset_peak_memory_stats": ("cuda:1",),
+    "seed": (),
+    "seed_all": (),
+    "set_device": (-1,),
+    "set_rng_state": (None,),
+    "set_rng_state_all": ([],),
+    "set_stream": (None,),
+}
+NEED: dict[str, tuple[Any, ...]] = {
+    "CUDAGraph": (),
+    "Event": (),
+    "Stream": (),
+    "can_device_access_peer": (0, 1),
+    "current_device": (),
+    "current_stream": (),
+    "default_stream": (),
+    "get_device_capability": (),
+    "get_device_name": (0,),
+    "get_device_properties": ("cuda",),
+    "get_per_process_memory_fraction": (),
+    "get_rng_state": (),
+    "init": (),
+    "initial_seed": (),
+    "ipc_collect": (),
+    "mem_get_info": (),
+    "set_device": ("cuda:0",),
+    "set_per_process_memory_fraction": (0.5,),
+    "synchronize": (),
+}
+ACCELERATOR_NEEDS: dict[str, tuple[Any, ...]] = {
+    "current_device_index": (),
+    "current_stream": (),
+    "empty_cache": (),
+    "empty_host_cache": (),
+    "get_device_capability": (),
+    "get_memory_info": (),
+    "max_memory_allocated": (),
+    "max_memory_reserved": (),
+    "memory_allocated": (),
+    "memory_reserved": (),
+    "memory_stats": (),
+    "reset_accumulated_memory_stats": (),
+    "reset_peak_memory_stats": (),
+    "set_device_index": (0,),
+    "set_stream": (None,),
+    "synchronize": ("cuda",),
+}
+
+
+def test_what_asks_answers() -> None:
+    assert {name: getattr(cuda, name)() for name in ANSWERS} == ANSWERS
+    assert "0 bytes" in cuda.memory_summary()
+    assert cuda.default_generators == ()
+    assert st.version.cuda is None
+
+
+def test_what_seeds_empties_or_resets_does_nothing() -> None:
+    state = st.random.get_rng_state()
+    for name, arguments in DO_NOTHING.items():
+        assert getattr(cuda, name)(*arguments) is None, name
+    assert st.equal(st.random.get_rng_state(), state)
+    with cuda.device(-1), cuda.device(None), cuda.device_of(st.ones(1)), cuda.stream(None):
+        assert isinstance(cuda.stream(None), cuda.StreamContext)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, AssertionError])
+def test_what_needs_a_gpu_raises_both_of_pytorchs_classes(error: type[Exception]) -> None:
+    for name, arguments in NEED.items():
+        with pytest.raises(error, match=rf"cuda\.{name}: there is no CUDA device"):
+            getattr(cuda, name)(*arguments)
+    with pytest.raises(error, match=r"cuda\.device: there is no CUDA device"), cuda.device(0):
+        pass
+    assert issubclass(cuda.OutOfMemoryError, RuntimeError)
+
+
+def test_a_device_that_is_no_gpu_is_wrong() -> None:
+    for use in (cuda.device, cuda.set_device, cuda.mem_get_info, cuda.reset_peak_memory_stats):
+        with pytest.raises(ValueError, match="expected a cuda device: cpu"):
+            use("cpu")
+
+
+def test_an_accelerator_is_missing() -> None:
+    for name, arguments in ACCELERATOR_NEEDS.items():
+        with pytest.raises(RuntimeError, match=f"{name}: there is no accelerator"):
+            getattr(accelerator, name)(*arguments)
+    with pytest.raises(RuntimeError, match="no accelerator"), accelerator.device_index(0):
+        pass
+    with accelerator.device_index(None):
+        assert accelerator.current_accelerator(check_available=True) is None
+    with pytest.raises(ValueError, match="expected a number or a device with one: None"):
+        accelerator.set_device_index(None)
+    with pytest.warns(FutureWarning, match="use set_device_index"):
+        accelerator.set_device_idx(-1)
+    with (
+        pytest.warns(FutureWarning, match="use current_device_index"),
+        pytest.raises(RuntimeError, match="no accelerator"),
+    ):
+        accelerator.current_device_idx()
+
+
+def test_mixed_precision_by_its_older_names() -> None:
+    with pytest.warns(FutureWarning, match="use amp.autocast"):
+        context = cuda.amp.autocast(enabled=False)
+    with context:
+        assert (st.ones(2, 2) @ st.ones(2, 2)).dtype == st.float32
+    with pytest.warns(FutureWarning, match="use amp.GradScaler"):
+        assert not cuda.amp.GradScaler(enabled=False).is_enabled()
+
+    class Twice(st.autograd.Function):
+        @staticmethod
+        @cuda.amp.custom_fwd
+        def forward(ctx: Any, x: Any) -> Any:
+            return 2 * x
+
+        @staticmethod
+        @cuda.amp.custom_bwd
+        def backward(ctx: Any, g: Any) -> Any:
+            return 2 * g
+
+    assert Twice.apply(st.ones(1)).tolist() == [2]
+
+
+def test_the_first_lines_of_a_script_run() -> None:
+    device = st.device("cuda" if st.cuda.is_available() else "cpu")
+    kind = st.accelerator.current_accelerator().type if st.accelerator.is_available() else "cpu"
+    assert device.type == kind == "cpu"
+    before = st.backends.cudnn.benchmark, st.get_float32_matmul_precision()
+    try:
+        assert not st.backends.mps.is_available()
+        assert st.backends.cudnn.version() is None
+        st.backends.cudnn.benchmark = True
+        st.cuda.manual_seed_all(0)
+        st.set_float32_matmul_precision("high")
+        st.use_deterministic_algorithms(True)
+        model, x = nn.Linear(3, 2), st.ones(4, 3)
+        assert model.to(device) is model
+        assert x.to(device, non_blocking=True) is x
+        scaler = st.amp.GradScaler(enabled=False)
+        with device, st.autocast(device_type=device.type):
+            out = model(x)
+        assert out.dtype == st.bfloat16
+        scaler.scale(out.float().sum()).backward()
+    finally:
+        st.backends.cudnn.benchmark = before[0]
+        st.set_float32_matmul_precision(before[1])
+        st.use_deterministic_algorithms(False)
+
+
+USES: list[Callable[[], Any]] = [
+    lambda: st.ones(2).to("cuda"),
+    lambda: st.ones(2).to(0),
+    lambda: st.ones(2).cuda(),
+    lambda: st.ones(2).cuda("cuda:1"),
+    lambda: st.ones(2, device=st.device(0)),
+    lambda: nn.Linear(2, 2).to("cuda"),
+    lambda: nn.Linear(2, 2).cuda(),
+    lambda: nn.Linear(2, 2, device="cuda"),
+    lambda: st.device("cuda").__enter__(),
+]
+
+
+def test_a_gpu_can_be_named_and_nothing_put_there() -> None:
+    assert st.device("cuda").type == "cuda"
+    assert st.device(1) == st.device("cuda:1")
+    for use in USES:
+        for error in (RuntimeError, AssertionError):
+            with pytest.raises(error, match=r"tensors on cuda(:\d)? are not there yet: only 'cpu'"):
+                use()
+
+
+def test_a_call_without_a_gpu_warns_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        st.amp.GradScaler("cuda", enabled=False)
+        st.autocast("cuda", enabled=False)
