@@ -1,6 +1,6 @@
 """A variational autoencoder of handwritten digits.
 
-    python examples/vae.py [--epochs 60] [--quick]
+    python examples/vae.py [--epochs 200] [--quick]
 
 Kingma and Welling 2014: an encoder gives mean and variance of two hidden numbers, a decoder makes
 the image from a draw of them. The full run has a held-out loss of XX nats per image. The picture
@@ -62,7 +62,7 @@ def train_step(model, optimizer, x):
 
 
 def main() -> None:
-    options = training.options(__doc__, 60, 2, "vae.png", "epoch")
+    options = training.options(__doc__, 200, 2, "vae.png", "epoch")
     st.manual_seed(0)
     images, held_images = (digits(train=t).tensors[0] for t in (True, False))
     model = make_model()
