@@ -8,6 +8,8 @@ from . import utils as utils
 from .modules import *  # noqa: F403
 from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
+from .parameter import UninitializedBuffer as UninitializedBuffer
+from .parameter import UninitializedParameter as UninitializedParameter
 
 
 def __getattr__(name: str) -> object:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ...dtypes import as_dtype
 from ...tensor import Tensor
-from ..parameter import Buffer, Parameter
+from ..parameter import Buffer, Parameter, is_lazy
 from . import module_hooks as _hook
 from .module_hooks import Hooked
 from .state_dict import Stateful
@@ -307,7 +307,13 @@ class Module(Tree, Stateful):
         return self._apply(lambda t: t.cuda(device))
 
     def share_memory(self: Self) -> Self:
-        """All parameters and buffers in shared memory (what was born here already is)."""
+        """All parameters and buffers in shared memory (what was born here already is).
+
+        Raises: RuntimeError if one is uninitialized: it has no memory yet.
+        """
+        for t in (*self.parameters(), *self.buffers()):
+            if is_lazy(t):
+                t.share_memory_()
         return self._apply(lambda t: t.share_memory_())
 
     # ---------------------------------------------------------------- text, pickling
