@@ -15,6 +15,7 @@ from .module import Module
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 
+
 # Its public name is PyTorch's: what the layer returns.
 class _ASMoutput(NamedTuple):
     output: Tensor

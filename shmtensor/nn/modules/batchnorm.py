@@ -1,4 +1,4 @@
-"""Batch normalisation: BatchNorm1d to 3d."""
+"""Batch normalisation: BatchNorm1d to 3d, and lazy ones that learn C from their first input."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ from ...functions import empty, ones, zeros
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter
+from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from .lazy import LazyModuleMixin
 from .module import Module
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"]
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+]
 
 
 class _NormBase(Module):
@@ -22,6 +30,7 @@ class _NormBase(Module):
     """
 
     _version = 2
+    _dims: tuple[int, ...]  # how many dimensions an input may have
     weight: Parameter | None
     bias: Parameter | None
     running_mean: Tensor | None
@@ -74,13 +83,13 @@ class _NormBase(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        raise NotImplementedError(f"{type(self).__name__}: _check_input_dim is not defined")
+    def _channels(self, input: Tensor) -> int:
+        """C of an input."""
+        return int(input.shape[1])
 
-    def _expect_dims(self, input: Tensor, *allowed: int) -> None:
-        """ValueError unless the input has one of these numbers of dimensions."""
-        if input.dim() not in allowed:
-            expected = " or ".join(f"{n}D" for n in allowed)
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() not in self._dims:
+            expected = " or ".join(f"{n}D" for n in self._dims)
             raise ValueError(
                 f"{type(self).__name__}: expected {expected} input (got {input.dim()}D input): "
                 f"shape {tuple(input.shape)}"
@@ -104,6 +113,48 @@ class _NormBase(Module):
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
             f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
+
+
+class _LazyNormBase(LazyModuleMixin, _NormBase):
+    """Base, before the layer's own class, of the lazy BatchNorm and InstanceNorm layers."""
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype)
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            if wanted:
+                setattr(self, name, UninitializedParameter(device=device, dtype=dtype))
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            self.num_batches_tracked = zeros((), device=device, dtype=int64)
+
+    def reset_parameters(self) -> None:
+        """As the layer that it becomes, if C is known."""
+        if not self.has_uninitialized_params() and self.num_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Makes parameters and running statistics for an input (N, C, ...)."""
+        self._check_input_dim(input)
+        uninitialized = self.has_uninitialized_params()
+        if uninitialized or self.num_features == 0:
+            self.num_features = self._channels(input)
+        if uninitialized:
+            c = (self.num_features,)
+            self._materialize(weight=c, bias=c, running_mean=c, running_var=c)
+            self.reset_parameters()
 
 
 class _BatchNorm(_NormBase):
@@ -157,19 +208,37 @@ class BatchNorm1d(_BatchNorm):
         bias: whether there is a bias.
     """
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        self._expect_dims(input, 2, 3)
+    _dims = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
     """`BatchNorm1d` for images (N, C, H, W)."""
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        self._expect_dims(input, 4)
+    _dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
     """`BatchNorm1d` for volumes (N, C, D, H, W)."""
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        self._expect_dims(input, 5)
+    _dims = (5,)
+
+
+class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
+    """A BatchNorm1d that learns num_features from its first input, and then is a BatchNorm1d."""
+
+    cls_to_become = BatchNorm1d
+    _dims = BatchNorm1d._dims
+
+
+class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
+    """A BatchNorm2d that learns num_features from its first input, and then is a BatchNorm2d."""
+
+    cls_to_become = BatchNorm2d
+    _dims = BatchNorm2d._dims
+
+
+class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
+    """A BatchNorm3d that learns num_features from its first input, and then is a BatchNorm3d."""
+
+    cls_to_become = BatchNorm3d
+    _dims = BatchNorm3d._dims

@@ -1,4 +1,7 @@
-"""Modules that hold others: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
+"""Modules that hold others: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict.
+
+All five are in one file, as in PyTorch, though that makes it long.
+"""
 
 from __future__ import annotations
 

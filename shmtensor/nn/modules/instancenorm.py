@@ -1,4 +1,4 @@
-"""Instance normalisation: InstanceNorm1d to 3d."""
+"""Instance normalisation: InstanceNorm1d to 3d, and lazy ones that learn C."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from typing import Any
 
 from ...tensor import Tensor
 from .. import functional as F
-from .batchnorm import _NormBase
+from .batchnorm import _LazyNormBase, _NormBase
 
-__all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]
+__all__ = [
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+]
 
 
 class _InstanceNorm(_NormBase):
     """What InstanceNorm1d to 3d share."""
-
-    _spatial: int  # how many dimensions follow the channels
 
     def __init__(
         self,
@@ -34,10 +39,10 @@ class _InstanceNorm(_NormBase):
         )
 
     def _get_no_batch_dim(self) -> int:
-        return self._spatial + 1
+        return self._dims[0]
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        self._expect_dims(input, self._spatial + 1, self._spatial + 2)
+    def _channels(self, input: Tensor) -> int:
+        return int(input.shape[input.dim() - self._get_no_batch_dim()])
 
     def _load_from_state_dict(
         self,
@@ -74,8 +79,8 @@ class _InstanceNorm(_NormBase):
         """
         self._check_input_dim(input)
         unbatched = input.dim() == self._get_no_batch_dim()
-        dim = 0 if unbatched else 1
-        if input.shape[dim] != self.num_features:
+        if self._channels(input) != self.num_features:
+            dim = 0 if unbatched else 1
             problem = (
                 f"{type(self).__name__}: expected input's size at dim={dim} to match "
                 f"num_features ({self.num_features}): shape {tuple(input.shape)}"
@@ -113,16 +118,46 @@ class InstanceNorm1d(_InstanceNorm):
         bias: whether there is a bias.
     """
 
-    _spatial = 1
+    _dims = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
     """`InstanceNorm1d` for images (N, C, H, W) or (C, H, W)."""
 
-    _spatial = 2
+    _dims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
     """`InstanceNorm1d` for volumes (N, C, D, H, W) or (C, D, H, W)."""
 
-    _spatial = 3
+    _dims = (4, 5)
+
+
+class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
+    """An InstanceNorm1d that learns num_features from its first input and then is one.
+
+    Weight, bias and running statistics are there unless refused, unlike in InstanceNorm1d.
+    """
+
+    cls_to_become = InstanceNorm1d
+    _dims = InstanceNorm1d._dims
+
+
+class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
+    """An InstanceNorm2d that learns num_features from its first input and then is one.
+
+    Weight, bias and running statistics are there unless refused, unlike in InstanceNorm2d.
+    """
+
+    cls_to_become = InstanceNorm2d
+    _dims = InstanceNorm2d._dims
+
+
+class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
+    """An InstanceNorm3d that learns num_features from its first input and then is one.
+
+    Weight, bias and running statistics are there unless refused, unlike in InstanceNorm3d.
+    """
+
+    cls_to_become = InstanceNorm3d
+    _dims = InstanceNorm3d._dims

@@ -1,4 +1,7 @@
-"""Losses as modules: what nn.functional computes, with its arguments kept."""
+"""Losses as modules: what nn.functional computes, with its arguments kept.
+
+All are in one file, as in PyTorch, however many they are: each is short, and none needs another.
+"""
 
 from __future__ import annotations
 
