@@ -187,7 +187,7 @@ class Hardtanh(Module):
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         if max_val <= min_val:
-            raise ValueError(f"Hardtanh: max_val must exceed min_val: {max_val} <= {min_val}")
+            raise AssertionError(f"Hardtanh: max_val must exceed min_val: {max_val} <= {min_val}")
         self.min_val = min_val
         self.max_val = max_val
         self.inplace = inplace
