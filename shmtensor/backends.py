@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from . import native
 
-__all__ = ["cpu", "cuda", "cudnn", "mkl", "mps", "openmp"]
+__all__ = ["cpu", "cuda", "cudnn", "mha", "mkl", "mps", "openmp"]
 
 
 class Switches(SimpleNamespace):
@@ -32,11 +32,24 @@ class Cpu(Switches):
         return next((name for key, name in found.items() if key in str(native.isa())), "DEFAULT")
 
 
+class Mha(Switches):
+    """Whether attention layers give the results of PyTorch's inference kernels (the fast path)."""
+
+    def get_fastpath_enabled(self) -> bool:
+        """What `set_fastpath_enabled` was last called with; True at first."""
+        return bool(self.fastpath_enabled)
+
+    def set_fastpath_enabled(self, value: bool) -> None:
+        """False: a layer computes the same in evaluation, without gradients, as in training."""
+        self.fastpath_enabled = value
+
+
 cpu = Cpu(True)
 cuda = Switches(False, matmul=Switches(False, allow_tf32=False))
 cudnn = Switches(
     False, enabled=False, benchmark=False, deterministic=True, allow_tf32=False
 )  # fmt: skip
+mha = Mha(True, fastpath_enabled=True)
 mkl = Switches(False)
 mps = Switches(False)
 openmp = Switches(False)

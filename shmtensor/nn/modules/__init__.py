@@ -9,3 +9,4 @@ from .loss import *  # noqa: F403
 from .module import Module as Module
 from .normalization import *  # noqa: F403
 from .sparse import *  # noqa: F403
+from .transformer import *  # noqa: F403
