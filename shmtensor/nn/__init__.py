@@ -1,5 +1,6 @@
 """Layers, losses and containers, by the names of torch.nn."""
 
+from . import attention as attention
 from . import functional as functional
 from . import init as init
 from . import modules as modules
