@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from . import native
 
-__all__ = ["cpu", "cuda", "cudnn", "mkl", "mps", "openmp"]
+__all__ = ["cpu", "cuda", "cudnn", "mha", "mkl", "mps", "openmp"]
 
 
 class Switches(SimpleNamespace):
@@ -40,9 +40,22 @@ class Cudnn(Switches):
         return None
 
 
+class Mha(Switches):
+    """Whether attention layers give the results of PyTorch's inference kernels (the fast path)."""
+
+    def get_fastpath_enabled(self) -> bool:
+        """What `set_fastpath_enabled` was last called with; True at first."""
+        return bool(self.fastpath_enabled)
+
+    def set_fastpath_enabled(self, value: bool) -> None:
+        """False: a layer computes the same in evaluation, without gradients, as in training."""
+        self.fastpath_enabled = value
+
+
 cpu = Cpu(True)
 cuda = Switches(False, matmul=Switches(False, allow_tf32=False))
 cudnn = Cudnn(False, enabled=False, benchmark=False, deterministic=True, allow_tf32=False)
+mha = Mha(True, fastpath_enabled=True)
 mkl = Switches(False)
 mps = Switches(False)
 openmp = Switches(False)

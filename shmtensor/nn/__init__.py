@@ -2,6 +2,7 @@
 
 from importlib import import_module
 
+from . import attention as attention
 from . import functional as functional
 from . import init as init
 from . import modules as modules

@@ -4,6 +4,8 @@ vectors.
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +35,39 @@ one_hot: Callable[..., Any] = ops.one_hot
 pdist: Callable[..., Any] = ops.pdist
 multi_head_attention_forward: Callable[..., Any] = ops.multi_head_attention_forward
 scaled_dot_product_attention: Callable[..., Any] = ops.scaled_dot_product_attention
+
+
+def _canonical_mask(
+    mask: Tensor | None,
+    mask_name: str,
+    other_type: Any,
+    other_name: str,
+    target_type: Any,
+    check_other: bool = True,
+) -> Tensor | None:
+    """A mask as numbers to add: a bool one as -infinity where it is true, else 0.
+
+    Args:
+        other_type: the dtype of another mask, or None. If `check_other`, this function warns if it
+            is not mask's.
+        target_type: the dtype of the numbers.
+    """
+    if mask is None:
+        return None
+    if mask.dtype.kind not in "fb":
+        raise AssertionError(
+            f"only bool and floating types of {mask_name} are supported: {mask.dtype}"
+        )
+    if check_other and other_type is not None and mask.dtype != other_type:
+        warnings.warn(
+            f"Support for mismatched {mask_name} and {other_name} is deprecated: {mask.dtype}, "
+            f"{other_type}, hint: use the same type for both",
+            UserWarning,
+            stacklevel=3,
+        )
+    if mask.dtype.kind == "f":
+        return mask
+    return mask.new_zeros(mask.shape, dtype=target_type).masked_fill(mask, -math.inf)
 
 
 @in_given_precision

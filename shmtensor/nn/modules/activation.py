@@ -8,6 +8,7 @@ from ...functions import full
 from ...tensor import Tensor
 from .. import functional as F
 from ..parameter import Parameter
+from .attention import MultiheadAttention
 from .module import Module
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "LogSigmoid",
     "LogSoftmax",
     "Mish",
+    "MultiheadAttention",
     "PReLU",
     "RReLU",
     "ReLU",

@@ -118,6 +118,10 @@ class LazyLinear(LazyModuleMixin, Linear):
             self.in_features = in_features
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """The class of MultiheadAttention's out_proj: Linear by PyTorch's name for it in `repr`."""
+
+
 class Bilinear(Module):
     """`x1 @ weight @ x2 + bias`, for x1 (..., in1_features) and x2 (..., in2_features)."""
 

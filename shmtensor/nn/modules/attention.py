@@ -1,0 +1,262 @@
+"""MultiheadAttention: what each place of a sequence takes from the places of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...autograd import is_grad_enabled
+from ...backends import mha
+from ...functions import empty
+from ...tensor import Tensor
+from .. import functional as F
+from .. import init
+from ..parameter import Parameter
+from .linear import NonDynamicallyQuantizableLinear
+from .module import Module
+
+__all__ = ["MultiheadAttention"]
+
+
+def may_need_gradient(*tensors: Tensor | None) -> bool:
+    """Whether autograd would record what is computed from these."""
+    return is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
+class MultiheadAttention(Module):
+    """Attention of several heads with projections before and after it (Vaswani et al. 2017).
+
+    In evaluation, where no gradient is needed, PyTorch has a faster implementation for
+    self-attention with batch_first=True and an even number of heads. There a query that a bool mask
+    lets look nowhere gives NaN, and is_causal has no effect. Both hold here, too.
+
+    Args:
+        embed_dim: size E of queries and results, a multiple of num_heads.
+        num_heads: number of heads; each works on E / num_heads features.
+        dropout: probability with which each attention weight is 0 in training.
+        bias: whether the projections add something.
+        add_bias_kv: learn one more key and value, at the end of each sequence.
+        add_zero_attn: add a key and value of zeros, at the end of each sequence.
+        kdim, vdim: sizes of keys and values; None: E.
+        batch_first: whether tensors are (N, L, E) instead of (L, N, E).
+
+    Raises:
+        ValueError: a size is not positive.
+        AssertionError: embed_dim is no multiple of num_heads.
+    """
+
+    in_proj_weight: Parameter | None
+    q_proj_weight: Parameter | None
+    k_proj_weight: Parameter | None
+    v_proj_weight: Parameter | None
+    in_proj_bias: Parameter | None
+    bias_k: Parameter | None
+    bias_v: Parameter | None
+    out_proj: NonDynamicallyQuantizableLinear
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if embed_dim <= 0 or num_heads <= 0:
+            raise ValueError(
+                "MultiheadAttention: embed_dim and num_heads must be greater than 0: "
+                f"{embed_dim}, {num_heads}"
+            )
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.batch_first = batch_first
+        self.head_dim = embed_dim // num_heads
+        if self.head_dim * num_heads != embed_dim:
+            raise AssertionError(
+                "MultiheadAttention: embed_dim must be divisible by num_heads: "
+                f"{embed_dim}, {num_heads}"
+            )
+        same = self._qkv_same_embed_dim
+        shapes: dict[str, tuple[int, ...] | None] = {
+            "q_proj_weight": None if same else (embed_dim, embed_dim),
+            "k_proj_weight": None if same else (embed_dim, self.kdim),
+            "v_proj_weight": None if same else (embed_dim, self.vdim),
+            "in_proj_weight": (3 * embed_dim, embed_dim) if same else None,
+            "in_proj_bias": (3 * embed_dim,) if bias else None,
+        }
+        for name, shape in shapes.items():
+            p = None if shape is None else Parameter(empty(*shape, device=device, dtype=dtype))
+            self.register_parameter(name, p)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias, device, dtype)
+        self.bias_k = self.bias_v = None
+        if add_bias_kv:
+            self.bias_k = Parameter(empty(1, 1, embed_dim, device=device, dtype=dtype))
+            self.bias_v = Parameter(empty(1, 1, embed_dim, device=device, dtype=dtype))
+        self.add_zero_attn = add_zero_attn
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        """Xavier's uniform weights, zeros as biases; bias_k and bias_v are Xavier's normal ones."""
+        for p in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if p is not None:
+                init.xavier_uniform_(p)
+        if self.in_proj_bias is not None:
+            init.zeros_(self.in_proj_bias)
+            if self.out_proj.bias is not None:
+                init.zeros_(self.out_proj.bias)
+        for p in (self.bias_k, self.bias_v):
+            if p is not None:
+                init.xavier_normal_(p)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state.setdefault("_qkv_same_embed_dim", True)  # states of PyTorch 1.1 do not have it
+        super().__setstate__(state)
+
+    def _takes_fast_path(
+        self, query: Tensor, key: Tensor, value: Tensor, *masks: Tensor | None
+    ) -> bool:
+        """Whether PyTorch would call its inference kernel."""
+        if self.training or not self.batch_first or not (query is key is value):
+            return False
+        weight, bias = self.in_proj_weight, self.in_proj_bias
+        return (
+            mha.get_fastpath_enabled()
+            and query.dim() == 3
+            and weight is not None
+            and bias is not None
+            and weight.dtype == bias.dtype == query.dtype
+            and self.num_heads % 2 == 0
+            and self.bias_k is None
+            and self.bias_v is None
+            and not self.add_zero_attn
+            and all(mask is None or mask.dtype.kind == "b" for mask in masks)
+            and not may_need_gradient(query, weight, bias, self.out_proj.weight, self.out_proj.bias)
+        )
+
+    def _check_fast_path(
+        self, query: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
+    ) -> None:
+        """Raises RuntimeError for sizes for which other calls raise AssertionError."""
+        n, length, size = query.shape
+        if size != self.embed_dim:
+            raise RuntimeError(
+                f"MultiheadAttention: embed_dim {self.embed_dim} is not the last size of query: "
+                f"{tuple(query.shape)}"
+            )
+        if key_padding_mask is not None and tuple(key_padding_mask.shape) != (n, length):
+            raise RuntimeError(
+                f"MultiheadAttention: expected key_padding_mask of shape {(n, length)}: "
+                f"{tuple(key_padding_mask.shape)}"
+            )
+        shapes = ((length, length), (n * self.num_heads, length, length))
+        if attn_mask is not None and tuple(attn_mask.shape) not in shapes:
+            raise RuntimeError(
+                f"MultiheadAttention: expected attn_mask of shape {shapes[0]} or {shapes[1]}: "
+                f"{tuple(attn_mask.shape)}"
+            )
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The result, of query's shape, and the weights or None.
+
+        Args:
+            query: (L, N, E), with batch_first (N, L, E), or one sequence (L, E).
+            key: (S, N, kdim), (N, S, kdim) or (S, kdim).
+            value: (S, N, vdim), (N, S, vdim) or (S, vdim).
+            key_padding_mask: (N, S) or (S): bool, true where a key is ignored, or numbers to add.
+            need_weights: return the weights, (N, L, S) or (L, S); False is faster.
+            attn_mask: (L, S) or (N * num_heads, L, S): bool, true where a query may not look, or
+                numbers to add.
+            average_attn_weights: return the mean over the heads; otherwise (N, num_heads, L, S) or
+                (num_heads, L, S).
+            is_causal: attn_mask is the causal one.
+
+        Raises:
+            AssertionError: shapes or dtypes do not go together.
+            RuntimeError: attn_mask has another shape; is_causal without it.
+        """
+        fast = self._takes_fast_path(query, key, value, attn_mask, key_padding_mask)
+        if fast:
+            self._check_fast_path(query, attn_mask, key_padding_mask)
+            is_causal = False
+        swap = self.batch_first and query.dim() == 3
+        if swap:
+            if query is key is value:
+                query = key = value = query.transpose(0, 1)
+            else:
+                same = key is value
+                query, key = query.transpose(0, 1), key.transpose(0, 1)
+                value = key if same else value.transpose(0, 1)
+        # the weights of a query that looks nowhere are NaN, but scaled_dot_product_attention,
+        # which serves where none are needed, makes them 0
+        masked = attn_mask is not None or key_padding_mask is not None
+        out, weights = F.multi_head_attention_forward(
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            training=self.training,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights or (fast and masked),
+            attn_mask=attn_mask,
+            use_separate_proj_weight=not self._qkv_same_embed_dim,
+            q_proj_weight=self.q_proj_weight,
+            k_proj_weight=self.k_proj_weight,
+            v_proj_weight=self.v_proj_weight,
+            average_attn_weights=average_attn_weights and need_weights,
+            is_causal=is_causal,
+        )
+        if swap:
+            out = out.transpose(0, 1)
+        return out.contiguous() if fast else out, weights if need_weights else None
+
+    def merge_masks(
+        self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
+    ) -> tuple[Tensor | None, int | None]:
+        """Both masks as one, and its type: 1 for key_padding_mask alone, 2 for one of shape
+        (N, num_heads, L, L), None where there is no mask.
+
+        Args:
+            attn_mask: (L, L) or (N * num_heads, L, L), numbers to add.
+            key_padding_mask: (N, L), numbers to add.
+            query: (N, L, E).
+        """
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        n, length = query.shape[:2]
+        if attn_mask.dim() == 3:
+            merged = attn_mask.view(n, -1, length, length)
+        else:
+            merged = attn_mask.view(1, 1, length, length).expand(n, self.num_heads, -1, -1)
+        if key_padding_mask is not None:
+            padding = key_padding_mask.view(n, 1, 1, length)
+            merged = merged + padding.expand(-1, self.num_heads, -1, -1)
+        return merged, 2

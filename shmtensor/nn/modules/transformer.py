@@ -1,0 +1,337 @@
+"""The stacks of "Attention Is All You Need" (Vaswani et al. 2017): encoder, decoder and both."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from typing import Any
+
+from ...backends import mha
+from ...functions import arange, full, ones
+from ...tensor import Tensor
+from .. import functional as F
+from .. import init
+from .attention import may_need_gradient
+from .container import ModuleList
+from .module import Module
+from .normalization import LayerNorm
+from .transformer_layer import (
+    Activation,
+    TransformerDecoderLayer,
+    TransformerEncoderLayer,
+    as_bool,
+)
+
+__all__ = [
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+]
+
+
+def _get_clones(module: Module, n: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(module) for _ in range(n)])
+
+
+def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+    if dtype is not None and dtype.kind == "b":
+        return ones(sz, sz, device=device, dtype=dtype).triu(1)
+    return full((sz, sz), -math.inf, device=device, dtype=dtype).triu(1)
+
+
+def _get_seq_len(src: Tensor, batch_first: bool) -> int:
+    return int(src.shape[1 if src.dim() == 3 and batch_first else 0])
+
+
+def _detect_is_causal_mask(mask: Tensor | None, is_causal: bool | None, size: int) -> bool:
+    """is_causal; where that is None, whether mask is the causal one of shape (size, size)."""
+    if is_causal is not None or mask is None:
+        return is_causal is True
+    if tuple(mask.shape) != (size, size):
+        return False
+    return bool((mask == _generate_square_subsequent_mask(size, mask.device, mask.dtype)).all())
+
+
+class TransformerEncoder(Module):
+    """Several encoder layers, one after the other.
+
+    PyTorch computes padded batches with nested tensors in evaluation where no gradient is needed,
+    if the layers are `TransformerEncoderLayer`s with batch_first=True. There places that are padded
+    give 0, before `norm`, and the mask must be padding alone. Both hold here, too; the layers work
+    on the length of the longest sequence.
+
+    Args:
+        encoder_layer: the layer; each of the encoder's is a copy of it, with equal parameters.
+        num_layers: number of layers.
+        norm: applied at the end, or None.
+        enable_nested_tensor: False: padded places are computed as others.
+        mask_check: take that path only if the padding is at the sequences' ends; False: do not
+            look, only the number of places that are padded counts.
+    """
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = _get_clones(encoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+        self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = enable_nested_tensor
+        self.mask_check = mask_check
+        reason = self._why_not_nested(encoder_layer)
+        if enable_nested_tensor and reason:
+            warnings.warn(
+                "enable_nested_tensor is True, but self.use_nested_tensor is False because "
+                f"encoder_layer{reason}",
+                stacklevel=2,
+            )
+            self.use_nested_tensor = False
+
+    @staticmethod
+    def _why_not_nested(layer: Module) -> str:
+        """What PyTorch's nested tensors do not work with, or ""."""
+        if not isinstance(layer, TransformerEncoderLayer):
+            return " was not TransformerEncoderLayer"
+        attention = layer.self_attn
+        reasons = {
+            ".norm_first was True": layer.norm_first,
+            ".self_attn.batch_first was not True(use batch_first for better inference performance)":
+                not attention.batch_first,
+            ".self_attn._qkv_same_embed_dim was not True": not attention._qkv_same_embed_dim,
+            ".self_attn was passed bias=False": attention.in_proj_bias is None,
+            ".activation_relu_or_gelu was not True": not layer.activation_relu_or_gelu,
+            ".norm1.eps was not equal to encoder_layer.norm2.eps":
+                layer.norm1.eps != layer.norm2.eps,
+            ".self_attn.num_heads is odd": attention.num_heads % 2 == 1,
+        }  # fmt: skip
+        return next((reason for reason, holds in reasons.items() if holds), "")
+
+    def _lengths(self, src: Tensor, padding: Tensor | None) -> Tensor | None:
+        """How long each sequence is, (N,), if padded places are to give 0; else None."""
+        first = self.layers[0]
+        if (
+            not mha.get_fastpath_enabled()
+            or not self.use_nested_tensor
+            or first.training
+            or src.dim() != 3
+            or padding is None
+            or may_need_gradient(src, *first.parameters())
+        ):
+            return None
+        hidden = as_bool(padding)
+        if hidden is None or hidden.dtype.kind != "b" or hidden.shape != src.shape[:2]:
+            return None
+        lengths = (~hidden).sum(1)
+        if self.mask_check:
+            expected = arange(hidden.shape[1]) >= lengths.unsqueeze(1)
+            if not bool((hidden == expected).all()):
+                return None
+        return lengths
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        """(S, N, E), with batch_first layers (N, S, E), or (S, E); same shape out.
+
+        Args:
+            mask, src_key_padding_mask: as of `TransformerEncoderLayer`.
+            is_causal: mask is the causal one; None: find out.
+        """
+        padding = F._canonical_mask(
+            src_key_padding_mask,
+            "src_key_padding_mask",
+            None if mask is None else mask.dtype,
+            "mask",
+            src.dtype,
+        )
+        mask = F._canonical_mask(mask, "mask", None, "", src.dtype, check_other=False)
+        length = _get_seq_len(src, self.layers[0].self_attn.batch_first)
+        is_causal = _detect_is_causal_mask(mask, is_causal, length)
+        lengths = None if mask is not None else self._lengths(src, padding)
+        out, hidden = src, None
+        if lengths is not None:
+            longest = int(lengths.max()) if lengths.numel() else 0
+            hidden = arange(longest) >= lengths.unsqueeze(1)
+            out, padding = src[:, :longest], hidden
+        for layer in self.layers:
+            out = layer(out, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
+        if hidden is not None:
+            out = out.masked_fill(hidden.unsqueeze(2), 0.0)
+            out = F.pad(out, (0, 0, 0, length - out.shape[1]))
+        return out if self.norm is None else self.norm(out)
+
+
+class TransformerDecoder(Module):
+    """Several decoder layers, one after the other.
+
+    Args:
+        decoder_layer: the layer; each of the decoder's is a copy of it, with equal parameters.
+        num_layers: number of layers.
+        norm: applied at the end, or None.
+    """
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = _get_clones(decoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """As of `TransformerDecoderLayer`; tgt_is_causal None: find out whether tgt_mask is."""
+        length = _get_seq_len(tgt, self.layers[0].self_attn.batch_first)
+        tgt_is_causal = _detect_is_causal_mask(tgt_mask, tgt_is_causal, length)
+        out = tgt
+        for layer in self.layers:
+            out = layer(
+                out,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=tgt_is_causal,
+                memory_is_causal=memory_is_causal,
+            )
+        return out if self.norm is None else self.norm(out)
+
+
+class Transformer(Module):
+    """An encoder, and a decoder that attends to its result.
+
+    Args:
+        d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
+            norm_first, bias: those of the layers, see `TransformerEncoderLayer`.
+        num_encoder_layers, num_decoder_layers: numbers of layers.
+        custom_encoder, custom_decoder: modules that are taken in the place of these.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
+        rest = (batch_first, norm_first, bias, device, dtype)
+        options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        if custom_encoder is None:
+            custom_encoder = TransformerEncoder(
+                TransformerEncoderLayer(*layer, *rest),
+                num_encoder_layers,
+                LayerNorm(d_model, layer_norm_eps, **options),
+            )
+        if custom_decoder is None:
+            custom_decoder = TransformerDecoder(
+                TransformerDecoderLayer(*layer, *rest),
+                num_decoder_layers,
+                LayerNorm(d_model, layer_norm_eps, **options),
+            )
+        self.encoder = custom_encoder
+        self.decoder = custom_decoder
+        self._reset_parameters()
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+
+    def _reset_parameters(self) -> None:
+        """Xavier's uniform values for all that have more than one dimension."""
+        for p in self.parameters():
+            if p.dim() > 1:
+                init.xavier_uniform_(p)
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """The causal mask, (sz, sz): -infinity above the diagonal, else 0."""
+        return _generate_square_subsequent_mask(sz, device, dtype)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """src (S, N, E) and tgt (T, N, E), with batch_first (N, S, E) and (N, T, E), or (S, E) and
+        (T, E); tgt's shape out.
+
+        Args:
+            src_mask, src_key_padding_mask, src_is_causal: as of `TransformerEncoder`.
+            tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
+                memory_is_causal: as of `TransformerDecoder`.
+
+        Raises:
+            RuntimeError: src and tgt have not the same number of sequences, or not d_model
+                features.
+        """
+        shapes = (tuple(src.shape), tuple(tgt.shape))
+        batch = 0 if self.batch_first else 1
+        if src.dim() == 3 and src.shape[batch] != tgt.shape[batch]:
+            raise RuntimeError(
+                "Transformer: the batch number of src and tgt must be equal: "
+                f"{shapes[0]}, {shapes[1]}"
+            )
+        if any(shape[-1] != self.d_model for shape in shapes):
+            raise RuntimeError(
+                "Transformer: the feature number of src and tgt must be equal to d_model: "
+                f"{shapes[0]}, {shapes[1]}, {self.d_model}"
+            )
+        memory = self.encoder(
+            src,
+            mask=src_mask,
+            src_key_padding_mask=src_key_padding_mask,
+            is_causal=src_is_causal,
+        )
+        out: Tensor = self.decoder(
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )
+        return out
