@@ -1,5 +1,6 @@
 """Recurrent networks as functions: cells (Elman 1990; Hochreiter and Schmidhuber 1997; Cho et al.
-2014), and layers of them in one or two directions. Plain Python over other ops.
+2014), and layers of them in one or two directions, with projections of an LSTM's output (Sak et al.
+2014). Plain Python over other ops.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ from .table import composite
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 
 
-def stepped(ops: Any, kind: str, x: Any, state: tuple[Any, ...], w: Any, b: Any) -> tuple[Any, ...]:
-    """The state after one step; x is the input's share of the gates, w and b are the state's."""
+def stepped(
+    ops: Any, kind: str, x: Any, state: tuple[Any, ...], w: Any, b: Any, w_hr: Any = None
+) -> tuple[Any, ...]:
+    """The state after one step; x is the input's share of the gates, w and b are the state's, and
+    w_hr projects an LSTM's output.
+    """
     h = state[0]
     back = ops.linear(h, w, b)
     if kind == "lstm":
         i, f, g, o = ops.chunk(x + back, 4, -1)
         c = ops.sigmoid(f) * state[1] + ops.sigmoid(i) * ops.tanh(g)
-        return ops.sigmoid(o) * ops.tanh(c), c
+        h = ops.sigmoid(o) * ops.tanh(c)
+        return h if w_hr is None else ops.linear(h, w_hr), c
     if kind == "gru":
         (r, z, n), (hr, hz, hn) = ops.chunk(x, 3, -1), ops.chunk(back, 3, -1)
         r, z = ops.sigmoid(r + hr), ops.sigmoid(z + hz)
@@ -27,14 +33,20 @@ def stepped(ops: Any, kind: str, x: Any, state: tuple[Any, ...], w: Any, b: Any)
     return ((ops.tanh if kind == "tanh" else ops.relu)(x + back),)
 
 
-def fitting(kind: str, x: Any, h: Any, w_ih: Any, w_hh: Any) -> None:
+def fitting(kind: str, x: Any, state: Any, w_ih: Any, w_hh: Any, w_hr: Any = None) -> None:
     """Raises RuntimeError unless sizes of input, state and weights agree."""
-    n = GATES[kind] * h.shape[-1]
-    if w_ih.shape[-1] != x.shape[-1] or w_ih.shape[0] != n or w_hh.shape[0] != n:
-        raise RuntimeError(
-            f"{kind}: sizes differ: input {tuple(x.shape)}, state {tuple(h.shape)}, weights "
-            f"{tuple(w_ih.shape)}, {tuple(w_hh.shape)}"
-        )
+    h, n = state[0], state[-1].shape[-1]
+    shapes = {"input": x, **dict(zip(("hidden state", "cell state"), state)), "weight_ih": w_ih,
+              "weight_hh": w_hh, **({} if w_hr is None else {"weight_hr": w_hr})}  # fmt: skip
+    wrong = (
+        tuple(w_ih.shape) != (GATES[kind] * n, x.shape[-1])
+        or tuple(w_hh.shape) != (GATES[kind] * n, h.shape[-1])
+        or (h.shape[-1] != n if w_hr is None else tuple(w_hr.shape) != (h.shape[-1], n))
+        or any(s.shape[:-1] != h.shape[:-1] for s in state)
+    )
+    if wrong:
+        found = ", ".join(f"{name} {tuple(v.shape)}" for name, v in shapes.items())
+        raise RuntimeError(f"{kind}: sizes differ: {found}")
 
 
 def one_way(
@@ -43,14 +55,14 @@ def one_way(
     """(outputs, last state) of one layer in one direction; x is packed: step after step, of
     sizes[t] sequences each.
     """
-    w_ih, w_hh, b_ih, b_hh = weights
-    fitting(kind, x, state[0], w_ih, w_hh)
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    fitting(kind, x, state, w_ih, w_hh, w_hr)
     parts = ops.split(ops.linear(x, w_ih, b_ih), sizes, 0)
     made: list[Any] = [None] * len(sizes)
     for t in reversed(range(len(sizes))) if turned else range(len(sizes)):
         n, total = sizes[t], state[0].shape[0]
         here = state if n == total else tuple(ops.narrow(s, 0, 0, n) for s in state)
-        new = stepped(ops, kind, parts[t], here, w_hh, b_hh)
+        new = stepped(ops, kind, parts[t], here, w_hh, b_hh, w_hr)
         made[t] = new[0]
         if n < total:
             rest = (ops.narrow(s, 0, n, total - n) for s in state)
@@ -73,18 +85,21 @@ def layers(
     sizes: list[int],
 ) -> tuple[Any, list[Any]]:
     """(outputs, last states) of layers one on the other; states are (layers * ways, batch, n)."""
-    step, ways = 4 if biased else 2, 1 + two
+    projected = len(states) > 1 and states[0].shape[-1] != states[1].shape[-1]
+    own, ways = 4 if biased else 2, 1 + two
+    step = own + projected
     if len(params) != step * ways * count:
         raise RuntimeError(
-            f"{kind}: {step * ways * count} weights are needed, not {len(params)} (projections are "
-            "not supported)"
+            f"{kind}: got an incorrect number of RNN parameters: {step * ways * count} are needed, "
+            f"not {len(params)}"
         )
     last: list[list[Any]] = [[] for _ in states]
     for layer in range(count):
         outs = []
         for way in range(ways):
             k = layer * ways + way
-            weights = [*params[k * step : (k + 1) * step], None, None][:4]
+            weights = [*params[k * step : k * step + own], None, None][:4]
+            weights.append(params[k * step + own] if projected else None)
             start = tuple(ops.select(s, 0, k) for s in states)
             out, end = one_way(ops, kind, x, start, weights, sizes, way == 1)
             outs.append(out)
@@ -113,6 +128,8 @@ def run(ops: Any, kind: str, args: tuple[Any, ...], named: dict[str, Any]) -> tu
     if first:
         x = ops.transpose(x, 0, 1)
     lead = tuple(x.shape[:-1])
+    if not x.shape[0]:
+        raise RuntimeError(f"{kind}: Expected sequence length to be larger than 0: {lead}")
     steps = [int(n) for n in sizes.tolist()] if packed else [lead[1]] * lead[0]
     flat = x if packed else ops.reshape(x, (-1, x.shape[-1]))
     out, last = layers(
@@ -128,7 +145,7 @@ def run(ops: Any, kind: str, args: tuple[Any, ...], named: dict[str, Any]) -> tu
 def cell(ops: Any, kind: str, x: Any, state: tuple[Any, ...], weights: Any) -> tuple[Any, ...]:
     """One step of one cell."""
     w_ih, w_hh, b_ih, b_hh = weights
-    fitting(kind, x, state[0], w_ih, w_hh)
+    fitting(kind, x, state, w_ih, w_hh)
     return stepped(ops, kind, ops.linear(x, w_ih, b_ih), state, w_hh, b_hh)
 
 

@@ -8,4 +8,5 @@ from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .module import Module as Module
 from .normalization import *  # noqa: F403
+from .rnn import *  # noqa: F403
 from .sparse import *  # noqa: F403
