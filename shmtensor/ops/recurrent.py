@@ -36,20 +36,20 @@ def stepped(
     return ((ops.tanh if kind == "tanh" else ops.relu)(x + back),)
 
 
-def fitting(kind: str, x: Any, state: Any, w_ih: Any, w_hh: Any, w_hr: Any = None) -> None:
+def fitting(kind: str, x: Any, state: Any, weights: Any) -> None:
     """Raises RuntimeError unless sizes of input, state and weights agree."""
-    h, n = state[0], state[-1].shape[-1]
-    shapes = {"input": x, **dict(zip(("hidden state", "cell state"), state)), "weight_ih": w_ih,
-              "weight_hh": w_hh, **({} if w_hr is None else {"weight_hr": w_hr})}  # fmt: skip
-    wrong = (
-        tuple(w_ih.shape) != (GATES[kind] * n, x.shape[-1])
-        or tuple(w_hh.shape) != (GATES[kind] * n, h.shape[-1])
-        or (h.shape[-1] != n if w_hr is None else tuple(w_hr.shape) != (h.shape[-1], n))
-        or any(s.shape[:-1] != h.shape[:-1] for s in state)
+    gates, n, h = GATES[kind] * state[-1].shape[-1], state[-1].shape[-1], state[0].shape[-1]
+    projected = weights[4] is not None
+    needed = [(gates, x.shape[-1]), (gates, h), (gates,), (gates,), (h, n)]
+    wrong = (h != n and not projected) or any(
+        w is not None and tuple(w.shape) != shape for w, shape in zip(weights, needed)
     )
-    if wrong:
-        found = ", ".join(f"{name} {tuple(v.shape)}" for name, v in shapes.items())
-        raise RuntimeError(f"{kind}: sizes differ: {found}")
+    if wrong or any(s.shape[:-1] != state[0].shape[:-1] for s in state):
+        shapes = ", ".join("None" if w is None else str(tuple(w.shape)) for w in weights)
+        raise RuntimeError(
+            f"{kind}: sizes differ: input {tuple(x.shape)}, state "
+            f"{', '.join(str(tuple(s.shape)) for s in state)}, weights {shapes}"
+        )
 
 
 def one_way(
@@ -59,7 +59,7 @@ def one_way(
     sizes[t] sequences each.
     """
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    fitting(kind, x, state, w_ih, w_hh, w_hr)
+    fitting(kind, x, state, weights)
     if is_fused(x, state, weights):
         return fused(ops, kind, x, state, weights, tuple(sizes), reverse)
     parts = ops.split(ops.linear(x, w_ih, b_ih), sizes, 0)
@@ -186,7 +186,7 @@ def run(ops: Any, kind: str, args: tuple[Any, ...], named: dict[str, Any]) -> tu
 def cell(ops: Any, kind: str, x: Any, state: tuple[Any, ...], weights: Any) -> tuple[Any, ...]:
     """One step of one cell."""
     w_ih, w_hh, b_ih, b_hh = weights
-    fitting(kind, x, state, w_ih, w_hh)
+    fitting(kind, x, state, (*weights, None))
     return stepped(ops, kind, ops.linear(x, w_ih, b_ih), state, w_hh, b_hh)
 
 

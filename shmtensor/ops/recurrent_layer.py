@@ -1,8 +1,8 @@
 """One recurrent layer in one direction over all steps of a packed batch, as one op.
 
 The row's kernels are in `native/compute/recurrent.cc`. Its gradients go back through time (Werbos
-1990); those that are themselves recorded are put together here from other ops, of inputs and outputs
-that carry their history.
+1990). Gradients that are themselves recorded are put together here from other ops, of inputs and
+outputs that carry their history.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ def rows_before(sizes: Sizes, reverse: bool) -> Any:
     outputs one after the other.
     """
     n = np.array(sizes)
-    starts = np.cumsum(n) - n
-    place = np.arange(n.sum()) - np.repeat(starts, n)
-    step = 1 if reverse else -1
-    origin = np.zeros(len(n), np.int64)  # where the states of the step before lie
-    there = np.zeros(len(n), np.int64)  # how many of them there are
-    inner = slice(0, -1) if reverse else slice(1, None)
-    origin[inner] = np.roll(starts, -step)[inner] + sizes[0]
-    there[inner] = np.roll(n, -step)[inner]
-    return np.where(place < np.repeat(there, n), np.repeat(origin, n), 0) + place
+    place = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+    outputs = np.cumsum(n) - n + sizes[0]  # where those of each step begin
+    if reverse:  # sequences that end at a step start there
+        origin, count = np.append(outputs[1:], 0), np.append(n[1:], 0)
+    else:
+        origin, count = np.append(0, outputs[:-1]), n
+    return np.where(place < np.repeat(count, n), np.repeat(origin, n), 0) + place
 
 
 def last_rows(sizes: Sizes) -> Any:
