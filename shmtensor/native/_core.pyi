@@ -414,6 +414,33 @@ def ctc_slope(
     zero_infinity: bool,
     /,
 ) -> _Array | None: ...
+def recurrent(
+    kind: str,
+    x: _Array,
+    h: _Array,
+    c: _Array | None,
+    w_hh: _Array,
+    b_hh: _Array | None,
+    w_hr: _Array | None,
+    sizes: _Array,
+    reverse: bool,
+    /,
+) -> tuple[_Array, _Array, _Array]: ...
+def recurrent_slope(
+    kind: str,
+    g_out: _Array,
+    g_cells: _Array,
+    h: _Array,
+    c: _Array | None,
+    w_hh: _Array,
+    w_hr: _Array | None,
+    out: _Array,
+    cells: _Array,
+    gates: _Array,
+    sizes: _Array,
+    reverse: bool,
+    /,
+) -> tuple[_Array, _Array, _Array, _Array | None, _Array]: ...
 def normed(
     x: _Array,
     weight: _Array | None,

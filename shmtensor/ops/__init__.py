@@ -82,7 +82,7 @@ LATER = {
     "fft": ("fourier", "frames"),
     "linalg": ("factors", "elimination", "eigen", "solving", "matrixnorms", "products"),
     "masked": ("masked",),
-    "recurrent": ("recurrent",),
+    "recurrent": ("recurrent_layer", "recurrent"),
     "special": ("special", "bessel", "polynomials"),
 }
 

@@ -14,7 +14,7 @@ from shmtensor import native
 
 LEVELS = ["base", "v3", "v4"]
 FILES = ["pointwise", "softmax", "optimizer", "reduction", "random", "halves", "moving",
-         "stretched"]  # fmt: skip
+         "recurrent", "stretched"]  # fmt: skip
 
 
 @pytest.mark.slow

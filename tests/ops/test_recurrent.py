@@ -101,7 +101,7 @@ def test_layers_are_loops(name: str) -> None:
         assert np.allclose(s.numpy(), np.stack([end[i] for end in ends]))
     turned = getattr(st, name)(x.transpose(0, 1), hx, w, True, 2, 0.0, False, True, True)[0]
     assert np.allclose(turned.transpose(0, 1).numpy(), rows)
-    with pytest.raises(RuntimeError, match="weights are needed"):
+    with pytest.raises(RuntimeError, match="16 are needed, not 3"):
         getattr(st, name)(x, hx, w[:3], True, 2, 0.0, False, True, False)
 
 

@@ -30,6 +30,7 @@
 #include "products.h"
 #include "python.h"
 #include "random.h"
+#include "recurrent.h"
 #include "reduction.h"
 #include "scan.h"
 #include "seeking.h"
@@ -261,6 +262,10 @@ PyMethodDef methods[] = {
      "ctc(x, targets, input_lengths, target_lengths, blank, /) -> (loss, alpha)"},
     {"ctc_slope", fast<ctc_slope>(), METH_FASTCALL,
      "ctc_slope(g, x, targets, loss, alpha, input_lengths, target_lengths, blank, zero_infinity, /)"},
+    {"recurrent", fast<recurrent>(), METH_FASTCALL,
+     "recurrent(kind, x, h, c, w_hh, b_hh, w_hr, sizes, reverse, /) -> (out, cells, gates)"},
+    {"recurrent_slope", fast<recurrent_slope>(), METH_FASTCALL,
+     "recurrent_slope(kind, g_out, g_cells, h, c, w_hh, w_hr, out, cells, gates, sizes, reverse, /)"},
     {"normed", fast<normed>(), METH_FASTCALL,
      "normed(x, weight, bias, n, groups, eps, centred, /) -> (out, mean, rstd)"},
     {"normed_slope", fast<normed_slope>(), METH_FASTCALL,

@@ -8,16 +8,6 @@ INLINE V<T> soft_plus(V<T> x) {
   return high + log_one_plus<T>(exp_nonpositive(-absolute<T>(x)));
 }
 
-// e^x - 1 for x <= 0: near 0 a series of its own, where 1 would swallow the digits.
-template <class T>
-INLINE V<T> exp_minus_one(V<T> x) {
-  constexpr int kTerms = sizeof(T) == 4 ? 8 : 14;
-  V<T> s = all(T(1));
-#pragma GCC unroll 16
-  for (int k = kTerms; k > 1; --k) s = s * x * T(1.0 / k) + T(1);
-  return x > all(T(-0.35)) ? s * x : exp_nonpositive(x) - T(1);
-}
-
 struct Silu {
   template <class T>
   static INLINE V<T> at(V<T> x, const T*) {

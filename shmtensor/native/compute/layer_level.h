@@ -20,6 +20,7 @@ namespace SHMTENSOR_LEVEL {
 //
 #include "alignment.h"
 #include "depthwise.h"
+#include "gates.h"
 #include "norm_rows.h"
 #include "tiles.h"
 
@@ -32,6 +33,8 @@ constexpr Layers<T> layers = {
     spread_row<T>,   part_row<T>,       join_row<T>,
     tile_in<T>,      tile_out<T>,       tile_back<T>,
     ctc_blanks<T>,   ctc_labels<T>,     ctc_shares<T>, exp_row<T>,
+    lstm_gates<T>,   lstm_slopes<T>,    gru_gates<T>,  gru_slopes<T>,
+    tanh_gates<T>,   relu_gates<T>,     tanh_slopes<T>, relu_slopes<T>,
 };
 
 const Layers<float>& layers_of(float) { return layers<float>; }

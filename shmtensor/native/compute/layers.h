@@ -1,6 +1,6 @@
 // Serial kernels of network layers, once per instruction-set level: norms, convolution's
-// transforms, CTC's steps. layers.cc chooses the level; norms.cc, convolution.cc and ctc.cc cut the
-// work.
+// transforms, CTC's steps, the gates of recurrent networks. layers.cc chooses the level; norms.cc,
+// convolution.cc, ctc.cc and recurrent.cc cut the work.
 #pragma once
 
 #include <stdint.h>
@@ -49,6 +49,19 @@ struct Layers {
                      int64_t n);
   void (*ctc_shares)(const T* a, const T* b, const T* y, T* out, int64_t n, T shift);
   void (*exp_row)(const T* x, T* out, int64_t n);
+
+  // ---- recurrent networks: a step's gates and their gradients, of one sequence (gates.h).
+  void (*lstm_gates)(const T* x, T* gates, const T* c_before, T* c, T* h, int64_t n);
+  void (*lstm_slopes)(const T* gates, const T* c_before, const T* c, const T* dh, T* dc, T* out,
+                      int64_t n);
+  void (*gru_gates)(const T* x, const T* back, const T* b, const T* h_before, T* gates, T* h,
+                    int64_t n);
+  void (*gru_slopes)(const T* gates, const T* h_before, const T* dh, T* carry, T* by_x, T* by_back,
+                     int64_t n);
+  void (*tanh_gates)(const T* x, T* h, int64_t n);
+  void (*relu_gates)(const T* x, T* h, int64_t n);
+  void (*tanh_slopes)(const T* h, const T* dh, T* out, int64_t n);
+  void (*relu_slopes)(const T* h, const T* dh, T* out, int64_t n);
 };
 
 template <class T>

@@ -185,6 +185,16 @@ INLINE V<double> exp_nonpositive(V<double> x) {
   return x < low ? all(0.0) : y;
 }
 
+// e^x - 1 for x <= 0: near 0 a series of its own, where 1 would swallow the digits.
+template <class T>
+INLINE V<T> exp_minus_one(V<T> x) {
+  constexpr int kTerms = sizeof(T) == 4 ? 8 : 14;
+  V<T> s = all(T(1));
+#pragma GCC unroll 16
+  for (int k = kTerms; k > 1; --k) s = s * x * T(1.0 / k) + T(1);
+  return x > all(T(-0.35)) ? s * x : exp_nonpositive(x) - T(1);
+}
+
 // The sum of z^k / (2 k + 1) from k = 0 to n.
 template <class T, int n>
 INLINE V<T> odd_series(V<T> z) {

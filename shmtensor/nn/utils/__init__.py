@@ -1,5 +1,6 @@
-"""Gradients cut to a norm, parameters as one vector."""
+"""Gradients cut to a norm, parameters as one vector, sequences of unlike lengths."""
 
+from . import rnn as rnn
 from .clip_grad import clip_grad_norm as clip_grad_norm
 from .clip_grad import clip_grad_norm_ as clip_grad_norm_
 from .clip_grad import clip_grad_value_ as clip_grad_value_

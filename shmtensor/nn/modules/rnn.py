@@ -1,0 +1,444 @@
+"""Recurrent layers over whole sequences: RNN, LSTM, GRU. Their single steps are in rnn_cell.py.
+
+Longer than most files: the layers differ in little, and are read beside the base that they share.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from typing import Any
+
+from ...autograd import table as ops
+from ...autograd.autocast import state as autocast
+from ...functions import empty, zeros
+from ...tensor import Tensor
+from .. import init
+from ..parameter import Parameter
+from ..utils.rnn import PackedSequence
+from .module import Module
+from .rnn_cell import GRUCell as GRUCell
+from .rnn_cell import LSTMCell as LSTMCell
+from .rnn_cell import RNNCell as RNNCell
+from .rnn_cell import RNNCellBase as RNNCellBase
+
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
+
+# By mode: how many gates there are, and the function of all layers.
+MODES: dict[str, tuple[int, Any]] = {
+    "LSTM": (4, ops.lstm),
+    "GRU": (3, ops.gru),
+    "RNN_TANH": (1, ops.rnn_tanh),
+    "RNN_RELU": (1, ops.rnn_relu),
+}
+
+SIZES = ("input_size", "hidden_size", "num_layers")  # what has to be positive
+
+
+class RNNBase(Module):
+    """What RNN, LSTM and GRU share: arguments, weights, checks.
+
+    Parameters for layer k, forwards (and with the ending `_reverse` backwards): `weight_ih_l[k]`
+    (gates * hidden_size, layer's input size), `weight_hh_l[k]` (gates * hidden_size, hidden_size or
+    proj_size), `bias_ih_l[k]` and `bias_hh_l[k]` (gates * hidden_size,), and of an LSTM with
+    projections `weight_hr_l[k]` (proj_size, hidden_size).
+
+    Args:
+        mode: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU".
+        input_size: size of one element of a sequence.
+        hidden_size: size of the hidden state.
+        num_layers: how many layers stand one on the other.
+        bias: whether there are biases.
+        batch_first: whether batches are (N, L, *) rather than (L, N, *).
+        dropout: probability of zeroing an output of any layer but the last one, while training.
+        bidirectional: whether a second direction goes from the end to the beginning.
+        proj_size: size of the output of an LSTM, 0 for hidden_size.
+
+    Raises:
+        ValueError: a size is not positive, a probability not in [0, 1], the mode unknown.
+        TypeError: an argument is of another type.
+    """
+
+    mode: str
+    input_size: int
+    hidden_size: int
+    num_layers: int
+    bias: bool
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+    proj_size: int
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        self._check_arguments(dropout)
+        gates = MODES[mode][0] * hidden_size
+        self._all_weights: list[list[str]] = []
+        for layer in range(num_layers):
+            size = input_size if layer == 0 else self._output_size * self._directions
+            shapes: dict[str, tuple[int, ...]] = {
+                "weight_ih": (gates, size),
+                "weight_hh": (gates, self._output_size),
+            }
+            if bias:
+                shapes.update(bias_ih=(gates,), bias_hh=(gates,))
+            if proj_size:
+                shapes["weight_hr"] = (proj_size, hidden_size)
+            for ending in ("", "_reverse")[: self._directions]:
+                names = {f"{name}_l{layer}{ending}": shape for name, shape in shapes.items()}
+                for name, shape in names.items():
+                    setattr(self, name, Parameter(empty(*shape, device=device, dtype=dtype)))
+                self._all_weights.append(list(names))
+        self.reset_parameters()
+
+    def _check_arguments(self, dropout: Any) -> None:
+        where = type(self).__name__
+        if (
+            not isinstance(dropout, numbers.Number)
+            or isinstance(dropout, bool)
+            or not 0 <= self.dropout <= 1
+        ):
+            raise ValueError(
+                f"{where}: dropout should be a number in range [0, 1], the probability of an "
+                f"element being zeroed: {dropout!r}"
+            )
+        for name in ("bias", "batch_first", *SIZES, "proj_size"):
+            value, kind = getattr(self, name), bool if name.startswith("b") else int
+            if not isinstance(value, kind):
+                raise TypeError(
+                    f"{where}: {name} should be of type {kind.__name__}: got "
+                    f"{type(value).__name__}, {value!r}"
+                )
+            if name in SIZES and value <= 0:
+                raise ValueError(f"{where}: {name} must be greater than zero: {value}")
+        if not 0 <= self.proj_size < self.hidden_size:
+            raise ValueError(
+                f"{where}: proj_size has to be smaller than hidden_size, and zero to disable "
+                f"projections: {self.proj_size}, hidden_size is {self.hidden_size}"
+            )
+        if self.proj_size and self.mode != "LSTM":
+            raise ValueError(
+                f"{where}: proj_size argument is only supported for LSTM, not RNN or GRU: "
+                f"{self.proj_size}"
+            )
+        if self.mode not in MODES:
+            raise ValueError(f"{where}: Unrecognized RNN mode: {self.mode!r}, not in {list(MODES)}")
+        if self.dropout > 0 and self.num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero "
+                f"dropout expects num_layers greater than 1, but got dropout={dropout} and "
+                f"num_layers={self.num_layers}",
+                stacklevel=4,
+            )
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def _output_size(self) -> int:
+        return self.proj_size or self.hidden_size
+
+    @property
+    def _flat_weights_names(self) -> list[str]:
+        return [name for names in self._all_weights for name in names]
+
+    @property
+    def _flat_weights(self) -> list[Any]:
+        return [getattr(self, name) for name in self._flat_weights_names]
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters, a list for each layer and direction."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: PyTorch's hint for GPUs, that weights should lie side by side."""
+
+    def reset_parameters(self) -> None:
+        """Draws all uniformly from +-1 / sqrt(hidden_size)."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    # ---------------------------------------------------------------- checks
+    def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
+        """Raises unless dtype, number of dimensions and size of elements are right.
+
+        Raises:
+            ValueError: the weights have another dtype.
+            RuntimeError: the shape is wrong.
+        """
+        where, dtype = type(self).__name__, self._flat_weights[0].dtype
+        if input.dtype != dtype and not autocast.on:
+            raise ValueError(
+                f"{where}: RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}), "
+                f"hint: input.to({dtype}), or model.to({input.dtype})"
+            )
+        dims = 3 if batch_sizes is None else 2
+        if input.ndim != dims:
+            raise RuntimeError(
+                f"{where}: input must have {dims} dimensions, got {input.ndim}: "
+                f"{tuple(input.shape)}"
+            )
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"{where}: input.size(-1) must be equal to input_size: Expected "
+                f"{self.input_size}, got {input.shape[-1]}"
+            )
+
+    def get_expected_hidden_size(
+        self, input: Tensor, batch_sizes: Tensor | None
+    ) -> tuple[int, int, int]:
+        """(layers * directions, N, size of the output)."""
+        if batch_sizes is None:
+            batch = input.shape[0 if self.batch_first else 1]
+        else:
+            batch = int(batch_sizes[0])
+        return self.num_layers * self._directions, batch, self._output_size
+
+    def check_hidden_size(
+        self,
+        hx: Tensor,
+        expected_hidden_size: tuple[int, int, int],
+        msg: str = "Expected hidden size {}, got {}",
+    ) -> None:
+        """Raises RuntimeError with the message unless the state has this shape."""
+        if tuple(hx.shape) != tuple(expected_hidden_size):
+            found = msg.format(tuple(expected_hidden_size), list(hx.shape))
+            raise RuntimeError(f"{type(self).__name__}: {found}")
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+        """`check_input` and `check_hidden_size` of everything that `forward` takes."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        """The state with the sequences of the batch in another order."""
+        return hx if permutation is None else ops.index_select(hx, 1, permutation)
+
+    # ---------------------------------------------------------------- calling
+    def _run(self, input: Any, hx: Any) -> tuple[Any, Any]:
+        """(output, last state); a state is whatever subclasses say."""
+        packed = isinstance(input, PackedSequence)
+        data, sizes, order, back = input if packed else (input, None, None, None)
+        batched = packed or data.ndim == 3
+        if not packed and data.ndim not in (2, 3):
+            raise ValueError(
+                f"{type(self).__name__}: Expected input to be 2D or 3D, got {data.ndim}D: "
+                f"{tuple(data.shape)}"
+            )
+        if not packed and hx is not None:
+            self._check_dimensions(data, hx)
+        if not batched:
+            data = ops.unsqueeze(data, 0 if self.batch_first else 1)
+            hx = None if hx is None else self._each(hx, lambda h: ops.unsqueeze(h, 1))
+        hx = self._zeros(data, sizes) if hx is None else self.permute_hidden(hx, order)
+        self.check_forward_args(data, hx, sizes)
+        function, weights = MODES[self.mode][1], self._flat_weights
+        plain = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+        if packed:
+            output, *last = function(data, sizes, hx, weights, *plain)
+            output = PackedSequence(output, sizes, order, back)
+        else:
+            output, *last = function(data, hx, weights, *plain, self.batch_first)
+        hx = tuple(last) if len(last) > 1 else last[0]
+        if not batched:
+            output = ops.squeeze(output, 0 if self.batch_first else 1)
+            hx = self._each(hx, lambda h: ops.squeeze(h, 1))
+        return output, self.permute_hidden(hx, back)
+
+    def _each(self, hx: Any, function: Any) -> Any:
+        """A function of each tensor of a state."""
+        return function(hx)
+
+    def _zeros(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
+        """The state before the first step."""
+        shape = self.get_expected_hidden_size(input, batch_sizes)
+        return zeros(shape, dtype=input.dtype, device=input.device)
+
+    def _check_dimensions(self, input: Tensor, hx: Any) -> None:
+        """Raises RuntimeError unless a state has as many dimensions as the input."""
+        tensors = hx if isinstance(hx, (tuple, list)) else (hx,)
+        if any(h.ndim != input.ndim for h in tensors):
+            kind = "batched" if input.ndim == 3 else "unbatched"
+            raise RuntimeError(
+                f"{type(self).__name__}: For {kind} {input.ndim}-D input, the hidden state should "
+                f"also be {input.ndim}-D but got {', '.join(f'{h.ndim}-D' for h in tensors)}"
+            )
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        usual = {"proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False,
+                 "dropout": 0, "bidirectional": False}  # fmt: skip
+        for name, value in usual.items():
+            if getattr(self, name) != value:
+                parts.append(f"{name}={getattr(self, name)}")
+        return ", ".join(parts)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("proj_size", 0)
+
+
+class RNN(RNNBase):
+    """h = tanh(W_ih x + b_ih + W_hh h + b_hh) along a sequence, or relu of the same (Elman 1990).
+
+    Args: those of RNNBase without mode and proj_size, and
+        nonlinearity: "tanh" or "relu".
+    """
+
+    nonlinearity: str
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(
+                f"RNN: Unknown nonlinearity {nonlinearity!r}, hint: select from 'tanh' or 'relu'"
+            )
+        super().__init__(
+            f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first,
+            dropout, bidirectional, proj_size, device, dtype,
+        )  # fmt: skip
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        """Output and last state of all layers.
+
+        Args:
+            input: (L, N, input_size), (N, L, input_size) if `batch_first`, one sequence
+                (L, input_size), or a PackedSequence.
+            hx: the first state, (layers * directions, N, hidden_size), without N for one sequence;
+                zeros by default.
+
+        Returns:
+            output, (L, N, directions * hidden_size) or as input is; the last state, as hx is.
+        """
+        return self._run(input, hx)
+
+
+class GRU(RNNBase):
+    """Gated recurrent units along a sequence (Cho et al. 2014):
+    r, z = sigmoid(W_i x + b_i + W_h h + b_h), n = tanh(W_in x + b_in + r (W_hn h + b_hn)),
+    h = (1 - z) n + z h.
+
+    Args: those of RNNBase without mode and proj_size.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
+            proj_size, device, dtype,
+        )  # fmt: skip
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        """Output and last state of all layers; shapes as in RNN."""
+        return self._run(input, hx)
+
+
+class LSTM(RNNBase):
+    """Long short-term memory along a sequence (Hochreiter and Schmidhuber 1997):
+    i, f, o = sigmoid(W_i x + b_i + W_h h + b_h), g = tanh(...), c = f c + i g, h = o tanh(c);
+    with projections h = W_hr o tanh(c) (Sak et al. 2014).
+
+    Args: those of RNNBase without mode.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
+            proj_size, device, dtype,
+        )  # fmt: skip
+
+    def get_expected_cell_size(
+        self, input: Tensor, batch_sizes: Tensor | None
+    ) -> tuple[int, int, int]:
+        """(layers * directions, N, hidden_size)."""
+        return (*self.get_expected_hidden_size(input, batch_sizes)[:2], self.hidden_size)
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+        self.check_input(input, batch_sizes)
+        sizes = (
+            self.get_expected_hidden_size(input, batch_sizes),
+            self.get_expected_cell_size(input, batch_sizes),
+        )
+        for i, (h, size) in enumerate(zip(hidden, sizes)):
+            self.check_hidden_size(h, size, f"Expected hidden[{i}] size {{}}, got {{}}")
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        permute = super().permute_hidden
+        return self._each(hx, lambda h: permute(h, permutation))
+
+    def _each(self, hx: Any, function: Any) -> Any:
+        h, c = hx
+        return function(h), function(c)
+
+    def _zeros(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
+        shape = self.get_expected_cell_size(input, batch_sizes)
+        cell = zeros(shape, dtype=input.dtype, device=input.device)
+        return super()._zeros(input, batch_sizes), cell
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, tuple[Tensor, Tensor]]:
+        """Output and last state (h, c) of all layers; shapes as in RNN, with h of proj_size if
+        there are projections, and c of hidden_size.
+        """
+        return self._run(input, hx)

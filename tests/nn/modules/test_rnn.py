@@ -1,0 +1,269 @@
+"""RNN, LSTM and GRU against loops over time in NumPy; what they accept and refuse."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import nn
+from shmtensor.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def step(mode: str, x: Any, states: Any, w: list[Any]) -> Any:
+    """One step of one layer, all in NumPy; w: weights, biases, and the projection if there is."""
+    h, a, b = states[0], x @ w[0].T + w[2], states[0] @ w[1].T + w[3]
+    if mode == "LSTM":
+        i, f, g, o = np.split(a + b, 4, -1)
+        c = sigmoid(f) * states[1] + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        return (h @ w[4].T if len(w) > 4 else h), c
+    if mode == "GRU":
+        (r, z, n), (hr, hz, hn) = np.split(a, 3, -1), np.split(b, 3, -1)
+        z = sigmoid(z + hz)
+        return ((1 - z) * np.tanh(n + sigmoid(r + hr) * hn) + z * h,)
+    return (np.tanh(a + b) if mode == "RNN_TANH" else np.maximum(a + b, 0),)
+
+
+def expected(m: Any, x: Any, lengths: list[int]) -> Any:
+    """(padded output, states) of x (L, N, n), sequence after sequence."""
+    weights = [[p.detach().numpy() for p in w] for w in m.all_weights]
+    ways = 2 if m.bidirectional else 1
+    outputs, lasts = [], []
+    for k, length in enumerate(lengths):
+        rows, last = x[:length, k], []
+        for layer in range(m.num_layers):
+            sides = []
+            for way in range(ways):
+                w = weights[layer * ways + way]
+                state: Any = [np.zeros(w[1].shape[1])]
+                if m.mode == "LSTM":
+                    state.append(np.zeros(m.hidden_size))
+                side = np.zeros((length, w[1].shape[1]))
+                for t in range(length)[:: -1 if way else 1]:
+                    state = step(m.mode, rows[t], state, w)
+                    side[t] = state[0]
+                sides.append(side)
+                last.append(state)
+            rows = np.concatenate(sides, -1)
+        outputs.append(np.pad(rows, ((0, len(x) - length), (0, 0))))
+        lasts.append(last)
+    return np.stack(outputs, 1), [np.array([[s[i] for s in last] for last in lasts]).swapaxes(0, 1)
+                                  for i in range(len(lasts[0][0]))]  # fmt: skip
+
+
+GRID = [
+    (nn.RNN, {}),
+    (nn.RNN, {"nonlinearity": "relu", "bidirectional": True, "num_layers": 2}),
+    (nn.GRU, {"bidirectional": True}),
+    (nn.GRU, {"num_layers": 2}),
+    (nn.LSTM, {}),
+    (nn.LSTM, {"num_layers": 2, "bidirectional": True}),
+    (nn.LSTM, {"num_layers": 2, "bidirectional": True, "proj_size": 2}),
+]
+
+
+@pytest.mark.parametrize("dtype", [st.float64, st.float32])
+@pytest.mark.parametrize(("kind", "named"), GRID)
+def test_layers_are_loops_over_time(kind: Any, named: Any, dtype: Any) -> None:
+    m = kind(3, 4, dtype=dtype, **named)
+    x = st.randn(5, 3, 3, dtype=dtype)
+    near = {"rtol": 1e-4, "atol": 1e-5} if dtype == st.float32 else {"rtol": 1e-9, "atol": 1e-12}
+    for lengths in ([5, 5, 5], [5, 3, 1]):
+        out, last = expected(m, x.numpy(), lengths)
+        if min(lengths) == 5:
+            found, states = m(x)
+        else:
+            packed, states = m(pack_padded_sequence(x, lengths))
+            found, _ = pad_packed_sequence(packed)
+        np.testing.assert_allclose(found.detach().numpy(), out, **near)
+        states = states if kind is nn.LSTM else (states,)
+        for h, value in zip(states, last):
+            assert h.shape == value.shape
+            np.testing.assert_allclose(h.detach().numpy(), value, **near)
+
+
+@pytest.mark.parametrize(("kind", "named"), GRID)
+def test_unsorted_batch_first_and_single_sequences_agree(kind: Any, named: Any) -> None:
+    m = kind(3, 4, batch_first=True, dtype=st.float64, **named)
+    x, lengths = st.randn(3, 5, 3, dtype=st.float64), [2, 5, 4]
+    packed, last = m(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
+    out, found = pad_packed_sequence(packed, batch_first=True)
+    assert found.tolist() == lengths
+    for k, n in enumerate(lengths):
+        single, states = m(x[k, :n])
+        assert single.shape == (n, out.shape[2])
+        np.testing.assert_allclose(out[k, :n].detach().numpy(), single.detach().numpy())
+        pairs = zip(states, last) if kind is nn.LSTM else [(states, last)]
+        for one, every in pairs:
+            np.testing.assert_allclose(one.detach().numpy(), every[:, k].detach().numpy())
+
+
+@pytest.mark.parametrize(("kind", "named"), GRID)
+def test_a_sequence_goes_on_from_its_last_state(kind: Any, named: Any) -> None:
+    if named.get("bidirectional"):
+        return
+    m = kind(3, 4, dtype=st.float64, **named)
+    x = st.randn(6, 2, 3, dtype=st.float64)
+    whole, _ = m(x)
+    first, state = m(x[:2])
+    second, _ = m(x[2:], state)
+    np.testing.assert_allclose(st.cat([first, second]).detach().numpy(), whole.detach().numpy())
+
+
+@pytest.mark.parametrize(("kind", "named"), GRID)
+def test_gradients_are_right(kind: Any, named: Any) -> None:
+    m = kind(2, 3, dtype=st.float64, **named)
+    x = st.randn(3, 2, 2, dtype=st.float64, requires_grad=True)
+    names = [name for name, _ in m.named_parameters()]
+
+    def run(x: Any, *weights: Any) -> Any:
+        data = pack_padded_sequence(x, [3, 2])
+        packed, last = st.func.functional_call(m, dict(zip(names, weights)), (data,))
+        return (packed.data, *(last if isinstance(last, tuple) else (last,)))
+
+    assert st.autograd.gradcheck(run, (x, *(p.detach().requires_grad_() for p in m.parameters())))
+
+
+def test_dropout_lies_between_layers() -> None:
+    m = nn.LSTM(2, 3, num_layers=2, dropout=1.0)
+    x = st.randn(4, 1, 2)
+    first, second = m(x)[0], m(x * 2)[0]
+    np.testing.assert_array_equal(first.detach().numpy(), second.detach().numpy())
+    m.eval()
+    assert not np.array_equal(m(x)[0].detach().numpy(), m(x * 2)[0].detach().numpy())
+    with pytest.warns(UserWarning, match=r"dropout=0.5 and num_layers=1"):
+        nn.GRU(2, 3, dropout=0.5)
+
+
+def test_weights_have_pytorchs_names_and_bounds() -> None:
+    m = nn.LSTM(5, 16, num_layers=2, bidirectional=True, proj_size=3, bias=False)
+    assert list(m.state_dict())[:4] == [
+        "weight_ih_l0",
+        "weight_hh_l0",
+        "weight_hr_l0",
+        "weight_ih_l0_reverse",
+    ]
+    assert [[tuple(p.shape) for p in w] for w in m.all_weights][2] == [(64, 6), (64, 3), (3, 16)]
+    for p in m.parameters():
+        assert 0.15 < np.abs(p.detach().numpy()).max() <= 1 / math.sqrt(16)
+    m.flatten_parameters()
+
+
+def test_repr() -> None:
+    m = nn.LSTM(2, 3, 2, False, True, 0.5, True, 2)
+    assert repr(m) == (
+        "LSTM(2, 3, proj_size=2, num_layers=2, bias=False, batch_first=True, dropout=0.5, "
+        "bidirectional=True)"
+    )
+    assert repr(nn.RNN(2, 3, 1, "relu")) == "RNN(2, 3)"
+
+
+def test_layers_are_copied_pickled_and_cast() -> None:
+    m = nn.GRU(2, 3)
+    x = st.randn(3, 1, 2)
+    for other in (copy.deepcopy(m), pickle.loads(pickle.dumps(m))):
+        np.testing.assert_array_equal(other(x)[0].detach().numpy(), m(x)[0].detach().numpy())
+    assert m.double()(x.double())[0].dtype == st.float64
+    m.weight_ih_l0 = nn.Parameter(st.zeros(9, 2, dtype=st.float64))
+    assert (m(x.double())[0][0] - m(x.double() * 2)[0][0]).abs().max().item() == 0
+
+
+def test_old_pickles_have_no_projection() -> None:
+    m = nn.LSTM(2, 3)
+    state = m.__dict__.copy()
+    del state["proj_size"]
+    old = nn.LSTM.__new__(nn.LSTM)
+    old.__setstate__(state)
+    assert old.proj_size == 0
+    assert old(st.ones(2, 1, 2))[0].shape == (2, 1, 3)
+
+
+def test_16_bits_and_autocast() -> None:
+    m = nn.LSTM(2, 3)
+    x = st.randn(3, 1, 2)
+    out = m(x)[0].detach().numpy()
+    half = copy.deepcopy(m).bfloat16()(x.bfloat16())[0]
+    assert half.dtype == st.bfloat16
+    np.testing.assert_allclose(half.detach().float().numpy(), out, atol=0.05)
+    with st.autocast("cpu", dtype=st.bfloat16):
+        found = m(x.bfloat16(), None)[0]
+    np.testing.assert_allclose(found.detach().float().numpy(), out, atol=0.05)
+
+
+def test_an_empty_batch_is_no_error_and_an_empty_sequence_is() -> None:
+    m = nn.LSTM(2, 3, proj_size=1)
+    out, (h, c) = m(st.ones(2, 0, 2))
+    assert (out.shape, h.shape, c.shape) == ((2, 0, 1), (1, 0, 1), (1, 0, 3))
+    out.sum().backward()
+    assert m.weight_hh_l0.grad.shape == (12, 1)
+    with pytest.raises(RuntimeError, match="larger than 0"):
+        m(st.ones(0, 2, 2))
+
+
+def test_rnn_base_has_no_forward() -> None:
+    m = nn.RNNBase("GRU", 2, 3)
+    assert m.get_expected_hidden_size(st.ones(4, 5, 2), None) == (1, 5, 3)
+    with pytest.raises(NotImplementedError):
+        m(st.ones(4, 5, 2))
+
+
+@pytest.mark.parametrize(
+    ("named", "error", "words"),
+    [
+        ({"dropout": 2}, ValueError, ": 2"),
+        ({"dropout": True}, ValueError, "True"),
+        ({"bias": 1}, TypeError, "got int, 1"),
+        ({"batch_first": 1}, TypeError, "got int, 1"),
+        ({"input_size": 2.0}, TypeError, "float, 2.0"),
+        ({"input_size": 0}, ValueError, "zero: 0"),
+        ({"hidden_size": 0}, ValueError, "zero: 0"),
+        ({"num_layers": 0}, ValueError, "zero: 0"),
+        ({"proj_size": 3}, ValueError, "3, hidden_size is 3"),
+        ({"proj_size": -1}, ValueError, "-1"),
+    ],
+)
+def test_wrong_arguments_are_named(named: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        nn.LSTM(**{"input_size": 2, "hidden_size": 3, **named})
+    if "proj_size" in named:
+        with pytest.raises(ValueError, match="proj_size"):
+            nn.GRU(2, 3, **named)
+
+
+def test_unknown_modes_are_named() -> None:
+    with pytest.raises(ValueError, match="'sigmoid'"):
+        nn.RNN(2, 3, nonlinearity="sigmoid")
+    with pytest.raises(ValueError, match="'GR'"):
+        nn.RNNBase("GR", 2, 3)
+    with pytest.raises(ValueError, match=r"only supported for LSTM.*: 2"):
+        nn.RNN(2, 3, proj_size=2)
+
+
+@pytest.mark.parametrize(
+    ("x", "hx", "error", "words"),
+    [
+        ((2,), None, ValueError, r"1D: \(2,\)"),
+        ((2, 2, 3), None, RuntimeError, "Expected 2, got 3"),
+        ((2, 2, 2), (2, 2, 3), RuntimeError, r"hidden\[0\] size \(1, 2, 3\), got \[2, 2, 3\]"),
+        ((2, 2, 2), (2, 3), RuntimeError, r"batched 3-D input.*2-D, 2-D"),
+        ((2, 2), (1, 1, 3), RuntimeError, r"unbatched 2-D input.*3-D, 3-D"),
+    ],
+)
+def test_wrong_calls_are_named(x: Any, hx: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        nn.LSTM(2, 3)(st.ones(*x), hx and (st.zeros(*hx), st.zeros(*hx)))
+
+
+def test_another_dtype_is_named() -> None:
+    with pytest.raises(ValueError, match=r"float64.*float32"):
+        nn.LSTM(2, 3)(st.ones(2, 2, 2).double())

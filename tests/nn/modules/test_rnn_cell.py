@@ -1,0 +1,73 @@
+"""Cells: a sequence through a cell is a sequence through the layer with its weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import nn
+
+CELLS = [
+    (nn.RNNCell, nn.RNN, {}),
+    (nn.RNNCell, nn.RNN, {"nonlinearity": "relu"}),
+    (nn.LSTMCell, nn.LSTM, {}),
+    (nn.GRUCell, nn.GRU, {}),
+]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("cell", "layer", "named"), CELLS)
+def test_a_cell_step_by_step_is_the_layer(cell: Any, layer: Any, named: Any, bias: bool) -> None:
+    one = cell(3, 4, bias=bias, dtype=st.float64, **named)
+    whole = layer(3, 4, bias=bias, dtype=st.float64, **named)
+    whole.load_state_dict({f"{name}_l0": p for name, p in one.state_dict().items()})
+    x = st.randn(5, 2, 3, dtype=st.float64)
+    out, _ = whole(x)
+    state = None
+    for t in range(5):
+        state = one(x[t], state)
+        h = state[0] if cell is nn.LSTMCell else state
+        np.testing.assert_allclose(h.detach().numpy(), out[t].detach().numpy())
+
+
+@pytest.mark.parametrize(("cell", "layer", "named"), CELLS)
+def test_one_sequence_needs_no_batch(cell: Any, layer: Any, named: Any) -> None:
+    one = cell(3, 4, **named)
+    x, h = st.randn(3), st.randn(4)
+    hx: Any = (h, h) if cell is nn.LSTMCell else h
+    rows: Any = (h[None], h[None]) if cell is nn.LSTMCell else h[None]
+    found, batch = one(x, hx), one(x[None], rows)
+    if cell is not nn.LSTMCell:
+        found, batch = (found,), (batch,)
+    for a, b in zip(found, batch):
+        assert a.shape == (4,)
+        np.testing.assert_allclose(a.detach().numpy(), b[0].detach().numpy(), rtol=1e-6)
+
+
+def test_repr_and_weights() -> None:
+    assert repr(nn.RNNCell(2, 3, False, "relu")) == ("RNNCell(2, 3, bias=False, nonlinearity=relu)")
+    m = nn.GRUCell(2, 3, bias=False)
+    assert isinstance(m, nn.RNNCellBase)
+    assert m.bias_ih is None
+    assert {k: tuple(v.shape) for k, v in m.state_dict().items()} == {
+        "weight_ih": (9, 2),
+        "weight_hh": (9, 3),
+    }
+
+
+def test_wrong_use_is_named() -> None:
+    m = nn.LSTMCell(2, 3)
+    for x, hx, error, words in (
+        (st.ones(1, 1, 2), None, ValueError, r"3D: \(1, 1, 2\)"),
+        (st.ones(1, 3), None, RuntimeError, "got 3, expected 2"),
+        (st.ones(2, 2), (st.ones(2, 3), st.ones(2, 4)), RuntimeError, r"hidden1.*\(2, 4\)"),
+        (st.ones(2, 2), (st.ones(3, 3), st.ones(3, 3)), RuntimeError, r"hidden0.*\(3, 3\)"),
+        (st.ones(2, 2), (st.ones(1, 2, 3), st.ones(2, 3)), ValueError, r"hx\[0\].*3D"),
+    ):
+        with pytest.raises(error, match=words):
+            m(x, hx)
+    with pytest.raises(RuntimeError, match="'gelu'"):
+        nn.RNNCell(2, 3, nonlinearity="gelu")(st.ones(1, 2))
