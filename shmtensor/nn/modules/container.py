@@ -146,14 +146,6 @@ class ModuleList(_Numbered):
     def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
         return self.extend(modules)
 
-    forward = None  # type: ignore[assignment]  # it is no layer: calling it says so
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(
-            'Module [ModuleList] is missing the required "forward" function, '
-            "hint: loop over the list"
-        )
-
 
 class ModuleDict(Module):
     """A dictionary of modules that are registered."""
