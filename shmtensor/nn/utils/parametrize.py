@@ -87,8 +87,6 @@ class ParametrizationList(ModuleList):
                     f"original.dtype: {original.dtype}\n"
                     f"right_inverse(original).dtype: {value.dtype}"
                 )
-            with no_grad():
-                _assign(original, value)
             _register(self, "original", original)
         else:
             for i, part in enumerate(value):
@@ -101,8 +99,15 @@ class ParametrizationList(ModuleList):
                 if isinstance(original, Parameter):
                     part = Parameter(part, original.requires_grad)
                 _register(self, f"original{i}", part)
+        before = original.data
+        if self.is_tensor:
+            _assign(original, value)
         if not unsafe:
-            self._check_result(original)
+            try:
+                self._check_result(before)
+            except BaseException:
+                original.data = before
+                raise
 
     def _check_result(self, original: Tensor) -> None:
         result = self()

@@ -149,9 +149,8 @@ class BasePruningMethod(ABC):
         with no_grad():
             if number is None:
                 mask = method.compute_mask(importance_scores, functions.ones_like(tensor))
-                original = module._parameters[name]
+                module.register_parameter(f"{name}_orig", tensor)
                 delattr(module, name)
-                module.register_parameter(f"{name}_orig", original)
                 module.register_buffer(f"{name}_mask", mask)
             else:
                 container = PruningContainer(module._forward_pre_hooks[number])
