@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ...dtypes import as_dtype
 from ...tensor import Tensor
-from ..parameter import Buffer, Parameter
+from ..parameter import Buffer, Parameter, is_lazy
 from . import module_hooks as _hook
 from .module_hooks import Hooked
 from .state_dict import Stateful
@@ -78,6 +78,14 @@ class Module(Tree, Stateful):
             if entries is not None and name in entries:
                 return entries[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _weight_and_bias(self) -> tuple[Any, Any]:
+        """Both, for forward: past __getattr__, which would cost a quarter of a small layer's."""
+        own = self._parameters
+        try:
+            return own["weight"], own["bias"]
+        except KeyError:  # reparametrised: plain attributes now
+            return self.weight, self.bias
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
@@ -307,7 +315,13 @@ class Module(Tree, Stateful):
         return self._apply(lambda t: t.cuda(device))
 
     def share_memory(self: Self) -> Self:
-        """All parameters and buffers in shared memory (what was born here already is)."""
+        """All parameters and buffers in shared memory (what was born here already is).
+
+        Raises: RuntimeError if one is uninitialized: it has no memory yet.
+        """
+        for t in (*self.parameters(), *self.buffers()):
+            if is_lazy(t):
+                t.share_memory_()
         return self._apply(lambda t: t.share_memory_())
 
     # ---------------------------------------------------------------- text, pickling

@@ -52,6 +52,14 @@ class RemovableHandle:
             if table is not None:
                 table.pop(self.id, None)
 
+    def __getstate__(self) -> tuple[list[Table | None], int]:
+        return [reference() for reference in self._tables], self.id
+
+    def __setstate__(self, state: tuple[list[Table | None], int]) -> None:
+        # A table that nothing else holds is gone at once, as is the handle's purpose.
+        tables, self.id = state
+        self._tables = [weakref.ref(Table() if table is None else table) for table in tables]
+
     def __enter__(self) -> RemovableHandle:
         return self
 

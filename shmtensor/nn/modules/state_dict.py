@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...autograd import no_grad
 from ...conversion import as_tensor
 from ...tensor import Tensor
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 from .module_hooks import Hooked, RemovableHandle, Table, insert
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ class Stateful(Hooked):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         for name, tensor in self._persistent():
-            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+            kept = keep_vars or is_lazy(tensor)
+            destination[prefix + name] = tensor if kept else tensor.detach()
         if type(self).get_extra_state is not Stateful.get_extra_state:
             destination[prefix + _EXTRA] = self.get_extra_state()
 
@@ -230,6 +231,8 @@ class Stateful(Hooked):
     def _load_one(
         self, name: str, tensor: Any, key: str, value: Any, assign: bool, errors: list[str]
     ) -> None:
+        if is_lazy(tensor) and is_lazy(value) and not assign:
+            return
         if not hasattr(value, "shape"):
             errors.append(
                 f'While copying the parameter named "{key}": expected a tensor or an array, '
