@@ -21,7 +21,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.ops",),
     ("shmtensor.autograd",),
     ("shmtensor.tensor",),
-    ("shmtensor.conversion", "shmtensor.functions", "shmtensor.settings"),
+    ("shmtensor.conversion", "shmtensor.functions", "shmtensor.settings", "shmtensor.__future__"),
     ("shmtensor.accelerator", "shmtensor.backends", "shmtensor.overrides", "shmtensor.forms"),
     ("shmtensor.hub", "shmtensor.__config__"),
     ("shmtensor.sparse", "shmtensor.typed", "shmtensor.array_api"),
@@ -62,6 +62,8 @@ DOORS = {
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
 LARGE: dict[str, int] = {
     "shmtensor/native/compute/reduction.cc": 440,
+    "shmtensor/nn/modules/container.py": 440,
+    "shmtensor/nn/modules/loss.py": 630,
 }
 
 

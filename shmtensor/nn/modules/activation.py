@@ -25,6 +25,7 @@ __all__ = [
     "LogSoftmax",
     "Mish",
     "PReLU",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "SiLU",
@@ -157,6 +158,26 @@ class LeakyReLU(Module):
 
     def extra_repr(self) -> str:
         text = f"negative_slope={self.negative_slope}"
+        return text + (", inplace=True" if self.inplace else "")
+
+
+class RReLU(Module):
+    """x where positive, else x times a slope: random from [lower, upper) in training, else the
+    middle (Xu et al. 2015).
+    """
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
+        super().__init__()
+        self.lower = lower
+        self.upper = upper
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Any shape."""
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        text = f"lower={self.lower}, upper={self.upper}"
         return text + (", inplace=True" if self.inplace else "")
 
 

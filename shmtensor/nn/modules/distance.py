@@ -1,4 +1,4 @@
-"""Layers that compare two tensors: CosineSimilarity, PairwiseDistance."""
+"""Distances between vectors: PairwiseDistance, CosineSimilarity."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class PairwiseDistance(Module):
     """The p-norm of `x1 - x2 + eps` over the last dimension.
 
     Args:
-        p: which norm; may be negative.
-        eps: a small number that keeps the slope finite.
+        p: the order of the norm.
+        eps: added to each difference, so that the gradient at 0 is defined.
         keepdim: whether the last dimension stays, with size 1.
     """
 
@@ -25,16 +25,16 @@ class PairwiseDistance(Module):
         self.keepdim = keepdim
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """(N, D) or (D,), twice, to (N,) or ()."""
+        """(N, D) or (D,), one of them also broadcast, to (N,) or ()."""
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
 class CosineSimilarity(Module):
-    """`x1 @ x2 / (|x1| * |x2|)` along a dimension.
+    """The cosine of the angle between vectors along one dimension.
 
     Args:
-        dim: the dimension.
-        eps: the least that a length counts as.
+        dim: the dimension of the vectors.
+        eps: the least length that a vector is divided by.
     """
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
@@ -43,5 +43,5 @@ class CosineSimilarity(Module):
         self.eps = eps
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """(*, D, *), twice, to (*, *)."""
+        """Two tensors that broadcast, to their shape without dim."""
         return F.cosine_similarity(x1, x2, self.dim, self.eps)

@@ -1,22 +1,48 @@
 """Module: a callable with parameters, buffers and further modules inside.
 
-Its state as a dictionary is in state.py, its hooks in hook.py, how to walk it in tree.py.
+Its state as a dictionary is in state_dict.py, its hooks in module_hooks.py, how to walk it in
+traversal.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, TypeVar
 
+from ... import __future__ as _switches
+from ...device import Device
 from ...dtypes import as_dtype
+from ...dtypes import dtype as Dtype
+from ...functions import empty_like
 from ...tensor import Tensor
 from ..parameter import Buffer, Parameter, is_lazy
 from . import module_hooks as _hook
-from .module_hooks import Hooked
+from .module_hooks import (
+    Hooked,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from .state_dict import Stateful
 from .traversal import Tree, kind_of
 
-__all__ = ["Module"]
+__all__ = [
+    "Module",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+]
 
 Self = TypeVar("Self", bound="Module")
 
@@ -37,9 +63,10 @@ class Module(Tree, Stateful):
     training: bool
     forward: Callable[..., Any]
     dump_patches = False
+    call_super_init = False  # True: __init__ passes its arguments on to the next class
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if args or kwargs:
+        if (args or kwargs) and not self.call_super_init:
             raise TypeError(
                 f"{type(self).__name__}.__init__: unexpected arguments: {args} {kwargs}"
             )
@@ -50,6 +77,8 @@ class Module(Tree, Stateful):
         own["_non_persistent_buffers_set"] = set()
         own["_modules"] = {}
         self._make_tables()
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     # ---------------------------------------------------------------- calling
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -93,36 +122,48 @@ class Module(Tree, Stateful):
             self._initialised("parameters")
             self._forget(name, own, own["_buffers"], own["_modules"])
             self.register_parameter(name, value)
-        elif isinstance(value, Module):
-            self._initialised("module")
-            self._forget(name, own, own["_parameters"], own["_buffers"])
-            own["_modules"][name] = value
-        elif isinstance(value, Buffer):
-            self._initialised("buffer")
-            self._forget(name, own, own["_parameters"], own["_modules"], own["_buffers"])
-            self.register_buffer(name, value, value.persistent)
         elif name in own.get("_parameters", ()):
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as parameter '{name}' "
                     "(nn.Parameter or None expected)"
                 )
-            own["_parameters"][name] = None
+            self.register_parameter(name, None)
+        elif isinstance(value, Module):
+            self._initialised("module")
+            self._forget(name, own, own["_parameters"], own["_buffers"])
+            own["_modules"][name] = _hook.registered(_hook.on_module, self, name, value)
         elif name in own.get("_modules", ()):
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as child module '{name}' "
                     "(nn.Module or None expected)"
                 )
-            own["_modules"][name] = None
-        elif name in own.get("_buffers", ()):
+            own["_modules"][name] = _hook.registered(_hook.on_module, self, name, None)
+        elif isinstance(value, Buffer) or name in own.get("_buffers", ()):
+            self._initialised("buffer")
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as buffer '{name}' (Tensor or None expected)"
                 )
-            own["_buffers"][name] = value
+            self._set_buffer(name, value)
         else:
             object.__setattr__(self, name, value)
+
+    def _set_buffer(self, name: str, value: Any) -> None:
+        """Registers a buffer, also where a subclass defines register_buffer(name, tensor)."""
+        hidden = name in self._non_persistent_buffers_set
+        persistent = value.persistent if isinstance(value, Buffer) else not hidden
+        register = type(self).register_buffer
+        if register is Module.register_buffer or "persistent" in signature(register).parameters:
+            self.register_buffer(name, value, persistent)
+        elif persistent:
+            self.register_buffer(name, value)
+        else:
+            raise RuntimeError(
+                f"{type(self).__name__}: cannot register non-persistent buffer '{name}': its "
+                "register_buffer has no argument persistent"
+            )
 
     def __delattr__(self, name: str) -> None:
         own = self.__dict__
@@ -162,7 +203,7 @@ class Module(Tree, Stateful):
                 f"cannot assign non-leaf Tensor to parameter '{name}', hint: model parameters "
                 "must be created explicitly; compute the value in forward() instead"
             )
-        self._parameters[name] = param
+        self._parameters[name] = _hook.registered(_hook.on_parameter, self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Makes `tensor` a part of the state that is no parameter.
@@ -177,7 +218,7 @@ class Module(Tree, Stateful):
                 f"cannot assign '{kind_of(tensor)}' object to buffer '{name}' "
                 "(Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = _hook.registered(_hook.on_buffer, self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -188,7 +229,7 @@ class Module(Tree, Stateful):
         self._checked_name(name, "module", self._modules)
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{kind_of(module)} is not a Module subclass")
-        self._modules[name] = module
+        self._modules[name] = _hook.registered(_hook.on_module, self, name, module)
 
     register_module = add_module
 
@@ -242,12 +283,18 @@ class Module(Tree, Stateful):
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for p in self._parameters.values():
+        overwrite = (
+            _switches.get_overwrite_module_params_on_conversion()
+            and not _switches.get_swap_module_params_on_conversion()
+        )
+        for name, p in self._parameters.items():
             if p is None:
                 continue
             former, gradient = p.data, p.grad
             changed = fn(former)
-            if changed is not former:
+            if overwrite:
+                p = self._parameters[name] = Parameter(changed, p.requires_grad)
+            elif changed is not former:
                 if gradient is not None and changed.dtype != former.dtype:
                     p.grad = None  # a gradient has its parameter's dtype: put back below
                 p.data = changed
@@ -261,26 +308,32 @@ class Module(Tree, Stateful):
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:
         """Parameters and buffers on a device, in a floating-point dtype, or like a tensor.
 
+        Forms: `to(device=None, dtype=None, non_blocking=False)`, `to(dtype, non_blocking=False)`,
+        `to(tensor, non_blocking=False)`; with `memory_format=` those of 4 or 5 dimensions take
+        that format.
+
         Copies: none where nothing changes, else one.
+
+        Raises: TypeError for other arguments or a dtype of integers.
         """
-        for x in (*args, kwargs.get("dtype")):
-            kind = getattr(x, "kind", None)
-            if kind is not None and kind not in "fc":
-                raise TypeError(
-                    "nn.Module.to only accepts floating point or complex dtypes: got "
-                    f"desired dtype={x}"
-                )
-        if args and isinstance(args[0], Tensor):
-            args = (args[0].device, args[0].dtype, *args[1:])
-        where = tuple(x for x in args if getattr(x, "kind", None) is None)
-        elsewhere = {k: v for k, v in kwargs.items() if k != "dtype"}
+        device, dtype, memory_format = _destination(args, kwargs)
+        if dtype is not None and dtype.kind not in "fc":
+            raise TypeError(
+                "nn.Module.to only accepts floating point or complex dtypes: got "
+                f"desired dtype={dtype}"
+            )
 
         def moved(t: Any) -> Any:
-            if t.dtype.kind in "fc":
-                return t.to(*args, **kwargs)
-            return t.to(*where, **elsewhere) if where or elsewhere else t
+            wanted = dtype if t.dtype.kind in "fc" else None
+            if memory_format is not None and t.dim() in (4, 5):
+                return t.to(device, wanted, memory_format=memory_format)
+            return t.to(device, wanted)
 
         return self._apply(moved)
+
+    def to_empty(self: Self, *, device: Any, recurse: bool = True) -> Self:
+        """Parameters and buffers on a device, with memory that is not initialised."""
+        return self._apply(lambda t: empty_like(t, device=device), recurse=recurse)
 
     def type(self: Self, dst_type: Any) -> Self:
         """All parameters and buffers in another dtype."""
@@ -349,3 +402,31 @@ class Module(Tree, Stateful):
         self.__dict__.update(state)
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
         Hooked._make_tables(self)
+
+
+def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Device, dtype and memory format of `Module.to`'s arguments."""
+    names = ("device", "dtype", "non_blocking", "copy")
+    if args and isinstance(args[0], Tensor):
+        names = ("tensor", "non_blocking", "copy")
+    elif args and isinstance(args[0], Dtype):
+        names = names[1:]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    known = {"tensor", "memory_format", *names}
+    dtype, device = given.get("dtype"), given.get("device")
+    if (
+        len(given) < len(args) + len(kwargs)
+        or not given.keys() <= known
+        or isinstance(dtype, (bool, Device))
+    ):
+        raise TypeError(
+            "to: invalid combination of arguments: "
+            f"{[kind_of(x) for x in args]} {sorted(kwargs)}, hint: to(device, dtype, "
+            "non_blocking), to(dtype, non_blocking), to(tensor, non_blocking), memory_format="
+        )
+    if given.get("copy"):
+        raise RuntimeError("to: nn.Module.to does not accept copy: copy=True")
+    like = given.get("tensor")
+    if like is not None:
+        device, dtype = like.device, like.dtype
+    return device, None if dtype is None else as_dtype(dtype), given.get("memory_format")

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ... import __future__ as _switches
 from ...autograd import no_grad
 from ...conversion import as_tensor
 from ...tensor import Tensor
@@ -250,6 +251,8 @@ class Stateful(Hooked):
                 value = value if isinstance(value, Tensor) else as_tensor(value)
                 if not assign:
                     tensor.copy_(value)
+                elif _switches.get_swap_module_params_on_conversion():
+                    tensor.data = value.detach()
                 elif isinstance(tensor, Parameter):
                     if not isinstance(value, Parameter):
                         value = Parameter(value, requires_grad=tensor.requires_grad)

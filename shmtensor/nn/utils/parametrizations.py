@@ -151,8 +151,7 @@ def orthogonal(
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     if weight.ndim < 2:
         raise ValueError(
-            "Expected a matrix or batch of matrices. "
-            f"Got a tensor of {weight.ndim} dimensions."
+            f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
         )
     if orthogonal_map is None:
         square = weight.shape[-2] == weight.shape[-1]

@@ -89,5 +89,5 @@ def test_parameter_dict_makes_parameters() -> None:
     assert m.get("x") is None
     assert m.pop("a").numel() == 1
     assert list(m.state_dict()) == ["b"]
-    with pytest.raises(KeyError):
+    with pytest.raises(AttributeError, match="no attribute 'a'"):
         m["a"]

@@ -41,11 +41,14 @@ def test_attributes_register_themselves() -> None:
     assert not hasattr(model, "scale")
 
 
-def test_another_kind_under_the_same_name_replaces() -> None:
+def test_another_kind_under_the_same_name_replaces_all_but_a_parameter() -> None:
     model = Model()
     model.first = nn.Parameter(st.ones(2))
     assert "first" in dict(model.named_parameters())
     assert "first" not in model._modules
+    with pytest.raises(TypeError, match="as parameter 'first'"):
+        model.first = nn.Identity()
+    del model.first
     model.first = nn.Identity()
     assert "first" in model._modules
     assert "first" not in model._parameters
