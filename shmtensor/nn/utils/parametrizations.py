@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ... import functions
-from ... import linalg
+from ... import functions, linalg
 from ...autograd import no_grad, table
 from ...forms import norm_except_dim
 from ...tensor import Tensor

@@ -61,7 +61,8 @@ class SpectralNorm:
         u, v = (getattr(module, f"{self.name}_{part}") for part in "uv")
         matrix = as_matrix(weight, self.dim)
         if do_power_iteration:
-            power_iteration(matrix, u, v, self.n_power_iterations, self.eps)
+            # v from u, then u from v: the other way round than in parametrizations.spectral_norm
+            power_iteration(matrix.mH, v, u, self.n_power_iterations, self.eps)
             u, v = u.clone(), v.clone()  # the next forward changes the buffers in place
         computed: Tensor = weight / table.vdot(u, matrix.mv(v))
         return computed
