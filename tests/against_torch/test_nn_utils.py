@@ -114,7 +114,7 @@ def test_masks_one_after_the_other() -> None:
         np.testing.assert_array_equal(ours.weight_mask.numpy(), theirs.weight_mask.numpy())
         np.testing.assert_array_equal(ours.weight.detach().numpy(), theirs.weight.detach().numpy())
     assert list(ours.state_dict()) == list(theirs.state_dict())
-    assert len(list(ours._forward_pre_hooks.values())[0]) == 5
+    assert len(next(iter(ours._forward_pre_hooks.values()))) == 5
 
 
 def test_old_state_of_spectral_norm() -> None:

@@ -352,7 +352,7 @@ def remove_parametrizations(module: M, tensor_name: str, leave_parametrized: boo
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
-    everything: Any = module.parametrizations
+    everything: Any = module.parametrizations  # of all tensors
     parametrizations = everything[tensor_name]
     if not (parametrizations.is_tensor or leave_parametrized):
         raise ValueError(

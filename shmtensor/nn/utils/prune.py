@@ -1,7 +1,8 @@
 """Pruning: a mask, kept as a buffer, that sets part of a parameter to zero.
 
 A pruned parameter `weight` becomes the parameter `weight_orig` and the buffer `weight_mask`; a
-forward pre-hook sets `weight = weight_mask * weight_orig`.
+forward pre-hook sets `weight = weight_mask * weight_orig`. The hook, the methods and their
+functions are in one file, as in PyTorch, though that makes it long.
 """
 
 from __future__ import annotations
