@@ -55,7 +55,11 @@ def holding(module: Any, given: dict[str, Any], tie_weights: bool, strict: bool)
             continue
         if tie_weights:
             for other in names.get(id(kind[key]), ()):
-                wanted.setdefault(other, value)
+                if wanted.setdefault(other, value) is not value:
+                    raise ValueError(
+                        f"functional_call got multiple values for keys {sorted((name, other))}, "
+                        "which are tied. Consider using tie_weights=False"
+                    )
     if strict:
         missing = [all_names[0] for all_names in names.values() if not set(all_names) & set(wanted)]
         if unknown or missing:
@@ -93,7 +97,8 @@ def functional_call(
         strict: every name must be the module's, and none of the module's be missing.
 
     Raises:
-        RuntimeError: under strict, other names; ValueError: a name is in two dictionaries.
+        RuntimeError: under strict, other names.
+        ValueError: a name is in two dictionaries, or names of one tensor have two values.
     """
     given: dict[str, Any] = {}
     dicts = parameter_and_buffer_dicts

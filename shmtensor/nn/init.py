@@ -5,39 +5,72 @@ Sources: Glorot, Bengio 2010 (xavier); He et al. 2015 (kaiming); Saxe et al. 201
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from ..autograd import no_grad
-from ..autograd import table as ops
 from ..conversion import as_tensor
 from ..tensor import Tensor
 
 __all__ = [
     "calculate_gain",
+    "constant",
     "constant_",
+    "dirac",
     "dirac_",
+    "eye",
     "eye_",
+    "kaiming_normal",
     "kaiming_normal_",
+    "kaiming_uniform",
     "kaiming_uniform_",
+    "normal",
     "normal_",
     "ones_",
+    "orthogonal",
     "orthogonal_",
+    "sparse",
     "sparse_",
     "trunc_normal_",
+    "uniform",
     "uniform_",
+    "xavier_normal",
     "xavier_normal_",
+    "xavier_uniform",
     "xavier_uniform_",
     "zeros_",
 ]
 
+_is_skipped: ContextVar[bool] = ContextVar("_is_skipped", default=False)
+
+
+@contextmanager
+def skipped() -> Iterator[None]:
+    """In this block the functions here leave their tensors as they are: `utils.skip_init`."""
+    token = _is_skipped.set(True)
+    try:
+        yield
+    finally:
+        _is_skipped.reset(token)
+
+
+_UNIT_GAINS = (
+    "linear",
+    "sigmoid",
+    *(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for n in (1, 2, 3)),
+)
+
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which a nonlinearity changes the standard deviation."""
-    if nonlinearity in ("linear", "sigmoid") or nonlinearity.startswith("conv"):
+    if nonlinearity in _UNIT_GAINS:
         return 1.0
     if nonlinearity == "tanh":
         return 5.0 / 3
@@ -56,18 +89,24 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform between a and b."""
+    if _is_skipped.get():
+        return tensor
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Normal with mean and std."""
+    if _is_skipped.get():
+        return tensor
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """The same value everywhere."""
+    if _is_skipped.get():
+        return tensor
     with no_grad():
         return tensor.fill_(val)
 
@@ -107,6 +146,8 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def _filled(tensor: Tensor, values: Any) -> Tensor:
+    if _is_skipped.get():
+        return tensor
     with no_grad():
         return tensor.copy_(as_tensor(values.astype(tensor.dtype)))
 
@@ -124,6 +165,13 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
 _calculate_fan_in_and_fan_out = _fans  # the name that model code calls
 
 
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    """The number of inputs or of outputs, by "fan_in" or "fan_out"."""
+    if mode.lower() not in ("fan_in", "fan_out"):
+        raise ValueError(f"init: mode must be 'fan_in' or 'fan_out': got {mode!r}")
+    return _fans(tensor)[mode.lower() == "fan_out"]
+
+
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform within +-gain sqrt(6 / (fan in + fan out))."""
     bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
@@ -136,15 +184,13 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
 
 def _std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
-    if mode not in ("fan_in", "fan_out"):
-        raise ValueError(f"init: mode must be 'fan_in' or 'fan_out': got {mode!r}")
-    fan = _fans(tensor)[mode == "fan_out"]
+    fan = _calculate_correct_fan(tensor, mode)
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
 def _is_empty(tensor: Tensor) -> bool:
     if 0 in tensor.shape:
-        warnings.warn("init: initialising zero elements does nothing", stacklevel=3)
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
         return True
     return False
 
@@ -184,22 +230,21 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:
-    """Normal, with what falls outside a and b drawn again."""
+    """Normal, restricted to values between a and b."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "trunc_normal_: mean is more than 2 std from [a, b]: the distribution of values may "
             f"be incorrect: mean {mean}, std {std}, [{a}, {b}]",
             stacklevel=2,
         )
+    if _is_skipped.get():
+        return tensor
+    # Uniform between the values of the normal distribution function at a and b, then its inverse:
+    # F(x) = (1 + erf((x - mean) / (std sqrt 2))) / 2.
+    low, high = (math.erf((x - mean) / (std * math.sqrt(2.0))) for x in (a, b))
     with no_grad():
-        tensor.normal_(mean, std, generator=generator)
-        for _ in range(1000):
-            outside: Any = (tensor < a) | (tensor > b)
-            if not bool(outside.any()):
-                return tensor
-            again = tensor.detach().clone().normal_(mean, std, generator=generator)
-            tensor.copy_(ops.where(outside, again, tensor))
-        return tensor.clamp_(a, b)
+        tensor.uniform_(low, high, generator=generator)
+        return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(a, b)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
@@ -231,3 +276,35 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         order = tensor.detach().clone().uniform_(0, 1, generator=generator).numpy().argsort(0)
         tensor.normal_(0, std, generator=generator)
         return tensor.copy_(tensor.masked_fill(as_tensor(order < zeros), 0.0))
+
+
+def _older(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function under its older name, without the underscore; it warns."""
+    newer = function.__name__
+    name = newer[:-1]
+
+    @functools.wraps(function)
+    def deprecated(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{name}` is now deprecated in favor of `nn.init.{newer}`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return function(*args, **kwargs)
+
+    deprecated.__name__ = deprecated.__qualname__ = name
+    deprecated.__doc__ = f"Deprecated: `{newer}`, which is the same."
+    return deprecated
+
+
+uniform = _older(uniform_)
+normal = _older(normal_)
+constant = _older(constant_)
+eye = _older(eye_)
+dirac = _older(dirac_)
+xavier_uniform = _older(xavier_uniform_)
+xavier_normal = _older(xavier_normal_)
+kaiming_uniform = _older(kaiming_uniform_)
+kaiming_normal = _older(kaiming_normal_)
+orthogonal = _older(orthogonal_)
+sparse = _older(sparse_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,5 +95,34 @@ def test_wrong_shapes_are_shown() -> None:
         init.xavier_uniform_(st.empty(3))
     with pytest.raises(ValueError, match="mode"):
         init.kaiming_normal_(st.empty(3, 3), mode="fan")
-    with pytest.warns(UserWarning, match="zero elements"):
+    with pytest.warns(UserWarning, match="zero-element"):
         init.kaiming_uniform_(st.empty(0, 3))
+
+
+def test_older_names_warn_and_do_the_same() -> None:
+    older: Any = {
+        init.constant: (2.0,),
+        init.uniform: (),
+        init.normal: (),
+        init.eye: (),
+        init.xavier_uniform: (),
+        init.xavier_normal: (),
+        init.kaiming_uniform: (),
+        init.kaiming_normal: (),
+        init.orthogonal: (),
+        init.sparse: (0.5,),
+    }
+    w = st.empty(4, 4)
+    for function, args in older.items():
+        with pytest.warns(FutureWarning, match=f"`nn.init.{function.__name__}_`"):
+            assert function(w, *args) is w
+    with pytest.warns(FutureWarning):
+        assert init.dirac(st.empty(1, 1, 1)).item() == 1
+
+
+def test_truncated_far_from_the_mean() -> None:
+    with pytest.warns(UserWarning, match="more than 2 std"):
+        w = init.trunc_normal_(st.empty(1000), a=3, b=4).numpy()
+    assert 3 <= w.min() < 3.1
+    assert w.max() <= 4
+    assert w.mean() < 3.4  # the mean of that part of the distribution is 3.26

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import types
+import warnings
 from collections.abc import Iterable
 
-import numpy as np
-
+from ... import linalg
 from ...autograd import no_grad
-from ...conversion import as_tensor
+from ...conversion import tensor
+from ...functions import stack
 from ...tensor import Tensor
 
 __all__ = [
@@ -41,22 +43,24 @@ def get_total_norm(
     """
     norm_type = float(norm_type)
     kept = [t.coalesce().values() if t.is_sparse else t for t in _listed(tensors)]  # type: ignore[attr-defined]
-    arrays = [t.detach().array for t in kept]
-    norms = np.array([np.linalg.norm(x.reshape(-1), norm_type) for x in arrays])
-    total = np.linalg.norm(norms, norm_type) if len(norms) else np.float32(0)
-    if error_if_nonfinite and not np.isfinite(total):
+    if not kept:
+        return tensor(0.0)
+    with no_grad():
+        norms = [linalg.vector_norm(t, norm_type) for t in kept]
+        total: Tensor = linalg.vector_norm(stack(norms), norm_type)
+    if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
-            f"get_total_norm: the total norm of order {norm_type} is not finite: {total}, so it "
-            "cannot be clipped, hint: error_if_nonfinite=False scales by it anyway"
+            f"get_total_norm: the total norm of order {norm_type} is not finite: {total.item()}, "
+            "so it cannot be clipped, hint: error_if_nonfinite=False scales by it anyway"
         )
-    return as_tensor(np.asarray(total, arrays[0].dtype if arrays else np.float32))
+    return total
 
 
 def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
     """Scales the gradients by max_norm / total_norm where that is below 1, in place."""
-    scale = float(max_norm) / (float(total_norm) + 1e-6)
+    scale = float(float(max_norm) / (total_norm + 1e-6))  # rounded as the norm's dtype does
     if scale < 1.0 or scale != scale:  # nan spreads, as it would in PyTorch
         with no_grad():
             for g in _gradients(parameters):
@@ -74,13 +78,31 @@ def clip_grad_norm_(
 
     Returns: the norm before.
     """
+    is_generator = isinstance(parameters, types.GeneratorType)
     parameters = _listed(parameters)
+    if is_generator and not parameters:
+        warnings.warn(
+            "`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2
+        )
     total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(parameters, max_norm, total)
     return total
 
 
-clip_grad_norm = clip_grad_norm_  # its older name
+def clip_grad_norm(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Deprecated: `clip_grad_norm_`, which is the same."""
+    warnings.warn(
+        "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:

@@ -50,3 +50,26 @@ def test_vector_and_back() -> None:
     assert ps[1].requires_grad
     with pytest.raises(TypeError, match="list"):
         utils.vector_to_parameters([1.0], ps)
+
+
+def test_norms_of_other_orders_and_dtypes() -> None:
+    gradients = [st.tensor([3.0, 0.0]), st.tensor([[-4.0]])]
+    for order, norm in [(0, 2), (1, 7), (2, 5), (float("inf"), 4)]:
+        assert utils.get_total_norm(gradients, order).item() == pytest.approx(norm)
+    assert utils.get_total_norm([]).item() == 0
+    p = nn.Parameter(st.ones(2, dtype=st.float16))
+    p.grad = st.tensor([60000.0, 60000.0], dtype=st.float16)
+    assert utils.clip_grad_norm_(p, 1.0).item() == float("inf")
+    p = nn.Parameter(st.ones(1, dtype=st.complex64))
+    p.grad = st.tensor([3 + 4j])
+    assert utils.clip_grad_norm_(p, 1.0).dtype == st.float32
+
+
+def test_misuse_of_clipping_warns() -> None:
+    model = nn.Linear(1, 1)
+    generator = model.parameters()
+    list(generator)
+    with pytest.warns(UserWarning, match="empty generator"):
+        utils.clip_grad_norm_(generator, 1.0)
+    with pytest.warns(FutureWarning, match="clip_grad_norm_"):
+        utils.clip_grad_norm(parameters(), 1.0)

@@ -1,0 +1,149 @@
+"""A batch normalisation in evaluation mode taken into the weights of the layer before it.
+
+With `scale = bn_w / sqrt(bn_rv + bn_eps)`: weight * scale, (bias - bn_rm) * scale + bn_b.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...functions import ones_like, zeros_like
+from ...tensor import Tensor
+from ..parameter import Parameter
+
+if TYPE_CHECKING:
+    from ..modules.linear import Linear
+    from ..modules.module import Module
+
+__all__ = [
+    "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
+]
+
+ConvT = TypeVar("ConvT", bound="Module")
+LinearT = TypeVar("LinearT", bound="Linear")
+
+
+def fuse_conv_bn_eval(conv: ConvT, bn: Any, transpose: bool = False) -> ConvT:
+    """A copy of a convolution that also does what the batch normalisation after it does.
+
+    Args:
+        conv: a convolution in evaluation mode.
+        bn: a batch normalisation in evaluation mode, with running statistics.
+        transpose: whether conv is a transposed convolution.
+
+    Raises: AssertionError: training mode, or no running statistics.
+    """
+    _check_eval(conv, bn)
+    fused = copy.deepcopy(conv)
+    weights = fuse_conv_bn_weights(
+        conv.weight, conv.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias,
+        transpose,
+    )  # fmt: skip
+    fused.weight, fused.bias = weights
+    return fused
+
+
+def fuse_conv_bn_weights(
+    conv_w: Tensor,
+    conv_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
+    bn_eps: float,
+    bn_w: Tensor | None,
+    bn_b: Tensor | None,
+    transpose: bool = False,
+) -> tuple[Parameter, Parameter]:
+    """Weight and bias of a convolution with the batch normalisation after it.
+
+    Args:
+        conv_w: (out, in / groups, *kernel), or (in, out / groups, *kernel) if transpose.
+        conv_b: (out,); None: zeros.
+        bn_rm, bn_rv: running mean and variance, (out,).
+        bn_eps: added to the variance.
+        bn_w, bn_b: weight and bias, (out,); None: ones and zeros.
+        transpose: whether the convolution is a transposed one.
+
+    Returns: two parameters in the dtypes of conv_w and conv_b.
+    """
+    shape = [1] * conv_w.ndim
+    shape[1 if transpose else 0] = -1
+    return _fuse(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, shape)
+
+
+def fuse_linear_bn_eval(linear: LinearT, bn: Any) -> LinearT:
+    """A copy of a Linear that also does what the batch normalisation after it does.
+
+    Args:
+        linear: in evaluation mode.
+        bn: a batch normalisation in evaluation mode, of linear.out_features features or of one.
+
+    Raises: AssertionError: training mode, other features, or no running statistics.
+    """
+    _check_eval(linear, bn)
+    if bn.num_features not in (linear.out_features, 1):
+        raise AssertionError(
+            "To fuse, linear.out_features == bn.num_features or bn.num_features == 1, got "
+            f"linear.out_features={linear.out_features} and bn.num_features={bn.num_features}"
+        )
+    fused = copy.deepcopy(linear)
+    fused.weight, fused.bias = fuse_linear_bn_weights(
+        linear.weight, linear.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
+    )
+    return fused
+
+
+def fuse_linear_bn_weights(
+    linear_w: Tensor,
+    linear_b: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
+    bn_eps: float,
+    bn_w: Tensor | None,
+    bn_b: Tensor | None,
+) -> tuple[Parameter, Parameter]:
+    """Weight and bias of a Linear with the batch normalisation after it.
+
+    Args:
+        linear_w: (out, in).
+        linear_b: (out,); None: zeros.
+        bn_rm, bn_rv: running mean and variance, (out,) or (1,).
+        bn_eps: added to the variance.
+        bn_w, bn_b: weight and bias, (out,) or (1,); None: ones and zeros.
+
+    Returns: two parameters in the dtypes of linear_w and linear_b.
+    """
+    return _fuse(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
+
+
+def _fuse(
+    weight: Tensor,
+    bias: Tensor | None,
+    bn_rm: Tensor,
+    bn_rv: Tensor,
+    bn_eps: float,
+    bn_w: Tensor | None,
+    bn_b: Tensor | None,
+    shape: list[int],
+) -> tuple[Parameter, Parameter]:
+    """The fused weight, in which the scale has `shape`, and the fused bias."""
+    old_bias = zeros_like(bn_rm) if bias is None else bias
+    bn_w = ones_like(bn_rm) if bn_w is None else bn_w
+    bn_b = zeros_like(bn_rm) if bn_b is None else bn_b
+    scale = bn_w * (bn_rv + bn_eps).rsqrt()
+    new_weight = (weight * scale.reshape(*shape)).to(weight.dtype)
+    new_bias = ((old_bias - bn_rm) * scale + bn_b).to(weight.dtype if bias is None else bias.dtype)
+    return (
+        Parameter(new_weight.detach(), weight.requires_grad),
+        Parameter(new_bias.detach(), old_bias.requires_grad),
+    )
+
+
+def _check_eval(layer: Any, bn: Any) -> None:
+    if layer.training or bn.training:
+        raise AssertionError("Fusion only for eval!")
+    if bn.running_mean is None or bn.running_var is None:
+        raise AssertionError("bn.running_mean and bn.running_var must not be None")

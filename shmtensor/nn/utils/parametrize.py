@@ -1,0 +1,406 @@
+"""Parameters and buffers that a module computes from others: register_parametrization.
+
+A parametrised module gets a class of its own, `Parametrized<class>`, in which the tensor's name is
+a property that runs the parametrizations on the original tensors.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from ...autograd import no_grad
+from ...tensor import Tensor
+from ..modules.container import ModuleDict, ModuleList
+from ..modules.module import Module
+from ..parameter import Parameter
+
+__all__ = [
+    "ParametrizationList",
+    "cached",
+    "is_parametrized",
+    "register_parametrization",
+    "remove_parametrizations",
+    "transfer_parametrizations_and_params",
+    "type_before_parametrizations",
+]
+
+M = TypeVar("M", bound=Module)
+
+_cache_enabled = 0  # how many `cached` blocks are open
+_cache: dict[tuple[int, str], Tensor] = {}
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """In this block each parametrised tensor is computed once, at its first use."""
+    global _cache_enabled
+    _cache_enabled += 1
+    try:
+        yield
+    finally:
+        _cache_enabled -= 1
+        if not _cache_enabled:
+            _cache.clear()
+
+
+class ParametrizationList(ModuleList):
+    """The parametrizations of one tensor, first to last, and the original tensors they start from.
+
+    The original is `original`, or `original0`, `original1`, ... if the first parametrization's
+    `right_inverse` returns a sequence.
+
+    Args:
+        modules: the parametrizations, at least one.
+        original: the tensor's value before; a Parameter or a buffer.
+        unsafe: whether shape and dtype may change; nothing is checked then.
+
+    Raises:
+        ValueError: no modules, or what they return is no tensor or does not fit `original`.
+    """
+
+    original: Tensor
+    unsafe: bool
+
+    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
+        if not modules:
+            raise ValueError("ParametrizationList requires one or more modules.")
+        super().__init__(modules)
+        self.unsafe = unsafe
+        value: Any = original
+        with no_grad():
+            for module in reversed(list(self)):
+                value = _inverse_if_defined(module, value)
+        if not isinstance(value, (Tensor, Sequence)) or isinstance(value, str):
+            raise ValueError(
+                "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                f"Got {type(value).__name__}"
+            )
+        self.is_tensor = isinstance(value, Tensor)
+        self.ntensors = 1 if self.is_tensor else len(value)
+        if self.is_tensor:
+            if value.dtype != original.dtype:
+                raise ValueError(
+                    "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
+                    f"original.dtype: {original.dtype}\n"
+                    f"right_inverse(original).dtype: {value.dtype}"
+                )
+            _register(self, "original", original)
+        else:
+            for i, part in enumerate(value):
+                if not isinstance(part, Tensor):
+                    raise ValueError(
+                        "'right_inverse' must return a Tensor or a Sequence of tensors (list, "
+                        f"tuple...). Got element {i} of the sequence with type "
+                        f"{type(part).__name__}."
+                    )
+                if isinstance(original, Parameter):
+                    part = Parameter(part, original.requires_grad)
+                _register(self, f"original{i}", part)
+        before = original.data
+        if self.is_tensor:
+            _assign(original, value)
+        if not unsafe:
+            try:
+                self._check_result(before)
+            except BaseException:
+                original.data = before
+                raise
+
+    def _check_result(self, original: Tensor) -> None:
+        result = self()
+        if not isinstance(result, Tensor):
+            raise ValueError(
+                f"A parametrization must return a tensor. Got {type(result).__name__}."
+            )
+        for what in ("dtype", "shape"):
+            before, after = getattr(original, what), getattr(result, what)
+            if before != after:
+                raise ValueError(
+                    f"Registering a parametrization may not change the {what} of the tensor, "
+                    "unless `unsafe` flag is enabled.\n"
+                    f"unparametrized {what}: {before}\nparametrized {what}: {after}"
+                )
+
+    def _originals(self) -> list[Tensor]:
+        if self.is_tensor:
+            return [self.original]
+        return [getattr(self, f"original{i}") for i in range(self.ntensors)]
+
+    def right_inverse(self, value: Tensor) -> None:
+        """Writes into the originals what the parametrizations map to `value`.
+
+        Raises:
+            RuntimeError: a parametrization has no `right_inverse`.
+            ValueError: what it returns does not fit the originals.
+        """
+        result: Any = value
+        with no_grad():
+            for module in reversed(list(self)):
+                if not hasattr(module, "right_inverse"):
+                    raise RuntimeError(
+                        f"parametrization {type(module).__name__} does not implement right_inverse."
+                    )
+                result = module.right_inverse(result)
+            if self.is_tensor:
+                if not isinstance(result, Tensor):
+                    raise ValueError(
+                        f"`right_inverse` should return a tensor. Got {type(result).__name__}"
+                    )
+                names, parts = ["original"], [result]
+            else:
+                if not isinstance(result, Sequence):
+                    raise ValueError(
+                        "'right_inverse' must return a sequence of tensors. Got "
+                        f"{type(result).__name__}."
+                    )
+                if len(result) != self.ntensors:
+                    raise ValueError(
+                        f"'right_inverse' must return a sequence of tensors of length "
+                        f"{self.ntensors}. Got a sequence of length {len(result)}."
+                    )
+                names = [f"original{i}" for i in range(self.ntensors)]
+                parts = list(result)
+            for i, (name, part, original) in enumerate(
+                zip(names, parts, self._originals(), strict=True)
+            ):
+                if not isinstance(part, Tensor):
+                    raise ValueError(
+                        f"`right_inverse` must return a sequence of tensors. Got element {i} of "
+                        f"type {type(part).__name__}"
+                    )
+                if part.dtype != original.dtype:
+                    returned = "The tensor" if self.is_tensor else f"Tensor {i}"
+                    raise ValueError(
+                        f"{returned} returned by `right_inverse` has dtype {part.dtype} while "
+                        f"`{name}` has dtype {original.dtype}"
+                    )
+                _assign(original, part)
+
+    def forward(self) -> Tensor:
+        """The parametrised tensor."""
+        first, *later = list(self)
+        x: Tensor = first(*self._originals())
+        for module in later:
+            x = module(x)
+        return x
+
+
+def _inverse_if_defined(module: Module, value: Any) -> Any:
+    """`module.right_inverse(value)`, or `value` where that is not defined or not implemented."""
+    if not hasattr(module, "right_inverse"):
+        return value
+    try:
+        return module.right_inverse(value)
+    except NotImplementedError:
+        return value
+
+
+def _assign(original: Tensor, value: Tensor) -> None:
+    """Makes `value` the data of `original`, which stays the same object."""
+    if value is not original:
+        original.data = value.detach()
+
+
+def _register(module: Module, name: str, tensor: Tensor) -> None:
+    if isinstance(tensor, Parameter):
+        module.register_parameter(name, tensor)
+    else:
+        module.register_buffer(name, tensor)
+
+
+# ---------------------------------------------------------------- classes
+def _getstate(module: Module) -> Any:
+    raise RuntimeError(
+        "Serialization of parametrized modules is only supported through state_dict(). See:\n"
+        "https://pytorch.org/tutorials/beginner/saving_loading_models.html"
+        "#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training"
+    )
+
+
+def _deepcopy(module: Module, memo: dict[int, Any]) -> Any:
+    if id(module) not in memo:
+        replica = memo[id(module)] = object.__new__(type(module))
+        replica.__dict__.update(copy.deepcopy(module.__dict__, memo))
+    return memo[id(module)]
+
+
+def _property(name: str) -> property:
+    def get(module: Any) -> Tensor:
+        parametrization = module.parametrizations[name]
+        if not _cache_enabled:
+            computed: Tensor = parametrization()
+            return computed
+        key = (id(module), name)
+        if key not in _cache:
+            _cache[key] = parametrization()
+        return _cache[key]
+
+    def put(module: Any, value: Tensor) -> None:
+        module.parametrizations[name].right_inverse(value)
+
+    return property(get, put)
+
+
+def _set_class(module: Module, names: list[str]) -> None:
+    """Gives a module the class with properties of those names; with none, the class it had.
+
+    Each change makes a new class, so that copies of the module, which share one, stay as they are.
+    """
+    before = type_before_parametrizations(module)
+    if not names:
+        module.__class__ = before
+        return
+    members: dict[str, Any] = {name: _property(name) for name in names}
+    members["_class_before"] = before
+    members["__module__"] = __name__
+    members["__getstate__"] = _getstate
+    if not hasattr(before, "__deepcopy__"):
+        members["__deepcopy__"] = _deepcopy
+    module.__class__ = type(f"Parametrized{before.__name__}", (before,), members)
+
+
+# ---------------------------------------------------------------- registering
+def register_parametrization(
+    module: M, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> M:
+    """Makes `module.<tensor_name>` the result of `parametrization` of the tensor it was.
+
+    A further parametrization of the same tensor is applied to the result of those before. Where
+    `parametrization.right_inverse` is defined, assigning to the tensor works, too.
+
+    Args:
+        module: the module; its class becomes `Parametrized<class>`.
+        tensor_name: one of its parameters or buffers.
+        parametrization: a Module from tensor to tensor; from several, if its right_inverse returns
+            a sequence.
+        unsafe: whether it may change shape and dtype; nothing is checked then.
+
+    Returns: module.
+    Raises: ValueError: no such tensor, or the parametrization changes its shape or dtype.
+    """
+    parametrization.train(module.training)
+    if is_parametrized(module, tensor_name):
+        parametrizations: Any = module.parametrizations[tensor_name]
+        if not unsafe:
+            _check_further(parametrization, getattr(module, tensor_name))
+        parametrizations.append(parametrization)
+        parametrizations.unsafe |= unsafe
+    elif tensor_name in module._parameters or tensor_name in module._buffers:
+        original = getattr(module, tensor_name)
+        parametrizations = ParametrizationList([parametrization], original, unsafe)
+        delattr(module, tensor_name)
+        if not is_parametrized(module):
+            module.parametrizations = ModuleDict()
+        module.parametrizations[tensor_name] = parametrizations
+        _set_class(module, list(module.parametrizations))
+    else:
+        raise ValueError(
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element "
+            f"with name '{tensor_name}'"
+        )
+    return module
+
+
+def _check_further(parametrization: Module, before: Tensor) -> None:
+    """Raises ValueError if a parametrization does not keep shape and dtype, there and back."""
+    after = parametrization(before)
+    if not isinstance(after, Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
+    for what in ("dtype", "shape"):
+        if getattr(before, what) != getattr(after, what):
+            raise ValueError(
+                f"Registering a parametrization may not change the {what} of the tensor, unless "
+                f"the `unsafe` flag is enabled.\nmodule.weight.{what}: {getattr(before, what)}\n"
+                f"parametrization(module.weight).{what}: {getattr(after, what)}"
+            )
+    with no_grad():
+        back = _inverse_if_defined(parametrization, after)
+    if not isinstance(back, Tensor):
+        raise ValueError(
+            f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}"
+        )
+    for what in ("dtype", "shape"):
+        if getattr(before, what) != getattr(back, what):
+            raise ValueError(
+                f"The tensor returned by parametrization.right_inverse must have the same {what} "
+                f"as module.weight, unless the `unsafe` flag is enabled.\n"
+                f"module.weight.{what}: {getattr(before, what)}\n"
+                f"returned {what}: {getattr(back, what)}"
+            )
+
+
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
+    """Whether a module has parametrizations, or one of the tensor `tensor_name`."""
+    parametrizations = module.__dict__.get("_modules", {}).get("parametrizations")
+    if not isinstance(parametrizations, ModuleDict):
+        return False
+    return len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
+
+
+def remove_parametrizations(module: M, tensor_name: str, leave_parametrized: bool = True) -> M:
+    """Makes a parametrised tensor an ordinary parameter or buffer again.
+
+    Args:
+        leave_parametrized: it keeps the parametrised value; otherwise it gets the original's, which
+            must be a single tensor.
+
+    Returns: module; its class is the former one once no parametrization is left.
+    Raises: ValueError: not parametrised, or several originals and not leave_parametrized.
+    """
+    if not is_parametrized(module, tensor_name):
+        raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
+    everything: Any = module.parametrizations  # of all tensors
+    parametrizations = everything[tensor_name]
+    if not (parametrizations.is_tensor or leave_parametrized):
+        raise ValueError(
+            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is "
+            "parametrized in terms of a sequence of tensors."
+        )
+    if parametrizations.is_tensor:
+        tensor = parametrizations.original
+        if leave_parametrized:
+            with no_grad():
+                _assign(tensor, parametrizations())
+    else:
+        tensor = parametrizations()
+        tensor = Parameter(tensor) if tensor.requires_grad else tensor
+    del everything[tensor_name]
+    _set_class(module, list(everything))
+    _register(module, tensor_name, tensor)
+    if not len(everything):
+        del module.parametrizations
+    return module
+
+
+def type_before_parametrizations(module: Module) -> type:
+    """The class that a module had before its tensors were parametrised; otherwise its class."""
+    own = type(module)
+    before: type = vars(own).get("_class_before", own)
+    return before
+
+
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Gives `to_module` the parametrizations of another module, and the tensors they start from.
+
+    Args:
+        tensor_name: of this tensor only.
+
+    Returns: to_module.
+    """
+    if not is_parametrized(from_module):
+        return to_module
+    source: Any = from_module.parametrizations
+    for name in source if tensor_name is None else [tensor_name]:
+        if not hasattr(to_module, name):
+            setattr(to_module, name, Parameter(getattr(from_module, name)))
+        for parametrization in source[name]:
+            register_parametrization(to_module, name, parametrization)
+        target: Any = to_module.parametrizations[name]  # type: ignore[index]
+        for key, original in [*source[name]._parameters.items(), *source[name]._buffers.items()]:
+            setattr(target, key, original)
+    return to_module

@@ -1,0 +1,43 @@
+"""The older path of `func.functional_call`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ... import func
+from ...tensor import Tensor
+from ..modules.module import Module
+
+__all__ = ["functional_call"]
+
+
+def functional_call(
+    module: Module,
+    parameters_and_buffers: dict[str, Tensor],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """What a module computes with other parameters and buffers than its own.
+
+    Deprecated: `func.functional_call` is the same.
+
+    Args:
+        parameters_and_buffers: tensors by dotted name; others stay the module's own.
+        args, kwargs: for the module; one argument need not be in a tuple.
+        tie_weights: what the module has under several names is replaced under all of them.
+        strict: every name must be the module's, and none of the module's be missing.
+
+    Raises: RuntimeError: under strict, other names.
+    """
+    warnings.warn(
+        "`nn.utils.stateless.functional_call` is deprecated in favor of `func.functional_call`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return func.functional_call(
+        module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
+    )

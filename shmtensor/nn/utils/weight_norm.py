@@ -1,0 +1,106 @@
+"""weight_norm by a forward pre-hook: the older form, `parametrizations.weight_norm` replaces it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, TypeVar
+
+from ...forms import norm_except_dim
+from ...tensor import Tensor
+from ..modules.module import Module
+from ..parameter import Parameter
+from .parametrizations import weight_norm_of
+
+__all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
+
+M = TypeVar("M", bound=Module)
+
+
+class WeightNorm:
+    """The hook: sets `module.<name>` to `<name>_g * <name>_v / norm(<name>_v)` before forward.
+
+    Args:
+        name: of the weight.
+        dim: the dimension that keeps norms of its own; None: one norm of the whole weight.
+    """
+
+    def __init__(self, name: str, dim: int | None) -> None:
+        self.name = name
+        self.dim = -1 if dim is None else dim
+
+    def compute_weight(self, module: Module) -> Tensor:
+        """The weight from its norms and directions."""
+        g, v = (getattr(module, f"{self.name}_{part}") for part in "gv")
+        return weight_norm_of(v, g, self.dim)
+
+    @staticmethod
+    def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
+        """Replaces the parameter by its norms and directions, and registers the hook.
+
+        Raises: RuntimeError if the parameter has such a hook.
+        """
+        warnings.warn(
+            "`nn.utils.weight_norm` is deprecated in favor of "
+            "`nn.utils.parametrizations.weight_norm`.",
+            FutureWarning,
+            stacklevel=3,
+        )
+        if _find(module, name) is not None:
+            raise RuntimeError(
+                f"Cannot register two weight_norm hooks on the same parameter {name}"
+            )
+        hook = WeightNorm(name, dim)
+        weight = getattr(module, name)
+        norms = norm_except_dim(weight.detach(), 2, hook.dim)
+        delattr(module, name)
+        module.register_parameter(f"{name}_g", Parameter(norms))
+        module.register_parameter(f"{name}_v", Parameter(weight.data))
+        setattr(module, name, hook.compute_weight(module))
+        module.register_forward_pre_hook(hook)
+        return hook
+
+    def remove(self, module: Module) -> None:
+        """Makes the weight a parameter again."""
+        weight = self.compute_weight(module).detach()
+        for name in (self.name, f"{self.name}_g", f"{self.name}_v"):
+            delattr(module, name)
+        module.register_parameter(self.name, Parameter(weight))
+
+    def __call__(self, module: Module, inputs: Any) -> None:
+        setattr(module, self.name, self.compute_weight(module))
+
+
+def _find(module: Module, name: str) -> int | None:
+    """The number of the weight_norm hook for that parameter."""
+    for number, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, WeightNorm) and hook.name == name:
+            return number
+    return None
+
+
+def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
+    """Splits a weight into the parameters `<name>_g`, its norms, and `<name>_v`, its directions.
+
+    Deprecated: `nn.utils.parametrizations.weight_norm` does the same with a parametrization.
+
+    Args:
+        module: the module.
+        name: its parameter.
+        dim: the dimension that keeps norms of its own; None: one norm of the whole weight.
+
+    Returns: module.
+    """
+    WeightNorm.apply(module, name, dim)
+    return module
+
+
+def remove_weight_norm(module: M, name: str = "weight") -> M:
+    """Undoes `weight_norm`; the parameter keeps the weight's value.
+
+    Raises: ValueError if the parameter has no such hook.
+    """
+    number = _find(module, name)
+    if number is None:
+        raise ValueError(f"weight_norm of '{name}' not found in {module}")
+    module._forward_pre_hooks.pop(number).remove(module)
+    return module
