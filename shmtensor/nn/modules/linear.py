@@ -68,12 +68,7 @@ class Linear(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
-        own = self._parameters
-        try:  # past __getattr__, which would cost a quarter of the call
-            weight, bias = own["weight"], own["bias"]
-        except KeyError:  # reparametrised: plain attributes now
-            weight, bias = self.weight, self.bias
-        return F.linear(input, weight, bias)
+        return F.linear(input, *self._weight_and_bias())
 
     def extra_repr(self) -> str:
         return (

@@ -108,6 +108,14 @@ class Module(Tree, Stateful):
                 return entries[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def _weight_and_bias(self) -> tuple[Any, Any]:
+        """Both, for forward: past __getattr__, which would cost a quarter of a small layer's."""
+        own = self._parameters
+        try:
+            return own["weight"], own["bias"]
+        except KeyError:  # reparametrised: plain attributes now
+            return self.weight, self.bias
+
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
         if isinstance(value, Parameter):

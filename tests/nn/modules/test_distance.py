@@ -1,4 +1,4 @@
-"""PairwiseDistance and CosineSimilarity by NumPy."""
+"""PairwiseDistance and CosineSimilarity against NumPy."""
 
 from __future__ import annotations
 
@@ -9,16 +9,30 @@ import shmtensor as st
 from shmtensor import nn
 
 
-def test_distances_and_cosines() -> None:
-    rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((2, 4, 3)).astype(np.float32)
-    a, b = st.tensor(x), st.tensor(y)
-    distances = np.abs(x - y + 1e-6).sum(1, keepdims=True)
-    np.testing.assert_allclose(
-        nn.PairwiseDistance(1.0, keepdim=True)(a, b).numpy(), distances, 1e-5
-    )
-    cosines = (x * y).sum(0) / np.linalg.norm(x, axis=0) / np.linalg.norm(y, axis=0)
-    np.testing.assert_allclose(nn.CosineSimilarity(dim=0)(a, b).numpy(), cosines, 1e-4)
+def test_distances_are_norms_of_the_difference() -> None:
+    x, y = st.randn(3, 4, dtype=st.float64), st.randn(3, 4, dtype=st.float64)
+    difference = np.abs(x.numpy() - y.numpy() + 1e-6)
+    for p, expected in (
+        (2.0, np.sqrt((difference**2).sum(-1))),
+        (1, difference.sum(-1)),
+        (float("inf"), difference.max(-1)),
+    ):
+        np.testing.assert_allclose(nn.PairwiseDistance(p)(x, y).numpy(), expected)
+    assert nn.PairwiseDistance(keepdim=True)(x, y).shape == (3, 1)
+    assert nn.PairwiseDistance(3).norm == 3
+
+
+def test_cosine_is_the_product_of_unit_vectors() -> None:
+    x, y = st.randn(3, 4, 5, dtype=st.float64), st.randn(3, 4, 5, dtype=st.float64)
+    a, b = x.numpy(), y.numpy()
+    for dim in (1, -1):
+        lengths = np.linalg.norm(a, axis=dim) * np.linalg.norm(b, axis=dim)
+        expected = (a * b).sum(dim) / lengths
+        np.testing.assert_allclose(nn.CosineSimilarity(dim)(x, y).numpy(), expected)
+    with pytest.raises(IndexError, match="5"):
+        nn.CosineSimilarity(5)(x, y)
+    with pytest.raises(RuntimeError, match=r"\(3, 4, 5\)"):
+        nn.CosineSimilarity()(x, y[:, :2])
 
 
 def test_cosines_are_of_the_common_dtype() -> None:
