@@ -79,13 +79,19 @@ class Module(Stateful, Convertible):
     # ---------------------------------------------------------------- calling
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__  # one slow attribute: __getattr__ below makes each of them slow
-        if (
-            own["_forward_hooks"]
-            or own["_forward_pre_hooks"]
-            or own["_backward_hooks"]
-            or own["_backward_pre_hooks"]
-            or _hook.everywhere
-        ):
+        try:
+            hooked = (
+                own["_forward_hooks"]
+                or own["_forward_pre_hooks"]
+                or own["_backward_hooks"]
+                or own["_backward_pre_hooks"]
+                or _hook.everywhere
+            )
+        except KeyError:
+            raise AttributeError(
+                f"cannot call {type(self).__name__} before Module.__init__() call"
+            ) from None
+        if hooked:
             return _hook.call(self, args, kwargs)
         return self.forward(*args, **kwargs)
 
