@@ -30,7 +30,7 @@ def _follow(running: Tensor | None, new: Tensor, momentum: float) -> None:
     """running = (1 - momentum) * running + momentum * new, in place and without history."""
     if running is not None:
         with no_grad():
-            running.copy_(running * (1 - momentum) + new.detach() * momentum)
+            running.lerp_(new.detach().to(running.dtype), momentum)
 
 
 def batch_norm(

@@ -70,9 +70,6 @@ class ReLU6(_InPlace):
         """Any shape."""
         return F.relu6(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
-
 
 class SiLU(_InPlace):
     """x * sigmoid(x)."""

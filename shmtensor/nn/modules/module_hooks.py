@@ -6,6 +6,7 @@ A module without hooks never comes here: `Module.__call__` looks whether any tab
 from __future__ import annotations
 
 import itertools
+import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -232,7 +233,15 @@ def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     except BaseException:
         for number, hook in list(module._forward_hooks.items()):
             if number in module._forward_hooks_always_called and number not in done:
-                _after(module, number, hook, args, kwargs, output)
+                try:
+                    _after(module, number, hook, args, kwargs, output)
+                except Exception as error:  # the one on its way is the one to hear of
+                    warnings.warn(
+                        "register_forward_hook: a hook with always_call=True raised while another "
+                        f"error was on its way: {error!r}",
+                        UserWarning,
+                        stacklevel=3,
+                    )
         raise
 
 

@@ -17,7 +17,26 @@ from .module import Module
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
-class LayerNorm(Module):
+class _Affine(Module):
+    """A normalisation with a weight and a bias, each of which may be None."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def _make_affine(self, sizes: tuple[int, ...], weight: bool, bias: bool, **where: Any) -> None:
+        for name, wanted in (("weight", weight), ("bias", weight and bias)):
+            self.register_parameter(name, Parameter(empty(*sizes, **where)) if wanted else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Ones and zeros."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class LayerNorm(_Affine):
     """Mean 0 and variance 1 over the last dimensions, then `* weight + bias` (Ba et al. 2016).
 
     Args:
@@ -26,9 +45,6 @@ class LayerNorm(Module):
         elementwise_affine: whether there are weight and bias.
         bias: whether there is a bias.
     """
-
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self,
@@ -44,20 +60,9 @@ class LayerNorm(Module):
         self.normalized_shape = tuple(sizes)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            if wanted:
-                p = Parameter(empty(*self.normalized_shape, device=device, dtype=dtype))
-                self.register_parameter(name, p)
-            else:
-                self.register_parameter(name, None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Ones and zeros."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self._make_affine(
+            self.normalized_shape, elementwise_affine, bias, device=device, dtype=dtype
+        )
 
     def forward(self, input: Tensor) -> Tensor:
         """(*, *normalized_shape), same shape out."""
@@ -109,7 +114,7 @@ class RMSNorm(Module):
         )
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Mean 0 and variance 1 over each group of channels of each sample, then `* weight + bias` (Wu,
     He 2018).
 
@@ -122,9 +127,6 @@ class GroupNorm(Module):
 
     Raises: ValueError if num_channels is no multiple of num_groups.
     """
-
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self,
@@ -147,17 +149,7 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            p = Parameter(empty(num_channels, device=device, dtype=dtype)) if wanted else None
-            self.register_parameter(name, p)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Ones and zeros."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self._make_affine((num_channels,), affine, bias, device=device, dtype=dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, *), same shape out."""

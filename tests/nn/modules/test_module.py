@@ -232,3 +232,12 @@ def test_switches_of_what_conversion_does_to_parameters() -> None:
     finally:
         future.set_overwrite_module_params_on_conversion(False)
         future.set_swap_module_params_on_conversion(False)
+
+
+def test_a_module_without_its_init_cannot_be_called() -> None:
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(AttributeError, match=r"cannot call Layer before Module.__init__\(\)"):
+        Layer()(1)

@@ -144,3 +144,18 @@ def test_handles_know_their_tables() -> None:
     assert [table() for table in handle.extra_dict_ref] == [module._forward_hooks_with_kwargs]
     with hooks.register_module_backward_hook(lambda *_: None) as everywhere:
         assert everywhere.id in hooks.everywhere
+
+
+def test_a_hook_that_fails_after_an_error_does_not_hide_it() -> None:
+    def failing(module, args, out):
+        raise KeyError("hook")
+
+    m, seen = nn.Linear(2, 2), []
+    m.register_forward_hook(failing, always_call=True)
+    m.register_forward_hook(lambda *_: seen.append(1), always_call=True)
+    with (
+        pytest.warns(UserWarning, match="KeyError"),
+        pytest.raises(RuntimeError, match="sizes differ"),
+    ):
+        m(st.ones(1, 3))
+    assert seen == [1]
