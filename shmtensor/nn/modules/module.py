@@ -1,7 +1,7 @@
 """Module: a callable with parameters, buffers and further modules inside.
 
 Its state as a dictionary is in state_dict.py, its hooks in module_hooks.py, how to walk it in
-traversal.py.
+traversal.py. What is left is long, since PyTorch's Module has that many methods.
 """
 
 from __future__ import annotations
@@ -83,13 +83,19 @@ class Module(Tree, Stateful):
     # ---------------------------------------------------------------- calling
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__  # one slow attribute: __getattr__ below makes each of them slow
-        if (
-            own["_forward_hooks"]
-            or own["_forward_pre_hooks"]
-            or own["_backward_hooks"]
-            or own["_backward_pre_hooks"]
-            or _hook.everywhere
-        ):
+        try:
+            hooked = (
+                own["_forward_hooks"]
+                or own["_forward_pre_hooks"]
+                or own["_backward_hooks"]
+                or own["_backward_pre_hooks"]
+                or _hook.everywhere
+            )
+        except KeyError as error:
+            raise AttributeError(
+                f"{type(self).__name__}: Module.__init__() was not called: no attribute {error}"
+            ) from None
+        if hooked:
             return _hook.call(self, args, kwargs)
         return self.forward(*args, **kwargs)
 
@@ -366,6 +372,24 @@ class Module(Tree, Stateful):
     def cuda(self: Self, device: Any = None) -> Self:
         """All parameters and buffers on a GPU."""
         return self._apply(lambda t: t.cuda(device))
+
+    def ipu(self: Self, device: Any = None) -> Self:
+        """Raises RuntimeError: tensors are in main memory or on a CUDA GPU."""
+        return self._refuse("ipu")
+
+    def xpu(self: Self, device: Any = None) -> Self:
+        """Raises RuntimeError: tensors are in main memory or on a CUDA GPU."""
+        return self._refuse("xpu")
+
+    def mtia(self: Self, device: Any = None) -> Self:
+        """Raises RuntimeError: tensors are in main memory or on a CUDA GPU."""
+        return self._refuse("mtia")
+
+    def _refuse(self: Self, device: str) -> Self:
+        raise RuntimeError(f"Module.{device}: no such device: '{device}', hint: 'cpu' or 'cuda'")
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Accepted as in PyTorch; forward runs as before, since there is no compiler."""
 
     def share_memory(self: Self) -> Self:
         """All parameters and buffers in shared memory (what was born here already is).

@@ -115,14 +115,12 @@ class ParametrizationList(ModuleList):
             raise ValueError(
                 f"A parametrization must return a tensor. Got {type(result).__name__}."
             )
-        for what in ("dtype", "shape"):
-            before, after = getattr(original, what), getattr(result, what)
-            if before != after:
-                raise ValueError(
-                    f"Registering a parametrization may not change the {what} of the tensor, "
-                    "unless `unsafe` flag is enabled.\n"
-                    f"unparametrized {what}: {before}\nparametrized {what}: {after}"
-                )
+        _check_alike(
+            original,
+            result,
+            "Registering a parametrization may not change the {what} of the tensor, unless `unsafe` "
+            "flag is enabled.\nunparametrized {what}: {before}\nparametrized {what}: {after}",
+        )
 
     def _originals(self) -> list[Tensor]:
         if self.is_tensor:
@@ -309,27 +307,34 @@ def _check_further(parametrization: Module, before: Tensor) -> None:
     after = parametrization(before)
     if not isinstance(after, Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
-    for what in ("dtype", "shape"):
-        if getattr(before, what) != getattr(after, what):
-            raise ValueError(
-                f"Registering a parametrization may not change the {what} of the tensor, unless "
-                f"the `unsafe` flag is enabled.\nmodule.weight.{what}: {getattr(before, what)}\n"
-                f"parametrization(module.weight).{what}: {getattr(after, what)}"
-            )
+    _check_alike(
+        before,
+        after,
+        "Registering a parametrization may not change the {what} of the tensor, unless the `unsafe` "
+        "flag is enabled.\nmodule.weight.{what}: {before}\n"
+        "parametrization(module.weight).{what}: {after}",
+    )
     with no_grad():
         back = _inverse_if_defined(parametrization, after)
     if not isinstance(back, Tensor):
         raise ValueError(
             f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}"
         )
+    _check_alike(
+        before,
+        back,
+        "The tensor returned by parametrization.right_inverse must have the same {what} as "
+        "module.weight, unless the `unsafe` flag is enabled.\nmodule.weight.{what}: {before}\n"
+        "returned {what}: {after}",
+    )
+
+
+def _check_alike(before: Tensor, after: Tensor, message: str) -> None:
+    """Raises ValueError(message), in which they are inserted, if dtype or shape differ."""
     for what in ("dtype", "shape"):
-        if getattr(before, what) != getattr(back, what):
-            raise ValueError(
-                f"The tensor returned by parametrization.right_inverse must have the same {what} "
-                f"as module.weight, unless the `unsafe` flag is enabled.\n"
-                f"module.weight.{what}: {getattr(before, what)}\n"
-                f"returned {what}: {getattr(back, what)}"
-            )
+        a, b = getattr(before, what), getattr(after, what)
+        if a != b:
+            raise ValueError(message.format(what=what, before=a, after=b))
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
