@@ -43,10 +43,11 @@ M = TypeVar("M", bound=Module)
 
 # ---------------------------------------------------------------- amounts, dimensions, norms
 def _check_amount(amount: Any) -> None:
-    if not isinstance(amount, numbers.Real):
+    is_number = isinstance(amount, numbers.Real)
+    if not is_number:
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    whole = isinstance(amount, numbers.Integral)
-    if amount < 0 or (not whole and amount > 1.0):
+    is_count = isinstance(amount, numbers.Integral)
+    if amount < 0 or (not is_count and amount > 1.0):
         raise ValueError(
             f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
             "integer"
@@ -58,7 +59,8 @@ def _number_to_prune(amount: Any, size: int) -> int:
 
     Raises: ValueError if the count is greater than size.
     """
-    if not isinstance(amount, numbers.Integral):
+    is_count = isinstance(amount, numbers.Integral)
+    if not is_count:
         return round(amount * size)
     if amount > size:
         raise ValueError(
@@ -192,7 +194,7 @@ class BasePruningMethod(ABC):
         pruned = self.apply_mask(module).detach()
         for key in (name, f"{name}_orig", f"{name}_mask"):
             delattr(module, key)
-        original.data = pruned  # type: ignore[union-attr]
+        original.data = pruned
         module.register_parameter(name, original)
 
 

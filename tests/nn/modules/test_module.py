@@ -176,7 +176,7 @@ def test_submodules_are_replaced_only_by_modules_for_modules() -> None:
     model.set_submodule("0.extra", nn.ReLU())
     assert isinstance(model[1], nn.Tanh)
     assert isinstance(model.get_submodule("0.extra"), nn.ReLU)
-    with pytest.raises(AttributeError, match="`weight` is not an nn.Module"):
+    with pytest.raises(AttributeError, match=r"`weight` is not an nn.Module"):
         model.set_submodule("0.weight", nn.ReLU())
     with pytest.raises(AttributeError, match="no attribute `9`"):
         model.set_submodule("9", nn.ReLU(), strict=True)
