@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from ... import functions, linalg
+from ... import functions
 from ...autograd import no_grad, table
 from ...tensor import Tensor
 from ..modules.module import Module
@@ -82,9 +82,7 @@ def _check_structured(t: Tensor, dim: int) -> None:
 def _channel_norms(t: Tensor, n: Any, dim: int) -> Tensor:
     """The norm of order `n` over all dimensions but `dim`, shape (t.shape[dim],)."""
     others = tuple(d for d in range(t.ndim) if d != dim % t.ndim)
-    if isinstance(n, str):  # "fro", "nuc": of matrices
-        return linalg.matrix_norm(t, n, others) if len(others) == 2 else table.norm(t, n, others)
-    norms: Tensor = linalg.vector_norm(t, n, others)
+    norms: Tensor = table.norm(t, n, others)
     return norms
 
 
