@@ -153,9 +153,7 @@ def test_other_keys_and_values(
     key, value = KEY[..., : sizes.get("kdim", E)], VALUE[..., : sizes.get("vdim", E)]
     inputs = [x.swapaxes(0, 1) if batch_first else x for x in (QUERY, key, value)]
     named = {"average_attn_weights": average, "attn_mask": numbers(L, S)}
-    compare(
-        lambda lib: attention(lib, batch_first=batch_first, **sizes), mode, inputs, named
-    )
+    compare(lambda lib: attention(lib, batch_first=batch_first, **sizes), mode, inputs, named)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -204,9 +202,7 @@ def test_encoder_layer(masks: str, options: str, mode: str) -> None:
 @pytest.mark.parametrize("masks", ["float", "float padding", "both floats"])
 def test_finite_numbers_are_added_in_each_mode(masks: str, mode: str) -> None:
     named = renamed(MASKS[masks], "src_mask", "src_key_padding_mask", "is_causal")
-    theirs, ours = twins(
-        lambda lib: layer(lib, "TransformerEncoderLayer", batch_first=True), mode
-    )
+    theirs, ours = twins(lambda lib: layer(lib, "TransformerEncoderLayer", batch_first=True), mode)
     x = QUERY.swapaxes(0, 1)
     (expected,) = results(torch, theirs, "train", [x], named)[:1]
     (found,) = results(st, ours, mode, [x], named)[:1]
@@ -256,7 +252,9 @@ def test_encoder(masks: str, options: str, nested: dict[str, bool], mode: str) -
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("options", [{}, {"batch_first": True}, {"norm_first": True, "bias": False}])
+@pytest.mark.parametrize(
+    "options", [{}, {"batch_first": True}, {"norm_first": True, "bias": False}]
+)
 @pytest.mark.parametrize("masked", [True, False])
 def test_transformer(masked: bool, options: dict[str, bool], mode: str) -> None:
     def make(lib: Any) -> Any:
@@ -333,9 +331,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "fast padding": lambda lib: call(lib, fast(lib), X, key_padding_mask=BOOL[:2, :2]),
     "fast integers": lambda lib: call(lib, fast(lib), X, attn_mask=BOOL.astype("int64")),
     "fast double": lambda lib: call(lib, fast(lib), X.astype("float64")),
-    "batch": lambda lib: lib.nn.Transformer(E, H, 1, 1, 6)(
-        lib.zeros(L, 2, E), lib.zeros(L, 3, E)
-    ),
+    "batch": lambda lib: lib.nn.Transformer(E, H, 1, 1, 6)(lib.zeros(L, 2, E), lib.zeros(L, 3, E)),
     "features": lambda lib: lib.nn.Transformer(E, H, 1, 1, 6)(
         lib.zeros(L, 2, E), lib.zeros(L, 2, E + 2)
     ),
@@ -359,7 +355,7 @@ def call(lib: Any, layer: Any, x: np.ndarray, **named: Any) -> Any:
 def test_wrong_use_raises_pytorchs_class(name: str) -> None:
     classes = []
     for lib in (torch, st):
-        with pytest.raises(Exception) as caught:  # noqa: PT011 (the class is what is compared)
+        with pytest.raises(Exception) as caught:
             CALLS[name](lib)
         classes.append(caught.type.__name__)
     assert classes[0] == classes[1]
@@ -368,7 +364,9 @@ def test_wrong_use_raises_pytorchs_class(name: str) -> None:
 def test_hooks_take_the_layer_off_the_fast_path() -> None:
     """With a hook a query that sees nothing gives no NaN, as in training."""
     named = {"src_mask": BLIND}
-    theirs, ours = twins(lambda lib: layer(lib, "TransformerEncoderLayer", batch_first=True), "eval")
+    theirs, ours = twins(
+        lambda lib: layer(lib, "TransformerEncoderLayer", batch_first=True), "eval"
+    )
     x = [QUERY.swapaxes(0, 1)]
     assert np.isnan(results(st, ours, "no_grad", x, named)[0]).any()
     seen: list[str] = []

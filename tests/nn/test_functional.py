@@ -107,7 +107,7 @@ def test_norms_of_gradients() -> None:
     np.testing.assert_allclose(float(norm), total, rtol=1e-6)
     nn.utils.clip_grads_with_norm_(parameters, 1.0, norm)
     np.testing.assert_allclose(parameters[0].grad.numpy(), Y / (total + 1e-6), rtol=1e-6)
-    again = nn.utils.clip_grad_norm(parameters, 0.5)  # the older name of clip_grad_norm_
+    again = nn.utils.clip_grad_norm_(parameters, 0.5)
     np.testing.assert_allclose(float(again), 1, rtol=1e-4)
 
 

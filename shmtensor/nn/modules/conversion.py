@@ -113,6 +113,21 @@ class Convertible(Tree):
         """All parameters and buffers on a GPU."""
         return self._apply(lambda t: t.cuda(device))
 
+    def ipu(self: Self, device: Any = None) -> Self:
+        """Raises RuntimeError: tensors are in main memory or on a CUDA GPU."""
+        return self._refuse("ipu")
+
+    def xpu(self: Self, device: Any = None) -> Self:
+        """Raises RuntimeError: tensors are in main memory or on a CUDA GPU."""
+        return self._refuse("xpu")
+
+    def mtia(self: Self, device: Any = None) -> Self:
+        """Raises RuntimeError: tensors are in main memory or on a CUDA GPU."""
+        return self._refuse("mtia")
+
+    def _refuse(self: Self, device: str) -> Self:
+        raise RuntimeError(f"Module.{device}: no such device: '{device}', hint: 'cpu' or 'cuda'")
+
     def share_memory(self: Self) -> Self:
         """All parameters and buffers in shared memory (what was born here already is).
 

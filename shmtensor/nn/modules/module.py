@@ -281,6 +281,9 @@ class Module(Stateful, Convertible):
                 p.grad = p.grad.detach()
                 p.grad.zero_()
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Accepted as in PyTorch; forward runs as before, since there is no compiler."""
+
     # ---------------------------------------------------------------- text, pickling
     def extra_repr(self) -> str:
         """What stands between the brackets of `repr`; to be defined by subclasses."""

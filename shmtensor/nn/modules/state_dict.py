@@ -31,7 +31,7 @@ class IncompatibleKeys(
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
-        return super().__repr__()
+        return "_" + super().__repr__()
 
     __str__ = __repr__
 
@@ -166,7 +166,7 @@ class Stateful(Hooked):
             incompatible = IncompatibleKeys(missing, unexpected)
             for hook in module._load_state_dict_post_hooks.values():
                 if hook(module, incompatible) is not None:
-                    raise RuntimeError(
+                    raise AssertionError(
                         "load_state_dict: a post hook must change the keys in place and return "
                         f"nothing: {hook!r}"
                     )
@@ -254,7 +254,9 @@ class Stateful(Hooked):
                 elif _switches.get_swap_module_params_on_conversion():
                     tensor.data = value.detach()
                 elif isinstance(tensor, Parameter):
-                    if not isinstance(value, Parameter):
+                    if isinstance(value, Parameter):
+                        value.requires_grad_(tensor.requires_grad)
+                    else:
                         value = Parameter(value, requires_grad=tensor.requires_grad)
                     setattr(self, name, value)
                 else:
@@ -272,7 +274,7 @@ class Stateful(Hooked):
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(module, state_dict, prefix, local_metadata)` after it; changes it in place."""
-        return insert(hook, self._state_dict_hooks)
+        return insert(_InPlace(hook), self._state_dict_hooks)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         return insert(hook, self._state_dict_hooks)
@@ -289,6 +291,17 @@ class Stateful(Hooked):
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(module, incompatible_keys)` after loading; may change the lists of names."""
         return insert(hook, self._load_state_dict_post_hooks)
+
+
+class _InPlace:
+    """A hook that must return nothing."""
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self.hook = hook
+
+    def __call__(self, *args: Any) -> None:
+        if self.hook(*args) is not None:
+            raise RuntimeError(f"state_dict: a post hook must return None: {self.hook!r}")
 
 
 class _Bound:

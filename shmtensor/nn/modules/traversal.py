@@ -56,7 +56,7 @@ class Tree:
         if recurse:
             modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
         for path, module in modules:
-            for name, tensor in module.__dict__[table].items():
+            for name, tensor in getattr(module, table).items():
                 if tensor is None or id(tensor) in seen:
                     continue
                 if remove_duplicate:
@@ -76,9 +76,9 @@ class Tree:
                 seen.add(module)
                 yield name, module
 
-    def modules(self) -> Iterator[Module]:
-        """This module and all below, each once."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """This module and all below, each once (unless remove_duplicate is False)."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_modules(
@@ -119,8 +119,13 @@ class Tree:
             raise ValueError(f"set_submodule: `module` is not an nn.Module: {kind_of(module)}")
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
-        if strict and name not in parent._modules:
+        if not isinstance(module, Tree):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        if strict and not hasattr(parent, name):
             raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
+        before = getattr(parent, name, None)
+        if before is not None and not isinstance(before, Tree):
+            raise AttributeError(f"`{name}` is not an nn.Module: {kind_of(before)}")
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:

@@ -15,6 +15,7 @@ from ...autograd import no_grad
 from ...tensor import Tensor
 from ..modules.container import ModuleDict, ModuleList
 from ..modules.module import Module
+from ..modules.traversal import kind_of
 from ..parameter import Parameter
 
 __all__ = [
@@ -73,14 +74,14 @@ class ParametrizationList(ModuleList):
         with no_grad():
             for module in reversed(list(self)):
                 value = _inverse_if_defined(module, value)
-        if not isinstance(value, (Tensor, Sequence)) or isinstance(value, str):
+        if not isinstance(value, (Tensor, Sequence)):
             raise ValueError(
                 "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
                 f"Got {type(value).__name__}"
             )
         self.is_tensor = isinstance(value, Tensor)
-        self.ntensors = 1 if self.is_tensor else len(value)
-        if self.is_tensor:
+        self.ntensors = 1 if isinstance(value, Tensor) else len(value)
+        if isinstance(value, Tensor):
             if value.dtype != original.dtype:
                 raise ValueError(
                     "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
@@ -100,7 +101,7 @@ class ParametrizationList(ModuleList):
                     part = Parameter(part, original.requires_grad)
                 _register(self, f"original{i}", part)
         before = original.data
-        if self.is_tensor:
+        if isinstance(value, Tensor):
             _assign(original, value)
         if not unsafe:
             try:
@@ -115,14 +116,13 @@ class ParametrizationList(ModuleList):
             raise ValueError(
                 f"A parametrization must return a tensor. Got {type(result).__name__}."
             )
-        for what in ("dtype", "shape"):
-            before, after = getattr(original, what), getattr(result, what)
-            if before != after:
-                raise ValueError(
-                    f"Registering a parametrization may not change the {what} of the tensor, "
-                    "unless `unsafe` flag is enabled.\n"
-                    f"unparametrized {what}: {before}\nparametrized {what}: {after}"
-                )
+        _check_alike(
+            original,
+            result,
+            "Registering a parametrization may not change the {what} of the tensor, unless "
+            "`unsafe` flag is enabled.\nunparametrized {what}: {before}\n"
+            "parametrized {what}: {after}",
+        )
 
     def _originals(self) -> list[Tensor]:
         if self.is_tensor:
@@ -144,35 +144,23 @@ class ParametrizationList(ModuleList):
                         f"parametrization {type(module).__name__} does not implement right_inverse."
                     )
                 result = module.right_inverse(result)
-            if self.is_tensor:
-                if not isinstance(result, Tensor):
-                    raise ValueError(
-                        f"`right_inverse` should return a tensor. Got {type(result).__name__}"
-                    )
-                names, parts = ["original"], [result]
-            else:
-                if not isinstance(result, Sequence):
-                    raise ValueError(
-                        "'right_inverse' must return a sequence of tensors. Got "
-                        f"{type(result).__name__}."
-                    )
-                if len(result) != self.ntensors:
-                    raise ValueError(
-                        f"'right_inverse' must return a sequence of tensors of length "
-                        f"{self.ntensors}. Got a sequence of length {len(result)}."
-                    )
-                names = [f"original{i}" for i in range(self.ntensors)]
-                parts = list(result)
-            for i, (name, part, original) in enumerate(
-                zip(names, parts, self._originals(), strict=True)
-            ):
+            parts = [result] if self.is_tensor else result
+            if not isinstance(parts, Sequence) or len(parts) != self.ntensors:
+                raise ValueError(
+                    "'right_inverse' must return a sequence of tensors of length "
+                    f"{self.ntensors}. Got {kind_of(parts)}"
+                    + (f" of length {len(parts)}." if isinstance(parts, Sequence) else ".")
+                )
+            for i, (part, original) in enumerate(zip(parts, self._originals(), strict=True)):
                 if not isinstance(part, Tensor):
                     raise ValueError(
-                        f"`right_inverse` must return a sequence of tensors. Got element {i} of "
-                        f"type {type(part).__name__}"
+                        f"`right_inverse` must return tensors. Got element {i} of type "
+                        f"{kind_of(part)}"
                     )
                 if part.dtype != original.dtype:
-                    returned = "The tensor" if self.is_tensor else f"Tensor {i}"
+                    returned, name = "The tensor", "original"
+                    if not self.is_tensor:
+                        returned, name = f"Tensor {i}", f"original{i}"
                     raise ValueError(
                         f"{returned} returned by `right_inverse` has dtype {part.dtype} while "
                         f"`{name}` has dtype {original.dtype}"
@@ -228,11 +216,10 @@ def _deepcopy(module: Module, memo: dict[int, Any]) -> Any:
 
 
 def _property(name: str) -> property:
-    def get(module: Any) -> Tensor:
+    def get(module: Any) -> Any:
         parametrization = module.parametrizations[name]
         if not _cache_enabled:
-            computed: Tensor = parametrization()
-            return computed
+            return parametrization()
         key = (id(module), name)
         if key not in _cache:
             _cache[key] = parametrization()
@@ -309,27 +296,34 @@ def _check_further(parametrization: Module, before: Tensor) -> None:
     after = parametrization(before)
     if not isinstance(after, Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
-    for what in ("dtype", "shape"):
-        if getattr(before, what) != getattr(after, what):
-            raise ValueError(
-                f"Registering a parametrization may not change the {what} of the tensor, unless "
-                f"the `unsafe` flag is enabled.\nmodule.weight.{what}: {getattr(before, what)}\n"
-                f"parametrization(module.weight).{what}: {getattr(after, what)}"
-            )
+    _check_alike(
+        before,
+        after,
+        "Registering a parametrization may not change the {what} of the tensor, unless the "
+        "`unsafe` flag is enabled.\nmodule.weight.{what}: {before}\n"
+        "parametrization(module.weight).{what}: {after}",
+    )
     with no_grad():
         back = _inverse_if_defined(parametrization, after)
     if not isinstance(back, Tensor):
         raise ValueError(
             f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}"
         )
+    _check_alike(
+        before,
+        back,
+        "The tensor returned by parametrization.right_inverse must have the same {what} as "
+        "module.weight, unless the `unsafe` flag is enabled.\nmodule.weight.{what}: {before}\n"
+        "returned {what}: {after}",
+    )
+
+
+def _check_alike(before: Tensor, after: Tensor, message: str) -> None:
+    """Raises ValueError(message), in which they are inserted, if dtype or shape differ."""
     for what in ("dtype", "shape"):
-        if getattr(before, what) != getattr(back, what):
-            raise ValueError(
-                f"The tensor returned by parametrization.right_inverse must have the same {what} "
-                f"as module.weight, unless the `unsafe` flag is enabled.\n"
-                f"module.weight.{what}: {getattr(before, what)}\n"
-                f"returned {what}: {getattr(back, what)}"
-            )
+        a, b = getattr(before, what), getattr(after, what)
+        if a != b:
+            raise ValueError(message.format(what=what, before=a, after=b))
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
@@ -352,7 +346,7 @@ def remove_parametrizations(module: M, tensor_name: str, leave_parametrized: boo
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
-    everything: Any = module.parametrizations  # of all tensors
+    everything: Any = module.parametrizations
     parametrizations = everything[tensor_name]
     if not (parametrizations.is_tensor or leave_parametrized):
         raise ValueError(
@@ -400,7 +394,7 @@ def transfer_parametrizations_and_params(
             setattr(to_module, name, Parameter(getattr(from_module, name)))
         for parametrization in source[name]:
             register_parametrization(to_module, name, parametrization)
-        target: Any = to_module.parametrizations[name]  # type: ignore[index]
+        target: Any = to_module.parametrizations[name]
         for key, original in [*source[name]._parameters.items(), *source[name]._buffers.items()]:
             setattr(target, key, original)
     return to_module

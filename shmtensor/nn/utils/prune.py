@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from ... import functions, linalg
+from ... import functions
 from ...autograd import no_grad, table
 from ...tensor import Tensor
 from ..modules.module import Module
@@ -43,10 +43,11 @@ M = TypeVar("M", bound=Module)
 
 # ---------------------------------------------------------------- amounts, dimensions, norms
 def _check_amount(amount: Any) -> None:
-    if not isinstance(amount, numbers.Real):
+    is_number = isinstance(amount, numbers.Real)
+    if not is_number:
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    whole = isinstance(amount, numbers.Integral)
-    if amount < 0 or (not whole and amount > 1.0):
+    is_count = isinstance(amount, numbers.Integral)
+    if amount < 0 or (not is_count and amount > 1.0):
         raise ValueError(
             f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
             "integer"
@@ -58,7 +59,8 @@ def _number_to_prune(amount: Any, size: int) -> int:
 
     Raises: ValueError if the count is greater than size.
     """
-    if not isinstance(amount, numbers.Integral):
+    is_count = isinstance(amount, numbers.Integral)
+    if not is_count:
         return round(amount * size)
     if amount > size:
         raise ValueError(
@@ -80,9 +82,7 @@ def _check_structured(t: Tensor, dim: int) -> None:
 def _channel_norms(t: Tensor, n: Any, dim: int) -> Tensor:
     """The norm of order `n` over all dimensions but `dim`, shape (t.shape[dim],)."""
     others = tuple(d for d in range(t.ndim) if d != dim % t.ndim)
-    if isinstance(n, str):  # "fro", "nuc": of matrices
-        return linalg.matrix_norm(t, n, others) if len(others) == 2 else table.norm(t, n, others)
-    norms: Tensor = linalg.vector_norm(t, n, others)
+    norms: Tensor = table.norm(t, n, others)
     return norms
 
 
@@ -192,7 +192,7 @@ class BasePruningMethod(ABC):
         pruned = self.apply_mask(module).detach()
         for key in (name, f"{name}_orig", f"{name}_mask"):
             delattr(module, key)
-        original.data = pruned  # type: ignore[union-attr]
+        original.data = pruned
         module.register_parameter(name, original)
 
 

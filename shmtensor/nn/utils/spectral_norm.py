@@ -165,7 +165,8 @@ class SpectralNormLoadStateDictPreHook:
 def _find(hooks: Any, kind: type, name: str) -> int | None:
     """The number of that parameter's hook of a class."""
     for number, hook in hooks.items():
-        if isinstance(hook, kind) and getattr(hook, "fn", hook).name == name:
+        norm: Any = getattr(hook, "fn", hook)
+        if isinstance(hook, kind) and norm.name == name:
             return int(number)
     return None
 

@@ -241,3 +241,40 @@ def test_a_module_without_its_init_cannot_be_called() -> None:
 
     with pytest.raises(AttributeError, match=r"cannot call Layer before Module.__init__\(\)"):
         Layer()(1)
+
+
+def test_submodules_are_replaced_only_by_modules_for_modules() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    model.set_submodule("1", nn.Tanh(), strict=True)
+    model.set_submodule("0.extra", nn.ReLU())
+    assert isinstance(model[1], nn.Tanh)
+    assert isinstance(model.get_submodule("0.extra"), nn.ReLU)
+    with pytest.raises(AttributeError, match=r"`weight` is not an nn.Module"):
+        model.set_submodule("0.weight", nn.ReLU())
+    with pytest.raises(AttributeError, match="no attribute `9`"):
+        model.set_submodule("9", nn.ReLU(), strict=True)
+    with pytest.raises(ValueError, match="found <class 'int'>"):
+        model.set_submodule("1", 3)  # type: ignore[arg-type]
+    tied = nn.Sequential(model[1], model[1])
+    assert len(list(tied.modules())) == 2
+    assert len(list(tied.modules(remove_duplicate=False))) == 3
+
+
+def test_other_devices_are_refused_and_compile_changes_nothing() -> None:
+    layer = nn.Linear(2, 1)
+    for name in ("ipu", "xpu", "mtia"):
+        with pytest.raises(RuntimeError, match=f"'{name}'"):
+            getattr(layer, name)()
+    layer.compile(mode="max-autotune")
+    assert layer(st.ones(1, 2)).shape == (1, 1)
+
+
+def test_missing_init_call_is_told() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(AttributeError, match="before Module.__init__"):
+        Model()(1)
+    with pytest.raises(AttributeError, match="_parameters"):
+        list(Model().parameters())

@@ -132,3 +132,23 @@ def test_override_of_the_two_steps_is_used() -> None:
     assert "0.w2" in a.state_dict()
     b.load_state_dict(a.state_dict())
     np.testing.assert_array_equal(a[0].weight.detach().numpy(), b[0].weight.detach().numpy())
+
+
+def test_post_hooks_must_return_nothing() -> None:
+    layer = nn.Linear(1, 1)
+    handle = layer.register_state_dict_post_hook(lambda *_: {})
+    with pytest.raises(RuntimeError, match="must return None"):
+        layer.state_dict()
+    handle.remove()
+    layer.register_load_state_dict_post_hook(lambda *_: 3)
+    with pytest.raises(AssertionError, match="return nothing"):
+        layer.load_state_dict(layer.state_dict())
+
+
+def test_assigned_parameters_keep_the_modules_requires_grad() -> None:
+    layer = nn.Linear(1, 1)
+    bias = nn.Parameter(st.ones(1), requires_grad=False)
+    layer.load_state_dict({"weight": st.ones(1, 1), "bias": bias}, assign=True)
+    assert layer.bias is bias
+    assert bias.requires_grad
+    assert layer.weight.requires_grad

@@ -1,4 +1,4 @@
-"""Gradients cut to a norm, parameters as one vector."""
+"""Gradients cut to a norm or a value."""
 
 from __future__ import annotations
 
@@ -39,17 +39,6 @@ def test_values_are_cut() -> None:
     utils.clip_grad_value_(ps, 2.5)
     assert ps[0].grad[0].item() == 2.5
     assert ps[1].grad[0, 1].item() == -2.5
-
-
-def test_vector_and_back() -> None:
-    ps = parameters()
-    vector = utils.parameters_to_vector(ps)
-    assert vector.shape == (8,)
-    utils.vector_to_parameters(st.arange(8.0), ps)
-    assert ps[1].tolist() == [[3, 4], [5, 6]]
-    assert ps[1].requires_grad
-    with pytest.raises(TypeError, match="list"):
-        utils.vector_to_parameters([1.0], ps)
 
 
 def test_norms_of_other_orders_and_dtypes() -> None:

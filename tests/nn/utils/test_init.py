@@ -1,4 +1,4 @@
-"""skip_init, memory formats of weights, functional_call under its older path."""
+"""skip_init: modules without initial values."""
 
 from __future__ import annotations
 
@@ -22,25 +22,3 @@ def test_skipped_initialisation_draws_nothing() -> None:
         utils.skip_init(st.optim.SGD)
     with pytest.raises(RuntimeError, match="'device'"):
         utils.skip_init(nn.ReLU)
-
-
-def test_convolutions_change_their_memory_format() -> None:
-    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Conv3d(2, 3, 2), nn.Linear(2, 2))
-    assert utils.convert_conv2d_weight_memory_format(model, st.channels_last) is model
-    assert model[0].weight.is_contiguous(memory_format=st.channels_last)
-    assert model[1].weight.is_contiguous()
-    utils.convert_conv3d_weight_memory_format(model, st.channels_last_3d)
-    assert model[1].weight.is_contiguous(memory_format=st.channels_last_3d)
-    assert model[0].weight.requires_grad
-
-
-def test_functional_call_under_its_older_path() -> None:
-    layer = nn.Linear(2, 1, bias=False)
-    with pytest.warns(FutureWarning, match="functional_call"):
-        out = utils.stateless.functional_call(layer, {"weight": st.ones(1, 2)}, st.ones(1, 2))
-    assert out.item() == 2
-    layer.again = layer.weight  # type: ignore[assignment]
-    with pytest.raises(ValueError, match=r"\['again', 'weight'\], which are tied"):
-        st.func.functional_call(
-            layer, {"weight": st.ones(1, 2), "again": st.ones(1, 2)}, st.ones(1, 2)
-        )
