@@ -274,7 +274,7 @@ def test_missing_init_call_is_told() -> None:
         def __init__(self) -> None:
             pass
 
-    with pytest.raises(AttributeError, match="before Module.__init__"):
+    with pytest.raises(AttributeError, match=r"before Module\.__init__"):
         Model()(1)
     with pytest.raises(AttributeError, match="_parameters"):
         list(Model().parameters())
