@@ -5,9 +5,8 @@ weights.
 
 The 1,797 images of 8 x 8 pixels are UCI's, as scikit-learn has them; a fifth is held out. The
 loader's workers move each image by part of a pixel, anew every epoch, and put a batch together in
-shared memory; the two trainers each take half of it, and
-every trainer reduces the gradients of one half of the weights straight from the other's memory: no
-tensor is copied between processes.
+shared memory; the two trainers each take half of it, and every trainer reduces the gradients of one
+half of the weights straight from the other's memory: no tensor is copied between processes.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pictures import panels
 
 import shmtensor as st
 from dataloaders import DataLoader, Dataset, digits
@@ -61,37 +61,22 @@ def move_rows(x: np.ndarray, step: np.ndarray) -> np.ndarray:
 
 def make_model() -> nn.Module:
     return nn.Sequential(
-        nn.Linear(64, 512),
-        nn.ReLU(),
-        nn.Dropout(0.3),
-        nn.Linear(512, 256),
-        nn.ReLU(),
-        nn.Dropout(0.3),
-        nn.Linear(256, 10),
-    )
+        nn.Linear(64, 512), nn.ReLU(), nn.Dropout(0.3),
+        nn.Linear(512, 256), nn.ReLU(), nn.Dropout(0.3), nn.Linear(256, 10),
+    )  # fmt: skip
 
 
 def draw(history: History, path: str) -> None:
     """Loss and accuracy of every epoch, training and held out."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.5))
     epochs = history["epoch"]
-    left.plot(epochs, history["loss"], label="training")
-    left.plot(epochs, history["eval_loss"], label="held out")
-    left.set(title="Loss", xlabel="epoch", yscale="log")
-    right.plot(epochs, [100 * x for x in history["accuracy"]], label="training")
-    right.plot(epochs, [100 * x for x in history["eval_accuracy"]], label="held out")
-    right.set(title="Accuracy, %", xlabel="epoch", ylim=(90, 100.5))
-    for axes in (left, right):
-        axes.grid(alpha=0.3)
-        axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    with panels(path, 1, 2, size=4) as (left, right):
+        left.plot(epochs, history["loss"], label="training")
+        left.plot(epochs, history["eval_loss"], label="held out")
+        left.set(title="Loss", xlabel="epoch", yscale="log")
+        right.plot(epochs, [100 * x for x in history["accuracy"]], label="training")
+        right.plot(epochs, [100 * x for x in history["eval_accuracy"]], label="held out")
+        right.set(title="Accuracy, %", xlabel="epoch", ylim=(90, 100.5))
+        left.legend()
 
 
 def main() -> None:

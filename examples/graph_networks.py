@@ -42,8 +42,7 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = heads
         self.linear = nn.Linear(before, after, bias=False)
-        self.here = nn.Parameter(0.1 * st.randn(heads, after // heads))
-        self.there = nn.Parameter(0.1 * st.randn(heads, after // heads))
+        self.here, self.there = (nn.Parameter(0.1 * st.randn(heads, after // heads)) for _ in "ab")
 
     def forward(self, x, edges):
         rows, (into, out_of) = self.linear(x).reshape(len(x), self.heads, -1), edges
@@ -51,9 +50,8 @@ class Attention(nn.Module):
         scores = F.leaky_relu(scores, 0.2)
         powers = (scores - scores.detach().amax(0)).exp()
         total = st.zeros(len(x), self.heads, dtype=x.dtype).index_add(0, into, powers)
-        weights = powers / total[into]
-        sums = st.zeros(rows.shape, dtype=x.dtype)
-        return sums.index_add(0, into, weights.unsqueeze(-1) * rows[out_of]).flatten(1)
+        messages = (powers / total[into]).unsqueeze(-1) * rows[out_of]
+        return st.zeros_like(rows).index_add(0, into, messages).flatten(1)
 
 
 KINDS = {"convolution": Convolution, "attention": Attention}
@@ -66,8 +64,7 @@ class GraphNetwork(nn.Module):
         super().__init__()
         layer = KINDS[kind]
         self.first, self.second = layer(n, width), layer(width, width)
-        self.output = nn.Linear(width, 10)
-        self.dropout = nn.Dropout(dropout)
+        self.output, self.dropout = nn.Linear(width, 10), nn.Dropout(dropout)
 
     def forward(self, x, edges):
         x = F.elu(self.first(self.dropout(x), edges))
@@ -105,8 +102,7 @@ def main() -> None:
     known = st.cat([(labels == c).nonzero().flatten()[:10] for c in range(10)])
     edges = neighbours(x)
     model = make_model(options.model)
-    optimizer = make_optimizer(model)
-    data = x, edges, labels, known
+    optimizer, data = make_optimizer(model), (x, edges, labels, known)
     losses = training.run(options.steps, lambda _: train_step(model, optimizer, *data))
     others = np.setdiff1d(np.arange(len(x)), known.numpy())
     model.eval()

@@ -1,1 +1,7 @@
-"""The examples' models, trained side by side with PyTorch from the same weights and data."""
+"""The examples' networks, trained side by side with PyTorch from the same weights and data."""
+
+import sys
+from pathlib import Path
+
+# `benchmarks` is no part of the package; last, so that `shmtensor` stays the installed one.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
