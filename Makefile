@@ -3,6 +3,8 @@
 #   make demo         a virtual environment, the install, and a two-process training on real data
 #   make test         every test, in that environment
 #   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/
+#   make models       every example's network trained beside PyTorch from the same weights
+#   make against-torch   layers, optimizers and utilities beside PyTorch: results, keys, texts, errors
 #   make surface      which of PyTorch's names are there
 #   make lint types docs sanitize model stress fuzz tsan    what .ci/run runs besides
 
@@ -11,7 +13,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py setup.cfg pyproject.toml $(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h')
 
-.PHONY: collectives demo test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
+.PHONY: against-torch collectives demo models test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -25,6 +27,14 @@ surface: $(VENV)/.test
 
 bench-quick: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --quick
+
+# Every example's network in both libraries from the same weights, data and noise; STEPS=10 for a sample.
+models: $(VENV)/.test $(VENV)/.bench
+	STEPS=$(or $(STEPS),50) $(BIN)/pytest tests/models
+
+# What only PyTorch itself can say: results, gradients, state_dict keys, repr, exception classes.
+against-torch: $(VENV)/.test $(VENV)/.bench
+	$(BIN)/pytest tests/against_torch
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --save
