@@ -6,17 +6,24 @@ from typing import Any
 
 from ..tensor import Tensor
 
-__all__ = ["as_numbers", "check_betas", "check_implementations", "check_not_negative", "check_rate"]
+__all__ = [
+    "as_numbers",
+    "check_betas",
+    "check_implementations",
+    "check_not_negative",
+    "check_rate",
+    "number",
+]
 
 Group = dict[str, Any]
 
 
-def check_rate(lr: Any, least: float = 0.0) -> None:
-    """Raises: ValueError, a learning rate is less than `least`, NaN or a tensor of several."""
+def check_rate(lr: Any, complaint: str = "Invalid learning rate") -> None:
+    """Raises: ValueError, a learning rate is negative, NaN or a tensor of several."""
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError(f"Tensor lr must be 1-element: got shape {tuple(lr.shape)}")
-    if not lr >= least:
-        raise ValueError(f"Invalid learning rate: {lr}")
+    if not lr >= 0.0:
+        raise ValueError(f"{complaint}: {lr}")
 
 
 def check_not_negative(**values: Any) -> None:

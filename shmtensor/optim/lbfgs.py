@@ -125,7 +125,8 @@ class LBFGS(Optimizer):
                 if search != "strong_wolfe":
                     raise RuntimeError(f"only 'strong_wolfe' is supported: got {search!r}")
                 start = Point(0.0, loss, g, slope)
-                end, more = strong_wolfe(self._along(evaluate, d), start, t, largest(d))
+                left = group["max_eval"] - evaluations
+                end, more = strong_wolfe(self._along(evaluate, d), start, t, largest(d), left)
                 t, loss, g = end.t, end.loss, end.g
                 state["t"] = t
                 self._move(d, t)

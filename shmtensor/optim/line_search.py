@@ -30,10 +30,10 @@ def strong_wolfe(
     start: Point,
     t: float,
     size: float,
+    max_ls: int,
     c1: float = 1e-4,
     c2: float = 0.9,
     tolerance_change: float = 1e-9,
-    max_ls: int = 25,
 ) -> tuple[Point, int]:
     """Bracketing and zoom with cubic interpolation (Nocedal, Wright 2006, algorithms 3.5 and 3.6).
 
@@ -42,10 +42,10 @@ def strong_wolfe(
         start: its beginning, t = 0.
         t: where to look first.
         size: the largest element of the direction.
+        max_ls: trials after the first.
         c1: the loss must fall by this part of what the slope at the start promises.
         c2: the slope must become smaller than this part of the slope at the start.
         tolerance_change: how much less than this no parameter need be moved.
-        max_ls: trials.
 
     Returns: the point found, and how often `at` was called.
     """
@@ -59,7 +59,7 @@ def strong_wolfe(
     before, here = start, at(t)
     calls, trials = 1, 0
     while True:
-        if trials == max_ls:
+        if trials >= max_ls:
             ends = [start, here]
             break
         if is_high(here) or (trials > 1 and here.loss >= before.loss):
