@@ -43,6 +43,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "load": ("serialization", "load"),
     "save": ("serialization", "save"),
     "__config__": ("__config__", None),
+    "__future__": ("__future__", None),
     "TypedStorage": ("storage", "TypedStorage"),
     "UntypedStorage": ("storage", "UntypedStorage"),
     "accelerator": ("accelerator", None),
@@ -86,6 +87,7 @@ _MANY = {
         ldexp_ norm_except_dim slice_copy split_copy vander view_as_complex_copy view_as_real_copy
     """,
     "func": "vmap",
+    "nn.functional.embedding_forms": "embedding embedding_bag",
     "nn.functional": """
         adaptive_max_pool1d alpha_dropout bilinear celu_ cosine_similarity pairwise_distance pdist
         rms_norm rrelu rrelu_ selu_

@@ -21,7 +21,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.ops",),
     ("shmtensor.autograd",),
     ("shmtensor.tensor",),
-    ("shmtensor.conversion", "shmtensor.functions", "shmtensor.settings"),
+    ("shmtensor.conversion", "shmtensor.functions", "shmtensor.settings", "shmtensor.__future__"),
     ("shmtensor.accelerator", "shmtensor.backends", "shmtensor.overrides", "shmtensor.forms"),
     ("shmtensor.hub", "shmtensor.__config__"),
     ("shmtensor.sparse", "shmtensor.typed", "shmtensor.array_api"),
@@ -61,7 +61,11 @@ DOORS = {
 
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
 LARGE: dict[str, int] = {
+    "shmtensor/nn/modules/conv.py": 540,
+    "shmtensor/nn/modules/pooling.py": 480,
     "shmtensor/native/compute/reduction.cc": 440,
+    "shmtensor/nn/modules/container.py": 440,
+    "shmtensor/nn/modules/loss.py": 630,
 }
 
 
@@ -170,6 +174,6 @@ def test_no_catch_all_names() -> None:
         for word in ("helper", "helpers", "common", "manager", "misc", "util"):
             assert path.stem != word, f"{path.relative_to(ROOT)}: {word} does not say what is in it"
         if "utils" in module.split("."):
-            assert module.startswith(("shmtensor.utils", "shmtensor.nn.utils")), (
-                f"{module}: name the noun"
-            )
+            assert module.startswith(
+                ("shmtensor.utils", "shmtensor.nn.utils", "shmtensor.nn.modules.utils")
+            ), f"{module}: name the noun"

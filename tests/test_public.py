@@ -13,6 +13,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 MODULES = [
     "shmtensor",
+    "shmtensor.__future__",
     "shmtensor.errors",
     "shmtensor.accelerator",
     "shmtensor.amp",

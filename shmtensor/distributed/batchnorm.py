@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..autograd import Function, wrap
-from ..functions import empty, zeros
-from ..nn import Module, Parameter, init
-from ..nn import functional as F
+from ..nn import Module
+from ..nn.modules.batchnorm import _BatchNorm
 from ..tensor import Tensor
 from .contract import ReduceOp
 from .group import Array, ProcessGroup, empty_shared
@@ -71,7 +70,7 @@ class Standardise(Function):
         return wrap(gx.astype(g.dtype)), None, None, None
 
 
-class SyncBatchNorm(Module):
+class SyncBatchNorm(_BatchNorm):
     """Batch normalisation (Ioffe and Szegedy 2015) over the batches of all ranks together.
 
     In training every rank has to call it; batches may differ in size. In evaluation it is
@@ -84,10 +83,8 @@ class SyncBatchNorm(Module):
         affine: whether there are weight and bias.
         track_running_stats: whether there are running statistics.
         process_group: the default one if None.
+        bias: whether there is a bias.
     """
-
-    running_mean: Tensor | None
-    running_var: Tensor | None
 
     def __init__(
         self,
@@ -99,44 +96,27 @@ class SyncBatchNorm(Module):
         process_group: ProcessGroup | None = None,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__()
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        self.affine, self.track_running_stats = affine, track_running_stats
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
         self.process_group = process_group
-        for name in ("weight", "bias"):
-            p = Parameter(empty(num_features, dtype=dtype)) if affine else None
-            self.register_parameter(name, p)
-        for name in ("running_mean", "running_var"):
-            held = zeros(num_features, dtype=dtype) if track_running_stats else None
-            self.register_buffer(name, held)
-        count = zeros((), dtype=np.dtype(np.int64)) if track_running_stats else None
-        self.register_buffer("num_batches_tracked", count)
-        self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Weight 1, bias 0, running mean 0, running variance 1."""
-        if self.affine:
-            init.ones_(self.weight)
-            init.zeros_(self.bias)
-        if self.running_var is not None and self.running_mean is not None:
-            self.running_mean.array[...] = 0
-            self.running_var.array[...] = 1
-
-    def forward(self, input: Tensor) -> Tensor:
-        """(N, C, ...), same shape out."""
+    def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(
                 f"SyncBatchNorm: expected at least 2D input (got {input.dim()}D input): "
-                f"{tuple(input.shape)}"
+                f"shape {tuple(input.shape)}"
             )
-        uses_batch = self.training or self.running_mean is None
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, ...), same shape out."""
         world = group_of("SyncBatchNorm", self.process_group) if is_initialized() else None
-        if not uses_batch or world is None or world.size() == 1:
-            return F.batch_norm(
-                input, self.running_mean, self.running_var, self.weight, self.bias, uses_batch,
-                self._rate(), self.eps,
-            )  # fmt: skip
+        if not self._uses_batch() or world is None or world.size() == 1:
+            return super().forward(input)
+        self._check_input_dim(input)
         told: list[Any] = []
         out = Standardise.apply(input, world, self.eps, told)
         mean, var, n = told
@@ -144,22 +124,18 @@ class SyncBatchNorm(Module):
             raise ValueError(
                 f"SyncBatchNorm: expected more than 1 value per channel: {tuple(input.shape)}"
             )
-        if self.training and self.running_mean is not None and self.running_var is not None:
-            rate = self._rate()
-            for running, new in ((self.running_mean, mean), (self.running_var, var * n / (n - 1))):
-                running.array[...] = running.array * (1 - rate) + new * rate
-        if self.affine:
-            shape = (1, -1, *(1 for _ in input.shape[2:]))
-            out = out * self.weight.reshape(*shape) + self.bias.reshape(*shape)
+        rate = self._count_batch()
+        if self.training and self.track_running_stats:
+            unbiased = var * n / (n - 1)
+            for running, new in ((self.running_mean, mean), (self.running_var, unbiased)):
+                if running is not None:
+                    running.array[...] = running.array * (1 - rate) + new * rate
+        shape = (1, -1, *(1 for _ in input.shape[2:]))
+        if self.weight is not None:
+            out = out * self.weight.reshape(*shape)
+        if self.bias is not None:
+            out = out + self.bias.reshape(*shape)
         return out  # type: ignore[no-any-return]
-
-    def _rate(self) -> float:
-        count = self.num_batches_tracked
-        if self.training and count is not None:
-            count.array[...] += 1
-            if self.momentum is None:
-                return 1.0 / float(count.array)
-        return self.momentum or 0.0
 
     @classmethod
     def convert_sync_batchnorm(
@@ -168,24 +144,20 @@ class SyncBatchNorm(Module):
         """The module with every BatchNorm layer in it replaced by a SyncBatchNorm that has its
         parameters and statistics.
         """
-        if type(module).__name__.startswith("BatchNorm"):
-            old: Any = module
-            made = cls(
-                old.num_features, old.eps, old.momentum, old.affine, old.track_running_stats,
+        converted = module
+        if isinstance(module, _BatchNorm):
+            converted = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
                 process_group,
-            )  # fmt: skip
-            if old.affine:
-                made.weight, made.bias = old.weight, old.bias
-            for name in ("running_mean", "running_var", "num_batches_tracked"):
-                setattr(made, name, getattr(old, name))
-            made.training = old.training
-            return made
+                bias=module.bias is not None,
+            )
+            for name in (*module._parameters, *module._buffers):
+                setattr(converted, name, getattr(module, name))
+            converted.training = module.training
         for name, child in list(module.named_children()):
-            module.add_module(name, cls.convert_sync_batchnorm(child, process_group))
-        return module
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
-        )
+            converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return converted

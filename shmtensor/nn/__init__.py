@@ -1,5 +1,7 @@
 """Layers, losses and containers, by the names of torch.nn."""
 
+from importlib import import_module
+
 from . import functional as functional
 from . import init as init
 from . import modules as modules
@@ -8,6 +10,11 @@ from . import utils as utils
 from .modules import *  # noqa: F403
 from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
+from .parameter import UninitializedBuffer as UninitializedBuffer
+from .parameter import UninitializedParameter as UninitializedParameter
+
+# `modules` has a file of the same name, which its star brought along.
+utils = import_module(".utils", __name__)  # noqa: F811
 
 
 def __getattr__(name: str) -> object:

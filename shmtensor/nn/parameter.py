@@ -1,13 +1,23 @@
-"""Parameter: a tensor that a Module counts as its own."""
+"""Parameter: a tensor that a Module counts as its own; and those whose shape is not yet known."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
+from ..autograd import overriding
+from ..functions import empty
 from ..registration import enter, reduce_tensor
 from ..tensor import Tensor
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "UninitializedTensorMixin",
+    "is_lazy",
+]
 
 
 class Parameter(Tensor):
@@ -77,6 +87,175 @@ class Buffer(Tensor):
 
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
         pass
+
+
+# What a tensor without a shape still can: change its dtype and its place, and say what it is.
+_ALLOWED = {
+    "bfloat16", "cast", "char", "copy_", "cpu", "cuda", "double", "float", "get_device", "half",
+    "int", "is_complex", "is_floating_point", "long", "requires_grad_", "share_memory_", "short",
+    "size", "to",
+}  # fmt: skip
+_REFUSED = {
+    name for name in dir(Tensor) if not name.startswith("_") and callable(getattr(Tensor, name))
+} - _ALLOWED
+
+
+class UninitializedTensorMixin:
+    """What UninitializedParameter and UninitializedBuffer have in common: no shape and no data."""
+
+    __slots__ = ()
+
+    cls_to_become: type[Tensor]
+    _operand = property(overriding.operand)  # Note [Hidden operands]: ops ask __torch_function__
+    data: Tensor
+    dtype: Any
+    device: Any
+    requires_grad: bool
+
+    def materialize(
+        self, shape: int | Sequence[int], device: Any = None, dtype: Any = None
+    ) -> None:
+        """Gives it memory, uninitialised, and makes it a `cls_to_become`.
+
+        Args:
+            shape: the sizes.
+            device: None: the one that it was made with.
+            dtype: None: the one that it was made with.
+        """
+        own: Any = self
+        own.data = empty(shape, device=device or self.device, dtype=dtype or self.dtype)
+        own.__class__ = self.cls_to_become
+
+    @property
+    def shape(self) -> NoReturn:
+        raise RuntimeError(
+            f"{type(self).__name__}.shape: an uninitialized parameter or buffer has no shape: "
+            f"{self!r}, hint: call the lazy module's forward once; its state can be loaded only "
+            "into a module that is uninitialized, too"
+        )
+
+    def size(self, dim: int | None = None) -> Any:
+        """That of no data: Size([0])."""
+        return self.data.size(dim)
+
+    def share_memory_(self) -> NoReturn:
+        """Raises RuntimeError: there is no memory yet."""
+        raise RuntimeError(
+            f"share_memory_: an uninitialized parameter or buffer has no memory: {self!r}, "
+            "hint: call the lazy module's forward once before"
+        )
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _REFUSED:
+            _refuse(name, type(self))
+        return super().__getattribute__(name)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func.__name__ not in _ALLOWED:
+            _refuse(func.__name__, cls)
+        with overriding.off():
+            return func(*args, **(kwargs or {}))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            remake, parts = self.__reduce_ex__(2)
+            memo[id(self)] = remake(*parts)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, tuple[Any, ...]]:
+        return type(self), (self.requires_grad, self.device, self.dtype)
+
+
+def _refuse(name: str, cls: type) -> NoReturn:
+    raise ValueError(
+        f"{name}: attempted to use an uninitialized parameter: {cls.__name__}, hint: call the "
+        "lazy module's forward once with a batch, which gives its parameters their shapes"
+    )
+
+
+def _refusing(name: str) -> Callable[..., NoReturn]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse(name, type(self))
+
+    method.__name__ = name
+    return method
+
+
+for _name in (
+    "__array__", "__bool__", "__complex__", "__contains__", "__dlpack__", "__float__",
+    "__format__", "__index__", "__int__", "__iter__", "__len__", "__reversed__",
+):  # fmt: skip  # Python finds these in the class, past __getattribute__
+    setattr(UninitializedTensorMixin, _name, _refusing(_name))
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether it is an UninitializedParameter or UninitializedBuffer."""
+    return isinstance(param, UninitializedTensorMixin)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter whose shape is not yet known; `materialize` makes it a Parameter.
+
+    Args:
+        requires_grad: whether gradients are computed for it.
+        device: where its memory will be.
+        dtype: what its elements will be; None: the default dtype.
+    """
+
+    cls_to_become = Parameter
+
+    def __new__(
+        cls, requires_grad: bool = True, device: Any = None, dtype: Any = None
+    ) -> UninitializedParameter:
+        data = empty(0, device=device, dtype=dtype)
+        self: Any = super().__new__(cls, data, requires_grad)
+        return self
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+        pass
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):
+    """A buffer whose shape is not yet known; `materialize` makes it a Buffer.
+
+    Args:
+        requires_grad: whether gradients are computed for it.
+        device: where its memory will be.
+        dtype: what its elements will be; None: the default dtype.
+        persistent: whether it is part of `state_dict`.
+    """
+
+    cls_to_become = Buffer
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
+    ) -> UninitializedBuffer:
+        data = empty(0, device=device, dtype=dtype)
+        self: Any = super().__new__(cls, data, persistent=persistent)
+        return self.requires_grad_(requires_grad)
+
+    def __init__(
+        self,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
+    ) -> None:
+        pass
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, tuple[Any, ...]]:
+        remake, parts = super().__reduce_ex__(protocol)
+        return remake, (*parts, self.persistent)
 
 
 enter(Parameter, reduce_tensor)

@@ -247,7 +247,7 @@ def selu(ops, input):
 def celu(ops, input, alpha=1.0):
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
     if alpha == 0:
-        raise ZeroDivisionError("celu: alpha cannot be 0: 0")
+        raise RuntimeError("celu: alpha cannot be 0: 0")
     return ops.elu(input, alpha, 1.0, 1.0 / alpha)
 
 

@@ -126,11 +126,22 @@ def fold(ops, input, output_size, kernel_size, dilation=1, padding=0, stride=1):
 # ---- channels and pixels
 
 
+def check_factor(name: str, factor: Any, shape: tuple[int, ...]) -> None:
+    """Raises unless the factor is a positive int and the image has 3 dimensions or more."""
+    if not isinstance(factor, int):
+        raise TypeError(f"{name}: the factor must be an int: {factor!r}")
+    if factor < 1:
+        raise RuntimeError(f"{name}: the factor must be positive: {factor}")
+    if len(shape) < 3:
+        raise RuntimeError(f"{name}: expected at least 3 dimensions: {shape}")
+
+
 @composite(method=False)
 def pixel_shuffle(ops, input, upscale_factor):
     """(..., C * r * r, H, W) as (..., C, H * r, W * r) (Shi et al. 2016)."""
     r, shape = upscale_factor, tuple(input.shape)
-    if input.ndim < 3 or r < 1 or shape[-3] % (r * r):
+    check_factor("pixel_shuffle", r, shape)
+    if shape[-3] % (r * r):
         raise RuntimeError(
             f"pixel_shuffle: channels must be a multiple of the factor's square: {shape}, {r}"
         )
@@ -145,7 +156,8 @@ def pixel_shuffle(ops, input, upscale_factor):
 def pixel_unshuffle(ops, input, downscale_factor):
     """(..., C, H * r, W * r) as (..., C * r * r, H, W): the inverse of `pixel_shuffle`."""
     r, shape = downscale_factor, tuple(input.shape)
-    if input.ndim < 3 or r < 1 or shape[-1] % r or shape[-2] % r:
+    check_factor("pixel_unshuffle", r, shape)
+    if shape[-1] % r or shape[-2] % r:
         raise RuntimeError(
             f"pixel_unshuffle: height and width must be multiples of the factor: {shape}, {r}"
         )
@@ -160,7 +172,8 @@ def pixel_unshuffle(ops, input, downscale_factor):
 def channel_shuffle(ops, input, groups):
     """(N, C, ...) with the channels of all groups interleaved (Zhang et al. 2018)."""
     shape = tuple(input.shape)
-    if input.ndim < 3 or groups < 1 or shape[1] % groups:
+    check_factor("channel_shuffle", groups, shape)
+    if shape[1] % groups:
         raise RuntimeError(
             f"channel_shuffle: channels must be a multiple of groups: {shape}, {groups}"
         )

@@ -169,6 +169,8 @@ def checked(name: str, n: int, x: Any, weight: Any, bias: Any, groups: int) -> N
             f"{name}: weight's first size must be a multiple of groups: {tuple(weight.shape)}, "
             f"groups={groups}"
         )
+    if 0 in weight.shape[2:]:
+        raise RuntimeError(f"{name}: kernel size must be greater than zero: {tuple(weight.shape)}")
     for what, other in (("weight", weight), ("bias", bias)):
         if other is not None and other.dtype != x.dtype:
             raise RuntimeError(

@@ -82,8 +82,14 @@ def constant_pad_nd(ops, input, pad, value=0):
     for dim, (before, after) in enumerate(frames):
         if before >= 0 and after >= 0:
             continue
-        size = input.shape[dim]
-        input = ops.narrow(input, dim, max(-before, 0), size - max(-before, 0) - max(-after, 0))
+        start = max(-before, 0)
+        length = input.shape[dim] - start - max(-after, 0)
+        if length < 0:
+            raise RuntimeError(
+                f"constant_pad_nd: more is cut off than there is: {(before, after)} of dimension "
+                f"{dim} of {tuple(input.shape)}"
+            )
+        input = ops.narrow(input, dim, start, length)
     frames = [(max(a, 0), max(b, 0)) for a, b in frames]
     shape = tuple(n + a + b for n, (a, b) in zip(input.shape, frames, strict=True))
     inner = tuple(slice(a, a + n) for n, (a, _) in zip(input.shape, frames, strict=True))

@@ -62,7 +62,8 @@ def places(name: str, shape: tuple[int, ...], target: Any, ignore_index: int) ->
     """
     expected = shape[:1] + shape[2:] if len(shape) > 1 else ()
     if target.shape != expected:
-        raise (ValueError if target.ndim == len(expected) == 1 else RuntimeError)(
+        batches_differ = expected and target.ndim and target.shape[0] != expected[0]
+        raise (ValueError if batches_differ else RuntimeError)(
             f"{name}: target does not fit input: {target.shape} for {shape}, expected {expected}"
         )
     if target.dtype.kind not in "iu":
@@ -78,11 +79,15 @@ def places(name: str, shape: tuple[int, ...], target: Any, ignore_index: int) ->
 
 
 def classes_fit(name: str, input: Any, target: Any, weight: Any) -> None:
-    """Nothing, if the target is of class numbers and the weights are of the input's dtype.
+    """Nothing, if the target is of class numbers and there is a weight of the input's dtype for
+    each class.
 
     Raises:
-        RuntimeError: they are not.
+        ValueError: the input has no dimension of classes.
+        RuntimeError: dtypes or weights do not fit.
     """
+    if not input.ndim:
+        raise ValueError(f"{name}: expected an input of 1 or more dimensions: shape ()")
     if target.dtype.char not in "lqB":
         raise RuntimeError(
             f"{name}: target holds no class numbers: expected int64 or uint8: {target.dtype}"
@@ -90,6 +95,11 @@ def classes_fit(name: str, input: Any, target: Any, weight: Any) -> None:
     if weight is not None and weight.dtype != input.dtype:
         raise RuntimeError(
             f"{name}: weight must be of the input's dtype: {weight.dtype}, {input.dtype}"
+        )
+    n = input.shape[0 if input.ndim == 1 else 1]
+    if weight is not None and tuple(weight.shape) != (n,):
+        raise RuntimeError(
+            f"{name}: one weight for each of {n} classes is needed: {tuple(weight.shape)}"
         )
 
 
@@ -314,12 +324,15 @@ def soft_entropy(
 ) -> Any:
     """-sum(target * logp) over the classes; the mean is over all samples."""
     dim = 0 if logp.ndim == 1 else 1
+    classes, n = logp.shape[dim], math.prod(logp.shape)
     if label_smoothing:
-        target = ops.add(ops.mul(target, 1 - label_smoothing), label_smoothing / logp.shape[dim])
+        target = ops.add(ops.mul(target, 1 - label_smoothing), label_smoothing / (classes or 1))
     terms = ops.mul(logp, target)
     if weight is not None:
         terms = ops.mul(terms, by_class(ops, weight, logp.ndim))
     if reduction == "none":
         return ops.neg(ops.sum(terms, dim))
     total = ops.neg(ops.sum(terms))
-    return total if reduction == "sum" else ops.div(total, math.prod(logp.shape) // logp.shape[dim])
+    if reduction == "sum":
+        return total
+    return ops.div(total, n // classes if n else 0)  # the mean of nothing is NaN

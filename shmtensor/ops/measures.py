@@ -57,10 +57,11 @@ def bend_of_bent(ops: Any, x: Any, y: Any, knee: float, scale: float) -> Any:
 
 def entropy(xp: Any, x: Any, y: Any, a: float, b: float) -> Any:
     """-(y log(x) + (1 - y) log(1 - x)), with logarithms of at least -100."""
-    if x.size and (x.min() < 0 or x.max() > 1):
-        raise RuntimeError(
-            f"binary_cross_entropy: input must lie in [0, 1]: {x.min()} to {x.max()}"
-        )
+    for name, p in (("input", x), ("target", y)):
+        if p.size and (p.min() < 0 or p.max() > 1):
+            raise RuntimeError(
+                f"binary_cross_entropy: {name} must lie in [0, 1]: {p.min()} to {p.max()}"
+            )
     return -(y * xp.maximum(xp.log(x), -100) + (1 - y) * xp.maximum(xp.log1p(-x), -100))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .table import composite
+from .windows import ints
 
 MODES = ("constant", "reflect", "replicate", "circular")
 
@@ -58,18 +59,26 @@ def pad(ops, input, pad, mode="constant", value=None):
             edge), "circular" (from the other end).
 
     Raises:
-        NotImplementedError: the mode does not exist.
+        NotImplementedError: the mode does not exist, or not for so many dimensions.
+        TypeError: pad is not made of ints.
         RuntimeError: the frame does not fit.
     """
-    pad = [int(p) for p in pad]
+    pad = list(ints("pad", "pad", pad))
     if mode == "constant":
         return ops.constant_pad_nd(input, pad, 0 if value is None else value)
     if mode not in MODES:
         raise NotImplementedError(f"pad: no such mode: {mode!r}, one of {MODES} is needed")
     if value:
         raise ValueError(f"pad: mode {mode!r} takes no value: {value}")
-    if len(pad) % 2 or not 0 < len(pad) // 2 < input.ndim:
-        raise RuntimeError(f"pad: {mode} padding does not fit: {tuple(pad)}, {tuple(input.shape)}")
+    if len(pad) % 2 or len(pad) > 2 * input.ndim:
+        raise RuntimeError(
+            f"pad: needs two numbers for a dimension: {tuple(pad)}, {tuple(input.shape)}"
+        )
+    if len(pad) not in (2, 4, 6) or input.ndim - len(pad) // 2 not in (1, 2):
+        raise NotImplementedError(
+            f"pad: {mode} padding needs 2, 4 or 6 numbers, for half as many dimensions behind "
+            f"(N, C) or (C,): {tuple(pad)}, {tuple(input.shape)}"
+        )
     shape = tuple(input.shape)
     for i in range(len(pad) // 2):
         before, after, dim = pad[2 * i], pad[2 * i + 1], len(shape) - 1 - i

@@ -1,4 +1,4 @@
-"""Pooling: each window's largest element, mean or norm; and `max_unpool`, which puts back.
+"""Pooling: each window's largest element, mean or norm.
 
 Images are (N, C, *size) or (C, *size).
 """
@@ -15,7 +15,7 @@ import numpy as np
 from .. import native
 from .kernels import either, narrowed, widened
 from .table import op
-from .windows import Shape, added_back, counts, each, framed, numbers
+from .windows import Shape, added_back, counts, each, framed, ints, numbers
 
 # ---- windows of one size
 
@@ -185,6 +185,7 @@ def windows_of(
 
     Raises:
         RuntimeError: they do not.
+        NotImplementedError: an image of bool.
     """
     kernel = numbers(name, "kernel_size", kernel_size, n)
     empty = stride is None or (not isinstance(stride, int) and not len(stride))
@@ -209,6 +210,8 @@ def windows_of(
             f"{name}: expected {n + 1} or {n + 2} dimensions, of which only the batch's may be 0: "
             f"{shape}"
         )
+    if x.dtype == bool:
+        raise NotImplementedError(f"{name}: not implemented for {x.dtype}")
     fit = counts(shape[x.ndim - n :], kernel, stride, padding, dilation, ceil_mode)
     if min(fit) < 1:
         raise RuntimeError(f"{name}: no window fits: {kernel} in {shape}, output size {fit}")
@@ -272,11 +275,12 @@ def adaptive_size(name: str, n: int, x: Any, output_size: Any) -> Shape:
         ValueError, RuntimeError: it, or the image, does not have so many dimensions.
     """
     shape = tuple(x.shape)
-    given = [output_size] * n if isinstance(output_size, int | None) else list(output_size)
+    one = isinstance(output_size, int | None)
+    given = [output_size] * n if one else list(output_size)
     if len(given) != n:
         raise RuntimeError(f"{name}: output_size must be {n} numbers: {output_size}")
     if len(shape) <= n:
-        raise (ValueError if n > 1 else RuntimeError)(
+        raise (RuntimeError if one or n == 1 else ValueError)(
             f"{name}: input dimension should be at least {n + 1}: {shape}"
         )
     if len(shape) not in (n + 1, n + 2) or not all(shape[len(shape) - n - 1 :]):
@@ -284,7 +288,9 @@ def adaptive_size(name: str, n: int, x: Any, output_size: Any) -> Shape:
             f"{name}: expected {n + 1} or {n + 2} dimensions, of which only the batch's may be 0: "
             f"{shape}"
         )
-    size = tuple(shape[len(shape) - n + i] if v is None else int(v) for i, v in enumerate(given))
+    inner = shape[len(shape) - n :]
+    wanted = [m if v is None else v for m, v in zip(inner, given, strict=True)]
+    size = ints(name, "output_size", wanted)
     if min(size) < 0:
         raise RuntimeError(f"{name}: elements of output_size must not be negative: {size}")
     return size
@@ -364,37 +370,3 @@ def lp_pool(ops, n, input, norm_type, kernel_size, stride, ceil_mode):
     means = avg_pool(ops, name, n, powers, kernel, stride, 0, ceil_mode, True, None)
     sums = ops.mul(ops.mul(ops.sign(means), ops.relu(ops.abs(means))), math.prod(kernel))
     return ops.pow(sums, 1.0 / norm_type)
-
-
-# ---- back to where the largest were
-
-
-def max_unpool(ops, n, input, indices, kernel_size, stride, padding, output_size):
-    """`max_unpool<n>d`."""
-    name = f"max_unpool{n}d"
-    kernel = numbers(name, "kernel_size", kernel_size, n)
-    stride = kernel if stride is None else numbers(name, "stride", stride, n)
-    padding = numbers(name, "padding", padding, n)
-    shape = tuple(input.shape)
-    if indices.dtype != np.int64:
-        raise RuntimeError(f"{name}: indices should be int64: {indices.dtype}")
-    if shape != tuple(indices.shape):
-        raise RuntimeError(
-            f"{name}: indices must have input's shape: {tuple(indices.shape)}, {shape}"
-        )
-    if len(shape) not in (n + 1, n + 2):
-        raise RuntimeError(f"{name}: expected {n + 1} or {n + 2} dimensions: {shape}")
-    lead, inner = shape[: len(shape) - n], shape[len(shape) - n :]
-    least = tuple(
-        (m - 1) * s + k - 2 * p for m, s, k, p in zip(inner, stride, kernel, padding, strict=True)
-    )
-    size = least if output_size is None else tuple(int(v) for v in output_size)[-n:]
-    if any(abs(a - b) >= s for a, b, s in zip(size, least, stride, strict=True)):
-        raise ValueError(f"{name}: invalid output_size: {size}, near {least} is expected")
-    rows, total = (*lead, math.prod(inner)), math.prod(size)
-    places = ops.reshape(indices, rows)
-    zeros = ops.zeros((*lead, total), dtype=input.dtype)
-    if 0 in shape:
-        return ops.reshape(zeros, (*lead, *size))
-    out = ops.scattered(zeros, ops.reshape(input, rows), places, -1)
-    return ops.reshape(out, (*lead, *size))

@@ -1,12 +1,13 @@
-"""The public names of pooling, by the number of dimensions; `pooling` has what they do.
+"""The public names of pooling, by the number of dimensions; `pooling` and `unpooling` do the work.
 
 Where the docstrings say (N, C, ...), an image without the batch, (C, ...), is taken as well.
 """
 
 from __future__ import annotations
 
-from .pooling import adaptive_max, adaptive_mean, avg_pool, lp_pool, max_pool, max_unpool
+from .pooling import adaptive_max, adaptive_mean, avg_pool, lp_pool, max_pool
 from .table import composite
+from .unpooling import max_unpool
 
 
 @composite(method=False)

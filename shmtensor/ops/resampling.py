@@ -215,8 +215,8 @@ def interpolate(
         ValueError: arguments that do not go together. NotImplementedError: such a mode for such an
             image.
     """
-    checked(input, mode, align_corners, antialias)
     out, factors = new_size(input, size, scale_factor)
+    checked(input, mode, align_corners, antialias)
     if recompute_scale_factor:
         if size is not None:
             raise ValueError(f"interpolate: recompute_scale_factor needs scale_factor: size={size}")

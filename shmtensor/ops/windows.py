@@ -7,11 +7,12 @@ frame of `padding` elements on either side. All four are tuples, one number a di
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-__all__ = ["added_back", "counts", "each", "framed", "numbers", "views"]
+__all__ = ["added_back", "counts", "each", "framed", "ints", "numbers", "views"]
 
 Shape = tuple[int, ...]
 
@@ -21,11 +22,24 @@ def numbers(name: str, what: str, value: Any, n: int) -> Shape:
 
     Raises:
         RuntimeError: another number of them.
+        TypeError: something that is no int.
     """
-    given = (value,) if isinstance(value, int) else tuple(int(v) for v in value)
+    given = (value,) if isinstance(value, int) else ints(name, what, value)
     if len(given) not in (1, n):
         raise RuntimeError(f"{name}: {what} must be one number or {n}: {value}")
     return given * n if len(given) == 1 else given
+
+
+def ints(name: str, what: str, value: Any) -> Shape:
+    """The numbers as ints.
+
+    Raises:
+        TypeError: one of them is none, or these are no numbers at all.
+    """
+    try:
+        return tuple(map(operator.index, value))
+    except TypeError:
+        raise TypeError(f"{name}: {what} must be an int or a tuple of ints: {value!r}") from None
 
 
 def counts(

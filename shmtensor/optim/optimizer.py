@@ -250,25 +250,25 @@ class Optimizer:
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """`hook(optimizer)` before it is saved."""
-        return insert(hook, self._table("_state_dict_pre_hooks"), None, prepend)
+        return insert(hook, self._table("_state_dict_pre_hooks"), prepend=prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """`hook(optimizer, state_dict)` after it is saved; may return another dictionary."""
-        return insert(hook, self._table("_state_dict_post_hooks"), None, prepend)
+        return insert(hook, self._table("_state_dict_post_hooks"), prepend=prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """`hook(optimizer, state_dict)` before loading; may return another dictionary."""
-        return insert(hook, self._table("_load_state_dict_pre_hooks"), None, prepend)
+        return insert(hook, self._table("_load_state_dict_pre_hooks"), prepend=prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """`hook(optimizer)` after loading."""
-        return insert(hook, self._table("_load_state_dict_post_hooks"), None, prepend)
+        return insert(hook, self._table("_load_state_dict_post_hooks"), prepend=prepend)
 
     def __getstate__(self) -> dict[str, Any]:
         return {

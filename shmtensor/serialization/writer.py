@@ -19,6 +19,7 @@ import numpy as np
 
 from ..nn import Parameter
 from ..nn.modules.state_dict import StateDict
+from ..nn.parameter import is_lazy
 from ..tensor import Tensor
 from .archive import ArchiveWriter, file_path
 from .names import DTYPE_NAMES, STORAGE_NAMES
@@ -214,7 +215,7 @@ class Writer(pickle._Pickler):
             plain = OrderedDict(obj)
             plain.__dict__.update(obj.__dict__)
             return plain.__reduce_ex__(PROTOCOL)
-        if not isinstance(obj, Tensor):
+        if not isinstance(obj, Tensor) or is_lazy(obj):
             return NotImplemented
         if isinstance(obj, Parameter):
             # The tensor under the parameter has no name of its own in the object: it is saved in

@@ -56,31 +56,22 @@ def test_ranks_normalise_as_one_batch() -> None:
         assert got[5] == 1
 
 
-class BatchNorm1d(nn.Module):
-    """What convert_sync_batchnorm looks for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.num_features, self.eps, self.momentum = 3, 1e-3, None
-        self.affine = self.track_running_stats = True
-        self.weight = nn.Parameter(st.full((3,), 7.0))
-        self.bias = nn.Parameter(st.zeros(3))
-        self.register_buffer("running_mean", st.zeros(3))
-        self.register_buffer("running_var", st.ones(3))
-        self.register_buffer("num_batches_tracked", st.zeros((), dtype=st.int64))
-
-
 def test_conversion_keeps_parameters_and_one_process_needs_no_group() -> None:
-    model = nn.Sequential(nn.Linear(2, 3), nn.Sequential(BatchNorm1d()))
-    weight: Any = model[1][0].weight
+    layers = [nn.BatchNorm1d(3, eps=1e-3, momentum=None), nn.BatchNorm2d(3, affine=False)]
+    model = nn.Sequential(nn.Linear(2, 3), nn.Sequential(layers[0]), layers[1])
+    model.append(nn.BatchNorm3d(2, bias=False, track_running_stats=False))
+    state = model.state_dict()
     converted: Any = SyncBatchNorm.convert_sync_batchnorm(model)
+    assert [type(m) for m in converted.modules()].count(SyncBatchNorm) == 3
+    assert list(converted.state_dict()) == list(state)
     layer = converted[1][0]
-    assert isinstance(layer, SyncBatchNorm)
-    assert layer.weight is weight
-    assert "eps=0.001" in repr(layer)
-    out = converted(st.randn(6, 2))
+    assert layer.weight is layers[0].weight
+    assert layer.running_mean is layers[0].running_mean
+    assert repr(layer) == repr(layers[0]).replace("BatchNorm1d", "SyncBatchNorm")
+    first = converted[:2]
+    out = first(st.randn(6, 2))
     np.testing.assert_allclose(out.detach().numpy().mean(0), 0, atol=1e-4)
-    converted.eval()
-    assert converted(st.randn(1, 2)).shape == (1, 3)
+    first.eval()
+    assert first(st.randn(1, 2)).shape == (1, 3)
     with pytest.raises(ValueError, match="at least 2D"):
         layer(st.zeros(3))

@@ -117,3 +117,19 @@ def test_poisson_of_whole_numbers_is_a_float():
     assert loss.dtype == st.float32
     expected = (np.exp([1, 2, 3, 4]) - [1, 4, 9, 16]).mean()
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
+
+
+def test_embeddings_with_the_weight_first() -> None:
+    w = st.tensor(np.arange(12.0).reshape(4, 3))
+    indices, offsets = st.tensor([1, 3, 0, 2]), st.tensor([0, 2, 2])
+    assert st.embedding(w, indices).tolist() == w[indices].tolist()
+    out, bag, sizes, rows = st.embedding_bag(w, indices, offsets, mode=2)
+    assert out.tolist() == [w[3].tolist(), [0, 0, 0], w[2].tolist()]
+    assert bag.tolist() == [0, 0, 2, 2]
+    assert sizes.tolist() == [2, 0, 2]
+    assert rows.tolist() == [[3] * 3, [0] * 3, [2] * 3]
+    total, _, sizes, _ = st.embedding_bag(w, indices, offsets, padding_idx=3)
+    assert total.tolist() == [w[1].tolist(), [0, 0, 0], (w[0] + w[2]).tolist()]
+    assert sizes.tolist() == [1, 0, 2]
+    with pytest.raises(ValueError, match=r"mode must be .*: 3"):
+        st.embedding_bag(w, indices, offsets, mode=3)

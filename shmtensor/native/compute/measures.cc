@@ -70,7 +70,7 @@ bool outside(const T* x, int64_t n) {
   return found;
 }
 
-// The losses to out, or their total; false: an x is no probability. Slices are added in order.
+// The losses to out, or their total; false: an x or y is no probability. Slices are added in order.
 template <class T>
 bool values(const Measured& m, T* out, double* total) {
   const T p[3] = {static_cast<T>(m.p[0]), static_cast<T>(m.p[1]), 1};
@@ -90,7 +90,7 @@ bool values(const Measured& m, T* out, double* total) {
       const int64_t count = stop - at < kChunk ? stop - at : kChunk;
       T* to = out ? out + at : losses;
       f(x + at, y + at, to, count, p);
-      if (checked) bad |= outside(x + at, count);
+      if (checked) bad |= outside(x + at, count) || outside(y + at, count);
       if (total) part += add(to, count);
     }
     const auto i = static_cast<size_t>(start / kGrain);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ...autograd import is_grad_enabled
 from ...autograd import table as ops
@@ -108,14 +108,35 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     return applied(ops.hardswish, input, inplace)
 
 
+def _sloped(name: str, function: Function, input: Tensor, slope: float, inplace: bool) -> Tensor:
+    """`applied` of a function with a slope below 0; in place a negative slope has no backward."""
+    if not (inplace and slope < 0 and input.requires_grad and is_grad_enabled()):
+        return applied(function, input, inplace, slope)
+
+    def refuse(gradient: Tensor) -> NoReturn:
+        raise RuntimeError(
+            f"{name}: no backward in place with a negative slope: {slope}, hint: inplace=False"
+        )
+
+    out = function(input.clone(), slope)
+    out.register_hook(refuse)
+    return input.copy_(out)
+
+
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x where positive, else alpha * (exp(x) - 1)."""
-    return applied(ops.elu, input, inplace, alpha)
+    """x where positive, else alpha * (exp(x) - 1).
+
+    Raises: RuntimeError in backward of a negative alpha in place.
+    """
+    return _sloped("elu", ops.elu, input, alpha, inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x where positive, else alpha * (exp(x / alpha) - 1)."""
-    return applied(ops.celu, input, inplace, alpha)
+    """x where positive, else alpha * (exp(x / alpha) - 1).
+
+    Raises: RuntimeError in backward of a negative alpha in place.
+    """
+    return _sloped("celu", ops.celu, input, alpha, inplace)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -124,8 +145,11 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """x where positive, else negative_slope * x."""
-    return applied(ops.leaky_relu, input, inplace, negative_slope)
+    """x where positive, else negative_slope * x.
+
+    Raises: RuntimeError in backward of a negative slope in place.
+    """
+    return _sloped("leaky_relu", ops.leaky_relu, input, negative_slope, inplace)
 
 
 def rrelu(
@@ -143,7 +167,7 @@ def rrelu(
     if lower > upper:
         raise RuntimeError(f"rrelu: lower must not exceed upper: {lower} > {upper}")
     if not training:
-        return applied(ops.leaky_relu, input, inplace, (lower + upper) / 2)
+        return _sloped("rrelu", ops.leaky_relu, input, (lower + upper) / 2, inplace)
     slopes = ops.rand_like(input) * (upper - lower) + lower
     return applied(lambda x: ops.choose(x > 0, x, x * slopes), input, inplace)
 

@@ -10,6 +10,7 @@ from typing import Any
 from ...autograd import no_grad
 from ...autograd import table as ops
 from ...autograd.autocast import in_given_precision
+from ...dtypes import promote_types
 from ...ops.alike import insist_on_indices
 from ...tensor import Tensor
 
@@ -128,7 +129,16 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between vectors along dim."""
+    """The cosine of the angle between vectors along dim, in the dtype of both together.
+
+    Raises: RuntimeError if that is not a floating-point one.
+    """
+    common = promote_types(x1.dtype, x2.dtype)
+    if common.kind != "f":
+        raise RuntimeError(
+            f"cosine_similarity: the common dtype must be floating point: {x1.dtype}, {x2.dtype}"
+        )
+    x1, x2 = x1.to(common), x2.to(common)
     x1, x2 = ops.broadcast_tensors(x1, x2)
     n1 = x1.norm(2, dim, keepdim=True).clamp(min=eps)
     n2 = x2.norm(2, dim, keepdim=True).clamp(min=eps)

@@ -233,6 +233,11 @@ def margin_ranking_loss(
 ) -> Tensor:
     """max(0, -target * (input1 - input2) + margin)."""
     reduction = _older(size_average, reduce, reduction)
+    if not input1.dim() == input2.dim() == target.dim():
+        raise RuntimeError(
+            "margin_ranking_loss: all tensors must have as many dimensions: "
+            f"{tuple(input1.shape)}, {tuple(input2.shape)}, {tuple(target.shape)}"
+        )
     loss = (-target * (input1 - input2) + margin).clamp(min=0)
     return reduced("margin_ranking_loss", loss, reduction)
 
@@ -249,6 +254,11 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
     reduction = _older(size_average, reduce, reduction)
+    if target.dim() > 1 or not input1.dim() == input2.dim() == target.dim() + 1:
+        raise RuntimeError(
+            "cosine_embedding_loss: a 0D target goes with 1D inputs, a 1D one with 2D inputs: "
+            f"{tuple(input1.shape)}, {tuple(input2.shape)}, target {tuple(target.shape)}"
+        )
     lengths = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
     cosine = (input1 * input2).sum(-1) / lengths.sqrt()
     zero = ops.zeros_like(cosine)
@@ -275,6 +285,11 @@ def triplet_margin_loss(
     reduction = _older(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"triplet_margin_loss: margin must be greater than 0: {margin}")
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError(
+            "triplet_margin_loss: anchor, positive and negative must have as many dimensions: "
+            f"{tuple(anchor.shape)}, {tuple(positive.shape)}, {tuple(negative.shape)}"
+        )
     near = pairwise_distance(anchor, positive, p, eps)
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:

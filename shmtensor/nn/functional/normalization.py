@@ -23,7 +23,6 @@ __all__ = [
 ]
 
 layer_norm: Callable[..., Any] = ops.layer_norm
-group_norm: Callable[..., Any] = ops.group_norm
 local_response_norm: Callable[..., Any] = ops.local_response_norm
 
 
@@ -31,7 +30,7 @@ def _follow(running: Tensor | None, new: Tensor, momentum: float) -> None:
     """running = (1 - momentum) * running + momentum * new, in place and without history."""
     if running is not None:
         with no_grad():
-            running.copy_(running * (1 - momentum) + new.detach() * momentum)
+            running.lerp_(new.detach().to(running.dtype), momentum)
 
 
 def batch_norm(
@@ -148,6 +147,29 @@ def instance_norm(
                 running.copy_(rows.reshape(n, c).mean(0))
     scaled: Tensor = ops.channel_affine(out, weight, bias)
     return scaled.to(given)
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each group of channels of each sample brought to mean 0 and variance 1, then
+    `* weight + bias`: (N, C, ...) (Wu, He 2018).
+
+    Raises:
+        ValueError: all groups together have one element for each of num_groups.
+        RuntimeError: the channels do not fall into so many groups.
+    """
+    shape = tuple(input.shape)
+    if len(shape) > 1 and num_groups == input.numel() == shape[1]:
+        raise ValueError(
+            f"group_norm: expected more than 1 value per channel when training: {shape}"
+        )
+    out: Tensor = ops.group_norm(input, num_groups, weight, bias, eps)
+    return out
 
 
 def rms_norm(

@@ -25,6 +25,7 @@ __all__ = [
     "LogSoftmax",
     "Mish",
     "PReLU",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "SiLU",
@@ -66,9 +67,6 @@ class ReLU6(_InPlace):
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
         return F.relu6(input, self.inplace)
-
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
 
 
 class SiLU(_InPlace):
@@ -160,13 +158,33 @@ class LeakyReLU(Module):
         return text + (", inplace=True" if self.inplace else "")
 
 
+class RReLU(Module):
+    """x where positive, else x times a slope: random from [lower, upper) in training, else the
+    middle (Xu et al. 2015).
+    """
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
+        super().__init__()
+        self.lower = lower
+        self.upper = upper
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Any shape."""
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        text = f"lower={self.lower}, upper={self.upper}"
+        return text + (", inplace=True" if self.inplace else "")
+
+
 class Hardtanh(Module):
     """x cut off below min_val and above max_val."""
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         if max_val <= min_val:
-            raise ValueError(f"Hardtanh: max_val must exceed min_val: {max_val} <= {min_val}")
+            raise AssertionError(f"Hardtanh: max_val must exceed min_val: {max_val} <= {min_val}")
         self.min_val = min_val
         self.max_val = max_val
         self.inplace = inplace

@@ -1,15 +1,20 @@
-"""Modules that hold others: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
+"""Modules that hold others: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict.
+
+All five are in one file, as in PyTorch, though that makes it long.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections import OrderedDict
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from itertools import groupby
 from typing import Any, TypeVar
 
 from ...tensor import Tensor
 from ..parameter import Parameter
 from .module import Module
+from .traversal import kind_of
 
 __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
@@ -112,18 +117,27 @@ class Sequential(_Numbered):
     def _part(self, items: list[tuple[str, Any]]) -> Any:
         return type(self)(OrderedDict(items))
 
-    def __delitem__(self, index: Any) -> None:
-        names = list(self._modules)
-        for name in names[index] if isinstance(index, slice) else [self._name(index)]:
-            del self._modules[name]
-        if all(name.isdigit() for name in self._modules):
-            self._renumber(self._modules.values())
-
     def __add__(self, other: Iterable[Any]) -> Sequential:
         return Sequential(*self, *other)
 
     def __iadd__(self, other: Iterable[Any]) -> Sequential:
         return self.extend(other)
+
+    def __mul__(self, n: int) -> Sequential:
+        return Sequential(*self._repeated(n))
+
+    __rmul__ = __mul__
+
+    def __imul__(self, n: int) -> Sequential:
+        return self.extend(self._repeated(n)[len(self) :])
+
+    def _repeated(self, n: int) -> list[Any]:
+        """The modules n times over: the same modules, which share their parameters."""
+        if not isinstance(n, int):
+            raise TypeError(f"unsupported operand type(s) for *: Sequential and {kind_of(n)}")
+        if n <= 0:
+            raise ValueError(f"Sequential: multiplication factor must be positive: {n}")
+        return [*self] * n
 
     def forward(self, input: Any) -> Any:
         """The result of the last module."""
@@ -146,13 +160,19 @@ class ModuleList(_Numbered):
     def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
         return self.extend(modules)
 
-    forward = None  # type: ignore[assignment]  # it is no layer: calling it says so
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(
-            'Module [ModuleList] is missing the required "forward" function, '
-            "hint: loop over the list"
-        )
+    def __repr__(self) -> str:
+        """Neighbours that read alike are one line: `(0-1): 2 x ReLU()`."""
+        lines = []
+        first = 0
+        for text, alike in groupby(repr(module) for module in self):
+            n = len(list(alike))
+            which = f"({first})" if n == 1 else f"({first}-{first + n - 1})"
+            times = "" if n == 1 else f"{n} x "
+            lines.append(f"{which}: {times}{text}".replace("\n", "\n  "))
+            first += n
+        if not lines:
+            return f"{self._get_name()}()"
+        return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
 
 
 class ModuleDict(Module):
@@ -203,17 +223,9 @@ class ModuleDict(Module):
 
     def update(self, modules: Any) -> None:
         """Adds modules from a mapping or from pairs."""
-        if not isinstance(modules, Iterable):
-            raise TypeError(
-                f"ModuleDict.update: expected a mapping or pairs: {type(modules).__name__}"
-            )
         pairs = modules.items() if hasattr(modules, "items") else modules
-        for i, pair in enumerate(pairs):
-            if len(pair) != 2:
-                raise ValueError(
-                    f"ModuleDict.update: element #{i} has length {len(pair)}; 2 is required"
-                )
-            self[pair[0]] = pair[1]
+        for key, module in _pairs("ModuleDict", pairs):
+            self[key] = module
 
 
 class ParameterList(Module):
@@ -263,12 +275,19 @@ class ParameterList(Module):
 
     __iadd__ = extend
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"ParameterList should not be called: got {args} {kwargs}")
+
     def extra_repr(self) -> str:
         return "\n".join(_described(str(i), value) for i, value in enumerate(self))
 
 
 class ParameterDict(Module):
-    """A dictionary of parameters that are registered; tensors in it become Parameters."""
+    """A dictionary of parameters that are registered; tensors in it become Parameters.
+
+    From a plain dictionary the names are taken in sorted order, from an OrderedDict, a
+    ParameterDict or pairs in their own, as PyTorch does.
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()
@@ -277,12 +296,16 @@ class ParameterDict(Module):
             self.update(parameters)
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self._keys:
-            raise KeyError(key)
-        return getattr(self, key)
+        return getattr(self, self._checked_key(key))
+
+    @staticmethod
+    def _checked_key(key: Any) -> str:
+        if not isinstance(key, str):
+            raise TypeError(f"ParameterDict: a key must be a string: {key!r} is {kind_of(key)}")
+        return key
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._keys[key] = None
+        self._keys[self._checked_key(key)] = None
         if isinstance(value, Tensor) and not isinstance(value, Parameter):
             value = Parameter(value)
         setattr(self, key, value)
@@ -296,6 +319,18 @@ class ParameterDict(Module):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._keys)
+
+    def __or__(self, other: ParameterDict) -> ParameterDict:
+        joined = self.copy()
+        joined.update(other)
+        return joined
+
+    def __ior__(self, other: ParameterDict) -> ParameterDict:
+        self.update(other)
+        return self
 
     def __contains__(self, key: str) -> bool:
         return key in self._keys
@@ -322,21 +357,65 @@ class ParameterDict(Module):
         del self[key]
         return value
 
+    def popitem(self) -> tuple[str, Any]:
+        """Takes the value that was added last out and returns its name and it."""
+        key = next(reversed(self._keys))
+        return key, self.pop(key)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The value of a name; if there is none, `default` is added first."""
+        if key not in self._keys:
+            self[key] = default
+        return self[key]
+
+    def clear(self) -> None:
+        """Takes all values out."""
+        for key in list(self._keys):
+            del self[key]
+
+    def copy(self) -> ParameterDict:
+        """A new ParameterDict of the same values."""
+        return ParameterDict(self.items())
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A new ParameterDict in which each key has the value `default`."""
+        return ParameterDict((key, default) for key in keys)
+
     def update(self, parameters: Any) -> None:
-        """Adds values from a mapping or from pairs."""
-        pairs = (
-            parameters.items() if isinstance(parameters, (Mapping, ParameterDict)) else parameters
-        )
-        for key, value in pairs:
+        """Adds values from a mapping (a plain one in sorted order of its keys) or from pairs."""
+        if isinstance(parameters, (OrderedDict, ParameterDict)):
+            parameters = parameters.items()
+        elif isinstance(parameters, Mapping):
+            parameters = sorted(parameters.items())
+        for key, value in _pairs("ParameterDict", parameters):
             self[key] = value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"ParameterDict should not be called: got {args} {kwargs}")
 
     def extra_repr(self) -> str:
         return "\n".join(_described(key, value) for key, value in self.items())
 
 
+def _pairs(where: str, pairs: Any) -> Iterator[tuple[str, Any]]:
+    """The pairs, each checked to be one."""
+    if not isinstance(pairs, Iterable):
+        raise TypeError(f"{where}.update: expected a mapping or pairs: {kind_of(pairs)}")
+    for i, pair in enumerate(pairs):
+        if not isinstance(pair, Iterable):
+            raise TypeError(f"{where}.update: element #{i} is no pair: {kind_of(pair)}")
+        key_and_value = tuple(pair)
+        if len(key_and_value) != 2:
+            raise ValueError(
+                f"{where}.update: element #{i} has length {len(key_and_value)}; 2 is required"
+            )
+        yield key_and_value
+
+
 def _described(name: str, value: Any) -> str:
+    """A line of `extra_repr`, indented once more than modules are, as PyTorch has it."""
     if isinstance(value, Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
         size = "x".join(str(n) for n in value.shape)
-        return f"({name}): {kind} containing: [{value.dtype} of size {size}]"
-    return f"({name}): Object of type: {type(value).__name__}"
+        return f"  ({name}): {kind} containing: [{value.dtype} of size {size}]"
+    return f"  ({name}): Object of type: {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Layers that zero at random while training: Dropout, Dropout1d to 3d, AlphaDropout."""
+"""Layers that zero elements or whole channels at random while training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...tensor import Tensor
 from .. import functional as F
 from .module import Module
 
-__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
 class _Dropout(Module):
@@ -59,3 +59,11 @@ class AlphaDropout(_Dropout):
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
         return F.alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """`AlphaDropout` of whole channels of (N, C, *)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, *), same shape out."""
+        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from ...tensor import Tensor
 from .module import Module
@@ -29,19 +29,23 @@ class Flatten(Module):
 class Unflatten(Module):
     """Splits the dimension `dim` into `unflattened_size`."""
 
-    def __init__(self, dim: int | str, unflattened_size: Any) -> None:
+    def __init__(self, dim: int | str, unflattened_size: Sequence[int]) -> None:
         super().__init__()
         if not isinstance(dim, int):
             raise TypeError(f"Unflatten: dim must be an int (names are not kept): got {dim!r}")
-        sizes = tuple(unflattened_size)
-        for i, n in enumerate(sizes):
+        if not isinstance(unflattened_size, (tuple, list)):
+            raise TypeError(
+                "Unflatten: unflattened_size must be a tuple of ints: got "
+                f"{type(unflattened_size).__name__}"
+            )
+        for i, n in enumerate(unflattened_size):
             if not isinstance(n, int):
                 raise TypeError(
                     "Unflatten: unflattened_size must be a tuple of ints: found "
                     f"{type(n).__name__} at position {i}"
                 )
         self.dim = dim
-        self.unflattened_size = sizes
+        self.unflattened_size = unflattened_size
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., n, ...) to (..., *unflattened_size, ...)."""

@@ -1,4 +1,4 @@
-"""Layers that are a matrix product: Linear, Bilinear; and the one that is nothing: Identity."""
+"""Layers that are a matrix product: Linear, LazyLinear, Bilinear; and Identity, which is none."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from ...functions import empty
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter
+from ..parameter import Parameter, UninitializedParameter
+from .lazy import LazyModuleMixin
 from .module import Module
 
-__all__ = ["Bilinear", "Identity", "Linear"]
+__all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
@@ -67,18 +68,54 @@ class Linear(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
-        own = self._parameters
-        try:  # past __getattr__, which would cost a quarter of the call
-            weight, bias = own["weight"], own["bias"]
-        except KeyError:  # reparametrised: plain attributes now
-            weight, bias = self.weight, self.bias
-        return F.linear(input, weight, bias)
+        return F.linear(input, *self._weight_and_bias())
 
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"
         )
+
+
+class LazyLinear(LazyModuleMixin, Linear):
+    """A Linear that learns in_features from its first input, and then is a Linear.
+
+    Args:
+        out_features: size of the result's last dimension.
+        bias: whether something is added.
+    """
+
+    cls_to_become = Linear
+
+    def __init__(
+        self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(0, 0, False)
+        self.out_features = out_features
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draws both uniformly from +-1 / sqrt(in_features), if that is known."""
+        if not self.has_uninitialized_params() and self.in_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Makes the parameters for an input of shape (..., in_features)."""
+        in_features = input.shape[-1]
+        if self.has_uninitialized_params():
+            self.in_features = in_features
+            self._materialize(weight=(self.out_features, in_features), bias=(self.out_features,))
+            self.reset_parameters()
+        elif self.in_features == 0:  # the parameters were loaded
+            loaded = self.weight.shape[-1]
+            if loaded != in_features:
+                raise AssertionError(
+                    "LazyLinear: the input does not fit the parameters that were loaded: "
+                    f"in_features {in_features} of the input, {loaded} of the weight"
+                )
+            self.in_features = in_features
 
 
 class Bilinear(Module):

@@ -1,14 +1,25 @@
-"""Losses as modules: what nn.functional computes, with its arguments kept."""
+"""Losses as modules: what nn.functional computes, with its arguments kept.
+
+All are in one file, as in PyTorch, however many they are: each is short, and none needs another.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 from ...tensor import Tensor
 from .. import functional as F
+from .distance import PairwiseDistance
+from .linear import Linear
+from .linear_cross_entropy_options import LinearCrossEntropyOptions
 from .module import Module
 
 __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
+    "CTCLoss",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
     "GaussianNLLLoss",
@@ -16,13 +27,19 @@ __all__ = [
     "HuberLoss",
     "KLDivLoss",
     "L1Loss",
+    "LinearCrossEntropyLoss",
     "MSELoss",
     "MarginRankingLoss",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
     "NLLLoss",
+    "NLLLoss2d",
     "PoissonNLLLoss",
     "SmoothL1Loss",
     "SoftMarginLoss",
     "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
 ]
 
 
@@ -160,6 +177,121 @@ class NLLLoss(_WeightedLoss):
             weight=self.weight,
             ignore_index=self.ignore_index,
             reduction=self.reduction,
+        )
+
+
+class NLLLoss2d(NLLLoss):
+    """The older name of `NLLLoss` for images."""
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """`CrossEntropyLoss` of the logits of a linear layer that it has inside.
+
+    Args:
+        in_features: size of the input's last dimension.
+        num_classes: C.
+        out_features: (d1, ...): each sample has so many targets; the weight of the linear layer
+            has the shape (C * d1 * ..., in_features).
+        bias: whether the linear layer has a bias.
+        weight: (C,), a weight per class.
+        ignore_index: targets of this class count for nothing; None: -100, for class numbers.
+        label_smoothing: how much of each target is spread over all classes.
+        options: checked, and without effect: see `LinearCrossEntropyOptions`.
+
+    Raises: RuntimeError if weight has another shape or label_smoothing is not within 0 and 1.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: LinearCrossEntropyOptions | None = None,
+    ) -> None:
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(
+                f"LinearCrossEntropyLoss: expected weight shape to be {(num_classes,)}: "
+                f"{tuple(weight.shape)}"
+            )
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(
+                "LinearCrossEntropyLoss: expected label_smoothing to be in range [0, 1]: "
+                f"{label_smoothing}"
+            )
+        super().__init__(weight=weight, reduction=reduction)
+        self.num_classes = num_classes
+        self.out_features = out_features
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        rows = num_classes * math.prod(out_features)
+        self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
+        self.options = options
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """(N, in_features) or (in_features,); target of class numbers (N, d1, ...) or (), or of
+        probabilities (N, C, d1, ...) or (C,).
+        """
+        linear, bias = self.linear, self.linear.bias
+        shape = (self.num_classes, *self.out_features)
+        return F.linear_cross_entropy(
+            input,
+            linear.weight.reshape(*shape, linear.in_features),
+            target,
+            linear_bias=None if bias is None else bias.reshape(*shape),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, "
+            f"out_features={self.out_features}, bias={self.linear.bias is not None}, "
+            f"reduction={self.reduction}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}, options={self.options}"
+        )
+
+
+class CTCLoss(_Loss):
+    """Minus the log-probability of all alignments of a sequence of labels (Graves et al. 2006).
+
+    Args:
+        blank: the class that stands for no label.
+        reduction: "mean" divides each loss by its target's length first.
+        zero_infinity: whether an infinite loss (a target too long for its input) counts as 0.
+    """
+
+    def __init__(
+        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
+    ) -> Tensor:
+        """(T, N, C) or (T, C); targets (N, S) or one after another (sum of lengths,); lengths (N,)
+        or ().
+        """
+        return F.ctc_loss(
+            log_probs,
+            targets,
+            input_lengths,
+            target_lengths,
+            self.blank,
+            self.reduction,
+            self.zero_infinity,
         )
 
 
@@ -366,4 +498,97 @@ class TripletMarginLoss(_Loss):
             eps=self.eps,
             swap=self.swap,
             reduction=self.reduction,
+        )
+
+
+class TripletMarginWithDistanceLoss(_Loss):
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin) by any distance d.
+
+    Args:
+        distance_function: of two tensors; None: `PairwiseDistance()`.
+        swap: whether the nearer of anchor and positive is compared with the negative.
+    """
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(reduction=reduction)
+        if margin <= 0:
+            raise ValueError(
+                f"TripletMarginWithDistanceLoss: margin should be greater than 0: {margin}"
+            )
+        self.distance_function = distance_function or PairwiseDistance()
+        self.margin = margin
+        self.swap = swap
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """Three tensors (N, *)."""
+        return F.triplet_margin_with_distance_loss(
+            anchor,
+            positive,
+            negative,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
+
+
+class MultiMarginLoss(_WeightedLoss):
+    """The mean over the wrong classes c of max(0, margin - input[target] + input[c]) ** p.
+
+    Args:
+        p: 1 or 2.
+        weight: (C,), a weight per class.
+    """
+
+    def __init__(
+        self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        if p not in (1, 2):
+            raise ValueError(f"MultiMarginLoss: only p == 1 and p == 2 are supported: {p}")
+        if weight is not None and weight.dim() != 1:
+            raise ValueError(f"MultiMarginLoss: weight must be 1-d: {tuple(weight.shape)}")
+        self.p = p
+        self.margin = margin
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """(N, C) or (C,), target of class numbers (N,) or ()."""
+        return F.multi_margin_loss(
+            input,
+            target,
+            p=self.p,
+            margin=self.margin,
+            weight=self.weight,
+            reduction=self.reduction,
+        )
+
+
+class MultiLabelMarginLoss(_Loss):
+    """The sum over true classes t and others c of max(0, 1 - input[t] + input[c]) / C."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """(N, C) or (C,), target of class numbers alike: those before the first -1 count."""
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
+class MultiLabelSoftMarginLoss(_WeightedLoss):
+    """The mean over classes of the cross entropy of sigmoid(input) and a target in 0 to 1."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Two tensors (N, C) or (C,)."""
+        return F.multilabel_soft_margin_loss(
+            input, target, weight=self.weight, reduction=self.reduction
         )

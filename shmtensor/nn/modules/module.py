@@ -1,27 +1,49 @@
 """Module: a callable with parameters, buffers and further modules inside.
 
-Its state as a dictionary is in state.py, its hooks in hook.py, how to walk it in tree.py.
+Its state as a dictionary is in state_dict.py, its hooks in module_hooks.py, how to walk it in
+traversal.py, how to change its dtype and device in conversion.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, TypeVar
 
-from ...dtypes import as_dtype
 from ...tensor import Tensor
 from ..parameter import Buffer, Parameter
 from . import module_hooks as _hook
-from .module_hooks import Hooked
+from .conversion import Convertible
+from .module_hooks import (
+    Hooked,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from .state_dict import Stateful
-from .traversal import Tree, kind_of
+from .traversal import kind_of
 
-__all__ = ["Module"]
+__all__ = [
+    "Module",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+]
 
 Self = TypeVar("Self", bound="Module")
 
 
-class Module(Tree, Stateful):
+class Module(Stateful, Convertible):
     """Base of all layers and models.
 
     Assigning a Parameter, a Module or a Buffer to an attribute registers it.
@@ -37,9 +59,10 @@ class Module(Tree, Stateful):
     training: bool
     forward: Callable[..., Any]
     dump_patches = False
+    call_super_init = False  # True: __init__ passes its arguments on to the next class
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if args or kwargs:
+        if (args or kwargs) and not self.call_super_init:
             raise TypeError(
                 f"{type(self).__name__}.__init__: unexpected arguments: {args} {kwargs}"
             )
@@ -50,17 +73,25 @@ class Module(Tree, Stateful):
         own["_non_persistent_buffers_set"] = set()
         own["_modules"] = {}
         self._make_tables()
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     # ---------------------------------------------------------------- calling
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         own = self.__dict__  # one slow attribute: __getattr__ below makes each of them slow
-        if (
-            own["_forward_hooks"]
-            or own["_forward_pre_hooks"]
-            or own["_backward_hooks"]
-            or own["_backward_pre_hooks"]
-            or _hook.everywhere
-        ):
+        try:
+            hooked = (
+                own["_forward_hooks"]
+                or own["_forward_pre_hooks"]
+                or own["_backward_hooks"]
+                or own["_backward_pre_hooks"]
+                or _hook.everywhere
+            )
+        except KeyError:
+            raise AttributeError(
+                f"cannot call {type(self).__name__} before Module.__init__() call"
+            ) from None
+        if hooked:
             return _hook.call(self, args, kwargs)
         return self.forward(*args, **kwargs)
 
@@ -79,42 +110,62 @@ class Module(Tree, Stateful):
                 return entries[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def _weight_and_bias(self) -> tuple[Any, Any]:
+        """Both, for forward: past __getattr__, which would cost a quarter of a small layer's."""
+        own = self._parameters
+        try:
+            return own["weight"], own["bias"]
+        except KeyError:  # reparametrised: plain attributes now
+            return self.weight, self.bias
+
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
         if isinstance(value, Parameter):
             self._initialised("parameters")
             self._forget(name, own, own["_buffers"], own["_modules"])
             self.register_parameter(name, value)
-        elif isinstance(value, Module):
-            self._initialised("module")
-            self._forget(name, own, own["_parameters"], own["_buffers"])
-            own["_modules"][name] = value
-        elif isinstance(value, Buffer):
-            self._initialised("buffer")
-            self._forget(name, own, own["_parameters"], own["_modules"], own["_buffers"])
-            self.register_buffer(name, value, value.persistent)
         elif name in own.get("_parameters", ()):
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as parameter '{name}' "
                     "(nn.Parameter or None expected)"
                 )
-            own["_parameters"][name] = None
+            self.register_parameter(name, None)
+        elif isinstance(value, Module):
+            self._initialised("module")
+            self._forget(name, own, own["_parameters"], own["_buffers"])
+            own["_modules"][name] = _hook.registered(_hook.on_module, self, name, value)
         elif name in own.get("_modules", ()):
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as child module '{name}' "
                     "(nn.Module or None expected)"
                 )
-            own["_modules"][name] = None
-        elif name in own.get("_buffers", ()):
+            own["_modules"][name] = _hook.registered(_hook.on_module, self, name, None)
+        elif isinstance(value, Buffer) or name in own.get("_buffers", ()):
+            self._initialised("buffer")
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as buffer '{name}' (Tensor or None expected)"
                 )
-            own["_buffers"][name] = value
+            self._set_buffer(name, value)
         else:
             object.__setattr__(self, name, value)
+
+    def _set_buffer(self, name: str, value: Any) -> None:
+        """Registers a buffer, also where a subclass defines register_buffer(name, tensor)."""
+        hidden = name in self._non_persistent_buffers_set
+        persistent = value.persistent if isinstance(value, Buffer) else not hidden
+        register = type(self).register_buffer
+        if register is Module.register_buffer or "persistent" in signature(register).parameters:
+            self.register_buffer(name, value, persistent)
+        elif persistent:
+            self.register_buffer(name, value)
+        else:
+            raise RuntimeError(
+                f"{type(self).__name__}: cannot register non-persistent buffer '{name}': its "
+                "register_buffer has no argument persistent"
+            )
 
     def __delattr__(self, name: str) -> None:
         own = self.__dict__
@@ -154,7 +205,7 @@ class Module(Tree, Stateful):
                 f"cannot assign non-leaf Tensor to parameter '{name}', hint: model parameters "
                 "must be created explicitly; compute the value in forward() instead"
             )
-        self._parameters[name] = param
+        self._parameters[name] = _hook.registered(_hook.on_parameter, self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Makes `tensor` a part of the state that is no parameter.
@@ -169,7 +220,7 @@ class Module(Tree, Stateful):
                 f"cannot assign '{kind_of(tensor)}' object to buffer '{name}' "
                 "(Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = _hook.registered(_hook.on_buffer, self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -180,7 +231,7 @@ class Module(Tree, Stateful):
         self._checked_name(name, "module", self._modules)
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{kind_of(module)} is not a Module subclass")
-        self._modules[name] = module
+        self._modules[name] = _hook.registered(_hook.on_module, self, name, module)
 
     register_module = add_module
 
@@ -229,86 +280,6 @@ class Module(Tree, Stateful):
             else:
                 p.grad = p.grad.detach()
                 p.grad.zero_()
-
-    def _apply(self: Self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
-        if recurse:
-            for module in self.children():
-                module._apply(fn)
-        for p in self._parameters.values():
-            if p is None:
-                continue
-            former, gradient = p.data, p.grad
-            changed = fn(former)
-            if changed is not former:
-                if gradient is not None and changed.dtype != former.dtype:
-                    p.grad = None  # a gradient has its parameter's dtype: put back below
-                p.data = changed
-            if gradient is not None:
-                p.grad = fn(gradient.detach())
-        for name, b in self._buffers.items():
-            if b is not None:
-                self._buffers[name] = fn(b)
-        return self
-
-    def to(self: Self, *args: Any, **kwargs: Any) -> Self:
-        """Parameters and buffers on a device, in a floating-point dtype, or like a tensor.
-
-        Copies: none where nothing changes, else one.
-        """
-        for x in (*args, kwargs.get("dtype")):
-            kind = getattr(x, "kind", None)
-            if kind is not None and kind not in "fc":
-                raise TypeError(
-                    "nn.Module.to only accepts floating point or complex dtypes: got "
-                    f"desired dtype={x}"
-                )
-        if args and isinstance(args[0], Tensor):
-            args = (args[0].device, args[0].dtype, *args[1:])
-        where = tuple(x for x in args if getattr(x, "kind", None) is None)
-        elsewhere = {k: v for k, v in kwargs.items() if k != "dtype"}
-
-        def moved(t: Any) -> Any:
-            if t.dtype.kind in "fc":
-                return t.to(*args, **kwargs)
-            return t.to(*where, **elsewhere) if where or elsewhere else t
-
-        return self._apply(moved)
-
-    def type(self: Self, dst_type: Any) -> Self:
-        """All parameters and buffers in another dtype."""
-        return self._apply(lambda t: t.to(dst_type))
-
-    def float(self: Self) -> Self:
-        """All floating-point parameters and buffers in float32."""
-        return self._cast("float32")
-
-    def double(self: Self) -> Self:
-        """All floating-point parameters and buffers in float64."""
-        return self._cast("float64")
-
-    def half(self: Self) -> Self:
-        """All floating-point parameters and buffers in float16."""
-        return self._cast("float16")
-
-    def bfloat16(self: Self) -> Self:
-        """All floating-point parameters and buffers in bfloat16."""
-        return self._cast("bfloat16")
-
-    def _cast(self: Self, name: str) -> Self:
-        dtype = as_dtype(name)
-        return self._apply(lambda t: t.to(dtype) if t.dtype.kind == "f" else t)
-
-    def cpu(self: Self) -> Self:
-        """All parameters and buffers in main memory."""
-        return self._apply(lambda t: t.cpu())
-
-    def cuda(self: Self, device: Any = None) -> Self:
-        """All parameters and buffers on a GPU."""
-        return self._apply(lambda t: t.cuda(device))
-
-    def share_memory(self: Self) -> Self:
-        """All parameters and buffers in shared memory (what was born here already is)."""
-        return self._apply(lambda t: t.share_memory_())
 
     # ---------------------------------------------------------------- text, pickling
     def extra_repr(self) -> str:

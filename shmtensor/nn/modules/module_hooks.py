@@ -6,8 +6,9 @@ A module without hooks never comes here: `Module.__call__` looks whether any tab
 from __future__ import annotations
 
 import itertools
+import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...autograd import Function
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Hooked",
     "RemovableHandle",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
     "register_module_full_backward_hook",
     "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
 ]
 
 
@@ -34,23 +39,40 @@ _numbers = itertools.count()
 _forward_pre, _forward, _backward_pre, _backward = Table(), Table(), Table(), Table()
 # Numbers of the hooks for all modules: its truth is all that `Module.__call__` looks at.
 everywhere = Table()
+# Hooks for what every module registers.
+on_parameter, on_buffer, on_module = Table(), Table(), Table()
 
 
 class RemovableHandle:
-    """Removes the hook that it was returned for: `remove()`, or the end of a `with` block."""
+    """Removes the hook that it was returned for: `remove()`, or the end of a `with` block.
 
-    def __init__(self, tables: list[Table], number: int, prepend: bool = False) -> None:
-        self.id = number
-        self._tables = [weakref.ref(table) for table in tables]
-        if prepend:
-            _move_to_front(tables[0], number)
+    Args:
+        hooks_dict: the table that has the hook under this handle's `id`.
+        extra_dict: further tables with an entry of that id.
+    """
+
+    def __init__(self, hooks_dict: Table, *, extra_dict: Iterable[Table] = ()) -> None:
+        self.id = next(_numbers)
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        self.extra_dict_ref = tuple(weakref.ref(table) for table in extra_dict)
 
     def remove(self) -> None:
         """Takes the hook away; a second call does nothing."""
-        for reference in self._tables:
+        for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
             table = reference()
             if table is not None:
                 table.pop(self.id, None)
+
+    def __getstate__(self) -> tuple[Table | None, int, tuple[Table | None, ...]]:
+        return self.hooks_dict_ref(), self.id, tuple(table() for table in self.extra_dict_ref)
+
+    def __setstate__(self, state: tuple[Table | None, int, tuple[Table | None, ...]]) -> None:
+        # A table that nothing else holds is gone at once, as is the handle's purpose.
+        hooks_dict, self.id, extra = state
+        self.hooks_dict_ref, *others = (
+            weakref.ref(Table() if table is None else table) for table in (hooks_dict, *extra)
+        )
+        self.extra_dict_ref = tuple(others)
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -59,19 +81,26 @@ class RemovableHandle:
         self.remove()
 
 
-def _move_to_front(table: Table, number: int) -> None:
-    others = [(key, table.pop(key)) for key in list(table) if key != number]
-    table.update(others)
-
-
 def insert(
-    hook: Any, table: Table, flags: list[Table] | None = None, prepend: bool = False
+    hook: Any, table: Table, flags: Iterable[Table] = (), prepend: bool = False
 ) -> RemovableHandle:
-    number = next(_numbers)
-    table[number] = hook
-    for flag in flags or []:
-        flag[number] = True
-    return RemovableHandle([table, *(flags or [])], number, prepend)
+    handle = RemovableHandle(table, extra_dict=flags)
+    others = list(table.items()) if prepend else []
+    if prepend:
+        table.clear()
+    table[handle.id] = hook
+    table.update(others)
+    for flag in flags:
+        flag[handle.id] = True
+    return handle
+
+
+def registered(table: Table, module: Module, name: str, value: Any) -> Any:
+    """What becomes `name` of the module after the hooks of the table saw, or replaced, it."""
+    for hook in table.values():
+        changed = hook(module, name, value)
+        value = value if changed is None else changed
+    return value
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -92,6 +121,26 @@ def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> Removabl
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """`hook(module, grad_input, grad_output)` after the backward of every module."""
     return insert(hook, _backward, [everywhere])
+
+
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """The older name of `register_module_full_backward_hook`."""
+    return register_module_full_backward_hook(hook)
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, name, parameter)` when a module gets one; what it returns replaces it."""
+    return insert(hook, on_parameter)
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, name, buffer)` when a module gets one; what it returns replaces it."""
+    return insert(hook, on_buffer)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """`hook(module, name, submodule)` when a module gets one; what it returns replaces it."""
+    return insert(hook, on_module)
 
 
 class Hooked:
@@ -153,13 +202,13 @@ class Hooked:
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """`hook(module, grad_output)` before the module's backward; may return a replacement."""
-        return insert(hook, self._backward_pre_hooks, None, prepend)
+        return insert(hook, self._backward_pre_hooks, prepend=prepend)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """`hook(module, grad_input, grad_output)` after backward; may replace grad_input."""
-        return insert(hook, self._backward_hooks, None, prepend)
+        return insert(hook, self._backward_hooks, prepend=prepend)
 
     def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """The older name of `register_full_backward_hook`."""
@@ -184,7 +233,15 @@ def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     except BaseException:
         for number, hook in list(module._forward_hooks.items()):
             if number in module._forward_hooks_always_called and number not in done:
-                _after(module, number, hook, args, kwargs, output)
+                try:
+                    _after(module, number, hook, args, kwargs, output)
+                except Exception as error:  # the one on its way is the one to hear of
+                    warnings.warn(
+                        "register_forward_hook: a hook with always_call=True raised while another "
+                        f"error was on its way: {error!r}",
+                        UserWarning,
+                        stacklevel=3,
+                    )
         raise
 
 

@@ -1,21 +1,42 @@
-"""Layers that normalise over the last dimensions: LayerNorm, RMSNorm."""
+"""Layers that normalise each sample for itself: over its last dimensions, over groups of channels,
+or over neighbouring channels.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ...functions import empty
+from ...functions import arange, empty
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
 
-__all__ = ["LayerNorm", "RMSNorm"]
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
-class LayerNorm(Module):
+class _Affine(Module):
+    """A normalisation with a weight and a bias, each of which may be None."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def _make_affine(self, sizes: tuple[int, ...], weight: bool, bias: bool, **where: Any) -> None:
+        for name, wanted in (("weight", weight), ("bias", weight and bias)):
+            self.register_parameter(name, Parameter(empty(*sizes, **where)) if wanted else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Ones and zeros."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class LayerNorm(_Affine):
     """Mean 0 and variance 1 over the last dimensions, then `* weight + bias` (Ba et al. 2016).
 
     Args:
@@ -24,9 +45,6 @@ class LayerNorm(Module):
         elementwise_affine: whether there are weight and bias.
         bias: whether there is a bias.
     """
-
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self,
@@ -42,20 +60,9 @@ class LayerNorm(Module):
         self.normalized_shape = tuple(sizes)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            if wanted:
-                p = Parameter(empty(*self.normalized_shape, device=device, dtype=dtype))
-                self.register_parameter(name, p)
-            else:
-                self.register_parameter(name, None)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Ones and zeros."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self._make_affine(
+            self.normalized_shape, elementwise_affine, bias, device=device, dtype=dtype
+        )
 
     def forward(self, input: Tensor) -> Tensor:
         """(*, *normalized_shape), same shape out."""
@@ -105,3 +112,106 @@ class RMSNorm(Module):
         return (
             f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
         )
+
+
+class GroupNorm(_Affine):
+    """Mean 0 and variance 1 over each group of channels of each sample, then `* weight + bias` (Wu,
+    He 2018).
+
+    Args:
+        num_groups: how many groups of the same size the channels form.
+        num_channels: C of inputs (N, C, *).
+        eps: added to the variance.
+        affine: whether there are weight and bias, one number a channel each.
+        bias: whether there is a bias.
+
+    Raises: ValueError if num_channels is no multiple of num_groups.
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups:
+            raise ValueError(
+                "GroupNorm: num_channels must be divisible by num_groups: "
+                f"{num_channels} by {num_groups}"
+            )
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        self._make_affine((num_channels,), affine, bias, device=device, dtype=dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, *), same shape out."""
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class _AcrossChannels(Module):
+    """`x / (k + alpha * the mean square of neighbouring channels) ** beta`."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class LocalResponseNorm(_AcrossChannels):
+    """`x / (k + alpha * the mean square of size neighbouring channels) ** beta` (Krizhevsky et al.
+    2012).
+
+    Args:
+        size: how many channels count, this one in the middle.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, *), same shape out."""
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+
+class CrossMapLRN2d(_AcrossChannels):
+    """`LocalResponseNorm` of images as PyTorch's layer of this name computes it.
+
+    PyTorch's running sum over the channels never drops channel 0: that counts for every channel.
+    The gradient here is that of the value; PyTorch's leaves the extra channel 0 out.
+
+    Args:
+        size: how many channels count; an even size counts as the next smaller odd one, but the
+            sum is divided by the size given.
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__(size, alpha, beta, k)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, H, W), same shape out.
+
+        Raises: ValueError if the input has not 4 dimensions.
+        """
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: expected input to be 4D: shape {tuple(input.shape)}")
+        c = arange(input.shape[1])
+        near = (c - c.unsqueeze(1)).abs() < (self.size + 1) // 2
+        counts = (near | (c == 0)).to(input.dtype)  # row: for which channel; column: which counts
+        squares = counts.matmul((input * input).flatten(2)).reshape(input.shape)
+        return input / (self.k + self.alpha / self.size * squares) ** self.beta

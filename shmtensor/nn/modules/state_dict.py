@@ -6,10 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ... import __future__ as _switches
 from ...autograd import no_grad
 from ...conversion import as_tensor
 from ...tensor import Tensor
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 from .module_hooks import Hooked, RemovableHandle, Table, insert
 
 if TYPE_CHECKING:
@@ -107,7 +108,8 @@ class Stateful(Hooked):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         for name, tensor in self._persistent():
-            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+            kept = keep_vars or is_lazy(tensor)
+            destination[prefix + name] = tensor if kept else tensor.detach()
         if type(self).get_extra_state is not Stateful.get_extra_state:
             destination[prefix + _EXTRA] = self.get_extra_state()
 
@@ -230,6 +232,8 @@ class Stateful(Hooked):
     def _load_one(
         self, name: str, tensor: Any, key: str, value: Any, assign: bool, errors: list[str]
     ) -> None:
+        if is_lazy(tensor) and is_lazy(value) and not assign:
+            return
         if not hasattr(value, "shape"):
             errors.append(
                 f'While copying the parameter named "{key}": expected a tensor or an array, '
@@ -247,6 +251,8 @@ class Stateful(Hooked):
                 value = value if isinstance(value, Tensor) else as_tensor(value)
                 if not assign:
                     tensor.copy_(value)
+                elif _switches.get_swap_module_params_on_conversion():
+                    tensor.data = value.detach()
                 elif isinstance(tensor, Parameter):
                     if not isinstance(value, Parameter):
                         value = Parameter(value, requires_grad=tensor.requires_grad)

@@ -115,6 +115,8 @@ class Tree:
         """Puts `module` in the place of a dotted name."""
         if not target:
             raise ValueError("set_submodule: cannot replace the module itself: target ''")
+        if not isinstance(module, Tree):
+            raise ValueError(f"set_submodule: `module` is not an nn.Module: {kind_of(module)}")
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         if strict and name not in parent._modules:

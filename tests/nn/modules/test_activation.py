@@ -106,9 +106,25 @@ def test_gumbel_softmax_hard_is_one_hot_with_a_gradient() -> None:
 
 
 def test_wrong_arguments_are_shown() -> None:
-    with pytest.raises(ValueError, match="max_val"):
+    with pytest.raises(AssertionError, match="max_val"):
         nn.Hardtanh(1, 0)
     with pytest.raises(RuntimeError, match="-1"):
         F.softshrink(st.ones(1), -1)
     with pytest.raises(RuntimeError, match="'exact'"):
         F.gelu(st.ones(1), approximate="exact")
+
+
+def test_rrelu_draws_slopes_in_training_only() -> None:
+    m = nn.RReLU(0.2, 0.4)
+    out = m(-st.ones(1000)).numpy()
+    assert -0.4 <= out.min() < -0.35
+    assert -0.25 < out.max() <= -0.2
+    np.testing.assert_allclose(m.eval()(-st.ones(2)).numpy(), -0.3, rtol=1e-6)
+    assert repr(nn.RReLU(0.2, 0.4, True)) == "RReLU(lower=0.2, upper=0.4, inplace=True)"
+
+
+@pytest.mark.parametrize("name", ["elu_", "celu_", "leaky_relu_"])
+def test_a_negative_slope_in_place_has_no_backward(name: str) -> None:
+    out = getattr(F, name)(st.ones(2, requires_grad=True) * 1, -2.0)
+    with pytest.raises(RuntimeError, match=r"negative slope: -2.0, hint: inplace=False"):
+        out.sum().backward()

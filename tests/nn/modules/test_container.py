@@ -89,5 +89,41 @@ def test_parameter_dict_makes_parameters() -> None:
     assert m.get("x") is None
     assert m.pop("a").numel() == 1
     assert list(m.state_dict()) == ["b"]
-    with pytest.raises(KeyError):
+    with pytest.raises(AttributeError, match="no attribute 'a'"):
         m["a"]
+
+
+def test_sequential_times_a_number_repeats_the_same_modules() -> None:
+    s = nn.Sequential(nn.ReLU(), nn.Tanh())
+    assert [type(m).__name__ for m in s * 2] == ["ReLU", "Tanh"] * 2
+    assert (2 * s)[2] is s[0]
+    s *= 3
+    assert len(s) == 6
+    for factor, error in ((0, ValueError), (1.5, TypeError)):
+        with pytest.raises(error):
+            s * factor
+
+
+def test_module_list_shows_equal_neighbours_once() -> None:
+    m = nn.ModuleList([nn.ReLU(), nn.ReLU(), nn.Tanh()])
+    assert repr(m) == "ModuleList(\n  (0-1): 2 x ReLU()\n  (2): Tanh()\n)"
+    assert repr(nn.ModuleList()) == "ModuleList()"
+
+
+def test_parameter_dict_keeps_an_order() -> None:
+    p = nn.Parameter(st.ones(1))
+    assert list(nn.ParameterDict({"b": p, "a": p})) == ["a", "b"]  # as PyTorch sorts a plain one
+    m = nn.ParameterDict([("b", p), ("a", p)])
+    assert list(m) == ["b", "a"]
+    assert list(reversed(m)) == ["a", "b"]
+    m |= nn.ParameterDict({"c": p})
+    assert list(m.copy() | {"d": p}) == ["b", "a", "c", "d"]
+    assert m.popitem() == ("c", p)
+    assert m.setdefault("a") is p
+    assert list(m.fromkeys(["x"], 1)) == ["x"]
+    m.clear()
+    assert len(m) == 0
+    with pytest.raises(TypeError, match="must be a string"):
+        m[1] = p
+    with pytest.raises(TypeError, match="element #0 is no pair: int"):
+        m.update([3])

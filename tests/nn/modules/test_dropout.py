@@ -79,3 +79,12 @@ def test_probability_is_checked() -> None:
         nn.Dropout(1.5)
     with pytest.raises(ValueError, match=r"-1"):
         F.dropout(st.ones(1), -1)
+
+
+def test_feature_alpha_dropout_takes_whole_channels() -> None:
+    m = nn.FeatureAlphaDropout(0.5)
+    out = m(st.ones(8, 8, 4)).numpy()
+    assert len(np.unique(out)) == 2
+    assert (out == out[:, :, :1]).all()
+    x = st.ones(2, 2)
+    assert m.eval()(x) is x

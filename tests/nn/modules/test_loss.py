@@ -173,3 +173,54 @@ def test_bad_input_is_shown() -> None:
         F.binary_cross_entropy(st.ones(2) * 2, st.ones(2))
     with pytest.warns(UserWarning, match=r"target size \(2,\) differs"):
         F.mse_loss(st.ones(2, 1), st.ones(2))
+
+
+def test_margins_between_classes() -> None:
+    x = st.tensor([[0.1, 0.5, 0.9], [0.3, 0.2, 0.1]])
+    target = st.tensor([2, 0])
+    assert nn.MultiMarginLoss()(x, target).item() == pytest.approx((0.2 + 0.6 + 0.9 + 0.8) / 6)
+    labels = st.tensor([[2, -1, 0], [0, 1, -1]])
+    expected = (0.2 + 0.6 + 0.8 + 0.9) / 6
+    assert nn.MultiLabelMarginLoss()(x, labels).item() == pytest.approx(expected)
+    yes = st.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    soft = nn.MultiLabelSoftMarginLoss()(x, yes).item()
+    assert soft == pytest.approx(F.binary_cross_entropy_with_logits(x, yes).item(), rel=1e-5)
+
+
+def test_ctc_of_one_step_is_cross_entropy() -> None:
+    logp = F.log_softmax(st.randn(1, 2, 4), -1)
+    lengths = st.tensor([1, 1])
+    loss = nn.CTCLoss(reduction="none")(logp, st.tensor([[1], [3]]), lengths, lengths)
+    np.testing.assert_allclose(loss.numpy(), [-logp[0, 0, 1].item(), -logp[0, 1, 3].item()], 1e-5)
+    assert nn.CTCLoss(zero_infinity=True)(logp, st.tensor([[1, 2]] * 2), lengths, lengths * 2) == 0
+
+
+def test_triplets_take_any_distance() -> None:
+    a, p, n = st.tensor([[0.0]]), st.tensor([[1.0]]), st.tensor([[3.0]])
+    loss = nn.TripletMarginWithDistanceLoss(
+        distance_function=lambda x, y: (x - y).abs().sum(-1), margin=2.5, swap=True
+    )
+    assert loss(a, p, n).item() == pytest.approx(1 - 2 + 2.5)
+    with pytest.raises(ValueError, match="-1"):
+        nn.TripletMarginWithDistanceLoss(margin=-1)
+
+
+def test_linear_cross_entropy_is_that_of_its_logits() -> None:
+    loss = nn.LinearCrossEntropyLoss(4, 3, out_features=(2,), bias=True)
+    x, target = st.randn(5, 4), st.tensor(RNG.integers(0, 3, (5, 2)))
+    logits = loss.linear(x).reshape(5, 3, 2)
+    assert loss(x, target).item() == pytest.approx(F.cross_entropy(logits, target).item(), rel=1e-5)
+    with pytest.raises(RuntimeError, match=r"\(3,\): \(4,\)"):
+        nn.LinearCrossEntropyLoss(4, 3, weight=st.ones(4))
+
+
+def test_nll_loss_2d_is_nll_loss() -> None:
+    x, target = F.log_softmax(st.randn(2, 3, 4, 4), 1), st.tensor(RNG.integers(0, 3, (2, 4, 4)))
+    assert nn.NLLLoss2d()(x, target).item() == nn.NLLLoss()(x, target).item()
+
+
+def test_one_weight_for_each_class() -> None:
+    with pytest.raises(RuntimeError, match=r"each of 3 classes is needed: \(4,\)"):
+        nn.CrossEntropyLoss(st.ones(4))(st.ones(2, 3), st.tensor([0, 1]))
+    with pytest.raises(RuntimeError, match=r"target must lie in \[0, 1\]: 0.0 to 2.0"):
+        nn.BCELoss()(st.tensor([0.5, 0.5]), st.tensor([0.0, 2.0]))

@@ -41,11 +41,14 @@ def test_attributes_register_themselves() -> None:
     assert not hasattr(model, "scale")
 
 
-def test_another_kind_under_the_same_name_replaces() -> None:
+def test_another_kind_under_the_same_name_replaces_all_but_a_parameter() -> None:
     model = Model()
     model.first = nn.Parameter(st.ones(2))
     assert "first" in dict(model.named_parameters())
     assert "first" not in model._modules
+    with pytest.raises(TypeError, match="as parameter 'first'"):
+        model.first = nn.Identity()
+    del model.first
     model.first = nn.Identity()
     assert "first" in model._modules
     assert "first" not in model._parameters
@@ -165,3 +168,76 @@ def test_share_memory_keeps_the_parameters() -> None:
     before = list(model.parameters())
     model.share_memory()
     assert all(p is q and p.is_shared() for p, q in zip(model.parameters(), before, strict=True))
+
+
+def test_arguments_reach_the_next_class_that_asks_for_them() -> None:
+    class Named:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+    class Layer(nn.Module, Named):
+        call_super_init = True
+
+    assert Layer("a").name == "a"
+    with pytest.raises(TypeError, match="unexpected arguments"):
+        nn.Identity.__mro__[1]("a")
+
+
+def test_buffers_are_registered_by_the_modules_own_method() -> None:
+    class Layer(nn.Module):
+        def register_buffer(self, name, tensor):
+            super().register_buffer(name, tensor * 2)
+
+    layer = Layer()
+    layer.a = nn.Buffer(st.ones(1))
+    assert layer.a.item() == 2
+    with pytest.raises(RuntimeError, match="no argument persistent"):
+        layer.b = nn.Buffer(st.ones(1), persistent=False)
+    layer.c = 5
+    with pytest.raises(KeyError, match="already exists"):
+        layer.c = nn.Buffer(st.ones(1))
+
+
+def test_to_refuses_what_it_does_not_know() -> None:
+    layer = nn.Linear(2, 2)
+    with pytest.raises(RuntimeError, match="does not accept copy"):
+        layer.to("cpu", copy=True)
+    for args in (("cpu", True), (st.float64, True, False, 1), (st.ones(1), 0, 0, 0)):
+        with pytest.raises(TypeError, match="invalid combination"):
+            layer.to(*args)
+    assert layer.to(st.ones(1, dtype=st.float64), True).weight.dtype == st.float64
+    before = layer.weight
+    assert layer.to_empty(device="cpu").weight is before
+
+
+def test_switches_of_what_conversion_does_to_parameters() -> None:
+    future = st.__future__
+    layer = nn.Linear(2, 2)
+    layer.weight.grad = st.ones(2, 2)
+    first = layer.weight
+    future.set_overwrite_module_params_on_conversion(True)
+    try:
+        assert future.get_overwrite_module_params_on_conversion()
+        second = layer.double().weight
+        assert second is not first
+        assert first.dtype == st.float32
+        assert second.grad.dtype == st.float64
+        future.set_swap_module_params_on_conversion(True)
+        assert future.get_swap_module_params_on_conversion()
+        assert layer.float().weight is second
+        state = {"weight": st.ones(2, 2), "bias": st.zeros(2)}
+        layer.load_state_dict(state, assign=True)
+        assert layer.weight is second
+        assert layer.weight.data_ptr() == state["weight"].data_ptr()
+    finally:
+        future.set_overwrite_module_params_on_conversion(False)
+        future.set_swap_module_params_on_conversion(False)
+
+
+def test_a_module_without_its_init_cannot_be_called() -> None:
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(AttributeError, match=r"cannot call Layer before Module.__init__\(\)"):
+        Layer()(1)

@@ -109,3 +109,53 @@ def test_hooks_of_all_modules() -> None:
     assert not hooks.everywhere
     nn.Identity()(x)
     assert len(seen) == 3
+
+
+def test_hooks_of_what_modules_register_replace_it() -> None:
+    from shmtensor.nn.modules.module import (
+        register_module_buffer_registration_hook,
+        register_module_module_registration_hook,
+        register_module_parameter_registration_hook,
+    )
+
+    seen = []
+
+    def hook(module, name, value):
+        seen.append(name)
+        return nn.Parameter(st.zeros(3)) if name == "weight" else None
+
+    with (
+        register_module_parameter_registration_hook(hook),
+        register_module_buffer_registration_hook(hook),
+        register_module_module_registration_hook(hook),
+    ):
+        model = nn.Sequential(nn.BatchNorm1d(2, bias=False))
+    names = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked", "0"]
+    assert seen == names
+    assert model[0].weight.shape == (3,)
+    nn.Linear(1, 1)
+    assert seen == names
+
+
+def test_handles_know_their_tables() -> None:
+    module = nn.Identity()
+    handle = module.register_forward_hook(lambda *_: None, with_kwargs=True)
+    assert handle.hooks_dict_ref() is module._forward_hooks
+    assert [table() for table in handle.extra_dict_ref] == [module._forward_hooks_with_kwargs]
+    with hooks.register_module_backward_hook(lambda *_: None) as everywhere:
+        assert everywhere.id in hooks.everywhere
+
+
+def test_a_hook_that_fails_after_an_error_does_not_hide_it() -> None:
+    def failing(module, args, out):
+        raise KeyError("hook")
+
+    m, seen = nn.Linear(2, 2), []
+    m.register_forward_hook(failing, always_call=True)
+    m.register_forward_hook(lambda *_: seen.append(1), always_call=True)
+    with (
+        pytest.warns(UserWarning, match="KeyError"),
+        pytest.raises(RuntimeError, match="sizes differ"),
+    ):
+        m(st.ones(1, 3))
+    assert seen == [1]

@@ -47,3 +47,30 @@ def test_wrong_shape_is_shown() -> None:
     for kind in (nn.LayerNorm, nn.RMSNorm):
         with pytest.raises(RuntimeError, match=r"\(4, 5\)"):
             kind(6)(st.ones(4, 5))
+
+
+def test_group_norm() -> None:
+    m = nn.GroupNorm(2, 4)
+    x = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
+    groups = x.reshape(3, 2, 10)
+    expected = groups - groups.mean(2, keepdims=True)
+    expected /= np.sqrt(groups.var(2, keepdims=True) + 1e-5)
+    out = m(st.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(out, expected.reshape(x.shape), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="divisible by num_groups: 4 by 3"):
+        nn.GroupNorm(3, 4)
+    with pytest.raises(ValueError, match=r"more than 1 value per channel when training: \(1, 2\)"):
+        nn.GroupNorm(2, 2)(st.ones(1, 2))
+
+
+def test_local_response_norms() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 4, 3, 3)).astype(np.float32)
+    squares = np.pad(x * x, ((0, 0), (1, 1), (0, 0), (0, 0)))
+    around = squares[:, :4] + squares[:, 1:5] + squares[:, 2:]
+    out = nn.LocalResponseNorm(3, alpha=0.6, k=2.0)(st.tensor(x)).numpy()
+    np.testing.assert_allclose(out, x / (2 + 0.2 * around) ** 0.75, rtol=1e-5)
+    around[:, 2:] += squares[:, 1:2]  # channel 0 counts for every channel
+    out = nn.CrossMapLRN2d(3, alpha=0.6, k=2.0)(st.tensor(x)).numpy()
+    np.testing.assert_allclose(out, x / (2 + 0.2 * around) ** 0.75, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"4D: shape \(2, 4, 3\)"):
+        nn.CrossMapLRN2d(3)(st.ones(2, 4, 3))

@@ -1,0 +1,528 @@
+"""Convolution layers: Conv1d to Conv3d, ConvTranspose1d to ConvTranspose3d, and lazy ones.
+
+The layers of 1, 2 and 3 dimensions differ in a number and a function, which are class attributes:
+`_dims` and `_function`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from ...functions import empty
+from ...tensor import Tensor
+from .. import functional as F
+from .. import init
+from ..parameter import Parameter, UninitializedParameter
+from .lazy import LazyModuleMixin
+from .module import Module
+from .utils import Sizes, _ntuple, _reverse_repeat_tuple, _single
+
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+]
+
+PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
+class _ConvNd(Module):
+    """What all convolution layers have in common; sizes are tuples, one number a dimension."""
+
+    _dims: ClassVar[int]
+    _function: ClassVar[Callable[..., Any]]
+
+    in_channels: int
+    out_channels: int
+    kernel_size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: str | tuple[int, ...]
+    dilation: tuple[int, ...]
+    transposed: bool
+    output_padding: tuple[int, ...]
+    groups: int
+    padding_mode: str
+    weight: Parameter
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: str | tuple[int, ...],
+        dilation: tuple[int, ...],
+        transposed: bool,
+        output_padding: tuple[int, ...],
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.groups = groups
+        if groups <= 0:
+            raise self._wrong("groups must be a positive integer", groups)
+        self._check_groups(in_channels=in_channels, out_channels=out_channels)
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
+                raise self._wrong("padding must be numbers, 'same' or 'valid'", repr(padding))
+            if padding == "same" and any(s != 1 for s in stride):
+                raise self._wrong("padding='same' needs stride 1", f"stride={stride}")
+        if padding_mode not in PADDING_MODES:
+            raise self._wrong(f"padding_mode must be one of {PADDING_MODES}", repr(padding_mode))
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.transposed = transposed
+        self.output_padding = output_padding
+        self.padding_mode = padding_mode
+        # The padding as F.pad takes it: (before, after) of the last dimension first.
+        self._reversed_padding_repeated_twice = (
+            _padding_of(padding, kernel_size, dilation)
+            if isinstance(padding, str)
+            else _reverse_repeat_tuple(padding, 2)
+        )
+        self.weight = Parameter(empty(self._weight_shape(), device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(empty(out_channels, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def _wrong(self, what: str, values: Any) -> ValueError:
+        return ValueError(f"{type(self).__name__}: {what}: {values}")
+
+    def _check_groups(self, **channels: int) -> None:
+        for name, n in channels.items():
+            if n % self.groups:
+                raise self._wrong(f"{name} must be divisible by groups", f"{n}, {self.groups}")
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        rows, columns = self.out_channels, self.in_channels
+        if self.transposed:
+            rows, columns = columns, rows
+        return (rows, columns // self.groups, *self.kernel_size)
+
+    def reset_parameters(self) -> None:
+        """Draws both uniformly from +-1 / sqrt(in_channels / groups * elements of a kernel).
+
+        That of a transposed convolution has out_channels in the place of in_channels.
+        """
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            fan_in = math.prod(self.weight.shape[1:])
+            bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
+            init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
+        text += f", stride={self.stride}"
+        for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
+            value = getattr(self, name)
+            if value != (usual,) * len(value):
+                text += f", {name}={value}"
+        if self.groups != 1:
+            text += f", groups={self.groups}"
+        if self.bias is None:
+            text += ", bias=False"
+        if self.padding_mode != "zeros":
+            text += f", padding_mode={self.padding_mode}"
+        return text
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("padding_mode", "zeros")
+
+
+def _padding_of(word: str, kernel_size: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    """What "same" and "valid" stand for, as F.pad takes it."""
+    padding: list[int] = []
+    for k, d in zip(reversed(kernel_size), reversed(dilation), strict=True):
+        total = d * (k - 1) if word == "same" else 0
+        padding += [total // 2, total - total // 2]
+    return padding
+
+
+class _Conv(_ConvNd):
+    """Conv1d to Conv3d, by their `_dims` and `_function`."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: str | Sizes = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        sizes = _ntuple(self._dims)
+        super().__init__(
+            in_channels,
+            out_channels,
+            sizes(kernel_size),
+            sizes(stride),
+            padding if isinstance(padding, str) else sizes(padding),
+            sizes(dilation),
+            False,
+            sizes(0),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            padding = 0
+        return self._function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+    def forward(self, input: Tensor) -> Any:
+        """(N, in_channels, *size) or (in_channels, *size) to out_channels of them."""
+        return self._conv_forward(input, *self._weight_and_bias())
+
+
+class Conv1d(_Conv):
+    """Convolution of (N, in_channels, L) or (in_channels, L) with out_channels filters.
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the result.
+        kernel_size: elements of a filter.
+        stride: steps from one window to the next.
+        padding: elements added on either side; or "valid" (none), or "same" (so many that the
+            result has the input's length).
+        dilation: steps from one element of a window to the next.
+        groups: the channels fall into so many groups, each with filters of its own.
+        bias: whether a number is added for each channel.
+        padding_mode: what is added: "zeros", "reflect", "replicate" or "circular".
+    """
+
+    _dims = 1
+    _function = staticmethod(F.conv1d)
+
+
+class Conv2d(_Conv):
+    """Convolution of (N, in_channels, H, W) or (in_channels, H, W); see Conv1d.
+
+    Sizes are one number, or two: of the height and of the width.
+    """
+
+    _dims = 2
+    _function = staticmethod(F.conv2d)
+
+
+class Conv3d(_Conv):
+    """Convolution of (N, in_channels, D, H, W) or (in_channels, D, H, W); see Conv1d.
+
+    Sizes are one number, or three: of the depth, the height and the width.
+    """
+
+    _dims = 3
+    _function = staticmethod(F.conv3d)
+
+
+class _ConvTransposeNd(_ConvNd):
+    """ConvTranspose1d to ConvTranspose3d, by their `_dims` and `_function`."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise self._wrong("only padding_mode 'zeros' is supported", repr(padding_mode))
+        sizes = _ntuple(self._dims)
+        super().__init__(
+            in_channels,
+            out_channels,
+            sizes(kernel_size),
+            sizes(stride),
+            sizes(padding),
+            sizes(dilation),
+            True,
+            sizes(output_padding),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def _output_padding(
+        self,
+        input: Tensor,
+        output_size: Sequence[int] | None,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        kernel_size: Sequence[int],
+        num_spatial_dims: int,
+        dilation: Sequence[int] | None = None,
+    ) -> Sequence[int]:
+        """How much longer than the shortest possible result one of `output_size` is."""
+        if output_size is None:
+            return _single(self.output_padding)
+        lead = 2 if input.ndim == num_spatial_dims + 2 else 1
+        wanted = tuple(output_size)
+        if len(wanted) == lead + num_spatial_dims:
+            wanted = wanted[lead:]
+        if len(wanted) != num_spatial_dims:
+            raise self._wrong(
+                f"output_size must have {num_spatial_dims} or {lead + num_spatial_dims} numbers",
+                f"{tuple(output_size)}, input has {tuple(input.shape)}",
+            )
+        shortest = tuple(
+            (n - 1) * s - 2 * p + d * (k - 1) + 1
+            for n, s, p, k, d in zip(
+                input.shape[lead:],
+                stride,
+                padding,
+                kernel_size,
+                dilation or (1,) * num_spatial_dims,
+                strict=True,
+            )
+        )
+        more = tuple(w - n for w, n in zip(wanted, shortest, strict=True))
+        if any(not 0 <= m < s for m, s in zip(more, stride, strict=True)):
+            longest = tuple(n + s - 1 for n, s in zip(shortest, stride, strict=True))
+            raise self._wrong(
+                f"output_size must be from {shortest} to {longest}",
+                f"{wanted}, input has {tuple(input.shape)}",
+            )
+        return more
+
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Any:
+        """(N, in_channels, *size) or (in_channels, *size) to out_channels, of a greater size.
+
+        Args:
+            output_size: the result's size, where several are possible; see output_padding.
+        """
+        weight, bias = self._weight_and_bias()
+        more: Any = self.output_padding
+        if output_size is not None:
+            more = self._output_padding(
+                input,
+                output_size,
+                self.stride,
+                self.padding,  # type: ignore[arg-type]
+                self.kernel_size,
+                self._dims,
+                self.dilation,
+            )
+        return self._function(
+            input, weight, bias, self.stride, self.padding, more, self.groups, self.dilation
+        )
+
+
+class ConvTranspose1d(_ConvTransposeNd):
+    """The gradient of a Conv1d by its input, as a layer: (N, in_channels, L) to a longer one.
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the result.
+        kernel_size: elements of a filter.
+        stride: steps in the result for one in the input.
+        padding: elements cut off on either side of the result.
+        output_padding: elements that the result has more at its end, where several lengths would
+            give the same length by a Conv1d.
+        groups: the channels fall into so many groups, each with filters of its own.
+        bias: whether a number is added for each channel.
+        dilation: steps from one element of a window to the next.
+        padding_mode: "zeros".
+    """
+
+    _dims = 1
+    _function = staticmethod(F.conv_transpose1d)
+
+
+class ConvTranspose2d(_ConvTransposeNd):
+    """The gradient of a Conv2d by its input, as a layer; see ConvTranspose1d.
+
+    Sizes are one number, or two: of the height and of the width.
+    """
+
+    _dims = 2
+    _function = staticmethod(F.conv_transpose2d)
+
+
+class ConvTranspose3d(_ConvTransposeNd):
+    """The gradient of a Conv3d by its input, as a layer; see ConvTranspose1d.
+
+    Sizes are one number, or three: of the depth, the height and the width.
+    """
+
+    _dims = 3
+    _function = staticmethod(F.conv_transpose3d)
+
+
+class _LazyConvXdMixin(LazyModuleMixin, _ConvNd):
+    """Learns in_channels from the first input; before a class of the above."""
+
+    def __init__(
+        self,
+        out_channels: int,
+        *sizes_and_groups: Any,
+        bias: bool,
+        **named: Any,
+    ) -> None:
+        super().__init__(0, out_channels, *sizes_and_groups, bias=False, **named)
+        factory: dict[str, Any] = {name: named.get(name) for name in ("device", "dtype")}
+        self.weight = UninitializedParameter(**factory)
+        if bias:
+            self.bias = UninitializedParameter(**factory)
+
+    def reset_parameters(self) -> None:
+        """Draws both as the layer that it becomes does, if in_channels is known."""
+        if not self.has_uninitialized_params() and self.in_channels != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Makes the parameters for an input of shape (N, in_channels, *size)."""
+        if self.has_uninitialized_params():
+            self.in_channels = self._get_in_channels(input)
+            self._check_groups(in_channels=self.in_channels)
+            self._materialize(weight=self._weight_shape(), bias=(self.out_channels,))
+            self.reset_parameters()
+        elif self.in_channels == 0:  # the parameters were loaded
+            shape = self.weight.shape
+            self.in_channels = shape[0] if self.transposed else shape[1] * self.groups
+
+    def _get_in_channels(self, input: Tensor) -> int:
+        n = self._get_num_spatial_dims()
+        if input.ndim not in (n + 1, n + 2):
+            raise RuntimeError(
+                f"{type(self).__name__}: expected {n + 1} (unbatched) or {n + 2} (batched) "
+                f"dimensions: {tuple(input.shape)}"
+            )
+        return int(input.shape[-n - 1])
+
+    def _get_num_spatial_dims(self) -> int:
+        return self._dims
+
+
+class _LazyConv(_LazyConvXdMixin):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: str | Sizes = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias=bias,
+            padding_mode=padding_mode,
+            device=device,
+            dtype=dtype,
+        )
+
+
+class LazyConv1d(_LazyConv, Conv1d):
+    """A Conv1d that learns in_channels from its first input, and then is a Conv1d."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyConv, Conv2d):
+    """A Conv2d that learns in_channels from its first input, and then is a Conv2d."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyConv, Conv3d):
+    """A Conv3d that learns in_channels from its first input, and then is a Conv3d."""
+
+    cls_to_become = Conv3d
+
+
+class _LazyConvTranspose(_LazyConvXdMixin):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            bias=bias,
+            dilation=dilation,
+            padding_mode=padding_mode,
+            device=device,
+            dtype=dtype,
+        )
+
+
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
+    """Learns in_channels from its first input, and then is a ConvTranspose1d."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
+    """Learns in_channels from its first input, and then is a ConvTranspose2d."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
+    """Learns in_channels from its first input, and then is a ConvTranspose3d."""
+
+    cls_to_become = ConvTranspose3d

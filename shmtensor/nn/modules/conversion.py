@@ -1,0 +1,152 @@
+"""A module's parameters and buffers in another dtype or on another device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ... import __future__ as _switches
+from ...device import Device
+from ...dtypes import as_dtype
+from ...dtypes import dtype as Dtype
+from ...functions import empty_like
+from ...tensor import Tensor
+from ..parameter import Parameter, is_lazy
+from .traversal import Tree, kind_of
+
+__all__ = ["Convertible"]
+
+Self = TypeVar("Self", bound="Convertible")
+
+
+class Convertible(Tree):
+    """The part of Module that changes all tensors at once."""
+
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+
+    def _apply(self: Self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        overwrite = (
+            _switches.get_overwrite_module_params_on_conversion()
+            and not _switches.get_swap_module_params_on_conversion()
+        )
+        for name, p in self._parameters.items():
+            if p is None:
+                continue
+            former, gradient = p.data, p.grad
+            changed = fn(former)
+            if overwrite:
+                p = self._parameters[name] = Parameter(changed, p.requires_grad)
+            elif changed is not former:
+                if gradient is not None and changed.dtype != former.dtype:
+                    p.grad = None  # a gradient has its parameter's dtype: put back below
+                p.data = changed
+            if gradient is not None:
+                p.grad = fn(gradient.detach())
+        for name, b in self._buffers.items():
+            if b is not None:
+                self._buffers[name] = fn(b)
+        return self
+
+    def to(self: Self, *args: Any, **kwargs: Any) -> Self:
+        """Parameters and buffers on a device, in a floating-point dtype, or like a tensor.
+
+        Forms: `to(device=None, dtype=None, non_blocking=False)`, `to(dtype, non_blocking=False)`,
+        `to(tensor, non_blocking=False)`; with `memory_format=` those of 4 or 5 dimensions take
+        that format.
+
+        Copies: none where nothing changes, else one.
+
+        Raises: TypeError for other arguments or a dtype of integers.
+        """
+        device, dtype, memory_format = _destination(args, kwargs)
+        if dtype is not None and dtype.kind not in "fc":
+            raise TypeError(
+                "nn.Module.to only accepts floating point or complex dtypes: got "
+                f"desired dtype={dtype}"
+            )
+
+        def moved(t: Any) -> Any:
+            wanted = dtype if t.dtype.kind in "fc" else None
+            if memory_format is not None and t.dim() in (4, 5):
+                return t.to(device, wanted, memory_format=memory_format)
+            return t.to(device, wanted)
+
+        return self._apply(moved)
+
+    def to_empty(self: Self, *, device: Any, recurse: bool = True) -> Self:
+        """Parameters and buffers on a device, with memory that is not initialised."""
+        return self._apply(lambda t: empty_like(t, device=device), recurse=recurse)
+
+    def type(self: Self, dst_type: Any) -> Self:
+        """All parameters and buffers in another dtype."""
+        return self._apply(lambda t: t.to(dst_type))
+
+    def float(self: Self) -> Self:
+        """All floating-point parameters and buffers in float32."""
+        return self._cast("float32")
+
+    def double(self: Self) -> Self:
+        """All floating-point parameters and buffers in float64."""
+        return self._cast("float64")
+
+    def half(self: Self) -> Self:
+        """All floating-point parameters and buffers in float16."""
+        return self._cast("float16")
+
+    def bfloat16(self: Self) -> Self:
+        """All floating-point parameters and buffers in bfloat16."""
+        return self._cast("bfloat16")
+
+    def _cast(self: Self, name: str) -> Self:
+        dtype = as_dtype(name)
+        return self._apply(lambda t: t.to(dtype) if t.dtype.kind == "f" else t)
+
+    def cpu(self: Self) -> Self:
+        """All parameters and buffers in main memory."""
+        return self._apply(lambda t: t.cpu())
+
+    def cuda(self: Self, device: Any = None) -> Self:
+        """All parameters and buffers on a GPU."""
+        return self._apply(lambda t: t.cuda(device))
+
+    def share_memory(self: Self) -> Self:
+        """All parameters and buffers in shared memory (what was born here already is).
+
+        Raises: RuntimeError if one is uninitialized: it has no memory yet.
+        """
+        for t in (*self.parameters(), *self.buffers()):
+            if is_lazy(t):
+                t.share_memory_()
+        return self._apply(lambda t: t.share_memory_())
+
+
+def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Device, dtype and memory format of `Module.to`'s arguments."""
+    names: tuple[str, ...] = ("device", "dtype", "non_blocking", "copy")
+    if args and isinstance(args[0], Tensor):
+        names = ("tensor", "non_blocking", "copy")
+    elif args and isinstance(args[0], Dtype):
+        names = names[1:]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    known = {"tensor", "memory_format", *names}
+    dtype, device = given.get("dtype"), given.get("device")
+    if (
+        len(given) < len(args) + len(kwargs)
+        or not given.keys() <= known
+        or isinstance(dtype, (bool, Device))
+    ):
+        raise TypeError(
+            "to: invalid combination of arguments: "
+            f"{[kind_of(x) for x in args]} {sorted(kwargs)}, hint: to(device, dtype, "
+            "non_blocking), to(dtype, non_blocking), to(tensor, non_blocking), memory_format="
+        )
+    if given.get("copy"):
+        raise RuntimeError("to: nn.Module.to does not accept copy: copy=True")
+    like = given.get("tensor")
+    if like is not None:
+        device, dtype = like.device, like.dtype
+    return device, None if dtype is None else as_dtype(dtype), given.get("memory_format")

@@ -1,0 +1,81 @@
+"""Layers between an image and the columns of its windows: Fold, Unfold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensor import Tensor
+from .. import functional as F
+from .module import Module
+from .utils import Sizes
+
+__all__ = ["Fold", "Unfold"]
+
+
+class Fold(Module):
+    """Adds up the columns of windows where the windows lie in an image.
+
+    Args:
+        output_size: the image's height and width.
+        kernel_size: elements of a window.
+        dilation: steps from one element of a window to the next.
+        padding: elements around the image that windows may reach.
+        stride: steps from one window to the next.
+    """
+
+    def __init__(
+        self,
+        output_size: Sizes,
+        kernel_size: Sizes,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        stride: Sizes = 1,
+    ) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
+
+    def forward(self, input: Tensor) -> Any:
+        """(N, C * elements of a window, windows) to (N, C, *output_size); N may be missing."""
+        return F.fold(
+            input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"output_size={self.output_size}, kernel_size={self.kernel_size}, "
+            f"dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
+        )
+
+
+class Unfold(Module):
+    """The windows of an image as columns.
+
+    Args:
+        kernel_size: elements of a window.
+        dilation: steps from one element of a window to the next.
+        padding: zeros added around the image.
+        stride: steps from one window to the next.
+    """
+
+    def __init__(
+        self, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
+
+    def forward(self, input: Tensor) -> Any:
+        """(N, C, H, W) to (N, C * elements of a window, windows); N may be missing."""
+        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
+            f"stride={self.stride}"
+        )

@@ -1,0 +1,89 @@
+"""Modules that learn the shapes of their parameters from their first input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..parameter import is_lazy
+
+if TYPE_CHECKING:
+    from .module import Module as _Base
+    from .module_hooks import RemovableHandle
+else:
+    _Base = object
+
+__all__ = ["LazyModuleMixin"]
+
+
+class LazyModuleMixin(_Base):
+    """Base, before the layer's own class, of layers whose first call makes their parameters.
+
+    A subclass holds UninitializedParameter and defines `initialize_parameters`. Its first call
+    runs that before forward, and then the module becomes a `cls_to_become`. Loading a state whose
+    parameters have shapes makes them as well; the module then stays lazy until its first call.
+
+    >>> layer = LazyLinear(3)
+    >>> layer(st.ones(5, 2)).shape
+    Size([5, 3])
+    >>> layer
+    Linear(in_features=2, out_features=3, bias=True)
+    """
+
+    cls_to_become: type[Any] | None = None
+    _load_hook: RemovableHandle
+    _initialize_hook: RemovableHandle
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
+        self._initialize_hook = self.register_forward_pre_hook(
+            self._infer_parameters, with_kwargs=True
+        )
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Makes all parameters; receives what forward will. Every subclass defines it."""
+        raise NotImplementedError(f"initialize_parameters: not defined: {type(self).__name__}")
+
+    def has_uninitialized_params(self) -> bool:
+        """Whether one of this module's own parameters and buffers has no shape yet."""
+        return any(is_lazy(tensor) for _, tensor in self._own_tensors())
+
+    def _own_tensors(self) -> list[tuple[str, Any]]:
+        return [*self._parameters.items(), *self._buffers.items()]
+
+    def _materialize(self, **shapes: tuple[int, ...]) -> None:
+        """Gives the uninitialized ones of the named parameters and buffers their shapes."""
+        for name, shape in shapes.items():
+            tensor = getattr(self, name)
+            if is_lazy(tensor):
+                tensor.materialize(shape)
+
+    def _lazy_load_hook(
+        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
+    ) -> None:
+        shapes = {}
+        for name, _ in self._own_tensors():
+            value = state_dict.get(prefix + name)
+            if value is not None and not is_lazy(value):
+                shapes[name] = tuple(value.shape)
+        self._materialize(**shapes)
+
+    def _infer_parameters(self, module: Any, args: Any, kwargs: Any = None) -> None:
+        # `module` is this one, or a copy that took the hook along.
+        module.initialize_parameters(*args, **(kwargs or {}))
+        left = [name for name, tensor in module._own_tensors() if is_lazy(tensor)]
+        if left:
+            raise RuntimeError(
+                f"{type(module).__name__}.initialize_parameters: left uninitialized: {left}"
+            )
+        for name in ("_initialize_hook", "_load_hook"):
+            getattr(module, name).remove()
+            delattr(module, name)
+        if module.cls_to_become is not None:
+            module.__class__ = module.cls_to_become
+
+    def _replicate_for_data_parallel(self) -> NoReturn:
+        raise RuntimeError(
+            f"DataParallel: a module with uninitialized parameters has no copies: {self!r}, "
+            "hint: call its forward once before"
+        )

@@ -1,0 +1,70 @@
+"""Sizes as tuples, and names of a state_dict without their prefix: torch.nn.modules.utils."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+__all__ = ["consume_prefix_in_state_dict_if_present"]
+
+# One number for all dimensions, or one for each; the same with None for a size that stays.
+Sizes: TypeAlias = int | Sequence[int]
+OptionalSizes: TypeAlias = int | Sequence[int | None] | None
+Ratios: TypeAlias = float | Sequence[float]
+
+
+def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
+    """The function that makes a tuple of an iterable, and of anything else n times that."""
+
+    def parse(x: Any) -> tuple[Any, ...]:
+        return tuple(x) if isinstance(x, Iterable) else (x,) * n
+
+    parse.__name__ = name
+    return parse
+
+
+_single = _ntuple(1, "_single")
+_pair = _ntuple(2, "_pair")
+_triple = _ntuple(3, "_triple")
+_quadruple = _ntuple(4, "_quadruple")
+
+
+def _reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple[Any, ...]:
+    """The elements from the last to the first, each n times: a layer's padding for `F.pad`."""
+    return tuple(x for x in reversed(t) for _ in range(n))
+
+
+def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
+    """The sizes, with the last defaults in the place of None; one number stays as it is.
+
+    Raises: ValueError if there are not more defaults than sizes.
+    """
+    if isinstance(out_size, int):
+        return out_size
+    if len(defaults) <= len(out_size):
+        raise ValueError(
+            f"_list_with_default: the input must have {len(out_size) + 1} dimensions or more: "
+            f"{tuple(defaults)}, for out_size {tuple(out_size)}"
+        )
+    last = defaults[len(defaults) - len(out_size) :]
+    return [d if size is None else size for size, d in zip(out_size, last, strict=True)]
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Takes the prefix from the names of a state_dict that have it, in place.
+
+    The state of a DistributedDataParallel, whose names begin with "module.", fits the module
+    itself afterwards. Copies: none.
+
+    Args:
+        state_dict: tensors by dotted name.
+        prefix: such as "module."; names without it stay.
+    """
+    tables: list[dict[str, Any]] = [state_dict]
+    if hasattr(state_dict, "_metadata"):  # its names have no dot behind the last module
+        tables.append(state_dict._metadata)
+    for table in tables:
+        for key in list(table):
+            is_module_itself = table is not state_dict and key == prefix.removesuffix(".")
+            if key.startswith(prefix) or (key and is_module_itself):
+                table[key[len(prefix) :]] = table.pop(key)

@@ -1,0 +1,65 @@
+"""Upsample and its two older forms."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import nn
+
+
+def test_nearest_repeats_elements() -> None:
+    x = st.arange(6.0).reshape(1, 1, 2, 3)
+    expected = x.numpy().repeat(2, 2).repeat(2, 3)
+    for m in (
+        nn.Upsample(scale_factor=2),
+        nn.Upsample(size=(4, 6)),
+        nn.UpsamplingNearest2d(scale_factor=2),
+        nn.UpsamplingNearest2d((4, 6)),
+    ):
+        assert np.array_equal(m(x).numpy(), expected)
+
+
+def test_bilinear_keeps_the_corners() -> None:
+    x = st.tensor([[[[0.0, 2.0], [4.0, 6.0]]]])
+    expected = [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
+    assert nn.UpsamplingBilinear2d(3)(x)[0, 0].tolist() == expected
+    m = nn.Upsample(3, mode="bilinear", align_corners=True)
+    assert m(x)[0, 0].tolist() == expected
+    assert nn.Upsample(scale_factor=(1.5, 2), mode="bilinear")(x).shape == (1, 1, 3, 4)
+
+
+def test_attributes_and_repr() -> None:
+    m = nn.Upsample(scale_factor=(2, 3), mode="bicubic")
+    assert m.scale_factor == (2.0, 3.0)
+    assert m.name == "Upsample"
+    assert repr(m) == "Upsample(scale_factor=(2.0, 3.0), mode='bicubic')"
+    assert repr(nn.UpsamplingBilinear2d(3)) == "UpsamplingBilinear2d(size=3, mode='bilinear')"
+
+
+def test_older_pickles_computed_the_factor_again() -> None:
+    m = pickle.loads(pickle.dumps(nn.Upsample(2)))
+    assert m.recompute_scale_factor is None
+    state = dict(m.__dict__)
+    del state["recompute_scale_factor"]
+    older = nn.Upsample.__new__(nn.Upsample)
+    older.__setstate__(state)
+    assert older.recompute_scale_factor is True
+
+
+def test_wrong_arguments_are_refused() -> None:
+    x = st.ones(1, 1, 2, 3)
+    for m, error, message in (
+        (nn.Upsample(), ValueError, "None, None"),
+        (nn.Upsample(2, 2), ValueError, "2, 2.0"),
+        (nn.Upsample((2, 2, 2)), ValueError, r"\[2, 2, 2\]"),
+        (nn.Upsample(2, align_corners=True), ValueError, "mode='nearest'"),
+        (nn.Upsample(2, mode="some"), NotImplementedError, "'some'"),
+        (nn.Upsample(2, mode="linear"), NotImplementedError, r"3 dimensions: \(1, 1, 2, 3\)"),
+        (nn.Upsample(0), RuntimeError, r"positive: \(0, 0\)"),
+    ):
+        with pytest.raises(error, match=message):
+            m(x)

@@ -1,0 +1,53 @@
+"""Sizes as tuples, and names without their prefix."""
+
+from __future__ import annotations
+
+import pytest
+
+import shmtensor as st
+from shmtensor import nn
+from shmtensor.nn.modules.utils import (
+    _list_with_default,
+    _ntuple,
+    _pair,
+    _quadruple,
+    _reverse_repeat_tuple,
+    _single,
+    _triple,
+    consume_prefix_in_state_dict_if_present,
+)
+
+
+def test_one_number_becomes_as_many_as_are_needed() -> None:
+    assert (_single(2), _pair(2), _triple(2)) == ((2,), (2, 2), (2, 2, 2))
+    assert _quadruple("abcd") == ("a", "b", "c", "d")
+    assert _ntuple(5)(None) == (None,) * 5
+    assert _pair([1, 2, 3]) == (1, 2, 3)
+    assert _pair.__name__ == "_pair"
+    assert _reverse_repeat_tuple((1, 2), 2) == (2, 2, 1, 1)
+
+
+def test_missing_sizes_are_those_of_the_input() -> None:
+    assert _list_with_default((None, 7), [2, 3, 4, 5]) == [4, 7]
+    assert _list_with_default(3, [2]) == 3
+    with pytest.raises(ValueError, match=r"3 dimensions or more: \(4, 5\)"):
+        _list_with_default((1, 2), [4, 5])
+
+
+def test_prefix_is_taken_from_names_and_metadata() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    wrapped = nn.Module()
+    wrapped.module = model
+    state = wrapped.state_dict()
+    consume_prefix_in_state_dict_if_present(state, "module.")
+    assert list(state) == list(model.state_dict())
+    assert set(state._metadata) == {"", "0"}
+    model.load_state_dict(state)
+    plain = {"a": st.ones(1)}
+    consume_prefix_in_state_dict_if_present(plain, "module.")
+    assert list(plain) == ["a"]
+
+
+def test_the_package_of_the_same_name_is_seen() -> None:
+    assert nn.utils.clip_grad_norm_ is not None
+    assert nn.modules.utils._pair is _pair
