@@ -1,6 +1,7 @@
 """Optimizers and learning-rate schedules, by the names of torch.optim."""
 
 from . import lr_scheduler as lr_scheduler
+from . import swa_utils as swa_utils
 from .adadelta import Adadelta as Adadelta
 from .adafactor import Adafactor as Adafactor
 from .adagrad import Adagrad as Adagrad

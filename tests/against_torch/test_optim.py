@@ -223,3 +223,144 @@ def test_hyperparameters_may_be_tensors(name: str) -> None:
         schedule.step()
         ends.append(problem.steps(3, 6))
     same(*ends, "float64")
+
+
+def averaged(lib: Any, kind: str | None, use_buffers: bool) -> list[Any]:
+    swa = lib.optim.swa_utils
+    named = {
+        None: {},
+        "ema": {"avg_fn": swa.get_ema_avg_fn(0.9)},
+        "ema multi": {"multi_avg_fn": swa.get_ema_multi_avg_fn(0.9)},
+        "swa": {"avg_fn": swa.get_swa_avg_fn()},
+    }[kind]
+    rng = np.random.default_rng(0)
+    model = lib.nn.Sequential(lib.nn.Linear(3, 2), lib.nn.BatchNorm1d(2)).double()
+    average = swa.AveragedModel(model, use_buffers=use_buffers, **named)
+    for _ in range(3):
+        for p in model.parameters():
+            p.data = lib.tensor(rng.normal(size=tuple(p.shape)))
+        model(lib.tensor(rng.normal(size=(4, 3))))
+        average.update_parameters(model)
+    batches = [(lib.tensor(rng.normal(size=(4, 3))), None) for _ in range(3)]
+    state = list(average.state_dict().items())
+    swa.update_bn(batches, average)
+    return [[name, np.asarray(x)] for name, x in [*state, *average.state_dict().items()]]
+
+
+@pytest.mark.parametrize("use_buffers", [False, True])
+@pytest.mark.parametrize("kind", [None, "ema", "ema multi", "swa"])
+def test_averaged_models_are_pytorchs(kind: str | None, use_buffers: bool) -> None:
+    mine, theirs = (averaged(lib, kind, use_buffers) for lib in (st, torch))
+    for (name, x), (other, y) in zip(mine, theirs, strict=True):
+        assert name == other
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+
+
+SCHEDULES = {
+    "SWALR cos": lambda lib, o: lib.optim.swa_utils.SWALR(o, 0.5, anneal_epochs=4),
+    "SWALR linear": lambda lib, o: lib.optim.swa_utils.SWALR(o, 0.5, 3, "linear"),
+    "SWALR at once": lambda lib, o: lib.optim.swa_utils.SWALR(o, 0.5, 0),
+    "OneCycleLR": lambda lib, o: lib.optim.lr_scheduler.OneCycleLR(o, 0.3, total_steps=10),
+    "CyclicLR": lambda lib, o: lib.optim.lr_scheduler.CyclicLR(o, 0.01, 0.3, step_size_up=3),
+    "StepLR": lambda lib, o: lib.optim.lr_scheduler.StepLR(o, 2),
+}
+
+
+@pytest.mark.parametrize("schedule", sorted(SCHEDULES))
+def test_schedules_drive_optimizers_alike(schedule: str) -> None:
+    for name in ELEMENTWISE:
+        ends = []
+        for lib in (st, torch):
+            named = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
+            problem = Problem(lib, name, **named)
+            if schedule in ("OneCycleLR", "CyclicLR"):
+                keys = problem.optimizer.defaults
+                if "momentum" not in keys and "betas" not in keys:
+                    break  # they cycle the momentum, too
+            s = SCHEDULES[schedule](lib, problem.optimizer)
+            values = []
+            for i in range(6):
+                values = problem.steps(i, i + 1)
+                s.step()
+            ends.append([*values, np.asarray(problem.optimizer.param_groups[0]["lr"])])
+        if ends:
+            same(*ends, "float64")
+
+
+MATRICES: dict[str, list[dict[str, Any]]] = {
+    "Adafactor": [{}, {"maximize": True, "weight_decay": 0.1, "d": 1.5, "eps": (1e-3, 0.1)}],
+    "Muon": [{}, {"nesterov": False, "adjust_lr_fn": "match_rms_adamw", "ns_steps": 3}],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", sorted(MATRICES))
+def test_steps_of_matrices_are_pytorchs(name: str, dtype: str) -> None:
+    shapes = [(16, 16), (16, 16), (8, 4), (4, 8), *([(5,), (2, 3, 4)] if name[0] == "A" else [])]
+    for named in MATRICES[name]:
+        ends, keys = [], []
+        for lib in (st, torch):
+            rng = np.random.default_rng(0)
+            ps = [lib.nn.Parameter(lib.tensor(random(rng, s, dtype))) for s in shapes]
+            optimizer = getattr(lib.optim, name)(ps, **named)
+            for i in range(6):
+                for p in ps:
+                    p.grad = lib.tensor(random(rng, tuple(p.shape), dtype))
+                optimizer.step()
+                if i == 2:
+                    optimizer.load_state_dict(optimizer.state_dict())
+            state = [x for p in ps for x in optimizer.state[p].values()]
+            ends.append([p.detach().numpy() for p in ps] + [np.asarray(x) for x in state])
+            keys.append([list(optimizer.state[p]) for p in ps])
+        assert keys[0] == keys[1]
+        # a product rounded to bfloat16 may fall to the other side
+        close = {"rtol": 2e-2, "atol": 1e-3} if name == "Muon" else {"rtol": 1e-5, "atol": 1e-7}
+        for x, y in zip(*ends, strict=True):
+            assert x.dtype == y.dtype
+            np.testing.assert_allclose(x, y, **close)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_evaluates_the_loss_where_pytorch_does(search: str | None) -> None:
+    ends = []
+    for lib in (st, torch):
+        p = lib.nn.Parameter(lib.tensor([-1.2, 1.0], dtype=lib.float64))
+        optimizer = lib.optim.LBFGS([p], lr=0.5, max_iter=6, history_size=4, line_search_fn=search)
+        losses = []
+
+        def closure(p=p, optimizer=optimizer, losses=losses):
+            optimizer.zero_grad()
+            loss = 2 * (p[1] - p[0] ** 2) ** 2 + (1 - p[0]) ** 2
+            loss.backward()
+            losses.append(loss.item())
+            return loss
+
+        for _ in range(2):
+            optimizer.step(closure)
+        state = optimizer.state[p]
+        ends.append((losses, list(state), state["n_iter"], state["func_evals"]))
+    assert ends[0][1:] == ends[1][1:]
+    np.testing.assert_allclose(ends[0][0], ends[1][0], rtol=1e-8)
+
+
+def test_lbfgs_state_goes_both_ways() -> None:
+    def problem(lib):
+        p = lib.nn.Parameter(lib.tensor([-1.2, 1.0], dtype=lib.float64))
+        optimizer = lib.optim.LBFGS([p], lr=0.3, max_iter=3)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = (p[1] - p[0] ** 2) ** 2 + (1 - p[0]) ** 2
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        return p, optimizer, closure
+
+    mine, theirs = problem(st), problem(torch)
+    own, other = mine[1].state_dict(), theirs[1].state_dict()
+    mine[1].load_state_dict(converted(other, torch.Tensor, st.tensor))
+    theirs[1].load_state_dict(converted(own, st.Tensor, torch.tensor))
+    for _, optimizer, closure in (mine, theirs):
+        optimizer.step(closure)
+    np.testing.assert_allclose(mine[0].detach().numpy(), theirs[0].detach().numpy(), rtol=1e-10)
