@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import reference_updates as rules
+from .arguments import as_numbers, check_not_negative, check_rate
 from .flat.flat_optimizer import FlatOptimizer
 from .flat.flat_parameters import Array
 from .optimizer import Group
@@ -29,8 +30,12 @@ class Adagrad(FlatOptimizer):
         initial_accumulator_value: what the sums begin with.
         eps: added to the denominator.
         maximize: go uphill.
-        foreach, differentiable, fused: accepted; it is elementwise anyway.
+        foreach, differentiable, fused: as in PyTorch; it is one kernel call anyway, and a step in
+            tensor operations where it is differentiable.
     """
+
+    rule = "adagrad_"
+    states = ("sum",)
 
     def __init__(
         self,
@@ -46,20 +51,13 @@ class Adagrad(FlatOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        for value, name in (
-            (lr, "learning rate"),
-            (lr_decay, "lr_decay value"),
-            (weight_decay, "weight_decay value"),
-            (initial_accumulator_value, "initial_accumulator_value value"),
-            (eps, "epsilon value"),
-        ):
-            if not value >= 0.0:
-                raise ValueError(f"Invalid {name}: {value}")
-        if differentiable:
-            raise NotImplementedError(
-                "Adagrad: differentiable steps are not supported: the update is in place, hint: "
-                "write the update in tensor operations"
-            )
+        check_rate(lr)
+        check_not_negative(
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value,
+            eps=eps,
+        )
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,
@@ -78,26 +76,17 @@ class Adagrad(FlatOptimizer):
         group = self.param_groups[-1]
         for flat in self._flats:
             if flat.group is group:
-                flat.add_state(SUM)
-                flat.state["sum"][...] = group["initial_accumulator_value"]
-                self._begin(flat, SUM, range(len(flat.tensors)))
+                self._begin(flat, self.states, range(len(flat.tensors)))
 
-    def _names(self, group: Group) -> list[str]:
-        return SUM
+    def _initial(self, group: Group) -> dict[str, float]:
+        return {"sum": group["initial_accumulator_value"]}
 
-    def _length(self, group: Group, step: int) -> float:
-        return float(group["lr"]) / (1 + (step - 1) * float(group["lr_decay"]))
+    def _length(self, group: Group, step: int) -> Any:
+        return group["lr"] / (1 + (step - 1) * group["lr_decay"])
 
-    def _update(self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int) -> None:
-        rules.adagrad_(
-            p,
-            g,
-            state["sum"],
-            self._length(group, step),
-            group["eps"],
-            group["weight_decay"],
-            group["maximize"],
-        )
+    def _arguments(self, group: Group, step: int, scalars: dict[str, Any]) -> tuple[Any, ...]:
+        length, decay = self._length(group, step), group["weight_decay"]
+        return length, group["eps"], decay, group["maximize"]
 
     def takes_sparse(self, group: Group) -> bool:
         if group["weight_decay"]:
@@ -113,10 +102,7 @@ class Adagrad(FlatOptimizer):
         once = g.coalesce()
         at = tuple(once.places.array)
         new, total = p[at], state["sum"][at]
-        length = self._length(group, step)
+        length = self._length(as_numbers(group), step)
         numbers = once.numbers.detach().array
         rules.adagrad_(new, numbers, total, length, group["eps"], 0.0, group["maximize"])
         p[at], state["sum"][at] = new, total
-
-
-SUM = ["sum"]

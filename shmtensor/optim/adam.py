@@ -1,17 +1,16 @@
-"""Adam and AdamW."""
+"""Adam: steps by the first and second moments of the gradient."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from .. import native
-from . import reference_updates as rules
+from ..tensor import Tensor
+from .arguments import check_betas, check_not_negative, check_rate
 from .flat.flat_optimizer import FlatOptimizer
-from .flat.flat_parameters import Array
 from .optimizer import Group
 
-__all__ = ["Adam", "AdamW"]
+__all__ = ["Adam"]
 
 
 class Adam(FlatOptimizer):
@@ -26,8 +25,12 @@ class Adam(FlatOptimizer):
         amsgrad: use the largest second moment so far (Reddi et al. 2018).
         maximize: go uphill.
         decoupled_weight_decay: take weight_decay from the parameter instead, as AdamW.
-        foreach, capturable, differentiable, fused: accepted; it is one kernel call anyway.
+        foreach, capturable, differentiable, fused: as in PyTorch; it is one kernel call anyway, and
+            a step in tensor operations where it is differentiable.
     """
+
+    rule = "adam_"
+    states = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
     def __init__(
         self,
@@ -45,20 +48,10 @@ class Adam(FlatOptimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        if not lr >= 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if not eps >= 0.0:
-            raise ValueError(f"Invalid epsilon value: {eps}")
-        for i, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
-        if not weight_decay >= 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
-        if differentiable:
-            raise NotImplementedError(
-                f"{type(self).__name__}: differentiable steps are not supported: the update is "
-                "in place, hint: write the update in tensor operations"
-            )
+        check_rate(lr)
+        check_not_negative(eps=eps, weight_decay=weight_decay)
+        check_betas(betas)
+        check_tensors(lr, betas, bool(foreach) and not capturable)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -74,26 +67,14 @@ class Adam(FlatOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _names(self, group: Group) -> list[str]:
-        return WITH_MAXIMUM if group["amsgrad"] else WITHOUT_MAXIMUM
+    def _names(self, group: Group) -> tuple[str, ...]:
+        return self.states if group["amsgrad"] else WITHOUT_MAXIMUM
 
-    def _update(self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int) -> None:
-        beta1, beta2 = group["betas"]
-        kernel = (
-            getattr(native, "adam_", rules.adam_)
-            if p.ndim == 1 and p.dtype.char in "fd"
-            else rules.adam_
-        )
-        kernel(
-            p,
-            g,
-            state["exp_avg"],
-            state["exp_avg_sq"],
-            state["max_exp_avg_sq"] if group["amsgrad"] else None,
+    def _arguments(self, group: Group, step: int, scalars: dict[str, Any]) -> tuple[Any, ...]:
+        return (
             step,
-            float(group["lr"]),
-            float(beta1),
-            float(beta2),
+            group["lr"],
+            *group["betas"],
             group["eps"],
             group["weight_decay"],
             group["decoupled_weight_decay"],
@@ -101,39 +82,16 @@ class Adam(FlatOptimizer):
         )
 
 
-WITHOUT_MAXIMUM = ["exp_avg", "exp_avg_sq"]
-WITH_MAXIMUM = [*WITHOUT_MAXIMUM, "max_exp_avg_sq"]
+WITHOUT_MAXIMUM = Adam.states[:2]
 
 
-class AdamW(Adam):
-    """Adam with the weight decay taken from the parameter itself (Loshchilov, Hutter 2017)."""
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: Any = 1e-3,
-        betas: tuple[Any, Any] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            lr,
-            betas,
-            eps,
-            weight_decay,
-            amsgrad,
-            foreach=foreach,
-            maximize=maximize,
-            capturable=capturable,
-            differentiable=differentiable,
-            fused=fused,
-            decoupled_weight_decay=True,
-        )
+def check_tensors(lr: Any, betas: tuple[Any, Any], foreach: bool) -> None:
+    """Raises: ValueError, tensors where PyTorch takes none."""
+    if isinstance(betas[0], Tensor) is not isinstance(betas[1], Tensor):
+        raise ValueError(f"betas must be either both floats or both Tensors: got {betas}")
+    for name, value in (("lr", lr), ("betas[0]", betas[0]), ("betas[1]", betas[1])):
+        if foreach and isinstance(value, Tensor):
+            raise ValueError(
+                f"{name} as a Tensor is not supported for capturable=False and foreach=True: "
+                f"{value}"
+            )

@@ -109,7 +109,7 @@ class Optimizer:
                     f"optimizer can only optimize Tensors, but one of the params is "
                     f"{type(p).__name__}"
                 )
-            if not (p.is_leaf or p.retains_grad):
+            if not (self.defaults.get("differentiable") or p.is_leaf or p.retains_grad):
                 raise ValueError(
                     f"can't optimize a non-leaf Tensor: shape {tuple(p.shape)}, hint: detach() it"
                 )
@@ -298,7 +298,7 @@ def _cast(p: Any, value: Any, key: str | None = None) -> Any:
     """A copy of loaded state; tensors other than "step" in the parameter's dtype."""
     if isinstance(value, Tensor):
         value = value.detach().clone()
-        return value.to(p.dtype) if key != "step" and p.dtype.kind in "fc" else value
+        return value.to(p.dtype) if key != "step" and p.dtype.kind == "f" else value
     if isinstance(value, dict):
         return {k: _cast(p, v, k) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,18 +1,41 @@
 """The update rules in plain NumPy, elementwise and in place: what the native kernels must equal.
 
-They take arrays of any shape, strides and floating-point dtype, which the kernels do not.
+They take arrays of any shape, strides and floating-point dtype, which the kernels do not; and
+tensors, through NumPy's protocols, for steps that gradients flow through.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-__all__ = ["adagrad_", "adam_", "sgd_"]
+__all__ = [
+    "adadelta_",
+    "adagrad_",
+    "adam_",
+    "adamax_",
+    "asgd_",
+    "nadam_",
+    "radam_",
+    "rmsprop_",
+    "rprop_",
+    "sgd_",
+]
 
 Array = np.ndarray[Any, Any]
+
+
+def gradient(p: Array, g: Array, weight_decay: float, maximize: bool) -> Array:
+    """The gradient that a rule steps by."""
+    if maximize:
+        g = -g
+    return g + weight_decay * p if weight_decay else g
+
+
+def copy_of(x: Any) -> Any:
+    """Of state that is overwritten while a backward still needs its old value."""
+    return x.copy() if isinstance(x, np.ndarray) else x.clone()
 
 
 def adam_(
@@ -43,10 +66,10 @@ def adam_(
     v += g * g * (1 - beta2)
     second = v
     if vmax is not None:
-        np.maximum(vmax, v, out=vmax)
+        vmax[...] = np.maximum(copy_of(vmax), v)
         second = vmax
     with np.errstate(divide="ignore", invalid="ignore"):  # eps may be 0
-        denominator = np.sqrt(second) / math.sqrt(1 - beta2**step) + eps
+        denominator = np.sqrt(second) / (1 - beta2**step) ** 0.5 + eps
         p -= m / denominator * (lr / (1 - beta1**step))
 
 
@@ -63,10 +86,7 @@ def sgd_(
     first: bool,
 ) -> None:
     """Gradient descent with momentum (Sutskever et al. 2013); `first`: the buffer has no past."""
-    if maximize:
-        g = -g
-    if weight_decay:
-        g = g + weight_decay * p
+    g = gradient(p, g, weight_decay, maximize)
     if buf is not None:
         if first:
             buf[...] = g
@@ -77,20 +97,187 @@ def sgd_(
     p -= lr * g
 
 
-def adagrad_(
+def adadelta_(
     p: Array,
     g: Array,
-    total: Array,
+    square_avg: Array,
+    acc_delta: Array,
     lr: float,
+    rho: float,
+    one_minus_rho: float,
     eps: float,
     weight_decay: float,
     maximize: bool,
 ) -> None:
+    """Adadelta (Zeiler 2012)."""
+    g = gradient(p, g, weight_decay, maximize)
+    square_avg *= rho
+    square_avg += g * g * one_minus_rho
+    with np.errstate(divide="ignore", invalid="ignore"):  # eps may be 0
+        delta = np.sqrt(acc_delta + eps) / np.sqrt(square_avg + eps) * g
+    acc_delta *= rho
+    acc_delta += delta * delta * one_minus_rho
+    p -= lr * delta
+
+
+def adagrad_(
+    p: Array, g: Array, total: Array, lr: float, eps: float, weight_decay: float, maximize: bool
+) -> None:
     """Adagrad (Duchi, Hazan, Singer 2011); lr: of this step, decayed already."""
-    if maximize:
-        g = -g
-    if weight_decay:
-        g = g + weight_decay * p
+    g = gradient(p, g, weight_decay, maximize)
     total += g * g
     with np.errstate(divide="ignore", invalid="ignore"):  # eps may be 0
         p -= lr * g / (np.sqrt(total) + eps)
+
+
+def adamax_(
+    p: Array,
+    g: Array,
+    exp_avg: Array,
+    exp_inf: Array,
+    step_size: float,
+    one_minus_beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """Adamax (Kingma, Ba 2014), section 7.1; step_size: lr over the average's correction."""
+    g = gradient(p, g, weight_decay, maximize)
+    exp_avg += (g - exp_avg) * one_minus_beta1
+    exp_inf[...] = np.maximum(exp_inf * beta2, np.abs(g) + eps)
+    with np.errstate(divide="ignore", invalid="ignore"):  # eps may be 0
+        p -= step_size * exp_avg / exp_inf
+
+
+def asgd_(
+    p: Array,
+    g: Array,
+    ax: Array,
+    eta: float,
+    mu: float,
+    shrink: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """Averaged gradient descent (Polyak, Juditsky 1992); eta: the step's length; mu: how much of
+    the parameter enters its average ax."""
+    g = gradient(p, g, weight_decay, maximize)
+    p *= shrink
+    p -= eta * g
+    if mu == 1:
+        ax[...] = p
+    else:
+        ax += (p - ax) * mu
+
+
+def nadam_(
+    p: Array,
+    g: Array,
+    exp_avg: Array,
+    exp_avg_sq: Array,
+    gradient_size: float,
+    average_size: float,
+    one_minus_beta1: float,
+    beta2: float,
+    one_minus_beta2: float,
+    correction: float,
+    eps: float,
+    shrink: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """NAdam (Dozat 2016). gradient_size, average_size: the lengths of a step by the gradient and by
+    its average; correction: times the root of exp_avg_sq."""
+    g = gradient(p, g, weight_decay, maximize)
+    exp_avg += (g - exp_avg) * one_minus_beta1
+    exp_avg_sq *= beta2
+    exp_avg_sq += g * g * one_minus_beta2
+    p *= shrink
+    with np.errstate(divide="ignore", invalid="ignore"):  # eps may be 0
+        denominator = np.sqrt(exp_avg_sq) * correction + eps
+        p -= (gradient_size * g + average_size * exp_avg) / denominator
+
+
+def radam_(
+    p: Array,
+    g: Array,
+    exp_avg: Array,
+    exp_avg_sq: Array,
+    step_size: float,
+    rectification: float,
+    one_minus_beta1: float,
+    beta2: float,
+    one_minus_beta2: float,
+    eps: float,
+    shrink: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """RAdam (Liu et al. 2019). rectification: over the root of exp_avg_sq; 0 in the first steps,
+    which go by the average alone."""
+    g = gradient(p, g, weight_decay, maximize)
+    exp_avg += (g - exp_avg) * one_minus_beta1
+    exp_avg_sq *= beta2
+    exp_avg_sq += g * g * one_minus_beta2
+    p *= shrink
+    move = step_size * exp_avg
+    if rectification:
+        with np.errstate(divide="ignore", invalid="ignore"):  # eps may be 0
+            move = move * (rectification / (np.sqrt(exp_avg_sq) + eps))
+    p -= move
+
+
+def rmsprop_(
+    p: Array,
+    g: Array,
+    square_avg: Array,
+    momentum_buffer: Array | None,
+    grad_avg: Array | None,
+    lr: float,
+    alpha: float,
+    one_minus_alpha: float,
+    eps: float,
+    momentum: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """RMSprop (Tieleman, Hinton 2012); grad_avg: centered (Graves 2013)."""
+    g = gradient(p, g, weight_decay, maximize)
+    square_avg *= alpha
+    square_avg += g * g * one_minus_alpha
+    square = square_avg
+    if grad_avg is not None:
+        grad_avg += (g - grad_avg) * one_minus_alpha
+        square = square_avg - grad_avg * grad_avg
+    with np.errstate(divide="ignore", invalid="ignore"):  # eps may be 0
+        move = g / (np.sqrt(square) + eps)
+    if momentum_buffer is not None:
+        momentum_buffer *= momentum
+        momentum_buffer += move
+        move = momentum_buffer
+    p -= lr * move
+
+
+def rprop_(
+    p: Array,
+    g: Array,
+    prev: Array,
+    step_size: Array,
+    eta_minus: float,
+    eta_plus: float,
+    smallest: float,
+    largest: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """Rprop (Riedmiller, Braun 1993): an element's step grows while the sign of its gradient stays,
+    shrinks where it changes, and is then not made."""
+    g = gradient(p, g, weight_decay, maximize)
+    agreement = g * prev
+    shrinks = agreement < 0
+    smaller = np.where(shrinks, step_size * eta_minus, step_size)
+    size = np.where(agreement > 0, step_size * eta_plus, smaller)
+    step_size[...] = np.minimum(np.maximum(size, smallest), largest)
+    prev[...] = np.where(shrinks, 0, g)
+    p -= np.sign(prev) * step_size

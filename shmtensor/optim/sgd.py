@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .. import native
 from ..ops.scattered import add_slices_at
-from . import reference_updates as rules
+from ..tensor import Tensor
+from .arguments import as_numbers, check_not_negative, check_rate
 from .flat.flat_optimizer import FlatOptimizer
 from .flat.flat_parameters import Array
 from .optimizer import Group
@@ -33,10 +33,13 @@ class SGD(FlatOptimizer):
         weight_decay: times the parameter, added to the gradient.
         nesterov: look ahead; needs momentum and no dampening.
         maximize: go uphill.
-        foreach, differentiable, fused: accepted; it is one kernel call anyway.
+        foreach, differentiable, fused: as in PyTorch; it is one kernel call anyway, and a step in
+            tensor operations where it is differentiable.
     """
 
     counts = False
+    rule = "sgd_"
+    states = ("momentum_buffer",)
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class SGD(FlatOptimizer):
         lr: Any = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
-        weight_decay: float = 0,
+        weight_decay: Any = 0,
         nesterov: bool = False,
         *,
         maximize: bool = False,
@@ -52,21 +55,13 @@ class SGD(FlatOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        if lr < 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if momentum < 0.0:
-            raise ValueError(f"Invalid momentum value: {momentum}")
-        if weight_decay < 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        if isinstance(lr, Tensor) or lr < 0.0:  # NaN is taken, as in PyTorch
+            check_rate(lr)
+        check_not_negative(momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError(
                 "Nesterov momentum requires a momentum and zero dampening: got momentum "
                 f"{momentum}, dampening {dampening}"
-            )
-        if differentiable:
-            raise NotImplementedError(
-                "SGD: differentiable steps are not supported: the update is in place, hint: "
-                "write the update in tensor operations"
             )
         defaults = {
             "lr": lr,
@@ -81,22 +76,13 @@ class SGD(FlatOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _names(self, group: Group) -> list[str]:
-        return BUFFER if group["momentum"] else NOTHING
+    def _names(self, group: Group) -> tuple[str, ...]:
+        return self.states if group["momentum"] else ()
 
-    def _update(self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int) -> None:
-        momentum = group["momentum"]
-        kernel = (
-            getattr(native, "sgd_", rules.sgd_)
-            if p.ndim == 1 and p.dtype.char in "fd"
-            else rules.sgd_
-        )
-        kernel(
-            p,
-            g,
-            state["momentum_buffer"] if momentum else None,
-            float(group["lr"]),
-            momentum,
+    def _arguments(self, group: Group, step: int, scalars: dict[str, Any]) -> tuple[Any, ...]:
+        return (
+            group["lr"],
+            group["momentum"],
             group["dampening"],
             group["weight_decay"],
             group["nesterov"],
@@ -119,12 +105,9 @@ class SGD(FlatOptimizer):
             flat = {name: array.reshape(-1) for name, array in state.items()}
             whole = g.to_dense().detach().array.reshape(-1)
             new = p.reshape(-1)  # a copy where p is strided
-            self._update(group, new, whole, flat, step)
+            self._update(as_numbers(group), new, whole, flat, step, {})
             p[...] = new.reshape(p.shape)
             return
         lr = float(group["lr"]) if group["maximize"] else -float(group["lr"])
         numbers = g.numbers.detach().array
         add_slices_at(p, g.places.array, numbers * numbers.dtype.type(lr))
-
-
-BUFFER, NOTHING = ["momentum_buffer"], list[str]()

@@ -11,6 +11,7 @@ import numpy as np
 from .. import native
 from ..autograd import wrap
 from . import reference_updates as rules
+from .arguments import check_betas
 from .flat.flat_parameters import zeros
 from .optimizer import Group, Optimizer
 
@@ -41,9 +42,7 @@ class SparseAdam(Optimizer):
             raise ValueError(f"Invalid learning rate: {lr}")
         if not eps > 0.0:
             raise ValueError(f"Invalid epsilon value: {eps}")
-        for i, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -95,3 +95,156 @@ def test_rules_take_any_strides() -> None:
     p, g = np.ones((4, 6)).T, np.ones((6, 4))
     rules.sgd_(p, g, None, 0.5, 0, 0, 0, False, False, True)
     assert (p == 0.5).all()
+
+
+GRADIENTS = [0.5, -2.0, 1.0, 0.25]
+
+
+def check(rule: Any, states: int, arguments: Any, step: Any, fill: float = 0.0) -> None:
+    """Runs a rule on one number beside `step(p, g, state, t)`, which returns the new p."""
+    P, S = np.array([1.0]), [np.full(1, fill if i else 0.0) for i in range(states)]
+    p, state = 1.0, [float(x[0]) for x in S]
+    for t, g in enumerate(GRADIENTS, 1):
+        rule(P, np.array([g]), *S, *arguments(t))
+        p = step(p, g, state, t)
+        np.testing.assert_allclose([P[0], *(x[0] for x in S)], [p, *state])
+
+
+def test_adadelta_is_the_papers_algorithm() -> None:
+    def step(p: float, g: float, s: list[float], t: int) -> float:
+        g += 0.1 * p
+        s[0] = 0.8 * s[0] + 0.2 * g * g
+        move = math.sqrt(s[1] + 1e-2) / math.sqrt(s[0] + 1e-2) * g
+        s[1] = 0.8 * s[1] + 0.2 * move * move
+        return p - 0.5 * move
+
+    check(rules.adadelta_, 2, lambda t: (0.5, 0.8, 1 - 0.8, 1e-2, 0.1, False), step)
+
+
+def test_adagrad_is_the_papers_algorithm() -> None:
+    def step(p: float, g: float, s: list[float], t: int) -> float:
+        s[0] += g * g
+        return p + 0.5 * g / (math.sqrt(s[0]) + 1e-3)
+
+    check(rules.adagrad_, 1, lambda t: (0.5, 1e-3, 0.0, True), step)
+
+
+def test_adamax_is_the_papers_algorithm() -> None:
+    def step(p: float, g: float, s: list[float], t: int) -> float:
+        s[0] = 0.9 * s[0] + 0.1 * g
+        s[1] = max(0.5 * s[1], abs(g) + 1e-3)
+        return p - 0.1 / (1 - 0.9**t) * s[0] / s[1]
+
+    check(rules.adamax_, 2, lambda t: (0.1 / (1 - 0.9**t), 0.1, 0.5, 1e-3, 0.0, False), step)
+
+
+def test_asgd_averages_the_parameter() -> None:
+    def step(p: float, g: float, s: list[float], t: int) -> float:
+        p = p * (1 - 0.01) - 0.1 * g
+        s[0] += (p - s[0]) / t
+        return p
+
+    check(rules.asgd_, 1, lambda t: (0.1, 1 / t, 1 - 0.01, 0.0, False), step)
+
+
+def test_nadam_is_the_papers_algorithm() -> None:
+    b1, b2, product = 0.8, 0.9, [1.0]
+
+    def sizes(t: int) -> tuple[Any, ...]:
+        return 0.1 * (1 - b1) / (1 - b1**t), 0.1 * b1 / (1 - b1 ** (t + 1))
+
+    def step(p: float, g: float, s: list[float], t: int) -> float:
+        s[0] = b1 * s[0] + (1 - b1) * g
+        s[1] = b2 * s[1] + (1 - b2) * g * g
+        product[0] *= b1
+        ahead = b1 * s[0] / (1 - product[0] * b1) + (1 - b1) * g / (1 - product[0])
+        return p * 0.9 - 0.1 * ahead / (math.sqrt(s[1] / (1 - b2**t)) + 1e-3)
+
+    def arguments(t: int) -> tuple[Any, ...]:
+        root = (1 - b2**t) ** -0.5
+        return (*sizes(t), 1 - b1, b2, 1 - b2, root, 1e-3, 0.9, 0.0, False)
+
+    check(rules.nadam_, 2, arguments, step)
+
+
+def test_radam_is_the_papers_algorithm() -> None:
+    def step(p: float, g: float, s: list[float], t: int) -> float:
+        s[0] = 0.8 * s[0] + 0.2 * g
+        s[1] = 0.9 * s[1] + 0.1 * g * g
+        trusted = 0.7 / (math.sqrt(s[1]) + 1e-3) if t > 2 else 1.0
+        return p - 0.1 * s[0] * trusted
+
+    def arguments(t: int) -> tuple[Any, ...]:
+        return 0.1, 0.7 if t > 2 else 0.0, 1 - 0.8, 0.9, 1 - 0.9, 1e-3, 1.0, 0.0, False
+
+    check(rules.radam_, 2, arguments, step)
+
+
+def test_rmsprop_is_the_lectures_algorithm() -> None:
+    def step(p: float, g: float, s: list[float], t: int) -> float:
+        s[0] = 0.9 * s[0] + 0.1 * g * g
+        s[2] = 0.9 * s[2] + 0.1 * g
+        s[1] = 0.5 * s[1] + g / (math.sqrt(s[0] - s[2] ** 2) + 1e-3)
+        return p - 0.1 * s[1]
+
+    check(rules.rmsprop_, 3, lambda t: (0.1, 0.9, 1 - 0.9, 1e-3, 0.5, 0.0, False), step)
+
+
+def test_rprop_steps_grow_and_shrink() -> None:
+    def step(p: float, g: float, s: list[float], t: int) -> float:
+        if g * s[0] > 0:
+            s[1] = min(s[1] * 1.5, 0.4)
+        elif g * s[0] < 0:
+            s[1], g = max(s[1] * 0.5, 0.2), 0.0
+        s[0] = g
+        return p - s[1] * float(np.sign(g))
+
+    check(rules.rprop_, 2, lambda t: (0.5, 1.5, 0.2, 0.4, 0.0, False), step, fill=0.3)
+
+
+# Number of state arrays and the numbers of each rule, without weight_decay and maximize.
+FAMILY: dict[str, tuple[int, tuple[float, ...]]] = {
+    "adadelta_": (2, (0.5, 0.9, 0.1, 1e-3)),
+    "adagrad_": (1, (0.5, 1e-3)),
+    "adamax_": (2, (0.5, 0.1, 0.9, 1e-3)),
+    "asgd_": (1, (0.1, 0.5, 0.9)),
+    "nadam_": (2, (0.1, 0.2, 0.1, 0.9, 0.1, 1.5, 1e-3, 0.9)),
+    "radam_": (2, (0.1, 0.8, 0.1, 0.9, 0.1, 1e-3, 0.9)),
+    "rmsprop_": (3, (0.1, 0.9, 0.1, 1e-3, 0.8)),
+    "rprop_": (2, (0.5, 1.2, 0.2, 2.0)),
+}
+
+
+@pytest.mark.parametrize("n", [0, 7, 30_001])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", sorted(FAMILY))
+def test_kernel_is_the_rule(name: str, dtype: Any, n: int) -> None:
+    count, numbers = FAMILY[name]
+    p, g = (RNG.normal(size=n).astype(dtype) for _ in range(2))
+    # squares are larger than 1, so that a centered variance stays positive
+    state = [RNG.uniform(1, 2, size=n).astype(dtype) for _ in range(count)]
+    if name == "rmsprop_":
+        state[2] /= 4
+    missing: list[tuple[int, ...]] = [(), (1,), (2,), (1, 2)] if name == "rmsprop_" else [()]
+    variants = [numbers]
+    if name in ("asgd_", "radam_"):  # mu = 1; not rectified
+        variants.append((numbers[0], float(name == "asgd_"), *numbers[2:]))
+    for used, decay, maximize, left_out in product(variants, (0.0, 0.1), FLAGS, missing):
+        ends = []
+        for module in (native, rules):
+            x, s = p.copy(), [a.copy() for a in state]
+            given = [None if i in left_out else a for i, a in enumerate(s)]
+            getattr(module, name)(x, g, *given, *used, decay, maximize)
+            ends.append([x, *s])
+        for mine, theirs in zip(*ends, strict=True):
+            np.testing.assert_allclose(mine, theirs, **close(dtype))
+
+
+def test_kernels_name_what_does_not_fit() -> None:
+    x = np.ones(3)
+    with pytest.raises(TypeError, match=r"adagrad_.*float32"):
+        native.adagrad_(x, np.ones(3, np.float32), x.copy(), 0.1, 0.0, 0.0, False)
+    with pytest.raises(ValueError, match=r"rprop_: step_size has another shape: \(2,?\)"):
+        native.rprop_(x, x.copy(), x.copy(), np.ones(2), 0.5, 1.2, 0.1, 1.0, 0.0, False)
+    with pytest.raises(TypeError, match="rmsprop_"):
+        native.rmsprop_(x, x.copy(), None, None, None, 0.1, 0.9, 0.1, 0.0, 0.0, 0.0, False)  # type: ignore[arg-type]

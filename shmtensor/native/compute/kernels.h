@@ -24,6 +24,9 @@ struct SgdRule {
   bool nesterov, maximize, first;
 };
 
+// Optimizers whose rules are in optimizer_rules.h.
+enum Update { kAdadelta, kAdagrad, kAdamax, kAsgd, kNAdam, kRAdam, kRMSprop, kRprop, kUpdates };
+
 // Functions of one number with up to three parameters: silu, softplus, ...
 enum Curve {
   kSilu,
@@ -132,6 +135,8 @@ struct Kernels {
   // Updates in place.
   void (*adam)(T* p, const T* g, T* m, T* v, T* vmax, int64_t n, const AdamRule<T>& rule);
   void (*sgd)(T* p, const T* g, T* buffer, int64_t n, const SgdRule<T>& rule);
+  void (*updates[kUpdates])(T* p, const T* g, T* const* state, int64_t n, const double* numbers,
+                            double weight_decay, bool maximize);
 };
 
 // For every type of number: 1, 2, 4 and 8 bytes wide integers, float and double.

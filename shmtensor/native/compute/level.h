@@ -49,6 +49,8 @@ namespace SHMTENSOR_LEVEL {
 #include "chains.h"
 #include "tallies.h"
 #include "update.h"
+//
+#include "optimizer_rules.h"
 
 template <class T>
 constexpr Kernels<T> table = {
@@ -105,6 +107,9 @@ constexpr Kernels<T> table = {
     complex_product_columns<T>,
     adam<T>,
     sgd<T>,
+    {update<T, AdadeltaRule<T>>, update<T, AdagradRule<T>>, update<T, AdamaxRule<T>>,
+     update<T, AsgdRule<T>>, update<T, NAdamRule<T>>, radam<T>, rmsprop<T>,
+     update<T, RpropRule<T>>},
 };
 
 template <class T>

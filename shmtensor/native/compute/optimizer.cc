@@ -1,4 +1,4 @@
-// adam_ and sgd_: an optimizer's step over flat arrays, in one pass.
+// adam_, sgd_ and the other elementwise optimizers: a step over flat arrays, in one pass.
 #include "optimizer.h"
 
 #include <cmath>
@@ -109,7 +109,70 @@ void sgd_run(PyArrayObject* const* a, const double* v, const bool* f) {
   });
 }
 
+// name(p, g, state..., numbers..., weight_decay, maximize), as in reference_updates.py. State from
+// `optional` on may be None.
+struct Signature {
+  const char* where;
+  const char* state[3];
+  int states, optional, numbers;
+};
+
+constexpr Signature signatures[kUpdates] = {
+    {"adadelta_", {"square_avg", "acc_delta"}, 2, 2, 4},
+    {"adagrad_", {"sum"}, 1, 1, 2},
+    {"adamax_", {"exp_avg", "exp_inf"}, 2, 2, 4},
+    {"asgd_", {"ax"}, 1, 1, 3},
+    {"nadam_", {"exp_avg", "exp_avg_sq"}, 2, 2, 8},
+    {"radam_", {"exp_avg", "exp_avg_sq"}, 2, 2, 7},
+    {"rmsprop_", {"square_avg", "momentum_buffer", "grad_avg"}, 3, 1, 5},
+    {"rprop_", {"prev", "step_size"}, 2, 2, 4},
+};
+
+template <class T>
+void update_run(Update which, PyArrayObject* const* a, const double* numbers, double weight_decay,
+                bool maximize) {
+  const auto kernel = kernels<T>().updates[which];
+  const int64_t n = PyArray_SIZE(a[0]);
+  Unlocked unlocked(n > kUnlock);
+  ranges(n, kGrain, [&](int64_t i, int64_t stop) {
+    T* const state[3] = {at<T>(a[2], i), at<T>(a[3], i), at<T>(a[4], i)};
+    kernel(at<T>(a[0], i), at<T>(a[1], i), state, stop - i, numbers, weight_decay, maximize);
+  });
+}
+
+PyObject* update(Update which, PyObject* const* args, Py_ssize_t n) {
+  const Signature& s = signatures[which];
+  const int first = 2 + s.states, count = first + s.numbers + 2;
+  if (count_arguments(s.where, n, count, count) < 0) return nullptr;
+  PyArrayObject* a[5] = {nullptr, nullptr, nullptr, nullptr, nullptr};
+  double v[9];  // the numbers, then weight_decay
+  bool maximize;
+  if (!flat(s.where, "p", args[0], false, true, nullptr, &a[0]) ||
+      !flat(s.where, "g", args[1], false, false, a[0], &a[1])) {
+    return nullptr;
+  }
+  for (int i = 0; i < s.states; ++i) {
+    if (!flat(s.where, s.state[i], args[2 + i], i >= s.optional, true, a[0], &a[2 + i])) return nullptr;
+  }
+  if (!numbers(args + first, s.numbers + 1, v) || !flags(args + count - 1, 1, &maximize)) return nullptr;
+  if (PyArray_TYPE(a[0]) == NPY_FLOAT) {
+    update_run<float>(which, a, v, v[s.numbers], maximize);
+  } else {
+    update_run<double>(which, a, v, v[s.numbers], maximize);
+  }
+  Py_RETURN_NONE;
+}
+
 }  // namespace
+
+PyObject* adadelta_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kAdadelta, args, n); }
+PyObject* adagrad_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kAdagrad, args, n); }
+PyObject* adamax_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kAdamax, args, n); }
+PyObject* asgd_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kAsgd, args, n); }
+PyObject* nadam_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kNAdam, args, n); }
+PyObject* radam_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kRAdam, args, n); }
+PyObject* rmsprop_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kRMSprop, args, n); }
+PyObject* rprop_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kRprop, args, n); }
 
 // adam_(p, g, m, v, vmax, step, lr, beta1, beta2, eps, weight_decay, decoupled, maximize)
 PyObject* adam_(PyObject*, PyObject* const* args, Py_ssize_t n) {

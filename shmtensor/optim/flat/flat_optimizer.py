@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ... import native
 from ...dtypes import HALVES, float32
+from .. import reference_updates as rules
+from ..arguments import as_numbers, check_implementations
 from ..optimizer import Group, Optimizer
+from .differentiable import step_in_graph
 from .flat_parameters import Array, Flat
 from .layout import lay_out
 
@@ -22,27 +25,62 @@ __all__ = ["FlatOptimizer"]
 class FlatOptimizer(Optimizer):
     """Base of the optimizers whose rule is elementwise.
 
-    A subclass names its state in `_names` and applies its rule in `_update`. Where PyTorch keeps no
-    "step" in the state, it sets `counts = False`. One that takes sparse gradients has a rule for
-    them, `_update_sparse`.
+    A subclass names its `rule`, a function of reference_updates.py and of the native module, the
+    `states` that this rule takes, and its further arguments in `_arguments`. Where PyTorch keeps no
+    "step" in the state, it sets `counts = False`; where it keeps other numbers of a parameter than
+    "step", it names them in `scalars`. One that takes sparse gradients has a rule for them,
+    `_update_sparse`.
     """
 
     counts = True
+    rule = ""
+    states: tuple[str, ...] = ()
+    scalars: tuple[str, ...] = ()
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        check_implementations(type(self).__name__, defaults)
         self._flats: list[Flat] = []
         super().__init__(params, defaults)
         self._shown, self._n_shown = self.state, 0
         living.add(self)
 
     # ---------------------------------------------------------------- to be defined
-    def _names(self, group: Group) -> list[str]:
+    def _names(self, group: Group) -> tuple[str, ...]:
         """The names of the state arrays that a group needs."""
-        raise NotImplementedError(f"{type(self).__name__}._names: not defined")
+        return self.states
 
-    def _update(self, group: Group, p: Array, g: Array, state: dict[str, Array], step: int) -> None:
-        """Applies the rule to equally long arrays, in place. `step` counts from 1."""
-        raise NotImplementedError(f"{type(self).__name__}._update: not defined")
+    def _initial(self, group: Group) -> dict[str, float]:
+        """What state begins with that does not begin with zeros."""
+        return {}
+
+    def _arguments(self, group: Group, step: int, scalars: dict[str, Any]) -> tuple[Any, ...]:
+        """What the rule takes after the parameter, its gradient and its state.
+
+        Args:
+            group: its hyperparameters may be tensors where the step is differentiable.
+            step: the number of this update, from 1.
+            scalars: their values before this update, NumPy's numbers of the state's dtype.
+        """
+        raise NotImplementedError(f"{type(self).__name__}._arguments: not defined")
+
+    def _next_scalars(self, group: Group, step: int, scalars: dict[str, Any]) -> dict[str, Any]:
+        """The values of `scalars` after update number `step`."""
+        return scalars
+
+    def _update(
+        self,
+        group: Group,
+        p: Array,
+        g: Array,
+        state: dict[str, Array],
+        step: int,
+        scalars: dict[str, Any],
+    ) -> None:
+        """Applies the rule to equally long arrays, in place."""
+        rule = getattr(native if p.ndim == 1 and p.dtype.char in "fd" else rules, self.rule)
+        used = self._names(group)
+        arrays = [state[name] if name in used else None for name in self.states]
+        rule(p, g, *arrays, *self._arguments(group, step, scalars))
 
     def _update_sparse(
         self, group: Group, p: Array, g: SparseTensor, state: dict[str, Array], step: int
@@ -76,6 +114,9 @@ class FlatOptimizer(Optimizer):
         except LookupError:  # Note [A parameter that moved away]
             self._lay_out()
             places = [flat.gather() for flat in self._flats]
+        for group in self.param_groups:
+            if group["differentiable"]:
+                step_in_graph(self, group)
         for flat, present in zip(self._flats, places, strict=True):
             if present != []:
                 self._advance(flat, present)
@@ -88,8 +129,13 @@ class FlatOptimizer(Optimizer):
         names = self._names(group)
         if names != flat.names or len(flat.begun) != len(flat.tensors):
             self._begin(flat, names, range(len(flat.tensors)) if places is None else places)
-        for start, stop, step in flat.runs(places):
-            self._update_range(flat, start, stop, step)
+        for run, start, stop, step in flat.runs(places):
+            scalars = {name: row[run.start] for name, row in flat.scalars.items()}
+            self._update_range(flat, start, stop, step, scalars)
+            if scalars:
+                after = self._next_scalars(as_numbers(group), step, scalars)
+                for name, value in after.items():
+                    flat.scalars[name][run] = value
 
     def _advance_sparse(self, flat: Flat, i: int) -> None:
         group, p = flat.group, flat.tensors[i]
@@ -106,36 +152,46 @@ class FlatOptimizer(Optimizer):
         flat.steps[i] = step
         native.wrote(p)
 
-    def _update_range(self, flat: Flat, start: int, stop: int, step: int) -> None:
+    def _update_range(
+        self, flat: Flat, start: int, stop: int, step: int, scalars: dict[str, Any]
+    ) -> None:
         p, g, state = flat.parameter, flat.gradient, flat.state
+        group = as_numbers(flat.group)
         if p.ndim == 1 and stop - start != p.shape[0]:
             p, g = p[start:stop], g[start:stop]
             state = {name: array[start:stop] for name, array in state.items()}
         if p.dtype.kind == "c":  # real and imaginary part are updated as two numbers
-            p, g = p.view(p.real.dtype), g.view(p.real.dtype)
-            state = {name: array.view(array.real.dtype) for name, array in state.items()}
+            for part in parts_of_complex(p):
+                parts = {name: part(array) for name, array in state.items()}
+                self._update(group, part(p), part(g), parts, step, scalars)
+            return
         if p.dtype not in HALVES:
-            self._update(flat.group, p, g, state, step)
+            self._update(group, p, g, state, step, scalars)
             return
         # Computed in float32 and rounded once, as PyTorch's fused steps do.
         wide = {name: native.recast(array, float32) for name, array in state.items()}
         new = native.recast(p, float32)
-        self._update(flat.group, new, native.recast(g, float32), wide, step)
+        self._update(group, new, native.recast(g, float32), wide, step, scalars)
         native.recast(new, p)
         for name, array in state.items():
             native.recast(wide[name], array)
 
-    def _begin(self, flat: Flat, names: list[str], places: Iterable[int]) -> None:
+    # ---------------------------------------------------------------- state
+    def _begin(self, flat: Flat, names: tuple[str, ...], places: Iterable[int]) -> None:
         """Makes state that is not there yet, and shows it."""
         if names != flat.names:
             if not self.counts and set(names) - set(flat.names):
                 flat.steps[:] = 0  # a new buffer has no past
             flat.add_state(names)
+            flat.add_scalars(self.scalars)
             flat.names = names
             flat.begun.clear()
+        initial = self._initial(as_numbers(flat.group))
         for i in places:
             if i not in flat.begun:
                 flat.begun.add(i)
+                if initial and not self.state.get(flat.tensors[i]):
+                    flat.fill(i, initial)
                 entry = flat.entry(i, names, self.counts)
                 if entry:
                     self.state[flat.tensors[i]] = entry
@@ -163,6 +219,8 @@ class FlatOptimizer(Optimizer):
             self._lay_out()
         for flat in self._flats:
             flat.add_state(self._names(flat.group))
+            if self._initial(flat.group):  # before ranks share it
+                self._begin(flat, self._names(flat.group), range(len(flat.tensors)))
             if flat.gradient is None:
                 flat.make_gradients()
         return self._flats
@@ -177,21 +235,33 @@ class FlatOptimizer(Optimizer):
         flat = self._flats[index]
         number = int(flat.steps.max()) + 1 if step is None else step
         self._begin(flat, self._names(flat.group), range(len(flat.tensors)))
+        self._advance_scalars(flat, number)
         flat.steps[:] = number
         if stop > start:
-            self._update_range(flat, start, stop, number)
+            self._update_range(flat, start, stop, number, flat.scalars_before)
+
+    def _advance_scalars(self, flat: Flat, number: int) -> None:
+        """Brings the scalars from the flat's last step to that of this number."""
+        group = as_numbers(flat.group)
+        for step in range(int(flat.steps.max()) + 1, number + 1 if self.scalars else 0):
+            flat.scalars_before = {name: row[0] for name, row in flat.scalars.items()}
+            after = self._next_scalars(group, step, flat.scalars_before)
+            for name, value in after.items():
+                flat.scalars[name][:] = value
 
     # ---------------------------------------------------------------- layout and state
     def add_param_group(self, param_group: Group) -> None:
         super().add_param_group(param_group)
-        group = self.param_groups[-1]
-        self._flats += lay_out(group, group["params"])
+        self._flats += self._flats_of(self.param_groups[-1])
+
+    def _flats_of(self, group: Group) -> list[Flat]:
+        return [] if group["differentiable"] else lay_out(group, group["params"])
 
     def _lay_out(self) -> None:
         """All flats anew; the state follows its parameters."""
         self._flats = []
         for group in self.param_groups:
-            self._flats += lay_out(group, group["params"])
+            self._flats += self._flats_of(group)
         self._take_in()
 
     def _take_in(self) -> None:
@@ -199,6 +269,7 @@ class FlatOptimizer(Optimizer):
         for flat in self._flats:
             names = self._names(flat.group)
             flat.add_state(names)
+            flat.add_scalars(self.scalars)
             flat.names = names
             flat.begun.clear()
             for i, p in enumerate(flat.tensors):
@@ -207,8 +278,11 @@ class FlatOptimizer(Optimizer):
                 flat.steps[i] = float(step)
                 for name in names:
                     self._take_in_one(flat, i, name, entry.get(name))
+                for name in self.scalars:
+                    flat.take_in_scalar(i, name, entry.get(name, 0.0))
                 if entry:
-                    rest = {k: v for k, v in entry.items() if k != "step" and k not in names}
+                    known = {"step", *names, *self.scalars}
+                    rest = {k: v for k, v in entry.items() if k not in known}
                     flat.begun.add(i)
                     self.state[p] = {**flat.entry(i, names, self.counts), **rest}
         self._shown, self._n_shown = self.state, len(self.state)
@@ -230,6 +304,14 @@ class FlatOptimizer(Optimizer):
         super().__setstate__(state)
         self._lay_out()
         living.add(self)
+
+
+def parts_of_complex(p: Array) -> list[Callable[[Array], Array]]:
+    """Real views of complex arrays like p: one of all numbers if p is flat, else one a part."""
+    if p.ndim == 1 and p.flags.c_contiguous:
+        real = p.real.dtype
+        return [lambda array: array.view(real)]
+    return [lambda array: array.real, lambda array: array.imag]
 
 
 living: weakref.WeakSet[FlatOptimizer] = weakref.WeakSet()

@@ -25,8 +25,10 @@ import numpy as np
 
 from ... import native
 from ...autograd import wrap
+from ...dtypes import float32, float64, get_default_dtype
+from ...tensor import Tensor
 
-__all__ = ["Flat", "zeros"]
+__all__ = ["Flat", "scalar_dtype", "zeros"]
 
 Array = np.ndarray[Any, Any]
 
@@ -39,7 +41,9 @@ class Flat:
         tensors: the parameters, in order; starts, stops: their elements in the arrays below.
         parameter, gradient: 1-D arrays over all of them.
         state: 1-D arrays by the names of PyTorch's state dictionary ("exp_avg", ...).
-        steps: how many updates each parameter has had, float32.
+        steps: how many updates each parameter has had, in the dtype of PyTorch's "step".
+        scalars: further numbers of each parameter, as `steps` ("mu_product", ...).
+        scalars_before: those that the update number `steps` began with.
         sparse: places of the parameters whose gradient is now a sparse tensor: it stays where it
             is, and no memory is taken for a dense one before one comes.
     """
@@ -51,6 +55,8 @@ class Flat:
         "group",
         "names",
         "parameter",
+        "scalars",
+        "scalars_before",
         "slots",
         "sparse",
         "starts",
@@ -69,10 +75,12 @@ class Flat:
         self.starts = starts
         self.stops = [start + p.array.size for start, p in zip(starts, tensors, strict=True)]
         self.state: dict[str, Array] = {}
-        self.names: list[str] = []  # the state that the last step used
+        self.names: tuple[str, ...] = ()  # the state that the last step used
         self.begun: set[int] = set()  # parameters that optimizer.state shows
         # Private memory on purpose: ranks that share parameters and state count each for itself.
-        self.steps = np.zeros(len(tensors), np.float32)
+        self.steps = np.zeros(len(tensors), scalar_dtype())
+        self.scalars: dict[str, Array] = {}
+        self.scalars_before: dict[str, Any] = {}
         self.sparse: list[int] = []
         self.gradient: Any = None
         self.slots: list[tuple[Any, Array, Any]] = [(p, p.array, p.leaf) for p in tensors]
@@ -161,18 +169,45 @@ class Flat:
             leaf.home = np.ndarray(shape, self.parameter.dtype, self.block, offset)
 
     # ---------------------------------------------------------------- state
-    def add_state(self, names: list[str]) -> None:
+    def add_state(self, names: tuple[str, ...]) -> None:
         """Zeros for each name that is not there yet."""
         for name in names:
             if name not in self.state:
                 self.state[name] = zeros(self.parameter.shape, self.parameter.dtype)
 
-    def entry(self, i: int, names: list[str], counts: bool) -> dict[str, Any]:
+    def add_scalars(self, names: tuple[str, ...]) -> None:
+        """Zeros for each name that is not there yet, one a parameter."""
+        for name in names:
+            if name not in self.scalars:
+                self.scalars[name] = np.zeros(len(self.tensors), self.steps.dtype)
+
+    def take_in_scalar(self, i: int, name: str, value: Any) -> None:
+        """Loads a number of parameter i, in its dtype if that is a wider one."""
+        row, new = (
+            self.scalars[name],
+            np.asarray(value.array if isinstance(value, Tensor) else value),
+        )
+        if new.dtype.itemsize > row.itemsize and isinstance(value, Tensor):
+            row = self.scalars[name] = row.astype(new.dtype)
+        row[i] = new
+
+    def fill(self, i: int, values: dict[str, float]) -> None:
+        """Begins the state of parameter i with other values than zeros."""
+        for name, value in values.items():
+            if name in self.scalars:
+                self.scalars[name][i] = value
+            else:
+                part = self.part(self.state[name], i)
+                part[...] = complex(value, value) if part.dtype.kind == "c" else value
+
+    def entry(self, i: int, names: tuple[str, ...], counts: bool) -> dict[str, Any]:
         """What `optimizer.state[p]` shows of parameter i: tensors over this flat's memory."""
         shape = self.tensors[i].array.shape
         shown: dict[str, Any] = {}
         if counts:
             shown["step"] = wrap(self.steps[i : i + 1].reshape(()))
+        for name, array in self.scalars.items():
+            shown[name] = wrap(array[i : i + 1].reshape(()))
         for name in names:
             shown[name] = wrap(self.part(self.state[name], i).reshape(shape))
         return shown
@@ -182,23 +217,33 @@ class Flat:
         part: Array = array[self.starts[i] : self.stops[i]] if array.ndim == 1 else array
         return part
 
-    def runs(self, places: list[int] | None) -> list[tuple[int, int, int]]:
-        """(start, stop, number of this step) of each run of parameters to update, and counts it."""
+    def runs(self, places: list[int] | None) -> list[tuple[slice, int, int, int]]:
+        """Runs of neighbours to update whose numbers are equal, and counts the update.
+
+        Returns: (places, first element, end, number of this step) of each.
+        """
+        rows = [self.steps, *self.scalars.values()]
         counts = self.steps.tolist()
-        if places is None and counts.count(counts[0]) == len(counts):
+        if places is None and all(bool((row == row[0]).all()) for row in rows):
             self.steps += 1
-            return [(0, self.parameter.shape[0] if self.parameter.ndim else 1, int(counts[0]) + 1)]
-        runs: list[tuple[int, int, int]] = []
-        before = -2
+            end = self.parameter.shape[0] if self.parameter.ndim else 1
+            return [(slice(0, len(counts)), 0, end, int(counts[0]) + 1)]
+        numbers = list(zip(*(row.tolist() for row in rows), strict=True))
+        runs: list[tuple[slice, int, int, int]] = []
         for i in range(len(counts)) if places is None else places:
             self.steps[i] += 1
-            step = int(counts[i]) + 1
-            if before == i - 1 and runs[-1][2] == step:
-                runs[-1] = (runs[-1][0], self.stops[i], step)
+            if runs and runs[-1][0].stop == i and numbers[i] == numbers[i - 1]:
+                first, start, _, step = runs[-1]
+                runs[-1] = (slice(first.start, i + 1), start, self.stops[i], step)
             else:
-                runs.append((self.starts[i], self.stops[i], step))
-            before = i
+                step = int(counts[i]) + 1
+                runs.append((slice(i, i + 1), self.starts[i], self.stops[i], step))
         return runs
+
+
+def scalar_dtype() -> Any:
+    """The dtype of step counts and the like: float64 where that is the default dtype."""
+    return float64 if get_default_dtype() is float64 else float32
 
 
 def expects_sparse(p: Any) -> bool:

@@ -1,0 +1,67 @@
+"""What several optimizers check of their arguments, in PyTorch's words; tensors among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor import Tensor
+
+__all__ = [
+    "as_numbers",
+    "check_betas",
+    "check_implementations",
+    "check_not_negative",
+    "check_rate",
+    "number",
+]
+
+Group = dict[str, Any]
+
+
+def check_rate(lr: Any, complaint: str = "Invalid learning rate") -> None:
+    """Raises: ValueError, a learning rate is negative, NaN or a tensor of several."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError(f"Tensor lr must be 1-element: got shape {tuple(lr.shape)}")
+    if not lr >= 0.0:
+        raise ValueError(f"{complaint}: {lr}")
+
+
+def check_not_negative(**values: Any) -> None:
+    """Raises: ValueError, one of these arguments is negative or NaN."""
+    for name, value in values.items():
+        if not value >= 0.0:
+            raise ValueError(f"Invalid {'epsilon' if name == 'eps' else name} value: {value}")
+
+
+def check_betas(betas: tuple[Any, Any]) -> None:
+    """Raises: ValueError, one of them is not in [0, 1)."""
+    for i, beta in enumerate(betas):
+        if isinstance(beta, Tensor) and beta.numel() != 1:
+            raise ValueError(f"Tensor betas[{i}] must be 1-element: got shape {tuple(beta.shape)}")
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+
+
+def check_implementations(name: str, defaults: Group) -> None:
+    """Refuses those of `foreach`, `fused` and `differentiable` that PyTorch refuses together.
+
+    Raises: RuntimeError.
+    """
+    if defaults.get("fused") and defaults["differentiable"]:
+        raise RuntimeError(f"{name}: `fused` does not support `differentiable`: both are True")
+    if defaults.get("fused") and defaults["foreach"]:
+        raise RuntimeError(f"{name}: `fused` and `foreach` cannot be `True` together.")
+
+
+def as_numbers(group: Group) -> Group:
+    """A group whose hyperparameters are numbers; a new one where some of them are tensors."""
+    hyperparameters = (group["lr"], group.get("weight_decay"), *group.get("betas", ()))
+    if not any(isinstance(value, Tensor) for value in hyperparameters):
+        return group
+    betas = {"betas": tuple(float(beta) for beta in group["betas"])} if "betas" in group else {}
+    return {name: number(value) for name, value in {**group, **betas}.items()}
+
+
+def number(value: Any) -> Any:
+    """A tensor of one element as a number; anything else as it is."""
+    return value.item() if isinstance(value, Tensor) else value

@@ -1,0 +1,80 @@
+"""Steps in tensor operations, through which gradients flow: differentiable=True."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...autograd import enable_grad, wrap
+from ...autograd import table as ops
+from ...tensor import Tensor
+from .. import reference_updates as rules
+from ..arguments import as_numbers
+from .flat_parameters import scalar_dtype
+
+if TYPE_CHECKING:
+    from .flat_optimizer import FlatOptimizer
+
+__all__ = ["step_in_graph"]
+
+
+def step_in_graph(optimizer: FlatOptimizer, group: dict[str, Any]) -> None:
+    """Updates a group's parameters in place, each by the rule that arrays are updated by.
+
+    The state's tensors are new ones after each step, so that backward may go through several.
+
+    Raises:
+        AssertionError: foreach=True.
+        RuntimeError: a gradient is sparse, or a parameter is a leaf that requires grad.
+    """
+    name = type(optimizer).__name__
+    if group["foreach"]:
+        raise AssertionError(
+            f"{name}: _foreach ops don't support autograd: foreach=True, differentiable=True"
+        )
+    for p in group["params"]:
+        if p.grad is None:
+            continue
+        if p.grad.is_sparse:
+            raise RuntimeError(
+                f"{name} does not support sparse gradients in differentiable steps: that of a "
+                f"parameter of shape {tuple(p.shape)} is one"
+            )
+        with enable_grad():
+            step_one(optimizer, group, p)
+
+
+def step_one(optimizer: FlatOptimizer, group: dict[str, Any], p: Any) -> None:
+    entry, names = optimizer.state[p], optimizer._names(group)
+    initial = optimizer._initial(as_numbers(group))
+    scalars = {name: scalar(entry.get(name, initial.get(name, 0.0))) for name in optimizer.scalars}
+    state = {name: begun(p, entry.get(name), initial.get(name, 0.0)) for name in names}
+    done = float(entry["step"]) if "step" in entry else float(any(name in entry for name in names))
+    step = int(done) + 1
+    x, g, parts = p, p.grad, state
+    if p.is_complex():
+        x, g = ops.view_as_real(p), ops.view_as_real(g)
+        parts = {name: ops.view_as_real(value) for name, value in state.items()}
+    arrays = [parts.get(name) for name in optimizer.states]
+    rule = getattr(rules, optimizer.rule)
+    rule(x, g, *arrays, *optimizer._arguments(group, step, scalars))
+    if optimizer.counts:
+        entry["step"] = wrap(np.array(step, scalar_dtype()))
+    for name, value in optimizer._next_scalars(as_numbers(group), step, scalars).items():
+        entry[name] = wrap(np.array(value, scalars[name].dtype))
+    entry.update(state)
+
+
+def scalar(value: Any) -> Any:
+    """A 0-dim tensor, or a number of the dtype that state has, as NumPy's number."""
+    return value.array[()] if isinstance(value, Tensor) else scalar_dtype().type(value)
+
+
+def begun(p: Any, value: Any, initial: float) -> Any:
+    """A copy of a state tensor of parameter p, or its beginning."""
+    if value is not None:
+        return value.clone()
+    array = np.zeros_like(p.array)
+    array[...] = complex(initial, initial) if p.is_complex() else initial
+    return wrap(array)

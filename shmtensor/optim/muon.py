@@ -1,0 +1,158 @@
+"""Muon: momentum whose matrices are made nearly orthogonal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..autograd import no_grad, wrap
+from ..autograd import table as ops
+from .arguments import check_rate, number
+from .flat.flat_parameters import zeros
+from .optimizer import Group, Optimizer
+
+__all__ = ["Muon"]
+
+LARGE = 1 << 16  # elements of a matrix that is not worth stacking with others
+
+
+class Muon(Optimizer):
+    """Gradient descent with momentum for the matrices of hidden layers; each step is brought near
+    to the closest matrix with orthonormal rows or columns (Jordan et al. 2024).
+
+    Args:
+        params: matrices, (name, matrix) pairs, or groups of them.
+        lr: the step's length.
+        weight_decay: times lr, the part of the parameter that is taken from it.
+        momentum: how slowly the average of the gradients follows.
+        nesterov: look ahead.
+        ns_coefficients: of the polynomial that brings the singular values near to 1.
+        eps: the least norm that a matrix is divided by.
+        ns_steps: how often the polynomial is applied.
+        adjust_lr_fn: how lr depends on the shape (A, B). None or "original": times
+            sqrt(max(1, A / B)); "match_rms_adamw": times 0.2 * sqrt(max(A, B)) (Liu et al. 2025).
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
+        check_rate(lr, "Learning rate should be >= 0 but is")
+        if not momentum >= 0.0:
+            raise ValueError(f"momentum should be >= 0 but is: {momentum}")
+        if not weight_decay >= 0.0:
+            raise ValueError(f"weight decay should be >= 0 but is: {weight_decay}")
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients,
+            "eps": eps,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
+        super().__init__(params, defaults)
+        for p in self._parameters():
+            if p.ndim != 2:
+                raise ValueError(
+                    "Muon only supports 2D parameters whereas we found a parameter with size: "
+                    f"{p.shape}"
+                )
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates the parameters that have a gradient.
+
+        Copies: some of the size of a matrix, or of several small ones.
+
+        Args:
+            closure: computes the loss anew, and its gradients.
+
+        Returns: what closure returned.
+
+        Raises: RuntimeError, a parameter is complex or a gradient sparse.
+        """
+        loss = self._evaluated(closure)
+        with no_grad():
+            for group in self.param_groups:
+                self._step_group(group)
+        return loss
+
+    def _step_group(self, group: Group) -> None:
+        """Matrices of equal shape are made orthogonal together."""
+        stacks: dict[Any, list[Any]] = defaultdict(list)
+        for i, p in enumerate(group["params"]):
+            if p.grad is not None:
+                key = tuple(p.shape) if p.numel() < LARGE else i
+                stacks[key].append((p.detach(), self._direction(group, p)))
+        named = (group["ns_coefficients"], group["ns_steps"], group["eps"])
+        lr = float(number(group["lr"]))
+        for pairs in stacks.values():
+            updates = orthogonalized(ops.stack([d for _, d in pairs]), *named)
+            for (p, _), update in zip(pairs, updates, strict=True):
+                p.mul_(1 - lr * group["weight_decay"])
+                p.add_(update.to(p.dtype), alpha=-lr * factor(group["adjust_lr_fn"], *p.shape))
+
+    def _direction(self, group: Group, p: Any) -> Any:
+        """What the momentum says, or sees ahead."""
+        if p.is_complex():
+            raise RuntimeError(f"Muon does not support complex parameters: {p.dtype}")
+        if p.grad.is_sparse:
+            raise RuntimeError(
+                f"Muon does not support sparse gradients: of a parameter {tuple(p.shape)}"
+            )
+        state = self.state[p]
+        if not state:
+            state["momentum_buffer"] = wrap(zeros(p.array.shape, p.array.dtype))
+        average = state["momentum_buffer"].lerp_(p.grad, 1 - group["momentum"])
+        return p.grad.lerp(average, group["momentum"]) if group["nesterov"] else average
+
+
+def orthogonalized(x: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
+    """Newton-Schulz iteration on matrices (N, A, B), rounded to bfloat16 where PyTorch rounds.
+
+    The products are computed in float32, in which bfloat16 numbers are exact.
+
+    Returns: float32.
+    Raises: ValueError, there are not three coefficients, or a hundred steps.
+    """
+    if steps >= 100:
+        raise ValueError(
+            f"Number of steps must be less than 100 for computational efficiency: {steps}"
+        )
+    if len(coefficients) != 3:
+        raise ValueError(f"Coefficients must be a tuple of exactly 3 values: {coefficients}")
+    a, b, c = coefficients
+    x = rounded(x)
+    is_tall = x.shape[-2] > x.shape[-1]
+    if is_tall:
+        x = x.mT.contiguous()
+    x = rounded(x / rounded(x.norm(dim=(-2, -1), keepdim=True)).clamp_(min=eps))
+    for _ in range(steps):
+        gram = rounded(x @ x.mT)
+        polynomial = rounded((gram @ gram).mul_(c).add_(gram, alpha=b))
+        x = rounded((polynomial @ x).add_(x, alpha=a))
+    return x.mT if is_tall else x
+
+
+def rounded(x: Any) -> Any:
+    """To the nearest bfloat16 numbers, as float32."""
+    return x.bfloat16().float()
+
+
+def factor(rule: str | None, rows: int, columns: int) -> float:
+    """What the learning rate of a matrix is multiplied by."""
+    if rule == "match_rms_adamw":
+        return 0.2 * float(max(rows, columns)) ** 0.5
+    return max(1.0, rows / columns) ** 0.5

@@ -1,0 +1,97 @@
+"""NAdam: Adam that looks ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .arguments import check_betas, check_not_negative, check_rate
+from .flat.flat_optimizer import FlatOptimizer
+from .optimizer import Group
+
+__all__ = ["NAdam"]
+
+
+class NAdam(FlatOptimizer):
+    """Adam with Nesterov momentum (Dozat 2016).
+
+    Args:
+        params: tensors, (name, tensor) pairs, or groups of them.
+        lr: the step's length.
+        betas: how slowly both averages follow.
+        eps: added to the denominator.
+        weight_decay: times the parameter, added to the gradient.
+        momentum_decay: how fast the momentum grows towards betas[0].
+        decoupled_weight_decay: take weight_decay from the parameter instead, as AdamW.
+        maximize: go uphill.
+        foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a
+            step in tensor operations where it is differentiable.
+    """
+
+    rule = "nadam_"
+    states = ("exp_avg", "exp_avg_sq")
+    scalars = ("mu_product",)
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        check_betas(betas)
+        check_not_negative(eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _initial(self, group: Group) -> dict[str, float]:
+        return {"mu_product": 1.0}
+
+    def _arguments(self, group: Group, step: int, scalars: dict[str, Any]) -> tuple[Any, ...]:
+        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        product = float(self._next_scalars(group, step, scalars)["mu_product"])
+        ahead = momentum(group, step + 1)
+        decoupled = group["decoupled_weight_decay"]
+        return (
+            lr * (1 - momentum(group, step)) / (1 - product),
+            lr * ahead / (1 - product * ahead),
+            1 - beta1,
+            beta2,
+            1 - beta2,
+            (1 - beta2**step) ** -0.5,
+            group["eps"],
+            1 - lr * decay if decoupled else 1,
+            0 if decoupled else decay,
+            group["maximize"],
+        )
+
+    def _next_scalars(self, group: Group, step: int, scalars: dict[str, Any]) -> dict[str, Any]:
+        # in the dtype of the state, as PyTorch
+        return {"mu_product": scalars["mu_product"] * momentum(group, step)}
+
+
+def momentum(group: Group, step: int) -> float:
+    """mu of a step: smaller than beta1 in the first ones."""
+    beta1: float = group["betas"][0]
+    decay: float = group["momentum_decay"]
+    return float(beta1 * (1 - 0.5 * 0.96 ** (step * decay)))

@@ -1,0 +1,88 @@
+"""RAdam: Adam whose first steps do not trust the second moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .arguments import check_betas, check_not_negative, check_rate
+from .flat.flat_optimizer import FlatOptimizer
+from .optimizer import Group
+
+__all__ = ["RAdam"]
+
+
+class RAdam(FlatOptimizer):
+    """Adam with the variance of its step rectified (Liu et al. 2019).
+
+    Args:
+        params: tensors, (name, tensor) pairs, or groups of them.
+        lr: the step's length.
+        betas: how slowly both averages follow.
+        eps: added to the denominator.
+        weight_decay: times the parameter, added to the gradient.
+        decoupled_weight_decay: take weight_decay from the parameter instead, as AdamW.
+        maximize: go uphill.
+        foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a
+            step in tensor operations where it is differentiable.
+    """
+
+    rule = "radam_"
+    states = ("exp_avg", "exp_avg_sq")
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_rate(lr)
+        check_betas(betas)
+        check_not_negative(eps=eps, weight_decay=weight_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _arguments(self, group: Group, step: int, scalars: dict[str, Any]) -> tuple[Any, ...]:
+        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        decoupled = group["decoupled_weight_decay"]
+        return (
+            lr / (1 - beta1**step),
+            rectification(beta2, step),
+            1 - beta1,
+            beta2,
+            1 - beta2,
+            group["eps"],
+            1 - lr * decay if decoupled else 1,
+            0 if decoupled else decay,
+            group["maximize"],
+        )
+
+
+def rectification(beta2: float, step: int) -> float:
+    """The paper's r_t times the correction of the second moment; 0 where its variance is not
+    tractable yet, in the first steps."""
+    correction = 1 - beta2**step
+    longest = 2 / (1 - beta2) - 1  # of the simple moving average that the second moment stands for
+    length = longest - 2 * step * beta2**step / correction
+    if length <= 5:
+        return 0.0
+    r: float = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+    return float((r * correction) ** 0.5)

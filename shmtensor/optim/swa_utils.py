@@ -1,0 +1,256 @@
+"""Averages of a model's weights over training: stochastic weight averaging, and exponential."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from ..autograd import no_grad
+from ..dtypes import int64
+from ..functions import zeros
+from ..nn import Module
+from ..nn.modules.batchnorm import _BatchNorm
+from .lr_scheduler.lr_scheduler import LRScheduler, each
+from .optimizer import Optimizer
+
+__all__ = [
+    "SWALR",
+    "AveragedModel",
+    "get_ema_avg_fn",
+    "get_ema_multi_avg_fn",
+    "get_swa_avg_fn",
+    "get_swa_multi_avg_fn",
+    "update_bn",
+]
+
+Tensors = Sequence[Any]
+
+
+def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
+    """The exponential moving average of one tensor: `f(average, current, num_averaged)`.
+
+    Args:
+        decay: how much of the average is kept.
+
+    Raises: ValueError, decay is not in [0, 1].
+    """
+    check_decay(decay)
+
+    @no_grad()
+    def ema_update(ema_param: Any, current_param: Any, num_averaged: Any) -> Any:
+        return decay * ema_param + (1 - decay) * current_param
+
+    return ema_update
+
+
+def get_swa_avg_fn() -> Callable[[Any, Any, Any], Any]:
+    """The mean of all updates, of one tensor: `f(average, current, num_averaged)`."""
+
+    @no_grad()
+    def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
+        return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
+
+    return swa_update
+
+
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Tensors, Tensors, Any], None]:
+    """The exponential moving average of several tensors, in place.
+
+    Args:
+        decay: how much of the average is kept.
+
+    Raises: ValueError, decay is not in [0, 1].
+    """
+    check_decay(decay)
+
+    @no_grad()
+    def ema_update(ema_param_list: Tensors, current_param_list: Tensors, _: Any) -> None:
+        move_towards(ema_param_list, current_param_list, 1 - decay)
+
+    return ema_update
+
+
+def get_swa_multi_avg_fn() -> Callable[[Tensors, Tensors, Any], None]:
+    """The mean of all updates of several tensors, in place."""
+
+    @no_grad()
+    def swa_update(
+        averaged_param_list: Tensors, current_param_list: Tensors, num_averaged: Any
+    ) -> None:
+        move_towards(averaged_param_list, current_param_list, 1 / (float(num_averaged) + 1))
+
+    return swa_update
+
+
+def check_decay(decay: float) -> None:
+    if not 0.0 <= decay <= 1.0:
+        raise ValueError(
+            f"Invalid decay value {decay} provided. Please provide a value in [0,1] range."
+        )
+
+
+def move_towards(averages: Tensors, current: Tensors, weight: float) -> None:
+    """Linear interpolation in place; whole numbers are computed in float and cut off."""
+    for average, new in zip(averages, current, strict=True):
+        if average.is_floating_point() or average.is_complex():
+            average.lerp_(new, weight)
+        else:
+            average.copy_(average + (new - average) * weight)
+
+
+class AveragedModel(Module):
+    """A copy of a model whose weights are averages of the model's.
+
+    Args:
+        model: the model in training.
+        device: where the copy lies.
+        avg_fn: `f(average, current, num_averaged)` returns the new average of one parameter.
+        multi_avg_fn: `f(averages, current, num_averaged)` updates lists of parameters in place;
+            by default the mean of all updates.
+        use_buffers: average the buffers too, rather than copy them.
+
+    Raises: AssertionError, both functions are given.
+
+    >>> import shmtensor as st
+    >>> model = st.nn.Linear(2, 1)
+    >>> averaged = st.optim.swa_utils.AveragedModel(model)
+    >>> averaged.update_parameters(model)  # after each step
+    >>> averaged.n_averaged.item()
+    1
+    """
+
+    n_averaged: Any
+
+    def __init__(
+        self,
+        model: Module,
+        device: Any = None,
+        avg_fn: Callable[[Any, Any, Any], Any] | None = None,
+        multi_avg_fn: Callable[[Tensors, Tensors, Any], None] | None = None,
+        use_buffers: bool = False,
+    ) -> None:
+        super().__init__()
+        if avg_fn is not None and multi_avg_fn is not None:
+            raise AssertionError(
+                f"Only one of avg_fn and multi_avg_fn should be provided: got {avg_fn}, "
+                f"{multi_avg_fn}"
+            )
+        self.module = deepcopy(model)
+        if device is not None:
+            self.module = self.module.to(device)
+        self.register_buffer("n_averaged", zeros((), device=device, dtype=int64))
+        self.avg_fn = avg_fn
+        self.multi_avg_fn = multi_avg_fn
+        self.use_buffers = use_buffers
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the averaged model says."""
+        return self.module(*args, **kwargs)
+
+    def update_parameters(self, model: Module) -> None:
+        """Takes the model's present weights into the average.
+
+        Copies: the model's weights at the first call, and its buffers where they are not averaged.
+        """
+        own, current = (self._tensors(m) for m in (self.module, model))
+        n = self.n_averaged
+        with no_grad():
+            if int(n) == 0:
+                copy_all(own, current)
+            elif self.avg_fn is None:
+                average = self.multi_avg_fn or get_swa_multi_avg_fn()
+                average(own, current, n)
+            else:
+                for average, new in zip(own, current, strict=True):
+                    average.copy_(self.avg_fn(average, new, n))
+            if not self.use_buffers:
+                copy_all(list(self.module.buffers()), list(model.buffers()))
+            n.add_(1)
+
+    def _tensors(self, model: Module) -> list[Any]:
+        buffers = model.buffers() if self.use_buffers else ()
+        return [p.detach() for p in itertools.chain(model.parameters(), buffers)]
+
+
+def copy_all(targets: Tensors, sources: Tensors) -> None:
+    for target, source in zip(targets, sources, strict=True):
+        target.detach().copy_(source.detach())
+
+
+def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+    """Computes the running statistics of the batch-norm layers anew, as the mean over the batches.
+
+    Args:
+        loader: batches; of a list or a tuple the first element is the model's input.
+        model: with the weights that the statistics are for.
+        device: where the batches are brought to.
+    """
+    layers = {m: m.momentum for m in model.modules() if isinstance(m, _BatchNorm)}
+    if not layers:
+        return
+    was_training = model.training
+    model.train()
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # a cumulative average
+    with no_grad():
+        for batch in loader:
+            x = batch[0] if isinstance(batch, (list, tuple)) else batch
+            model(x if device is None else x.to(device))
+    for layer, momentum in layers.items():
+        layer.momentum = momentum
+    model.train(was_training)
+
+
+class SWALR(LRScheduler):
+    """Goes from the present learning rate to a constant one.
+
+    Args:
+        optimizer: whose groups' "lr" are written.
+        swa_lr: the constant rate, or one per group.
+        anneal_epochs: how many steps it takes to get there.
+        anneal_strategy: "cos" or "linear".
+        last_epoch: the number of the last step, to resume; -1 starts anew.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        swa_lr: Any,
+        anneal_epochs: int = 10,
+        anneal_strategy: str = "cos",
+        last_epoch: int = -1,
+    ) -> None:
+        rates = each("swa_lr", swa_lr, optimizer.param_groups)
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["swa_lr"] = rate
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(
+                f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}"
+            )
+        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+            raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
+        self._anneal_strategy = anneal_strategy
+        self.anneal_epochs = anneal_epochs
+        super().__init__(optimizer, last_epoch)
+
+    def _part(self, step: int) -> float:
+        """How far the way to the constant rate is gone at a step."""
+        x = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
+        return x if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * x)) / 2
+
+    def get_lr(self) -> list[Any]:
+        """The next rate of each group, from the present one."""
+        step = self._step_count - 1
+        if self.anneal_epochs == 0:
+            step = max(1, step)
+        before, part = self._part(step - 1), self._part(step)
+        rates = []
+        for group in self.optimizer.param_groups:
+            swa_lr, lr = group["swa_lr"], group["lr"]
+            first = swa_lr if before == 1 else (lr - before * swa_lr) / (1 - before)
+            rates.append(swa_lr * part + first * (1 - part))
+        return rates
