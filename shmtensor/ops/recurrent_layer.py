@@ -75,7 +75,7 @@ def operands(kind: str, xs: Any) -> tuple[Any, ...]:
         ([(4, 2), (2, 2), (2, 2)], "relu", (2, 2), False),
     ],
 )
-def recurrent_layer(xp, xs: list, /, kind, sizes, reverse):
+def recurrent_layer(xp, xs: list[Any], /, kind, sizes, reverse):
     """(states, cells) after each row.
 
     xs: the input's share of the gates (rows, gates * n), the initial state, the state's weight; of
@@ -150,7 +150,7 @@ def through_time(
     """
     cuts = list(sizes)
     each = [ops.split(v, cuts, 0) for v in (g_out, *shares)]
-    of_cells = ops.split(g_cells, cuts, 0) if kind == "lstm" else None
+    of_cells = ops.split(g_cells, cuts, 0) if kind == "lstm" else ()
     by_h, by_c = h * 0, None if c is None else c * 0
     rows: list[Any] = [None] * len(sizes)
     for t in range(len(sizes)) if reverse else reversed(range(len(sizes))):
