@@ -27,9 +27,9 @@ class Siamese(nn.Module):
     def __init__(self, width: int = 16, hidden: int = 16) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Conv2d(1, width, 3, padding=1), nn.InstanceNorm2d(width, affine=True), nn.ReLU(),
-            nn.Conv2d(width, 2 * width, 3, padding=1), nn.GroupNorm(4, 2 * width), nn.ReLU(),
-            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * width, hidden),
+            nn.Conv2d(1, width, 3, padding=1, bias=False), nn.InstanceNorm2d(width, affine=True),
+            nn.ReLU(), nn.Conv2d(width, 2 * width, 3, padding=1), nn.GroupNorm(4, 2 * width),
+            nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * width, hidden),
         )  # fmt: skip
 
     def forward(self, x):
