@@ -69,7 +69,7 @@ CASES = [
     Case("super_resolution", images(2, 3, 18, 0), {"width": 6}),
     Case("style_transfer", photographs, {"size": 16, "width": 4}),
     Case("time_series", lambda rng: (rng.standard_normal((4, 9)),), {"width": 6}),
-    Case("siamese", pairs, {"width": 2}),
+    Case("siamese", pairs, {"width": 4}),
     Case("sentence_pairs", sentences, {"words": 12, "width": 4, "hidden": 5}),
     *(
         Case(
