@@ -55,5 +55,15 @@ def torch_function(
     if overriding.is_off() or not all(issubclass(cls, t) for t in types):
         return NotImplemented  # off: what runs below asks again, so it is no function of ours
     with overriding.off():
-        result = func(*args, **(kwargs or {}))
+        result = own_function(func)(*args, **(kwargs or {}))
     return as_class(result, cls)
+
+
+def own_function(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Our op of the same name, if `func` is PyTorch's: `torch.nn.functional.gelu(x)` asks the class
+    of x, and so gets here when x is one of our tensors.
+    """
+    if (getattr(func, "__module__", None) or "").partition(".")[0] != "torch":
+        return func
+    own: Callable[..., Any] = getattr(table, func.__name__, func)
+    return own
