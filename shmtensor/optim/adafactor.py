@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -126,4 +127,4 @@ class Adafactor(Optimizer):
 
 
 def root_mean_square(x: Any) -> float:
-    return float(x.norm()) / max(x.numel(), 1) ** 0.5
+    return float(x.norm()) / math.sqrt(max(x.numel(), 1))

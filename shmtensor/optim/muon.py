@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -154,5 +155,5 @@ def rounded(x: Any) -> Any:
 def factor(rule: str | None, rows: int, columns: int) -> float:
     """What the learning rate of a matrix is multiplied by."""
     if rule == "match_rms_adamw":
-        return 0.2 * float(max(rows, columns)) ** 0.5
-    return max(1.0, rows / columns) ** 0.5
+        return 0.2 * math.sqrt(max(rows, columns))
+    return math.sqrt(max(1.0, rows / columns))

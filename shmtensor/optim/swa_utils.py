@@ -39,9 +39,9 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
     """
     check_decay(decay)
 
-    @no_grad()
     def ema_update(ema_param: Any, current_param: Any, num_averaged: Any) -> Any:
-        return decay * ema_param + (1 - decay) * current_param
+        with no_grad():
+            return decay * ema_param + (1 - decay) * current_param
 
     return ema_update
 
@@ -49,9 +49,9 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
 def get_swa_avg_fn() -> Callable[[Any, Any, Any], Any]:
     """The mean of all updates, of one tensor: `f(average, current, num_averaged)`."""
 
-    @no_grad()
     def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
-        return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
+        with no_grad():
+            return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
 
     return swa_update
 
@@ -66,7 +66,6 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Tensors, Tensors, An
     """
     check_decay(decay)
 
-    @no_grad()
     def ema_update(ema_param_list: Tensors, current_param_list: Tensors, _: Any) -> None:
         move_towards(ema_param_list, current_param_list, 1 - decay)
 
@@ -76,7 +75,6 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Tensors, Tensors, An
 def get_swa_multi_avg_fn() -> Callable[[Tensors, Tensors, Any], None]:
     """The mean of all updates of several tensors, in place."""
 
-    @no_grad()
     def swa_update(
         averaged_param_list: Tensors, current_param_list: Tensors, num_averaged: Any
     ) -> None:
@@ -94,11 +92,12 @@ def check_decay(decay: float) -> None:
 
 def move_towards(averages: Tensors, current: Tensors, weight: float) -> None:
     """Linear interpolation in place; whole numbers are computed in float and cut off."""
-    for average, new in zip(averages, current, strict=True):
-        if average.is_floating_point() or average.is_complex():
-            average.lerp_(new, weight)
-        else:
-            average.copy_(average + (new - average) * weight)
+    with no_grad():
+        for average, new in zip(averages, current, strict=True):
+            if average.is_floating_point() or average.is_complex():
+                average.lerp_(new, weight)
+            else:
+                average.copy_(average + (new - average) * weight)
 
 
 class AveragedModel(Module):

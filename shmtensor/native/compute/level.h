@@ -108,7 +108,7 @@ constexpr Kernels<T> table = {
     adam<T>,
     sgd<T>,
     {update<T, AdadeltaRule<T>>, update<T, AdagradRule<T>>, update<T, AdamaxRule<T>>,
-     update<T, AsgdRule<T>>, update<T, NAdamRule<T>>, radam<T>, rmsprop<T>,
+     asgd<T>, update<T, NAdamRule<T>>, radam<T>, rmsprop<T>,
      update<T, RpropRule<T>>},
 };
 

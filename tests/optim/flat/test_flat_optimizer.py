@@ -282,6 +282,29 @@ def test_ranges_make_the_whole_step() -> None:
     assert q.state[b[0].bias]["step"].item() == 3
 
 
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [(optim.NAdam, {}), (optim.ASGD, {"t0": 1, "lambd": 0.1}), (optim.Rprop, {}), *KINDS[1:2]],
+)
+def test_ranges_count_what_a_step_counts(kind: Any, named: dict[str, Any]) -> None:
+    a, b = model(), model()
+    o, q = kind(a.parameters(), **named), kind(b.parameters(), **named)
+    for i in range(4):
+        step(a, o)
+        q.zero_grad()
+        b(st.ones(4, 5)).square().sum().backward()
+        (flat,) = q.flats
+        assert flat.gather() is None
+        n = flat.parameter.shape[0]
+        for start, stop in ((0, 10), (10, n)):
+            q.step_range(0, start, stop, step=i + 1)
+    for x, y in zip(values(a), values(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+    p, twin = a[0].bias, b[0].bias
+    for name, value in o.state[p].items():
+        np.testing.assert_array_equal(value.numpy(), q.state[twin][name].numpy())
+
+
 def test_forked_child_has_gradients_of_its_own() -> None:
     m = model()
     o = optim.SGD(m.parameters(), lr=0.1)
