@@ -43,7 +43,7 @@ accumulating = threading.RLock()
 os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore[attr-defined]
 
 # Note [Taking over a gradient]: an array that only the walk refers to becomes `.grad` without a
-# copy. How many
+# copy, if it lies in memory as the leaf does (PyTorch's layout contract). How many
 # references that is depends on the Python version, so it is measured at import, through the very
 # same path.
 limit = 0
@@ -296,7 +296,7 @@ def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
             else:
                 np.add(home, g, home)
         elif old is None:
-            leaf.grad = native.wrap(g if native.references(g) <= limit else np.array(g, order="C"))
+            leaf.grad = native.wrap(native.taken(g, leaf.tensor, limit))
         elif old.node is None:
             try:
                 native.write(old, np.add, old.array, g, old.array)

@@ -557,6 +557,21 @@ bfloat16_dtype: np.dtype[Any]
 def recast(x: Any, to: Any, /) -> Any: ...
 def retype(capsule: Any, code: int, other: int, /) -> bool: ...
 def widens(kernel: Any, outputs: int, first: Any = None, /) -> None: ...
+def formats(
+    kernel: Any, rule: int, first: int, inputs: int, arguments: int, leads: int, outputs: int, /
+) -> None:
+    """Says how a kernel's results lie in memory.
+
+    Args:
+        rule: 0 as those of PyTorch's pointwise functions; 1 channels last if one of `leads` is; 2
+            if all are; 3 in rows.
+        first: the place of the first input among the kernel's arguments.
+        inputs: how many inputs there are.
+        arguments: how many arguments; a call with more has an `out`, and is left alone.
+        leads: the inputs that decide, as bits.
+        outputs: how many of several results lie so; pointwise all do.
+    """
+
 def call(kernel: Any, /, *arguments: Any) -> Any: ...
 def compute(kernel: Any, /, *arguments: Any) -> Any: ...
 def compute_view(
@@ -615,3 +630,4 @@ class Either:
 
 def fit(gradient: Any, edge: Edge, /) -> Any: ...
 def references(x: Any, /) -> int: ...
+def taken(gradient: _Array, tensor: Any, limit: int, /) -> _Array: ...
