@@ -557,6 +557,8 @@ bfloat16_dtype: np.dtype[Any]
 def recast(x: Any, to: Any, /) -> Any: ...
 def retype(capsule: Any, code: int, other: int, /) -> bool: ...
 def widens(kernel: Any, outputs: int, first: Any = None, /) -> None: ...
+def suggests_channels_last(x: _Array, /) -> bool: ...
+def laid(array: _Array, like: _Array, /) -> _Array: ...
 def formats(
     kernel: Any, rule: int, first: int, inputs: int, arguments: int, leads: int, outputs: int, /
 ) -> None:
@@ -564,7 +566,7 @@ def formats(
 
     Args:
         rule: 0 as those of PyTorch's pointwise functions; 1 channels last if one of `leads` is; 2
-            if all are; 3 in rows.
+            if all are; 3 in rows; 4 as the first input.
         first: the place of the first input among the kernel's arguments.
         inputs: how many inputs there are.
         arguments: how many arguments; a call with more has an `out`, and is left alone.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .memory_format import like_image
 from .table import composite
 
 MODES = ("constant", "reflect", "replicate", "circular")
@@ -70,10 +71,10 @@ def pad(ops, input, pad, mode="constant", value=None):
         raise ValueError(f"pad: mode {mode!r} takes no value: {value}")
     if len(pad) % 2 or not 0 < len(pad) // 2 < input.ndim:
         raise RuntimeError(f"pad: {mode} padding does not fit: {tuple(pad)}, {tuple(input.shape)}")
-    shape = tuple(input.shape)
+    shape, given = tuple(input.shape), input
     for i in range(len(pad) // 2):
         before, after, dim = pad[2 * i], pad[2 * i + 1], len(shape) - 1 - i
         fits(mode, shape[dim], before, after, shape)
         if before or after:
             input = ops.selected(input, places(mode, shape[dim], before, after), dim)
-    return input
+    return input if mode == "circular" else like_image(ops, input, given)

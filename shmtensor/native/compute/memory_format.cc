@@ -147,6 +147,12 @@ void pointwise_strides(PyArrayObject* const* operands, int n, bool numbers, int 
   for (int i = 0; i < nd; ++i) strides[i] = steps[0][i];  // those of sizes of 1 as well
 }
 
+void strides_like(PyArrayObject* x, npy_intp* strides) {
+  int order[kMostDims];
+  if (non_overlapping_and_dense(x)) return strides_of(x, strides);
+  pointwise_strides(&x, 1, false, PyArray_NDIM(x), PyArray_DIMS(x), strides, order);
+}
+
 namespace {
 
 // Does nobody else see the array or its memory? Then its shape and strides may be set.
@@ -257,7 +263,7 @@ Ref by_layout_contract(PyArrayObject* gradient, PyArrayObject* like) {
 
 namespace {
 
-enum Rule { kPointwise, kChannels, kAllChannels, kRows };
+enum Rule { kPointwise, kChannels, kAllChannels, kRows, kLike };
 
 struct Format {
   Rule rule;
@@ -350,6 +356,19 @@ PyObject* run_pointwise(const Format& format, Run run, PyObject* kernel, PyObjec
   });
 }
 
+// Results of the first input's shape lie as it does, or as a pointwise function's would if it has gaps.
+PyObject* run_like(const Format& format, Run run, PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  PyObject* result = run(kernel, args, n);
+  if (n <= format.first || !PyArray_CheckExact(args[format.first])) return result;
+  PyArrayObject* x = as_array(args[format.first]);
+  return each(result, format.outputs, [&](Ref one) {
+    npy_intp strides[kMostDims];
+    if (!PyArray_SAMESHAPE(x, one.array())) return one;
+    strides_like(x, strides);
+    return with_strides(std::move(one), strides);
+  });
+}
+
 // Whether the deciding inputs are channels last: one of them, or all.
 bool decided(const Format& format, PyObject* const* args, Py_ssize_t n) {
   bool any = false, every = true;
@@ -377,6 +396,7 @@ PyObject* run_formatted(Run run, PyObject* kernel, PyObject* const* args, Py_ssi
   if (found == registered().end() || n > found->second.arguments) return run(kernel, args, n);
   const Format& format = found->second;
   if (format.rule == kPointwise) return run_pointwise(format, run, kernel, args, n);
+  if (format.rule == kLike) return run_like(format, run, kernel, args, n);
   const bool last = format.rule != kRows && decided(format, args, n);
   return each(run(kernel, args, n), format.outputs, [&](Ref one) {
     const int nd = PyArray_NDIM(one.array());
@@ -387,6 +407,22 @@ PyObject* run_formatted(Run run, PyObject* kernel, PyObject* const* args, Py_ssi
     dense_strides(nd, PyArray_DIMS(one.array()), order, strides);
     return with_strides(std::move(one), strides);
   });
+}
+
+PyObject* suggests_channels_last(PyObject*, PyObject* array) {
+  PyArrayObject* x = array_argument("suggests_channels_last", "x", array);
+  return x ? PyBool_FromLong(suggests_channels_last(x)) : nullptr;
+}
+
+// laid(array, like): the array, or a copy, that lies as a tensor made like the other does.
+PyObject* laid(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("laid", n, 2, 2) < 0) return nullptr;
+  PyArrayObject* array = array_argument("laid", "array", args[0]);
+  PyArrayObject* like = array ? array_argument("laid", "like", args[1]) : nullptr;
+  if (!like || !same_shape("laid", "array", array, "like", like)) return nullptr;
+  npy_intp strides[kMostDims];
+  strides_like(like, strides);
+  return with_strides(Ref(Py_NewRef(args[0])), strides).release();
 }
 
 PyObject* formats(PyObject*, PyObject* const* args, Py_ssize_t n) {

@@ -39,6 +39,9 @@ bool suggests_channels_last(PyArrayObject* a);
 void pointwise_strides(PyArrayObject* const* operands, int n, bool numbers, int nd, const npy_intp* dims,
                        npy_intp* strides, int* order);
 
+// Those of a tensor that is made like x.
+void strides_like(PyArrayObject* x, npy_intp* strides);
+
 // The array with these strides, in elements, which leave no gaps: itself, or a copy if it lies in another
 // order.
 Ref with_strides(Ref array, const npy_intp* strides);
@@ -51,6 +54,8 @@ using Run = PyObject* (*)(PyObject* kernel, PyObject* const* args, Py_ssize_t n)
 // The call of a kernel, its results in the format that `formats` was told; of any other kernel unchanged.
 PyObject* run_formatted(Run run, PyObject* kernel, PyObject* const* args, Py_ssize_t n);
 
+PyObject* suggests_channels_last(PyObject*, PyObject* array);
+PyObject* laid(PyObject*, PyObject* const* args, Py_ssize_t n);  // laid(array, like)
 // formats(kernel, rule, first, inputs, arguments, leads, outputs); see _core.pyi
 PyObject* formats(PyObject*, PyObject* const* args, Py_ssize_t n);
 
