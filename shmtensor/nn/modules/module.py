@@ -253,6 +253,9 @@ class Module(Tree, Stateful):
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:
         """Parameters and buffers on a device, in a floating-point dtype, or like a tensor.
 
+        Args:
+            memory_format: of the parameters and buffers with 4 or 5 dimensions.
+
         Copies: none where nothing changes, else one.
         """
         for x in (*args, kwargs.get("dtype")):
@@ -264,13 +267,16 @@ class Module(Tree, Stateful):
                 )
         if args and isinstance(args[0], Tensor):
             args = (args[0].device, args[0].dtype, *args[1:])
+        form = kwargs.pop("memory_format", None)
         where = tuple(x for x in args if getattr(x, "kind", None) is None)
         elsewhere = {k: v for k, v in kwargs.items() if k != "dtype"}
 
         def moved(t: Any) -> Any:
             if t.dtype.kind in "fc":
-                return t.to(*args, **kwargs)
-            return t.to(*where, **elsewhere) if where or elsewhere else t
+                t = t.to(*args, **kwargs)
+            elif where or elsewhere:
+                t = t.to(*where, **elsewhere)
+            return t if form is None or t.ndim not in (4, 5) else t.to(memory_format=form)
 
         return self._apply(moved)
 
