@@ -61,6 +61,7 @@ DOORS = {
 
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
 LARGE: dict[str, int] = {
+    "shmtensor/native/compute/memory_format.cc": 450,
     "shmtensor/native/compute/reduction.cc": 440,
 }
 

@@ -18,22 +18,86 @@ POINTWISE, CHANNELS, ALL_CHANNELS, ROWS, LIKE = range(5)  # as in native.formats
 
 # Broadcasting ops and ufuncs are pointwise by themselves; these are, too.
 ELEMENTWISE = frozenset(
-    """
-    rsqrt reciprocal square sign sgn nan_to_num clamped floor ceil trunc round frac logit
-    sinc deg2rad rad2deg conjugated angle isposinf isneginf isreal signbit frexp polygamma_of relu
-    relu_backward sigmoid sigmoid_backward tanh_backward silu gelu_rows gelu_backward softplus
-    leaky_relu elu hardtanh hardsigmoid hardswish hardshrink softshrink threshold mish
-    curve_backward kept_by dropped special_entr special_airy_ai measure_backward
-    """.split()
+    [
+        "rsqrt",
+        "reciprocal",
+        "square",
+        "sign",
+        "sgn",
+        "nan_to_num",
+        "clamped",
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+        "frac",
+        "logit",
+        "sinc",
+        "deg2rad",
+        "rad2deg",
+        "conjugated",
+        "angle",
+        "isposinf",
+        "isneginf",
+        "isreal",
+        "signbit",
+        "frexp",
+        "polygamma_of",
+        "relu",
+        "relu_backward",
+        "sigmoid",
+        "sigmoid_backward",
+        "tanh_backward",
+        "silu",
+        "gelu_rows",
+        "gelu_backward",
+        "softplus",
+        "leaky_relu",
+        "elu",
+        "hardtanh",
+        "hardsigmoid",
+        "hardswish",
+        "hardshrink",
+        "softshrink",
+        "threshold",
+        "mish",
+        "curve_backward",
+        "kept_by",
+        "dropped",
+        "special_entr",
+        "special_airy_ai",
+        "measure_backward",
+    ]
 )
 # In rows, whatever the input's format is.
 IN_ROWS = frozenset(
-    """
-    sum nansum mean prod_along amax amin argmax argmin all any count_nonzero variance deviation
-    logsumexp vector_norm max_along min_along kthvalue median_along mode topk logsigmoid coins
-    """.split()
+    [
+        "sum",
+        "nansum",
+        "mean",
+        "prod_along",
+        "amax",
+        "amin",
+        "argmax",
+        "argmin",
+        "all",
+        "any",
+        "count_nonzero",
+        "variance",
+        "deviation",
+        "logsumexp",
+        "vector_norm",
+        "max_along",
+        "min_along",
+        "kthvalue",
+        "median_along",
+        "mode",
+        "topk",
+        "logsigmoid",
+        "coins",
+    ]
 )
-ALIKE = frozenset("cast clone flip sort_along".split())  # as the input, gaps closed
+ALIKE = frozenset(["cast", "clone", "flip", "sort_along"])  # as the input, gaps closed
 # The results of these that are images, and the inputs that decide.
 IMAGES: dict[str, tuple[str, ...]] = {
     "convolved": ("x", "weight"),

@@ -328,9 +328,7 @@ def adaptive_max(ops, n, input, output_size, return_indices):
 
 
 def adaptive_mean(ops, n, input, output_size):
-    """`adaptive_avg_pool<n>d`: in one go where the windows are alike, else a dimension after the
-    other.
-    """
+    """`adaptive_avg_pool<n>d`: in one go where the windows are alike, else by dimension."""
     size = adaptive_size(f"adaptive_avg_pool{n}d", n, input, output_size)
     lead = tuple(input.shape[: input.ndim - n])
     inner = tuple(input.shape[input.ndim - n :])

@@ -1,4 +1,5 @@
-// See Note [Memory formats] in memory_format.h.
+// See Note [Memory formats] in memory_format.h. Longer than other files: what a rule computes and the
+// call that obeys it share how arrays are permuted and laid anew.
 #include "memory_format.h"
 
 #include <cstring>
@@ -102,6 +103,7 @@ void pointwise_strides(PyArrayObject* const* operands, int n, bool numbers, int 
     for (int i = 0; i < extra; ++i) steps[k][i] = 0;
     strides_of(a, steps[k] + extra);
     for (int i = extra; i < nd; ++i) {
+      if (steps[k][i] < 0) steps[k][i] = -steps[k][i];  // NumPy's arrays alone
       if (PyArray_DIM(a, i - extra) != dims[i]) {
         steps[k][i] = 0;
         same = false;
