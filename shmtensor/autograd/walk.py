@@ -47,6 +47,7 @@ os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore
 # references that is depends on the Python version, so it is measured at import, through the very
 # same path.
 limit = 0
+EVERYBODY = 1 << 40  # a limit that no count of references exceeds
 # The same for a home (Note [Born at home] in home.py), and for a gradient that was born in it.
 home_limit = born_limit = 0
 
@@ -276,6 +277,16 @@ def guarded(this: Any, create: bool, run: Any, *given: Any) -> Any:
         walks.now = outer
 
 
+def laid_as_leaf(leaf: Any, g: Any) -> Any:
+    """A gradient with history, in the memory layout of its leaf. Copies: none or one."""
+    like = native.taken(g.array, leaf.tensor, EVERYBODY)
+    if like is g.array:
+        return g
+    order = sorted(range(like.ndim), key=lambda d: -like.strides[d])
+    back = sorted(range(like.ndim), key=order.__getitem__)
+    return table.permute(table.packed(table.permute(g, order)), back)
+
+
 def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
     """Adds a gradient to a leaf's `.grad`."""
     with accumulating:
@@ -283,7 +294,7 @@ def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
         if isinstance(g, Scattered) or isinstance(old, Scattered):
             leaf.grad = g if old is None else added(old, g, create, True)
         elif create:
-            leaf.grad = g if old is None else table.add(old, g)
+            leaf.grad = laid_as_leaf(leaf, g) if old is None else table.add(old, g)
         elif home is not None and (
             old.array is home
             if old is not None

@@ -616,6 +616,7 @@ def test_network_in_channels_last_has_the_activations_and_values_of_one_in_rows(
         np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), 1e-3, 1e-3)
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("m", [st, torch], ids=["shmtensor", "torch"])
 def test_gradient_lies_as_its_leaf(m: Any) -> None:
     x = channels_last(2, 4, 6, 5)(m).detach().requires_grad_()
@@ -628,3 +629,8 @@ def test_gradient_lies_as_its_leaf(m: Any) -> None:
     sparse = rows(2, 4, 6, 10)(m)[..., ::2].detach().requires_grad_()
     sparse.sum().backward()
     assert sparse.grad.is_contiguous()
+    x.grad = None
+    (x * same(m, x) * x).sum().backward(create_graph=True)
+    assert x.grad.stride() == x.stride()
+    (again,) = m.autograd.grad(x.grad.sum(), x)
+    np.testing.assert_allclose(again.numpy(), 2 * same(m, x).numpy(), 1e-5)
