@@ -1,9 +1,8 @@
 """Backward: the walk over the graph, from results to leaves.
 
 Edges are counted first; then a node runs once all gradients that come to it are summed. Iterative,
-so depth does not
-matter. All state is in local dictionaries: several threads, and hooks that walk again, may use one
-graph.
+so depth does not matter. All state is in local dictionaries: several threads, and hooks that walk
+again, may use one graph.
 
 Gradients are plain arrays, and the heap is open; under `create_graph` they are Tensors, and
 everything is recorded.
@@ -43,11 +42,10 @@ accumulating = threading.RLock()
 os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore[attr-defined]
 
 # Note [Taking over a gradient]: an array that only the walk refers to becomes `.grad` without a
-# copy, if it lies in memory as the leaf does (PyTorch's layout contract). How many
-# references that is depends on the Python version, so it is measured at import, through the very
-# same path.
+# copy, if it lies in memory as the leaf does (PyTorch's layout contract). How many references
+# that is depends on the Python version, so it is measured at import, through the very same path.
 limit = 0
-EVERYBODY = 1 << 40  # a limit that no count of references exceeds
+EVERYBODY = 1 << 40  # more references than there can be
 # The same for a home (Note [Born at home] in home.py), and for a gradient that was born in it.
 home_limit = born_limit = 0
 

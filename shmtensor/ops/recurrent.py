@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dtypes import float32, float64
-from .backward_through_time import last_rows
 from .table import composite
 
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
@@ -40,57 +38,25 @@ def fitting(kind: str, x: Any, h: Any, w_ih: Any, w_hh: Any) -> None:
 
 
 def one_way(
-    ops: Any, kind: str, x: Any, state: Any, weights: Any, sizes: list[int], reverse: bool
+    ops: Any, kind: str, x: Any, state: Any, weights: Any, sizes: list[int], turned: bool
 ) -> tuple[Any, Any]:
     """(outputs, last state) of one layer in one direction; x is packed: step after step, of
     sizes[t] sequences each.
     """
-    w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    fitting(kind, x, state, w_ih, w_hh, w_hr)
-    if is_fused(x, state, weights):
-        return fused(ops, kind, x, state, weights, tuple(sizes), reverse)
+    w_ih, w_hh, b_ih, b_hh = weights
+    fitting(kind, x, state[0], w_ih, w_hh)
     parts = ops.split(ops.linear(x, w_ih, b_ih), sizes, 0)
     made: list[Any] = [None] * len(sizes)
-    for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
+    for t in reversed(range(len(sizes))) if turned else range(len(sizes)):
         n, total = sizes[t], state[0].shape[0]
         here = state if n == total else tuple(ops.narrow(s, 0, 0, n) for s in state)
-        new = stepped(ops, kind, parts[t], here, w_hh, b_hh, w_hr)
+        new = stepped(ops, kind, parts[t], here, w_hh, b_hh)
         made[t] = new[0]
         if n < total:
             rest = (ops.narrow(s, 0, n, total - n) for s in state)
             new = tuple(ops.cat([a, b], 0) for a, b in zip(new, rest))
         state = new
     return ops.cat(made, 0), state
-
-
-def is_fused(x: Any, state: Any, weights: Any) -> bool:
-    """Whether `recurrent_layer` computes a layer: in main memory, of float32 or float64 alone."""
-    tensors = [x, *state, *(w for w in weights if w is not None)]
-    return (
-        x.dtype in (float32, float64)
-        and all(t.dtype == x.dtype and str(t.device) == "cpu" for t in tensors)
-        and 0 not in (*x.shape, *state[0].shape, *state[-1].shape)
-    )
-
-
-def fused(
-    ops: Any, kind: str, x: Any, state: Any, weights: Any, sizes: tuple[int, ...], reverse: bool
-) -> tuple[Any, Any]:
-    """`one_way` by the kernel of all steps."""
-    w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    extras = [*state[1:], w_hr]
-    if kind == "gru":
-        extras = [b_hh]
-    elif b_ih is not None and b_hh is not None:
-        b_ih = b_ih + b_hh
-    operands = [ops.linear(x, w_ih, b_ih), state[0], w_hh, *(v for v in extras if v is not None)]
-    made = ops.recurrent_layer(operands, kind, sizes, reverse)[: len(state)]
-    rows, n, first = x.shape[0], sizes[0], sizes[-1]
-    if reverse:
-        return made[0], tuple(ops.narrow(v, 0, 0, n) for v in made)
-    if n == first:
-        return made[0], tuple(ops.narrow(v, 0, rows - n, n) for v in made)
-    return made[0], tuple(ops.index_select(v, 0, last_rows(sizes)) for v in made)
 
 
 def layers(
@@ -148,13 +114,7 @@ def run(ops: Any, kind: str, args: tuple[Any, ...], named: dict[str, Any]) -> tu
         x = ops.transpose(x, 0, 1)
     lead = tuple(x.shape[:-1])
     steps = [int(n) for n in sizes.tolist()] if packed else [lead[1]] * lead[0]
-    batch, rows = states[0].shape[1], lead[0] if packed else lead[0] * lead[1]
-    if steps[0] != batch or any(b > a for a, b in zip(steps, steps[1:])) or sum(steps) != rows:
-        raise RuntimeError(
-            f"{kind}: batch sizes must begin with the state's, never increase, and sum to the rows "
-            f"of the input: {steps[:8]}, state {tuple(states[0].shape)}, input {tuple(x.shape)}"
-        )
-    flat = x if packed else ops.reshape(x, (rows, x.shape[-1]))
+    flat = x if packed else ops.reshape(x, (-1, x.shape[-1]))
     out, last = layers(
         ops, kind, flat, states, list(given["params"]), given["has_biases"], given["num_layers"],
         given["dropout"], given["train"], bool(given["bidirectional"]), steps,

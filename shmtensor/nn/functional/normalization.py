@@ -129,8 +129,8 @@ def instance_norm(
     """
     shape = tuple(input.shape)
     if not use_input_stats:
-        rows = input.contiguous()
-        return batch_norm(rows, running_mean, running_var, weight, bias, False, momentum, eps)
+        input = input.contiguous()
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if int(np.prod(shape[2:])) == 1:
         raise ValueError(
             f"instance_norm: expected more than 1 spatial element when training: {shape}"
