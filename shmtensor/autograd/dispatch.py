@@ -20,6 +20,7 @@ import numpy as np
 from .. import dtypes, native
 from ..ops import LATER, load, precision, results
 from ..ops.kernels import of_halves
+from ..ops.memory_format import lay_out
 from ..ops.storage import AS_STORED
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
 from . import autocast, composition, explain, home, indices, operands, source, view
@@ -114,6 +115,7 @@ class Rule:
         kernel = row.numpy[0] if isinstance(row.numpy, tuple) else row.numpy
         if not row.view and row.name not in AS_STORED:
             native.widens(kernel or forward, len(row.outputs), of_halves(kernel))
+        lay_out(row, kernel or forward, kernel is None)
         return {
             **COMMON,
             **source.attribute_defaults(row),

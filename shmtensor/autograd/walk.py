@@ -1,9 +1,8 @@
 """Backward: the walk over the graph, from results to leaves.
 
 Edges are counted first; then a node runs once all gradients that come to it are summed. Iterative,
-so depth does not
-matter. All state is in local dictionaries: several threads, and hooks that walk again, may use one
-graph.
+so depth does not matter. All state is in local dictionaries: several threads, and hooks that walk
+again, may use one graph.
 
 Gradients are plain arrays, and the heap is open; under `create_graph` they are Tensors, and
 everything is recorded.
@@ -43,10 +42,10 @@ accumulating = threading.RLock()
 os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore[attr-defined]
 
 # Note [Taking over a gradient]: an array that only the walk refers to becomes `.grad` without a
-# copy. How many
-# references that is depends on the Python version, so it is measured at import, through the very
-# same path.
+# copy, if it lies in memory as the leaf does (PyTorch's layout contract). How many references
+# that is depends on the Python version, so it is measured at import, through the very same path.
 limit = 0
+EVERYBODY = 1 << 40  # more references than there can be
 # The same for a home (Note [Born at home] in home.py), and for a gradient that was born in it.
 home_limit = born_limit = 0
 
@@ -276,6 +275,16 @@ def guarded(this: Any, create: bool, run: Any, *given: Any) -> Any:
         walks.now = outer
 
 
+def laid_as_leaf(leaf: Any, g: Any) -> Any:
+    """A gradient with history, in the memory layout of its leaf. Copies: none or one."""
+    like = native.taken(g.array, leaf.tensor, EVERYBODY)
+    if like is g.array:
+        return g
+    order = sorted(range(like.ndim), key=lambda d: -like.strides[d])
+    back = sorted(range(like.ndim), key=order.__getitem__)
+    return table.permute(table.packed(table.permute(g, order)), back)
+
+
 def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
     """Adds a gradient to a leaf's `.grad`."""
     with accumulating:
@@ -283,7 +292,7 @@ def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
         if isinstance(g, Scattered) or isinstance(old, Scattered):
             leaf.grad = g if old is None else added(old, g, create, True)
         elif create:
-            leaf.grad = g if old is None else table.add(old, g)
+            leaf.grad = laid_as_leaf(leaf, g) if old is None else table.add(old, g)
         elif home is not None and (
             old.array is home
             if old is not None
@@ -296,7 +305,7 @@ def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
             else:
                 np.add(home, g, home)
         elif old is None:
-            leaf.grad = native.wrap(g if native.references(g) <= limit else np.array(g, order="C"))
+            leaf.grad = native.wrap(native.taken(g, leaf.tensor, limit))
         elif old.node is None:
             try:
                 native.write(old, np.add, old.array, g, old.array)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from .memory_format import like_image
 from .rows import keep, kept
 from .table import composite, op
 
@@ -138,7 +139,7 @@ def channel_normalised(ops, input, average, spread, weight, bias, eps):
     scale = ops.rsqrt(ops.add(spread, eps))
     scale = scale if weight is None else ops.mul(scale, weight)
     away = ops.sub(input, by_channel(ops, average, input.ndim))
-    return ops.channel_affine(away, scale, bias)
+    return like_image(ops, ops.channel_affine(away, scale, bias), input)
 
 
 @composite(method=False, function=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .memory_format import like_image
 from .table import composite, op
 from .windows import Shape, added_back, counts, framed, numbers, views
 
@@ -149,7 +150,7 @@ def pixel_shuffle(ops, input, upscale_factor):
     n = len(lead)
     parts = ops.reshape(input, (*lead, c // (r * r), r, r, h, w))
     parts = ops.permute(parts, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
-    return ops.reshape(parts, (*lead, c // (r * r), h * r, w * r))
+    return like_image(ops, ops.reshape(parts, (*lead, c // (r * r), h * r, w * r)), input)
 
 
 @composite(method=False)
@@ -165,7 +166,7 @@ def pixel_unshuffle(ops, input, downscale_factor):
     n = len(lead)
     parts = ops.reshape(input, (*lead, c, h // r, r, w // r, r))
     parts = ops.permute(parts, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
-    return ops.reshape(parts, (*lead, c * r * r, h // r, w // r))
+    return like_image(ops, ops.reshape(parts, (*lead, c * r * r, h // r, w // r)), input)
 
 
 @composite(method=False)
@@ -178,7 +179,7 @@ def channel_shuffle(ops, input, groups):
             f"channel_shuffle: channels must be a multiple of groups: {shape}, {groups}"
         )
     parts = ops.reshape(input, (shape[0], groups, shape[1] // groups, *shape[2:]))
-    return ops.reshape(ops.transpose(parts, 1, 2), shape)
+    return like_image(ops, ops.reshape(ops.transpose(parts, 1, 2), shape), input)
 
 
 channel_shuffle.alias("native_channel_shuffle")

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from .. import native
+from .memory_format import like_image
 from .table import composite
 
 
@@ -77,6 +78,9 @@ def constant_pad_nd(ops, input, pad, value=0):
     """
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise RuntimeError(f"constant_pad_nd: pad does not fit: {tuple(pad)}, {tuple(input.shape)}")
+    if not builtins.any(pad):
+        return ops.clone(input)
+    given = input
     frames = [(0, 0)] * (input.ndim - len(pad) // 2)
     frames += [(pad[i], pad[i + 1]) for i in builtins.range(len(pad) - 2, -1, -2)]
     for dim, (before, after) in enumerate(frames):
@@ -98,7 +102,7 @@ def constant_pad_nd(ops, input, pad, value=0):
         return out
     outside = np.ones(shape, bool)
     outside[inner] = False
-    return ops.choose(outside, np.asarray(value, input.dtype), out)
+    return like_image(ops, ops.choose(outside, np.asarray(value, input.dtype), out), given)
 
 
 @composite(method=False)

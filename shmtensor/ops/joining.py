@@ -70,7 +70,9 @@ def fast_stack(tensors: list[Any], dim: int) -> Any:
     if not -n <= dim < n or not all(x.shape == shape for x in tensors):
         return stack.forward(np, tensors, dim)
     index = (*(slice(None),) * (dim % n), None, ...)
-    return native.cat([x[index] for x in tensors], dim)
+    out = native.cat([x[index] for x in tensors], dim)
+    last = all(native.suggests_channels_last(x) for x in tensors)
+    return out if last else np.ascontiguousarray(out)
 
 
 @op(

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["laid_like", "order_of"]
+from .. import native
+
+__all__ = ["in_rows", "laid_like", "order_of"]
 
 CHANNELS_LAST = {"channels_last": (0, 2, 3, 1), "channels_last_3d": (0, 2, 3, 4, 1)}
 
@@ -33,15 +35,28 @@ def order_of(array: Any, memory_format: Any = None) -> tuple[int, ...] | None:
     return order
 
 
+def in_rows(array: Any) -> bool:
+    """Are the elements in C order, and do no strides of sizes of 1 say that channels come last?"""
+    if not array.flags.c_contiguous or array.ndim < 4:
+        return bool(array.flags.c_contiguous)
+    channel, last = array.strides[1], array.strides[-1]
+    return bool(channel > last or (channel == last and array.shape[1] > 1))
+
+
 def laid_like(kernel: Callable[..., Any], x: Any, memory_format: Any) -> Callable[..., Any]:
     """The function of a shape (and more) that gives new memory, so that its dimensions lie as those
     of the tensor x, or as a format says.
     """
-    order = order_of(x.array, memory_format)
-    if order is None:
+    like = x.array
+    preserves = getattr(memory_format, "name", "preserve_format") == "preserve_format"
+    if preserves and in_rows(like):
         return kernel
+    order = order_of(like, memory_format)
+    if order is None:
+        return (lambda *given: native.laid(kernel(*given), like)) if preserves else kernel
 
     def compute(shape: tuple[int, ...], *more: Any) -> Any:
-        return kernel(tuple(shape[d] for d in order), *more).transpose(np.argsort(order))
+        made = kernel(tuple(shape[d] for d in order), *more).transpose(np.argsort(order))
+        return native.laid(made, like) if preserves else made
 
     return compute

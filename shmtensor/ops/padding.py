@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .memory_format import like_image
 from .table import composite
 from .windows import ints
 
@@ -79,10 +80,10 @@ def pad(ops, input, pad, mode="constant", value=None):
             f"pad: {mode} padding needs 2, 4 or 6 numbers, for half as many dimensions behind "
             f"(N, C) or (C,): {tuple(pad)}, {tuple(input.shape)}"
         )
-    shape = tuple(input.shape)
+    shape, given = tuple(input.shape), input
     for i in range(len(pad) // 2):
         before, after, dim = pad[2 * i], pad[2 * i + 1], len(shape) - 1 - i
         fits(mode, shape[dim], before, after, shape)
         if before or after:
             input = ops.selected(input, places(mode, shape[dim], before, after), dim)
-    return input
+    return input if mode == "circular" else like_image(ops, input, given)

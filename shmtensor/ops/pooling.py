@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import native
 from .kernels import either, narrowed, widened
+from .memory_format import like_image
 from .table import op
 from .windows import Shape, added_back, counts, each, framed, ints, numbers
 
@@ -333,26 +334,25 @@ def adaptive_max(ops, n, input, output_size, return_indices):
 
 
 def adaptive_mean(ops, n, input, output_size):
-    """`adaptive_avg_pool<n>d`: in one go where the windows are alike, else a dimension after the
-    other.
-    """
+    """`adaptive_avg_pool<n>d`: in one go where the windows are alike, else by dimension."""
     size = adaptive_size(f"adaptive_avg_pool{n}d", n, input, output_size)
     lead = tuple(input.shape[: input.ndim - n])
     inner = tuple(input.shape[input.ndim - n :])
     if all(size) and not any(m % out for m, out in zip(inner, size, strict=True)):
         if size == (1,) * n:
-            return ops.mean(input, tuple(range(-n, 0)), True)
+            return like_image(ops, ops.mean(input, tuple(range(-n, 0)), True), input)
         split = [v for m, out in zip(inner, size, strict=True) for v in (out, m // out)]
-        return ops.mean(
-            ops.reshape(input, (*lead, *split)), tuple(range(len(lead) + 1, len(lead) + 2 * n, 2))
-        )
+        parts = ops.reshape(input, (*lead, *split))
+        means = ops.mean(parts, tuple(range(len(lead) + 1, len(lead) + 2 * n, 2)))
+        return like_image(ops, means, input)
+    given = input
     for d, (m, out) in enumerate(zip(inner, size, strict=True)):
         start, end = evenly(m, out)
         widest = int((end - start).max()) if out else 1
         at = np.minimum(start[:, None] + np.arange(widest), end[:, None] - 1)
         weights = (np.arange(widest) < (end - start)[:, None]) / np.maximum(end - start, 1)[:, None]
         input = ops.tapped(input, at, weights, len(lead) + d)
-    return input
+    return like_image(ops, input, given)
 
 
 # ---- norms of windows

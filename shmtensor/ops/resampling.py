@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .axes import axis
+from .memory_format import like_image
 from .table import composite, op
 
 Taps = tuple[Any, Any]
@@ -228,6 +229,7 @@ def interpolate(
         return (ops.adaptive_avg_pool1d, ops.adaptive_avg_pool2d, ops.adaptive_avg_pool3d)[n - 1](
             input, out
         )
+    given = input
     bytes_ = mode in TAPS and input.dtype == np.uint8
     if bytes_:
         input = ops.cast(input, np.dtype(np.float32))
@@ -243,7 +245,7 @@ def interpolate(
         input = ops.tapped(input, *kept(taps, n, m, scale, bool(align_corners), dtype), 2 + d)
     if bytes_:
         input = ops.cast(ops.clamped(ops.round(input), 0, 255), np.dtype(np.uint8))
-    return input
+    return like_image(ops, input, given)
 
 
 def checked(input: Any, mode: str, align_corners: Any, antialias: bool) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from .. import native
 from .alike import parameters_fit
 from .kernels import narrowed, widened
+from .memory_format import like_image
 from .movement import shrunk
 from .table import composite, op
 
@@ -198,4 +199,5 @@ def group_norm(ops, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_e
     if not math.prod(shape):
         return ops.channel_affine(input, weight, bias)
     wide = [widened(ops, v) for v in (input, weight, bias)]
-    return narrowed(ops, ops.normed(*wide, 1, num_groups, eps, True), input.dtype)
+    out = narrowed(ops, ops.normed(*wide, 1, num_groups, eps, True), input.dtype)
+    return like_image(ops, out, input)

@@ -11,6 +11,7 @@ from .. import native
 from ..dtypes import as_dtype, get_default_dtype
 from . import philox
 from .creation import PLAIN, default, into, made, number, shaped
+from .likeness import in_rows
 from .philox import default_generator
 from .samples import reals
 from .table import composite, op
@@ -105,10 +106,10 @@ def randn(
 
 def laid_out(ops: Any, drawn: Any, like: Any, memory_format: Any) -> Any:
     """New numbers in the layout that `empty_like` would have. Copies: one, unless it is rows."""
-    if memory_format is None and getattr(like, "array", like).flags.c_contiguous:
+    if memory_format is None and in_rows(getattr(like, "array", like)):
         return drawn
     out = ops.empty_like(like, dtype=drawn.dtype, memory_format=memory_format)
-    if getattr(out, "array", out).flags.c_contiguous:
+    if in_rows(getattr(out, "array", out)):
         return drawn
     getattr(out, "array", out)[...] = getattr(drawn, "array", drawn)
     return out.requires_grad_() if getattr(drawn, "requires_grad", False) else out

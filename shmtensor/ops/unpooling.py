@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from .memory_format import like_image
 from .windows import ints, numbers
 
 
@@ -47,4 +48,4 @@ def max_unpool(ops, n, input, indices, kernel_size, stride, padding, output_size
         out = ops.scattered(zeros, ops.reshape(input, rows), places, -1)
     except RuntimeError as error:
         raise RuntimeError(f"{name}: output size {size}: {error}") from None
-    return ops.reshape(out, (*lead, *size))
+    return like_image(ops, ops.reshape(out, (*lead, *size)), input)

@@ -1,6 +1,7 @@
 // Small things done to arrays on the way, where NumPy's own Python layer costs more than the work.
 #include "array.h"
 
+#include "compute/memory_format.h"
 #include "compute/picking.h"
 #include "graph.h"
 #include "views.h"
@@ -109,6 +110,26 @@ PyObject* references(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (PyArray_BASE(x) || !PyArray_ISWRITEABLE(x) || !PyArray_CHKFLAGS(x, NPY_ARRAY_OWNDATA))
     return PyLong_FromLong(1L << 30);
   return PyLong_FromSsize_t(Py_REFCNT(args[0]));
+}
+
+// taken(gradient, tensor: weak reference, limit): the gradient itself if at most so many references see it and it lies
+// as `.grad` of the tensor has to (obeys_layout_contract), else a copy that does.
+PyObject* taken(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (n != 3 || !PyArray_Check(args[0])) return raise("TypeError", "taken: (gradient, tensor, limit) is needed");
+  const Py_ssize_t limit = PyLong_AsSsize_t(args[2]);
+  if (limit == -1 && PyErr_Occurred()) return nullptr;
+  Ref count(references(self, args, 1));
+  Ref tensor(PyObject_CallNoArgs(args[1]));
+  if (!count || !tensor) return nullptr;
+  PyArrayObject* gradient = reinterpret_cast<PyArrayObject*>(args[0]);
+  PyArrayObject* like = gradient;
+  if (is_tensor(tensor.get())) {
+    PyObject* array = reinterpret_cast<TensorBase*>(tensor.get())->array;
+    if (PyArray_Check(array) && PyArray_SAMESHAPE(as_array(array), gradient)) like = as_array(array);
+  }
+  const bool obeys = obeys_layout_contract(gradient, like);
+  if (obeys && PyLong_AsSsize_t(count.get()) <= limit) return Py_NewRef(args[0]);
+  return by_layout_contract(gradient, like).release();
 }
 
 }  // namespace shmtensor

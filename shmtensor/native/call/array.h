@@ -8,5 +8,6 @@ PyObject* item(PyObject*, PyObject* const* args, Py_ssize_t n);    // item(x, in
 PyObject* expand(PyObject*, PyObject* const* args, Py_ssize_t n);  // expand(x, shape): read-only stretched view
 PyObject* fit(PyObject*, PyObject* const* args, Py_ssize_t n);     // fit(g, edge): g if it belongs there, else None
 PyObject* references(PyObject*, PyObject* const* args, Py_ssize_t n);  // owners of an array, or a huge number
+PyObject* taken(PyObject*, PyObject* const* args, Py_ssize_t n);  // taken(g, tensor, limit): what becomes .grad
 
 }  // namespace shmtensor

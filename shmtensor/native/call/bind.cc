@@ -1,6 +1,7 @@
 // The Python face of call/.
 #include "array.h"
 #include "call.h"
+#include "compute/memory_format.h"
 #include "graph.h"
 #include "views.h"
 
@@ -41,6 +42,13 @@ PyMethodDef functions[] = {
     {"expand", fast(expand), METH_FASTCALL, "expand(x, shape): a stretched, read-only view."},
     {"fit", fast(fit), METH_FASTCALL, "fit(gradient, edge): the gradient if it belongs there, else None."},
     {"references", fast(references), METH_FASTCALL, "references(x): how many, if x owns its memory."},
+    {"taken", fast(taken), METH_FASTCALL,
+     "taken(gradient, tensor, limit): what becomes .grad of a weakly referred tensor: the gradient or a copy."},
+    {"suggests_channels_last", static_cast<PyCFunction>(suggests_channels_last), METH_O,
+     "suggests_channels_last(x): does PyTorch take an image or a volume for channels last?"},
+    {"laid", fast(laid), METH_FASTCALL, "laid(array, like): the array or a copy, as a tensor made like the other lies."},
+    {"formats", fast(formats), METH_FASTCALL,
+     "formats(kernel, rule, first, inputs, arguments, leads, outputs): how the kernel's results lie in memory."},
     {"basic", fast(basic), METH_FASTCALL,
      "basic(index, ...): the index, if it is a tuple of numbers, slices, None and `...` alone, or None."},
     {"relaid", fast(relaid), METH_FASTCALL,

@@ -1,6 +1,7 @@
 // Calling a kernel: the heap is open while it runs, and NumPy's scalars come back as 0-d arrays.
 #include "call.h"
 
+#include "compute/memory_format.h"
 #include "graph.h"
 #include "half/half.h"
 #include "memory/heap.h"
@@ -38,16 +39,40 @@ PyObject* as_array(PyObject* result) {
   return result;
 }
 
+// Are the arrays in rows, and of other numbers than 16-bit floats?
+bool is_plain(PyObject* p) {
+  if (PyArray_CheckExact(p)) {
+    PyArrayObject* a = reinterpret_cast<PyArrayObject*>(p);
+    return PyArray_TYPE(a) < NPY_HALF && in_rows(a);
+  }
+  if (!PyList_CheckExact(p) && !PyTuple_CheckExact(p)) return true;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(p);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(p, i);
+    if (PyArray_CheckExact(item) && !is_plain(item)) return false;
+  }
+  return true;
+}
+
+PyObject* run_as_is(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  return PyObject_Vectorcall(kernel, args, static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+}
+
+PyObject* run_any_width(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  return wants_width(kernel, args, n) ? run_wide(kernel, args, n) : run_as_is(kernel, args, n);
+}
+
 PyObject* run(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   PyObject* result;
   {
     Gate open;
     if (!open) return nullptr;
-    if (__builtin_expect(wants_width(kernel, args, n), 0)) {
-      result = run_wide(kernel, args, n);
+    bool plain = true;
+    for (Py_ssize_t i = 0; i < n && plain; ++i) plain = is_plain(args[i]);
+    if (__builtin_expect(plain, 1)) {
+      result = run_as_is(kernel, args, n);
     } else {
-      result = PyObject_Vectorcall(
-          kernel, args, static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+      result = run_formatted(run_any_width, kernel, args, n);
     }
     if (result && !PyArray_CheckExact(result)) result = as_array(result);
   }

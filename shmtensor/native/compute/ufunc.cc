@@ -19,6 +19,7 @@
 
 #include "array.h"
 #include "loops.h"
+#include "memory_format.h"
 #include "named.h"
 #include "refusal.h"
 #include "walk.h"
@@ -120,32 +121,6 @@ bool weak(PyObject* p, int type, Number* out) {
 
 bool plain(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
 
-// The axes of a fresh result in the order of the first full-sized input's strides, as NumPy does
-// ("K"); false: C order.
-bool permuted_strides(PyArrayObject* like, int nd, const npy_intp* dims, npy_intp itemsize,
-                      npy_intp* strides) {
-  if (PyArray_NDIM(like) != nd || PyArray_IS_C_CONTIGUOUS(like)) return false;
-  int order[kMaxDims];
-  bool moved = false;
-  for (int i = 0; i < nd; ++i) {
-    npy_intp s = PyArray_STRIDE(like, i) < 0 ? -PyArray_STRIDE(like, i) : PyArray_STRIDE(like, i);
-    int at = i;
-    for (; at > 0; --at) {
-      npy_intp t = PyArray_STRIDE(like, order[at - 1]);
-      if ((t < 0 ? -t : t) >= s) break;
-      order[at] = order[at - 1];
-      moved = true;
-    }
-    order[at] = i;
-  }
-  if (!moved) return false;
-  for (int i = nd - 1; i >= 0; --i) {
-    strides[order[i]] = itemsize;
-    itemsize *= dims[order[i]];
-  }
-  return true;
-}
-
 // Returns nullptr without an exception when NumPy has to do it.
 PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py_ssize_t nargs) {
   const int nin = u->nin;
@@ -218,11 +193,14 @@ PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py
     out = Ref(o);
   } else {
     npy_intp strides[kMaxDims];
-    PyArrayObject* full = lead;
-    if (!same && nin == 2 && in[1] && PyArray_NDIM(lead) < nd) full = in[1];
-    bool permuted = !same && permuted_strides(full, nd, dims, l.itemsize[nin], strides);
+    if (!same) {
+      int order[kMaxDims];
+      PyArrayObject* arrays[2] = {lead, in[0] && in[1] ? in[1] : nullptr};
+      pointwise_strides(arrays, arrays[1] ? 2 : 1, nin == 2 && !arrays[1], nd, dims, strides, order);
+      for (int d = 0; d < nd; ++d) strides[d] *= l.itemsize[nin];
+    }
     out = Ref(PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(out_type), nd, dims,
-                                   permuted ? strides : nullptr, nullptr, 0, nullptr));
+                                   same ? nullptr : strides, nullptr, 0, nullptr));
     if (!out) return nullptr;
   }
   PyArrayObject* o = out.array();

@@ -11,6 +11,7 @@ from ...autograd import no_grad
 from ...autograd import table as ops
 from ...dtypes import HALVES, finfo
 from ...ops.alike import parameters_fit
+from ...ops.memory_format import like_image
 from ...tensor import Tensor
 
 __all__ = [
@@ -127,6 +128,7 @@ def instance_norm(
     """
     shape = tuple(input.shape)
     if not use_input_stats:
+        input = input.contiguous()
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if int(np.prod(shape[2:])) == 1:
         raise ValueError(
@@ -138,7 +140,7 @@ def instance_norm(
         input, weight, bias = (_single(x) for x in (input, weight, bias))
     n, c = shape[:2]
     again = [None if r is None else r.detach().repeat(n) for r in (running_mean, running_var)]
-    flat = input.reshape(1, n * c, *shape[2:])
+    flat = input.contiguous().reshape(1, n * c, *shape[2:])
     mean, var = again
     out = batch_norm(flat, mean, var, None, None, True, momentum, eps).reshape(shape)
     for running, rows in zip((running_mean, running_var), again, strict=True):
@@ -190,5 +192,5 @@ def rms_norm(
         eps = finfo(input.dtype).eps
     half = input.dtype in HALVES
     wide, scale = (_single(input), _single(weight)) if half else (input, weight)
-    out: Tensor = ops.normed(wide, scale, None, n, 0, eps, False)
+    out: Tensor = like_image(ops, ops.normed(wide, scale, None, n, 0, eps, False), input)
     return out.to(input.dtype)
