@@ -98,12 +98,14 @@ def fused(
         b_ih = b_ih + b_hh
     operands = [ops.linear(x, w_ih, b_ih), state[0], w_hh, *(v for v in extras if v is not None)]
     made = ops.recurrent_layer(operands, kind, sizes, reverse)[: len(state)]
-    rows, n, first = x.shape[0], sizes[0], sizes[-1]
+    n = sizes[0]
     if reverse:
-        return made[0], tuple(ops.narrow(v, 0, 0, n) for v in made)
-    if n == first:
-        return made[0], tuple(ops.narrow(v, 0, rows - n, n) for v in made)
-    return made[0], tuple(ops.index_select(v, 0, last_rows(sizes)) for v in made)
+        last = [ops.narrow(v, 0, 0, n) for v in made]
+    elif n == sizes[-1]:  # all sequences end at the last step
+        last = [ops.narrow(v, 0, x.shape[0] - n, n) for v in made]
+    else:
+        last = [ops.index_select(v, 0, last_rows(sizes)) for v in made]
+    return made[0], tuple(last)
 
 
 def layers(

@@ -75,7 +75,7 @@ def operands(kind: str, xs: Any) -> tuple[Any, ...]:
         ([(4, 2), (2, 2), (2, 2)], "relu", (2, 2), False),
     ],
 )
-def recurrent_layer(xp, xs: list, /, kind, sizes, reverse):
+def recurrent_layer(xp, xs: list[Any], /, kind, sizes, reverse):
     """(states, cells) after each row.
 
     xs: the input's share of the gates (rows, gates * n), the initial state, the state's weight; of
@@ -127,7 +127,7 @@ def derivatives(
     if kind == "tanh":
         return (1 - out * out,), None
     if kind == "relu":
-        return (ops.cast(out > 0, out.dtype),), None
+        return (1 - ops.cast(out <= 0, out.dtype),), None  # of NaN 1, as the kernel has it
     back = ops.linear(states, w, b)
     if kind == "lstm":
         i, f, g, o = ops.chunk(x + back, 4, -1)
@@ -150,8 +150,8 @@ def through_time(
     """
     cuts = list(sizes)
     each = [ops.split(v, cuts, 0) for v in (g_out, *shares)]
-    of_cells = ops.split(g_cells, cuts, 0) if kind == "lstm" else None
-    by_h, by_c = h * 0, None if c is None else c * 0
+    of_cells = ops.split(g_cells, cuts, 0) if kind == "lstm" else ()
+    by_h, by_c = ops.zeros_like(h), None if c is None else ops.zeros_like(c)
     rows: list[Any] = [None] * len(sizes)
     for t in range(len(sizes)) if reverse else reversed(range(len(sizes))):
         size = sizes[t]

@@ -116,11 +116,8 @@ class RNNBase(Module):
 
     def _check_arguments(self, dropout: Any) -> None:
         where = type(self).__name__
-        if (
-            not isinstance(dropout, numbers.Number)
-            or isinstance(dropout, bool)
-            or not 0 <= self.dropout <= 1
-        ):
+        no_number = isinstance(dropout, bool) or not isinstance(dropout, numbers.Number)
+        if no_number or not 0 <= self.dropout <= 1:
             raise ValueError(
                 f"{where}: dropout should be a number in range [0, 1], the probability of an "
                 f"element being zeroed: {dropout!r}"

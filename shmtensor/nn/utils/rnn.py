@@ -265,7 +265,7 @@ def _scattered(data: Tensor, places: Any, lead: tuple[int, int], value: float) -
     """A tensor (*lead, *) that is `value` but at the places, which have the rows of the data."""
     blank = full((lead[0] * lead[1], *data.shape[1:]), value, dtype=data.dtype, device=data.device)
     out = ops.index_copy(blank, 0, tensor(places, device=data.device), data)
-    return ops.reshape(out, (*lead, *data.shape[1:]))  # type: ignore[no-any-return]
+    return ops.reshape(out, (*lead, *data.shape[1:]))
 
 
 def pad_sequence(
