@@ -44,6 +44,8 @@ MODULES = [
     "shmtensor.sparse",
     "shmtensor.typed",
     "shmtensor.nn",
+    "shmtensor.nn.attention",
+    "shmtensor.nn.attention.bias",
     "shmtensor.nn.functional",
     "shmtensor.nn.init",
     "shmtensor.nn.utils",
