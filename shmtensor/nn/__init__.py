@@ -1,7 +1,5 @@
 """Layers, losses and containers, by the names of torch.nn."""
 
-from importlib import import_module
-
 from . import attention as attention
 from . import functional as functional
 from . import init as init
@@ -13,9 +11,6 @@ from .parameter import Buffer as Buffer
 from .parameter import Parameter as Parameter
 from .parameter import UninitializedBuffer as UninitializedBuffer
 from .parameter import UninitializedParameter as UninitializedParameter
-
-# `modules` has a file of the same name, which its star brought along.
-utils = import_module(".utils", __name__)  # noqa: F811
 
 
 def __getattr__(name: str) -> object:
