@@ -119,8 +119,6 @@ class Tree:
             raise ValueError(f"set_submodule: `module` is not an nn.Module: {kind_of(module)}")
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
-        if not isinstance(module, Tree):
-            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
         if strict and not hasattr(parent, name):
             raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
         before = getattr(parent, name, None)
