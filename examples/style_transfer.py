@@ -56,12 +56,12 @@ class Painting(nn.Module):
 
     def loss(self, content, style):
         made, wanted, styled = (self.features.activations(x) for x in (self.image, content, style))
-        loss = F.mse_loss(made[-1], wanted[-1])
+        loss = F.mse_loss(made[1], wanted[1])
         for x, y in zip(made, styled, strict=True):
-            loss = loss + 30 * F.mse_loss(gram(x), gram(y))
+            loss = loss + 0.3 * F.mse_loss(gram(x), gram(y))
         image = self.image
         rough = image.diff(dim=2).square().mean() + image.diff(dim=3).square().mean()
-        return loss + 0.3 * rough
+        return loss + 0.02 * rough
 
 
 def gram(x):

@@ -1,10 +1,10 @@
 """Makes images three times as large, sharper than interpolation does.
 
-    python examples/super_resolution.py [--steps 600] [--quick]
+    python examples/super_resolution.py [--steps 1500] [--quick]
 
 Convolutions at the small size, whose last channels become pixels (Shi et al. 2016), added to the
-bicubic image. Trained on the left part of two photographs. On the right part the full run reaches
-XX dB (peak signal to noise), the bicubic image XX dB.
+bicubic image. Trained on three quarters of the tiles of two photographs. On the others the full run
+reaches 25.2 dB (peak signal to noise), the bicubic image 24.4 dB.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 import training
-from photographs import crops, photographs
+from photographs import crops, tiles
 from pictures import panels, show
 
 import shmtensor as st
@@ -56,7 +56,7 @@ def make_optimizer(model: nn.Module) -> optim.Optimizer:
 def train_step(model, optimizer, images):
     """One update from images (N, 3, H, W) of the large size. Returns the loss."""
     optimizer.zero_grad()
-    loss = F.smooth_l1_loss(model(F.avg_pool2d(images, SCALE)), images, beta=0.05)
+    loss = F.mse_loss(model(F.avg_pool2d(images, SCALE)), images)
     loss.backward()
     optimizer.step()
     return loss.detach()
@@ -68,28 +68,28 @@ def decibels(x, y) -> float:
 
 
 def main() -> None:
-    options = training.options(__doc__, 600, 5, "super_resolution.png")
+    options = training.options(__doc__, 1500, 5, "super_resolution.png")
     st.manual_seed(0)
-    images, rng = photographs(), np.random.default_rng(0)
+    (images, held_out), rng = tiles(), np.random.default_rng(0)
     model = make_model()
     optimizer = make_optimizer(model)
     scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=options.steps)
 
     def step(_: int):
-        loss = train_step(model, optimizer, crops(images, 96, 8, rng))
+        loss = train_step(model, optimizer, crops(images, 72, 8, rng))
         scheduler.step()
         return loss
 
     training.run(options.steps, step)
-    held_out = crops(images, 192, 16, rng, held_out=True)
-    small = F.avg_pool2d(held_out, SCALE)
+    real = st.tensor(np.stack(held_out))
+    small = F.avg_pool2d(real, SCALE)
     with st.no_grad():
         made, bicubic = model.eval()(small), larger(small)
-    print(f"bicubic             {decibels(bicubic, held_out):.2f} dB")
-    print(f"network             {decibels(made, held_out):.2f} dB")
+    print(f"bicubic             {decibels(bicubic, real):.2f} dB")
+    print(f"network             {decibels(made, real):.2f} dB")
     with panels(options.out, 2, 4, 2.5) as axes:
         for i in range(2):
-            named = {"small": small, "bicubic": bicubic, "network": made, "real": held_out}
+            named = {"small": small, "bicubic": bicubic, "network": made, "real": real}
             for panel, (name, x) in zip(axes[4 * i : 4 * i + 4], named.items(), strict=True):
                 show(panel, x[i], name)
     print(f"pictures            {options.out}")
