@@ -3,8 +3,8 @@
     python examples/vision_transformer.py [--epochs 40] [--quick]
 
 Patches of 2 x 2 pixels are the words of a Transformer encoder (Dosovitskiy et al. 2021); a class
-token gathers what they hold. The full run reads 96.7 % of the held-out digits. The picture shows how
-similar the position embeddings are: neighbours find each other.
+token gathers what they hold. The full run reads 96.7 % of the held-out digits. The picture shows
+how similar the position embeddings are: neighbours find each other.
 """
 
 from __future__ import annotations
