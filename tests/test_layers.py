@@ -69,7 +69,6 @@ LARGE: dict[str, int] = {
     "shmtensor/native/compute/reduction.cc": 440,
     "shmtensor/nn/modules/container.py": 440,
     "shmtensor/nn/modules/loss.py": 630,
-    "shmtensor/nn/modules/module.py": 460,
     "shmtensor/nn/utils/prune.py": 510,
 }
 

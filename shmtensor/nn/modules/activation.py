@@ -161,9 +161,7 @@ class LeakyReLU(Module):
 
 
 class RReLU(Module):
-    """x where positive, else x times a slope: random from [lower, upper) in training, else the
-    middle (Xu et al. 2015).
-    """
+    """x where positive, else x * slope, random from [lower, upper) in training (Xu et al. 2015)."""
 
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         super().__init__()
@@ -172,7 +170,7 @@ class RReLU(Module):
         self.inplace = inplace
 
     def forward(self, input: Tensor) -> Tensor:
-        """Any shape."""
+        """Any shape; in evaluation the slope is the mean of lower and upper."""
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
     def extra_repr(self) -> str:

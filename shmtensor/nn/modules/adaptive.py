@@ -153,6 +153,6 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         best = head.argmax(dim=1)
         unsure = (best >= self.shortlist_size).nonzero().squeeze(1)
         if unsure.numel():
-            found = self.log_prob(input.index_select(0, unsure)).argmax(dim=1)
-            best = best.index_copy(0, unsure, found)
+            classes = self.log_prob(input.index_select(0, unsure)).argmax(dim=1)
+            best = best.index_copy(0, unsure, classes)
         return best

@@ -1,7 +1,8 @@
 """Convolution layers: Conv1d to Conv3d, ConvTranspose1d to ConvTranspose3d, and lazy ones.
 
 The layers of 1, 2 and 3 dimensions differ in a number and a function, which are class attributes:
-`_dims` and `_function`.
+`_dims` and `_function`. They are read side by side, so all are in one file, as in PyTorch, though
+that makes it long.
 """
 
 from __future__ import annotations

@@ -57,10 +57,10 @@ class _InstanceNorm(_NormBase):
         # version 1 saved running statistics even where track_running_stats was not asked for
         if local_metadata.get("version") is None and not self.track_running_stats:
             names = [prefix + name for name in ("running_mean", "running_var")]
-            found = [f'"{name}"' for name in names if name in state_dict]
-            if found:
+            unexpected = [f'"{name}"' for name in names if name in state_dict]
+            if unexpected:
                 error_msgs.append(
-                    f"Unexpected running stats buffer(s) {' and '.join(found)} for "
+                    f"Unexpected running stats buffer(s) {' and '.join(unexpected)} for "
                     f"{type(self).__name__} with track_running_stats=False. If state_dict is of "
                     "a time when such a layer had them, remove them from it, or make the layer "
                     "with track_running_stats=True."

@@ -1,6 +1,7 @@
 """Pooling layers, by the number of dimensions.
 
-The layers of 1, 2 and 3 dimensions differ in a function, the class attribute `_function`.
+The layers of 1, 2 and 3 dimensions differ in a function, the class attribute `_function`. They
+are read side by side, so all are in one file, as in PyTorch, though that makes it long.
 """
 
 from __future__ import annotations

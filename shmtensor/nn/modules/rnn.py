@@ -225,8 +225,8 @@ class RNNBase(Module):
     ) -> None:
         """Raises RuntimeError with the message unless the state has this shape."""
         if tuple(hx.shape) != tuple(expected_hidden_size):
-            found = msg.format(tuple(expected_hidden_size), list(hx.shape))
-            raise RuntimeError(f"{type(self).__name__}: {found}")
+            message = msg.format(tuple(expected_hidden_size), list(hx.shape))
+            raise RuntimeError(f"{type(self).__name__}: {message}")
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
         """`check_input` and `check_hidden_size` of everything that `forward` takes."""

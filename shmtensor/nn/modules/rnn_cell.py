@@ -51,8 +51,8 @@ class RNNCellBase(Module):
         self.weight_ih = Parameter(empty(gates, input_size, device=device, dtype=dtype))
         self.weight_hh = Parameter(empty(gates, hidden_size, device=device, dtype=dtype))
         for name in ("bias_ih", "bias_hh"):
-            made = Parameter(empty(gates, device=device, dtype=dtype)) if bias else None
-            self.register_parameter(name, made)
+            bias_parameter = Parameter(empty(gates, device=device, dtype=dtype)) if bias else None
+            self.register_parameter(name, bias_parameter)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -101,9 +101,9 @@ class RNNCellBase(Module):
                         f"{size}"
                     )
         hx = states if len(states) > 1 else states[0]
-        made = function(x, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        made = made if isinstance(made, tuple) else (made,)
-        return tuple(ops.squeeze(h, 0) for h in made) if single else made
+        out = function(x, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        out = out if isinstance(out, tuple) else (out,)
+        return tuple(ops.squeeze(h, 0) for h in out) if single else out
 
 
 class RNNCell(RNNCellBase):
@@ -139,8 +139,8 @@ class RNNCell(RNNCellBase):
                 f"RNNCell: Unknown nonlinearity: {self.nonlinearity!r}, hint: 'tanh' or 'relu'"
             )
         function = ops.rnn_tanh_cell if self.nonlinearity == "tanh" else ops.rnn_relu_cell
-        made: Tensor = self._step(function, input, None if hx is None else (hx,))[0]
-        return made
+        out: Tensor = self._step(function, input, None if hx is None else (hx,))[0]
+        return out
 
 
 class LSTMCell(RNNCellBase):
@@ -187,5 +187,5 @@ class GRUCell(RNNCellBase):
         """The state after (N, input_size) or (input_size,), from hx (N, hidden_size) or
         (hidden_size,), zeros by default.
         """
-        made: Tensor = self._step(ops.gru_cell, input, None if hx is None else (hx,))[0]
-        return made
+        out: Tensor = self._step(ops.gru_cell, input, None if hx is None else (hx,))[0]
+        return out

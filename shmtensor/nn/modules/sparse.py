@@ -30,7 +30,7 @@ class _Table(Module):
         padding_idx: int | None,
         weight: Tensor | None,
         requires_grad: bool,
-        made: dict[str, Any],
+        factory: dict[str, Any],
     ) -> None:
         where = type(self).__name__
         self.num_embeddings, self.embedding_dim = n, _ = shape
@@ -40,7 +40,7 @@ class _Table(Module):
             )
         self.padding_idx = padding_idx if padding_idx is None else padding_idx % n
         if weight is None:
-            self.weight = Parameter(empty(*shape, **made), requires_grad=requires_grad)
+            self.weight = Parameter(empty(*shape, **factory), requires_grad=requires_grad)
             self.reset_parameters()
         elif tuple(weight.shape) != shape:
             raise AssertionError(
@@ -97,8 +97,8 @@ class Embedding(_Table):
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
-        shape, made = (num_embeddings, embedding_dim), {"device": device, "dtype": dtype}
-        self._make(shape, padding_idx, _weight, not _freeze, made)
+        shape, factory = (num_embeddings, embedding_dim), {"device": device, "dtype": dtype}
+        self._make(shape, padding_idx, _weight, not _freeze, factory)
 
     @classmethod
     def from_pretrained(
@@ -182,8 +182,8 @@ class EmbeddingBag(_Table):
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset
-        shape, made = (num_embeddings, embedding_dim), {"device": device, "dtype": dtype}
-        self._make(shape, padding_idx, _weight, True, made)
+        shape, factory = (num_embeddings, embedding_dim), {"device": device, "dtype": dtype}
+        self._make(shape, padding_idx, _weight, True, factory)
 
     @classmethod
     def from_pretrained(

@@ -101,14 +101,14 @@ class Tree:
         """The module of a dotted name; "" is this one."""
         module: Any = self
         for name in target.split(".") if target else ():
-            found = getattr(module, name, None)
-            if not isinstance(found, Tree):
+            child = getattr(module, name, None)
+            if not isinstance(child, Tree):
                 raise AttributeError(
                     f"{type(module).__name__} has no attribute `{name}`"
-                    if found is None
-                    else f"`{name}` is not an nn.Module: {kind_of(found)}"
+                    if child is None
+                    else f"`{name}` is not an nn.Module: {kind_of(child)}"
                 )
-            module = found
+            module = child
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
@@ -129,10 +129,10 @@ class Tree:
     def get_parameter(self, target: str) -> Parameter:
         """The parameter of a dotted name."""
         path, _, name = target.rpartition(".")
-        found = getattr(self.get_submodule(path), name, None)
-        if not isinstance(found, Parameter):
-            raise AttributeError(f"`{target}` is not an nn.Parameter: {kind_of(found)}")
-        return found
+        parameter = getattr(self.get_submodule(path), name, None)
+        if not isinstance(parameter, Parameter):
+            raise AttributeError(f"`{target}` is not an nn.Parameter: {kind_of(parameter)}")
+        return parameter
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer of a dotted name."""

@@ -253,7 +253,7 @@ def test_submodules_are_replaced_only_by_modules_for_modules() -> None:
         model.set_submodule("0.weight", nn.ReLU())
     with pytest.raises(AttributeError, match="no attribute `9`"):
         model.set_submodule("9", nn.ReLU(), strict=True)
-    with pytest.raises(ValueError, match=r"not an nn.Module: int"):
+    with pytest.raises(ValueError, match=r"`module` is not an nn.Module: int"):
         model.set_submodule("1", 3)  # type: ignore[arg-type]
     tied = nn.Sequential(model[1], model[1])
     assert len(list(tied.modules())) == 2
