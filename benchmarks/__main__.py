@@ -41,7 +41,8 @@ from .report import line, summary, title
 RESULTS = Path(__file__).parent / "results"
 LAYERS = (
     dispatch, autograd, pointwise, large, layers, modules, matmul, optimizer, training, models,
-    peak_memory, allocation, send, queue, collective, loader, growth, reading, parallel, packed, processes,
+    peak_memory, allocation, send, queue, collective, loader, growth, reading, parallel, packed,
+    processes,
 )  # fmt: skip
 
 

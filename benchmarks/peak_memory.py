@@ -30,7 +30,6 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from .case import OURS, PYTORCH, Build, Case, module_of
 
