@@ -25,6 +25,7 @@ from . import (
     optimizer,
     packed,
     parallel,
+    peak_memory,
     pointwise,
     processes,
     queue,
@@ -40,7 +41,8 @@ from .report import line, summary, title
 RESULTS = Path(__file__).parent / "results"
 LAYERS = (
     dispatch, autograd, pointwise, large, layers, modules, matmul, optimizer, training, models,
-    allocation, send, queue, collective, loader, growth, reading, parallel, packed, processes,
+    peak_memory, allocation, send, queue, collective, loader, growth, reading, parallel, packed,
+    processes,
 )  # fmt: skip
 
 
