@@ -48,8 +48,8 @@ def rmsprop(st: Any, shapes: list[tuple[int, ...]]) -> Any:
     return step(st, "RMSprop", shapes, momentum=0.9, centered=True)
 
 
-def many(st: Any, kind: str) -> Any:
-    return step(st, kind, MANY)
+def many(st: Any, kind: str, shapes: list[tuple[int, ...]] = MANY) -> Any:
+    return step(st, kind, shapes)
 
 
 def lbfgs(st: Any) -> Any:
@@ -77,7 +77,7 @@ def averaged(st: Any, shapes: list[tuple[int, ...]]) -> Any:
 
 
 # A kernel call for all of them; those that work on matrices or whole vectors are near PyTorch's.
-ELEMENTWISE = ["Adadelta", "Adagrad", "Adamax", "ASGD", "NAdam", "RAdam", "Rprop"]
+ELEMENTWISE = ["Adadelta", "Adagrad", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"]
 
 CASES = [
     Case("optimizer/SGD, momentum, 4 tiny", beside(momentum, SMALL), 0.5),
@@ -90,6 +90,10 @@ CASES = [
     Case("optimizer/RMSprop, centered, 10 M", beside(rmsprop, LARGE), 0.5, slow=True, wide=True),
     *(
         Case(f"optimizer/{kind}, 1,000 small", beside(many, kind), 0.5, slow=True, wide=True)
+        for kind in ("SGD", "Adam", "AdamW", *ELEMENTWISE)
+    ),
+    *(
+        Case(f"optimizer/{kind}, 10 M", beside(many, kind, LARGE), 0.5, slow=True, wide=True)
         for kind in ELEMENTWISE
     ),
     Case("optimizer/Muon, 1,000 small", beside(many, "Muon"), 1.1, slow=True, wide=True),
