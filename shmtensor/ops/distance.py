@@ -122,6 +122,11 @@ def binary_cross_entropy_with_logits(
             "binary_cross_entropy_with_logits: shapes differ: "
             f"{tuple(input.shape)}, {tuple(target.shape)}"
         )
+    if target.dtype.kind in "biu":
+        raise RuntimeError(
+            "binary_cross_entropy_with_logits: target must hold floating-point numbers: "
+            f"{target.dtype}, hint: target.to(input.dtype)"
+        )
     reduction = legacy(size_average, reduce, reduction)
     insist_on("binary_cross_entropy_with_logits", reduction)
     if pos_weight is not None:

@@ -181,7 +181,7 @@ def gaussian_nll_loss(
                 f"{tuple(input.shape)}"
             )
     if bool((var < 0).any()):
-        raise ValueError("gaussian_nll_loss: var has negative entries")
+        raise ValueError(f"gaussian_nll_loss: var has negative entries: {var.min().item()}")
     kept = var.detach().clamp(min=eps) + (var - var.detach())  # the gradient passes the cut
     d = input - target
     loss = 0.5 * (kept.log() + d * d / kept)

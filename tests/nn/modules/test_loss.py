@@ -116,6 +116,12 @@ def test_weights_of_bce() -> None:
     np.testing.assert_allclose(loss.numpy(), expected, rtol=1e-6)
 
 
+def test_bce_with_logits_refuses_a_target_of_whole_numbers() -> None:
+    for target in (st.tensor([0, 1]), st.tensor([False, True])):
+        with pytest.raises(RuntimeError, match=str(target.dtype)):
+            nn.BCEWithLogitsLoss()(st.zeros(2), target)
+
+
 def test_bce_with_logits_does_not_overflow() -> None:
     x = st.tensor([1e4, -1e4], requires_grad=True)
     loss = nn.BCEWithLogitsLoss(reduction="sum")(x, st.tensor([0.0, 1.0]))
