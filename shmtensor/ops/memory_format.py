@@ -63,7 +63,6 @@ ELEMENTWISE = frozenset(
         "mish",
         "curve_backward",
         "kept_by",
-        "dropped",
         "special_entr",
         "special_airy_ai",
         "measure_backward",
@@ -97,7 +96,8 @@ IN_ROWS = frozenset(
         "coins",
     ]
 )
-ALIKE = frozenset(["cast", "clone", "flip", "sort_along"])  # as the input, gaps closed
+# As the input, gaps closed. Dropout's mask is drawn in rows: the same for every layout.
+ALIKE = frozenset(["cast", "clone", "dropped", "flip", "sort_along"])
 # The results of these that are images, and the inputs that decide.
 IMAGES: dict[str, tuple[str, ...]] = {
     "convolved": ("x", "weight"),

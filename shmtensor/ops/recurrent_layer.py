@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..dtypes import HALVES
+from .kernels import widened
 from .table import op
 
 __all__ = ["last_rows"]
@@ -94,6 +96,10 @@ def gradients(
     x, h, w, c, b, w_hr = operands(kind, xs)
     states = before(ops, h, out, sizes, reverse)
     if isinstance(g_out, np.ndarray):
+        if out.dtype in HALVES:  # computed in float32, as forward was; the gates are kept in it
+            halves = (g_out, g_cells, h, c, w, w_hr, out, cells)
+            g_out, g_cells, h, c, w, w_hr, out, cells = (widened(ops, x) for x in halves)
+            states = widened(ops, states)
         by_x, by_back, by_h, by_c, totals = native.call(
             native.recurrent_slope, kind, g_out, g_cells, h, c, w, w_hr, out, cells, gates,
             np.array(sizes, np.int64), reverse,

@@ -542,6 +542,7 @@ OPEN = (
     "stack",
     "batch_norm",
     "instance_norm, eval",
+    "F.dropout",
 )
 
 TABLE = [
