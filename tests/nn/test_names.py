@@ -1,0 +1,22 @@
+"""What is in nn: every layer, and none of the files that the layers lie in."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from shmtensor import nn
+
+
+def test_every_layer_of_modules_is_in_nn() -> None:
+    layers = {name: x for name, x in vars(nn.modules).items() if isinstance(x, type)}
+    assert len(layers) > 150
+    assert {name: getattr(nn, name) for name in layers} == layers
+
+
+def test_files_of_layers_are_in_modules_only() -> None:
+    packages = {name for name, x in vars(nn).items() if isinstance(x, ModuleType)}
+    files = {"attention", "functional", "init", "modules", "parallel", "parameter", "utils"}
+    assert packages == files
+    assert nn.modules.conv.Conv2d is nn.Conv2d
+    assert nn.utils.__name__ == "shmtensor.nn.utils"
+    assert nn.modules.utils.__name__ == "shmtensor.nn.modules.utils"
