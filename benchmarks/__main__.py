@@ -81,7 +81,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(line(result), flush=True)
     took = time.perf_counter() - began
     print(f"\n{summary(results)}, {failed} failed, {took:.0f} s")
-    record = {"machine": machine, "quick": options.quick, "cases": [r.record() for r in results]}
+    record = {"machine": machine, "quick": options.quick, "only": options.only}
+    record["cases"] = [r.record() for r in results]
     for path in paths(options.json, options.save, machine["time"]):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n")

@@ -2,7 +2,9 @@
 
     python -m benchmarks.page
 
-README gets a row per layer and the cases that miss their target; docs/performance.md gets all.
+README gets a row per layer and the cases that miss their target; docs/performance.md gets all. A
+newer run of some layers alone (`--only`) is shown after the last complete one, and these layers are
+left out there.
 """
 
 from __future__ import annotations
@@ -37,10 +39,28 @@ BATCHES = [
 ]
 
 
-def newest() -> dict[str, Any]:
-    """The raw results of the last saved run; full runs go before quick ones."""
+def newest() -> list[dict[str, Any]]:
+    """The raw results of the last complete run, and of a later one of some layers alone.
+
+    Complete runs go before quick ones.
+    """
     runs = [json.loads(p.read_text()) for p in sorted(Path(__file__).parent.glob("results/*.json"))]
-    return max(runs, key=lambda run: (not run["quick"], run["machine"]["time"]))
+    complete = [run for run in runs if not run.get("only")]
+    last = max(complete, key=lambda run: (not run["quick"], run["machine"]["time"]))
+    later = [
+        run for run in runs if run.get("only") and run["machine"]["time"] > last["machine"]["time"]
+    ]
+    if not later:
+        return [last]
+    part = max(later, key=lambda run: run["machine"]["time"])
+    layers = {layer_of(case) for case in part["cases"]}
+    others = [case for case in last["cases"] if layer_of(case) not in layers]
+    return [{**last, "cases": others}, part]
+
+
+def layer_of(case: Case) -> str:
+    name: str = case["name"]
+    return name.split("/")[0]
 
 
 def median(case: Case, party: str) -> str:
@@ -130,12 +150,17 @@ def shares(run: dict[str, Any], bound: str, head: list[str]) -> list[str]:
     return table if len(table) > n else []
 
 
-def readme(run: dict[str, Any]) -> str:
-    """README's section: the layers, then what misses its target."""
+def readme(runs: list[dict[str, Any]]) -> str:
+    """README's section, run by run."""
+    return "\n".join(readme_of(run) for run in runs)
+
+
+def readme_of(run: dict[str, Any]) -> str:
+    """The layers, then what misses its target."""
     layers: dict[str, list[Case]] = {}
     for case in run["cases"]:
         if case["ratio"] is not None and case["against"] == "pytorch":
-            layers.setdefault(case["name"].split("/")[0], []).append(case)
+            layers.setdefault(layer_of(case), []).append(case)
     table = ["| layer | cases | ratio to PyTorch: best, median, worst |", "|---|---|---|"]
     for layer, cases in layers.items():
         ratios = sorted(case["ratio"] for case in cases)
@@ -153,20 +178,20 @@ def readme(run: dict[str, Any]) -> str:
         f"{len(judged) - len(missed)} of {len(judged)} targets are met; all cases are in "
         "[docs/performance.md](docs/performance.md).",
     ]
-    named = [c for c in missed if c["name"].split("/")[0] not in LONG]
-    if missed:
-        rest = len(missed) - len(named)
-        lines += [
+    named = [c for c in missed if layer_of(c) not in LONG]
+    if rest := len(missed) - len(named):
+        lines.append(
             f"{rest} of the missed ones are rows of the long tables there (tiny and large operands "
-            "of every family); the others:",
-            "",
-            *rows(named),
-        ]
+            "of every family); the others:"
+        )
+    if named:
+        lines += ["", *rows(named)] if rest else ["The others:", "", *rows(named)]
     return "\n".join(lines) + "\n"
 
 
-def performance(run: dict[str, Any]) -> str:
+def performance(runs: list[dict[str, Any]]) -> str:
     """docs/performance.md."""
+    run, *parts = runs
     return "\n".join(
         [
             "# Performance",
@@ -181,18 +206,25 @@ def performance(run: dict[str, Any]) -> str:
             *bounds(run),
             *shares(run, collective.MEMCPY, COLLECTIVES),
             *shares(run, loader.MEMCPY, BATCHES),
+            *(line for part in parts for line in later_run(part)),
             "",
         ]
     )
 
 
+def later_run(part: dict[str, Any]) -> list[str]:
+    """The layers that have been measured alone since."""
+    names = sorted({layer_of(case) for case in part["cases"]})
+    return ["", f"## {', '.join(names)}", "", machine_line(part), "", *rows(part["cases"])]
+
+
 def main() -> None:
     """Writes both pages."""
-    run = newest()
+    runs = newest()
     page = ROOT / "README.md"
     head, rest = page.read_text().split(START)
-    page.write_text(head + START + readme(run) + END + rest.split(END)[1])
-    (ROOT / "docs" / "performance.md").write_text(performance(run))
+    page.write_text(head + START + readme(runs) + END + rest.split(END)[1])
+    (ROOT / "docs" / "performance.md").write_text(performance(runs))
 
 
 if __name__ == "__main__":
