@@ -92,12 +92,14 @@ def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, r
             f"{name}: class is out of range: {labels.min()} to {labels.max()}, {c} classes"
         )
     counts = np.logical_and.accumulate(labels >= 0, 1)
-    safe = np.where(counts, labels, 0)
+    most = max(int(counts.sum(1).max(initial=0)), 1)  # labels of a row; memory grows with them
+    counts = counts[:, :most]
+    safe = np.where(counts, labels[:, :most], 0)
     true = np.zeros((n, c), bool)
     row, column = np.nonzero(counts)
     true[row, safe[row, column]] = True
     x = ops.reshape(input, (n, c))
-    own = ops.reshape(ops.gathered(x, safe, 1), (n, c, 1))
+    own = ops.reshape(ops.gathered(x, safe, 1), (n, most, 1))
     terms = ops.relu(ops.add(ops.sub(ops.reshape(x, (n, 1, c)), own), 1.0))
     terms = ops.choose(counts[:, :, None] & ~true[:, None, :], terms, 0.0)
     losses = ops.div(ops.sum(terms, (1, 2)), c)
