@@ -55,7 +55,7 @@ struct AdamaxRule {
   INLINE void operator()(T& x, T d, T* exp_avg, T* exp_inf, T*) const {
     const T average = *exp_avg + fresh * (d - *exp_avg);
     const T old = beta2 * *exp_inf, size = (d < 0 ? -d : d) + eps;
-    const T norm = old > size || old != old ? old : size;  // a NaN stays
+    const T norm = (old > size) | (old != old) ? old : size;  // a NaN stays; `|` keeps the loop vectorized
     *exp_avg = average;
     *exp_inf = norm;
     x -= step_size * average / norm;
