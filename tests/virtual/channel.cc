@@ -32,10 +32,7 @@ void PyErr_Restore(PyObject* type, PyObject*, PyObject*) { failed = type != null
 int PyErr_ExceptionMatches(PyObject*) { return failed; }
 PyObject* PyExc_RuntimeError = nullptr;
 void _Py_Dealloc(PyObject* o) {
-  try {
-    shmtensor::virtual_drop(reinterpret_cast<BlockObject*>(o)->base);
-  } catch (...) {  // a death, perhaps under a destructor: thrown again by traffic()
-  }
+  shmtensor::virtual_drop(reinterpret_cast<BlockObject*>(o)->base);
   delete reinterpret_cast<BlockObject*>(o);
 }
 }
@@ -72,13 +69,14 @@ bool virtual_export(const Found& block, const Found& via, Handle* out) {
   Locked lock(*d);
   return block.arena && export_locked(*d, block, via, out, &why, now_ms()) == Outcome::Good;
 }
-void virtual_drop(void* base) {
+void virtual_drop(void* base) try {
   Domain* d = here_domain();
   if (!d) return;
   Locked lock(*d);
   if (drop_locked(*d, base)) return;
   Found found = find_block(*d, base);
   REQUIRE(found.arena);
+} catch (...) {  // a death, under the destructor of a Spill or of a block: thrown again by traffic()
 }
 #undef acknowledge
 void virtual_acknowledge(const Handle& handle) {
@@ -171,7 +169,7 @@ static bool get(Traffic* t) {
   Gil gil(t);
   result = t->channel.get(&arrival);
   if (result != Channel::Try::Ok) {
-    REQUIRE(result == Channel::Try::NotNow || failed);
+    REQUIRE(result == Channel::Try::NotNow || failed || somebody_died());
     return false;
   }
   uint64_t number;
