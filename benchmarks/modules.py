@@ -215,11 +215,44 @@ def adaptive_softmax(st: Any) -> Any:
     return run
 
 
+def linear_cross_entropy(st: Any) -> Any:
+    """A linear layer to 2,000 classes and its cross entropy, of 256 rows."""
+    layer = st.nn.LinearCrossEntropyLoss(128, 2000)
+    x, y = st.rand(256, 128), st.arange(256) * 7 % 2000
+
+    def run() -> None:
+        layer(x, y).backward()
+        layer.zero_grad()
+
+    return run
+
+
+def stack(kind: str) -> Build:
+    """Two layers of a Transformer's encoder or decoder."""
+
+    def build(st: Any) -> Any:
+        nn = st.nn
+        layer = getattr(nn, f"Transformer{kind}Layer")(128, 4, 256)
+        layers = getattr(nn, f"Transformer{kind}")(layer, 2)
+        inputs = [st.rand(*WORDS) for _ in range(2 if kind == "Decoder" else 1)]
+
+        def run() -> None:
+            layers(*inputs).sum().backward()
+            layers.zero_grad()
+
+        return run
+
+    return build
+
+
 OTHERS = [
     ("Embedding", embedding("Embedding")),
     ("EmbeddingBag", embedding("EmbeddingBag")),
     *((f"MaxUnpool{d}d", unpool(d)) for d in (1, 2, 3)),
     ("AdaptiveLogSoftmaxWithLoss", adaptive_softmax),
+    ("LinearCrossEntropyLoss", linear_cross_entropy),
+    ("TransformerEncoder", stack("Encoder")),
+    ("TransformerDecoder", stack("Decoder")),
 ]
 
 CASES = [

@@ -46,16 +46,16 @@ def make_optimizer(model):
 def train_step(model, optimizer, images):
     """One update of both from images (N, 1, 16, 16). Returns the losses of both."""
     (generator, discriminator), (step_generator, step_discriminator) = model, optimizer
-    made = generator(st.randn(len(images), NOISE, 1, 1))
+    generated = generator(st.randn(len(images), NOISE, 1, 1))
     step_discriminator.zero_grad()
-    real, fake = discriminator(images), discriminator(made.detach())
+    real, fake = discriminator(images), discriminator(generated.detach())
     loss = F.binary_cross_entropy_with_logits(real, 0.9 * st.ones_like(real))  # 0.9: smoothed
     loss = loss + F.binary_cross_entropy_with_logits(fake, st.zeros_like(fake))
     loss.backward()
     step_discriminator.step()
 
     step_generator.zero_grad()
-    fooled = discriminator(made)
+    fooled = discriminator(generated)
     wish = F.binary_cross_entropy_with_logits(fooled, st.ones_like(fooled))
     wish.backward()
     step_generator.step()
@@ -76,15 +76,15 @@ def main() -> None:
 
     losses = training.run(options.steps, epoch, "epoch")
     with st.no_grad():
-        made = model[0].eval()(st.randn(64, NOISE, 1, 1))
+        generated = model[0].eval()(st.randn(64, NOISE, 1, 1))
     # A generator that only remembers, or only makes one image, would be seen here.
-    apart = st.cdist(made.flatten(1), images.flatten(1)).min(1).values.mean().item()
-    spread = made.flatten(1).std(0).mean().item() / images.flatten(1).std(0).mean().item()
+    apart = st.cdist(generated.flatten(1), images.flatten(1)).min(1).values.mean().item()
+    spread = generated.flatten(1).std(0).mean().item() / images.flatten(1).std(0).mean().item()
     print(f"discriminator's loss              {losses[-1]:.3f} (1.386: it can tell nothing)")
     print(f"distance to the nearest real one  {apart:.2f}")
     print(f"spread, over that of real ones    {spread:.2f}")
     with panels(options.out, size=6) as (panel,):
-        framed = F.pad(made, (1, 1, 1, 1)).reshape(8, 8, 18, 18)
+        framed = F.pad(generated, (1, 1, 1, 1)).reshape(8, 8, 18, 18)
         show(panel, framed.permute(0, 2, 1, 3).reshape(144, 144), "drawn")
     print(f"drawn digits                      {options.out}")
 

@@ -48,12 +48,12 @@ def train_step(model, optimizer, images, labels):
     return loss.detach()
 
 
-def draw(images, said, labels, path: str) -> None:
+def draw(images, predicted, labels, path: str) -> None:
     """The digits that were read wrongly, with what was read and what is right."""
-    wrong = (said != labels).nonzero().flatten().tolist()[:10]
+    wrong = (predicted != labels).nonzero().flatten().tolist()[:10]
     with panels(path, 1, max(len(wrong), 1), size=1.4) as axes:
         for panel, i in zip(axes, wrong, strict=False):
-            show(panel, images[i], f"{int(said[i])}, not {int(labels[i])}")
+            show(panel, images[i], f"{int(predicted[i])}, not {int(labels[i])}")
 
 
 def main() -> None:
@@ -74,9 +74,9 @@ def main() -> None:
     training.run(options.steps, epoch, "epoch")
     model.eval()
     with st.no_grad():
-        said = model(held_images).argmax(1)
-    print(f"held-out accuracy   {100 * (said == held_labels).float().mean().item():.2f} %")
-    draw(held_images, said, held_labels, options.out)
+        predicted = model(held_images).argmax(1)
+    print(f"held-out accuracy   {100 * (predicted == held_labels).float().mean().item():.2f} %")
+    draw(held_images, predicted, held_labels, options.out)
     print(f"wrongly read        {options.out}")
 
 

@@ -110,8 +110,8 @@ def main() -> None:
         loss = next_token_loss(model, windows(held_out, model.context, 64, rng))
     print(f"held-out loss        {loss.item():.3f} nats per letter")
 
-    said = model.generate(st.tensor([list(b"The ")]))[0]
-    print(bytes(said.tolist()).decode("ascii", "replace"))
+    sample = model.generate(st.tensor([list(b"The ")]))[0]
+    print(bytes(sample.tolist()).decode("ascii", "replace"))
     draw_curve(options.out, losses, "Loss in training, nats per letter")
     print(f"the curve            {options.out}")
 

@@ -107,9 +107,9 @@ def main() -> None:
     others = np.setdiff1d(np.arange(len(x)), known.numpy())
     model.eval()
     with st.no_grad():
-        said = model(x, edges).argmax(1)
+        predicted = model(x, edges).argmax(1)
     nearest = labels[known[st.cdist(x, x[known]).argmin(1)]]
-    for name, guess in (("network", said), ("nearest labelled", nearest)):
+    for name, guess in (("network", predicted), ("nearest labelled", nearest)):
         right = (guess == labels)[others].float().mean().item()
         print(f"accuracy, {name:18} {100 * right:.1f} %")
     draw_curve(options.out, losses, f"Loss in training, {options.model}", "log")

@@ -105,10 +105,10 @@ def main() -> None:
     x, y = turned(crops(images, 224, 32, rng, (0.6, 1.0)), rng)
     model.eval()
     with st.no_grad():
-        said = model(x).argmax(1)
-    print(f"held-out accuracy   {100 * (said == y).float().mean().item():.1f} %")
+        predicted = model(x).argmax(1)
+    print(f"held-out accuracy   {100 * (predicted == y).float().mean().item():.1f} %")
     with panels(options.out, 2, 4, 2) as axes:
-        for panel, image, guess in zip(axes, x, said.tolist(), strict=False):
+        for panel, image, guess in zip(axes, x, predicted.tolist(), strict=False):
             show(panel, image / 4 + 0.5, f"turned by {90 * guess}")
     print(f"examples            {options.out}")
 

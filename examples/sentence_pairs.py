@@ -74,9 +74,9 @@ def main() -> None:
         number, vectors = read_embeddings(path)
 
     def batch(count: int) -> tuple:
-        made = [make_pair(rng) for _ in range(count)]
-        first, second = ([st.tensor([number[w] for w in p[i]]) for p in made] for i in (0, 1))
-        return first, second, st.tensor([p[2] for p in made])
+        pairs = [make_pair(rng) for _ in range(count)]
+        first, second = ([st.tensor([number[w] for w in p[i]]) for p in pairs] for i in (0, 1))
+        return first, second, st.tensor([p[2] for p in pairs])
 
     model = make_model(vectors=vectors)
     optimizer = make_optimizer(model)

@@ -60,9 +60,9 @@ def train_step(model, optimizer, x, y, same):
 def pairs(images, labels, count: int, rng: np.random.Generator) -> tuple:
     """As many pairs of the same digit as of others."""
     a = rng.integers(0, len(labels), count)
-    wanted = np.arange(count) % 2 == 0
-    b = [rng.choice(np.flatnonzero((labels == labels[i]) == w)) for i, w in zip(a, wanted)]
-    return images[a], images[np.array(b)], st.tensor(wanted.astype(np.float32))
+    same = np.arange(count) % 2 == 0
+    b = [rng.choice(np.flatnonzero((labels == labels[i]) == w)) for i, w in zip(a, same)]
+    return images[a], images[np.array(b)], st.tensor(same.astype(np.float32))
 
 
 def main() -> None:

@@ -55,9 +55,11 @@ class Painting(nn.Module):
         self.image = nn.Parameter(st.rand(1, 3, size, size))
 
     def loss(self, content, style):
-        made, wanted, styled = (self.features.activations(x) for x in (self.image, content, style))
-        loss = F.mse_loss(made[1], wanted[1])
-        for x, y in zip(made, styled, strict=True):
+        actual, target, styled = (
+            self.features.activations(x) for x in (self.image, content, style)
+        )
+        loss = F.mse_loss(actual[1], target[1])
+        for x, y in zip(actual, styled, strict=True):
             loss = loss + 0.3 * F.mse_loss(gram(x), gram(y))
         image = self.image
         rough = image.diff(dim=2).square().mean() + image.diff(dim=3).square().mean()

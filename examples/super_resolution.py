@@ -84,12 +84,12 @@ def main() -> None:
     real = st.tensor(np.stack(held_out))
     small = F.avg_pool2d(real, SCALE)
     with st.no_grad():
-        made, bicubic = model.eval()(small), larger(small)
+        enlarged, bicubic = model.eval()(small), larger(small)
     print(f"bicubic             {decibels(bicubic, real):.2f} dB")
-    print(f"network             {decibels(made, real):.2f} dB")
+    print(f"network             {decibels(enlarged, real):.2f} dB")
     with panels(options.out, 2, 4, 2.5) as axes:
         for i in range(2):
-            named = {"small": small, "bicubic": bicubic, "network": made, "real": real}
+            named = {"small": small, "bicubic": bicubic, "network": enlarged, "real": real}
             for panel, (name, x) in zip(axes[4 * i : 4 * i + 4], named.items(), strict=True):
                 show(panel, x[i], name)
     print(f"pictures            {options.out}")

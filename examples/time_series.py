@@ -47,11 +47,11 @@ class Forecaster(nn.Module):
     def go_on(self, x, steps: int):
         """`steps` values (N, steps) after x (N, T), each from those predicted before it."""
         out, state = self(x)
-        made = [out[:, -1:]]
-        while len(made) < steps:
-            out, state = self(made[-1], state)
-            made.append(out)
-        return st.cat(made, 1)
+        predicted = [out[:, -1:]]
+        while len(predicted) < steps:
+            out, state = self(predicted[-1], state)
+            predicted.append(out)
+        return st.cat(predicted, 1)
 
 
 make_model = Forecaster
@@ -90,14 +90,14 @@ def main() -> None:
     training.run(options.steps, step)
     starts = np.arange(0, len(held_out) - READ - AHEAD, 40)
     pieces = st.tensor(held_out[starts[:, None] + np.arange(READ + AHEAD)])
-    made = model.go_on(pieces[:, :READ], AHEAD)
-    wrong = (made - pieces[:, READ:]).square().mean(0).sqrt()
+    predicted = model.go_on(pieces[:, :READ], AHEAD)
+    wrong = (predicted - pieces[:, READ:]).square().mean(0).sqrt()
     print(f"error of the next value    {wrong[0].item():.4f}")
     print(f"error after 50 by itself   {wrong[49].item():.4f}")
     with panels(options.out, 2, 1, 4) as axes:
-        for panel, real, said in zip(axes, pieces, made, strict=False):
+        for panel, real, prediction in zip(axes, pieces, predicted, strict=False):
             panel.plot(real.numpy(), label="series")
-            panel.plot(np.arange(READ, READ + AHEAD), said.numpy(), label="prediction")
+            panel.plot(np.arange(READ, READ + AHEAD), prediction.numpy(), label="prediction")
             panel.legend()
     print(f"picture                    {options.out}")
 

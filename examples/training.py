@@ -31,9 +31,9 @@ def options(
     parser.add_argument("--quick", action="store_true", help=f"{quick} {unit}s, to see it run")
     for name, values in choices.items():
         parser.add_argument(f"--{name}", choices=values, default=values[0] if values else None)
-    given = parser.parse_args()
-    given.steps = quick if given.quick else given.steps
-    return given
+    arguments = parser.parse_args()
+    arguments.steps = quick if arguments.quick else arguments.steps
+    return arguments
 
 
 def run(steps: int, step: Callable[[int], Any], unit: str = "step") -> list[float]:

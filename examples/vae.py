@@ -78,9 +78,9 @@ def main() -> None:
     with st.no_grad():
         print(f"held-out loss       {loss_of(model, held_images).item():.2f} nats per image")
         line = st.linspace(-2, 2, 12)
-        made = model.decoder(st.cartesian_prod(line, line)).sigmoid().reshape(12, 12, 8, 8)
+        grid = model.decoder(st.cartesian_prod(line, line)).sigmoid().reshape(12, 12, 8, 8)
     with panels(options.out, size=6) as (panel,):
-        show(panel, made.permute(0, 2, 1, 3).reshape(96, 96), "made from two numbers each")
+        show(panel, grid.permute(0, 2, 1, 3).reshape(96, 96), "made from two numbers each")
     print(f"digits              {options.out}")
 
 

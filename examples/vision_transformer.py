@@ -74,9 +74,9 @@ def main() -> None:
     training.run(options.steps, epoch, "epoch")
     model.eval()
     with st.no_grad():
-        said = model(held_images).argmax(1)
+        predicted = model(held_images).argmax(1)
         position = F.normalize(model.position[0, 1:], dim=-1)
-    print(f"held-out accuracy   {100 * (said == held_labels).float().mean().item():.2f} %")
+    print(f"held-out accuracy   {100 * (predicted == held_labels).float().mean().item():.2f} %")
     with panels(options.out, 4, 4, 1.5) as axes:
         for i, panel in enumerate(axes):
             show(panel, (position @ position[i]).reshape(4, 4), f"patch {i}")

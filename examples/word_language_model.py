@@ -106,12 +106,12 @@ def main() -> None:
     losses = training.run(options.steps, step)
     print(f"held-out perplexity  {perplexity(model, held_out):.1f}")
 
-    said = [int(train[0])]
+    sample = [int(train[0])]
     with st.no_grad():
         for _ in range(40):
-            logits = model(st.tensor([said[-LENGTH:]]))[0, -1]
-            said.append(int(st.multinomial(F.softmax(logits / 0.7, 0), 1)))
-    print("a sample            ", *(known[i] for i in said))
+            logits = model(st.tensor([sample[-LENGTH:]]))[0, -1]
+            sample.append(int(st.multinomial(F.softmax(logits / 0.7, 0), 1)))
+    print("a sample            ", *(known[i] for i in sample))
     draw_curve(options.out, np.exp(losses), "Perplexity in training", "log")
     print(f"the curve            {options.out}")
 

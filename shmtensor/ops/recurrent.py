@@ -63,17 +63,17 @@ def one_way(
     if is_fused(x, state, weights):
         return fused(ops, kind, x, state, weights, tuple(sizes), reverse)
     parts = ops.split(ops.linear(x, w_ih, b_ih), sizes, 0)
-    made: list[Any] = [None] * len(sizes)
+    outputs: list[Any] = [None] * len(sizes)
     for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
         n, total = sizes[t], state[0].shape[0]
         here = state if n == total else tuple(ops.narrow(s, 0, 0, n) for s in state)
         new = stepped(ops, kind, parts[t], here, w_hh, b_hh, w_hr)
-        made[t] = new[0]
+        outputs[t] = new[0]
         if n < total:
             rest = (ops.narrow(s, 0, n, total - n) for s in state)
             new = tuple(ops.cat([a, b], 0) for a, b in zip(new, rest))
         state = new
-    return ops.cat(made, 0), state
+    return ops.cat(outputs, 0), state
 
 
 def is_fused(x: Any, state: Any, weights: Any) -> bool:
@@ -97,15 +97,15 @@ def fused(
     elif b_ih is not None and b_hh is not None:
         b_ih = b_ih + b_hh
     operands = [ops.linear(x, w_ih, b_ih), state[0], w_hh, *(v for v in extras if v is not None)]
-    made = ops.recurrent_layer(operands, kind, sizes, reverse)[: len(state)]
+    results = ops.recurrent_layer(operands, kind, sizes, reverse)[: len(state)]
     n = sizes[0]
     if reverse:
-        last = [ops.narrow(v, 0, 0, n) for v in made]
+        last = [ops.narrow(v, 0, 0, n) for v in results]
     elif n == sizes[-1]:  # all sequences end at the last step
-        last = [ops.narrow(v, 0, x.shape[0] - n, n) for v in made]
+        last = [ops.narrow(v, 0, x.shape[0] - n, n) for v in results]
     else:
-        last = [ops.index_select(v, 0, last_rows(sizes)) for v in made]
-    return made[0], tuple(last)
+        last = [ops.index_select(v, 0, last_rows(sizes)) for v in results]
+    return results[0], tuple(last)
 
 
 def layers(
@@ -156,12 +156,12 @@ def run(ops: Any, kind: str, args: tuple[Any, ...], named: dict[str, Any]) -> tu
     sizes: Any = None
     if packed:
         sizes, *rest = rest
-    given = {**dict(zip([*names, "batch_first"], rest)), **named}
-    if missing := [name for name in names if name not in given]:
+    arguments = {**dict(zip([*names, "batch_first"], rest)), **named}
+    if missing := [name for name in names if name not in arguments]:
         raise TypeError(f"{kind}: missing arguments: {', '.join(missing)}")
-    hx = given["hx"]
+    hx = arguments["hx"]
     states = tuple(hx) if kind == "lstm" else (hx,)
-    first = bool(given.get("batch_first", False)) and not packed
+    first = bool(arguments.get("batch_first", False)) and not packed
     if first:
         x = ops.transpose(x, 0, 1)
     lead = tuple(x.shape[:-1])
@@ -176,8 +176,9 @@ def run(ops: Any, kind: str, args: tuple[Any, ...], named: dict[str, Any]) -> tu
         )
     flat = x if packed else ops.reshape(x, (rows, x.shape[-1]))
     out, last = layers(
-        ops, kind, flat, states, list(given["params"]), given["has_biases"], given["num_layers"],
-        given["dropout"], given["train"], bool(given["bidirectional"]), steps,
+        ops, kind, flat, states, list(arguments["params"]), arguments["has_biases"],
+        arguments["num_layers"], arguments["dropout"], arguments["train"],
+        bool(arguments["bidirectional"]), steps,
     )  # fmt: skip
     if not packed:
         out = ops.reshape(out, (*lead, out.shape[-1]))

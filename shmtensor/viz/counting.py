@@ -70,8 +70,8 @@ class Call:
         code = frame.f_code
         n = code.co_argcount + code.co_kwonlyargcount
         n += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)  # *args, **named
-        given = frame.f_locals
-        self.operands = [given[key] for key in code.co_varnames[:n]]
+        variables = frame.f_locals
+        self.operands = [variables[key] for key in code.co_varnames[:n]]
 
 
 class Watch:
@@ -112,11 +112,11 @@ class Watch:
 
 def new_bytes(result: Any, operands: list[Any]) -> int:
     """The bytes of results that are no views of operands."""
-    given = [x.array for x in tensors_in(operands)]
+    inputs = [x.array for x in tensors_in(operands)]
     return sum(
         out.array.nbytes
         for out in tensors_in(result)
-        if not any(np.may_share_memory(out.array, x) for x in given)
+        if not any(np.may_share_memory(out.array, x) for x in inputs)
     )
 
 

@@ -189,20 +189,20 @@ def spread(
     for sweep in range(SWEEPS + 1):
         downwards = sweep % 2 == 0
         for row in rows if downwards else reversed(rows):
-            wanted = []
+            targets = []
             for item in row:
                 one, other = (up, down) if downwards else (down, up)
                 near = one[item] or other[item]
                 whole = sum(pull[k] for k in near)
-                wanted.append(sum(pull[k] * x[k] for k in near) / whole if whole else x[item])
-            fitted(row, wanted, widths, x)
+                targets.append(sum(pull[k] * x[k] for k in near) / whole if whole else x[item])
+            fitted(row, targets, widths, x)
     return x
 
 
 def fitted(
-    row: Sequence[int], wanted: Sequence[float], widths: Sequence[float], x: list[float]
+    row: Sequence[int], targets: Sequence[float], widths: Sequence[float], x: list[float]
 ) -> None:
-    """Moves a row's items as near to the wanted places as their widths allow, in their order."""
+    """Moves a row's items as near to the target places as their widths allow, in their order."""
     offset, before = 0.0, 0.0
     blocks: list[tuple[float, int]] = []  # means of what is pooled, and how many that are
     offsets = []
@@ -212,7 +212,7 @@ def fitted(
             offset += before + GAP + half
         before = half
         offsets.append(offset)
-        value, count = wanted[i] - offset, 1
+        value, count = targets[i] - offset, 1
         while blocks and blocks[-1][0] > value:
             former, n = blocks.pop()
             value, count = (value * count + former * n) / (count + n), count + n

@@ -157,8 +157,8 @@ def summary(model: Module, *inputs: Any, depth: int = 3) -> Summary:
     Example:
         >>> import shmtensor as st
         >>> from shmtensor import nn
-        >>> found = st.viz.summary(nn.Linear(3, 2), st.ones(4, 3))
-        >>> found.total_params, found.total_flops
+        >>> result = st.viz.summary(nn.Linear(3, 2), st.ones(4, 3))
+        >>> result.total_params, result.total_flops
         (8, 48)
     """
     if not isinstance(model, Module):

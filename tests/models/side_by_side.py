@@ -98,13 +98,13 @@ def default_dtype(library: Any, dtype: str) -> Iterator[None]:
         library.set_default_dtype(before)
 
 
-def weights(case: Case, dtype: str) -> list[dict[str, np.ndarray]]:
-    """The state dictionaries of one fresh model, as arrays, made by ours."""
-    st = importlib.import_module("shmtensor")
-    with default_dtype(st, dtype):
-        st.manual_seed(3)
-        made = tupled(load(case.example).make_model(**case.sizes))
-    return [{k: v.numpy().copy() for k, v in m.state_dict().items()} for m in made]
+def weights(case: Case, library: str, dtype: str) -> list[dict[str, np.ndarray]]:
+    """The state dictionaries of one fresh model of that library, as arrays."""
+    torchlike = importlib.import_module(library)
+    with default_dtype(torchlike, dtype):
+        torchlike.manual_seed(3)
+        models = tupled(load(case.example, library).make_model(**case.sizes))
+    return [{k: v.numpy().copy() for k, v in m.state_dict().items()} for m in models]
 
 
 def train(

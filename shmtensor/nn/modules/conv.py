@@ -298,10 +298,10 @@ class _ConvTransposeNd(_ConvNd):
         if output_size is None:
             return _single(self.output_padding)
         lead = 2 if input.ndim == num_spatial_dims + 2 else 1
-        wanted = tuple(output_size)
-        if len(wanted) == lead + num_spatial_dims:
-            wanted = wanted[lead:]
-        if len(wanted) != num_spatial_dims:
+        size = tuple(output_size)
+        if len(size) == lead + num_spatial_dims:
+            size = size[lead:]
+        if len(size) != num_spatial_dims:
             raise self._wrong(
                 f"output_size must have {num_spatial_dims} or {lead + num_spatial_dims} numbers",
                 f"{tuple(output_size)}, input has {tuple(input.shape)}",
@@ -317,12 +317,12 @@ class _ConvTransposeNd(_ConvNd):
                 strict=True,
             )
         )
-        more = tuple(w - n for w, n in zip(wanted, shortest, strict=True))
+        more = tuple(w - n for w, n in zip(size, shortest, strict=True))
         if any(not 0 <= m < s for m, s in zip(more, stride, strict=True)):
             longest = tuple(n + s - 1 for n, s in zip(shortest, stride, strict=True))
             raise self._wrong(
                 f"output_size must be from {shortest} to {longest}",
-                f"{wanted}, input has {tuple(input.shape)}",
+                f"{size}, input has {tuple(input.shape)}",
             )
         return more
 

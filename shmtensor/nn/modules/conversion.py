@@ -70,10 +70,10 @@ class Convertible(Tree):
             )
 
         def moved(t: Any) -> Any:
-            wanted = dtype if t.dtype.kind in "fc" else None
+            target_dtype = dtype if t.dtype.kind in "fc" else None
             if memory_format is not None and t.dim() in (4, 5):
-                return t.to(device, wanted, memory_format=memory_format)
-            return t.to(device, wanted)
+                return t.to(device, target_dtype, memory_format=memory_format)
+            return t.to(device, target_dtype)
 
         return self._apply(moved)
 
@@ -146,12 +146,12 @@ def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, An
         names = ("tensor", "non_blocking", "copy")
     elif args and isinstance(args[0], Dtype):
         names = names[1:]
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
     known = {"tensor", "memory_format", *names}
-    dtype, device = given.get("dtype"), given.get("device")
+    dtype, device = arguments.get("dtype"), arguments.get("device")
     if (
-        len(given) < len(args) + len(kwargs)
-        or not given.keys() <= known
+        len(arguments) < len(args) + len(kwargs)
+        or not arguments.keys() <= known
         or isinstance(dtype, (bool, Device))
     ):
         raise TypeError(
@@ -159,9 +159,9 @@ def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, An
             f"{[kind_of(x) for x in args]} {sorted(kwargs)}, hint: to(device, dtype, "
             "non_blocking), to(dtype, non_blocking), to(tensor, non_blocking), memory_format="
         )
-    if given.get("copy"):
+    if arguments.get("copy"):
         raise RuntimeError("to: nn.Module.to does not accept copy: copy=True")
-    like = given.get("tensor")
+    like = arguments.get("tensor")
     if like is not None:
         device, dtype = like.device, like.dtype
-    return device, None if dtype is None else as_dtype(dtype), given.get("memory_format")
+    return device, None if dtype is None else as_dtype(dtype), arguments.get("memory_format")

@@ -295,10 +295,10 @@ def pad_sequence(
             "pad_sequence: Expected padding_side to be one of left or right, but got "
             f"{padding_side!r}"
         )
-    given = tuple(sequences)
-    if not given:
+    items = tuple(sequences)
+    if not items:
         raise RuntimeError("pad_sequence: received an empty list of sequences: []")
-    shapes = [tuple(s.shape) for s in given]
+    shapes = [tuple(s.shape) for s in items]
     if () in shapes or len({shape[1:] for shape in shapes}) > 1:
         raise RuntimeError(
             f"pad_sequence: sequences must be (L, *) and differ in L alone: {shapes[:4]}"
@@ -310,7 +310,7 @@ def pad_sequence(
     if padding_side == "left":
         at += np.repeat(total - lengths, lengths)
     places = place * total + at if batch_first else at * batch + place
-    data = cat([s.to(given[0].dtype) for s in given])
+    data = cat([s.to(items[0].dtype) for s in items])
     lead = (batch, total) if batch_first else (total, batch)
     return _scattered(data, places, lead, padding_value)
 
@@ -351,9 +351,9 @@ def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence
         sequences: N tensors (L, *), whose lengths L may differ.
         enforce_sorted: insist on decreasing lengths; False sorts the sequences first.
     """
-    given = list(sequences)
-    lengths = [s.shape[0] for s in given]
-    return pack_padded_sequence(pad_sequence(given), lengths, enforce_sorted=enforce_sorted)
+    items = list(sequences)
+    lengths = [s.shape[0] for s in items]
+    return pack_padded_sequence(pad_sequence(items), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
@@ -364,10 +364,10 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
 
 def _lengths(where: str, lengths: Any) -> Any:
     """Lengths as an int64 array."""
-    given = as_tensor(lengths)
-    if given.ndim != 1 or given.device.type != "cpu":
+    tensor = as_tensor(lengths)
+    if tensor.ndim != 1 or tensor.device.type != "cpu":
         raise RuntimeError(
-            f"{where}: 'lengths' argument should be a 1D CPU int64 tensor, but got {given.ndim}D "
-            f"{given.device.type} {given.dtype} tensor"
+            f"{where}: 'lengths' argument should be a 1D CPU int64 tensor, but got {tensor.ndim}D "
+            f"{tensor.device.type} {tensor.dtype} tensor"
         )
-    return given.to(int64).numpy()
+    return tensor.to(int64).numpy()
