@@ -5,33 +5,18 @@ nothing.
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes, native
 from ..errors import ShmTensorError
+from .plan import FORMS
 
-__all__ = ["failed", "guarded", "mistaken", "needs"]
+__all__ = ["failed", "mistaken"]
 
 AxisError = np.exceptions.AxisError
-
-
-def needs(name: str, argument: str) -> TypeError:
-    """The error for a missing required argument that has two names."""
-    return TypeError(f"{name}() missing 1 required positional argument: {argument!r}")
-
-
-def guarded(name: str, parameters: Iterable[str], lines: str) -> str:
-    """The lines of a composite's function, with an error that names an argument of no tensor."""
-    given = ", ".join(f"{p!r}: {p}" for p in parameters)
-    return (
-        f"    try:\n{textwrap.indent(lines, '    ')}"
-        f"    except AttributeError as _error:\n"
-        f"        _mistaken({name!r}, _error, {{{given}}})\n        raise\n"
-    )
 
 
 def mistaken(name: str, error: AttributeError, arguments: dict[str, Any]) -> None:
@@ -57,21 +42,21 @@ def within(value: Any) -> Iterator[Any]:
         yield from value
 
 
-def failed(
-    rule: Any,
-    variant: str,
-    error: Exception,
-    inputs: tuple[Any, ...],
-    attributes: tuple[Any, ...],
-) -> Any:
-    """Raises what the caller should see; or, for a number too large for an integer dtype, tries
-    again.
+def failed(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
+    """Raises what the caller should see of a kernel's error; or, for a number too large for an
+    integer dtype, tries again.
+
+    Args:
+        values: the op's arguments in the row's order.
 
     Raises:
         RuntimeError: shapes that do not match, memory that cannot be written.
         IndexError: a dimension or index out of range.
     """
-    row = rule.row
+    rule = op.rule
+    row, variant = rule.row, FORMS[op.form]
+    n = len(row.inputs)
+    inputs, attributes = values[:n], values[n:]
     if isinstance(error, OverflowError) and any(i.__class__ is int for i in inputs):
         first = next(i.array.dtype for i in inputs if isinstance(i, native.TensorBase))
         if first.kind in "iu":
@@ -79,7 +64,7 @@ def failed(
 
             again = [native.wrap(wrapped(i, first)) if i.__class__ is int else i for i in inputs]
             function = rule.inplace if variant == "inplace" else rule.public
-            return function(*again, *attributes)
+            return function.call_bound((*again, *attributes))
     if isinstance(error, (ShmTensorError, MemoryError)):
         raise error
     name = row.name + ("_" if variant == "inplace" else "")

@@ -57,23 +57,7 @@ def number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-# The short way of zeros and its kin: what is not in `size` has its default.
-PLAIN = (
-    "dtype is None and layout is None and device is None and out is None"
-    " and requires_grad is False and pin_memory is False"
-)
-
-
-def blanks(kind: int) -> Any:
-    """A function of the sizes that gives memory as it is (0), zeros (1) or ones (2), or None."""
-
-    def compute(size: tuple[Any, ...]) -> Any:
-        return native.blank(size, get_default_dtype(), kind)
-
-    return compute
-
-
-@composite(method=False, usual=(blanks(1), "size", PLAIN))
+@composite(method=False)
 def zeros(
     ops,
     *size,
@@ -85,6 +69,10 @@ def zeros(
     pin_memory=False,
 ):
     """A tensor of zeros."""
+    if out is dtype is layout is device is None and not requires_grad and not pin_memory:
+        plain = native.blank(size, get_default_dtype(), 1)
+        if plain is not None:
+            return plain
     shape = shaped("zeros", size)
     return into(
         out, made(np.zeros, shape, default(dtype), device=device, requires_grad=requires_grad)
@@ -96,7 +84,7 @@ def into(out: Any, value: Any) -> Any:
     return value if out is None else out.copy_(value)
 
 
-@composite(method=False, usual=(blanks(2), "size", PLAIN))
+@composite(method=False)
 def ones(
     ops,
     *size,
@@ -108,6 +96,10 @@ def ones(
     pin_memory=False,
 ):
     """A tensor of ones."""
+    if out is dtype is layout is device is None and not requires_grad and not pin_memory:
+        plain = native.blank(size, get_default_dtype(), 2)
+        if plain is not None:
+            return plain
     shape = shaped("ones", size)
     return into(
         out,
@@ -115,7 +107,7 @@ def ones(
     )
 
 
-@composite(method=False, usual=(blanks(0), "size", PLAIN + " and memory_format is None"))
+@composite(method=False)
 def empty(
     ops,
     *size,
@@ -128,6 +120,10 @@ def empty(
     memory_format=None,
 ):
     """A tensor whose elements are whatever the memory held."""
+    if memory_format is out is dtype is layout is device is None and not requires_grad and not pin_memory:
+        plain = native.blank(size, get_default_dtype(), 0)
+        if plain is not None:
+            return plain
     shape = shaped("empty", size)
     return into(
         out, made(np.empty, shape, default(dtype), device=device, requires_grad=requires_grad)
@@ -147,13 +143,15 @@ def full_of(size: Any, fill_value: Any) -> Any:
     return out
 
 
-@composite(
-    method=False, usual=(full_of, "size, fill_value", PLAIN.replace(" and pin_memory is False", ""))
-)
+@composite(method=False)
 def full(
     ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """A tensor of one number; its dtype is the number's."""
+    if out is dtype is layout is device is None and not requires_grad:
+        plain = full_of(size, fill_value)
+        if plain is not None:
+            return plain
     dtype = dtype_of(fill_value, dtype)
     shape = shaped("full", (size,))
     value = number(fill_value)
@@ -273,12 +271,7 @@ def new_full(
     )
 
 
-def steps(start: Any, end: Any, step: Any) -> Any:
-    """The short way of arange, or None."""
-    return native.counted(start, end, step, get_default_dtype())
-
-
-@composite(method=False, usual=(steps, "start, end, step", PLAIN))
+@composite(method=False)
 def arange(
     ops,
     start=0,
@@ -295,6 +288,10 @@ def arange(
     """start, start + step, ... up to end, which is left out; whole numbers give int64, others the
     default dtype.
     """
+    if out is dtype is layout is device is None and not requires_grad and not pin_memory:
+        plain = native.counted(start, end, step, get_default_dtype())
+        if plain is not None:
+            return plain
     start, end, step = number(start), number(end), number(step)
     if end is None:
         start, end = 0, start

@@ -112,7 +112,7 @@ def copy(xp, x, y, /):
 copy.pullback(x=lambda ops, g: ops.zeros_like(g), y=lambda g: g)
 
 
-@op(numpy=(np.ndarray.copy, 'x_a, "K"'), method=False, samples=[((3, 4),), ((),)])
+@op(numpy=(np.ndarray.copy, 'x, "K"'), method=False, samples=[((3, 4),), ((),)])
 def clone(xp, x, /):
     """The same values in memory of their own. Copies: one."""
     return x.copy("K")

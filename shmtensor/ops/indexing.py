@@ -333,7 +333,7 @@ def argwhere_rows(xp, x, /):
 argwhere_rows.numpy = either(native.nonzero, argwhere_rows.forward)
 
 
-@composite(usual=("argwhere_rows", "input", "as_tuple is False"))
+@composite
 def nonzero(ops, input, *, as_tuple=False):
     """Where the elements are not 0: a row of indices each, or a tuple of index vectors."""
     rows = ops.argwhere_rows(input)

@@ -163,10 +163,11 @@ def insist(name: str, ranks: tuple[int, ...], *xs: Any) -> None:
         raise RuntimeError(f"{name}: expected {ranks} dimensions: {shapes}")
 
 
-@composite(usual=("matmul", "input, mat2", "input.ndim == 2 and mat2.ndim == 2"))
+@composite
 def mm(ops, input, mat2):
     """Product of two matrices."""
-    insist("mm", (2, 2), input, mat2)
+    if not input.ndim == mat2.ndim == 2:
+        insist("mm", (2, 2), input, mat2)
     return ops.matmul(input, mat2)
 
 
@@ -187,10 +188,11 @@ bmm.pullback(
 )
 
 
-@composite(usual=("matmul", "input, vec", "input.ndim == 2 and vec.ndim == 1"))
+@composite
 def mv(ops, input, vec):
     """Product of a matrix and a vector."""
-    insist("mv", (2, 1), input, vec)
+    if input.ndim != 2 or vec.ndim != 1:
+        insist("mv", (2, 1), input, vec)
     return ops.matmul(input, vec)
 
 

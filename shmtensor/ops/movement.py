@@ -65,11 +65,13 @@ def reinterpreted(xp, x, /, dtype: dtype):
     return x.view(dtype)
 
 
-@composite(function=False, usual=("viewed", "input, shape", "shape and shape[0].__class__ is int"))
+@composite(function=False)
 def view(ops, input, *shape):
     """The same memory in another shape, or (given a dtype) its bytes as another dtype. Copies:
     none.
     """
+    if shape and shape[0].__class__ is int:
+        return ops.viewed(input, shape)
     if len(shape) == 1 and not isinstance(shape[0], int):
         if isinstance(shape[0], Sequence):
             return ops.viewed(input, tuple(shape[0]))

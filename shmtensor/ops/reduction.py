@@ -163,9 +163,11 @@ prod_along.numpy = either(native.product, prod_along.forward)
 prod_along.pullback(x=lambda ops, g, x, out, dim, keepdim: prod_slope(ops, g, x, out, dim, keepdim))
 
 
-@composite(usual=("prod_along", "input, dim, keepdim", "dtype is None"))
+@composite
 def prod(ops, input, dim=None, keepdim=False, *, dtype=None):
     """Product of all elements, or along one dimension; of whole numbers an int64."""
+    if dtype is None:
+        return ops.prod_along(input, dim, keepdim)
     return ops.cast(ops.prod_along(ops.cast(input, dtype), dim, keepdim), dtype)
 
 

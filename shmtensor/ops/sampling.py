@@ -10,7 +10,7 @@ import numpy as np
 from .. import native
 from ..dtypes import as_dtype, get_default_dtype
 from . import philox
-from .creation import PLAIN, default, into, made, number, shaped
+from .creation import default, into, made, number, shaped
 from .likeness import in_rows
 from .philox import default_generator
 from .samples import reals
@@ -46,22 +46,18 @@ def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: f
     return fill(np.empty(shape, dtype), seed, offset, low, high)
 
 
-def some(fill: Any) -> Any:
-    """The short way of rand and randn: a function of the sizes, which may give None."""
-
-    def compute(size: Any) -> Any:
-        dtype = get_default_dtype()
-        out = native.blank(size, dtype, 0) if dtype.itemsize > 2 else None
-        if out is not None:
-            array = out.array
-            seed, offset = default_generator.claim(-(-array.nbytes // 16))
-            fill(array, seed, offset, 0.0, 1.0)
-        return out
-
-    return compute
+def drawn_by_default(fill: Any, size: Any) -> Any:
+    """Numbers of the default dtype from the default generator; None where it takes more."""
+    dtype = get_default_dtype()
+    out = native.blank(size, dtype, 0) if dtype.itemsize > 2 else None
+    if out is not None:
+        array = out.array
+        seed, offset = default_generator.claim(-(-array.nbytes // 16))
+        fill(array, seed, offset, 0.0, 1.0)
+    return out
 
 
-@composite(method=False, usual=(some(native.uniform_), "size", "generator is None and " + PLAIN))
+@composite(method=False)
 def rand(
     ops,
     *size,
@@ -74,6 +70,10 @@ def rand(
     pin_memory=False,
 ):
     """Evenly distributed numbers from [0, 1)."""
+    if generator is out is dtype is layout is device is None and not requires_grad and not pin_memory:
+        plain = drawn_by_default(native.uniform_, size)
+        if plain is not None:
+            return plain
     shape, dtype = shaped("rand", size), default(dtype)
     fill = native.uniform_
     drawing = made(
@@ -82,7 +82,7 @@ def rand(
     return into(out, drawing)
 
 
-@composite(method=False, usual=(some(native.normal_), "size", "generator is None and " + PLAIN))
+@composite(method=False)
 def randn(
     ops,
     *size,
@@ -95,6 +95,10 @@ def randn(
     pin_memory=False,
 ):
     """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
+    if generator is out is dtype is layout is device is None and not requires_grad and not pin_memory:
+        plain = drawn_by_default(native.normal_, size)
+        if plain is not None:
+            return plain
     shape, dtype = shaped("randn", size), default(dtype)
     std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
     fill = native.normal_

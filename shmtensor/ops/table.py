@@ -197,7 +197,6 @@ class Composite:
     function: bool
     inplace: bool | str | Function
     samples: Sequence[tuple[Any, ...]]
-    usual: tuple[Any, str, str] | None  # a short way: (function, arguments, condition)
 
     def __init__(self, **columns: Any) -> None:
         self.__dict__.update(columns)
@@ -346,7 +345,6 @@ def composite(
     inplace: bool | str | Function = False,
     name: str | None = None,
     samples: Sequence[tuple[Any, ...]] = (),
-    usual: tuple[Any, str, str] | None = None,
 ) -> Any:
     """Declares a public function that is plain Python over other ops.
 
@@ -356,10 +354,6 @@ def composite(
     a function `(ops, arguments...)` does it without the copy, or gives None; with the names of rows
     ("written slices_plus") the composite itself does, for whose calls of those rows their in-place
     forms stand.
-
-    `usual` is a short way for the calls that most people make: (function or name of an op, its
-    arguments as source, the condition as source). Where the condition holds, and the function does
-    not give None, its result is the composite's.
     """
 
     def declare(compute: Function) -> Composite:
@@ -371,7 +365,6 @@ def composite(
             function=function,
             inplace=inplace,
             samples=samples,
-            usual=usual,
         )
         if parameters_of(compute)[:1] != ("ops",):
             raise TypeError(f"composite: {made.name}: the first parameter must be ops")
