@@ -10,7 +10,7 @@ from .. import native
 from ..dtypes import can_cast
 from ..ops.table import COMPOSITES, ROWS, Composite
 from .autocast import active, apart
-from .dispatch import install, rule_of, table
+from .dispatch import rule_of, table
 from .mode import recording
 
 __all__ = ["Methods", "functions"]

@@ -1,7 +1,7 @@
 """From a row of the op table to the columns that `native.OpFunction` and `native.Gradients` read.
 
-A row says in names what its kernel, its node and its pullbacks get; a plan says it in numbers: lists of
-(what, which one, condition). Plans are made at an op's first call.
+A row says in names what its kernel, its node and its pullbacks get; a plan says it in numbers:
+lists of (what, which one, condition). Plans are made at an op's first call.
 
 A node keeps what the pullbacks name, in the order of the names: inputs, shapes and dtypes of
 inputs, outputs, what the kernel returned besides, attributes. Then come (shape, dtype) of outputs
@@ -22,7 +22,17 @@ from ..ops import LATER, precision, results
 from ..ops.table import EMPTY, Input, Row
 from .quiet import quiet
 
-__all__ = ["FORMS", "NUMPY_NAMES", "fill", "gradients", "is_public", "kernel_of", "numpy_names", "signature", "takes_out"]
+__all__ = [
+    "FORMS",
+    "NUMPY_NAMES",
+    "fill",
+    "gradients",
+    "is_public",
+    "kernel_of",
+    "numpy_names",
+    "signature",
+    "takes_out",
+]
 
 FORMS = ("function", "method", "operator", "reflected", "inplace", "array")
 PROMOTIONS = {None: 0, "common": 1, "float": 2}
@@ -81,7 +91,7 @@ def anchor_of(row: Row, form: str) -> Input | None:
 
 
 def kernel_of(row: Row) -> Any:
-    """What is called with arrays: the row's kernel, or its forward, whose first argument is NumPy."""
+    """What is called with arrays: the row's kernel, or its forward, which gets NumPy first."""
     if isinstance(row.numpy, tuple):
         return row.numpy[0]
     if row.numpy is not None:
@@ -159,8 +169,8 @@ class Saved:
         return items
 
     def users(self, name: str) -> int:
-        """The inputs, as bits, of which one must have a node for the pullbacks to need this input; 0
-        if they need it in any case.
+        """The inputs, as bits, of which one must have a node for the pullbacks to need this input;
+        0 if they need it in any case.
         """
         users = [x for x in self.differentiable if name in self.row.pullbacks[x.name].needs]
         if len(users) == len(self.differentiable) or any(x.listed for x in users):
@@ -174,9 +184,7 @@ class Saved:
 def kernel_items(row: Row) -> tuple[list[Item], tuple[Any, ...]]:
     """What the kernel gets, and the constants among it."""
     inputs = {x.name: (INPUT, i, 0) for i, x in enumerate(row.inputs)}
-    attributes = {
-        a.name: (ATTRIBUTE, len(inputs) + i, 0) for i, a in enumerate(row.attributes)
-    }
+    attributes = {a.name: (ATTRIBUTE, len(inputs) + i, 0) for i, a in enumerate(row.attributes)}
     if not isinstance(row.numpy, tuple):
         first: list[Item] = [(CONSTANT, 0, 0)] if row.numpy is None else []
         return [*first, *inputs.values(), *attributes.values()], (np,)

@@ -1,9 +1,9 @@
 """Where the time of ops goes, `torch.autograd.profiler` by name: `profile` and `record_function`.
 
-An `observer` is told of each call of an op, in both directions; a program without a profile pays one
-test for each. `WRITTEN` has the functions that are no ops and do such work: of those the interpreter
-tells (`sys.setprofile`). What a pullback does with operators on plain arrays, and the sums that a
-backward makes of gradients, are in the time of the event around them.
+An observer is told of each call of an op, in both directions; a program without a profile pays one
+test for each. `WRITTEN` has the functions that are no ops and do such work: of those the
+interpreter tells (`sys.setprofile`). What a pullback does with operators on plain arrays, and the
+sums that a backward makes of gradients, are in the time of the event around them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Writes the types of what is generated from the op table: `python -m shmtensor.autograd.stubs`.
+"""Writes the types of what comes from the op table: `python -m shmtensor.autograd.stubs [PACKAGE]`.
 
-The files are committed, and a test compares them with what would be written now.
+The build runs it; the files are not committed. PACKAGE is the folder `shmtensor` that they go to,
+by default the one that is imported.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,6 @@ from .plan import is_sized, numpy_names, takes_out
 __all__ = ["texts", "write"]
 
 WIDTH = 100
-PACKAGE = Path(__file__).resolve().parent.parent
 HEAD = '''"""Written by `python -m shmtensor.autograd.stubs` from the op table."""
 
 import builtins
@@ -152,18 +153,17 @@ def methods_text() -> str:
     return finished(lines)
 
 
-def texts() -> dict[Path, str]:
-    """What the files should hold."""
-    return {
-        PACKAGE / "functions.pyi": functions_text(),
-        PACKAGE / "autograd" / "methods.pyi": methods_text(),
-    }
+def texts() -> dict[str, str]:
+    """What the files hold, by their place in the package."""
+    return {"functions.pyi": functions_text(), "autograd/methods.pyi": methods_text()}
 
 
-def write() -> None:
-    for path, text in texts().items():
-        path.write_text(text)
+def write(package: Path) -> None:
+    for name, text in texts().items():
+        path = package / name
+        if not path.exists() or path.read_text() != text:  # else a build would follow the next
+            path.write_text(text)
 
 
 if __name__ == "__main__":
-    write()
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent)

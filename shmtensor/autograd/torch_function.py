@@ -7,7 +7,7 @@ class. Inside `off`, that is in a `__torch_function__` that runs its op, every t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .. import native

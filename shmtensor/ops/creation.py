@@ -69,7 +69,7 @@ def zeros(
     pin_memory=False,
 ):
     """A tensor of zeros."""
-    if out is dtype is layout is device is None and not requires_grad and not pin_memory:
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
         plain = native.blank(size, get_default_dtype(), 1)
         if plain is not None:
             return plain
@@ -96,7 +96,7 @@ def ones(
     pin_memory=False,
 ):
     """A tensor of ones."""
-    if out is dtype is layout is device is None and not requires_grad and not pin_memory:
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
         plain = native.blank(size, get_default_dtype(), 2)
         if plain is not None:
             return plain
@@ -120,7 +120,9 @@ def empty(
     memory_format=None,
 ):
     """A tensor whose elements are whatever the memory held."""
-    if memory_format is out is dtype is layout is device is None and not requires_grad and not pin_memory:
+    if memory_format is out is dtype is layout is device is None and not (
+        requires_grad or pin_memory
+    ):
         plain = native.blank(size, get_default_dtype(), 0)
         if plain is not None:
             return plain
@@ -288,7 +290,7 @@ def arange(
     """start, start + step, ... up to end, which is left out; whole numbers give int64, others the
     default dtype.
     """
-    if out is dtype is layout is device is None and not requires_grad and not pin_memory:
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
         plain = native.counted(start, end, step, get_default_dtype())
         if plain is not None:
             return plain

@@ -166,9 +166,8 @@ prod_along.pullback(x=lambda ops, g, x, out, dim, keepdim: prod_slope(ops, g, x,
 @composite
 def prod(ops, input, dim=None, keepdim=False, *, dtype=None):
     """Product of all elements, or along one dimension; of whole numbers an int64."""
-    if dtype is None:
-        return ops.prod_along(input, dim, keepdim)
-    return ops.cast(ops.prod_along(ops.cast(input, dtype), dim, keepdim), dtype)
+    found = ops.prod_along(input if dtype is None else ops.cast(input, dtype), dim, keepdim)
+    return found if dtype is None else ops.cast(found, dtype)
 
 
 # ---- extremes

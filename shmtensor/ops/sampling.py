@@ -70,9 +70,8 @@ def rand(
     pin_memory=False,
 ):
     """Evenly distributed numbers from [0, 1)."""
-    if generator is out is dtype is layout is device is None and not requires_grad and not pin_memory:
-        plain = drawn_by_default(native.uniform_, size)
-        if plain is not None:
+    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        if (plain := drawn_by_default(native.uniform_, size)) is not None:
             return plain
     shape, dtype = shaped("rand", size), default(dtype)
     fill = native.uniform_
@@ -95,9 +94,8 @@ def randn(
     pin_memory=False,
 ):
     """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
-    if generator is out is dtype is layout is device is None and not requires_grad and not pin_memory:
-        plain = drawn_by_default(native.normal_, size)
-        if plain is not None:
+    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        if (plain := drawn_by_default(native.normal_, size)) is not None:
             return plain
     shape, dtype = shaped("randn", size), default(dtype)
     std = math.sqrt(0.5) if dtype.kind == "c" else 1.0

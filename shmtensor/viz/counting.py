@@ -1,7 +1,7 @@
 """What the ops of a block compute and allocate, found without their knowledge.
 
-Counted are the products that every layer comes down to: linear layers, attention and recurrent layers
-run `linear`, `matmul`, `bmm` and, where all steps are one op, `recurrent_layer`.
+Counted are the products that every layer comes down to: linear layers, attention and recurrent
+layers run `linear`, `matmul`, `bmm` and, where all steps are one op, `recurrent_layer`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -306,16 +307,20 @@ def test_transforms() -> None:
     np.testing.assert_allclose(out.float().numpy(), batch.numpy() @ x.numpy(), atol=0.1)
 
 
-def test_off_means_the_function_as_it_was() -> None:
-    """Note [Two codes]: nothing of autocast is left in an op's code."""
-    st.matmul(x, y)
-    before = st.matmul.__code__
+def test_what_is_called_apart_is_not_cast() -> None:
     with st.autocast("cpu"):
-        assert st.matmul.__code__ is not before
-        assert str(inspect.signature(st.matmul)) == "(input, other, *, out=None)"
+        assert (x @ y).dtype is st.bfloat16
         assert inner.apart(lambda: (x @ y).dtype) is st.float32
-    assert st.matmul.__code__ is before
-    assert "_in_precision" not in before.co_names
+        assert (x @ y).dtype is st.bfloat16
+        assert str(inspect.signature(st.matmul)) == "(input, other, *, out=None)"
+    assert (x @ y).dtype is st.float32
+
+
+def test_another_thread_is_not_concerned() -> None:
+    with st.autocast("cpu"), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: (x @ y).dtype).result() is st.float32
+        assert pool.submit(lambda: F.mse_loss(x, y).dtype).result() is st.float32
+        assert (x @ y).dtype is st.bfloat16
 
 
 def test_an_op_that_is_first_called_inside() -> None:
