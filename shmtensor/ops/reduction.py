@@ -16,14 +16,9 @@ from .samples import bools
 from .table import composite, dtype, op
 
 DIMS: list[tuple[Any, ...]] = [
-    ((3, 4),),
-    ((3, 4), 1),
-    ((2, 3, 4), (0, -1), True),
-    ((2, 3, 4), -2, True),
-    ((),),
-    ((), 0),
+    ((3, 4),), ((3, 4), 1), ((2, 3, 4), (0, -1), True), ((2, 3, 4), -2, True), ((),), ((), 0),
     ((0, 3), 0),
-]
+]  # fmt: skip
 FULL = [s for s in DIMS if 0 not in s[0]]
 
 

@@ -51,9 +51,8 @@ def drawn_by_default(fill: Any, size: Any) -> Any:
     dtype = get_default_dtype()
     out = native.blank(size, dtype, 0) if dtype.itemsize > 2 else None
     if out is not None:
-        array = out.array
-        seed, offset = default_generator.claim(-(-array.nbytes // 16))
-        fill(array, seed, offset, 0.0, 1.0)
+        seed, offset = default_generator.claim(-(-out.array.nbytes // 16))
+        fill(out.array, seed, offset, 0.0, 1.0)
     return out
 
 
@@ -71,14 +70,12 @@ def rand(
 ):
     """Evenly distributed numbers from [0, 1)."""
     if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        if (plain := drawn_by_default(native.uniform_, size)) is not None:
+        plain = drawn_by_default(native.uniform_, size)
+        if plain is not None:
             return plain
     shape, dtype = shaped("rand", size), default(dtype)
-    fill = native.uniform_
-    drawing = made(
-        drawn, fill, shape, dtype, generator, 0.0, 1.0, device=device, requires_grad=requires_grad
-    )
-    return into(out, drawing)
+    given = native.uniform_, shape, dtype, generator, 0.0, 1.0
+    return into(out, made(drawn, *given, device=device, requires_grad=requires_grad))
 
 
 @composite(method=False)
@@ -95,15 +92,13 @@ def randn(
 ):
     """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
     if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        if (plain := drawn_by_default(native.normal_, size)) is not None:
+        plain = drawn_by_default(native.normal_, size)
+        if plain is not None:
             return plain
     shape, dtype = shaped("randn", size), default(dtype)
     std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
-    fill = native.normal_
-    drawing = made(
-        drawn, fill, shape, dtype, generator, 0.0, std, device=device, requires_grad=requires_grad
-    )
-    return into(out, drawing)
+    given = native.normal_, shape, dtype, generator, 0.0, std
+    return into(out, made(drawn, *given, device=device, requires_grad=requires_grad))
 
 
 def laid_out(ops: Any, drawn: Any, like: Any, memory_format: Any) -> Any:
