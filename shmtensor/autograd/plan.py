@@ -188,7 +188,9 @@ def kernel_items(row: Row) -> tuple[list[Item], tuple[Any, ...]]:
     if not isinstance(row.numpy, tuple):
         first: list[Item] = [(CONSTANT, 0, 0)] if row.numpy is None else []
         return [*first, *inputs.values(), *attributes.values()], (np,)
-    known, items, constants = inputs | attributes, [], []
+    known = inputs | attributes
+    items: list[Item] = []
+    constants: list[Any] = []
     for word in row.numpy[1].replace(" ", "").split(","):
         if word in known:
             items.append(known[word])

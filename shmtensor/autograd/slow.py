@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import native
 from ..ops.table import EMPTY, Row
-from . import operands
+from . import devices, operands
 from .out_argument import put
 from .plan import FORMS, is_operator, is_sized, numpy_names, takes_out
 from .torch_function import ask, overriders
@@ -176,7 +176,11 @@ def odd(op: Any, values: tuple[Any, ...], out: Any = None) -> Any:
             named["out"] = out
         return ask(takers, function, (*inputs, *plain), named)
 
-    # 2. The array is not NumPy's: a device's own forward, or one that knows no device.
+    # 2. An array is another device's, or (gradcheck makes such) a NumPy scalar.
+    if (device := devices.of(inputs)) is not None:
+        if out is not None:
+            raise NotImplementedError(f"{op.event}: there is no out= on device {device.name} yet")
+        return devices.compute(op, device, inputs, attributes, form == "inplace")
     if any(isinstance(x, native.TensorBase) and isinstance(x.array, np.generic) for x in inputs):
         for x in inputs:
             if isinstance(x, native.TensorBase):

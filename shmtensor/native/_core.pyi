@@ -683,11 +683,104 @@ class TensorBase:
     array: Any
     @property
     def shape(self) -> Size: ...
-    _operand: Any
     node: Any
     version: Any
     base: Any
     leaf: Any
+
+@final
+class OpFunction:
+    """A row of the op table as a callable on tensors, or on arrays: see native/call/op.h.
+
+    Args:
+        rule: what autograd knows of the row.
+        name: what it is called.
+        event: its name in a profile.
+        form: a place in `plan.FORMS`.
+        modes: those that concern it, as bits.
+        precision: what autocast does with its operands, "" nothing.
+    """
+
+    def __new__(
+        cls, rule: Any, name: str, event: str, doc: str, form: int, modes: int, precision: str, /
+    ) -> OpFunction: ...
+    rule: Any
+    form: int
+    event: str
+    precision: str
+    kernel: Any
+    __name__: str
+    def __call__(self, *args: Any, **named: Any) -> Any: ...
+    def __get__(self, object: Any, owner: Any = None, /) -> Any: ...
+    def unobserved(self, *args: Any, **named: Any) -> Any: ...
+    def call_bound(self, values: tuple[Any, ...], out: Any = None, /) -> Any: ...
+    def fill(self, **columns: Any) -> None: ...
+
+@final
+class Gradients:
+    """What a node of a row does in a backward: see native/call/gradients.cc.
+
+    Args:
+        pullbacks: functions, each with what it gets.
+        saved: how each saved value becomes a Tensor again.
+        zeros: which saved value says what zeros stand for which output's missing gradient.
+        n_outputs: how many outputs the row has.
+        listed_at: the pullback of a listed input, or -1.
+        flags: 1 on Tensors, 2 the outputs are a list, 4 a listed input is saved.
+        ops: the table that pullbacks get.
+        offered: `offered(edge)` gives an array that the gradient may be written to, or None.
+        make_zeros: makes zeros of a (shape, dtype).
+    """
+
+    def __new__(
+        cls,
+        event: str,
+        pullbacks: tuple[tuple[Any, Any], ...],
+        saved: tuple[Any, ...],
+        zeros: tuple[Any, ...],
+        n_outputs: int,
+        listed_at: int,
+        flags: int,
+        ops: Any,
+        offered: Any,
+        make_zeros: Any,
+        /,
+    ) -> Gradients: ...
+    event: str
+    def __call__(self, node: Node, g: Any, /) -> tuple[Any, ...]: ...
+    def unobserved(self, node: Node, g: Any, /) -> tuple[Any, ...]: ...
+
+@final
+class Composite:
+    """A function that is plain Python over the table: see native/call/composite.cc.
+
+    Args:
+        compute: `compute(ops, ...)`.
+        modes: those that concern it, as bits.
+        precision: what autocast does with its operands, "" nothing.
+        flags: 1 on Tensors, 2 its first argument is a tensor, 4 `out=` is added to it.
+    """
+
+    def __new__(
+        cls, name: str, doc: str, compute: Any, ops: Any, modes: int, precision: str, flags: int, /
+    ) -> Composite: ...
+    compute: Any
+    takes_out: bool
+    event: str
+    precision: str
+    __name__: str
+    def __call__(self, *args: Any, **named: Any) -> Any: ...
+    def __get__(self, object: Any, owner: Any = None, /) -> Any: ...
+    def unobserved(self, *args: Any, **named: Any) -> Any: ...
+
+def set_op_hooks(**functions: Any) -> None: ...
+def set_composite_hooks(signature: Any, foreign: Any, out: Any, failed: Any, /) -> None: ...
+def forget_promotions() -> None: ...
+def set_modes(bits: int, on: bool, /) -> None: ...
+def leave_out_modes(bits: int, /) -> int: ...
+def set_mode_functions(autocast: Any, observed: Any, /) -> None: ...
+def turn_overrides_off(step: int, /) -> int: ...
+def add_plain_class(type: type[TensorBase], /) -> None: ...
 
 bfloat16_dtype: np.dtype[Any]
 
