@@ -260,6 +260,7 @@ def fill(op: Any) -> None:
         | (form == "function" and takes_out(row)) << 4
         | bool(row.keeps) << 5
         | pair << 6
+        | row.wraps << 7
     )
     items, constants = kernel_items(row)
     result = None

@@ -118,7 +118,20 @@ def getitem(xp, x, /, index: index):
     return item(x, index)
 
 
+def wrong_step(inputs: Any, attributes: Any) -> Any:
+    """The error of a slice that does not go forward."""
+    (index,) = attributes
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, slice) and part.step is not None and part.step <= 0:
+            return ValueError(
+                f"getitem: slice step must be greater than zero: {part.step} of shape "
+                f"{tuple(inputs[0].shape)}"
+            )
+    return None
+
+
 getitem.pullback(x=lambda ops, g, x_shape, index: ops.scatter_index(g, x_shape, index))
+getitem.wrong = wrong_step
 
 
 @op(method=False, function=False, samples=[((2, 4), (3, 4), (np.array([0, 0]),))])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..errors import explained
 from .kernels import either
 from .samples import ints, reals
 from .table import composite, op
@@ -63,9 +64,8 @@ def places(name: str, shape: tuple[int, ...], target: Any, ignore_index: int) ->
     expected = shape[:1] + shape[2:] if len(shape) > 1 else ()
     if target.shape != expected:
         batches_differ = expected and target.ndim and target.shape[0] != expected[0]
-        raise (ValueError if batches_differ else RuntimeError)(
-            f"{name}: target does not fit input: {target.shape} for {shape}, expected {expected}"
-        )
+        told = f"{name}: target does not fit input: {target.shape} for {shape}, expected {expected}"
+        raise explained(ValueError(told)) if batches_differ else RuntimeError(told)
     if target.dtype.kind not in "iu":
         raise RuntimeError(f"{name}: classes must be whole numbers: {target.dtype}")
     flat = target.reshape((1, 1, 1) if len(shape) == 1 else (shape[0], 1, math.prod(shape[2:])))

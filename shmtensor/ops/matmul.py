@@ -34,6 +34,7 @@ BLAS = {np.dtype(c) for c in "fdFD"}
         ((3, 4), (2, 4, 2)),
         ((3, 0), (0, 2)),
     ],
+    product=True,
 )
 def matmul(xp, x, y, /):
     """Matrix product, batched over leading dimensions; vectors are rows on the left and columns on
@@ -121,6 +122,7 @@ def for_matrices(x: Any, weight: Any, bias: Any) -> Any:
         ((4,), (2, 4), (2,)),
         ((4,), (4,), ()),
     ],
+    product=True,
 )
 def linear(xp, x, weight, bias=None, /):
     """x @ weight.T + bias: (..., in) by (out, in) and (out,) gives (..., out)."""
@@ -171,7 +173,12 @@ def mm(ops, input, mat2):
     return ops.matmul(input, mat2)
 
 
-@op(promote="common", inplace=False, samples=[((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))])
+@op(
+    promote="common",
+    inplace=False,
+    samples=[((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))],
+    product=True,
+)
 def bmm(xp, x, mat2, /):
     """Products of two batches of matrices, (B, n, m) and (B, m, p)."""
     insist("bmm", (3, 3), x, mat2)
@@ -196,7 +203,7 @@ def mv(ops, input, vec):
     return ops.matmul(input, vec)
 
 
-@op(promote="common", inplace=False, samples=[((4,), (4,)), ((0,), (0,))])
+@op(promote="common", inplace=False, samples=[((4,), (4,)), ((0,), (0,))], product=True)
 def dot(xp, x, tensor, /):
     """Sum of the products of two vectors."""
     insist("dot", (1, 1), x, tensor)

@@ -17,6 +17,18 @@ from .table import composite, insist_on_tensors, op
 plus, minus, times = parallel(np.add), parallel(np.subtract), parallel(np.multiply)
 AWAY = [(reals((3, 4)), reals((3, 4), 0.5, 2.0)), (reals((2, 1)), reals((3,), 0.5, 2.0))]
 
+
+def not_of_bool(name: str, instead: str) -> Any:
+    """What is wrong with an op that PyTorch refuses for truth values by a plain RuntimeError."""
+
+    def wrong(inputs: Any, attributes: Any) -> Any:
+        if all(getattr(x, "dtype", None) == np.bool_ for x in inputs):
+            return RuntimeError(f"{name}: not implemented for bool, hint: use {instead}")
+        return None
+
+    return wrong
+
+
 # ---- sum and product
 
 
@@ -52,6 +64,7 @@ def no_bools(*operands: Any) -> None:
 
 
 sub.unlike = no_bools
+sub.wrong = not_of_bool("sub", "logical_xor()")
 
 
 @composite(inplace=True)
@@ -106,6 +119,7 @@ def neg(xp, x, /):
 
 neg.pullback(x=lambda g: -g)
 neg.alias("negative")
+neg.wrong = not_of_bool("neg", "logical_not()")
 
 
 @composite

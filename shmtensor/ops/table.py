@@ -110,8 +110,11 @@ class Row:
     function: bool
     samples: Sequence[tuple[Any, ...]]
     tensors: tuple[str, ...]  # inputs that no Python number may stand for
+    product: bool
+    wraps: bool
     diverted: Function | None = None
     diverted_in_place: Function | None = None  # the same for `<name>_`; else its result is copied
+    wrong: Function | None = None  # (inputs, attributes) -> an error, looked for after a failure
     unlike: Function | None = None  # raises where operands of unlike dtypes are not mixed
 
     def __init__(self, **columns: Any) -> None:
@@ -233,6 +236,8 @@ def op(
     function: bool = True,
     name: str | None = None,
     tensors: str = "",
+    product: bool = False,
+    wraps: bool = True,
     samples: Sequence[tuple[Any, ...]] = (),
 ) -> Callable[[Function], Row]:
     """Declares an op: the decorated function is its forward, `forward(xp, inputs..., /,
@@ -261,6 +266,9 @@ def op(
         name: the op's name, if the function cannot bear it.
         tensors: names of inputs of a broadcasting op for which PyTorch takes tensors only, no
             Python numbers (operators take them: `2 < x`).
+        product: a product of the first two inputs as matrices: what a mismatch of shapes means.
+        wraps: a Python integer that does not fit into the tensor's dtype wraps around. Otherwise
+            the kernel knows what to do with it.
         samples: arguments for the generated test, a tuple each; a tuple of ints in place of an
             input is its shape.
     """
@@ -290,6 +298,8 @@ def op(
             function=function,
             samples=samples,
             tensors=tuple(tensors.split()),
+            product=product,
+            wraps=wraps,
         )
         if row.name in ROWS or row.name in COMPOSITES:
             raise TypeError(f"op: declared twice: {row.name!r}")

@@ -167,6 +167,7 @@ PyObject* op_fill(PyObject* self, PyObject* args, PyObject* named) {
   op->takes_out = flags & 16;
   op->keeps = flags & 32;
   op->pair = flags & 64;
+  op->wraps = flags & 128;
   for (int i = 0; i < op->n_arguments; ++i) {
     if (!read_argument(PyTuple_GET_ITEM(arguments, i), &op->arguments[i])) return nullptr;
     op->n_differentiable += i < n_inputs && op->arguments[i].differentiable;

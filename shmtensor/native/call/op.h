@@ -58,6 +58,7 @@ struct Op {
   bool writes_out;   // `out=` may be that argument
   bool takes_out;    // there is an `out=`
   bool keeps;        // the kernel returns more than the outputs, for pullbacks
+  bool wraps;        // a Python integer that does not fit into the tensor's dtype wraps around
   bool pair;         // two inputs that are brought to their common dtype, and nothing else
   Argument arguments[kMost];
   PyObject* rare_names[kMostRare];

@@ -11,6 +11,16 @@ namespace {
 
 inline PyArray_Descr* dtype_of(PyObject* array) { return PyArray_DESCR(as_array(array)); }
 
+// Is the number an element of an integer dtype? If not it wraps around, which is `odd`'s work.
+bool fits(PyObject* number, PyArray_Descr* dtype) {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  const int bits = 8 * static_cast<int>(PyDataType_ELSIZE(dtype));
+  if (overflow) return false;
+  if (dtype->kind == 'u') return value >= 0 && (bits == 64 || value >> bits == 0);
+  return bits == 64 || (value >= -(1LL << (bits - 1)) && value < 1LL << (bits - 1));
+}
+
 inline bool is_inexact(PyArray_Descr* dtype) { return dtype->kind == 'f' || dtype->kind == 'c'; }
 
 // The array and the node of one tensor. *dtype: that of the promoted inputs so far, or null.
@@ -156,7 +166,7 @@ Outcome read_once(OpCall* call) {
       outcome = is_inexact(dtype) ? Outcome::kUsual : Outcome::kOdd;
     } else if (argument.number && dtype && PyLong_CheckExact(x)) {
       call->arrays[i] = x;
-      outcome = dtype->kind != 'b' ? Outcome::kUsual : Outcome::kOdd;
+      outcome = is_inexact(dtype) || (dtype->kind != 'b' && (!op->wraps || fits(x, dtype))) ? Outcome::kUsual : Outcome::kOdd;
     } else if (argument.optional && x == Py_None) {
       call->arrays[i] = Py_None;
       outcome = Outcome::kUsual;
