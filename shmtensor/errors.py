@@ -165,8 +165,8 @@ class ProcessExitedException(ProcessException):
 
 
 def explained(error: Exception) -> Exception:
-    """Marks an error of ours whose message says where, what is wrong, and the values: an op hands it
-    on as it is. The C++ core marks what it raises; RuntimeErrors need no mark.
+    """Marks an error of ours, whose message says where, what is wrong, and the values: an op hands
+    it on as it is. The C++ core marks what it raises; RuntimeErrors need no mark.
     """
     error.explained = True  # type: ignore[attr-defined]
     return error
