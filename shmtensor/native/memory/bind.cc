@@ -6,6 +6,7 @@
 
 #include "block.h"
 #include "faults.h"
+#include "gradient_buffer.h"
 #include "headroom.h"
 #include "heap.h"
 #include "ledger.h"
@@ -363,7 +364,7 @@ int add_memory(PyObject* module) {
   arm_fault_from_environment();
   register_cache_exit();
   install_fork_handlers();
-  if (!make_handler() || !add_block(module)) return -1;
+  if (!make_handler() || !add_block(module) || !add_gradient_buffer(module)) return -1;
   for (PyMethodDef* some : {figure_functions, guest_functions, survey_functions})
     if (PyModule_AddFunctions(module, some) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
