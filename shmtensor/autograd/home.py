@@ -17,9 +17,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import native
 from .leaf import Leaf
 
 __all__ = ["at_home", "offered"]
+
+at_home = native.at_home  # (leaf, array): is the gradient where the leaf's home is?
 
 
 def offered(edge: Any) -> Any:
@@ -28,9 +31,3 @@ def offered(edge: Any) -> Any:
         return None
     home = edge.home
     return None if home is None else home.take()
-
-
-def at_home(leaf: Any, array: Any) -> bool:
-    """Whether a gradient is where the leaf's optimizer or bucket reads it."""
-    home = leaf.home
-    return home is not None and home.owns(array)

@@ -50,7 +50,7 @@ os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore
 #     and lies as the leaf does
 #   else                                     a copy, which lies as the leaf does: PyTorch's contract
 #
-# So no variable here may refer to a gradient that is delivered. One that does costs a copy, no more.
+# So no variable here may refer to a gradient that is delivered. One that does costs a copy.
 
 
 def refit(g: Any, edge: Any, node: Any) -> Any:
@@ -134,7 +134,8 @@ def steps(
         accumulate: leaves add to their `.grad`.
 
     Returns:
-        The gradients of the wanted edges: key (node, output number), or the Leaf.
+        The gradients of the wanted edges, without those that leaves added to their `.grad`: key
+        (node, output number), or the Leaf.
     """
     starts = [e.node if e.__class__ is Port else e for e, _ in roots]
     needed: set[Any] | None = None
@@ -168,10 +169,10 @@ def steps(
             if node.hooks:
                 run = hooking.run_tensor_hooks
                 sums[node] = guarded(this, create, run, node.hooks, sums[node])
-            if node in captures:
-                found[node] = sums[node]
             if accumulate and (needed is None or node in captures):
                 deliver(node, sums, create, this)
+            elif node in captures:
+                found[node] = sums.pop(node)
             else:
                 del sums[node]
             continue
@@ -294,10 +295,11 @@ def laid_as_leaf(leaf: Any, g: Any) -> Any:
 def deliver(leaf: Any, sums: dict[Any, Any], create: bool, this: Any = None) -> None:
     """Takes a leaf's gradient out of the sums, and adds it to `.grad`."""
     with accumulating:
-        if leaf.grad is None and not create and not isinstance(sums[leaf], Scattered):
-            leaf.grad = native.wrap(native.taken(sums, leaf, leaf.tensor, leaf.home))
+        old = leaf.grad
+        if old is None and not create:
+            leaf.grad = native.taken(sums, leaf, leaf.tensor, leaf.home)
         else:
-            leaf.grad = summed(leaf, sums.pop(leaf), create)
+            add_to_grad(leaf, old, sums.pop(leaf), create)
     post = leaf.post
     if post:
         tensor = leaf.tensor()
@@ -305,25 +307,23 @@ def deliver(leaf: Any, sums: dict[Any, Any], create: bool, this: Any = None) -> 
             guarded(this, create, hook, tensor)
 
 
-def summed(leaf: Any, g: Any, create: bool) -> Any:
-    """What `.grad` is after a gradient has come: the tensor that it was, if that can be written."""
-    old = leaf.grad
+def add_to_grad(leaf: Any, old: Any, g: Any, create: bool) -> None:
+    """Adds a gradient to what a leaf has, or gives it one with history."""
     if isinstance(g, Scattered) or isinstance(old, Scattered):
-        return g if old is None else added(old, g, create, True)
-    if create:
-        return laid_as_leaf(leaf, g) if old is None else table.add(old, g)
-    try:
-        if at_home(leaf, old.array):
-            np.add(old.array, g, old.array)
-        elif old.node is None:
+        leaf.grad = g if old is None else added(old, g, create, True)
+    elif create:
+        leaf.grad = laid_as_leaf(leaf, g) if old is None else table.add(old, g)
+    elif leaf.home is not None and at_home(leaf, old.array):
+        np.add(old.array, g, old.array)
+    elif old.node is None:
+        try:
             native.write(old, np.add, old.array, g, old.array)
-        else:
-            return native.wrap(native.call(np.add, old.array, g))
-    except ValueError as error:
-        if old.array.flags.writeable:
-            raise
-        raise RuntimeError(
-            f"backward: the .grad of a leaf cannot be written: shape {old.array.shape}, it "
-            "is stretched (expand) or came read-only; set it to None or to a clone()"
-        ) from error
-    return old
+        except ValueError as error:
+            if old.array.flags.writeable:
+                raise
+            raise RuntimeError(
+                f"backward: the .grad of a leaf cannot be written: shape {old.array.shape}, it "
+                "is stretched (expand) or came read-only; set it to None or to a clone()"
+            ) from error
+    else:
+        leaf.grad = native.wrap(native.call(np.add, old.array, g))

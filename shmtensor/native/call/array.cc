@@ -1,6 +1,8 @@
 // Small things done to arrays on the way, where NumPy's own Python layer costs more than the work.
 #include "array.h"
 
+#include <utility>
+
 #include "compute/memory_format.h"
 #include "compute/picking.h"
 #include "graph.h"
@@ -132,32 +134,39 @@ Ref popped(PyObject* dictionary, PyObject* key) {
 
 }  // namespace
 
+namespace {
+
+// The gradient's memory if nobody else sees it, the home's if that is free, else a copy.
+Ref taken_over(Ref gradient, PyObject* tensor, PyObject* home) {
+  const bool is_alone = is_seen_by_caller_alone(gradient.get());
+  if (home != Py_None) {
+    if (owns_gradient(home, gradient.get())) {
+      if (is_alone) return gradient;
+    } else {
+      Ref own(take_gradient(home));
+      if (!own || own.get() != Py_None)
+        return own && PyArray_CopyInto(own.array(), gradient.array()) < 0 ? Ref() : std::move(own);
+    }
+  }
+  Ref like = laid_like(gradient.array(), tensor);
+  if (!like) return like;
+  const bool owns_memory = PyArray_CHKFLAGS(gradient.array(), NPY_ARRAY_OWNDATA);
+  if (is_alone && owns_memory && obeys_layout_contract(gradient.array(), like.array())) return gradient;
+  return by_layout_contract(gradient.array(), like.array());
+}
+
+}  // namespace
+
 // taken(sums: dict, leaf, tensor: weak reference, home: GradientBuffer or None): takes the leaf's gradient out of the
-// walk's sums; what becomes `.grad`. Note [Taking over a gradient] in autograd/walk.py.
+// walk's sums; what becomes `.grad`. What is no array becomes it as it is.
+// Note [Taking over a gradient] in autograd/walk.py.
 PyObject* taken(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 4 || !PyDict_CheckExact(args[0]) || (args[3] != Py_None && Py_TYPE(args[3]) != gradient_buffer_type))
     return raise("TypeError", "taken: (sums, leaf, tensor, home) is needed");
-  PyObject* home = args[3];
   Ref gradient = popped(args[0], args[1]);
-  if (!gradient) return nullptr;
-  if (!PyArray_Check(gradient.get()))
-    return raise("TypeError", "taken: the gradient is no array: %s", Py_TYPE(gradient.get())->tp_name);
-  const bool alone = is_seen_by_caller_alone(gradient.get());
-  if (home != Py_None) {
-    if (owns_gradient(home, gradient.get())) {
-      if (alone) return gradient.release();
-    } else {
-      Ref own(take_gradient(home));
-      if (!own) return nullptr;
-      if (own.get() != Py_None)
-        return PyArray_CopyInto(own.array(), gradient.array()) < 0 ? nullptr : own.release();
-    }
-  }
-  Ref like = laid_like(gradient.array(), args[2]);
-  if (!like) return nullptr;
-  const bool own_memory = PyArray_CHKFLAGS(gradient.array(), NPY_ARRAY_OWNDATA);
-  if (alone && own_memory && obeys_layout_contract(gradient.array(), like.array())) return gradient.release();
-  return by_layout_contract(gradient.array(), like.array()).release();
+  if (!gradient || !PyArray_Check(gradient.get())) return gradient.release();
+  Ref array = taken_over(std::move(gradient), args[2], args[3]);
+  return array ? make_tensor(array.get()) : nullptr;
 }
 
 // laid_as_grad(gradient, tensor: weak reference): the gradient if it lies as `.grad` of the tensor has to, else a copy

@@ -11,6 +11,7 @@ PyTypeObject* gradient_buffer_type;
 namespace {
 
 PyTypeObject* lease_type;
+PyObject* home_name;
 
 struct GradientBuffer {
   PyObject_HEAD
@@ -145,6 +146,22 @@ PyType_Slot buffer_slots[] = {
 PyType_Spec buffer_spec = {"shmtensor.native.GradientBuffer", sizeof(GradientBuffer), 0, Py_TPFLAGS_DEFAULT,
                            buffer_slots};
 
+// at_home(leaf, array)
+PyObject* at_home(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 2) return raise("TypeError", "at_home: (leaf, array) is needed");
+  PyObject* home = PyObject_GetAttr(args[0], home_name);
+  if (!home) return nullptr;
+  const bool owned = Py_TYPE(home) == gradient_buffer_type && owns_gradient(home, args[1]);
+  Py_DECREF(home);
+  return PyBool_FromLong(owned);
+}
+
+PyMethodDef functions[] = {
+    {"at_home", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(at_home)), METH_FASTCALL,
+     "at_home(leaf, array): whether leaf.home owns the array."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 bool add_type(PyObject* module, PyType_Spec* spec, PyTypeObject** out) {
   *out = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(spec));
   return *out && PyModule_AddType(module, *out) == 0;
@@ -197,7 +214,9 @@ bool is_seen_by_caller_alone(PyObject* x) {
 }
 
 bool add_gradient_buffer(PyObject* module) {
-  return add_type(module, &buffer_spec, &gradient_buffer_type) && add_type(module, &lease_spec, &lease_type);
+  home_name = PyUnicode_InternFromString("home");
+  return home_name && add_type(module, &buffer_spec, &gradient_buffer_type) &&
+         add_type(module, &lease_spec, &lease_type) && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace shmtensor

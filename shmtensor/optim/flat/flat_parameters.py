@@ -126,7 +126,7 @@ class Flat:
         for p, array, leaf in self.slots:
             if p.array is not array:
                 raise LookupError
-            g = p.grad
+            g = p.grad if leaf is None else leaf.grad
             if g is None:
                 missing = True
                 continue

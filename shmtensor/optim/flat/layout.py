@@ -3,12 +3,12 @@
 Note [Who is moved]
 Moving a parameter into a block leaves behind whatever else looks at its memory: another Parameter
 tied to it, a view, a NumPy array, another process. So a parameter moves only if nobody else can
-tell: its tensor alone refers to its array, its array alone to the next one, and so on up to the
-owner of the memory (native.is_only_owner, whose counts no frame of the caller changes), and no
-other process holds the block. Parameters that already lie in this order in one block (a second optimizer
-over the same model, a flat model received from another process) are taken as they lie. Whatever
-remains becomes a Flat of its own, over its own memory: slower, never wrong. So does a table whose
-gradients will be sparse tensors: it has no use for a block.
+tell: its tensor alone refers to its array, the array alone to what is below it, and so on down to
+the owner of the memory (native.is_only_owner: counts in C, to which no frame of a caller adds), and
+no other process holds the block. Parameters that already lie in this order in one block (a second
+optimizer over the same model, a flat model received from another process) are taken as they lie.
+Whatever remains becomes a Flat of its own, over its own memory: slower, never wrong. So does a
+table whose gradients will be sparse tensors: it has no use for a block.
 """
 
 from __future__ import annotations
