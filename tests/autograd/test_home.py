@@ -180,6 +180,7 @@ def test_a_post_accumulate_hook_sees_the_gradient_at_home() -> None:
     assert seen == [True, True]
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # NumPy 2.5
 def test_a_gradient_that_was_given_another_shape_in_place_is_added_to() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).sum().backward()

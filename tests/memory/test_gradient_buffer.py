@@ -235,6 +235,7 @@ def test_a_buffer_owns_what_it_lent_and_nothing_else(buffer: native.GradientBuff
     assert not other.owns(g)
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # NumPy 2.5
 def test_a_lent_array_that_was_given_another_shape_is_no_longer_owned(
     buffer: native.GradientBuffer,
 ) -> None:
