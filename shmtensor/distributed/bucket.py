@@ -132,7 +132,7 @@ class Bucket:
                     home = np.ndarray(p.array.shape, dtype, block, at * dtype.itemsize)
                     p.leaf.home = native.GradientBuffer(home)
         self.homes = [p.leaf.home for p in self.parameters]
-        self.at_home = self.whole()
+        self.at_home = self.whole(self.homes)
 
     def forget(self) -> None:
         """For a forked child: the block is its parent's, and two processes must not write there."""
@@ -141,16 +141,14 @@ class Bucket:
                 p.leaf.home = None
         self.homes, self.at_home = [], None
 
-    def whole(self) -> Array | None:
+    def whole(self, homes: list[native.GradientBuffer]) -> Array | None:
         """One array over the homes, if they lie as they are reduced: in a block that has nothing
         else in it, so that what is between them is nobody's.
         """
-        block, begin = self.homes[0].memory, self.homes[0].address
-        if any(home.memory is not block for home in self.homes) or not native.is_shared(begin):
+        block, begin, dtype = homes[0].memory, homes[0].address, self.dtype()
+        if any(home.memory is not block for home in homes) or not native.is_shared(begin):
             return None
-        dtype = self.dtype()
-        offsets = [home.address - begin for home in self.homes]
-        if offsets != [at * dtype.itemsize for at in self.offsets]:
+        if [home.address - begin for home in homes] != [at * dtype.itemsize for at in self.offsets]:
             return None
         offset = begin - np.frombuffer(block, np.uint8).ctypes.data
         return np.ndarray((self.total,), dtype, block, offset)
