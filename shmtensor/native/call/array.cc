@@ -132,10 +132,6 @@ Ref popped(PyObject* dictionary, PyObject* key) {
   return value;
 }
 
-}  // namespace
-
-namespace {
-
 // The gradient's memory if nobody else sees it, the home's if that is free, else a copy.
 Ref taken_over(Ref gradient, PyObject* tensor, PyObject* home) {
   const bool is_alone = is_seen_by_caller_alone(gradient.get());
@@ -179,8 +175,8 @@ PyObject* laid_as_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return by_layout_contract(as_array(args[0]), like.array()).release();
 }
 
-// is_only_owner(tensor): is each object, from the tensor's array down to the owner of the memory, referred to by the one
-// above it alone? The tensor's slot refers to the array, and no frame of the caller does.
+// is_only_owner(tensor): is each object, from the tensor's array down to the owner of the memory, referred to by the
+// one above it alone? The tensor's slot refers to the array, and no frame of the caller does.
 PyObject* is_only_owner(PyObject*, PyObject* tensor) {
   if (!is_tensor(tensor)) Py_RETURN_FALSE;
   PyObject* x = reinterpret_cast<TensorBase*>(tensor)->array;

@@ -134,8 +134,8 @@ PyMethodDef buffer_methods[] = {
 };
 
 PyType_Slot buffer_slots[] = {
-    {Py_tp_doc, const_cast<char*>("GradientBuffer(array): where the gradient of one leaf belongs, laid as the array.\n\n"
-                                  "It lends the memory to one array at a time. Copies: none.")},
+    {Py_tp_doc, const_cast<char*>("GradientBuffer(array): lends the array's memory, where the gradient of one leaf\n"
+                                  "belongs, to one array at a time, of the same layout. Copies: none.")},
     {Py_tp_new, reinterpret_cast<void*>(buffer_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(buffer_dealloc)},
     {Py_tp_repr, reinterpret_cast<void*>(buffer_repr)},

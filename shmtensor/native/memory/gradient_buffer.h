@@ -17,14 +17,16 @@
 //
 // - An error in a pullback, or in the walk, leaves the buffer lent until the traceback is gone, which refers to the
 //   array; the next gradient then lies elsewhere, and is copied.
-// - A cycle that holds the array keeps it lent until the garbage collector comes by: one copy more, never a wrong value.
+// - A cycle that holds the array keeps it lent until the garbage collector comes by: one copy more, never a wrong
+//   value.
 // - A forked child inherits the flag with the arrays; its buffers belong to the parent's block, so optimizers and
 //   buckets drop them in the child (forget_gradients).
-// - Without a GIL the flag is the only state that threads share. take() sets it by one exchange, so that one thread alone
-//   gets the array; the end of a Lease stores with release, which orders what its holders read before what the next one
-//   writes.
+// - Without a GIL the flag is the only state that threads share. take() sets it by one exchange, so that one thread
+//   alone gets the array; the end of a Lease stores with release, which orders what its holders read before what the
+//   next one writes.
 //
-// NumPy arrays are not traversed by the garbage collector, and neither type here refers to anything else; so neither is.
+// The garbage collector does not traverse NumPy arrays, and a buffer refers to nothing but an array, a Lease to nothing
+// but its buffer: no cycle through them could be found, so it does not traverse them either.
 #pragma once
 #include "python.h"
 
