@@ -15,6 +15,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import native
+from shmtensor.multiprocessing.reduction import pickled
 
 SHAPE = (4, 2)
 
@@ -223,6 +224,28 @@ def test_one_of_many_threads_gets_the_memory(buffer: native.GradientBuffer) -> N
     for thread in threads:
         thread.join()
     assert sum(g is not None for g in given) == 1
+
+
+SENDERS: dict[str, Callable[[Any], Any]] = {
+    "message": native.encode,
+    "pickled message": pickled,
+    "handle": lambda g: native.acknowledge(native.export(g)),
+    "message of a part": lambda g: native.encode([g[1:].T]),
+    "message of a memoryview": lambda g: native.encode(np.asarray(memoryview(g))),
+}
+
+
+@pytest.mark.parametrize("sender", SENDERS.values(), ids=SENDERS.keys())
+def test_memory_that_was_sent_to_another_process_is_not_lent_again(
+    sender: Callable[[Any], Any],
+) -> None:
+    block: Any = native.allocate(256)
+    arrays = (np.ndarray(SHAPE, np.float32, block, at) for at in (0, 64))
+    sent, other = map(native.GradientBuffer, arrays)
+    assert sender(sent.take()) is not NotImplemented
+    assert sent.lent
+    assert sent.take() is None
+    assert is_free(other)
 
 
 def test_a_buffer_owns_what_it_lent_and_nothing_else(buffer: native.GradientBuffer) -> None:

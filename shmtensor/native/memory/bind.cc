@@ -226,6 +226,7 @@ static PyObject* py_export(PyObject*, Arguments a, Py_ssize_t n) {
   if (n == 2 && a[1] != Py_None && !address_of("export", a[1], &via)) return nullptr;
   Handle h;
   if (!export_block(block_around(p), via ? block_around(via) : Found{}, &h)) return nullptr;
+  if (PyArray_Check(a[0])) mark_sent(reinterpret_cast<PyArrayObject*>(a[0]));
   return PyBytes_FromStringAndSize(reinterpret_cast<char*>(&h), sizeof h);
 }
 static PyObject* py_receive(PyObject*, Arguments a, Py_ssize_t n) {

@@ -17,6 +17,7 @@ struct GradientBuffer {
   PyObject_HEAD
   PyArrayObject* array;  // never handed out: where the memory is, its layout, and who owns it
   std::atomic<bool> lent;
+  std::atomic<bool> sent;
 };
 
 struct Lease {
@@ -37,7 +38,7 @@ void free_instance(PyObject* self) {
 void lease_dealloc(PyObject* self) {
   GradientBuffer* buffer = reinterpret_cast<Lease*>(self)->buffer;
   free_instance(self);
-  buffer->lent.store(false, std::memory_order_release);
+  if (!buffer->sent.load(std::memory_order_relaxed)) buffer->lent.store(false, std::memory_order_release);
   Py_DECREF(buffer);
 }
 
@@ -77,6 +78,7 @@ PyObject* buffer_new(PyTypeObject* type, PyObject* args, PyObject* names) {
   }
   as_buffer(self)->array = reinterpret_cast<PyArrayObject*>(own);
   new (&as_buffer(self)->lent) std::atomic<bool>(false);
+  new (&as_buffer(self)->sent) std::atomic<bool>(false);
   return self;
 }
 
@@ -119,7 +121,8 @@ PyObject* buffer_repr(PyObject* self) {
 }
 
 PyGetSetDef buffer_getset[] = {
-    {"lent", get_lent, nullptr, "whether anybody sees the memory by way of an array from take()", nullptr},
+    {"lent", get_lent, nullptr, "whether anybody, here or elsewhere, sees the memory by way of an array from take()",
+     nullptr},
     {"shape", get_shape, nullptr, "of the gradient", nullptr},
     {"dtype", get_dtype, nullptr, "of the gradient", nullptr},
     {"memory", get_memory, nullptr, "what owns the memory", nullptr},
@@ -211,6 +214,19 @@ bool is_seen_by_caller_alone(PyObject* x) {
   if (!PyArray_ISWRITEABLE(array)) return false;
   Lease* lease = lease_of(array);
   return lease ? is_unique(reinterpret_cast<PyObject*>(lease)) : PyArray_CHKFLAGS(array, NPY_ARRAY_OWNDATA);
+}
+
+void mark_sent(PyArrayObject* array) {
+  for (PyObject* x = reinterpret_cast<PyObject*>(array); x;) {
+    if (Py_TYPE(x) == lease_type) {
+      reinterpret_cast<Lease*>(x)->buffer->sent.store(true, std::memory_order_relaxed);
+      return;
+    }
+    if (PyArray_Check(x))
+      x = PyArray_BASE(reinterpret_cast<PyArrayObject*>(x));
+    else
+      x = PyMemoryView_Check(x) ? PyMemoryView_GET_BASE(x) : nullptr;
+  }
 }
 
 bool add_gradient_buffer(PyObject* module) {

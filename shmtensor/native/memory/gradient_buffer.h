@@ -14,6 +14,7 @@
 //   state   what leads there                                    what take() gives
 //   free    the constructor; the end of the Lease               an array; the buffer is lent
 //   lent    take()                                              None
+//   sent    lent, and its array goes to another process         None, for ever: no Lease sees who reads there
 //
 // - An error in a pullback, or in the walk, leaves the buffer lent until the traceback is gone, which refers to the
 //   array; the next gradient then lies elsewhere, and is copied.
@@ -54,6 +55,9 @@ inline bool is_unique(PyObject* x) {
 
 // Does nobody but the caller, with its one reference to the array, see the array's memory? It is lent, or its own.
 bool is_seen_by_caller_alone(PyObject* array);
+
+// The array goes to another process: if its memory is lent, it stays so.
+void mark_sent(PyArrayObject* array);
 
 bool add_gradient_buffer(PyObject* module);
 
