@@ -28,9 +28,8 @@ class Leaf(native.Edge):
     Attributes:
         tensor: weak reference to the tensor.
         grad: the gradient so far, a Tensor, or None.
-        home: None, or the array (a view into a flat block) where the first gradient of a backward
-            is written and
-            later ones are added; `grad` is then a Tensor over it.
+        home: None, or the native.GradientBuffer (a part of a flat block) where the first gradient
+            of a backward is written and later ones are added; `grad` is then a Tensor over it.
     """
 
     __slots__ = ("grad", "home", "hooks", "notes", "post", "tensor")
