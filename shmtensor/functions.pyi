@@ -1075,10 +1075,11 @@ def range(
     end: Any = ...,
     step: Any = ...,
     *,
+    out: Any = ...,
     dtype: Any = ...,
+    layout: Any = ...,
     device: Any = ...,
     requires_grad: Any = ...,
-    out: Any = ...,
 ) -> Any: ...
 def ravel(input: Any, *, out: Any = ...) -> Any: ...
 def real(input: Any, *, out: Any = ...) -> Any: ...
