@@ -190,15 +190,64 @@ def asarray(
     dtype: Any = None,
     device: Any = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
-    """As `as_tensor`; `copy=True` copies always, `copy=False` never."""
-    if copy:
-        return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
-    made = as_tensor(obj, dtype, device)
-    if copy is False and isinstance(obj, np.ndarray) and not np.shares_memory(made.array, obj):
-        raise ValueError(f"asarray: a copy is needed: {obj.dtype} to {made.dtype}")
-    return made.requires_grad_() if requires_grad else made
+    """A tensor of any object, over its memory where it has some: a tensor, an array, a DLPack
+    capsule, a buffer (bytes, bytearray, memoryview, array.array: read as elements of the dtype); or
+    of numbers in lists. Copies: none or one.
+
+    Args:
+        dtype: by default the object's; of a buffer the default dtype.
+        copy: True: in any case; False: never.
+        requires_grad: by default as it is; False: without history.
+
+    Raises:
+        ValueError: `copy=False` and a copy is needed. RuntimeError: the same of a NumPy scalar.
+    """
+    as_device(device)
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    made = over_memory(obj, wanted)
+    if made is None:
+        if copy is False:
+            is_scalar = isinstance(obj, np.generic)
+            raise (RuntimeError if is_scalar else ValueError)(
+                f"asarray: can't alias {'NumPy scalars' if is_scalar else 'arbitrary sequences'}: "
+                f"{reprlib.repr(obj)}"
+            )
+        made = tensor(obj, dtype=wanted)
+    else:
+        recorded = made.requires_grad
+        if wanted is not None and made.dtype != wanted:
+            if copy is False:
+                raise ValueError(
+                    f"asarray: can't alias tensor with dtype {made.dtype} into dtype {wanted}: a "
+                    "copy is needed"
+                )
+            made = made.to(wanted)
+        elif copy:
+            made = made.clone()
+        if requires_grad is None:
+            requires_grad = recorded
+    if requires_grad:
+        return made if made.requires_grad else made.requires_grad_()
+    return made.detach() if made.requires_grad else made
+
+
+def over_memory(obj: Any, dtype: Any) -> Tensor | None:
+    """A tensor over an object's memory, of the dtype for a buffer; None where it has none."""
+    if isinstance(obj, native.TensorBase):
+        return obj  # type: ignore[return-value]
+    if isinstance(obj, np.ndarray):
+        return native.wrap(as_canonical(obj))  # type: ignore[no-any-return]
+    if type(obj).__name__ == "PyCapsule":
+        return from_dlpack(obj)
+    if isinstance(obj, np.generic):
+        return None
+    try:
+        memoryview(obj)
+    except TypeError:
+        return None
+    return frombuffer(obj, dtype=dtypes.get_default_dtype() if dtype is None else dtype)
 
 
 def from_numpy(ndarray: Any) -> Tensor:
