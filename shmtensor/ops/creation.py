@@ -81,11 +81,12 @@ def dtype_beside(name: str, out: Any, dtype: Any) -> Any:
         return dtype
     if not isinstance(out, native.TensorBase):
         raise TypeError(f"{name}: argument 'out' must be Tensor, not {type(out).__name__}")
-    if dtype is not None and as_dtype(dtype) != out.dtype:
+    found = out.array.dtype
+    if dtype is not None and as_dtype(dtype) is not found:
         raise RuntimeError(
-            f"{name}: dtype {as_dtype(dtype)} does not match dtype of out parameter ({out.dtype})"
+            f"{name}: dtype {as_dtype(dtype)} does not match dtype of out parameter ({found})"
         )
-    return out.dtype
+    return found
 
 
 def into(out: Any, value: Any, keeps_shape: bool = False) -> Any:
