@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..storage import owner_of
 from .table import Row
 
 __all__ = ["lay_out", "like_image"]
@@ -156,7 +157,7 @@ def own(ops: Any, out: Any, image: Any) -> Any:
     Copies: none or one, which is in the graph.
     """
     array, given = memory_of(out), memory_of(image)
-    if array is None or given is None or not np.may_share_memory(array, given):
+    if array is None or given is None or owner_of(array) is not owner_of(given):
         return out
     return ops.clone(out)
 
@@ -170,7 +171,7 @@ def like_image(ops: Any, out: Any, image: Any) -> Any:
     array, like = memory_of(out), memory_of(image)
     if array is None or like is None:
         return out
-    if np.may_share_memory(array, like):
+    if owner_of(array) is owner_of(like):
         out = ops.clone(out)
         array = memory_of(out)
     if native.suggests_channels_last(like) and array.ndim == like.ndim:
