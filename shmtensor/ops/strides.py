@@ -72,7 +72,8 @@ def laid(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
 
 def strides_of(x: Any) -> Shape:
     """The strides in elements; of sizes of 1, which say nothing, 0."""
-    return tuple(s // x.itemsize if n > 1 else 0 for n, s in zip(x.shape, x.strides, strict=True))
+    size = x.itemsize
+    return tuple([s // size if n > 1 else 0 for n, s in zip(x.shape, x.strides, strict=True)])
 
 
 def places(size: Shape, stride: Shape, offset: int) -> Any:
