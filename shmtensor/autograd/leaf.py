@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 from .. import native
 
-__all__ = ["GradientEdge", "Handles", "Hooks", "Leaf", "RemovableHandle", "node_of_edge"]
+__all__ = [
+    "GradientEdge",
+    "Handles",
+    "Hooks",
+    "Leaf",
+    "RemovableHandle",
+    "node_of_edge",
+    "renew_leaf",
+]
 
 Hook = Callable[..., Any]
 numbers = itertools.count()
@@ -32,7 +40,7 @@ class Leaf(native.Edge):
             of a backward is written and later ones are added; `grad` is then a Tensor over it.
     """
 
-    __slots__ = ("grad", "home", "hooks", "notes", "post", "tensor")
+    __slots__ = ("__weakref__", "grad", "home", "hooks", "notes", "post", "tensor")
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = weakref.ref(tensor)
@@ -84,6 +92,29 @@ class Leaf(native.Edge):
         before = RemovableHandle(self.hooks, given.append)
         after = RemovableHandle(self.post, lambda tensor: hook((), (given.pop(),)))
         return Handles([before, after])
+
+
+def renew_leaf(tensor: Any) -> None:
+    """Gives a tensor over other memory a new Leaf, with its `.grad` and hooks. A graph that was
+    recorded before ends at the old one, which adds to the tensor's `.grad` as before, but is not
+    found any more when a gradient of the tensor is asked for.
+    """
+    old, new = tensor.leaf, Leaf(tensor)
+    new.grad, new.hooks, new.post, new.notes = old.grad, old.hooks, old.post, old.notes
+    tensor.leaf = new
+    if tensor.node is old:
+        tensor.node = new
+    former = weakref.ref(old)  # no cycle: the old leaf is freed with its graph
+
+    def pass_on(tensor: Any) -> None:
+        leaf: Any = former()
+        g, leaf.grad = leaf.grad, None
+        if tensor is not None:
+            leaf = tensor.leaf
+            leaf.grad = g if leaf.grad is None else leaf.grad + g
+
+    old.grad = old.home = None
+    old.post = {next(numbers): pass_on, **(old.post or {})}
 
 
 class Hooks:

@@ -1,8 +1,7 @@
-"""New tensors: filled with a number, counting, spaced evenly, and shaped like others."""
+"""New tensors: filled with a number, and shaped like others."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from ..device import as_device
 from ..dtypes import as_dtype, get_default_dtype, of_number
 from .likeness import laid_like
 from .scalars import as_element
-from .spacing import line, power
 from .table import composite
 
 Shape = tuple[int, ...]
@@ -57,6 +55,41 @@ def number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
+def dtype_beside(name: str, out: Any, dtype: Any) -> Any:
+    """The dtype that is asked for; that of `out` if there is one.
+
+    Raises:
+        RuntimeError: they differ. TypeError: `out` is no tensor.
+    """
+    if out is None:
+        return dtype
+    if not isinstance(out, native.TensorBase):
+        raise TypeError(f"{name}: argument 'out' must be Tensor, not {type(out).__name__}")
+    found = out.array.dtype
+    if dtype is not None and as_dtype(dtype) is not found:
+        raise RuntimeError(
+            f"{name}: dtype {as_dtype(dtype)} does not match dtype of out parameter ({found})"
+        )
+    return found
+
+
+def into(out: Any, value: Any, keeps_shape: bool = False) -> Any:
+    """The value, or `out` with the value copied in; it takes the value's shape.
+
+    Args:
+        keeps_shape: not if it has as many elements: the value is written in order.
+    """
+    if out is None:
+        return value
+    fresh = value.detach()
+    if keeps_shape and out.numel() == fresh.numel():
+        fresh = fresh.view(out.shape)
+    elif out.shape != fresh.shape:
+        out.resize_(fresh.shape)
+    out.copy_(fresh)
+    return out.requires_grad_() if value.requires_grad else out
+
+
 @composite(method=False)
 def zeros(
     ops,
@@ -73,15 +106,10 @@ def zeros(
         plain = native.blank(size, get_default_dtype(), 1)
         if plain is not None:
             return plain
-    shape = shaped("zeros", size)
+    shape, dtype = shaped("zeros", size), dtype_beside("zeros", out, dtype)
     return into(
         out, made(np.zeros, shape, default(dtype), device=device, requires_grad=requires_grad)
     )
-
-
-def into(out: Any, value: Any) -> Any:
-    """The value, or `out` with the value copied in."""
-    return value if out is None else out.copy_(value)
 
 
 @composite(method=False)
@@ -100,7 +128,7 @@ def ones(
         plain = native.blank(size, get_default_dtype(), 2)
         if plain is not None:
             return plain
-    shape = shaped("ones", size)
+    shape, dtype = shaped("ones", size), dtype_beside("ones", out, dtype)
     return into(
         out,
         made(of_one_number, shape, 1, default(dtype), device=device, requires_grad=requires_grad),
@@ -126,10 +154,11 @@ def empty(
         plain = native.blank(size, get_default_dtype(), 0)
         if plain is not None:
             return plain
-    shape = shaped("empty", size)
-    return into(
-        out, made(np.empty, shape, default(dtype), device=device, requires_grad=requires_grad)
-    )
+    shape, dtype = shaped("empty", size), dtype_beside("empty", out, dtype)
+    if out is not None:
+        out.resize_(shape)
+        return out.requires_grad_() if requires_grad else out
+    return made(np.empty, shape, default(dtype), device=device, requires_grad=requires_grad)
 
 
 def full_of(size: Any, fill_value: Any) -> Any:
@@ -154,7 +183,7 @@ def full(
         plain = full_of(size, fill_value)
         if plain is not None:
             return plain
-    dtype = dtype_of(fill_value, dtype)
+    dtype = dtype_of(fill_value, dtype_beside("full", out, dtype))
     shape = shaped("full", (size,))
     value = number(fill_value)
     return into(out, made(filled, shape, value, dtype, device=device, requires_grad=requires_grad))
@@ -274,115 +303,10 @@ def new_full(
 
 
 @composite(method=False)
-def arange(
-    ops,
-    start=0,
-    end=None,
-    step=1,
-    *,
-    out=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-    pin_memory=False,
-):
-    """start, start + step, ... up to end, which is left out; whole numbers give int64, others the
-    default dtype.
-    """
-    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = native.counted(start, end, step, get_default_dtype())
-        if plain is not None:
-            return plain
-    start, end, step = number(start), number(end), number(step)
-    if end is None:
-        start, end = 0, start
-    if dtype is None:
-        whole = all(isinstance(v, int) for v in (start, end, step))
-        dtype = np.dtype(np.int64) if whole else get_default_dtype()
-    if step == 0:
-        raise RuntimeError("arange: step must not be 0: 0")
-    if as_dtype(dtype) == np.int64 and all(math.isfinite(v) for v in (start, end, step)):
-        if not int(step):
-            raise ValueError(f"arange: step must be nonzero: {step} as int64")
-        start, end, step = int(start), int(end), int(step)
-    if not all(math.isfinite(v) for v in (start, end)):
-        raise RuntimeError(f"arange: bounds must be finite: {start}, {end}")
-    if (end - start) * step < 0:
-        raise RuntimeError(f"arange: step leads away from end: {start}, {end}, step={step}")
-    n = -(-(end - start) // step) if isinstance(step, int) else math.ceil((end - start) / step)
-    if as_dtype(dtype).kind in "iu":
-        start, step = int(start), int(step)
-    found = made(
-        counted, start, step, int(n), as_dtype(dtype), device=device, requires_grad=requires_grad
-    )
-    return into(out, found)
-
-
-def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
-    """n numbers from start on, formed as start + i * step."""
-    out = native.steps(start, step, n, dtype.num)
-    if out is not None:
-        return out
-    return (start + np.arange(n) * step).astype(dtype)
-
-
-@composite(method=False)
-def range(ops, start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=False):
-    """start, start + step, ... up to end, which belongs to it (PyTorch's old form of arange)."""
-    start, end = (0, start) if end is None else (start, end)
-    n = math.floor((end - start) / step) + 1
-    return made(counted, start, step, n, default(dtype), device=device, requires_grad=requires_grad)
-
-
-def check_steps(name: str, start: Any, end: Any, steps: Any) -> None:
-    """Raises unless the ends are numbers or 0-d, and steps is a number of them."""
-    if isinstance(steps, float):
-        raise TypeError(f"{name}: steps must be a whole number: {steps}")
-    if steps < 0:
-        raise RuntimeError(f"{name}: steps must not be negative: {steps}")
-    if getattr(start, "ndim", 0) or getattr(end, "ndim", 0):
-        raise RuntimeError(f"{name}: start and end must be numbers or 0-d: {start}, {end}")
-
-
-@composite(method=False)
-def linspace(
-    ops, start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
-):
-    """`steps` numbers from start to end, both included, evenly spaced."""
-    check_steps("linspace", start, end, steps)
-    ends = number(start), number(end)
-    spaced = made(line, *ends, steps, default(dtype), device=device, requires_grad=requires_grad)
-    return into(out, spaced)
-
-
-@composite(method=False)
-def logspace(
-    ops,
-    start,
-    end,
-    steps,
-    base=10.0,
-    *,
-    out=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-):
-    """base to the power of `steps` evenly spaced numbers from start to end."""
-    check_steps("logspace", start, end, steps)
-    ends = number(start), number(end)
-    powers = made(
-        power, base, *ends, steps, default(dtype), device=device, requires_grad=requires_grad
-    )
-    return into(out, powers)
-
-
-@composite(method=False)
 def eye(ops, n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False):
     """n rows and m columns (as many, if not given), 1 on the diagonal and 0 elsewhere."""
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"eye: sizes must not be negative: {n}, {m}")
+    dtype = dtype_beside("eye", out, dtype)
     unit = made(np.eye, n, m, 0, default(dtype), device=device, requires_grad=requires_grad)
     return into(out, unit)
