@@ -1,6 +1,6 @@
 """Autocast as ops meet it: the thread's state, and operands brought to a listed op's precision.
 
-While autocast is on in some thread, the ops that it concerns (`ops/precision.py`) come to `run`,
+While autocast is on in some thread, the ops that it concerns (column `autocast`) come to `run`,
 which looks at the calling thread's state; else nothing is looked at (native/call/modes.h). An op
 runs with autocast left out in this thread, as in PyTorch, so that a composite's parts compute in
 the composite's precision.

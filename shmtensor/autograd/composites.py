@@ -8,7 +8,6 @@ import inspect
 from typing import Any
 
 from .. import native
-from ..ops import precision
 from ..ops.table import Composite
 from .explain import mistaken
 from .out_argument import put
@@ -29,7 +28,7 @@ def callable_of(made: Composite, ops: Any, on_tensors: bool) -> Any:
     passing = code.co_flags & HAS_KEYWORDS and not made.name.endswith("_copy")
     takes_out = is_public(made) and not passing and "out" not in names
     takes_first = on_tensors and len(names) > 1 and names[1] in FIRST
-    kind = precision.kind(made.name) if on_tensors else ""
+    kind = made.autocast if on_tensors else ""
     return native.Composite(
         made.name, made.doc, made.compute, ops, OBSERVED | AUTOCAST * bool(kind), kind,
         on_tensors | takes_first << 1 | takes_out << 2,

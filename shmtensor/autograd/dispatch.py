@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, native
-from ..ops import LATER, load, precision
+from ..ops import LATER, load
 from ..ops.kernels import of_halves
 from ..ops.memory_format import lay_out
-from ..ops.storage import AS_STORED
 from ..ops.table import COMPOSITES, ROWS, Row
 from . import autocast, composites, explain, home, indices, observers, operands, plan, slow, view
 from .mode import recording
@@ -82,7 +81,7 @@ class Rule:
     def function(self, form: str) -> Any:
         """One form of the op; its columns are filled in at the first call."""
         name = f"{self.name}_" if form == "inplace" else self.name
-        kind = precision.kind(self.name) if form in AUTOCAST_FORMS else ""
+        kind = self.row.autocast if form in AUTOCAST_FORMS else ""
         modes = plan.OBSERVED | plan.AUTOCAST * bool(kind)
         return native.OpFunction(
             self, name, name, self.row.doc, plan.FORMS.index(form), modes, kind
@@ -94,7 +93,7 @@ class Rule:
         row = self.row
         kernel = plan.kernel_of(row)
         own = None if row.numpy is None else kernel
-        if not row.view and row.name not in AS_STORED:
+        if not row.view and not row.halves:
             native.widens(kernel, len(row.outputs), of_halves(own))
         lay_out(row, kernel, own is None)
         return kernel

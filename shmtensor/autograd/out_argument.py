@@ -7,18 +7,12 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, native
+from ..ops.table import COMPOSITES, ROWS
 from .mode import recording
 from .resize import resize_output
 from .view import may_forget, node_of
 
 __all__ = ["put"]
-
-
-# Ops whose `out=` must have the result's dtype, as in PyTorch; others convert.
-EXACT = {
-    "addbmm", "addmm", "addmv", "aminmax", "baddbmm", "bmm", "complex", "dot", "float_power",
-    "gather", "matmul", "mm", "multinomial", "mv", "polar", "vdot",
-}  # fmt: skip
 
 
 def put(out: Any, where: str, result: Any) -> Any:
@@ -48,7 +42,8 @@ def put(out: Any, where: str, result: Any) -> Any:
             f"{where}: functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad: use no_grad(), or leave out= away"
         )
-    if where in EXACT and result.array.dtype is not out.array.dtype:
+    declared: Any = ROWS.get(where) or COMPOSITES[where]
+    if declared.exact_out and result.array.dtype is not out.array.dtype:
         raise RuntimeError(
             f"{where}: Expected out tensor to have dtype {result.array.dtype}, but got "
             f"{out.array.dtype} instead"

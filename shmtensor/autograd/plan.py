@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from ..ops import LATER, precision, results
+from ..ops import LATER, results
 from ..ops.table import EMPTY, Input, Row
 from .quiet import quiet
 
@@ -242,7 +242,7 @@ def fill(op: Any) -> None:
         row.out
         and callable(row.numpy)
         and not (row.attributes or row.keeps or row.listed or len(row.outputs) > 1)
-        and not precision.kind(row.name)
+        and not row.autocast
     )
     pair = (
         row.broadcast

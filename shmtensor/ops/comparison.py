@@ -121,25 +121,25 @@ def isfinite(xp, x, /):
     return xp.isfinite(x)
 
 
-@op(samples=UNARY)
+@op(samples=UNARY, layout="pointwise")
 def isposinf(xp, x, /):
     """Is it plus infinity?"""
     return x == xp.inf
 
 
-@op(samples=UNARY)
+@op(samples=UNARY, layout="pointwise")
 def isneginf(xp, x, /):
     """Is it minus infinity?"""
     return x == -xp.inf
 
 
-@op(samples=UNARY)
+@op(samples=UNARY, layout="pointwise")
 def isreal(xp, x, /):
     """Is its imaginary part 0?"""
     return x.imag == 0 if x.dtype.kind == "c" else xp.ones(x.shape, bool)
 
 
-@op(samples=UNARY)
+@op(samples=UNARY, layout="pointwise")
 def signbit(xp, x, /):
     """Is its sign bit set (also that of -0.0)?"""
     return xp.signbit(x) if x.dtype.kind == "f" else x < 0

@@ -112,6 +112,8 @@ def item(x: Any, index: Any) -> Any:
     method=False,
     function=False,
     samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
+    halves="moved",
+    vmap="item",
 )
 def getitem(xp, x, /, index: index):
     """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""
@@ -148,7 +150,7 @@ def scatter_index(xp, x, /, shape, index: index):
 scatter_index.pullback(x=lambda ops, g, index: ops.getitem(g, index))
 
 
-@op(**WRITES, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)])
+@op(**WRITES, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)], halves="moved")
 def written(xp, x, values, /, index: index, accumulate):
     """The tensor with values written, or added, at an index. Copies: one (the result)."""
     if not accumulate:
@@ -260,6 +262,7 @@ def masked_select(ops, input, mask):
     method=False,
     function=False,
     samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))],
+    halves="moved",
 )
 def masked_write(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
@@ -284,7 +287,7 @@ masked_write.pullback(
 )
 
 
-@op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))])
+@op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))], halves="moved")
 def first(xp, x, /, shape):
     """Zeros of a shape whose first elements are x's."""
     out = xp.zeros(shape, x.dtype)

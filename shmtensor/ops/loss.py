@@ -190,7 +190,7 @@ def per_class(
     return ops.div(ops.sum(losses), ops.sum(target != ignore_index))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def nll_loss(
     ops,
     input,
@@ -217,6 +217,7 @@ def nll_loss(
     function=False,
     keeps="p",
     samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
+    vmap="entropy",
 )
 def class_entropy(xp, x, target, /, ignore_index, reduction):
     """-log(softmax(x))[c] for each true class c: mean over those that count, or sum. Keeps the
@@ -280,7 +281,7 @@ class_entropy_backward.pullback(
 )
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def cross_entropy(
     ops,
     input,

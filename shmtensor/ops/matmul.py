@@ -35,6 +35,9 @@ BLAS = {np.dtype(c) for c in "fdFD"}
         ((3, 0), (0, 2)),
     ],
     product=True,
+    autocast="lower",
+    vmap="product",
+    exact_out=True,
 )
 def matmul(xp, x, y, /):
     """Matrix product, batched over leading dimensions; vectors are rows on the left and columns on
@@ -123,6 +126,8 @@ def for_matrices(x: Any, weight: Any, bias: Any) -> Any:
         ((4,), (4,), ()),
     ],
     product=True,
+    autocast="lower",
+    vmap="layer",
 )
 def linear(xp, x, weight, bias=None, /):
     """x @ weight.T + bias: (..., in) by (out, in) and (out,) gives (..., out)."""
@@ -165,7 +170,7 @@ def insist(name: str, ranks: tuple[int, ...], *xs: Any) -> None:
         raise RuntimeError(f"{name}: expected {ranks} dimensions: {shapes}")
 
 
-@composite
+@composite(autocast="lower", exact_out=True)
 def mm(ops, input, mat2):
     """Product of two matrices."""
     if not input.ndim == mat2.ndim == 2:
@@ -178,6 +183,8 @@ def mm(ops, input, mat2):
     inplace=False,
     samples=[((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))],
     product=True,
+    autocast="lower",
+    exact_out=True,
 )
 def bmm(xp, x, mat2, /):
     """Products of two batches of matrices, (B, n, m) and (B, m, p)."""
@@ -195,7 +202,7 @@ bmm.pullback(
 )
 
 
-@composite
+@composite(autocast="alone", exact_out=True)
 def mv(ops, input, vec):
     """Product of a matrix and a vector."""
     if input.ndim != 2 or vec.ndim != 1:
@@ -203,7 +210,15 @@ def mv(ops, input, vec):
     return ops.matmul(input, vec)
 
 
-@op(promote="common", inplace=False, samples=[((4,), (4,)), ((0,), (0,))], product=True)
+@op(
+    promote="common",
+    inplace=False,
+    samples=[((4,), (4,)), ((0,), (0,))],
+    product=True,
+    autocast="alone",
+    vmap="dotted",
+    exact_out=True,
+)
 def dot(xp, x, tensor, /):
     """Sum of the products of two vectors."""
     insist("dot", (1, 1), x, tensor)
@@ -218,7 +233,7 @@ dot.pullback(
 )
 
 
-@composite
+@composite(autocast="alone", exact_out=True)
 def vdot(ops, input, other):
     """Sum of the products of two vectors, the first one conjugated."""
     insist("vdot", (1, 1), input, other)
@@ -281,14 +296,14 @@ def blended(ops: Any, product: Any, x: Any, a: Any, b: Any, beta: Any, alpha: An
     return narrowed(ops, blend(ops, widened(ops, x), product(*wide), beta, alpha), a.dtype)
 
 
-@composite(inplace=True)
+@composite(inplace=True, autocast="lower", exact_out=True)
 def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * (mat1 @ mat2)."""
     alike("addmm", input, mat1, mat2)
     return blended(ops, ops.mm, input, mat1, mat2, beta, alpha)
 
 
-@composite(inplace=True)
+@composite(inplace=True, autocast="alone", exact_out=True)
 def addmv(ops, input, mat, vec, *, beta=1, alpha=1):
     """beta * input + alpha * (mat @ vec)."""
     alike("addmv", input, mat, vec)
@@ -301,7 +316,7 @@ def addr(ops, input, vec1, vec2, *, beta=1, alpha=1):
     return blended(ops, ops.outer, input, vec1, vec2, beta, alpha)
 
 
-@composite(inplace=True)
+@composite(inplace=True, autocast="lower", exact_out=True)
 def baddbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * (batch1 @ batch2), batch by batch."""
     alike("baddbmm", input, batch1, batch2)
@@ -317,7 +332,7 @@ def one_product(ops: Any, x: Any, y: Any) -> Any:
     return ops.mm(rows, ops.reshape(y, (y.shape[0] * y.shape[1], y.shape[2])))
 
 
-@composite(inplace=True)
+@composite(inplace=True, autocast="lower", exact_out=True)
 def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
     alike("addbmm", input, batch1, batch2)

@@ -162,7 +162,7 @@ def only_double(ops, input, exponent):
         )
 
 
-@composite(inplace=only_double)
+@composite(inplace=only_double, exact_out=True)
 def float_power(ops, input, exponent):
     """input ** exponent in float64 (complex128 for complex numbers)."""
     kind = double_of(input, exponent)

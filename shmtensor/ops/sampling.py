@@ -259,7 +259,7 @@ def shuffled(n: int, dtype: Any, generator: Any) -> Any:
 # ---- by probabilities
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)])
+@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="rows")
 def coins(xp, x, /, seed, offset):
     """1 with probability x, else 0."""
     if x.size and not (x.min() >= 0 and x.max() <= 1):
@@ -377,7 +377,7 @@ def fast_places(x: Any, num_samples: int, replacement: bool, seed: int, offset: 
 multinomial_places.numpy = fast_places
 
 
-@composite
+@composite(exact_out=True)
 def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
     """Indices drawn with the weights in each row."""
     n = input.shape[-1] if input.ndim else 0
