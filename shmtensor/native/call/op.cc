@@ -1,9 +1,5 @@
-// The type: what is called, and what it shows of itself.
+// A call: arguments -> slots, then operands, kernel, result; and where it leaves for Python.
 #include "op.h"
-
-#include <structmember.h>
-
-#include <cstddef>
 
 namespace shmtensor {
 
@@ -11,8 +7,113 @@ OpHooks hooks;
 
 namespace {
 
+PyObject* out_name() {
+  static PyObject* name = PyUnicode_InternFromString("out");
+  return name;
+}
+
+// Sizes given one by one, `x.reshape(2, 3)`, become a tuple; `x.reshape((2, 3))` stays.
+bool gather_sizes(OpCall* call, PyObject* const* args, Py_ssize_t n) {
+  const int at = call->op->sizes_at;
+  if (n == at + 1 && !PyLong_CheckExact(args[at])) {
+    call->slots[at] = args[at];
+    return true;
+  }
+  PyObject* sizes = call->owned.keep(PyTuple_New(n - at));
+  for (Py_ssize_t i = at; sizes && i < n; ++i) PyTuple_SET_ITEM(sizes, i - at, Py_NewRef(args[i]));
+  call->slots[at] = sizes;
+  return sizes != nullptr;
+}
+
+// Names are compared as pointers: source code has interned ones. Any other spelling is `bind`'s.
+bool take_keyword(OpCall* call, PyObject* name, PyObject* value, int from) {
+  Op* op = call->op;
+  for (int i = from; i < op->n_arguments; ++i) {
+    if (op->arguments[i].name != name && op->arguments[i].spelling != name) continue;
+    if (call->slots[i]) return false;  // given twice
+    call->slots[i] = value;
+    return true;
+  }
+  if (op->takes_out && name == out_name()) {
+    if (value != Py_None) call->out = value;
+    return true;
+  }
+  for (int i = 0; i < op->n_rare; ++i) {
+    if (op->rare_names[i] != name) continue;
+    if (value != op->rare_defaults[i]) {
+      if (!call->has_rare)
+        for (int j = 0; j < op->n_rare; ++j) call->rare[j] = op->rare_defaults[j];
+      call->rare[i] = value;
+      call->has_rare = true;
+    }
+    return true;
+  }
+  return false;
+}
+
+Outcome parse(OpCall* call, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  Op* op = call->op;
+  if (__builtin_expect(n > op->n_positional, 0)) return Outcome::kOdd;
+  int bound = static_cast<int>(n);
+  if (__builtin_expect(op->sizes_at >= 0 && n > op->sizes_at, 0)) {
+    if (!gather_sizes(call, args, n)) return Outcome::kError;
+    bound = op->sizes_at;
+  }
+  for (int i = 0; i < bound; ++i) call->slots[i] = args[i];
+  if (bound < n) ++bound;
+  if (bound == op->n_arguments && !names) return Outcome::kUsual;
+  for (int i = bound; i < op->n_arguments; ++i) call->slots[i] = nullptr;
+  const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+  for (Py_ssize_t i = 0; i < named; ++i)
+    if (!take_keyword(call, PyTuple_GET_ITEM(names, i), args[n + i], bound)) return Outcome::kOdd;
+  for (int i = bound; i < op->n_arguments; ++i)
+    if (!call->slots[i] && !(call->slots[i] = op->arguments[i].value)) return Outcome::kOdd;
+  return Outcome::kUsual;
+}
+
+// Indices and dtypes in their usual spelling stay.
+Outcome convert_attributes(OpCall* call) {
+  Op* op = call->op;
+  for (int i = op->n_inputs; i < op->n_arguments; ++i) {
+    PyObject* value = call->slots[i];
+    PyObject* made;
+    if (op->arguments[i].kind == 'i') {
+      if (PyLong_CheckExact(value) || PySlice_Check(value)) continue;
+      PyObject* given[2] = {value, call->slots[0]};
+      made = PyObject_Vectorcall(hooks.as_index, given, 2, nullptr);
+    } else if (op->arguments[i].kind == 'd') {
+      if (value == Py_None) continue;
+      made = PyObject_CallOneArg(hooks.as_dtype, value);
+    } else {
+      continue;
+    }
+    if (!made) return Outcome::kError;
+    call->slots[i] = call->owned.keep(made);
+  }
+  return Outcome::kUsual;
+}
+
+// Rare keywords divert the call to a composite: rare(ops, inputs..., attributes=..., rare=...).
+PyObject* call_rare(OpCall* call) {
+  Op* op = call->op;
+  const int n_named = op->n_arguments - op->n_inputs + op->n_rare;
+  PyObject* given[kMost + kMostRare + 1];
+  Ref names(PyTuple_New(n_named));
+  if (!names) return nullptr;
+  given[0] = op->ops;
+  int n = 1, k = 0;
+  for (int i = 0; i < op->n_arguments; ++i) {
+    given[n++] = call->slots[i];
+    if (i >= op->n_inputs) PyTuple_SET_ITEM(names.get(), k++, Py_NewRef(op->arguments[i].name));
+  }
+  for (int i = 0; i < op->n_rare; ++i) {
+    given[n++] = call->rare[i];
+    PyTuple_SET_ITEM(names.get(), k++, Py_NewRef(op->rare_names[i]));
+  }
+  return PyObject_Vectorcall(op->rare, given, static_cast<size_t>(op->n_inputs + 1), n_named ? names.get() : nullptr);
+}
+
 PyObject* as_object(Op* op) { return reinterpret_cast<PyObject*>(op); }
-Op* as_op(PyObject* self) { return reinterpret_cast<Op*>(self); }
 
 PyObject* slots_tuple(OpCall* call) {
   const int n = call->op->n_arguments;
@@ -69,7 +170,9 @@ PyObject* run_bound(OpCall* call) {
   return kernel_failed && !call->array_form() ? call_failed(call) : nullptr;
 }
 
-PyObject* run(Op* op, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+}  // namespace
+
+PyObject* call_op(Op* op, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   if (__builtin_expect(!op->kernel, 0) && !plan(op)) return nullptr;
   OpCall call(op);
   const Outcome outcome = parse(&call, args, n, names);
@@ -86,293 +189,14 @@ PyObject* run(Op* op, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   return PyObject_Vectorcall(hooks.bind, given, 3, nullptr);
 }
 
-PyObject* op_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
-  Op* op = as_op(self);
-  const Py_ssize_t n = PyVectorcall_NARGS(flags);
-  if (const uint32_t found = modes_of(op->modes)) return call_in_mode(found, self, args, n, names);
-  return run(op, args, n, names);
-}
-
-// unobserved(*args, **keywords): the call, which no profile sees. Autocast has had its turn.
-PyObject* op_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
-  return run(as_op(self), args, n, names);
-}
-
-// call_bound(values[, out]): the arguments in the row's order, attributes and all. No mode looks at it.
-PyObject* op_call_bound(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("OpFunction.call_bound", n, 1, 2) < 0) return nullptr;
-  Op* op = as_op(self);
+PyObject* call_op_bound(Op* op, PyObject* values, PyObject* out) {
   if (!op->kernel && !plan(op)) return nullptr;
-  if (!PyTuple_CheckExact(args[0]) || PyTuple_GET_SIZE(args[0]) != op->n_arguments)
+  if (!PyTuple_CheckExact(values) || PyTuple_GET_SIZE(values) != op->n_arguments)
     return raise("TypeError", "OpFunction.call_bound: a tuple of %d values is needed", op->n_arguments);
   OpCall call(op);
-  for (int i = 0; i < op->n_arguments; ++i) call.slots[i] = PyTuple_GET_ITEM(args[0], i);
-  if (n == 2 && args[1] != Py_None) call.out = args[1];
+  for (int i = 0; i < op->n_arguments; ++i) call.slots[i] = PyTuple_GET_ITEM(values, i);
+  if (out != Py_None) call.out = out;
   return run_bound(&call);
-}
-
-// ---------------------------------------------------------------- columns
-
-PyObject* interned(PyObject* text) {
-  Py_INCREF(text);
-  PyUnicode_InternInPlace(&text);
-  return text;
-}
-
-// A tuple (name, NumPy's name or None, (default,) or None, flags, kind).
-bool read_argument(PyObject* column, Argument* argument) {
-  PyObject *name, *spelling, *value;
-  unsigned flags;
-  int kind;
-  if (!PyArg_ParseTuple(column, "UOOIC", &name, &spelling, &value, &flags, &kind)) return false;
-  argument->name = interned(name);
-  argument->spelling = spelling == Py_None ? nullptr : interned(spelling);
-  argument->value = value == Py_None ? nullptr : Py_NewRef(PyTuple_GET_ITEM(value, 0));
-  argument->listed = flags & 1;
-  argument->optional = flags & 2;
-  argument->promoted = flags & 4;
-  argument->differentiable = flags & 8;
-  argument->number = flags & 16;
-  argument->kind = kind == '-' ? 0 : static_cast<char>(kind);
-  return true;
-}
-
-// fill(...): the columns, by keyword; see `plan` in autograd/plan.py.
-PyObject* op_fill(PyObject* self, PyObject* args, PyObject* named) {
-  static const char* keywords[] = {"arguments", "n_inputs", "n_positional", "sizes_at",  "promotion", "n_outputs",
-                                   "flags",     "kernel",   "kernel_items", "constants", "saved_items",
-                                   "rare",      "rare_defaults", "ops", "result", nullptr};
-  PyObject *arguments, *kernel, *kernel_items, *constants, *saved_items, *rare, *rare_defaults, *ops, *result;
-  int n_inputs, n_positional, sizes_at, promotion, n_outputs;
-  unsigned flags;
-  if (!PyArg_ParseTupleAndKeywords(args, named, "$O!iiiiiIOOO!OOO!OO:fill", const_cast<char**>(keywords), &PyTuple_Type,
-                                   &arguments, &n_inputs, &n_positional, &sizes_at, &promotion, &n_outputs, &flags,
-                                   &kernel, &kernel_items, &PyTuple_Type, &constants, &saved_items, &rare,
-                                   &PyDict_Type, &rare_defaults, &ops, &result))
-    return nullptr;
-  Op* op = as_op(self);
-  if (op->kernel) return raise("RuntimeError", "OpFunction.fill: it has its columns already");
-  if (PyTuple_GET_SIZE(arguments) > kMost || PyDict_GET_SIZE(rare_defaults) > kMostRare)
-    return raise("ValueError", "OpFunction: too many arguments");
-  op->n_inputs = n_inputs;
-  op->n_arguments = static_cast<int>(PyTuple_GET_SIZE(arguments));
-  op->n_positional = n_positional;
-  op->sizes_at = sizes_at;
-  op->promotion = static_cast<Promotion>(promotion);
-  op->n_outputs = n_outputs;
-  op->listed = flags & 1;
-  op->view = flags & 2;
-  op->writes = flags & 4;
-  op->writes_out = flags & 8;
-  op->takes_out = flags & 16;
-  op->keeps = flags & 32;
-  op->pair = flags & 64;
-  op->wraps = flags & 128;
-  for (int i = 0; i < op->n_arguments; ++i) {
-    if (!read_argument(PyTuple_GET_ITEM(arguments, i), &op->arguments[i])) return nullptr;
-    op->n_differentiable += i < n_inputs && op->arguments[i].differentiable;
-  }
-  if (!read_items("OpFunction", kernel_items, op->kernel_items, &op->n_kernel) ||
-      !read_items("OpFunction", saved_items, op->saved_items, &op->n_saved))
-    return nullptr;
-  PyObject *key, *value;
-  for (Py_ssize_t at = 0; PyDict_Next(rare_defaults, &at, &key, &value); ++op->n_rare) {
-    op->rare_names[op->n_rare] = interned(key);
-    op->rare_defaults[op->n_rare] = Py_NewRef(value);
-  }
-  op->rare = rare == Py_None ? nullptr : Py_NewRef(rare);
-  op->ops = Py_NewRef(ops);
-  op->constants = Py_NewRef(constants);
-  op->result = Py_NewRef(result);
-  op->kernel = Py_NewRef(kernel);  // last: from here on it is called
-  Py_RETURN_NONE;
-}
-
-// OpFunction(rule, name, event, doc, form, modes, precision)
-PyObject* op_new(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *rule, *name, *event, *doc, *precision;
-  int form;
-  unsigned mask;
-  if (!PyArg_ParseTuple(args, "OUUOiIO:OpFunction", &rule, &name, &event, &doc, &form, &mask, &precision))
-    return nullptr;
-  Op* op = as_op(type->tp_alloc(type, 0));
-  if (!op) return nullptr;
-  op->vectorcall = op_call;
-  op->form = static_cast<Form>(form);
-  op->modes = mask;
-  op->rule = Py_NewRef(rule);
-  op->name = Py_NewRef(name);
-  op->event = Py_NewRef(event);
-  op->doc = Py_NewRef(doc);
-  op->precision = Py_NewRef(precision);
-  return as_object(op);
-}
-
-// ---------------------------------------------------------------- the type
-
-template <class Visit>
-int each_reference(Op* op, Visit visit) {
-  for (PyObject** p : {&op->kernel, &op->constants, &op->rare, &op->ops, &op->result, &op->rule, &op->name, &op->event,
-                       &op->doc, &op->precision, &op->dict})
-    if (const int stop = visit(p)) return stop;
-  for (int i = 0; i < op->n_arguments; ++i)
-    for (PyObject** p : {&op->arguments[i].name, &op->arguments[i].spelling, &op->arguments[i].value})
-      if (const int stop = visit(p)) return stop;
-  for (int i = 0; i < op->n_rare; ++i)
-    for (PyObject** p : {&op->rare_names[i], &op->rare_defaults[i]})
-      if (const int stop = visit(p)) return stop;
-  return 0;
-}
-
-int op_traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  return each_reference(as_op(self), [&](PyObject** p) { return *p ? visit(*p, arg) : 0; });
-}
-
-int op_clear(PyObject* self) {
-  Op* op = as_op(self);
-  each_reference(op, [](PyObject** p) {
-    Py_CLEAR(*p);
-    return 0;
-  });
-  op->n_arguments = op->n_rare = 0;
-  return 0;
-}
-
-void op_dealloc(PyObject* self) {
-  PyObject_GC_UnTrack(self);
-  if (as_op(self)->weak) PyObject_ClearWeakRefs(self);
-  op_clear(self);
-  untrack_and_free(as_op(self));
-}
-
-PyObject* op_get(PyObject* self, PyObject* object, PyObject*) {
-  if (!object || object == Py_None) return Py_NewRef(self);
-  return PyMethod_New(self, object);
-}
-
-PyObject* op_repr(PyObject* self) { return PyUnicode_FromFormat("<function %U>", as_op(self)->name); }
-PyObject* op_reduce(PyObject* self, PyObject*) { return Py_NewRef(as_op(self)->name); }
-PyObject* op_name(PyObject* self, void*) { return Py_NewRef(as_op(self)->name); }
-PyObject* op_doc(PyObject* self, void*) { return Py_NewRef(as_op(self)->doc); }
-PyObject* op_module(PyObject*, void*) { return PyUnicode_FromString("shmtensor"); }
-PyObject* op_signature(PyObject* self, void*) { return PyObject_CallOneArg(hooks.signature, self); }
-
-PyGetSetDef op_getset[] = {
-    {"__name__", op_name, nullptr, nullptr, nullptr},
-    {"__qualname__", op_name, nullptr, nullptr, nullptr},
-    {"__doc__", op_doc, nullptr, nullptr, nullptr},
-    {"__module__", op_module, nullptr, nullptr, nullptr},
-    {"__signature__", op_signature, nullptr, nullptr, nullptr},
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr},
-};
-
-template <class F>
-PyCFunction method(F function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
-}
-
-PyMethodDef op_methods[] = {
-    {"unobserved", method(op_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, which no mode looks at."},
-    {"call_bound", method(op_call_bound), METH_FASTCALL,
-     "call_bound(values, out=None): the call with all arguments in the row's order, which no mode looks at."},
-    {"fill", method(op_fill), METH_VARARGS | METH_KEYWORDS, "Gives it its columns."},
-    {"__reduce__", op_reduce, METH_NOARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr},
-};
-
-PyMemberDef op_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vectorcall), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(Op, weak), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(Op, dict), READONLY, nullptr},
-    {"kernel", T_OBJECT, offsetof(Op, kernel), READONLY, "what computes; None before the first call"},
-    {"rule", T_OBJECT_EX, offsetof(Op, rule), READONLY, "the row's rule"},
-    {"form", T_BYTE, offsetof(Op, form), READONLY, "which form of the row, a place in plan.FORMS"},
-    {"event", T_OBJECT_EX, offsetof(Op, event), READONLY, "its name in a profile"},
-    {"precision", T_OBJECT_EX, offsetof(Op, precision), READONLY, "what autocast does with it"},
-    {nullptr, 0, 0, 0, nullptr},
-};
-
-PyType_Slot op_slots[] = {
-    {Py_tp_doc, const_cast<char*>("An op of the table: a callable on tensors, or on arrays.")},
-    {Py_tp_new, reinterpret_cast<void*>(op_new)},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_descr_get, reinterpret_cast<void*>(op_get)},
-    {Py_tp_repr, reinterpret_cast<void*>(op_repr)},
-    {Py_tp_traverse, reinterpret_cast<void*>(op_traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(op_clear)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)},
-    {Py_tp_members, op_members},
-    {Py_tp_getset, op_getset},
-    {Py_tp_methods, op_methods},
-    {0, nullptr},
-};
-
-// METHOD_DESCRIPTOR: `x.add(y)` and `x + y` call it without making a bound method.
-PyType_Spec op_spec = {"shmtensor.native.OpFunction", sizeof(Op), 0,
-                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                           Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_IMMUTABLETYPE,
-                       op_slots};
-
-PyObject* set_op_hooks(PyObject*, PyObject* args, PyObject* named) {
-  static const char* keywords[] = {"plan",    "signature", "bind",      "odd",       "failed",  "put", "as_index", "as_dtype",
-                                   "history", "recording", "may_write", "may_forget", "written", "common",   "cast",
-                                   nullptr};
-  OpHooks given;
-  if (!PyArg_ParseTupleAndKeywords(args, named, "$OOOOOOOOOOOOOOO:set_op_hooks", const_cast<char**>(keywords),
-                                   &given.plan, &given.signature, &given.bind, &given.odd, &given.failed,
-                                   &given.put, &given.as_index, &given.as_dtype, &given.history, &given.recording,
-                                   &given.may_write, &given.may_forget, &given.written, &given.common, &given.cast))
-    return nullptr;
-  for (PyObject* p : {given.plan, given.signature, given.bind, given.odd, given.failed, given.put, given.as_index, given.as_dtype,
-                      given.history, given.recording, given.may_write, given.may_forget, given.written, given.common,
-                      given.cast})
-    Py_INCREF(p);
-  hooks = given;
-  Py_RETURN_NONE;
-}
-
-PyObject* forget_pairs(PyObject*, PyObject*) {
-  forget_promotions();
-  Py_RETURN_NONE;
-}
-
-PyMethodDef functions[] = {
-    {"set_op_hooks", method(set_op_hooks), METH_VARARGS | METH_KEYWORDS, "Python's side of OpFunction."},
-    {"forget_promotions", forget_pairs, METH_NOARGS, "Forgets the common dtypes: the default dtype changes."},
-    {nullptr, nullptr, 0, nullptr},
-};
-
-}  // namespace
-
-bool read_items(const char* where, PyObject* list, Item* items, int* n) {
-  if (!PyTuple_Check(list) || PyTuple_GET_SIZE(list) > kMost) {
-    raise("ValueError", "%s: a tuple of at most %d is needed", where, kMost);
-    return false;
-  }
-  *n = static_cast<int>(PyTuple_GET_SIZE(list));
-  for (int i = 0; i < *n; ++i) {
-    int kind, index;
-    unsigned mask;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(list, i), "iiI", &kind, &index, &mask)) return false;
-    items[i] = {static_cast<What>(kind), static_cast<int16_t>(index), mask};
-  }
-  return true;
-}
-
-bool plan(Op* op) {
-  Ref done(PyObject_CallOneArg(hooks.plan, as_object(op)));
-  if (!done) return false;
-  if (op->kernel) return true;
-  raise("RuntimeError", "OpFunction: there is no plan for it");
-  return false;
-}
-
-int add_op(PyObject* module) {
-  Ref type(PyType_FromSpec(&op_spec));
-  if (!type || PyModule_AddObjectRef(module, "OpFunction", type.get()) < 0) return -1;
-  return PyModule_AddFunctions(module, functions);
 }
 
 }  // namespace shmtensor

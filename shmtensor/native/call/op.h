@@ -5,11 +5,11 @@
 // It holds the row's columns and interprets them. A usual call goes down this list and never leaves C++; what is odd
 // about a call goes to one of the Python functions in `OpHooks`, which makes it usual and calls again.
 //
-//   op_arguments.cc   positional and keyword arguments -> slots, in the row's order
-//   op_operands.cc    slots -> arrays and nodes; two dtypes -> their common one
-//   op_result.cc      the kernel's arrays -> Tensors, with a node where history is recorded
-//   op_inplace.cc     in-place forms, and `out=`
-//   op.cc             the type: which of these a form takes, and what it shows of itself
+//   op.cc            positional and keyword arguments -> slots, in the row's order; then the steps below
+//   op_operands.cc   slots -> arrays and nodes; two dtypes -> their common one
+//   op_result.cc     the kernel's arrays -> Tensors, with a node where history is recorded
+//   op_inplace.cc    in-place forms, and `out=`
+//   op_type.cc       the type: its columns, and what it shows of itself
 #pragma once
 
 #include "call.h"
@@ -177,10 +177,9 @@ int add_op(PyObject* module);
 int add_gradients(PyObject* module);
 int add_composite(PyObject* module);
 
-// op_arguments.cc
-Outcome parse(OpCall* call, PyObject* const* args, Py_ssize_t n, PyObject* names);
-Outcome convert_attributes(OpCall* call);
-PyObject* call_rare(OpCall* call);
+// op.cc
+PyObject* call_op(Op* op, PyObject* const* args, Py_ssize_t n, PyObject* names);
+PyObject* call_op_bound(Op* op, PyObject* values, PyObject* out);  // all arguments, in the row's order
 
 // op_operands.cc
 Outcome read_operands(OpCall* call);
