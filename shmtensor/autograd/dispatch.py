@@ -16,8 +16,6 @@ import numpy as np
 
 from .. import dtypes, native
 from ..ops import LATER, load
-from ..ops.kernels import of_halves
-from ..ops.memory_format import lay_out
 from ..ops.table import COMPOSITES, ROWS, Row
 from . import autocast, composites, explain, home, indices, observers, operands, plan, slow, view
 from .mode import recording
@@ -89,14 +87,8 @@ class Rule:
 
     @functools.cached_property
     def kernel(self) -> Any:
-        """What all forms call. Its 16-bit arguments and the layout of its results are settled."""
-        row = self.row
-        kernel = plan.kernel_of(row)
-        own = None if row.numpy is None else kernel
-        if not row.view and not row.halves:
-            native.widens(kernel, len(row.outputs), of_halves(own))
-        lay_out(row, kernel, own is None)
-        return kernel
+        """What all forms call."""
+        return plan.kernel_of(self.row)
 
     @functools.cached_property
     def arrays(self) -> Any:

@@ -19,6 +19,8 @@ import numpy as np
 
 from .. import native
 from ..ops import LATER, results
+from ..ops.kernels import of_halves
+from ..ops.memory_format import format_of
 from ..ops.table import EMPTY, Input, Row
 from .quiet import quiet
 
@@ -263,6 +265,9 @@ def fill(op: Any) -> None:
         | row.wraps << 7
     )
     items, constants = kernel_items(row)
+    widening = None
+    if not row.view and not row.halves:  # 16-bit floats are computed with in float32
+        widening = len(row.outputs), of_halves(row.numpy)
     result = None
     if len(row.outputs) > 1 and not row.listed and form != "array":
         # max_along is what max(dim) runs
@@ -283,6 +288,8 @@ def fill(op: Any) -> None:
         rare_defaults={} if is_operator(form) else row.rarely,
         ops=rule.ops.arrays if form == "array" else rule.ops,
         result=result,
+        widening=widening,
+        format=format_of(row, rule.kernel),
     )
 
 

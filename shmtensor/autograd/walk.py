@@ -34,7 +34,7 @@ from .scattered import Scattered, added, arrived
 __all__ = ["walk"]
 
 Node, Port = native.Node, native.Port
-native.widens(np.add, 1)  # gradients of 16 bits are summed in float32, and stay of 16 bits
+add_arrays = native.InFloat32(np.add)  # gradients of 16 bits are summed so, and stay of 16 bits
 
 # `.grad` of one leaf may be added to by walks in several threads.
 accumulating = threading.RLock()
@@ -231,9 +231,9 @@ def steps(
                     elif create:
                         sums[e] = table.add(old, fitted)
                     elif e in made:
-                        call(np.add, old, fitted, old)
+                        call(add_arrays, old, fitted, old)
                     else:
-                        sums[e] = call(np.add, old, fitted)
+                        sums[e] = call(add_arrays, old, fitted)
                         made.add(e)
             left = waiting[target] = waiting[target] - 1
             if not left:
@@ -248,7 +248,7 @@ def add(sums: dict[Any, Any], edge: Any, g: Any, create: bool) -> None:
     if old is None:
         sums[edge] = g
     else:
-        sums[edge] = table.add(old, g) if create else native.call(np.add, old, g)
+        sums[edge] = table.add(old, g) if create else native.call(add_arrays, old, g)
 
 
 def add_output(sums: dict[Any, Any], port: Any, g: Any, create: bool) -> None:
@@ -265,7 +265,7 @@ def add_output(sums: dict[Any, Any], port: Any, g: Any, create: bool) -> None:
     if old is None:
         gs[index] = g
     else:
-        gs[index] = table.add(old, g) if create else native.call(np.add, old, g)
+        gs[index] = table.add(old, g) if create else native.call(add_arrays, old, g)
 
 
 def guarded(this: Any, create: bool, run: Any, *given: Any) -> Any:
@@ -314,10 +314,10 @@ def add_to_grad(leaf: Any, old: Any, g: Any, create: bool) -> None:
     elif create:
         leaf.grad = laid_as_leaf(leaf, g) if old is None else table.add(old, g)
     elif leaf.home is not None and at_home(leaf, old.array):
-        np.add(old.array, g, old.array)
+        add_arrays(old.array, g, old.array)
     elif old.node is None:
         try:
-            native.write(old, np.add, old.array, g, old.array)
+            native.write(old, add_arrays, old.array, g, old.array)
         except ValueError as error:
             if old.array.flags.writeable:
                 raise
@@ -326,4 +326,4 @@ def add_to_grad(leaf: Any, old: Any, g: Any, create: bool) -> None:
                 "is stretched (expand) or came read-only; set it to None or to a clone()"
             ) from error
     else:
-        leaf.grad = native.wrap(native.call(np.add, old.array, g))
+        leaf.grad = native.wrap(native.call(add_arrays, old.array, g))

@@ -804,26 +804,18 @@ def add_plain_class(type: type[TensorBase], /) -> None: ...
 
 bfloat16_dtype: np.dtype[Any]
 
+@final
+class InFloat32:
+    """A kernel that computes in float32 with arrays of 16-bit floats, and rounds once."""
+
+    def __new__(cls, kernel: Any, /) -> InFloat32: ...
+    kernel: Any
+    def __call__(self, *args: Any) -> Any: ...
+
 def recast(x: Any, to: Any, /) -> Any: ...
 def retype(capsule: Any, code: int, other: int, /) -> bool: ...
-def widens(kernel: Any, outputs: int, first: Any = None, /) -> None: ...
 def suggests_channels_last(x: _Array, /) -> bool: ...
 def laid(array: _Array, like: _Array, /) -> _Array: ...
-def formats(
-    kernel: Any, rule: int, first: int, inputs: int, arguments: int, leads: int, outputs: int, /
-) -> None:
-    """Says how a kernel's results lie in memory.
-
-    Args:
-        rule: 0 as those of PyTorch's pointwise functions; 1 channels last if one of `leads` is; 2
-            if all are; 3 in rows; 4 as the first input.
-        first: the place of the first input among the kernel's arguments.
-        inputs: how many inputs there are.
-        arguments: how many arguments; a call with more has an `out`, and is left alone.
-        leads: the inputs that decide, as bits.
-        outputs: how many of several results lie so; pointwise all do.
-    """
-
 def call(kernel: Any, /, *arguments: Any) -> Any: ...
 def compute(kernel: Any, /, *arguments: Any) -> Any: ...
 def compute_view(

@@ -25,7 +25,7 @@ def for_floats(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callabl
         with np.errstate(all="ignore"):
             return plain(np, x, *arguments)
 
-    chosen.half = kernel  # type: ignore[attr-defined]  # see native.widens
+    chosen.half = kernel  # type: ignore[attr-defined]  # asked first with 16-bit floats
     return chosen
 
 
@@ -42,7 +42,7 @@ def either(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..
 
 
 def of_halves(kernel: Any) -> Any:
-    """The kernel to ask first with 16-bit floats as they lie in memory (`native.widens`), or
+    """The kernel to ask first with 16-bit floats as they lie in memory (column `halves`), or
     None: where it is native or Python code names one.
     """
     if isinstance(kernel, native.Either) and not isinstance(kernel.kernel, FunctionType):

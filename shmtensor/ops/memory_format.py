@@ -13,9 +13,15 @@ from .. import native
 from ..storage import owner_of
 from .table import Row
 
-__all__ = ["lay_out", "like_image"]
+__all__ = ["format_of", "like_image"]
 
-WORDS = ("pointwise", "images", "all", "rows", "like")  # in the order of native.formats
+WORDS = (
+    "pointwise",
+    "images",
+    "all",
+    "rows",
+    "like",
+)  # in the order of native/compute/memory_format.h
 POINTWISE = 0
 
 
@@ -26,21 +32,17 @@ def rule_of(row: Row, kernel: Any) -> int | None:
     return POINTWISE if row.broadcast or hasattr(kernel, "nin") else None
 
 
-def lay_out(row: Row, kernel: Any, plain: bool) -> None:
-    """Registers the format of a row's results.
-
-    Args:
-        kernel: what is called.
-        plain: it is the row's forward, whose first argument is the array module.
-    """
+def format_of(row: Row, kernel: Any) -> tuple[int, ...] | None:
+    """The format of a row's results, as `OpFunction.fill` takes it; None: as the kernel leaves them."""
     rule = rule_of(row, kernel)
     if rule is None or isinstance(row.numpy, tuple) or row.view:
-        return
+        return None
+    plain = row.numpy is None  # the forward, whose first argument is the array module
     deciding = row.layout.split()
     leads = sum(1 << i for i, x in enumerate(row.inputs) if x.name in deciding)
     arguments = len(row.inputs) + len(row.attributes) + plain
     outputs = 1 if row.name == "channels_normed" else len(row.outputs)
-    native.formats(kernel, rule, int(plain), len(row.inputs), arguments, leads, outputs)
+    return rule, int(plain), len(row.inputs), arguments, leads, outputs
 
 
 def memory_of(x: Any) -> Any:

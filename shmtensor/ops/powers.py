@@ -126,18 +126,18 @@ def fast_power(x: Any, exponent: Any) -> Any:
 
 def power_of_half(x: Any, exponent: Any) -> Any:
     """Of 16 bits what has a loop of its own; None for the rest."""
-    kernel = (
-        {2: fast_square, 0.5: root, -1: over_one}.get(exponent) if is_number(exponent) else None
-    )
-    return kernel and native.call(kernel, x)
+    kernel = OF_HALF.get(exponent) if is_number(exponent) else None
+    return kernel and kernel(x)
 
 
 def is_number(x: Any) -> bool:
     return x.__class__ in (int, float)
 
 
-for kernel in (fast_square, root, over_one):
-    native.widens(kernel, 1)
+OF_HALF = {
+    exponent: native.InFloat32(kernel)
+    for exponent, kernel in ((2, fast_square), (0.5, root), (-1, over_one))
+}
 fast_power.half = power_of_half  # type: ignore[attr-defined]
 pow.numpy = fast_power
 pow.pullback(

@@ -25,7 +25,7 @@ def for_real(ufunc: Any) -> Any:
     def rounded(x: Any, out: Any = None) -> Any:
         return stored(x.copy(), out) if x.dtype.kind in "iub" else kernel(x, out)
 
-    rounded.half = kernel  # type: ignore[attr-defined]  # see native.widens
+    rounded.half = kernel  # type: ignore[attr-defined]  # asked first with 16-bit floats
     return rounded
 
 
@@ -82,10 +82,10 @@ def fast_round(x: Any, decimals: int) -> Any:
 
 def round_of_half(x: Any, decimals: int) -> Any:
     """Of 16 bits; None with decimals."""
-    return native.call(to_whole, x) if decimals == 0 else None
+    return to_whole_half(x) if decimals == 0 else None
 
 
-native.widens(to_whole, 1)
+to_whole_half = native.InFloat32(to_whole)
 fast_round.half = round_of_half  # type: ignore[attr-defined]
 round.numpy = fast_round
 

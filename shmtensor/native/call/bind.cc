@@ -51,8 +51,6 @@ PyMethodDef functions[] = {
     {"suggests_channels_last", static_cast<PyCFunction>(suggests_channels_last), METH_O,
      "suggests_channels_last(x): does PyTorch take an image or a volume for channels last?"},
     {"laid", fast(laid), METH_FASTCALL, "laid(array, like): the array or a copy, as a tensor made like the other lies."},
-    {"formats", fast(formats), METH_FASTCALL,
-     "formats(kernel, rule, first, inputs, arguments, leads, outputs): how the kernel's results lie in memory."},
     {"basic", fast(basic), METH_FASTCALL,
      "basic(index, ...): the index, if it is a tuple of numbers, slices, None and `...` alone, or None."},
     {"relaid", fast(relaid), METH_FASTCALL,

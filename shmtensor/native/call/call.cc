@@ -58,23 +58,26 @@ PyObject* run_as_is(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   return PyObject_Vectorcall(kernel, args, static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
-PyObject* run_any_width(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
-  return wants_width(kernel, args, n) ? run_wide(kernel, args, n) : run_as_is(kernel, args, n);
-}
-
 }  // namespace
 
-PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n, const KernelPolicy* policy) {
   PyObject* result;
   {
     Gate open;
     if (!open) return nullptr;
-    bool plain = true;
-    for (Py_ssize_t i = 0; i < n && plain; ++i) plain = is_plain(args[i]);
+    bool plain = !policy;
+    if (policy) {
+      plain = true;
+      for (Py_ssize_t i = 0; i < n && plain; ++i) plain = is_plain(args[i]);
+    }
     if (__builtin_expect(plain, 1)) {
       result = run_as_is(kernel, args, n);
     } else {
-      result = run_formatted(run_any_width, kernel, args, n);
+      const auto run = [&](PyObject* const* given, Py_ssize_t count) {
+        const bool wide = policy->widens && holds_halves(given, count);
+        return wide ? run_wide(policy->widening, kernel, given, count) : run_as_is(kernel, given, count);
+      };
+      result = policy->formatted ? run_formatted(policy->format, run, kernel, args, n) : run(args, n);
     }
     if (result && !PyArray_CheckExact(result)) result = whole(result);
   }

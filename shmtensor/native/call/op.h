@@ -66,6 +66,7 @@ struct Op {
   int n_kernel, n_saved;
   Item kernel_items[kMost], saved_items[kMost];
   PyObject* kernel;     // null: not planned yet
+  KernelPolicy policy;
   PyObject* constants;  // tuple: the kernel's constant arguments
   PyObject* rare;       // composite for rare keywords: (ops, inputs..., attributes=, rare=); or null
   PyObject* ops;        // the table that it gets

@@ -149,7 +149,7 @@ PyObject* call_kernel(OpCall* call, PyObject* last) {
                                                : PyTuple_GET_ITEM(op->constants, item.index);
   }
   if (last) given[n++] = last;
-  return run_kernel(op->kernel, given, n);
+  return run_kernel(op->kernel, given, n, &op->policy);
 }
 
 // One per differentiable input; those of a listed input lie side by side.

@@ -56,18 +56,38 @@ bool read_argument(PyObject* column, Argument* argument) {
   return true;
 }
 
+// widening: (outputs, first or None), or None; format: (layout, first, inputs, arguments, leads, outputs), or None.
+bool read_policy(PyObject* widening, PyObject* format, KernelPolicy* policy) {
+  if (widening != Py_None) {
+    PyObject* first;
+    if (!PyArg_ParseTuple(widening, "nO", &policy->widening.outputs, &first)) return false;
+    policy->widening.first = first == Py_None ? nullptr : Py_NewRef(first);
+    policy->widens = true;
+  }
+  if (format == Py_None) return true;
+  int layout;
+  Format& read = policy->format;
+  if (!PyArg_ParseTuple(format, "innnkn", &layout, &read.first, &read.inputs, &read.arguments, &read.leads,
+                        &read.outputs))
+    return false;
+  read.layout = static_cast<Layout>(layout);
+  policy->formatted = true;
+  return true;
+}
+
 // fill(...): the columns, by keyword; see `plan` in autograd/plan.py.
 PyObject* op_fill(PyObject* self, PyObject* args, PyObject* named) {
   static const char* keywords[] = {"arguments", "n_inputs", "n_positional", "sizes_at",  "promotion", "n_outputs",
                                    "flags",     "kernel",   "kernel_items", "constants", "saved_items",
-                                   "rare",      "rare_defaults", "ops", "result", nullptr};
-  PyObject *arguments, *kernel, *kernel_items, *constants, *saved_items, *rare, *rare_defaults, *ops, *result;
+                                   "rare",      "rare_defaults", "ops", "result", "widening", "format", nullptr};
+  PyObject *arguments, *kernel, *kernel_items, *constants, *saved_items, *rare, *rare_defaults, *ops, *result, *widening,
+      *format;
   int n_inputs, n_positional, sizes_at, promotion, n_outputs;
   unsigned flags;
-  if (!PyArg_ParseTupleAndKeywords(args, named, "$O!iiiiiIOOO!OOO!OO:fill", const_cast<char**>(keywords), &PyTuple_Type,
+  if (!PyArg_ParseTupleAndKeywords(args, named, "$O!iiiiiIOOO!OOO!OOOO:fill", const_cast<char**>(keywords), &PyTuple_Type,
                                    &arguments, &n_inputs, &n_positional, &sizes_at, &promotion, &n_outputs, &flags,
                                    &kernel, &kernel_items, &PyTuple_Type, &constants, &saved_items, &rare,
-                                   &PyDict_Type, &rare_defaults, &ops, &result))
+                                   &PyDict_Type, &rare_defaults, &ops, &result, &widening, &format))
     return nullptr;
   Op* op = as_op(self);
   if (op->kernel) return raise("RuntimeError", "OpFunction.fill: it has its columns already");
@@ -94,6 +114,7 @@ PyObject* op_fill(PyObject* self, PyObject* args, PyObject* named) {
   if (!read_items("OpFunction", kernel_items, op->kernel_items, &op->n_kernel) ||
       !read_items("OpFunction", saved_items, op->saved_items, &op->n_saved))
     return nullptr;
+  if (!read_policy(widening, format, &op->policy)) return nullptr;
   PyObject *key, *value;
   for (Py_ssize_t at = 0; PyDict_Next(rare_defaults, &at, &key, &value); ++op->n_rare) {
     op->rare_names[op->n_rare] = interned(key);
@@ -132,7 +153,7 @@ PyObject* op_new(PyTypeObject* type, PyObject* args, PyObject*) {
 template <class Visit>
 int each_reference(Op* op, Visit visit) {
   for (PyObject** p : {&op->kernel, &op->constants, &op->rare, &op->ops, &op->result, &op->rule, &op->name, &op->event,
-                       &op->doc, &op->precision, &op->dict})
+                       &op->doc, &op->precision, &op->dict, &op->policy.widening.first})
     if (const int stop = visit(p)) return stop;
   for (int i = 0; i < op->n_arguments; ++i)
     for (PyObject** p : {&op->arguments[i].name, &op->arguments[i].spelling, &op->arguments[i].value})

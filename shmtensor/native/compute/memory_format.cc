@@ -3,7 +3,6 @@
 #include "memory_format.h"
 
 #include <cstring>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -265,21 +264,6 @@ Ref by_layout_contract(PyArrayObject* gradient, PyArrayObject* like) {
 
 namespace {
 
-enum Rule { kPointwise, kChannels, kAllChannels, kRows, kLike };
-
-struct Format {
-  Rule rule;
-  Py_ssize_t first, inputs, arguments;  // the first input's place; how many; all arguments but `out`
-  unsigned long leads;                  // the inputs that decide, as bits
-  Py_ssize_t outputs;                   // how many results lie so
-};
-
-// They live as long as the process; the GIL guards the map.
-std::unordered_map<PyObject*, Format>& registered() {
-  static auto* map = new std::unordered_map<PyObject*, Format>();
-  return *map;
-}
-
 // One result, or each of several up to `most`, through `change`. Steals the reference.
 template <class F>
 PyObject* each(PyObject* result, Py_ssize_t most, F change) {
@@ -304,13 +288,13 @@ PyObject* each(PyObject* result, Py_ssize_t most, F change) {
   return made.release();
 }
 
-PyObject* run_pointwise(const Format& format, Run run, PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+PyObject* run_pointwise(const Format& format, const Run& run, PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* operands[kMostOperands];
   int count = 0, nd = 0;
   bool numbers = false;
   for (Py_ssize_t i = format.first; i < format.first + format.inputs && i < n; ++i) {
     if (PyArray_CheckExact(args[i])) {
-      if (count == kMostOperands) return run(kernel, args, n);
+      if (count == kMostOperands) return run(args, n);
       operands[count++] = as_array(args[i]);
       if (PyArray_NDIM(as_array(args[i])) > nd) nd = PyArray_NDIM(as_array(args[i]));
     } else {
@@ -324,11 +308,11 @@ PyObject* run_pointwise(const Format& format, Run run, PyObject* kernel, PyObjec
     const int extra = nd - PyArray_NDIM(operands[k]);
     for (int d = extra; d < nd; ++d) {
       const npy_intp size = PyArray_DIM(operands[k], d - extra);
-      if (size == 0 || (size > 1 && dims[d] > 1 && dims[d] != size)) return run(kernel, args, n);
+      if (size == 0 || (size > 1 && dims[d] > 1 && dims[d] != size)) return run(args, n);
       if (size > 1) dims[d] = size;
     }
   }
-  if (count == 0 || nd == 0) return run(kernel, args, n);
+  if (count == 0 || nd == 0) return run(args, n);
   pointwise_strides(operands, count, numbers, nd, dims, strides, order);
   bool moves = false;
   for (int d = 0; d < nd; ++d) moves = moves || order[d] != d;
@@ -345,9 +329,9 @@ PyObject* run_pointwise(const Format& format, Run run, PyObject* kernel, PyObjec
       if (!views.back()) return nullptr;
       stack[static_cast<size_t>(i) + 1] = views.back().get();
     }
-    result = run(kernel, stack.data() + 1, n);
+    result = run(stack.data() + 1, n);
   } else {
-    result = run(kernel, args, n);
+    result = run(args, n);
   }
   return each(result, PY_SSIZE_T_MAX, [&](Ref one) {
     bool whole = PyArray_NDIM(one.array()) == nd;
@@ -359,8 +343,8 @@ PyObject* run_pointwise(const Format& format, Run run, PyObject* kernel, PyObjec
 }
 
 // Results of the first input's shape lie as it does, or as a pointwise function's would if it has gaps.
-PyObject* run_like(const Format& format, Run run, PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
-  PyObject* result = run(kernel, args, n);
+PyObject* run_like(const Format& format, const Run& run, PyObject* const* args, Py_ssize_t n) {
+  PyObject* result = run(args, n);
   if (n <= format.first || !PyArray_CheckExact(args[format.first])) return result;
   PyArrayObject* x = as_array(args[format.first]);
   return each(result, format.outputs, [&](Ref one) {
@@ -388,19 +372,17 @@ bool decided(const Format& format, PyObject* const* args, Py_ssize_t n) {
     }
     for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(p); ++k) look(PySequence_Fast_GET_ITEM(p, k));
   }
-  return format.rule == kAllChannels ? any && every : any;
+  return format.layout == Layout::kAllChannels ? any && every : any;
 }
 
 }  // namespace
 
-PyObject* run_formatted(Run run, PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
-  const auto found = registered().find(kernel);
-  if (found == registered().end() || n > found->second.arguments) return run(kernel, args, n);
-  const Format& format = found->second;
-  if (format.rule == kPointwise) return run_pointwise(format, run, kernel, args, n);
-  if (format.rule == kLike) return run_like(format, run, kernel, args, n);
-  const bool last = format.rule != kRows && decided(format, args, n);
-  return each(run(kernel, args, n), format.outputs, [&](Ref one) {
+PyObject* run_formatted(const Format& format, const Run& run, PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  if (n > format.arguments) return run(args, n);
+  if (format.layout == Layout::kPointwise) return run_pointwise(format, run, kernel, args, n);
+  if (format.layout == Layout::kLike) return run_like(format, run, args, n);
+  const bool last = format.layout != Layout::kRows && decided(format, args, n);
+  return each(run(args, n), format.outputs, [&](Ref one) {
     const int nd = PyArray_NDIM(one.array());
     int order[kMostDims];
     npy_intp strides[kMostDims];
@@ -425,19 +407,6 @@ PyObject* laid(PyObject*, PyObject* const* args, Py_ssize_t n) {
   npy_intp strides[kMostDims];
   strides_like(like, strides);
   return with_strides(Ref(Py_NewRef(args[0])), strides).release();
-}
-
-PyObject* formats(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("formats", n, 7, 7) < 0) return nullptr;
-  long long values[6];
-  for (int i = 0; i < 6; ++i) {
-    values[i] = PyLong_AsLongLong(args[i + 1]);
-    if (values[i] == -1 && PyErr_Occurred()) return nullptr;
-  }
-  const Format format{static_cast<Rule>(values[0]), values[1], values[2], values[3],
-                      static_cast<unsigned long>(values[4]), values[5]};
-  if (registered().emplace(args[0], format).second) Py_INCREF(args[0]);
-  Py_RETURN_NONE;
 }
 
 }  // namespace shmtensor

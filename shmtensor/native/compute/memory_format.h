@@ -2,7 +2,7 @@
 //
 // Note [Memory formats]
 // A kernel knows shapes; most give their result in rows. Each row of the op table says how its results
-// lie (`formats`): those of a pointwise function as its operands do, an image as the image it came from.
+// lie (`layout`): those of a pointwise function as its operands do, an image as the image it came from.
 // A call whose arrays are all in rows never comes here. Any other call
 //
 //   pointwise   hands the kernel its operands with their dimensions permuted so that the result is in
@@ -11,6 +11,8 @@
 #pragma once
 
 #include "array.h"
+
+#include <functional>
 
 namespace shmtensor {
 
@@ -50,13 +52,20 @@ Ref with_strides(Ref array, const npy_intp* strides);
 bool obeys_layout_contract(PyArrayObject* gradient, PyArrayObject* like);
 Ref by_layout_contract(PyArrayObject* gradient, PyArrayObject* like);
 
-using Run = PyObject* (*)(PyObject* kernel, PyObject* const* args, Py_ssize_t n);
-// The call of a kernel, its results in the format that `formats` was told; of any other kernel unchanged.
-PyObject* run_formatted(Run run, PyObject* kernel, PyObject* const* args, Py_ssize_t n);
+enum class Layout { kPointwise, kChannels, kAllChannels, kRows, kLike };  // ops/memory_format.py has the same order
+
+struct Format {
+  Layout layout;
+  Py_ssize_t first, inputs, arguments;  // the first input's place; how many; all arguments but `out`
+  unsigned long leads;                  // the inputs that decide, as bits
+  Py_ssize_t outputs;                   // how many results lie so
+};
+
+using Run = std::function<PyObject*(PyObject* const* args, Py_ssize_t n)>;
+// run(args, n) of a kernel, its results in the format. A call with `out` is left alone.
+PyObject* run_formatted(const Format& format, const Run& run, PyObject* kernel, PyObject* const* args, Py_ssize_t n);
 
 PyObject* suggests_channels_last(PyObject*, PyObject* array);
 PyObject* laid(PyObject*, PyObject* const* args, Py_ssize_t n);  // laid(array, like)
-// formats(kernel, rule, first, inputs, arguments, leads, outputs); see _core.pyi
-PyObject* formats(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -1,6 +1,4 @@
 // The Python face of half/.
-#include "bind.h"
-
 #include "compute/array.h"
 #include "half.h"
 
@@ -79,16 +77,13 @@ PyMethodDef methods[] = {
     {"recast", fast<recast>(), METH_FASTCALL, "recast(x, dtype or out, /): a copy of another dtype, or into an array of another."},
     {"retype", fast<retype>(), METH_FASTCALL,
      "retype(capsule, code, other, /) -> bool: a 16-bit DLPack tensor's type code, replaced."},
-    {"widens", fast<widens>(), METH_FASTCALL,
-     "widens(kernel, outputs, first=None, /): its calls with 16-bit floats are carried out in float32,\n"
-     "if `first` does not do them (and answers None)."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
 int add_half(PyObject* module) {
-  if (add_bfloat16(module) < 0) return -1;
+  if (add_bfloat16(module) < 0 || add_in_float32(module) < 0) return -1;
   return PyModule_AddFunctions(module, methods);
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "bind.h"
 #include "compute/array.h"
 #include "compute/curves.h"
 #include "compute/fused.h"

@@ -31,15 +31,18 @@ PyObject* narrowed(PyArrayObject* x, int type);
 int narrow_into(PyArrayObject* x, PyArrayObject* out);
 
 // Note [Computing in float32]
-// A kernel that was registered by `widens` never sees a 16-bit array: each is widened, float32
-// results are rounded once. A kernel that is not registered (views, copies, indexing) moves the
-// 16-bit elements as they are.
-//
-// Is this call one of those? A few comparisons where no array is 16 bits wide.
-bool wants_width(PyObject* kernel, PyObject* const* args, Py_ssize_t n);
+// The kernel of a row whose column `halves` is empty never sees a 16-bit array: each is widened, float32
+// results are rounded once. Other kernels (views, copies, indexing) get the 16-bit elements as they are.
+struct Widening {
+  Py_ssize_t outputs;  // results that are rounded: what is kept for pullbacks besides stays wide
+  PyObject* first;     // asked first, with the 16-bit arrays; or null
+};
+bool holds_halves(PyObject* const* args, Py_ssize_t n);  // a few comparisons where no array is 16 bits wide
 // The call tile by tile, without copies in float32; nullptr without an exception: not one for that.
 PyObject* run_direct(PyObject* kernel, PyObject* const* args, Py_ssize_t n);
 // The call. args[-1] may be overwritten.
-PyObject* run_wide(PyObject* kernel, PyObject* const* args, Py_ssize_t n);
+PyObject* run_wide(const Widening& widening, PyObject* kernel, PyObject* const* args, Py_ssize_t n);
+
+int add_in_float32(PyObject* module);  // InFloat32(kernel): the kernel as one that is called so
 
 }  // namespace shmtensor

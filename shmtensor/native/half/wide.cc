@@ -1,25 +1,15 @@
 // See Note [Computing in float32] in half.h.
-#include <unordered_map>
+#include "half.h"
+
+#include <structmember.h>
+
+#include <cstddef>
 #include <vector>
 
-#include "bind.h"
 #include "compute/array.h"
-#include "half.h"
 
 namespace shmtensor {
 namespace {
-
-// Kernels that compute, with the number of their outputs that are rounded: what a forward keeps for
-// its pullbacks stays wide; and what is asked first with the 16-bit arrays, or nullptr. They live as long
-// as the process; the GIL guards the map.
-struct Widened {
-  Py_ssize_t outputs;
-  PyObject* first;
-};
-std::unordered_map<PyObject*, Widened>& kernels() {
-  static auto* map = new std::unordered_map<PyObject*, Widened>();
-  return *map;
-}
 
 bool holds_half(PyObject* p) {
   if (is_half_array(p)) return true;
@@ -112,16 +102,14 @@ struct Call {
 
 }  // namespace
 
-bool wants_width(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    if (holds_half(args[i])) return kernels().count(kernel) != 0;
-  }
+bool holds_halves(PyObject* const* args, Py_ssize_t n) {
+  for (Py_ssize_t i = 0; i < n; ++i)
+    if (holds_half(args[i])) return true;
   return false;
 }
 
-PyObject* run_wide(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
-  const auto found = kernels().find(kernel);
-  PyObject* first = found == kernels().end() ? nullptr : found->second.first;
+PyObject* run_wide(const Widening& widening, PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  PyObject* first = widening.first;
   if (first && PyFunction_Check(first)) {
     PyObject* out = PyObject_Vectorcall(first, args, static_cast<size_t>(n), nullptr);
     if (out != Py_None) return out;
@@ -150,11 +138,10 @@ PyObject* run_wide(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
                                     static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   if (!r) return nullptr;
   if (!PyTuple_CheckExact(r) && !PyList_CheckExact(r)) return call.result(r, true);
-  const Py_ssize_t rounded = found == kernels().end() ? 0 : found->second.outputs;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(r);
   PyObject* all = PyTuple_New(count);
   for (Py_ssize_t i = 0; all && i < count; ++i) {
-    PyObject* one = call.result(Py_NewRef(PySequence_Fast_GET_ITEM(r, i)), i < rounded);
+    PyObject* one = call.result(Py_NewRef(PySequence_Fast_GET_ITEM(r, i)), i < widening.outputs);
     if (!one) {
       Py_CLEAR(all);
       break;
@@ -165,19 +152,61 @@ PyObject* run_wide(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   return all;
 }
 
-PyObject* widens(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("widens", n, 2, 3) < 0) return nullptr;
-  const Py_ssize_t outputs = PyLong_AsSsize_t(args[1]);
-  if (outputs == -1 && PyErr_Occurred()) return nullptr;
-  PyObject* first = n > 2 && args[2] != Py_None ? args[2] : nullptr;
-  auto made = kernels().emplace(args[0], Widened{outputs, first});
-  if (made.second) {
-    Py_INCREF(args[0]);
-    Py_XINCREF(first);
-  } else if (made.first->second.outputs < outputs) {
-    made.first->second.outputs = outputs;
-  }
-  Py_RETURN_NONE;
+// ---------------------------------------------------------------- InFloat32
+
+namespace {
+
+struct InFloat32 {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* kernel;
+};
+
+PyObject* in_float32_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+  PyObject* kernel = reinterpret_cast<InFloat32*>(self)->kernel;
+  const Py_ssize_t n = PyVectorcall_NARGS(flags);
+  if (names || !holds_halves(args, n)) return PyObject_Vectorcall(kernel, args, flags, names);
+  return run_wide(Widening{1, nullptr}, kernel, args, n);
+}
+
+PyObject* in_float32_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject* kernel;
+  if (!PyArg_ParseTuple(args, "O:InFloat32", &kernel)) return nullptr;
+  InFloat32* self = reinterpret_cast<InFloat32*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  self->vectorcall = in_float32_call;
+  self->kernel = Py_NewRef(kernel);
+  return reinterpret_cast<PyObject*>(self);
+}
+
+void in_float32_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  Py_DECREF(reinterpret_cast<InFloat32*>(self)->kernel);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(InFloat32, vectorcall), READONLY, nullptr},
+    {"kernel", T_OBJECT_EX, offsetof(InFloat32, kernel), READONLY, "what computes"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyType_Slot slots[] = {
+    {Py_tp_doc, const_cast<char*>("InFloat32(kernel): with 16-bit floats it computes in float32 and rounds once.")},
+    {Py_tp_new, reinterpret_cast<void*>(in_float32_new)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(in_float32_dealloc)},
+    {Py_tp_members, members},
+    {0, nullptr},
+};
+PyType_Spec spec = {"shmtensor.native.InFloat32", sizeof(InFloat32), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+
+}  // namespace
+
+int add_in_float32(PyObject* module) {
+  Ref type(PyType_FromSpec(&spec));
+  return type ? PyModule_AddObjectRef(module, "InFloat32", type.get()) : -1;
 }
 
 }  // namespace shmtensor
