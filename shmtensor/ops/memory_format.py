@@ -33,7 +33,7 @@ def rule_of(row: Row, kernel: Any) -> int | None:
 
 
 def format_of(row: Row, kernel: Any) -> tuple[int, ...] | None:
-    """The format of a row's results, as `OpFunction.fill` takes it; None: as the kernel leaves them."""
+    """The format of a row's results, as `OpFunction.fill` takes it; None: the kernel's own."""
     rule = rule_of(row, kernel)
     if rule is None or isinstance(row.numpy, tuple) or row.view:
         return None
