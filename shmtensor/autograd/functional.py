@@ -11,6 +11,7 @@ from .. import native
 from .backward import grad
 from .dispatch import table
 from .mode import enable_grad
+from .reach import walks
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -152,7 +153,11 @@ def pushed(
             made.append(zeros_like(y))
             continue
         u = zeros_like(y).requires_grad_()
-        pulled = grad(y, xs, u, True, True, True)
+        former, walks.pushing = walks.pushing, True
+        try:
+            pulled = grad(y, xs, u, True, True, True)
+        finally:
+            walks.pushing = former
         used = [(g, t) for g, t in zip(pulled, tangents) if g is not None and g.requires_grad]
         if strict and len(used) < len(pulled):
             raise RuntimeError(f"{where}: an output is independent of an input: strict mode")

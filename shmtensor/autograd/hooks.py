@@ -90,21 +90,29 @@ def run_tensor_hooks(hooks: dict[int, Hook], g: Any) -> Any:
     return g
 
 
-def run_before(hooks: Hooks, node: Any, g: Any) -> Any:
-    """What is to be done when a node's incoming gradients are complete."""
+def run_before(hooks: Hooks, g: Any) -> Any:
+    """What is to be done with its outputs' gradients when they are complete, whether the node will
+    run or not.
+    """
     gs = g if isinstance(g, list) else [g]
     for index, own in hooks.outputs.items():
-        if gs[index] is not None:
+        if index < len(gs) and gs[index] is not None:
             gs[index] = run_tensor_hooks(own, gs[index])
     for index, reference in hooks.retained.items():
         tensor = reference()
-        if tensor is not None and gs[index] is not None:
+        if tensor is not None and index < len(gs) and gs[index] is not None:
             g_kept = as_tensor(gs[index])
             if g_kept.node is None:
                 g_kept = native.wrap(g_kept.array.copy())
             old = tensor.leaf.grad
             tensor.leaf.grad = g_kept if old is None else old + g_kept
-    for hook in list(hooks.before.values()):  # the node's, after what concerns the tensor
+    return g if isinstance(g, list) else gs[0]
+
+
+def run_prehooks(hooks: dict[int, Hook], g: Any) -> Any:
+    """The gradient after the node's own hooks: it is about to run."""
+    gs = g if isinstance(g, list) else [g]
+    for hook in list(hooks.values()):
         made = hook(tuple(as_tensor(one) for one in gs))
         if made is not None:
             made = made if isinstance(made, tuple) else (made,)

@@ -11,6 +11,9 @@ the written part, the written value inside.
 
 So there is one history, the root's, and a view holds no reference that its root holds back: no
 cycle.
+
+A view whose rule is None cannot be recorded again: it was made under `no_grad`, is one of several
+outputs, or comes out of a custom Function, and has the reason in place of the attributes then.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ from ..ops.table import op
 from .leaf import Leaf, node_of_edge
 from .mode import FROZEN, inferring, recording
 
-__all__ = ["Embedded", "history", "may_forget", "may_write", "written"]
+__all__ = ["FROM_FUNCTION", "Embedded", "history", "may_forget", "may_write", "written"]
 
 ops: Any = None  # the table on Tensors, set by dispatch.py
+FROM_FUNCTION = "was created inside a custom Function (or is an input that it returned as it is)"
 
 
 def history(view: Any) -> Any:
@@ -42,12 +46,11 @@ def history(view: Any) -> Any:
     if rule is None:
         if view.node is None:  # made under no_grad: has no history
             return None
+        owner, _ = node_of_edge(view.node)
+        reason = attributes if attributes == FROM_FUNCTION else "is one of several outputs"
         raise RuntimeError(
-            f"{view.node.node.row.name if view.node.__class__ is native.Port else 'view'}: a view "
-            f"that is one of "
-            f"several outputs was read after its base was modified inplace: shape "
-            f"{view.array.shape}, "
-            "its history is lost; modify a clone() instead"
+            f"{owner.row.name}: a view that {reason} was read after its base was modified inplace: "
+            f"shape {view.array.shape}, its history is lost; modify a clone() instead"
         )
     former = recording.get()
     recording.set(True)
@@ -60,8 +63,10 @@ def history(view: Any) -> Any:
             "view: its base was given another geometry in place (t_, squeeze_, resize_, set_), and "
             f"written since: shape {view.array.shape}, take the view anew"
         )
-    view.node = again.node
+    former, view.node = view.node, again.node
     view.base = (parent, count, rule, attributes)
+    if view.leaf is not None and former is not None:
+        move_retained(view, former)
     return view.node
 
 
@@ -108,11 +113,12 @@ def may_write(tensor: Any) -> None:
             f"clone()"
         )
     if any(rule is None for rule, _ in steps):
+        reason = "was made under no_grad(), or is one of several outputs"
+        if any(attributes == FROM_FUNCTION for _, attributes in steps):
+            reason = FROM_FUNCTION
         raise RuntimeError(
-            "in-place write: the tensor is a view made under no_grad(), or one of several outputs "
-            "that are views, "
-            f"and is being modified inplace with grad mode enabled: shape {tensor.array.shape}, "
-            f"write to a clone()"
+            f"in-place write: a view that {reason} is being modified inplace with grad mode "
+            f"enabled: shape {tensor.array.shape}, write to a clone()"
         )
 
 
@@ -140,6 +146,8 @@ def written(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
     if tensor.array.dtype.kind not in "fc":
         return native.wrote(tensor)
     former = tensor.node
+    if tensor.base is not None and former is not None and calls_hooks(former):
+        edges = tuple(bare(e, tensor.array) if e is former else e for e in edges)
     native.rewrite(tensor, rule, edges, *saved)
     if tensor.base is not None:
         embed(tensor, tensor.node)
@@ -148,12 +156,30 @@ def written(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
     return tensor
 
 
+def calls_hooks(edge: Any) -> bool:
+    """Has somebody registered hooks there?"""
+    hooks = edge.hooks if isinstance(edge, native.Node) else None
+    return hooks is not None and bool(hooks.outputs or hooks.before or hooks.post)
+
+
+def bare(node: Any, array: Any) -> Any:
+    """The node of a view once more, without hooks: those of a view that is written are not called,
+    because a backward takes the way over its base.
+    """
+    return native.Node(node.row, node.edges, node.saved, array)
+
+
 def embed(view: Any, value: Any) -> None:
     """The root of a written view gets the written value (a node) as part of its history."""
     root, steps = chain_to(view)
-    root.node = native.Node(
-        Embedded, (root.node, value), (tuple(steps), order_of(root.array)), root.array
-    )
+    plant(root, root.node, value, steps)
+
+
+def plant(root: Any, former: Any, value: Any, steps: list[Any]) -> None:
+    """Gives a root its node after the part that the steps lead to was written."""
+    root.node = native.Node(Embedded, (former, value), (tuple(steps), order_of(root.array)), root.array)
+    if root.leaf is not None and former is not None:
+        move_retained(root, former)
 
 
 def set_item(x: Any, index: Any, value: Any) -> None:
@@ -171,9 +197,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     part = native.call(native.item, root_part(root.array, steps), index)
     stored = None if node is None else native.Node(Stored, (node,), (), part)
     steps.append((rule, (index,)))
-    root.node = native.Node(
-        Embedded, (edges[0], stored), (tuple(steps), order_of(root.array)), root.array
-    )
+    plant(root, edges[0], stored, steps)
 
 
 def root_part(array: Any, steps: list[tuple[Any, tuple[Any, ...]]]) -> Any:

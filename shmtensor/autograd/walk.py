@@ -168,18 +168,22 @@ def steps(
             if node in captures:
                 found[node] = g
             if accumulate and (needed is None or node in captures):
+                if node.before:
+                    g = guarded(this, create, hooking.run_tensor_hooks, node.before, g)
                 deliver(node, g, create, this)
             continue
         row = node.row
         if g is not None:
             own = node.hooks
             if own is not None:
-                g = guarded(this, create, hooking.run_before, own, node, g)
+                g = guarded(this, create, hooking.run_before, own, g)
             if node in captures:
                 for index in captures[node]:
                     found[node, index] = g[index] if g.__class__ is list else g
             if needed is not None and node not in needed:
                 continue
+            if own is not None and own.before:
+                g = guarded(this, create, hooking.run_prehooks, own.before, g)
             grads: Any
             if anomalies:
                 grads = anomaly.gradients(node, g, create)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import native
 from ..autograd import hooks, view
 from ..autograd.backward import backward
+from ..autograd.grad_fn import shown
 from ..autograd.leaf import Leaf, RemovableHandle
 from ..autograd.mode import FROZEN, inferring
 from ..ops.scattered import Scattered
@@ -84,7 +85,7 @@ class History(Geometry):
         node = view.node_of(self)
         if node is None or node.__class__ is Leaf:
             return None
-        return node.node if node.__class__ is native.Port else node
+        return shown(node.node if node.__class__ is native.Port else node)
 
     @property
     def output_nr(self) -> int:

@@ -139,7 +139,7 @@ PyObject* node_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *row, *edges, *saved, *array = Py_None;
   if (!PyArg_ParseTuple(args, "OO!O!|O:Node", &row, &PyTuple_Type, &edges, &PyTuple_Type, &saved, &array))
     return nullptr;
-  if (type != node_type) return raise("TypeError", "Node: cannot be subclassed");
+  if (type != node_type) return raise("TypeError", "Node: made of the class itself; users see its subclasses");
   Py_ssize_t n = PyTuple_GET_SIZE(saved);
   PyObject** items = reinterpret_cast<PyTupleObject*>(saved)->ob_item;
   PyObject* node = make_node(row, edges, items, n, nullptr, nullptr, 0);
@@ -280,7 +280,7 @@ PyType_Slot node_slots[] = {
     {0, nullptr},
 };
 PyType_Spec node_spec = {"shmtensor.native.Node", sizeof(Node), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, node_slots};
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, node_slots};
 
 // ---------------------------------------------------------------- Port
 
