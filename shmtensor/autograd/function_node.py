@@ -123,6 +123,11 @@ def kind_of(value: Any) -> tuple[Any, Any] | None:
     return (value.array.shape, value.array.dtype) if isinstance(value, native.TensorBase) else None
 
 
+def has_history(cotangent: Any) -> bool:
+    """Is the cotangent one to differentiate by?"""
+    return cotangent is not None and cotangent.node is not None
+
+
 class Applied:
     """The rule of the node that one call of a Function makes.
 
@@ -175,7 +180,7 @@ class Applied:
             elif not isinstance(given[i], native.TensorBase):
                 given[i] = native.wrap(given[i])
         function = self.ctx.function
-        if walks.pushing and function.is_pushed():
+        if walks.pushing and function.is_pushed() and any(map(has_history, given)):
             return self.transposed(node, given)
         made = shut(function.pullback(), self.ctx, *given)
         made = made if isinstance(made, tuple) else (made,)

@@ -6,6 +6,7 @@ from ..autograd.checkpoint import (
     CheckpointError,
     checkpoint,
     checkpoint_sequential,
+    set_checkpoint_debug_enabled,
     set_checkpoint_early_stop,
 )
 
@@ -13,5 +14,6 @@ __all__ = [
     "CheckpointError",
     "checkpoint",
     "checkpoint_sequential",
+    "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
 ]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...autograd import Function
+from ...functions import zeros
 from ...tensor import Tensor
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Table(dict[int, Any]):
 
 _numbers = itertools.count()
 _forward_pre, _forward, _backward_pre, _backward = Table(), Table(), Table(), Table()
+_forward_with_kwargs, _forward_always_called = Table(), Table()
 # Numbers of the hooks for all modules: its truth is all that `Module.__call__` looks at.
 everywhere = Table()
 # Hooks for what every module registers.
@@ -108,9 +110,17 @@ def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
     return insert(hook, _forward_pre, [everywhere])
 
 
-def register_module_forward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """`hook(module, args, output)` after every forward; what it returns replaces the output."""
-    return insert(hook, _forward, [everywhere])
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """`hook(module, args, output)` after every forward; what it returns replaces the output.
+
+    Args: as `Module.register_forward_hook`.
+    """
+    flags = [everywhere]
+    flags += [_forward_with_kwargs] if with_kwargs else []
+    flags += [_forward_always_called] if always_call else []
+    return insert(hook, _forward, flags)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -231,17 +241,20 @@ def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             output = _after(module, number, hook, args, kwargs, output)
         return output if backward is None else backward.watch_outputs(output)
     except BaseException:
-        for number, hook in list(module._forward_hooks.items()):
-            if number in module._forward_hooks_always_called and number not in done:
-                try:
-                    _after(module, number, hook, args, kwargs, output)
-                except Exception as error:  # the one on its way is the one to hear of
-                    warnings.warn(
-                        "register_forward_hook: a hook with always_call=True raised while another "
-                        f"error was on its way: {error!r}",
-                        UserWarning,
-                        stacklevel=3,
-                    )
+        for number, hook in [*_forward.items(), *module._forward_hooks.items()]:
+            if number in done or not (
+                number in _forward_always_called or number in module._forward_hooks_always_called
+            ):
+                continue
+            try:
+                _after(module, number, hook, args, kwargs, output)
+            except Exception as error:  # the one on its way is the one to hear of
+                warnings.warn(
+                    "module forward hook with always_call=True raised an exception that was "
+                    f"silenced as another error was raised in forward: {error!r}",
+                    UserWarning,
+                    stacklevel=3,
+                )
         raise
 
 
@@ -267,7 +280,7 @@ def _before(module: Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dic
 def _after(
     module: Module, number: int, hook: Any, args: Any, kwargs: dict[str, Any], output: Any
 ) -> Any:
-    if number in module._forward_hooks_with_kwargs:
+    if number in _forward_with_kwargs or number in module._forward_hooks_with_kwargs:
         changed = hook(module, args, kwargs, output)
     else:
         changed = hook(module, args, output)
@@ -289,72 +302,112 @@ class _Passage(Function):
 
 
 class _Backward:
-    """One call of a module with backward hooks: gradients pass `_outgoing`, then `_incoming`."""
+    """One call of a module with backward hooks: gradients pass `_outgoing`, then `_incoming`.
+
+    Attributes:
+        grad_output: the gradients of the outputs, between the two; None: the gradient on its way
+            did not come through the outputs, as in a gradient of a gradient.
+        places: of the inputs that require grad.
+    """
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.grad_output: tuple[Any, ...] = ()
-        self.n_inputs = 0
+        self.grad_output: tuple[Any, ...] | None = None
+        self.inputs: list[tuple[Any, Any] | None] = []  # (shape, dtype) of those that are tensors
         self.places: list[int] = []
 
     def watch_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.n_inputs = len(args)
-        self.places = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
+        self.inputs = [(x.shape, x.dtype) if isinstance(x, Tensor) else None for x in args]
+        self.places = _tracked(args)
         if not self.places:
             return args
         watched = _Passage.apply(self._incoming, *(args[i] for i in self.places))
-        changed = list(args)
-        for i, x in zip(self.places, watched, strict=True):
-            changed[i] = x
-        return tuple(changed)
+        return tuple(_replaced(args, self.places, watched))
 
     def watch_outputs(self, output: Any) -> Any:
+        if not isinstance(output, (Tensor, tuple)):
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of "
+                f"Tensors but received {type(output)}",
+                stacklevel=4,
+            )
+            return output
         outputs = output if isinstance(output, tuple) else (output,)
-        places = [i for i, x in enumerate(outputs) if isinstance(x, Tensor) and x.requires_grad]
+        places = _tracked(outputs)
         if not places:
             return output
 
         def outgoing(gradients: tuple[Any, ...]) -> tuple[Any, ...]:
-            every: list[Any] = [None] * len(outputs)
-            for i, g in zip(places, gradients, strict=True):
-                every[i] = g
-            changed = self._outgoing(tuple(every))
+            changed = self._outgoing(tuple(_replaced([None] * len(outputs), places, gradients)))
             return tuple(changed[i] for i in places)
 
         watched = _Passage.apply(outgoing, *(outputs[i] for i in places))
         if not isinstance(output, tuple):
             return watched[0]
-        changed = list(outputs)
-        for i, x in zip(places, watched, strict=True):
-            changed[i] = x
+        changed = _replaced(outputs, places, watched)
         return type(output)(*changed) if hasattr(output, "_fields") else tuple(changed)
 
     def _outgoing(self, grad_output: tuple[Any, ...]) -> tuple[Any, ...]:
         for hook in [*_backward_pre.values(), *self.module._backward_pre_hooks.values()]:
             changed = hook(self.module, grad_output)
             if changed is not None:
-                grad_output = changed if isinstance(changed, tuple) else (changed,)
+                grad_output = _as_many("register_full_backward_pre_hook", changed, grad_output)
         self.grad_output = grad_output
         if not self.places:  # no gradient will come out of the other end
-            self._hooks((None,) * self.n_inputs)
+            self._without_inputs(grad_output)
         return grad_output
 
-    def _incoming(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
-        every: list[Any] = [None] * self.n_inputs
-        for i, g in zip(self.places, gradients, strict=True):
-            every[i] = g
-        changed = self._hooks(tuple(every))
-        return tuple(changed[i] for i in self.places)
+    def _without_inputs(self, grad_output: tuple[Any, ...]) -> None:
+        hooks = [*_backward.values(), *self.module._backward_hooks.values()]
+        if hooks:
+            warnings.warn(
+                "Full backward hook is firing when gradients are computed with respect to module "
+                f"outputs since no inputs of {type(self.module).__name__} require gradients",
+                stacklevel=2,
+            )
+        for hook in hooks:
+            changed = hook(self.module, (None,) * len(self.inputs), grad_output)
+            is_none = isinstance(changed, tuple) and all(g is None for g in changed)
+            if changed is not None and not is_none:
+                raise RuntimeError(
+                    "register_full_backward_hook: Backward hook for Modules where no input "
+                    "requires gradient should always return None or None for all gradients: "
+                    f"{changed!r}"
+                )
+        self.grad_output = None
 
-    def _hooks(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _incoming(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+        grad_output, self.grad_output = self.grad_output, None
+        if grad_output is None:
+            return gradients
+        grad_input = tuple(_replaced(self.inputs, self.places, gradients))
+        grad_input = tuple(zeros(g[0], dtype=g[1]) if isinstance(g, tuple) else g for g in grad_input)
         for hook in [*_backward.values(), *self.module._backward_hooks.values()]:
-            changed = hook(self.module, grad_input, self.grad_output)
+            changed = hook(self.module, grad_input, grad_output)
             if changed is not None:
-                changed = changed if isinstance(changed, tuple) else (changed,)
-                if len(changed) != len(grad_input):
-                    raise RuntimeError(
-                        "register_full_backward_hook: the hook returned another number of "
-                        f"gradients: {len(changed)}, expected {len(grad_input)}"
-                    )
-                grad_input = changed
-        return grad_input
+                grad_input = _as_many("register_full_backward_hook", changed, grad_input)
+        return tuple(grad_input[i] for i in self.places)
+
+
+def _tracked(values: Iterable[Any]) -> list[int]:
+    """Where among the values the tensors are that require grad."""
+    return [i for i, x in enumerate(values) if isinstance(x, Tensor) and x.requires_grad]
+
+
+def _replaced(values: Iterable[Any], places: list[int], others: Iterable[Any]) -> list[Any]:
+    """The values, with others in those places; None leaves what is there."""
+    changed = list(values)
+    for i, other in zip(places, others, strict=True):
+        changed[i] = changed[i] if other is None else other
+    return changed
+
+
+def _as_many(where: str, changed: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a hook returned, a gradient for each that it got."""
+    changed = changed if isinstance(changed, tuple) else (changed,)
+    if len(changed) != len(gradients):
+        raise RuntimeError(
+            f"{where}: the hook returned an invalid number of gradients: {len(changed)}, expected "
+            f"{len(gradients)}"
+        )
+    return changed
