@@ -22,6 +22,7 @@ from .leaf import Hook, Leaf, RemovableHandle, hooks_of, node_name, node_of_edge
 from .mode import recording
 from .observation import Packed, Pair, pack
 from .quiet import quiet
+from .view import is_dropped
 from .walk import deliver
 
 __all__ = ["BackwardFunction", "Computed", "InputMetadata", "SavedTensor", "function_class", "shown"]
@@ -280,7 +281,7 @@ def function_class(name: str, function: Any) -> type[Any]:
 
 def next_functions(node: Any) -> tuple[tuple[Any, int], ...]:
     """The nodes that this one's gradients go to, with the number of their output."""
-    pairs = [(None, 0) if e is None else node_of_edge(e) for e in node.edges]
+    pairs = [(None, 0) if e is None or is_dropped(e) else node_of_edge(e) for e in node.edges]
     return tuple((shown(target), index) for target, index in pairs)
 
 

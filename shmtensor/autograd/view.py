@@ -39,12 +39,14 @@ def history(view: Any) -> Any:
     count = view.version.count
     if seen == count:
         return view.node
+    if seen < 0:
+        return unrecorded(view, ~seen == count)
     node = parent.node if parent.base is None else history(parent)
     if node is None or view.node.__class__ is Leaf:
         view.base = (parent, count, rule, attributes)
         return view.node
     if rule is None:
-        if view.node is None:  # made under no_grad: has no history
+        if view.node is None:  # nothing required grad when it was made
             return None
         owner, _ = node_of_edge(view.node)
         reason = attributes if attributes == FROM_FUNCTION else "is one of several outputs"
@@ -68,6 +70,55 @@ def history(view: Any) -> Any:
     if view.leaf is not None and former is not None:
         move_retained(view, former)
     return view.node
+
+
+class Dropped:
+    """The rule of a view made under `no_grad`: it requires grad, and gradients end there."""
+
+    name = "view"
+
+    @staticmethod
+    def arrays(node: Any, g: Any) -> tuple[()]:
+        return ()
+
+    tensors = arrays
+
+
+DROPPED = native.Node(Dropped, (), ())
+
+
+def unrecorded(view: Any, is_current: bool) -> Any:
+    """The node of a view made under `no_grad`: it requires grad as long as its root does.
+
+    Raises:
+        RuntimeError: its memory was written since, and history is recorded.
+    """
+    if view.node is not None or chain_to(view)[0].node is None:
+        return view.node
+    if not recording.get():
+        return DROPPED
+    if not is_current:
+        raise RuntimeError(
+            "view: A view was created in no_grad or inference mode and its base or another view of "
+            f"its base has been modified inplace since: shape {view.array.shape}, take the view "
+            "after the write, or with grad mode enabled, or of detach()"
+        )
+    return native.Node(Dropped, (), (), view.array)
+
+
+def is_dropped(node: Any) -> bool:
+    """Is it the node of such a view?"""
+    return node.__class__ is native.Node and node.row is Dropped
+
+
+def requires_grad(tensor: Any) -> bool:
+    """Whether a tensor requires grad; also where its history is lost."""
+    if tensor.base is None:
+        return tensor.node is not None
+    _, seen, rule, _ = tensor.base
+    if rule is None:
+        return tensor.node is not None or (seen < 0 and chain_to(tensor)[0].node is not None)
+    return history(tensor) is not None
 
 
 def node_of(tensor: Any) -> Any:
@@ -113,7 +164,7 @@ def may_write(tensor: Any) -> None:
             f"clone()"
         )
     if any(rule is None for rule, _ in steps):
-        reason = "was made under no_grad(), or is one of several outputs"
+        reason = "was made under no_grad() or is one of several outputs"
         if any(attributes == FROM_FUNCTION for _, attributes in steps):
             reason = FROM_FUNCTION
         raise RuntimeError(

@@ -29,7 +29,7 @@ class History(Geometry):
 
     @property
     def requires_grad(self) -> bool:
-        return view.node_of(self) is not None
+        return view.requires_grad(self)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -64,6 +64,8 @@ class History(Geometry):
                     self.leaf.describe(self.array)
                 self.node = self.leaf
         elif node is not None:
+            if view.is_dropped(node):  # as long as its base requires grad
+                return self
             if node.__class__ is not Leaf:
                 raise RuntimeError(
                     "requires_grad_: you can only change requires_grad flags of leaf variables: "
@@ -77,13 +79,13 @@ class History(Geometry):
     @property
     def is_leaf(self) -> bool:
         node = view.node_of(self)
-        return node is None or node.__class__ is Leaf
+        return node is None or node.__class__ is Leaf or view.is_dropped(node)
 
     @property
     def grad_fn(self) -> Any:
         """What computed the tensor, a node of the graph; None for a leaf."""
         node = view.node_of(self)
-        if node is None or node.__class__ is Leaf:
+        if node is None or node.__class__ is Leaf or view.is_dropped(node):
             return None
         return shown(node.node if node.__class__ is native.Port else node)
 
