@@ -6,6 +6,7 @@ when it is asked for.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,32 @@ def memory_of(array: Any) -> Any:
     if not array.flags.writeable:
         flat.flags.writeable = False
     return flat
+
+
+def resized(array: Any, shape: tuple[int, ...], order: tuple[int, ...] | None = None) -> Any:
+    """An array of a shape over the memory that this one is a view of, from its first element on.
+    Where the memory ends before, over new memory that begins with what the old one holds. Copies:
+    none, or one of the whole memory.
+
+    Args:
+        order: the dimensions from the outermost to the innermost in memory; None: as they are.
+    """
+    try:
+        memory = memory_of(array)
+        start = array.ctypes.data - memory.ctypes.data
+    except RuntimeError:  # the memory is not one piece
+        memory, start = native.call(np.array, array, order="C").reshape(-1).view(np.uint8), 0
+    if not 0 <= start <= memory.nbytes:  # of no elements: it may be anywhere
+        start = 0
+    end = start + math.prod(shape) * array.itemsize
+    if end > memory.nbytes:
+        fresh = native.call(np.empty, end, np.uint8)
+        fresh[: memory.nbytes] = memory
+        memory = fresh
+    if order is None:
+        return np.ndarray(shape, array.dtype, memory, start)
+    laid = np.ndarray([shape[d] for d in order], array.dtype, memory, start)
+    return laid.transpose(np.argsort(order))
 
 
 def _of_tensor(cls: Any, tensor: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from .. import dtypes, native
 from ..ops import LATER
 from .mode import recording
+from .resize import resize_output
 from .view import may_forget, node_of
 
 __all__ = ["composite_receives", "put", "receiving", "spoken", "straight"]
@@ -111,15 +111,6 @@ def put(out: Any, where: str, result: Any) -> Any:
             f"{where}: result type {result.array.dtype} can't be cast to the desired output type "
             f"{out.array.dtype}"
         )
-    shape = result.array.shape
-    if out.array.shape != shape:
-        if out.array.size:
-            warnings.warn(
-                f"{where}: An output with one or more elements was resized since it had shape "
-                f"{out.array.shape}, which does not match the required output shape {shape}. "
-                "Reuse it after out.resize_(0), which has no elements",
-                stacklevel=3,
-            )
-        out.array = native.call(np.empty, shape, out.array.dtype)
     may_forget(out)
+    resize_output(out, where, result.array.shape)
     return native.write(out, np.copyto, out.array, result.array, "unsafe")

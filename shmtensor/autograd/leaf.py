@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 from .. import native
 
-__all__ = ["GradientEdge", "Handles", "Hooks", "Leaf", "RemovableHandle", "node_of_edge"]
+__all__ = [
+    "GradientEdge",
+    "Handles",
+    "Hooks",
+    "Leaf",
+    "RemovableHandle",
+    "node_of_edge",
+    "renew_leaf",
+]
 
 Hook = Callable[..., Any]
 numbers = itertools.count()
@@ -89,6 +97,28 @@ class Leaf(native.Edge):
         before = RemovableHandle(self.before, given.append)
         after = RemovableHandle(self.post, lambda tensor: hook((), (given.pop(),)))
         return Handles([before, after])
+
+
+def renew_leaf(tensor: Any) -> None:
+    """Gives a tensor over other memory a new Leaf, with its `.grad` and hooks. A graph that was
+    recorded before ends at the old one, which adds to the tensor's `.grad` as before, but is not
+    found any more when a gradient of the tensor is asked for.
+    """
+    old, new = tensor.leaf, Leaf(tensor)
+    new.grad, new.notes = old.grad, old.notes
+    new.hooks, new.before, new.post = old.hooks, old.before, old.post
+    tensor.leaf = new
+    if tensor.node is old:
+        tensor.node = new
+
+    def pass_on(tensor: Any) -> None:
+        g, old.grad = old.grad, None
+        if tensor is not None:
+            leaf = tensor.leaf
+            leaf.grad = g if leaf.grad is None else leaf.grad + g
+
+    old.grad = None
+    old.post = {next(numbers): pass_on, **(old.post or {})}
 
 
 class Hooks:

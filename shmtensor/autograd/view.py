@@ -39,6 +39,9 @@ def history(view: Any) -> Any:
     count = view.version.count
     if seen == count:
         return view.node
+    if parent.version is not view.version:  # the parent has other memory now (resize_, set_)
+        view.base = None
+        return view.node
     if seen < 0:
         return unrecorded(view, ~seen == count)
     node = parent.node if parent.base is None else history(parent)
@@ -131,6 +134,9 @@ def chain_to(view: Any) -> tuple[Any, list[tuple[Any, tuple[Any, ...]]]]:
     steps = []
     while view.base is not None:
         parent, _, rule, attributes = view.base
+        if parent.version is not view.version:  # the parent has other memory now
+            view.base = None
+            break
         steps.append((rule, attributes))
         view = parent
     return view, steps[::-1]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 
 from .. import native
 from ..device import as_device
-from ..dtypes import as_dtype, get_default_dtype, of_number
+from ..dtypes import as_dtype, default_complex, get_default_dtype, of_number
 from .likeness import laid_like
+from .random_bounds import check_drawable
 from .scalars import as_element
 from .spacing import line, power
 from .table import composite
@@ -73,6 +75,40 @@ def blanks(kind: int) -> Any:
     return compute
 
 
+def dtype_beside(name: str, out: Any, dtype: Any) -> Any:
+    """The dtype that is asked for; that of `out` if there is one.
+
+    Raises:
+        RuntimeError: they differ. TypeError: `out` is no tensor.
+    """
+    if out is None:
+        return dtype
+    if not isinstance(out, native.TensorBase):
+        raise TypeError(f"{name}: argument 'out' must be Tensor, not {type(out).__name__}")
+    if dtype is not None and as_dtype(dtype) != out.dtype:
+        raise RuntimeError(
+            f"{name}: dtype {as_dtype(dtype)} does not match dtype of out parameter ({out.dtype})"
+        )
+    return out.dtype
+
+
+def into(out: Any, value: Any, keeps_shape: bool = False) -> Any:
+    """The value, or `out` with the value copied in; it takes the value's shape.
+
+    Args:
+        keeps_shape: not if it has as many elements: the value is written in order.
+    """
+    if out is None:
+        return value
+    fresh = value.detach()
+    if keeps_shape and out.numel() == fresh.numel():
+        fresh = fresh.view(out.shape)
+    elif out.shape != fresh.shape:
+        out.resize_(fresh.shape)
+    out.copy_(fresh)
+    return out.requires_grad_() if value.requires_grad else out
+
+
 @composite(method=False, usual=(blanks(1), "size", PLAIN))
 def zeros(
     ops,
@@ -85,15 +121,10 @@ def zeros(
     pin_memory=False,
 ):
     """A tensor of zeros."""
-    shape = shaped("zeros", size)
+    shape, dtype = shaped("zeros", size), dtype_beside("zeros", out, dtype)
     return into(
         out, made(np.zeros, shape, default(dtype), device=device, requires_grad=requires_grad)
     )
-
-
-def into(out: Any, value: Any) -> Any:
-    """The value, or `out` with the value copied in."""
-    return value if out is None else out.copy_(value)
 
 
 @composite(method=False, usual=(blanks(2), "size", PLAIN))
@@ -108,7 +139,7 @@ def ones(
     pin_memory=False,
 ):
     """A tensor of ones."""
-    shape = shaped("ones", size)
+    shape, dtype = shaped("ones", size), dtype_beside("ones", out, dtype)
     return into(
         out,
         made(of_one_number, shape, 1, default(dtype), device=device, requires_grad=requires_grad),
@@ -128,10 +159,11 @@ def empty(
     memory_format=None,
 ):
     """A tensor whose elements are whatever the memory held."""
-    shape = shaped("empty", size)
-    return into(
-        out, made(np.empty, shape, default(dtype), device=device, requires_grad=requires_grad)
-    )
+    shape, dtype = shaped("empty", size), dtype_beside("empty", out, dtype)
+    if out is not None:
+        out.resize_(shape)
+        return out.requires_grad_() if requires_grad else out
+    return made(np.empty, shape, default(dtype), device=device, requires_grad=requires_grad)
 
 
 def full_of(size: Any, fill_value: Any) -> Any:
@@ -154,7 +186,7 @@ def full(
     ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """A tensor of one number; its dtype is the number's."""
-    dtype = dtype_of(fill_value, dtype)
+    dtype = dtype_of(fill_value, dtype_beside("full", out, dtype))
     shape = shaped("full", (size,))
     value = number(fill_value)
     return into(out, made(filled, shape, value, dtype, device=device, requires_grad=requires_grad))
@@ -298,11 +330,13 @@ def arange(
     start, end, step = number(start), number(end), number(step)
     if end is None:
         start, end = 0, start
+    dtype = dtype_beside("arange", out, dtype)
     if dtype is None:
         whole = all(isinstance(v, int) for v in (start, end, step))
         dtype = np.dtype(np.int64) if whole else get_default_dtype()
     if step == 0:
         raise RuntimeError("arange: step must not be 0: 0")
+    check_drawable("arange", as_dtype(dtype), "iuf")
     if as_dtype(dtype) == np.int64 and all(math.isfinite(v) for v in (start, end, step)):
         if not int(step):
             raise ValueError(f"arange: step must be nonzero: {step} as int64")
@@ -314,10 +348,17 @@ def arange(
     n = -(-(end - start) // step) if isinstance(step, int) else math.ceil((end - start) / step)
     if as_dtype(dtype).kind in "iu":
         start, step = int(start), int(step)
+    if out is not None and out.numel() not in (0, n):
+        warnings.warn(
+            f"arange: the number of elements in the out tensor of shape {tuple(out.shape)} is "
+            f"{out.numel()}, which does not match the computed number of elements {n}: it is "
+            f"resized to shape ({n},)",
+            stacklevel=2,
+        )
     found = made(
         counted, start, step, int(n), as_dtype(dtype), device=device, requires_grad=requires_grad
     )
-    return into(out, found)
+    return into(out, found, keeps_shape=True)
 
 
 def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
@@ -329,11 +370,25 @@ def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
 
 
 @composite(method=False)
-def range(ops, start=0, end=None, step=1, *, dtype=None, device=None, requires_grad=False):
+def range(
+    ops,
+    start=0,
+    end=None,
+    step=1,
+    *,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+):
     """start, start + step, ... up to end, which belongs to it (PyTorch's old form of arange)."""
     start, end = (0, start) if end is None else (start, end)
     n = math.floor((end - start) / step) + 1
-    return made(counted, start, step, n, default(dtype), device=device, requires_grad=requires_grad)
+    dtype = default(dtype_beside("range", out, dtype))
+    check_drawable("range", dtype, "iuf")
+    found = made(counted, start, step, n, dtype, device=device, requires_grad=requires_grad)
+    return into(out, found, keeps_shape=True)
 
 
 def check_steps(name: str, start: Any, end: Any, steps: Any) -> None:
@@ -346,6 +401,25 @@ def check_steps(name: str, start: Any, end: Any, steps: Any) -> None:
         raise RuntimeError(f"{name}: start and end must be numbers or 0-d: {start}, {end}")
 
 
+def dtype_of_ends(name: str, ends: tuple[Any, Any], dtype: Any) -> Any:
+    """The dtype that is asked for, or the default one; the complex one if an end is complex.
+
+    Raises:
+        RuntimeError: an end is complex and the dtype is not. NotImplementedError: it is bool.
+    """
+    is_complex = any(isinstance(end, complex) for end in ends)
+    if dtype is None:
+        return default_complex() if is_complex else get_default_dtype()
+    dtype = as_dtype(dtype)
+    if is_complex and dtype.kind != "c":
+        raise RuntimeError(
+            f"{name}: inferred dtype {default_complex()} can't be safely cast to passed dtype "
+            f"{dtype}: {ends[0]} to {ends[1]}"
+        )
+    check_drawable(name, dtype, "iufc")
+    return dtype
+
+
 @composite(method=False)
 def linspace(
     ops, start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
@@ -353,8 +427,9 @@ def linspace(
     """`steps` numbers from start to end, both included, evenly spaced."""
     check_steps("linspace", start, end, steps)
     ends = number(start), number(end)
-    spaced = made(line, *ends, steps, default(dtype), device=device, requires_grad=requires_grad)
-    return into(out, spaced)
+    dtype = dtype_of_ends("linspace", ends, dtype_beside("linspace", out, dtype))
+    spaced = made(line, *ends, steps, dtype, device=device, requires_grad=requires_grad)
+    return into(out, spaced, keeps_shape=True)
 
 
 @composite(method=False)
@@ -374,10 +449,9 @@ def logspace(
     """base to the power of `steps` evenly spaced numbers from start to end."""
     check_steps("logspace", start, end, steps)
     ends = number(start), number(end)
-    powers = made(
-        power, base, *ends, steps, default(dtype), device=device, requires_grad=requires_grad
-    )
-    return into(out, powers)
+    dtype = dtype_of_ends("logspace", ends, dtype_beside("logspace", out, dtype))
+    powers = made(power, base, *ends, steps, dtype, device=device, requires_grad=requires_grad)
+    return into(out, powers, keeps_shape=True)
 
 
 @composite(method=False)
@@ -385,5 +459,6 @@ def eye(ops, n, m=None, *, out=None, dtype=None, layout=None, device=None, requi
     """n rows and m columns (as many, if not given), 1 on the diagonal and 0 elsewhere."""
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"eye: sizes must not be negative: {n}, {m}")
+    dtype = dtype_beside("eye", out, dtype)
     unit = made(np.eye, n, m, 0, default(dtype), device=device, requires_grad=requires_grad)
     return into(out, unit)

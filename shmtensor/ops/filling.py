@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
 from .. import native
 from . import philox
+from .random_bounds import (
+    check_drawable,
+    check_random_bounds,
+    check_uniform_bounds,
+    most_exact,
+)
 from .sampling import chances, claimed, size_of, whole
 from .table import composite, op
 
@@ -68,8 +75,7 @@ for row in (uniform_fill, normal_fill, refill):
 @composite(function=False)
 def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
     """Fills the tensor with evenly distributed numbers from [low, high)."""
-    if low > high:
-        raise RuntimeError(f"uniform_: low is above high: {low}, {high}")
+    check_uniform_bounds("uniform_", low, high, input.dtype)
     if input.dtype.kind == "c":
         parts = low + (high - low) * chances(2 * size_of(input), generator)
         return ops.refill_(input, parts.view(np.complex128))
@@ -80,6 +86,7 @@ def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
 @composite(function=False)
 def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
     """Fills the tensor with normally distributed numbers."""
+    check_drawable("normal_", input.dtype)
     if std < 0:
         raise RuntimeError(f"normal_: std must not be negative: {std}")
     if input.dtype.kind == "c":  # half of the variance in each part
@@ -93,6 +100,7 @@ def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
 @composite(function=False)
 def exponential_(ops, input, lambd=1.0, *, generator=None):
     """Fills the tensor with exponentially distributed numbers of rate lambd."""
+    check_drawable("exponential_", input.dtype, "f", RuntimeError)
     if lambd <= 0:
         raise RuntimeError(f"exponential_: lambd must be positive: {lambd}")
     left = 1.0 - chances(size_of(input), generator)  # exact, and never 0
@@ -102,6 +110,7 @@ def exponential_(ops, input, lambd=1.0, *, generator=None):
 @composite(function=False)
 def cauchy_(ops, input, median=0.0, sigma=1.0, *, generator=None):
     """Fills the tensor with Cauchy-distributed numbers."""
+    check_drawable("cauchy_", input.dtype, "f", RuntimeError)
     if sigma <= 0:
         raise RuntimeError(f"cauchy_: sigma must be positive: {sigma}")
     turns = chances(size_of(input), generator) - 0.5
@@ -111,6 +120,7 @@ def cauchy_(ops, input, median=0.0, sigma=1.0, *, generator=None):
 @composite(function=False)
 def geometric_(ops, input, p, *, generator=None):
     """Fills the tensor with how many trials it takes to a success of probability p."""
+    check_drawable("geometric_", input.dtype, "fiu")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_: p must lie between 0 and 1: {p}")
     u = chances(size_of(input), generator)
@@ -120,6 +130,7 @@ def geometric_(ops, input, p, *, generator=None):
 @composite(function=False)
 def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
     """Fills the tensor with numbers whose logarithms are normally distributed."""
+    check_drawable("log_normal_", input.dtype, "f")
     if std <= 0:
         raise RuntimeError(f"log_normal_: std must be positive: {std}")
     n = size_of(input)
@@ -128,18 +139,17 @@ def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
 
 
 @composite(function=False)
-def random_(ops, input, low=0, high=None, *, generator=None):
-    """Fills the tensor with whole numbers from [low, high), or below low if that is given alone."""
-    if high is None and low:
+def random_(ops, input, low=None, high=..., *, generator=None):
+    """Fills the tensor with whole numbers: `random_(high)` from [0, high), `random_(low, high)`
+    from [low, high), `random_(low, None)` from low to the dtype's largest, `random_()` from 0 to
+    it. Of floating-point dtypes the largest is the one up to which they have all whole numbers.
+    """
+    if low is None:
+        low, high = 0, None
+    elif high is ...:
         low, high = 0, low
-    if high is None:
-        dtype = input.dtype
-        digits = {2: 11, 4: 24, 8: 53}
-        high = (
-            2
-            if dtype.kind == "b"
-            else 2 ** digits[dtype.itemsize] + 1
-            if dtype.kind == "f"
-            else np.iinfo(dtype).max
-        )
-    return ops.refill_(input, whole(tuple(input.shape), low, high, np.int64, generator))
+    check_drawable("random_", input.dtype, "biuf")
+    low = operator.index(low)
+    high = most_exact(input.dtype) + 1 if high is None else operator.index(high)
+    check_random_bounds("random_", low, high, input.dtype)
+    return ops.refill_(input, whole(tuple(input.shape), low, high, np.dtype(np.int64), generator))

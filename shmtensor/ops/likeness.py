@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import native
 
-__all__ = ["in_rows", "laid_like", "order_of"]
+__all__ = ["in_rows", "laid_like", "order_in", "order_of"]
 
 CHANNELS_LAST = {"channels_last": (0, 2, 3, 1), "channels_last_3d": (0, 2, 3, 4, 1)}
 
@@ -26,11 +26,20 @@ def order_of(array: Any, memory_format: Any = None) -> tuple[int, ...] | None:
         if not steps or 0 in steps:  # stretched memory has no order to keep
             return None
         return tuple(sorted(range(len(steps)), key=lambda d: -abs(steps[d])))
+    return order_in(array.shape, memory_format)
+
+
+def order_in(shape: tuple[int, ...], memory_format: Any) -> tuple[int, ...] | None:
+    """The dimensions from the outermost to the innermost of a memory format; None: as they stand.
+
+    Raises:
+        RuntimeError: channels last of another number of dimensions.
+    """
+    name = getattr(memory_format, "name", None)
     order = CHANNELS_LAST.get(name)
-    if order is not None and len(order) != array.ndim:
+    if order is not None and len(order) != len(shape):
         raise RuntimeError(
-            f"memory_format: required rank {len(order)} tensor to use {name} format: shape "
-            f"{array.shape}"
+            f"memory_format: required rank {len(order)} tensor to use {name} format: shape {shape}"
         )
     return order
 

@@ -10,9 +10,10 @@ import numpy as np
 from .. import native
 from ..dtypes import as_dtype, get_default_dtype
 from . import philox
-from .creation import PLAIN, default, into, made, number, shaped
+from .creation import PLAIN, default, dtype_beside, into, made, number, shaped
 from .likeness import in_rows
 from .philox import default_generator
+from .random_bounds import check_drawable, check_random_bounds, most_exact
 from .samples import reals
 from .table import composite, op
 
@@ -38,8 +39,7 @@ def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: f
     if dtype.kind == "c":
         part = np.dtype(np.float64 if dtype == np.complex128 else np.float32)
         return drawn(fill, (*shape, 2), part, generator, low, high).view(dtype)[..., 0]
-    if dtype.kind != "f":
-        raise RuntimeError(f"random: real or complex numbers are drawn, not {dtype}")
+    check_drawable("random", dtype)
     seed, offset = claimed(generator, math.prod(shape), dtype == np.float64)
     if dtype.itemsize == 2:
         return philox.fill_half(fill, np.empty(shape, dtype), seed, offset, low, high)
@@ -74,7 +74,7 @@ def rand(
     pin_memory=False,
 ):
     """Evenly distributed numbers from [0, 1)."""
-    shape, dtype = shaped("rand", size), default(dtype)
+    shape, dtype = shaped("rand", size), default(dtype_beside("rand", out, dtype))
     fill = native.uniform_
     drawing = made(
         drawn, fill, shape, dtype, generator, 0.0, 1.0, device=device, requires_grad=requires_grad
@@ -95,7 +95,7 @@ def randn(
     pin_memory=False,
 ):
     """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
-    shape, dtype = shaped("randn", size), default(dtype)
+    shape, dtype = shaped("randn", size), default(dtype_beside("randn", out, dtype))
     std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
     fill = native.normal_
     drawing = made(
@@ -161,10 +161,9 @@ def whole(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
     """Whole numbers from [low, high).
 
     Raises:
-        RuntimeError: there is none.
+        RuntimeError: there is none, or the dtype cannot hold them.
     """
-    if low >= high:
-        raise RuntimeError(f"randint: low must be less than high: {low}, {high}")
+    check_random_bounds("randint", low, high, dtype)
     n, span = math.prod(shape), high - low
     wide = span >= 2**32
     seed, offset = claimed(generator, n, wide)
@@ -195,6 +194,7 @@ def randint(
         low, high = 0, low
     if size is None:
         raise TypeError(f"randint: size is needed: randint({low}, {high})")
+    dtype = dtype_beside("randint", out, dtype)
     dtype = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
     shape = shaped("randint", (size,))
     return into(
@@ -243,7 +243,11 @@ def randperm(
     """The numbers 0 to n - 1 in random order."""
     if n < 0:
         raise RuntimeError(f"randperm: n must not be negative: {n}")
+    dtype = dtype_beside("randperm", out, dtype)
     dtype = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
+    check_drawable("randperm", dtype, "iuf")
+    if n - 1 > most_exact(dtype):
+        raise RuntimeError(f"randperm: n is too large for {dtype}: {n}")
     return into(
         out, made(shuffled, n, dtype, generator, device=device, requires_grad=requires_grad)
     )
@@ -295,6 +299,7 @@ def bernoulli(ops, input, p=None, *, generator=None):
 @composite(function=False)
 def bernoulli_(ops, input, p=0.5, *, generator=None):
     """Fills the tensor with 1 (probability p, a number or a tensor) and 0."""
+    check_drawable("bernoulli_", input.dtype, "biuf")
     p = getattr(p, "array", p)
     low, high = (p, p) if isinstance(p, (int, float)) else (np.min(p), np.max(p))
     if low < 0 or high > 1:
@@ -321,6 +326,7 @@ def normal(
     if not hasattr(std, "shape") and std < 0:
         raise RuntimeError(f"normal: std must not be negative: {std}")
     if size is not None:
+        dtype = dtype_beside("normal", out, dtype)
         z = ops.randn(size, generator=generator, dtype=dtype, device=device)
         drawing = ops.add(ops.mul(z, std), mean)
         return into(out, drawing.requires_grad_(True) if requires_grad else drawing)
@@ -329,6 +335,8 @@ def normal(
         raise TypeError(f"normal: a size is needed beside numbers: mean={mean}, std={std}")
     shape = np.broadcast_shapes(*(tuple(v.shape) for v in tensors))
     dtype = tensors[0].dtype
+    if out is not None:
+        check_drawable("normal", out.dtype)
     if hasattr(std, "shape") and math.prod(std.shape) and std.min() < 0:
         raise RuntimeError(f"normal: std must not be negative: {std.min()}")
     z = ops.randn(shape, generator=generator, dtype=dtype)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..storage import memory_of
 from .creation import default, made
 from .table import composite, op
 
@@ -15,22 +16,24 @@ Shape = tuple[int, ...]
 
 
 def owner(x: Any) -> Any:
-    """All the memory that x lies in, as a vector of its dtype; None if that is not one array's.
+    """All the memory that x lies in, as a vector of its dtype; None if that is not one piece.
     It can be written if x can."""
-    may_write = x.flags.writeable
-    while isinstance(x.base, np.ndarray) and x.base.dtype == x.dtype:
-        x = x.base
-    if not x.flags.c_contiguous:
-        from ..storage import as_it_lies  # rarely needed
-
-        x = as_it_lies(x)
-        if not x.flags.c_contiguous:
+    whole = x
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    if whole.dtype == x.dtype and whole.flags.c_contiguous:
+        memory = whole.reshape(-1)
+    else:
+        try:
+            held = memory_of(x)
+        except RuntimeError:
             return None
-    whole = x.reshape(-1)
-    if whole.flags.writeable and not may_write:
-        whole = whole.view()
-        whole.flags.writeable = False
-    return whole
+        before = (x.ctypes.data - held.ctypes.data) % x.itemsize  # of a view that begins between
+        memory = held[before : held.size - (held.size - before) % x.itemsize].view(x.dtype)
+    if memory.flags.writeable and not x.flags.writeable:
+        memory = memory.view()
+        memory.flags.writeable = False
+    return memory
 
 
 def laid(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
@@ -51,36 +54,103 @@ def laid(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
     return native.relaid(memory, size, steps, offset * memory.itemsize if math.prod(size) else 0)
 
 
-@op(view=True, samples=[((3, 4), (2, 2), (4, 1), 1), ((6,), (4, 3), (1, 1))])
-def as_strided(xp, x, /, size, stride, storage_offset=0):
-    """Another shape and strides (in elements) over the tensor's memory. Copies: none."""
+# ---- Note [Strides of a view]
+#
+# A row does not know where its operand lies in memory: its gradient, or a write to a view of it, is
+# computed on other memory. So `as_strided` tells the row `_as_strided` the offset from the
+# operand's first element, and the operand's own strides.
+
+
+def strides_of(x: Any) -> Shape:
+    """The strides in elements; of sizes of 1, which say nothing, 0."""
+    return tuple(s // x.itemsize if n > 1 else 0 for n, s in zip(x.shape, x.strides, strict=True))
+
+
+def places(size: Shape, stride: Shape, offset: int) -> Any:
+    """The offset of each element from the first one of another layout."""
+    found = np.full(size, offset)
+    for d, (n, s) in enumerate(zip(size, stride, strict=True)):
+        found += (np.arange(n) * s).reshape((-1,) + (1,) * (len(size) - 1 - d))
+    return found
+
+
+def joint(*layouts: Any) -> tuple[int, list[Any]]:
+    """The size of the memory that layouts (size, stride, offset) span together, and the place of
+    each one's elements in it.
+    """
+    found = [places(*layout) for layout in layouts]
+    low = min((int(at.min()) for at in found if at.size), default=0)
+    high = max((int(at.max()) for at in found if at.size), default=-1)
+    return high - low + 1, [at - low for at in found]
+
+
+@op(
+    view=True,
+    method=False,
+    function=False,
+    samples=[((3, 4), (2, 2), (4, 1), 1, (4, 1)), ((6,), (4, 3), (1, 1), 0, (1,))],
+)
+def _as_strided(xp, x, /, size, stride, offset, own):
+    """Another shape and strides (in elements) over the tensor's memory, `offset` elements behind
+    its first one. Copies: none; one where x does not have its `own` strides.
+    """
+    if strides_of(x) != own:
+        n, (to, source) = joint((x.shape, own, 0), (size, stride, offset))
+        memory = xp.zeros(n, x.dtype)
+        memory[to] = x
+        return xp.asarray(memory[source])
     memory = owner(x)
     if memory is None:
         raise RuntimeError(f"as_strided: the memory is not one piece: strides {x.strides}")
-    return laid(memory, tuple(size), tuple(stride), storage_offset or 0)
+    start = (x.ctypes.data - memory.ctypes.data) // x.itemsize
+    return laid(memory, size, stride, start + offset)
 
 
-@op(method=False, function=False, samples=[((2, 2), (3, 4), (4, 1), 1)])
-def strided_sum(xp, x, /, shape, stride, offset):
-    """Zeros of a shape, with x added at strides over it: the gradient of `as_strided`."""
-    out = xp.zeros(shape, x.dtype)
-    places = laid(xp.arange(out.size), x.shape, tuple(stride), offset or 0)
-    xp.add.at(out.reshape(-1), places, x)
-    return out
+@op(method=False, function=False, samples=[((2, 2), (3, 4), (4, 1), (4, 1), 1)])
+def strided_sum(xp, x, /, shape, own, stride, offset):
+    """Zeros of a shape, with x added at strides over it: the gradient of `as_strided`. Elements
+    that share memory share what is added there.
+    """
+    n, (to, source) = joint((x.shape, stride, offset), (shape, own, 0))
+    memory = xp.zeros(n, x.dtype)
+    xp.add.at(memory, to, x)
+    if any(size > 1 and not step for size, step in zip(shape, own, strict=True)):
+        count = xp.bincount(source.reshape(-1), minlength=n)
+        memory /= xp.maximum(count, 1).astype(x.dtype)
+    return xp.asarray(memory[source])
 
 
-as_strided.pullback(
-    x=lambda ops, g, x_shape, stride, storage_offset: ops.strided_sum(
-        g, x_shape, stride, storage_offset
-    )
+_as_strided.pullback(
+    x=lambda ops, g, x_shape, stride, offset, own: ops.strided_sum(g, x_shape, own, stride, offset)
 )
 strided_sum.pullback(
-    x=lambda ops, g, x_shape, stride, offset: ops.as_strided(g, x_shape, stride, offset)
+    x=lambda ops, g, x_shape, own, stride, offset: ops._as_strided(g, x_shape, stride, offset, own)
 )
+
+
+@composite
+def as_strided(ops, input, size, stride, storage_offset=None):
+    """Another shape and strides (in elements) over the tensor's memory. Copies: none.
+
+    Args:
+        storage_offset: elements between the start of the memory and the result's first one; None:
+            that of the tensor.
+    """
+    array = getattr(input, "array", input)
+    offset = 0 if storage_offset is None else storage_offset - offset_of(array)
+    return ops._as_strided(input, tuple(size), tuple(stride), offset, strides_of(array))
+
+
+def offset_of(x: Any) -> int:
+    """Elements between the start of the memory and the first one of x."""
+    memory = owner(x)
+    if memory is None:
+        raise RuntimeError(f"as_strided: the memory is not one piece: strides {x.strides}")
+    return int(x.ctypes.data - memory.ctypes.data) // int(x.itemsize)
 
 
 @composite(method=False)
-def as_strided_copy(ops, input, size, stride, storage_offset=0):
+def as_strided_copy(ops, input, size, stride, storage_offset=None):
     """`as_strided` in memory of its own. Copies: one (the result)."""
     return ops.clone(ops.as_strided(input, size, stride, storage_offset))
 

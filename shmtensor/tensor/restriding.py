@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import native
+from .. import formats, native
 from ..autograd import view
 from ..autograd.dispatch import table
-from ..autograd.mode import recording
+from ..autograd.leaf import Leaf
+from ..autograd.mode import enable_grad, no_grad, recording
+from ..autograd.resize import SetStorage, place, resize
+from ..ops.likeness import order_in
 from .writing import Writing
 
 if TYPE_CHECKING:
@@ -29,16 +34,23 @@ class Restriding(Writing):
     def become(self, name: str, *args: Any) -> Self:
         """The tensor takes the place of a view of itself.
 
-        What it was stands behind it as the view's base, so that history goes on; views of it that
-        were made before refer to its former geometry, and are refused when they are looked at
-        after another write.
+        What it was is its base from then on, so that its history continues, under `no_grad` too: a
+        tensor that requires grad still does. A leaf remains one. Views of it that were made before
+        refer to its former geometry, and are refused when they are looked at after another write.
         """
-        if recording.get() and view.node_of(self) is not None:
+        node = view.node_of(self)
+        if node is not None and recording.get():
             view.may_write(self)
+        if node.__class__ is Leaf:
+            with no_grad():
+                self.array = getattr(table, name)(self.detach(), *args).array
+            self.leaf.describe(self.array)
+            return self
         former: Any = native.wrap(self.array)
         former.node, former.base = self.node, self.base
         former.version = self.version
-        made = getattr(table, name)(former, *args)
+        with enable_grad():
+            made = getattr(table, name)(former, *args)
         node = view.node_of(made)
         self.array = made.array
         self.version, self.node = made.version, node
@@ -70,25 +82,27 @@ class Restriding(Writing):
         return self.become("as_strided", size, stride, storage_offset)
 
     def resize_(self, *sizes: Any, memory_format: Any = None) -> Self:
-        """Changes the shape; new elements, if any, are not set. Copies: none, or one if it grows.
+        """Changes the shape: the elements are those that lie in memory from the first one on. Where
+        the memory ends before, the tensor gets new memory, whose further elements are not set, and
+        no longer shares any. Copies: none, or one of the whole memory if that is too small.
 
         Raises:
-            RuntimeError: it requires grad.
+            RuntimeError: it requires grad; a size is negative.
         """
-        shape = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
-        if self.node is not None:
+        if not sizes:
+            raise TypeError("resize_: missing argument 'size'")
+        shape = tuple(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes)
+        if any(operator.index(n) < 0 for n in shape):
+            raise RuntimeError(f"resize_: sizes must not be negative: {shape}")
+        if view.node_of(self) is not None:
             raise RuntimeError(
                 f"resize_: cannot resize variables that require grad: shape {tuple(self.shape)}"
             )
-        n = int(np.prod(shape, dtype=np.int64))
-        old = self.array
-        if n <= old.size and old.flags.c_contiguous:
-            self.array = old.reshape(-1)[:n].reshape(shape)
-        else:
-            fresh = native.call(np.empty, n, old.dtype)
-            kept = min(n, old.size)
-            fresh[:kept] = old.reshape(-1)[:kept]
-            self.array = fresh.reshape(shape)
+        if memory_format is formats.preserve_format:
+            raise RuntimeError("resize_: unsupported memory format: preserve_format")
+        order = order_in(shape, memory_format)
+        if shape != self.array.shape or memory_format is not None:
+            resize(self, shape, order)
         return self
 
     def resize(self, *sizes: Any) -> Tensor:
@@ -105,8 +119,16 @@ class Restriding(Writing):
         return self.resize(*tensor.shape)
 
     def resize_as_(self, tensor: Tensor, memory_format: Any = None) -> Self:
-        """Takes the shape of another tensor, as `resize_`."""
-        return self.resize_(tensor.shape)
+        """Takes the shape of another tensor, as `resize_`.
+
+        Args:
+            memory_format: `preserve_format`: channels last where that is how the other one lies.
+        """
+        if memory_format is formats.preserve_format:
+            last = native.suggests_channels_last(tensor.array)
+            images = formats.channels_last if tensor.ndim == 4 else formats.channels_last_3d
+            memory_format = images if last else None
+        return self.resize_(tensor.shape, memory_format=memory_format)
 
     def set_(
         self, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
@@ -116,19 +138,25 @@ class Restriding(Writing):
         Raises:
             RuntimeError: another dtype.
         """
+        node = view.node_of(self)
+        if node.__class__ is Leaf and recording.get():
+            view.may_write(self)
         if source is None:
-            self.array = native.call(np.empty, 0, self.dtype)
-            return self
-        if source.array.dtype is not self.array.dtype:
+            array = native.call(np.empty, 0, self.dtype)
+        elif source.array.dtype is not self.array.dtype:
             raise RuntimeError(
                 f"set_: could not set tensor of type {source.array.dtype} to a tensor of type "
                 f"{self.array.dtype}"
             )
-        array = source.array
-        if size is not None:
+        elif size is None:
+            array = source.array
+        else:
             steps = stride
             if steps is None:
                 steps = np.cumprod([1, *tuple(size)[:0:-1]])[::-1].tolist()
             array = table.as_strided(source.detach(), size, steps, storage_offset).array
-        self.array = array
+        sources = (node, None if source is None else view.node_of(source))
+        place(self, array)
+        if recording.get() and any(sources):
+            self.node = native.Node(SetStorage, sources, (), array)
         return self

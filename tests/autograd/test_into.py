@@ -97,6 +97,19 @@ def test_out_of_another_shape_is_resized_with_a_warning() -> None:
     assert out.shape == (3,)
 
 
+def test_out_is_resized_in_its_memory() -> None:
+    x = st.zeros(6)
+    out = x[:2]
+    with pytest.warns(UserWarning, match="was resized"):
+        assert st.mul(st.ones(4), 3, out=out) is out
+    assert x.tolist() == [3, 3, 3, 3, 0, 0]
+    values, indices = x[4:].resize_(0), st.empty(0, dtype=st.int64)
+    st.sort(st.tensor([2.0, 1.0]), out=(values, indices))
+    assert (x.tolist(), indices.tolist()) == ([3, 3, 3, 3, 1, 2], [1, 0])
+    assert st.add(st.ones(2), 1, out=x[4:4]).tolist() == [2, 2]
+    assert x.tolist() == [3, 3, 3, 3, 1, 2]  # an empty slice has no place
+
+
 def test_what_does_not_fit_is_refused() -> None:
     x = st.ones(3)
     with pytest.raises(RuntimeError, match="can't be cast to the desired output type int64"):

@@ -178,11 +178,11 @@ def test_wrong_weights_are_refused(bad: float, n: int, replacement: bool) -> Non
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda: st.randint(3, 3, (2,)), r"low must be less than high: 3, 3"),
+        (lambda: st.randint(3, 3, (2,)), r"but got from=3 >= to=3"),
         (lambda: st.bernoulli(st.full((2,), 1.5)), r"probabilities must lie in \[0, 1\]: 1.5"),
         (lambda: st.empty(2).normal_(0, -1), r"std must not be negative: -1"),
         (lambda: st.multinomial(st.ones(2), 3), r"cannot draw 3 of 2"),
-        (lambda: st.rand(2, dtype=st.int64), r"not int64"),
+        (lambda: st.rand(2, dtype=st.int64), r"not implemented for int64"),
         (lambda: st.poisson(st.tensor([-1.0])), r"rates must be finite and not negative: -1.0"),
         (lambda: st.poisson(st.arange(3)), r"rates must be floating point: int64"),
         (lambda: st.binomial(st.ones(1), st.tensor(2.0)), r"chances must lie in \[0, 1\]: 2.0"),

@@ -23,6 +23,27 @@ def test_shapes_and_memory() -> None:
         st.zeros(2, 2, 2).t_()
 
 
+def test_strides_over_a_view_reach_all_of_its_memory() -> None:
+    x = st.arange(6.0, requires_grad=True)
+    weights = st.tensor([1.0, 2.0])
+    for part, offset, grad in (
+        (lambda: x[2:], None, [0, 0, 1, 2, 0, 0]),
+        (lambda: x[2:], 2, [0, 0, 1, 2, 0, 0]),
+        (lambda: x[2:], 1, [0, 0, 2, 0, 0, 0]),  # x[1] belongs to no element of x[2:]
+        (lambda: x.view(2, 3).t(), 1, [0, 1, 2, 0, 0, 0]),
+        (lambda: x[:1].expand(2), 0, [1, 0, 0, 0, 0, 0]),
+    ):
+        strided = part().as_strided((2,), (1,), offset)
+        start = 2 if offset is None else offset
+        assert strided.tolist() == [start, start + 1]
+        assert st.autograd.grad((strided * weights).sum(), x)[0].tolist() == grad
+    bits = st.arange(6.0).view(st.int32)[1:]
+    assert bits.as_strided((2,), (2,), 0).view(st.float32).tolist() == [0, 2]
+    by_columns = st.zeros(2, 3).t().requires_grad_()
+    (by_columns.as_strided((2,), (1,), 1) * weights).sum().backward()
+    assert by_columns.grad.tolist() == [[0, 0], [1, 0], [2, 0]]
+
+
 def test_history_goes_on() -> None:
     w = st.arange(6.0, dtype=st.float64).reshape(3, 2)
     x = st.ones(2, 3, dtype=st.float64, requires_grad=True)
@@ -59,13 +80,109 @@ def test_retained_gradients_follow() -> None:
     assert y.grad.tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
+def test_history_goes_on_under_no_grad() -> None:
+    for mode in (st.no_grad, st.inference_mode):
+        for call in (
+            lambda x: x.t_(),
+            lambda x: x.transpose_(0, 1),
+            lambda x: x.squeeze_(),
+            lambda x: x.unsqueeze_(0),
+            lambda x: x.as_strided_((3, 2), (1, 3)),
+        ):
+            leaf = st.ones(2, 3, requires_grad=True)
+            weight = st.nn.Parameter(st.ones(2, 3))
+            computed = leaf * 2
+            with mode():
+                call(weight)
+                call(computed)
+            assert weight.is_leaf
+            assert weight.requires_grad
+            (weight * weight).sum().backward()
+            assert weight.grad.shape == weight.shape
+            (computed * computed).sum().backward()
+            assert leaf.grad.tolist() == [[8.0] * 3] * 2
+
+
+def test_a_view_restrided_under_no_grad_can_be_written() -> None:
+    base = st.ones(2, 3, requires_grad=True).clone()
+    part = base.view_as(base)
+    with st.no_grad():
+        part.unsqueeze_(0)
+    part.mul_(3)
+    assert part.grad_fn is not None
+    assert base.tolist() == [[3.0] * 3] * 2
+    with st.no_grad():
+        hidden = base[0]
+        hidden.unsqueeze_(0)
+    with pytest.raises(RuntimeError, match="a view made under no_grad"):
+        hidden.mul_(3)
+
+
 def test_resizing() -> None:
     x = st.arange(6.0)
     assert x.resize_(2, 2).tolist() == [[0, 1], [2, 3]]
-    assert x.resize_((2, 4)).flatten()[:4].tolist() == [0, 1, 2, 3]
+    assert x.resize_((2, 4)).flatten()[:6].tolist() == [0, 1, 2, 3, 4, 5]
     assert x.resize_as_(st.zeros(3)).tolist() == [0, 1, 2]
     with pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
         st.zeros(2, requires_grad=True).resize_(3)
+    with pytest.raises(RuntimeError, match="sizes must not be negative"):
+        x.resize_(-1)
+    with pytest.raises(TypeError, match="size"):
+        x.resize_()
+    with pytest.raises(TypeError, match="integer"):
+        x.resize_(2.0)
+
+
+def test_resizing_follows_the_memory() -> None:
+    assert st.arange(6.0).view(2, 3).t().resize_(6).tolist() == [0, 1, 2, 3, 4, 5]
+    assert st.zeros(3, 2).t().resize_(2, 3).stride() == (1, 2)  # nothing changes
+    x = st.arange(4.0)
+    part = x[1:2].resize_(3)
+    part[2] = 9
+    assert (part.tolist(), x.tolist(), part.storage_offset()) == ([1, 2, 9], [0, 1, 2, 9], 1)
+    grown = x[1:2].resize_(5)  # the memory is too small: a copy of it, from its start
+    assert grown[:3].tolist() == [1, 2, 9]
+    assert grown.storage_offset() == 1
+    grown.zero_()
+    assert x.tolist() == [0, 1, 2, 9]
+    assert x.resize_(0).resize_(2, 2).tolist() == [[0, 1], [2, 9]]
+    assert x.view(st.int16).resize_(2).view(st.float32).tolist() == [0]
+    bits = x.view(st.int32)[0].resize_(4)
+    assert bits.view(st.float32).tolist() == [0, 1, 2, 9]
+
+
+def test_resizing_to_a_memory_format() -> None:
+    x = st.arange(24.0).view(2, 3, 2, 2)
+    assert x.resize_(2, 3, 2, 2, memory_format=st.channels_last).stride() == (12, 1, 6, 3)
+    assert x[0, :, 0, 0].tolist() == [0, 1, 2]
+    assert x.resize_as_(st.zeros(1, 2, 3, 4)).stride() == (24, 12, 4, 1)
+    like = st.zeros(1, 2, 3, 4).to(memory_format=st.channels_last)
+    assert x.resize_as_(like, memory_format=st.preserve_format).stride() == like.stride()
+    assert x.resize_as_(st.zeros(2, 3), memory_format=st.preserve_format).stride() == (3, 1)
+    with pytest.raises(RuntimeError, match="required rank 4"):
+        x.resize_(2, 3, memory_format=st.channels_last)
+    with pytest.raises(RuntimeError, match="unsupported memory format"):
+        x.resize_(2, 3, memory_format=st.preserve_format)
+
+
+def test_a_resized_view_is_written_with_history() -> None:
+    x, w = st.zeros(2, 3), st.ones(2, 2, requires_grad=True)
+    part = x[0].resize_(2, 2)
+    part.add_(w)
+    assert x.tolist() == [[1, 1, 1], [1, 0, 0]]
+    (x * st.arange(6.0).view(2, 3)).sum().backward()
+    assert w.grad.tolist() == [[0, 1], [2, 3]]
+
+
+def test_a_view_of_memory_that_was_left_is_on_its_own() -> None:
+    x, w = st.zeros(2), st.ones(2, requires_grad=True)
+    part = x[:]
+    x.resize_(4)
+    part.add_(w)
+    assert part.requires_grad
+    assert not x.requires_grad
+    part.sum().backward()
+    assert w.grad.tolist() == [1, 1]
 
 
 def test_set() -> None:
@@ -78,6 +195,35 @@ def test_set() -> None:
     assert x.set_().shape == (0,)
     with pytest.raises(RuntimeError, match="could not set"):
         x.set_(st.arange(3))
+
+
+def test_a_leaf_over_other_memory_is_new_to_the_graph() -> None:
+    p, calls = st.nn.Parameter(st.ones(4)), []
+    p.register_hook(lambda g: calls.append(g.shape))
+    loss = (p * 2).sum()
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        p.set_(st.ones(6))
+    with st.no_grad():
+        p.set_(st.ones(6))
+    assert p.grad is None
+    with pytest.raises(RuntimeError, match="not have been used in the graph"):
+        st.autograd.grad(loss, p, retain_graph=True)
+    (p * 3).sum().backward()
+    assert p.grad.tolist() == [3] * 6
+    p.grad = None
+    loss.backward()  # what was recorded before still adds to it
+    assert p.grad.tolist() == [2] * 4
+    assert calls == [(6,), (4,)]
+
+
+def test_other_memory_has_no_history() -> None:
+    p = st.ones(4, requires_grad=True)
+    for x, source in ((p * 2, st.ones(4)), (st.ones(4), p * 2), (st.ones(4), p)):
+        assert x.set_(source).requires_grad
+        with pytest.raises(RuntimeError, match="the derivative for 'set_' is not implemented"):
+            x.sum().backward()
+    with st.no_grad():
+        assert not st.ones(4).set_(p).requires_grad
 
 
 def test_diagonals_and_maps() -> None:
