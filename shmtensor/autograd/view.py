@@ -30,7 +30,7 @@ from .mode import FROZEN, inferring, recording
 __all__ = ["FROM_FUNCTION", "Embedded", "history", "may_forget", "may_write", "written"]
 
 ops: Any = None  # the table on Tensors, set by dispatch.py
-FROM_FUNCTION = "was created inside a custom Function (or is an input that it returned as it is)"
+FROM_FUNCTION = "made inside a custom Function (or an input that it returned as it is)"
 
 
 def history(view: Any) -> Any:
@@ -52,27 +52,59 @@ def history(view: Any) -> Any:
         if view.node is None:  # nothing required grad when it was made
             return None
         owner, _ = node_of_edge(view.node)
-        reason = attributes if attributes == FROM_FUNCTION else "is one of several outputs"
+        reason = attributes if attributes == FROM_FUNCTION else "that is one of several outputs"
         raise RuntimeError(
-            f"{owner.row.name}: a view that {reason} was read after its base was modified inplace: "
+            f"{owner.row.name}: a view {reason} was read after its base was modified inplace: "
             f"shape {view.array.shape}, its history is lost; modify a clone() instead"
         )
-    former = recording.get()
-    recording.set(True)
-    try:
-        again = rule.again(parent, attributes)
-    finally:
-        recording.set(former)
-    if again.array.shape != view.array.shape or again.array.ctypes.data != view.array.ctypes.data:
-        raise RuntimeError(
-            "view: its base was given another geometry in place (t_, squeeze_, resize_, set_), and "
-            f"written since: shape {view.array.shape}, take the view anew"
-        )
+    again, parent = recorded_again(view)
     former, view.node = view.node, again.node
     view.base = (parent, count, rule, attributes)
     if view.leaf is not None and former is not None:
         move_retained(view, former)
     return view.node
+
+
+def recorded_again(view: Any) -> tuple[Any, Any]:
+    """The same view of its base as that is now, and the base. A base that was given another
+    geometry in place (t_, squeeze_) is a view of what it was before, which is the base then.
+
+    Raises:
+        RuntimeError: the base has another geometry, and is no such view.
+    """
+    parent, _, rule, attributes = view.base
+    mode = recording.get()
+    recording.set(True)
+    try:
+        while True:
+            try:
+                again = rule.again(parent, attributes)
+            except (RuntimeError, IndexError, ValueError):  # the base has not these dimensions
+                again = None
+            if again is not None and is_same(again.array, view.array):
+                return again, parent
+            if parent.base is None:
+                break
+            parent = parent.base[0]
+    finally:
+        recording.set(mode)
+    raise outdated(view)
+
+
+def outdated(view: Any) -> RuntimeError:
+    return RuntimeError(
+        "view: its base was given another geometry in place (t_, squeeze_, resize_, set_): shape "
+        f"{view.array.shape}, take the view anew"
+    )
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """Are these the same elements of memory, in the same order?"""
+    return bool(
+        a.shape == b.shape
+        and a.ctypes.data == b.ctypes.data
+        and (a.strides == b.strides or not a.size)
+    )
 
 
 class Dropped:
@@ -142,17 +174,26 @@ def chain_to(view: Any) -> tuple[Any, list[tuple[Any, tuple[Any, ...]]]]:
     return view, steps[::-1]
 
 
-def may_write(tensor: Any) -> None:
-    """Checks that a recorded in-place write to the tensor is allowed.
+def may_change(tensor: Any) -> None:
+    """Checks that a tensor may be changed in place at all.
 
     Raises:
-        RuntimeError: a leaf that requires grad, a view of one, or a view without a rule.
+        RuntimeError: it was made in inference mode, and that is over.
     """
     if tensor.version is FROZEN and not inferring.get():
         raise RuntimeError(
             "in-place write: Inplace update to inference tensor outside InferenceMode is not "
             f"allowed: shape {tensor.array.shape}, make a clone() of it first"
         )
+
+
+def may_write(tensor: Any) -> None:
+    """Checks that a recorded in-place write to the tensor is allowed.
+
+    Raises:
+        RuntimeError: a leaf that requires grad, a view of one, or a view without a rule.
+    """
+    may_change(tensor)
     if tensor.node.__class__ is Leaf:
         raise RuntimeError(
             "in-place write: a leaf Variable that requires grad is being used in an in-place "
@@ -170,11 +211,11 @@ def may_write(tensor: Any) -> None:
             f"clone()"
         )
     if any(rule is None for rule, _ in steps):
-        reason = "was made under no_grad() or is one of several outputs"
+        reason = "made under no_grad() or one of several outputs"
         if any(attributes == FROM_FUNCTION for _, attributes in steps):
             reason = FROM_FUNCTION
         raise RuntimeError(
-            f"in-place write: a view that {reason} is being modified inplace with grad mode "
+            f"in-place write: a view {reason} is being modified inplace with grad mode "
             f"enabled: shape {tensor.array.shape}, write to a clone()"
         )
 
@@ -229,6 +270,8 @@ def bare(node: Any, array: Any) -> Any:
 def embed(view: Any, value: Any) -> None:
     """The root of a written view gets the written value (a node) as part of its history."""
     root, steps = chain_to(view)
+    if root.node is None and not is_same(root_part(root.array, steps), view.array):
+        raise outdated(view)
     plant(root, root.node, value, steps)
 
 
