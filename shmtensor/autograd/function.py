@@ -49,7 +49,7 @@ class Function:
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
-        cls.context = type(f"{cls.__name__}Backward", (FunctionCtx,), {"function": cls})
+        cls.context = type(f"{cls.__name__}Backward", (FunctionCtx,), {"_function": cls})
         cls._backward_cls = function_class(cls.context.__name__, cls)
 
     @staticmethod
@@ -208,6 +208,9 @@ def record(
                 embed(o, place)
             else:  # its own history is that of forward, which is not recorded
                 o.base = (o.base[0], o.version.count, None, FROM_FUNCTION)
+    # An output refers to the node, which refers to the context.
+    ctx.to_save = ctx.saved_for_forward = None
+    ctx.dirty_tensors = ctx.non_differentiable = ()
     return made
 
 
@@ -222,9 +225,7 @@ def save(
     ctx = rule.ctx
     asked = ctx.to_save or ()
     rule.n_for_backward = len(asked)
-    if ctx.saved_for_forward is not None:
-        asked += ctx.saved_for_forward
-    ctx.to_save = None
+    asked += ctx.saved_for_forward or ()
     for i, t in enumerate(asked):
         if t is None:
             rule.saved.append(Saved(None))

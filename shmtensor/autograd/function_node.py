@@ -27,7 +27,7 @@ OF_NODE = {"metadata", "name", "next_functions", "register_hook", "register_preh
 class FunctionCtx:
     """What forward leaves for backward."""
 
-    function: type[Function]
+    _function: type[Function]
 
     def __init__(self) -> None:
         self.to_save: tuple[Any, ...] | None = None
@@ -75,7 +75,7 @@ class FunctionCtx:
             return self.to_save or ()
         rule: Applied = node.row
         values, saved, n = node.saved, rule.saved, rule.n_for_backward
-        if rule.is_pushing and self.saved_for_forward is not None:
+        if rule.is_pushing and len(saved) > n:
             values, saved = values[n:], saved[n:]
         else:
             values, saved = values[:n], saved[:n]
@@ -149,7 +149,7 @@ class Applied:
     def __init__(self, ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any]) -> None:
         self.ctx = ctx
         self.places = [i for i, needed in enumerate(ctx.needs_input_grad) if needed]
-        self.inputs = [kind_of(x) for x in args] if ctx.function.is_pushed() else []
+        self.inputs = [kind_of(x) for x in args] if ctx._function.is_pushed() else []
         self.outputs = [kind_of(o) for o in outputs]
         self.saved: list[Saved] = []
         self.n_for_backward = 0
@@ -179,7 +179,7 @@ class Applied:
                     given[i] = native.wrap(np.zeros(*output))
             elif not isinstance(given[i], native.TensorBase):
                 given[i] = native.wrap(given[i])
-        function = self.ctx.function
+        function = self.ctx._function
         if walks.pushing and function.is_pushed() and any(map(has_history, given)):
             return self.transposed(node, given)
         made = shut(function.pullback(), self.ctx, *given)
@@ -224,7 +224,7 @@ class Applied:
                     given[i] = native.wrap(np.zeros(*kind))
         self.is_pushing = True
         try:
-            made = shut(self.ctx.function.jvp, self.ctx, *given)
+            made = shut(self.ctx._function.jvp, self.ctx, *given)
         finally:
             self.is_pushing = False
         made = made if isinstance(made, tuple) else (made,)

@@ -7,7 +7,6 @@ are computed when they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,10 +21,17 @@ from .leaf import Hook, Leaf, RemovableHandle, hooks_of, node_name, node_of_edge
 from .mode import recording
 from .observation import Packed, Pair, pack
 from .quiet import quiet
-from .view import is_dropped
+from .unrecorded import is_unrecorded
 from .walk import deliver
 
-__all__ = ["BackwardFunction", "Computed", "InputMetadata", "SavedTensor", "function_class", "shown"]
+__all__ = [
+    "BackwardFunction",
+    "Computed",
+    "InputMetadata",
+    "SavedTensor",
+    "function_class",
+    "shown",
+]
 
 
 class InputMetadata(NamedTuple):
@@ -59,13 +65,11 @@ class SavedTensor:
             )
         if not isinstance(value, np.ndarray):
             raise RuntimeError(
-                f"register_hooks: {self.node.name()}: Calling register_hooks on a saved tensor with "
-                f"value None is forbidden: {value!r}"
+                f"register_hooks: {self.node.name()}: Calling register_hooks on what is no saved "
+                f"tensor is forbidden: {value!r}"
             )
         packed = pack(value, Pair(pack_hook, unpack_hook))
-        self.node.pack(
-            lambda saved: (*saved[: self.place], packed, *saved[self.place + 1 :])
-        )
+        self.node.pack(lambda saved: (*saved[: self.place], packed, *saved[self.place + 1 :]))
 
 
 class Computed(native.Node):
@@ -213,7 +217,7 @@ def class_of(node: Any) -> type[Any]:
     """The class of a node's op, made at the first need."""
     rule = node.row
     if isinstance(rule, Applied):
-        found: type[Any] = rule.ctx.function._backward_cls
+        found: type[Any] = rule.ctx._function._backward_cls
         return found
     row = getattr(rule, "row", None)
     key = rule if isinstance(row, Row) else node_name(node)
@@ -245,7 +249,7 @@ class OfFunction(type):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return super().__instancecheck__(instance) or (
-            getattr(type(instance), "function", None) is cls._forward_cls
+            getattr(type(instance), "_function", None) is cls._forward_cls
         )
 
 
@@ -281,7 +285,7 @@ def function_class(name: str, function: Any) -> type[Any]:
 
 def next_functions(node: Any) -> tuple[tuple[Any, int], ...]:
     """The nodes that this one's gradients go to, with the number of their output."""
-    pairs = [(None, 0) if e is None or is_dropped(e) else node_of_edge(e) for e in node.edges]
+    pairs = [(None, 0) if e is None or is_unrecorded(e) else node_of_edge(e) for e in node.edges]
     return tuple((shown(target), index) for target, index in pairs)
 
 
@@ -316,8 +320,7 @@ native.Node.metadata = property(lambda node: hooks_of(node).metadata)
 native.Node.register_hook = register_hook
 native.Node.register_prehook = register_prehook
 native.Node.__repr__ = node_repr  # type: ignore[method-assign]
-face: Callable[..., Any] = accumulate
-Leaf.__call__ = face  # type: ignore[attr-defined]
+Leaf.__call__ = accumulate  # type: ignore[method-assign]
 Leaf.__name__ = Leaf.__qualname__ = "AccumulateGrad"  # as PyTorch's
 Leaf._input_metadata = property(  # type: ignore[attr-defined]
     lambda leaf: (InputMetadata(native.Size(leaf.shape), leaf.dtype),)

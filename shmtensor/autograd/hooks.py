@@ -9,7 +9,8 @@ from typing import Any
 from .. import native
 from ..ops.scattered import Scattered
 from .leaf import Hooks, Leaf, RemovableHandle, hooks_of, node_of_edge
-from .view import is_dropped, node_of
+from .unrecorded import is_unrecorded
+from .view import node_of
 
 __all__ = ["post_accumulate", "register", "retain", "run_after", "run_before", "run_tensor_hooks"]
 
@@ -54,7 +55,7 @@ def retain(tensor: Any) -> None:
             f"retain_grad: can't retain_grad on Tensor that has requires_grad=False: shape "
             f"{tensor.array.shape}"
         )
-    if node.__class__ is Leaf or is_dropped(node):
+    if node.__class__ is Leaf or is_unrecorded(node):
         return
     if tensor.leaf is None:
         tensor.leaf = Leaf(tensor)

@@ -26,11 +26,12 @@ from .. import native
 from ..ops.table import op
 from .leaf import Leaf, node_of_edge
 from .mode import FROZEN, inferring, recording
+from .unrecorded import node_of_unrecorded
 
 __all__ = ["FROM_FUNCTION", "Embedded", "history", "may_forget", "may_write", "written"]
 
 ops: Any = None  # the table on Tensors, set by dispatch.py
-FROM_FUNCTION = "made inside a custom Function (or an input that it returned as it is)"
+FROM_FUNCTION = ("made inside a custom Function (or an input that it returned as it is)",)
 
 
 def history(view: Any) -> Any:
@@ -43,7 +44,7 @@ def history(view: Any) -> Any:
         view.base = None
         return view.node
     if seen < 0:
-        return unrecorded(view, ~seen == count)
+        return node_of_unrecorded(view, chain_to(view)[0], ~seen == count)
     node = parent.node if parent.base is None else history(parent)
     if node is None or view.node.__class__ is Leaf:
         view.base = (parent, count, rule, attributes)
@@ -52,7 +53,9 @@ def history(view: Any) -> Any:
         if view.node is None:  # nothing required grad when it was made
             return None
         owner, _ = node_of_edge(view.node)
-        reason = attributes if attributes == FROM_FUNCTION else "that is one of several outputs"
+        reason = "that is one of several outputs"
+        if attributes is FROM_FUNCTION:
+            (reason,) = FROM_FUNCTION
         raise RuntimeError(
             f"{owner.row.name}: a view {reason} was read after its base was modified inplace: "
             f"shape {view.array.shape}, its history is lost; modify a clone() instead"
@@ -105,45 +108,6 @@ def is_same(a: Any, b: Any) -> bool:
         and a.ctypes.data == b.ctypes.data
         and (a.strides == b.strides or not a.size)
     )
-
-
-class Dropped:
-    """The rule of a view made under `no_grad`: it requires grad, and gradients end there."""
-
-    name = "view"
-
-    @staticmethod
-    def arrays(node: Any, g: Any) -> tuple[()]:
-        return ()
-
-    tensors = arrays
-
-
-DROPPED = native.Node(Dropped, (), ())
-
-
-def unrecorded(view: Any, is_current: bool) -> Any:
-    """The node of a view made under `no_grad`: it requires grad as long as its root does.
-
-    Raises:
-        RuntimeError: its memory was written since, and history is recorded.
-    """
-    if view.node is not None or chain_to(view)[0].node is None:
-        return view.node
-    if not recording.get():
-        return DROPPED
-    if not is_current:
-        raise RuntimeError(
-            "view: A view was created in no_grad or inference mode and its base or another view of "
-            f"its base has been modified inplace since: shape {view.array.shape}, take the view "
-            "after the write, or with grad mode enabled, or of detach()"
-        )
-    return native.Node(Dropped, (), (), view.array)
-
-
-def is_dropped(node: Any) -> bool:
-    """Is it the node of such a view?"""
-    return node.__class__ is native.Node and node.row is Dropped
 
 
 def requires_grad(tensor: Any) -> bool:
@@ -212,8 +176,8 @@ def may_write(tensor: Any) -> None:
         )
     if any(rule is None for rule, _ in steps):
         reason = "made under no_grad() or one of several outputs"
-        if any(attributes == FROM_FUNCTION for _, attributes in steps):
-            reason = FROM_FUNCTION
+        if any(attributes is FROM_FUNCTION for _, attributes in steps):
+            (reason,) = FROM_FUNCTION
         raise RuntimeError(
             f"in-place write: a view {reason} is being modified inplace with grad mode "
             f"enabled: shape {tensor.array.shape}, write to a clone()"
@@ -277,7 +241,9 @@ def embed(view: Any, value: Any) -> None:
 
 def plant(root: Any, former: Any, value: Any, steps: list[Any]) -> None:
     """Gives a root its node after the part that the steps lead to was written."""
-    root.node = native.Node(Embedded, (former, value), (tuple(steps), order_of(root.array)), root.array)
+    root.node = native.Node(
+        Embedded, (former, value), (tuple(steps), order_of(root.array)), root.array
+    )
     if root.leaf is not None and former is not None:
         move_retained(root, former)
 

@@ -76,8 +76,7 @@ def refit(g: Any, edge: Any, node: Any) -> Any:
         if len(shape) > array.ndim or not all(stretched):
             raise RuntimeError(
                 f"backward: {node.row.name} returned an invalid gradient: shape {array.shape} is "
-                f"not "
-                f"compatible with its input's shape {shape}"
+                f"not compatible with its input's shape {shape}"
             )
         g = ops.sum_to(g, shape)
     if array.dtype is not dtype:
@@ -149,8 +148,7 @@ def steps(
     this = Walk(waiting, needed, captures)
     if not accumulate:  # what only the caller gets must not be born at home: this refers to it
         this.held = [node.home for node in captures if node.__class__ is Leaf]
-    fit, call = native.fit, native.call
-    anomalies = is_tracing()
+    fit, call, anomalies = native.fit, native.call, is_tracing()
     for e, g in roots:
         if e.__class__ is Port:
             add_output(sums, e, g, create)
@@ -201,8 +199,7 @@ def steps(
         for e, gx in zip(node.edges, grads):
             if e is None:
                 continue
-            cls = e.__class__
-            if cls is Port:
+            if e.__class__ is Port:
                 target = e.node
                 if target not in waiting:
                     continue
@@ -329,8 +326,7 @@ def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
             guarded(this, create, hook, tensor)
 
 
-# ---------------------------------------------------------------- how many references a fresh
-# gradient has
+# ---------------------------------------------- how many references a fresh gradient has
 
 
 class Probe:

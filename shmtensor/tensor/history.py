@@ -11,6 +11,7 @@ from ..autograd.backward import backward
 from ..autograd.grad_fn import shown
 from ..autograd.leaf import Leaf, RemovableHandle
 from ..autograd.mode import FROZEN, inferring
+from ..autograd.unrecorded import is_unrecorded
 from ..ops.scattered import Scattered
 from .geometry import Geometry
 
@@ -64,7 +65,7 @@ class History(Geometry):
                     self.leaf.describe(self.array)
                 self.node = self.leaf
         elif node is not None:
-            if view.is_dropped(node):  # as long as its base requires grad
+            if is_unrecorded(node):  # as long as its base requires grad
                 return self
             if node.__class__ is not Leaf:
                 raise RuntimeError(
@@ -79,13 +80,13 @@ class History(Geometry):
     @property
     def is_leaf(self) -> bool:
         node = view.node_of(self)
-        return node is None or node.__class__ is Leaf or view.is_dropped(node)
+        return node is None or node.__class__ is Leaf or is_unrecorded(node)
 
     @property
     def grad_fn(self) -> Any:
         """What computed the tensor, a node of the graph; None for a leaf."""
         node = view.node_of(self)
-        if node is None or node.__class__ is Leaf or view.is_dropped(node):
+        if node is None or node.__class__ is Leaf or is_unrecorded(node):
             return None
         return shown(node.node if node.__class__ is native.Port else node)
 

@@ -381,7 +381,9 @@ class _Backward:
         if grad_output is None:
             return gradients
         grad_input = tuple(_replaced(self.inputs, self.places, gradients))
-        grad_input = tuple(zeros(g[0], dtype=g[1]) if isinstance(g, tuple) else g for g in grad_input)
+        grad_input = tuple(
+            zeros(g[0], dtype=g[1]) if isinstance(g, tuple) else g for g in grad_input
+        )
         for hook in [*_backward.values(), *self.module._backward_hooks.values()]:
             changed = hook(self.module, grad_input, grad_output)
             if changed is not None:

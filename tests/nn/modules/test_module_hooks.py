@@ -131,7 +131,7 @@ def test_backward_pre_hook_returns_as_many_as_it_got() -> None:
     m = nn.Linear(1, 1)
     m.register_full_backward_pre_hook(lambda module, go: (go[0], go[0]))
     y = m(st.ones(1, 1, requires_grad=True)).sum()
-    with pytest.raises(RuntimeError, match="pre_hook: .* gradients: 2, expected 1"):
+    with pytest.raises(RuntimeError, match=r"pre_hook: .* gradients: 2, expected 1"):
         y.backward()
 
 
