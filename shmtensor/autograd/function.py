@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import native
@@ -46,11 +46,13 @@ class Function:
 
     context: type[FunctionCtx]
     _backward_cls: type[Any]  # of `grad_fn`
+    _is_pushed: bool  # has it a `jvp`?
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
         cls.context = type(f"{cls.__name__}Backward", (FunctionCtx,), {"_function": cls})
         cls._backward_cls = function_class(cls.context.__name__, cls)
+        cls._is_pushed = cls.jvp is not Function.jvp
 
     @staticmethod
     def forward(*args: Any, **named: Any) -> Any:
@@ -102,11 +104,6 @@ class Function:
         return cls.vjp
 
     @classmethod
-    def is_pushed(cls) -> bool:
-        """Whether it has a `jvp`."""
-        return cls.jvp is not Function.jvp
-
-    @classmethod
     def apply(cls, *args: Any, **named: Any) -> Any:
         """Runs forward, and records backward for the inputs that require grad."""
         ctx = cls.context()
@@ -146,9 +143,17 @@ def bound(
     return (*found.args, *found.kwargs.values())
 
 
-def is_in(tensor: Any, tensors: Iterable[Any]) -> bool:
+def place_in(values: Sequence[Any], tensor: Any) -> int | None:
+    """Where the same object is among them."""
+    for i, value in enumerate(values):
+        if value is tensor:
+            return i
+    return None
+
+
+def is_in(tensor: Any, tensors: Sequence[Any]) -> bool:
     """Is it one of them, the same object?"""
-    return any(tensor is t for t in tensors)
+    return place_in(tensors, tensor) is not None
 
 
 def fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Any, ...]) -> Any:
@@ -242,11 +247,6 @@ def save(
         place = place_in(args, t)
         rule.saved.append(Saved(node_of(t) if place is None else nodes[place], t))
     return asked
-
-
-def place_in(values: Sequence[Any], tensor: Any) -> int | None:
-    """Where the same object is among them."""
-    return next((i for i, value in enumerate(values) if value is tensor), None)
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:

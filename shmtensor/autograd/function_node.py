@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -79,7 +78,7 @@ class FunctionCtx:
             values, saved = values[n:], saved[n:]
         else:
             values, saved = values[:n], saved[:n]
-        return tuple(map(functools.partial(restored, node), values, saved))
+        return tuple([restored(node, value, known) for value, known in zip(values, saved)])
 
 
 class Saved:
@@ -149,7 +148,7 @@ class Applied:
     def __init__(self, ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any]) -> None:
         self.ctx = ctx
         self.places = [i for i, needed in enumerate(ctx.needs_input_grad) if needed]
-        self.inputs = [kind_of(x) for x in args] if ctx._function.is_pushed() else []
+        self.inputs = [kind_of(x) for x in args] if ctx._function._is_pushed else []
         self.outputs = [kind_of(o) for o in outputs]
         self.saved: list[Saved] = []
         self.n_for_backward = 0
@@ -180,7 +179,7 @@ class Applied:
             elif not isinstance(given[i], native.TensorBase):
                 given[i] = native.wrap(given[i])
         function = self.ctx._function
-        if walks.pushing and function.is_pushed() and any(map(has_history, given)):
+        if walks.pushing and function._is_pushed and any(map(has_history, given)):
             return self.transposed(node, given)
         made = shut(function.pullback(), self.ctx, *given)
         made = made if isinstance(made, tuple) else (made,)

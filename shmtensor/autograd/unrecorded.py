@@ -1,5 +1,5 @@
-"""Views made under `no_grad`, or in inference mode, of what requires grad: they require grad as long
-as their root does, and gradients end there (Note [Unrecorded views] in native/call/record.cc).
+"""Views made under `no_grad`, or in inference mode, of what requires grad: they require grad as
+long as their root does, and gradients end there (Note [Unrecorded views] in native/call/record.cc).
 """
 
 from __future__ import annotations
@@ -7,9 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import native
-from .mode import recording
 
-__all__ = ["is_unrecorded", "node_of_unrecorded"]
+__all__ = ["ANY", "is_unrecorded", "node_of_unrecorded"]
 
 
 class Unrecorded:
@@ -28,18 +27,16 @@ ANY = native.Node(Unrecorded, (), ())  # stands for all of them where nothing is
 
 
 def node_of_unrecorded(view: Any, root: Any, is_current: bool) -> Any:
-    """The node of such a view, or None if its root requires no grad any more.
+    """The node of such a view where history is recorded; None: its root requires no grad any more.
 
     Args:
         is_current: nothing was written to the memory since the view was made.
 
     Raises:
-        RuntimeError: something was, and history is recorded.
+        RuntimeError: something was.
     """
     if view.node is not None or root.node is None:
         return view.node
-    if not recording.get():
-        return ANY
     if not is_current:
         raise RuntimeError(
             "view: A view was created in no_grad or inference mode and its base or another view of "

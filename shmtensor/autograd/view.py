@@ -26,7 +26,7 @@ from .. import native
 from ..ops.table import op
 from .leaf import Leaf, node_of_edge
 from .mode import FROZEN, inferring, recording
-from .unrecorded import node_of_unrecorded
+from .unrecorded import ANY, node_of_unrecorded
 
 __all__ = ["FROM_FUNCTION", "Embedded", "history", "may_forget", "may_write", "written"]
 
@@ -44,6 +44,8 @@ def history(view: Any) -> Any:
         view.base = None
         return view.node
     if seen < 0:
+        if view.node is None and not recording.get():
+            return ANY
         return node_of_unrecorded(view, chain_to(view)[0], ~seen == count)
     node = parent.node if parent.base is None else history(parent)
     if node is None or view.node.__class__ is Leaf:

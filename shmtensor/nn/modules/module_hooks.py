@@ -11,9 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...autograd import Function
-from ...functions import zeros
-from ...tensor import Tensor
+from .backward_hook import BackwardHook
 
 if TYPE_CHECKING:
     from .module import Module
@@ -232,14 +230,16 @@ def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         args, kwargs = _before(module, args, kwargs)
         backward = None
-        if _backward or _backward_pre or module._backward_hooks or module._backward_pre_hooks:
-            backward = _Backward(module)
-            args = backward.watch_inputs(args)
+        pre_hooks = [*_backward_pre.values(), *module._backward_pre_hooks.values()]
+        hooks = [*_backward.values(), *module._backward_hooks.values()]
+        if hooks or pre_hooks:
+            backward = BackwardHook(module, hooks, pre_hooks)
+            args = backward.setup_input_hook(args)
         output = module.forward(*args, **kwargs)
         for number, hook in [*_forward.items(), *module._forward_hooks.items()]:
             done.add(number)
             output = _after(module, number, hook, args, kwargs, output)
-        return output if backward is None else backward.watch_outputs(output)
+        return output if backward is None else backward.setup_output_hook(output)
     except BaseException:
         for number, hook in [*_forward.items(), *module._forward_hooks.items()]:
             if number in done or not (
@@ -285,131 +285,3 @@ def _after(
     else:
         changed = hook(module, args, output)
     return output if changed is None else changed
-
-
-class _Passage(Function):
-    """The identity on several tensors at once; backward shows all their gradients to `seen`."""
-
-    @staticmethod
-    def forward(ctx: Any, seen: Any, *tensors: Tensor) -> Any:
-        ctx.seen = seen
-        ctx.set_materialize_grads(False)
-        return tuple(t.view_as(t) for t in tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return (None, *ctx.seen(gradients))
-
-
-class _Backward:
-    """One call of a module with backward hooks: gradients pass `_outgoing`, then `_incoming`.
-
-    Attributes:
-        grad_output: the gradients of the outputs, between the two; None: the gradient on its way
-            did not come through the outputs, as in a gradient of a gradient.
-        places: of the inputs that require grad.
-    """
-
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self.grad_output: tuple[Any, ...] | None = None
-        self.inputs: list[tuple[Any, Any] | None] = []  # (shape, dtype) of those that are tensors
-        self.places: list[int] = []
-
-    def watch_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.inputs = [(x.shape, x.dtype) if isinstance(x, Tensor) else None for x in args]
-        self.places = _tracked(args)
-        if not self.places:
-            return args
-        watched = _Passage.apply(self._incoming, *(args[i] for i in self.places))
-        return tuple(_replaced(args, self.places, watched))
-
-    def watch_outputs(self, output: Any) -> Any:
-        if not isinstance(output, (Tensor, tuple)):
-            warnings.warn(
-                "For backward hooks to be called, module output should be a Tensor or a tuple of "
-                f"Tensors but received {type(output)}",
-                stacklevel=4,
-            )
-            return output
-        outputs = output if isinstance(output, tuple) else (output,)
-        places = _tracked(outputs)
-        if not places:
-            return output
-
-        def outgoing(gradients: tuple[Any, ...]) -> tuple[Any, ...]:
-            changed = self._outgoing(tuple(_replaced([None] * len(outputs), places, gradients)))
-            return tuple(changed[i] for i in places)
-
-        watched = _Passage.apply(outgoing, *(outputs[i] for i in places))
-        if not isinstance(output, tuple):
-            return watched[0]
-        changed = _replaced(outputs, places, watched)
-        return type(output)(*changed) if hasattr(output, "_fields") else tuple(changed)
-
-    def _outgoing(self, grad_output: tuple[Any, ...]) -> tuple[Any, ...]:
-        for hook in [*_backward_pre.values(), *self.module._backward_pre_hooks.values()]:
-            changed = hook(self.module, grad_output)
-            if changed is not None:
-                grad_output = _as_many("register_full_backward_pre_hook", changed, grad_output)
-        self.grad_output = grad_output
-        if not self.places:  # no gradient will come out of the other end
-            self._without_inputs(grad_output)
-        return grad_output
-
-    def _without_inputs(self, grad_output: tuple[Any, ...]) -> None:
-        hooks = [*_backward.values(), *self.module._backward_hooks.values()]
-        if hooks:
-            warnings.warn(
-                "Full backward hook is firing when gradients are computed with respect to module "
-                f"outputs since no inputs of {type(self.module).__name__} require gradients",
-                stacklevel=2,
-            )
-        for hook in hooks:
-            changed = hook(self.module, (None,) * len(self.inputs), grad_output)
-            is_none = isinstance(changed, tuple) and all(g is None for g in changed)
-            if changed is not None and not is_none:
-                raise RuntimeError(
-                    "register_full_backward_hook: Backward hook for Modules where no input "
-                    "requires gradient should always return None or None for all gradients: "
-                    f"{changed!r}"
-                )
-        self.grad_output = None
-
-    def _incoming(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
-        grad_output, self.grad_output = self.grad_output, None
-        if grad_output is None:
-            return gradients
-        grad_input = tuple(_replaced(self.inputs, self.places, gradients))
-        grad_input = tuple(
-            zeros(g[0], dtype=g[1]) if isinstance(g, tuple) else g for g in grad_input
-        )
-        for hook in [*_backward.values(), *self.module._backward_hooks.values()]:
-            changed = hook(self.module, grad_input, grad_output)
-            if changed is not None:
-                grad_input = _as_many("register_full_backward_hook", changed, grad_input)
-        return tuple(grad_input[i] for i in self.places)
-
-
-def _tracked(values: Iterable[Any]) -> list[int]:
-    """Where among the values the tensors are that require grad."""
-    return [i for i, x in enumerate(values) if isinstance(x, Tensor) and x.requires_grad]
-
-
-def _replaced(values: Iterable[Any], places: list[int], others: Iterable[Any]) -> list[Any]:
-    """The values, with others in those places; None leaves what is there."""
-    changed = list(values)
-    for i, other in zip(places, others, strict=True):
-        changed[i] = changed[i] if other is None else other
-    return changed
-
-
-def _as_many(where: str, changed: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a hook returned, a gradient for each that it got."""
-    changed = changed if isinstance(changed, tuple) else (changed,)
-    if len(changed) != len(gradients):
-        raise RuntimeError(
-            f"{where}: the hook returned an invalid number of gradients: {len(changed)}, expected "
-            f"{len(gradients)}"
-        )
-    return changed
