@@ -15,7 +15,7 @@ from .gate import shut
 from .grad_fn import function_class
 from .leaf import Leaf
 from .mode import no_grad, recording
-from .view import FROM_FUNCTION, embed, may_write, node_of
+from .view import FROM_FUNCTION, embed, may_write, node_of, requires_grad
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
@@ -125,11 +125,16 @@ class Function:
             recording.set(former)
         several = isinstance(result, (tuple, list))
         outputs = list(result) if several else [result]
+        check_dirty(ctx, outputs)
         if tracked:
             outputs = record(ctx, args, nodes, outputs)
         else:
-            outputs = [fresh(o, args, ctx.dirty_tensors) for o in outputs]
-        return type(result)(outputs) if several else outputs[0]
+            for t in ctx.dirty_tensors:
+                native.wrote(t)
+            outputs = [fresh(o, args, ctx.dirty_tensors, False) for o in outputs]
+        if not several:
+            return outputs[0]
+        return tuple(outputs) if isinstance(result, tuple) else outputs
 
 
 def bound(
@@ -156,12 +161,27 @@ def is_in(tensor: Any, tensors: Sequence[Any]) -> bool:
     return place_in(tensors, tensor) is not None
 
 
-def fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Any, ...]) -> Any:
-    """An input that forward returned as it is becomes a view of itself, unless it was written."""
+def check_dirty(ctx: FunctionCtx, outputs: list[Any]) -> None:
+    """Checks that what forward wrote is returned."""
+    for t in ctx.dirty_tensors:
+        if not is_in(t, outputs):
+            raise RuntimeError(
+                f"{type(ctx).__name__}: mark_dirty: a tensor that was modified in place must be "
+                f"returned: shape {t.array.shape}"
+            )
+
+
+def fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Any, ...], has_gradient: bool) -> Any:
+    """An input that forward returned as it is becomes a view of itself, unless it was written; one
+    that requires grad and has no gradient here becomes what `detach` gives.
+    """
     if not isinstance(output, native.TensorBase) or not is_in(output, args):
         return output
     if is_in(output, dirty):
         return output
+    if not has_gradient and requires_grad(output):
+        attached: Any = output
+        return attached.detach()
     if output.__class__ is native.plain_class() or not overriding.hides(type(output)):
         return native.view_of(output.array, output, None, FROM_FUNCTION)
     with no_grad():
@@ -175,11 +195,6 @@ def record(
     """Gives the outputs their node."""
     name, dirty = type(ctx).__name__, ctx.dirty_tensors
     for t in dirty:
-        if not is_in(t, outputs):
-            raise RuntimeError(
-                f"{name}: mark_dirty: a tensor that was modified in place must be returned: "
-                f"shape {t.array.shape}"
-            )
         if t.base is not None and len(outputs) > 1:
             raise RuntimeError(
                 f"{name}: If your Function modifies inplace an input that is a view of another "
@@ -187,7 +202,8 @@ def record(
                 f"outputs, the view's shape is {t.array.shape}; write to a clone() of it"
             )
         may_write(t)
-    made = [fresh(o, args, dirty) for o in outputs]
+    without = ctx.non_differentiable
+    made = [fresh(o, args, dirty, not is_in(o, without)) for o in outputs]
     for t in dirty:
         native.wrote(t)
     rule = Applied(ctx, args, made)
@@ -197,7 +213,7 @@ def record(
     for i, o in enumerate(made):
         if not isinstance(o, native.TensorBase) or o.array.dtype.kind not in "fc":
             continue
-        if is_in(outputs[i], ctx.non_differentiable):
+        if is_in(outputs[i], without):
             continue
         if len(made) == 1:
             node.describe(o.array)

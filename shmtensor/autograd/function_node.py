@@ -191,7 +191,7 @@ class Applied:
             )
         for i, g in enumerate(made):
             if g is not None and not isinstance(g, native.TensorBase):
-                raise TypeError(
+                raise RuntimeError(
                     f"{self.name}: backward must return Tensors or None: gradient {i} is a "
                     f"{type(g).__name__}"
                 )

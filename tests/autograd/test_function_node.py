@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -320,3 +320,63 @@ def test_wrong_use_of_jvp_and_vjp_is_told() -> None:
         Twice.apply(leaf(1)).backward()
     with pytest.raises(RuntimeError, match="expected 1 but got 2"):
         st.func.jvp(Twice.apply, (st.ones(1),), (st.ones(1),))
+
+
+# ---------------------------------------------------------------- inputs that are returned
+
+
+def test_a_returned_input_without_gradient_is_detached() -> None:
+    class Pass(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            ctx.mark_non_differentiable(y)
+            return x * 2, y
+
+        @staticmethod
+        def backward(ctx: Any, g: Any, h: Any) -> Any:
+            assert h.tolist() == [0]
+            return g * 2, None
+
+    x, y = leaf(1), leaf(5)
+    made, same = Pass.apply(x, y)
+    assert not same.requires_grad
+    assert same is not y
+    made.backward()
+    with st.no_grad():
+        assert not Same.apply(y).requires_grad
+        assert Tail.apply(y).requires_grad  # a view is one as always
+
+
+def test_what_is_written_is_counted_and_returned() -> None:
+    class Double(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, returned: bool) -> Any:
+            ctx.mark_dirty(x.mul_(2))
+            return x if returned else x * 1
+
+    x = st.ones(1)
+    assert Double.apply(x, True) is x
+    assert x._version == 2
+    with pytest.raises(RuntimeError, match="must be returned"):
+        Double.apply(x, False)
+
+
+def test_a_named_tuple_of_outputs_becomes_a_tuple() -> None:
+    class Pair(NamedTuple):
+        first: Any
+        second: Any
+
+    class Both(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return Pair(x * 2, x * 3)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any, h: Any) -> Any:
+            return g * 2 + h * 3
+
+    x = leaf(1)
+    made = Both.apply(x)
+    assert type(made) is tuple
+    sum(made).backward()
+    assert x.grad.tolist() == [5]
