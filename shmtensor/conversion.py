@@ -16,7 +16,7 @@ from .autograd.operands import as_canonical
 from .device import as_device
 from .ops.scalars import as_element, fits_dtype
 from .tensor import Tensor, as_plain
-from .tensor.exchange import BFLOAT, UNSIGNED
+from .tensor.dlpack import from_dlpack, to_dlpack
 
 __all__ = [
     "as_tensor",
@@ -190,15 +190,64 @@ def asarray(
     dtype: Any = None,
     device: Any = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
-    """As `as_tensor`; `copy=True` copies always, `copy=False` never."""
-    if copy:
-        return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
-    made = as_tensor(obj, dtype, device)
-    if copy is False and isinstance(obj, np.ndarray) and not np.shares_memory(made.array, obj):
-        raise ValueError(f"asarray: a copy is needed: {obj.dtype} to {made.dtype}")
-    return made.requires_grad_() if requires_grad else made
+    """A tensor of any object, over its memory where it has some: a tensor, an array, a DLPack
+    capsule, a buffer (bytes, bytearray, memoryview, array.array: read as elements of the dtype); or
+    of numbers in lists. Copies: none or one.
+
+    Args:
+        dtype: by default the object's; of a buffer the default dtype.
+        copy: True: in any case; False: never.
+        requires_grad: by default as it is; False: without history.
+
+    Raises:
+        ValueError: `copy=False` and a copy is needed. RuntimeError: the same of a NumPy scalar.
+    """
+    as_device(device)
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    made = over_memory(obj, wanted)
+    if made is None:
+        if copy is False:
+            is_scalar = isinstance(obj, np.generic)
+            raise (RuntimeError if is_scalar else ValueError)(
+                f"asarray: can't alias {'NumPy scalars' if is_scalar else 'arbitrary sequences'}: "
+                f"{reprlib.repr(obj)}"
+            )
+        made = tensor(obj, dtype=wanted)
+    else:
+        recorded = made.requires_grad
+        if wanted is not None and made.dtype != wanted:
+            if copy is False:
+                raise ValueError(
+                    f"asarray: can't alias tensor with dtype {made.dtype} into dtype {wanted}: a "
+                    "copy is needed"
+                )
+            made = made.to(wanted)
+        elif copy:
+            made = made.clone()
+        if requires_grad is None:
+            requires_grad = recorded
+    if requires_grad:
+        return made if made.requires_grad else made.requires_grad_()
+    return made.detach() if made.requires_grad else made
+
+
+def over_memory(obj: Any, dtype: Any) -> Tensor | None:
+    """A tensor over an object's memory, of the dtype for a buffer; None where it has none."""
+    if isinstance(obj, native.TensorBase):
+        return obj  # type: ignore[return-value]
+    if isinstance(obj, np.ndarray):
+        return native.wrap(as_canonical(obj))  # type: ignore[no-any-return]
+    if type(obj).__name__ == "PyCapsule":
+        return from_dlpack(obj)
+    if isinstance(obj, np.generic):
+        return None
+    try:
+        memoryview(obj)
+    except TypeError:
+        return None
+    return frombuffer(obj, dtype=dtypes.get_default_dtype() if dtype is None else dtype)
 
 
 def from_numpy(ndarray: Any) -> Tensor:
@@ -206,86 +255,6 @@ def from_numpy(ndarray: Any) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
     return native.wrap(as_canonical(ndarray))  # type: ignore[no-any-return]
-
-
-def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of any object that speaks DLPack, or of a capsule that such a one
-    gave, which serves once (one older than DLPack 1.0 cannot say that its memory is read-only: it
-    is written to then). Copies: none, unless `copy`.
-    """
-    as_device(device)
-    if type(ext_tensor).__name__ == "PyCapsule":
-        ext_tensor = Bits(ext_tensor, HOST)
-    try:
-        array = np.from_dlpack(asked := Asked(ext_tensor))
-        if asked.old:
-            array = np.asarray(Open(array))
-    except (BufferError, RuntimeError):
-        array = bfloat16_from(ext_tensor)
-        if array is None:
-            raise
-    made: Tensor = native.wrap(as_canonical(array))
-    return made.clone() if copy else made
-
-
-class Asked:
-    """An object that speaks DLPack, and whether it does so as before DLPack 1.0."""
-
-    old = False
-
-    def __init__(self, given: Any) -> None:
-        self.given = given
-
-    def __dlpack__(self, **named: Any) -> Any:
-        capsule = self.given.__dlpack__(**named)
-        self.old = '"dltensor"' in repr(capsule)
-        return capsule
-
-    def __dlpack_device__(self) -> Any:
-        return self.given.__dlpack_device__()
-
-
-class Open:
-    """Memory that NumPy calls read-only, offered as what can be written to."""
-
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        offered = dict(array.__array_interface__)
-        offered["data"] = offered["data"][0], False
-        self.array, self.__array_interface__ = array, offered
-
-
-HOST = (1, 0)  # DLPack's number of the CPU
-
-
-class Bits:
-    """A capsule as an object, which NumPy asks for: of bfloat16 offered as unsigned integers."""
-
-    def __init__(self, capsule: Any, device: tuple[int, int]) -> None:
-        self.capsule, self.device = capsule, device
-
-    def __dlpack__(self, **_: Any) -> Any:
-        return self.capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.device
-
-
-def bfloat16_from(ext_tensor: Any) -> Any:
-    """The array over a bfloat16 tensor's memory; None if it is of another dtype."""
-    device = ext_tensor.__dlpack_device__()
-    try:
-        capsule = ext_tensor.__dlpack__(max_version=(1, 0))
-    except TypeError:  # older than the keyword
-        capsule = ext_tensor.__dlpack__()
-    if not native.retype(capsule, BFLOAT, UNSIGNED):
-        return None
-    array = np.from_dlpack(asked := Asked(Bits(capsule, device)))
-    return (np.asarray(Open(array)) if asked.old else array).view(dtypes.bfloat16)
-
-
-def to_dlpack(tensor: Tensor) -> Any:
-    """A DLPack capsule of the tensor. Copies: none."""
-    return tensor.__dlpack__()
 
 
 def frombuffer(

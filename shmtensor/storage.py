@@ -61,7 +61,7 @@ def resized(array: Any, shape: tuple[int, ...], order: tuple[int, ...] | None = 
         memory = memory_of(array)
         start = array.ctypes.data - memory.ctypes.data
     except RuntimeError:  # the memory is not one piece
-        memory, start = native.call(np.array, array, order="C").reshape(-1).view(np.uint8), 0
+        memory, start = native.call(np.ravel, array).view(np.uint8), 0
     if not 0 <= start <= memory.nbytes:  # of no elements: it may be anywhere
         start = 0
     end = start + math.prod(shape) * array.itemsize

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import native
 
-__all__ = ["as_index"]
+__all__ = ["as_index", "kind_of"]
 
 
 def any_index(index: Any, x: Any) -> Any:

@@ -117,7 +117,7 @@ def renew_leaf(tensor: Any) -> None:
             leaf = tensor.leaf
             leaf.grad = g if leaf.grad is None else leaf.grad + g
 
-    old.grad = None
+    old.grad = old.home = None
     old.post = {next(numbers): pass_on, **(old.post or {})}
 
 

@@ -66,6 +66,7 @@ FAMILIES = (
     "histogram",
     "slope",
     "creation",
+    "spacing",
     "grids",
     "tapers",
     "sampling",

@@ -45,6 +45,8 @@ def bag_sums(
         raise ValueError(f"embedding_bag: no such mode: {mode!r}, one of {MODES} is needed")
     if weight.ndim != 2:
         raise ValueError(f"embedding_bag: weight has to be 2-d: {tuple(weight.shape)}")
+    if weight.dtype.kind != "f":
+        raise RuntimeError(f"embedding_bag: weight has to be floating point: {weight.dtype}")
     if sample_weights is not None:
         if tuple(sample_weights.shape) != tuple(input.shape):
             raise ValueError(
@@ -54,6 +56,11 @@ def bag_sums(
         if mode != "sum":
             raise NotImplementedError(
                 f"embedding_bag: per_sample_weights goes with mode='sum' alone: {mode!r}"
+            )
+        if sample_weights.dtype != weight.dtype:
+            raise RuntimeError(
+                "embedding_bag: per_sample_weights has to be of weight's dtype: "
+                f"{sample_weights.dtype}, {weight.dtype}"
             )
     bag, n = bags_of(input, offsets, include_last_offset)
     flat = ops.reshape(input, (-1,))
@@ -66,13 +73,13 @@ def bag_sums(
         kept = at != padding_idx % size
     at, bag = at[kept], bag[kept]
     rows = ops.embedded(weight, at, -1, sparse)
-    if mode == "max":
+    if mode == "max" and len(at):
         return largest(ops, rows, bag, n)
     if sample_weights is not None:
         shares = ops.selected(ops.reshape(sample_weights, (-1,)), np.nonzero(kept)[0], 0)
         rows = ops.mul(rows, ops.unsqueeze(shares, 1))
     sums = ops.slices_added(widened(ops, rows), bag, (n, weight.shape[1]), 0)
-    if mode == "sum":
+    if mode != "mean":
         return narrowed(ops, sums, rows.dtype)
     number = np.maximum(np.bincount(bag, minlength=n), 1).astype(sums.dtype)
     return narrowed(ops, ops.div(sums, number[:, None]), rows.dtype)
@@ -87,6 +94,4 @@ def largest(ops: Any, rows: Any, bag: Any, n: int) -> Any:
     hits = np.where(values == out[bag], np.arange(len(values))[:, None], len(values))
     np.minimum.at(first, bag, hits)
     empty = first == len(values)
-    if not len(values):
-        return ops.zeros(out.shape, dtype=rows.dtype)
     return ops.replace(empty, ops.gathered(rows, np.where(empty, 0, first), 0), 0.0)

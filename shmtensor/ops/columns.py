@@ -23,7 +23,8 @@ def image_columns(xp, x, /, kernel, dilation, padding, stride):
     """(N, C, *size) as (N, C * elements of a window, windows)."""
     fit = counts(x.shape[2:], kernel, stride, padding, dilation)
     found = views(xp, framed(xp, x, padding, padding), kernel, stride, dilation, fit)
-    return found.reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(fit))
+    columns = found.reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(fit))
+    return columns.copy() if xp.may_share_memory(columns, x) else columns
 
 
 @op(

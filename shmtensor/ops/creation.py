@@ -1,20 +1,16 @@
-"""New tensors: filled with a number, counting, spaced evenly, and shaped like others."""
+"""New tensors: filled with a number, and shaped like others."""
 
 from __future__ import annotations
 
-import math
-import warnings
 from typing import Any
 
 import numpy as np
 
 from .. import native
 from ..device import as_device
-from ..dtypes import as_dtype, default_complex, get_default_dtype, of_number
+from ..dtypes import as_dtype, get_default_dtype, of_number
 from .likeness import laid_like
-from .random_bounds import check_drawable
 from .scalars import as_element
-from .spacing import line, power
 from .table import composite
 
 Shape = tuple[int, ...]
@@ -85,11 +81,12 @@ def dtype_beside(name: str, out: Any, dtype: Any) -> Any:
         return dtype
     if not isinstance(out, native.TensorBase):
         raise TypeError(f"{name}: argument 'out' must be Tensor, not {type(out).__name__}")
-    if dtype is not None and as_dtype(dtype) != out.dtype:
+    found = out.array.dtype
+    if dtype is not None and as_dtype(dtype) is not found:
         raise RuntimeError(
-            f"{name}: dtype {as_dtype(dtype)} does not match dtype of out parameter ({out.dtype})"
+            f"{name}: dtype {as_dtype(dtype)} does not match dtype of out parameter ({found})"
         )
-    return out.dtype
+    return found
 
 
 def into(out: Any, value: Any, keeps_shape: bool = False) -> Any:
@@ -303,155 +300,6 @@ def new_full(
         device=device,
         requires_grad=requires_grad,
     )
-
-
-def steps(start: Any, end: Any, step: Any) -> Any:
-    """The short way of arange, or None."""
-    return native.counted(start, end, step, get_default_dtype())
-
-
-@composite(method=False, usual=(steps, "start, end, step", PLAIN))
-def arange(
-    ops,
-    start=0,
-    end=None,
-    step=1,
-    *,
-    out=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-    pin_memory=False,
-):
-    """start, start + step, ... up to end, which is left out; whole numbers give int64, others the
-    default dtype.
-    """
-    start, end, step = number(start), number(end), number(step)
-    if end is None:
-        start, end = 0, start
-    dtype = dtype_beside("arange", out, dtype)
-    if dtype is None:
-        whole = all(isinstance(v, int) for v in (start, end, step))
-        dtype = np.dtype(np.int64) if whole else get_default_dtype()
-    if step == 0:
-        raise RuntimeError("arange: step must not be 0: 0")
-    check_drawable("arange", as_dtype(dtype), "iuf")
-    if as_dtype(dtype) == np.int64 and all(math.isfinite(v) for v in (start, end, step)):
-        if not int(step):
-            raise ValueError(f"arange: step must be nonzero: {step} as int64")
-        start, end, step = int(start), int(end), int(step)
-    if not all(math.isfinite(v) for v in (start, end)):
-        raise RuntimeError(f"arange: bounds must be finite: {start}, {end}")
-    if (end - start) * step < 0:
-        raise RuntimeError(f"arange: step leads away from end: {start}, {end}, step={step}")
-    n = -(-(end - start) // step) if isinstance(step, int) else math.ceil((end - start) / step)
-    if as_dtype(dtype).kind in "iu":
-        start, step = int(start), int(step)
-    if out is not None and out.numel() not in (0, n):
-        warnings.warn(
-            f"arange: the number of elements in the out tensor of shape {tuple(out.shape)} is "
-            f"{out.numel()}, which does not match the computed number of elements {n}: it is "
-            f"resized to shape ({n},)",
-            stacklevel=2,
-        )
-    found = made(
-        counted, start, step, int(n), as_dtype(dtype), device=device, requires_grad=requires_grad
-    )
-    return into(out, found, keeps_shape=True)
-
-
-def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
-    """n numbers from start on, formed as start + i * step."""
-    out = native.steps(start, step, n, dtype.num)
-    if out is not None:
-        return out
-    return (start + np.arange(n) * step).astype(dtype)
-
-
-@composite(method=False)
-def range(
-    ops,
-    start=0,
-    end=None,
-    step=1,
-    *,
-    out=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-):
-    """start, start + step, ... up to end, which belongs to it (PyTorch's old form of arange)."""
-    start, end = (0, start) if end is None else (start, end)
-    n = math.floor((end - start) / step) + 1
-    dtype = default(dtype_beside("range", out, dtype))
-    check_drawable("range", dtype, "iuf")
-    found = made(counted, start, step, n, dtype, device=device, requires_grad=requires_grad)
-    return into(out, found, keeps_shape=True)
-
-
-def check_steps(name: str, start: Any, end: Any, steps: Any) -> None:
-    """Raises unless the ends are numbers or 0-d, and steps is a number of them."""
-    if isinstance(steps, float):
-        raise TypeError(f"{name}: steps must be a whole number: {steps}")
-    if steps < 0:
-        raise RuntimeError(f"{name}: steps must not be negative: {steps}")
-    if getattr(start, "ndim", 0) or getattr(end, "ndim", 0):
-        raise RuntimeError(f"{name}: start and end must be numbers or 0-d: {start}, {end}")
-
-
-def dtype_of_ends(name: str, ends: tuple[Any, Any], dtype: Any) -> Any:
-    """The dtype that is asked for, or the default one; the complex one if an end is complex.
-
-    Raises:
-        RuntimeError: an end is complex and the dtype is not. NotImplementedError: it is bool.
-    """
-    is_complex = any(isinstance(end, complex) for end in ends)
-    if dtype is None:
-        return default_complex() if is_complex else get_default_dtype()
-    dtype = as_dtype(dtype)
-    if is_complex and dtype.kind != "c":
-        raise RuntimeError(
-            f"{name}: inferred dtype {default_complex()} can't be safely cast to passed dtype "
-            f"{dtype}: {ends[0]} to {ends[1]}"
-        )
-    check_drawable(name, dtype, "iufc")
-    return dtype
-
-
-@composite(method=False)
-def linspace(
-    ops, start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
-):
-    """`steps` numbers from start to end, both included, evenly spaced."""
-    check_steps("linspace", start, end, steps)
-    ends = number(start), number(end)
-    dtype = dtype_of_ends("linspace", ends, dtype_beside("linspace", out, dtype))
-    spaced = made(line, *ends, steps, dtype, device=device, requires_grad=requires_grad)
-    return into(out, spaced, keeps_shape=True)
-
-
-@composite(method=False)
-def logspace(
-    ops,
-    start,
-    end,
-    steps,
-    base=10.0,
-    *,
-    out=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-):
-    """base to the power of `steps` evenly spaced numbers from start to end."""
-    check_steps("logspace", start, end, steps)
-    ends = number(start), number(end)
-    dtype = dtype_of_ends("logspace", ends, dtype_beside("logspace", out, dtype))
-    powers = made(power, base, *ends, steps, dtype, device=device, requires_grad=requires_grad)
-    return into(out, powers, keeps_shape=True)
 
 
 @composite(method=False)

@@ -146,6 +146,28 @@ at_most.pullback(
 )
 
 
+@op(
+    numpy=lambda x, min, max: smaller(larger(x, min), max),
+    broadcast=True,
+    promote="common",
+    method=False,
+    function=False,
+    samples=[((3, 4), (3, 4), (3, 4)), ((2, 1, 4), (3, 1), (4,)), ((), (3,), ())],
+)
+def clamped_between(xp, x, min, max, /):
+    """Each element, but at least the one of `min` and at most the one of `max`, in the dtype of all
+    three. Gradients are PyTorch's: where x is below a minimum that is the maximum, there is none.
+    """
+    return xp.minimum(xp.maximum(x, min), max)
+
+
+clamped_between.pullback(
+    x=lambda ops, g, x, min, max: ops.choose(inside(x, min, max), g, 0.0),
+    min=lambda ops, g, x, min, max: ops.choose((x < min) & (min < max), g, 0.0),
+    max=lambda ops, g, x, min, max: ops.choose((x > max) | (max < min), g, 0.0),
+)
+
+
 def inside(x: Any, min: Any, max: Any) -> Any:
     """Where x lies within the bounds, the bounds themselves included."""
     if min is None:
@@ -178,6 +200,8 @@ def clamp(ops, input, min=None, max=None):
         if input.dtype.kind in "iu":  # bounds beyond the dtype bound as its own do
             min, max = within(input.dtype, min), within(input.dtype, max)
         return ops.clamped(input, min, max)
+    if hasattr(min, "dtype") and hasattr(max, "dtype"):
+        return ops.clamped_between(input, min, max)
     out = input if min is None else ops.at_least(input, min)
     return out if max is None else ops.at_most(out, max)
 

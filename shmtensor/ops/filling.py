@@ -16,7 +16,7 @@ from .random_bounds import (
     check_uniform_bounds,
     most_exact,
 )
-from .sampling import chances, claimed, size_of, whole
+from .sampling import below, chances, claimed, size_of, whole
 from .table import composite, op
 
 exponential, logarithm = native.parallel(np.exp), native.parallel(np.log)
@@ -95,6 +95,18 @@ def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
         return ops.refill_(input, mean + std * math.sqrt(0.5) * parts.view(np.complex128))
     stream = claimed(generator, size_of(input), input.dtype == np.float64)
     return ops.normal_fill_(input, *stream, mean, std)
+
+
+@composite(function=False)
+def bernoulli_(ops, input, p=0.5, *, generator=None):
+    """Fills the tensor with 1 (probability p, a number or a tensor) and 0."""
+    check_drawable("bernoulli_", input.dtype, "biuf")
+    p = getattr(p, "array", p)
+    low, high = (p, p) if isinstance(p, (int, float)) else (np.min(p), np.max(p))
+    if low < 0 or high > 1:
+        raise RuntimeError(f"bernoulli_: probabilities must lie in [0, 1]: {p}")
+    u = chances(size_of(input), generator).reshape(tuple(input.shape))
+    return ops.refill_(input, below(u, p))
 
 
 @composite(function=False)

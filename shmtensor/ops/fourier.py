@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import as_dtype, get_default_dtype
-from .creation import default, made
+from .creation import default, dtype_beside, into, made
 from .table import composite, op
 
 OTHER = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
@@ -321,12 +321,11 @@ def fft_fftfreq(
     ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """The frequencies of `fft` for n samples, d apart."""
+    dtype = default(dtype_beside("fft_fftfreq", out, dtype))
     values = made(
-        lambda: np.fft.fftfreq(n, d).astype(default(dtype)),
-        device=device,
-        requires_grad=requires_grad,
+        lambda: np.fft.fftfreq(n, d).astype(dtype), device=device, requires_grad=requires_grad
     )
-    return values if out is None else out.copy_(values)
+    return into(out, values)
 
 
 @composite(method=False, function=False)
@@ -334,12 +333,11 @@ def fft_rfftfreq(
     ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """The frequencies of `rfft` for n samples, d apart."""
+    dtype = default(dtype_beside("fft_rfftfreq", out, dtype))
     values = made(
-        lambda: np.fft.rfftfreq(n, d).astype(default(dtype)),
-        device=device,
-        requires_grad=requires_grad,
+        lambda: np.fft.rfftfreq(n, d).astype(dtype), device=device, requires_grad=requires_grad
     )
-    return values if out is None else out.copy_(values)
+    return into(out, values)
 
 
 def shift_dims(x: Any, dim: Any) -> tuple[int, ...]:

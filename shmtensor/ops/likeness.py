@@ -35,7 +35,7 @@ def order_in(shape: tuple[int, ...], memory_format: Any) -> tuple[int, ...] | No
     Raises:
         RuntimeError: channels last of another number of dimensions.
     """
-    name = getattr(memory_format, "name", None)
+    name = getattr(memory_format, "name", "contiguous_format")
     order = CHANNELS_LAST.get(name)
     if order is not None and len(order) != len(shape):
         raise RuntimeError(

@@ -96,7 +96,15 @@ def classes_fit(name: str, input: Any, target: Any, weight: Any) -> None:
         raise RuntimeError(
             f"{name}: weight must be of the input's dtype: {weight.dtype}, {input.dtype}"
         )
-    n = input.shape[0 if input.ndim == 1 else 1]
+    weights_fit(name, input.shape[0 if input.ndim == 1 else 1], weight)
+
+
+def weights_fit(name: str, n: int, weight: Any) -> None:
+    """Nothing, if there is no weight or one for each of n classes.
+
+    Raises:
+        RuntimeError: there are others.
+    """
     if weight is not None and tuple(weight.shape) != (n,):
         raise RuntimeError(
             f"{name}: one weight for each of {n} classes is needed: {tuple(weight.shape)}"
@@ -325,6 +333,7 @@ def soft_entropy(
     """-sum(target * logp) over the classes; the mean is over all samples."""
     dim = 0 if logp.ndim == 1 else 1
     classes, n = logp.shape[dim], math.prod(logp.shape)
+    weights_fit("cross_entropy", classes, weight)
     if label_smoothing:
         target = ops.add(ops.mul(target, 1 - label_smoothing), label_smoothing / (classes or 1))
     terms = ops.mul(logp, target)

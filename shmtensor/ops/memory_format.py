@@ -150,14 +150,29 @@ def memory_of(x: Any) -> Any:
     return array if isinstance(array, np.ndarray) and array.ndim == x.ndim else None
 
 
+def own(ops: Any, out: Any, image: Any) -> Any:
+    """A composite's result in memory of its own: a copy where nothing was done to `image`.
+
+    Copies: none or one, which is in the graph.
+    """
+    array, given = memory_of(out), memory_of(image)
+    if array is None or given is None or not np.may_share_memory(array, given):
+        return out
+    return ops.clone(out)
+
+
 def like_image(ops: Any, out: Any, image: Any) -> Any:
-    """A composite's result in channels last if PyTorch takes `image` for that, else in rows.
+    """A composite's result in channels last if PyTorch takes `image` for that, else in rows, and in
+    memory of its own.
 
     Copies: none or one, which is in the graph.
     """
     array, like = memory_of(out), memory_of(image)
     if array is None or like is None:
         return out
+    if np.may_share_memory(array, like):
+        out = ops.clone(out)
+        array = memory_of(out)
     if native.suggests_channels_last(like) and array.ndim == like.ndim:
         last = native.suggests_channels_last(array)
         return out if last else ops.packed_by_channel(out)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .memory_format import like_image
+from .memory_format import like_image, own
 from .table import composite
 from .windows import ints
 
@@ -86,4 +86,4 @@ def pad(ops, input, pad, mode="constant", value=None):
         fits(mode, shape[dim], before, after, shape)
         if before or after:
             input = ops.selected(input, places(mode, shape[dim], before, after), dim)
-    return input if mode == "circular" else like_image(ops, input, given)
+    return (own if mode == "circular" else like_image)(ops, input, given)

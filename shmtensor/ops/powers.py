@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,16 @@ def power_slope(ops: Any, g: Any, x: Any, y: Any) -> Any:
 def exponent_slope(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
     """Gradient of x ** y by y; 0 where x is 0 and y is not negative, as PyTorch has it."""
     if isinstance(x, (int, float)):
-        return g * 0 if x == 0 else g * (out * ops.log(x * ops.ones_like(y))).conjugate()
-    zero = x == 0
-    return ops.replace(zero, g * (out * ops.log(ops.replace(zero, x, 1.0))).conjugate(), 0.0)
+        log = ops.log(x * ops.ones_like(y)) if x else -math.inf
+        slope = g * (out * log).conjugate()
+        return slope if x else ops.replace(not_negative(y), slope, 0.0)
+    flat = (x == 0) & not_negative(y)
+    return ops.replace(flat, g * (out * ops.log(ops.replace(flat, x, 1.0))).conjugate(), 0.0)
+
+
+def not_negative(y: Any) -> Any:
+    """Where the numbers are real and not below 0."""
+    return (y.imag == 0) & (y.real >= 0) if y.dtype.kind == "c" else y >= 0
 
 
 @op(broadcast=True, promote="common", samples=POSITIVE)

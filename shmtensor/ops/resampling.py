@@ -140,6 +140,7 @@ TAPS: dict[str, tuple[int, Callable[..., Taps]]] = {
 }
 SMOOTH = {"bilinear": smooth_taps(1.0, triangle), "bicubic": smooth_taps(2.0, keys)}
 MODES = ("nearest", "nearest-exact", "area", *TAPS)
+OF_BYTES = ("nearest", "nearest-exact", *SMOOTH)  # all but those have floating-point images alone
 
 
 # ---- public
@@ -218,6 +219,8 @@ def interpolate(
     """
     out, factors = new_size(input, size, scale_factor)
     checked(input, mode, align_corners, antialias)
+    if input.dtype.kind != "f" and not (input.dtype == np.uint8 and mode in OF_BYTES):
+        raise NotImplementedError(f"interpolate: mode {mode!r} not implemented for {input.dtype}")
     if recompute_scale_factor:
         if size is not None:
             raise ValueError(f"interpolate: recompute_scale_factor needs scale_factor: size={size}")

@@ -296,18 +296,6 @@ def bernoulli(ops, input, p=None, *, generator=None):
     return ops.coins(input, *claimed(generator, size_of(input), True))
 
 
-@composite(function=False)
-def bernoulli_(ops, input, p=0.5, *, generator=None):
-    """Fills the tensor with 1 (probability p, a number or a tensor) and 0."""
-    check_drawable("bernoulli_", input.dtype, "biuf")
-    p = getattr(p, "array", p)
-    low, high = (p, p) if isinstance(p, (int, float)) else (np.min(p), np.max(p))
-    if low < 0 or high > 1:
-        raise RuntimeError(f"bernoulli_: probabilities must lie in [0, 1]: {p}")
-    u = chances(size_of(input), generator).reshape(tuple(input.shape))
-    return ops.refill_(input, below(u, p))
-
-
 @composite(method=False)
 def normal(
     ops,

@@ -94,6 +94,11 @@ def _as_strided(xp, x, /, size, stride, offset, own):
     """Another shape and strides (in elements) over the tensor's memory, `offset` elements behind
     its first one. Copies: none; one where x does not have its `own` strides.
     """
+    if x.ndim != len(own):
+        raise RuntimeError(
+            f"as_strided: the tensor was given another geometry in place since: {x.shape}, it had "
+            f"the strides {own}"
+        )
     if strides_of(x) != own:
         n, (to, source) = joint((x.shape, own, 0), (size, stride, offset))
         memory = xp.zeros(n, x.dtype)

@@ -98,6 +98,8 @@ def diagonal_scatter(ops, input, src, offset=0, dim1=0, dim2=1):
         raise RuntimeError(f"diagonal_scatter: shapes differ: {tuple(src.shape)}, {diagonal.shape}")
     diagonal.flags.writeable = True
     diagonal[...] = True
+    if src.dtype != input.dtype:
+        src = ops.cast(src, input.dtype)
     return ops.choose(hole, ops.diagonal_set(src, shape, offset, first, second), input)
 
 

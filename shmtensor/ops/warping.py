@@ -155,7 +155,8 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
     corners, inner = bool(align_corners), shape[2:]
     out = (*shape[:2], *grid.shape[1:-1])
     if not math.prod(out):
-        return ops.zeros(out, dtype=input.dtype)
+        history = ops.add(ops.sum(input), ops.sum(grid))  # whose gradients are 0
+        return ops.add(ops.zeros(out, dtype=input.dtype), history)
     at = scaled(ops, grid, inner, corners)
     frame = "zeros"
     if mode != "bicubic":

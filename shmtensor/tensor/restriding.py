@@ -39,8 +39,7 @@ class Restriding(Writing):
         """
         view.may_change(self)
         node = view.node_of(self)
-        if node is not None and recording.get():
-            view.may_write(self)
+        view.may_forget(self)
         if node.__class__ is Leaf:
             with no_grad():
                 self.array = getattr(table, name)(self.detach(), *args).array

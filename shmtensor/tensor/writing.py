@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes, native
 from ..autograd import view
 from ..autograd.dispatch import table
-from ..autograd.indices import as_index
+from ..autograd.indices import as_index, kind_of
 from ..autograd.operands import Unknown, as_canonical, as_operand
 from ..device import as_device
 from ..ops.scalars import as_written, fits_dtype
@@ -64,6 +64,7 @@ class Writing(Casting):
         raise TypeError(f"delitem: a Tensor cannot lose items: {index!r}")
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        is_tensor = isinstance(value, native.TensorBase)
         if isinstance(value, (list, tuple)):
             value = native.wrap(np.asarray(value, self.array.dtype))
         try:
@@ -75,6 +76,8 @@ class Writing(Casting):
         if not isinstance(value, native.TensorBase):
             value = native.wrap(as_written(value, self.array.dtype))
         place = as_index(index, self.array)
+        if is_tensor and value.array.dtype is not self.array.dtype:
+            check_dtypes(self.array, place, value.array)
         if value.array.dtype.kind == "c" and self.array.dtype.kind not in "bc":
             value = real_part(value, place, self.array.dtype)
         try:
@@ -163,6 +166,24 @@ class Writing(Casting):
 
     def new(self, *sizes: int) -> Tensor:
         return native.wrap(native.call(np.empty, sizes, self.dtype))  # type: ignore[no-any-return]
+
+
+def check_dtypes(array: Any, index: Any, value: Any) -> None:
+    """Nothing, if values of another dtype can be assigned to an index: to numbers and slices, and
+    one value to a mask, which are converted.
+
+    Raises:
+        RuntimeError: they cannot, at places that tensors or lists name.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    advanced = [kind for kind in map(kind_of, parts) if kind in "ab?"]
+    converts = isinstance(index, bool) or (advanced == ["b"] and value.size == 1)
+    if advanced and not converts:
+        raise RuntimeError(
+            "setitem: Index put requires the source and destination dtypes match, got "
+            f"{array.dtype} for the destination and {value.dtype} for the source, hint: "
+            f"value.to({array.dtype})"
+        )
 
 
 def real_part(value: Any, index: Any, dtype: Any) -> Any:

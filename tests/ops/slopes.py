@@ -104,6 +104,7 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "contiguous": (lambda x: x.T.contiguous(), X),
     "cpu": (lambda x: x.cpu() * x, X),
     "resize": (lambda x: x.resize(4, 3), X),
+    "as_strided": (lambda x: x.as_strided((3, 2), (2, 3), 1), X),
     "copy_": (lambda x, y: (x * 1).copy_(y * y), X, V),
     "polygamma_": (lambda x: (x * x + 1).polygamma_(1), X),
     "fill": (lambda x, v: st.fill(x * x, v.sum()), X, V),

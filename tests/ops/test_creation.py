@@ -24,6 +24,8 @@ FACTORIES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "arange": (lambda **given: st.arange(6, **given), (6,)),
     "range": (lambda **given: st.range(0, 5, **given), (6,)),
     "linspace": (lambda **given: st.linspace(0, 5, 6, **given), (6,)),
+    "fftfreq": (lambda **given: st.fft.fftfreq(6, **given), (6,)),
+    "rfftfreq": (lambda **given: st.fft.rfftfreq(6, **given), (4,)),
     "logspace": (lambda **given: st.logspace(0, 5, 6, **given), (6,)),
 }
 
@@ -37,11 +39,12 @@ def test_out_takes_the_shape_and_gives_the_dtype(name: str) -> None:
     st.manual_seed(1)
     wanted = make(dtype=st.float64)
     base = st.full((10,), -1.0, dtype=st.float64)
+    n = wanted.numel()
     st.manual_seed(1)
     made = make(out=base[1:1].resize_(0) if name == "empty" else base[2:4].resize_(0))
     if name != "empty":
         assert made.tolist() == wanted.tolist()
-        assert base.tolist() == [-1, -1, *wanted.flatten().tolist(), -1, -1]
+        assert base.tolist() == [-1, -1, *wanted.flatten().tolist(), *[-1] * (8 - n)]
     with pytest.raises(RuntimeError, match="does not match dtype of out parameter"):
         make(out=st.empty(0), dtype=st.float64)
     with pytest.raises(TypeError, match="argument 'out' must be Tensor, not list"):

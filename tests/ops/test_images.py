@@ -351,3 +351,49 @@ def test_images_and_grids_of_two_dtypes_are_refused() -> None:
         F.grid_sample(st.rand(1, 1, 3, 3), st.rand(1, 2, 2, 2, dtype=st.float64))
     with pytest.raises(RuntimeError, match="int64"):
         F.grid_sample(st.ones(1, 1, 3, 3, dtype=st.int64), st.ones(1, 2, 2, 2, dtype=st.int64))
+
+
+SIZES = {"linear": 1, "nearest": 2, "nearest-exact": 2, "bilinear": 2, "bicubic": 2, "area": 2}
+
+
+def test_images_of_whole_numbers_are_resized_where_pytorch_does() -> None:
+    for mode, n in (*SIZES.items(), ("trilinear", 3)):
+        for dtype in (st.int8, st.int64, st.bool, st.complex64, st.uint8):
+            x = st.ones(1, 1, *(2,) * n).to(dtype)
+            if dtype == st.uint8 and mode not in ("linear", "trilinear", "area"):
+                assert F.interpolate(x, size=(4,) * n, mode=mode).dtype == st.uint8
+                continue
+            with pytest.raises(NotImplementedError, match=f"not implemented for {dtype}"):
+                F.interpolate(x, size=(4,) * n, mode=mode)
+
+
+def test_an_image_that_stays_as_it_is_is_copied() -> None:
+    x = st.ones(1, 4, 2, 2, requires_grad=True)
+    for call in (
+        lambda x: F.pad(x, (0, 0, 0, 0), mode="reflect"),
+        lambda x: F.pad(x, (0, 0, 0, 0), mode="replicate"),
+        lambda x: F.pad(x, (0, 0, 0, 0), mode="circular"),
+        lambda x: F.interpolate(x, size=2),
+        lambda x: F.interpolate(x, size=2, mode="nearest-exact"),
+        lambda x: F.pixel_shuffle(x, 1),
+        lambda x: F.pixel_unshuffle(x, 1),
+        lambda x: F.pixel_unshuffle(x, 2),
+        lambda x: F.channel_shuffle(x, 1),
+        lambda x: F.channel_shuffle(x, 4),
+        lambda x: F.unfold(x, 1),
+        lambda x: F.unfold(x, 2),
+    ):
+        out = call(x)
+        out.sum().backward()
+        with st.no_grad():
+            out.zero_()
+        assert x.sum() == 16
+    assert (x.grad == 12).all()
+
+
+def test_a_grid_of_nothing_has_a_gradient() -> None:
+    for image, grid in (((1, 1, 2, 2), (1, 0, 2, 2)), ((0, 1, 2, 2), (0, 1, 2, 2))):
+        x, places = st.ones(image, requires_grad=True), st.zeros(grid, requires_grad=True)
+        F.grid_sample(x, places, align_corners=False).sum().backward()
+        assert (x.grad == 0).all()
+        assert places.grad.shape == grid

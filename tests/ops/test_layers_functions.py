@@ -337,3 +337,26 @@ def test_gradient_is_numpys() -> None:
         assert all(np.allclose(a.numpy(), b) for a, b in zip(found, expected, strict=True))
         (found,) = st.gradient(st.tensor(x), spacing=(st.tensor(at),), dim=1, edge_order=order)
         assert np.allclose(found.numpy(), np.gradient(x, at, axis=1, edge_order=order))
+
+
+def test_bags_without_elements_have_a_gradient() -> None:
+    for bags, given in (
+        (st.tensor([[1, 1]]), {"padding_idx": 1}),
+        (st.empty(0, dtype=st.int64), {"offsets": st.tensor([0, 0])}),
+    ):
+        for mode in ("max", "mean", "sum"):
+            weight = st.ones(3, 2, requires_grad=True)
+            out = F.embedding_bag(bags, weight, mode=mode, **given)
+            assert (out == 0).all()
+            out.sum().backward()
+            assert weight.grad.tolist() == [[0, 0]] * 3
+
+
+def test_bags_are_of_the_dtype_of_their_weight() -> None:
+    bags = st.tensor([[0, 1]])
+    for dtype in (st.float64, st.float16, st.int64):
+        with pytest.raises(RuntimeError, match="has to be of weight's dtype"):
+            shares = st.ones(1, 2).to(dtype)
+            F.embedding_bag(bags, st.ones(3, 2), mode="sum", per_sample_weights=shares)
+    with pytest.raises(RuntimeError, match="weight has to be floating point: int64"):
+        F.embedding_bag(bags, st.ones(3, 2, dtype=st.int64))

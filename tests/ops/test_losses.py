@@ -114,3 +114,18 @@ def test_gradients_of_the_fused_cross_entropy(reduction: str) -> None:
 
     assert st.autograd.gradcheck(loss, (x,))
     assert st.autograd.gradgradcheck(loss, (x,))
+
+
+def test_there_is_one_weight_for_each_class() -> None:
+    x, classes, chances = st.zeros(2, 3), st.tensor([0, 2]), st.ones(2, 3) / 3
+    for shape in ((4,), (1,), (), (1, 3), (3, 1)):
+        weight = st.ones(shape)
+        for call in (
+            lambda w: functional.nll_loss(x, classes, w),
+            lambda w: functional.cross_entropy(x, classes, w),
+            lambda w: functional.cross_entropy(x, classes, w, label_smoothing=0.1),
+            lambda w: functional.cross_entropy(x, chances, w),
+            lambda w: functional.cross_entropy(x[0], chances[0], w),
+        ):
+            with pytest.raises(RuntimeError, match="one weight for each of 3 classes"):
+                call(weight)

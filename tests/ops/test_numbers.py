@@ -270,3 +270,30 @@ def test_entr_at_and_below_zero() -> None:
     want = [-2 * np.log(2), 0.0, 0.5 * np.log(2), 0.0, -np.inf, np.nan, -np.inf]
     np.testing.assert_allclose(st.special.entr(x), want, rtol=1e-6)
     np.testing.assert_allclose(st.special.entr(x[:3]), want[:3], rtol=1e-6, atol=1e-7)
+
+
+def test_powers_of_zero_fall_infinitely_below_zero() -> None:
+    for base in (0, 0.0, st.zeros(4), st.zeros(4, dtype=st.int64)):
+        exponents = st.tensor([-1.0, 0.0, 1.0, -0.5], requires_grad=True)
+        (base**exponents).sum().backward()
+        assert exponents.grad.tolist() == [-np.inf, 0, 0, -np.inf]
+    exponents = st.tensor([2 + 0j, 1j], requires_grad=True)
+    st.pow(st.zeros(2, dtype=st.complex64), exponents).abs().sum().backward()
+    assert exponents.grad[0] == 0
+
+
+def test_clamp_has_the_dtype_of_all_three() -> None:
+    x = st.ones(3, dtype=st.int64)
+    low, high = st.tensor(0.0), st.tensor(3.0, dtype=st.float64)
+    assert st.clamp(x, low, high).dtype == st.float64
+    assert st.clamp(x, high, low.expand(1)).dtype == st.float32
+    assert st.clamp(x.float(), high, high).dtype == st.float32
+    assert st.clamp(st.tensor([0.0, 2.0, 9.0]), st.tensor(1.0), high).tolist() == [1, 2, 3]
+    bounded = [st.tensor([v], requires_grad=True) for v in (9.0, 1.0, 3.0)]
+    st.clamp(*bounded).sum().backward()
+    assert [v.grad.item() for v in bounded] == [0, 0, 1]
+
+
+def test_what_is_put_on_a_diagonal_becomes_of_the_tensors_dtype() -> None:
+    x = st.ones(2, 2, dtype=st.int64).diagonal_scatter(st.tensor([2.5, 3.5]))
+    assert (x.dtype, x.tolist()) == (st.int64, [[2, 1], [1, 3]])

@@ -92,6 +92,24 @@ def test_wrong_parameters_are_refused() -> None:
         optim.SGD([p], lr=-1)
 
 
+def test_a_parameter_may_get_other_memory_between_steps() -> None:
+    found = []
+    for change in ("set_", "data"):
+        p = st.nn.Parameter(st.ones(2))
+        o = st.optim.SGD([p], lr=0.1, momentum=0.9)
+        for i in range(4):
+            o.zero_grad()
+            (p * p).sum().backward()
+            o.step()
+            with st.no_grad():
+                if i == 1 and change == "set_":
+                    p.set_(st.full((2,), 5.0))
+                elif i == 1:
+                    p.data = st.full((2,), 5.0)
+        found.append(p.tolist())
+    assert found[0] == found[1]
+
+
 def test_zero_grad_both_ways() -> None:
     ps = parameters()
     o = optim.SGD(ps, lr=0.1)

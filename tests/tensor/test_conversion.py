@@ -165,3 +165,48 @@ def test_lists_of_tensors_and_numbers_have_the_promoted_dtype(data: Any, dtype: 
 def test_refused_conversions(wrong: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         wrong()
+
+
+def test_asarray_is_over_the_memory_of_buffers_and_capsules() -> None:
+    data = bytearray([1, 0, 2, 0])
+    x = st.asarray(data, dtype=st.int16)
+    x[0] = 5
+    assert (x.tolist(), list(data)) == ([5, 2], [5, 0, 2, 0])
+    assert st.asarray(data, dtype=st.int16, copy=True).add_(1).tolist() == [6, 3]
+    assert list(data) == [5, 0, 2, 0]
+    assert st.asarray(b"\0\0\x80\x3f").tolist() == [1.0]  # of the default dtype
+    base = st.arange(3.0)
+    shared = st.asarray(st.to_dlpack(base))
+    shared[0] = 7
+    assert base[0] == 7
+    assert st.asarray(st.to_dlpack(base), dtype=st.int64).tolist() == [7, 1, 2]
+    with pytest.raises(ValueError, match="multiple of element size"):
+        st.asarray(bytearray(3))
+
+
+def test_asarray_copies_only_when_it_may() -> None:
+    x, array = st.ones(2), np.ones(2)
+    assert st.asarray(x, copy=False) is x
+    assert np.shares_memory(st.asarray(array, copy=False).numpy(), array)
+    assert st.asarray(x, copy=True).data_ptr() != x.data_ptr()
+    for given in ([1], 1.5, (1, 2), range(3)):
+        with pytest.raises(ValueError, match="can't alias arbitrary sequences"):
+            st.asarray(given, copy=False)
+    with pytest.raises(RuntimeError, match="can't alias NumPy scalars"):
+        st.asarray(np.float32(1), copy=False)
+    for other in (x, array, st.to_dlpack(x)):
+        with pytest.raises(ValueError, match="can't alias tensor with dtype float"):
+            st.asarray(other, dtype=st.float16, copy=False)
+
+
+def test_asarray_keeps_history_unless_told() -> None:
+    leaf = st.ones(2, requires_grad=True)
+    computed = leaf * 2
+    assert st.asarray(computed) is computed
+    assert st.asarray(computed, requires_grad=True) is computed
+    assert not st.asarray(computed, requires_grad=False).requires_grad
+    assert st.asarray(leaf, copy=True).requires_grad
+    assert st.asarray(leaf, dtype=st.float64).requires_grad
+    assert st.asarray([1.0], requires_grad=True).is_leaf
+    with pytest.raises(RuntimeError, match="only Tensors of floating point and complex dtype"):
+        st.asarray(leaf, dtype=st.int64)

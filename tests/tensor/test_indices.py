@@ -147,3 +147,20 @@ def test_assigned_values_are_stretched_and_refused_as_numpy_does():
         x[2, 0] = 1.0
     with pytest.raises(RuntimeError, match="the memory cannot be written"):
         st.ones(1).expand(3)[0] = 1.0
+
+
+def test_values_of_another_dtype_are_refused_where_tensors_name_the_places():
+    x, half = st.ones(5, dtype=st.int64), st.tensor([1.5])
+    for index in (st.tensor([0]), [0, 1], np.array([0]), (None, st.tensor([0])), (True,)):
+        with pytest.raises(RuntimeError, match="source and destination dtypes match, got int64"):
+            x[index] = half
+    with pytest.raises(RuntimeError, match="source and destination dtypes match, got int64"):
+        x[x == 1] = half.expand(5)
+    with pytest.raises(RuntimeError, match="got float32 for the destination and float64"):
+        st.ones(5)[st.tensor([0])] = st.tensor(2.0, dtype=st.float64)
+    assert x.tolist() == [1] * 5
+    x[0], x[1:3], x[st.tensor(3)] = st.tensor(2.5), half * 2, half[0] * 3  # these are converted
+    x[x == 1] = st.tensor(9.7)
+    assert x.tolist() == [2, 3, 3, 4, 9]
+    x[[0]], x[st.tensor([1])] = 5.9, [6.9]  # numbers and lists, too
+    assert x.tolist() == [5, 6, 3, 4, 9]

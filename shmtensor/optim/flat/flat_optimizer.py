@@ -202,11 +202,9 @@ class FlatOptimizer(Optimizer):
         if not set_to_none:
             return super().zero_grad(False)
         for flat in self._flats:
-            for p, _, leaf in flat.slots:
-                if leaf is None:
-                    p.grad = None
-                else:
-                    leaf.grad = None
+            for p in flat.tensors:
+                if p.leaf is not None:
+                    p.leaf.grad = None
         return None
 
     # ---------------------------------------------------------------- shards
