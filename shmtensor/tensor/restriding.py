@@ -15,6 +15,7 @@ from ..autograd.dispatch import table
 from ..autograd.leaf import Leaf
 from ..autograd.mode import enable_grad, no_grad, recording
 from ..autograd.resize import SetStorage, place, resize
+from ..autograd.unrecorded import is_unrecorded
 from ..ops.likeness import order_in
 from .writing import Writing
 
@@ -40,10 +41,11 @@ class Restriding(Writing):
         view.may_change(self)
         node = view.node_of(self)
         view.may_forget(self)
-        if node.__class__ is Leaf:
+        if node.__class__ is Leaf or is_unrecorded(node):
             with no_grad():
                 self.array = getattr(table, name)(self.detach(), *args).array
-            self.leaf.describe(self.array)
+            if node.__class__ is Leaf:
+                node.describe(self.array)
             native.wrote(self)
             return self
         former: Any = native.wrap(self.array)
