@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import native
-from . import overriding
-from .function_node import Applied, FunctionCtx, Refusal, Saved
+from .function_node import Applied, FunctionCtx, Refusal, Saved, is_plain
 from .gate import shut
 from .grad_fn import function_class
 from .leaf import Leaf
@@ -182,7 +181,7 @@ def fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Any, ...], has_gradie
     if not has_gradient and requires_grad(output):
         attached: Any = output
         return attached.detach()
-    if output.__class__ is native.plain_class() or not overriding.hides(type(output)):
+    if is_plain(output):
         return native.view_of(output.array, output, None, FROM_FUNCTION)
     with no_grad():
         alias: Any = output

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import native
-from . import overriding
 from .gate import shut
 from .mode import recording
 from .reach import walks
@@ -17,7 +16,7 @@ from .reach import walks
 if TYPE_CHECKING:
     from .function import Function
 
-__all__ = ["Applied", "FunctionCtx", "Refusal", "Saved"]
+__all__ = ["Applied", "FunctionCtx", "Refusal", "Saved", "is_plain"]
 
 
 OF_NODE = {"metadata", "name", "next_functions", "register_hook", "register_prehook"}
@@ -96,9 +95,13 @@ class Saved:
     def __init__(self, edge: Any, tensor: Any = None) -> None:
         self.edge = edge
         self.tensor = None if tensor is None else weakref.ref(tensor)
-        cls = tensor.__class__
-        is_plain = tensor is None or cls is native.plain_class() or not overriding.hides(cls)
-        self.cls = None if is_plain else cls
+        self.cls = None if tensor is None or is_plain(tensor) else tensor.__class__
+
+
+def is_plain(tensor: Any) -> bool:
+    """Is what an op makes of it a plain tensor?"""
+    cls = tensor.__class__
+    return cls is native.plain_class() or not getattr(cls, "keeps_class", True)
 
 
 def restored(node: Any, value: Any, saved: Saved) -> Any:
