@@ -87,7 +87,7 @@ class Function:
         )
 
     @classmethod
-    def pullback(cls) -> Callable[..., Any]:
+    def _pullback(cls) -> Callable[..., Any]:
         """What computes the gradients: `backward`, or `vjp`.
 
         Raises:

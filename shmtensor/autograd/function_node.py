@@ -184,7 +184,7 @@ class Applied:
         function = self.ctx._function
         if walks.pushing and function._is_pushed and any(map(has_history, given)):
             return self.transposed(node, given)
-        made = shut(function.pullback(), self.ctx, *given)
+        made = shut(function._pullback(), self.ctx, *given)
         made = made if isinstance(made, tuple) else (made,)
         count = len(self.ctx.needs_input_grad)
         if (len(made) > count and any(g is not None for g in made[count:])) or len(made) < count:

@@ -109,6 +109,12 @@ def test_a_saved_tensor_has_hooks_of_its_own() -> None:
     y.sum().backward()
     assert seen == ["pack"]
     assert x.grad.tolist() == x.detach().cos().tolist()
+    w = leaf(1, 1) * 1
+    product = (x * w).sum()
+    product.grad_fn.next_functions[0][0]._raw_saved_self.register_hooks(lambda t: t, lambda t: t)
+    w.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()  # what has no hook is still checked
     z = Scaled.apply(x, 2.0)
     z.grad_fn._raw_saved_tensors[0].register_hooks(lambda t: 5, lambda five: st.ones(1))
     assert z.grad_fn.saved_tensors[0].tolist() == [1]

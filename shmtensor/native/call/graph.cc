@@ -219,7 +219,7 @@ PyObject* node_saved(PyObject* self, void*) {
 }
 
 // pack(function): `function(saved)` gives what is kept instead. The counts of writes are no longer compared, because
-// what is kept is the hook's own; but a value that is stale already stays, so that reading it is refused.
+// what is kept is the hook's own, unless an array is left; but a value that is stale already stays, so that reading it is refused.
 PyObject* node_pack(PyObject* self, PyObject* function) {
   Node* node = reinterpret_cast<Node*>(self);
   if (!node->saved) Py_RETURN_NONE;
@@ -232,8 +232,10 @@ PyObject* node_pack(PyObject* self, PyObject* function) {
     return raise("TypeError", "Node.pack: a tuple of the same length is needed");
   }
   if (made != node->saved) {
+    bool some_left = false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(made); ++i) some_left |= PyArray_Check(PyTuple_GET_ITEM(made, i));
     node->packed = true;
-    drop_checks(node);
+    if (!some_left) drop_checks(node);
   }
   Py_SETREF(node->saved, made);
   Py_RETURN_NONE;
