@@ -11,7 +11,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-SOURCES := setup.py setup.cfg pyproject.toml $(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h')
+STUBS := shmtensor/functions.pyi shmtensor/autograd/methods.pyi
+SOURCES := setup.py setup.cfg pyproject.toml $(filter-out $(STUBS),$(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h'))
 
 .PHONY: against-torch collectives demo models test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
@@ -44,6 +45,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.lint $(VENV)/.test
+	cd / && $(abspath $(BIN))/python -m shmtensor.autograd.stubs $(CURDIR)/shmtensor
 	$(BIN)/mypy --python-executable $(BIN)/python
 
 docs: $(VENV)/.test
@@ -105,7 +107,7 @@ build:
 	$(PYTHON) setup.py -q build_ext --inplace
 
 clean:
-	rm -rf build $(VENV) *.egg-info shmtensor/native/*.so
+	rm -rf build $(VENV) *.egg-info shmtensor/native/*.so $(STUBS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

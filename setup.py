@@ -26,6 +26,8 @@ FAULTS = os.environ.get(
     "SHMTENSOR_FAULTS", ""
 )  # compiles the fault points in (docs/design/memory.md)
 
+STUBS = os.environ.get("SHMTENSOR_STUBS", "1")  # "0": no type stubs, which need the extension
+
 COMMON = [
     "-std=c++17",
     "-O3",
@@ -53,7 +55,19 @@ for part in ("layers", "functions", "stretched"):
 
 
 class Build(build_ext):
-    """Compiles each source with its own flags, in parallel, and only what changed."""
+    """Compiles each source with its own flags, in parallel, and only what changed; then writes the
+    type stubs of what comes from the op table.
+    """
+
+    def run(self):
+        super().run()
+        package = ROOT if self.inplace else Path(self.build_lib).resolve()
+        # A sanitized or foreign extension cannot be loaded here.
+        if SANITIZE or STUBS == "0" or not (package / "shmtensor" / "__init__.py").exists():
+            return
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(package), *sys.path])}
+        command = [sys.executable, "-m", "shmtensor.autograd.stubs"]
+        subprocess.run(command, check=True, env=env, cwd=package)
 
     def build_extension(self, ext):
         flags = list(COMMON)

@@ -134,6 +134,7 @@ def set_default_dtype(d: Any) -> None:
     if given.kind != "f":
         raise TypeError(f"set_default_dtype: only floating-point types are supported: {given}")
     default = given
+    native.forget_promotions()
 
 
 def default_complex() -> Dtype:

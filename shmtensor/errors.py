@@ -162,3 +162,16 @@ class ProcessExitedException(ProcessException):
     def __reduce__(self) -> tuple[type[ProcessExitedException], tuple[object, ...]]:
         reduced = self.msg, self.error_index, self.error_pid, self.exit_code, self.signal_name
         return type(self), reduced
+
+
+def explained(error: Exception) -> Exception:
+    """Marks an error of ours, whose message says where, what is wrong, and the values: an op hands
+    it on as it is. The C++ core marks what it raises; RuntimeErrors need no mark.
+    """
+    error.explained = True  # type: ignore[attr-defined]
+    return error
+
+
+def is_explained(error: BaseException) -> bool:
+    """Whether an error is marked by `explained`."""
+    return getattr(error, "explained", False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .autograd import overriding
+from .autograd import torch_function
 
 __all__ = ["handle_torch_function", "has_torch_function", "is_tensor_like"]
 
@@ -17,7 +17,7 @@ def is_tensor_like(inp: Any) -> bool:
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Whether one of the operands takes ops over; plain tensors do not."""
-    return bool(overriding.overriders(relevant_args))
+    return bool(torch_function.overriders(relevant_args))
 
 
 def handle_torch_function(
@@ -27,4 +27,4 @@ def handle_torch_function(
 
     Raises: TypeError, none of them knows.
     """
-    return overriding.ask(overriding.overriders(relevant_args), public_api, args, kwargs)
+    return torch_function.ask(torch_function.overriders(relevant_args), public_api, args, kwargs)

@@ -29,13 +29,20 @@ def as_it_lies(array: Any) -> Any:
     return array.transpose(sorted(range(array.ndim), key=lambda d: -abs(steps[d])))
 
 
+def owner_of(array: Any) -> Any:
+    """The array that all others over the same memory are views of."""
+    while array.base.__class__ is np.ndarray:
+        array = array.base
+    while isinstance(array.base, np.ndarray):  # of a subclass: a mapped file
+        array = array.base
+    return array
+
+
 def memory_of(array: Any) -> Any:
     """The whole memory that an array is a view of, as bytes, which can be written if the array can.
     Copies: none.
     """
-    owner = array
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
+    owner = owner_of(array)
     low, high = np.lib.array_utils.byte_bounds(owner)
     whole = as_it_lies(owner)
     if not whole.flags.c_contiguous:

@@ -62,6 +62,11 @@ DOORS = {
 
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
 LARGE: dict[str, int] = {
+    "shmtensor/ops/activation.py": 440,
+    "shmtensor/ops/gathering.py": 420,
+    "shmtensor/ops/movement.py": 430,
+    "shmtensor/ops/reduction.py": 410,
+    "shmtensor/ops/table.py": 430,
     "shmtensor/nn/modules/conv.py": 540,
     "shmtensor/nn/modules/pooling.py": 480,
     "shmtensor/nn/modules/rnn.py": 450,

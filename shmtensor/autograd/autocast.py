@@ -1,11 +1,9 @@
 """Autocast as ops meet it: the thread's state, and operands brought to a listed op's precision.
 
-Note [Two codes]
-A function that autocast concerns (`ops/precision.py`) has two codes with one signature: its own,
-and one that calls `run`. While autocast is on in some thread, all of them have the second, which
-looks at the calling thread's state; else the first, so that autocast that is off costs nothing. An
-op runs with autocast off inside, as in PyTorch, so that a composite's parts compute in the
-composite's precision.
+While autocast is on in some thread, the ops that it concerns (column `autocast`) come to `run`,
+which looks at the calling thread's state; else nothing is looked at (native/call/modes.h). An op
+runs with autocast left out in this thread, as in PyTorch, so that a composite's parts compute in
+the composite's precision.
 
 Note [Weights are cast once]
 A leaf of float32 that requires grad is cast once within the outermost context: its casts are one
@@ -16,20 +14,20 @@ now and was not then.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FunctionType
 from typing import Any, NamedTuple, TypeVar
 
 from .. import dtypes, native
 from .mode import inferring, recording
+from .plan import AUTOCAST
 
 __all__ = [
     "active",
     "apart",
-    "enlist",
     "in_full_precision",
     "in_given_precision",
     "kept",
@@ -47,7 +45,6 @@ FLOATS = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
 ops: Any = None  # the table on Tensors, set by dispatch.py
 
 active: list[str] = []  # the kinds of devices with autocast on, of every thread
-listed: list[tuple[Any, CodeType, CodeType]] = []  # functions with both codes: Note [Two codes]
 switching = threading.RLock()
 os.register_at_fork(after_in_child=switching._at_fork_reinit)  # type: ignore[attr-defined]
 
@@ -71,7 +68,6 @@ class State(threading.local):
         caching: whether casts of weights are kept.
         casts: those that are, by the weight's id.
         nesting: how many contexts are open.
-        alone: an op runs whose parts are not cast.
     """
 
     def __init__(self) -> None:
@@ -80,7 +76,6 @@ class State(threading.local):
         self.caching = True
         self.casts: dict[int, Cast] = {}
         self.nesting = 0
-        self.alone = False
 
 
 state = State()
@@ -91,16 +86,13 @@ def switch(device_type: str, enabled: bool) -> None:
     if enabled == (device_type in state.on):
         return
     with switching:
-        before = bool(active)
         if enabled:
             state.on.add(device_type)
             active.append(device_type)
         else:
             state.on.discard(device_type)
             active.remove(device_type)
-        if before != bool(active):
-            for function, own, watching in listed:
-                function.__code__ = watching if active else own
+        native.set_modes(AUTOCAST, bool(active))
 
 
 def kept() -> tuple[Any, ...]:
@@ -139,74 +131,58 @@ def nest(step: int) -> int:
 # ---------------------------------------------------------------- what ops call
 
 
-def enlist(function: Any, kind: str) -> None:
-    """Puts a function under autocast, by Note [Two codes].
-
-    Args:
-        kind: what is done with its operands: see `run`.
-    """
-    own: CodeType = function.__code__
-    name, positional = function.__name__, own.co_argcount
-    names = own.co_varnames[: positional + own.co_kwonlyargcount]
-    parameters = ", ".join([*names[:positional], "*", *names[positional:]]).removesuffix(", *")
-    plain = FunctionType(own, function.__globals__, name, function.__defaults__)
-    plain.__kwdefaults__ = function.__kwdefaults__
-    known = f"_plain_{len(listed)}"
-    function.__globals__.update({known: plain, "_in_precision": run})
-    text = f"def {name}({parameters}):\n    return _in_precision({kind!r}, {known}, locals())\n"
-    made: dict[str, Any] = {}
-    exec(compile(text, f"<shmtensor autocast {name}>", "exec"), function.__globals__, made)
-    with switching:
-        listed.append((function, own, made[name].__code__))
-        if active:
-            function.__code__ = made[name].__code__
+def run(called: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """An op that autocast concerns, on operands of its precision, if this thread wants that."""
+    return in_precision(called.precision, called, args, named)
 
 
-def in_full_precision(function: F) -> F:
-    """A function of tensors that computes in float32 inside autocast, though it is in no table."""
-    enlist(function, "full")
-    return function
-
-
-def run(kind: str, function: Callable[..., Any], named: dict[str, Any]) -> Any:
-    """A listed op on operands of its precision, if this thread wants that; its parts are not cast.
+def in_precision(
+    kind: str, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    """A function on operands of its precision; its parts are not cast.
 
     Args:
         kind: "lower", "full", "widest", or "alone": the operands stay.
-        named: all arguments, by name.
     """
-    here = state.__dict__  # this thread's: one look for all of it
-    if not here["on"] or here["alone"]:
-        return function(**named)
-    first = next(flat(named.values()), None)
-    if first is None or (device_type := first.device.type) not in here["on"]:
-        return function(**named)
-    if kind != "alone" and named.get("out") is None:  # with out= as without autocast
-        dtype = here["dtypes"][device_type]
-        if kind != "lower":
-            dtype = wanted(kind, list(flat(named.values())), dtype)
-        named = {name: cast(value, dtype) for name, value in named.items()}
-    here["alone"] = True
+    former = native.leave_out_modes(AUTOCAST)
     try:
-        return function(**named)
+        on = state.on
+        if on and not former & AUTOCAST and kind != "alone" and named.get("out") is None:
+            first = next(flat((*args, *named.values())), None)
+            if first is not None and (device_type := first.device.type) in on:
+                dtype = state.dtypes[device_type]
+                if kind != "lower":
+                    dtype = wanted(kind, list(flat((*args, *named.values()))), dtype)
+                args = tuple([cast(value, dtype) for value in args])
+                named = {name: cast(value, dtype) for name, value in named.items()}
+        return function(*args, **named)
     finally:
-        here["alone"] = False
+        native.leave_out_modes(former)
 
 
 def apart(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """The call with autocast off in this thread."""
-    former = state.alone
-    state.alone = True
-    try:
-        return function(*args, **named)
-    finally:
-        state.alone = former
+    return in_precision("alone", function, args, named)
+
+
+def in_full_precision(function: F) -> F:
+    """A function of tensors that computes in float32 inside autocast, though it is in no table."""
+    return concerned(function, "full")
 
 
 def in_given_precision(function: F) -> F:
     """A function of tensors that computes in what it is given, though there are products in it."""
-    enlist(function, "alone")
-    return function
+    return concerned(function, "alone")
+
+
+def concerned(function: F, kind: str) -> F:
+    @functools.wraps(function)
+    def called(*args: Any, **named: Any) -> Any:
+        if not active:
+            return function(*args, **named)
+        return in_precision(kind, function, args, named)
+
+    return called  # type: ignore[return-value]
 
 
 def flat(values: Any) -> Iterator[Any]:

@@ -4,34 +4,18 @@ nothing.
 
 from __future__ import annotations
 
-import re
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes, native
-from ..errors import ShmTensorError
+from ..errors import ShmTensorError, is_explained
+from .plan import FORMS
 
-__all__ = ["failed", "guarded", "mistaken", "needs"]
+__all__ = ["failed", "mistaken"]
 
 AxisError = np.exceptions.AxisError
-
-
-def needs(name: str, argument: str) -> TypeError:
-    """The error for a missing required argument that has two names."""
-    return TypeError(f"{name}() missing 1 required positional argument: {argument!r}")
-
-
-def guarded(name: str, parameters: Iterable[str], lines: str) -> str:
-    """The lines of a composite's function, with an error that names an argument of no tensor."""
-    given = ", ".join(f"{p!r}: {p}" for p in parameters)
-    return (
-        f"    try:\n{textwrap.indent(lines, '    ')}"
-        f"    except AttributeError as _error:\n"
-        f"        _mistaken({name!r}, _error, {{{given}}})\n        raise\n"
-    )
 
 
 def mistaken(name: str, error: AttributeError, arguments: dict[str, Any]) -> None:
@@ -57,111 +41,97 @@ def within(value: Any) -> Iterator[Any]:
         yield from value
 
 
-def failed(
-    rule: Any,
-    variant: str,
-    error: Exception,
-    inputs: tuple[Any, ...],
-    attributes: tuple[Any, ...],
-) -> Any:
-    """Raises what the caller should see; or, for a number too large for an integer dtype, tries
-    again.
+def failed(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
+    """Raises what the caller should see of a kernel's error.
+
+    It is made from what is wrong with the operands, not from what NumPy says of them.
+
+    Args:
+        values: the op's arguments in the row's order.
 
     Raises:
         RuntimeError: shapes that do not match, memory that cannot be written.
         IndexError: a dimension or index out of range.
     """
-    row = rule.row
-    if isinstance(error, OverflowError) and any(i.__class__ is int for i in inputs):
-        first = next(i.array.dtype for i in inputs if isinstance(i, native.TensorBase))
-        if first.kind in "iu":
-            from .operands import wrapped
-
-            again = [native.wrap(wrapped(i, first)) if i.__class__ is int else i for i in inputs]
-            function = rule.inplace if variant == "inplace" else rule.public
-            return function(*again, *attributes)
-    if isinstance(error, (ShmTensorError, MemoryError)):
+    row, form = op.rule.row, FORMS[op.form]
+    n = len(row.inputs)
+    inputs, attributes = values[:n], values[n:]
+    if isinstance(error, (ShmTensorError, MemoryError, RuntimeError)) or is_explained(error):
         raise error
-    name = row.name + ("_" if variant == "inplace" else "")
-    shown = shapes_of(inputs)
-    told = f"{name}: "
-    message = str(error)
-    if SAID.match(message) and "gufunc" not in message:  # the kernel has said it already
-        if type(error) is ValueError and row.numpy is not None and row.name not in CLASSES:
-            raise RuntimeError(message) from None  # as PyTorch has it for shapes
-        raise error
-    if isinstance(error, AxisError):
-        ndim = error.ndim
-        if ndim is None:
-            raise IndexError(f"{told}{message}: {shown}") from None
-        low, high = -max(ndim, 1), max(ndim, 1) - 1
+    name, shown = op.event, shapes_of(inputs)
+    if isinstance(error, AxisError) and error.ndim is not None:
+        low, high = -max(error.ndim, 1), max(error.ndim, 1) - 1
         raise IndexError(
-            f"{told}Dimension out of range (expected to be in range of [{low}, {high}], but got "
+            f"{name}: Dimension out of range (expected to be in range of [{low}, {high}], but got "
             f"{error.axis}): {shown}"
         ) from None
     if isinstance(error, IndexError):
-        raise IndexError(f"{told}{message}: {shown}") from None
-    if isinstance(error, ValueError):
-        if "read-only" in message:
-            raise RuntimeError(
-                f"{told}the memory cannot be written: {shown}, it is stretched (expand) or came "
-                f"read-only; "
-                "write to a clone()"
-            ) from None
-        if "slice step" in message:
-            raise ValueError(f"{told}{message}: {shown}") from None
-        raise RuntimeError(told + reason(row, variant, message, inputs, shown)) from None
-    if isinstance(error, TypeError) and NO_LOOP.search(message):
-        raise NotImplementedError(
-            f"{told}not implemented for {dtypes_of(inputs)}: {shown}"
+        raise IndexError(f"{name}: {error}: {shown}") from None
+    if form == "inplace" and not inputs[0].array.flags.writeable:
+        raise RuntimeError(
+            f"{name}: the memory cannot be written: {shown}, it is stretched (expand) or came "
+            "read-only; write to a clone()"
         ) from None
-    if isinstance(error, TypeError) and "numpy boolean" in message:
-        raise RuntimeError(f"{told}not implemented for {dtypes_of(inputs)}: {shown}") from None
+    if row.wrong is not None and (wrong := row.wrong(inputs, attributes)) is not None:
+        raise wrong from None
+    if isinstance(error, ValueError):
+        told = mismatch(row, form, inputs, shown)
+        raise RuntimeError(f"{name}: {told or f'{error}: {shown}'}") from None
     if isinstance(error, ZeroDivisionError):
-        raise RuntimeError(f"{told}ZeroDivisionError: {message}: {shown}") from None
+        raise RuntimeError(f"{name}: ZeroDivisionError: {error}: {shown}") from None
     if isinstance(error, AttributeError):
         for a, value in zip(row.attributes, attributes):
             if value is error.obj:
                 raise TypeError(
-                    f"{told}argument {a.name!r} cannot be a {type(value).__name__}: {value!r:.80}"
+                    f"{name}: argument {a.name!r} cannot be a {type(value).__name__}: {value!r:.80}"
                 ) from None
     if isinstance(error, (TypeError, np.exceptions.DTypePromotionError)):
-        raise TypeError(f"{told}{message}: {shown}") from None
+        if knows_no_dtypes(op.kernel, inputs):
+            raise NotImplementedError(
+                f"{name}: not implemented for {dtypes_of(inputs)}: {shown}"
+            ) from None
+        raise TypeError(f"{name}: {error}: {shown}") from None
     raise error
 
 
-# What NumPy says where a ufunc has no loop for a dtype.
-NO_LOOP = re.compile("not supported for the input types|did not contain a loop|Cannot cast ufunc")
+def knows_no_dtypes(kernel: Any, inputs: Sequence[Any]) -> bool:
+    """Whether a TypeError of a kernel is about the operands' dtypes: a ufunc gets nothing else, and
+    any kernel knows float32 and float64.
+    """
+    floats = (dtypes.float32, dtypes.float64)
+    return isinstance(kernel, np.ufunc) or any(
+        t.array.dtype not in floats for t in tensors_of(inputs)
+    )
 
-# `<where>: <what is wrong>`, as kernels and forwards of ours write it.
-SAID = re.compile(r"[a-z_0-9]+: ")
-CLASSES = ("class_entropy", "picked")  # whose shapes are wrong values in PyTorch, too
+
+def mismatch(row: Any, form: str, inputs: Sequence[Any], shown: str) -> str:
+    """What is wrong with the shapes; "" if that is not known."""
+    shapes = [t.array.shape for t in tensors_of(inputs)]
+    if len(shapes) < 2:
+        return ""
+    if row.product:
+        return mismatched_product(*shapes[:2])
+    if not row.broadcast:
+        return ""
+    for a in shapes:
+        for b in shapes:
+            for i in range(1, 1 + min(len(a), len(b))):
+                if a[-i] != b[-i] and 1 not in (a[-i], b[-i]):
+                    return (
+                        f"shapes cannot be broadcast: {a} and {b}, {a[-i]} is not {b[-i]} at "
+                        f"dimension -{i} (The size of tensor a ({a[-i]}) must match the size of "
+                        f"tensor b ({b[-i]}))"
+                    )
+    if form != "inplace":
+        return ""
+    return (
+        f"the result does not fit into the tensor that is written: {shown}, the output with shape "
+        f"{list(shapes[0])} doesn't match the broadcast shape {list(np.broadcast_shapes(*shapes))}"
+    )
 
 
-def reason(row: Any, variant: str, message: str, inputs: Sequence[Any], shown: str) -> str:
-    """What is wrong with the shapes."""
-    shapes = [i.array.shape for i in inputs if isinstance(i, native.TensorBase)]
-    if row.name in ("matmul", "mm", "bmm", "mv", "dot", "linear") and len(shapes) >= 2:
-        return mismatched_product(shapes[0], shapes[1])
-    if row.broadcast and len(shapes) >= 2:
-        for a in shapes:
-            for b in shapes:
-                for i in range(1, 1 + min(len(a), len(b))):
-                    if a[-i] != b[-i] and 1 not in (a[-i], b[-i]):
-                        return (
-                            f"shapes cannot be broadcast: {a} and {b}, {a[-i]} is not {b[-i]} at "
-                            f"dimension -{i} "
-                            f"(The size of tensor a ({a[-i]}) must match the size of tensor b "
-                            f"({b[-i]}))"
-                        )
-        if variant == "inplace":
-            return (
-                f"the result does not fit into the tensor that is written: {shown}, the output "
-                f"with shape "
-                f"{list(shapes[0])} doesn't match the broadcast shape "
-                f"{list(np.broadcast_shapes(*shapes))}"
-            )
-    return f"{message}: {shown}"
+def tensors_of(inputs: Sequence[Any]) -> list[Any]:
+    return [i for i in inputs if isinstance(i, native.TensorBase)]
 
 
 def mismatched_product(a: tuple[int, ...], b: tuple[int, ...]) -> str:
@@ -187,5 +157,5 @@ def shapes_of(inputs: Sequence[Any]) -> str:
 
 
 def dtypes_of(inputs: Sequence[Any]) -> str:
-    found = {str(i.array.dtype) for i in inputs if isinstance(i, native.TensorBase)}
+    found = {str(t.array.dtype) for t in tensors_of(inputs)}
     return ", ".join(sorted(found)) or str(dtypes.get_default_dtype())

@@ -309,7 +309,7 @@ def accumulate(leaf: Leaf, *grads: Any) -> tuple[()]:
     """Adds a gradient to the leaf's `.grad`, as a backward does."""
     (g,) = grads
     create = recording.get() and g.requires_grad
-    deliver(leaf, g if create else g.array, create)
+    deliver(leaf, {leaf: g if create else g.array}, create)
     return ()
 
 

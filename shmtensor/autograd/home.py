@@ -1,46 +1,33 @@
-"""Homes: where an optimizer, or DistributedDataParallel, wants the gradient of a leaf to lie.
+"""Homes: where an optimizer, or DistributedDataParallel, wants the gradient of a leaf to be.
 
 Note [Born at home]
-A home is an array in a block of gradients. While nobody else looks at it, a pullback that knows
-`into` (ops/table.py) writes the gradient there at once; of the others' gradients the walk copies
-the first one there. So with these pullbacks nothing is copied between a product and the reduction
-of a bucket, or the optimizer's step. "Nobody else" is told by the count of references: the
-gradient of a step before that somebody keeps, or one that a hook has put away, is never written
-anew. A tensor that is used twice gets the second gradient elsewhere, because the first one is then
-referred to by the walk.
+A home is a native.GradientBuffer in a block of gradients. While nobody sees its memory, a pullback
+that knows `into` (ops/table.py) gets an array over it and writes the gradient there at once; of the
+others' gradients the walk copies the first one there. So with these pullbacks nothing is copied
+between a product and the reduction of a bucket, or the optimizer's step.
+
+Each array over the memory holds a lease, which ends with whatever sees the array (Note [Leases] in
+native/memory/gradient_buffer.h). So the gradient of a step before that somebody keeps, or one that
+a hook has put away, is never written again: the home gives nothing out, and the next gradient is
+elsewhere. A tensor that is used twice gets the second gradient elsewhere, because the walk holds
+the first one.
 """
 
 from __future__ import annotations
 
-from sys import getrefcount
 from typing import Any
-
-import numpy as np
 
 from .. import native
 from .leaf import Leaf
 
-__all__ = ["offered"]
+__all__ = ["at_home", "offered"]
 
-# How many references `offered` sees of a home that nobody looks at differs between Python versions.
-limit = 0
+at_home = native.at_home  # (leaf, array): is the gradient where the leaf's home is?
 
 
 def offered(edge: Any) -> Any:
-    """The home of a leaf if nobody looks at it, its own `.grad` neither; else None."""
+    """An array over the home of a leaf if nobody sees it, its own `.grad` neither; else None."""
     if edge.__class__ is not Leaf:
         return None
     home = edge.home
-    return home if home is not None and getrefcount(home) <= limit else None
-
-
-def calibrate() -> None:
-    """Finds the smallest limit with which a home that nobody else sees is offered."""
-    global limit
-    leaf = Leaf(native.wrap(np.empty(1)))
-    leaf.home = np.empty(1)
-    while offered(leaf) is None:
-        limit += 1
-
-
-calibrate()
+    return None if home is None else home.take()

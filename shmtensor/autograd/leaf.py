@@ -36,12 +36,11 @@ class Leaf(native.Edge):
     Attributes:
         tensor: weak reference to the tensor.
         grad: the gradient so far, a Tensor, or None.
-        home: None, or the array (a view into a flat block) where the first gradient of a backward
-            is written and
-            later ones are added; `grad` is then a Tensor over it.
+        home: None, or the native.GradientBuffer (a part of a flat block) where the first gradient
+            of a backward is written and later ones are added; `grad` is then a Tensor over it.
     """
 
-    __slots__ = ("before", "grad", "home", "hooks", "notes", "post", "tensor")
+    __slots__ = ("__weakref__", "before", "grad", "home", "hooks", "notes", "post", "tensor")
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = weakref.ref(tensor)
@@ -110,9 +109,11 @@ def renew_leaf(tensor: Any) -> None:
     tensor.leaf = new
     if tensor.node is old:
         tensor.node = new
+    former = weakref.ref(old)  # no cycle: the old leaf is freed with its graph
 
     def pass_on(tensor: Any) -> None:
-        g, old.grad = old.grad, None
+        leaf: Any = former()
+        g, leaf.grad = leaf.grad, None
         if tensor is not None:
             leaf = tensor.leaf
             leaf.grad = g if leaf.grad is None else leaf.grad + g

@@ -4,19 +4,16 @@ writes.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from .. import native
 from ..dtypes import can_cast
 from ..ops.table import COMPOSITES, ROWS, Composite
 from .autocast import active, apart
-from .dispatch import install, lazily, rule_of, table
+from .dispatch import rule_of, table
 from .mode import recording
 
 __all__ = ["Methods", "functions"]
-
-install()
 
 
 class Methods(native.TensorBase):
@@ -135,5 +132,3 @@ def attach() -> None:
 
 
 attach()
-
-del functools, lazily

@@ -1,12 +1,12 @@
-"""Operands that the generated fast path does not take: numbers in front, other dtypes, NumPy's
-arrays and numbers.
+"""Operands that `native.OpFunction` does not take as they are: numbers in front, other dtypes,
+NumPy's arrays and numbers.
 
 Whatever is given is turned into tensors of PyTorch's common dtype, and the op is called again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,8 @@ from .. import dtypes, native
 from ..ops.scalars import in_64_bits
 from ..ops.table import Row
 from .mode import recording
-from .overriding import ask, overriders
 
-__all__ = ["as_operand", "common_dtype", "sort_out"]
+__all__ = ["as_operand", "common_dtype", "common_of_pair", "usual"]
 
 ASTYPE = np.ndarray.astype
 NUMBERS = (bool, int, float, complex)
@@ -94,45 +93,31 @@ def common_dtype(operands: Sequence[Any]) -> dtypes.Dtype:
     return result
 
 
-def sort_out(rule: Any, variant: str, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
-    """Makes the operands usual and calls the op again.
+def usual(rule: Any, form: str, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
+    """The op on operands of one dtype that are tensors, or numbers where a number fits.
 
     Raises:
         TypeError: an operand is of a class that no op takes, or not a tensor where one is needed.
     """
     row: Row = rule.row
-    if takers := overriders(inputs):
-        function = rule.inplace if variant == "inplace" else rule.public
-        plain = [v for a, v in zip(row.attributes, attributes) if not a.keyword_only]
-        named = {a.name: v for a, v in zip(row.attributes, attributes) if a.keyword_only}
-        return ask(takers, function, (*inputs, *plain), named)
-    if row.tensors and variant not in ("operator", "reflected"):
+    if row.tensors and form not in ("operator", "reflected"):
         for x, value in zip(row.inputs, inputs):
             if x.name in row.tensors and isinstance(value, NUMBERS):
                 raise wrong_operand(row, inputs)
     if row.unlike is not None:
         row.unlike(*inputs)
-    if variant == "inplace" and row.promote is not None:
+    if form == "inplace" and row.promote is not None:
         written = elsewhere(rule, inputs, attributes)
         if written is not None:
             return written
-    alike = row.broadcast and variant != "inplace" and not attributes
-    if len(inputs) == 2 and alike and row.promote is not None:
-        pair = paired(rule, row.promote, *inputs)
-        if pair is not None:
-            return rule.public(*pair)
     try:
-        usual = normalised(rule, variant, inputs)
+        made = normalised(rule, inputs)
     except Unknown:
-        if variant in ("operator", "reflected"):
+        if form in ("operator", "reflected"):
             return NotImplemented
         raise wrong_operand(row, inputs) from None
-    named = {
-        a.name: value for a, value in zip(row.attributes, attributes) if a.keyword_only
-    }  # fmt: skip
-    plain = [value for a, value in zip(row.attributes, attributes) if not a.keyword_only]
-    function = rule.inplace if variant == "inplace" else rule.public
-    return function(*usual, *plain, **named)
+    function = rule.inplace if form == "inplace" else rule.public
+    return function.call_bound((*made, *attributes))
 
 
 def elsewhere(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
@@ -151,9 +136,7 @@ def elsewhere(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -
         return None
     if target.requires_grad and recording.get():
         target = rule.ops.clone(target)  # what backward needs must outlive the write
-    named = {a.name: value for a, value in zip(row.attributes, attributes) if a.keyword_only}
-    plain = [value for a, value in zip(row.attributes, attributes) if not a.keyword_only]
-    made = rule.public(target, *rest, *plain, **named)
+    made = rule.public.call_bound((target, *rest, *attributes))
     if not dtypes.can_cast(made.array.dtype, target.array.dtype):
         raise RuntimeError(
             f"{row.name}_: result type {made.array.dtype} can't be cast to the desired output type "
@@ -162,35 +145,14 @@ def elsewhere(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -
     return rule.ops.overwrite_(inputs[0], made)
 
 
-# The common dtype by what the operands are: the way most odd calls take.
-PAIRS: dict[Any, dtypes.Dtype] = {}
-
-
-def kind_of(x: Any) -> Any:
-    """What promotion needs to know of an operand; None for what is not usual even here."""
-    cls = x.__class__
-    if cls is float or cls is int or cls is bool or cls is complex:
-        return cls
-    if isinstance(x, native.TensorBase):
-        return x.array.dtype, x.array.ndim == 0
-    return None
-
-
-def paired(rule: Any, promote: str, x: Any, y: Any) -> tuple[Any, Any] | None:
-    """Two operands brought to their common dtype; None if they are not both tensors or numbers."""
-    a, b = kind_of(x), kind_of(y)
-    if a is None or b is None or len(rule.row.promoted) != 2:
-        return None
-    key = promote, a, b, dtypes.default
-    dtype = PAIRS.get(key)
-    if dtype is None:
-        if isinstance(a, type) and isinstance(b, type):
-            return None
-        dtype = common_dtype((x, y))
-        if promote == "float" and dtype.kind not in "fc":
-            dtype = dtypes.get_default_dtype()
-        PAIRS[key] = dtype
-    return cast(rule, x, dtype, True), cast(rule, y, dtype, False)
+def common_of_pair(promote: str, x: Any, y: Any) -> dtypes.Dtype:
+    """The dtype that an op computes in with two operands; Note [A pair's dtype] in
+    native/call/op_operands.cc.
+    """
+    dtype = common_dtype((x, y))
+    if promote == "float" and dtype.kind not in "fc":
+        return dtypes.get_default_dtype()
+    return dtype
 
 
 def wrong_operand(row: Row, inputs: tuple[Any, ...]) -> TypeError:
@@ -205,32 +167,29 @@ def wrong_operand(row: Row, inputs: tuple[Any, ...]) -> TypeError:
     return TypeError(f"{row.name}: the operands{where} must be {wanted}: {shown}")
 
 
-def normalised(rule: Any, variant: str, inputs: tuple[Any, ...]) -> list[Any]:
+def normalised(rule: Any, inputs: tuple[Any, ...]) -> list[Any]:
     row: Row = rule.row
-    usual: list[Any] = []
+    made: list[Any] = []
     for x, value in zip(row.inputs, inputs):
         if value is None and x.optional:
-            usual.append(None)
+            made.append(None)
         elif x.listed:
             if isinstance(value, native.TensorBase):
                 value = iter(value)  # type: ignore[call-overload]
-            try:
-                usual.append([tensor_only(row, as_operand(v), x.name) for v in value])
-            except TypeError as error:
-                if "object is not iterable" in str(error):
-                    raise Unknown from None
-                raise
-            if not usual[-1]:
+            if not isinstance(value, Iterable):
+                raise Unknown
+            made.append([tensor_only(row, as_operand(v), x.name) for v in value])
+            if not made[-1]:
                 kind = ValueError if row.name == "cat" else RuntimeError  # as PyTorch has it
                 raise kind(f"{row.name}: expected a non-empty list of tensors: {value!r}")
         else:
             operand = as_operand(value)
             number_fits = row.promote is not None and row.broadcast and x.name in row.promoted
-            usual.append(operand if number_fits else tensor_only(row, operand, x.name))
+            made.append(operand if number_fits else tensor_only(row, operand, x.name))
     if row.promote is None:
-        return usual
+        return made
     flat: list[Any] = []
-    for x, value in zip(row.inputs, usual):
+    for x, value in zip(row.inputs, made):
         if x.name in row.promoted and value is not None:
             flat += value if x.listed else [value]
     if all(isinstance(v, NUMBERS) for v in flat):
@@ -238,16 +197,16 @@ def normalised(rule: Any, variant: str, inputs: tuple[Any, ...]) -> list[Any]:
     dtype = common_dtype(flat)
     if row.promote == "float" and dtype.kind not in "fc":
         dtype = dtypes.get_default_dtype()
-    for i, (x, value) in enumerate(zip(row.inputs, usual)):
+    for i, (x, value) in enumerate(zip(row.inputs, made)):
         if x.name not in row.promoted or value is None:
             continue
         first = i == first_promoted(row)
-        usual[i] = (
+        made[i] = (
             [cast(rule, v, dtype, True) for v in value]
             if x.listed
             else cast(rule, value, dtype, first)
         )
-    return usual
+    return made
 
 
 def first_promoted(row: Row) -> int:

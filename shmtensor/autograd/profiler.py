@@ -1,10 +1,9 @@
 """Where the time of ops goes, `torch.autograd.profiler` by name: `profile` and `record_function`.
 
-The interpreter tells a profile function of every call (`sys.setprofile`), and the generated code of
-ops is known by its file name: a program without a profile pays nothing, and ops are found in both
-directions. `WRITTEN` has the functions that are no ops and do such work. What a pullback does with
-operators on plain arrays, and the sums that a backward makes of gradients, are in the time of the
-event around them.
+An observer is told of each call of an op, in both directions; a program without a profile pays one
+test for each. `WRITTEN` has the functions that are no ops and do such work: of those the
+interpreter tells (`sys.setprofile`). What a pullback does with operators on plain arrays, and the
+sums that a backward makes of gradients, are in the time of the event around them.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
+from . import observers
+
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-BACKWARD = ("arrays", "tensors")  # the variants of generated code that a backward runs
-
-# Functions that compute without generated code, by file and name; {} is the class of their object.
+# Functions that compute without an op, by file and name; {} is the class of their object.
 WRITTEN = {
     ("conversion.py", "tensor"): "tensor",
     ("conversion.py", "from_numpy"): "from_numpy",
@@ -105,7 +104,7 @@ class Open:
     """A call that has not returned.
 
     Attributes:
-        again: how many calls inside are the same op once more, with its operands sorted out.
+        again: how many calls inside are the same function once more.
         inner: the seconds that events inside took.
     """
 
@@ -120,19 +119,12 @@ active: profile | None = None
 
 @functools.cache
 def event_of(filename: str, function: str) -> str | None:
-    """What a call of this code counts as, as PyTorch spells it; None: nothing of its own."""
-    if not filename.startswith("<shmtensor "):
-        return WRITTEN.get((filename.removeprefix(PACKAGE), function))
-    name, _, variant = filename[1:-1].partition(" ")[2].partition(" ")[2].partition(": ")
-    if variant == "forward" or function.startswith("<"):  # inside of an op that is running already
-        return None
-    if variant in BACKWARD:
-        return "".join(part.capitalize() for part in name.split("_")) + "Backward0"
-    return f"{name}_" if variant == "inplace" else name
+    """What a call of one of the functions in `WRITTEN` counts as; None: it is none of them."""
+    return WRITTEN.get((filename.removeprefix(PACKAGE), function))
 
 
 class profile:
-    """Measures the ops in a block, of this thread and of those it starts.
+    """Measures the ops in a block, of all threads.
 
     Args:
         enabled: False measures nothing.
@@ -164,6 +156,7 @@ class profile:
             self.former = sys.getprofile(), threading.getprofile()
             threading.setprofile(self.tell)
             sys.setprofile(self.tell)
+            observers.add(self)
         return self
 
     def __exit__(
@@ -174,6 +167,7 @@ class profile:
     ) -> None:
         global active
         if self.enabled:
+            observers.remove(self)
             sys.setprofile(self.former[0])
             threading.setprofile(self.former[1])
             active = None
@@ -208,10 +202,12 @@ class profile:
             self.local.open = []
         return self.local.open  # type: ignore[no-any-return]
 
-    def enter(self, name: str) -> None:
-        self.stack().append(Open(name))
+    def enter(self, event: str, operands: tuple[Any, ...] = ()) -> None:
+        """A call, or a block, begins in this thread."""
+        self.stack().append(Open(event))
 
-    def leave(self) -> None:
+    def leave(self, result: Any = None) -> None:
+        """The one that began last in this thread ends."""
         stack = self.stack()
         if not stack:  # a block that was entered in another thread
             return

@@ -18,7 +18,8 @@ class Walk:
     """What a walk will do, for hooks that ask.
 
     Attributes:
-        held: homes that no gradient may be written to (home.py): so nobody is alone with them.
+        held: arrays over homes to which this walk writes no gradient: while they live, the homes
+            give out no others.
     """
 
     __slots__ = ("__weakref__", "captures", "held", "needed", "waiting")

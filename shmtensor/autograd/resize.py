@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .. import native
-from ..storage import resized
+from ..storage import owner_of, resized
 from . import view
 from .leaf import Leaf, renew_leaf
 from .mode import FROZEN, enable_grad
@@ -65,13 +65,6 @@ def place(tensor: Any, array: Any) -> None:
         fresh = native.Version()  # the former one counts the writes to the former memory
         fresh.count = tensor.version.count
         tensor.version = fresh
-
-
-def owner_of(array: Any) -> Any:
-    """The array that others over the same memory are views of."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
 
 
 def base_of(tensor: Any) -> tuple[Any, ...]:

@@ -1,23 +1,25 @@
-"""Writes the types of what is generated from the op table: `python -m shmtensor.autograd.stubs`.
+"""Writes the types of what comes from the op table: `python -m shmtensor.autograd.stubs [PACKAGE]`.
 
-The files are committed, and a test compares them with what would be written now.
+The build runs it; the files are not committed. PACKAGE is the folder `shmtensor` that they go to,
+by default the one that is imported.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from pathlib import Path
 from typing import Any
 
 from ..ops.table import COMPOSITES, ROWS, Composite, Row
-from .into import composite_receives, receiving
+from .composites import signature
+from .dispatch import table
 from .methods import COMPARISONS, OPERATORS, UNARY
-from .writer import Writer
+from .plan import is_sized, numpy_names, takes_out
 
 __all__ = ["texts", "write"]
 
 WIDTH = 100
-PACKAGE = Path(__file__).resolve().parent.parent
 HEAD = '''"""Written by `python -m shmtensor.autograd.stubs` from the op table."""
 
 import builtins
@@ -41,21 +43,20 @@ def row_parameters(row: Row, variant: str) -> list[str]:
     for x in row.inputs:
         kind = "Sequence[Tensor]" if x.listed else "_Operand" if row.broadcast else "Tensor"
         shown.append(f"{x.public}: {kind} | None = ..." if x.optional else f"{x.public}: {kind}")
-    writer = Writer(row)
+    spellings = numpy_names(row)
     keywords: list[str] = []
     for a in row.attributes:
-        if a.kind == "sizes" and variant == "method" and not a.keyword_only:
+        if is_sized(row, variant, a):
             shown.append(f"*{a.name}: Any")
             continue
         text = f"{a.name}: Any" + ("" if a.default is inspect.Parameter.empty else " = ...")
         starred = any(p.startswith("*") for p in shown)
-        if a.name in writer.aliased({b.name for b in row.attributes}):
+        if a.name in spellings:
             text = f"{a.name}: Any = ..."
         (keywords if a.keyword_only or starred else shown).append(text)
     keywords += [f"{k}: Any = ..." for k in row.rarely]
-    names = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
-    keywords += [f"{names[n]}: Any = ..." for n in writer.aliased({a.name for a in row.attributes})]
-    if variant == "function" and receiving(row):
+    keywords += [f"{other}: Any = ..." for other in spellings.values()]
+    if variant == "function" and takes_out(row):
         keywords.append("out: Any = ...")
     if keywords and not any(p.startswith("*") for p in shown):
         shown.append("*")
@@ -63,16 +64,15 @@ def row_parameters(row: Row, variant: str) -> list[str]:
 
 
 def composite_parameters(made: Composite, variant: str) -> list[str]:
+    """The parameters of a composite's function, typed."""
     shown: list[str] = []
-    for p in list(inspect.signature(made.compute).parameters.values())[1:]:
+    for p in signature(getattr(table, made.name)).parameters.values():
+        if p.name == "out" and variant != "function" and p.kind is p.KEYWORD_ONLY:
+            continue
         stars = "*" * ((p.kind is p.VAR_POSITIONAL) + 2 * (p.kind is p.VAR_KEYWORD))
         if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in shown):
             shown.append("*")
         shown.append(f"{stars}{p.name}: Any" + ("" if p.default is p.empty else " = ..."))
-    if variant == "function" and composite_receives(made):
-        at = next((i for i, s in enumerate(shown) if s.startswith("**")), len(shown))
-        starred = any(s.startswith("*") for s in shown)
-        shown[at:at] = ["out: Any = ..."] if starred else ["*", "out: Any = ..."]
     return shown
 
 
@@ -153,18 +153,17 @@ def methods_text() -> str:
     return finished(lines)
 
 
-def texts() -> dict[Path, str]:
-    """What the files should hold."""
-    return {
-        PACKAGE / "functions.pyi": functions_text(),
-        PACKAGE / "autograd" / "methods.pyi": methods_text(),
-    }
+def texts() -> dict[str, str]:
+    """What the files hold, by their place in the package."""
+    return {"functions.pyi": functions_text(), "autograd/methods.pyi": methods_text()}
 
 
-def write() -> None:
-    for path, text in texts().items():
-        path.write_text(text)
+def write(package: Path) -> None:
+    for name, text in texts().items():
+        path = package / name
+        if not path.exists() or path.read_text() != text:  # else a build would follow the next
+            path.write_text(text)
 
 
 if __name__ == "__main__":
-    write()
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent)

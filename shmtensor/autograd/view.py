@@ -306,7 +306,7 @@ def laid_out(g: Any, order: tuple[int, ...] | None) -> Any:
 # ---------------------------------------------------------------- rows over a chain of view steps
 
 
-@op(method=False, function=False, samples=())
+@op(method=False, function=False, samples=(), halves="moved")
 def blanked(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
     """x with zeros in the part that the steps lead to."""
     fresh = laid_out(x, order)
@@ -319,13 +319,13 @@ def blanked(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
     return fresh
 
 
-@op(method=False, function=False, samples=())
+@op(method=False, function=False, samples=(), halves="moved")
 def through(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
     """The part of x that the steps lead to."""
     return root_part(x if order is None else laid_out(x, order), list(steps)).copy()
 
 
-@op(method=False, function=False, samples=())
+@op(method=False, function=False, samples=(), halves="moved")
 def planted(xp, x, /, shape, steps, order):  # type: ignore[no-untyped-def]
     """Zeros of that shape, with x in the part that the steps lead to."""
     fresh = laid_out(np.zeros(shape, x.dtype), order)

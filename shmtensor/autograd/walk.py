@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from . import anomaly
 from . import hooks as hooking
 from .dispatch import arrays, table
 from .gate import shut
-from .home import offered
+from .home import at_home
 from .leaf import Leaf
 from .mode import recording
 from .observation import is_tracing
@@ -41,13 +40,17 @@ native.widens(np.add, 1)  # gradients of 16 bits are summed in float32, and stay
 accumulating = threading.RLock()
 os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore[attr-defined]
 
-# Note [Taking over a gradient]: an array that only the walk refers to becomes `.grad` without a
-# copy, if it lies in memory as the leaf does (PyTorch's layout contract). How many references
-# that is depends on the Python version, so it is measured at import, through the very same path.
-limit = 0
-EVERYBODY = 1 << 40  # more references than there can be
-# The same for a home (Note [Born at home] in home.py), and for a gradient that was born in it.
-home_limit = born_limit = 0
+# Note [Taking over a gradient]: what becomes `.grad` of a leaf that has none, native.taken decides.
+# It takes the gradient out of the walk's dictionary, and the C code then holds the only reference
+# that the walk has, so the count says whether anybody else (a hook, a node, the caller) has one:
+#
+#   born at home, and nobody else has it     the array itself (Note [Born at home] in home.py)
+#   elsewhere, and the home is free          the home, with a copy in it
+#   nobody else has it, it owns its memory,  the array itself
+#     and lies as the leaf does
+#   else                                     a copy, which lies as the leaf does: PyTorch's contract
+#
+# So no variable here may refer to a gradient that is delivered. One that does costs a copy.
 
 
 def refit(g: Any, edge: Any, node: Any) -> Any:
@@ -130,7 +133,8 @@ def steps(
         accumulate: leaves add to their `.grad`.
 
     Returns:
-        The gradients of the wanted edges: key (node, output number), or the Leaf.
+        The gradients of the wanted edges, without those that leaves added to their `.grad`: key
+        (node, output number), or the Leaf.
     """
     starts = [e.node if e.__class__ is Port else e for e, _ in roots]
     needed: set[Any] | None = None
@@ -146,8 +150,8 @@ def steps(
     sums: dict[Any, Any] = {}
     made: set[Any] = set()  # edges whose sum this walk made, and may add to
     this = Walk(waiting, needed, captures)
-    if not accumulate:  # what only the caller gets must not be born at home: this refers to it
-        this.held = [node.home for node in captures if node.__class__ is Leaf]
+    if not accumulate:  # what only the caller gets must not be born at home
+        this.held = [e.home.take() for e in captures if e.__class__ is Leaf and e.home is not None]
     fit, call, anomalies = native.fit, native.call, is_tracing()
     for e, g in roots:
         if e.__class__ is Port:
@@ -157,19 +161,23 @@ def steps(
     ready = [node for node in dict.fromkeys(starts) if not waiting[node]]
     while ready:
         node = ready.pop()
-        g = sums.pop(node, None)
         if node.__class__ is Leaf:
-            if g is None:
+            if node not in sums:
                 continue
             if node.hooks:
-                g = guarded(this, create, hooking.run_tensor_hooks, node.hooks, g)
-            if node in captures:
-                found[node] = g
+                run = hooking.run_tensor_hooks
+                sums[node] = guarded(this, create, run, node.hooks, sums[node])
             if accumulate and (needed is None or node in captures):
                 if node.before:
-                    g = guarded(this, create, hooking.run_tensor_hooks, node.before, g)
-                deliver(node, g, create, this)
+                    run = hooking.run_tensor_hooks
+                    sums[node] = guarded(this, create, run, node.before, sums[node])
+                deliver(node, sums, create, this)
+            elif node in captures:
+                found[node] = sums.pop(node)
+            else:
+                del sums[node]
             continue
+        g = sums.pop(node, None)
         row = node.row
         if g is not None:
             own = node.hooks
@@ -278,7 +286,7 @@ def guarded(this: Any, create: bool, run: Any, *given: Any) -> Any:
 
 def laid_as_leaf(leaf: Any, g: Any) -> Any:
     """A gradient with history, in the memory layout of its leaf. Copies: none or one."""
-    like = native.taken(g.array, leaf.tensor, EVERYBODY)
+    like = native.laid_as_grad(g.array, leaf.tensor)
     if like is g.array:
         return g
     order = sorted(range(like.ndim), key=lambda d: -like.strides[d])
@@ -286,39 +294,14 @@ def laid_as_leaf(leaf: Any, g: Any) -> Any:
     return table.permute(table.packed(table.permute(g, order)), back)
 
 
-def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
-    """Adds a gradient to a leaf's `.grad`."""
+def deliver(leaf: Any, sums: dict[Any, Any], create: bool, this: Any = None) -> None:
+    """Takes a leaf's gradient out of the sums, and adds it to `.grad`."""
     with accumulating:
-        home, old = leaf.home, leaf.grad
-        if isinstance(g, Scattered) or isinstance(old, Scattered):
-            leaf.grad = g if old is None else added(old, g, create, True)
-        elif create:
-            leaf.grad = laid_as_leaf(leaf, g) if old is None else table.add(old, g)
-        elif home is not None and (
-            old.array is home
-            if old is not None
-            else getrefcount(home) <= (born_limit if g is home else home_limit)
-        ):
-            if old is None:
-                if g is not home:
-                    home[...] = g
-                leaf.grad = native.wrap(home)
-            else:
-                np.add(home, g, home)
-        elif old is None:
-            leaf.grad = native.wrap(native.taken(g, leaf.tensor, limit))
-        elif old.node is None:
-            try:
-                native.write(old, np.add, old.array, g, old.array)
-            except ValueError as error:
-                if old.array.flags.writeable:
-                    raise
-                raise RuntimeError(
-                    f"backward: the .grad of a leaf cannot be written: shape {old.array.shape}, it "
-                    "is stretched (expand) or came read-only; set it to None or to a clone()"
-                ) from error
+        old = leaf.grad
+        if old is None and not create:
+            leaf.grad = native.taken(sums, leaf, leaf.tensor, leaf.home)
         else:
-            leaf.grad = native.wrap(native.call(np.add, old.array, g))
+            add_to_grad(leaf, old, sums.pop(leaf), create)
     post = leaf.post
     if post:
         tensor = leaf.tensor()
@@ -326,75 +309,23 @@ def deliver(leaf: Any, g: Any, create: bool, this: Any = None) -> None:
             guarded(this, create, hook, tensor)
 
 
-# ---------------------------------------------- how many references a fresh gradient has
-
-
-class Probe:
-    """The rule of a node that gives a fresh array."""
-
-    name = "probe"
-    address = 0
-
-    @staticmethod
-    def arrays(node: Any, g: Any) -> tuple[Any]:
-        fresh = np.empty(1)
-        Probe.address = fresh.ctypes.data
-        return (fresh,)
-
-    tensors = arrays
-
-
-def calibrate() -> int:
-    """The smallest limit with which a fresh gradient is taken over."""
-    global limit
-    tensor = native.wrap(np.empty(1))
-    for limit in range(1, 20):
-        leaf = Leaf(tensor)
-        steps([(Node(Probe, (leaf,), (), tensor.array), np.empty(1))], None, False, False, True)
-        if leaf.grad.array.ctypes.data == Probe.address:
-            return limit
-    return 0
-
-
-limit = calibrate()
-
-
-def calibrate_home() -> int:
-    """The smallest limit with which a home that nobody else sees is written."""
-    global home_limit
-    for home_limit in range(1, 20):
-        leaf = Leaf(native.wrap(np.empty(1)))
-        leaf.home = np.empty(1)
-        deliver(leaf, np.ones(1), False)
-        if leaf.grad.array is leaf.home:
-            return home_limit
-    return 0
-
-
-home_limit = calibrate_home()
-
-
-class Birth(Probe):
-    """The rule of a node whose gradient is born at home."""
-
-    @staticmethod
-    def arrays(node: Any, g: Any) -> tuple[Any]:
-        return (offered(node.edges[0]),)
-
-    tensors = arrays
-
-
-def calibrate_birth() -> int:
-    """The smallest limit with which a gradient that was born at home stays there."""
-    global born_limit
-    tensor = native.wrap(np.empty(1))
-    for born_limit in range(1, 20):
-        leaf = Leaf(tensor)
-        leaf.home = np.empty(1)
-        steps([(Node(Birth, (leaf,), (), tensor.array), np.empty(1))], None, False, False, True)
-        if leaf.grad.array is leaf.home:
-            return born_limit
-    return 0
-
-
-born_limit = calibrate_birth()
+def add_to_grad(leaf: Any, old: Any, g: Any, create: bool) -> None:
+    """Adds a gradient to what a leaf has, or gives it one with history."""
+    if isinstance(g, Scattered) or isinstance(old, Scattered):
+        leaf.grad = g if old is None else added(old, g, create, True)
+    elif create:
+        leaf.grad = laid_as_leaf(leaf, g) if old is None else table.add(old, g)
+    elif leaf.home is not None and at_home(leaf, old.array):
+        np.add(old.array, g, old.array)
+    elif old.node is None:
+        try:
+            native.write(old, np.add, old.array, g, old.array)
+        except ValueError as error:
+            if old.array.flags.writeable:
+                raise
+            raise RuntimeError(
+                f"backward: the .grad of a leaf cannot be written: shape {old.array.shape}, it "
+                "is stretched (expand) or came read-only; set it to None or to a clone()"
+            ) from error
+    else:
+        leaf.grad = native.wrap(native.call(np.add, old.array, g))

@@ -25,6 +25,7 @@ import numpy as np
 
 from .. import native
 from ..autograd import wrap
+from ..autograd.home import at_home
 from .contract import ReduceOp
 from .group import Array, ProcessGroup, array_of, empty_shared
 from .work import Future
@@ -88,8 +89,7 @@ class Bucket:
         missing: ids of parameters whose gradient has not come in this step.
         trigger: ids whose coming makes the bucket ready.
         offsets, total: where each gradient begins in what is reduced, and its size, in elements.
-        marks, block: by which the homes of the gradients are known again. Not they themselves:
-            backward writes where nobody else looks, which it tells by the count of references.
+        homes: of the gradients, when they were last looked at.
         at_home: one array over the homes if they lie so.
         n_copied: bytes of gradients that were copied for a reduction so far, there and back.
     """
@@ -100,8 +100,7 @@ class Bucket:
         self.parameters = parameters
         self.trigger = {id(p) for p in parameters} if trigger is None else trigger
         self.missing: set[int] = set()
-        self.marks: list[int] = []
-        self.block: Any = None
+        self.homes: list[native.GradientBuffer] = []
         self.at_home: Array | None = None
         self.n_copied = 0
         step = max(1, LINE // self.dtype().itemsize)
@@ -122,39 +121,37 @@ class Bucket:
 
     def settle(self) -> None:
         """Sees that every gradient has a home, and whether they lie as they are reduced."""
-        marks = [id(p.leaf.home) for p in self.parameters]
-        if marks == self.marks and self.parameters[0].leaf.home.base is self.block:
+        homes = [p.leaf.home for p in self.parameters]
+        if homes == self.homes:
             return
         dtype = self.dtype()
-        if any(p.leaf.home is None for p in self.parameters):
+        if None in homes:
             block: Any = native.allocate(max(1, self.total * dtype.itemsize))
             for p, at in zip(self.parameters, self.offsets, strict=True):
                 if p.leaf.home is None:
-                    # the base is the block itself: see Flat.make_gradients in flat_parameters.py
-                    p.leaf.home = np.ndarray(p.array.shape, dtype, block, at * dtype.itemsize)
-        homes = [p.leaf.home for p in self.parameters]
-        self.marks, self.block = [id(home) for home in homes], homes[0].base
-        self.at_home = self.whole(homes)
+                    home = np.ndarray(p.array.shape, dtype, block, at * dtype.itemsize)
+                    p.leaf.home = native.GradientBuffer(home)
+        self.homes = [p.leaf.home for p in self.parameters]
+        self.at_home = self.whole(self.homes)
 
     def forget(self) -> None:
         """For a forked child: the block is its parent's, and two processes must not write there."""
         for p in self.parameters:
-            if p.leaf.home is not None and p.leaf.home.base is self.block:
+            if p.leaf.home in self.homes:
                 p.leaf.home = None
-        self.marks, self.block, self.at_home = [], None, None
+        self.homes, self.at_home = [], None
 
-    def whole(self, homes: list[Array]) -> Array | None:
+    def whole(self, homes: list[native.GradientBuffer]) -> Array | None:
         """One array over the homes, if they lie as they are reduced: in a block that has nothing
         else in it, so that what is between them is nobody's.
         """
-        block: Any = homes[0].base
-        if any(home.base is not block for home in homes) or not native.is_shared(homes[0]):
+        block, begin, dtype = homes[0].memory, homes[0].address, self.dtype()
+        if any(home.memory is not block for home in homes) or not native.is_shared(begin):
             return None
-        begin, item = place(homes[0]), homes[0].itemsize
-        if [place(home) - begin for home in homes] != [at * item for at in self.offsets]:
+        if [home.address - begin for home in homes] != [at * dtype.itemsize for at in self.offsets]:
             return None
-        offset = begin - place(np.frombuffer(block, np.uint8))
-        return np.ndarray((self.total,), homes[0].dtype, block, offset)
+        offset = begin - np.frombuffer(block, np.uint8).ctypes.data
+        return np.ndarray((self.total,), dtype, block, offset)
 
     def packed(self) -> tuple[list[int], int]:
         """Where each gradient begins without gaps, and the end: what communication hooks get."""
@@ -171,7 +168,7 @@ class Bucket:
             for p in self.parameters:
                 leaf = p.leaf
                 g = leaf.grad
-                if g is None or g.array is not leaf.home:
+                if g is None or not at_home(leaf, g.array):
                     break
             else:
                 return self.at_home, True
@@ -228,10 +225,6 @@ class Bucket:
             np.divide(staged, divisor, out=staged, casting="unsafe")
         if staged is not flat:
             np.copyto(flat, staged, casting="unsafe")
-
-
-def place(x: Array) -> int:
-    return int(x.__array_interface__["data"][0])
 
 
 def cut(parameters: list[Any], *caps: int) -> list[Bucket]:

@@ -1,9 +1,10 @@
-"""Batching rules of rows, by name. Each takes a `Call` and gives the op's result on all examples;
-NotImplemented means example by example.
+"""Batching rules of rows, by the column `vmap`. Each takes a `Call` and gives the op's result on
+all examples; NotImplemented means example by example.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from ..ops import Row
 from .batched import Batched, Level, lifted
 from .losses import entropy, measure_slopes, measured
 
-__all__ = ["KINDS", "Call"]
+__all__ = ["Call", "alone", "rule_of"]
 
 
 class Call:
@@ -319,62 +320,20 @@ def dotted(call: Call) -> Any:
     return table.sum(table.mul(x, y), 1)
 
 
-KINDS: dict[str, Kind] = {}
+# The rules by the words of the column `vmap`; what follows the word is the rule's own arguments.
+RULES: dict[str, Any] = {
+    rule.__name__: rule
+    for rule in (
+        alone, along, shaped_along, first_along, shaped, widened, repeated, permuted, moved,
+        squeezed, unsqueezed, diagonal_put, item, joined, product, layer, apart, systems, folded,
+        normalised, looked_up, flattened, dotted, entropy, measured, measure_slopes,
+    )
+}  # fmt: skip
 
 
-def declare(kind: Kind, names: str) -> None:
-    KINDS.update(dict.fromkeys(names.split(), kind))
-
-
-# each element, or the last dimensions
-declare(
-    alone,
-    """cast clone packed neg square sqrt rsqrt reciprocal abs sign sgn frexp nan_to_num
-    floor ceil trunc round frac exp exp2 expm1 log log2 log10 log1p logit erf erfc erfinv sin cos
-    tan asin acos atan sinh cosh tanh asinh acosh atanh sinc deg2rad rad2deg conjugated real imag
-    angle isnan isinf isfinite isposinf isneginf isreal signbit logical_not bitwise_not lgamma
-    digamma polygamma_of i0 i1 relu relu_backward sigmoid sigmoid_backward tanh_backward silu
-    gelu_rows gelu_backward curve_backward softplus logsigmoid leaky_relu elu hardtanh hardsigmoid
-    hardswish
-    hardshrink softshrink threshold mish clamped tril triu inverse slogdet det svd_parts
-    singular_values pinverse matrix_exp linalg_cholesky_lower linalg_qr_parts linalg_lu_packed
-    linalg_eigh_parts linalg_eig_parts linalg_svd_full kept_by special_ndtr special_log_ndtr
-    special_erfcx special_ndtri special_entr special_i0e special_i1e special_bessel_j0
-    special_bessel_j1 special_bessel_y0 special_bessel_y1 special_airy_ai
-    special_spherical_bessel_j0""",
-)
-declare(
-    along,
-    """sum nansum mean prod_along amax amin argmax argmin all any count_nonzero variance deviation
-    logsumexp vector_norm max_along min_along kthvalue median_along mode sort_along topk cumsum
-    cumprod cummax cummin logcumsumexp narrow select unbind parts softmax_along softmax_backward
-    log_softmax_along log_softmax_backward gated gated_backward take_along gathered
-    scattered scatter_added zeroed crossed fft_turned fft_halved fft_doubled fft_fitted""",
-)
-declare(shaped_along, "placed gathered_sum")
-declare(first_along, "selected")
-declare(shaped("shape"), "reshape viewed")
-declare(widened, "expand broadcast_to")
-declare(repeated, "repeat")
-declare(permuted, "permute")
-declare(moved("dim0", "dim1"), "transpose")
-declare(moved("dim1", "dim2"), "diagonal")
-declare(moved("dims"), "flip roll")
-declare(moved("dimension"), "unfold")
-declare(squeezed, "squeeze")
-declare(unsqueezed, "unsqueeze")
-declare(diagonal_put, "diagonal_set")
-declare(item, "getitem")
-declare(joined, "cat stack")
-declare(product, "matmul")
-declare(layer, "linear")
-declare(apart, "distances")
-declare(systems, "solved")
-declare(folded, "convolved unconvolved max_pooled window_sums adaptive_max_pooled image_columns")
-declare(normalised, "normed")
-declare(looked_up, "embedded")
-declare(flattened, "flattened")
-declare(dotted, "dot")
-declare(entropy, "class_entropy")
-declare(measured, "measured")
-declare(measure_slopes, "measure_backward")
+@functools.cache
+def rule_of(column: str) -> Kind:
+    """The batching rule that a row's column names."""
+    word, *names = column.split()
+    rule: Kind = RULES[word](*names) if names else RULES[word]
+    return rule

@@ -15,7 +15,7 @@ from ..autograd.dispatch import RULES
 from ..autograd.operands import NUMBERS, common_dtype
 from ..ops import Row
 from .batched import Batched, Level, lifted, wrapped
-from .kinds import KINDS, Call
+from .kinds import Call, alone, rule_of
 
 __all__ = ["assigned", "batched"]
 
@@ -41,7 +41,8 @@ def batched(func: Any, args: Any, named: dict[str, Any]) -> Any:
         return one_by_one(level, func, args, named)
     if func is rule.inplace:
         return in_place(level, rule.row, func, args, named)
-    kind = KINDS.get(rule.row.name) or by_columns(rule.row)
+    row = rule.row
+    kind = rule_of(row.vmap) if row.vmap else by_columns(row)
     if kind is None:
         return one_by_one(level, func, args, named)
     made = kind(Call(level, rule.row, func, args, named))
@@ -61,9 +62,9 @@ def results(made: Any, level: Level) -> Any:
 
 def by_columns(row: Row) -> Any:
     """The kind of a row that its columns tell: those with a reduction are not pointwise."""
-    if row.broadcast and all(a.name != "reduction" for a in row.attributes):
-        return pointwise
-    return None
+    if row.broadcast:
+        return pointwise if all(a.name != "reduction" for a in row.attributes) else None
+    return alone if row.layout == "pointwise" or hasattr(row.numpy, "nin") else None
 
 
 def promoted(call: Call) -> list[Any]:

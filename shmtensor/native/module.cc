@@ -21,7 +21,10 @@ PyObject* raise(const char* name, const char* format, ...) {
     type = PyDict_GetItemString(builtins, name);
     Py_XINCREF(type);
   }
-  if (type) PyErr_SetString(type, text);
+  // `explained`, as errors.explained marks Python's: the message says where, what is wrong, and the values.
+  PyObject* error = type ? PyObject_CallFunction(type, "s", text) : nullptr;
+  if (error && PyObject_SetAttrString(error, "explained", Py_True) == 0) PyErr_SetObject(type, error);
+  Py_XDECREF(error);
   Py_XDECREF(type);
   Py_XDECREF(module);
   return nullptr;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ..autograd import overriding
+from ..autograd import torch_function
 from ..functions import empty
 from ..registration import enter, reduce_tensor
 from ..tensor import Tensor
@@ -106,7 +106,6 @@ class UninitializedTensorMixin:
     __slots__ = ()
 
     cls_to_become: type[Tensor]
-    _operand = property(overriding.operand)  # Note [Hidden operands]: ops ask __torch_function__
     data: Tensor
     dtype: Any
     device: Any
@@ -156,7 +155,7 @@ class UninitializedTensorMixin:
     ) -> Any:
         if func.__name__ not in _ALLOWED:
             _refuse(func.__name__, cls)
-        with overriding.off():
+        with torch_function.off():
             return func(*args, **(kwargs or {}))
 
     def __repr__(self) -> str:

@@ -1,4 +1,7 @@
-"""Activations: what stands between the layers of a network."""
+"""Activations: what stands between the layers of a network.
+
+Longer than other files: the columns that each row declares are here.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from .curves import silu_slope
 from .exponential import error_function
 from .kernels import either, for_floats
 from .samples import reals
-from .table import composite, op
+from .table import PRIVATE, composite, op
 
 ROOT_HALF = math.sqrt(0.5)
 ROOT_2_PI = math.sqrt(2 / math.pi)
@@ -43,7 +46,9 @@ def fast_relu(x: Any, out: Any = None) -> Any:
     return out
 
 
-@op(numpy=fast_relu, inplace=True, out=True, samples=BOTH_SIDES)
+@op(
+    numpy=fast_relu, inplace=True, out=True, samples=BOTH_SIDES, layout="pointwise", halves="chosen"
+)
 def relu(xp, x, /):
     """max(x, 0)."""
     return positive_part(xp, x)
@@ -52,7 +57,7 @@ def relu(xp, x, /):
 relu.pullback(x=lambda ops, g, out: ops.relu_backward(g, out))
 
 
-@op(numpy=native.relu_backward, method=False, function=False, samples=[((3, 4), (3, 4))])
+@op(numpy=native.relu_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
 def relu_backward(xp, x, y, /):
     """x where y is positive, else 0."""
     return xp.where(y > 0, x, xp.zeros((), x.dtype))
@@ -69,7 +74,12 @@ def logistic(xp: Any, x: Any) -> Any:
     return xp.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
-@op(numpy=for_floats(native.sigmoid, logistic), promote="float", samples=BOTH_SIDES)
+@op(
+    numpy=for_floats(native.sigmoid, logistic),
+    promote="float",
+    samples=BOTH_SIDES,
+    layout="pointwise",
+)
 def sigmoid(xp, x, /):
     """1 / (1 + exp(-x))."""
     return logistic(xp, x)
@@ -82,7 +92,7 @@ sigmoid.pullback(
 )
 
 
-@op(numpy=native.sigmoid_backward, method=False, function=False, samples=[((3, 4), (3, 4))])
+@op(numpy=native.sigmoid_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
 def sigmoid_backward(xp, x, y, /):
     """x * y * (1 - y)."""
     return x * (y * (1 - y))
@@ -93,7 +103,7 @@ sigmoid_backward.pullback(
 )
 
 
-@op(numpy=native.tanh_backward, method=False, function=False, samples=[((3, 4), (3, 4))])
+@op(numpy=native.tanh_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
 def tanh_backward(xp, x, y, /):
     """x * (1 - y * y)."""
     return x * (1 - y * y)
@@ -104,7 +114,7 @@ tanh_backward.pullback(
 )
 
 
-@op(promote="float", inplace=False, method=False, function=False, samples=BOTH_SIDES)
+@op(promote="float", inplace=False, **PRIVATE, samples=BOTH_SIDES, layout="pointwise")
 def silu(xp, x, /):
     """x * sigmoid(x)."""
     return x * sigmoid.forward(xp, x)
@@ -124,7 +134,7 @@ silu.pullback(
 GELUS = [(reals((3, 4), -3.0, 3.0), False), (reals((3, 4), -3.0, 3.0), True), ((), False)]
 
 
-@op(numpy=native.gelu, method=False, function=False, samples=[*BOTH_SIDES, *GELUS])
+@op(numpy=native.gelu, **PRIVATE, samples=[*BOTH_SIDES, *GELUS], layout="pointwise")
 def gelu_rows(xp, x, /, tanh=False):
     """x times the normal distribution's P(X <= x), exactly or by tanh."""
     if tanh:
@@ -161,6 +171,7 @@ def gelu_curve(ops: Any, y: Any, tanh: bool) -> Any:
     method=False,
     function=False,
     samples=[((3, 4), reals((3, 4), -3.0, 3.0), tanh) for tanh in (False, True)],
+    layout="pointwise",
 )
 def gelu_backward(xp, x, y, /, tanh):
     """x times the slope of gelu at y."""
@@ -173,7 +184,7 @@ gelu_backward.pullback(
 )
 
 
-@composite(method=False, function=False)
+@composite(**PRIVATE)
 def gelu(ops, input, approximate="none"):
     """x times the normal distribution's P(X <= x); approximate="tanh" is a little faster."""
     if approximate not in ("none", "tanh"):
@@ -184,7 +195,12 @@ def gelu(ops, input, approximate="none"):
     return ops.gelu_rows(input, approximate == "tanh")
 
 
-@op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 2.0, 1.0)])
+@op(
+    method=False,
+    function=False,
+    samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 2.0, 1.0)],
+    layout="pointwise",
+)
 def softplus(xp, x, /, beta=1.0, threshold=20.0):
     """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""
     floating("softplus", x)
@@ -198,7 +214,7 @@ softplus.pullback(
 )
 
 
-@op(method=False, function=False, samples=BOTH_SIDES)
+@op(**PRIVATE, samples=BOTH_SIDES, layout="rows", vmap="alone")
 def logsigmoid(xp, x, /):
     """log(sigmoid(x)), without overflow."""
     floating("logsigmoid", x)
@@ -209,7 +225,12 @@ logsigmoid.numpy = either(native.logsigmoid, logsigmoid.forward)
 logsigmoid.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "logsigmoid"))
 
 
-@op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.2)])
+@op(
+    method=False,
+    function=False,
+    samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.2)],
+    layout="pointwise",
+)
 def leaky_relu(xp, x, /, negative_slope=0.01):
     """x where it is positive, negative_slope * x elsewhere."""
     floating("leaky_relu", x)
@@ -222,7 +243,12 @@ leaky_relu.pullback(
 )
 
 
-@op(method=False, function=False, samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.7, 1.5, 2.0)])
+@op(
+    method=False,
+    function=False,
+    samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.7, 1.5, 2.0)],
+    layout="pointwise",
+)
 def elu(xp, x, /, alpha=1.0, scale=1.0, input_scale=1.0):
     """scale * x where it is positive, scale * alpha * (exp(input_scale * x) - 1) elsewhere."""
     floating("elu", x)
@@ -251,7 +277,12 @@ def celu(ops, input, alpha=1.0):
     return ops.elu(input, alpha, 1.0, 1.0 / alpha)
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), -0.5, 0.6)])
+@op(
+    method=False,
+    function=False,
+    samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), -0.5, 0.6)],
+    layout="pointwise",
+)
 def hardtanh(xp, x, /, min_val=-1.0, max_val=1.0):
     """x, but at least min_val and at most max_val; no gradient at the bounds."""
     if min_val > max_val:
@@ -265,7 +296,7 @@ hardtanh.pullback(
 )
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)])
+@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)], layout="pointwise")
 def hardsigmoid(xp, x, /):
     """x / 6 + 1 / 2, but at least 0 and at most 1."""
     floating("hardsigmoid", x)
@@ -276,7 +307,7 @@ hardsigmoid.numpy = either(native.hardsigmoid, hardsigmoid.forward)
 hardsigmoid.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "hardsigmoid"))
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)])
+@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)], layout="pointwise")
 def hardswish(xp, x, /):
     """x * hardsigmoid(x)."""
     floating("hardswish", x)
@@ -287,7 +318,7 @@ hardswish.numpy = either(native.hardswish, hardswish.forward)
 hardswish.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "hardswish"))
 
 
-@op(samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)])
+@op(samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)], layout="pointwise")
 def hardshrink(xp, x, /, lambd=0.5):
     """x outside [-lambd, lambd], 0 inside."""
     floating("hardshrink", x)
@@ -298,7 +329,12 @@ hardshrink.numpy = either(native.hardshrink, hardshrink.forward)
 hardshrink.pullback(x=lambda ops, g, x, lambd: ops.curve_backward(g, x, "hardshrink", lambd))
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)])
+@op(
+    method=False,
+    function=False,
+    samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)],
+    layout="pointwise",
+)
 def softshrink(xp, x, /, lambd=0.5):
     """x moved by lambd towards 0, and 0 where it is nearer."""
     floating("softshrink", x)
@@ -312,7 +348,7 @@ softshrink.numpy = either(native.softshrink, softshrink.forward)
 softshrink.pullback(x=lambda ops, g, x, lambd: ops.curve_backward(g, x, "softshrink", lambd))
 
 
-@op(inplace=True, method=False, samples=[((3, 4), 0.1, 20.0)])
+@op(inplace=True, method=False, samples=[((3, 4), 0.1, 20.0)], layout="pointwise")
 def threshold(xp, x, /, threshold, value):
     """x where it is above the threshold, else a fixed value."""
     return xp.where(x <= threshold, x.dtype.type(value), x)
@@ -322,7 +358,7 @@ threshold.numpy = either(native.threshold, threshold.forward)
 threshold.pullback(x=lambda ops, g, x, threshold: ops.curve_backward(g, x, "threshold", threshold))
 
 
-@op(method=False, function=False, samples=BOTH_SIDES)
+@op(**PRIVATE, samples=BOTH_SIDES, layout="pointwise")
 def mish(xp, x, /):
     """x * tanh(softplus(x)) (Misra 2019)."""
     floating("mish", x)
@@ -350,8 +386,7 @@ def fast_prelu(x: Any, weight: Any) -> Any:
     numpy=fast_prelu,
     broadcast=True,
     promote="common",
-    method=False,
-    function=False,
+    **PRIVATE,
     inplace=False,
     samples=[((3, 4), (3, 1)), ((3, 4), ())],
 )
@@ -366,7 +401,7 @@ weighted_below.pullback(
 )
 
 
-@composite
+@composite(autocast="lower")
 def prelu(ops, input, weight):
     """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension
     1).
@@ -387,7 +422,7 @@ def prelu(ops, input, weight):
     return ops.weighted_below(input, weight)
 
 
-@composite(method=False, function=False)
+@composite(**PRIVATE)
 def glu(ops, input, dim=-1):
     """The first half along a dimension times the sigmoid of the second."""
     floating("glu", input)

@@ -217,7 +217,7 @@ def check_targets(shape: tuple[int, ...], lengths: Lengths) -> None:
         )
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def ctc_loss(
     ops,
     log_probs,

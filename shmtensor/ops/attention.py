@@ -67,7 +67,7 @@ def added_mask(ops: Any, mask: Any, dtype: Any) -> tuple[Any, Any]:
     return ops.replace(blind, mask, 0.0), blind
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="lower")
 def scaled_dot_product_attention(
     ops,
     query,

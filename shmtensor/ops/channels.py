@@ -40,6 +40,7 @@ def fast_channels(x: Any, weight: Any, bias: Any, eps: float) -> Any:
         ((2, 3, 4), None, (3,), 1e-5),
         ((2, 2, 3, 2), (2,), None, 0.5),
     ],
+    layout="images x",
 )
 def channels_normed(xp, x, weight=None, bias=None, /, eps=1e-5):
     """(x - mean) / sqrt(variance + eps) * weight + bias of each channel, dimension 1; the means and

@@ -18,6 +18,7 @@ from .windows import Shape, added_back, counts, framed, numbers, views
         ((1, 2, 6), (2,), (2,), (1,), (1,)),
         ((0, 2, 4, 4), (2, 2), (1, 1), (0, 0), (1, 1)),
     ],
+    vmap="folded",
 )
 def image_columns(xp, x, /, kernel, dilation, padding, stride):
     """(N, C, *size) as (N, C * elements of a window, windows)."""

@@ -10,13 +10,27 @@ from .samples import PAIR, UNARY
 from .table import composite, op
 
 
-@op(numpy=parallel(np.equal), broadcast=True, promote="common", samples=PAIR, tensors="x")
+@op(
+    numpy=parallel(np.equal),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x",
+    wraps=False,
+)
 def eq(xp, x, y, /):
     """Is x equal to y?"""
     return x == y
 
 
-@op(numpy=parallel(np.not_equal), broadcast=True, promote="common", samples=PAIR, tensors="x")
+@op(
+    numpy=parallel(np.not_equal),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x",
+    wraps=False,
+)
 def ne(xp, x, y, /):
     """Is x not equal to y?"""
     return x != y
@@ -25,7 +39,14 @@ def ne(xp, x, y, /):
 ne.alias("not_equal")
 
 
-@op(numpy=parallel(np.less, "c"), broadcast=True, promote="common", samples=PAIR, tensors="x")
+@op(
+    numpy=parallel(np.less, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x",
+    wraps=False,
+)
 def lt(xp, x, y, /):
     """Is x less than y?"""
     return x < y
@@ -34,7 +55,14 @@ def lt(xp, x, y, /):
 lt.alias("less")
 
 
-@op(numpy=parallel(np.less_equal, "c"), broadcast=True, promote="common", samples=PAIR, tensors="x")
+@op(
+    numpy=parallel(np.less_equal, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x",
+    wraps=False,
+)
 def le(xp, x, y, /):
     """Is x less than or equal to y?"""
     return x <= y
@@ -43,7 +71,14 @@ def le(xp, x, y, /):
 le.alias("less_equal")
 
 
-@op(numpy=parallel(np.greater, "c"), broadcast=True, promote="common", samples=PAIR, tensors="x")
+@op(
+    numpy=parallel(np.greater, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x",
+    wraps=False,
+)
 def gt(xp, x, y, /):
     """Is x greater than y?"""
     return x > y
@@ -58,6 +93,7 @@ gt.alias("greater")
     promote="common",
     samples=PAIR,
     tensors="x",
+    wraps=False,
 )
 def ge(xp, x, y, /):
     """Is x greater than or equal to y?"""
@@ -85,25 +121,25 @@ def isfinite(xp, x, /):
     return xp.isfinite(x)
 
 
-@op(samples=UNARY)
+@op(samples=UNARY, layout="pointwise")
 def isposinf(xp, x, /):
     """Is it plus infinity?"""
     return x == xp.inf
 
 
-@op(samples=UNARY)
+@op(samples=UNARY, layout="pointwise")
 def isneginf(xp, x, /):
     """Is it minus infinity?"""
     return x == -xp.inf
 
 
-@op(samples=UNARY)
+@op(samples=UNARY, layout="pointwise")
 def isreal(xp, x, /):
     """Is its imaginary part 0?"""
     return x.imag == 0 if x.dtype.kind == "c" else xp.ones(x.shape, bool)
 
 
-@op(samples=UNARY)
+@op(samples=UNARY, layout="pointwise")
 def signbit(xp, x, /):
     """Is its sign bit set (also that of -0.0)?"""
     return xp.signbit(x) if x.dtype.kind == "f" else x < 0

@@ -9,7 +9,7 @@ from .samples import UNARY, reals
 from .table import composite, op
 
 
-@op(method=False, function=False, samples=UNARY)
+@op(method=False, function=False, samples=UNARY, layout="pointwise")
 def conjugated(xp, x, /):
     """The complex conjugate of complex numbers, a copy."""
     return xp.conjugate(x)
@@ -42,7 +42,7 @@ def real(ops, input):
     return ops.real_part(input) if input.dtype.kind == "c" else input
 
 
-@op(view=True, method=False, samples=[])
+@op(view=True, method=False, samples=[], vmap="alone")
 def imag(xp, x, /):
     """Imaginary part of a complex tensor, a view."""
     if x.dtype.kind != "c":
@@ -53,7 +53,7 @@ def imag(xp, x, /):
 imag.pullback(x=lambda g: g * 1j)
 
 
-@op(promote="float", samples=[(reals((3, 4), 0.3, 2.0),)])
+@op(promote="float", samples=[(reals((3, 4), 0.3, 2.0),)], layout="pointwise")
 def angle(xp, x, /):
     """Angle of complex numbers in the plane; of real ones 0, or pi for negative ones."""
     if x.dtype.kind == "c":
@@ -79,6 +79,7 @@ angle.pullback(x=lambda ops, g, x: angle_slope(ops, g, x))
     method=False,
     samples=[((3, 4), (3, 4))],
     tensors="real imag",
+    exact_out=True,
 )
 def complex(xp, real, imag, /):
     """Complex numbers out of their real and imaginary parts."""
@@ -98,6 +99,8 @@ complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g
     method=False,
     samples=[(reals((3, 4), 0.3, 2.0), (3, 4))],
     tensors="abs angle",
+    autocast="full",
+    exact_out=True,
 )
 def polar(xp, abs, angle, /):
     """Complex numbers out of their modulus and angle."""

@@ -57,7 +57,15 @@ CASES: list[tuple[Any, ...]] = [
 ]
 
 
-@op(promote="common", inplace=False, method=False, function=False, samples=CASES)
+@op(
+    promote="common",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=CASES,
+    layout="images x weight",
+    vmap="folded",
+)
 def convolved(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
     """Each filter's sums of products with all windows of the image, plus its bias."""
     kernel = weight.shape[2:]
@@ -78,6 +86,8 @@ def convolved(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(
         ((2, 4, 4, 2), (4, 2, 3, 2), (6, 5), (1, 2), (1, 0), (2, 1), 2),
         ((1, 4, 3, 3), (4, 2, 2, 2), (4, 5), (1, 1), (0, 0), (1, 1), 1),
     ],
+    layout="images x weight",
+    vmap="folded",
 )
 def unconvolved(xp, x, weight, /, size, stride, padding, dilation, groups):
     """The filters, weighted by each result, added up where their windows lie: (N, C, *size)."""
@@ -101,6 +111,7 @@ def unconvolved(xp, x, weight, /, size, stride, padding, dilation, groups):
         ((0, 2, 5), (0, 4, 3), (3,), (1,), (0,), (1,), 1),
         ((1, 2, 6, 6), (1, 4, 2, 2), (3, 3), (2, 2), (0, 0), (1, 1), 1),
     ],
+    layout="images x",
 )
 def filters(xp, x, y, /, kernel, stride, padding, dilation, groups):
     """Sums of products of windows and results: (K, C / groups, *kernel)."""
@@ -269,7 +280,7 @@ def worded(
     return x, tuple(t // 2 for t in total)
 
 
-@composite(method=False)
+@composite(method=False, autocast="lower")
 def conv1d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution of (N, C, L) or (C, L) with filters (K, C / groups, k): (N, K, L').
 
@@ -283,13 +294,13 @@ def conv1d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, group
     return convolution(ops, 1, input, weight, bias, stride, padding, dilation, groups)
 
 
-@composite(method=False)
+@composite(method=False, autocast="lower")
 def conv2d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution of (N, C, H, W) with filters (K, C / groups, kh, kw); see `conv1d`."""
     return convolution(ops, 2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@composite(method=False)
+@composite(method=False, autocast="lower")
 def conv3d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution of (N, C, D, H, W) or (C, D, H, W) with filters (K, C / groups, kd, kh, kw); see
     `conv1d`.
@@ -341,7 +352,7 @@ def transposed(
     return ops.squeeze(out, 0) if lone else out
 
 
-@composite(method=False)
+@composite(method=False, autocast="lower")
 def conv_transpose1d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -357,7 +368,7 @@ def conv_transpose1d(
     )
 
 
-@composite(method=False)
+@composite(method=False, autocast="lower")
 def conv_transpose2d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -367,7 +378,7 @@ def conv_transpose2d(
     )
 
 
-@composite(method=False)
+@composite(method=False, autocast="lower")
 def conv_transpose3d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -377,7 +388,7 @@ def conv_transpose3d(
     )
 
 
-@composite(method=False)
+@composite(method=False, autocast="lower")
 def conv_tbc(ops, input, weight, bias, pad=0):
     """`conv1d` of (L, N, C) with filters (k, C, K): (L', N, K)."""
     out = ops.conv1d(ops.permute(input, (1, 2, 0)), ops.permute(weight, (2, 1, 0)), bias, 1, pad)

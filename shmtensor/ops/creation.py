@@ -55,22 +55,6 @@ def number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-# The short way of zeros and its kin: what is not in `size` has its default.
-PLAIN = (
-    "dtype is None and layout is None and device is None and out is None"
-    " and requires_grad is False and pin_memory is False"
-)
-
-
-def blanks(kind: int) -> Any:
-    """A function of the sizes that gives memory as it is (0), zeros (1) or ones (2), or None."""
-
-    def compute(size: tuple[Any, ...]) -> Any:
-        return native.blank(size, get_default_dtype(), kind)
-
-    return compute
-
-
 def dtype_beside(name: str, out: Any, dtype: Any) -> Any:
     """The dtype that is asked for; that of `out` if there is one.
 
@@ -106,7 +90,7 @@ def into(out: Any, value: Any, keeps_shape: bool = False) -> Any:
     return out.requires_grad_() if value.requires_grad else out
 
 
-@composite(method=False, usual=(blanks(1), "size", PLAIN))
+@composite(method=False)
 def zeros(
     ops,
     *size,
@@ -118,13 +102,17 @@ def zeros(
     pin_memory=False,
 ):
     """A tensor of zeros."""
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        plain = native.blank(size, get_default_dtype(), 1)
+        if plain is not None:
+            return plain
     shape, dtype = shaped("zeros", size), dtype_beside("zeros", out, dtype)
     return into(
         out, made(np.zeros, shape, default(dtype), device=device, requires_grad=requires_grad)
     )
 
 
-@composite(method=False, usual=(blanks(2), "size", PLAIN))
+@composite(method=False)
 def ones(
     ops,
     *size,
@@ -136,6 +124,10 @@ def ones(
     pin_memory=False,
 ):
     """A tensor of ones."""
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        plain = native.blank(size, get_default_dtype(), 2)
+        if plain is not None:
+            return plain
     shape, dtype = shaped("ones", size), dtype_beside("ones", out, dtype)
     return into(
         out,
@@ -143,7 +135,7 @@ def ones(
     )
 
 
-@composite(method=False, usual=(blanks(0), "size", PLAIN + " and memory_format is None"))
+@composite(method=False)
 def empty(
     ops,
     *size,
@@ -156,6 +148,12 @@ def empty(
     memory_format=None,
 ):
     """A tensor whose elements are whatever the memory held."""
+    if memory_format is out is dtype is layout is device is None and not (
+        requires_grad or pin_memory
+    ):
+        plain = native.blank(size, get_default_dtype(), 0)
+        if plain is not None:
+            return plain
     shape, dtype = shaped("empty", size), dtype_beside("empty", out, dtype)
     if out is not None:
         out.resize_(shape)
@@ -176,13 +174,15 @@ def full_of(size: Any, fill_value: Any) -> Any:
     return out
 
 
-@composite(
-    method=False, usual=(full_of, "size, fill_value", PLAIN.replace(" and pin_memory is False", ""))
-)
+@composite(method=False)
 def full(
     ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """A tensor of one number; its dtype is the number's."""
+    if out is dtype is layout is device is None and not requires_grad:
+        plain = full_of(size, fill_value)
+        if plain is not None:
+            return plain
     dtype = dtype_of(fill_value, dtype_beside("full", out, dtype))
     shape = shaped("full", (size,))
     value = number(fill_value)

@@ -145,6 +145,7 @@ WIDE = reals((3, 4), -5.0, 5.0)
         ((3, 4), WIDE, "softshrink", 0.5),
         ((3, 4), WIDE, "threshold", 0.5),
     ],
+    layout="pointwise",
 )
 def curve_backward(xp, x, y, /, name, a=0.0, b=0.0, c=0.0):
     """x times the slope of the named activation at y; where the slope is 0 the result is 0."""
@@ -180,14 +181,19 @@ def halves(x: Any, dim: int) -> tuple[Any, Any]:
     return x[(*ahead, slice(n))], x[(*ahead, slice(n, None))]
 
 
-@op(method=False, function=False, samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)])
+@op(method=False, function=False, samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)], vmap="along")
 def gated(xp, x, /, dim):
     """The first half along dim times sigmoid(the second)."""
     left, right = halves(x, dim)
     return left * Plain.sigmoid(right)
 
 
-@op(method=False, function=False, samples=[((3, 2), (3, 4), 1), ((2, 3, 3), (2, 6, 3), 1)])
+@op(
+    method=False,
+    function=False,
+    samples=[((3, 2), (3, 4), 1), ((2, 3, 3), (2, 6, 3), 1)],
+    vmap="along",
+)
 def gated_backward(xp, x, y, /, dim):
     """The gradient of `gated` at y, by its incoming one x."""
     left, right = halves(y, dim)

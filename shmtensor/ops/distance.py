@@ -16,7 +16,7 @@ def real(*numbers: Any) -> bool:
     return all(x.dtype.kind == "f" for x in numbers)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def mse_loss(ops, input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """Squared differences; with weight, weighted (the mean over the sum of the weights)."""
     reduction = legacy(size_average, reduce, reduction)
@@ -36,7 +36,7 @@ def weighted(ops: Any, losses: Any, weight: Any, reduction: str) -> Any:
     return reduced(ops, losses, reduction)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def l1_loss(ops, input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """Absolute differences."""
     reduction = legacy(size_average, reduce, reduction)
@@ -51,7 +51,7 @@ def l1_loss(ops, input, target, size_average=None, reduce=None, reduction="mean"
     )
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def smooth_l1_loss(ops, input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Squared differences (over 2 beta) up to beta, absolute ones (less beta / 2) beyond."""
     if beta < 0:
@@ -63,7 +63,7 @@ def smooth_l1_loss(ops, input, target, size_average=None, reduce=None, reduction
     return ops.measured(input, target, name, reduction, float(beta), 1.0)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def huber_loss(ops, input, target, reduction="mean", delta=1.0, weight=None):
     """delta times `smooth_l1_loss` with beta = delta."""
     if delta <= 0:
@@ -79,7 +79,7 @@ def huber_loss(ops, input, target, reduction="mean", delta=1.0, weight=None):
 # ---- probabilities
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def binary_cross_entropy(
     ops, input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
@@ -103,7 +103,7 @@ def weighed(ops: Any, losses: Any, weight: Any) -> Any:
     return out if out.dtype == losses.dtype else ops.cast(out, losses.dtype)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def binary_cross_entropy_with_logits(
     ops,
     input,
@@ -143,7 +143,7 @@ def binary_cross_entropy_with_logits(
     return reduced(ops, losses, reduction)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def kl_div(ops, input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target * (log(target) - input); reduction="batchmean" divides the sum by the first size."""
     name = "log_divergence" if log_target else "divergence"

@@ -23,6 +23,8 @@ REAL = np.diag([1.0, 2.5, -1.5]) + 0.1 * np.arange(9.0).reshape(3, 3)
     function=False,
     outputs="values vectors",
     samples=[(SYMMETRIC, "L"), (SYMMETRIC, "U"), (BATCH + BATCH.swapaxes(1, 2), "L")],
+    halves="asked",
+    vmap="alone",
 )
 def linalg_eigh_parts(xp, x, /, UPLO):
     """Eigenvalues, rising, and eigenvectors of Hermitian matrices; one triangle is read."""
@@ -61,7 +63,7 @@ def triangle_of(UPLO: Any) -> str:
     return UPLO.upper()
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_eigh(ops, A, UPLO="L"):
     """(eigenvalues, eigenvectors) of Hermitian matrices (..., n, n); the values are real and rise.
 
@@ -72,7 +74,7 @@ def linalg_eigh(ops, A, UPLO="L"):
     return named("linalg_eigh", eigenvalues=values, eigenvectors=vectors)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_eigvalsh(ops, A, UPLO="L"):
     """The eigenvalues of Hermitian matrices, rising."""
     return ops.linalg_eigh_parts(A, triangle_of(UPLO))[0]
@@ -83,6 +85,8 @@ def linalg_eigvalsh(ops, A, UPLO="L"):
     function=False,
     outputs="values vectors",
     samples=[(REAL,), (np.stack([REAL, REAL.T + np.eye(3)]),)],
+    halves="asked",
+    vmap="alone",
 )
 def linalg_eig_parts(xp, x, /):
     """Eigenvalues and eigenvectors, complex always."""
@@ -114,14 +118,14 @@ linalg_eig_parts.pullback(
 )
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_eig(ops, A):
     """(eigenvalues, eigenvectors) of square matrices, complex; A @ v = value * v."""
     values, vectors = ops.linalg_eig_parts(A)
     return named("linalg_eig", eigenvalues=values, eigenvectors=vectors)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_eigvals(ops, A):
     """The eigenvalues of square matrices, complex, in no order."""
     return ops.linalg_eig_parts(A)[0]
@@ -130,7 +134,14 @@ def linalg_eigvals(ops, A):
 # ---- singular vectors
 
 
-@op(method=False, function=False, outputs="u s vh", samples=[(NEAR_ONE,), (BATCH,)])
+@op(
+    method=False,
+    function=False,
+    outputs="u s vh",
+    samples=[(NEAR_ONE,), (BATCH,)],
+    halves="asked",
+    vmap="alone",
+)
 def linalg_svd_full(xp, x, /):
     """x = u @ diag(s) @ vh with square u and vh."""
     insist("linalg.svd", x)
@@ -150,7 +161,7 @@ linalg_svd_full.pullback(
 )
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_svd(ops, A, full_matrices=True, *, driver=None):
     """A = U @ diag(S) @ Vh, with S falling: (U, S, Vh).
 
@@ -167,7 +178,7 @@ def linalg_svd(ops, A, full_matrices=True, *, driver=None):
     return named("linalg_svd", U=u, S=s, Vh=vh)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_svdvals(ops, A, *, driver=None):
     """The singular values of matrices, falling."""
     insist("linalg.svdvals", A)

@@ -24,6 +24,8 @@ from .table import composite, op
     function=False,
     outputs="LU pivots",
     samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)],
+    halves="asked",
+    vmap="alone",
 )
 def linalg_lu_packed(xp, x, /):
     """L below the diagonal and U from it, and the rows exchanged in turn, counted from 1."""
@@ -126,7 +128,7 @@ def linalg_lu(ops, A, *, pivot=True):
     return named("linalg_lu", P=P, L=L, U=U)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="alone")
 def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
     """X with A @ X = B (left=False: X @ A = B) for the A that `lu_factor` took apart.
 

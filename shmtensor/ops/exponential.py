@@ -161,7 +161,11 @@ xlogy.pullback(
 )
 
 
-@op(promote="float", samples=[(reals((3, 4), 0.1, 0.9),), (reals((3,), 0.0, 1.0), 0.2)])
+@op(
+    promote="float",
+    samples=[(reals((3, 4), 0.1, 0.9),), (reals((3,), 0.0, 1.0), 0.2)],
+    layout="pointwise",
+)
 def logit(xp, x, /, eps=None):
     """log(x / (1 - x)); x is first clamped to [eps, 1 - eps] if eps is given."""
     if eps is not None:

@@ -117,6 +117,7 @@ fast_clamp.half = native.clamp  # type: ignore[attr-defined]
     inplace=True,
     out=True,
     samples=[((3, 4), -0.5, 0.5), ((3, 4), None, 0.2), ((0,), 0.1, None)],
+    layout="pointwise",
 )
 def clamped(xp, x, /, min, max):
     """Each element, but at least the number `min` and at most the number `max`."""

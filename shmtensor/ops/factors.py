@@ -75,6 +75,8 @@ def whole(x: Any) -> bool:
     method=False,
     function=False,
     samples=[(NEAR_ONE @ NEAR_ONE.T,), (BATCH @ BATCH.swapaxes(1, 2),)],
+    halves="asked",
+    vmap="alone",
 )
 def linalg_cholesky_lower(xp, x, /):
     """The lower factor L of x = L @ L.mH, of which only the lower triangle is read."""
@@ -102,7 +104,7 @@ def cholesky_slope(ops: Any, g: Any, out: Any) -> Any:
 linalg_cholesky_lower.pullback(x=lambda ops, g, out: cholesky_slope(ops, g, out))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_cholesky(ops, A, *, upper=False):
     """A = L @ L.mH of Hermitian positive-definite matrices; upper: U with A = U.mH @ U.
 
@@ -117,7 +119,7 @@ def linalg_cholesky(ops, A, *, upper=False):
     return ops.linalg_cholesky_lower(A)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
     """(L, info): as `cholesky`, but a matrix that is not positive-definite has info > 0."""
     square("linalg.cholesky_ex", A)
@@ -140,6 +142,8 @@ def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
     function=False,
     outputs="Q R",
     samples=[(NEAR_ONE, "reduced"), (TALL, "reduced"), (TALL.T, "reduced"), (BATCH, "complete")],
+    halves="asked",
+    vmap="alone",
 )
 def linalg_qr_parts(xp, x, /, mode):
     """x = Q @ R with orthonormal columns in Q and an upper triangle R."""
@@ -172,7 +176,7 @@ linalg_qr_parts.pullback(
 )
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_qr(ops, A, mode="reduced"):
     """A = Q @ R: orthonormal columns and an upper triangle.
 
@@ -226,7 +230,7 @@ def reflect(ops: Any, vectors: list[Any], tau: Any, x: Any, adjoint: bool) -> An
     return x
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_householder_product(ops, A, tau):
     """The first n columns of the product of the reflectors that A (..., m, n) and tau describe."""
     insist("linalg.householder_product", A)

@@ -43,6 +43,7 @@ def native_fill(kernel: Any) -> Any:
     method=False,
     function=False,
     samples=[((3, 4), 5, 0, 0.0, 1.0)],
+    halves="asked",
 )
 def uniform_fill(xp, x, /, seed, offset, low, high):
     """Evenly distributed numbers in the shape of x."""
@@ -56,6 +57,7 @@ def uniform_fill(xp, x, /, seed, offset, low, high):
     method=False,
     function=False,
     samples=[((3, 4), 5, 0, 0.0, 1.0)],
+    halves="asked",
 )
 def normal_fill(xp, x, /, seed, offset, mean, std):
     """Normally distributed numbers in the shape of x."""

@@ -14,7 +14,7 @@ from .likeness import order_of
 from .table import op
 
 
-@op(method=False, function=False, samples=())
+@op(method=False, function=False, samples=(), layout="like", halves="moved", vmap="alone")
 def cast(xp, x, /, dtype):
     """The tensor in another dtype; complex to real keeps the real part, as for gradients."""
     if x.dtype.kind == "c" and dtype.kind != "c":
@@ -94,7 +94,15 @@ def store(x, y, out=None):
     return out
 
 
-@op(numpy=store, out=True, broadcast=True, inplace=True, method=False, function=False)
+@op(
+    numpy=store,
+    out=True,
+    broadcast=True,
+    inplace=True,
+    method=False,
+    function=False,
+    halves="moved",
+)
 def overwrite(xp, x, y, /):
     """The second tensor, in the first one's shape and dtype."""
     return store(x, y)
@@ -103,7 +111,15 @@ def overwrite(xp, x, y, /):
 overwrite.pullback(y=lambda g: g)
 
 
-@op(numpy=store, out=True, broadcast=True, inplace=True, method=False, function=False)
+@op(
+    numpy=store,
+    out=True,
+    broadcast=True,
+    inplace=True,
+    method=False,
+    function=False,
+    halves="moved",
+)
 def copy(xp, x, y, /):
     """`overwrite` as users call it: Tensor.copy_. What was there has a gradient, 0."""
     return store(x, y)
@@ -112,7 +128,14 @@ def copy(xp, x, y, /):
 copy.pullback(x=lambda ops, g: ops.zeros_like(g), y=lambda g: g)
 
 
-@op(numpy=(np.ndarray.copy, 'x_a, "K"'), method=False, samples=[((3, 4),), ((),)])
+@op(
+    numpy=(np.ndarray.copy, 'x, "K"'),
+    method=False,
+    samples=[((3, 4),), ((),)],
+    layout="like",
+    halves="moved",
+    vmap="alone",
+)
 def clone(xp, x, /):
     """The same values in memory of their own. Copies: one."""
     return x.copy("K")
@@ -122,7 +145,7 @@ clone.numpy = native.clone
 clone.pullback(x=lambda g: g)
 
 
-@op(method=False, function=False, samples=[((3, 4),), ((),)])
+@op(method=False, function=False, samples=[((3, 4),), ((),)], halves="moved", vmap="alone")
 def packed(xp, x, /):
     """A copy whose elements lie in order in memory."""
     return native.packed(x) if xp is np else x.copy("C")

@@ -19,7 +19,12 @@ from .table import composite, op
 OTHER = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-@op(method=False, function=False, samples=[((3, 5), 3, 1), ((3, 5), 7, -1), ((2, 3, 2), 4, 1)])
+@op(
+    method=False,
+    function=False,
+    samples=[((3, 5), 3, 1), ((3, 5), 7, -1), ((2, 3, 2), 4, 1)],
+    vmap="along",
+)
 def fft_fitted(xp, x, /, n, dim):
     """The first n elements along a dimension, with zeros after them if there are fewer."""
     dim %= x.ndim
@@ -47,7 +52,7 @@ EACH = [
 ]
 
 
-@op(method=False, function=False, samples=EACH)
+@op(method=False, function=False, samples=EACH, vmap="along")
 def fft_turned(xp, x, /, n, dim, norm, inverse):
     """The transform of n elements along one dimension, cut or filled up with zeros before it."""
     kernel = xp.fft.ifft if inverse else xp.fft.fft
@@ -65,6 +70,7 @@ fft_turned.pullback(
     method=False,
     function=False,
     samples=[((3, 4), 4, 1, "backward"), ((3, 4), 5, 0, "ortho"), ((5,), 3, -1, "forward")],
+    vmap="along",
 )
 def fft_halved(xp, x, /, n, dim, norm):
     """The transform of real numbers: n // 2 + 1 frequencies, the others are their conjugates."""
@@ -82,6 +88,7 @@ fft_halved.pullback(
     method=False,
     function=False,
     samples=[((3, 3), 4, 1, "backward"), ((3, 4), 5, 0, "ortho"), ((5,), 5, -1, "forward")],
+    vmap="along",
 )
 def fft_doubled(xp, x, /, n, dim, norm):
     """n real numbers of n // 2 + 1 frequencies, the inverse of `fft_halved`."""
@@ -163,7 +170,7 @@ def several(
 # ---- one dimension
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def fft_fft(ops, input, n=None, dim=-1, norm=None):
     """The discrete Fourier transform along a dimension: complex, of n elements.
 
@@ -175,28 +182,28 @@ def fft_fft(ops, input, n=None, dim=-1, norm=None):
     return ops.fft_turned(x, one("fft", x, n, dim), dim, norm_of("fft", norm), False)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def fft_ifft(ops, input, n=None, dim=-1, norm=None):
     """The inverse of `fft`; "backward" scales by 1 / n, "forward" not."""
     x = ready(ops, "ifft", input)
     return ops.fft_turned(x, one("ifft", x, n, dim), dim, norm_of("ifft", norm), True)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def fft_rfft(ops, input, n=None, dim=-1, norm=None):
     """The transform of real numbers: n // 2 + 1 frequencies."""
     x = ready(ops, "rfft", input, real=True)
     return ops.fft_halved(x, one("rfft", x, n, dim), dim, norm_of("rfft", norm))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def fft_irfft(ops, input, n=None, dim=-1, norm=None):
     """The inverse of `rfft`: n real numbers, by default twice the frequencies but one."""
     x = ready(ops, "irfft", input)
     return ops.fft_doubled(x, one("irfft", x, n, dim, True), dim, norm_of("irfft", norm))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def fft_hfft(ops, input, n=None, dim=-1, norm=None):
     """The real transform of a Hermitian signal of which one half is given."""
     x = ready(ops, "hfft", input)
@@ -204,7 +211,7 @@ def fft_hfft(ops, input, n=None, dim=-1, norm=None):
     return ops.fft_doubled(ops.conj(x), n, dim, OTHER[norm_of("hfft", norm)])
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def fft_ihfft(ops, input, n=None, dim=-1, norm=None):
     """The inverse of `hfft`, of real numbers."""
     x = ready(ops, "ihfft", input, real=True)
@@ -310,7 +317,8 @@ for _name, (_make, _arguments, _doc) in KINDS.items():
         _compute = in_two(_compute) if _end == "2" else _compute
         _where = "by default all" if _end == "n" else "by default the last two"
         _compute.__doc__ = f"{_doc.format(_end)}; dim: {_where}. s: the lengths; norm: as `fft`."
-        composite(_compute, name=f"fft_{_name}{_end}", method=False, function=False)
+        _kind = "" if _name in ("hfft", "ihfft") else "full"  # as PyTorch's lists have it
+        composite(_compute, name=f"fft_{_name}{_end}", method=False, function=False, autocast=_kind)
 
 
 # ---- frequencies, shifts

@@ -134,7 +134,7 @@ def fractional(ops, n, input, kernel_size, wanted, ratio, indices, samples):
     return tuple(found) if indices else found[0]
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def fractional_max_pool2d(
     ops,
     input,
@@ -161,7 +161,7 @@ def fractional_max_pool2d(
     )
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def fractional_max_pool3d(
     ops,
     input,

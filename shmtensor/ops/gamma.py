@@ -129,6 +129,7 @@ def fast_polygamma(x: Any, n: int) -> Any:
         (reals((5,), -0.8, -0.2), 1),
         (reals((5,), 0.3, 2.0), 2),
     ],
+    layout="pointwise",
 )
 def polygamma_of(xp, x, /, n):
     """The n-th derivative of `digamma`, n >= 1."""

@@ -1,4 +1,7 @@
-"""Reading and writing along one dimension: index_select, gather, scatter and their kin."""
+"""Reading and writing along one dimension: index_select, gather, scatter and their kin.
+
+Longer than other files: the columns that each row declares are here.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,13 @@ def one_row(name: str, index: Any) -> Any:
 # ---- whole slices
 
 
-@op(method=False, function=False, samples=[((3, 4), ints((5,), 3), 0), ((3, 4), ints((2,), 4), 1)])
+@op(
+    method=False,
+    function=False,
+    samples=[((3, 4), ints((5,), 3), 0), ((3, 4), ints((2,), 4), 1)],
+    halves="moved",
+    vmap="first_along",
+)
 def selected(xp, x, index, /, dim):
     """The slices at indices along dim."""
     dim, index = axis(x, dim), one_row("index_select", index)
@@ -123,7 +132,7 @@ def index_add(ops, input, dim, index, source, *, alpha=1):
     return ops.slices_plus(input, source if alpha == 1 else ops.mul(source, alpha), index, dim)
 
 
-@composite(inplace="written")
+@composite(inplace="written", autocast="widest")
 def index_copy(ops, input, dim, index, source):
     """The tensor with slices of source written at indices. Copies: one (the result)."""
     insist_on_indices("index_copy", index, "lq")
@@ -181,6 +190,8 @@ def fits(name: str, x: Any, index: Any, dim: int) -> int:
     method=False,
     function=False,
     samples=[((3, 4), ints((2, 5), 4), 1), ((3, 4), ints((5, 2), 3), 0)],
+    halves="moved",
+    vmap="along",
 )
 def gathered(xp, x, index, /, dim, sparse=False):
     """x[i, index[i, j]] for dim = 1. sparse: the gradient keeps those elements alone."""
@@ -202,7 +213,12 @@ def gathered_slope(ops: Any, g: Any, index: Any, shape: Shape, dim: int, sparse:
 gathered.numpy = (either(native.gather, gathered.forward), "x, index, dim")
 
 
-@op(method=False, function=False, samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)])
+@op(
+    method=False,
+    function=False,
+    samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)],
+    vmap="shaped_along",
+)
 def gathered_sum(xp, x, index, /, shape, dim):
     """Zeros of a shape, with x added at indices along dim: the gradient of `gather`."""
     out = xp.zeros(shape, x.dtype)
@@ -231,7 +247,7 @@ gathered_sum.pullback(
 )
 
 
-@composite
+@composite(exact_out=True)
 def gather(ops, input, dim, index, *, sparse_grad=False):
     """out[i][j] = input[i][index[i][j]] for dim = 1; the index may be smaller elsewhere. Copies:
     one (the result). sparse_grad: the gradient of a leaf is a sparse tensor.
@@ -259,7 +275,7 @@ def take_along_dim(ops, input, indices, dim=None):
     return ops.gathered(input, ops.broadcast_to(indices, stretch(indices)), dim)
 
 
-@op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4, unique=True), 1)])
+@op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4, unique=True), 1)], vmap="along")
 def scattered(xp, x, source, index, /, dim):
     """x with elements of source written at indices along dim."""
     if not index.size:
@@ -315,7 +331,13 @@ def scatter_at(name: str, how: int) -> Any:
 scattered.numpy = writes(scatter_at("scatter", 0), scattered.forward)
 
 
-@op(method=False, function=False, samples=[((3, 4), ints((2, 4), 4), 1)])
+@op(
+    method=False,
+    function=False,
+    samples=[((3, 4), ints((2, 4), 4), 1)],
+    halves="moved",
+    vmap="along",
+)
 def zeroed(xp, x, index, /, dim):
     """x with 0 at indices along dim."""
     out = x.copy()
@@ -343,7 +365,7 @@ scattered.pullback(
 )
 
 
-@op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4), 1)])
+@op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4), 1)], vmap="along")
 def scatter_added(xp, x, source, index, /, dim):
     """x with elements of source added at indices along dim."""
     if not index.size:

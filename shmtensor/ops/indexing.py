@@ -112,13 +112,28 @@ def item(x: Any, index: Any) -> Any:
     method=False,
     function=False,
     samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
+    halves="moved",
+    vmap="item",
 )
 def getitem(xp, x, /, index: index):
     """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""
     return item(x, index)
 
 
+def wrong_step(inputs: Any, attributes: Any) -> Any:
+    """The error of a slice that does not go forward."""
+    (index,) = attributes
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, slice) and part.step is not None and part.step <= 0:
+            return ValueError(
+                f"getitem: slice step must be greater than zero: {part.step} of shape "
+                f"{tuple(inputs[0].shape)}"
+            )
+    return None
+
+
 getitem.pullback(x=lambda ops, g, x_shape, index: ops.scatter_index(g, x_shape, index))
+getitem.wrong = wrong_step
 
 
 @op(method=False, function=False, samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
@@ -135,7 +150,7 @@ def scatter_index(xp, x, /, shape, index: index):
 scatter_index.pullback(x=lambda ops, g, index: ops.getitem(g, index))
 
 
-@op(**WRITES, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)])
+@op(**WRITES, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)], halves="moved")
 def written(xp, x, values, /, index: index, accumulate):
     """The tensor with values written, or added, at an index. Copies: one (the result)."""
     if not accumulate:
@@ -247,6 +262,7 @@ def masked_select(ops, input, mask):
     method=False,
     function=False,
     samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))],
+    halves="moved",
 )
 def masked_write(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
@@ -271,7 +287,7 @@ masked_write.pullback(
 )
 
 
-@op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))])
+@op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))], halves="moved")
 def first(xp, x, /, shape):
     """Zeros of a shape whose first elements are x's."""
     out = xp.zeros(shape, x.dtype)
@@ -333,7 +349,7 @@ def argwhere_rows(xp, x, /):
 argwhere_rows.numpy = either(native.nonzero, argwhere_rows.forward)
 
 
-@composite(usual=("argwhere_rows", "input", "as_tuple is False"))
+@composite
 def nonzero(ops, input, *, as_tuple=False):
     """Where the elements are not 0: a row of indices each, or a tuple of index vectors."""
     rows = ops.argwhere_rows(input)

@@ -28,6 +28,10 @@ def filled(xs: list[Any]) -> list[Any]:
     inplace=False,
     method=False,
     samples=[([(3, 4), (2, 4)],), ([(3, 4), (3, 1)], 1), ([(3,)], -1), ([(2, 0), (2, 3)], 1)],
+    layout="all images tensors",
+    halves="moved",
+    autocast="widest",
+    vmap="joined",
 )
 def cat(xp, tensors: list[Any], /, dim=0):
     """Tensors joined along a dimension. Copies: one (the result)."""
@@ -81,6 +85,9 @@ def fast_stack(tensors: list[Any], dim: int) -> Any:
     inplace=False,
     method=False,
     samples=[([(3, 4), (3, 4)],), ([(3, 4), (3, 4)], -1), ([(), ()],)],
+    halves="moved",
+    autocast="widest",
+    vmap="joined",
 )
 def stack(xp, tensors: list[Any], /, dim=0):
     """Tensors of one shape joined along a new dimension. Copies: one (the result)."""
@@ -175,6 +182,8 @@ def atleast_3d(ops, *tensors):
     method=False,
     function=False,
     samples=[((5, 2), (2, 3), 0), ((3, 4), (1, 3), 1)],
+    halves="moved",
+    vmap="along",
 )
 def parts(xp, x, /, sizes, dim):
     """Consecutive parts of these sizes along a dimension. Copies: none."""
@@ -273,7 +282,13 @@ def along(name: str, least: int) -> Any:
 hsplit, vsplit, dsplit = along("hsplit", 1), along("vsplit", 2), along("dsplit", 3)
 
 
-@op(listed=True, view=True, samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -2)])
+@op(
+    listed=True,
+    view=True,
+    samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -2)],
+    halves="moved",
+    vmap="along",
+)
 def unbind(xp, x, /, dim=0):
     """The slices along a dimension, which goes. Copies: none."""
     if not x.ndim:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..errors import explained
 from .kernels import either
 from .samples import ints, reals
 from .table import composite, op
@@ -63,9 +64,8 @@ def places(name: str, shape: tuple[int, ...], target: Any, ignore_index: int) ->
     expected = shape[:1] + shape[2:] if len(shape) > 1 else ()
     if target.shape != expected:
         batches_differ = expected and target.ndim and target.shape[0] != expected[0]
-        raise (ValueError if batches_differ else RuntimeError)(
-            f"{name}: target does not fit input: {target.shape} for {shape}, expected {expected}"
-        )
+        told = f"{name}: target does not fit input: {target.shape} for {shape}, expected {expected}"
+        raise explained(ValueError(told)) if batches_differ else RuntimeError(told)
     if target.dtype.kind not in "iu":
         raise RuntimeError(f"{name}: classes must be whole numbers: {target.dtype}")
     flat = target.reshape((1, 1, 1) if len(shape) == 1 else (shape[0], 1, math.prod(shape[2:])))
@@ -190,7 +190,7 @@ def per_class(
     return ops.div(ops.sum(losses), ops.sum(target != ignore_index))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def nll_loss(
     ops,
     input,
@@ -217,6 +217,7 @@ def nll_loss(
     function=False,
     keeps="p",
     samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
+    vmap="entropy",
 )
 def class_entropy(xp, x, target, /, ignore_index, reduction):
     """-log(softmax(x))[c] for each true class c: mean over those that count, or sum. Keeps the
@@ -280,7 +281,7 @@ class_entropy_backward.pullback(
 )
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def cross_entropy(
     ops,
     input,

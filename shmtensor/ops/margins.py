@@ -28,7 +28,7 @@ def rows_of(name: str, input: Any) -> tuple[int, int]:
     return (1, shape[0]) if len(shape) == 1 else (shape[0], shape[1])
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def multi_margin_loss(
     ops,
     input,
@@ -71,7 +71,7 @@ def multi_margin_loss(
     return reduced(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, reduction="mean"):
     """The sum over true classes t and others c of max(0, 1 - x[t] + x[c]) / C: (N, C) and class
     indices (N, C), of which those before the first -1 count.

@@ -34,6 +34,10 @@ BLAS = {np.dtype(c) for c in "fdFD"}
         ((3, 4), (2, 4, 2)),
         ((3, 0), (0, 2)),
     ],
+    product=True,
+    autocast="lower",
+    vmap="product",
+    exact_out=True,
 )
 def matmul(xp, x, y, /):
     """Matrix product, batched over leading dimensions; vectors are rows on the left and columns on
@@ -121,6 +125,9 @@ def for_matrices(x: Any, weight: Any, bias: Any) -> Any:
         ((4,), (2, 4), (2,)),
         ((4,), (4,), ()),
     ],
+    product=True,
+    autocast="lower",
+    vmap="layer",
 )
 def linear(xp, x, weight, bias=None, /):
     """x @ weight.T + bias: (..., in) by (out, in) and (out,) gives (..., out)."""
@@ -163,14 +170,22 @@ def insist(name: str, ranks: tuple[int, ...], *xs: Any) -> None:
         raise RuntimeError(f"{name}: expected {ranks} dimensions: {shapes}")
 
 
-@composite(usual=("matmul", "input, mat2", "input.ndim == 2 and mat2.ndim == 2"))
+@composite(autocast="lower", exact_out=True)
 def mm(ops, input, mat2):
     """Product of two matrices."""
-    insist("mm", (2, 2), input, mat2)
+    if not input.ndim == mat2.ndim == 2:
+        insist("mm", (2, 2), input, mat2)
     return ops.matmul(input, mat2)
 
 
-@op(promote="common", inplace=False, samples=[((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))])
+@op(
+    promote="common",
+    inplace=False,
+    samples=[((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))],
+    product=True,
+    autocast="lower",
+    exact_out=True,
+)
 def bmm(xp, x, mat2, /):
     """Products of two batches of matrices, (B, n, m) and (B, m, p)."""
     insist("bmm", (3, 3), x, mat2)
@@ -187,14 +202,23 @@ bmm.pullback(
 )
 
 
-@composite(usual=("matmul", "input, vec", "input.ndim == 2 and vec.ndim == 1"))
+@composite(autocast="alone", exact_out=True)
 def mv(ops, input, vec):
     """Product of a matrix and a vector."""
-    insist("mv", (2, 1), input, vec)
+    if input.ndim != 2 or vec.ndim != 1:
+        insist("mv", (2, 1), input, vec)
     return ops.matmul(input, vec)
 
 
-@op(promote="common", inplace=False, samples=[((4,), (4,)), ((0,), (0,))])
+@op(
+    promote="common",
+    inplace=False,
+    samples=[((4,), (4,)), ((0,), (0,))],
+    product=True,
+    autocast="alone",
+    vmap="dotted",
+    exact_out=True,
+)
 def dot(xp, x, tensor, /):
     """Sum of the products of two vectors."""
     insist("dot", (1, 1), x, tensor)
@@ -209,7 +233,7 @@ dot.pullback(
 )
 
 
-@composite
+@composite(autocast="alone", exact_out=True)
 def vdot(ops, input, other):
     """Sum of the products of two vectors, the first one conjugated."""
     insist("vdot", (1, 1), input, other)
@@ -272,14 +296,14 @@ def blended(ops: Any, product: Any, x: Any, a: Any, b: Any, beta: Any, alpha: An
     return narrowed(ops, blend(ops, widened(ops, x), product(*wide), beta, alpha), a.dtype)
 
 
-@composite(inplace=True)
+@composite(inplace=True, autocast="lower", exact_out=True)
 def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * (mat1 @ mat2)."""
     alike("addmm", input, mat1, mat2)
     return blended(ops, ops.mm, input, mat1, mat2, beta, alpha)
 
 
-@composite(inplace=True)
+@composite(inplace=True, autocast="alone", exact_out=True)
 def addmv(ops, input, mat, vec, *, beta=1, alpha=1):
     """beta * input + alpha * (mat @ vec)."""
     alike("addmv", input, mat, vec)
@@ -292,7 +316,7 @@ def addr(ops, input, vec1, vec2, *, beta=1, alpha=1):
     return blended(ops, ops.outer, input, vec1, vec2, beta, alpha)
 
 
-@composite(inplace=True)
+@composite(inplace=True, autocast="lower", exact_out=True)
 def baddbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * (batch1 @ batch2), batch by batch."""
     alike("baddbmm", input, batch1, batch2)
@@ -308,7 +332,7 @@ def one_product(ops: Any, x: Any, y: Any) -> Any:
     return ops.mm(rows, ops.reshape(y, (y.shape[0] * y.shape[1], y.shape[2])))
 
 
-@composite(inplace=True)
+@composite(inplace=True, autocast="lower", exact_out=True)
 def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
     alike("addbmm", input, batch1, batch2)

@@ -55,7 +55,7 @@ BATCH = np.stack([NEAR_ONE, NEAR_ONE.T + 0.2])
 TALL = np.array([[1.0, 0.2], [0.3, 2.0], [-0.4, 0.6]])
 
 
-@op(samples=[(NEAR_ONE,), (BATCH,), ((0, 2, 2),)])
+@op(samples=[(NEAR_ONE,), (BATCH,), ((0, 2, 2),)], halves="asked", autocast="full", vmap="alone")
 def inverse(xp, x, /):
     """The inverse of square matrices.
 
@@ -72,6 +72,8 @@ inverse.pullback(x=lambda ops, g, out: -ops.matmul(ops.matmul(turned(out), g), t
     method=False,
     function=False,
     samples=[(NEAR_ONE, (3, 2)), (BATCH, (3, 1)), (NEAR_ONE, (2, 3, 1))],
+    halves="asked",
+    vmap="systems",
 )
 def solved(xp, x, y, /):
     """The matrices z with x @ z = y."""
@@ -90,7 +92,7 @@ solved.pullback(
 # ---- determinants
 
 
-@op(outputs="sign logabsdet", samples=[(NEAR_ONE,), (BATCH,)])
+@op(outputs="sign logabsdet", samples=[(NEAR_ONE,), (BATCH,)], halves="asked", vmap="alone")
 def slogdet(xp, x, /):
     """The sign (of complex matrices: the phase) of the determinant and its size's logarithm."""
     square("slogdet", x)
@@ -125,7 +127,7 @@ def others(ops: Any, s: Any) -> Any:
     return ops.prod(ops.replace(np.eye(n, dtype=bool), wide, 1.0), -1)
 
 
-@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)])
+@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)], halves="asked", vmap="alone")
 def det(xp, x, /):
     """The determinant of square matrices."""
     square("det", x)
@@ -149,7 +151,14 @@ det.pullback(x=lambda ops, g, x, out: det_slope(ops, g, x, out))
 # ---- singular values
 
 
-@op(method=False, function=False, outputs="u s vh", samples=[(NEAR_ONE,), (TALL,), (TALL.T,)])
+@op(
+    method=False,
+    function=False,
+    outputs="u s vh",
+    samples=[(NEAR_ONE,), (TALL,), (TALL.T,)],
+    halves="asked",
+    vmap="alone",
+)
 def svd_parts(xp, x, /):
     """x = u @ diag(s) @ vh, with s falling: (..., m, k), (..., k), (..., k, n), k the smaller."""
     insist("svd", x)
@@ -181,7 +190,13 @@ def svd_slope(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) 
 svd_parts.pullback(x=lambda ops, g_u, g_s, g_vh, u, s, vh: svd_slope(ops, g_u, g_s, g_vh, u, s, vh))
 
 
-@op(method=False, function=False, samples=[(NEAR_ONE,), (TALL,), (TALL.T,)])
+@op(
+    method=False,
+    function=False,
+    samples=[(NEAR_ONE,), (TALL,), (TALL.T,)],
+    halves="asked",
+    vmap="alone",
+)
 def singular_values(xp, x, /):
     """The singular values of matrices, falling. Their gradients are right where some coincide."""
     insist("svd", x)
@@ -197,7 +212,7 @@ def values_slope(ops: Any, g: Any, x: Any) -> Any:
 singular_values.pullback(x=lambda ops, g, x: values_slope(ops, g, x))
 
 
-@composite
+@composite(autocast="full")
 def svd(ops, input, some=True, compute_uv=True):
     """input = U @ diag(S) @ V.mH: (U, S, V); some=False: square U and V.
 
@@ -213,7 +228,7 @@ def svd(ops, input, some=True, compute_uv=True):
     return named("svd", U=u, S=s, V=ops.adjoint(vh))
 
 
-@op(samples=[(TALL,), (TALL.T,), (BATCH,)])
+@op(samples=[(TALL,), (TALL.T,), (BATCH,)], halves="asked", autocast="full", vmap="alone")
 def pinverse(xp, x, /, rcond=1e-15):
     """The pseudo-inverse (Moore and Penrose); singular values up to rcond times the largest count
     as 0.
@@ -252,7 +267,7 @@ pinverse.pullback(x=lambda ops, g, x, out: pinverse_slope(ops, g, x, out))
 # ---- triangular systems
 
 
-@composite
+@composite(autocast="full")
 def triangular_solve(ops, input, A, upper=True, transpose=False, unitriangular=False):
     """The solution of A @ x = input for a triangular A: (solution, cloned_coefficient).
 
@@ -286,7 +301,7 @@ PADE = (
 )  # fmt: skip
 
 
-@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 2),), ((0, 2, 2),)])
+@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 2),), ((0, 2, 2),)], vmap="alone")
 def matrix_exp(xp, x, /):
     """The exponential of square matrices, by scaling and squaring (Higham 2005)."""
     square("matrix_exp", x)

@@ -111,7 +111,7 @@ def linalg_norm(ops, A, ord=None, dim=None, keepdim=False, *, dtype=None):
     return ops.linalg_vector_norm(A, ord, dim, keepdim, dtype=dtype)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_cond(ops, A, p=None):
     """The condition number: norm(A, p) * norm(inv(A), p), by default of the 2-norm; of singular
     matrices infinite.

@@ -186,6 +186,7 @@ def share(n: int, reduction: str) -> float:
     method=False,
     function=False,
     samples=SAMPLES,
+    vmap="measured",
 )
 def measured(xp, x, y, /, name, reduction="mean", a=0.0, b=0.0):
     """The named loss of x and y: all of them, their mean or their sum."""
@@ -217,6 +218,8 @@ measured.pullback(
         if s[0] != ()
         for side in (0, 1)
     ],
+    layout="pointwise",
+    vmap="measure_slopes",
 )
 def measure_backward(xp, x, left, right, /, name, side, reduction="mean", a=0.0, b=0.0):
     """x times the slope of the named loss by its left (side 0) or its right number, over the number

@@ -1,4 +1,7 @@
-"""The same elements in another shape or order: views where NumPy can, copies where it must."""
+"""The same elements in another shape or order: views where NumPy can, copies where it must.
+
+Longer than other files: the columns that each row declares are here.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy as np
 from .. import native
 from .axes import axis, together
 from .kernels import either
-from .table import composite, dtype, op, sizes
+from .table import PRIVATE, composite, dtype, op, sizes
 
 Shape = tuple[int, ...]
 
@@ -22,7 +25,11 @@ def is_view(out: Any, x: Any) -> bool:
     return out.base is x or (out.base is not None and out.base is x.base)
 
 
-@op(view=True, samples=[((3, 4), (4, 3)), ((3, 4), (2, -1)), ((), (1, 1)), ((0, 3), (3, 0))])
+@op(
+    view=True,
+    samples=[((3, 4), (4, 3)), ((3, 4), (2, -1)), ((), (1, 1)), ((0, 3), (3, 0))],
+    vmap="shaped shape",
+)
 def reshape(xp, x, /, shape: sizes):
     """The elements in row order in another shape, where one size may be -1. Copies: none if the
     strides allow it.
@@ -36,9 +43,9 @@ reshape.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 @op(
     name="viewed",
     view=True,
-    method=False,
-    function=False,
+    **PRIVATE,
     samples=[((3, 4), (4, 3)), ((3, 4), (2, -1))],
+    vmap="shaped shape",
 )
 def viewed(xp, x, /, shape: sizes):
     """`reshape` that never copies.
@@ -59,17 +66,19 @@ viewed.numpy = either(native.viewed, viewed.forward)
 viewed.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(view=True, method=False, function=False, samples=[])
+@op(view=True, **PRIVATE, samples=[])
 def reinterpreted(xp, x, /, dtype: dtype):
     """The same bytes as another dtype."""
     return x.view(dtype)
 
 
-@composite(function=False, usual=("viewed", "input, shape", "shape and shape[0].__class__ is int"))
+@composite(function=False)
 def view(ops, input, *shape):
     """The same memory in another shape, or (given a dtype) its bytes as another dtype. Copies:
     none.
     """
+    if shape and shape[0].__class__ is int:
+        return ops.viewed(input, shape)
     if len(shape) == 1 and not isinstance(shape[0], int):
         if isinstance(shape[0], Sequence):
             return ops.viewed(input, tuple(shape[0]))
@@ -112,7 +121,11 @@ def unflatten(ops, input, dim, sizes):
     return ops.reshape(input, (*shape[:dim], *sizes, *shape[dim + 1 :]))
 
 
-@op(view=True, samples=[((3, 1, 4, 1),), ((3, 1), 1), ((3, 4), 0), ((1, 3, 1), (0, 2)), ((), 0)])
+@op(
+    view=True,
+    samples=[((3, 1, 4, 1),), ((3, 1), 1), ((3, 4), 0), ((1, 3, 1), (0, 2)), ((), 0)],
+    vmap="squeezed",
+)
 def squeeze(xp, x, /, dim=None):
     """Without its dimensions of size 1, or without those named that have size 1. Copies: none."""
     if dim is None:
@@ -128,7 +141,7 @@ squeeze.numpy = either(native.squeeze, squeeze.forward)
 squeeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(view=True, samples=[((3, 4), 1), ((3, 4), -1), ((), 0)])
+@op(view=True, samples=[((3, 4), 1), ((3, 4), -1), ((), 0)], vmap="unsqueezed")
 def unsqueeze(xp, x, /, dim):
     """With a new dimension of size 1 at `dim`. Copies: none."""
     n = x.ndim + 1
@@ -141,7 +154,7 @@ unsqueeze.numpy = either(native.unsqueeze, unsqueeze.forward)
 unsqueeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(view=True, samples=[((3, 4), 0, 1), ((2, 3, 4), -1, 0), ((), 0, -1)])
+@op(view=True, samples=[((3, 4), 0, 1), ((2, 3, 4), -1, 0), ((), 0, -1)], vmap="moved dim0 dim1")
 def transpose(xp, x, /, dim0, dim1):
     """Two dimensions exchanged. Copies: none."""
     if not x.ndim:
@@ -154,7 +167,7 @@ transpose.pullback(x=lambda ops, g, dim0, dim1: ops.transpose(g, dim0, dim1))
 transpose.alias("swapaxes", "swapdims")
 
 
-@op(view=True, samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())])
+@op(view=True, samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())], vmap="permuted")
 def permute(xp, x, /, dims: sizes):
     """Dimensions in another order. Copies: none."""
     if len(dims) != x.ndim:
@@ -208,6 +221,7 @@ movedim.alias("moveaxis")
     numpy=native.expand,
     function=False,
     samples=[((3, 1), (3, 4)), ((4,), (2, 3, -1)), ((), (2,))],
+    vmap="widened",
 )
 def expand(xp, x, /, size: sizes):
     """Dimensions of size 1 stretched, new ones in front; -1 keeps a size. Copies: none, the
@@ -220,7 +234,12 @@ def expand(xp, x, /, size: sizes):
     return xp.broadcast_to(x, shape)
 
 
-@op(view=True, numpy=native.expand, samples=[((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,))])
+@op(
+    view=True,
+    numpy=native.expand,
+    samples=[((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,))],
+    vmap="widened",
+)
 def broadcast_to(xp, x, /, size: sizes):
     """Stretched to a shape as operands of an op are. Copies: none, the elements are shared."""
     return xp.broadcast_to(x, size)
@@ -267,7 +286,12 @@ def broadcast_tensors(ops, *tensors):
 # ---- copies in another order
 
 
-@op(samples=[((3, 4), (0,)), ((3, 4), (0, -1)), ((0, 3), (1,))])
+@op(
+    samples=[((3, 4), (0,)), ((3, 4), (0, -1)), ((0, 3), (1,))],
+    layout="like",
+    halves="moved",
+    vmap="moved dims",
+)
 def flip(xp, x, /, dims: sizes):
     """Dimensions turned round. Copies: one (the result)."""
     dims = (dims,) if isinstance(dims, int) else tuple(axis(x, d) for d in dims)
@@ -312,7 +336,12 @@ def rot90(ops, input, k=1, dims=(0, 1)):
     return ops.transpose(out, *dims) if k % 2 else out
 
 
-@op(samples=[((3, 4), 1), ((3, 4), (1, -2), (0, 1)), ((3, 4), 5, 1)])
+@op(
+    samples=[((3, 4), 1), ((3, 4), (1, -2), (0, 1)), ((3, 4), 5, 1)],
+    layout="images x",
+    halves="moved",
+    vmap="moved dims",
+)
 def roll(xp, x, /, shifts, dims=None):
     """Elements moved on along dimensions; what leaves at the end comes in at the front."""
     if dims == () or dims == []:
@@ -341,7 +370,12 @@ roll.pullback(
 )
 
 
-@op(function=False, samples=[((3, 4), (2, 1)), ((4,), (2, 3)), ((), (2,)), ((3,), (0,))])
+@op(
+    function=False,
+    samples=[((3, 4), (2, 1)), ((4,), (2, 3)), ((), (2,)), ((3,), (0,))],
+    halves="moved",
+    vmap="repeated",
+)
 def repeat(xp, x, /, repeats: sizes):
     """The whole tensor again and again along each dimension. Copies: one (the result)."""
     if len(repeats) < x.ndim:

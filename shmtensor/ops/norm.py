@@ -20,6 +20,8 @@ INFINITE = (math.inf, -math.inf)
     promote="float",
     inplace=False,
     samples=[((3, 4), 1), ((3, 4), (0, 1), True), ((), 0), ((3, 4), 0)],
+    layout="rows",
+    vmap="along",
 )
 def logsumexp(xp, x, /, dim, keepdim=False):
     """log(sum(exp(x))) along dimensions, without overflow."""
@@ -57,6 +59,8 @@ def logsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool)
         ((3, 4), math.inf, 1, False),
         ((3, 4), -math.inf, None, False),
     ],
+    layout="rows",
+    vmap="along",
 )
 def vector_norm(xp, x, /, ord, dim, keepdim):
     """(sum of |x| ** ord) ** (1 / ord) along dimensions; infinity: the largest; 0: how many are not

@@ -17,7 +17,12 @@ from .scattered import scattered_rows
 from .table import composite, op
 
 
-@op(method=False, function=False, samples=[((5, 3), ints((2, 4), 5), -1), ((5, 3), ints((), 5), 2)])
+@op(
+    method=False,
+    function=False,
+    samples=[((5, 3), ints((2, 4), 5), -1), ((5, 3), ints((), 5), 2)],
+    vmap="looked_up",
+)
 def embedded(xp, weight, index, /, padding_idx=-1, sparse=False):
     """Rows of weight: (V, D) at (...) gives (..., D). sparse: the gradient keeps those alone."""
     rows = native.take(weight, index.reshape(-1), 0) if xp is np else None
@@ -96,6 +101,7 @@ def one_hot(ops, tensor, num_classes=-1):
     function=False,
     keeps="mask",
     samples=[((3, 4), 0.3, 7, 0), ((300,), 0.5, 1, 9)],
+    layout="like",
 )
 def dropped(xp, x, /, p, seed, offset):
     """x / (1 - p) where a random number is at least p, else 0. The numbers are those of

@@ -26,7 +26,12 @@ def put(ops: Any, g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdi
     return ops.placed(g, indices, shape, dim)
 
 
-@op(method=False, function=False, samples=[((2, 3), ints((2, 3), 3, unique=True), (2, 5), 1)])
+@op(
+    method=False,
+    function=False,
+    samples=[((2, 3), ints((2, 3), 3, unique=True), (2, 5), 1)],
+    vmap="shaped_along",
+)
 def placed(xp, x, indices, /, shape, dim):
     """Zeros of a shape, with x put at the indices along dim; no index may occur twice."""
     out = xp.zeros(shape, x.dtype)
@@ -38,7 +43,13 @@ def placed(xp, x, indices, /, shape, dim):
 placed.pullback(x=lambda ops, g, indices, dim: ops.take_along(g, indices, dim))
 
 
-@op(method=False, function=False, samples=[((2, 5), ints((2, 3), 3, unique=True), 1)])
+@op(
+    method=False,
+    function=False,
+    samples=[((2, 5), ints((2, 3), 3, unique=True), 1)],
+    halves="moved",
+    vmap="along",
+)
 def take_along(xp, x, indices, /, dim):
     """The elements at the indices along dim, no index twice."""
     return xp.take_along_axis(x, indices, dim)
@@ -70,13 +81,27 @@ def extreme(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[Any, A
     return x.min(dim, keepdims=keepdim), x.argmin(dim, keepdims=keepdim)
 
 
-@op(outputs="values indices", method=False, function=False, samples=ALONG)
+@op(
+    outputs="values indices",
+    method=False,
+    function=False,
+    samples=ALONG,
+    layout="rows",
+    vmap="along",
+)
 def max_along(xp, x, /, dim, keepdim=False):
     """Largest elements along a dimension, and where they are."""
     return extreme(xp, "max", x, dim, keepdim)
 
 
-@op(outputs="values indices", method=False, function=False, samples=ALONG)
+@op(
+    outputs="values indices",
+    method=False,
+    function=False,
+    samples=ALONG,
+    layout="rows",
+    vmap="along",
+)
 def min_along(xp, x, /, dim, keepdim=False):
     """Smallest elements along a dimension, and where they are."""
     return extreme(xp, "min", x, dim, keepdim)
@@ -99,7 +124,12 @@ def ranked(x: Any, k: int, dim: int, keepdim: bool) -> Any:
     return values.squeeze(dim), indices.squeeze(dim)
 
 
-@op(outputs="values indices", samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)])
+@op(
+    outputs="values indices",
+    samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)],
+    layout="rows",
+    vmap="along",
+)
 def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
     """The k-th smallest elements along a dimension (the first is k = 1), and where they are."""
     in_order("kthvalue", x)
@@ -117,7 +147,12 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
 
 
 @op(
-    outputs="values indices", method=False, function=False, samples=[((3, 5), 1), ((3, 4), 0, True)]
+    outputs="values indices",
+    method=False,
+    function=False,
+    samples=[((3, 5), 1), ((3, 4), 0, True)],
+    layout="rows",
+    vmap="along",
 )
 def median_along(xp, x, /, dim, keepdim=False, ignore_nan=False):
     """The lower median along a dimension, and where it is; NaN if there is one (unless ignored)."""
@@ -146,7 +181,12 @@ median_along.numpy = either(
 )
 
 
-@op(outputs="values indices", samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)])
+@op(
+    outputs="values indices",
+    samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)],
+    layout="rows",
+    vmap="along",
+)
 def mode(xp, x, /, dim=-1, keepdim=False):
     """The most frequent elements along a dimension (of equally frequent ones the smallest), and a
     place of each.
@@ -267,6 +307,8 @@ def sorted_places(xp: Any, x: Any, dim: int, descending: bool) -> Any:
     method=False,
     function=False,
     samples=[((3, 4), 1, True), ((3, 4), 0, False), ((), 0, False)],
+    layout="like",
+    vmap="along",
 )
 def sort_along(xp, x, /, dim, descending):
     """The elements in order along a dimension, and where each was."""
@@ -279,7 +321,12 @@ def sort_along(xp, x, /, dim, descending):
     return xp.take_along_axis(x, indices, dim), indices
 
 
-@op(outputs="values indices", samples=[((3, 5), 2), ((3, 5), 2, 0, False), ((), 1)])
+@op(
+    outputs="values indices",
+    samples=[((3, 5), 2), ((3, 5), 2, 0, False), ((), 1)],
+    layout="rows",
+    vmap="along",
+)
 def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):
     """The k largest (or smallest) elements along a dimension, in order, and where they are."""
     in_order("topk", x)

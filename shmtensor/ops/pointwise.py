@@ -17,6 +17,18 @@ from .table import composite, insist_on_tensors, op
 plus, minus, times = parallel(np.add), parallel(np.subtract), parallel(np.multiply)
 AWAY = [(reals((3, 4)), reals((3, 4), 0.5, 2.0)), (reals((2, 1)), reals((3,), 0.5, 2.0))]
 
+
+def not_of_bool(name: str, instead: str) -> Any:
+    """What is wrong with an op that PyTorch refuses for truth values by a plain RuntimeError."""
+
+    def wrong(inputs: Any, attributes: Any) -> Any:
+        if all(getattr(x, "dtype", None) == np.bool_ for x in inputs):
+            return RuntimeError(f"{name}: not implemented for bool, hint: use {instead}")
+        return None
+
+    return wrong
+
+
 # ---- sum and product
 
 
@@ -52,6 +64,7 @@ def no_bools(*operands: Any) -> None:
 
 
 sub.unlike = no_bools
+sub.wrong = not_of_bool("sub", "logical_xor()")
 
 
 @composite(inplace=True)
@@ -106,6 +119,7 @@ def neg(xp, x, /):
 
 neg.pullback(x=lambda g: -g)
 neg.alias("negative")
+neg.wrong = not_of_bool("neg", "logical_not()")
 
 
 @composite
@@ -252,7 +266,7 @@ def squared(x: Any, out: Any = None) -> Any:
 squared.half = fast_square  # type: ignore[attr-defined]  # see native.widens
 
 
-@op(numpy=squared, out=True, inplace=True, samples=UNARY)
+@op(numpy=squared, out=True, inplace=True, samples=UNARY, layout="pointwise")
 def square(xp, x, /):
     """Each element times itself; of bool an int64."""
     return x.astype(xp.int64) if x.dtype == bool else x * x
@@ -273,7 +287,7 @@ def sqrt(xp, x, /):
 sqrt.pullback(x=lambda g, out: g / (2 * out).conjugate())
 
 
-@op(promote="float", samples=unary(0.2, 3.0))
+@op(promote="float", samples=unary(0.2, 3.0), layout="pointwise")
 def rsqrt(xp, x, /):
     """One over the square root."""
     return 1 / xp.sqrt(x)
@@ -283,7 +297,7 @@ rsqrt.numpy = either(native.rsqrt, rsqrt.forward)
 rsqrt.pullback(x=lambda g, out: g * (-0.5 * out * out * out).conjugate())
 
 
-@op(promote="float", samples=unary(0.3, 2.0))
+@op(promote="float", samples=unary(0.3, 2.0), layout="pointwise")
 def reciprocal(xp, x, /):
     """One over each element."""
     return 1 / x
@@ -306,7 +320,7 @@ abs.pullback(x=lambda ops, g, x: g * ops.sgn(x))
 abs.alias("absolute")
 
 
-@op(inplace=True, samples=unary(0.2, 2.0))
+@op(inplace=True, samples=unary(0.2, 2.0), layout="pointwise")
 def sign(xp, x, /):
     """-1, 0 or 1 by the sign of each element; 0 of NaN, as in PyTorch."""
     if x.dtype.kind == "c":
@@ -325,7 +339,7 @@ sign.numpy = for_floats(native.elementwise("signs"), sign.forward)
 sign.pullback(x=lambda g: g * 0)
 
 
-@op(inplace=True, samples=unary(0.2, 2.0))
+@op(inplace=True, samples=unary(0.2, 2.0), layout="pointwise")
 def sgn(xp, x, /):
     """x / abs(x), and 0 at 0: the sign of real and complex numbers."""
     if x.dtype.kind != "c":

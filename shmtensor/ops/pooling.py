@@ -60,6 +60,8 @@ def take_better(xp: Any, best: Any, at: Any, part: Any, place: Any) -> None:
         ((1, 2, 5, 6), (2, 3), (2, 2), (1, 0), (1, 1), True),
         ((1, 4, 4, 4), (2, 2, 2), (2, 2, 2), (0, 0, 0), (1, 1, 1), False),
     ],
+    layout="images x",
+    vmap="folded",
 )
 def max_pooled(xp, x, /, kernel, stride, padding, dilation, ceil):
     """The largest element of each window (NaN is larger than any), and its index in the image."""
@@ -115,6 +117,8 @@ max_pooled.pullback(
         ((2, 6, 7), (3, 2), (2, 1), (1, 1), False),
         ((1, 2, 5, 6), (2, 3), (2, 2), (1, 0), True),
     ],
+    layout="images x",
+    vmap="folded",
 )
 def window_sums(xp, x, /, kernel, stride, padding, ceil):
     """The sum of each window; outside the image are zeros."""
@@ -135,6 +139,7 @@ def window_sums(xp, x, /, kernel, stride, padding, ceil):
         ((2, 3, 3), (7,), (2,), (2,), (0,), False),
         ((1, 2, 3, 3), (5, 6), (2, 3), (2, 2), (1, 0), True),
     ],
+    layout="images x",
 )
 def spread_sums(xp, x, /, size, kernel, stride, padding, ceil):
     """Each number added to all elements of its window, in images of a size."""
@@ -302,6 +307,8 @@ def adaptive_size(name: str, n: int, x: Any, output_size: Any) -> Shape:
     function=False,
     outputs="values indices",
     samples=[((2, 3, 7), (3,)), ((2, 5, 6), (2, 4)), ((1, 2, 3, 4, 5), (2, 2, 2))],
+    layout="images x",
+    vmap="folded",
 )
 def adaptive_max_pooled(xp, x, /, size):
     """The largest element of each of `size` windows, and its index in the image."""

@@ -153,13 +153,13 @@ def lp_pool2d(ops, input, norm_type, kernel_size, stride=None, ceil_mode=False):
     return lp_pool(ops, 2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def max_unpool2d(ops, input, indices, kernel_size, stride=None, padding=0, output_size=None):
     """What `max_pool2d` found, put back at its indices among zeros."""
     return max_unpool(ops, 2, input, indices, kernel_size, stride, padding, output_size)
 
 
-@composite(method=False)
+@composite(method=False, autocast="full")
 def max_pool3d(
     ops,
     input,
@@ -187,7 +187,7 @@ def max_pool3d(
     )
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def avg_pool3d(
     ops,
     input,
@@ -213,13 +213,13 @@ def avg_pool3d(
     )
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def adaptive_avg_pool3d(ops, input, output_size):
     """The mean of each of output_size windows that cover (N, C, D, H, W)."""
     return adaptive_mean(ops, 3, input, output_size)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def adaptive_max_pool3d(ops, input, output_size, return_indices=False):
     """The largest element of each of output_size windows that cover (N, C, D, H, W)."""
     return adaptive_max(ops, 3, input, output_size, return_indices)
@@ -231,7 +231,7 @@ def lp_pool3d(ops, input, norm_type, kernel_size, stride=None, ceil_mode=False):
     return lp_pool(ops, 3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def max_unpool3d(ops, input, indices, kernel_size, stride=None, padding=0, output_size=None):
     """What `max_pool3d` found, put back at its indices among zeros."""
     return max_unpool(ops, 3, input, indices, kernel_size, stride, padding, output_size)

@@ -40,7 +40,7 @@ def not_negative(y: Any) -> Any:
     return (y.imag == 0) & (y.real >= 0) if y.dtype.kind == "c" else y >= 0
 
 
-@op(broadcast=True, promote="common", samples=POSITIVE)
+@op(broadcast=True, promote="common", samples=POSITIVE, wraps=False)
 def pow(xp, x, exponent, /):
     """x to the power of `exponent`, with broadcasting; whole numbers stay whole."""
     if isinstance(exponent, np.ndarray) and exponent.dtype.kind == "i":
@@ -80,24 +80,26 @@ def power_of_bool(x: Any, exponent: Any) -> Any:
 power, over_one = parallel(np.power), parallel(np.reciprocal)
 
 
-def insist_on_whole(x: Any, exponent: Any) -> None:
-    """A whole number to a negative power would be none.
+def whole_exponent(x: Any, exponent: Any) -> Any:
+    """The exponent of a power of whole numbers, in their dtype if it is a number.
 
     Raises:
-        RuntimeError: it is asked for.
+        RuntimeError: it is negative: the power would be no whole number.
     """
-    negative = exponent.__class__ is int and exponent < 0
-    if negative and x.__class__ is np.ndarray and x.dtype.kind in "iub":
+    if exponent.__class__ is not int or x.__class__ is not np.ndarray or x.dtype.kind not in "iub":
+        return exponent
+    if exponent < 0:
         raise RuntimeError(
             f"pow: Integers to negative integer powers are not allowed: {x.dtype} to the power of "
             f"{exponent}, hint: x.float()"
         )
+    return exponent if x.dtype.kind == "b" else exponent % (1 << 8 * x.dtype.itemsize)
 
 
 def fast_power(x: Any, exponent: Any) -> Any:
     """Of floating-point tensors on the threads, squares and roots by their own loops."""
     if x.__class__ is not np.ndarray or x.dtype.kind not in "fi":
-        insist_on_whole(x, exponent)
+        exponent = whole_exponent(x, exponent)
         if "b" in (np.asarray(x).dtype.kind, np.asarray(exponent).dtype.kind):
             return power_of_bool(x, exponent)
         with np.errstate(all="ignore"):
@@ -112,6 +114,7 @@ def fast_power(x: Any, exponent: Any) -> Any:
                 times(found, x, found)
             return found
     if x.dtype.kind == "i":
+        exponent = whole_exponent(x, exponent)
         with np.errstate(all="ignore"):
             return pow.forward(np, x, exponent)
     if exponent.__class__ is float and exponent == 0.5:
@@ -159,7 +162,7 @@ def only_double(ops, input, exponent):
         )
 
 
-@composite(inplace=only_double)
+@composite(inplace=only_double, exact_out=True)
 def float_power(ops, input, exponent):
     """input ** exponent in float64 (complex128 for complex numbers)."""
     kind = double_of(input, exponent)

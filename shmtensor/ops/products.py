@@ -71,7 +71,7 @@ def cheapest(sizes: list[int]) -> dict[tuple[int, int], int]:
     return cuts
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="lower")
 def linalg_vecdot(ops, x, y, *, dim=-1):
     """The sum of conj(x) * y along a dimension, with broadcasting."""
     if x.dtype != y.dtype:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from typing import Any
@@ -24,6 +25,7 @@ def check_drawable(where: str, dtype: Any, kinds: str = "fc", error: Any = None)
         raise (error or NotImplementedError)(f"{where}: not implemented for {dtype}")
 
 
+@functools.cache
 def most_exact(dtype: Any) -> int:
     """The largest whole number up to which a dtype has all of them: of floating-point ones 2 to the
     power of their digits.
@@ -33,6 +35,12 @@ def most_exact(dtype: Any) -> int:
     if dtype.kind == "f":
         return int(2 / dtypes.finfo(dtype).eps)
     return min(int(np.iinfo(dtype).max), 2**63 - 1)
+
+
+@functools.cache
+def largest_of(dtype: Any) -> float:
+    """The largest finite number of a floating-point dtype, or of a complex one's parts."""
+    return float(np.finfo(dtype).max if dtype.kind == "c" else dtypes.finfo(dtype).max)
 
 
 def check_random_bounds(where: str, low: int, high: int, dtype: Any) -> None:
@@ -47,12 +55,9 @@ def check_random_bounds(where: str, low: int, high: int, dtype: Any) -> None:
             f"{where}: expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
     check_drawable(where, dtype, "biuf", RuntimeError)
-    most = most_exact(dtype)
-    if dtype.kind == "f":
-        least, largest, exact = dtypes.finfo(dtype).min, dtypes.finfo(dtype).max, most
-    else:
-        least = 0 if dtype.kind in "bu" else -most - 1
-        largest = exact = most
+    exact = most_exact(dtype)
+    largest = largest_of(dtype) if dtype.kind == "f" else exact
+    least = 0 if dtype.kind in "bu" else -largest - (dtype.kind == "i")
     for name, value in (("from", low), ("to - 1", high - 1)):
         if not least <= value <= largest:
             raise RuntimeError(f"{where}: {name} is out of bounds for {dtype}: {value}")
@@ -71,7 +76,7 @@ def check_uniform_bounds(where: str, low: float, high: float, dtype: Any) -> Non
         RuntimeError: it cannot, or low is above high. NotImplementedError: whole numbers.
     """
     check_drawable(where, dtype)
-    largest = np.finfo(dtype).max if dtype.kind == "c" else dtypes.finfo(dtype).max
+    largest = largest_of(dtype)
     for name, value in (("from", low), ("to", high)):
         if not -largest <= value <= largest:
             raise RuntimeError(f"{where}: {name} is out of bounds for {dtype}: {value}")

@@ -1,4 +1,7 @@
-"""Reductions: one number, or one per row, out of many."""
+"""Reductions: one number, or one per row, out of many.
+
+Longer than other files: the columns that each row declares are here.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,12 @@ from .axes import axes, each_or, flat_or, in_order, shared, spread
 from .kernels import either
 from .results import named
 from .samples import bools
-from .table import composite, dtype, op
+from .table import PRIVATE, composite, dtype, op
 
 DIMS: list[tuple[Any, ...]] = [
-    ((3, 4),),
-    ((3, 4), 1),
-    ((2, 3, 4), (0, -1), True),
-    ((2, 3, 4), -2, True),
-    ((),),
-    ((), 0),
+    ((3, 4),), ((3, 4), 1), ((2, 3, 4), (0, -1), True), ((2, 3, 4), -2, True), ((),), ((), 0),
     ((0, 3), 0),
-]
+]  # fmt: skip
 FULL = [s for s in DIMS if 0 not in s[0]]
 
 
@@ -37,7 +35,7 @@ def accumulator(dtype: Any, given: Any) -> Any:
 # ---- sums
 
 
-@op(numpy=native.sum, samples=DIMS)
+@op(numpy=native.sum, samples=DIMS, layout="rows", vmap="along")
 def sum(xp, x, /, dim=None, keepdim=False):
     """Sum of all elements, or along dimensions; whole numbers and bool are summed as int64."""
     return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
@@ -55,7 +53,7 @@ def sum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
     return ops.cast(ops.sum(ops.cast(x, dtype), dim, keepdim), dtype)
 
 
-@op(samples=DIMS)
+@op(samples=DIMS, layout="rows", vmap="along")
 def nansum(xp, x, /, dim=None, keepdim=False):
     """Sum in which NaN counts as 0."""
     if x.dtype.kind == "f":
@@ -117,7 +115,7 @@ def fast_mean(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return total
 
 
-@op(numpy=fast_mean, samples=DIMS)
+@op(numpy=fast_mean, samples=DIMS, layout="rows", vmap="along")
 def mean(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
     """Average of all elements, or along dimensions; NaN of none."""
     if dtype is not None or x.dtype.kind in "iub":
@@ -135,7 +133,11 @@ mean.pullback(
 
 
 @op(
-    name="prod_along", method=False, function=False, samples=[((3, 4), 1, False), ((3, 4), 0, True)]
+    name="prod_along",
+    **PRIVATE,
+    samples=[((3, 4), 1, False), ((3, 4), 0, True)],
+    layout="rows",
+    vmap="along",
 )
 def prod_along(xp, x, /, dim, keepdim):
     """Product along one dimension, or of all elements (None)."""
@@ -163,10 +165,11 @@ prod_along.numpy = either(native.product, prod_along.forward)
 prod_along.pullback(x=lambda ops, g, x, out, dim, keepdim: prod_slope(ops, g, x, out, dim, keepdim))
 
 
-@composite(usual=("prod_along", "input, dim, keepdim", "dtype is None"))
+@composite(autocast="full")
 def prod(ops, input, dim=None, keepdim=False, *, dtype=None):
     """Product of all elements, or along one dimension; of whole numbers an int64."""
-    return ops.cast(ops.prod_along(ops.cast(input, dtype), dim, keepdim), dtype)
+    found = ops.prod_along(input if dtype is None else ops.cast(input, dtype), dim, keepdim)
+    return found if dtype is None else ops.cast(found, dtype)
 
 
 # ---- extremes
@@ -185,13 +188,13 @@ def nonempty(name: str, x: Any, dim: Any) -> Any:
     return axes(in_order(name, x), dim)
 
 
-@op(samples=FULL)
+@op(samples=FULL, layout="rows", vmap="along")
 def amax(xp, x, /, dim=(), keepdim=False):
     """The largest element, of all or along dimensions; equal ones share the gradient."""
     return x.max(nonempty("amax", x, dim), keepdims=keepdim)
 
 
-@op(samples=FULL)
+@op(samples=FULL, layout="rows", vmap="along")
 def amin(xp, x, /, dim=(), keepdim=False):
     """The smallest element, of all or along dimensions; equal ones share the gradient."""
     return x.min(nonempty("amin", x, dim), keepdims=keepdim)
@@ -204,20 +207,24 @@ for row in (amax, amin):
     row.pullback(x=lambda ops, g, x, out, dim, keepdim: shared(ops, g, x, out, dim, keepdim))
 
 
-@composite
+@composite(exact_out=True)
 def aminmax(ops, input, *, dim=None, keepdim=False):
     """The smallest and the largest element."""
     dims = () if dim is None else dim
     return named("aminmax", min=ops.amin(input, dims, keepdim), max=ops.amax(input, dims, keepdim))
 
 
-@op(samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)])
+@op(
+    samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)], layout="rows", vmap="along"
+)
 def argmax(xp, x, /, dim=None, keepdim=False):
     """Where the largest element is: its index along dim, or in the flattened tensor."""
     return position(xp.argmax, "argmax", x, dim, keepdim)
 
 
-@op(samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)])
+@op(
+    samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)], layout="rows", vmap="along"
+)
 def argmin(xp, x, /, dim=None, keepdim=False):
     """Where the smallest element is: its index along dim, or in the flattened tensor."""
     return position(xp.argmin, "argmin", x, dim, keepdim)
@@ -246,14 +253,14 @@ BOOLS = [*((bools((3, 4)), *dim) for dim in ((), (1,), ((),))),
          (bools((2, 3, 4)), (0, 2), True), (bools(()),)]  # fmt: skip
 
 
-@op(samples=BOOLS)
+@op(samples=BOOLS, layout="rows", vmap="along")
 def all(xp, x, /, dim=None, keepdim=False):
     """Are all elements true? A bool, but of uint8 a uint8; with dim=() each is asked alone."""
     out = xp.logical_and.reduce(x, each_or(x, dim), keepdims=keepdim)
     return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
-@op(samples=BOOLS)
+@op(samples=BOOLS, layout="rows", vmap="along")
 def any(xp, x, /, dim=None, keepdim=False):
     """Is any element true? A bool, but of uint8 a uint8; with dim=() each is asked alone."""
     out = xp.logical_or.reduce(x, each_or(x, dim), keepdims=keepdim)
@@ -275,7 +282,7 @@ all.numpy = either(truth(True), all.forward)
 any.numpy = either(truth(False), any.forward)
 
 
-@op(samples=COUNTS)
+@op(samples=COUNTS, layout="rows", vmap="along")
 def count_nonzero(xp, x, /, dim=None):
     """How many elements are not 0."""
     return (x != 0).sum(axes(x, dim), np.dtype(np.int64))
@@ -288,9 +295,10 @@ count_nonzero.numpy = either(lambda x, dim: native.count(x, dim, False), count_n
 
 
 @op(
-    method=False,
-    function=False,
+    **PRIVATE,
     samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True), ((2, 3, 4), (0, 2), 1, False)],
+    layout="rows",
+    vmap="along",
 )
 def variance(xp, x, /, dim, correction, keepdim):
     """Mean squared distance from the mean, over n - correction."""
@@ -326,7 +334,9 @@ variance.pullback(
 )
 
 
-@op(method=False, function=False, samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)])
+@op(
+    **PRIVATE, samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)], layout="rows", vmap="along"
+)
 def deviation(xp, x, /, dim, correction, keepdim):
     """The square root of the variance."""
     return xp.sqrt(variance.forward(xp, x, dim, correction, keepdim))

@@ -40,6 +40,7 @@ def fast_nextafter(x: Any, y: Any, out: Any = None) -> Any:
     promote="common",
     samples=PAIR,
     tensors="x y",
+    halves="asked",
 )
 def nextafter(xp, x, y, /):
     """The next floating-point number from x towards y."""
@@ -52,7 +53,7 @@ nextafter.pullback(
 )
 
 
-@op(outputs="mantissa exponent", method=True, samples=unary(0.2, 2.0))
+@op(outputs="mantissa exponent", method=True, samples=unary(0.2, 2.0), layout="pointwise")
 def frexp(xp, x, /):
     """x as mantissa * 2 ** exponent, the mantissa from 0.5 up to 1."""
     if x.dtype.kind != "f":
@@ -94,6 +95,8 @@ def fast_numbers(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = None) ->
     inplace=True,
     out=True,
     samples=[((3, 4),), ((3, 4), 1.0, 2.0, -2.0)],
+    layout="pointwise",
+    halves="asked",
 )
 def nan_to_num(xp, x, /, nan=0.0, posinf=None, neginf=None):
     """x with numbers in place of NaN and the infinities (by default 0 and the largest numbers)."""

@@ -29,19 +29,19 @@ def for_real(ufunc: Any) -> Any:
     return rounded
 
 
-@op(numpy=for_real(np.floor), out=True, inplace=True, samples=UNARY)
+@op(numpy=for_real(np.floor), out=True, inplace=True, samples=UNARY, layout="pointwise")
 def floor(xp, x, /):
     """The largest whole number that is not above each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.floor(x)
 
 
-@op(numpy=for_real(np.ceil), out=True, inplace=True, samples=UNARY)
+@op(numpy=for_real(np.ceil), out=True, inplace=True, samples=UNARY, layout="pointwise")
 def ceil(xp, x, /):
     """The smallest whole number that is not below each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.ceil(x)
 
 
-@op(numpy=for_real(np.trunc), out=True, inplace=True, samples=UNARY)
+@op(numpy=for_real(np.trunc), out=True, inplace=True, samples=UNARY, layout="pointwise")
 def trunc(xp, x, /):
     """Each element without its fraction: rounded towards 0."""
     return x.copy() if x.dtype.kind in "iub" else xp.trunc(x)
@@ -50,6 +50,7 @@ def trunc(xp, x, /):
 @op(
     inplace=True,
     samples=[*UNARY, ((3, 4), {"decimals": 2}), (reals((3,), -900.0, 900.0), {"decimals": -2})],
+    layout="pointwise",
 )
 def round(xp, x, /, *, decimals=0):
     """The nearest number with so many decimals; halves go to the even neighbour."""
@@ -94,7 +95,7 @@ for row in (floor, ceil, trunc, round):
     row.pullback(x=lambda g: g * 0)
 
 
-@op(inplace=True, samples=UNARY)
+@op(inplace=True, samples=UNARY, layout="pointwise")
 def frac(xp, x, /):
     """The fraction of each element: x - trunc(x)."""
     return x - xp.trunc(x)

@@ -10,7 +10,7 @@ import numpy as np
 from .. import native
 from ..dtypes import as_dtype, get_default_dtype
 from . import philox
-from .creation import PLAIN, default, dtype_beside, into, made, number, shaped
+from .creation import default, dtype_beside, into, made, number, shaped
 from .likeness import in_rows
 from .philox import default_generator
 from .random_bounds import check_drawable, check_random_bounds, most_exact
@@ -46,22 +46,17 @@ def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: f
     return fill(np.empty(shape, dtype), seed, offset, low, high)
 
 
-def some(fill: Any) -> Any:
-    """The short way of rand and randn: a function of the sizes, which may give None."""
-
-    def compute(size: Any) -> Any:
-        dtype = get_default_dtype()
-        out = native.blank(size, dtype, 0) if dtype.itemsize > 2 else None
-        if out is not None:
-            array = out.array
-            seed, offset = default_generator.claim(-(-array.nbytes // 16))
-            fill(array, seed, offset, 0.0, 1.0)
-        return out
-
-    return compute
+def drawn_by_default(fill: Any, size: Any) -> Any:
+    """Numbers of the default dtype from the default generator; None where it takes more."""
+    dtype = get_default_dtype()
+    out = native.blank(size, dtype, 0) if dtype.itemsize > 2 else None
+    if out is not None:
+        seed, offset = default_generator.claim(-(-out.array.nbytes // 16))
+        fill(out.array, seed, offset, 0.0, 1.0)
+    return out
 
 
-@composite(method=False, usual=(some(native.uniform_), "size", "generator is None and " + PLAIN))
+@composite(method=False)
 def rand(
     ops,
     *size,
@@ -74,15 +69,16 @@ def rand(
     pin_memory=False,
 ):
     """Evenly distributed numbers from [0, 1)."""
+    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        plain = drawn_by_default(native.uniform_, size)
+        if plain is not None:
+            return plain
     shape, dtype = shaped("rand", size), default(dtype_beside("rand", out, dtype))
-    fill = native.uniform_
-    drawing = made(
-        drawn, fill, shape, dtype, generator, 0.0, 1.0, device=device, requires_grad=requires_grad
-    )
-    return into(out, drawing)
+    given = native.uniform_, shape, dtype, generator, 0.0, 1.0
+    return into(out, made(drawn, *given, device=device, requires_grad=requires_grad))
 
 
-@composite(method=False, usual=(some(native.normal_), "size", "generator is None and " + PLAIN))
+@composite(method=False)
 def randn(
     ops,
     *size,
@@ -95,13 +91,14 @@ def randn(
     pin_memory=False,
 ):
     """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
+    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        plain = drawn_by_default(native.normal_, size)
+        if plain is not None:
+            return plain
     shape, dtype = shaped("randn", size), default(dtype_beside("randn", out, dtype))
     std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
-    fill = native.normal_
-    drawing = made(
-        drawn, fill, shape, dtype, generator, 0.0, std, device=device, requires_grad=requires_grad
-    )
-    return into(out, drawing)
+    given = native.normal_, shape, dtype, generator, 0.0, std
+    return into(out, made(drawn, *given, device=device, requires_grad=requires_grad))
 
 
 def laid_out(ops: Any, drawn: Any, like: Any, memory_format: Any) -> Any:
@@ -262,7 +259,7 @@ def shuffled(n: int, dtype: Any, generator: Any) -> Any:
 # ---- by probabilities
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)])
+@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="rows")
 def coins(xp, x, /, seed, offset):
     """1 with probability x, else 0."""
     if x.size and not (x.min() >= 0 and x.max() <= 1):
@@ -380,7 +377,7 @@ def fast_places(x: Any, num_samples: int, replacement: bool, seed: int, offset: 
 multinomial_places.numpy = fast_places
 
 
-@composite
+@composite(exact_out=True)
 def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
     """Indices drawn with the weights in each row."""
     n = input.shape[-1] if input.ndim else 0

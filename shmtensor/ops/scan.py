@@ -25,7 +25,7 @@ def running(x: Any, dim: int, dtype: Any, accumulate: Any) -> Any:
     return accumulate(x, dim, kind) if x.ndim else x.astype(kind)
 
 
-@op(inplace=True, samples=ALONG)
+@op(inplace=True, samples=ALONG, vmap="along")
 def cumsum(xp, x, /, dim, *, dtype: dtype = None):
     """Running sum along a dimension."""
     return running(x, dim, dtype, xp.add.accumulate)
@@ -53,7 +53,7 @@ def turned_sum(ops: Any, g: Any, dim: int) -> Any:
 cumsum.pullback(x=lambda ops, g, dim: turned_sum(ops, g, dim))
 
 
-@op(inplace=True, samples=ALONG)
+@op(inplace=True, samples=ALONG, vmap="along")
 def cumprod(xp, x, /, dim, *, dtype: dtype = None):
     """Running product along a dimension."""
     return running(x, dim, dtype, xp.multiply.accumulate)
@@ -97,13 +97,13 @@ def record(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any]:
     return xp.moveaxis(values, 0, dim), xp.moveaxis(indices, 0, dim)
 
 
-@op(outputs="values indices", samples=ALONG)
+@op(outputs="values indices", samples=ALONG, vmap="along")
 def cummax(xp, x, /, dim):
     """Largest element so far along a dimension, and where it is."""
     return record(xp, in_order("cummax", x), dim, xp.greater_equal)
 
 
-@op(outputs="values indices", samples=ALONG)
+@op(outputs="values indices", samples=ALONG, vmap="along")
 def cummin(xp, x, /, dim):
     """Smallest element so far along a dimension, and where it is."""
     return record(xp, in_order("cummin", x), dim, xp.less_equal)
@@ -121,7 +121,7 @@ for row in (cummax, cummin):
     )
 
 
-@op(samples=ALONG)
+@op(samples=ALONG, vmap="along")
 def logcumsumexp(xp, x, /, dim):
     """Logarithm of the running sum of exponentials along a dimension, without overflow."""
     dim = axis(x, dim)

@@ -36,6 +36,7 @@ def lengths(away: Any, p: float) -> Any:
         ((2, 3, 4), (2, 2, 4), math.inf),
         ((3, 4), (2, 4), 0.0),
     ],
+    vmap="apart",
 )
 def distances(xp, x, y, /, p=2.0):
     """Distances of all rows of one matrix from those of another, (P, M), (R, M) give (P, R); or of
@@ -64,7 +65,7 @@ distances.pullback(
 )
 
 
-@composite(method=False)
+@composite(method=False, autocast="full")
 def cdist(ops, x1, x2, p=2.0, compute_mode=None):
     """Distances of all pairs of rows: (..., P, M) and (..., R, M) give (..., P, R).
 

@@ -11,25 +11,25 @@ from .results import named
 from .table import composite, insist_on_tensors, op
 
 
-@composite
+@composite(autocast="full")
 def cholesky(ops, input, upper=False):
     """The Cholesky factor of Hermitian positive-definite matrices: `linalg.cholesky`."""
     return ops.linalg_cholesky(input, upper=upper)
 
 
-@composite
+@composite(autocast="full")
 def cholesky_inverse(ops, L, upper=False):
     """The inverse of L @ L.mH (upper: L.mH @ L), of which L's one triangle is read."""
     return ops.linalg_cholesky_inverse(L, upper)
 
 
-@composite
+@composite(autocast="full")
 def cholesky_solve(ops, B, L, upper=False):
     """X with L @ L.mH @ X = B (upper: L.mH @ L @ X = B)."""
     return ops.linalg_cholesky_solve(B, L, upper)
 
 
-@composite
+@composite(autocast="full")
 def geqrf(ops, input):
     """(a, tau): R above the diagonal and the reflectors of Q below it; no gradients."""
     return ops.linalg_geqrf(input)
@@ -42,7 +42,7 @@ def lu(ops, A, pivot=True, get_infos=False):
     return tuple(out) if get_infos else tuple(out[:2])
 
 
-@composite
+@composite(autocast="full")
 def lu_solve(ops, b, LU_data, LU_pivots):
     """X with A @ X = b for the A that `lu` took apart."""
     return ops.linalg_lu_solve(LU_data, LU_pivots, b)
@@ -54,19 +54,19 @@ def lu_unpack(ops, LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
     return ops.linalg_lu_unpacked(LU_data, LU_pivots, unpack_data, unpack_pivots)
 
 
-@composite
+@composite(autocast="full")
 def orgqr(ops, input, tau):
     """The first columns of Q from its reflectors: `linalg.householder_product`."""
     return ops.linalg_householder_product(input, tau)
 
 
-@composite
+@composite(autocast="full")
 def ormqr(ops, input, tau, other, left=True, transpose=False):
     """Q @ other (left=False: other @ Q) for the Q of `geqrf`; transpose: with its adjoint."""
     return ops.linalg_ormqr(input, tau, other, left, transpose)
 
 
-@composite
+@composite(autocast="full")
 def qr(ops, input, some=True):
     """input = Q @ R; some=False: square Q. `linalg.qr`."""
     q, r = ops.linalg_qr(input, "reduced" if some else "complete")
@@ -113,7 +113,7 @@ def mvlgamma(ops, input, p):
 # ---- signals
 
 
-@composite
+@composite(autocast="full")
 def stft(
     ops,
     input,
@@ -206,7 +206,7 @@ def view_as_real(ops, input):
     return ops.complex_pairs(input)
 
 
-@composite(method=False)
+@composite(method=False, autocast="full")
 def view_as_complex(ops, input):
     """Pairs of real numbers as complex ones: (..., 2) to (...)."""
     if input.dtype.kind != "f" or not input.ndim or input.shape[-1] != 2:

@@ -32,6 +32,7 @@ def flat_axis(x: Any, dim: int) -> Any:
     method=False,
     function=False,
     samples=ALONG,
+    vmap="along",
 )
 def softmax_along(xp, x, /, dim):
     """exp(x) over its sum along dim, without overflow."""
@@ -46,7 +47,13 @@ def softmax_along(xp, x, /, dim):
 softmax_along.pullback(x=lambda ops, g, out, dim: ops.softmax_backward(g, out, dim))
 
 
-@op(numpy=native.softmax_backward, method=False, function=False, samples=[((3, 4), (3, 4), 1)])
+@op(
+    numpy=native.softmax_backward,
+    method=False,
+    function=False,
+    samples=[((3, 4), (3, 4), 1)],
+    vmap="along",
+)
 def softmax_backward(xp, x, y, /, dim):
     """y * (x - sum(x * y)): the gradient x brought through a softmax whose result is y."""
     product = x * y
@@ -72,6 +79,7 @@ softmax_backward.pullback(
     method=False,
     function=False,
     samples=ALONG,
+    vmap="along",
 )
 def log_softmax_along(xp, x, /, dim):
     """x - log(sum(exp(x))) along dim, without overflow."""
@@ -86,7 +94,13 @@ def log_softmax_along(xp, x, /, dim):
 log_softmax_along.pullback(x=lambda ops, g, out, dim: ops.log_softmax_backward(g, out, dim))
 
 
-@op(numpy=native.log_softmax_backward, method=False, function=False, samples=[((3, 4), (3, 4), 1)])
+@op(
+    numpy=native.log_softmax_backward,
+    method=False,
+    function=False,
+    samples=[((3, 4), (3, 4), 1)],
+    vmap="along",
+)
 def log_softmax_backward(xp, x, y, /, dim):
     """x - exp(y) * sum(x): the gradient x brought through a log_softmax whose result is y."""
     return x - xp.exp(y) * x.sum(flat_axis(x, dim), keepdims=True)
@@ -119,7 +133,7 @@ def implicit(input: Any) -> int:
     return 0 if input.ndim in (0, 1, 3) else 1
 
 
-@op(method=False, function=False, samples=[((3, 4), bools((3, 4)), 2.0)])
+@op(method=False, function=False, samples=[((3, 4), bools((3, 4)), 2.0)], layout="pointwise")
 def kept_by(xp, x, mask, /, scale):
     """scale * x where the mask is true, else 0: dropout with a given mask."""
     return xp.where(mask, x * x.dtype.type(scale), xp.zeros((), x.dtype))

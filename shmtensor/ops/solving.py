@@ -36,7 +36,7 @@ def fitting(name: str, A: Any, B: Any, left: bool = True) -> None:
         ) from None
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_inv(ops, A):
     """The inverse of square matrices.
 
@@ -59,7 +59,7 @@ def despite(ops: Any, A: Any, info: Any, compute: Any) -> Any:
     return bad, compute(ops.choose(bad, eye, A))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_inv_ex(ops, A, *, check_errors=False):
     """(inverse, info): as `inv`, but a singular matrix has info > 0 and NaN for its inverse."""
     square("linalg.inv", A)
@@ -79,7 +79,7 @@ def is_vector(A: Any, B: Any) -> bool:
     return B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_solve(ops, A, B, *, left=True):
     """X with A @ X = B; left=False: X @ A = B.
 
@@ -177,6 +177,7 @@ def counted(s: Any, atol: Any, rtol: Any) -> Any:
     method=False,
     function=False,
     samples=[(TALL, 0.0, 1e-9, False), (TALL.T, 0.0, 1e-9, False), (BATCH, 0.0, 1e-9, False)],
+    halves="asked",
 )
 def linalg_pinv_cut(xp, x, /, atol, rtol, hermitian):
     """The pseudo-inverse; singular values up to the tolerances count as 0."""
@@ -212,7 +213,7 @@ def linalg_pinv(ops, A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     return ops.linalg_pinv_cut(A, a, r, hermitian)
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=None):
     """How many singular values exceed the tolerances (`pinv` has them); tol is absolute."""
     if A.ndim < 2:
@@ -233,7 +234,7 @@ def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=Non
     return ops.cast(rank, np.dtype(np.int64))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
     """(solution, residuals, rank, singular_values) of the least squares problem A @ X = B.
 
@@ -290,7 +291,7 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
 # ---- tensors as matrices
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_tensorinv(ops, A, ind=2):
     """The inverse of A as a linear map from its last dimensions to its first `ind` ones."""
     shape = tuple(A.shape)
@@ -307,7 +308,7 @@ def linalg_tensorinv(ops, A, ind=2):
     return ops.reshape(ops.inverse(ops.reshape(A, (rows, columns))), (*shape[ind:], *shape[:ind]))
 
 
-@composite(method=False, function=False)
+@composite(method=False, function=False, autocast="full")
 def linalg_tensorsolve(ops, A, B, dims=None):
     """X with tensordot(A, X, X.ndim) = B; dims: those of A moved to the end first."""
     if dims is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import native
 from ..dtypes import as_dtype, default_complex, get_default_dtype
-from .creation import PLAIN, default, dtype_beside, into, made, number
+from .creation import default, dtype_beside, into, made, number
 from .random_bounds import check_drawable
 from .table import composite
 
@@ -77,12 +77,7 @@ def power_runs(base: float, start: float, end: float, n: int) -> Any:
 # ---- public
 
 
-def steps(start: Any, end: Any, step: Any) -> Any:
-    """The short way of arange, or None."""
-    return native.counted(start, end, step, get_default_dtype())
-
-
-@composite(method=False, usual=(steps, "start, end, step", PLAIN))
+@composite(method=False)
 def arange(
     ops,
     start=0,
@@ -99,6 +94,10 @@ def arange(
     """start, start + step, ... up to end, which is left out; whole numbers give int64, others the
     default dtype.
     """
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        plain = native.counted(start, end, step, get_default_dtype())
+        if plain is not None:
+            return plain
     start, end, step = number(start), number(end), number(step)
     if end is None:
         start, end = 0, start

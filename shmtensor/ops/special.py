@@ -167,7 +167,7 @@ special_ndtri.pullback(x=lambda ops, g, out: g * math.sqrt(2 * math.pi) * ops.ex
 # ---- entropy, Bessel functions scaled
 
 
-@op(method=False, function=False, promote="float", samples=unary(0.1, 2.0))
+@op(method=False, function=False, promote="float", samples=unary(0.1, 2.0), layout="pointwise")
 def special_entr(xp, x, /):
     """-x log(x): the entropy of a part; 0 at 0, -inf below."""
     out = xp.where(x > 0, -x * xp.log(xp.where(x > 0, x, 1)), 0)

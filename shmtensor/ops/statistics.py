@@ -182,13 +182,13 @@ def with_dims_of_one(ops: Any, out: Any, dim: int | None, ndim: int) -> Any:
     return ops.unsqueeze(out, dim % ndim) if ndim else out
 
 
-@composite
+@composite(autocast="full")
 def quantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """The q-th quantiles (0 <= q <= 1) of all elements or along a dimension."""
     return ranked(ops, "quantile", input, q, dim, keepdim, interpolation, False)
 
 
-@composite
+@composite(autocast="full")
 def nanquantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """The q-th quantiles of what is not NaN."""
     return ranked(ops, "nanquantile", input, q, dim, keepdim, interpolation, True)
@@ -281,6 +281,7 @@ def corrcoef(ops, input):
     function=False,
     inplace=False,
     samples=[((4, 3), (4, 3), 1), ((3, 2, 2), (3, 2, 2), 0)],
+    vmap="along",
 )
 def crossed(xp, x, y, /, dim):
     """Vector product of tensors of one shape along a dimension of size 3."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from ..storage import memory_of
+from ..storage import memory_of, owner_of
 from .creation import default, made
 from .table import composite, op
 
@@ -16,24 +16,33 @@ Shape = tuple[int, ...]
 
 
 def owner(x: Any) -> Any:
-    """All the memory that x lies in, as a vector of its dtype; None if that is not one piece.
-    It can be written if x can."""
-    whole = x
-    while isinstance(whole.base, np.ndarray):
-        whole = whole.base
-    if whole.dtype == x.dtype and whole.flags.c_contiguous:
+    """All the memory that x lies in, as a vector of its dtype. It can be written if x can.
+
+    Raises:
+        RuntimeError: the memory is not one piece.
+    """
+    whole = owner_of(x)
+    if whole.dtype is x.dtype and whole.flags.c_contiguous:
         memory = whole.reshape(-1)
-    else:
-        try:
-            held = memory_of(x)
-        except RuntimeError:
-            return None
-        before = (x.ctypes.data - held.ctypes.data) % x.itemsize  # of a view that begins between
-        memory = held[before : held.size - (held.size - before) % x.itemsize].view(x.dtype)
-    if memory.flags.writeable and not x.flags.writeable:
-        memory = memory.view()
-        memory.flags.writeable = False
-    return memory
+        if memory.flags.writeable and not x.flags.writeable:
+            memory.flags.writeable = False
+        return memory
+    held = memory_of(x)
+    before = (x.ctypes.data - held.ctypes.data) % x.itemsize  # of a view that begins between
+    return held[before : held.size - (held.size - before) % x.itemsize].view(x.dtype)
+
+
+def offset_of(x: Any) -> int:
+    """Elements between the start of the memory and the first one of x.
+
+    Raises:
+        RuntimeError: the memory is not one piece.
+    """
+    whole = owner_of(x)
+    if whole is x and x.flags.c_contiguous:
+        return 0
+    memory = whole if whole.flags.c_contiguous else memory_of(x)
+    return int(x.ctypes.data - memory.ctypes.data) // int(x.itemsize)
 
 
 def laid(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
@@ -63,7 +72,8 @@ def laid(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
 
 def strides_of(x: Any) -> Shape:
     """The strides in elements; of sizes of 1, which say nothing, 0."""
-    return tuple(s // x.itemsize if n > 1 else 0 for n, s in zip(x.shape, x.strides, strict=True))
+    size = x.itemsize
+    return tuple([s // size if n > 1 else 0 for n, s in zip(x.shape, x.strides, strict=True)])
 
 
 def places(size: Shape, stride: Shape, offset: int) -> Any:
@@ -104,11 +114,7 @@ def _as_strided(xp, x, /, size, stride, offset, own):
         memory = xp.zeros(n, x.dtype)
         memory[to] = x
         return xp.asarray(memory[source])
-    memory = owner(x)
-    if memory is None:
-        raise RuntimeError(f"as_strided: the memory is not one piece: strides {x.strides}")
-    start = (x.ctypes.data - memory.ctypes.data) // x.itemsize
-    return laid(memory, size, stride, start + offset)
+    return laid(owner(x), size, stride, offset_of(x) + offset)
 
 
 @op(method=False, function=False, samples=[((2, 2), (3, 4), (4, 1), (4, 1), 1)])
@@ -144,14 +150,6 @@ def as_strided(ops, input, size, stride, storage_offset=None):
     array = getattr(input, "array", input)
     offset = 0 if storage_offset is None else storage_offset - offset_of(array)
     return ops._as_strided(input, tuple(size), tuple(stride), offset, strides_of(array))
-
-
-def offset_of(x: Any) -> int:
-    """Elements between the start of the memory and the first one of x."""
-    memory = owner(x)
-    if memory is None:
-        raise RuntimeError(f"as_strided: the memory is not one piece: strides {x.strides}")
-    return int(x.ctypes.data - memory.ctypes.data) // int(x.itemsize)
 
 
 @composite(method=False)

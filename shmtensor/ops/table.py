@@ -17,6 +17,8 @@ Inputs stand before `/`, attributes after it. The public names of the inputs `x`
 and `other`. An input annotated `list` takes a sequence of tensors; one with the default None may be
 left out. An attribute may be annotated: "index" (tensors inside are turned into arrays), "sizes"
 (the method takes `*sizes` as well), "dtype" (any spelling of a dtype).
+
+Longer than other files: each column is explained here.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from typing import Any, NamedTuple, TypeAlias
 __all__ = [
     "COMPOSITES",
     "PAIR",
+    "PRIVATE",
     "ROWS",
     "Composite",
     "Input",
@@ -48,6 +51,9 @@ dtype: TypeAlias = Any
 PUBLIC_NAMES = {"x": "input", "y": "other"}
 RULES = ("common", "float")
 ANNOTATIONS = ("index", "sizes", "dtype")
+
+# Rows and composites that pullbacks and other composites call, not users.
+PRIVATE: dict[str, Any] = {"method": False, "function": False}
 
 # Shapes of two broadcasting operands that between them stretch every way.
 PAIR: list[tuple[Any, ...]] = [
@@ -110,8 +116,16 @@ class Row:
     function: bool
     samples: Sequence[tuple[Any, ...]]
     tensors: tuple[str, ...]  # inputs that no Python number may stand for
+    product: bool
+    wraps: bool
+    layout: str
+    halves: str
+    autocast: str
+    vmap: str
+    exact_out: bool
     diverted: Function | None = None
     diverted_in_place: Function | None = None  # the same for `<name>_`; else its result is copied
+    wrong: Function | None = None  # (inputs, attributes) -> an error, looked for after a failure
     unlike: Function | None = None  # raises where operands of unlike dtypes are not mixed
 
     def __init__(self, **columns: Any) -> None:
@@ -197,7 +211,8 @@ class Composite:
     function: bool
     inplace: bool | str | Function
     samples: Sequence[tuple[Any, ...]]
-    usual: tuple[Any, str, str] | None  # a short way: (function, arguments, condition)
+    autocast: str
+    exact_out: bool
 
     def __init__(self, **columns: Any) -> None:
         self.__dict__.update(columns)
@@ -234,6 +249,13 @@ def op(
     function: bool = True,
     name: str | None = None,
     tensors: str = "",
+    product: bool = False,
+    wraps: bool = True,
+    layout: str = "",
+    halves: str = "",
+    autocast: str = "",
+    vmap: str = "",
+    exact_out: bool = False,
     samples: Sequence[tuple[Any, ...]] = (),
 ) -> Callable[[Function], Row]:
     """Declares an op: the decorated function is its forward, `forward(xp, inputs..., /,
@@ -262,6 +284,21 @@ def op(
         name: the op's name, if the function cannot bear it.
         tensors: names of inputs of a broadcasting op for which PyTorch takes tensors only, no
             Python numbers (operators take them: `2 < x`).
+        product: a product of the first two inputs as matrices: what a mismatch of shapes means.
+        wraps: a Python integer that does not fit into the tensor's dtype wraps around. Otherwise
+            the kernel knows what to do with it.
+        layout: how the results lie in memory where the operands are not in rows: "pointwise" as
+            PyTorch's pointwise functions do it, "rows", "like" the first input, "images x y" in
+            channels last if one of these inputs is, "all images x" if all tensors of the list are;
+            "" as the kernel leaves them. What broadcasts, and ufuncs, are pointwise by themselves.
+        halves: why the kernel gets 16-bit floats as they lie in memory: "moved", it moves
+            elements; "asked", it asks for the dtype; "chosen", it chooses a kernel itself. Others
+            compute in float32 and round once (docs/design/bfloat16.md).
+        autocast: in which precision it computes inside `autocast`: "lower", "full" (float32),
+            "widest" (of the operands), "alone" (as given, though there are products inside).
+            PyTorch's lists of its CPU backend.
+        vmap: its batching rule in func/kinds.py; "" by the other columns, or example by example.
+        exact_out: `out=` must have the result's dtype, as in PyTorch; others convert.
         samples: arguments for the generated test, a tuple each; a tuple of ints in place of an
             input is its shape.
     """
@@ -291,6 +328,13 @@ def op(
             function=function,
             samples=samples,
             tensors=tuple(tensors.split()),
+            product=product,
+            wraps=wraps,
+            layout=layout,
+            halves=halves,
+            autocast=autocast,
+            vmap=vmap,
+            exact_out=exact_out,
         )
         if row.name in ROWS or row.name in COMPOSITES:
             raise TypeError(f"op: declared twice: {row.name!r}")
@@ -346,7 +390,8 @@ def composite(
     inplace: bool | str | Function = False,
     name: str | None = None,
     samples: Sequence[tuple[Any, ...]] = (),
-    usual: tuple[Any, str, str] | None = None,
+    autocast: str = "",
+    exact_out: bool = False,
 ) -> Any:
     """Declares a public function that is plain Python over other ops.
 
@@ -355,11 +400,7 @@ def composite(
     serve in pullbacks, as `ops.addcmul`. `inplace` makes an in-place form, which copies the result;
     a function `(ops, arguments...)` does it without the copy, or gives None; with the names of rows
     ("written slices_plus") the composite itself does, for whose calls of those rows their in-place
-    forms stand.
-
-    `usual` is a short way for the calls that most people make: (function or name of an op, its
-    arguments as source, the condition as source). Where the condition holds, and the function does
-    not give None, its result is the composite's.
+    forms stand. `autocast` and `exact_out` are as for a row.
     """
 
     def declare(compute: Function) -> Composite:
@@ -371,7 +412,8 @@ def composite(
             function=function,
             inplace=inplace,
             samples=samples,
-            usual=usual,
+            autocast=autocast,
+            exact_out=exact_out,
         )
         if parameters_of(compute)[:1] != ("ops",):
             raise TypeError(f"composite: {made.name}: the first parameter must be ops")

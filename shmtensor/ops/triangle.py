@@ -14,7 +14,13 @@ from .kernels import stored
 from .table import composite, op
 
 
-@op(inplace=True, out=True, samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)])
+@op(
+    inplace=True,
+    out=True,
+    samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],
+    halves="moved",
+    vmap="alone",
+)
 def tril(xp, x, /, diagonal=0):
     """The elements on and below a diagonal, 0 above."""
     if x.ndim < 2:
@@ -22,7 +28,13 @@ def tril(xp, x, /, diagonal=0):
     return xp.tril(x, diagonal)
 
 
-@op(inplace=True, out=True, samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)])
+@op(
+    inplace=True,
+    out=True,
+    samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],
+    halves="moved",
+    vmap="alone",
+)
 def triu(xp, x, /, diagonal=0):
     """The elements on and above a diagonal, 0 below."""
     if x.ndim < 2:
@@ -79,7 +91,7 @@ def diagflat(ops, input, offset=0):
     return ops.diag_embed(ops.reshape(input, (-1,)), offset)
 
 
-@composite
+@composite(autocast="full")
 def trace(ops, input):
     """The sum of the diagonal of a matrix."""
     if input.ndim != 2:

@@ -155,7 +155,7 @@ atanh.pullback(x=lambda g, x: g / (1 - x * x).conjugate())
 atanh.alias("arctanh")
 
 
-@op(promote="float", samples=unary(0.1, 2.0))
+@op(promote="float", samples=unary(0.1, 2.0), layout="pointwise")
 def sinc(xp, x, /):
     """sin(pi x) / (pi x), and 1 at 0."""
     return xp.sinc(x).astype(x.dtype)
@@ -180,7 +180,7 @@ def scaled_by(factor: float) -> Any:
     return lambda x: times(x, factor)
 
 
-@op(promote="float", samples=UNARY)
+@op(promote="float", samples=UNARY, layout="pointwise")
 def deg2rad(xp, x, /):
     """Degrees in radians."""
     return x * (math.pi / 180)
@@ -190,7 +190,7 @@ deg2rad.numpy = scaled_by(math.pi / 180)
 deg2rad.pullback(x=lambda g: g * (math.pi / 180))
 
 
-@op(promote="float", samples=UNARY)
+@op(promote="float", samples=UNARY, layout="pointwise")
 def rad2deg(xp, x, /):
     """Radians in degrees."""
     return x * (180 / math.pi)

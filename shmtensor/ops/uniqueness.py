@@ -109,21 +109,17 @@ distinct.pullback(x=no_derivative)
 distinct.numpy = either(native.distinct, distinct.forward)
 
 
-@composite(
-    usual=(
-        "distinct", "input", "not return_inverse and not return_counts and dim is None",
-    ),
-)  # fmt: skip
+@composite
 def unique(ops, input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The different values in order; with dim the different slices."""
+    if dim is None and not (return_inverse or return_counts):
+        return ops.distinct(input)
     return asked(ops.unique_values(input, dim), return_inverse, return_counts)
 
 
-@composite(
-    usual=(
-        "run_values", "input", "not return_inverse and not return_counts and dim is None",
-    ),
-)  # fmt: skip
+@composite
 def unique_consecutive(ops, input, return_inverse=False, return_counts=False, dim=None):
     """The values without immediate repetitions."""
+    if dim is None and not (return_inverse or return_counts):
+        return ops.run_values(input)
     return asked(ops.unique_runs(input, dim), return_inverse, return_counts)

@@ -18,6 +18,7 @@ from .table import composite, op
     method=False,
     function=False,
     samples=[((3, 4),), ((2, 3, 4), 1), ((2, 3, 4), 0, 1), ((),), ((0, 3), 0, -1)],
+    vmap="flattened",
 )
 def flattened(xp, x, /, start_dim=0, end_dim=-1):
     """Dimensions start_dim to end_dim as one. Copies: none if the strides allow it."""
@@ -51,7 +52,7 @@ def flatten(ops, input, start_dim=0, end_dim=-1):
 # ---- parts of a tensor, as views
 
 
-@op(view=True, samples=[((3, 4), 1, 1, 2), ((3, 4), 0, -2, 1)])
+@op(view=True, samples=[((3, 4), 1, 1, 2), ((3, 4), 0, -2, 1)], vmap="along")
 def narrow(xp, x, /, dim, start, length):
     """`length` elements of a dimension, from start on. Copies: none."""
     if not x.ndim:
@@ -83,7 +84,13 @@ def inserted(ops: Any, g: Any, shape: tuple[int, ...], dim: int, start: int) -> 
     return ops.sliced(g, shape, (slice(None),) * dim + (slice(start, stop),))
 
 
-@op(method=False, function=False, samples=[((2, 4), (3, 4), (slice(1, 3),))])
+@op(
+    method=False,
+    function=False,
+    samples=[((2, 4), (3, 4), (slice(1, 3),))],
+    layout="images x",
+    halves="moved",
+)
 def sliced(xp, x, /, shape, index):
     """Zeros of a shape, with x in the part that a basic index names."""
     out = xp.zeros(shape, x.dtype)
@@ -94,7 +101,7 @@ def sliced(xp, x, /, shape, index):
 sliced.pullback(x=lambda g, index: g[index])
 
 
-@op(view=True, samples=[((3, 4), 1, 2), ((3, 4), 0, -1)])
+@op(view=True, samples=[((3, 4), 1, 2), ((3, 4), 0, -1)], vmap="along")
 def select(xp, x, /, dim, index):
     """One element of a dimension, which goes. Copies: none."""
     if not x.ndim:
@@ -112,7 +119,7 @@ select.pullback(
 )
 
 
-@op(view=True, samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 0, 2)])
+@op(view=True, samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 0, 2)], vmap="moved dim1 dim2")
 def diagonal(xp, x, /, offset=0, dim1=0, dim2=1):
     """The diagonal of two dimensions, as a last dimension. Copies: none."""
     return writable(x.diagonal(offset, axis(x, dim1), axis(x, dim2)), x)
@@ -131,7 +138,13 @@ diagonal.pullback(
 )
 
 
-@op(method=False, function=False, samples=[((3,), (3, 4), 0, 0, 1), ((2, 3), (4, 2, 3), 1, -1, 0)])
+@op(
+    method=False,
+    function=False,
+    samples=[((3,), (3, 4), 0, 0, 1), ((2, 3), (4, 2, 3), 1, -1, 0)],
+    halves="moved",
+    vmap="diagonal_put",
+)
 def diagonal_set(xp, x, /, shape, offset, dim1, dim2):
     """Zeros of a shape, with x on the diagonal of two dimensions."""
     out = xp.zeros(shape, x.dtype)
@@ -142,7 +155,7 @@ def diagonal_set(xp, x, /, shape, offset, dim1, dim2):
 diagonal_set.pullback(x=lambda ops, g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2))
 
 
-@op(view=True, function=False, samples=[((8,), 0, 3, 2), ((3, 7), 1, 2, 2)])
+@op(view=True, function=False, samples=[((8,), 0, 3, 2), ((3, 7), 1, 2, 2)], vmap="moved dimension")
 def unfold(xp, x, /, dimension, size, step):
     """Windows along a dimension, as a new last dimension. Copies: none, windows may overlap."""
     if not x.ndim:

@@ -1,9 +1,7 @@
 """Subclasses of Tensor: results keep the class, and `__torch_function__` sees every op.
 
-Note [Hidden operands]: generated dispatch code reads an operand's memory as `_operand`, a second
-name of the slot `array`. A subclass hides that name, so that an op on one of its tensors leaves the
-fast path for `operands.sort_out`, which asks `__torch_function__`; plain tensors and parameters pay
-nothing.
+Ops take a tensor of a subclass by its memory only inside `__torch_function__`; else they ask the
+class (Note [Plain classes] in autograd/torch_function.py).
 """
 
 from __future__ import annotations
@@ -12,12 +10,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import native
-from ..autograd import overriding
 from ..autograd.dispatch import table
+from ..autograd.torch_function import add_plain_class, is_off, off
 
-__all__ = ["as_class", "as_subclass", "hidden", "torch_function"]
+__all__ = ["as_class", "as_subclass", "settle", "torch_function"]
 
-hidden = property(overriding.operand, doc="The memory, inside `__torch_function__` only.")
+
+def settle(cls: Any) -> None:
+    """A new subclass of Tensor: one without behaviour of its own is registered as plain."""
+    if not cls.keeps_class and getattr(cls.__torch_function__, "__func__", None) is torch_function:
+        add_plain_class(cls)
 
 
 def as_class(result: Any, cls: Any) -> Any:
@@ -41,7 +43,7 @@ def moved(tensor: Any, cls: Any) -> Any:
 
 def as_subclass(tensor: Any, cls: Any) -> Any:
     """The same memory and history as a tensor of that class."""
-    with overriding.off():
+    with off():
         return moved(table.view_as(tensor, tensor), cls)
 
 
@@ -52,9 +54,9 @@ def torch_function(
 
     A subclass may override it, as in PyTorch, and calls `super().__torch_function__`.
     """
-    if overriding.is_off() or not all(issubclass(cls, t) for t in types):
+    if is_off() or not all(issubclass(cls, t) for t in types):
         return NotImplemented  # off: what runs below asks again, so it is no function of ours
-    with overriding.off():
+    with off():
         result = own_function(func)(*args, **(kwargs or {}))
     return as_class(result, cls)
 

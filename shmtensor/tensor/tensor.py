@@ -9,7 +9,7 @@ import numpy as np
 from .. import dtypes, native
 from ..autograd.dispatch import rule_of
 from .language import Language
-from .subclass import as_subclass, hidden, torch_function
+from .subclass import as_subclass, settle, torch_function
 
 __all__ = ["Size", "Tensor"]
 
@@ -30,8 +30,7 @@ class Tensor(Language):
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
-        if cls.keeps_class:
-            cls._operand = hidden
+        settle(cls)
 
     __torch_function__ = classmethod(torch_function)
 

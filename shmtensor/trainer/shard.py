@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import native
+from ..autograd.home import at_home
 
 __all__ = ["Shards", "Snapshot", "Whole", "border"]
 
@@ -95,15 +96,14 @@ class Shards:
     def take_home(self, rank: int) -> None:
         """From now on backward writes this process's gradients into its own row."""
         for flat, rows in zip(self.flats, self.gradients, strict=True):
-            # Views whose base is no array: the engine sees by the reference count whether a
-            # gradient is in use.
             block, at = rows.reshape(-1).data, rank * rows.strides[0]
             dtype, size = flat.parameter.dtype, flat.parameter.size
             flat.block = block
             flat.gradient = np.ndarray((size,), dtype, block, at)
             for p, start in zip(flat.tensors, flat.starts, strict=True):
                 p.grad = None
-                p.leaf.home = np.ndarray(p.array.shape, dtype, block, at + start * dtype.itemsize)
+                home = np.ndarray(p.array.shape, dtype, block, at + start * dtype.itemsize)
+                p.leaf.home = native.GradientBuffer(home)
 
     def set_steps(self, n: int) -> None:
         """Counts n steps of the ranks in this process's optimizer."""
@@ -121,12 +121,12 @@ class Shards:
     def complete_gradients(self) -> None:
         """Brings in what is not at home: a gradient that somebody holds or assigned, or none."""
         for flat in self.flats:
-            for p in flat.tensors:
-                leaf = p.leaf
-                if leaf.grad is None:
-                    leaf.home[...] = 0  # it took no part
-                elif leaf.grad.array is not leaf.home:
-                    leaf.home[...] = leaf.grad.array
+            for i, p in enumerate(flat.tensors):
+                g = p.leaf.grad
+                if g is None:
+                    flat.part(flat.gradient, i)[...] = 0  # it took no part
+                elif not at_home(p.leaf, g.array):
+                    flat.part(flat.gradient, i).reshape(p.array.shape)[...] = g.array
 
     def range(self, i: int, rank: int) -> tuple[int, int]:
         flat, ranks = self.flats[i].parameter, len(self.gradients[i])

@@ -1,23 +1,20 @@
 """What the ops of a block compute and allocate, found without their knowledge.
 
-The interpreter tells of every call (`sys.setprofile`), and generated code of ops is known by its
-file name, as in autograd/profiler.py. Counted are the products that every layer comes down to:
-linear layers, attention and recurrent layers run `linear`, `matmul`, `bmm` and, where all steps are
-one op, `recurrent_layer`.
+Counted are the products that every layer comes down to: linear layers, attention and recurrent
+layers run `linear`, `matmul`, `bmm` and, where all steps are one op, `recurrent_layer`.
 """
 
 from __future__ import annotations
 
 import math
-import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import native
-from ..autograd.profiler import event_of
+from ..autograd import observers
 
 __all__ = ["Watch", "tensors_in"]
 
@@ -26,19 +23,19 @@ def size(shape: tuple[int, ...]) -> int:
     return math.prod(shape)
 
 
-def of_product(operands: list[Any], out: Any) -> int:
+def of_product(operands: tuple[Any, ...], out: Any) -> int:
     return size(out.shape) * int(operands[0].shape[-1])
 
 
-def of_convolution(operands: list[Any], out: Any) -> int:
+def of_convolution(operands: tuple[Any, ...], out: Any) -> int:
     return size(out.shape) * size(operands[1].shape[1:])
 
 
-def of_transposed_convolution(operands: list[Any], out: Any) -> int:
+def of_transposed_convolution(operands: tuple[Any, ...], out: Any) -> int:
     return size(operands[0].shape) * size(operands[1].shape[1:])
 
 
-def of_recurrent_layer(operands: list[Any], out: Any) -> int:
+def of_recurrent_layer(operands: tuple[Any, ...], out: Any) -> int:
     """Each row of the packed input times the state's weight, and the projection if there is one;
     the input's own weight is a `linear` before.
     """
@@ -47,7 +44,7 @@ def of_recurrent_layer(operands: list[Any], out: Any) -> int:
 
 
 # The multiply-adds of an op, by its operands and its result.
-MULTIPLY_ADDS: dict[str, Callable[[list[Any], Any], int]] = {
+MULTIPLY_ADDS: dict[str, Callable[[tuple[Any, ...], Any], int]] = {
     "bmm": of_product,
     "conjugate_dot": of_product,
     "convolved": of_convolution,
@@ -59,19 +56,11 @@ MULTIPLY_ADDS: dict[str, Callable[[list[Any], Any], int]] = {
 }
 
 
-class Call:
+class Call(NamedTuple):
     """An op that has not returned; its operands as it was called with them."""
 
-    __slots__ = ("frame", "multiply_adds", "operands")
-
-    def __init__(self, frame: FrameType, name: str) -> None:
-        self.frame = frame
-        self.multiply_adds = MULTIPLY_ADDS.get(name)
-        code = frame.f_code
-        n = code.co_argcount + code.co_kwonlyargcount
-        n += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)  # *args, **named
-        variables = frame.f_locals
-        self.operands = [variables[key] for key in code.co_varnames[:n]]
+    multiply_adds: Callable[[tuple[Any, ...], Any], int] | None
+    operands: tuple[Any, ...]
 
 
 class Watch:
@@ -82,35 +71,36 @@ class Watch:
 
     def __init__(self, tell: Callable[[int, int], None]) -> None:
         self.tell = tell
+        self.thread = threading.get_ident()
         self.calls: list[Call] = []
 
     def __enter__(self) -> Watch:
-        self.former = sys.getprofile()
-        sys.setprofile(self.see)
+        observers.add(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        sys.setprofile(self.former)
+        observers.remove(self)
 
-    def see(self, frame: FrameType, event: str, result: Any) -> None:
-        """What the interpreter calls at each call and return."""
-        if event == "call":
-            code = frame.f_code
-            name = event_of(code.co_filename, code.co_name)
-            if name is not None:
-                self.calls.append(Call(frame, name))
-        elif event == "return" and self.calls and self.calls[-1].frame is frame:
-            call = self.calls.pop()
-            if result is None:  # it raised
-                return
-            is_part = any(outer.multiply_adds is not None for outer in self.calls)
-            count = 0
-            if call.multiply_adds is not None and not is_part:
-                count = call.multiply_adds(call.operands, result)
-            self.tell(count, 0 if self.calls else new_bytes(result, call.operands))
+    def enter(self, event: str, operands: tuple[Any, ...]) -> None:
+        """An op is called."""
+        if threading.get_ident() == self.thread:
+            self.calls.append(Call(MULTIPLY_ADDS.get(event), operands))
+
+    def leave(self, result: Any) -> None:
+        """It has returned."""
+        if threading.get_ident() != self.thread:
+            return
+        call = self.calls.pop()
+        if result is None:  # it raised
+            return
+        is_part = any(outer.multiply_adds is not None for outer in self.calls)
+        count = 0
+        if call.multiply_adds is not None and not is_part:
+            count = call.multiply_adds(call.operands, result)
+        self.tell(count, 0 if self.calls else new_bytes(result, call.operands))
 
 
-def new_bytes(result: Any, operands: list[Any]) -> int:
+def new_bytes(result: Any, operands: tuple[Any, ...]) -> int:
     """The bytes of results that are no views of operands."""
     inputs = [x.array for x in tensors_in(operands)]
     return sum(

@@ -11,9 +11,11 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native, nn, optim
+from shmtensor.autograd.home import at_home
 from shmtensor.distributed import DistributedDataParallel
 from shmtensor.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
 from shmtensor.distributed.bucket import Bucket
+from shmtensor.native import GradientBuffer
 
 from .crowd import run, values
 
@@ -73,7 +75,7 @@ def pointer(x: Any) -> int:
 def are_views(model: Any) -> bool:
     """Whether every gradient is a view of what is reduced."""
     return all(
-        p.grad.array is p.leaf.home
+        at_home(p.leaf, p.grad.array)
         and pointer(p.grad) == pointer(bucket.at_home) + at * p.array.itemsize
         for bucket in model._buckets
         for p, at in zip(bucket.parameters, bucket.offsets, strict=True)
@@ -91,7 +93,7 @@ def views(optimizer: str, cap: float | None) -> None:
     born: list[bool] = []
     for p in model.parameters():
         if p.ndim == 2:
-            p.register_hook(lambda g, p=p: born.append(pointer(g) == pointer(p.leaf.home)))
+            p.register_hook(lambda g, p=p: born.append(pointer(g) == p.leaf.home.address))
     before = n_copied(model)
     for _ in range(3):
         model.zero_grad()
@@ -224,12 +226,14 @@ def test_an_optimizer_with_groups_on_one_rank() -> None:
 def test_neighbours_in_two_blocks_are_not_one_array() -> None:
     bucket = Bucket([nn.Parameter(st.zeros(16)) for _ in range(2)])
     block: Any = native.allocate(128)
-    first, second = (np.ndarray((16,), np.float32, block, at) for at in (0, 64))
+    first, second = (GradientBuffer(np.ndarray(16, np.float32, block, at)) for at in (0, 64))
     whole = bucket.whole([first, second])
     assert whole is not None
     assert whole.size == 32
-    assert pointer(whole) == pointer(first)
-    other = np.frombuffer(block, np.float32)[16:]  # the same memory, by another way
+    assert pointer(whole) == first.address
+    elsewhere = np.lib.stride_tricks.as_strided(np.frombuffer(block, np.float32)[16:])
+    other = GradientBuffer(elsewhere)  # the same place, but of another owner
+    assert other.address == second.address
     assert bucket.whole([first, other]) is None
     assert bucket.whole([second, first]) is None
 
@@ -281,7 +285,7 @@ def test_a_forked_child_has_gradients_of_its_own() -> None:
     try:
         model = make()
         backward(model)
-        blocks = [np.frombuffer(bucket.block, np.uint8) for bucket in model._buckets]
+        blocks = [np.frombuffer(bucket.homes[0].memory, np.uint8) for bucket in model._buckets]
         kept = [block.copy() for block in blocks]
         model.zero_grad()
         pid = os.fork()

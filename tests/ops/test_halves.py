@@ -12,10 +12,11 @@ from draws import Call, every, families
 
 import shmtensor as st
 from shmtensor import native
-from shmtensor.ops import Row
-from shmtensor.ops.storage import ASK
+from shmtensor.ops import ROWS, Row, load
 
 HALVES = [st.bfloat16, st.float16]
+load()
+ASK = {name for name, row in ROWS.items() if row.halves == "asked"}
 # Where the numbers themselves depend on the dtype: bits, neighbours, random draws, refusals.
 OTHERS = ASK - {"nan_to_num"} | {"reinterpreted", "dropped"}
 REFUSED = ASK - {"nan_to_num", "nextafter", "uniform_fill", "normal_fill"}

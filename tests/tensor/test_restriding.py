@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -274,6 +276,10 @@ def test_a_leaf_over_other_memory_is_new_to_the_graph() -> None:
     loss.backward()  # what was recorded before still adds to it
     assert p.grad.tolist() == [2] * 4
     assert calls == [(6,), (4,)]
+    former = weakref.ref(loss.grad_fn.next_functions[0][0].next_functions[0][0])
+    assert former() is not p.leaf
+    del loss
+    assert former() is None  # no cycle keeps it
 
 
 def test_other_memory_has_no_history() -> None:

@@ -1,9 +1,13 @@
 // Small things done to arrays on the way, where NumPy's own Python layer costs more than the work.
 #include "array.h"
 
+#include <utility>
+
 #include "compute/memory_format.h"
 #include "compute/picking.h"
 #include "graph.h"
+#include "memory/block.h"
+#include "memory/gradient_buffer.h"
 #include "views.h"
 
 namespace shmtensor {
@@ -103,33 +107,94 @@ PyObject* fit(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return Py_NewRef(args[0]);
 }
 
-// How many references an array has, if its memory and its elements are its own; else a huge number.
-PyObject* references(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (n != 1 || !PyArray_CheckExact(args[0])) return PyLong_FromLong(1L << 30);
-  PyArrayObject* x = reinterpret_cast<PyArrayObject*>(args[0]);
-  if (PyArray_BASE(x) || !PyArray_ISWRITEABLE(x) || !PyArray_CHKFLAGS(x, NPY_ARRAY_OWNDATA))
-    return PyLong_FromLong(1L << 30);
-  return PyLong_FromSsize_t(Py_REFCNT(args[0]));
-}
+namespace {
 
-// taken(gradient, tensor: weak reference, limit): the gradient itself if at most so many references see it and it lies
-// as `.grad` of the tensor has to (obeys_layout_contract), else a copy that does.
-PyObject* taken(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  if (n != 3 || !PyArray_Check(args[0])) return raise("TypeError", "taken: (gradient, tensor, limit) is needed");
-  const Py_ssize_t limit = PyLong_AsSsize_t(args[2]);
-  if (limit == -1 && PyErr_Occurred()) return nullptr;
-  Ref count(references(self, args, 1));
-  Ref tensor(PyObject_CallNoArgs(args[1]));
-  if (!count || !tensor) return nullptr;
-  PyArrayObject* gradient = reinterpret_cast<PyArrayObject*>(args[0]);
-  PyArrayObject* like = gradient;
+// The array that `.grad` of a tensor is laid like: the tensor's, if it lives and has the gradient's shape.
+Ref laid_like(PyArrayObject* gradient, PyObject* weak) {
+  Ref tensor(PyObject_CallNoArgs(weak));
+  if (!tensor) return tensor;
   if (is_tensor(tensor.get())) {
     PyObject* array = reinterpret_cast<TensorBase*>(tensor.get())->array;
-    if (PyArray_Check(array) && PyArray_SAMESHAPE(as_array(array), gradient)) like = as_array(array);
+    if (PyArray_Check(array) && PyArray_SAMESHAPE(as_array(array), gradient)) return Ref(Py_NewRef(array));
   }
-  const bool obeys = obeys_layout_contract(gradient, like);
-  if (obeys && PyLong_AsSsize_t(count.get()) <= limit) return Py_NewRef(args[0]);
-  return by_layout_contract(gradient, like).release();
+  Py_INCREF(gradient);
+  return Ref(gradient);
+}
+
+// The dictionary's value, and now the caller's alone. Empty with an exception set.
+Ref popped(PyObject* dictionary, PyObject* key) {
+  Ref value(Py_XNewRef(PyDict_GetItemWithError(dictionary, key)));
+  if (!value) {
+    if (!PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key);
+  } else if (PyDict_DelItem(dictionary, key) < 0) {
+    return Ref();
+  }
+  return value;
+}
+
+// The gradient's memory if nobody else sees it, the home's if that is free, else a copy.
+Ref taken_over(Ref gradient, PyObject* tensor, PyObject* home) {
+  const bool is_alone = is_seen_by_caller_alone(gradient.get());
+  if (home != Py_None) {
+    if (owns_gradient(home, gradient.get())) {
+      if (is_alone) return gradient;
+    } else {
+      Ref own(take_gradient(home));
+      if (!own || own.get() != Py_None)
+        return own && PyArray_CopyInto(own.array(), gradient.array()) < 0 ? Ref() : std::move(own);
+    }
+  }
+  Ref like = laid_like(gradient.array(), tensor);
+  if (!like) return like;
+  const bool owns_memory = PyArray_CHKFLAGS(gradient.array(), NPY_ARRAY_OWNDATA);
+  if (is_alone && owns_memory && obeys_layout_contract(gradient.array(), like.array())) return gradient;
+  return by_layout_contract(gradient.array(), like.array());
+}
+
+}  // namespace
+
+// taken(sums: dict, leaf, tensor: weak reference, home: GradientBuffer or None): takes the leaf's gradient out of the
+// walk's sums; what becomes `.grad`. What is no array becomes it as it is.
+// Note [Taking over a gradient] in autograd/walk.py.
+PyObject* taken(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 4 || !PyDict_CheckExact(args[0]) || (args[3] != Py_None && Py_TYPE(args[3]) != gradient_buffer_type))
+    return raise("TypeError", "taken: (sums, leaf, tensor, home) is needed");
+  Ref gradient = popped(args[0], args[1]);
+  if (!gradient || !PyArray_Check(gradient.get())) return gradient.release();
+  Ref array = taken_over(std::move(gradient), args[2], args[3]);
+  return array ? make_tensor(array.get()) : nullptr;
+}
+
+// laid_as_grad(gradient, tensor: weak reference): the gradient if it lies as `.grad` of the tensor has to, else a copy
+// that does.
+PyObject* laid_as_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 2 || !PyArray_Check(args[0])) return raise("TypeError", "laid_as_grad: (gradient, tensor) is needed");
+  Ref like = laid_like(as_array(args[0]), args[1]);
+  if (!like) return nullptr;
+  if (obeys_layout_contract(as_array(args[0]), like.array())) return Py_NewRef(args[0]);
+  return by_layout_contract(as_array(args[0]), like.array()).release();
+}
+
+// is_only_owner(tensor): is each object, from the tensor's array down to the owner of the memory, referred to by the
+// one above it alone? The tensor's slot refers to the array, and no frame of the caller does.
+PyObject* is_only_owner(PyObject*, PyObject* tensor) {
+  if (!is_tensor(tensor)) Py_RETURN_FALSE;
+  PyObject* x = reinterpret_cast<TensorBase*>(tensor)->array;
+  while (x && is_unique(x)) {
+    if (PyArray_Check(x)) {
+      PyObject* below = PyArray_BASE(as_array(x));
+      if (!below) return PyBool_FromLong(PyArray_CHKFLAGS(as_array(x), NPY_ARRAY_OWNDATA));
+      x = below;
+    } else if (PyMemoryView_Check(x)) {
+      // views of one memoryview share its managed buffer, which alone refers to what is viewed
+      if (!is_unique(reinterpret_cast<PyObject*>(reinterpret_cast<PyMemoryViewObject*>(x)->mbuf))) break;
+      x = PyMemoryView_GET_BASE(x);
+    } else {
+      // a mapped file, say, may be seen by somebody who does not refer to it
+      return PyBool_FromLong(PyBytes_CheckExact(x) || Py_TYPE(x) == block_type);
+    }
+  }
+  Py_RETURN_FALSE;
 }
 
 }  // namespace shmtensor

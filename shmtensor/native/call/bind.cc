@@ -3,6 +3,7 @@
 #include "call.h"
 #include "compute/memory_format.h"
 #include "graph.h"
+#include "op.h"
 #include "views.h"
 
 namespace shmtensor {
@@ -41,9 +42,12 @@ PyMethodDef functions[] = {
     {"item", fast(item), METH_FASTCALL, "item(x, index): x[index], never a NumPy scalar."},
     {"expand", fast(expand), METH_FASTCALL, "expand(x, shape): a stretched, read-only view."},
     {"fit", fast(fit), METH_FASTCALL, "fit(gradient, edge): the gradient if it belongs there, else None."},
-    {"references", fast(references), METH_FASTCALL, "references(x): how many, if x owns its memory."},
     {"taken", fast(taken), METH_FASTCALL,
-     "taken(gradient, tensor, limit): what becomes .grad of a weakly referred tensor: the gradient or a copy."},
+     "taken(sums, leaf, tensor, home): takes the leaf's gradient out of the sums; what becomes .grad."},
+    {"laid_as_grad", fast(laid_as_grad), METH_FASTCALL,
+     "laid_as_grad(gradient, tensor): the gradient or a copy, as .grad of a weakly referred tensor lies."},
+    {"is_only_owner", is_only_owner, METH_O,
+     "is_only_owner(tensor): does nothing else in this process refer to its memory?"},
     {"suggests_channels_last", static_cast<PyCFunction>(suggests_channels_last), METH_O,
      "suggests_channels_last(x): does PyTorch take an image or a volume for channels last?"},
     {"laid", fast(laid), METH_FASTCALL, "laid(array, like): the array or a copy, as a tensor made like the other lies."},
@@ -65,12 +69,21 @@ PyMethodDef functions[] = {
      "blank(sizes, dtype, kind): a Tensor of whatever (0), zeros (1) or ones (2), or None."},
     {"counted", fast(counted), METH_FASTCALL,
      "counted(start, end, step, dtype): a Tensor of start + i * step, or None."},
+    {"set_modes", fast(set_modes), METH_FASTCALL, "set_modes(bits, on): modes that are on in some thread."},
+    {"leave_out_modes", leave_out_modes, METH_O,
+     "leave_out_modes(bits): the modes that this thread ignores from now on; gives the former ones."},
+    {"set_mode_functions", fast(set_mode_functions), METH_FASTCALL,
+     "set_mode_functions(autocast, observed): each (called, args, keywords), for calls that a mode concerns."},
+    {"turn_overrides_off", turn_overrides_off, METH_O,
+     "turn_overrides_off(step): this thread takes tensors of subclasses for plain ones while the sum is above 0."},
+    {"add_plain_class", add_plain_class, METH_O, "add_plain_class(type): its tensors are taken for plain ones."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
 int add_call(PyObject* module) {
+  if (add_op(module) < 0 || add_gradients(module) < 0 || add_composite(module) < 0) return -1;
   if (add_graph_types(module) < 0 || add_either(module) < 0 || add_size(module) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }

@@ -11,7 +11,7 @@ namespace shmtensor {
 namespace {
 
 // NumPy gives a scalar for a 0-d result. Steals the reference; null with an exception set.
-PyObject* as_array(PyObject* result) {
+PyObject* whole(PyObject* result) {
   if (PyArray_CheckExact(result)) return result;
   if (PyArray_CheckScalar(result)) {
     PyObject* array = PyArray_FromScalar(result, nullptr);
@@ -27,7 +27,7 @@ PyObject* as_array(PyObject* result) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
     PyObject* arrays = PyTuple_New(n);
     for (Py_ssize_t i = 0; arrays && i < n; ++i) {
-      PyObject* array = as_array(Py_NewRef(PySequence_Fast_GET_ITEM(result, i)));
+      PyObject* array = whole(Py_NewRef(PySequence_Fast_GET_ITEM(result, i)));
       if (!array)
         Py_CLEAR(arrays);
       else
@@ -62,7 +62,9 @@ PyObject* run_any_width(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   return wants_width(kernel, args, n) ? run_wide(kernel, args, n) : run_as_is(kernel, args, n);
 }
 
-PyObject* run(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+}  // namespace
+
+PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   PyObject* result;
   {
     Gate open;
@@ -74,11 +76,13 @@ PyObject* run(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
     } else {
       result = run_formatted(run_any_width, kernel, args, n);
     }
-    if (result && !PyArray_CheckExact(result)) result = as_array(result);
+    if (result && !PyArray_CheckExact(result)) result = whole(result);
   }
   if (!result && PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("op");
   return result;
 }
+
+namespace {
 
 PyObject* as_tensors(PyObject* result) {
   if (!result) return nullptr;
@@ -105,17 +109,17 @@ PyObject* as_tensors(PyObject* result) {
 // args[0] is our own slot to overwrite, as PY_VECTORCALL_ARGUMENTS_OFFSET asks for.
 PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n < 1) return raise("TypeError", "call: (kernel, *arguments) is needed");
-  return run(args[0], args + 1, n - 1);
+  return run_kernel(args[0], args + 1, n - 1);
 }
 
 PyObject* compute(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n < 1) return raise("TypeError", "compute: (kernel, *arguments) is needed");
-  return as_tensors(run(args[0], args + 1, n - 1));
+  return as_tensors(run_kernel(args[0], args + 1, n - 1));
 }
 
 PyObject* compute_view(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n < 4) return raise("TypeError", "compute_view: (parent, row, attributes, kernel, *arguments) is needed");
-  PyObject* array = run(args[3], args + 4, n - 4);
+  PyObject* array = run_kernel(args[3], args + 4, n - 4);
   if (!array) return nullptr;
   PyObject* given[4] = {array, args[0], args[1], args[2]};
   PyObject* tensor = view_of(self, given, 4);
@@ -126,7 +130,7 @@ PyObject* compute_view(PyObject* self, PyObject* const* args, Py_ssize_t n) {
 PyObject* write(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n < 2) return raise("TypeError", "write: (tensor, kernel, *arguments) is needed");
   if (is_tensor(args[0]) && !may_write_frozen(reinterpret_cast<TensorBase*>(args[0]))) return nullptr;
-  PyObject* result = run(args[1], args + 2, n - 2);
+  PyObject* result = run_kernel(args[1], args + 2, n - 2);
   if (!result) return nullptr;
   Py_DECREF(result);
   return wrote(self, args[0]);

@@ -4,6 +4,8 @@
 
 namespace shmtensor {
 
+PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n);  // args[-1] may be overwritten
+
 PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t n);     // call(kernel, *arguments) -> arrays
 PyObject* compute(PyObject*, PyObject* const* args, Py_ssize_t n);  // the same, as Tensors without history
 PyObject* compute_view(PyObject*, PyObject* const* args, Py_ssize_t n);  // (parent, row, attributes, kernel, *args)

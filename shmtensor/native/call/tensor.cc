@@ -109,7 +109,6 @@ PyGetSetDef base_computed[] = {
 
 PyMemberDef base_members[] = {
     {"array", T_OBJECT_EX, offsetof(TensorBase, array), 0, "the memory"},
-    {"_operand", T_OBJECT_EX, offsetof(TensorBase, array), 0, "the memory, as dispatch reads it"},
     {"node", T_OBJECT_EX, offsetof(TensorBase, node), 0, "its place in the graph, or None"},
     {"version", T_OBJECT_EX, offsetof(TensorBase, version), 0, "counter of in-place writes, or None"},
     {"base", T_OBJECT_EX, offsetof(TensorBase, base), 0, "(parent, count seen, row, attributes)"},

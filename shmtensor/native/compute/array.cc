@@ -102,7 +102,7 @@ PyObject* finish(Ref out, const Floating& f) {
 bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name,
                 PyArrayObject* b) {
   if (PyArray_SAMESHAPE(a, b)) return true;
-  raise("ValueError", "%s: shapes differ: %s %s, %s %s", where, a_name, shape_text(a).c_str(),
+  raise("RuntimeError", "%s: shapes differ: %s %s, %s %s", where, a_name, shape_text(a).c_str(),
         b_name, shape_text(b).c_str());
   return false;
 }

@@ -80,14 +80,14 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Ref list(PySequence_Fast(args[0], "cat: arrays is not a sequence"));
   if (!list) return nullptr;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.get());
-  if (count == 0) return raise("ValueError", "cat: no arrays: 0, expected at least one");
+  if (count == 0) return raise("RuntimeError", "cat: no arrays: 0, expected at least one");
   PyArrayObject* lead = nullptr;
   bool simple = true, vanished = false;
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* a = array_argument("cat", "an element", PySequence_Fast_GET_ITEM(list.get(), i));
     if (!a) return nullptr;
     if (PyArray_NDIM(a) == 0)
-      return raise("ValueError", "cat: an array has no dimensions: element %zd", i);
+      return raise("RuntimeError", "cat: an array has no dimensions: element %zd", i);
     const bool none = vanishes(a);
     vanished = vanished || none;
     if (!lead || (vanishes(lead) && !none)) lead = a;
@@ -107,7 +107,7 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (vanished && vanishes(a)) continue;
     for (int d = 0; d < nd || d < PyArray_NDIM(a); ++d) {
       if (PyArray_NDIM(a) == nd && (d == dim || PyArray_DIM(a, d) == dims[d])) continue;
-      return raise("ValueError",
+      return raise("RuntimeError",
                    "cat: shapes differ outside dim %d: element %zd is %s, the first is %s", dim, i,
                    shape_text(a).c_str(), shape_text(lead).c_str());
     }
@@ -168,11 +168,11 @@ PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.get());
   const int nd = PyArray_NDIM(out);
   if (nd == 0 || PyArray_DIM(out, 0) != count) {
-    return raise("ValueError", "stack_into: out has another size: %s for %zd arrays",
+    return raise("RuntimeError", "stack_into: out has another size: %s for %zd arrays",
                  shape_text(out).c_str(), count);
   }
   if (!PyArray_ISCARRAY(out)) {
-    return raise("ValueError", "stack_into: out is not contiguous and writeable: %s",
+    return raise("RuntimeError", "stack_into: out is not contiguous and writeable: %s",
                  shape_text(out).c_str());
   }
   const int64_t row = count ? PyArray_NBYTES(out) / count : 0;
@@ -183,7 +183,7 @@ PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (!a) return nullptr;
     if (PyArray_NDIM(a) != nd - 1 ||
         !PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(out) + 1, nd - 1)) {
-      return raise("ValueError", "stack_into: shapes differ: element %zd is %s, out is %s", i,
+      return raise("RuntimeError", "stack_into: shapes differ: element %zd is %s, out is %s", i,
                    shape_text(a).c_str(), shape_text(out).c_str());
     }
     if (!PyArray_EquivTypes(PyArray_DESCR(a), PyArray_DESCR(out))) {

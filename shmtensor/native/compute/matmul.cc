@@ -95,7 +95,7 @@ bool prepare(PyArrayObject* a, bool left, bool transpose, Operand* o) {
       return true;
     }
     if (attempt) {
-      raise("ValueError", "matmul: an operand is too large: %s", shape_text(x).c_str());
+      raise("RuntimeError", "matmul: an operand is too large: %s", shape_text(x).c_str());
       return false;
     }
     o->owner = Ref(PyArray_FromArray(a, PyArray_DescrFromType(PyArray_TYPE(a)),
@@ -261,7 +261,7 @@ PyObject* by_numpy(PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* mismatch(const char* where, PyArrayObject* x, PyArrayObject* y, int64_t k, int64_t l) {
-  return raise("ValueError", "%s: inner sizes differ: %s @ %s, %lld is not %lld", where,
+  return raise("RuntimeError", "%s: inner sizes differ: %s @ %s, %lld is not %lld", where,
                shape_text(x).c_str(), shape_text(y).c_str(), static_cast<long long>(k),
                static_cast<long long>(l));
 }
@@ -290,7 +290,7 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   const int xd = PyArray_NDIM(x), yd = PyArray_NDIM(y), type = PyArray_TYPE(x);
   if (!xd || !yd) {
-    return raise("ValueError", "matmul: an operand has no dimensions: %s @ %s, use * for numbers",
+    return raise("RuntimeError", "matmul: an operand has no dimensions: %s @ %s, use * for numbers",
                  shape_text(x).c_str(), shape_text(y).c_str());
   }
   const int64_t k = PyArray_DIM(x, xd - 1), l = PyArray_DIM(y, yd > 1 ? yd - 2 : 0);
@@ -304,7 +304,7 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   npy_intp dims[NPY_MAXDIMS + 2];
   int nbatch;
   if (!broadcast(&a, &b, &nbatch, dims)) {
-    return raise("ValueError", "matmul: batch sizes do not broadcast: %s @ %s",
+    return raise("RuntimeError", "matmul: batch sizes do not broadcast: %s @ %s",
                  shape_text(x).c_str(), shape_text(y).c_str());
   }
   int nd = nbatch;
@@ -320,7 +320,7 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   run(type, a, b, PyArray_DATA(out.array()), nbatch, dims, false);
   if (!given) return out.release();
   if (PyArray_NDIM(given) != nd || !PyArray_CompareLists(PyArray_DIMS(given), dims, nd)) {
-    return raise("ValueError", "matmul: out has another shape: %s, expected %s",
+    return raise("RuntimeError", "matmul: out has another shape: %s, expected %s",
                  shape_text(given).c_str(), shape_text(out.array()).c_str());
   }
   if (PyArray_CopyInto(given, out.array()) < 0) return nullptr;
@@ -338,17 +338,17 @@ PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return nullptr;
   const int xd = PyArray_NDIM(x), type = PyArray_TYPE(x);
   if (xd < 1 || PyArray_NDIM(w) != 2) {
-    return raise("ValueError", "linear: expected input (..., in) and weight (out, in): %s, %s",
+    return raise("RuntimeError", "linear: expected input (..., in) and weight (out, in): %s, %s",
                  shape_text(x).c_str(), shape_text(w).c_str());
   }
   const int64_t k = PyArray_DIM(x, xd - 1), width = PyArray_DIM(w, 0);
   if (k != PyArray_DIM(w, 1)) {
-    return raise("ValueError", "linear: sizes differ: input %s, weight %s, %lld is not %lld",
+    return raise("RuntimeError", "linear: sizes differ: input %s, weight %s, %lld is not %lld",
                  shape_text(x).c_str(), shape_text(w).c_str(), static_cast<long long>(k),
                  static_cast<long long>(PyArray_DIM(w, 1)));
   }
   if (b && (PyArray_NDIM(b) != 1 || PyArray_DIM(b, 0) != width)) {
-    return raise("ValueError", "linear: the bias does not fit the weight: %s, weight %s",
+    return raise("RuntimeError", "linear: the bias does not fit the weight: %s, weight %s",
                  shape_text(b).c_str(), shape_text(w).c_str());
   }
   if (type != PyArray_TYPE(w) || (b && type != PyArray_TYPE(b)) ||

@@ -150,7 +150,7 @@ PyObject* dropout(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!x) return nullptr;
   const double p = PyFloat_AsDouble(args[1]);
   if (p == -1 && PyErr_Occurred()) return nullptr;
-  if (!(p >= 0 && p <= 1)) return raise("ValueError", "dropout: p is not a probability: %g", p);
+  if (!(p >= 0 && p <= 1)) return raise("RuntimeError", "dropout: p is not a probability: %g", p);
   const uint64_t seed = PyLong_AsUnsignedLongLongMask(args[2]),
                  offset = PyLong_AsUnsignedLongLongMask(args[3]);
   Floating type;

@@ -144,7 +144,7 @@ PyObject* draw(const char* where, PyObject* const* args, Py_ssize_t n) {
     return raise("TypeError", "%s: dtype is not floating: %s", where, dtype_text(out).c_str());
   }
   if (!PyArray_ISWRITEABLE(out)) {
-    return raise("ValueError", "%s: the memory cannot be written: shape %s, it came read-only; write to a clone()", where, shape_text(out).c_str());
+    return raise("RuntimeError", "%s: the memory cannot be written: shape %s, it came read-only; write to a clone()", where, shape_text(out).c_str());
   }
   const bool direct = PyArray_ISCARRAY(out) && type != NPY_HALF;
   Ref target;

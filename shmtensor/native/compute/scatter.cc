@@ -227,7 +227,7 @@ PyObject* scatter_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   int dim;
   if (how < kPut || how > kSmallest) {
     PyErr_Clear();
-    return raise("ValueError", "scatter: no such way to join: %ld", how);
+    return raise("RuntimeError", "scatter: no such way to join: %ld", how);
   }
   const int ready = prepare(args, n > 5 ? args[5] : Py_None, &w, &dim);
   if (ready < 0) return nullptr;
@@ -266,7 +266,7 @@ PyObject* add_slices(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const long how = n > 5 ? PyLong_AsLong(args[5]) : static_cast<long>(kAdd);
   if (how < kAdd || how > kSmallest) {
     PyErr_Clear();
-    return raise("ValueError", "add_slices: no such way to join: %ld", how);
+    return raise("RuntimeError", "add_slices: no such way to join: %ld", how);
   }
   const int ready = prepare(args, n > 4 ? args[4] : Py_None, &w, &dim);
   if (ready < 0) return nullptr;

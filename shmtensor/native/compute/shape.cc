@@ -14,7 +14,7 @@ bool mark(const char* where, PyObject* dim, int nd, bool* goes) {
   const int d = dim_argument(where, dim, nd);
   if (d < 0) return false;
   if (goes[d]) {
-    raise("ValueError", "%s: dim appears twice: %d", where, d);
+    raise("RuntimeError", "%s: dim appears twice: %d", where, d);
     return false;
   }
   goes[d] = true;

@@ -135,8 +135,9 @@ PyObject* run_wide(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   given.reserve(static_cast<size_t>(n));
   if (PyObject_TypeCheck(kernel, &PyUFunc_Type)) {  // outputs that cannot be written
     for (Py_ssize_t i = reinterpret_cast<PyUFuncObject*>(kernel)->nin; i < n; ++i) {
-      if (PyArray_Check(args[i]) && !PyArray_ISWRITEABLE(as_array(args[i])))
-        return raise("ValueError", "output array is read-only");
+      if (!PyArray_Check(args[i]) || PyArray_ISWRITEABLE(as_array(args[i]))) continue;
+      PyErr_SetString(PyExc_ValueError, "output array is read-only");  // as NumPy has it, for other dtypes
+      return nullptr;
     }
   }
   for (Py_ssize_t i = 0; i < n; ++i) {

@@ -6,6 +6,7 @@
 
 #include "block.h"
 #include "faults.h"
+#include "gradient_buffer.h"
 #include "headroom.h"
 #include "heap.h"
 #include "ledger.h"
@@ -225,6 +226,7 @@ static PyObject* py_export(PyObject*, Arguments a, Py_ssize_t n) {
   if (n == 2 && a[1] != Py_None && !address_of("export", a[1], &via)) return nullptr;
   Handle h;
   if (!export_block(block_around(p), via ? block_around(via) : Found{}, &h)) return nullptr;
+  if (PyArray_Check(a[0])) mark_sent(reinterpret_cast<PyArrayObject*>(a[0]));
   return PyBytes_FromStringAndSize(reinterpret_cast<char*>(&h), sizeof h);
 }
 static PyObject* py_receive(PyObject*, Arguments a, Py_ssize_t n) {
@@ -363,7 +365,7 @@ int add_memory(PyObject* module) {
   arm_fault_from_environment();
   register_cache_exit();
   install_fork_handlers();
-  if (!make_handler() || !add_block(module)) return -1;
+  if (!make_handler() || !add_block(module) || !add_gradient_buffer(module)) return -1;
   for (PyMethodDef* some : {figure_functions, guest_functions, survey_functions})
     if (PyModule_AddFunctions(module, some) < 0) return -1;
   return PyModule_AddFunctions(module, functions);

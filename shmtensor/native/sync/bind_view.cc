@@ -1,6 +1,7 @@
 // Arrays as messages say them: which block, and how the array lies in it. In C because a message of 100 tensors needs
 // it 100 times on either side, and NumPy's own ways (`__array_interface__`, `dtype.str`) take microseconds.
 #include "memory/block.h"
+#include "memory/gradient_buffer.h"
 #include "memory/ledger.h"
 #include "python.h"
 #include "sync/view.h"
@@ -21,6 +22,7 @@ PyObject* array_layout(PyObject*, PyObject* object) {
   if (!is_shared(PyArray_DATA(array)) || PyDataType_REFCHK(PyArray_DESCR(array))) Py_RETURN_NONE;
   Found block = block_around(PyArray_DATA(array));
   if (!block.arena) Py_RETURN_NONE;
+  mark_sent(array);
   PyObject* strides =
       PyArray_IS_C_CONTIGUOUS(array) ? Py_NewRef(Py_None) : PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_STRIDES(array));
   return Py_BuildValue("NNNNnO", PyLong_FromVoidPtr(block.base), describe_dtype(PyArray_DESCR(array)),

@@ -6,6 +6,7 @@
 
 #include "call/graph.h"
 #include "memory/block.h"
+#include "memory/gradient_buffer.h"
 #include "memory/ledger.h"
 #include "sync/block.h"
 #include "sync/view.h"
@@ -118,6 +119,7 @@ Draft::Outcome Draft::view(PyObject* object, char tag) {
   if (!empty) {
     block = block_around(data, true);
     if (!block.arena) return Outcome::Unfit;
+    mark_sent(array);
     i = bases_.of(block.base, &is_new);
   }
   if (is_new) {

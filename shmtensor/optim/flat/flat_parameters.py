@@ -18,13 +18,13 @@ not the view that the flat knows and lays all groups out again; the state follow
 
 from __future__ import annotations
 
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from ... import native
 from ...autograd import wrap
+from ...autograd.home import at_home
 from ...dtypes import float32, float64, get_default_dtype
 from ...tensor import Tensor
 
@@ -95,12 +95,7 @@ class Flat:
 
     # ---------------------------------------------------------------- gradients
     def make_gradients(self) -> None:
-        """A block for the gradients, and a home in it for each parameter's.
-
-        The homes' base is the block itself and no array: so NumPy makes every view of a home refer
-        to the home, and the engine can tell from its reference count whether anybody still looks
-        at the gradient of the step before.
-        """
+        """A block for the gradients, and a home in it for each parameter's."""
         dtype = self.parameter.dtype
         self.block: Any = native.allocate(max(self.parameter.size, 1) * dtype.itemsize)
         block: Any = self.block
@@ -131,15 +126,15 @@ class Flat:
         for p, array, leaf in self.slots:
             if p.array is not array:
                 raise LookupError
-            g = p.grad
+            g = p.grad if leaf is None else leaf.grad
             if g is None:
                 missing = True
                 continue
-            if leaf is None or g.array is not leaf.home:
+            if leaf is None or not at_home(leaf, g.array):
                 if g.is_sparse:
                     missing = True
                     continue
-                if leaf is not None and references(leaf) > alone:
+                if leaf is not None and leaf.home is not None and leaf.home.lent:
                     # somebody keeps the gradient of a step before, which lies there
                     self.make_gradients()
                     return self.gather()
@@ -166,7 +161,8 @@ class Flat:
         if leaf is not None:
             offset = self.starts[i] * self.parameter.itemsize
             shape = self.tensors[i].array.shape
-            leaf.home = np.ndarray(shape, self.parameter.dtype, self.block, offset)
+            home = np.ndarray(shape, self.parameter.dtype, self.block, offset)
+            leaf.home = native.GradientBuffer(home)
 
     # ---------------------------------------------------------------- state
     def add_state(self, names: tuple[str, ...]) -> None:
@@ -261,16 +257,3 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     n = int(np.prod(shape, dtype=np.int64))
     block: Any = native.allocate(max(n, 1) * dtype.itemsize)
     return np.ndarray(shape, dtype, block)
-
-
-def references(leaf: Any) -> int:
-    """How often a leaf's home is referred to."""
-    return getrefcount(leaf.home) if leaf.home is not None else 0
-
-
-class _Probe:
-    def __init__(self) -> None:
-        self.home = np.empty(1)
-
-
-alone = references(_Probe())  # differs between Python versions

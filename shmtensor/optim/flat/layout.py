@@ -3,16 +3,16 @@
 Note [Who is moved]
 Moving a parameter into a block leaves behind whatever else looks at its memory: another Parameter
 tied to it, a view, a NumPy array, another process. So a parameter moves only if nobody else can
-tell: its array is referred to by its tensor alone, up to the owner of the memory, and no other
-process holds the block. Parameters that already lie in this order in one block (a second optimizer
-over the same model, a flat model received from another process) are taken as they lie. Whatever
-remains becomes a Flat of its own, over its own memory: slower, never wrong. So does a table whose
-gradients will be sparse tensors: it has no use for a block.
+tell: its tensor alone refers to its array, the array alone to what is below it, and so on down to
+the owner of the memory (native.is_only_owner: counts in C, to which no frame of a caller adds), and
+no other process holds the block. Parameters that already lie in this order in one block (a second
+optimizer over the same model, a flat model received from another process) are taken as they lie.
+Whatever remains becomes a Flat of its own, over its own memory: slower, never wrong. So does a
+table whose gradients will be sparse tensors: it has no use for a block.
 """
 
 from __future__ import annotations
 
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -114,50 +114,9 @@ def owner(array: Array) -> object:
 
 def is_alone(p: Any) -> bool:
     """Whether nobody but the tensor refers to its memory, in this process or another."""
-    if getrefcount(p.array) > alone or not owns(p.array):
+    if not native.is_only_owner(p):
         return False
     if not native.held_elsewhere(p.array):
         return True
     native.sweep(True)  # perhaps those were processes that have ended
     return not native.held_elsewhere(p.array)
-
-
-def owns(array: Array) -> bool:
-    """Whether each object down to the owner of the memory is referred to only by the one above."""
-    x: Any = array
-    while True:
-        below = x.obj if isinstance(x, memoryview) else x.base
-        if below is None:
-            return isinstance(x, np.ndarray)
-        if getrefcount(below) > alone_below:
-            return False
-        if isinstance(below, (bytes, native.Block)):
-            return True
-        if not isinstance(below, (np.ndarray, memoryview)):
-            return False  # a mapped file, say: somebody may see it without referring to it
-        x = below
-
-
-# How many references an object of a single owner shows differs between Python versions: measured,
-# through the same lines.
-alone = alone_below = 0
-
-
-class _Probe:
-    def __init__(self) -> None:
-        self.array = np.empty((2, 2)).reshape(4)
-
-
-def calibrate() -> None:
-    """Finds the smallest limits with which a fresh view of a fresh array counts as alone."""
-    global alone, alone_below
-    probe = _Probe()
-    alone_below = 1000
-    while not is_alone(probe):
-        alone += 1
-    alone_below = 0
-    while not is_alone(probe):
-        alone_below += 1
-
-
-calibrate()

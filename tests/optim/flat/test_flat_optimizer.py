@@ -10,6 +10,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import nn, optim
+from shmtensor.multiprocessing import get_context
 
 KINDS = [
     (optim.SGD, {"lr": 0.1}),
@@ -174,6 +175,21 @@ def test_gradient_kept_by_somebody_is_not_written_over() -> None:
     np.testing.assert_allclose(p.detach().numpy(), 0.5)
 
 
+def test_gradient_sent_to_another_process_is_not_written_over() -> None:
+    p = nn.Parameter(st.ones(3))
+    o = optim.SGD([p], lr=0.1)
+    queue = get_context("fork").Queue()
+    for n in (2, 3, 4):
+        o.zero_grad()
+        (p * n).sum().backward()
+        queue.put(p.grad)
+        o.step()
+    o.zero_grad()
+    (p * 5).sum().backward()
+    assert [queue.get().tolist() for _ in range(3)] == [[2] * 3, [3] * 3, [4] * 3]
+    np.testing.assert_allclose(p.detach().numpy(), 0.1, rtol=1e-5)
+
+
 def test_gradients_accumulate_over_several_backwards() -> None:
     m = model()
     o = optim.SGD(m.parameters(), lr=0.1)
@@ -197,7 +213,7 @@ def test_frozen_and_thawed_parameters() -> None:
     for _ in range(2):
         step(m, o)
     assert not np.array_equal(before[0], values(m)[0])
-    assert m[0].weight.grad.array is m[0].weight.leaf.home
+    assert m[0].weight.leaf.home.owns(m[0].weight.grad.array)
 
 
 def test_in_place_change_by_the_step_is_caught_at_backward() -> None:

@@ -57,10 +57,9 @@ def test_out_of_the_operands_form_is_written_by_the_kernel(dtype: st.dtype) -> N
     assert st.add(both[:2], both[:2], alpha=3, out=both[:2]).tolist() == [0, 4]
 
 
-def test_nothing_is_copied_into_out_that_a_kernel_can_write(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    x, out = st.ones(3), st.empty(3)
+def test_nothing_is_copied_into_out_that_a_kernel_can_write() -> None:
+    """A result elsewhere would leave its memory to the heap's cache."""
+    x, out = st.ones(1 << 16), st.empty(1 << 16)
     for f, given in (
         (st.add, (x, x)),
         (st.mul, (x, 2.0)),
@@ -69,9 +68,10 @@ def test_nothing_is_copied_into_out_that_a_kernel_can_write(
         (st.exp, (x,)),
     ):
         f(*given, out=out)
-        with monkeypatch.context() as m:
-            m.setitem(f.__globals__, "_put", None)
-            f(*given, out=out)
+        st.memory.trim()
+        before = st.memory.statistics().cached_bytes
+        f(*given, out=out)
+        assert st.memory.statistics().cached_bytes - before < out.nbytes
         assert out.tolist() == f(*given).tolist()
 
 
@@ -170,10 +170,6 @@ def test_out_is_taken_where_pytorch_takes_it() -> None:
             said = (getattr(theirs, name).__doc__ or "").partition("\n\n")[0]
             if "out=" not in said or name == "from_file":  # whose out= does not exist
                 continue
-            try:  # what a function takes is known once it has been called
-                getattr(ours, name)()
-            except (TypeError, RuntimeError, ValueError, IndexError):
-                pass
             if "out" not in inspect.signature(getattr(ours, name)).parameters:
                 missing.append(word + name)
     assert not missing

@@ -1,0 +1,196 @@
+"""A second device, whose arrays NumPy does not know: ops run there, mixed operands are refused."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import native
+from shmtensor.autograd import devices
+from shmtensor.autograd.dispatch import rule_of
+
+
+class Far:
+    """An array in memory that only this class reaches."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, values: Any) -> None:
+        self._values = np.asarray(values)
+
+    def __array__(self, *args: Any, **named: Any) -> Any:
+        raise TypeError("Far: NumPy cannot read this memory")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return far(getattr(self._values, name))
+
+    def __getitem__(self, index: Any) -> Any:
+        return far(self._values[near(index)])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._values[near(index)] = near(value)
+
+    def __neg__(self) -> Any:
+        return far(-self._values)
+
+
+def binary(function: Callable[[Any, Any], Any], reflected: bool) -> Any:
+    def method(self: Far, other: Any) -> Any:
+        operands = (near(other), near(self)) if reflected else (near(self), near(other))
+        return far(function(*operands))
+
+    return method
+
+
+NAMES = "add sub mul truediv floordiv mod pow matmul lt le gt ge eq ne and or xor"
+for name in NAMES.split():
+    function = getattr(operator, f"{name}_" if name in ("and", "or") else name)
+    setattr(Far, f"__{name}__", binary(function, False))
+    setattr(Far, f"__r{name}__", binary(function, True))
+
+
+def near(value: Any) -> Any:
+    if isinstance(value, Far):
+        return value._values
+    if isinstance(value, (list, tuple)):
+        return type(value)(near(v) for v in value)
+    return value
+
+
+def far(value: Any) -> Any:
+    """Arrays and functions of NumPy's, as they are on the device."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return Far(value)
+    if isinstance(value, list):
+        return [far(v) for v in value]
+    if isinstance(value, tuple) and any(isinstance(v, np.ndarray) for v in value):
+        return tuple(far(v) for v in value)
+    if isinstance(value, np.ufunc) or (callable(value) and not isinstance(value, type)):
+        return lambda *args, **named: far(
+            value(*near(args), **{k: near(v) for k, v in named.items()})
+        )
+    return value
+
+
+class Module:
+    """The device's array module."""
+
+    def __getattr__(self, name: str) -> Any:
+        return far(getattr(np, name))
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[devices.Device]:
+    made = devices.Device("far:0", Far, Module())
+    devices.register(made)
+    cast = rule_of("cast").row  # its forward is native: the device has its own
+    cast.on(Far)(lambda xp, x, dtype: x.astype(dtype))
+    yield made
+    del devices.devices[Far], cast.overrides[Far]
+
+
+def on_device(values: Any) -> Any:
+    return native.wrap(Far(np.array(values, np.float32)))
+
+
+A = np.array([[0.5, -1.25, 2.0], [3.0, 0.25, -0.75]], np.float32)
+B = np.array([[2.0, 0.5, -1.5], [1.0, 4.0, 0.5]], np.float32)
+
+CASES: list[tuple[str, Callable[..., Any]]] = [
+    ("add", lambda x, y: x + y),
+    ("sub", lambda x, y: x - y),
+    ("mul", lambda x, y: x * y),
+    ("div", lambda x, y: x / y),
+    ("numbers", lambda x, y: 2 * x + 1 - y / 4),
+    ("reflected", lambda x, y: 1 - x),
+    ("pow", lambda x, y: x**2),
+    ("neg", lambda x, y: -x),
+    ("exp", lambda x, y: x.exp()),
+    ("log", lambda x, y: st.log(x * x)),
+    ("sqrt", lambda x, y: (x * x).sqrt()),
+    ("sin", lambda x, y: x.sin()),
+    ("cos", lambda x, y: st.cos(y)),
+    ("tanh", lambda x, y: x.tanh()),
+    ("abs", lambda x, y: x.abs()),
+    ("square", lambda x, y: x.square()),
+    ("floor", lambda x, y: x.floor()),
+    ("ceil", lambda x, y: x.ceil()),
+    ("sign", lambda x, y: x.sign()),
+    ("maximum", lambda x, y: st.maximum(x, y)),
+    ("minimum", lambda x, y: st.minimum(x, y)),
+    ("eq", lambda x, y: x == y),
+    ("lt", lambda x, y: x < y),
+    ("ge", lambda x, y: x >= y),
+    ("isnan", lambda x, y: x.isnan()),
+    ("sum", lambda x, y: x.sum()),
+    ("sum dim", lambda x, y: x.sum(dim=1, keepdim=True)),
+    ("mean", lambda x, y: x.mean(0)),
+    ("amax", lambda x, y: x.amax(1)),
+    ("matmul", lambda x, y: x @ y.permute(1, 0)),
+    ("reshape", lambda x, y: x.reshape(3, 2)),
+    ("permute", lambda x, y: x.permute(1, 0)),
+    ("cat", lambda x, y: st.cat([x, y], 1)),
+    ("stack", lambda x, y: st.stack([x, y])),
+    ("cast", lambda x, y: x.double()),
+    ("mixed dtypes", lambda x, y: x.double() * y),
+    ("bool sum", lambda x, y: (x > y).sum()),
+    ("0-d of the CPU", lambda x, y: x * st.tensor(3.0)),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), CASES, ids=[name for name, _ in CASES])
+def test_ops_run_on_the_device(name: str, call: Callable[..., Any]) -> None:
+    found = call(on_device(A), on_device(B)).array
+    expected = call(st.from_numpy(A), st.from_numpy(B))
+    assert isinstance(found, Far)
+    assert near(found).dtype == expected.dtype
+    np.testing.assert_allclose(near(found), expected.numpy(), rtol=1e-6)
+
+
+def test_in_place() -> None:
+    x = on_device(A)
+    assert x.add_(on_device(B)) is x
+    np.testing.assert_array_equal(near(x.array), A + B)
+    x.mul_(2)
+    np.testing.assert_array_equal(near(x.array), (A + B) * 2)
+    assert x._version == 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: x + y,
+        lambda x, y: y + x,
+        lambda x, y: st.matmul(x, y),
+        lambda x, y: st.cat([x, y]),
+        lambda x, y: x.add_(y),
+    ],
+)
+def test_operands_on_two_devices_are_refused_by_name(call: Callable[..., Any]) -> None:
+    message = (
+        r"Expected all tensors to be on the same device: one operand is on far:0, \w+ of shape"
+    )
+    with pytest.raises(RuntimeError, match=message):
+        call(on_device(A), st.from_numpy(B))
+
+
+def test_a_forward_of_the_devices_own() -> None:
+    row = rule_of("exp").row
+    row.on(Far)(lambda xp, x: Far(np.full(x.shape, 7.0, np.float32)))
+    try:
+        assert near(on_device(A).exp().array).tolist() == [[7.0] * 3] * 2
+        assert st.ones(1).exp().item() == pytest.approx(np.e)
+    finally:
+        del row.overrides[Far]
+
+
+def test_what_is_not_there_yet_is_said() -> None:
+    with pytest.raises(NotImplementedError, match="out= on device far:0"):
+        st.add(on_device(A), 1, out=on_device(A))

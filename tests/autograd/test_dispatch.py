@@ -1,0 +1,151 @@
+"""Ops as callables: signatures, calls by name, identity, stubs that are up to date."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor.autograd import stubs
+from shmtensor.autograd.dispatch import RULES, fill, rule_of, table
+from shmtensor.ops.table import ROWS, op
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_every_form_of_every_row_has_a_plan(name: str) -> None:
+    rule = rule_of(name)
+    forms = (rule.public, rule.method, rule.operator, rule.reflected, rule.inplace, rule.on_array)
+    for form in forms:
+        if form is not None:
+            assert form.kernel is not None or fill(form) is None
+            assert form.kernel is rule.kernel
+            assert inspect.signature(form)
+    if rule.row.pullbacks:
+        assert rule.arrays.event == rule.tensors.event
+
+
+def test_functions_keep_their_identity() -> None:
+    before = st.exp
+    st.exp(st.ones(1))
+    assert st.exp is before is RULES["exp"].public
+    assert list(inspect.signature(st.exp).parameters) == ["input", "out"]
+    assert st.exp.__doc__
+
+
+def test_arguments_by_name() -> None:
+    x = st.ones(2, 3)
+    assert st.sum(input=x, dim=1, keepdim=True).shape == (2, 1)
+    assert x.sum(axis=0, keepdims=True).shape == (1, 3)
+    assert st.add(x, other=2, alpha=3)[0, 0].item() == 7
+    assert x.reshape(3, 2).shape == x.reshape((3, 2)).shape == x.reshape([3, -1]).shape == (3, 2)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'dim'"):
+        x.unsqueeze()
+
+
+def test_calls_by_name_that_the_parser_does_not_know() -> None:
+    x = st.ones(2, 3)
+    split = "".join(["di", "m"])  # is not interned
+    assert x.sum(**{split: 1}).shape == (2,)
+    assert x.reshape(shape=(3, 2)).shape == (3, 2)
+    assert st.max(input=x, **{split: 0}).values.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: st.exp(), r"exp\(\) missing 1 required positional argument: 'input'"),
+        (lambda x: st.add(x), r"add\(\) missing 1 required positional argument: 'other'"),
+        (lambda x: st.exp(x, x), r"exp\(\) takes 1 positional argument but 2 were given"),
+        (lambda x: x.exp(wrong=1), r"exp\(\) got an unexpected keyword argument 'wrong'"),
+        (lambda x: st.sum(x, 0, dim=1), r"sum\(\) got multiple values for argument 'dim'"),
+        (lambda x: st.sum(x, dim=0, axis=1), r"sum\(\) got multiple values for argument 'dim'"),
+        (lambda x: st.prod(), r"prod\(\) missing 1 required positional argument: 'input'"),
+        (
+            lambda x: st.prod(x, 0, True, 3),
+            r"prod\(\) takes 3 positional arguments but 4",
+        ),
+        (lambda x: st.prod(x, wrong=1), r"prod\(\) got an unexpected keyword argument 'wrong'"),
+    ],
+)
+def test_wrong_calls_are_refused_as_python_does(call: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(st.ones(2, 3))
+
+
+def test_rare_arguments_in_every_form() -> None:
+    x, y = st.full((3,), 2.0), st.ones(3)
+    out = st.empty(3)
+    assert st.add(x, y, alpha=3, out=out) is out
+    assert out.tolist() == st.add(x, y, alpha=3).tolist() == x.add(y, alpha=3).tolist() == [5, 5, 5]
+    assert x.clone().sub_(y, alpha=3).tolist() == [-1, -1, -1]
+    assert x.clone().div_(y * 4, rounding_mode="floor").tolist() == [0, 0, 0]
+    assert st.add(x, y, **{"".join(["al", "pha"]): 3}).tolist() == [5, 5, 5]
+
+
+def test_a_pullback_that_names_what_the_op_does_not_have() -> None:
+    from shmtensor.ops import table as module
+
+    @op(method=False, function=False, name="only_here")
+    def only_here(xp, x, /):  # type: ignore[no-untyped-def]
+        """x."""
+        return x
+
+    try:
+        with pytest.raises(TypeError, match=r"x names what the op does not have: \['z'\]"):
+            only_here.pullback(x=lambda g, z: g)
+        with pytest.raises(TypeError, match="no such input: 'q'"):
+            only_here.pullback(q=lambda g: g)
+        with pytest.raises(TypeError, match="declared twice"):
+            op(name="only_here")(only_here.forward)
+    finally:
+        del module.ROWS["only_here"]
+
+
+def test_unknown_ops_are_named() -> None:
+    with pytest.raises(AttributeError, match="there is no op 'nonsense'"):
+        _ = table.nonsense
+
+
+def test_stubs_have_the_functions_and_the_methods(tmp_path: Path) -> None:
+    (tmp_path / "autograd").mkdir()
+    stubs.write(tmp_path)
+    functions = (tmp_path / "functions.pyi").read_text()
+    methods = (tmp_path / "autograd" / "methods.pyi").read_text()
+    assert "def where(condition: Any, input: Any = ..., other: Any = ..." in functions
+    assert "def exp(input: Tensor, *, out: Any = ...) -> Tensor: ..." in functions
+    assert "    def exp(self) -> Tensor: ..." in methods
+    assert "    def __radd__(self, other: Any) -> Tensor: ..." in methods
+    for text in (functions, methods):
+        compile(text, "stub", "exec")
+    package = Path(st.__file__).parent
+    assert (package / "functions.pyi").read_text() == functions  # the build wrote it
+
+
+@pytest.mark.parametrize("name", ["exp", "add", "max", "where", "zeros"])
+def test_public_functions_are_pickled_by_name(name: str) -> None:
+    function = getattr(st, name)
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert copy.deepcopy(function) is function
+    assert copy.copy(function) is function
+
+
+def test_functions_describe_themselves() -> None:
+    assert st.exp.__name__ == "exp"
+    assert st.exp.__module__ == "shmtensor"
+    assert inspect.isroutine(st.exp)
+    assert list(inspect.signature(st.add).parameters) == ["input", "other", "alpha", "out"]
+    assert list(inspect.signature(st.Tensor.reshape).parameters) == ["input", "shape"]
+    assert [*inspect.signature(st.prod).parameters][1:] == ["dim", "keepdim", "dtype", "out"]
+    assert (st.Tensor.add_.__name__, repr(st.exp)) == ("add_", "<function exp>")
+    assert st.Tensor.exp is st.exp
+
+
+def test_attributes_may_be_hung_on_functions() -> None:
+    st.exp.noted = 1  # type: ignore[attr-defined]
+    assert st.exp.noted == 1  # type: ignore[attr-defined]
+    del st.exp.noted  # type: ignore[attr-defined]
