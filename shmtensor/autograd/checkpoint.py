@@ -8,6 +8,7 @@ fulfils all of them. With re-entering: a Function whose backward runs the part a
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -130,13 +131,32 @@ class _Reentrant(Function):
         return (None, None, *found)
 
 
-class _Promise:
-    """In place of a saved tensor: which one it is, and of what shape."""
+class Promise:
+    """In place of a saved tensor: which one it is, and of what shape.
 
-    __slots__ = ("dtype", "index", "shape")
+    Attributes:
+        tensor: the tensor after all, where a policy says that it is kept.
+    """
 
-    def __init__(self, index: int, array: Any) -> None:
-        self.index, self.shape, self.dtype = index, array.shape, array.dtype
+    __slots__ = ("dtype", "index", "part", "shape", "tensor")
+
+    def __init__(self, part: _Part, index: int, array: Any) -> None:
+        self.part, self.index, self.shape, self.dtype = part, index, array.shape, array.dtype
+        self.tensor: Any = None
+
+    def keep(self, tensor: Any) -> None:
+        """Keeps the tensor: the second run does not give it. Of several the last comes first."""
+        self.tensor = tensor
+        self.part.promised -= 1
+
+
+class Promised(threading.local):
+    """What this thread has promised since somebody began to collect it, with the tensors."""
+
+    now: list[tuple[Promise, Any]] | None = None
+
+
+promised = Promised()
 
 
 class _Part:
@@ -166,9 +186,14 @@ class _Part:
     def pack(self, tensor: Any) -> Any:
         self.promised += 1
         self.note(0, tensor)
-        return _Promise(self.promised - 1, tensor.array)
+        promise = Promise(self, self.promised - 1, tensor.array)
+        if promised.now is not None:
+            promised.now.append((promise, tensor))
+        return promise
 
     def unpack(self, promise: Any) -> Any:
+        if promise.tensor is not None:
+            return promise.tensor
         try:
             return self.kept(promise)
         except CheckpointError as error:
