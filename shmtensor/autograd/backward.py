@@ -73,6 +73,11 @@ def starting(where: str, tensors: list[Any], gradients: Any, create: bool) -> li
                 f"{where}: Mismatch in shape: the gradient has {g.array.shape}, the output has "
                 f"{shape}"
             )
+        elif (g.array.dtype.kind == "c") != (dtype.kind == "c"):
+            raise RuntimeError(
+                f"{where}: For complex Tensors, both grad_output and output are required to have "
+                f"the same dtype: the gradient is {g.array.dtype}, the output is {dtype}"
+            )
         g = g if create else g.array
         fitted = native.fit(g, edge)
         roots.append((edge, refit(g, edge, edge) if fitted is None else fitted))
@@ -110,7 +115,8 @@ def backward(
         retain_graph: keep what the graph has saved for another backward; as `create_graph` if not
             given.
         create_graph: the gradients are themselves recorded.
-        inputs: only these get a `.grad`; they need not be leaves.
+        inputs: only these get a `.grad`; they need not be leaves. A GradientEdge that is no leaf's
+            has no place for one: only its hooks are called.
 
     Raises:
         RuntimeError: a result without history, or of several elements without its gradient; a
@@ -126,13 +132,7 @@ def backward(
             raise RuntimeError("backward: inputs is empty: leave it out, or give the tensors")
         wanted = check_inputs("backward", xs)
         for x in xs:
-            if isinstance(x, GradientEdge):
-                if x.node.__class__ is not Leaf:
-                    raise RuntimeError(
-                        "backward: inputs: a GradientEdge must be a leaf's: "
-                        f"{x.node.name()}, use grad()"
-                    )
-            elif x.node.__class__ is not Leaf:
+            if not isinstance(x, GradientEdge) and x.node.__class__ is not Leaf:
                 retain(x)
     run(roots, wanted, keep, create_graph, True)
 
@@ -191,7 +191,8 @@ def grad(
         node, index = node_of_edge(edge)
         g = found.get(node if node.__class__ is Leaf else (node, index))
         if g is None and materialize_grads:
-            g = np.zeros(edge.shape, edge.dtype)
+            g = native.wrap(native.call(np.zeros, edge.shape, edge.dtype))
+            g = g.requires_grad_(create_graph)
         if g is None and not allow_unused:
             raise RuntimeError(
                 f"grad: One of the differentiated Tensors appears to not have been used in the "

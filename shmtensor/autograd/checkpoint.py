@@ -8,9 +8,10 @@ fulfils all of them. With re-entering: a Function whose backward runs the part a
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from .. import native
@@ -19,12 +20,13 @@ from . import autocast
 from .backward import backward
 from .function import Function
 from .mode import enable_grad, is_grad_enabled
-from .observation import Pair, pairs, watching
+from .observation import Pair, called_from, pairs, watching
 
 __all__ = [
     "CheckpointError",
     "checkpoint",
     "checkpoint_sequential",
+    "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
 ]
 
@@ -37,18 +39,38 @@ class _Stop(BaseException):
     """Ends a second run, once all that was promised is there."""
 
 
-_early_stop: list[bool] = [True]
+class _Overrides:
+    """What counts instead of `checkpoint`'s own arguments; None: those count."""
+
+    early_stop: bool | None = None
+    debug: bool | None = None
+
+
+_overrides = _Overrides()
 
 
 @contextmanager
-def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Whether a second run ends as soon as nothing more is needed."""
-    former = _early_stop[0]
-    _early_stop[0] = enable
+def _overriding(name: str, value: bool | None) -> Iterator[None]:
+    former = getattr(_overrides, name)
+    setattr(_overrides, name, value)
     try:
         yield
     finally:
-        _early_stop[0] = former
+        setattr(_overrides, name, former)
+
+
+def set_checkpoint_early_stop(enable: bool) -> AbstractContextManager[None]:
+    """Whether the second runs of the checkpoints made in this block end as soon as nothing more is
+    needed, whatever their `early_stop` says.
+    """
+    return _overriding("early_stop", enable)
+
+
+def set_checkpoint_debug_enabled(enabled: bool | None) -> AbstractContextManager[None]:
+    """Whether the checkpoints made in this block are debugged, whatever their `debug` says; None:
+    as it says.
+    """
+    return _overriding("debug", enabled)
 
 
 @contextmanager
@@ -109,29 +131,81 @@ class _Reentrant(Function):
         return (None, None, *found)
 
 
-class _Promise:
-    """In place of a saved tensor: which one it is, and of what shape."""
+class Promise:
+    """In place of a saved tensor: which one it is, and of what shape.
 
-    __slots__ = ("dtype", "index", "shape")
+    Attributes:
+        tensor: the tensor after all, where a policy says that it is kept.
+    """
 
-    def __init__(self, index: int, array: Any) -> None:
-        self.index, self.shape, self.dtype = index, array.shape, array.dtype
+    __slots__ = ("dtype", "index", "part", "shape", "tensor")
+
+    def __init__(self, part: _Part, index: int, array: Any) -> None:
+        self.part, self.index, self.shape, self.dtype = part, index, array.shape, array.dtype
+        self.tensor: Any = None
+
+    def keep(self, tensor: Any) -> None:
+        """Keeps the tensor: the second run does not give it. Of several the last comes first."""
+        self.tensor = tensor
+        self.part.promised -= 1
+
+
+class Promised(threading.local):
+    """What this thread has promised since somebody began to collect it, with the tensors."""
+
+    now: list[tuple[Promise, Any]] | None = None
+
+
+promised = Promised()
 
 
 class _Part:
-    """A checkpointed call: how to run it again, and what that gave."""
+    """A checkpointed call: how to run it again, and what that gave.
 
-    def __init__(self, run: Callable[[], Any], state: Any, check: bool) -> None:
-        self.run, self.state, self.check = run, state, check
+    Attributes:
+        notes: under `debug`, what was saved by the first run and by the second, and where.
+    """
+
+    def __init__(
+        self, run: Callable[[], Any], state: Any, check: bool, early_stop: bool, debug: bool
+    ) -> None:
+        self.run, self.state, self.check, self.early_stop = run, state, check, early_stop
         self.autocast = autocast.kept()
         self.promised = 0
         self.made: dict[int, Any] = {}
+        self.notes: tuple[list[str], list[str]] | None = ([], []) if debug else None
+
+    def note(self, which: int, tensor: Any) -> None:
+        if self.notes is not None:
+            notes = self.notes[which]
+            notes.append(
+                f"tensor {len(notes)}: {tensor.array.shape} {tensor.array.dtype}, saved by\n"
+                f"{called_from()}"
+            )
 
     def pack(self, tensor: Any) -> Any:
         self.promised += 1
-        return _Promise(self.promised - 1, tensor.array)
+        self.note(0, tensor)
+        promise = Promise(self, self.promised - 1, tensor.array)
+        if promised.now is not None:
+            promised.now.append((promise, tensor))
+        return promise
 
     def unpack(self, promise: Any) -> Any:
+        if promise.tensor is not None:
+            return promise.tensor
+        try:
+            return self.kept(promise)
+        except CheckpointError as error:
+            if self.notes is None:
+                raise
+            first, second = ("\n".join(notes) for notes in self.notes)
+            raise CheckpointError(
+                f"{error}\n\nThe original forward saved\n{first}\n\nThe recomputation saved\n"
+                f"{second}"
+            ) from error
+
+    def kept(self, promise: Any) -> Any:
         if promise.index not in self.made:
             self.run_again()
         if promise.index not in self.made:
@@ -154,7 +228,8 @@ class _Part:
 
         def keep(tensor: Any) -> Any:
             made[len(made)] = tensor
-            if _early_stop[0] and len(made) == self.promised:
+            self.note(1, tensor)
+            if self.early_stop and len(made) == self.promised:
                 raise _Stop
             return tensor
 
@@ -203,6 +278,8 @@ def checkpoint(
         context_fn: gives two context managers, for the first run and the second (not with
             re-entering).
         determinism_check: "default" compares shapes and dtypes of what is recomputed; "none".
+        debug: an error of the second run tells what both runs saved, and where.
+        early_stop: the second run ends as soon as nothing more is needed.
         preserve_rng_state: the second run draws the same random numbers.
 
     Raises:
@@ -223,6 +300,12 @@ def checkpoint(
                 stacklevel=2,
             )
         return _Reentrant.apply(function, preserve_rng_state, *args)
+    if _overrides.debug is not None:
+        debug = _overrides.debug
+    if debug and context_fn is not None:
+        raise ValueError("checkpoint: debug=True is incompatible with non-default context_fn")
+    if _overrides.early_stop is not None:
+        early_stop = _overrides.early_stop
     first, second = context_fn() if context_fn is not None else (nullcontext(), nullcontext())
     state = default_generator.read() if preserve_rng_state else None
 
@@ -233,7 +316,7 @@ def checkpoint(
     if not is_grad_enabled():
         with first:
             return function(*args, **kwargs)
-    part = _Part(run, state, determinism_check == "default")
+    part = _Part(run, state, determinism_check == "default", early_stop, debug)
     with _hooked(Pair(part.pack, part.unpack)), first:
         return function(*args, **kwargs)
 

@@ -3,7 +3,8 @@
 By double pullback: a dual tensor is an input of the graph, and `unpack_dual` differentiates the
 pullback by its cotangent, which gives the tangent of the result. Every op with a pullback that is
 itself differentiable has a forward mode thereby. What is computed from duals has history, so
-it costs what a graph costs, and needs grad mode.
+it costs what a graph costs, and needs grad mode: a level turns it on, and a `no_grad` inside the
+level ends the tangents.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .. import native
 from .dispatch import table
 from .functional import pushed
 from .leaf import Leaf, node_of_edge
-from .mode import enable_grad
+from .mode import enable_grad, recording
 from .reach import waiting_for
 from .view import node_of
 
@@ -40,6 +41,7 @@ class Level:
     """The dual tensors made in one block."""
 
     def __init__(self) -> None:
+        self.former = recording.get()
         self.duals: list[tuple[Any, Any]] = []  # (dual, tangent)
         self.own: set[Any] = set()  # leaves of ours: no user asked for their gradients
 
@@ -76,6 +78,7 @@ def enter_dual_level() -> int:
             "open"
         )
     levels.open.append(Level())
+    recording.set(True)
     return 0
 
 
@@ -87,7 +90,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     """
     if not levels.open or level not in (None, len(levels.open) - 1):
         raise RuntimeError(f"exit_dual_level: no such level is open: {level}")
-    levels.open.pop()
+    recording.set(levels.open.pop().former)
 
 
 class dual_level:

@@ -3,124 +3,20 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import native
+from .function_node import Applied, FunctionCtx, Refusal, Saved, is_plain
 from .gate import shut
+from .grad_fn import function_class
 from .leaf import Leaf
-from .mode import recording
-from .view import embed, may_write, node_of
+from .mode import no_grad, recording
+from .view import FROM_FUNCTION, embed, may_write, node_of, requires_grad
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
-
-
-class FunctionCtx:
-    """What forward leaves for backward; also the rule of the node that a Function makes.
-
-    Saved tensors are kept as arrays with a count of writes, in the node; a saved output holds no
-    reference to its own
-    node: no cycle.
-    """
-
-    def __init__(self) -> None:
-        self.to_save: tuple[Any, ...] = ()
-        self.dirty: tuple[Any, ...] = ()
-        self.not_differentiable: tuple[Any, ...] = ()
-        self.materialize = True
-        self.needs_input_grad: tuple[bool, ...] = ()
-        self.node: Callable[[], Any] | None = None
-        self.edges: list[Any] = []
-        self.outputs: list[tuple[tuple[int, ...], Any]] = []
-        self.places: tuple[int, ...] = ()
-
-    def save_for_backward(self, *tensors: Any) -> None:
-        """Keeps tensors, or None, for backward: inputs, outputs, or others."""
-        self.to_save = tensors
-
-    save_for_forward = save_for_backward
-
-    def mark_dirty(self, *tensors: Any) -> None:
-        """Inputs that forward wrote in place; they must be among the outputs."""
-        self.dirty = tensors
-
-    def mark_non_differentiable(self, *tensors: Any) -> None:
-        """Outputs that have no gradient."""
-        self.not_differentiable = tensors
-
-    def set_materialize_grads(self, value: bool) -> None:
-        """Whether a missing gradient comes to backward as zeros (True) or as None."""
-        self.materialize = value
-
-    @property
-    def saved_tensors(self) -> tuple[Any, ...]:
-        """What was saved.
-
-        Raises:
-            RuntimeError: it was freed by a former backward, or written in place since.
-        """
-        node = None if self.node is None else self.node()
-        if node is None:
-            return self.to_save
-        made = []
-        for value, edge in zip(node.saved, self.edges):
-            if isinstance(value, np.ndarray):
-                value = native.wrap(value)
-                value.node = self.port(node, edge, value.array) if isinstance(edge, int) else edge
-            made.append(value)
-        return tuple(made)
-
-    def port(self, node: Any, index: int, array: Any) -> Any:
-        """The place in the graph of a saved output."""
-        return node if len(self.outputs) == 1 else native.Port(node, index, array)
-
-    # ------------------------------------------------------------ a rule for the walk
-
-    @property
-    def name(self) -> str:
-        return type(self).__name__
-
-    @property
-    def shown(self) -> str:
-        return type(self).__name__
-
-    def arrays(self, node: Any, g: Any) -> tuple[Any, ...]:
-        former = recording.get()
-        recording.set(False)
-        try:
-            gs = self.tensors(node, g)
-        finally:
-            recording.set(former)
-        return tuple(None if g is None else g.array for g in gs)
-
-    def tensors(self, node: Any, g: Any) -> tuple[Any, ...]:
-        given = list(g) if isinstance(g, list) else [g]
-        given += [None] * (len(self.outputs) - len(given))
-        for i, (shape, dtype) in enumerate(self.outputs):
-            if given[i] is None:
-                if self.materialize:
-                    given[i] = native.wrap(np.zeros(shape, dtype))
-            elif not isinstance(given[i], native.TensorBase):
-                given[i] = native.wrap(given[i])
-        made = shut(self.function.backward, self, *given)  # type: ignore[attr-defined]
-        made = made if isinstance(made, tuple) else (made,)
-        places = self.places
-        count = len(self.needs_input_grad)
-        if (len(made) > count and any(g is not None for g in made[count:])) or len(made) < count:
-            raise RuntimeError(
-                f"{self.name}: backward returned an incorrect number of gradients (expected "
-                f"{count}, got {len(made)})"
-            )
-        for i, g in enumerate(made):
-            if g is not None and not isinstance(g, native.TensorBase):
-                raise TypeError(
-                    f"{self.name}: backward must return Tensors or None: gradient {i} is a "
-                    f"{type(g).__name__}"
-                )
-        return tuple(made[i] for i in places)
 
 
 class Function:
@@ -143,14 +39,19 @@ class Function:
 
     `forward` may leave out ctx if `setup_context(ctx, inputs, output)` is defined. Both run with
     the heap shut: NumPy
-    arrays that they make of their own are private.
+    arrays that they make of their own are private. `jvp(ctx, *tangents)`, if defined, gives the
+    tangents of the outputs in forward mode; otherwise forward mode differentiates backward.
     """
 
     context: type[FunctionCtx]
+    _backward_cls: type[Any]  # of `grad_fn`
+    _is_pushed: bool  # has it a `jvp`?
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
-        cls.context = type(f"{cls.__name__}Backward", (FunctionCtx,), {"function": cls})
+        cls.context = type(f"{cls.__name__}Backward", (FunctionCtx,), {"_function": cls})
+        cls._backward_cls = function_class(cls.context.__name__, cls)
+        cls._is_pushed = cls.jvp is not Function.jvp
 
     @staticmethod
     def forward(*args: Any, **named: Any) -> Any:
@@ -163,10 +64,16 @@ class Function:
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         raise NotImplementedError(
-            "Function: you must implement backward to differentiate through it"
+            "Function: you must implement either the backward or vjp method to differentiate "
+            "through it"
         )
 
-    vjp = backward
+    vjp = backward  # another name: one of the two is defined
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise NotImplementedError("Function: jvp is not implemented")
+
     generate_vmap_rule = False
 
     @staticmethod
@@ -180,102 +87,181 @@ class Function:
         )
 
     @classmethod
+    def _pullback(cls) -> Callable[..., Any]:
+        """What computes the gradients: `backward`, or `vjp`.
+
+        Raises:
+            RuntimeError: both are defined.
+        """
+        if cls.vjp is Function.vjp:
+            return cls.backward
+        if cls.backward is not Function.backward:
+            raise RuntimeError(
+                f"{cls.__name__}: Implementing both 'backward' and 'vjp' for a custom Function is "
+                "not allowed: they are the same"
+            )
+        return cls.vjp
+
+    @classmethod
     def apply(cls, *args: Any, **named: Any) -> Any:
         """Runs forward, and records backward for the inputs that require grad."""
         ctx = cls.context()
+        takes_ctx = cls.setup_context is Function.setup_context
+        if not takes_ctx:
+            args, named = bound(cls.forward, args, named), {}
         nodes = [node_of(a) if isinstance(a, native.TensorBase) else None for a in args]
         tracked = recording.get() and any(n is not None for n in nodes)
         ctx.needs_input_grad = tuple(n is not None for n in nodes)
         former = recording.get()
         recording.set(False)
         try:
-            if cls.setup_context is Function.setup_context:
+            if takes_ctx:
                 result = shut(cls.forward, ctx, *args, **named)
             else:
-                result = shut(cls.forward, *args, **named)
+                result = shut(cls.forward, *args)
                 shut(cls.setup_context, ctx, args, result)
         finally:
             recording.set(former)
         several = isinstance(result, (tuple, list))
         outputs = list(result) if several else [result]
+        check_dirty(ctx, outputs)
         if tracked:
             outputs = record(ctx, args, nodes, outputs)
         else:
-            outputs = [fresh(o, args, ctx.dirty) for o in outputs]
-        return type(result)(outputs) if several else outputs[0]
+            for t in ctx.dirty_tensors:
+                native.wrote(t)
+            outputs = [fresh(o, args, ctx.dirty_tensors, False) for o in outputs]
+        if not several:
+            return outputs[0]
+        return tuple(outputs) if isinstance(result, tuple) else outputs
 
 
-def fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Any, ...]) -> Any:
-    """An input that forward returned as it is becomes another tensor over the same memory, unless
-    it was written.
+def bound(
+    forward: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, ...]:
+    """All arguments of a forward by position, with those that it has defaults for."""
+    if not named and not getattr(forward, "__defaults__", True):
+        return args
+    found = inspect.signature(forward).bind(*args, **named)
+    found.apply_defaults()
+    return (*found.args, *found.kwargs.values())
+
+
+def place_in(values: Sequence[Any], tensor: Any) -> int | None:
+    """Where the same object is among them."""
+    for i, value in enumerate(values):
+        if value is tensor:
+            return i
+    return None
+
+
+def is_in(tensor: Any, tensors: Sequence[Any]) -> bool:
+    """Is it one of them, the same object?"""
+    return place_in(tensors, tensor) is not None
+
+
+def check_dirty(ctx: FunctionCtx, outputs: list[Any]) -> None:
+    """Checks that what forward wrote is returned."""
+    for t in ctx.dirty_tensors:
+        if not is_in(t, outputs):
+            raise RuntimeError(
+                f"{type(ctx).__name__}: mark_dirty: a tensor that was modified in place must be "
+                f"returned: shape {t.array.shape}"
+            )
+
+
+def fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Any, ...], has_gradient: bool) -> Any:
+    """An input that forward returned as it is becomes a view of itself, unless it was written; one
+    that requires grad and has no gradient here becomes what `detach` gives.
     """
-    if not isinstance(output, native.TensorBase):
+    if not isinstance(output, native.TensorBase) or not is_in(output, args):
         return output
-    if any(output is a for a in args) and not any(output is d for d in dirty):
-        return native.wrap(output.array)
-    return output
+    if is_in(output, dirty):
+        return output
+    if not has_gradient and requires_grad(output):
+        attached: Any = output
+        return attached.detach()
+    if is_plain(output):
+        return native.view_of(output.array, output, None, FROM_FUNCTION)
+    with no_grad():
+        alias: Any = output
+        return native.mark(alias.view_as(output), output, None, FROM_FUNCTION)
 
 
 def record(
     ctx: FunctionCtx, args: tuple[Any, ...], nodes: list[Any], outputs: list[Any]
 ) -> list[Any]:
     """Gives the outputs their node."""
-    for t in ctx.dirty:
-        if not any(t is o for o in outputs):
+    name, dirty = type(ctx).__name__, ctx.dirty_tensors
+    for t in dirty:
+        if t.base is not None and len(outputs) > 1:
             raise RuntimeError(
-                f"{ctx.name}: mark_dirty: a tensor that was modified in place must be returned: "
-                f"shape {t.array.shape}"
+                f"{name}: If your Function modifies inplace an input that is a view of another "
+                f"Tensor, your Function cannot return more than one Tensor: {len(outputs)} "
+                f"outputs, the view's shape is {t.array.shape}; write to a clone() of it"
             )
         may_write(t)
-    former_saved = ctx.to_save
-    made = [fresh(o, args, ctx.dirty) for o in outputs]
-    places = [i for i, n in enumerate(nodes) if n is not None]
-    ctx.places = tuple(places)
-    ctx.outputs = [
-        (o.array.shape, o.array.dtype)
-        if isinstance(o, native.TensorBase)
-        else ((), np.dtype("float32"))
-        for o in made
-    ]
-    numbers = {id(o): i for i, o in enumerate(outputs) if isinstance(o, native.TensorBase)}
-    for t in ctx.dirty:
+    without = ctx.non_differentiable
+    made = [fresh(o, args, dirty, not is_in(o, without)) for o in outputs]
+    for t in dirty:
         native.wrote(t)
-    saved: list[Any] = []
-    edges: list[Any] = []
-    for t in former_saved:
-        if t is None:
-            edges.append(None)
-            saved.append(None)
-        elif id(t) in numbers and (not any(t is a for a in args) or any(t is d for d in ctx.dirty)):
-            edges.append(numbers[id(t)])
-            saved.append(made[numbers[id(t)]])
-        else:
-            position = next((i for i, a in enumerate(args) if a is t), None)
-            edges.append(nodes[position] if position is not None else node_of(t))
-            saved.append(t)
-    ctx.edges = edges
-    ctx.to_save = ()
-    node = native.Node(ctx, tuple(nodes[i] for i in places), tuple(saved))
-    ctx.node = weakref.ref(node)
+    rule = Applied(ctx, args, made)
+    edges = tuple(n for n in nodes if n is not None)
+    node = native.Node(rule, edges, save(rule, args, nodes, outputs, made))
+    ctx._node = weakref.ref(node)
     for i, o in enumerate(made):
         if not isinstance(o, native.TensorBase) or o.array.dtype.kind not in "fc":
             continue
-        if any(outputs[i] is t for t in ctx.not_differentiable):
+        if is_in(outputs[i], without):
             continue
         if len(made) == 1:
             node.describe(o.array)
             place: native.Edge = node
         else:
             place = native.Port(node, i, o.array)
-        if o.node.__class__ is Leaf and not any(o is d for d in ctx.dirty):
+        is_dirty = is_in(o, dirty)
+        if o.node.__class__ is Leaf and not is_dirty:
             o = made[i] = native.wrap(o.array)
         o.node = place
         if o.base is not None:
-            if any(o is d for d in ctx.dirty):
+            if is_dirty:
                 embed(o, place)
-            else:
-                o.base = None
+            else:  # its own history is that of forward, which is not recorded
+                o.base = (o.base[0], o.version.count, None, FROM_FUNCTION)
+    # An output refers to the node, which refers to the context.
+    ctx.to_save = ctx.saved_for_forward = None
+    ctx.dirty_tensors = ctx.non_differentiable = ()
     return made
+
+
+def save(
+    rule: Applied,
+    args: tuple[Any, ...],
+    nodes: list[Any],
+    outputs: list[Any],
+    made: list[Any],
+) -> tuple[Any, ...]:
+    """What the node keeps of the tensors that forward asked to save."""
+    ctx = rule.ctx
+    asked = ctx.to_save or ()
+    rule.n_for_backward = len(asked)
+    asked += ctx.saved_for_forward or ()
+    for i, t in enumerate(asked):
+        if t is None:
+            rule.saved.append(Saved(None))
+            continue
+        if not isinstance(t, native.TensorBase):
+            raise TypeError(
+                f"{rule.name}: save_for_backward can only save variables, but argument {i} is of "
+                f"type {type(t).__name__}: {t!r}, set it as an attribute of ctx"
+            )
+        output = place_in(outputs, t)
+        if output is not None and made[output] is t:
+            rule.saved.append(Saved(output))
+            continue
+        place = place_in(args, t)
+        rule.saved.append(Saved(node_of(t) if place is None else nodes[place], t))
+    return asked
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -301,23 +287,8 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(g, native.TensorBase):
                 g = native.wrap(g.array)
                 sources = tuple(x.node for x in grads if isinstance(x, native.TensorBase))
-                g.node = native.Node(Refusal(ctx.name), sources, (), g.array)
+                g.node = native.Node(Refusal(type(ctx).__name__), sources, (), g.array)
             results.append(g)
         return tuple(results) if several else results[0]
 
     return once
-
-
-class Refusal:
-    """The rule of a gradient that must not be differentiated."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def arrays(self, node: Any, g: Any) -> tuple[Any, ...]:
-        raise RuntimeError(
-            f"{self.name}: trying to differentiate twice a function that was marked with "
-            f"@once_differentiable"
-        )
-
-    tensors = arrays

@@ -11,6 +11,7 @@ from .. import native
 from .backward import grad
 from .dispatch import table
 from .mode import enable_grad
+from .reach import walks
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -140,6 +141,17 @@ def jvp(
     return one_or_all(outputs, several_out), one_or_all(finished(made, create_graph), several_out)
 
 
+def pulled_by(u: Any, y: Any, xs: Any) -> tuple[Any, ...]:
+    """The pullback as a function of the cotangent u, to be differentiated by it. A custom
+    Function's `jvp` is the derivative of its part.
+    """
+    former, walks.pushing = walks.pushing, True
+    try:
+        return grad(y, xs, u, True, True, True)
+    finally:
+        walks.pushing = former
+
+
 def pushed(
     where: str, ys: Any, xs: Any, tangents: Any, create_graph: bool, strict: bool
 ) -> list[Any]:
@@ -152,7 +164,7 @@ def pushed(
             made.append(zeros_like(y))
             continue
         u = zeros_like(y).requires_grad_()
-        pulled = grad(y, xs, u, True, True, True)
+        pulled = pulled_by(u, y, xs)
         used = [(g, t) for g, t in zip(pulled, tangents) if g is not None and g.requires_grad]
         if strict and len(used) < len(pulled):
             raise RuntimeError(f"{where}: an output is independent of an input: strict mode")

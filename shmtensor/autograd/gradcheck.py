@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,6 @@ import numpy as np
 from .. import native
 from .backward import grad
 from .functional import pushed
-from .mode import no_grad
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -31,23 +32,61 @@ def directions(array: Any) -> list[tuple[int, complex]]:
     return [(i, unit) for i in range(array.size) for unit in units]
 
 
-def numeric(
-    function: Callable[..., Any], inputs: Sequence[Any], x: Any, eps: float
-) -> list[list[Any]]:
-    """For each output, the derivative along each real direction of x, by central differences."""
-    flat = x.array.reshape(-1)
-    if not np.shares_memory(flat, x.array) and x.array.size:
-        raise GradcheckError("gradcheck: an input must be contiguous")
-    columns: list[list[Any]] = []
+def along_directions(gradient: Any) -> Any:
+    """Re(conj(gradient) * unit) along each direction of the input: its real and imaginary parts."""
+    flat = np.ascontiguousarray(gradient).reshape(-1)
+    return flat.view(flat.real.dtype)
+
+
+@contextmanager
+def moved(arrays: Sequence[Any], steps: Sequence[Any]) -> Iterator[None]:
+    """In this block the arrays have a step added, in place."""
+    before = [array.copy() for array in arrays]
+    for array, step in zip(arrays, steps):
+        array[...] = array + step
+    try:
+        yield
+    finally:
+        for array, values in zip(arrays, before):
+            array[...] = values
+
+
+def slopes(
+    function: Callable[..., Any],
+    xs: Sequence[Any],
+    arrays: Sequence[Any],
+    steps: Sequence[Any],
+    eps: float,
+) -> list[Any]:
+    """For each output, the central difference along steps of the inputs' arrays.
+
+    Raises:
+        AssertionError: the outputs have other shapes there.
+    """
+    sides = []
+    for sign in (1, -1):
+        with moved(arrays, [sign * eps * step for step in steps]):
+            sides.append([o.array.copy() for o in outputs_of(function, xs)])
+    high, low = sides
+    shapes = [[a.shape for a in side] for side in sides]
+    if shapes[0] != shapes[1]:
+        raise AssertionError(
+            "gradcheck: Expected `func` to return outputs with the same shape when inputs are "
+            f"perturbed by {eps}, but got: shapes {shapes[0]} and {shapes[1]}"
+        )
+    return [(a - b) / (2 * eps) for a, b in zip(high, low)]
+
+
+def numeric(function: Callable[..., Any], xs: Sequence[Any], x: Any, eps: float) -> list[Any]:
+    """For each output, its derivatives along each real direction of x: an array of shape
+    (directions, elements of the output).
+    """
+    columns = []
     for i, unit in directions(x.array):
-        before = flat[i].copy()
-        flat[i] = before + eps * unit
-        high = [o.array.copy() for o in outputs_of(function, inputs)]
-        flat[i] = before - eps * unit
-        low = [o.array.copy() for o in outputs_of(function, inputs)]
-        flat[i] = before
-        columns.append([(a - b) / (2 * eps) for a, b in zip(high, low)])
-    return [list(c) for c in zip(*columns)] if columns else []
+        step = np.zeros(x.array.shape, x.array.dtype)
+        step.reshape(-1)[i] = unit
+        columns.append([s.reshape(-1) for s in slopes(function, xs, [x.array], [step], eps)])
+    return [np.array(column) for column in zip(*columns)]
 
 
 def gradcheck(
@@ -73,11 +112,11 @@ def gradcheck(
     Args:
         func: takes the inputs, returns a tensor or several.
         inputs: a tensor or a tuple; those that require grad are checked and should be float64 or
-            complex128.
+            complex128: of others it warns. They are written for the differences, and restored.
         eps: step of the differences.
         atol, rtol: allowed absolute and relative difference.
         raise_exception: raise, or return False.
-        nondet_tol: how far a second backward may differ.
+        nondet_tol: how far a second backward, which is always run, may differ.
         check_undefined_grad: accepted: each output's gradient is taken alone in any case.
         check_grad_dtypes: a gradient must have its input's dtype.
         check_batched_grad, check_batched_forward_grad: batches are loops here, and need no check.
@@ -88,16 +127,19 @@ def gradcheck(
 
     Raises:
         GradcheckError: they differ; the message shows both.
+        ValueError: no input requires grad.
+        RuntimeError: an input has a stride of 0 (`expand`).
+        AssertionError: the outputs' shapes change with the inputs' values.
     """
     xs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     try:
         checked = checkable(xs)
         if check_backward_ad and fast_mode:
-            check_along(func, xs, checked, (eps, atol, rtol), False)
+            check_along(func, xs, checked, (eps, atol, rtol), False, nondet_tol)
         elif check_backward_ad:
             check(func, xs, checked, eps, atol, rtol, nondet_tol)
         if check_forward_ad:
-            check_along(func, xs, checked, (eps, atol, rtol), True)
+            check_along(func, xs, checked, (eps, atol, rtol), True, nondet_tol)
         if check_grad_dtypes:
             check_dtypes(func, xs, checked)
     except GradcheckError:
@@ -113,11 +155,21 @@ def checkable(xs: tuple[Any, ...]) -> list[tuple[int, Any]]:
         (i, x) for i, x in enumerate(xs) if isinstance(x, native.TensorBase) and x.node is not None
     ]
     if not checked:
-        raise ValueError("gradcheck: at least one input must require grad")
+        raise ValueError(
+            "gradcheck: expects at least one input tensor to require gradient, but none of them "
+            f"have requires_grad=True: {[type(x).__name__ for x in xs]}"
+        )
     for i, x in checked:
         if x.array.dtype not in (np.float64, np.complex128):
-            raise GradcheckError(
-                f"gradcheck: differences need double precision: input {i} is {x.array.dtype}"
+            warnings.warn(
+                f"gradcheck: Input #{i} requires gradient and is not a double precision floating "
+                f"point or complex: {x.array.dtype}. The check will likely fail",
+                stacklevel=3,
+            )
+        if any(not step and n > 1 for step, n in zip(x.array.strides, x.array.shape)):
+            raise RuntimeError(
+                f"gradcheck: The {i}th input has a dimension with stride 0: strides "
+                f"{x.array.strides}, its elements cannot be changed alone; call contiguous() on it"
             )
     return checked
 
@@ -133,42 +185,52 @@ def inner(a: Any, b: Any) -> float:
     return float(np.real(np.sum(np.conj(a) * b)))
 
 
+def repeated(output: Any, tensors: list[Any], cotangent: Any, nondet_tol: float) -> list[Any]:
+    """The gradients as arrays; zeros where there is none.
+
+    Raises:
+        GradcheckError: a second backward gives others.
+    """
+    runs = [grad(output, tensors, native.wrap(cotangent), True, allow_unused=True) for _ in "ab"]
+    first, second = (
+        [np.zeros_like(x.array) if g is None else g.array for g, x in zip(run, tensors)]
+        for run in runs
+    )
+    for a, b in zip(first, second):
+        if a.size and np.abs(a - b).max() > nondet_tol:
+            raise GradcheckError(
+                "gradcheck: Backward is not reentrant: running it twice with the same grad_output "
+                f"gives values that differ by {np.abs(a - b).max():.3g}, nondet_tol is {nondet_tol}"
+            )
+    return first
+
+
 def check_along(
     function: Callable[..., Any],
     xs: tuple[Any, ...],
     checked: list[tuple[int, Any]],
     tolerances: tuple[float, float, float],
     forward: bool,
+    nondet_tol: float,
 ) -> None:
     """Compares with a central difference along one random direction, by gradients or tangents."""
     eps, atol, rtol = tolerances
     rng = np.random.default_rng(0)
-    ways = [noise(rng, x.array) for _, x in checked]
-
-    def at(t: float) -> list[Any]:
-        moved = list(xs)
-        for (i, x), way in zip(checked, ways):
-            moved[i] = native.wrap(x.array + t * way)
-        with no_grad():
-            return [o.array.copy() for o in outputs_of(function, moved)]
-
-    slopes = [(a - b) / (2 * eps) for a, b in zip(at(eps), at(-eps))]
-    outputs = outputs_of(function, xs)
     tensors = [x for _, x in checked]
-    for number, (output, slope) in enumerate(zip(outputs, slopes)):
+    ways = [noise(rng, x.array) for x in tensors]
+    expected = slopes(function, xs, [x.array for x in tensors], ways, eps)
+    for number, (output, slope) in enumerate(zip(outputs_of(function, xs), expected)):
         if output.node is None:
             continue
         if forward:
             tangents = [native.wrap(way) for way in ways]
             (made,) = pushed("gradcheck", (output,), tensors, tangents, False, False)
             pairs = [(made.array.ravel()[k], slope.ravel()[k]) for k in range(slope.size)]
-            wrong = [(a, b) for a, b in pairs if not abs(a - b) <= atol + rtol * abs(b)]
         else:
             weight = noise(rng, output.array)
-            gs = grad(output, tensors, native.wrap(weight), True, allow_unused=True)
-            a = sum(inner(g.array, way) for g, way in zip(gs, ways) if g is not None)
-            b = inner(weight, slope)
-            wrong = [] if abs(a - b) <= atol + rtol * abs(b) else [(a, b)]
+            gs = repeated(output, tensors, weight, nondet_tol)
+            pairs = [(sum(map(inner, gs, ways)), inner(weight, slope))]
+        wrong = [(a, b) for a, b in pairs if not abs(a - b) <= atol + rtol * abs(b)]
         if wrong:
             kind = "forward" if forward else "backward"
             raise GradcheckError(
@@ -202,35 +264,42 @@ def check(
     rtol: float,
     nondet_tol: float,
 ) -> None:
+    """Compares all elements of all Jacobians."""
     tensors = [x for _, x in checked]
-    for number, output in enumerate(outputs_of(function, xs)):
+    expected = [numeric(function, xs, x, eps) for x in tensors]
+    outputs = outputs_of(function, xs)
+    if all(o.node is None for o in outputs) and any(j.any() for js in expected for j in js):
+        raise GradcheckError(
+            "gradcheck: Numerical gradient for function expected to be zero: no output requires "
+            "grad, and they change with the inputs"
+        )
+    for number, output in enumerate(outputs):
         if output.node is None:
             continue
-        for j, (i, x) in enumerate(checked):
-            with no_grad():
-                columns = numeric(function, xs, x, eps)
-            expected = columns[number] if columns else []
-            for place, unit in directions(output.array):
-                cotangent = np.zeros(output.array.shape, output.array.dtype)
-                cotangent.reshape(-1)[place] = unit
-                gs = []
-                for _ in range(1 + (nondet_tol > 0)):
-                    made = grad(output, tensors, native.wrap(cotangent), True, allow_unused=True)[j]
-                    gs.append(np.zeros_like(x.array) if made is None else made.array)
-                if len(gs) > 1 and gs[0].size and np.abs(gs[0] - gs[1]).max() > nondet_tol:
-                    raise GradcheckError(f"gradcheck: backward of input {i} is not reproducible")
-                for k, (element, way) in enumerate(directions(x.array)):
-                    # d<output, cotangent> along `way` is Re(conj(g) * way)
-                    mine = float(np.real(np.conj(gs[0].reshape(-1)[element]) * way))
-                    want = float(np.real(np.conj(unit) * expected[k].reshape(-1)[place]))
-                    if not abs(mine - want) <= atol + rtol * abs(want):
-                        raise GradcheckError(
-                            f"gradcheck: Jacobian mismatch for output {number} with respect to "
-                            f"input {i}: "
-                            f"numerical {want:.8g}, analytical {mine:.8g} at output element "
-                            f"{place} and input "
-                            f"element {element}"
-                        )
+        for place, unit in directions(output.array):
+            cotangent = np.zeros(output.array.shape, output.array.dtype)
+            cotangent.reshape(-1)[place] = unit
+            gradients = repeated(output, tensors, cotangent, nondet_tol)
+            for (i, x), g, jacobians in zip(checked, gradients, expected):
+                if not x.array.size:
+                    continue
+                mine = along_directions(g)
+                want = np.real(np.conj(unit) * jacobians[number][:, place])
+                wrong = np.flatnonzero(~(np.abs(mine - want) <= atol + rtol * np.abs(want)))
+                if wrong.size:
+                    k = wrong[0]
+                    element, _ = directions(x.array)[k]
+                    raise GradcheckError(
+                        f"gradcheck: Jacobian mismatch for output {number} with respect to input "
+                        f"{i}: numerical {want[k]:.8g}, analytical {mine[k]:.8g} at output element "
+                        f"{place} and input element {element}"
+                    )
+        zeros = np.zeros(output.array.shape, output.array.dtype)
+        if any(g.any() for g in repeated(output, tensors, zeros, nondet_tol)):
+            raise GradcheckError(
+                f"gradcheck: backward not multiplied by grad_output: output {number} has gradients "
+                "for a grad_output of zeros"
+            )
 
 
 def gradgradcheck(
@@ -271,23 +340,13 @@ def gradgradcheck(
             x for x in inner if isinstance(x, native.TensorBase) and x.node is not None
         ]
         pairs = [(o, g) for o, g in zip(made, gs) if o.node is not None]
-        from .mode import enable_grad
-
-        with enable_grad():
-            found = grad(
-                [o for o, _ in pairs], differentiated, [g for _, g in pairs], create_graph=True,
-                allow_unused=True,
-            )  # fmt: skip
+        found = grad(
+            [o for o, _ in pairs], differentiated, [g for _, g in pairs], create_graph=True,
+            allow_unused=True,
+        )  # fmt: skip
         return tuple(g for g in found if g is not None)
 
     return gradcheck(
-        enabled(gradient), (*xs, *given), eps=eps, atol=atol, rtol=rtol,
+        gradient, (*xs, *given), eps=eps, atol=atol, rtol=rtol,
         raise_exception=raise_exception, nondet_tol=nondet_tol, **options,
     )  # fmt: skip
-
-
-def enabled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A gradient needs history even while differences are taken under `no_grad`."""
-    from .mode import enable_grad
-
-    return enable_grad()(function)  # type: ignore[no-any-return]

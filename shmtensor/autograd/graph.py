@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .. import native
+from .grad_fn import shown
 from .leaf import GradientEdge, Handles, Leaf, RemovableHandle, node_of_edge
 from .reach import Walk, walks
 from .saved import (
@@ -77,7 +78,8 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
             "get_gradient_edge: It is not possible to get the gradient edge for a Tensor that "
             f"does not require gradients: shape {tensor.array.shape}"
         )
-    return GradientEdge(*node_of_edge(edge), edge)
+    node, index = node_of_edge(edge)
+    return GradientEdge(shown(node), index, edge)
 
 
 def increment_version(tensor: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from .. import native
 from ..ops.scattered import Scattered
 from .leaf import Hooks, Leaf, RemovableHandle, hooks_of, node_of_edge
+from .unrecorded import is_unrecorded
 from .view import node_of
 
 __all__ = ["post_accumulate", "register", "retain", "run_after", "run_before", "run_tensor_hooks"]
@@ -54,7 +55,7 @@ def retain(tensor: Any) -> None:
             f"retain_grad: can't retain_grad on Tensor that has requires_grad=False: shape "
             f"{tensor.array.shape}"
         )
-    if node.__class__ is Leaf:
+    if node.__class__ is Leaf or is_unrecorded(node):
         return
     if tensor.leaf is None:
         tensor.leaf = Leaf(tensor)
@@ -90,21 +91,29 @@ def run_tensor_hooks(hooks: dict[int, Hook], g: Any) -> Any:
     return g
 
 
-def run_before(hooks: Hooks, node: Any, g: Any) -> Any:
-    """What is to be done when a node's incoming gradients are complete."""
+def run_before(hooks: Hooks, g: Any) -> Any:
+    """What is to be done with its outputs' gradients when they are complete, whether the node will
+    run or not.
+    """
     gs = g if isinstance(g, list) else [g]
     for index, own in hooks.outputs.items():
-        if gs[index] is not None:
+        if index < len(gs) and gs[index] is not None:
             gs[index] = run_tensor_hooks(own, gs[index])
     for index, reference in hooks.retained.items():
         tensor = reference()
-        if tensor is not None and gs[index] is not None:
+        if tensor is not None and index < len(gs) and gs[index] is not None:
             g_kept = as_tensor(gs[index])
             if g_kept.node is None:
                 g_kept = native.wrap(g_kept.array.copy())
             old = tensor.leaf.grad
             tensor.leaf.grad = g_kept if old is None else old + g_kept
-    for hook in list(hooks.before.values()):  # the node's, after what concerns the tensor
+    return g if isinstance(g, list) else gs[0]
+
+
+def run_prehooks(hooks: dict[int, Hook], g: Any) -> Any:
+    """The gradient after the node's own hooks: it is about to run."""
+    gs = g if isinstance(g, list) else [g]
+    for hook in list(hooks.values()):
         made = hook(tuple(as_tensor(one) for one in gs))
         if made is not None:
             made = made if isinstance(made, tuple) else (made,)

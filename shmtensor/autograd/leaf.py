@@ -40,20 +40,24 @@ class Leaf(native.Edge):
             of a backward is written and later ones are added; `grad` is then a Tensor over it.
     """
 
-    __slots__ = ("__weakref__", "grad", "home", "hooks", "notes", "post", "tensor")
+    __slots__ = ("__weakref__", "before", "grad", "home", "hooks", "notes", "post", "tensor")
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = weakref.ref(tensor)
         self.grad: Any = None
         self.home: Any = None
-        self.hooks: dict[int, Hook] | None = None
-        self.post: dict[int, Hook] | None = None
+        self.hooks: dict[int, Hook] | None = None  # the tensor's
+        self.before: dict[int, Hook] | None = None  # the node's, before it adds
+        self.post: dict[int, Hook] | None = None  # after it added
         self.notes: dict[str, Any] | None = None
         self.describe(tensor.array)
 
     # -------------------------------------------------------- as users see it: AccumulateGrad
 
     next_functions: tuple[Any, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<AccumulateGrad object at {id(self):#x}>"
 
     def name(self) -> str:
         """The name as PyTorch spells it."""
@@ -78,18 +82,18 @@ class Leaf(native.Edge):
             made = hook((g,))
             return made[0] if isinstance(made, tuple) else made
 
-        if self.hooks is None:
-            self.hooks = {}
-        return RemovableHandle(self.hooks, before)
+        if self.before is None:
+            self.before = {}
+        return RemovableHandle(self.before, before)
 
     def register_hook(self, hook: Hook) -> RemovableHandle:
         """Calls `hook((), (g,))` after the gradient was added."""
         given: list[Any] = []
-        if self.hooks is None:
-            self.hooks = {}
+        if self.before is None:
+            self.before = {}
         if self.post is None:
             self.post = {}
-        before = RemovableHandle(self.hooks, given.append)
+        before = RemovableHandle(self.before, given.append)
         after = RemovableHandle(self.post, lambda tensor: hook((), (given.pop(),)))
         return Handles([before, after])
 
@@ -100,7 +104,8 @@ def renew_leaf(tensor: Any) -> None:
     found any more when a gradient of the tensor is asked for.
     """
     old, new = tensor.leaf, Leaf(tensor)
-    new.grad, new.hooks, new.post, new.notes = old.grad, old.hooks, old.post, old.notes
+    new.grad, new.notes = old.grad, old.notes
+    new.hooks, new.before, new.post = old.hooks, old.before, old.post
     tensor.leaf = new
     if tensor.node is old:
         tensor.node = new
@@ -193,33 +198,3 @@ def node_name(node: Any) -> str:
     if own is not None:
         return str(own)
     return "".join(part.capitalize() for part in node.row.name.split("_")) + "Backward0"
-
-
-def next_functions(node: Any) -> tuple[tuple[Any, int], ...]:
-    """The nodes that this one's gradients go to, with the number of their output."""
-    return tuple((None, 0) if e is None else node_of_edge(e) for e in node.edges)
-
-
-def register_hook(node: Any, hook: Hook) -> RemovableHandle:
-    """Calls `hook(grad_inputs, grad_outputs)` after the node ran; it may return other
-    grad_inputs.
-    """
-    return RemovableHandle(hooks_of(node).post, hook)
-
-
-def register_prehook(node: Any, hook: Hook) -> RemovableHandle:
-    """Calls `hook(grad_outputs)` before the node runs; it may return others."""
-    return RemovableHandle(hooks_of(node).before, hook)
-
-
-def node_repr(node: Any) -> str:
-    return f"<{node_name(node)} object at {id(node):#x}>"
-
-
-# A Node is a C type for speed; its rarely used face is given to it here.
-native.Node.name = node_name
-native.Node.next_functions = property(next_functions)
-native.Node.metadata = property(lambda node: hooks_of(node).metadata)
-native.Node.register_hook = register_hook
-native.Node.register_prehook = register_prehook
-native.Node.__repr__ = node_repr  # type: ignore[method-assign]

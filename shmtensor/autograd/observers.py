@@ -1,19 +1,22 @@
-"""Who sees the calls of ops: profiles, and counters of what they compute.
+"""Who sees the calls of ops: profiles, and counters of what they compute; and who makes them
+instead: selective checkpoints.
 
-While there is an observer, each call of an op, of a composite and of a node's backward comes to
-`observed`; otherwise nothing is looked at (native/call/modes.h).
+While there is an observer, or a caller, each call of an op, of a composite and of a node's backward
+comes to `observed`; otherwise nothing is looked at (native/call/modes.h).
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from .. import native
 from .plan import OBSERVED
 
-__all__ = ["Observer", "add", "observed", "remove"]
+__all__ = ["Observer", "add", "calling", "observed", "remove"]
 
 changing = threading.Lock()
 os.register_at_fork(after_in_child=changing._at_fork_reinit)  # type: ignore[attr-defined]
@@ -35,6 +38,17 @@ class Observer(Protocol):
 
 
 observers: list[Observer] = []
+Caller = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Calling(threading.local):
+    """Who makes this thread's calls; None: the op itself."""
+
+    caller: Caller | None = None
+
+
+now = Calling()
+callers: list[Caller] = []  # of all threads
 
 
 def add(observer: Observer) -> None:
@@ -48,7 +62,25 @@ def remove(observer: Observer) -> None:
     """The observer is told of no more calls."""
     with changing:
         observers.remove(observer)
-        native.set_modes(OBSERVED, bool(observers))
+        native.set_modes(OBSERVED, bool(observers or callers))
+
+
+@contextmanager
+def calling(caller: Caller) -> Iterator[None]:
+    """In this block `caller(called, args, named)` makes the calls of this thread; it may use
+    `called.unobserved(*args, **named)`.
+    """
+    outer, now.caller = now.caller, caller
+    with changing:
+        callers.append(caller)
+        native.set_modes(OBSERVED, True)
+    try:
+        yield
+    finally:
+        now.caller = outer
+        with changing:
+            callers.remove(caller)
+            native.set_modes(OBSERVED, bool(observers or callers))
 
 
 def observed(called: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -58,7 +90,10 @@ def observed(called: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         observer.enter(called.event, (*args, *named.values()))
     result = None
     try:
-        result = called.unobserved(*args, **named)
+        if now.caller is None:
+            result = called.unobserved(*args, **named)
+        else:
+            result = now.caller(called, args, named)
     finally:
         for observer in reversed(seeing):
             observer.leave(result)

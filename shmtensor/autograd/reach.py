@@ -43,11 +43,14 @@ class Walks(threading.local):
     Attributes:
         now: the walk whose hook runs, or None.
         depth: of walks within walks.
+        pushing: whether gradients are wanted only to differentiate them by the outputs' gradients,
+            as forward mode does.
         ends: what is to be called after the outermost.
     """
 
     now: Walk | None = None
     depth = 0
+    pushing = False
 
     def __init__(self) -> None:
         self.ends: list[Callable[[], None]] = []

@@ -70,8 +70,9 @@ def place(tensor: Any, array: Any) -> None:
 def base_of(tensor: Any) -> tuple[Any, ...]:
     """What a view that lies elsewhere in the memory of its root refers to from now on."""
     root, steps = view.chain_to(tensor)
-    if any(rule is None for rule, _ in steps):  # made under no_grad
-        return root, root.version.count, None, ()
+    if any(rule is None for rule, _ in steps):
+        count = root.version.count
+        return root, ~count if root.node is not None else count, None, ()
     with enable_grad():
         strided = view.ops.as_strided(root, tensor.shape, tensor.stride(), tensor.storage_offset())
     base: tuple[Any, ...] = strided.base

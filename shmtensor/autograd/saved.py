@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from .. import native
 from .observation import Hook, Pair, pairs, watching
@@ -85,22 +86,59 @@ def _same(value: Any) -> Any:
     return value
 
 
+class _Handle:
+    """Stands for a copy in the graph that saved it."""
+
+
 class _Clones(saved_tensors_hooks):
-    """Saves copies."""
+    """Saves copies. They are gone when the block ends, or with their graph."""
 
     def __init__(self) -> None:
-        super().__init__(lambda tensor: native.wrap(tensor.array.copy()), _same)
+        super().__init__(self.keep, self.kept)
+        self.clones: WeakKeyDictionary[_Handle, Any] = WeakKeyDictionary()
+
+    def keep(self, tensor: Any) -> _Handle:
+        handle = _Handle()
+        self.clones[handle] = native.wrap(tensor.array.copy())
+        return handle
+
+    def kept(self, handle: _Handle) -> Any:
+        if handle not in self.clones:
+            raise AssertionError(
+                "allow_mutation_on_saved_tensors: Trying to backward outside of the "
+                "'allow_mutation_on_saved_tensors' context in which the graph was originally "
+                "recorded"
+            )
+        return self.clones[handle]
 
     def clear(self) -> None:
-        """For PyTorch's sake: the copies go when their graph goes."""
+        """Drops all copies."""
+        self.clones.clear()
+
+
+_allowing: list[_Clones] = []  # the open block, whose thread does not matter
 
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[Any]:
-    """In this block, tensors that were saved for backward may be written in place.
+    """In this block, tensors that were saved for backward may be written in place. Backward runs in
+    the same block.
 
     Copies: one of every tensor that is saved here, when it is saved.
+
+    Raises:
+        RuntimeError: such a block is open already.
+        AssertionError: in a backward after the block.
     """
+    if _allowing:
+        raise RuntimeError(
+            "allow_mutation_on_saved_tensors: contexts cannot be nested: one is open already"
+        )
     clones = _Clones()
-    with clones:
-        yield clones
+    _allowing.append(clones)
+    try:
+        with clones:
+            yield clones
+    finally:
+        clones.clear()
+        _allowing.clear()

@@ -11,6 +11,9 @@ the written part, the written value inside.
 
 So there is one history, the root's, and a view holds no reference that its root holds back: no
 cycle.
+
+A view whose rule is None cannot be recorded again: it was made under `no_grad`, is one of several
+outputs, or comes out of a custom Function, and has the reason in place of the attributes then.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ from .. import native
 from ..ops.table import op
 from .leaf import Leaf, node_of_edge
 from .mode import FROZEN, inferring, recording
+from .unrecorded import ANY, node_of_unrecorded
 
-__all__ = ["Embedded", "history", "may_forget", "may_write", "written"]
+__all__ = ["FROM_FUNCTION", "Embedded", "history", "may_forget", "may_write", "written"]
 
 ops: Any = None  # the table on Tensors, set by dispatch.py
+FROM_FUNCTION = ("made inside a custom Function (or an input that it returned as it is)",)
 
 
 def history(view: Any) -> Any:
@@ -38,34 +43,83 @@ def history(view: Any) -> Any:
     if parent.version is not view.version:  # the parent has other memory now (resize_, set_)
         view.base = None
         return view.node
+    if seen < 0:
+        if view.node is None and not recording.get():
+            return ANY
+        return node_of_unrecorded(view, chain_to(view)[0], ~seen == count)
     node = parent.node if parent.base is None else history(parent)
     if node is None or view.node.__class__ is Leaf:
         view.base = (parent, count, rule, attributes)
         return view.node
     if rule is None:
-        if view.node is None:  # made under no_grad: has no history
+        if view.node is None:  # nothing required grad when it was made
             return None
+        owner, _ = node_of_edge(view.node)
+        reason = "that is one of several outputs"
+        if attributes is FROM_FUNCTION:
+            (reason,) = FROM_FUNCTION
         raise RuntimeError(
-            f"{view.node.node.row.name if view.node.__class__ is native.Port else 'view'}: a view "
-            f"that is one of "
-            f"several outputs was read after its base was modified inplace: shape "
-            f"{view.array.shape}, "
-            "its history is lost; modify a clone() instead"
+            f"{owner.row.name}: a view {reason} was read after its base was modified inplace: "
+            f"shape {view.array.shape}, its history is lost; modify a clone() instead"
         )
-    former = recording.get()
+    again, parent = recorded_again(view)
+    former, view.node = view.node, again.node
+    view.base = (parent, count, rule, attributes)
+    if view.leaf is not None and former is not None:
+        move_retained(view, former)
+    return view.node
+
+
+def recorded_again(view: Any) -> tuple[Any, Any]:
+    """The same view of its base as that is now, and the base. A base that was given another
+    geometry in place (t_, squeeze_) is a view of what it was before, which is the base then.
+
+    Raises:
+        RuntimeError: the base has another geometry, and is no such view.
+    """
+    parent, _, rule, attributes = view.base
+    mode = recording.get()
     recording.set(True)
     try:
-        again = rule.again(parent, attributes)
+        while True:
+            try:
+                again = rule.again(parent, attributes)
+            except (RuntimeError, IndexError, ValueError):  # the base has not these dimensions
+                again = None
+            if again is not None and is_same(again.array, view.array):
+                return again, parent
+            if parent.base is None:
+                break
+            parent = parent.base[0]
     finally:
-        recording.set(former)
-    if again.array.shape != view.array.shape or again.array.ctypes.data != view.array.ctypes.data:
-        raise RuntimeError(
-            "view: its base was given another geometry in place (t_, squeeze_, resize_, set_), and "
-            f"written since: shape {view.array.shape}, take the view anew"
-        )
-    view.node = again.node
-    view.base = (parent, count, rule, attributes)
-    return view.node
+        recording.set(mode)
+    raise outdated(view)
+
+
+def outdated(view: Any) -> RuntimeError:
+    return RuntimeError(
+        "view: its base was given another geometry in place (t_, squeeze_, resize_, set_): shape "
+        f"{view.array.shape}, take the view anew"
+    )
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """Are these the same elements of memory, in the same order?"""
+    return bool(
+        a.shape == b.shape
+        and a.ctypes.data == b.ctypes.data
+        and (a.strides == b.strides or not a.size)
+    )
+
+
+def requires_grad(tensor: Any) -> bool:
+    """Whether a tensor requires grad; also where its history is lost."""
+    if tensor.base is None:
+        return tensor.node is not None
+    _, seen, rule, _ = tensor.base
+    if rule is None:
+        return tensor.node is not None or (seen < 0 and chain_to(tensor)[0].node is not None)
+    return history(tensor) is not None
 
 
 def node_of(tensor: Any) -> Any:
@@ -86,17 +140,26 @@ def chain_to(view: Any) -> tuple[Any, list[tuple[Any, tuple[Any, ...]]]]:
     return view, steps[::-1]
 
 
-def may_write(tensor: Any) -> None:
-    """Checks that a recorded in-place write to the tensor is allowed.
+def may_change(tensor: Any) -> None:
+    """Checks that a tensor may be changed in place at all.
 
     Raises:
-        RuntimeError: a leaf that requires grad, a view of one, or a view without a rule.
+        RuntimeError: it was made in inference mode, and that is over.
     """
     if tensor.version is FROZEN and not inferring.get():
         raise RuntimeError(
             "in-place write: Inplace update to inference tensor outside InferenceMode is not "
             f"allowed: shape {tensor.array.shape}, make a clone() of it first"
         )
+
+
+def may_write(tensor: Any) -> None:
+    """Checks that a recorded in-place write to the tensor is allowed.
+
+    Raises:
+        RuntimeError: a leaf that requires grad, a view of one, or a view without a rule.
+    """
+    may_change(tensor)
     if tensor.node.__class__ is Leaf:
         raise RuntimeError(
             "in-place write: a leaf Variable that requires grad is being used in an in-place "
@@ -114,11 +177,12 @@ def may_write(tensor: Any) -> None:
             f"clone()"
         )
     if any(rule is None for rule, _ in steps):
+        reason = "made under no_grad() or one of several outputs"
+        if any(attributes is FROM_FUNCTION for _, attributes in steps):
+            (reason,) = FROM_FUNCTION
         raise RuntimeError(
-            "in-place write: the tensor is a view made under no_grad(), or one of several outputs "
-            "that are views, "
-            f"and is being modified inplace with grad mode enabled: shape {tensor.array.shape}, "
-            f"write to a clone()"
+            f"in-place write: a view {reason} is being modified inplace with grad mode "
+            f"enabled: shape {tensor.array.shape}, write to a clone()"
         )
 
 
@@ -146,6 +210,8 @@ def written(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
     if tensor.array.dtype.kind not in "fc":
         return native.wrote(tensor)
     former = tensor.node
+    if tensor.base is not None and former is not None and calls_hooks(former):
+        edges = tuple(bare(e, tensor.array) if e is former else e for e in edges)
     native.rewrite(tensor, rule, edges, *saved)
     if tensor.base is not None:
         embed(tensor, tensor.node)
@@ -154,12 +220,34 @@ def written(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
     return tensor
 
 
+def calls_hooks(edge: Any) -> bool:
+    """Has somebody registered hooks there?"""
+    hooks = edge.hooks if isinstance(edge, native.Node) else None
+    return hooks is not None and bool(hooks.outputs or hooks.before or hooks.post)
+
+
+def bare(node: Any, array: Any) -> Any:
+    """The node of a view once more, without hooks: those of a view that is written are not called,
+    because a backward takes the way over its base.
+    """
+    return native.Node(node.row, node.edges, node.saved, array)
+
+
 def embed(view: Any, value: Any) -> None:
     """The root of a written view gets the written value (a node) as part of its history."""
     root, steps = chain_to(view)
+    if root.node is None and not is_same(root_part(root.array, steps), view.array):
+        raise outdated(view)
+    plant(root, root.node, value, steps)
+
+
+def plant(root: Any, former: Any, value: Any, steps: list[Any]) -> None:
+    """Gives a root its node after the part that the steps lead to was written."""
     root.node = native.Node(
-        Embedded, (root.node, value), (tuple(steps), order_of(root.array)), root.array
+        Embedded, (former, value), (tuple(steps), order_of(root.array)), root.array
     )
+    if root.leaf is not None and former is not None:
+        move_retained(root, former)
 
 
 def set_item(x: Any, index: Any, value: Any) -> None:
@@ -177,9 +265,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     part = native.call(native.item, root_part(root.array, steps), index)
     stored = None if node is None else native.Node(Stored, (node,), (), part)
     steps.append((rule, (index,)))
-    root.node = native.Node(
-        Embedded, (edges[0], stored), (tuple(steps), order_of(root.array)), root.array
-    )
+    plant(root, edges[0], stored, steps)
 
 
 def root_part(array: Any, steps: list[tuple[Any, tuple[Any, ...]]]) -> Any:

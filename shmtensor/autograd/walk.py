@@ -79,8 +79,7 @@ def refit(g: Any, edge: Any, node: Any) -> Any:
         if len(shape) > array.ndim or not all(stretched):
             raise RuntimeError(
                 f"backward: {node.row.name} returned an invalid gradient: shape {array.shape} is "
-                f"not "
-                f"compatible with its input's shape {shape}"
+                f"not compatible with its input's shape {shape}"
             )
         g = ops.sum_to(g, shape)
     if array.dtype is not dtype:
@@ -153,8 +152,7 @@ def steps(
     this = Walk(waiting, needed, captures)
     if not accumulate:  # what only the caller gets must not be born at home
         this.held = [e.home.take() for e in captures if e.__class__ is Leaf and e.home is not None]
-    fit, call = native.fit, native.call
-    anomalies = is_tracing()
+    fit, call, anomalies = native.fit, native.call, is_tracing()
     for e, g in roots:
         if e.__class__ is Port:
             add_output(sums, e, g, create)
@@ -170,6 +168,9 @@ def steps(
                 run = hooking.run_tensor_hooks
                 sums[node] = guarded(this, create, run, node.hooks, sums[node])
             if accumulate and (needed is None or node in captures):
+                if node.before:
+                    run = hooking.run_tensor_hooks
+                    sums[node] = guarded(this, create, run, node.before, sums[node])
                 deliver(node, sums, create, this)
             elif node in captures:
                 found[node] = sums.pop(node)
@@ -181,12 +182,14 @@ def steps(
         if g is not None:
             own = node.hooks
             if own is not None:
-                g = guarded(this, create, hooking.run_before, own, node, g)
+                g = guarded(this, create, hooking.run_before, own, g)
             if node in captures:
                 for index in captures[node]:
                     found[node, index] = g[index] if g.__class__ is list else g
             if needed is not None and node not in needed:
                 continue
+            if own is not None and own.before:
+                g = guarded(this, create, hooking.run_prehooks, own.before, g)
             grads: Any
             if anomalies:
                 grads = anomaly.gradients(node, g, create)
@@ -204,8 +207,7 @@ def steps(
         for e, gx in zip(node.edges, grads):
             if e is None:
                 continue
-            cls = e.__class__
-            if cls is Port:
+            if e.__class__ is Port:
                 target = e.node
                 if target not in waiting:
                     continue

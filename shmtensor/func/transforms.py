@@ -18,6 +18,7 @@ import numpy as np
 from .. import native
 from ..autograd import enable_grad, table
 from ..autograd import grad as gradients_of
+from ..autograd.functional import pulled_by
 from ..autograd.leaf import Leaf
 from .batched import Batched, NoRule, gathered, levels, spread
 from .tree import flat
@@ -299,7 +300,7 @@ def pushes(trial: Trial, plain: list[Any]) -> Callable[[list[Any]], list[Any]]:
         u = zeros(y).requires_grad_()
         gs: Any = [None] * len(trial.plain)
         if y.requires_grad:
-            gs = gradients_of(y, trial.plain, u, True, True, True)
+            gs = pulled_by(u, y, trial.plain)
         pulled.append((u, gs))
 
     def push(tangents: list[Any]) -> list[Any]:

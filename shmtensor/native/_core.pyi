@@ -658,7 +658,6 @@ class Edge:
     def dtype(self) -> np.dtype[Any] | None: ...
     def describe(self, array: _Array, /) -> None: ...
 
-@final
 class Node(Edge):
     def __new__(
         cls, row: Any, edges: tuple[Any, ...], saved: tuple[Any, ...], array: Any = None, /

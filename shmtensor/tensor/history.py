@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from .. import native
 from ..autograd import hooks, view
 from ..autograd.backward import backward
+from ..autograd.grad_fn import shown
 from ..autograd.leaf import Leaf, RemovableHandle
 from ..autograd.mode import FROZEN, inferring
+from ..autograd.unrecorded import is_unrecorded
 from ..ops.scattered import Scattered
 from .geometry import Geometry
 
@@ -28,7 +30,7 @@ class History(Geometry):
 
     @property
     def requires_grad(self) -> bool:
-        return view.node_of(self) is not None
+        return view.requires_grad(self)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -63,6 +65,8 @@ class History(Geometry):
                     self.leaf.describe(self.array)
                 self.node = self.leaf
         elif node is not None:
+            if is_unrecorded(node):  # as long as its base requires grad
+                return self
             if node.__class__ is not Leaf:
                 raise RuntimeError(
                     "requires_grad_: you can only change requires_grad flags of leaf variables: "
@@ -76,15 +80,15 @@ class History(Geometry):
     @property
     def is_leaf(self) -> bool:
         node = view.node_of(self)
-        return node is None or node.__class__ is Leaf
+        return node is None or node.__class__ is Leaf or is_unrecorded(node)
 
     @property
     def grad_fn(self) -> Any:
         """What computed the tensor, a node of the graph; None for a leaf."""
         node = view.node_of(self)
-        if node is None or node.__class__ is Leaf:
+        if node is None or node.__class__ is Leaf or is_unrecorded(node):
             return None
-        return node.node if node.__class__ is native.Port else node
+        return shown(node.node if node.__class__ is native.Port else node)
 
     @property
     def output_nr(self) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from .. import native
 from ..autograd import view
 from ..autograd.dispatch import table
-from ..autograd.leaf import Leaf
 from ..printing import format_array
 from .copying import Copying
 from .history import node_name
@@ -26,11 +25,13 @@ class Language(Copying):
 
     def __repr__(self) -> str:
         notes = []
-        node = view.node_of(self)
-        if node.__class__ is Leaf:
-            notes.append("requires_grad=True")
-        elif node is not None:
-            notes.append(f"grad_fn=<{node_name(self)}>")
+        if view.requires_grad(self):
+            try:
+                is_leaf = self.is_leaf
+            except RuntimeError:  # a view whose base was written
+                notes.append("grad_fn=<Invalid>")
+            else:
+                notes.append("requires_grad=True" if is_leaf else f"grad_fn=<{node_name(self)}>")
         own = type(self) is not native.plain_class() and getattr(self, "keeps_class", False)
         prefix = f"{type(self).__name__}(" if own else "tensor("
         return format_array(self.array, prefix, tuple(notes))

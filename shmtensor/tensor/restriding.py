@@ -15,6 +15,7 @@ from ..autograd.dispatch import table
 from ..autograd.leaf import Leaf
 from ..autograd.mode import enable_grad, no_grad, recording
 from ..autograd.resize import SetStorage, place, resize
+from ..autograd.unrecorded import is_unrecorded
 from ..ops.likeness import order_in
 from .writing import Writing
 
@@ -35,15 +36,17 @@ class Restriding(Writing):
         """The tensor takes the place of a view of itself.
 
         What it was is its base from then on, so that its history continues, under `no_grad` too: a
-        tensor that requires grad still does. A leaf remains one. Views of it that were made before
-        refer to its former geometry, and are refused when they are looked at after another write.
+        tensor that requires grad still does. A leaf remains one. It counts as a write.
         """
+        view.may_change(self)
         node = view.node_of(self)
         view.may_forget(self)
-        if node.__class__ is Leaf:
+        if node.__class__ is Leaf or is_unrecorded(node):
             with no_grad():
                 self.array = getattr(table, name)(self.detach(), *args).array
-            self.leaf.describe(self.array)
+            if node.__class__ is Leaf:
+                node.describe(self.array)
+            native.wrote(self)
             return self
         former: Any = native.wrap(self.array)
         former.node, former.base = self.node, self.base
@@ -54,6 +57,10 @@ class Restriding(Writing):
         self.array = made.array
         self.version, self.node = made.version, node
         self.base = made.base if node is not None or former.base is not None else None
+        native.wrote(self)
+        if self.base is not None:  # it has seen that
+            parent, _, *step = self.base
+            self.base = (parent, self.version.count, *step)
         if self.leaf is not None and former.node is not None:
             view.move_retained(self, former.node)
         return self
@@ -90,6 +97,7 @@ class Restriding(Writing):
         """
         if not sizes:
             raise TypeError("resize_: missing argument 'size'")
+        view.may_change(self)
         shape = tuple(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes)
         if any(operator.index(n) < 0 for n in shape):
             raise RuntimeError(f"resize_: sizes must not be negative: {shape}")
@@ -102,6 +110,7 @@ class Restriding(Writing):
         order = order_in(shape, memory_format)
         if shape != self.array.shape or memory_format is not None:
             resize(self, shape, order)
+            native.wrote(self)
         return self
 
     def resize(self, *sizes: Any) -> Tensor:
@@ -137,6 +146,7 @@ class Restriding(Writing):
         Raises:
             RuntimeError: another dtype.
         """
+        view.may_change(self)
         node = view.node_of(self)
         if node.__class__ is Leaf and recording.get():
             view.may_write(self)
@@ -156,6 +166,7 @@ class Restriding(Writing):
             array = table.as_strided(source.detach(), size, steps, storage_offset).array
         sources = (node, None if source is None else view.node_of(source))
         place(self, array)
+        native.wrote(self)
         if recording.get() and any(sources):
             self.node = native.Node(SetStorage, sources, (), array)
         return self

@@ -218,3 +218,36 @@ def test_a_gradient_that_cannot_be_written_is_said() -> None:
     x.grad = x.grad.clone()
     (x * 2).sum().backward()
     assert x.grad.tolist() == [3, 3, 3]
+
+
+def test_gradients_of_outputs_are_complex_as_they_are() -> None:
+    x, z = leaf(1, 2), st.ones(2, dtype=st.complex128, requires_grad=True)
+    with pytest.raises(RuntimeError, match="the gradient is complex64, the output is float64"):
+        autograd.grad(x.sum(), x, grad_outputs=st.tensor(2 + 3j))
+    with pytest.raises(RuntimeError, match="the gradient is float64, the output is complex128"):
+        z.sum().backward(st.tensor(2.0, dtype=st.float64))
+    (g,) = autograd.grad(x.sum(), x, grad_outputs=st.tensor(2))  # a whole number is converted
+    assert g.tolist() == [2, 2]
+
+
+def test_materialized_zeros_are_differentiable_as_the_others() -> None:
+    x, unused = leaf(1, 2), leaf(3)
+    for create_graph in (False, True):
+        _, zeros = autograd.grad(
+            (x * x).sum(), (x, unused), create_graph=create_graph, materialize_grads=True
+        )
+        assert zeros.tolist() == [0]
+        assert zeros.requires_grad is create_graph
+
+
+def test_a_gradient_lies_in_memory_as_its_leaf() -> None:
+    x = st.ones(2, 3, requires_grad=True)
+    y = st.ones(3, 2).t().requires_grad_()
+    for create_graph in (False, True):
+        x.grad = y.grad = None
+        (x * y).sum().backward(create_graph=create_graph)
+        assert (x.grad.stride(), y.grad.stride()) == ((3, 1), (1, 2))
+        assert x.grad.view(-1).tolist() == [1] * 6
+        x.grad = y.grad = None
+        (x.t() @ y).sin().sum().backward()
+        assert (x.grad.stride(), y.grad.stride()) == ((3, 1), (1, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from shmtensor.utils.checkpoint import (
     CheckpointError,
     checkpoint,
     checkpoint_sequential,
+    set_checkpoint_debug_enabled,
     set_checkpoint_early_stop,
 )
 
@@ -151,8 +153,45 @@ def test_early_stop() -> None:
     checkpoint(part, x, use_reentrant=False).sum().backward()
     assert len(ends) == 1
     with set_checkpoint_early_stop(False):
-        checkpoint(part, x, use_reentrant=False).sum().backward()
+        y = checkpoint(part, x, use_reentrant=False)
+    y.sum().backward()  # what counts is where the checkpoint was made
     assert len(ends) == 3
+    y = checkpoint(part, x, use_reentrant=False)
+    with set_checkpoint_early_stop(False):
+        y.sum().backward()
+    assert len(ends) == 4
+    checkpoint(part, x, use_reentrant=False, early_stop=False).sum().backward()
+    assert len(ends) == 6
+    with set_checkpoint_early_stop(True):
+        checkpoint(part, x, use_reentrant=False, early_stop=False).sum().backward()
+    assert len(ends) == 7
+
+
+def test_debug_tells_what_both_runs_saved() -> None:
+    runs = []
+
+    def part(x: st.Tensor) -> st.Tensor:
+        runs.append(1)
+        y = x.exp()
+        return y.sin() if len(runs) == 1 else y
+
+    x = data(3)
+    for enabled, debug in ((None, True), (True, False)):
+        runs.clear()
+        with set_checkpoint_debug_enabled(enabled):
+            y = checkpoint(part, x, use_reentrant=False, debug=debug)
+        told = (
+            r"(?s)number.*original forward saved.*y\.sin.*recomputation saved\ntensor 0: \(3,\) f"
+        )
+        with pytest.raises(CheckpointError, match=told):
+            y.sum().backward()
+    with set_checkpoint_debug_enabled(True), pytest.raises(ValueError, match="non-default context"):
+        checkpoint(part, x, use_reentrant=False, context_fn=lambda: (nullcontext(), nullcontext()))
+    runs.clear()
+    with set_checkpoint_debug_enabled(False):
+        y = checkpoint(part, x, use_reentrant=False, debug=True)
+    with pytest.raises(CheckpointError, match=r"different number.*: 2 and 1$"):
+        y.sum().backward()
 
 
 def test_wrong_use_is_told() -> None:

@@ -148,3 +148,15 @@ def test_each_thread_begins_with_grad_mode_on() -> None:
         thread.start()
         thread.join()
     assert found == [True]
+
+
+def test_backward_to_the_edge_of_what_is_no_leaf() -> None:
+    x = leaf(1.0)
+    y = x * 2
+    seen: list[float] = []
+    y.register_hook(lambda g: seen.append(g.item()))
+    z = y * 3
+    z.backward(inputs=(graph.get_gradient_edge(y),), retain_graph=True)
+    assert (seen, x.grad) == ([3], None)
+    z.backward(inputs=graph.get_gradient_edge(x))
+    assert x.grad.tolist() == [6]

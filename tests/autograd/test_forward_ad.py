@@ -118,3 +118,17 @@ def test_wrong_tangents_are_refused() -> None:
             fwd.make_dual(x, v[:2])
         with pytest.raises(ValueError, match="floating point"):
             fwd.make_dual(st.ones(3, dtype=st.int64), v)
+
+
+def test_tangents_need_no_grad_mode() -> None:
+    x, v = pair(3)
+    with st.no_grad(), fwd.dual_level():
+        dual = fwd.make_dual(x, v)
+        value, tangent = fwd.unpack_dual(dual * dual)
+        assert not value.requires_grad
+        assert np.allclose(tangent.numpy(), 2 * x.numpy() * v.numpy())
+    with st.no_grad():
+        with fwd.dual_level():
+            pass
+        assert not autograd.is_grad_enabled()
+    assert autograd.is_grad_enabled()

@@ -167,3 +167,27 @@ def test_nothing_is_observed_once_the_blocks_have_ended() -> None:
         raise ZeroDivisionError
     x.exp().backward()
     assert not seen
+
+
+def test_writes_to_saved_tensors_are_allowed_in_one_block_only() -> None:
+    with graph.allow_mutation_on_saved_tensors() as copies:
+        with (
+            pytest.raises(RuntimeError, match="cannot be nested"),
+            graph.allow_mutation_on_saved_tensors(),
+        ):
+            pass
+        x = leaf(1.0)
+        y = x.sin().sum()
+        other = x.sin().sum()
+        copies.clear()
+        with pytest.raises(AssertionError, match="backward outside of"):
+            other.backward()
+        z = x.sin().sum()
+        assert len(copies.clones) == 1
+        del z
+        assert len(copies.clones) == 0  # with their graph
+    with pytest.raises(AssertionError, match="backward outside of"):
+        y.backward()
+    with graph.allow_mutation_on_saved_tensors():
+        x.sin().sum().backward()
+    assert np.allclose(x.grad.numpy(), np.cos(1.0))

@@ -202,3 +202,72 @@ def test_fill_writes_the_number_nearest_to_its_own(dtype: Any) -> None:
     for number in (0.1, 7, -3.5, 1e-3, float("inf"), *wide):
         x = st.empty((5, 3), dtype=dtype).fill_(number)
         np.testing.assert_array_equal(x.numpy(), np.full((5, 3), number, x.numpy().dtype))
+
+
+# ---------------------------------------------------------------- views made under no_grad
+
+
+@pytest.mark.parametrize("mode", [st.no_grad, st.inference_mode])
+def test_a_view_made_without_recording_requires_grad_as_its_base(mode: Any) -> None:
+    x = leaf(1, 2)
+    with mode():
+        v = x.view(2, 1)
+        assert v.requires_grad
+        assert not (v * 2).requires_grad
+        part, _ = x.unbind()
+        row = v[0]
+    assert v.requires_grad
+    assert part.requires_grad
+    assert row.requires_grad
+    assert v.is_leaf
+    assert v.grad_fn is None
+    assert not v.is_inference()
+    assert repr(v).endswith("requires_grad=True)")
+    y = (v * 2).sum()
+    assert y.requires_grad
+    y.backward()  # gradients end there
+    assert v.grad is None
+    assert x.grad is None
+    x.requires_grad_(False)
+    assert not v.requires_grad
+
+
+@pytest.mark.parametrize("mode", [st.no_grad, st.inference_mode])
+def test_a_view_made_without_recording_is_not_written_with_recording(mode: Any) -> None:
+    x = leaf(1, 2) * 1
+    with mode():
+        v = x.view(2, 1)
+        v.add_(1)
+    with pytest.raises(RuntimeError, match="modified inplace"):
+        v.add_(1)
+    assert v.requires_grad
+    with pytest.raises(RuntimeError, match="no_grad or inference mode and its base"):
+        _ = v.grad_fn
+    with pytest.raises(RuntimeError, match="no_grad or inference mode and its base"):
+        _ = v * 2
+    assert repr(v).endswith("grad_fn=<Invalid>)")
+    with mode():
+        assert (v * 2).tolist() == [[4], [6]]
+    assert v.detach().tolist() == [[2], [3]]
+
+
+def test_a_view_made_without_recording_of_what_needs_no_grad_is_any_view() -> None:
+    x, w = st.ones(2), st.ones(2, requires_grad=True)
+    with st.no_grad():
+        v = x.view(2, 1)
+    v.add_(1)
+    assert not (v * 2).requires_grad
+    assert (v[:, 0] * w).requires_grad
+
+
+def test_a_view_of_an_inference_tensor_is_one() -> None:
+    with st.inference_mode():
+        x = st.ones(2, 2)
+        y = st.ones(2, 2).requires_grad_()
+        assert x[0]._base is None
+    for outside in (x.view(4), x[0], y.view(4)):
+        assert outside.is_inference()
+        assert outside._base is None
+        assert not outside.requires_grad
+    with pytest.raises(RuntimeError, match="outside InferenceMode"):
+        x.view(4).add_(1)

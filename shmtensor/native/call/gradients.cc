@@ -187,7 +187,7 @@ PyObject* Backward::run() {
 }
 
 PyObject* run(Gradients* plan, PyObject* const* args, Py_ssize_t n) {
-  if (n != 2 || Py_TYPE(args[0]) != node_type) return raise("TypeError", "Gradients: (node, gradient) is needed");
+  if (n != 2 || !PyObject_TypeCheck(args[0], node_type)) return raise("TypeError", "Gradients: (node, gradient) is needed");
   if (plan->n_outputs > 1 && !PyList_CheckExact(args[1]))
     return raise("TypeError", "Gradients: a list of %d gradients is needed", plan->n_outputs);
   Backward backward;

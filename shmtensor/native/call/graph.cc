@@ -139,7 +139,7 @@ PyObject* node_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *row, *edges, *saved, *array = Py_None;
   if (!PyArg_ParseTuple(args, "OO!O!|O:Node", &row, &PyTuple_Type, &edges, &PyTuple_Type, &saved, &array))
     return nullptr;
-  if (type != node_type) return raise("TypeError", "Node: cannot be subclassed");
+  if (type != node_type) return raise("TypeError", "Node: made of the class itself; users see its subclasses");
   Py_ssize_t n = PyTuple_GET_SIZE(saved);
   PyObject** items = reinterpret_cast<PyTupleObject*>(saved)->ob_item;
   PyObject* node = make_node(row, edges, items, n, nullptr, nullptr, 0);
@@ -219,7 +219,7 @@ PyObject* node_saved(PyObject* self, void*) {
 }
 
 // pack(function): `function(saved)` gives what is kept instead. The counts of writes are no longer compared, because
-// what is kept is the hook's own; but a value that is stale already stays, so that reading it is refused.
+// what is kept is the hook's own, unless an array is left; but a value that is stale already stays, so that reading it is refused.
 PyObject* node_pack(PyObject* self, PyObject* function) {
   Node* node = reinterpret_cast<Node*>(self);
   if (!node->saved) Py_RETURN_NONE;
@@ -232,8 +232,10 @@ PyObject* node_pack(PyObject* self, PyObject* function) {
     return raise("TypeError", "Node.pack: a tuple of the same length is needed");
   }
   if (made != node->saved) {
+    bool some_left = false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(made); ++i) some_left |= PyArray_Check(PyTuple_GET_ITEM(made, i));
     node->packed = true;
-    drop_checks(node);
+    if (!some_left) drop_checks(node);
   }
   Py_SETREF(node->saved, made);
   Py_RETURN_NONE;
@@ -280,7 +282,7 @@ PyType_Slot node_slots[] = {
     {0, nullptr},
 };
 PyType_Spec node_spec = {"shmtensor.native.Node", sizeof(Node), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, node_slots};
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, node_slots};
 
 // ---------------------------------------------------------------- Port
 

@@ -15,7 +15,7 @@ bool has_gradients(PyObject* array) {
 // Checks that the tensor may be written. A plain one that is no view and no leaf always may.
 bool may_write(TensorBase* x, bool record_it) {
   if (!may_write_frozen(x)) return false;
-  const bool computed = Py_TYPE(x->node) == node_type || Py_TYPE(x->node) == port_type;
+  const bool computed = PyObject_TypeCheck(x->node, node_type) || Py_TYPE(x->node) == port_type;
   if (x->base == Py_None && (!record_it || computed || x->node == Py_None)) return true;
   Ref done(PyObject_CallOneArg(record_it ? hooks.may_write : hooks.may_forget, reinterpret_cast<PyObject*>(x)));
   return static_cast<bool>(done);

@@ -145,6 +145,15 @@ bool lies_in(PyArrayObject* result, PyArrayObject* x) {
   return owner && (owner == reinterpret_cast<PyObject*>(x) || owner == PyArray_BASE(x));
 }
 
+// Note [Unrecorded views]: a view made under no_grad of what requires grad. The count that it has seen is stored as its
+// complement: no count is equal to it, so whoever uses the view asks autograd/view.py.
+bool is_unrecorded(TensorBase* view, TensorBase* parent, PyObject* row) {
+  if (row != Py_None || view->node != Py_None) return false;
+  if (parent->node != Py_None) return true;
+  if (parent->base == Py_None) return false;
+  return PyLong_AsSsize_t(PyTuple_GET_ITEM(parent->base, 1)) < 0;
+}
+
 bool mark_view(PyObject* result, TensorBase* parent, PyObject* row, PyObject* attributes) {
   TensorBase* tensor = reinterpret_cast<TensorBase*>(result);
   if (tensor->array != parent->array &&
@@ -152,7 +161,11 @@ bool mark_view(PyObject* result, TensorBase* parent, PyObject* row, PyObject* at
     return true;
   Version* version = version_of(parent);
   if (!version) return false;
-  PyObject* count = PyLong_FromSsize_t(version->count);
+  if (version == frozen) {  // inference tensors have no history: a view is one like them, and has no base
+    Py_SETREF(tensor->version, Py_NewRef(reinterpret_cast<PyObject*>(version)));
+    return true;
+  }
+  PyObject* count = PyLong_FromSsize_t(is_unrecorded(tensor, parent, row) ? ~version->count : version->count);
   PyObject* base = count ? PyTuple_Pack(4, parent, count, row, attributes) : nullptr;
   Py_XDECREF(count);
   if (!base) return false;
@@ -196,7 +209,10 @@ PyObject* record_view(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   for (int i = 0; i < 3; ++i) many[i] = args[i];
   for (Py_ssize_t i = 5; i < n; ++i) many[i - 2] = args[i];
   given = many;
-  PyObject* tensor = record(self, given, count);
+  TensorBase* parent = reinterpret_cast<TensorBase*>(args[3]);
+  PyObject* tensor = frozen && parent->version == reinterpret_cast<PyObject*>(frozen)
+                         ? make_tensor(args[0])
+                         : record(self, given, count);
   if (many != few) free(many);
   if (tensor && !mark_view(tensor, reinterpret_cast<TensorBase*>(args[3]), args[1], args[4]))
     Py_CLEAR(tensor);

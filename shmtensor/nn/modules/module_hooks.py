@@ -11,8 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...autograd import Function
-from ...tensor import Tensor
+from .backward_hook import BackwardHook
 
 if TYPE_CHECKING:
     from .module import Module
@@ -37,6 +36,7 @@ class Table(dict[int, Any]):
 
 _numbers = itertools.count()
 _forward_pre, _forward, _backward_pre, _backward = Table(), Table(), Table(), Table()
+_forward_with_kwargs, _forward_always_called = Table(), Table()
 # Numbers of the hooks for all modules: its truth is all that `Module.__call__` looks at.
 everywhere = Table()
 # Hooks for what every module registers.
@@ -108,9 +108,17 @@ def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
     return insert(hook, _forward_pre, [everywhere])
 
 
-def register_module_forward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """`hook(module, args, output)` after every forward; what it returns replaces the output."""
-    return insert(hook, _forward, [everywhere])
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """`hook(module, args, output)` after every forward; what it returns replaces the output.
+
+    Args: as `Module.register_forward_hook`.
+    """
+    flags = [everywhere]
+    flags += [_forward_with_kwargs] if with_kwargs else []
+    flags += [_forward_always_called] if always_call else []
+    return insert(hook, _forward, flags)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -222,26 +230,31 @@ def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         args, kwargs = _before(module, args, kwargs)
         backward = None
-        if _backward or _backward_pre or module._backward_hooks or module._backward_pre_hooks:
-            backward = _Backward(module)
-            args = backward.watch_inputs(args)
+        pre_hooks = [*_backward_pre.values(), *module._backward_pre_hooks.values()]
+        hooks = [*_backward.values(), *module._backward_hooks.values()]
+        if hooks or pre_hooks:
+            backward = BackwardHook(module, hooks, pre_hooks)
+            args = backward.setup_input_hook(args)
         output = module.forward(*args, **kwargs)
         for number, hook in [*_forward.items(), *module._forward_hooks.items()]:
             done.add(number)
             output = _after(module, number, hook, args, kwargs, output)
-        return output if backward is None else backward.watch_outputs(output)
+        return output if backward is None else backward.setup_output_hook(output)
     except BaseException:
-        for number, hook in list(module._forward_hooks.items()):
-            if number in module._forward_hooks_always_called and number not in done:
-                try:
-                    _after(module, number, hook, args, kwargs, output)
-                except Exception as error:  # the one on its way is the one to hear of
-                    warnings.warn(
-                        "register_forward_hook: a hook with always_call=True raised while another "
-                        f"error was on its way: {error!r}",
-                        UserWarning,
-                        stacklevel=3,
-                    )
+        for number, hook in [*_forward.items(), *module._forward_hooks.items()]:
+            if number in done or not (
+                number in _forward_always_called or number in module._forward_hooks_always_called
+            ):
+                continue
+            try:
+                _after(module, number, hook, args, kwargs, output)
+            except Exception as error:  # the one on its way is the one to hear of
+                warnings.warn(
+                    "module forward hook with always_call=True raised an exception that was "
+                    f"silenced as another error was raised in forward: {error!r}",
+                    UserWarning,
+                    stacklevel=3,
+                )
         raise
 
 
@@ -267,94 +280,8 @@ def _before(module: Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dic
 def _after(
     module: Module, number: int, hook: Any, args: Any, kwargs: dict[str, Any], output: Any
 ) -> Any:
-    if number in module._forward_hooks_with_kwargs:
+    if number in _forward_with_kwargs or number in module._forward_hooks_with_kwargs:
         changed = hook(module, args, kwargs, output)
     else:
         changed = hook(module, args, output)
     return output if changed is None else changed
-
-
-class _Passage(Function):
-    """The identity on several tensors at once; backward shows all their gradients to `seen`."""
-
-    @staticmethod
-    def forward(ctx: Any, seen: Any, *tensors: Tensor) -> Any:
-        ctx.seen = seen
-        ctx.set_materialize_grads(False)
-        return tuple(t.view_as(t) for t in tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return (None, *ctx.seen(gradients))
-
-
-class _Backward:
-    """One call of a module with backward hooks: gradients pass `_outgoing`, then `_incoming`."""
-
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self.grad_output: tuple[Any, ...] = ()
-        self.n_inputs = 0
-        self.places: list[int] = []
-
-    def watch_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.n_inputs = len(args)
-        self.places = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
-        if not self.places:
-            return args
-        watched = _Passage.apply(self._incoming, *(args[i] for i in self.places))
-        changed = list(args)
-        for i, x in zip(self.places, watched, strict=True):
-            changed[i] = x
-        return tuple(changed)
-
-    def watch_outputs(self, output: Any) -> Any:
-        outputs = output if isinstance(output, tuple) else (output,)
-        places = [i for i, x in enumerate(outputs) if isinstance(x, Tensor) and x.requires_grad]
-        if not places:
-            return output
-
-        def outgoing(gradients: tuple[Any, ...]) -> tuple[Any, ...]:
-            every: list[Any] = [None] * len(outputs)
-            for i, g in zip(places, gradients, strict=True):
-                every[i] = g
-            changed = self._outgoing(tuple(every))
-            return tuple(changed[i] for i in places)
-
-        watched = _Passage.apply(outgoing, *(outputs[i] for i in places))
-        if not isinstance(output, tuple):
-            return watched[0]
-        changed = list(outputs)
-        for i, x in zip(places, watched, strict=True):
-            changed[i] = x
-        return type(output)(*changed) if hasattr(output, "_fields") else tuple(changed)
-
-    def _outgoing(self, grad_output: tuple[Any, ...]) -> tuple[Any, ...]:
-        for hook in [*_backward_pre.values(), *self.module._backward_pre_hooks.values()]:
-            changed = hook(self.module, grad_output)
-            if changed is not None:
-                grad_output = changed if isinstance(changed, tuple) else (changed,)
-        self.grad_output = grad_output
-        if not self.places:  # no gradient will come out of the other end
-            self._hooks((None,) * self.n_inputs)
-        return grad_output
-
-    def _incoming(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
-        every: list[Any] = [None] * self.n_inputs
-        for i, g in zip(self.places, gradients, strict=True):
-            every[i] = g
-        changed = self._hooks(tuple(every))
-        return tuple(changed[i] for i in self.places)
-
-    def _hooks(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:
-        for hook in [*_backward.values(), *self.module._backward_hooks.values()]:
-            changed = hook(self.module, grad_input, self.grad_output)
-            if changed is not None:
-                changed = changed if isinstance(changed, tuple) else (changed,)
-                if len(changed) != len(grad_input):
-                    raise RuntimeError(
-                        "register_full_backward_hook: the hook returned another number of "
-                        f"gradients: {len(changed)}, expected {len(grad_input)}"
-                    )
-                grad_input = changed
-        return grad_input

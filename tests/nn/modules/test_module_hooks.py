@@ -58,6 +58,24 @@ def test_always_call_runs_after_an_error() -> None:
     assert seen == [None]
 
 
+def test_hooks_of_all_modules_may_be_called_always() -> None:
+    class Failing(nn.Module):
+        def forward(self, x, by=1):
+            raise ValueError("no")
+
+    seen = []
+    with hooks.register_module_forward_hook(
+        lambda module, args, kwargs, out: seen.append((kwargs, out)),
+        with_kwargs=True,
+        always_call=True,
+    ):
+        with pytest.raises(ValueError, match="no"):
+            Failing()(st.ones(1), by=2)
+        nn.Identity()(st.ones(1))
+    assert seen[0] == ({"by": 2}, None)
+    assert seen[1][0] == {}
+
+
 def test_backward_hooks_see_the_modules_own_gradients() -> None:
     m = nn.Linear(2, 1, bias=False)
     with st.no_grad():
@@ -82,15 +100,96 @@ def test_backward_hook_replaces_grad_input() -> None:
     m(x).sum().backward()
     assert x.grad.item() == 5
     m.register_full_backward_hook(lambda module, grad_input, grad_output: (None, None))
-    with pytest.raises(RuntimeError, match="another number of gradients: 2, expected 1"):
+    with pytest.raises(RuntimeError, match="invalid number of gradients: 2, expected 1"):
         m(x).sum().backward()
 
 
 def test_backward_hook_fires_without_input_gradient() -> None:
     m, seen = nn.Linear(2, 1), []
     m.register_full_backward_hook(lambda module, gi, go: seen.append((gi, go[0].tolist())))
-    m(st.ones(1, 2)).sum().backward()
+    with pytest.warns(UserWarning, match="no inputs of Linear require gradients"):
+        m(st.ones(1, 2)).sum().backward()
     assert seen == [((None,), [[1.0]])]
+
+
+def test_backward_hook_without_input_gradient_gives_none() -> None:
+    m = nn.Linear(2, 1)
+    handle = m.register_full_backward_hook(lambda module, gi, go: (st.ones(1, 2),))
+    y = m(st.ones(1, 2)).sum()
+    with (
+        pytest.warns(UserWarning, match="no inputs of Linear"),
+        pytest.raises(RuntimeError, match="should always return None"),
+    ):
+        y.backward()
+    handle.remove()
+    m.register_full_backward_hook(lambda module, gi, go: (None,))
+    with pytest.warns(UserWarning, match="no inputs of Linear"):
+        m(st.ones(1, 2)).sum().backward()
+
+
+def test_backward_pre_hook_returns_as_many_as_it_got() -> None:
+    m = nn.Linear(1, 1)
+    m.register_full_backward_pre_hook(lambda module, go: (go[0], go[0]))
+    y = m(st.ones(1, 1, requires_grad=True)).sum()
+    with pytest.raises(RuntimeError, match=r"pre_hook: .* gradients: 2, expected 1"):
+        y.backward()
+
+
+def test_backward_hook_sees_zeros_for_a_tensor_without_gradient() -> None:
+    class Product(nn.Module):
+        def forward(self, x, y, n):
+            return x * y * n, y
+
+    m, seen = Product(), []
+    m.register_full_backward_hook(lambda module, gi, go: seen.append((gi, go)))
+    m(st.ones(1, requires_grad=True), st.ones(1), 3)[0].sum().backward()
+    ((grad_input, grad_output),) = seen
+    assert [g if g is None else g.tolist() for g in grad_input] == [[3], [0], None]
+    assert grad_output[0].tolist() == [1]
+    assert grad_output[1] is None
+
+
+def test_backward_hook_fires_once_in_double_backward() -> None:
+    m, seen = nn.MSELoss(), []
+    m.register_full_backward_hook(lambda module, gi, go: seen.append(1))
+    x = st.rand(1, requires_grad=True)
+    (g,) = st.autograd.grad(m(x, st.rand(1)), x, create_graph=True)
+    assert seen == [1]
+    (h,) = st.autograd.grad(g, x)
+    assert seen == [1]
+    assert h.tolist() == [2]
+
+
+@pytest.mark.parametrize("wrap", [lambda x: {"a": x}, lambda x: [x], lambda x: 3])
+def test_backward_hook_warns_of_outputs_that_it_does_not_see(wrap) -> None:
+    class Wrapped(nn.Module):
+        def forward(self, x):
+            return wrap(x * 2)
+
+    m, seen = Wrapped(), []
+    m.register_full_backward_hook(lambda *_: seen.append(1))
+    x = st.ones(1, requires_grad=True)
+    with pytest.warns(UserWarning, match="should be a Tensor or a tuple of Tensors"):
+        y = m(x)
+    if not isinstance(y, int):
+        y[0 if isinstance(y, list) else "a"].sum().backward()
+        assert x.grad.tolist() == [2]
+    assert seen == []
+
+
+def test_what_passes_backward_hooks_may_not_be_written() -> None:
+    class Writing(nn.Module):
+        def forward(self, x):
+            return x.mul_(2)
+
+    x = st.ones(1, 1, requires_grad=True)
+    inside, outside = Writing(), nn.Linear(1, 1)
+    for m in (inside, outside):
+        m.register_full_backward_hook(lambda *_: None)
+    with pytest.raises(RuntimeError, match="custom Function"):
+        inside(x.clone())
+    with pytest.raises(RuntimeError, match="custom Function"):
+        outside(x).mul_(2)
 
 
 def test_hooks_of_all_modules() -> None:
