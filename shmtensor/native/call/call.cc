@@ -120,16 +120,6 @@ PyObject* compute(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return as_tensors(run_kernel(args[0], args + 1, n - 1));
 }
 
-PyObject* compute_view(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  if (n < 4) return raise("TypeError", "compute_view: (parent, row, attributes, kernel, *arguments) is needed");
-  PyObject* array = run_kernel(args[3], args + 4, n - 4);
-  if (!array) return nullptr;
-  PyObject* given[4] = {array, args[0], args[1], args[2]};
-  PyObject* tensor = view_of(self, given, 4);
-  Py_DECREF(array);
-  return tensor;
-}
-
 PyObject* write(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n < 2) return raise("TypeError", "write: (tensor, kernel, *arguments) is needed");
   if (is_tensor(args[0]) && !may_write_frozen(reinterpret_cast<TensorBase*>(args[0]))) return nullptr;

@@ -17,7 +17,6 @@ PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n, cons
 
 PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t n);     // call(kernel, *arguments) -> arrays
 PyObject* compute(PyObject*, PyObject* const* args, Py_ssize_t n);  // the same, as Tensors without history
-PyObject* compute_view(PyObject*, PyObject* const* args, Py_ssize_t n);  // (parent, row, attributes, kernel, *args)
 PyObject* write(PyObject*, PyObject* const* args, Py_ssize_t n);  // write(tensor, kernel, *arguments with out)
 
 }  // namespace shmtensor

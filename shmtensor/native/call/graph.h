@@ -120,6 +120,22 @@ PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_s
                     PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
                     Py_ssize_t ahead = 0);
 
+// A Tensor over the array whose node is Node(row, edges, saved); without a node if it can have no gradient. A Tensor among
+// the saved is kept as its array, with a check of its version; so is the array itself.
+PyObject* record(PyObject* array, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n);
+// The same for a tuple of arrays with one node: a tuple of Tensors; those that can have a gradient get a Port.
+PyObject* record_many(PyObject* arrays, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n);
+// `record`, and a view of parent if its memory lies there.
+PyObject* record_view(PyObject* array, PyObject* row, PyObject* edges, TensorBase* parent, PyObject* attributes,
+                      PyObject* const* saved, Py_ssize_t n);
+// The tensor was written in place; its node becomes Node(row, edges, saved). The count of writes is raised: a saved operand
+// that shares the memory is stale from birth, the saved result is not.
+PyObject* rewrite(TensorBase* tensor, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n);
+// A Tensor without history; a view of parent if its memory lies there.
+PyObject* make_view(PyObject* array, TensorBase* parent, PyObject* row, PyObject* attributes);
+// Makes a tensor a view of parent if its memory lies there. row: None for one that may not be written in grad mode.
+bool mark_view(PyObject* tensor, TensorBase* parent, PyObject* row, PyObject* attributes);
+
 bool observed(PyObject* node);  // shows a complete node to the observer; false with an exception set
 
 PyObject* set_tensor_class(PyObject*, PyObject* type);
@@ -129,11 +145,8 @@ PyObject* set_unpacker(PyObject*, PyObject* function);
 PyObject* set_inferring(PyObject*, PyObject* variable);
 PyObject* inference(PyObject*, PyObject* step);
 PyObject* wrap(PyObject*, PyObject* array);
-PyObject* record(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* record_many(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* record_view(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* mark(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* view_of(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* mark(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* rewrite(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* wrote(PyObject*, PyObject* tensor);
 

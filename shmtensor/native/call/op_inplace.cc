@@ -48,7 +48,8 @@ PyObject* record_write(OpCall* call, PyObject* result, PyObject* old) {
   given.push(op->rule);
   given.push(edges.get());
   if (!push_saved(call, seen.get(), old, &given)) return nullptr;
-  if (x->base == Py_None && x->leaf == Py_None) return rewrite(nullptr, given.data(), given.size());
+  if (x->base == Py_None && x->leaf == Py_None)
+    return rewrite(x, op->rule, edges.get(), given.data() + 3, given.size() - 3);
   return PyObject_Vectorcall(hooks.written, given.data(), static_cast<size_t>(given.size()), nullptr);
 }
 

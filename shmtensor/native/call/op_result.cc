@@ -70,11 +70,10 @@ PyObject* outputs_alone(Op* op, PyObject* result) {
 PyObject* mark_views(OpCall* call, PyObject* tensors) {
   if (!tensors || !call->op->view) return tensors;
   Ref owned(tensors), none(PyTuple_New(0));
+  TensorBase* parent = reinterpret_cast<TensorBase*>(call->slots[0]);
   if (!none) return nullptr;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors); ++i) {
-    PyObject* given[4] = {PyTuple_GET_ITEM(tensors, i), call->slots[0], Py_None, none.get()};
-    Ref marked(mark(nullptr, given, 4));
-    if (!marked) return nullptr;
+    if (!mark_view(PyTuple_GET_ITEM(tensors, i), parent, Py_None, none.get())) return nullptr;
   }
   return owned.release();
 }
@@ -94,8 +93,8 @@ PyObject* without_history(OpCall* call, PyObject* result) {
     Ref attributes(attributes_of(call));
     if (!attributes) return nullptr;
     // A view made under no_grad() has no rule: it may not be written in grad mode.
-    PyObject* given[4] = {result, call->slots[0], call->tracked ? Py_None : op->rule, attributes.get()};
-    return view_of(nullptr, given, 4);
+    return make_view(result, reinterpret_cast<TensorBase*>(call->slots[0]), call->tracked ? Py_None : op->rule,
+                     attributes.get());
   }
   if (!op->many()) return make_tensor(output(call, result, 0));
   const Py_ssize_t n = op->listed ? PyTuple_GET_SIZE(result) : op->n_outputs;
@@ -110,29 +109,21 @@ PyObject* without_history(OpCall* call, PyObject* result) {
 
 PyObject* with_history(OpCall* call, PyObject* result) {
   Op* op = call->op;
-  Ref edges(edges_of(call)), attributes, shown;
-  if (!edges) return nullptr;
-  Values given;
+  Ref edges(edges_of(call));
+  Values saved;
+  if (!edges || !push_saved(call, result, nullptr, &saved)) return nullptr;
   if (op->many()) {
-    shown = Ref(outputs_alone(op, result));
+    Ref shown(outputs_alone(op, result));
     if (!shown) return nullptr;
-    given.push(shown.get());
-  } else {
-    given.push(output(call, result, 0));
+    PyObject* tensors = record_many(shown.get(), op->rule, edges.get(), saved.data(), saved.size());
+    return with_names(op, mark_views(call, tensors));
   }
-  given.push(op->rule);
-  given.push(edges.get());
-  const bool is_view = op->view && !op->many();
-  if (is_view) {
-    attributes = Ref(attributes_of(call));
-    if (!attributes) return nullptr;
-    given.push(call->slots[0]);
-    given.push(attributes.get());
-  }
-  if (!push_saved(call, result, nullptr, &given)) return nullptr;
-  if (is_view) return record_view(nullptr, given.data(), given.size());
-  if (!op->many()) return record(nullptr, given.data(), given.size());
-  return with_names(op, mark_views(call, record_many(nullptr, given.data(), given.size())));
+  PyObject* array = output(call, result, 0);
+  if (!op->view) return record(array, op->rule, edges.get(), saved.data(), saved.size());
+  Ref attributes(attributes_of(call));
+  if (!attributes) return nullptr;
+  return record_view(array, op->rule, edges.get(), reinterpret_cast<TensorBase*>(call->slots[0]), attributes.get(),
+                     saved.data(), saved.size());
 }
 
 }  // namespace

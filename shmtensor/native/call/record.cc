@@ -1,10 +1,11 @@
-// Making tensors with history, and marking views: what generated dispatch functions call.
+// Making tensors with history, and marking views.
 #include <cstdlib>
 #include <cstring>
 
 #include "graph.h"
 
 #include "bfloat16.h"
+#include "compute/array.h"
 
 namespace shmtensor {
 
@@ -87,53 +88,33 @@ static bool differentiable(PyObject* array) {
   return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type) || type == bfloat16_num;
 }
 
-// record(array, row, edges, *saved) -> Tensor whose node is Node(row, edges, saved).
-// A Tensor among the saved is kept as its array, with a check of its version; so is the array itself.
-PyObject* record(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (n < 3 || !PyArray_Check(args[0]) || !PyTuple_CheckExact(args[2]))
-    return raise("TypeError", "record: (array, row, edges, *saved) is needed");
-  PyObject* tensor = make_tensor(args[0]);
-  if (!tensor || !differentiable(args[0])) return tensor;
-  PyObject* node = make_node(args[1], args[2], args + 3, n - 3, args, &tensor, 1);
-  if (!node || !describe(reinterpret_cast<Edge*>(node), reinterpret_cast<PyArrayObject*>(args[0]))) {
-    Py_XDECREF(node);
-    Py_DECREF(tensor);
-    return nullptr;
-  }
-  Py_SETREF(reinterpret_cast<TensorBase*>(tensor)->node, node);
-  if (!observed(node)) Py_CLEAR(tensor);
-  return tensor;
+PyObject* record(PyObject* array, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
+  Ref tensor(make_tensor(array));
+  if (!tensor || !differentiable(array)) return tensor.release();
+  PyObject* made = tensor.get();
+  Ref node(make_node(row, edges, saved, n, &array, &made, 1));
+  if (!node || !describe(reinterpret_cast<Edge*>(node.get()), reinterpret_cast<PyArrayObject*>(array))) return nullptr;
+  Py_SETREF(reinterpret_cast<TensorBase*>(made)->node, Py_NewRef(node.get()));
+  return observed(node.get()) ? tensor.release() : nullptr;
 }
 
-// record_many(arrays: tuple, row, edges, *saved) -> tuple of Tensors; those with a floating dtype get a Port.
-PyObject* record_many(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (n < 3 || !PyTuple_CheckExact(args[0]) || !PyTuple_CheckExact(args[2]))
-    return raise("TypeError", "record_many: (arrays, row, edges, *saved) is needed");
-  Py_ssize_t count = PyTuple_GET_SIZE(args[0]);
-  PyObject** arrays = reinterpret_cast<PyTupleObject*>(args[0])->ob_item;
-  PyObject* tensors = PyTuple_New(count);
+PyObject* record_many(PyObject* results, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(results);
+  PyObject** arrays = reinterpret_cast<PyTupleObject*>(results)->ob_item;
+  Ref tensors(PyTuple_New(count));
   if (!tensors) return nullptr;
-  PyObject** items = reinterpret_cast<PyTupleObject*>(tensors)->ob_item;
-  PyObject* node = nullptr;
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    items[i] = make_tensor(arrays[i]);
-    if (!items[i]) goto failed;
-  }
-  node = make_node(args[1], args[2], args + 3, n - 3, arrays, items, count);
-  if (!node) goto failed;
+  PyObject** items = reinterpret_cast<PyTupleObject*>(tensors.get())->ob_item;
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (!(items[i] = make_tensor(arrays[i]))) return nullptr;
+  Ref node(make_node(row, edges, saved, n, arrays, items, count));
+  if (!node) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!differentiable(arrays[i])) continue;
-    PyObject* port = make_port(node, i, arrays[i]);
-    if (!port) goto failed;
+    PyObject* port = make_port(node.get(), i, arrays[i]);
+    if (!port) return nullptr;
     Py_SETREF(reinterpret_cast<TensorBase*>(items[i])->node, port);
   }
-  if (!observed(node)) goto failed;
-  Py_DECREF(node);
-  return tensors;
-failed:
-  Py_XDECREF(node);
-  Py_DECREF(tensors);
-  return nullptr;
+  return observed(node.get()) ? tensors.release() : nullptr;
 }
 
 namespace {
@@ -153,6 +134,8 @@ bool is_unrecorded(TensorBase* view, TensorBase* parent, PyObject* row) {
   if (parent->base == Py_None) return false;
   return PyLong_AsSsize_t(PyTuple_GET_ITEM(parent->base, 1)) < 0;
 }
+
+}  // namespace
 
 bool mark_view(PyObject* result, TensorBase* parent, PyObject* row, PyObject* attributes) {
   TensorBase* tensor = reinterpret_cast<TensorBase*>(result);
@@ -174,9 +157,32 @@ bool mark_view(PyObject* result, TensorBase* parent, PyObject* row, PyObject* at
   return true;
 }
 
-}  // namespace
+PyObject* make_view(PyObject* array, TensorBase* parent, PyObject* row, PyObject* attributes) {
+  Ref tensor(make_tensor(array));
+  return tensor && mark_view(tensor.get(), parent, row, attributes) ? tensor.release() : nullptr;
+}
 
-// mark(tensor, parent: Tensor, row or None, attributes): makes it a view of parent if its memory lies there.
+PyObject* record_view(PyObject* array, PyObject* row, PyObject* edges, TensorBase* parent, PyObject* attributes,
+                      PyObject* const* saved, Py_ssize_t n) {
+  const bool is_frozen = frozen && parent->version == reinterpret_cast<PyObject*>(frozen);
+  Ref tensor(is_frozen ? make_tensor(array) : record(array, row, edges, saved, n));
+  return tensor && mark_view(tensor.get(), parent, row, attributes) ? tensor.release() : nullptr;
+}
+
+PyObject* rewrite(TensorBase* tensor, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
+  PyObject* self = reinterpret_cast<PyObject*>(tensor);
+  Ref node(make_node(row, edges, saved, n, &tensor->array, &self, 1, 1));
+  if (!node || !describe(reinterpret_cast<Edge*>(node.get()), reinterpret_cast<PyArrayObject*>(tensor->array)))
+    return nullptr;
+  Version* version = version_of(tensor);
+  if (!version) return nullptr;
+  if (version != frozen) ++version->count;
+  Py_SETREF(tensor->node, Py_NewRef(node.get()));
+  return observed(node.get()) ? Py_NewRef(self) : nullptr;
+}
+
+// ---------------------------------------------------------------- for Python
+
 PyObject* mark(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 4 || !is_tensor(args[0]) || !is_tensor(args[1]))
     return raise("TypeError", "mark: (tensor, parent, row, attributes) is needed");
@@ -184,61 +190,16 @@ PyObject* mark(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return Py_NewRef(args[0]);
 }
 
-// view_of(array, parent: Tensor, row or None, attributes) -> Tensor without history.
 PyObject* view_of(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 4 || !PyArray_Check(args[0]) || !is_tensor(args[1]))
     return raise("TypeError", "view_of: (array, parent, row, attributes) is needed");
-  PyObject* tensor = make_tensor(args[0]);
-  if (tensor && !mark_view(tensor, reinterpret_cast<TensorBase*>(args[1]), args[2], args[3]))
-    Py_CLEAR(tensor);
-  return tensor;
+  return make_view(args[0], reinterpret_cast<TensorBase*>(args[1]), args[2], args[3]);
 }
 
-// record_view(array, row, edges, parent: Tensor, attributes, *saved) -> Tensor with history that may be a view.
-PyObject* record_view(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  if (n < 5 || !is_tensor(args[3]))
-    return raise("TypeError", "record_view: (array, row, edges, parent, attributes, *saved) is needed");
-  PyObject* few[16];
-  PyObject* const* given = args;
-  Py_ssize_t count = n - 2;
-  PyObject** many = few;
-  if (count > 16) {
-    many = static_cast<PyObject**>(malloc(sizeof(PyObject*) * static_cast<size_t>(count)));
-    if (!many) return PyErr_NoMemory();
-  }
-  for (int i = 0; i < 3; ++i) many[i] = args[i];
-  for (Py_ssize_t i = 5; i < n; ++i) many[i - 2] = args[i];
-  given = many;
-  TensorBase* parent = reinterpret_cast<TensorBase*>(args[3]);
-  PyObject* tensor = frozen && parent->version == reinterpret_cast<PyObject*>(frozen)
-                         ? make_tensor(args[0])
-                         : record(self, given, count);
-  if (many != few) free(many);
-  if (tensor && !mark_view(tensor, reinterpret_cast<TensorBase*>(args[3]), args[1], args[4]))
-    Py_CLEAR(tensor);
-  return tensor;
-}
-
-// rewrite(tensor, row, edges, *saved): the tensor was written in place; its node becomes Node(row, edges, saved).
-// The count of writes is raised: a saved operand that shares the memory is stale from birth, the saved result is not.
 PyObject* rewrite(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n < 3 || !is_tensor(args[0]) || !PyTuple_CheckExact(args[2]))
     return raise("TypeError", "rewrite: (tensor, row, edges, *saved) is needed");
-  TensorBase* tensor = reinterpret_cast<TensorBase*>(args[0]);
-  PyObject* node = make_node(args[1], args[2], args + 3, n - 3, &tensor->array, args, 1, 1);
-  if (!node || !describe(reinterpret_cast<Edge*>(node), reinterpret_cast<PyArrayObject*>(tensor->array))) {
-    Py_XDECREF(node);
-    return nullptr;
-  }
-  Version* version = version_of(tensor);
-  if (!version) {
-    Py_DECREF(node);
-    return nullptr;
-  }
-  if (version != frozen) ++version->count;
-  Py_SETREF(tensor->node, node);
-  if (!observed(node)) return nullptr;
-  return Py_NewRef(args[0]);
+  return rewrite(reinterpret_cast<TensorBase*>(args[0]), args[1], args[2], args + 3, n - 3);
 }
 
 // wrote(tensor): one more in-place write to its memory.
