@@ -20,6 +20,7 @@ from .hooks import as_tensor
 from .leaf import Hook, Leaf, RemovableHandle, hooks_of, node_name, node_of_edge
 from .mode import recording
 from .observation import Packed, Pair, pack
+from .plan import Saved
 from .quiet import quiet
 from .unrecorded import is_unrecorded
 from .walk import deliver
@@ -122,19 +123,18 @@ class Kept(NamedTuple):
 
 
 def kept_by(row: Row) -> Kept:
-    """In the order in which autograd/writer.py keeps them: by name, listed inputs last."""
-    named = {n for p in row.pullbacks.values() for n in p.needs} - {"ops", "into"}
-    gradients = {"g", *(f"g_{o}" for o in row.outputs)} & named
-    listed = {x.name for x in row.inputs if x.listed}
-    plain = sorted(named - gradients - listed)
+    """Where the values that a row's nodes keep stand."""
+    saved = Saved(row)
+    plain = [n for n in saved.names if not n.endswith(" like")]
     places: dict[str, Any] = {n: i for i, n in enumerate(plain)}
-    n = len(plain)
+    n = len(saved.names)
     outputs: Any = None
     if row.listed:
-        outputs, n = n, n + 1
-    elif len(gradients) > 1:
-        outputs, n = slice(n, n + len(gradients)), n + len(gradients)
-    places.update((x, slice(n, None)) for x in listed & named)
+        outputs = n - 1
+    elif n > len(plain):
+        outputs = slice(len(plain), n)
+    if saved.listed is not None:
+        places[saved.listed.name] = slice(n, None)
     return Kept(places, outputs)
 
 

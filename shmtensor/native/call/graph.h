@@ -33,7 +33,7 @@ struct Check {  // a saved array must not have been written since
 
 struct Node {
   Edge edge;
-  PyObject* row;    // what it computes: has `name` and the generated backward functions
+  PyObject* row;    // what it computes: has `name` and the functions `arrays` and `tensors`
   PyObject* edges;  // tuple
   PyObject* saved;  // tuple, or null when released
   PyObject* hooks;  // None, or what autograd/ put there
