@@ -2,9 +2,9 @@
 
 A `Batched` shows the shape of one example and keeps all of them in `value`, along its first
 dimension. It is no plain class (Note [Plain classes] in autograd/torch_function.py), so every op on
-it comes to `rules.batched`. There is no array of one example: who asks for one meets a `Ghost`, which
-knows shape and dtype, and raises `NoRule` for anything else; `vmap` then runs the function anew,
-example by example.
+it comes to `rules.batched`. There is no array of one example: who asks for one meets a `Ghost`,
+which knows shape and dtype, and raises `NoRule` for anything else; `vmap` then runs the function
+anew, example by example.
 """
 
 from __future__ import annotations
