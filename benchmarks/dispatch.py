@@ -52,6 +52,23 @@ def norm(st: Any) -> Any:
     return lambda x, w, b: f(x, (4,), w, b), square(st), vector(st), vector(st)
 
 
+def subclass(st: Any) -> Any:
+    """A tensor of a subclass without behaviour of its own."""
+    return square(st).as_subclass(type("Sub", (st.Tensor,), {}))
+
+
+def refused(x: Any, y: Any) -> Any:
+    try:
+        return x + y
+    except RuntimeError as error:
+        return error
+
+
+def in_autocast(st: Any, x: Any) -> Any:
+    with st.autocast("cpu"):
+        return x @ x
+
+
 # Families: name, what is called and on what.
 FAMILIES = [
     ("add", lambda st: (lambda x, y: x + y, vector(st), vector(st))),
@@ -144,6 +161,19 @@ PLAIN = [
     ("add_", lambda st: (lambda x: x.add_(1.0), vector(st))),
 ]
 
+# Calls that are not the plainest: two dtypes, rare arguments, other classes, errors.
+ODD = [
+    ("integers + 1.5", lambda st: (lambda x: x + 1.5, st.arange(4))),
+    ("integers + floats", lambda st: (lambda x, y: x + y, st.arange(4), vector(st))),
+    ("add, out", lambda st: (lambda x, y, z: st.add(x, y, out=z), *[vector(st)] * 2, st.ones(4))),
+    ("add, alpha", lambda st: (lambda x, y: st.add(x, y, alpha=2), vector(st), vector(st))),
+    ("add, by name", lambda st: (lambda x, y: st.add(input=x, other=y), vector(st), vector(st))),
+    ("sum, by NumPy's names", lambda st: (lambda x: x.sum(axis=1, keepdims=True), square(st))),
+    ("subclass", lambda st: (lambda x, y: x + y, subclass(st), square(st))),
+    ("wrong shapes", lambda st: (refused, square(st), st.ones(3))),
+    ("matmul in autocast", lambda st: (lambda x: in_autocast(st, x), square(st))),
+]
+
 # What the short run shows.
 QUICK = (
     "add",
@@ -157,21 +187,34 @@ QUICK = (
     "sum(1)",
     "var",
 )
-QUICK += ("max(1)", "matmul", "cat", "stack", "gather", "masked_fill", "einsum", "sort", "argmax")
+QUICK += (
+    "integers + floats",
+    "subclass",
+    "max(1)",
+    "matmul",
+    "cat",
+    "stack",
+    "gather",
+    "masked_fill",
+    "einsum",
+    "sort",
+    "argmax",
+)
 
 
-def case(name: str, make: Any, with_graph: bool) -> Case:
+def case(name: str, make: Any, with_graph: bool, target: float | None) -> Case:
     """One row of the table."""
     rival = add_numpy if name == "add" and not with_graph else None
     return Case(
         f"dispatch/{name}{', graph' * with_graph}",
         beside(tiny(make, with_graph), numpy=rival),
-        WITH if with_graph else WITHOUT,
+        target,
         wide=name not in QUICK,
     )
 
 
 CASES = [
-    *[case(name, make, False) for name, make in FAMILIES + PLAIN],
-    *[case(name, make, True) for name, make in FAMILIES],
+    *[case(name, make, False, WITHOUT) for name, make in FAMILIES + PLAIN],
+    *[case(name, make, False, None) for name, make in ODD],
+    *[case(name, make, True, WITH) for name, make in FAMILIES],
 ]
