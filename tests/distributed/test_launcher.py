@@ -261,8 +261,9 @@ def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
         import os, sys
         from shmtensor import distributed as dist
         rank = int(os.environ["RANK"])
-        print("out", rank, os.environ["LOCAL_RANK"], os.environ["ROLE_NAME"],
-              len(os.sched_getaffinity(0)), len(os.environ["SHMTENSOR_SECRET"]))
+        shown = ["out", rank, os.environ["LOCAL_RANK"], os.environ["ROLE_NAME"],
+                 len(os.sched_getaffinity(0)), len(os.environ["SHMTENSOR_SECRET"])]
+        sys.stdout.write(" ".join(map(str, shown)) + "\\n")  # at once: others write there, too
         print("err", rank, file=sys.stderr)
         """,
     )

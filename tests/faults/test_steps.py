@@ -16,7 +16,9 @@ SOURCES = Path(__file__).resolve().parents[2] / "shmtensor" / "native"  # not wh
 # What is no step at all: reason -> file -> parts of the lines.
 NO_STEPS = {
     "of this process alone": {
+        "call/modes.cc": [""],
         "compute/pool.cc": [""],  # its worker threads
+        "memory/gradient_buffer.cc": [""],
         "memory/guest.cc": ["range_base[i]", "range_size[i]", "guest_count"],
         "memory/handler.cc": ["lost_reported"],
         "memory/domain.cc": ["d.ready.store"],
