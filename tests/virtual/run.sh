@@ -21,7 +21,7 @@ flags="-std=c++17 -O1 -g -pthread -fno-strict-aliasing -fsanitize=thread -Wno-ts
 sources=(tests/virtual/{ledger,channel,heap}.cc "$native"/sync/{lock,words,channel,segment,account}.cc)
 for source in "$native"/memory/*.cc; do
   case $(basename "$source") in
-    bind*.cc | figures.cc | block.cc | faults.cc | check.cc | handler.cc) ;;
+    bind*.cc | figures.cc | block.cc | faults.cc | check.cc | gradient_buffer.cc | handler.cc) ;;
     *) sources+=("$source") ;;
   esac
 done
