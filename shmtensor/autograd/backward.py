@@ -13,7 +13,8 @@ from .hooks import as_tensor, retain
 from .leaf import GradientEdge, Leaf, node_of_edge
 from .mode import recording
 from .view import node_of
-from .walk import refit, walk
+from .sum_to_size import refit
+from .walk import walk
 
 __all__ = ["backward", "grad"]
 

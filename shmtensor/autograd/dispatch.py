@@ -179,6 +179,9 @@ native.set_op_hooks(
     cast=rule_of("cast").public,
 )
 native.set_composite_hooks(
-    composites.signature, composites.foreign, composites.out, composites.failed
+    signature=composites.signature,
+    foreign=composites.foreign,
+    out=composites.out,
+    failed=composites.failed,
 )
 native.set_mode_functions(autocast.run, observers.observed)

@@ -17,7 +17,7 @@ from .dispatch import table
 from .functional import pushed
 from .leaf import Leaf, node_of_edge
 from .mode import enable_grad, recording
-from .reach import waiting_for
+from .walk import waiting_for
 from .view import node_of
 
 __all__ = [

@@ -11,7 +11,7 @@ import numpy as np
 from .. import native
 from .gate import shut
 from .mode import recording
-from .reach import walks
+from .running import walks
 
 if TYPE_CHECKING:
     from .function import Function

@@ -11,7 +11,7 @@ from .. import native
 from .backward import grad
 from .dispatch import table
 from .mode import enable_grad
-from .reach import walks
+from .running import walks
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

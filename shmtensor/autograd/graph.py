@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from .. import native
 from .grad_fn import shown
 from .leaf import GradientEdge, Handles, Leaf, RemovableHandle, node_of_edge
-from .reach import Walk, walks
+from .running import Walk, walks
 from .saved import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,

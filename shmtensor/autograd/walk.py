@@ -21,17 +21,18 @@ from .. import native
 from ..errors import OutOfSharedMemory
 from . import anomaly
 from . import hooks as hooking
-from .dispatch import arrays, table
+from .dispatch import table
 from .gate import shut
 from .home import at_home
 from .leaf import Leaf
 from .mode import recording
 from .observation import is_tracing
 from .quiet import quiet
-from .reach import Walk, leading_to, waiting_for, walks
-from .scattered import Scattered, added, arrived
+from .running import Walk, walks
+from .scattered import Scattered, added
+from .sum_to_size import refit
 
-__all__ = ["walk"]
+__all__ = ["waiting_for", "walk"]
 
 Node, Port = native.Node, native.Port
 add_arrays = native.InFloat32(np.add)  # gradients of 16 bits are summed so, and stay of 16 bits
@@ -51,40 +52,6 @@ os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore
 #   else                                     a copy, which lies as the leaf does: PyTorch's contract
 #
 # So no variable here may refer to a gradient that is delivered. One that does costs a copy.
-
-
-def refit(g: Any, edge: Any, node: Any) -> Any:
-    """A gradient brought to the dtype and shape of the input it belongs to.
-
-    Sums over stretched dimensions, casts, takes real parts.
-
-    Raises:
-        RuntimeError: the shape cannot be that input's.
-    """
-    ops: Any = table
-    if isinstance(g, Scattered):
-        g = arrived(g, edge)
-        if isinstance(g, Scattered):
-            return g
-    array = g
-    if isinstance(g, native.TensorBase):
-        array = g.array
-    else:
-        ops = arrays
-        if not isinstance(g, np.ndarray):
-            array = g = np.asarray(g)
-    shape, dtype = edge.shape, edge.dtype
-    if array.shape != shape:
-        stretched = [a == b or b == 1 for a, b in zip(array.shape[::-1], shape[::-1])]
-        if len(shape) > array.ndim or not all(stretched):
-            raise RuntimeError(
-                f"backward: {node.row.name} returned an invalid gradient: shape {array.shape} is "
-                f"not compatible with its input's shape {shape}"
-            )
-        g = ops.sum_to(g, shape)
-    if array.dtype is not dtype:
-        g = ops.cast(g, dtype)
-    return g
 
 
 @quiet
@@ -242,6 +209,79 @@ def steps(
                 ready.append(target)
         grads = gx = fitted = old = None  # see Note [Taking over a gradient]
     return found
+
+
+def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
+    """For each node and leaf that the roots reach: the nodes with an edge to it, one entry per
+    edge.
+    """
+    found: dict[Any, list[Any]] = {}
+    stack = []
+    for node in roots:
+        if node not in found:
+            found[node] = []
+            stack.append(node)
+    while stack:
+        node = stack.pop()
+        if node.__class__ is Leaf:
+            continue
+        for e in node.edges:
+            if e is None:
+                continue
+            if e.__class__ is Port:
+                e = e.node
+            known = found.get(e)
+            if known is None:
+                found[e] = [node]
+                stack.append(e)
+            else:
+                known.append(node)
+    return found
+
+
+def waiting_for(roots: Sequence[Any]) -> dict[Any, int]:
+    """How many edges lead to each node and leaf that the roots reach."""
+    counts: dict[Any, int] = {}
+    stack = []
+    for node in roots:
+        if node not in counts:
+            counts[node] = 0
+            stack.append(node)
+    while stack:
+        node = stack.pop()
+        if node.__class__ is Leaf:
+            continue
+        for e in node.edges:
+            if e is None:
+                continue
+            if e.__class__ is Port:
+                e = e.node
+            if e in counts:
+                counts[e] += 1
+            else:
+                counts[e] = 1
+                stack.append(e)
+    return counts
+
+
+def leading_to(roots: Sequence[Any], targets: Sequence[Any]) -> tuple[dict[Any, int], set[Any]]:
+    """The same counts, only of nodes on a way to a target; and the nodes that must run for that."""
+    found = users(roots)
+    needed: set[Any] = set()
+    stack = [t for t in targets if t in found]
+    while stack:
+        for user in found[stack.pop()]:
+            if user not in needed:
+                needed.add(user)
+                stack.append(user)
+    counts = {
+        node: sum(user in needed for user in above)
+        for node, above in found.items()
+        if node in needed or node in targets
+    }
+    for node in roots:
+        counts.setdefault(node, 0)
+    return counts, needed
 
 
 def add(sums: dict[Any, Any], edge: Any, g: Any, create: bool) -> None:

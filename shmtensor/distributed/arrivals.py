@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..autograd.reach import after_backward
+from ..autograd.running import after_backward
 
 __all__ = ["Arrivals"]
 

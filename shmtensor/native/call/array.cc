@@ -1,8 +1,6 @@
 // Small things done to arrays on the way, where NumPy's own Python layer costs more than the work.
 #include "array.h"
 
-#include <utility>
-
 #include "compute/memory_format.h"
 #include "compute/picking.h"
 #include "graph.h"
@@ -105,74 +103,6 @@ PyObject* fit(PyObject*, PyObject* const* args, Py_ssize_t n) {
                       !PyArray_CompareLists(PyArray_DIMS(array), edge->sizes, edge->ndim)))
     Py_RETURN_NONE;
   return Py_NewRef(args[0]);
-}
-
-namespace {
-
-// The array that `.grad` of a tensor is laid like: the tensor's, if it lives and has the gradient's shape.
-Ref laid_like(PyArrayObject* gradient, PyObject* weak) {
-  Ref tensor(PyObject_CallNoArgs(weak));
-  if (!tensor) return tensor;
-  if (is_tensor(tensor.get())) {
-    PyObject* array = reinterpret_cast<TensorBase*>(tensor.get())->array;
-    if (PyArray_Check(array) && PyArray_SAMESHAPE(as_array(array), gradient)) return Ref(Py_NewRef(array));
-  }
-  Py_INCREF(gradient);
-  return Ref(gradient);
-}
-
-// The dictionary's value, and now the caller's alone. Empty with an exception set.
-Ref popped(PyObject* dictionary, PyObject* key) {
-  Ref value(Py_XNewRef(PyDict_GetItemWithError(dictionary, key)));
-  if (!value) {
-    if (!PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key);
-  } else if (PyDict_DelItem(dictionary, key) < 0) {
-    return Ref();
-  }
-  return value;
-}
-
-// The gradient's memory if nobody else sees it, the home's if that is free, else a copy.
-Ref taken_over(Ref gradient, PyObject* tensor, PyObject* home) {
-  const bool is_alone = is_seen_by_caller_alone(gradient.get());
-  if (home != Py_None) {
-    if (owns_gradient(home, gradient.get())) {
-      if (is_alone) return gradient;
-    } else {
-      Ref own(take_gradient(home));
-      if (!own || own.get() != Py_None)
-        return own && PyArray_CopyInto(own.array(), gradient.array()) < 0 ? Ref() : std::move(own);
-    }
-  }
-  Ref like = laid_like(gradient.array(), tensor);
-  if (!like) return like;
-  const bool owns_memory = PyArray_CHKFLAGS(gradient.array(), NPY_ARRAY_OWNDATA);
-  if (is_alone && owns_memory && obeys_layout_contract(gradient.array(), like.array())) return gradient;
-  return by_layout_contract(gradient.array(), like.array());
-}
-
-}  // namespace
-
-// taken(sums: dict, leaf, tensor: weak reference, home: GradientBuffer or None): takes the leaf's gradient out of the
-// walk's sums; what becomes `.grad`. What is no array becomes it as it is.
-// Note [Taking over a gradient] in autograd/walk.py.
-PyObject* taken(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (n != 4 || !PyDict_CheckExact(args[0]) || (args[3] != Py_None && Py_TYPE(args[3]) != gradient_buffer_type))
-    return raise("TypeError", "taken: (sums, leaf, tensor, home) is needed");
-  Ref gradient = popped(args[0], args[1]);
-  if (!gradient || !PyArray_Check(gradient.get())) return gradient.release();
-  Ref array = taken_over(std::move(gradient), args[2], args[3]);
-  return array ? make_tensor(array.get()) : nullptr;
-}
-
-// laid_as_grad(gradient, tensor: weak reference): the gradient if it lies as `.grad` of the tensor has to, else a copy
-// that does.
-PyObject* laid_as_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (n != 2 || !PyArray_Check(args[0])) return raise("TypeError", "laid_as_grad: (gradient, tensor) is needed");
-  Ref like = laid_like(as_array(args[0]), args[1]);
-  if (!like) return nullptr;
-  if (obeys_layout_contract(as_array(args[0]), like.array())) return Py_NewRef(args[0]);
-  return by_layout_contract(as_array(args[0]), like.array()).release();
 }
 
 // is_only_owner(tensor): is each object, from the tensor's array down to the owner of the memory, referred to by the

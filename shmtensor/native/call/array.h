@@ -7,8 +7,6 @@ namespace shmtensor {
 PyObject* item(PyObject*, PyObject* const* args, Py_ssize_t n);    // item(x, index): x[index], never a scalar
 PyObject* expand(PyObject*, PyObject* const* args, Py_ssize_t n);  // expand(x, shape): read-only stretched view
 PyObject* fit(PyObject*, PyObject* const* args, Py_ssize_t n);     // fit(g, edge): g if it belongs there, else None
-PyObject* taken(PyObject*, PyObject* const* args, Py_ssize_t n);  // taken(sums, leaf, tensor, home): what becomes .grad
-PyObject* laid_as_grad(PyObject*, PyObject* const* args, Py_ssize_t n);  // laid_as_grad(g, tensor): g or a copy
 PyObject* is_only_owner(PyObject*, PyObject* tensor);  // does nothing else in this process see a tensor's memory?
 
 }  // namespace shmtensor

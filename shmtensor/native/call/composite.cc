@@ -19,13 +19,18 @@ struct {
 } hooks;
 
 struct Composite {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
-  uint32_t modes;
+  Function function;
   bool on_tensors;   // the table is the one on Tensors
   bool takes_first;  // its first argument is a tensor, or a list of them
   bool takes_out;    // `out=` is added to it
-  PyObject *compute, *ops, *name, *doc, *precision, *dict, *weak;
+  PyObject *compute, *ops;
+
+  template <class Visit>
+  void each_reference(Visit visit) {
+    function.each_reference(visit);
+    visit(compute);
+    visit(ops);
+  }
 };
 
 PyObject* as_object(Composite* self) { return reinterpret_cast<PyObject*>(self); }
@@ -101,7 +106,7 @@ PyObject* run(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* na
 PyObject* composite_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   Composite* composite = as_composite(self);
   const Py_ssize_t n = PyVectorcall_NARGS(flags);
-  if (const uint32_t found = modes_of(composite->modes)) return call_in_mode(found, self, args, n, names);
+  if (const uint32_t found = modes_of(composite->function.modes)) return call_in_mode(found, self, args, n, names);
   return run(composite, args, n, names, flags & PY_VECTORCALL_ARGUMENTS_OFFSET);
 }
 
@@ -118,116 +123,64 @@ PyObject* composite_new(PyTypeObject* type, PyObject* args, PyObject*) {
     return nullptr;
   Composite* self = as_composite(type->tp_alloc(type, 0));
   if (!self) return nullptr;
-  self->vectorcall = composite_call;
-  self->modes = mask;
+  self->function.vectorcall = composite_call;
+  self->function.modes = mask;
+  self->function.name = Py_NewRef(name);
+  self->function.event = Py_NewRef(name);
+  self->function.doc = Py_NewRef(doc);
+  self->function.precision = Py_NewRef(precision);
   self->on_tensors = flags & 1;
   self->takes_first = flags & 2;
   self->takes_out = flags & 4;
-  self->name = Py_NewRef(name);
-  self->doc = Py_NewRef(doc);
   self->compute = Py_NewRef(compute);
   self->ops = Py_NewRef(ops);
-  self->precision = Py_NewRef(precision);
   return as_object(self);
 }
 
-int composite_traverse(PyObject* self, visitproc visit, void* arg) {
-  Composite* composite = as_composite(self);
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(composite->compute);
-  Py_VISIT(composite->ops);
-  Py_VISIT(composite->dict);
-  return 0;
-}
-
-int composite_clear(PyObject* self) {
-  Composite* composite = as_composite(self);
-  for (PyObject** p : {&composite->compute, &composite->ops, &composite->name, &composite->doc, &composite->precision,
-                       &composite->dict})
-    Py_CLEAR(*p);
-  return 0;
-}
-
-void composite_dealloc(PyObject* self) {
-  PyObject_GC_UnTrack(self);
-  if (as_composite(self)->weak) PyObject_ClearWeakRefs(self);
-  composite_clear(self);
-  untrack_and_free(as_composite(self));
-}
-
-PyObject* composite_get(PyObject* self, PyObject* object, PyObject*) {
-  if (!object || object == Py_None) return Py_NewRef(self);
-  return PyMethod_New(self, object);
-}
-
-PyObject* composite_repr(PyObject* self) { return PyUnicode_FromFormat("<function %U>", as_composite(self)->name); }
-PyObject* composite_reduce(PyObject* self, PyObject*) { return Py_NewRef(as_composite(self)->name); }
-PyObject* composite_name(PyObject* self, void*) { return Py_NewRef(as_composite(self)->name); }
-PyObject* composite_doc(PyObject* self, void*) { return Py_NewRef(as_composite(self)->doc); }
-PyObject* composite_module(PyObject*, void*) { return PyUnicode_FromString("shmtensor"); }
 PyObject* composite_signature(PyObject* self, void*) { return PyObject_CallOneArg(hooks.signature, self); }
 
 PyGetSetDef composite_getset[] = {
-    {"__name__", composite_name, nullptr, nullptr, nullptr},
-    {"__qualname__", composite_name, nullptr, nullptr, nullptr},
-    {"__doc__", composite_doc, nullptr, nullptr, nullptr},
-    {"__module__", composite_module, nullptr, nullptr, nullptr},
+    kFunctionDoc,
+    kFunctionModule,
     {"__signature__", composite_signature, nullptr, nullptr, nullptr},
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyMethodDef composite_methods[] = {
-    {"unobserved", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(composite_unobserved)),
-     METH_FASTCALL | METH_KEYWORDS, "The call, which no mode looks at."},
-    {"__reduce__", composite_reduce, METH_NOARGS, nullptr},
+    {"unobserved", method(composite_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, which no mode looks at."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef composite_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Composite, vectorcall), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(Composite, weak), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(Composite, dict), READONLY, nullptr},
     {"compute", T_OBJECT_EX, offsetof(Composite, compute), READONLY, "the function that computes: compute(ops, ...)"},
     {"takes_out", T_BOOL, offsetof(Composite, takes_out), READONLY, "whether `out=` is added to its arguments"},
-    {"event", T_OBJECT_EX, offsetof(Composite, name), READONLY, "its name in a profile"},
-    {"precision", T_OBJECT_EX, offsetof(Composite, precision), READONLY, "what autocast does with it"},
     {nullptr, 0, 0, 0, nullptr},
 };
 PyType_Slot composite_slots[] = {
     {Py_tp_doc, const_cast<char*>("A composite of the table: a callable on tensors, or on arrays.")},
     {Py_tp_new, reinterpret_cast<void*>(composite_new)},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_descr_get, reinterpret_cast<void*>(composite_get)},
-    {Py_tp_repr, reinterpret_cast<void*>(composite_repr)},
-    {Py_tp_traverse, reinterpret_cast<void*>(composite_traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(composite_clear)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(composite_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<Composite>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear<Composite>)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc<Composite>)},
     {Py_tp_members, composite_members},
     {Py_tp_getset, composite_getset},
     {Py_tp_methods, composite_methods},
     {0, nullptr},
 };
-PyType_Spec composite_spec = {"shmtensor.native.Composite", sizeof(Composite), 0,
-                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                                  Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_IMMUTABLETYPE,
-                              composite_slots};
+PyType_Spec composite_spec = {"shmtensor.native.Composite", sizeof(Composite), 0, kFunctionFlags, composite_slots};
 
-PyObject* set_composite_hooks(PyObject*, PyObject* args) {
-  if (!PyArg_ParseTuple(args, "OOOO:set_composite_hooks", &hooks.signature, &hooks.foreign, &hooks.out, &hooks.failed))
-    return nullptr;
-  for (PyObject* p : {hooks.signature, hooks.foreign, hooks.out, hooks.failed}) Py_INCREF(p);
-  Py_RETURN_NONE;
+PyObject* set_composite_hooks(PyObject*, PyObject* args, PyObject* named) {
+  static const char* const names[] = {"signature", "foreign", "out", "failed"};
+  return set_hooks(&hooks, names, args, named);
 }
 
 PyMethodDef functions[] = {
-    {"set_composite_hooks", set_composite_hooks, METH_VARARGS, "Python's side of Composite."},
+    {"set_composite_hooks", method(set_composite_hooks), METH_VARARGS | METH_KEYWORDS, "Python's side of Composite."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
 int add_composite(PyObject* module) {
-  Ref type(PyType_FromSpec(&composite_spec));
-  if (!type || PyModule_AddObjectRef(module, "Composite", type.get()) < 0) return -1;
+  if (add_function_type(module, &composite_spec) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }
 

@@ -1,5 +1,6 @@
 // either(kernel, plain): calls the kernel; where it answers None, the plain form. One C object in
 // place of a Python frame on the way of every small op.
+#include "function.h"
 #include "views.h"
 
 #include <structmember.h>
@@ -14,6 +15,12 @@ struct Either {
   vectorcallfunc call;
   PyObject* kernel;
   PyObject* plain;
+
+  template <class Visit>
+  void each_reference(Visit visit) {
+    visit(kernel);
+    visit(plain);
+  }
 };
 
 PyObject* either_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
@@ -35,27 +42,6 @@ PyObject* either_new(PyTypeObject* type, PyObject* args, PyObject*) {
   return reinterpret_cast<PyObject*>(either);
 }
 
-int either_traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(reinterpret_cast<Either*>(self)->kernel);
-  Py_VISIT(reinterpret_cast<Either*>(self)->plain);
-  return 0;
-}
-
-int either_clear(PyObject* self) {
-  Py_CLEAR(reinterpret_cast<Either*>(self)->kernel);
-  Py_CLEAR(reinterpret_cast<Either*>(self)->plain);
-  return 0;
-}
-
-void either_dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  PyObject_GC_UnTrack(self);
-  either_clear(self);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Either, call), READONLY, nullptr},
     {"kernel", T_OBJECT_EX, offsetof(Either, kernel), READONLY, "asked first"},
@@ -67,9 +53,9 @@ PyType_Slot slots[] = {
     {Py_tp_doc, const_cast<char*>("Either(kernel, plain): the kernel, or what stands in for it.")},
     {Py_tp_new, reinterpret_cast<void*>(either_new)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_traverse, reinterpret_cast<void*>(either_traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(either_clear)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(either_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<Either>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear<Either>)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc<Either>)},
     {Py_tp_members, members},
     {0, nullptr},
 };

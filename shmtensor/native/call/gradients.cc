@@ -4,9 +4,12 @@
 // On plain arrays; or on Tensors (`create_graph`), where saved arrays become Tensors again, with their history.
 #include "op.h"
 
+#include "memory/gradient_buffer.h"
+
 #include <structmember.h>
 
 #include <cstddef>
+#include <utility>
 
 namespace shmtensor {
 
@@ -32,6 +35,12 @@ struct Gradients {
   Item zeros[kMost];      // (kZeros, which saved value, mask: which output)
   Pullback* pullbacks;
   PyObject *event, *ops, *offered, *make_zeros;  // offered(edge) -> an array to write to, or None
+
+  template <class Visit>
+  void each_reference(Visit visit) {
+    for (PyObject** p : {&event, &ops, &offered, &make_zeros}) visit(*p);
+    for (int i = 0; i < n_pullbacks; ++i) visit(pullbacks[i].function);
+  }
 };
 
 Gradients* as_gradients(PyObject* self) { return reinterpret_cast<Gradients*>(self); }
@@ -248,29 +257,9 @@ PyObject* gradients_new(PyTypeObject* type, PyObject* args, PyObject*) {
   return owned.release();
 }
 
-int gradients_traverse(PyObject* self, visitproc visit, void* arg) {
-  Gradients* plan = as_gradients(self);
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(plan->ops);
-  Py_VISIT(plan->offered);
-  Py_VISIT(plan->make_zeros);
-  for (int i = 0; i < plan->n_pullbacks; ++i) Py_VISIT(plan->pullbacks[i].function);
-  return 0;
-}
-
-int gradients_clear(PyObject* self) {
-  Gradients* plan = as_gradients(self);
-  Py_CLEAR(plan->event);
-  Py_CLEAR(plan->ops);
-  Py_CLEAR(plan->offered);
-  Py_CLEAR(plan->make_zeros);
-  while (plan->n_pullbacks) Py_CLEAR(plan->pullbacks[--plan->n_pullbacks].function);
-  return 0;
-}
-
 void gradients_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
-  gradients_clear(self);
+  clear<Gradients>(self);
   PyMem_Free(as_gradients(self)->pullbacks);
   untrack_and_free(as_gradients(self));
 }
@@ -278,8 +267,7 @@ void gradients_dealloc(PyObject* self) {
 PyObject* gradients_repr(PyObject* self) { return PyUnicode_FromFormat("<%U>", as_gradients(self)->event); }
 
 PyMethodDef gradients_methods[] = {
-    {"unobserved", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(gradients_unobserved)), METH_FASTCALL,
-     "The call, which no mode looks at."},
+    {"unobserved", method(gradients_unobserved), METH_FASTCALL, "The call, which no mode looks at."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef gradients_members[] = {
@@ -292,8 +280,8 @@ PyType_Slot gradients_slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(gradients_new)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_repr, reinterpret_cast<void*>(gradients_repr)},
-    {Py_tp_traverse, reinterpret_cast<void*>(gradients_traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(gradients_clear)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<Gradients>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear<Gradients>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(gradients_dealloc)},
     {Py_tp_methods, gradients_methods},
     {Py_tp_members, gradients_members},
@@ -302,11 +290,86 @@ PyType_Slot gradients_slots[] = {
 PyType_Spec gradients_spec = {"shmtensor.native.Gradients", sizeof(Gradients), 0,
                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, gradients_slots};
 
+// ---------------------------------------------------------------- what becomes `.grad`
+
+// The array that `.grad` of a tensor is laid like: the tensor's, if it lives and has the gradient's shape.
+Ref laid_like(PyArrayObject* gradient, PyObject* weak) {
+  Ref tensor(PyObject_CallNoArgs(weak));
+  if (!tensor) return tensor;
+  if (is_tensor(tensor.get())) {
+    PyObject* array = reinterpret_cast<TensorBase*>(tensor.get())->array;
+    if (PyArray_Check(array) && PyArray_SAMESHAPE(as_array(array), gradient)) return Ref(Py_NewRef(array));
+  }
+  Py_INCREF(gradient);
+  return Ref(gradient);
+}
+
+// The dictionary's value, and now the caller's alone. Empty with an exception set.
+Ref popped(PyObject* dictionary, PyObject* key) {
+  Ref value(Py_XNewRef(PyDict_GetItemWithError(dictionary, key)));
+  if (!value) {
+    if (!PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key);
+  } else if (PyDict_DelItem(dictionary, key) < 0) {
+    return Ref();
+  }
+  return value;
+}
+
+// The gradient's memory if nobody else sees it, the home's if that is free, else a copy.
+Ref taken_over(Ref gradient, PyObject* tensor, PyObject* home) {
+  const bool is_alone = is_seen_by_caller_alone(gradient.get());
+  if (home != Py_None) {
+    if (owns_gradient(home, gradient.get())) {
+      if (is_alone) return gradient;
+    } else {
+      Ref own(take_gradient(home));
+      if (!own || own.get() != Py_None)
+        return own && PyArray_CopyInto(own.array(), gradient.array()) < 0 ? Ref() : std::move(own);
+    }
+  }
+  Ref like = laid_like(gradient.array(), tensor);
+  if (!like) return like;
+  const bool owns_memory = PyArray_CHKFLAGS(gradient.array(), NPY_ARRAY_OWNDATA);
+  if (is_alone && owns_memory && obeys_layout_contract(gradient.array(), like.array())) return gradient;
+  return by_layout_contract(gradient.array(), like.array());
+}
+
+// taken(sums: dict, leaf, tensor: weak reference, home: GradientBuffer or None): takes the leaf's gradient out of the
+// walk's sums; what becomes `.grad`. What is no array becomes it as it is.
+// Note [Taking over a gradient] in autograd/walk.py.
+PyObject* taken(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 4 || !PyDict_CheckExact(args[0]) || (args[3] != Py_None && Py_TYPE(args[3]) != gradient_buffer_type))
+    return raise("TypeError", "taken: (sums, leaf, tensor, home) is needed");
+  Ref gradient = popped(args[0], args[1]);
+  if (!gradient || !PyArray_Check(gradient.get())) return gradient.release();
+  Ref array = taken_over(std::move(gradient), args[2], args[3]);
+  return array ? make_tensor(array.get()) : nullptr;
+}
+
+// laid_as_grad(gradient, tensor: weak reference): the gradient if it lies as `.grad` of the tensor has to, else a copy
+// that does.
+PyObject* laid_as_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 2 || !PyArray_Check(args[0])) return raise("TypeError", "laid_as_grad: (gradient, tensor) is needed");
+  Ref like = laid_like(as_array(args[0]), args[1]);
+  if (!like) return nullptr;
+  if (obeys_layout_contract(as_array(args[0]), like.array())) return Py_NewRef(args[0]);
+  return by_layout_contract(as_array(args[0]), like.array()).release();
+}
+
+PyMethodDef functions[] = {
+    {"taken", method(taken), METH_FASTCALL,
+     "taken(sums, leaf, tensor, home): takes the leaf's gradient out of the sums; what becomes .grad."},
+    {"laid_as_grad", method(laid_as_grad), METH_FASTCALL,
+     "laid_as_grad(gradient, tensor): the gradient or a copy, as .grad of a weakly referred tensor lies."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 }  // namespace
 
 int add_gradients(PyObject* module) {
   Ref type(PyType_FromSpec(&gradients_spec));
-  return type ? PyModule_AddObjectRef(module, "Gradients", type.get()) : -1;
+  if (!type || PyModule_AddObjectRef(module, "Gradients", type.get()) < 0) return -1;
+  return PyModule_AddFunctions(module, functions);
 }
 
 }  // namespace shmtensor

@@ -1,5 +1,5 @@
 // Version, Edge, Node, Port: their types, reading and freeing them.
-#include "graph.h"
+#include "function.h"
 
 #include <structmember.h>
 
@@ -150,23 +150,9 @@ PyObject* node_new(PyTypeObject* type, PyObject* args, PyObject*) {
   return node;
 }
 
-int node_traverse(PyObject* self, visitproc visit, void* arg) {
-  Node* node = reinterpret_cast<Node*>(self);
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(node->row);
-  Py_VISIT(node->edges);
-  Py_VISIT(node->saved);
-  Py_VISIT(node->hooks);
-  return 0;
-}
-
 int node_clear(PyObject* self) {
-  Node* node = reinterpret_cast<Node*>(self);
-  Py_CLEAR(node->row);
-  Py_CLEAR(node->edges);
-  Py_CLEAR(node->saved);
-  Py_CLEAR(node->hooks);
-  drop_checks(node);
+  clear<Node>(self);
+  drop_checks(reinterpret_cast<Node*>(self));
   return 0;
 }
 
@@ -274,7 +260,7 @@ PyType_Slot node_slots[] = {
     {Py_tp_doc, const_cast<char*>("Node(row, edges, saved[, array]): one computed result in the graph.")},
     {Py_tp_new, reinterpret_cast<void*>(node_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void*>(node_traverse)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<Node>)},
     {Py_tp_clear, reinterpret_cast<void*>(node_clear)},
     {Py_tp_members, node_members},
     {Py_tp_getset, node_getset},
@@ -311,21 +297,10 @@ PyObject* port_new(PyTypeObject* type, PyObject* args, PyObject*) {
   return make_port(node, index, array);
 }
 
-int port_traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(reinterpret_cast<Port*>(self)->node);
-  return 0;
-}
-
-int port_clear(PyObject* self) {
-  Py_CLEAR(reinterpret_cast<Port*>(self)->node);
-  return 0;
-}
-
 void port_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Py_TRASHCAN_BEGIN(self, port_dealloc)
-  port_clear(self);
+  clear<Port>(self);
   edge_clear(reinterpret_cast<Edge*>(self));
   untrack_and_free(self);
   Py_TRASHCAN_END
@@ -341,8 +316,8 @@ PyType_Slot port_slots[] = {
     {Py_tp_doc, const_cast<char*>("Port(node, index, array): one output of a node that has several.")},
     {Py_tp_new, reinterpret_cast<void*>(port_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(port_dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void*>(port_traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(port_clear)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<Port>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear<Port>)},
     {Py_tp_members, port_members},
     {0, nullptr},
 };

@@ -11,6 +11,8 @@
 #pragma once
 #include "python.h"
 
+#include <initializer_list>
+
 namespace shmtensor {
 
 struct Version {
@@ -43,12 +45,22 @@ struct Node {
   Check* checks;  // points at `two`, or at malloc'ed memory
   Check two[2];
   PyObject* weak;
+
+  template <class Visit>
+  void each_reference(Visit visit) {
+    for (PyObject** p : {&row, &edges, &saved, &hooks}) visit(*p);
+  }
 };
 
 struct Port {
   Edge edge;
   PyObject* node;
   Py_ssize_t index;
+
+  template <class Visit>
+  void each_reference(Visit visit) {
+    visit(node);
+  }
 };
 
 struct TensorBase {
@@ -60,6 +72,11 @@ struct TensorBase {
   PyObject* leaf;     // None, or the Leaf that owns .grad
   PyObject* weak;
   PyObject* own;  // null, or the dict of the attributes that people hang on it
+
+  template <class Visit>
+  void each_reference(Visit visit) {
+    for (PyObject** p : {&array, &node, &version, &base, &leaf, &own}) visit(*p);
+  }
 };
 
 extern PyTypeObject* version_type;

@@ -12,11 +12,12 @@
 //   op_type.cc       the type: its columns, and what it shows of itself
 #pragma once
 
-#include "call.h"
-#include "graph.h"
+#include "function.h"
 #include "modes.h"
 
 #include "compute/array.h"
+#include "compute/memory_format.h"
+#include "half/half.h"
 
 #include <vector>
 
@@ -34,6 +35,13 @@ struct Item {
   uint32_t mask;  // kInput: kept only if one of these inputs has a node; 0: always
 };
 
+// What a row says of its kernel's calls whose arrays are not all in rows, or of 16 bits.
+struct KernelPolicy {
+  bool widens = false, formatted = false;
+  Widening widening;
+  Format format;
+};
+
 constexpr int kMost = 32;     // arguments of an op
 constexpr int kMostRare = 4;  // rare keywords of an op
 
@@ -46,11 +54,9 @@ struct Argument {
 };
 
 struct Op {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  Function function;
   Form form;
   Promotion promotion;
-  uint32_t modes;  // those that concern it
   int n_inputs, n_arguments, n_positional, sizes_at, n_outputs, n_differentiable, n_rare;
   bool listed;       // several outputs, of any number
   bool view;         // outputs may be views of the first input
@@ -71,11 +77,19 @@ struct Op {
   PyObject* rare;       // composite for rare keywords: (ops, inputs..., attributes=, rare=); or null
   PyObject* ops;        // the table that it gets
   PyObject* result;     // the named tuple of several outputs, or None
-  PyObject *rule, *name, *event, *doc, *precision;
-  PyObject* dict;
-  PyObject* weak;
+  PyObject* rule;
 
   bool many() const { return listed || n_outputs > 1; }
+
+  template <class Visit>
+  void each_reference(Visit visit) {
+    function.each_reference(visit);
+    for (PyObject** p : {&kernel, &constants, &rare, &ops, &result, &rule, &policy.widening.first}) visit(*p);
+    for (int i = 0; i < n_arguments; ++i)
+      for (PyObject** p : {&arguments[i].name, &arguments[i].spelling, &arguments[i].value}) visit(*p);
+    for (int i = 0; i < n_rare; ++i)
+      for (PyObject** p : {&rare_names[i], &rare_defaults[i]}) visit(*p);
+  }
 };
 
 // Python's side, set once by autograd/dispatch.py.
@@ -179,6 +193,12 @@ int add_gradients(PyObject* module);
 int add_composite(PyObject* module);
 
 // op.cc
+// args[-1] may be overwritten. `policy`: null for a kernel that takes the arrays as they are.
+PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n, const KernelPolicy* policy = nullptr);
+
+PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t n);     // call(kernel, *arguments) -> arrays
+PyObject* compute(PyObject*, PyObject* const* args, Py_ssize_t n);  // the same, as Tensors without history
+PyObject* write(PyObject*, PyObject* const* args, Py_ssize_t n);  // write(tensor, kernel, *arguments with out)
 PyObject* call_op(Op* op, PyObject* const* args, Py_ssize_t n, PyObject* names);
 PyObject* call_op_bound(Op* op, PyObject* values, PyObject* out);  // all arguments, in the row's order
 

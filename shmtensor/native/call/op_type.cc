@@ -15,7 +15,7 @@ Op* as_op(PyObject* self) { return reinterpret_cast<Op*>(self); }
 PyObject* op_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   Op* op = as_op(self);
   const Py_ssize_t n = PyVectorcall_NARGS(flags);
-  if (const uint32_t found = modes_of(op->modes)) return call_in_mode(found, self, args, n, names);
+  if (const uint32_t found = modes_of(op->function.modes)) return call_in_mode(found, self, args, n, names);
   return call_op(op, args, n, names);
 }
 
@@ -137,140 +137,62 @@ PyObject* op_new(PyTypeObject* type, PyObject* args, PyObject*) {
     return nullptr;
   Op* op = as_op(type->tp_alloc(type, 0));
   if (!op) return nullptr;
-  op->vectorcall = op_call;
+  op->function.vectorcall = op_call;
+  op->function.modes = mask;
+  op->function.name = Py_NewRef(name);
+  op->function.event = Py_NewRef(event);
+  op->function.doc = Py_NewRef(doc);
+  op->function.precision = Py_NewRef(precision);
   op->form = static_cast<Form>(form);
-  op->modes = mask;
   op->rule = Py_NewRef(rule);
-  op->name = Py_NewRef(name);
-  op->event = Py_NewRef(event);
-  op->doc = Py_NewRef(doc);
-  op->precision = Py_NewRef(precision);
   return as_object(op);
 }
 
 // ---------------------------------------------------------------- the type
 
-template <class Visit>
-int each_reference(Op* op, Visit visit) {
-  for (PyObject** p : {&op->kernel, &op->constants, &op->rare, &op->ops, &op->result, &op->rule, &op->name, &op->event,
-                       &op->doc, &op->precision, &op->dict, &op->policy.widening.first})
-    if (const int stop = visit(p)) return stop;
-  for (int i = 0; i < op->n_arguments; ++i)
-    for (PyObject** p : {&op->arguments[i].name, &op->arguments[i].spelling, &op->arguments[i].value})
-      if (const int stop = visit(p)) return stop;
-  for (int i = 0; i < op->n_rare; ++i)
-    for (PyObject** p : {&op->rare_names[i], &op->rare_defaults[i]})
-      if (const int stop = visit(p)) return stop;
-  return 0;
-}
-
-int op_traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  return each_reference(as_op(self), [&](PyObject** p) { return *p ? visit(*p, arg) : 0; });
-}
-
-int op_clear(PyObject* self) {
-  Op* op = as_op(self);
-  each_reference(op, [](PyObject** p) {
-    Py_CLEAR(*p);
-    return 0;
-  });
-  op->n_arguments = op->n_rare = 0;
-  return 0;
-}
-
-void op_dealloc(PyObject* self) {
-  PyObject_GC_UnTrack(self);
-  if (as_op(self)->weak) PyObject_ClearWeakRefs(self);
-  op_clear(self);
-  untrack_and_free(as_op(self));
-}
-
-PyObject* op_get(PyObject* self, PyObject* object, PyObject*) {
-  if (!object || object == Py_None) return Py_NewRef(self);
-  return PyMethod_New(self, object);
-}
-
-PyObject* op_repr(PyObject* self) { return PyUnicode_FromFormat("<function %U>", as_op(self)->name); }
-PyObject* op_reduce(PyObject* self, PyObject*) { return Py_NewRef(as_op(self)->name); }
-PyObject* op_name(PyObject* self, void*) { return Py_NewRef(as_op(self)->name); }
-PyObject* op_doc(PyObject* self, void*) { return Py_NewRef(as_op(self)->doc); }
-PyObject* op_module(PyObject*, void*) { return PyUnicode_FromString("shmtensor"); }
 PyObject* op_signature(PyObject* self, void*) { return PyObject_CallOneArg(hooks.signature, self); }
 
 PyGetSetDef op_getset[] = {
-    {"__name__", op_name, nullptr, nullptr, nullptr},
-    {"__qualname__", op_name, nullptr, nullptr, nullptr},
-    {"__doc__", op_doc, nullptr, nullptr, nullptr},
-    {"__module__", op_module, nullptr, nullptr, nullptr},
+    kFunctionDoc,
+    kFunctionModule,
     {"__signature__", op_signature, nullptr, nullptr, nullptr},
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
-
-template <class F>
-PyCFunction method(F function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
-}
 
 PyMethodDef op_methods[] = {
     {"unobserved", method(op_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, which no mode looks at."},
     {"call_bound", method(op_call_bound), METH_FASTCALL,
      "call_bound(values, out=None): the call with all arguments in the row's order, which no mode looks at."},
     {"fill", method(op_fill), METH_VARARGS | METH_KEYWORDS, "Gives it its columns."},
-    {"__reduce__", op_reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyMemberDef op_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vectorcall), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(Op, weak), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(Op, dict), READONLY, nullptr},
     {"kernel", T_OBJECT, offsetof(Op, kernel), READONLY, "what computes; None before the first call"},
     {"rule", T_OBJECT_EX, offsetof(Op, rule), READONLY, "the row's rule"},
     {"form", T_BYTE, offsetof(Op, form), READONLY, "which form of the row, a place in plan.FORMS"},
-    {"event", T_OBJECT_EX, offsetof(Op, event), READONLY, "its name in a profile"},
-    {"precision", T_OBJECT_EX, offsetof(Op, precision), READONLY, "what autocast does with it"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
 PyType_Slot op_slots[] = {
     {Py_tp_doc, const_cast<char*>("An op of the table: a callable on tensors, or on arrays.")},
     {Py_tp_new, reinterpret_cast<void*>(op_new)},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_descr_get, reinterpret_cast<void*>(op_get)},
-    {Py_tp_repr, reinterpret_cast<void*>(op_repr)},
-    {Py_tp_traverse, reinterpret_cast<void*>(op_traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(op_clear)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(op_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<Op>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear<Op>)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc<Op>)},
     {Py_tp_members, op_members},
     {Py_tp_getset, op_getset},
     {Py_tp_methods, op_methods},
     {0, nullptr},
 };
 
-// METHOD_DESCRIPTOR: `x.add(y)` and `x + y` call it without making a bound method.
-PyType_Spec op_spec = {"shmtensor.native.OpFunction", sizeof(Op), 0,
-                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                           Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_IMMUTABLETYPE,
-                       op_slots};
+PyType_Spec op_spec = {"shmtensor.native.OpFunction", sizeof(Op), 0, kFunctionFlags, op_slots};
 
 PyObject* set_op_hooks(PyObject*, PyObject* args, PyObject* named) {
-  static const char* keywords[] = {"plan",    "signature", "bind",      "odd",       "failed",  "put", "as_index", "as_dtype",
-                                   "history", "recording", "may_write", "may_forget", "written", "common",   "cast",
-                                   nullptr};
-  OpHooks given;
-  if (!PyArg_ParseTupleAndKeywords(args, named, "$OOOOOOOOOOOOOOO:set_op_hooks", const_cast<char**>(keywords),
-                                   &given.plan, &given.signature, &given.bind, &given.odd, &given.failed,
-                                   &given.put, &given.as_index, &given.as_dtype, &given.history, &given.recording,
-                                   &given.may_write, &given.may_forget, &given.written, &given.common, &given.cast))
-    return nullptr;
-  for (PyObject* p : {given.plan, given.signature, given.bind, given.odd, given.failed, given.put, given.as_index, given.as_dtype,
-                      given.history, given.recording, given.may_write, given.may_forget, given.written, given.common,
-                      given.cast})
-    Py_INCREF(p);
-  hooks = given;
-  Py_RETURN_NONE;
+  static const char* const names[] = {"plan",     "signature", "bind",    "odd",       "failed",
+                                      "put",      "as_index",  "as_dtype", "history",  "recording",
+                                      "may_write", "may_forget", "written", "common",  "cast"};
+  return set_hooks(&hooks, names, args, named);
 }
 
 PyObject* forget_pairs(PyObject*, PyObject*) {
@@ -310,8 +232,7 @@ bool plan(Op* op) {
 }
 
 int add_op(PyObject* module) {
-  Ref type(PyType_FromSpec(&op_spec));
-  if (!type || PyModule_AddObjectRef(module, "OpFunction", type.get()) < 0) return -1;
+  if (add_function_type(module, &op_spec) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }
 

@@ -1,6 +1,6 @@
 // TensorBase: the slots of Tensor.
 #include "compute/array.h"
-#include "graph.h"
+#include "function.h"
 
 #include <structmember.h>
 
@@ -41,34 +41,11 @@ PyObject* start_tensor(PyTypeObject* type, PyObject* array) {
 
 PyObject* base_new(PyTypeObject* type, PyObject*, PyObject*) { return start_tensor(type, Py_None); }
 
-int base_traverse(PyObject* self, visitproc visit, void* arg) {
-  TensorBase* tensor = reinterpret_cast<TensorBase*>(self);
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(tensor->array);
-  Py_VISIT(tensor->node);
-  Py_VISIT(tensor->version);
-  Py_VISIT(tensor->base);
-  Py_VISIT(tensor->leaf);
-  Py_VISIT(tensor->own);
-  return 0;
-}
-
-int base_clear(PyObject* self) {
-  TensorBase* tensor = reinterpret_cast<TensorBase*>(self);
-  Py_CLEAR(tensor->array);
-  Py_CLEAR(tensor->node);
-  Py_CLEAR(tensor->version);
-  Py_CLEAR(tensor->base);
-  Py_CLEAR(tensor->leaf);
-  Py_CLEAR(tensor->own);
-  return 0;
-}
-
 void base_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Py_TRASHCAN_BEGIN(self, base_dealloc)
   if (reinterpret_cast<TensorBase*>(self)->weak) PyObject_ClearWeakRefs(self);
-  base_clear(self);
+  clear<TensorBase>(self);
   PyTypeObject* type = Py_TYPE(self);
   if (type == tensor_type && n_kept < kMostKept) {
     kept[n_kept++] = reinterpret_cast<TensorBase*>(self);
@@ -122,8 +99,8 @@ PyType_Slot base_slots[] = {
     {Py_tp_doc, const_cast<char*>("The slots of Tensor.")},
     {Py_tp_new, reinterpret_cast<void*>(base_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(base_dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void*>(base_traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(base_clear)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<TensorBase>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear<TensorBase>)},
     {Py_tp_members, base_members},
     {Py_tp_getset, base_computed},
     {Py_bf_getbuffer, reinterpret_cast<void*>(base_getbuffer)},
