@@ -12,8 +12,8 @@ from .dispatch import table
 from .hooks import as_tensor, retain
 from .leaf import GradientEdge, Leaf, node_of_edge
 from .mode import recording
-from .view import node_of
 from .sum_to_size import refit
+from .view import node_of
 from .walk import walk
 
 __all__ = ["backward", "grad"]

@@ -17,8 +17,8 @@ from .dispatch import table
 from .functional import pushed
 from .leaf import Leaf, node_of_edge
 from .mode import enable_grad, recording
-from .walk import waiting_for
 from .view import node_of
+from .walk import waiting_for
 
 __all__ = [
     "UnpackedDualTensor",

@@ -1,5 +1,6 @@
 """Views made under `no_grad`, or in inference mode, of what requires grad: they require grad as
-long as their root does, and gradients end there (Note [Unrecorded views] in native/call/op_result.cc).
+long as their root does, and gradients end there: Note [Unrecorded views] in
+native/call/op_result.cc.
 """
 
 from __future__ import annotations

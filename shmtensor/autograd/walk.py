@@ -215,12 +215,8 @@ def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
     """For each node and leaf that the roots reach: the nodes with an edge to it, one entry per
     edge.
     """
-    found: dict[Any, list[Any]] = {}
-    stack = []
-    for node in roots:
-        if node not in found:
-            found[node] = []
-            stack.append(node)
+    found: dict[Any, list[Any]] = {node: [] for node in roots}
+    stack = list(found)
     while stack:
         node = stack.pop()
         if node.__class__ is Leaf:
@@ -240,13 +236,11 @@ def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
 
 
 def waiting_for(roots: Sequence[Any]) -> dict[Any, int]:
-    """How many edges lead to each node and leaf that the roots reach."""
-    counts: dict[Any, int] = {}
-    stack = []
-    for node in roots:
-        if node not in counts:
-            counts[node] = 0
-            stack.append(node)
+    """How many edges lead to each node and leaf that the roots reach: the lengths of `users`,
+    without the lists.
+    """
+    counts = dict.fromkeys(roots, 0)
+    stack = list(counts)
     while stack:
         node = stack.pop()
         if node.__class__ is Leaf:

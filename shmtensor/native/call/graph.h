@@ -127,6 +127,9 @@ inline void edge_start(Edge* edge) {
 // Fills in what a gradient at this edge must look like. False: out of memory, exception set.
 bool describe(Edge* edge, PyArrayObject* array);
 
+// Only floating and complex arrays have gradients.
+bool is_differentiable(PyObject* array);
+
 // The version cell of a tensor, made at the first need. Borrowed; null with an exception set.
 Version* version_of(TensorBase* tensor);
 

@@ -1,16 +1,9 @@
 // In-place forms: the kernel writes the first input, or its result is copied there. And `out=`.
 #include "op.h"
 
-#include "bfloat16.h"
-
 namespace shmtensor {
 
 namespace {
-
-bool has_gradients(PyObject* array) {
-  const int type = PyArray_TYPE(as_array(array));
-  return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type) || type == bfloat16_num;
-}
 
 // Checks that the tensor may be written. A plain one that is no view and no leaf always may.
 bool may_write(TensorBase* x, bool record_it) {
@@ -89,7 +82,7 @@ PyObject* run_inplace(OpCall* call, bool* kernel_failed, bool* odd) {
       return nullptr;
     }
   }
-  if (!record_it || !has_gradients(array)) return wrote(nullptr, call->slots[0]);
+  if (!record_it || !is_differentiable(array)) return wrote(nullptr, call->slots[0]);
   return record_write(call, result.get(), old);
 }
 

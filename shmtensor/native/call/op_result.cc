@@ -84,15 +84,14 @@ failed:
   return nullptr;
 }
 
-// Only floating and complex results have gradients.
-static bool differentiable(PyObject* array) {
-  int type = PyArray_TYPE(reinterpret_cast<PyArrayObject*>(array));
+bool is_differentiable(PyObject* array) {
+  const int type = PyArray_TYPE(as_array(array));
   return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type) || type == bfloat16_num;
 }
 
 PyObject* record(PyObject* array, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
   Ref tensor(make_tensor(array));
-  if (!tensor || !differentiable(array)) return tensor.release();
+  if (!tensor || !is_differentiable(array)) return tensor.release();
   PyObject* made = tensor.get();
   Ref node(make_node(row, edges, saved, n, &array, &made, 1));
   if (!node || !describe(reinterpret_cast<Edge*>(node.get()), reinterpret_cast<PyArrayObject*>(array))) return nullptr;
@@ -111,7 +110,7 @@ PyObject* record_many(PyObject* results, PyObject* row, PyObject* edges, PyObjec
   Ref node(make_node(row, edges, saved, n, arrays, items, count));
   if (!node) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!differentiable(arrays[i])) continue;
+    if (!is_differentiable(arrays[i])) continue;
     PyObject* port = make_port(node.get(), i, arrays[i]);
     if (!port) return nullptr;
     Py_SETREF(reinterpret_cast<TensorBase*>(items[i])->node, port);
