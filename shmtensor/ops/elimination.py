@@ -175,7 +175,7 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
 def linalg_ldl_packed(xp, x, /, hermitian):
     """L below the diagonal and D on it, pivots and info of LAPACK's sytrf (hetrf)."""
     square("linalg.ldl_factor", x)
-    return native.ldl_factor(x, hermitian)
+    return native.ldl_factor(x, bool(hermitian))
 
 
 @composite(method=False, function=False)
@@ -212,7 +212,7 @@ def linalg_ldl_solved(xp, x, pivots, y, /, hermitian):
     """The matrices z with a @ z = y, for the a whose factors are x and pivots."""
     batch = xp.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     x, y = (xp.broadcast_to(v, (*batch, *v.shape[-2:])) for v in (x, y))
-    return native.ldl_solve(x, xp.broadcast_to(pivots, x.shape[:-1]), y, hermitian)
+    return native.ldl_solve(x, xp.broadcast_to(pivots, x.shape[:-1]), y, bool(hermitian))
 
 
 def ldl_solved_slope(ops: Any, g: Any, x: Any, pivots: Any, hermitian: bool) -> Any:

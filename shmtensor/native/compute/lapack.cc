@@ -11,6 +11,7 @@
 #include "packing.h"
 #include "pool.h"
 #include "scratch.h"
+#include "types.h"
 
 namespace shmtensor {
 namespace {
@@ -58,11 +59,13 @@ Ref transposed(PyArrayObject* x) {
   return Ref(PyArray_SwapAxes(x, PyArray_NDIM(x) - 2, PyArray_NDIM(x) - 1));
 }
 
-// A copy of x in the order (..., n, m).
+// A copy of x in the order (..., n, m), in native byte order.
 Ref columns(PyArrayObject* x) {
   Ref view = transposed(x);
+  if (!view) return view;
+  if (!is_plain(x)) return contiguous(view.array());
   PyObject* argument = view.get();
-  return view ? Ref(packed(nullptr, &argument, 1)) : Ref();
+  return Ref(packed(nullptr, &argument, 1));
 }
 
 // A batch of matrices of x: how many, and their sizes.
@@ -88,8 +91,7 @@ void each(int64_t count, int64_t work, F&& body) {
 
 // (factors, pivots, info) of each matrix: factor(a, pivots, info) writes them, in place.
 template <class F>
-PyObject* factored(PyArrayObject* x, F&& factor) {
-  const Batch batch(x);
+PyObject* factored(PyArrayObject* x, const Batch& batch, F&& factor) {
   const int nd = PyArray_NDIM(x), k = batch.m < batch.n ? batch.m : batch.n;
   npy_intp dims[NPY_MAXDIMS];
   for (int i = 0; i < nd - 2; ++i) dims[i] = PyArray_DIM(x, i);
@@ -125,7 +127,7 @@ PyObject* lu_factor(PyObject*, PyObject* p) {
   Getrf getrf;
   if (!x || !find("getrf", x, &getrf)) return nullptr;
   const Batch batch(x);
-  return factored(x, [&](char* a, int* pivots, int* info) {
+  return factored(x, batch, [&](char* a, int* pivots, int* info) {
     getrf(&batch.m, &batch.n, a, &batch.m, pivots, info);
   });
 }
@@ -145,7 +147,7 @@ PyObject* ldl_factor(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!find(hermitian ? "hetrf" : "sytrf", x, &sytrf)) return nullptr;
   const int64_t size = PyArray_ITEMSIZE(x);
   const int lwork = 64 * batch.n;  // of columns at once
-  return factored(x, [&](char* a, int* pivots, int* info) {
+  return factored(x, batch, [&](char* a, int* pivots, int* info) {
     void* work = scratch.take<char>(size * lwork);
     sytrf("L", &batch.n, a, &batch.n, pivots, work, &lwork, info, 1);
     for (int64_t j = 1; j < batch.n; ++j)

@@ -5,8 +5,8 @@
 
 namespace shmtensor {
 
-PyObject* lu_factor(PyObject*, PyObject* x);                              // (LU, pivots, info)
-PyObject* ldl_factor(PyObject*, PyObject* const* args, Py_ssize_t n);     // (LD, pivots, info)
-PyObject* ldl_solve(PyObject*, PyObject* const* args, Py_ssize_t n);      // x with a @ x = b
+PyObject* lu_factor(PyObject*, PyObject* x);  // (LU, pivots, info)
+PyObject* ldl_factor(PyObject*, PyObject* const* args, Py_ssize_t n);  // (LD, pivots, info)
+PyObject* ldl_solve(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor
