@@ -26,7 +26,8 @@ using Sytrs = void (*)(const char* uplo, const int* n, const int* nrhs, const vo
                        const int* lda, const int* pivots, void* b, const int* ldb, int* info,
                        size_t);
 
-// The function for the dtype of x, as getrf or sytrf. False: a Python exception is set.
+// LAPACK's function of that name (getrf, sytrf, ...) for the dtype of x. False: a Python exception is
+// set.
 template <class F>
 bool find(const char* name, PyArrayObject* x, F* out) {
   const int type = PyArray_TYPE(x);
