@@ -27,7 +27,8 @@ struct Gemm {
 bool blas_ensure();
 const char* blas_core();  // name of the kernels in use, "" before the first product
 
-// A function by its name in the library, which is loaded, or nullptr with ImportError. The GIL is held.
+// A function by its name in the library, which is loaded, or nullptr with ImportError. The GIL is
+// held.
 void* blas_function(const char* name);
 
 // One product on the calling thread. No GIL needed; blas_ensure() came first.

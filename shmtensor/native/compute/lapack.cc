@@ -1,5 +1,5 @@
-// A matrix goes to LAPACK column by column, and its result is returned so, as PyTorch's is: arrays of
-// shape (..., m, n) are views of memory in the order (..., n, m).
+// A matrix goes to LAPACK column by column, and its result is returned so, as PyTorch's is: arrays
+// of shape (..., m, n) are views of memory in the order (..., n, m).
 #include "lapack.h"
 
 #include <climits>
@@ -16,7 +16,7 @@
 namespace shmtensor {
 namespace {
 
-constexpr int64_t kUnlock = 16384, kSlice = 65536;  // multiply-adds
+constexpr int64_t kUnlock = 16384, kSlice = 65536, kTiny = 4096;  // multiply-adds
 
 // LAPACK's functions. Sizes are int in this library; the length of a text comes after the rest.
 using Getrf = void (*)(const int* m, const int* n, void* a, const int* lda, int* pivots, int* info);
@@ -26,8 +26,8 @@ using Sytrs = void (*)(const char* uplo, const int* n, const int* nrhs, const vo
                        const int* lda, const int* pivots, void* b, const int* ldb, int* info,
                        size_t);
 
-// LAPACK's function of that name (getrf, sytrf, ...) for the dtype of x. False: a Python exception is
-// set.
+// LAPACK's function of that name (getrf, sytrf, ...) for the dtype of x. False: a Python exception
+// is set.
 template <class F>
 bool find(const char* name, PyArrayObject* x, F* out) {
   const int type = PyArray_TYPE(x);
@@ -81,11 +81,13 @@ struct Batch {
   int64_t nbytes, count = 1;
 };
 
-// body(i) for each matrix of a batch, on the pool; a matrix takes `work` multiply-adds.
+// body(i) for each matrix of a batch, on the pool; a matrix takes `work` multiply-adds. Tiny ones
+// are done on one thread: OpenBLAS takes a lock in each call, for which threads would wait.
 template <class F>
 void each(int64_t count, int64_t work, F&& body) {
   Unlocked unlocked(count * work > kUnlock);
-  ranges(count, 1 + kSlice / (work + 1), [&](int64_t start, int64_t stop) {
+  const int64_t grain = 1 + (work < kTiny ? count : kSlice / work);
+  ranges(count, grain, [&](int64_t start, int64_t stop) {
     for (int64_t i = start; i < stop; ++i) body(i);
   });
 }
