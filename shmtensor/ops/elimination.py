@@ -1,5 +1,4 @@
-"""LU factors with row exchanges, and LDL factors: NumPy has neither. The first are computed here,
-the second by SciPy.
+"""LU factors with row exchanges, and LDL factors, by LAPACK: NumPy has neither.
 
 The gradient of LU: the differential of A = P L U, with the triangles of L ** -1 dA U ** -1; what is
 left of or below the square part follows from it (as in PyTorch, Seeger et al. 2017).
@@ -12,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import errors
-from .factors import data_of, factored, permutation, right_solved
+from .. import errors, native
+from .factors import data_of, right_solved
 from .matrices import BATCH, NEAR_ONE, TALL, insist, square, turned
+from .movement import shrunk
 from .results import named
 from .table import composite, op
 
@@ -22,18 +22,31 @@ from .table import composite, op
 @op(
     method=False,
     function=False,
-    outputs="LU pivots",
+    outputs="LU pivots info",
     samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)],
     halves="asked",
     vmap="alone",
 )
 def linalg_lu_packed(xp, x, /):
-    """L below the diagonal and U from it, and the rows exchanged in turn, counted from 1."""
+    """L below the diagonal and U from it, the rows exchanged in turn, counted from 1, and where U's
+    diagonal is zero first, or 0.
+    """
     insist("linalg.lu_factor", x)
-    return factored(x)
+    return native.lu_factor(x)
 
 
-def lu_slope(ops: Any, g_LU: Any, x: Any, LU: Any, pivots: Any) -> Any:
+def permutation(pivots: Any, m: int, dtype: Any) -> Any:
+    """P of A = P @ L @ U."""
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
+    rows = np.tile(np.arange(m), (len(flat), 1))
+    batch = np.arange(len(flat))
+    for i in range(flat.shape[1]):
+        p = flat[:, i] - 1
+        rows[batch, i], rows[batch, p] = rows[batch, p], rows[batch, i]
+    return np.swapaxes(np.eye(m, dtype=dtype)[rows.reshape(*pivots.shape[:-1], m)], -1, -2)
+
+
+def lu_slope(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
     """P L ** -H (tril(L.mH gL, -1) + triu(gU U.mH)) U ** -H, for the square part."""
     m, n = LU.shape[-2], LU.shape[-1]
     k = min(m, n)
@@ -56,21 +69,13 @@ def lu_slope(ops: Any, g_LU: Any, x: Any, LU: Any, pivots: Any) -> Any:
     return ops.matmul(permutation(data_of(pivots), m, data_of(LU).dtype), out)
 
 
-linalg_lu_packed.pullback(x=lambda ops, g_LU, x, LU, pivots: lu_slope(ops, g_LU, x, LU, pivots))
+linalg_lu_packed.pullback(x=lambda ops, g_LU, LU, pivots: lu_slope(ops, g_LU, LU, pivots))
 
 
 def pivoted(name: str, pivot: bool) -> None:
     """Raises RuntimeError if no rows are to be exchanged."""
     if not pivot:
         raise RuntimeError(f"{name}: LU without pivoting is not implemented on the CPU")
-
-
-def singular(data: Any) -> Any:
-    """Per matrix the first zero on U's diagonal, counted from 1; 0 if there is none."""
-    zero = np.diagonal(data, 0, -2, -1) == 0
-    return np.where(zero.any(-1), zero.argmax(-1) + 1, 0).astype(np.int32) if zero.size else (
-        np.zeros(data.shape[:-2], np.int32)
-    )  # fmt: skip
 
 
 @composite(method=False, function=False)
@@ -85,14 +90,13 @@ def linalg_lu_factor_ex(ops, A, *, pivot=True, check_errors=False):
     """(LU, pivots, info): as `lu_factor`; info is where U's diagonal is zero first, or 0."""
     pivoted("linalg.lu_factor", pivot)
     insist("linalg.lu_factor", A)
-    packed, pivots = ops.linalg_lu_packed(A)
-    info = singular(data_of(packed))
+    packed, pivots, info = ops.linalg_lu_packed(A)
     if check_errors and info.any():
         raise errors.LinAlgError(
             "linalg.lu_factor_ex: The diagonal element of U is zero, the factorization is of no "
             f"use for solving systems: info {info.tolist()}, shape {tuple(A.shape)}"
         )
-    return named("linalg_lu_factor_ex", LU=packed, pivots=pivots, info=ops.cast(info, info.dtype))
+    return named("linalg_lu_factor_ex", LU=packed, pivots=pivots, info=info)
 
 
 @composite(method=False, function=False)
@@ -124,7 +128,7 @@ def linalg_lu(ops, A, *, pivot=True):
         A: (..., m, n); L is (..., m, k), U (..., k, n), k the smaller.
     """
     pivoted("linalg.lu", pivot)
-    P, L, U = ops.linalg_lu_unpacked(*ops.linalg_lu_packed(A))
+    P, L, U = ops.linalg_lu_unpacked(*ops.linalg_lu_packed(A)[:2])
     return named("linalg_lu", P=P, L=L, U=U)
 
 
@@ -160,44 +164,25 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
 # ---- LDL
 
 
-def scipys_lapack() -> Any:
-    """SciPy's LAPACK.
-
-    Raises: ImportError, SciPy is not installed.
-    """
-    try:
-        from scipy.linalg import lapack
-    except ImportError:
-        raise ImportError(
-            "linalg.ldl_factor: NumPy has no LDL factors, SciPy is needed: pip install "
-            "'shmtensor[linalg]'"
-        ) from None
-    return lapack
-
-
-def bunch_kaufman(data: Any, hermitian: bool) -> tuple[Any, Any, Any]:
-    """(LD, pivots, info) of each matrix of a batch, of its lower triangle (LAPACK's sytrf)."""
-    name = "hetrf" if hermitian and data.dtype.kind == "c" else "sytrf"
-    letter = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}[data.dtype.name]
-    lapack = scipys_lapack()
-    factor = getattr(lapack, letter + name)
-    flat = data.reshape(math.prod(data.shape[:-2]), *data.shape[-2:])
-    low, pivots = np.empty_like(flat), np.empty(flat.shape[:-1], np.int32)
-    info = np.empty(len(flat), np.int32)
-    n = data.shape[-1]
-    for i, a in enumerate(flat):
-        made, at, info[i] = factor(a, lower=1, lwork=max(64 * n, 1))
-        low[i] = np.tril(made)
-        pivots[i] = at if at.min(initial=1) >= 1 or (at < 0).any() else at + 1
-    shape = data.shape
-    return low.reshape(shape), pivots.reshape(shape[:-1]), info.reshape(shape[:-2])
+@op(
+    method=False,
+    function=False,
+    outputs="LD pivots info",
+    samples=[(NEAR_ONE, False), (BATCH, True)],
+    halves="asked",
+    vmap="alone",
+)
+def linalg_ldl_packed(xp, x, /, hermitian):
+    """L below the diagonal and D on it, pivots and info of LAPACK's sytrf (hetrf)."""
+    square("linalg.ldl_factor", x)
+    return native.ldl_factor(x, bool(hermitian))
 
 
 @composite(method=False, function=False)
 def linalg_ldl_factor(ops, A, *, hermitian=False):
     """(LD, pivots): A = P L D L.T P.T of symmetric or Hermitian matrices, packed as LAPACK does.
 
-    Needs SciPy (the extra `linalg`); no gradients.
+    Only the lower triangles are read. No gradients.
     """
     out = ops.linalg_ldl_factor_ex(A, hermitian=hermitian, check_errors=True)
     return named("linalg_ldl_factor", LD=out[0], pivots=out[1])
@@ -206,38 +191,42 @@ def linalg_ldl_factor(ops, A, *, hermitian=False):
 @composite(method=False, function=False)
 def linalg_ldl_factor_ex(ops, A, *, hermitian=False, check_errors=False):
     """(LD, pivots, info): as `ldl_factor`; info > 0 where D is singular."""
-    square("linalg.ldl_factor_ex", A)
-    low, pivots, info = bunch_kaufman(np.asarray(data_of(A)), hermitian)
+    LD, pivots, info = ops.linalg_ldl_packed(A, hermitian)
     if check_errors and info.any():
         raise errors.LinAlgError(
             f"linalg.ldl_factor: the factorization has a zero block in D: info {info.tolist()}"
         )
-    made = [ops.cast(v, v.dtype) for v in (low, pivots, info)]
-    return named("linalg_ldl_factor_ex", LD=made[0], pivots=made[1], info=made[2])
+    return named("linalg_ldl_factor_ex", LD=LD, pivots=pivots, info=info)
 
 
-def ldl_parts(low: Any, pivots: Any, hermitian: bool) -> tuple[Any, Any]:
-    """(W, D) of one matrix A = W D W.T (or W.mH): the product of exchanges and columns of L."""
-    n = len(low)
-    W, D = np.eye(n, dtype=low.dtype), np.zeros_like(low)
-    k = 0
-    while k < n:
-        step = np.eye(n, dtype=low.dtype)
-        wide = pivots[k] < 0
-        a, b = (k + 1, -pivots[k] - 1) if wide else (k, pivots[k] - 1)
-        swap = np.arange(n)
-        swap[a], swap[b] = swap[b], swap[a]
-        D[k, k] = low[k, k].real if hermitian else low[k, k]
-        if wide:
-            D[k + 1, k] = low[k + 1, k]
-            D[k, k + 1] = low[k + 1, k].conjugate() if hermitian else low[k + 1, k]
-            D[k + 1, k + 1] = low[k + 1, k + 1].real if hermitian else low[k + 1, k + 1]
-            step[k + 2 :, k], step[k + 2 :, k + 1] = low[k + 2 :, k], low[k + 2 :, k + 1]
-        else:
-            step[k + 1 :, k] = low[k + 1 :, k]
-        W = W @ np.eye(n, dtype=low.dtype)[swap] @ step
-        k += 2 if wide else 1
-    return W, D
+@op(
+    method=False,
+    function=False,
+    samples=[
+        (np.tril(NEAR_ONE), np.array([3, 2, 3], np.int32), TALL, False),
+        (np.tril(BATCH), np.array([[-3, -3, 3], [1, -2, -2]], np.int32), TALL, True),
+    ],
+    halves="asked",
+)
+def linalg_ldl_solved(xp, x, pivots, y, /, hermitian):
+    """The matrices z with a @ z = y, for the a whose factors are x and pivots."""
+    batch = xp.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    x, y = (xp.broadcast_to(v, (*batch, *v.shape[-2:])) for v in (x, y))
+    return native.ldl_solve(x, xp.broadcast_to(pivots, x.shape[:-1]), y, bool(hermitian))
+
+
+def ldl_solved_slope(ops: Any, g: Any, x: Any, pivots: Any, hermitian: bool) -> Any:
+    """a ** -H @ g, where a is symmetric or Hermitian."""
+    if hermitian:
+        return ops.linalg_ldl_solved(x, pivots, g, True)
+    return ops.linalg_ldl_solved(x, pivots, g.conjugate(), False).conjugate()
+
+
+linalg_ldl_solved.pullback(
+    y=lambda ops, g, x, pivots, hermitian, y_shape: shrunk(
+        ops, ldl_solved_slope(ops, g, x, pivots, hermitian), y_shape
+    )
+)
 
 
 @composite(method=False, function=False)
@@ -245,17 +234,14 @@ def linalg_ldl_solve(ops, LD, pivots, B, *, hermitian=False):
     """X with A @ X = B for the A that `ldl_factor` took apart; differentiable in B alone."""
     square("linalg.ldl_solve", LD)
     insist("linalg.ldl_solve", B)
-    low, at = np.asarray(data_of(LD)), np.asarray(data_of(pivots))
-    if at.shape != low.shape[:-1] or at.dtype.kind != "i" or low.shape[-1] != B.shape[-2]:
+    if (
+        tuple(pivots.shape) != tuple(LD.shape[:-1])
+        or pivots.dtype.kind != "i"
+        or LD.shape[-1] != B.shape[-2]
+        or LD.dtype != B.dtype
+    ):
         raise RuntimeError(
-            f"linalg.ldl_solve: sizes or dtypes do not fit: LD {low.shape}, pivots {at.shape} "
-            f"{at.dtype}, B {tuple(B.shape)}"
+            f"linalg.ldl_solve: sizes or dtypes do not fit: LD {tuple(LD.shape)} {LD.dtype}, "
+            f"pivots {tuple(pivots.shape)} {pivots.dtype}, B {tuple(B.shape)} {B.dtype}"
         )
-    hermitian = hermitian and low.dtype.kind == "c"
-    flat = low.reshape(math.prod(low.shape[:-2]), *low.shape[-2:])
-    parts = [ldl_parts(a, p, hermitian) for a, p in zip(flat, at.reshape(len(flat), low.shape[-1]))]
-    W = np.stack([w for w, _ in parts]).reshape(low.shape) if parts else low
-    D = np.stack([d for _, d in parts]).reshape(low.shape) if parts else low
-    back = W.swapaxes(-1, -2)
-    back = back.conjugate() if hermitian else back
-    return ops.solved(back, ops.solved(D, ops.solved(W, B)))
+    return ops.linalg_ldl_solved(LD, pivots, B, hermitian)

@@ -1,8 +1,7 @@
-"""Factors of matrices: Cholesky, QR, LU, LDL, products of Householder reflectors. Batched.
+"""Factors of matrices: Cholesky, QR, products of Householder reflectors. Batched.
 
 Sources of the gradients: Cholesky Murray (2016), QR Walter and Lehmann (2012) and for wide matrices
-Roberts and Roberts (2020), LU the differential of A = P L U (PyTorch's conventions for what is not
-square).
+Roberts and Roberts (2020).
 """
 
 from __future__ import annotations
@@ -267,57 +266,3 @@ def linalg_ormqr(ops, input, tau, other, left=True, transpose=False):
     if left:
         return reflect(ops, vectors, tau, other, transpose)
     return turned(reflect(ops, vectors, tau, turned(other), not transpose))
-
-
-# ---- LU
-
-
-def eliminated(a: Any, pivots: Any, start: int, stop: int) -> None:
-    """Gaussian elimination with row exchanges of columns start to stop, in place, by halves."""
-    batch = np.arange(len(a))
-    if stop - start > 16:
-        middle = (start + stop) // 2
-        eliminated(a, pivots, start, middle)
-        corner = np.tril(a[:, start:middle, start:middle], -1) + np.eye(
-            middle - start, dtype=a.dtype
-        )
-        a[:, start:middle, middle:stop] = np.linalg.solve(corner, a[:, start:middle, middle:stop])
-        a[:, middle:, middle:stop] -= a[:, middle:, start:middle] @ a[:, start:middle, middle:stop]
-        eliminated(a, pivots, middle, stop)
-        return
-    for k in range(start, min(stop, a.shape[1])):
-        p = k + np.argmax(np.abs(a[:, k:, k].real) + np.abs(a[:, k:, k].imag), -1)
-        pivots[:, k] = p
-        a[batch, k], a[batch, p] = a[batch, p], a[batch, k]
-        top = a[:, k, k][:, None]
-        a[:, k + 1 :, k] = np.where(top != 0, a[:, k + 1 :, k] / np.where(top == 0, 1, top), 0)
-        a[:, k + 1 :, k + 1 : stop] -= a[:, k + 1 :, k : k + 1] * a[:, k : k + 1, k + 1 : stop]
-
-
-def factored(x: Any) -> tuple[Any, Any]:
-    """(L below and U above the diagonal, row exchanges counted from 1), as LAPACK's getrf."""
-    m, n = x.shape[-2:]
-    k = min(m, n)
-    a = np.array(x, order="C").reshape(math.prod(x.shape[:-2]), m, n)
-    pivots = np.zeros((len(a), k), np.int32)
-    eliminated(a, pivots, 0, k)
-    if n > k and k:
-        corner = np.tril(a[:, :, :k], -1) + np.eye(k, dtype=a.dtype)
-        a[:, :, k:] = np.linalg.solve(corner, a[:, :, k:])
-    return a.reshape(x.shape), (pivots + 1).reshape(*x.shape[:-2], k)
-
-
-def exchanged(pivots: Any, m: int) -> Any:
-    """The rows of P @ x in the order of exchanges: (..., m) of indices."""
-    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
-    rows = np.tile(np.arange(m), (len(flat), 1))
-    batch = np.arange(len(flat))
-    for i in range(flat.shape[1]):
-        p = flat[:, i] - 1
-        rows[batch, i], rows[batch, p] = rows[batch, p], rows[batch, i]
-    return rows.reshape(*pivots.shape[:-1], m)
-
-
-def permutation(pivots: Any, m: int, dtype: Any) -> Any:
-    """P of A = P @ L @ U."""
-    return np.swapaxes(np.eye(m, dtype=dtype)[exchanged(pivots, m)], -1, -2)

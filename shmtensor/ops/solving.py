@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import errors
-from .elimination import singular
-from .factors import data_of, factored
+from .. import errors, native
+from .factors import data_of
 from .matrices import BATCH, TALL, insist, pinverse_slope, solved_by, square, turned
 from .results import named
 from .table import composite, op
@@ -46,12 +45,6 @@ def linalg_inv(ops, A):
     return ops.inverse(A)
 
 
-def defects(A: Any) -> Any:
-    """Per matrix, where its LU factors have a zero on the diagonal first, or 0."""
-    data = np.asarray(data_of(A))
-    return singular(factored(data)[0])
-
-
 def despite(ops: Any, A: Any, info: Any, compute: Any) -> Any:
     """compute(A), with NaN for singular matrices."""
     bad = ops.unsqueeze(ops.unsqueeze(ops.cast(info > 0, np.dtype(bool)), -1), -1)
@@ -68,7 +61,7 @@ def linalg_inv_ex(ops, A, *, check_errors=False):
     except errors.LinAlgError:
         if check_errors:
             raise
-        info = defects(A)
+        info = native.lu_factor(data_of(A))[2]
         bad, out = despite(ops, A, info, ops.inverse)
         out = ops.choose(bad, math.nan, out)
     return named("linalg_inv_ex", inverse=out, info=ops.cast(np.asarray(info), np.dtype(np.int32)))
@@ -109,7 +102,7 @@ def linalg_solve_ex(ops, A, B, *, left=True, check_errors=False):
     except errors.LinAlgError:
         if check_errors:
             raise
-        info = defects(A)
+        info = native.lu_factor(data_of(A))[2]
         bad, out = despite(ops, A, info, lambda a: ops.linalg_solve(a, B, left=left))
         out = ops.choose(ops.squeeze(bad, -1) if is_vector(A, B) else bad, math.nan, out)
     return named("linalg_solve_ex", result=out, info=ops.cast(np.asarray(info), np.dtype(np.int32)))

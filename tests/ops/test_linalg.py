@@ -228,6 +228,33 @@ def test_singular_matrices_are_named() -> None:
         linalg.nothing  # noqa: B018
 
 
+def test_factors_tell_where_a_matrix_is_singular() -> None:
+    x = st.tensor(np.stack([np.eye(2), np.ones((2, 2)), np.zeros((2, 2))]))
+    LU, pivots, info = linalg.lu_factor_ex(x)
+    assert info.tolist() == [0, 2, 1]
+    assert pivots.tolist() == [[1, 2]] * 3
+    assert pivots.dtype == info.dtype == st.int32
+    assert LU.stride() == (4, 1, 2)  # column by column, as PyTorch's
+    assert linalg.ldl_factor_ex(x).info.tolist() == [0, 2, 1]
+    for factor in (linalg.lu_factor_ex, linalg.ldl_factor_ex):
+        with pytest.raises(st.errors.LinAlgError, match=r"info \[0, 2, 1\]"):
+            factor(x, check_errors=True)
+    LU, pivots, info = linalg.lu_factor_ex(st.zeros(2, 0, 3))
+    assert [v.shape for v in (LU, pivots, info)] == [(2, 0, 3), (2, 0), (2,)]
+    for wrong in (linalg.lu_factor, linalg.ldl_factor):
+        with pytest.raises(RuntimeError, match="32 bits or more"):
+            wrong(st.ones(2, 2, dtype=st.float16))
+    with pytest.raises(RuntimeError, match="sizes or dtypes do not fit"):
+        linalg.ldl_solve(x, pivots, x)
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+def test_gradients_of_ldl_solve(hermitian: bool) -> None:
+    LD, pivots = linalg.ldl_factor(t(C), hermitian=hermitian)
+    b = st.tensor(B[:1] + 1j, requires_grad=True)
+    assert gradcheck(lambda b: linalg.ldl_solve(LD, pivots, b, hermitian=hermitian), (b,))
+
+
 def test_ranks_and_residuals() -> None:
     flat = st.tensor(np.diag([3.0, 1e-3, 0.0]))
     assert linalg.matrix_rank(flat).item() == 2

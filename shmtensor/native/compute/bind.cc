@@ -13,6 +13,7 @@
 #include "fused.h"
 #include "isa.h"
 #include "joining.h"
+#include "lapack.h"
 #include "loops.h"
 #include "matmul.h"
 #include "measures.h"
@@ -99,6 +100,11 @@ PyMethodDef methods[] = {
      "matmul(x, y, out=None, /): matrix product of any ranks."},
     {"linear", fast<linear>(), METH_FASTCALL,
      "linear(input, weight, bias=None, /): input @ weight.T + bias."},
+    {"lu_factor", lu_factor, METH_O, "lu_factor(x, /) -> (LU, pivots, info), as LAPACK's getrf."},
+    {"ldl_factor", fast<ldl_factor>(), METH_FASTCALL,
+     "ldl_factor(x, hermitian, /) -> (LD, pivots, info), as LAPACK's sytrf and hetrf."},
+    {"ldl_solve", fast<ldl_solve>(), METH_FASTCALL,
+     "ldl_solve(LD, pivots, b, hermitian, /): x with a @ x = b."},
     {"clone", clone, METH_O, "clone(x, /): a copy with x's order of axes."},
     {"store", fast<store>(), METH_FASTCALL, "store(out, y, /) -> bool: was it done?"},
     {"steps", fast<steps>(), METH_FASTCALL, "steps(start, step, n, type, /)"},

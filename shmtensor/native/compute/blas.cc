@@ -39,6 +39,7 @@ struct Library {
 };
 
 Library library;
+void* handle = nullptr;  // of the open library
 bool loaded = false;
 
 // An environment variable, set for a moment.
@@ -83,24 +84,29 @@ bool find(std::string* path) {
   if (text) return true;
   if (!PyErr_Occurred()) {
     raise("ImportError",
-          "matmul: the BLAS library is missing: scipy_openblas32, pip install scipy-openblas32");
+          "blas: the library is missing: scipy_openblas32, pip install scipy-openblas32");
   }
   return false;
 }
 
+void* symbol(const char* name) {
+  void* found = dlsym(handle, name);
+  if (!found) {
+    raise("ImportError",
+          "blas: the library lacks a function: %s, scipy-openblas32 >= 0.3.29 has it", name);
+  }
+  return found;
+}
+
 template <class F>
-bool symbol(void* handle, const char* name, F* out) {
-  *out = reinterpret_cast<F>(dlsym(handle, name));
-  if (*out) return true;
-  raise("ImportError",
-        "matmul: the BLAS library lacks a function: %s, scipy-openblas32 >= 0.3.29 has it", name);
-  return false;
+bool symbol(const char* name, F* out) {
+  *out = reinterpret_cast<F>(symbol(name));
+  return *out != nullptr;
 }
 
 bool load() {
   std::string path;
   if (!find(&path)) return false;
-  void* handle;
   {
     Setting threads("OPENBLAS_NUM_THREADS", "1");
     if (isa_level() ==
@@ -112,18 +118,18 @@ bool load() {
     }
   }
   if (!handle) {
-    raise("ImportError", "matmul: the BLAS library does not load: %s", dlerror());
+    raise("ImportError", "blas: the library does not load: %s", dlerror());
     return false;
   }
   Library l;
-  if (!symbol(handle, "scipy_cblas_sgemm", &l.sgemm) ||
-      !symbol(handle, "scipy_cblas_dgemm", &l.dgemm) ||
-      !symbol(handle, "scipy_cblas_sgemv", &l.sgemv) ||
-      !symbol(handle, "scipy_cblas_dgemv", &l.dgemv) ||
-      !symbol(handle, "scipy_cblas_cgemm", &l.cgemm) ||
-      !symbol(handle, "scipy_cblas_zgemm", &l.zgemm) ||
-      !symbol(handle, "scipy_openblas_set_num_threads", &l.set_num_threads) ||
-      !symbol(handle, "scipy_openblas_get_corename", &l.corename)) {
+  if (!symbol("scipy_cblas_sgemm", &l.sgemm) ||
+      !symbol("scipy_cblas_dgemm", &l.dgemm) ||
+      !symbol("scipy_cblas_sgemv", &l.sgemv) ||
+      !symbol("scipy_cblas_dgemv", &l.dgemv) ||
+      !symbol("scipy_cblas_cgemm", &l.cgemm) ||
+      !symbol("scipy_cblas_zgemm", &l.zgemm) ||
+      !symbol("scipy_openblas_set_num_threads", &l.set_num_threads) ||
+      !symbol("scipy_openblas_get_corename", &l.corename)) {
     return false;
   }
   l.set_num_threads(1);  // somebody else may have loaded the same file first
@@ -184,6 +190,7 @@ int64_t piece(int64_t size, int64_t target, int64_t step) {
 
 bool blas_ensure() { return loaded || load(); }
 const char* blas_core() { return loaded ? library.corename() : ""; }
+void* blas_function(const char* name) { return blas_ensure() ? symbol(name) : nullptr; }
 
 namespace {
 

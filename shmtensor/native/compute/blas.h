@@ -27,6 +27,10 @@ struct Gemm {
 bool blas_ensure();
 const char* blas_core();  // name of the kernels in use, "" before the first product
 
+// A function by its name in the library, which is loaded, or nullptr with ImportError. The GIL is
+// held.
+void* blas_function(const char* name);
+
 // One product on the calling thread. No GIL needed; blas_ensure() came first.
 void blas_gemm(const Gemm<float>&);
 void blas_gemm(const Gemm<double>&);
