@@ -14,8 +14,10 @@ import numpy as np
 
 from .. import native
 from ..ending import when_ended
+from ..errors import CollectiveMismatch
+from ..memory.layout import empty_shared
 from .backend import Backend
-from .group import ProcessGroup, empty_shared, seconds
+from .group import ProcessGroup, seconds
 from .rendezvous import create_block, meet
 from .store import Store
 
@@ -375,8 +377,6 @@ def new_group(
     everybody = empty_shared((world.size(), message.size), message.dtype)
     world.native.all_gather(list(everybody), message, world.timeout)
     if (everybody[:, : world.size()] != message[: world.size()]).any():
-        from ..errors import CollectiveMismatch
-
         lists = [np.flatnonzero(row[: world.size()]).tolist() for row in everybody]
         raise CollectiveMismatch(f"new_group: ranks named different members: {lists}")
     group: Any = GroupMember.NON_GROUP_MEMBER

@@ -19,8 +19,9 @@ import numpy as np
 
 from ... import native
 from ...errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
+from ...memory.layout import empty_shared
 from ..call import HEAD, NO_FOLD, ROW, compare, write
-from ..group import Array, empty_shared
+from ..group import Array
 from .nodes import Node
 from .wire import CALL, DATA, Wire
 

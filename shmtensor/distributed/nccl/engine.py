@@ -15,8 +15,9 @@ from math import inf
 import numpy as np
 
 from ... import native
+from ...memory.layout import empty_shared
 from ..call import HEAD, check_list, check_message, check_pair, checked, write
-from ..group import Array, empty_shared
+from ..group import Array
 from .communicator import Communicator, Part
 from .cuda import number_of
 from .meeting import Meeting, rest_of, turn

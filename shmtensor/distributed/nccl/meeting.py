@@ -31,8 +31,9 @@ import numpy as np
 
 from ... import native
 from ...errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
+from ...memory.layout import empty_shared
 from ..call import HEAD, NO_FOLD, compare, write
-from ..group import Array, empty_shared
+from ..group import Array
 from .communicator import Communicator
 from .staging import Staging
 
