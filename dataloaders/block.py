@@ -9,17 +9,18 @@ dies.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from shmtensor import native
+from shmtensor.memory.layout import aligned, offsets
 
 __all__ = ["Place", "allocate_parts", "gather_rows", "stack_into"]
 
 Array = np.ndarray[Any, Any]
-ALIGNMENT = 64
 
 
 class Place:
@@ -58,18 +59,12 @@ class Place:
 
 def allocate_parts(parts: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Array]:
     """Uninitialised arrays of the given shapes and dtypes, all in one shared block."""
-    places: list[tuple[tuple[int, ...], np.dtype[Any], int]] = []
-    end = 0
-    for shape, dtype in parts:
-        nbytes = dtype.itemsize
-        for size in shape:
-            nbytes *= size
-        places.append((shape, dtype, end))
-        end += -(-nbytes // ALIGNMENT) * ALIGNMENT
-    end = max(end, 1)
+    parts = list(parts)
+    starts, end = offsets([math.prod(shape) * dtype.itemsize for shape, dtype in parts])
+    nbytes = aligned(end) or 1
     place = Place.current
-    block = native.allocate(end, False) if place is None else place.take(end)
-    return [np.ndarray(shape, dtype, block, offset) for shape, dtype, offset in places]
+    block = native.allocate(nbytes, False) if place is None else place.take(nbytes)
+    return [np.ndarray(*part, block, at) for part, at in zip(parts, starts, strict=True)]
 
 
 def stack_into(out: Array, arrays: Sequence[Array]) -> None:

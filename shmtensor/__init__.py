@@ -31,6 +31,12 @@ from .typed import *  # noqa: F403
 
 _enter(Tensor, _reduce_tensor)
 
+# Methods that PyTorch has as functions, too.
+_METHODS = """
+    addmv_ as_strided_ clamp_ clamp_max_ clamp_min_ clip_ detach detach_ fill_ get_device index_put_
+    is_conj is_distributed is_inference is_neg is_same_size is_signed ldexp_
+"""
+globals().update({name: getattr(Tensor, name) for name in _METHODS.split()})
 
 # Imported when they are first asked for, so that `import shmtensor` stays cheap: by name, the
 # module and what of it is meant (None: the module).
@@ -83,11 +89,6 @@ _MANY = {
         set_autocast_gpu_dtype
     """,
     "autograd.anomaly": "is_anomaly_check_nan_enabled is_anomaly_enabled set_anomaly_enabled",
-    "forms": """
-        addmv_ as_strided_ clamp_ clamp_max_ clamp_min_ clip_ detach detach_ detach_copy fill_
-        get_device index_put_ is_conj is_distributed is_inference is_neg is_same_size is_signed
-        ldexp_ norm_except_dim slice_copy split_copy vander view_as_complex_copy view_as_real_copy
-    """,
     "func": "vmap",
     "nn.functional.embedding_forms": "embedding embedding_bag",
     "nn.functional": """

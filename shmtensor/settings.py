@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import dtypes
 from .device import CPU, Device, as_device
 
 __all__ = [
@@ -16,7 +15,6 @@ __all__ = [
     "is_deterministic_algorithms_warn_only_enabled",
     "is_warn_always_enabled",
     "set_default_device",
-    "set_default_tensor_type",
     "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
     "set_flush_denormal",
@@ -46,22 +44,6 @@ def set_default_device(device: Any) -> None:
         RuntimeError: there is no such device.
     """
     as_device(device)
-
-
-def set_default_tensor_type(t: Any) -> None:
-    """The default dtype by an old name: `FloatTensor`, "shmtensor.DoubleTensor".
-
-    Raises:
-        TypeError: a type that is not of floating point.
-    """
-    name = t.rpartition(".")[2] if isinstance(t, str) else getattr(t, "__name__", str(t))
-    found = dtypes.TENSOR_TYPES.get(name)
-    if found is None or found.kind != "f":
-        raise TypeError(
-            f"set_default_tensor_type: only floating-point types are supported: {name}, e.g. "
-            "FloatTensor"
-        )
-    dtypes.set_default_dtype(found)
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:

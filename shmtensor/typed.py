@@ -20,6 +20,7 @@ __all__ = [
     "LongTensor",
     "ShortTensor",
     "is_storage",
+    "set_default_tensor_type",
     "typename",
 ]
 
@@ -96,6 +97,22 @@ class BoolTensor(metaclass=Typed):
     """Tensors of bool."""
 
     dtype = dtypes.bool
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """The default dtype by an old name: `FloatTensor`, "shmtensor.DoubleTensor".
+
+    Raises:
+        TypeError: a type that is not of floating point.
+    """
+    name = t.rpartition(".")[2] if isinstance(t, str) else getattr(t, "__name__", str(t))
+    found = dtypes.TENSOR_TYPES.get(name)
+    if found is None or found.kind != "f":
+        raise TypeError(
+            f"set_default_tensor_type: only floating-point types are supported: {name}, e.g. "
+            "FloatTensor"
+        )
+    dtypes.set_default_dtype(found)
 
 
 def typename(obj: Any) -> str:

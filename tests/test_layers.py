@@ -22,7 +22,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.autograd",),
     ("shmtensor.tensor",),
     ("shmtensor.conversion", "shmtensor.functions", "shmtensor.settings", "shmtensor.__future__"),
-    ("shmtensor.accelerator", "shmtensor.backends", "shmtensor.overrides", "shmtensor.forms"),
+    ("shmtensor.accelerator", "shmtensor.backends", "shmtensor.overrides"),
     ("shmtensor.hub", "shmtensor.__config__"),
     ("shmtensor.sparse", "shmtensor.typed", "shmtensor.array_api"),
     ("shmtensor.registration",),

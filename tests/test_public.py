@@ -22,7 +22,6 @@ MODULES = [
     "shmtensor.cuda",
     "shmtensor.cuda.amp",
     "shmtensor.fft",
-    "shmtensor.forms",
     "shmtensor.func",
     "shmtensor.hub",
     "shmtensor.overrides",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..autograd import wrap
+from ..memory.layout import zeros_shared
 from .bucket import GradBucket
 from .contract import ReduceOp
-from .group import empty_shared
 from .join import JoinHook, summed
 from .reach import used_anywhere
 from .replica import take_over
@@ -40,8 +40,7 @@ class Answers(JoinHook):
                 bucket.answer(group, ddp._divisor, ddp._precision.reduce_dtype)
                 continue
             offsets, total = (bucket.offsets, bucket.total) if hook is None else bucket.packed()
-            flat = empty_shared((total,), bucket.dtype())
-            flat[...] = 0
+            flat = zeros_shared((total,), bucket.dtype())
             if hook is not None:
                 last = at + 1 == len(ddp._buckets)
                 given = GradBucket(at, wrap(flat), bucket.parameters, last)

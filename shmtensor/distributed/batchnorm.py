@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from ..autograd import Function, wrap
+from ..memory.layout import empty_shared
 from ..nn import Module
 from ..nn.modules.batchnorm import _BatchNorm
 from ..tensor import Tensor
 from .contract import ReduceOp
-from .group import Array, ProcessGroup, empty_shared
+from .group import Array, ProcessGroup
 from .membership import group_of, is_initialized
 
 __all__ = ["SyncBatchNorm"]

@@ -26,13 +26,13 @@ import numpy as np
 from .. import native
 from ..autograd import wrap
 from ..autograd.home import at_home
+from ..memory.layout import array_at, offsets, zeros_shared
 from .contract import ReduceOp
-from .group import Array, ProcessGroup, array_of, empty_shared
+from .group import Array, ProcessGroup, array_of
 from .work import Future
 
 __all__ = ["Bucket", "BuiltinCommHookType", "GradBucket", "cut"]
 
-LINE = 64  # bytes at whose multiples gradients begin, as in the optimizer's flat blocks
 LARGE = 1 << 21  # bytes of a gradient from which joining it with others no longer pays, tunable
 
 
@@ -103,10 +103,8 @@ class Bucket:
         self.homes: list[native.GradientBuffer] = []
         self.at_home: Array | None = None
         self.n_copied = 0
-        step = max(1, LINE // self.dtype().itemsize)
-        ends = accumulate(-(-p.array.size // step) * step for p in parameters[:-1])
-        self.offsets = [0, *ends]
-        self.total: int = self.offsets[-1] + parameters[-1].array.size
+        sizes = (p.array.size for p in parameters)
+        self.offsets, self.total = offsets(sizes, self.dtype().itemsize)
         living.add(self)
 
     def reset(self) -> None:
@@ -124,13 +122,11 @@ class Bucket:
         homes = [p.leaf.home for p in self.parameters]
         if homes == self.homes:
             return
-        dtype = self.dtype()
         if None in homes:
-            block: Any = native.allocate(max(1, self.total * dtype.itemsize))
+            flat = zeros_shared((self.total,), self.dtype())
             for p, at in zip(self.parameters, self.offsets, strict=True):
                 if p.leaf.home is None:
-                    home = np.ndarray(p.array.shape, dtype, block, at * dtype.itemsize)
-                    p.leaf.home = native.GradientBuffer(home)
+                    p.leaf.home = native.GradientBuffer(array_at(flat, at, p.array.shape))
         self.homes = [p.leaf.home for p in self.parameters]
         self.at_home = self.whole(self.homes)
 
@@ -176,11 +172,10 @@ class Bucket:
             array = array_of("DistributedDataParallel", g)
             if array.flags.c_contiguous and native.is_shared(array):
                 return array.reshape(-1), True
-        flat = empty_shared((total,), self.dtype())
-        flat[...] = 0
+        flat = zeros_shared((total,), self.dtype())
         for p, at in zip(self.parameters, offsets, strict=True):
             if p.grad is not None:
-                part = flat[at : at + p.array.size].reshape(p.array.shape)
+                part = array_at(flat, at, p.array.shape)
                 np.copyto(part, array_of("DistributedDataParallel", p.grad))
                 self.n_copied += part.nbytes
         return flat, False
@@ -195,7 +190,7 @@ class Bucket:
         for p, at in zip(self.parameters, offsets, strict=True):
             if used is not None and id(p) not in used:
                 continue
-            part = flat[at : at + p.array.size].reshape(p.array.shape)
+            part = array_at(flat, at, p.array.shape)
             self.n_copied += part.nbytes
             if p.grad is None:
                 p.grad = wrap(np.array(part))

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ..memory.layout import empty_shared
 from .contract import PremulSum, ReduceOp, join_of
-from .group import Array, ProcessGroup, array_of, empty_shared, seconds, touched
+from .group import Array, ProcessGroup, array_of, seconds, touched
 from .membership import group_of
 from .work import Work
 

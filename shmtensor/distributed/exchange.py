@@ -18,8 +18,9 @@ import numpy as np
 
 from .. import native
 from ..errors import CollectiveMismatch
+from ..memory.layout import empty_shared
 from .collectives import Group, plain, write_back
-from .group import Array, ProcessGroup, array_of, empty_shared
+from .group import Array, ProcessGroup, array_of
 from .membership import group_of
 from .work import Work
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..memory.layout import empty_shared
 from .methods import GroupMethods
 from .work import Lane, Work
 
@@ -60,13 +61,6 @@ def touched(operand: Any) -> None:
     version = getattr(operand, "version", None)
     if version is not None and not isinstance(operand, np.ndarray):
         version.count += 1
-
-
-def empty_shared(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array in the shared heap."""
-    count = int(np.prod(shape, dtype=np.int64))
-    block = native.allocate(max(1, count * dtype.itemsize), zero=False)
-    return np.ndarray(shape, dtype, memoryview(block))
 
 
 def identity_of(block: native.Block) -> str:

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
-
 from .. import native
 from ..ending import when_ended
+from ..errors import CollectiveMismatch
 from .backend import Backend
-from .group import ProcessGroup, empty_shared, seconds
-from .rendezvous import create_block, meet
+from .group import ProcessGroup, seconds
+from .rendezvous import create_block, exchange_text, meet
 from .store import Store
 
 __all__ = [
@@ -337,7 +336,7 @@ def new_group(
         The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in it.
     """
     world = group_of("new_group", None)
-    members = sorted(range(world.size()) if ranks is None else ranks)
+    members = sorted(range(world.size()) if ranks is None else map(int, ranks))
     if use_local_synchronization or not (sort_ranks or ranks is None or members == list(ranks)):
         raise ValueError(
             "new_group: all ranks call it, and members are in ascending order: "
@@ -359,31 +358,24 @@ def new_group(
             f"{world.name()!r}"
         )
     limit = world.timeout if timeout is None else seconds(timeout)
-    # Everybody compares the list of members, and learns the handle: it is all zeros except on the
-    # first member (of each node, where there are several).
+    # Everybody compares the list of members, and learns the handle from the first member (of each
+    # node, where there are several).
     own = b""
     block: native.Block | None = None
-    message = np.zeros(1 + world.size() + 256, np.uint8)
     first, near = members[0], len(members)
     if world.spans_nodes:
         first, near = world.native.first_near(members), world.native.near_size(members)
     if world.rank() == first:
         block, own = create_block(near)
-        message[world.size()] = len(own)
-        message[world.size() + 1 : world.size() + 1 + len(own)] = np.frombuffer(own, np.uint8)
-    message[members] = 1
-    everybody = empty_shared((world.size(), message.size), message.dtype)
-    world.native.all_gather(list(everybody), message, world.timeout)
-    if (everybody[:, : world.size()] != message[: world.size()]).any():
-        from ..errors import CollectiveMismatch
-
-        lists = [np.flatnonzero(row[: world.size()]).tolist() for row in everybody]
+    text = {"members": members, "block": own.hex()}
+    room = 1024 + 8 * world.size()
+    told = exchange_text(world.native.all_gather, world.size(), text, world.timeout, room)
+    lists = [each["members"] for each in told]
+    if lists != [members] * world.size():
         raise CollectiveMismatch(f"new_group: ranks named different members: {lists}")
     group: Any = GroupMember.NON_GROUP_MEMBER
-    if world.rank() in members:
-        told = everybody[first, world.size() :]
-        if not own:
-            block = native.receive(told[1 : 1 + int(told[0])].tobytes(), False)
+    if world.rank() in members and not own:
+        block = native.receive(bytes.fromhex(told[first]["block"]), False)
     if world.spans_nodes:
         engine = world.native.subgroup(members, block)  # on all ranks
     elif block is not None:

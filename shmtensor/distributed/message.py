@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import native
+from ..memory.layout import empty_shared
 from .collectives import Group, plain, root_of, write_back
-from .group import array_of, empty_shared
+from .group import array_of
 from .membership import group_of
 from .objects import decode, encode
 from .work import Work

@@ -20,9 +20,10 @@ import numpy as np
 
 from .. import native
 from ..errors import CollectiveMismatch
+from ..memory.layout import empty_shared
 from .collectives import root_of
 from .exchange import everybody, take_parts
-from .group import ProcessGroup, empty_shared
+from .group import ProcessGroup
 from .membership import group_of
 
 __all__ = [

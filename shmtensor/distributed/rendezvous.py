@@ -12,15 +12,20 @@ others of the same user.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
+
+import numpy as np
 
 from .. import native
 
-__all__ = ["create_block", "meet"]
+__all__ = ["create_block", "exchange_text", "meet"]
 
 HELLO = struct.Struct("<II")
 AGAIN = 0.005  # seconds between two attempts to connect
@@ -32,6 +37,28 @@ def create_block(world: int) -> tuple[native.Block, bytes]:
     """
     block = native.allocate(native.group_nbytes(world), zero=True, shared=True)
     return block, native.export(block)
+
+
+def exchange_text(
+    all_gather: Callable[..., None],
+    world: int,
+    mine: dict[str, Any],
+    timeout: float,
+    nbytes: int = 4096,
+) -> list[dict[str, Any]]:
+    """What each rank says, in rank order; all ranks call it.
+
+    Args:
+        all_gather: that of an engine: of equally long arrays, and a timeout in seconds.
+        mine: what this rank says: what JSON can.
+        nbytes: room for it, the same on all ranks.
+    """
+    text = json.dumps(mine).encode()
+    if len(text) > nbytes:
+        raise ValueError(f"init_process_group: too long for {nbytes} bytes: {mine}")
+    table = np.empty((world, nbytes), np.uint8)  # private: a domain may be joined later
+    all_gather(list(table), np.frombuffer(bytearray(text.ljust(nbytes)), np.uint8), timeout)
+    return [json.loads(row.tobytes()) for row in table]
 
 
 def address(name: str) -> bytes:

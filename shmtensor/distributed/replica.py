@@ -10,7 +10,8 @@ import numpy as np
 
 from .. import native
 from ..errors import CollectiveMismatch
-from .group import Array, ProcessGroup, array_of, empty_shared
+from ..memory.layout import empty_shared
+from .group import Array, ProcessGroup, array_of
 
 __all__ = ["Replica", "broadcast_buffers", "is_common", "take_over", "verify"]
 

@@ -8,7 +8,7 @@ from .table import composite
 
 VIEWS = (
     "diagonal", "expand", "narrow", "permute", "select", "squeeze",
-    "t", "transpose", "unfold", "unsqueeze", "view",
+    "t", "transpose", "unfold", "unsqueeze", "view", "view_as_complex", "view_as_real",
 )  # fmt: skip
 PARTS = {"split_with_sizes": "split", "unbind": "unbind"}
 
@@ -49,6 +49,34 @@ for _name, _view in PARTS.items():
 def alias_copy(ops, input):
     """The tensor in memory of its own. Copies: one (the result)."""
     return ops.clone(input)
+
+
+@composite(method=False)
+def detach_copy(ops, input):
+    """`detach` in memory of its own. Copies: one (the result)."""
+    return ops.clone(input.detach())
+
+
+@composite(method=False)
+def slice_copy(ops, input, dim=0, start=None, end=None, step=1):
+    """`input[start:end:step]` along a dimension, in memory of its own. Copies: one (the result).
+
+    Raises:
+        RuntimeError: step is not positive.
+        IndexError: there is no such dimension.
+    """
+    if step <= 0:
+        raise RuntimeError(f"slice_copy: step must be positive: {step}")
+    if not -input.ndim <= dim < input.ndim:
+        raise IndexError(f"slice_copy: no such dimension: {dim} of {tuple(input.shape)}")
+    index = (slice(None),) * (dim % input.ndim) + (slice(start, end, step),)
+    return ops.clone(input[index])
+
+
+@composite(method=False)
+def split_copy(ops, input, split_size, dim=0):
+    """`split` in memory of its own. Copies: one (the result)."""
+    return tuple(ops.clone(part) for part in ops.split(input, split_size, dim))
 
 
 @composite

@@ -195,6 +195,37 @@ def segment_reduce(
     return ops.fft_segments(data, reduce, lengths, offsets, axis, unsafe, initial)
 
 
+@composite(method=False)
+def vander(ops, x, N=None, increasing=False):
+    """The powers of the numbers of a vector (n,): (n, N), by default N = n.
+
+    Args:
+        increasing: from 0 to N - 1; otherwise the other way round, as NumPy has it.
+
+    Raises:
+        RuntimeError: x is no vector, or N is negative.
+    """
+    if x.ndim != 1:
+        raise RuntimeError(f"vander: x must be a vector: {tuple(x.shape)}")
+    n = x.shape[0] if N is None else N
+    if n < 0:
+        raise RuntimeError(f"vander: N must not be negative: {n}")
+    if n < 2:
+        out = ops.unsqueeze(ops.ones_like(x), 1)[:, :n]
+        return out if x.dtype.kind in "fc" else ops.cast(out, np.dtype(np.int64))
+    out = ops.linalg_vander(x, n)
+    return out if increasing else ops.flip(out, (1,))
+
+
+@composite(method=False)
+def norm_except_dim(ops, v, pow=2, dim=0):
+    """The norm of v over all dimensions but one, kept as sizes of 1; dim -1: over all."""
+    if dim == -1:
+        return ops.norm(v, pow)
+    rest = [d for d in range(v.ndim) if d != dim % v.ndim]
+    return ops.linalg_vector_norm(v, pow, rest, keepdim=True) if rest else ops.abs(v)
+
+
 # ---- complex numbers as pairs
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from ..autograd import no_grad, wrap
 from ..dtypes import finfo
+from ..memory.layout import zeros_shared
 from .arguments import check_rate, number
-from .flat.flat_parameters import scalar_dtype, zeros
+from .flat.flat_parameters import scalar_dtype
 from .optimizer import Group, Optimizer
 
 __all__ = ["Adafactor"]
@@ -97,10 +98,10 @@ class Adafactor(Optimizer):
             state["step"] = wrap(np.zeros((), scalar_dtype()))
             shape, dtype = p.array.shape, p.array.dtype
             if len(shape) > 1:
-                state["row_var"] = wrap(zeros((*shape[:-1], 1), dtype))
-                state["col_var"] = wrap(zeros((*shape[:-2], 1, shape[-1]), dtype))
+                state["row_var"] = wrap(zeros_shared((*shape[:-1], 1), dtype))
+                state["col_var"] = wrap(zeros_shared((*shape[:-2], 1, shape[-1]), dtype))
             else:
-                state["variance"] = wrap(zeros(shape, dtype))
+                state["variance"] = wrap(zeros_shared(shape, dtype))
         return state
 
     def _update(self, group: Group, p: Any, g: Any, state: dict[str, Any]) -> None:

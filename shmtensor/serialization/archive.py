@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from .. import native
+from ..memory.layout import empty_shared
 
 __all__ = ["ArchiveReader", "ArchiveWriter"]
 
@@ -97,8 +97,7 @@ class ArchiveReader:
 
 def empty_bytes(nbytes: int) -> Array:
     """An uninitialised shared array of bytes."""
-    block = native.allocate(max(nbytes, 1), False)
-    return np.ndarray((nbytes,), np.uint8, block)
+    return empty_shared((nbytes,), np.dtype(np.uint8))
 
 
 def from_bytes(data: bytes) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import native
 from ..autograd.home import at_home
+from ..memory.layout import aligned, zeros_shared
 
 __all__ = ["Shards", "Snapshot", "Whole", "border"]
 
@@ -34,9 +35,9 @@ class Shared(NamedTuple):
 
 def border(count: int, itemsize: int, rank: int, ranks: int) -> int:
     """Where the shard of `rank` begins."""
-    per_line = max(1, 64 // itemsize)
-    lines = -(-count // per_line)
-    return min(count, lines * rank // ranks * per_line)
+    line = aligned(1, itemsize)
+    lines = aligned(count, itemsize) // line
+    return min(count, lines * rank // ranks * line)
 
 
 class Shards:
@@ -88,22 +89,15 @@ class Shards:
                     "strides "
                     f"{flat.parameter.strides}, make it so with p.data = p.data.contiguous()"
                 )
-            row = -(-size // 64) * 64  # rows begin at a cache line of their own
-            block = native.allocate(max(1, ranks * row * dtype.itemsize), zero=True)
-            out.append(np.ndarray((ranks, row), dtype, memoryview(block)))
+            out.append(zeros_shared((ranks, aligned(size, dtype.itemsize)), dtype))
         return out
 
     def take_home(self, rank: int) -> None:
         """From now on backward writes this process's gradients into its own row."""
         for flat, rows in zip(self.flats, self.gradients, strict=True):
-            block, at = rows.reshape(-1).data, rank * rows.strides[0]
-            dtype, size = flat.parameter.dtype, flat.parameter.size
-            flat.block = block
-            flat.gradient = np.ndarray((size,), dtype, block, at)
-            for p, start in zip(flat.tensors, flat.starts, strict=True):
+            for p in flat.tensors:
                 p.grad = None
-                home = np.ndarray(p.array.shape, dtype, block, at + start * dtype.itemsize)
-                p.leaf.home = native.GradientBuffer(home)
+            flat.take_gradients(rows[rank, : flat.parameter.size])
 
     def set_steps(self, n: int) -> None:
         """Counts n steps of the ranks in this process's optimizer."""

@@ -41,8 +41,8 @@ import numpy as np
 from shmtensor import distributed as dist
 from shmtensor import memory, native
 from shmtensor.distributed.contract import CONTRACTS
-from shmtensor.distributed.group import empty_shared
 from shmtensor.errors import CollectiveTimeout, PeerLostError
+from shmtensor.memory.layout import empty_shared
 
 from .battery import KILLED, check, draw
 from .crowd import node_of, run

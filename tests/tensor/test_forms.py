@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from shmtensor import autograd, forms, func, linalg
+from shmtensor import autograd, func, linalg
 from shmtensor.nn import functional as F
 
 X = np.random.default_rng(5).normal(size=(3, 4))
@@ -66,7 +66,7 @@ def test_detach() -> None:
     y = x * 2
     assert st.detach_(y) is y
     assert not y.requires_grad
-    assert forms.detach is st.detach
+    assert st.detach is st.Tensor.detach
 
 
 @pytest.mark.parametrize("n", [None, 0, 1, 2, 5])

@@ -18,8 +18,9 @@ import numpy as np
 
 from ... import native
 from ...dtypes import HALVES
+from ...memory.layout import empty_shared
 from ..contract import JOIN, ReduceOp
-from ..group import Array, empty_shared
+from ..group import Array
 from .wire import BACK
 
 if TYPE_CHECKING:

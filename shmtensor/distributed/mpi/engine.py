@@ -6,7 +6,6 @@ everybody, as its contract says; large data goes by chain.py.
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,13 +22,13 @@ from ..call import (
     checked,
     plain_op,
     taken,
-    write,
 )
 from ..contract import fold
 from ..group import Array
+from ..rendezvous import exchange_text
 from . import chain
-from .meeting import Meeting, leave_all
-from .nodes import introduce, meet_node, runs
+from .meeting import Meeting
+from .nodes import describe_self, meet_node, runs
 from .watch import keep_watch
 from .wire import BODY, HEADER, VERDICT, Base, Wire, begin
 
@@ -186,17 +185,9 @@ class Engine(Meeting):
             chain.swap(self, outs, x, offsets, asked[:, 0], asked[:, 1], is_direct, timeout)
 
     # ---------------------------------------------------------------- messages
-    def message(self, x: Array, tag: int) -> Array:
-        """The head of a message."""
-        row = np.zeros(HEAD.itemsize, np.uint8)
-        write(row, "send", tag & 0xFFFFFFFF, x)
-        return row
-
-    def other(self, where: str, peer: int) -> None:
-        if peer == self.rank:
-            raise ValueError(f"{where}: a rank cannot send to itself: rank {peer}")
-        if not 0 <= peer < self.world:
-            raise ValueError(f"{where}: no such rank: {peer} of {self.world}")
+    def check_peer(self, where: str, peer: int) -> None:
+        """Raises if there is no such other rank, or the group is broken."""
+        super().check_peer(where, peer)
         if self.wire.trouble is not None:
             self.wire.fail(where)
 
@@ -215,7 +206,7 @@ class Engine(Meeting):
 
     def send(self, x: Array, to: int, tag: int, timeout: float) -> None:
         """Sends; returns when it has been received."""
-        self.other("send", to)
+        self.check_peer("send", to)
         own, answer = self.message(x, tag), np.zeros(HEAD.itemsize, np.uint8)
         begun = self.wire.send(own, to, HEADER) + self.wire.receive(answer, to, VERDICT)
         self.carry("send", begun, to, timeout)
@@ -228,7 +219,7 @@ class Engine(Meeting):
 
     def recv(self, x: Array, source: int, tag: int, timeout: float) -> None:
         """Receives into x, which has the message's shape and dtype."""
-        self.other("recv", source)
+        self.check_peer("recv", source)
         own, theirs = self.message(x, tag), np.zeros(HEAD.itemsize, np.uint8)
         self.carry("recv", self.wire.receive(theirs, source, HEADER), source, timeout)
         self.carry("recv", self.wire.send(own, source, VERDICT), source, timeout)
@@ -283,15 +274,13 @@ def world_engine(rank: int, world: int, timeout: float) -> Engine:
         ValueError: rank or world size are given, and not MPI's.
     """
     comm = begin(timeout)
-    atexit.unregister(leave_all)
-    atexit.register(leave_all)  # ahead of `wire.finish`
     if rank not in (-1, comm.rank) or world not in (-1, comm.size):
         raise ValueError(
             f"init_process_group: rank and world_size are not those of MPI: rank {rank} of "
             f"{world}, MPI says rank {comm.rank} of {comm.size}"
         )
     wire = Wire(comm, comm.rank, range(comm.size))
-    said = introduce(wire, timeout)
+    said = exchange_text(wire.all_gather, comm.size, describe_self(comm.rank), timeout)
     nodes, local, kin = meet_node(wire, said, timeout)
     if len(nodes) > 1 and Base.watch is None:
         keep_watch(wire, nodes, said, timeout)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -19,25 +17,18 @@ import numpy as np
 
 from ... import native
 from ...errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
+from ...memory.layout import empty_shared
 from ..call import HEAD, NO_FOLD, ROW, compare, write
-from ..group import Array, empty_shared
+from ..engine import Member
+from ..group import Array
 from .nodes import Node
 from .wire import CALL, DATA, Wire
 
-__all__ = ["Meeting", "leave_all"]
+__all__ = ["Meeting"]
 
 SEE_NEWS = "the news say why"  # what a node hears in memory of what MPI brings
 SLACK = 2.0  # seconds that a node waits longer than its head, which can say more
 GRACE = 0.5  # seconds that neighbours of who has not come have to say that it is stopped
-
-
-living: weakref.WeakSet[Meeting] = weakref.WeakSet()
-
-
-def leave_all() -> None:
-    """At the end of the process: MPI would wait for all in `Finalize`, and they for this rank."""
-    for each in list(living):
-        each.leave()
 
 
 def myself(rank: int) -> dict[str, Any]:
@@ -45,7 +36,7 @@ def myself(rank: int) -> dict[str, Any]:
     return {"name": f"rank {rank}", "pid": os.getpid(), "host": socket.gethostname()}
 
 
-class Meeting:
+class Meeting(Member):
     """One rank's end of a group that spans nodes: who comes, what all call, who fails.
 
     Attributes:
@@ -64,24 +55,20 @@ class Meeting:
         local: native.Group | None,
         kin: dict[int, tuple[int, int]],
     ) -> None:
+        super().__init__(wire.rank, len(wire.ranks))
         self.wire, self.nodes, self.local, self.kin = wire, nodes, local, kin
-        self.rank, self.world = wire.rank, len(wire.ranks)
         self.here = next(i for i, node in enumerate(nodes) if self.rank in node)
         self.near = nodes[self.here]
         self.place = self.near.index(self.rank)
         self.others = [r for r in range(self.world) if r != self.rank]
         self.far = [r for r in self.others if r not in self.near]
         self._table = empty_shared((self.world, ROW), np.dtype(np.uint8))
-        self._number = 0
         self._absent = 0
         self._inline = 0
         self._sent = 0
-        self._has_left = False
         self._where = ""
-        self._busy = threading.Lock()
         if local is not None and self.place:
             local.slack = SLACK  # but whether the head is stopped it asks at the timeout
-        living.add(self)
 
     # ---------------------------------------------------------------- what native.Group tells
     @property
@@ -105,11 +92,7 @@ class Meeting:
         """Collectives, bytes copied inline, bytes sent by MPI."""
         return self._number, self._inline, self._sent
 
-    def leave(self) -> None:
-        """The others no longer wait for this rank."""
-        if self._has_left:
-            return
-        self._has_left = True
+    def _leave(self) -> None:
         if self.local is not None:
             self.local.leave()
         if self.wire.trouble is None:
@@ -127,25 +110,18 @@ class Meeting:
     @contextmanager
     def calling(self, where: str) -> Iterator[None]:
         """A collective. Whoever fails in it, but for a mismatch that all find alike, tells all."""
-        if self._has_left:
-            raise RuntimeError(f"{where}: this rank has left the group: rank {self.rank}")
-        if not self._busy.acquire(blocking=False):
-            raise RuntimeError(
-                f"{where}: another thread is in a collective of this group: rank {self.rank}, make "
-                "a new_group for each thread"
-            )
-        try:
-            if self.is_broken:
-                self.fail(where)
-            self._where = where
-            yield
-        except CollectiveMismatch:
-            raise
-        except BaseException as error:
-            self.spread(where, error)
-            raise
-        finally:
-            self._busy.release()
+        self.check_member(where)
+        with self.alone(where):
+            try:
+                if self.is_broken:
+                    self.fail(where)
+                self._where = where
+                yield
+            except CollectiveMismatch:
+                raise
+            except BaseException as error:
+                self.spread(where, error)
+                raise
 
     def fail(self, where: str) -> NoReturn:
         """Raises why the group is broken."""

@@ -13,7 +13,6 @@ SHMTENSOR_RANKS_PER_NODE=2 cuts a machine's ranks into nodes of two (to try out,
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import warnings
@@ -23,30 +22,12 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..rendezvous import create_block
-from .wire import CALL, Wire
+from ..rendezvous import create_block, exchange_text
+from .wire import Wire
 
-__all__ = ["Node", "describe_self", "exchange_text", "find_nodes", "introduce", "meet_node", "runs"]
-
-TEXT = 2048  # bytes of what a rank says about itself
+__all__ = ["Node", "describe_self", "find_nodes", "meet_node", "runs"]
 
 Node = list[int]  # ranks in ascending order, the head first
-
-
-def exchange_text(wire: Wire, mine: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
-    """What each rank says, by messages between all pairs: for the beginning only."""
-    table = np.zeros((len(wire.ranks), TEXT), np.uint8)
-    data = json.dumps(mine).encode()
-    if len(data) > TEXT:
-        raise ValueError(f"init_process_group: too long for {TEXT} bytes: {mine}")
-    table[wire.rank, : len(data)] = np.frombuffer(data, np.uint8)
-    begun: list[tuple[list[Any], Sequence[int]]] = []
-    for rank in range(len(wire.ranks)):
-        if rank != wire.rank:
-            begun.append((wire.receive(table[rank], rank, CALL), [rank]))
-            begun.append((wire.send(table[wire.rank], rank, CALL), [rank]))
-    wire.wait("init_process_group", begun, timeout)
-    return [json.loads(row.tobytes().rstrip(b"\0")) for row in table]
 
 
 def boot() -> str:
@@ -79,11 +60,6 @@ def describe_self(rank: int, apart: bool = False) -> dict[str, Any]:
         "host": socket.gethostname(),
         "pid": os.getpid(),
     }
-
-
-def introduce(wire: Wire, timeout: float) -> list[dict[str, Any]]:
-    """What every rank says about itself."""
-    return exchange_text(wire, describe_self(wire.rank), timeout)
 
 
 def find_nodes(said: list[dict[str, Any]]) -> list[Node]:
@@ -146,7 +122,7 @@ def meet_node(
         if len(near) > 1:
             block, own = create_block(len(near))
             text = {"domain": native.domain_environment(), "block": own.hex()}
-    told = exchange_text(wire, text, timeout)
+    told = exchange_text(wire.all_gather, len(said), text, timeout)
     if len(near) == 1:
         return nodes, None, {}
     if block is None:

@@ -30,7 +30,8 @@ from hmac import compare_digest
 from typing import Any
 
 from ..hosts import keep_alive
-from .nodes import Node, exchange_text
+from ..rendezvous import exchange_text
+from .nodes import Node
 from .wire import Base, Wire
 
 __all__ = ["Watch", "keep_watch"]
@@ -92,7 +93,7 @@ def keep_watch(wire: Wire, nodes: list[Node], said: list[dict[str, Any]], timeou
         }
         if rank == 0:
             mine["secret"] = secrets.token_hex(16)
-        told = exchange_text(wire, mine, timeout)
+        told = exchange_text(wire.all_gather, len(said), mine, timeout)
         secret = bytes.fromhex(told[0]["secret"])
         deadline = time.monotonic() + PATIENCE
         links = connect(rank, [r for r in far if r < rank], told, secret, deadline)

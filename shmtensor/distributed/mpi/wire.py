@@ -170,6 +170,17 @@ class Wire:
                 self.comm.Irecv(part, self.ranks[source], self._tag + kind) for part in pieces(x)
             ]
 
+    def all_gather(self, outs: Sequence[Array], x: Array, timeout: float) -> None:
+        """Everybody's x into everybody's list, by messages between all pairs: for the beginning."""
+        begun: list[tuple[list[Any], Sequence[int]]] = []
+        for rank, out in enumerate(outs):
+            if rank == self.rank:
+                out[...] = x
+            else:
+                begun.append((self.receive(out, rank, CALL), [rank]))
+                begun.append((self.send(x, rank, CALL), [rank]))
+        self.wait("init_process_group", begun, timeout)
+
     def find(self, kind: int) -> int | None:
         """A rank from which a message of this kind waits."""
         status = self.mpi.Status()

@@ -10,37 +10,21 @@
 
 from __future__ import annotations
 
-import atexit
-import json
 import threading
 import time
-import weakref
 from math import inf
 from typing import Any
-
-import numpy as np
 
 from ... import native
 from ...errors import CollectiveTimeout
 from ..membership import World
-from ..rendezvous import create_block
+from ..rendezvous import create_block, exchange_text
 from .communicator import Communicator
 from .cuda import find_cupy, find_device
 from .engine import Engine
 from .meeting import LOOK, rest_of
 
 __all__ = ["begin"]
-
-TEXT = 4096  # bytes of what a rank says about itself
-
-living: weakref.WeakSet[Engine] = weakref.WeakSet()
-
-
-@atexit.register
-def leave_all() -> None:
-    """At the end of the process: CuPy would destroy communicators, and NCCL wait for the others."""
-    for each in list(living):
-        each.leave()
 
 
 def begin(control: native.Group, timeout: float) -> Engine:
@@ -63,8 +47,8 @@ def begin(control: native.Group, timeout: float) -> Engine:
         if control.rank == 0:
             mine["id"] = nccl.get_unique_id()
     except Exception as error:
-        mine["lacks"] = f"{type(error).__name__}: {error}"[: TEXT // 4]
-    said = exchange_text(control, mine, end)
+        mine["lacks"] = f"{type(error).__name__}: {error}"[:1024]
+    said = exchange_text(control.all_gather, control.world, mine, rest_of(end))
     check_gpus(where, said)
     cupy, nccl, index = found
     kin = [(int(row), int(inc)) for row, inc in (each["row"] for each in said)]
@@ -72,9 +56,7 @@ def begin(control: native.Group, timeout: float) -> Engine:
     device = cupy.cuda.Device(index)
     communicator = Communicator(cupy, nccl, device, inner, control.rank, control.world)
     answers, turns = branch(control, end), branch(control, end)
-    engine = Engine(control, answers, turns, communicator, kin)
-    living.add(engine)
-    return engine
+    return Engine(control, answers, turns, communicator, kin)
 
 
 def find_gpu(rank: int, mine: dict[str, Any]) -> tuple[Any, Any, int]:
@@ -82,14 +64,6 @@ def find_gpu(rank: int, mine: dict[str, Any]) -> tuple[Any, Any, int]:
     cupy, nccl = find_cupy()
     index, mine["gpu"] = find_device(cupy, rank)
     return cupy, nccl, index
-
-
-def exchange_text(control: native.Group, mine: dict[str, Any], end: float) -> list[dict[str, Any]]:
-    """What each rank says about itself."""
-    data = np.frombuffer(json.dumps(mine).encode().ljust(TEXT), np.uint8)
-    table = np.empty((control.world, TEXT), np.uint8)
-    control.all_gather(list(table), data, rest_of(end))
-    return [json.loads(row.tobytes()) for row in table]
 
 
 def check_gpus(where: str, said: list[dict[str, Any]]) -> None:
@@ -152,15 +126,13 @@ def connect(
 
 def branch(control: native.Group, end: float) -> native.Group:
     """Another group of the same ranks."""
-    handle = np.zeros(256, np.uint8)
     own = b""
     if control.rank == 0:
         block, own = create_block(control.world)
-        handle[0] = len(own)
-        handle[1 : 1 + len(own)] = np.frombuffer(own, np.uint8)
-    control.broadcast(handle, 0, rest_of(end))
+    text = {"block": own.hex()}
+    told = exchange_text(control.all_gather, control.world, text, rest_of(end))
     if not own:
-        block = native.receive(handle[1 : 1 + int(handle[0])].tobytes(), False)
+        block = native.receive(bytes.fromhex(told[0]["block"]), False)
     made = native.Group(block, control.rank, control.world)
     control.barrier(rest_of(end))  # all have their hold: the pin may go
     if own:

@@ -6,7 +6,6 @@ cannot reduce, shared memory does (`number_of`): docs/design/distributed.md has 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from itertools import accumulate
@@ -15,8 +14,9 @@ from math import inf
 import numpy as np
 
 from ... import native
-from ..call import HEAD, check_list, check_message, check_pair, checked, write
-from ..group import Array, empty_shared
+from ...memory.layout import empty_shared
+from ..call import check_list, check_message, check_pair, checked
+from ..group import Array
 from .communicator import Communicator, Part
 from .cuda import number_of
 from .meeting import Meeting, rest_of, turn
@@ -204,12 +204,6 @@ class Engine(Meeting):
                     staging.get(at, out)
 
     # ---------------------------------------------------------------- messages
-    def message(self, x: Array, tag: int) -> Array:
-        """The head of a message, in shared memory."""
-        row = empty_shared((HEAD.itemsize,), np.dtype(np.uint8))
-        write(row, "send", tag & 0xFFFFFFFF, x)
-        return row
-
     def send(self, x: Array, to: int, tag: int, timeout: float) -> None:
         """Sends; returns when it has gone to the other GPU."""
         self.check_peer("send", to)
@@ -261,19 +255,11 @@ class Engine(Meeting):
             turn.release()
             raise
 
-    def check_peer(self, where: str, peer: int) -> None:
-        if peer == self.rank:
-            raise ValueError(f"{where}: a rank cannot send to itself: rank {peer}")
-        if not 0 <= peer < self.world:
-            raise ValueError(f"{where}: no such rank: {peer} of {self.world}")
-
     def find_sender(self, timeout: float) -> int:
         """A rank whose message lies here."""
         return self.control.find_sender(timeout)
 
-    def leave(self) -> None:
-        """The others no longer wait for this rank."""
-        super().leave()
-        if self.pid == os.getpid():
-            self.answers.leave()
-            self.turns.leave()
+    def _leave(self) -> None:
+        super()._leave()
+        self.answers.leave()
+        self.turns.leave()

@@ -18,7 +18,6 @@ already.
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
@@ -31,8 +30,10 @@ import numpy as np
 
 from ... import native
 from ...errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
+from ...memory.layout import empty_shared
 from ..call import HEAD, NO_FOLD, compare, write
-from ..group import Array, empty_shared
+from ..engine import Member
+from ..group import Array
 from .communicator import Communicator
 from .staging import Staging
 
@@ -65,7 +66,7 @@ def named(where: str) -> Iterator[None]:
         raise
 
 
-class Meeting:
+class Meeting(Member):
     """One rank's end of a group on GPUs: who comes, what all call, who fails.
 
     Attributes:
@@ -76,13 +77,9 @@ class Meeting:
     def __init__(
         self, control: native.Group, communicator: Communicator, kin: list[tuple[int, int]]
     ) -> None:
+        super().__init__(control.rank, control.world)
         self.control, self.communicator, self.kin = control, communicator, kin
-        self.rank, self.world = control.rank, control.world
-        self.pid = os.getpid()
-        self._busy = threading.Lock()
-        self._number = 0
         self._staged = 0
-        self._has_left = False
         self._kept: list[Staging] = []  # what an aborted stream may still write to
 
     # ---------------------------------------------------------------- what native.Group tells
@@ -103,11 +100,7 @@ class Meeting:
         """Ends the waits of all ranks."""
         self.control.break_off(why)
 
-    def leave(self) -> None:
-        """The others no longer wait for this rank."""
-        if self._has_left or self.pid != os.getpid():
-            return
-        self._has_left = True
+    def _leave(self) -> None:
         self.control.leave()
         if turn.acquire(timeout=GRACE):  # else a thread of this process is at it, and will abort
             try:
@@ -121,10 +114,7 @@ class Meeting:
         """Something that others wait for. Whoever fails in it tells all, but for a mismatch, which
         all concerned find alike, and a death, which all see.
         """
-        if self.pid != os.getpid():
-            raise RuntimeError(f"{where}: this process was forked from rank {self.rank}: no member")
-        if self._has_left:
-            raise RuntimeError(f"{where}: this rank has left the group: rank {self.rank}")
+        self.check_member(where)
         try:
             with named(where):
                 yield
@@ -142,17 +132,9 @@ class Meeting:
     ) -> Iterator[float]:
         """A collective, from when all have agreed on it; gives the time when it is too late."""
         end = inf if timeout < 0 else time.monotonic() + timeout
-        if not self._busy.acquire(blocking=False):
-            raise RuntimeError(
-                f"{where}: another thread is in a collective of this group: rank {self.rank}, make "
-                "a new_group for each thread"
-            )
-        try:
-            with self.calling(where):
-                self.agree(where, x, end, op, root)
-                yield end
-        finally:
-            self._busy.release()
+        with self.alone(where), self.calling(where):
+            self.agree(where, x, end, op, root)
+            yield end
 
     def agree(self, where: str, x: Array | None, end: float, op: int, root: int) -> None:
         """All call the same.

@@ -13,7 +13,6 @@ connections. Connections are made from the address by which this host reaches th
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import socket
@@ -25,7 +24,6 @@ from ... import native
 from ...errors import CollectiveMismatch, CollectiveTimeout
 from ..hosts import address_of, is_loopback
 from ..mpi.engine import Engine
-from ..mpi.meeting import leave_all
 from ..mpi.nodes import describe_self, meet_node
 from ..mpi.watch import accept, addresses, connect
 from ..mpi.wire import Base, Wire
@@ -166,6 +164,4 @@ def join(
     except BaseException:
         made.drop()
         raise
-    atexit.unregister(leave_all)
-    atexit.register(leave_all)
     return engine

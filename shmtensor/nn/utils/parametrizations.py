@@ -13,7 +13,6 @@ import numpy as np
 
 from ... import functions, linalg
 from ...autograd import no_grad, table
-from ...forms import norm_except_dim
 from ...tensor import Tensor
 from .. import functional as F
 from ..modules.module import Module
@@ -177,12 +176,12 @@ class _WeightNorm(Module):
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """The weight's norms, and the weight."""
-        return norm_except_dim(weight, 2, self.dim), weight
+        return table.norm_except_dim(weight, 2, self.dim), weight
 
 
 def weight_norm_of(v: Tensor, g: Tensor, dim: int) -> Tensor:
     """`g * v / norm(v)`, the norm over all dimensions but `dim` (-1: over all)."""
-    return v * (g / norm_except_dim(v, 2, dim))
+    return v * (g / table.norm_except_dim(v, 2, dim))
 
 
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, TypeVar
 
-from ...forms import norm_except_dim
+from ...autograd import table
 from ...tensor import Tensor
 from ..modules.module import Module
 from ..parameter import Parameter
@@ -51,7 +51,7 @@ class WeightNorm:
             )
         hook = WeightNorm(name, dim)
         weight = getattr(module, name)
-        norms = norm_except_dim(weight.detach(), 2, hook.dim)
+        norms = table.norm_except_dim(weight.detach(), 2, hook.dim)
         delattr(module, name)
         module.register_parameter(f"{name}_g", Parameter(norms))
         module.register_parameter(f"{name}_v", Parameter(weight.data))

@@ -26,9 +26,10 @@ from ... import native
 from ...autograd import wrap
 from ...autograd.home import at_home
 from ...dtypes import float32, float64, get_default_dtype
+from ...memory.layout import zeros_shared
 from ...tensor import Tensor
 
-__all__ = ["Flat", "scalar_dtype", "zeros"]
+__all__ = ["Flat", "scalar_dtype"]
 
 Array = np.ndarray[Any, Any]
 
@@ -50,7 +51,6 @@ class Flat:
 
     __slots__ = (
         "begun",
-        "block",
         "gradient",
         "group",
         "names",
@@ -96,10 +96,11 @@ class Flat:
     # ---------------------------------------------------------------- gradients
     def make_gradients(self) -> None:
         """A block for the gradients, and a home in it for each parameter's."""
-        dtype = self.parameter.dtype
-        self.block: Any = native.allocate(max(self.parameter.size, 1) * dtype.itemsize)
-        block: Any = self.block
-        self.gradient = np.ndarray(self.parameter.shape, dtype, block)
+        self.take_gradients(zeros_shared(self.parameter.shape, self.parameter.dtype))
+
+    def take_gradients(self, gradient: Array) -> None:
+        """Gives each parameter's gradient its home in an array like `parameter`."""
+        self.gradient = gradient
         self.slots = []
         for i, p in enumerate(self.tensors):
             self.slots.append((p, p.array, p.leaf))
@@ -159,9 +160,7 @@ class Flat:
 
     def _settle(self, leaf: Any, i: int) -> None:
         if leaf is not None:
-            offset = self.starts[i] * self.parameter.itemsize
-            shape = self.tensors[i].array.shape
-            home = np.ndarray(shape, self.parameter.dtype, self.block, offset)
+            home = self.part(self.gradient, i).reshape(self.tensors[i].array.shape)
             leaf.home = native.GradientBuffer(home)
 
     # ---------------------------------------------------------------- state
@@ -169,7 +168,7 @@ class Flat:
         """Zeros for each name that is not there yet."""
         for name in names:
             if name not in self.state:
-                self.state[name] = zeros(self.parameter.shape, self.parameter.dtype)
+                self.state[name] = zeros_shared(self.parameter.shape, self.parameter.dtype)
 
     def add_scalars(self, names: tuple[str, ...]) -> None:
         """Zeros for each name that is not there yet, one a parameter."""
@@ -250,10 +249,3 @@ def expects_sparse(p: Any) -> bool:
 def has_dense(p: Any) -> bool:
     """Whether a parameter has a gradient that is not sparse."""
     return p.grad is not None and not p.grad.is_sparse
-
-
-def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Zeros in shared memory, in a block of their own."""
-    n = int(np.prod(shape, dtype=np.int64))
-    block: Any = native.allocate(max(n, 1) * dtype.itemsize)
-    return np.ndarray(shape, dtype, block)

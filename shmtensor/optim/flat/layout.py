@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from .flat_parameters import Array, Flat, expects_sparse, zeros
+from ...memory.layout import aligned, array_at, offsets, zeros_shared
+from .flat_parameters import Array, Flat, expects_sparse
 
 __all__ = ["lay_out"]
-
-ALIGNMENT = 64
 
 
 def lay_out(group: dict[str, Any], tensors: list[Any]) -> list[Flat]:
@@ -46,23 +45,13 @@ def lay_out(group: dict[str, Any], tensors: list[Any]) -> list[Flat]:
     return flats
 
 
-def offsets(tensors: list[Any]) -> tuple[list[int], int]:
-    """Where each parameter starts, in elements, and the end."""
-    step = max(ALIGNMENT // tensors[0].array.dtype.itemsize, 1)
-    starts, end = [], 0
-    for p in tensors:
-        start = -(-end // step) * step
-        starts.append(start)
-        end = start + p.array.size
-    return starts, end
-
-
 def move(group: dict[str, Any], tensors: list[Any]) -> Flat:
     """Makes one block of several parameters."""
-    starts, end = offsets(tensors)
-    flat = zeros((end,), tensors[0].array.dtype)
+    dtype = tensors[0].array.dtype
+    starts, end = offsets((p.array.size for p in tensors), dtype.itemsize)
+    flat = zeros_shared((end,), dtype)
     for p, start in zip(tensors, starts, strict=True):
-        view = flat[start : start + p.array.size].reshape(p.array.shape)
+        view = array_at(flat, start, p.array.shape)
         view[...] = p.array
         p.array = view
     return Flat(group, tensors, flat, starts)
@@ -70,8 +59,8 @@ def move(group: dict[str, Any], tensors: list[Any]) -> Flat:
 
 def adopt(group: dict[str, Any], tensors: list[Any]) -> Flat:
     """One array over parameters that lie as `offsets` would lay them."""
-    starts, end = offsets(tensors)
     first = tensors[0].array
+    starts, end = offsets((p.array.size for p in tensors), first.itemsize)
     flat = np.lib.stride_tricks.as_strided(first, (end,), (first.itemsize,))
     return Flat(group, tensors, flat, starts)
 
@@ -91,8 +80,7 @@ def follows(run: list[Any], p: Any) -> bool:
     x, y = run[-1].array, p.array
     if x.dtype is not y.dtype or not (x.flags.c_contiguous and y.flags.c_contiguous):
         return False
-    step = max(ALIGNMENT // x.dtype.itemsize, 1)
-    room = -(-x.size // step) * step
+    room = aligned(x.size, x.itemsize)
     if address(y) - address(x) != room * x.itemsize or owner(x) is not owner(y):
         return False
     gap = np.lib.stride_tricks.as_strided(x, (room,), (x.itemsize,))[x.size :]

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from ....memory.layout import empty_shared
 from ...bucket import GradBucket
 from ...contract import ReduceOp
-from ...group import Array, ProcessGroup, empty_shared
+from ...group import Array, ProcessGroup
 from ...membership import group_of
 from ...work import Future, Work
 from .default_hooks import allreduce_hook

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....memory.layout import empty_shared
 from ...bucket import GradBucket
-from ...group import Array, ProcessGroup, empty_shared
+from ...group import Array, ProcessGroup
 from ...membership import group_of
 from ...work import Future, Work
 

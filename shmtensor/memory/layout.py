@@ -1,0 +1,54 @@
+"""Arrays side by side in one block of shared memory, each at a multiple of 64 bytes.
+
+| array 0 ......| gap | array 1 ..| gap | array 2 ........|
+0                     starts[1]         starts[2]         end
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .. import native
+
+__all__ = ["aligned", "array_at", "empty_shared", "offsets", "zeros_shared"]
+
+Array = np.ndarray[Any, Any]
+ALIGNMENT = 64  # bytes: a cache line, which no two arrays share
+
+
+def aligned(size: int, itemsize: int = 1) -> int:
+    """An array's items and the gap behind it, in items."""
+    step = ALIGNMENT // itemsize or 1
+    return -(-size // step) * step
+
+
+def offsets(sizes: Iterable[int], itemsize: int = 1) -> tuple[list[int], int]:
+    """Where arrays of these sizes begin, and where the last one ends; all in items."""
+    step = ALIGNMENT // itemsize or 1
+    starts, end = [], 0
+    for size in sizes:
+        start = -(-end // step) * step
+        starts.append(start)
+        end = start + size
+    return starts, end
+
+
+def array_at(flat: Array, start: int, shape: tuple[int, ...]) -> Array:
+    """The array of this shape that begins at an item of a 1-D array. Copies: none."""
+    part: Array = flat[start : start + math.prod(shape)].reshape(shape)
+    return part
+
+
+def empty_shared(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool = False) -> Array:
+    """An uninitialised array in a block of its own."""
+    block: Any = native.allocate(max(1, math.prod(shape) * dtype.itemsize), zero)
+    return np.ndarray(shape, dtype, block)
+
+
+def zeros_shared(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Zeros in a block of their own."""
+    return empty_shared(shape, dtype, zero=True)
