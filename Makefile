@@ -12,7 +12,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STUBS := shmtensor/functions.pyi shmtensor/autograd/methods.pyi
-SOURCES := setup.py setup.cfg pyproject.toml $(filter-out $(STUBS),$(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h'))
+EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
 .PHONY: against-torch collectives demo models test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
@@ -60,7 +60,7 @@ aarch64:
 	tests/aarch64.sh $(TESTS)
 
 # The ledger as virtual processes in threads of one, against ThreadSanitizer; then with seeded races.
-tsan: $(VENV)/.editable
+tsan: $(VENV)/.test
 	tests/virtual/run.sh $(BIN)/python $(or $(SECONDS),20) $(SEED)
 
 # The protocols, exhaustively, in a small configuration (needs spin and gcc).
@@ -72,15 +72,15 @@ model-full:
 	tests/protocol/run.sh full
 
 # Random actions by several processes, for a time and with a seed of your own.
-stress: $(VENV)/.editable
+stress: $(VENV)/.test
 	$(BIN)/python -m tests.stress --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
 # Every collective x ranks x dtype x layout x size x operation, and deaths at random moments (10 minutes; RANKS=2 half of one).
-collectives: $(VENV)/.editable
+collectives: $(VENV)/.test
 	$(BIN)/python -m tests.distributed.battery --kills $(or $(KILLS),200) $(if $(RANKS),--ranks $(RANKS))
 
 # Ranks that end in every way at any step of random collectives; the seed is printed.
-kills: $(VENV)/.editable
+kills: $(VENV)/.test
 	$(BIN)/python -m tests.distributed.kills --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED))
 
 # The backend mpi on two nodes, made by splitting four ranks of this machine; WHOLE=1: every case of the battery (minutes).
@@ -98,7 +98,7 @@ overcommit: $(VENV)/.test
 
 # A million forged handles and layouts: an error each time, never a crash; then again under AddressSanitizer and
 # UndefinedBehaviorSanitizer, which see what does not crash.
-fuzz: $(VENV)/.editable
+fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
 	tests/sanitize.sh $(BIN)/python fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
 
@@ -112,18 +112,9 @@ clean:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# An install per set of extras; the file is its time stamp.
-$(VENV)/.examples $(VENV)/.test: $(VENV)/.%: $(SOURCES) | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check ".[$*]"
-	@touch $@
-
-# `python -m benchmarks` and `python -m tests.stress` run from the source tree: the extension has to be there, too.
-$(VENV)/.bench: $(SOURCES) | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
-	@touch $@
-
-$(VENV)/.editable: $(SOURCES) | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+# An editable install per set of extras: the modules of this tree, and the extension compiled in place.
+$(VENV)/.examples $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(EXTENSION) | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	@touch $@
 
 $(VENV)/.mpi: $(VENV)/.test

@@ -23,7 +23,7 @@ settings.load_profile("values")
 
 @pytest.fixture(scope="session", autouse=True)
 def _elsewhere() -> Iterator[None]:
-    """Tests run in an empty folder: children import the installed package, not the sources."""
+    """Tests run in an empty folder: children import the installed package, not what lies there."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="tests-") as folder:
         os.chdir(folder)
