@@ -1,10 +1,10 @@
 # shmtensor: each target makes what it needs; `make demo` and `make test` are the two to begin with.
 #
 #   make demo         a virtual environment, the install, and a two-process training on real data
-#   make test         every test, in that environment
+#   make test         every test that needs no PyTorch, in that environment
 #   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/
 #   make models       every example's network trained beside PyTorch from the same weights
-#   make against-torch   layers, optimizers and utilities beside PyTorch: results, keys, texts, errors
+#   make against-torch   the tests that compare with PyTorch: results, gradients, keys, texts, errors
 #   make surface      which of PyTorch's names are there
 #   make lint types docs sanitize model stress fuzz tsan    what .ci/run runs besides
 
@@ -20,7 +20,7 @@ demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
 
 test: $(VENV)/.test
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not torch"
 
 # PyTorch's public names, one by one: present, tested, differentiable, orders checked; or why not.
 surface: $(VENV)/.test
@@ -33,9 +33,9 @@ bench-quick: $(VENV)/.bench
 models: $(VENV)/.test $(VENV)/.bench
 	STEPS=$(or $(STEPS),50) $(BIN)/pytest tests/models
 
-# What only PyTorch itself can say: results, gradients, state_dict keys, repr, exception classes.
+# Every test marked `torch`: results, gradients, state_dict keys, repr, exception classes beside PyTorch's.
 against-torch: $(VENV)/.test $(VENV)/.bench
-	$(BIN)/pytest tests/against_torch
+	$(BIN)/pytest -m torch --ignore tests/models
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --save

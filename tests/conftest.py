@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
@@ -19,6 +20,18 @@ from hypothesis import settings
 # How long an example takes is the machine's affair: a loaded one would fail tests of values.
 settings.register_profile("values", deadline=None)
 settings.load_profile("values")
+
+
+# What compares with PyTorch is left out where that is not installed.
+HAS_TORCH = find_spec("torch") is not None
+collect_ignore_glob = [] if HAS_TORCH else ["*against_torch*", "models"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not HAS_TORCH:
+        left_out = [item for item in items if item.get_closest_marker("torch")]
+        items[:] = [item for item in items if not item.get_closest_marker("torch")]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session", autouse=True)
