@@ -6,6 +6,7 @@
 #   make models       every example's network trained beside PyTorch from the same weights
 #   make against-torch   the tests that compare with PyTorch: results, gradients, keys, texts, errors
 #   make surface      which of PyTorch's names are there
+#   make levels       the numeric tests at every instruction-set level, of ours and of NumPy; QUICK=1 a sample
 #   make lint types docs sanitize model stress fuzz tsan    what .ci/run runs besides
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 STUBS := shmtensor/functions.pyi shmtensor/autograd/methods.pyi
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
-.PHONY: against-torch collectives demo models test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
+.PHONY: against-torch collectives demo levels models test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -32,6 +33,10 @@ bench-quick: $(VENV)/.bench
 # Every example's network in both libraries from the same weights, data and noise; STEPS=10 for a sample.
 models: $(VENV)/.test $(VENV)/.bench
 	STEPS=$(or $(STEPS),50) $(BIN)/pytest tests/models
+
+# What a test expects depends on no instruction set: the numeric tests at each level of ours, and with NumPy's features off.
+levels: $(VENV)/.test
+	$(BIN)/python -m tests.levels $(if $(QUICK),--quick)
 
 # Every test marked `torch`: results, gradients, state_dict keys, repr, exception classes beside PyTorch's.
 against-torch: $(VENV)/.test $(VENV)/.bench

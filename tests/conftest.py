@@ -45,6 +45,17 @@ def _elsewhere() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _compiled_once() -> Iterator[None]:
+    """Under PYTHONDONTWRITEBYTECODE, children find what earlier ones compiled in a folder that goes
+    with the session: else each would compile every module again, half of its start."""
+    with tempfile.TemporaryDirectory(prefix="tests-") as folder, pytest.MonkeyPatch.context() as m:
+        if sys.dont_write_bytecode:
+            m.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            m.setenv("PYTHONPYCACHEPREFIX", folder)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _light_main() -> Iterator[None]:
     """Spawned children do not import pytest: bin/pytest counts as `python -m pytest`, and the
     `__main__` of a package is what multiprocessing does not import again."""

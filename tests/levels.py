@@ -1,0 +1,63 @@
+"""The numeric tests once per instruction-set level: of ours, and of NumPy with what it has least.
+
+    python -m tests.levels [--quick] [arguments of pytest]
+
+What a test expects must not depend on which of its kernels NumPy takes on a machine, nor on which
+of ours. `--quick` runs a sample, and leaves out our highest level, which every other run has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+from shmtensor import native
+
+ROOT = Path(__file__).resolve().parents[1]
+LEVELS = ("base", "v3", "v4")
+WHOLE = ("tests/native", "tests/ops", "tests/tensor", "tests/autograd", "tests/nn")
+SAMPLE = (
+    *(
+        f"tests/native/test_{name}.py"
+        for name in ("pointwise", "reduction", "softmax", "order", "optimizer", "random", "halves",
+                     "moving", "recurrent", "stretched")  # fmt: skip
+    ),
+    "tests/ops/test_special.py",
+    "tests/ops/test_rows.py",
+)
+
+
+def environments(quick: bool) -> list[dict[str, str]]:
+    """What each run sets."""
+    levels = LEVELS[: LEVELS.index(native.isa()) + (not quick)]
+    runs = [{"SHMTENSOR_ISA": level} for level in levels]
+    # NumPy warns of features that the CPU lacks or that its build does not choose at run time.
+    if features := [name for name in __cpu_dispatch__ if __cpu_features__[name]]:
+        runs.append({"NPY_DISABLE_CPU_FEATURES": " ".join(features)})
+    return runs
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.levels", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a sample: two minutes at most")
+    options, rest = parser.parse_known_args()
+    command = [sys.executable, "-m", "pytest", "-x", "-q", *rest]
+    for settings in environments(options.quick):
+        began = time.monotonic()
+        print("=== " + " ".join(f"{k}='{v}'" for k, v in settings.items()), flush=True)
+        files = SAMPLE if options.quick else WHOLE
+        environment = {**os.environ, **settings}
+        if code := subprocess.run([*command, *files], cwd=ROOT, env=environment).returncode:
+            return code
+        print(f"=== {time.monotonic() - began:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
