@@ -21,15 +21,11 @@ from shmtensor import native
 
 ROOT = Path(__file__).resolve().parents[1]
 LEVELS = ("base", "v3", "v4")
-WHOLE = ("tests/native", "tests/ops", "tests/tensor", "tests/autograd", "tests/nn")
+FOLDERS = ("native", "ops", "tensor", "autograd", "nn", "func", "optim", "amp")
 SAMPLE = (
-    *(
-        f"tests/native/test_{name}.py"
-        for name in ("pointwise", "reduction", "softmax", "order", "optimizer", "random", "halves",
-                     "moving", "recurrent", "stretched")  # fmt: skip
-    ),
-    "tests/ops/test_special.py",
-    "tests/ops/test_rows.py",
+    *("native/pointwise", "native/reduction", "native/softmax", "native/order", "native/scan"),
+    *("native/optimizer", "native/random", "native/halves", "native/moving", "native/recurrent"),
+    *("native/stretched", "native/curves", "native/functions", "ops/special"),
 )
 
 
@@ -47,13 +43,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.levels", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a sample: two minutes at most")
     options, rest = parser.parse_known_args()
-    command = [sys.executable, "-m", "pytest", "-x", "-q", *rest]
+    sample = [f"tests/{folder}/test_{name}.py" for folder, name in map(os.path.split, SAMPLE)]
+    files = sample if options.quick else [f"tests/{name}" for name in FOLDERS]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", *rest, *files]
     for settings in environments(options.quick):
         began = time.monotonic()
         print("=== " + " ".join(f"{k}='{v}'" for k, v in settings.items()), flush=True)
-        files = SAMPLE if options.quick else WHOLE
         environment = {**os.environ, **settings}
-        if code := subprocess.run([*command, *files], cwd=ROOT, env=environment).returncode:
+        if code := subprocess.run(command, cwd=ROOT, env=environment).returncode:
             return code
         print(f"=== {time.monotonic() - began:.0f} s", flush=True)
     return 0

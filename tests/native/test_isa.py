@@ -1,4 +1,4 @@
-"""The instruction-set level that the kernels are taken from; `make levels` runs their tests at each."""
+"""The instruction-set level of the kernels; `make levels` runs their tests at each."""
 
 from __future__ import annotations
 
