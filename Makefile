@@ -1,26 +1,27 @@
 # shmtensor: each target makes what it needs; `make demo` and `make test` are the two to begin with.
 #
 #   make demo         a virtual environment, the install, and a two-process training on real data
-#   make test         every test, in that environment
+#   make test         every test that needs no PyTorch, in that environment
 #   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/
 #   make models       every example's network trained beside PyTorch from the same weights
-#   make against-torch   layers, optimizers and utilities beside PyTorch: results, keys, texts, errors
+#   make against-torch   the tests that compare with PyTorch: results, gradients, keys, texts, errors
 #   make surface      which of PyTorch's names are there
+#   make levels       the numeric tests at every instruction-set level, of ours and of NumPy; QUICK=1 a sample
 #   make lint types docs sanitize model stress fuzz tsan    what .ci/run runs besides
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STUBS := shmtensor/functions.pyi shmtensor/autograd/methods.pyi
-SOURCES := setup.py setup.cfg pyproject.toml $(filter-out $(STUBS),$(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h'))
+EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
-.PHONY: against-torch collectives demo models test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
+.PHONY: against-torch collectives demo levels models test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
 
 test: $(VENV)/.test
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not torch"
 
 # PyTorch's public names, one by one: present, tested, differentiable, orders checked; or why not.
 surface: $(VENV)/.test
@@ -33,9 +34,13 @@ bench-quick: $(VENV)/.bench
 models: $(VENV)/.test $(VENV)/.bench
 	STEPS=$(or $(STEPS),50) $(BIN)/pytest tests/models
 
-# What only PyTorch itself can say: results, gradients, state_dict keys, repr, exception classes.
+# What a test expects depends on no instruction set: the numeric tests at each level of ours, and with NumPy's features off.
+levels: $(VENV)/.test
+	$(BIN)/python -m tests.levels $(if $(QUICK),--quick)
+
+# Every test marked `torch`: results, gradients, state_dict keys, repr, exception classes beside PyTorch's.
 against-torch: $(VENV)/.test $(VENV)/.bench
-	$(BIN)/pytest tests/against_torch
+	$(BIN)/pytest -m torch --ignore tests/models
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --save
@@ -60,7 +65,7 @@ aarch64:
 	tests/aarch64.sh $(TESTS)
 
 # The ledger as virtual processes in threads of one, against ThreadSanitizer; then with seeded races.
-tsan: $(VENV)/.editable
+tsan: $(VENV)/.test
 	tests/virtual/run.sh $(BIN)/python $(or $(SECONDS),20) $(SEED)
 
 # The protocols, exhaustively, in a small configuration (needs spin and gcc).
@@ -72,15 +77,15 @@ model-full:
 	tests/protocol/run.sh full
 
 # Random actions by several processes, for a time and with a seed of your own.
-stress: $(VENV)/.editable
+stress: $(VENV)/.test
 	$(BIN)/python -m tests.stress --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
 # Every collective x ranks x dtype x layout x size x operation, and deaths at random moments (10 minutes; RANKS=2 half of one).
-collectives: $(VENV)/.editable
+collectives: $(VENV)/.test
 	$(BIN)/python -m tests.distributed.battery --kills $(or $(KILLS),200) $(if $(RANKS),--ranks $(RANKS))
 
 # Ranks that end in every way at any step of random collectives; the seed is printed.
-kills: $(VENV)/.editable
+kills: $(VENV)/.test
 	$(BIN)/python -m tests.distributed.kills --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED))
 
 # The backend mpi on two nodes, made by splitting four ranks of this machine; WHOLE=1: every case of the battery (minutes).
@@ -98,7 +103,7 @@ overcommit: $(VENV)/.test
 
 # A million forged handles and layouts: an error each time, never a crash; then again under AddressSanitizer and
 # UndefinedBehaviorSanitizer, which see what does not crash.
-fuzz: $(VENV)/.editable
+fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
 	tests/sanitize.sh $(BIN)/python fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
 
@@ -112,18 +117,9 @@ clean:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# An install per set of extras; the file is its time stamp.
-$(VENV)/.examples $(VENV)/.test: $(VENV)/.%: $(SOURCES) | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check ".[$*]"
-	@touch $@
-
-# `python -m benchmarks` and `python -m tests.stress` run from the source tree: the extension has to be there, too.
-$(VENV)/.bench: $(SOURCES) | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[bench]"
-	@touch $@
-
-$(VENV)/.editable: $(SOURCES) | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+# An editable install per set of extras: the modules of this tree, and the extension compiled in place.
+$(VENV)/.examples $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(EXTENSION) | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	@touch $@
 
 $(VENV)/.mpi: $(VENV)/.test

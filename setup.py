@@ -2,11 +2,13 @@
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from sysconfig import get_path, get_platform
 
 import numpy
 from setuptools import Extension, setup
@@ -19,13 +21,10 @@ if not sys.platform.startswith("linux") or MACHINE not in ("x86_64", "aarch64"):
         "(it stands on memfd, open-file-description locks and futexes)"
     )
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "shmtensor" / "native"
+OBJECTS = ROOT / "build" / "objects"
 SANITIZE = os.environ.get("SHMTENSOR_SANITIZE", "")  # e.g. "address,undefined"
-FAULTS = os.environ.get(
-    "SHMTENSOR_FAULTS", ""
-)  # compiles the fault points in (docs/design/memory.md)
-
 STUBS = os.environ.get("SHMTENSOR_STUBS", "1")  # "0": no type stubs, which need the extension
 
 COMMON = [
@@ -74,42 +73,16 @@ class Build(build_ext):
         if SANITIZE:
             flags += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-O1"]
             ext.extra_link_args = [*ext.extra_link_args, f"-fsanitize={SANITIZE}"]
-        if FAULTS:
-            flags.append("-DSHMTENSOR_FAULTS=1")
-        includes = [*ext.include_dirs, *self.compiler.include_dirs]
-        headers = max((p.stat().st_mtime for p in NATIVE.rglob("*.h")), default=0.0)
-        headers = max(headers, Path(__file__).stat().st_mtime)
-        out = Path(self.build_temp + (SANITIZE or (FAULTS and "faults")))
+        # One folder for every way to build: `make build`, an install, an editable install. That is
+        # why setuptools' own build_temp, which may be a temporary one, is not used.
+        kind = SANITIZE or "release"
+        out = OBJECTS / f"{get_platform()}-{sys.implementation.cache_tag}-{kind}"
         cxx = os.environ.get("CXX", "g++").split()
 
         def compile(source):
-            target = out / Path(source).with_suffix(".o")
-            fresh = max(headers, Path(source).stat().st_mtime)
-            if not target.exists() or target.stat().st_mtime < fresh:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                partial = target.with_suffix(f".{os.getpid()}.tmp")
-                began = time.time()
-                level = LEVELS.get(Path(source).name, [])
-                if MACHINE != "x86_64":
-                    level = []
-                subprocess.run(
-                    [
-                        *cxx,
-                        "-fPIC",
-                        *flags,
-                        *level,
-                        *(f"-I{i}" for i in includes),
-                        "-c",
-                        source,
-                        "-o",
-                        str(partial),
-                    ],
-                    check=True,
-                )
-                # What is edited while it is compiled is newer than its object.
-                os.utime(partial, (began, began))
-                partial.replace(target)
-            return str(target)
+            level = LEVELS.get(Path(source).name, []) if MACHINE == "x86_64" else []
+            command = [*cxx, "-fPIC", *flags, *level, *(f"-I{i}" for i in ext.include_dirs)]
+            return compiled(source, (out / source).with_suffix(".o"), command)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             objects = list(pool.map(compile, sorted(ext.sources)))
@@ -123,12 +96,46 @@ class Build(build_ext):
         partial.replace(target)
 
 
+def compiled(source, target, command):
+    """The object of a source, compiled if its record does not say that it is up to date.
+
+    The record beside it holds the command and the files that were read, one a line.
+    """
+    record = target.with_suffix(".made")
+    if not is_fresh(target, record, shlex.join(command)):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        record.unlink(missing_ok=True)
+        partial, rule = (target.with_suffix(f".{os.getpid()}.{end}") for end in ("tmp", "d"))
+        began = time.time()
+        # NumPy's headers are system headers, which -MMD leaves out: an install has them in a
+        # temporary folder, and what is made of them is the same for every NumPy from 2.0 on.
+        reads = ["-isystem", numpy.get_include(), "-MMD", "-MF", str(rule)]
+        subprocess.run([*command, *reads, "-c", source, "-o", str(partial)], check=True)
+        # What is edited while it is compiled is newer than its object.
+        os.utime(partial, (began, began))
+        partial.replace(target)
+        files = rule.read_text().replace("\\\n", " ").partition(": ")[2]
+        record.write_text("\n".join([shlex.join(command), *shlex.split(files)]) + "\n")
+        rule.unlink()
+    return str(target)
+
+
+def is_fresh(target, record, command):
+    """Whether the object was made by this command from files that have not changed since."""
+    try:
+        made_by, *files = record.read_text().splitlines()
+        made = target.stat().st_mtime
+        return made_by == command and all(Path(file).stat().st_mtime <= made for file in files)
+    except FileNotFoundError:  # no record, no object, or a header that is gone
+        return False
+
+
 setup(
     ext_modules=[
         Extension(
             "shmtensor.native._core",
             sources=[str(p.relative_to(ROOT)) for p in NATIVE.rglob("*.cc")],
-            include_dirs=[str(NATIVE), numpy.get_include()],
+            include_dirs=[str(NATIVE), get_path("include")],
             extra_link_args=["-ldl", "-lrt"],
         )
     ],

@@ -36,9 +36,9 @@ from . import (
 from .case import Case
 from .machine import describe, header
 from .measure import measure
+from .record import save
 from .report import line, summary, title
 
-RESULTS = Path(__file__).parent / "results"
 LAYERS = (
     dispatch, autograd, pointwise, large, layers, modules, matmul, optimizer, training, models,
     peak_memory, allocation, send, queue, collective, loader, growth, reading, parallel, packed,
@@ -57,9 +57,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="short turns: about a minute")
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose name matches")
     parser.add_argument("--json", metavar="FILE", help="write the raw results there")
-    parser.add_argument("--save", action="store_true", help="and under benchmarks/results/")
+    parser.add_argument(
+        "--save", action="store_true", help="keep the medians under benchmarks/results/"
+    )
     parser.add_argument("--list", action="store_true", help="name the cases")
     options = parser.parse_args(arguments)
+    if options.save and options.quick:
+        parser.error("--save: short turns do not replace long ones, leave out --quick")
     chosen = [
         case for case in cases(options.only) if not (options.quick and (case.long or case.wide))
     ]
@@ -81,12 +85,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(line(result), flush=True)
     took = time.perf_counter() - began
     print(f"\n{summary(results)}, {failed} failed, {took:.0f} s")
-    record = {"machine": machine, "quick": options.quick, "only": options.only}
-    record["cases"] = [r.record() for r in results]
-    for path in paths(options.json, options.save, machine["time"]):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1) + "\n")
-        print(f"raw results: {path}")
+    if options.json:
+        record = {"machine": machine, "quick": options.quick, "only": options.only}
+        record["cases"] = [r.record() for r in results]
+        Path(options.json).write_text(json.dumps(record, indent=1) + "\n")
+        print(f"raw results: {options.json}")
+    if options.save:
+        print(f"medians: {save(results, machine, options.only)}")
     return 1 if failed else 0
 
 
@@ -105,14 +110,6 @@ def turns(case: Case, quick: bool) -> tuple[int, float]:
     if case.slow or case.long:
         return 7, 0.3
     return 15, 0.1
-
-
-def paths(file: str | None, save: bool, moment: str) -> list[Path]:
-    """Where the raw results go."""
-    found = [Path(file)] if file else []
-    if save:
-        found.append(RESULTS / (moment.replace(":", "").replace(" ", "-") + ".json"))
-    return found
 
 
 if __name__ == "__main__":

@@ -1,20 +1,19 @@
-"""The figures of README.md and docs/performance.md, from the newest raw results.
+"""The figures of README.md and docs/performance.md, from the newest results.
 
     python -m benchmarks.page
 
-README gets a row per layer and the cases that miss their target; docs/performance.md gets all. A
-newer run of some layers alone (`--only`) is shown after the last complete one, and these layers are
-left out there.
+README gets a row per layer and the cases that miss their target; docs/performance.md gets all.
+Newer runs of some cases alone (`--only`) are shown after the last complete one.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 from pathlib import Path
 from typing import Any
 
 from . import collective, loader
+from .record import RESULTS, Run, load
 from .report import shown
 
 __all__ = ["newest", "performance", "readme"]
@@ -39,23 +38,10 @@ BATCHES = [
 ]
 
 
-def newest() -> list[dict[str, Any]]:
-    """The raw results of the last complete run, and of a later one of some layers alone.
-
-    Complete runs go before quick ones.
-    """
-    runs = [json.loads(p.read_text()) for p in sorted(Path(__file__).parent.glob("results/*.json"))]
-    complete = [run for run in runs if not run.get("only")]
-    last = max(complete, key=lambda run: (not run["quick"], run["machine"]["time"]))
-    later = [
-        run for run in runs if run.get("only") and run["machine"]["time"] > last["machine"]["time"]
-    ]
-    if not later:
-        return [last]
-    part = max(later, key=lambda run: run["machine"]["time"])
-    layers = {layer_of(case) for case in part["cases"]}
-    others = [case for case in last["cases"] if layer_of(case) not in layers]
-    return [{**last, "cases": others}, part]
+def newest() -> list[Run]:
+    """The last complete run of any machine, and later ones of some cases alone on that kind."""
+    files = [runs for path in RESULTS.glob("*.jsonl") if not (runs := load(path))[0]["only"]]
+    return max(files, key=lambda runs: runs[0]["machine"]["time"])
 
 
 def layer_of(case: Case) -> str:
@@ -66,10 +52,10 @@ def layer_of(case: Case) -> str:
 def median(case: Case, party: str) -> str:
     if party not in case["seconds"]:
         return ""
-    return shown(statistics.median(case["seconds"][party]), case.get("unit", "s"))
+    return shown(case["seconds"][party][1], case["unit"])
 
 
-def machine_line(run: dict[str, Any]) -> str:
+def machine_line(run: Run) -> str:
     m = run["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in m["versions"].items())
     return (
@@ -89,7 +75,7 @@ def rows(cases: list[Case]) -> list[str]:
     return table
 
 
-def bounds(run: dict[str, Any]) -> list[str]:
+def bounds(run: Run) -> list[str]:
     """How near cases come to what the machine does at all; [] if that is not known."""
     limits = run["machine"].get("ceilings")
     if not limits:
@@ -97,7 +83,7 @@ def bounds(run: dict[str, Any]) -> list[str]:
     amounts = {f"matmul/{n}": (2 * n**3, "flops") for n in (256, 512, 1024, 2048)}
     amounts |= {"pointwise/add, 1 M": (12e6, "add_1m"), "pointwise/add, 10 M": (12e7, "add_10m")}
     least = {name: amount / limits[kind] for name, (amount, kind) in amounts.items()}
-    op = [statistics.median(c["seconds"]["shmtensor"]) for c in run["cases"] if c["name"] == TINY]
+    op = [c["seconds"]["shmtensor"][1] for c in run["cases"] if c["name"] == TINY]
     if op and "flops_one_core" in limits:
         least["matmul/64"] = op[0] + 2 * 64**3 / limits["flops_one_core"]
     if "wake" in limits:
@@ -121,7 +107,7 @@ def bounds(run: dict[str, Any]) -> list[str]:
                 f"{shown(took)} ({least[case['name']] / took:.0%})"
                 for party in ("shmtensor", "pytorch")
                 if party in case["seconds"]
-                for took in [statistics.median(case["seconds"][party])]
+                for took in [case["seconds"][party][1]]
             )
             + " |"
             for case in run["cases"]
@@ -130,7 +116,7 @@ def bounds(run: dict[str, Any]) -> list[str]:
     ]
 
 
-def shares(run: dict[str, Any], bound: str, head: list[str]) -> list[str]:
+def shares(run: Run, bound: str, head: list[str]) -> list[str]:
     """How near cases come to memcpy, the party `bound`; [] if none was beside."""
     table = [
         "",
@@ -143,19 +129,17 @@ def shares(run: dict[str, Any], bound: str, head: list[str]) -> list[str]:
     n = len(table)
     for case in run["cases"]:
         if {"shmtensor", bound} <= case["seconds"].keys():
-            pairs = zip(case["seconds"][bound], case["seconds"]["shmtensor"], strict=True)
-            share = statistics.median(least / ours for least, ours in pairs)
             times = f"{median(case, bound)} | {median(case, 'shmtensor')}"
-            table.append(f"| {case['name']} | {times} | {share:.0%} |")
+            table.append(f"| {case['name']} | {times} | {case['share']:.0%} |")
     return table if len(table) > n else []
 
 
-def readme(runs: list[dict[str, Any]]) -> str:
+def readme(runs: list[Run]) -> str:
     """README's section, run by run."""
     return "\n".join(readme_of(run) for run in runs)
 
 
-def readme_of(run: dict[str, Any]) -> str:
+def readme_of(run: Run) -> str:
     """The layers, then what misses its target."""
     layers: dict[str, list[Case]] = {}
     for case in run["cases"]:
@@ -189,7 +173,7 @@ def readme_of(run: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def performance(runs: list[dict[str, Any]]) -> str:
+def performance(runs: list[Run]) -> str:
     """docs/performance.md."""
     run, *parts = runs
     return "\n".join(
@@ -212,7 +196,7 @@ def performance(runs: list[dict[str, Any]]) -> str:
     )
 
 
-def later_run(part: dict[str, Any]) -> list[str]:
+def later_run(part: Run) -> list[str]:
     """The layers that have been measured alone since."""
     names = sorted({layer_of(case) for case in part["cases"]})
     return ["", f"## {', '.join(names)}", "", machine_line(part), "", *rows(part["cases"])]

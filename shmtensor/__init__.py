@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from .version import __version__ as __version__
 
+# First: where it is not compiled, its error says what to do.
+from . import native  # isort: skip
 from .dtypes import *  # isort: skip  # noqa: F403
 from . import autograd, random
 from . import sparse as sparse

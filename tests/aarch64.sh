@@ -47,7 +47,7 @@ if [ ! -x "$python" ]; then
 fi
 
 SHMTENSOR_STUBS=0 CXX="aarch64-linux-gnu-g++ -Werror -I$root/usr/include/python3.11 -I$root/usr/include" \
-  "$python" setup.py -q build --build-base "$out/build" --build-lib "$out/lib"
+  "$python" setup.py -q build --build-lib "$out/lib"
 [ "$1" != --compile ] || exit 0
 arguments=()
 for argument in "$@"; do

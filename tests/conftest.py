@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
@@ -21,14 +22,37 @@ settings.register_profile("values", deadline=None)
 settings.load_profile("values")
 
 
+# What compares with PyTorch is left out where that is not installed.
+HAS_TORCH = find_spec("torch") is not None
+collect_ignore_glob = [] if HAS_TORCH else ["*against_torch*", "models"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not HAS_TORCH:
+        left_out = [item for item in items if item.get_closest_marker("torch")]
+        items[:] = [item for item in items if not item.get_closest_marker("torch")]
+        config.hook.pytest_deselected(items=left_out)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _elsewhere() -> Iterator[None]:
-    """Tests run in an empty folder: children import the installed package, not the sources."""
+    """Tests run in an empty folder: children import the installed package, not what lies there."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="tests-") as folder:
         os.chdir(folder)
         yield
         os.chdir(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once() -> Iterator[None]:
+    """Under PYTHONDONTWRITEBYTECODE, children find what earlier ones compiled in a folder that goes
+    with the session: else each would compile every module again, half of its start."""
+    with tempfile.TemporaryDirectory(prefix="tests-") as folder, pytest.MonkeyPatch.context() as m:
+        if sys.dont_write_bytecode:
+            m.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            m.setenv("PYTHONPYCACHEPREFIX", folder)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -71,3 +72,23 @@ def test_takes_at_most_twice_numpys_time(tmp_path: Path) -> None:
     ]
     ratio = statistics.median(ours / numpys for numpys, ours in pairs)
     assert ratio <= 2, f"import shmtensor takes {ratio:.2f} times NumPy's time"
+
+
+def test_source_tree_without_the_extension_says_what_to_type(tmp_path: Path) -> None:
+    import shmtensor
+
+    package = Path(shmtensor.__file__).parent
+    shutil.copytree(package, tmp_path / "shmtensor", ignore=shutil.ignore_patterns("*.so", "*.cc"))
+    (tmp_path / "setup.py").touch()
+    code = """
+try:
+    import shmtensor
+except ImportError as error:
+    print(error)
+"""
+    text = run(code, PYTHONPATH=str(tmp_path))
+    assert text == (
+        f"import shmtensor: no module shmtensor.native._core for {sys.executable}: {tmp_path} is a "
+        f"source tree, type `make build PYTHON={sys.executable}` there, or run "
+        f"{tmp_path}/.venv/bin/python, which `make demo` makes\n"
+    )

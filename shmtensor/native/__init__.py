@@ -1,3 +1,18 @@
 """The C++17 core: memory/ heap, ledger; sync/ words, channels; compute/ kernels; call/ ops."""
 
-from ._core import *  # noqa: F403
+import sys
+from pathlib import Path
+
+try:
+    import numpy  # noqa: F401, which _core needs
+
+    from ._core import *  # noqa: F403
+except ModuleNotFoundError as error:
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "setup.py").exists():
+        raise
+    raise ImportError(
+        f"import shmtensor: no module {error.name} for {sys.executable}: {root} is a source tree, "
+        f"type `make build PYTHON={sys.executable}` there, or run {root}/.venv/bin/python, which "
+        "`make demo` makes"
+    ) from error

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shmtensor as st
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor|.*mismatched|.*prototype")
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shmtensor as st
 from shmtensor import nn
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 

@@ -7,12 +7,14 @@ import warnings
 from typing import Any
 
 import pytest
+import torch
 
 import shmtensor as st
 
-torch = pytest.importorskip("torch")
-
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch has a GPU here")
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch has a GPU here"),
+]
 
 # Where PyTorch's CPU build fails for lack of a C function, or of a count that it prints.
 BY_ACCIDENT = {

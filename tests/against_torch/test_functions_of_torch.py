@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 import shmtensor as st  # noqa: E402
 from shmtensor import nn  # noqa: E402

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shmtensor as st
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 F = Callable[[Any, Any], Any]  # (module, x) -> tensor, or tuple of tensors
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.utils.prune
 
 import shmtensor as st
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("torch.nn.utils.prune")  # which `import torch` leaves out
+pytestmark = pytest.mark.torch
 
 
 def both(make: Callable[[Any], Any]) -> tuple[Any, Any]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 import shmtensor as st  # noqa: E402
 from shmtensor import nn  # noqa: E402

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shmtensor as st
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 SHAPES = [(3, 4), (4,), (2, 3, 2), ()]
 SIGNS = [False, True]

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shmtensor as st
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 KINDS = ["RNN", "GRU", "LSTM"]
 GRID = [

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch.utils import flop_counter
 
 import shmtensor as st
 from shmtensor import nn, viz
 
-torch = pytest.importorskip("torch")
-flop_counter = pytest.importorskip("torch.utils.flop_counter")
+pytestmark = pytest.mark.torch
 
 
 class Calls(nn.Module):

@@ -462,8 +462,9 @@ def test_custom_functions_may_ask_for_a_dtype() -> None:
 # ---------------------------------------------------------------- against PyTorch
 
 
+@pytest.mark.torch
 def test_as_pytorch_has_it() -> None:
-    torch: Any = pytest.importorskip("torch")
+    import torch
 
     def dtypes(m: Any) -> list[str]:
         m.manual_seed(0)

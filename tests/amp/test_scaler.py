@@ -213,8 +213,10 @@ def test_state() -> None:
     assert st.GradScaler is GradScaler
 
 
+@pytest.mark.torch
 def test_as_pytorch_has_it() -> None:
-    torch: Any = pytest.importorskip("torch")
+    import torch
+
     found = []
     for m in (st, torch):
         w = m.tensor([1.0, 2.0], requires_grad=True)

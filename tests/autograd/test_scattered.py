@@ -177,8 +177,10 @@ def test_clipping_zeroing_and_anomalies() -> None:
         out.backward(st.full((1, 3), float("nan")))
 
 
+@pytest.mark.torch
 def test_bags_as_pytorchs() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     flat, offsets = INDEX.reshape(-1), np.array([0, 3, 3])
     for options in ({}, {"mode": "sum", "padding_idx": 2}, {"mode": "max"}, {"sparse": True}):
         found = []

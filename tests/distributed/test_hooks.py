@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +176,7 @@ def test_quantization_of_strange_numbers() -> None:
         assert np.isnan(infinite).all()  # never a number that looks sound
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="the rival is not installed")
+@pytest.mark.torch
 def test_hooks_are_those_of_pytorch(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     q = rng.standard_normal((SIDE, 2)).astype("f4")

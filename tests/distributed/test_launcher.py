@@ -14,7 +14,6 @@ import sys
 import textwrap
 import time
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -408,7 +407,7 @@ def test_arguments_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     assert (options.no_python, options.module, options.script) == (True, False, "x.py")
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="the rival is not installed")
+@pytest.mark.torch
 def test_every_argument_of_torchrun_is_understood() -> None:
     code = (
         "from torch.distributed.run import get_args_parser as get\n"

@@ -98,7 +98,7 @@ def test_names_are_unique_and_every_target_has_its_rival() -> None:
         assert c.target is None or c.against in c.parties
 
 
-def test_quick_run_writes_its_raw_results(tmp_path: Path, capsys: Any) -> None:
+def test_run_writes_its_raw_results(tmp_path: Path, capsys: Any) -> None:
     from benchmarks.__main__ import main
 
     file = tmp_path / "raw.json"

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shmtensor as st
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 F = Callable[[Any, Any], Any]
 X = np.array([[1.5, -2.0, np.nan, 0.0], [np.inf, -np.inf, 2.0, 2.0], [3.0, 3.0, -1.0, 0.5]])

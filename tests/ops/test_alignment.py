@@ -233,9 +233,11 @@ def test_wrong_use_is_named(name: str) -> None:
         wrong()
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("seed", range(5))
 def test_pytorchs_loss_and_gradient(seed: int) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     draw = np.random.default_rng(seed)
     steps, n, classes = (int(v) for v in draw.integers((3, 1, 2), (30, 5, 9)))
     blank = int(draw.integers(0, classes))

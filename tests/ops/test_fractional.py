@@ -148,10 +148,12 @@ def test_wrong_use_is_named(name: str) -> None:
         wrong()
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [2, 3])
 def test_pytorchs_windows(n: int, dtype: str) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     draw = np.random.default_rng(n)
     for _ in range(20):
         inner = tuple(map(int, draw.integers(4, 12, n)))

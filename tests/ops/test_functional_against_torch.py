@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shmtensor as st
 from shmtensor.nn import functional
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 RANDOM = np.random.default_rng(3)
 LINE, IMAGE, VOLUME = (RANDOM.normal(size=(2, 4, *(9, 8, 5)[:n])) for n in (1, 2, 3))

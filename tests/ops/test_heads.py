@@ -208,10 +208,12 @@ def test_mixed_masks_are_deprecated() -> None:
         attend(attn_mask=SCORES, key_padding_mask=PADDING)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("name", MASKS)
 def test_pytorchs_result_and_gradients(name: str, need_weights: bool) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     results = []
     for module in (torch, st):
         masks = {n: module.tensor(x) if isinstance(x, np.ndarray) else x

@@ -4,7 +4,6 @@ against themselves on another number of threads.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,6 @@ import shmtensor as st
 from shmtensor import native
 from shmtensor.ops.table import ROWS
 
-HAS_TORCH = importlib.util.find_spec("torch") is not None
 Array = np.ndarray[Any, Any]
 
 
@@ -292,7 +290,7 @@ def test_bits_do_not_depend_on_threads(threads: Any) -> None:
 # ---- PyTorch
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+@pytest.mark.torch
 @pytest.mark.parametrize(
     "call",
     [

@@ -53,9 +53,11 @@ SCHEDULES = {
 }
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_rates_are_pytorchs(name: str) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     found = []
     for lib in (st, torch):
         o = optimizer(lib)

@@ -120,8 +120,10 @@ def test_zero_grad_both_ways() -> None:
     assert all(p.grad is None for p in ps)
 
 
+@pytest.mark.torch
 def test_state_dict_is_pytorchs() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     for kind, named in [
         ("SGD", {"lr": 0.1, "momentum": 0.9}),
         ("Adam", {"lr": 0.1}),

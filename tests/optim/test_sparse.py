@@ -48,10 +48,12 @@ def test_steps_are_those_of_dense_gradients(kind: str, options: dict[str, Any]) 
     np.testing.assert_allclose(trained(kind, options), dense, rtol=1e-10)
 
 
+@pytest.mark.torch
 @pytest.mark.filterwarnings("ignore:Sparse invariant")  # PyTorch's
 @pytest.mark.parametrize(("kind", "options"), SAME + LAZY)
 def test_trajectory_is_pytorchs(kind: str, options: dict[str, Any]) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     theirs = trained(kind, options, lib=torch)
     np.testing.assert_allclose(trained(kind, options), theirs, rtol=1e-10)
     if kind == "Adagrad":

@@ -224,8 +224,10 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "y")
 
 
+@pytest.mark.torch
 def test_pytorch_reads_our_files(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="the bench extra")
+    import torch
+
     whole = tensor(np.arange(12, dtype=np.float32))
     save(
         {
@@ -245,8 +247,10 @@ def test_pytorch_reads_our_files(tmp_path: Path) -> None:
     assert back["state"] == OrderedDict(n=3, name="x")
 
 
+@pytest.mark.torch
 def test_we_read_pytorch_files(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="the bench extra")
+    import torch
+
     linear = torch.nn.Linear(3, 2)
     torch.save(
         {

@@ -338,8 +338,10 @@ def test_an_sgd_step_is_rounded_once(dtype: np.dtype) -> None:
     assert p.tolist() == want.tolist()
 
 
+@pytest.mark.torch
 def test_with_torch() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     theirs = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3).T
     ours = st.from_dlpack(theirs)
     ours[0, 0] = 9

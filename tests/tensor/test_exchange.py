@@ -103,8 +103,10 @@ def test_dlpack_keeps_read_only_memory_so() -> None:
         st.ones(2, requires_grad=True).__dlpack__()
 
 
+@pytest.mark.torch
 def test_dlpack_with_torch() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     theirs = torch.arange(4.0)
     ours = st.from_dlpack(theirs)
     ours[0] = 5

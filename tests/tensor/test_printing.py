@@ -66,9 +66,11 @@ def test_options() -> None:
     assert repr(st.tensor([1.234])) == "tensor([1.2340])"
 
 
+@pytest.mark.torch
 def test_pytorch_prints_the_same() -> None:
     """Ten dtypes, shapes with and without elements, magnitudes that change the notation."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     random = np.random.default_rng(0)
     for shape in ((), (1,), (0,), (2, 0), (3, 4), (2, 2, 2), (30,), (1001,), (40, 60)):
         base = np.asarray(random.normal(size=shape))

@@ -51,7 +51,7 @@ def test_what_is_pooled_goes_back_to_its_place(n: int) -> None:
     for size in (None, SIZES[n], [2, 4, *SIZES[n]]):
         back = unpool(values, indices, size)
         assert bool(((back == x) | (back == 0)).all())
-        assert st.equal(back.sum(), values.sum())
+        assert st.equal(back[back != 0].sort()[0], values.flatten().sort()[0])
     assert unpool.stride == unpool.kernel_size == (3,) * n
 
 

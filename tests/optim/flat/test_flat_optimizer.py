@@ -51,9 +51,11 @@ def test_parameters_gradients_and_state_lie_in_one_block_each() -> None:
     assert st.memory.is_shared(flat.gradient)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(("kind", "named"), KINDS)
 def test_trajectory_is_pytorchs(kind: Any, named: dict[str, Any]) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     start = [np.random.default_rng(i).normal(size=s) for i, s in enumerate([(3, 4), (4,), ()])]
     ends = []
     for lib in (st, torch):
@@ -249,8 +251,10 @@ def test_momentum_switched_on_later_begins_anew() -> None:
     assert p.item() == 1 - 1 - 1 - 1.5
 
 
+@pytest.mark.torch
 def test_complex_parameters() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     ends = []
     for lib in (st, torch):
         p = lib.nn.Parameter(lib.tensor([1 + 2j, -0.5j]))

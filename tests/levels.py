@@ -1,0 +1,60 @@
+"""The numeric tests once per instruction-set level: of ours, and of NumPy with what it has least.
+
+    python -m tests.levels [--quick] [arguments of pytest]
+
+What a test expects must not depend on which of its kernels NumPy takes on a machine, nor on which
+of ours. `--quick` runs a sample, and leaves out our highest level, which every other run has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+from shmtensor import native
+
+ROOT = Path(__file__).resolve().parents[1]
+LEVELS = ("base", "v3", "v4")
+FOLDERS = ("native", "ops", "tensor", "autograd", "nn", "func", "optim", "amp")
+SAMPLE = (
+    *("native/pointwise", "native/reduction", "native/softmax", "native/order", "native/scan"),
+    *("native/optimizer", "native/random", "native/halves", "native/moving", "native/recurrent"),
+    *("native/stretched", "native/curves", "native/functions", "ops/special"),
+)
+
+
+def environments(quick: bool) -> list[dict[str, str]]:
+    """What each run sets."""
+    levels = LEVELS[: LEVELS.index(native.isa()) + (not quick)]
+    runs = [{"SHMTENSOR_ISA": level} for level in levels]
+    # NumPy warns of features that the CPU lacks or that its build does not choose at run time.
+    if features := [name for name in __cpu_dispatch__ if __cpu_features__[name]]:
+        runs.append({"NPY_DISABLE_CPU_FEATURES": " ".join(features)})
+    return runs
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.levels", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a sample: two minutes at most")
+    options, rest = parser.parse_known_args()
+    sample = [f"tests/{folder}/test_{name}.py" for folder, name in map(os.path.split, SAMPLE)]
+    files = sample if options.quick else [f"tests/{name}" for name in FOLDERS]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", *rest, *files]
+    for settings in environments(options.quick):
+        began = time.monotonic()
+        print("=== " + " ".join(f"{k}='{v}'" for k, v in settings.items()), flush=True)
+        environment = {**os.environ, **settings}
+        if code := subprocess.run(command, cwd=ROOT, env=environment).returncode:
+            return code
+        print(f"=== {time.monotonic() - began:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
