@@ -12,7 +12,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-STUBS := shmtensor/functions.pyi shmtensor/autograd/methods.pyi
+STUBS := shmtensor/functions.pyi shmtensor/autograd/dispatch/tensor_methods.pyi
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
 .PHONY: against-torch collectives demo levels models test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
@@ -50,7 +50,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.lint $(VENV)/.test
-	cd / && $(abspath $(BIN))/python -m shmtensor.autograd.stubs $(CURDIR)/shmtensor
+	cd / && $(abspath $(BIN))/python -m shmtensor.autograd.dispatch.generate_stubs $(CURDIR)/shmtensor
 	$(BIN)/mypy --python-executable $(BIN)/python
 
 docs: $(VENV)/.test

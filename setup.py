@@ -44,13 +44,12 @@ COMMON = [
     "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION",
     "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION",
 ]
-# The same kernels once per instruction-set level; native/compute/isa.h says how one is chosen.
+# A source *.simd.cc is compiled once for each; native/simd/cpu_capability.h says how one is chosen.
 LEVELS = {
-    "isa_v3.cc": ["-march=x86-64-v3"],
-    "isa_v4.cc": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+    "base": [],
+    "v3": ["-march=x86-64-v3"],
+    "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
 }
-for part in ("layers", "functions", "stretched"):
-    LEVELS.update({f"{part}_v{n}.cc": LEVELS[f"isa_v{n}.cc"] for n in (3, 4)})
 
 
 class Build(build_ext):
@@ -65,7 +64,7 @@ class Build(build_ext):
         if SANITIZE or STUBS == "0" or not (package / "shmtensor" / "__init__.py").exists():
             return
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(package), *sys.path])}
-        command = [sys.executable, "-m", "shmtensor.autograd.stubs"]
+        command = [sys.executable, "-m", "shmtensor.autograd.dispatch.generate_stubs"]
         subprocess.run(command, check=True, env=env, cwd=package)
 
     def build_extension(self, ext):
@@ -79,13 +78,22 @@ class Build(build_ext):
         out = OBJECTS / f"{get_platform()}-{sys.implementation.cache_tag}-{kind}"
         cxx = os.environ.get("CXX", "g++").split()
 
-        def compile(source):
-            level = LEVELS.get(Path(source).name, []) if MACHINE == "x86_64" else []
-            command = [*cxx, "-fPIC", *flags, *level, *(f"-I{i}" for i in ext.include_dirs)]
-            return compiled(source, (out / source).with_suffix(".o"), command)
+        def compile(source, level):
+            command = [*cxx, "-fPIC", *flags, *(f"-I{i}" for i in ext.include_dirs)]
+            target = (out / source).with_suffix(f".{level}.o" if level else ".o")
+            if level:
+                command += [f"-DSHMTENSOR_LEVEL=level_{level}"]
+                command += LEVELS[level] if MACHINE == "x86_64" else []
+            return compiled(source, target, command)
+
+        units = [
+            (source, level)
+            for source in sorted(ext.sources)
+            for level in (LEVELS if source.endswith(".simd.cc") else [""])
+        ]
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            objects = list(pool.map(compile, sorted(ext.sources)))
+            objects = list(pool.map(compile, *zip(*units)))
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}.tmp")

@@ -13,31 +13,47 @@ from pathlib import Path
 from . import (
     allocation,
     autograd,
-    collective,
     dispatch,
-    growth,
-    large,
     layers,
     loader,
     matmul,
     models,
     modules,
-    optimizer,
-    packed,
-    parallel,
     peak_memory,
     pointwise,
     processes,
     queue,
-    reading,
     send,
-    training,
 )
-from .case import Case
-from .machine import describe, header
-from .measure import measure
-from .record import save
-from .report import line, summary, title
+from . import (
+    collectives as collective,
+)
+from . import (
+    data_parallel as parallel,
+)
+from . import (
+    datasets_from_files as reading,
+)
+from . import (
+    memory_growth as growth,
+)
+from . import (
+    million_elements as large,
+)
+from . import (
+    optimizers as optimizer,
+)
+from . import (
+    shared_list as packed,
+)
+from . import (
+    training_step as training,
+)
+from .harness.case import Case
+from .harness.machine import describe, header
+from .harness.measure import measure
+from .harness.record import save
+from .harness.report import line, summary, title
 
 LAYERS = (
     dispatch, autograd, pointwise, large, layers, modules, matmul, optimizer, training, models,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .case import OURS, Case
+from .harness.case import OURS, Case
 
 __all__ = ["CASES"]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from .case import OURS, PYTORCH, Case
-from .start import BARE, PROGRAM, first_batch
+from .first_batch import BARE, PROGRAM, first_batch
+from .harness.case import OURS, PYTORCH, Case
 
 __all__ = ["CASES", "FORKS", "MEMCPY"]
 

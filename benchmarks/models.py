@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .case import Build, Case, beside
+from .harness.case import Build, Case, beside
 from .load_example import load
 
 __all__ = ["CASES"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .case import Build, Case, beside
+from .harness.case import Build, Case, beside
 
 __all__ = ["CASES"]
 

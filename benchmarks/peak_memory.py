@@ -31,7 +31,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
-from .case import OURS, PYTORCH, Build, Case, module_of
+from .harness.case import OURS, PYTORCH, Build, Case, module_of
 
 __all__ = ["CASES", "main", "measured", "taken"]
 
@@ -57,7 +57,7 @@ QUICK = "MLP 784-256-128-10"
 def builds() -> dict[str, Build]:
     """By name, what makes a network and returns its step."""
     from .models import MODELS, floats, integers, step
-    from .training import mlp
+    from .training_step import mlp
 
     found = {name: step(example, sizes, *batch) for name, example, sizes, batch in MODELS}
     sixteen = (floats(16, 3, 224, 224), integers(1000, 16))

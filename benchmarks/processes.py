@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .case import OURS, Case
-from .partner import PATIENCE, partner
+from .harness.case import OURS, Case
+from .harness.partner_process import PATIENCE, partner
 
 __all__ = ["CASES"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .case import OURS, Case
-from .partner import partner
+from .harness.case import OURS, Case
+from .harness.partner_process import partner
 
 __all__ = ["CASES"]
 

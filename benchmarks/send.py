@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .case import OURS, PYTORCH, Case
-from .partner import partner
+from .harness.case import OURS, PYTORCH, Case
+from .harness.partner_process import partner
 
 __all__ = ["CASES"]
 

@@ -3,37 +3,37 @@
 from importlib import import_module
 from typing import Any
 
-from .block import allocate_parts as allocate_parts
-from .bucket import BucketBatchSampler as BucketBatchSampler
-from .bucket import DistributedWeightedSampler as DistributedWeightedSampler
+from .bucket_sampler import BucketBatchSampler as BucketBatchSampler
+from .bucket_sampler import DistributedWeightedSampler as DistributedWeightedSampler
 from .collate import collate as collate
 from .collate import default_collate as default_collate
 from .collate import default_collate_fn_map as default_collate_fn_map
 from .collate import default_convert as default_convert
-from .column import Rows as Rows
-from .column import TensorDataset as TensorDataset
-from .combination import ChainDataset as ChainDataset
-from .combination import ConcatDataset as ConcatDataset
-from .combination import StackDataset as StackDataset
-from .combination import Subset as Subset
-from .combination import random_split as random_split
+from .concat_subset import ChainDataset as ChainDataset
+from .concat_subset import ConcatDataset as ConcatDataset
+from .concat_subset import StackDataset as StackDataset
+from .concat_subset import Subset as Subset
+from .concat_subset import random_split as random_split
+from .cuda.device_prefetcher import DevicePrefetcher as DevicePrefetcher
+from .data_loader import DataLoader as DataLoader
+from .data_loader import StatefulDataLoader as StatefulDataLoader
 from .dataset import Dataset as Dataset
 from .dataset import IterableDataset as IterableDataset
+from .datasets.uci_digits import digits as digits
 from .distributed import DistributedSampler as DistributedSampler
-from .info import WorkerInfo as WorkerInfo
-from .info import get_worker_info as get_worker_info
-from .loader import DataLoader as DataLoader
-from .loader import StatefulDataLoader as StatefulDataLoader
-from .prefetcher import DevicePrefetcher as DevicePrefetcher
+from .loader.batch_block import allocate_parts as allocate_parts
+from .loader.statistics import LoaderStatistics as LoaderStatistics
+from .loader.statistics import WorkerStatistics as WorkerStatistics
+from .loader.worker_info import WorkerInfo as WorkerInfo
+from .loader.worker_info import get_worker_info as get_worker_info
 from .sampler import BatchSampler as BatchSampler
 from .sampler import RandomSampler as RandomSampler
 from .sampler import Sampler as Sampler
 from .sampler import SequentialSampler as SequentialSampler
 from .sampler import SubsetRandomSampler as SubsetRandomSampler
 from .sampler import WeightedRandomSampler as WeightedRandomSampler
-from .statistics import LoaderStatistics as LoaderStatistics
-from .statistics import WorkerStatistics as WorkerStatistics
-from .uci import digits as digits
+from .tensor_dataset import Rows as Rows
+from .tensor_dataset import TensorDataset as TensorDataset
 
 
 def __getattr__(name: str) -> Any:

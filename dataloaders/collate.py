@@ -19,8 +19,8 @@ from shmtensor.dtypes import promote_types
 from shmtensor.functions import stack
 from shmtensor.tensor import Tensor
 
-from .block import Array, allocate_parts, stack_into
-from .column import Rows
+from .loader.batch_block import Array, allocate_parts, stack_into
+from .tensor_dataset import Rows
 
 __all__ = [
     "collate",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from .combination import ChainDataset, ConcatDataset
+    from .concat_subset import ChainDataset, ConcatDataset
 
 __all__ = ["Dataset", "IterableDataset"]
 
@@ -24,7 +24,7 @@ class Dataset(Generic[T_co]):
         raise NotImplementedError(f"{type(self).__name__}: __getitem__ is not implemented")
 
     def __add__(self, other: Dataset[T_co]) -> ConcatDataset[T_co]:
-        from .combination import ConcatDataset
+        from .concat_subset import ConcatDataset
 
         return ConcatDataset([self, other])
 
@@ -40,6 +40,6 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
         raise NotImplementedError(f"{type(self).__name__}: __iter__ is not implemented")
 
     def __add__(self, other: Dataset[T_co]) -> ChainDataset[T_co]:  # type: ignore[override]
-        from .combination import ChainDataset
+        from .concat_subset import ChainDataset
 
         return ChainDataset([self, other])

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from .seed import GeneratorLike, numpy_generator
+from .loader.seeding import GeneratorLike, numpy_generator
 
 __all__ = [
     "BatchSampler",

@@ -17,19 +17,19 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
-from .conversion import *  # noqa: F403
 from .device import Device as device
-from .formats import *  # noqa: F403
 from .functions import *  # noqa: F403
 from .native import get_num_threads, set_num_threads
-from .printing import set_printoptions
 from .random import *  # noqa: F403
-from .registration import enter as _enter
-from .registration import reduce_tensor as _reduce_tensor
-from .settings import *  # noqa: F403
 from .sparse import sparse_coo, sparse_coo_tensor, spmm
 from .tensor import Size, Tensor
-from .typed import *  # noqa: F403
+from .tensor.from_data import *  # noqa: F403
+from .tensor.global_settings import *  # noqa: F403
+from .tensor.legacy_types import *  # noqa: F403
+from .tensor.printing import set_printoptions
+from .tensor.register_pickling import enter as _enter
+from .tensor.register_pickling import reduce_tensor as _reduce_tensor
+from .tensor.torch_constants import *  # noqa: F403
 
 _enter(Tensor, _reduce_tensor)
 
@@ -45,9 +45,9 @@ globals().update({name: getattr(Tensor, name) for name in _METHODS.split()})
 _LATER: dict[str, tuple[str, str | None]] = {
     "GradScaler": ("amp", "GradScaler"),
     "Queue": ("queue", "Queue"),
-    "SharedDict": ("packed", "SharedDict"),
-    "SharedList": ("packed", "SharedList"),
-    "launch": ("distributed.notebook", "launch"),
+    "SharedDict": ("shared_containers", "SharedDict"),
+    "SharedList": ("shared_containers", "SharedList"),
+    "launch": ("distributed.launcher.notebook", "launch"),
     "load": ("serialization", "load"),
     "save": ("serialization", "save"),
     "__config__": ("__config__", None),
@@ -83,14 +83,14 @@ _LATER: dict[str, tuple[str, str | None]] = {
 }
 
 _MANY = {
-    "amp.state": """
+    "amp.autocast_state": """
         autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache
         get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cache_enabled
         is_autocast_cpu_enabled is_autocast_enabled set_autocast_cache_enabled
         set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled
         set_autocast_gpu_dtype
     """,
-    "autograd.anomaly": "is_anomaly_check_nan_enabled is_anomaly_enabled set_anomaly_enabled",
+    "autograd.anomaly_mode": "is_anomaly_check_nan_enabled is_anomaly_enabled set_anomaly_enabled",
     "func": "vmap",
     "nn.functional.embedding_forms": "embedding embedding_bag",
     "nn.functional": """
@@ -109,9 +109,9 @@ if TYPE_CHECKING:
     from . import viz as viz
     from .amp import GradScaler as GradScaler
     from .amp import autocast as autocast
-    from .packed import SharedDict as SharedDict
-    from .packed import SharedList as SharedList
     from .queue import Queue as Queue
+    from .shared_containers import SharedDict as SharedDict
+    from .shared_containers import SharedList as SharedList
 
 
 def __getattr__(name: str) -> object:

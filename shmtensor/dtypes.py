@@ -93,7 +93,7 @@ SPELLINGS: dict[Any, Dtype] = {
     "bfloat16": bfloat16,
 }
 
-# PyTorch's old names of tensors by dtype; of the first ten there are classes (typed.py).
+# PyTorch's old names of tensors by dtype; of the first ten there are classes (legacy_types.py).
 TENSOR_TYPES: dict[str, Dtype] = {
     "FloatTensor": float32,
     "DoubleTensor": float64,

@@ -2,7 +2,7 @@
 script writes.
 """
 
-from .autograd.methods import functions
+from .autograd.dispatch.tensor_methods import functions
 
 found = functions()
 globals().update(found)

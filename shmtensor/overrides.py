@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .autograd import torch_function
+from .autograd.dispatch import torch_function
 
 __all__ = ["handle_torch_function", "has_torch_function", "is_tensor_like"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .ops.philox import Generator, default_generator
+from .ops.random.philox import Generator, default_generator
 
 __all__ = [
     "Generator",

@@ -1,12 +1,12 @@
 """`python -m shmtensor.run --nproc-per-node 4 train.py`: the launcher
-(shmtensor/distributed/launcher.py).
+(shmtensor/distributed/launcher/launcher.py).
 """
 
 from __future__ import annotations
 
 import sys
 
-from .distributed.launcher import main
+from .distributed.launcher.launcher import main
 
 __all__ = ["main"]
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from . import conversion, dtypes, native
-from .autograd import scattered
-from .autograd.dispatch import table
+from . import dtypes, native
+from .autograd.dispatch.op_function import table
+from .autograd.engine import sparse_grad as scattered
 from .device import CPU, Device
-from .formats import sparse_coo
 from .tensor import Tensor
+from .tensor import from_data as conversion
+from .tensor.torch_constants import sparse_coo
 
 __all__ = ["SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "spmm"]
 

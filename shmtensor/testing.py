@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import functions
-from .conversion import as_tensor
 from .dtypes import as_dtype, bfloat16, finfo
 from .sparse import SparseTensor
 from .tensor import Tensor
+from .tensor.from_data import as_tensor
 
 __all__ = ["assert_close", "make_tensor"]
 

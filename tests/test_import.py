@@ -22,7 +22,7 @@ LATER = (
     "shmtensor.multiprocessing",
     "shmtensor.nn",
     "shmtensor.optim",
-    "shmtensor.packed",
+    "shmtensor.shared_containers",
 )
 
 

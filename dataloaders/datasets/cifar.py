@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .picture import Array, PathLike, PictureDataset, no_download
+from .in_memory_images import Array, PathLike, PictureDataset, no_download
 
 __all__ = ["CIFAR10", "CIFAR100"]
 

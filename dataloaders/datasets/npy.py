@@ -10,10 +10,10 @@ import numpy as np
 
 from shmtensor.autograd import wrap
 
-from ..block import allocate_parts, gather_rows
-from ..column import Rows
 from ..dataset import Dataset
-from .picture import Array, PathLike
+from ..loader.batch_block import allocate_parts, gather_rows
+from ..tensor_dataset import Rows
+from .in_memory_images import Array, PathLike
 from .transformed import only
 
 __all__ = ["NpyDataset", "map_npy"]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from shmtensor.autograd import wrap
-from shmtensor.packed import SharedList
+from shmtensor.shared_containers import SharedList
 
-from ..transforms.transform import empty
-from .picture import PathLike
+from ..transforms.compose import empty
+from .in_memory_images import PathLike
 from .table import TableDataset, is_numeric, needed, numbers, values_of
 
 __all__ = ["ParquetDataset"]

@@ -9,10 +9,10 @@ import numpy as np
 
 from shmtensor.autograd import wrap
 
-from ..block import allocate_parts
-from ..column import Rows
 from ..dataset import Dataset
-from .picture import shared
+from ..loader.batch_block import allocate_parts
+from ..tensor_dataset import Rows
+from .in_memory_images import shared
 from .transformed import only
 
 __all__ = ["SparseDataset"]

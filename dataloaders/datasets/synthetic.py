@@ -9,11 +9,11 @@ import numpy as np
 
 from shmtensor.autograd import wrap
 
-from ..block import allocate_parts
-from ..column import Rows
 from ..dataset import Dataset
-from ..transforms.key import integers, make_keys, mixed, normal
-from .picture import Array
+from ..loader.batch_block import allocate_parts
+from ..tensor_dataset import Rows
+from ..transforms.sample_rng import integers, make_keys, mixed, normal
+from .in_memory_images import Array
 
 __all__ = [
     "FakeData",

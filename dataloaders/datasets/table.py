@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from shmtensor.autograd import wrap
-from shmtensor.packed import SharedList
+from shmtensor.shared_containers import SharedList
 from shmtensor.tensor import Tensor
 
-from ..block import allocate_parts, gather_rows
-from ..column import Rows, TensorDataset
 from ..dataset import Dataset
-from .picture import Array, PathLike, shared
+from ..loader.batch_block import allocate_parts, gather_rows
+from ..tensor_dataset import Rows, TensorDataset
+from .in_memory_images import Array, PathLike, shared
 from .transformed import Named
 
 __all__ = ["CSVDataset", "TableDataset", "is_numeric", "needed", "numbers", "values_of"]

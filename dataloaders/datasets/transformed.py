@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from shmtensor.conversion import as_tensor
 from shmtensor.tensor import Tensor
+from shmtensor.tensor.from_data import as_tensor
 
 from ..collate import default_collate
-from ..column import Rows
-from ..combination import fetch_samples, length_of
+from ..concat_subset import fetch_samples, length_of
 from ..dataset import Dataset
-from ..seed import draw_seed
+from ..loader.seeding import draw_seed
+from ..tensor_dataset import Rows
 from ..transforms import Transform, make_keys
 
 __all__ = ["TransformedDataset"]

@@ -1,23 +1,23 @@
 """Vectorised transforms of whole batches, with randomness that belongs to each sample."""
 
-from .geometry import CenterCrop as CenterCrop
-from .geometry import Pad as Pad
-from .geometry import RandomCrop as RandomCrop
-from .geometry import RandomHorizontalFlip as RandomHorizontalFlip
-from .geometry import RandomResizedCrop as RandomResizedCrop
-from .geometry import RandomVerticalFlip as RandomVerticalFlip
-from .geometry import Resize as Resize
-from .key import make_keys as make_keys
-from .mixing import CutMix as CutMix
-from .mixing import MixUp as MixUp
-from .mixing import OneHot as OneHot
-from .pixel import Normalize as Normalize
-from .pixel import RandomErasing as RandomErasing
-from .pixel import ToDtype as ToDtype
-from .transform import Compose as Compose
-from .transform import Lambda as Lambda
-from .transform import RandomApply as RandomApply
-from .transform import Transform as Transform
+from .compose import Compose as Compose
+from .compose import Lambda as Lambda
+from .compose import RandomApply as RandomApply
+from .compose import Transform as Transform
+from .crop_flip_resize import CenterCrop as CenterCrop
+from .crop_flip_resize import Pad as Pad
+from .crop_flip_resize import RandomCrop as RandomCrop
+from .crop_flip_resize import RandomHorizontalFlip as RandomHorizontalFlip
+from .crop_flip_resize import RandomResizedCrop as RandomResizedCrop
+from .crop_flip_resize import RandomVerticalFlip as RandomVerticalFlip
+from .crop_flip_resize import Resize as Resize
+from .cutmix_mixup import CutMix as CutMix
+from .cutmix_mixup import MixUp as MixUp
+from .cutmix_mixup import OneHot as OneHot
+from .normalize_erase import Normalize as Normalize
+from .normalize_erase import RandomErasing as RandomErasing
+from .normalize_erase import ToDtype as ToDtype
+from .sample_rng import make_keys as make_keys
 
 __all__ = [
     "CenterCrop",

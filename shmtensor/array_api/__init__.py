@@ -9,8 +9,21 @@ from __future__ import annotations
 
 from .. import functions
 from ..dtypes import finfo, iinfo
-from ..formats import e, inf, nan, newaxis, pi
-from . import creation, info, kinds, order, reductions, shapes
+from ..tensor.torch_constants import e, inf, nan, newaxis, pi
+from . import (
+    creation,
+    info,
+    reductions,
+)
+from . import (
+    dtypes as kinds,
+)
+from . import (
+    reshape_index as shapes,
+)
+from . import (
+    sort_unique as order,
+)
 
 __array_api_version__ = "2023.12"
 __array_namespace_info__ = info.__array_namespace_info__

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import conversion, dtypes, functions
+from .. import dtypes, functions
 from ..tensor import Tensor
+from ..tensor import from_data as conversion
 
 __all__ = [
     "arange",

@@ -7,7 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..device import CPU, Device
 from ..dtypes import int64
-from .kinds import isdtype
+from .dtypes import isdtype
 
 __all__ = ["DTYPES", "Info", "__array_namespace_info__"]
 

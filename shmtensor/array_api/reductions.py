@@ -9,8 +9,8 @@ from .. import dtypes, functions
 from ..dtypes import int64, uint64
 from ..tensor import Tensor
 from .creation import sizes
-from .kinds import astype
-from .shapes import Axis
+from .dtypes import astype
+from .reshape_index import Axis
 
 __all__ = [
     "all",

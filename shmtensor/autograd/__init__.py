@@ -3,12 +3,13 @@
 from . import forward_ad as forward_ad
 from . import functional as functional
 from . import graph as graph
-from .anomaly import detect_anomaly, set_detect_anomaly
-from .backward import backward, grad
-from .dispatch import table
+from .anomaly_mode import detect_anomaly, set_detect_anomaly
+from .dispatch.op_function import table
+from .engine.backward import backward, grad
+from .engine.saved_tensors import save_on_cpu, saved_tensors_hooks
+from .engine.wrap_array import fill, wrap
 from .function import Function, once_differentiable
-from .gradcheck import GradcheckError, gradcheck, gradgradcheck
-from .mode import (
+from .grad_mode import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -17,8 +18,7 @@ from .mode import (
     set_grad_enabled,
     set_multithreading_enabled,
 )
-from .saved import save_on_cpu, saved_tensors_hooks
-from .wrapping import fill, wrap
+from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 
 __all__ = [
     "Function",

@@ -15,12 +15,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from .. import native
-from ..ops.philox import default_generator
-from . import autocast
-from .backward import backward
+from ..ops.random.philox import default_generator
+from .dispatch import autocast
+from .engine.backward import backward
+from .engine.node_hooks import Pair, called_from, pairs, watching
 from .function import Function
-from .mode import enable_grad, is_grad_enabled
-from .observation import Pair, called_from, pairs, watching
+from .grad_mode import enable_grad, is_grad_enabled
 
 __all__ = [
     "CheckpointError",

@@ -13,12 +13,12 @@ import threading
 from typing import Any, NamedTuple
 
 from .. import native
-from .dispatch import table
+from .dispatch.op_function import table
+from .engine.accumulate_grad import Leaf, node_of_edge
+from .engine.run_backward import waiting_for
+from .engine.views_and_inplace import node_of
 from .functional import pushed
-from .leaf import Leaf, node_of_edge
-from .mode import enable_grad, recording
-from .view import node_of
-from .walk import waiting_for
+from .grad_mode import enable_grad, recording
 
 __all__ = [
     "UnpackedDualTensor",

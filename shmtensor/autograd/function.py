@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import native
-from .function_node import Applied, FunctionCtx, Refusal, Saved, is_plain
-from .gate import shut
-from .grad_fn import function_class
-from .leaf import Leaf
-from .mode import no_grad, recording
-from .view import FROM_FUNCTION, embed, may_write, node_of, requires_grad
+from .engine.accumulate_grad import Leaf
+from .engine.function_node import Applied, FunctionCtx, Refusal, Saved, is_plain
+from .engine.grad_fn import function_class
+from .engine.heap_gate import shut
+from .engine.views_and_inplace import FROM_FUNCTION, embed, may_write, node_of, requires_grad
+from .grad_mode import no_grad, recording
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .backward import grad
-from .dispatch import table
-from .mode import enable_grad
-from .running import walks
+from .dispatch.op_function import table
+from .engine.backward import grad
+from .engine.running import walks
+from .grad_mode import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from .backward import grad
+from .engine.backward import grad
 from .functional import pushed
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

@@ -10,16 +10,16 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .. import native
-from .grad_fn import shown
-from .leaf import GradientEdge, Handles, Leaf, RemovableHandle, node_of_edge
-from .running import Walk, walks
-from .saved import (
+from .engine.accumulate_grad import GradientEdge, Handles, Leaf, RemovableHandle, node_of_edge
+from .engine.grad_fn import shown
+from .engine.running import Walk, walks
+from .engine.saved_tensors import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,
     save_on_cpu,
     saved_tensors_hooks,
 )
-from .view import node_of
+from .engine.views_and_inplace import node_of
 
 __all__ = [
     "GradientEdge",

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
-from . import observers
+from .dispatch import observers
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function"]
 
@@ -27,10 +27,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Functions that compute without an op, by file and name; {} is the class of their object.
 WRITTEN = {
-    ("conversion.py", "tensor"): "tensor",
-    ("conversion.py", "from_numpy"): "from_numpy",
-    ("tensor/history.py", "detach"): "detach",
-    ("tensor/writing.py", "__setitem__"): "setitem",
+    ("tensor/from_data.py", "tensor"): "tensor",
+    ("tensor/from_data.py", "from_numpy"): "from_numpy",
+    ("tensor/requires_grad.py", "detach"): "detach",
+    ("tensor/setitem_copy.py", "__setitem__"): "setitem",
     ("optim/optimizer.py", "hooked"): "Optimizer.step#{}.step",
     ("optim/optimizer.py", "zero_grad"): "Optimizer.zero_grad#{}.zero_grad",
     ("optim/flat/flat_optimizer.py", "zero_grad"): "Optimizer.zero_grad#{}.zero_grad",

@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from .. import native
-from ..ops.philox import default_generator
+from ..ops.random.philox import default_generator
 from .checkpoint import promised
-from .dispatch import table
-from .observers import calling
-from .view import requires_grad
+from .dispatch.observers import calling
+from .dispatch.op_function import table
+from .engine.views_and_inplace import requires_grad
 
 __all__ = [
     "CheckpointPolicy",

@@ -8,8 +8,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import doctor, listing, top
-from .discovery import NoDomain
+from . import ls as listing
+from .doctor import report as doctor
+from .find_domains import NoDomain
+from .top import screen as top
 
 __all__ = ["main"]
 

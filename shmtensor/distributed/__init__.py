@@ -8,50 +8,50 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import QueueEmptyError as QueueEmptyError
 from ..errors import ShmTensorError as DistError  # what scripts for torch.distributed catch
-from .backend import *  # noqa: F403
-from .coalesced import _coalescing_manager as _coalescing_manager
-from .coalesced import all_gather_coalesced as all_gather_coalesced
-from .coalesced import all_reduce_coalesced as all_reduce_coalesced
-from .collectives import *  # noqa: F403
-from .contract import PremulSum as PremulSum
-from .contract import ReduceOp as ReduceOp
-from .exchange import all_to_all as all_to_all
-from .exchange import all_to_all_single as all_to_all_single
-from .group import ProcessGroup as ProcessGroup
-from .membership import *  # noqa: F403
-from .message import *  # noqa: F403
-from .objects import *  # noqa: F403
-from .shrink import SHRINK_ABORT as SHRINK_ABORT
-from .shrink import SHRINK_DEFAULT as SHRINK_DEFAULT
-from .shrink import shrink_group as shrink_group
-from .store import FileStore as FileStore
-from .store import HashStore as HashStore
-from .store import PrefixStore as PrefixStore
-from .store import Store as Store
-from .subgroups import *  # noqa: F403
-from .work import Future as Future
-from .work import Work as Work
+from .collectives.all_to_all import all_to_all as all_to_all
+from .collectives.all_to_all import all_to_all_single as all_to_all_single
+from .collectives.coalescing import _coalescing_manager as _coalescing_manager
+from .collectives.coalescing import all_gather_coalesced as all_gather_coalesced
+from .collectives.coalescing import all_reduce_coalesced as all_reduce_coalesced
+from .collectives.collectives import *  # noqa: F403
+from .collectives.object_collectives import *  # noqa: F403
+from .collectives.reference import PremulSum as PremulSum
+from .collectives.reference import ReduceOp as ReduceOp
+from .collectives.send_recv import *  # noqa: F403
+from .group.backend import *  # noqa: F403
+from .group.init_process_group import *  # noqa: F403
+from .group.new_subgroups import *  # noqa: F403
+from .group.process_group import ProcessGroup as ProcessGroup
+from .group.shrink_group import SHRINK_ABORT as SHRINK_ABORT
+from .group.shrink_group import SHRINK_DEFAULT as SHRINK_DEFAULT
+from .group.shrink_group import shrink_group as shrink_group
+from .group.work import Future as Future
+from .group.work import Work as Work
+from .rendezvous.store import FileStore as FileStore
+from .rendezvous.store import HashStore as HashStore
+from .rendezvous.store import PrefixStore as PrefixStore
+from .rendezvous.store import Store as Store
 
 if TYPE_CHECKING:
-    from .batchnorm import SyncBatchNorm as SyncBatchNorm
-    from .bucket import BuiltinCommHookType as BuiltinCommHookType
-    from .bucket import GradBucket as GradBucket
-    from .dataparallel import DataParallel as DataParallel
-    from .debug import DebugLevel as DebugLevel
-    from .debug import breakpoint as breakpoint
-    from .debug import get_debug_level as get_debug_level
-    from .debug import set_debug_level as set_debug_level
-    from .debug import set_debug_level_from_env as set_debug_level_from_env
+    from .data_parallel import DataParallel as DataParallel
+    from .ddp.bucket import BuiltinCommHookType as BuiltinCommHookType
+    from .ddp.bucket import GradBucket as GradBucket
+    from .ddp.distributed_data_parallel import DistributedDataParallel as DistributedDataParallel
+    from .ddp.join import Join as Join
+    from .ddp.join import Joinable as Joinable
+    from .ddp.join import JoinHook as JoinHook
+    from .ddp.mixed_precision import MixedPrecision as MixedPrecision
+    from .ddp.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
+    from .ddp.zero_redundancy_optimizer import ZeroRedundancyOptimizer as ZeroRedundancyOptimizer
     from .device_mesh import DeviceMesh as DeviceMesh
     from .device_mesh import init_device_mesh as init_device_mesh
-    from .join import Join as Join
-    from .join import Joinable as Joinable
-    from .join import JoinHook as JoinHook
-    from .notebook import launch as launch
-    from .parallel import DistributedDataParallel as DistributedDataParallel
-    from .precision import MixedPrecision as MixedPrecision
-    from .tcpstore import TCPStore as TCPStore
-    from .zero import ZeroRedundancyOptimizer as ZeroRedundancyOptimizer
+    from .launcher.debug import DebugLevel as DebugLevel
+    from .launcher.debug import breakpoint as breakpoint
+    from .launcher.debug import get_debug_level as get_debug_level
+    from .launcher.debug import set_debug_level as set_debug_level
+    from .launcher.debug import set_debug_level_from_env as set_debug_level_from_env
+    from .launcher.notebook import launch as launch
+    from .rendezvous.tcp_store import TCPStore as TCPStore
 
 DistBackendError = DistNetworkError = DistStoreError = DistError
 all_gather_single = all_gather_into_tensor  # noqa: F405
@@ -60,25 +60,25 @@ group = GroupMember  # noqa: F405 (group.WORLD, as in torch.distributed)
 
 # What stands on nn or on the network, which a mere collective does not need.
 LATER = {
-    "BuiltinCommHookType": "bucket",
-    "DataParallel": "dataparallel",
-    "DebugLevel": "debug",
+    "BuiltinCommHookType": "ddp.bucket",
+    "DataParallel": "data_parallel",
+    "DebugLevel": "launcher.debug",
     "DeviceMesh": "device_mesh",
-    "DistributedDataParallel": "parallel",
-    "GradBucket": "bucket",
-    "Join": "join",
-    "JoinHook": "join",
-    "Joinable": "join",
-    "MixedPrecision": "precision",
-    "SyncBatchNorm": "batchnorm",
-    "TCPStore": "tcpstore",
-    "ZeroRedundancyOptimizer": "zero",
-    "breakpoint": "debug",
-    "get_debug_level": "debug",
+    "DistributedDataParallel": "ddp.distributed_data_parallel",
+    "GradBucket": "ddp.bucket",
+    "Join": "ddp.join",
+    "JoinHook": "ddp.join",
+    "Joinable": "ddp.join",
+    "MixedPrecision": "ddp.mixed_precision",
+    "SyncBatchNorm": "ddp.sync_batch_norm",
+    "TCPStore": "rendezvous.tcp_store",
+    "ZeroRedundancyOptimizer": "ddp.zero_redundancy_optimizer",
+    "breakpoint": "launcher.debug",
+    "get_debug_level": "launcher.debug",
     "init_device_mesh": "device_mesh",
-    "launch": "notebook",
-    "set_debug_level": "debug",
-    "set_debug_level_from_env": "debug",
+    "launch": "launcher.notebook",
+    "set_debug_level": "launcher.debug",
+    "set_debug_level_from_env": "launcher.debug",
 }
 
 

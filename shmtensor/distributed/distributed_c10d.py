@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .coalesced import _coalescing_manager
-from .group import ProcessGroup
-from .membership import group_of
+from .collectives.coalescing import _coalescing_manager
+from .group.init_process_group import group_of
+from .group.process_group import ProcessGroup
 
 __all__ = ["_coalescing_manager", "_get_default_group"]
 

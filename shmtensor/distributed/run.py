@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from .argument import parser as get_args_parser
-from .launcher import main
+from .launcher.arguments import parser as get_args_parser
+from .launcher.launcher import main
 
 __all__ = ["get_args_parser", "main"]
 

@@ -1,8 +1,8 @@
 """Functions of functions, `torch.func` by name: batches, gradients, modules without state."""
 
-from .call import functional_call, stack_module_state
-from .jacobians import hessian, jacfwd, jacrev, linearize
-from .transforms import grad, grad_and_value, jvp, vjp
+from .functional_call import functional_call, stack_module_state
+from .grad_vjp_jvp import grad, grad_and_value, jvp, vjp
+from .jacrev_jacfwd import hessian, jacfwd, jacrev, linearize
 from .vmap import vmap
 
 __all__ = [

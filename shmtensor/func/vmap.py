@@ -9,9 +9,9 @@ from typing import Any
 
 from .. import native
 from ..autograd import table
-from ..ops import philox
-from .batched import Batched, Level, NoRule, levels, lifted, wrapped
-from .tree import flat, prefixed
+from ..ops.random import philox
+from .batched_tensor import Batched, Level, NoRule, levels, lifted, wrapped
+from .pytree import flat, prefixed
 
 __all__ = ["vmap"]
 

@@ -4,8 +4,8 @@
 `statistics()` and `summary()`; `multiprocessing` stands on `export`, `receive` and the like.
 """
 
-from .domain import adopt, domain_environment, domain_id, preparation
 from .heap import private_numpy, shared_numpy, trim, uninstall
+from .join_domain import adopt, domain_environment, domain_id, preparation
 from .ledger import (
     Block,
     acknowledge,
@@ -16,7 +16,7 @@ from .ledger import (
     is_shared,
     receive,
 )
-from .name import Domain, Name, domains, names, open, publish, unpublish
+from .named_tensor import Domain, Name, domains, names, open, publish, unpublish
 from .statistics import Statistics, check, statistics, summary
 
 __all__ = [

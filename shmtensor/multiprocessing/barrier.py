@@ -18,7 +18,7 @@ from shmtensor import native
 from shmtensor.errors import PeerLostError
 
 from .lock import Condition, Lock
-from .shared import Shared
+from .shared_object import Shared
 
 __all__ = ["Barrier"]
 

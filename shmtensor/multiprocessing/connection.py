@@ -17,7 +17,7 @@ from typing import Any
 from shmtensor import native
 
 from .reduction import dumps, loads
-from .shared import Shared
+from .shared_object import Shared
 
 __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 

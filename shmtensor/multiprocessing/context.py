@@ -9,7 +9,7 @@ from multiprocessing import process
 from typing import Any
 
 from shmtensor import native
-from shmtensor.ending import end_by
+from shmtensor.multiprocessing.exit_on_exception import end_by
 
 from . import sharedctypes
 from .barrier import Barrier

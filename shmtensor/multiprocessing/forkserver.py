@@ -26,7 +26,7 @@ from multiprocessing import util as _util
 from typing import Any
 
 from shmtensor import native
-from shmtensor.memory import domain as own_domain
+from shmtensor.memory import join_domain as own_domain
 
 util: Any = _util  # its private parts are what a Popen is made of
 __all__ = ["ForkServer", "server"]
@@ -181,7 +181,7 @@ def receive_fds(connection: socket.socket) -> list[int] | None:
 def serve(stream: Any) -> None:
     """Entry of the server process. Ends when the parent's socket closes, once no child is left to
     be reaped."""
-    from .child import join
+    from .child_main import join
 
     with stream:
         domain, request_fd, preparation, preload = pickle.load(stream)
@@ -290,7 +290,7 @@ def _fork(fds: list[int], children: dict[int, int], own: list[int]) -> None:
 
 
 def _run(data_r: int) -> int:
-    from .child import run_message
+    from .child_main import run_message
 
     length = struct.unpack("<Q", _read(data_r, 8))[0]
     prepared = pickle.loads(_read(data_r, length))

@@ -1,8 +1,8 @@
 """Lock, RLock, Semaphore, BoundedSemaphore, Condition and Event on words of shared memory.
 
-No named semaphore and no resource tracker: each object is a block (native/sync/lock.h). They may be
-sent to other processes in any way, also through queues. A process that dies with a lock makes
-`acquire` raise PeerLostError everywhere, because what the lock guards may be half changed;
+No named semaphore and no resource tracker: each object is a block (native/ipc/lock/lock.h). They
+may be sent to other processes in any way, also through queues. A process that dies with a lock
+makes `acquire` raise PeerLostError everywhere, because what the lock guards may be half changed;
 `recover` takes the lock from the dead process.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from shmtensor import native
 
-from .shared import Shared
+from .shared_object import Shared
 
 __all__ = ["BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore"]
 

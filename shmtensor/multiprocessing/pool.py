@@ -27,8 +27,8 @@ from typing import Any
 from shmtensor import native
 from shmtensor.errors import PeerLostError
 
+from .pool_results import Results
 from .queue import SimpleQueue, lost
-from .results import Results
 
 __all__ = ["Pool", "ThreadPool"]
 

@@ -17,7 +17,7 @@ from multiprocessing.context import set_spawning_popen
 from typing import Any
 
 from shmtensor import native
-from shmtensor.memory import domain as own_domain
+from shmtensor.memory import join_domain as own_domain
 
 from .reduction import dumps, is_main_importable
 
@@ -30,7 +30,7 @@ _START = (
     "import signal; signal.getsignal(signal.SIGINT) is signal.default_int_handler and "
     "signal.signal(signal.SIGINT, signal.SIG_DFL); "  # see run_message
     "import os, pickle, sys; f = os.fdopen({fd}, 'rb'); sys.path[:] = pickle.load(f); "
-    "from shmtensor.multiprocessing.child import main; main(f)"
+    "from shmtensor.multiprocessing.child_main import main; main(f)"
 )
 
 
@@ -55,7 +55,7 @@ class ForkPopen(_Popen):
 
     def _launch(self, process_obj: Any) -> None:
         if not is_main_importable():
-            from .closure import name_session_classes
+            from .cloudpickle_closures import name_session_classes
 
             name_session_classes()
         launch: Any = vars(popen_fork.Popen)["_launch"]

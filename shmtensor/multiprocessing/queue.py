@@ -16,9 +16,9 @@ from typing import Any
 from shmtensor import native
 from shmtensor.errors import PeerLostError
 
-from .bell import Bell
+from .queue_fd import Bell
 from .reduction import loads, pickled, unpickled
-from .shared import Shared
+from .shared_object import Shared
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue"]
 

@@ -1,7 +1,7 @@
 """Messages: what lies in shared memory travels as a handle, everything else by value.
 
-Tensors, numbers, text and containers of these go through the codec (native/sync/codec.h), the rest
-through pickle; nothing that a user can see depends on which.
+Tensors, numbers, text and containers of these go through the codec (native/ipc/codec/codec.h), the
+rest through pickle; nothing that a user can see depends on which.
 
     dumps(obj) -> (bytes, [array or Block, ...])   one entry per block, however many tensors view it
     loads(bytes, [Block, ...]) -> obj              the same order
@@ -29,11 +29,11 @@ from shmtensor import native
 from shmtensor.tensor import Tensor, remade
 
 from . import sharedctypes
-from .shared import Shared
+from .shared_object import Shared
 
 __all__ = ["dumps", "loads", "pickled", "reduce_for_stdlib", "unpickled"]
 
-_CODEC_MARK = b"\x01"  # native/sync/codec.h; a pickle begins with 0x80
+_CODEC_MARK = b"\x01"  # native/ipc/codec/codec.h; a pickle begins with 0x80
 
 # What was registered with ForkingPickler counts here too (sockets, connections); both mappings are
 # the living ones.
@@ -163,7 +163,9 @@ def pickled(obj: Any) -> tuple[bytes, list[Any]]:
     try:
         Pickler(buffer, named).dump(obj)
     except (_ByValue, pickle.PicklingError, AttributeError, TypeError):
-        from .closure import ClosurePickler  # cloudpickle takes 40 ms to import, and few need it
+        from .cloudpickle_closures import (
+            ClosurePickler,  # cloudpickle takes 40 ms to import, and few need it
+        )
 
         buffer = io.BytesIO()
         named = _Blocks()
@@ -244,8 +246,9 @@ def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def reduce_for_stdlib(tensor: Tensor) -> tuple[Any, ...]:
-    """What `shmtensor.registration` enters: each tensor with a pin of its own, until it is received
-    or expires (docs/design/memory.md), for that pickler knows nothing of messages."""
+    """What `shmtensor.tensor.register_pickling` enters: each tensor with a pin of its own, until it
+    is received or expires (docs/design/memory.md), for that pickler knows nothing of messages.
+    """
     blocks = _Blocks()
     (_, *layout), requires_grad, grad, state = blocks.tensor(tensor)
     handle = native.export(blocks.carriers[0])

@@ -16,7 +16,7 @@ from typing import Any
 from shmtensor import native
 from shmtensor.errors import ProcessException, ProcessExitedException, ProcessRaisedException
 
-from .child import end_with_parent
+from .child_main import end_with_parent
 from .context import default_context
 
 __all__ = [

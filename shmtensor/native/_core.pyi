@@ -711,7 +711,7 @@ class TensorBase:
     leaf: Any
 
 class Function:
-    """The base of OpFunction and Composite: see native/call/function.h."""
+    """The base of OpFunction and Composite: see native/dispatch/function.h."""
 
     event: str
     precision: str
@@ -721,7 +721,8 @@ class Function:
 
 @final
 class OpFunction(Function):
-    """A row of the op table as a callable on tensors, or on arrays: see native/call/op.h.
+    """A row of the op table as a callable on tensors, or on arrays: see
+    native/dispatch/op_function.h.
 
     Args:
         rule: what autograd knows of the row.
@@ -744,7 +745,7 @@ class OpFunction(Function):
 
 @final
 class Gradients:
-    """What a node of a row does in a backward: see native/call/gradients.cc.
+    """What a node of a row does in a backward: see native/dispatch/gradients.cc.
 
     Args:
         pullbacks: functions, each with what it gets.
@@ -778,7 +779,7 @@ class Gradients:
 
 @final
 class Composite(Function):
-    """A function that is plain Python over the table: see native/call/composite.cc.
+    """A function that is plain Python over the table: see native/dispatch/composite.cc.
 
     Args:
         compute: `compute(ops, ...)`.

@@ -30,7 +30,7 @@ int add_packed(PyObject* module);   // packed/: lists and dictionaries in shared
 // Sets an exception of shmtensor.errors (or a built-in one) by name, with a printf-style message; returns nullptr.
 PyObject* raise(const char* name, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// A memoryview of a buffer through which nothing can be written (sync/bind_view.cc).
+// A memoryview of a buffer through which nothing can be written (ipc/codec/bind_array_layout.cc).
 PyObject* readonly_view(PyObject* buffer);
 
 }  // namespace shmtensor

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..autograd import no_grad
-from ..conversion import as_tensor
 from ..tensor import Tensor
+from ..tensor.from_data import as_tensor
 
 __all__ = [
     "calculate_gain",

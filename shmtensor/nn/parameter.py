@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ..autograd import torch_function
+from ..autograd.dispatch import torch_function
 from ..functions import empty
-from ..registration import enter, reduce_tensor
 from ..tensor import Tensor
+from ..tensor.register_pickling import enter, reduce_tensor
 
 __all__ = [
     "Buffer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..ops.scattered import add_slices_at
+from ..ops.table.sparse_gradient import add_slices_at
 from ..tensor import Tensor
 from .arguments import as_numbers, check_not_negative, check_rate
 from .flat.flat_optimizer import FlatOptimizer

@@ -1,12 +1,12 @@
 """Tensors in files: `save` and `load` in PyTorch's zip format, and safetensors."""
 
 from . import safetensors as safetensors
-from .reader import load as load
-from .trusted import add_safe_globals as add_safe_globals
-from .trusted import clear_safe_globals as clear_safe_globals
-from .trusted import get_safe_globals as get_safe_globals
-from .trusted import safe_globals as safe_globals
-from .writer import save as save
+from .load import load as load
+from .safe_globals import add_safe_globals as add_safe_globals
+from .safe_globals import clear_safe_globals as clear_safe_globals
+from .safe_globals import get_safe_globals as get_safe_globals
+from .safe_globals import safe_globals as safe_globals
+from .save import save as save
 
 __all__ = [
     "add_safe_globals",

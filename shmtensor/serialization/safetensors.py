@@ -17,8 +17,8 @@ import numpy as np
 from ..autograd import wrap
 from ..dtypes import as_dtype
 from ..tensor import Tensor
-from .archive import empty_bytes, read_into
-from .replacement import replacing
+from .atomic_write import replacing
+from .zip_archive import empty_bytes, read_into
 
 __all__ = ["load", "load_file", "metadata", "save", "save_file"]
 

@@ -2,12 +2,12 @@
 
 Lowest first: geometry, history (the graph), exchange (the memory in others' hands), casting,
 writing, restriding, copying, language (Python's syntax), tensor. The slots are in C
-(native/call/graph.h): array, node, version, base, leaf; the ops come from the table
-(autograd/methods.py).
+(native/dispatch/autograd_node.h): array, node, version, base, leaf; the ops come from the table
+(autograd/dispatch/tensor_methods.py).
 """
 
-from .copying import rebuilt, remade
+from .deepcopy_pickle import rebuilt, remade
+from .setitem_copy import as_plain
 from .tensor import Size, Tensor
-from .writing import as_plain
 
 __all__ = ["Size", "Tensor", "as_plain", "rebuilt", "remade"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import dtypes, native
-from ..autograd.operands import as_canonical
+from ..autograd.dispatch.promote_operands import as_canonical
 from ..device import as_device
-from .exchange import BFLOAT, UNSIGNED
+from .array_protocols import BFLOAT, UNSIGNED
 
 if TYPE_CHECKING:
     from .tensor import Tensor

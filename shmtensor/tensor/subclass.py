@@ -1,7 +1,7 @@
 """Subclasses of Tensor: results keep the class, and `__torch_function__` sees every op.
 
 Ops take a tensor of a subclass by its memory only inside `__torch_function__`; else they ask the
-class (Note [Plain classes] in autograd/torch_function.py).
+class (Note [Plain classes] in autograd/dispatch/torch_function.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import native
-from ..autograd.dispatch import table
-from ..autograd.torch_function import add_plain_class, is_off, off
+from ..autograd.dispatch.op_function import table
+from ..autograd.dispatch.torch_function import add_plain_class, is_off, off
 
 __all__ = ["as_class", "as_subclass", "settle", "torch_function"]
 

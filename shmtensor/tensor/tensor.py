@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, native
-from ..autograd.dispatch import rule_of
-from .language import Language
+from ..autograd.dispatch.op_function import rule_of
+from .python_operators import Language
 from .subclass import as_subclass, settle, torch_function
 
 __all__ = ["Size", "Tensor"]

@@ -12,15 +12,15 @@ from typing import Any
 from ..nn import Module
 from ..tensor import Tensor
 from . import checkpoint
-from .batch import Counter, share
-from .board import Board
-from .crew import options_of, seed_rank
+from .execution import InProcess, Ranks, Supervised
 from .history import Epoch, History, TrainerStatistics
-from .joined import Joined, is_joined
-from .progress import Progress
-from .ranks import InProcess, Ranks, Supervised
-from .replica import Replica
-from .shard import Whole
+from .progress_bar import Progress
+from .progress_board import Board
+from .rank_step import Replica
+from .sharded_optimizer import Whole
+from .split_batch import Counter, share
+from .under_launcher import Joined, is_joined
+from .worker_processes import options_of, seed_rank
 
 __all__ = ["Trainer"]
 

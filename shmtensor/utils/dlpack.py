@@ -1,6 +1,6 @@
 """`from_dlpack` and `to_dlpack`, for those who type PyTorch's older names."""
 
-from ..conversion import from_dlpack as from_dlpack
-from ..conversion import to_dlpack as to_dlpack
+from ..tensor.from_data import from_dlpack as from_dlpack
+from ..tensor.from_data import to_dlpack as to_dlpack
 
 __all__ = ["from_dlpack", "to_dlpack"]

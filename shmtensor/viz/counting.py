@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import native
-from ..autograd import observers
+from ..autograd.dispatch import observers
 
 __all__ = ["Watch", "tensors_in"]
 

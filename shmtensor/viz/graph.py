@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from ..autograd.leaf import Leaf, node_of_edge
-from ..autograd.observation import Packed
-from ..autograd.view import node_of
+from ..autograd.engine.accumulate_grad import Leaf, node_of_edge
+from ..autograd.engine.node_hooks import Packed
+from ..autograd.engine.views_and_inplace import node_of
 from .svg import COLORS, Box, drawn
 from .units import in_bytes
 

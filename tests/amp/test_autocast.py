@@ -15,7 +15,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import amp, nn
-from shmtensor.autograd import autocast as inner
+from shmtensor.autograd.dispatch import autocast as inner
 from shmtensor.nn import functional as F
 from shmtensor.utils.checkpoint import checkpoint
 
@@ -336,7 +336,7 @@ assert st.linalg.inv(st.eye(3)).dtype is st.float32
 
 
 def test_every_op_says_what_autocast_does_with_it() -> None:
-    from shmtensor.autograd.dispatch import declare
+    from shmtensor.autograd.dispatch.op_function import declare
     from shmtensor.ops import COMPOSITES, ROWS
 
     declare()

@@ -11,8 +11,8 @@ import pytest
 
 import shmtensor as st
 from shmtensor import native
-from shmtensor.autograd import devices
-from shmtensor.autograd.dispatch import rule_of
+from shmtensor.autograd.dispatch import devices
+from shmtensor.autograd.dispatch.op_function import rule_of
 
 
 class Far:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import shmtensor as st
-from shmtensor.autograd import stubs
-from shmtensor.autograd.dispatch import RULES, fill, rule_of, table
-from shmtensor.ops.table import ROWS, op
+from shmtensor.autograd.dispatch import generate_stubs as stubs
+from shmtensor.autograd.dispatch.op_function import RULES, fill, rule_of, table
+from shmtensor.ops.table.op_definition import ROWS, op
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
@@ -88,7 +88,7 @@ def test_rare_arguments_in_every_form() -> None:
 
 
 def test_a_pullback_that_names_what_the_op_does_not_have() -> None:
-    from shmtensor.ops import table as module
+    from shmtensor.ops.table import op_definition as module
 
     @op(method=False, function=False, name="only_here")
     def only_here(xp, x, /):  # type: ignore[no-untyped-def]
@@ -112,10 +112,10 @@ def test_unknown_ops_are_named() -> None:
 
 
 def test_stubs_have_the_functions_and_the_methods(tmp_path: Path) -> None:
-    (tmp_path / "autograd").mkdir()
+    (tmp_path / "autograd" / "dispatch").mkdir(parents=True)
     stubs.write(tmp_path)
     functions = (tmp_path / "functions.pyi").read_text()
-    methods = (tmp_path / "autograd" / "methods.pyi").read_text()
+    methods = (tmp_path / "autograd" / "dispatch" / "tensor_methods.pyi").read_text()
     assert "def where(condition: Any, input: Any = ..., other: Any = ..." in functions
     assert "def exp(input: Tensor, *, out: Any = ...) -> Tensor: ..." in functions
     assert "    def exp(self) -> Tensor: ..." in methods

@@ -12,7 +12,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import native, nn
-from shmtensor.autograd.home import at_home
+from shmtensor.autograd.engine.grad_buffer import at_home
 from shmtensor.nn.functional import linear
 
 Product = Callable[[Any, Any], Any]

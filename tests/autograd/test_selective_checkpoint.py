@@ -9,7 +9,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import autograd
-from shmtensor.autograd import observers
+from shmtensor.autograd.dispatch import observers
 from shmtensor.utils.checkpoint import (
     CheckpointPolicy,
     SelectiveCheckpointContext,

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from shmtensor.cli import checks, doctor
-from shmtensor.cli.finding import OK, PROBLEM, WARNING, Look
+from shmtensor.cli.doctor import checks
+from shmtensor.cli.doctor import report as doctor
+from shmtensor.cli.doctor.finding import OK, PROBLEM, WARNING, Look
 
 from .running import LONG
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from shmtensor.cli import main
-from shmtensor.cli.discovery import NoDomain
-from shmtensor.cli.discovery import select as choose
-from shmtensor.cli.page import count, lines, size
-from shmtensor.cli.snapshot import Held, Process, Queue, Snapshot, Unclaimed, take
+from shmtensor.cli.find_domains import NoDomain
+from shmtensor.cli.find_domains import select as choose
+from shmtensor.cli.top.format import count, lines, size
+from shmtensor.cli.top.snapshot import Held, Process, Queue, Snapshot, Unclaimed, take
 
 from .running import LONG, Program
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders.block import Place, allocate_parts, gather_rows, stack_into
+from dataloaders.loader.batch_block import Place, allocate_parts, gather_rows, stack_into
 
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
 

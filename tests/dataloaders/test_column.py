@@ -7,7 +7,7 @@ import pytest
 
 import shmtensor as st
 from dataloaders import TensorDataset, default_collate
-from dataloaders.column import Rows
+from dataloaders.tensor_dataset import Rows
 
 
 def columns() -> tuple[st.Tensor, st.Tensor]:

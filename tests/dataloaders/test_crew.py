@@ -17,8 +17,8 @@ import pytest
 
 import shmtensor as st
 from dataloaders import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
-from dataloaders.board import BATCHES, PLACE, TASK
-from dataloaders.crew import Crew
+from dataloaders.loader.worker_pool import Crew
+from dataloaders.loader.worker_progress import BATCHES, PLACE, TASK
 from shmtensor.errors import PeerLostError
 
 METHODS = ["fork", "forkserver", "spawn"]

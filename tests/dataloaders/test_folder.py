@@ -17,7 +17,7 @@ pytest.importorskip("PIL")
 from PIL import Image
 
 from dataloaders import DataLoader, datasets, transforms
-from dataloaders.datasets import image as decoding
+from dataloaders.datasets import image_decoding as decoding
 from shmtensor import memory
 
 RANDOM = np.random.default_rng(0)

@@ -17,7 +17,7 @@ from fakecuda import FakeCuda, installed
 
 import shmtensor as st
 from dataloaders import DataLoader, Dataset, IterableDataset, default_collate
-from dataloaders.pinned import PinnedPool
+from dataloaders.cuda.pinned_memory import PinnedPool
 
 SHAPE = (80, 100)
 BATCH = 16

@@ -148,7 +148,7 @@ def test_resize_agrees_with_interpolate() -> None:
 
 
 def test_resized_crops_take_boxes_within_scale_and_ratio() -> None:
-    from dataloaders.transforms.geometry import draw_boxes
+    from dataloaders.transforms.crop_flip_resize import draw_boxes
 
     keys = transforms.make_keys(1, np.arange(2000))
     boxes = draw_boxes(keys, 100, 60, (0.1, 0.5), (0.5, 2.0))

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from dataloaders import DataLoader, datasets
-from dataloaders.datasets import web
-from dataloaders.datasets.shard import read_members
+from dataloaders.datasets import webdataset as web
+from dataloaders.datasets.tar import read_members
 
 SHARDS, EACH = 6, 10
 

@@ -25,7 +25,7 @@ from dataloaders import (
     WorkerInfo,
     get_worker_info,
 )
-from dataloaders.board import PLACE, TASK
+from dataloaders.loader.worker_progress import PLACE, TASK
 from shmtensor.errors import PeerLostError
 
 

@@ -23,7 +23,7 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
-from shmtensor.distributed.contract import fold
+from shmtensor.distributed.collectives.reference import fold
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 
 from .battery import sweep, until_lost

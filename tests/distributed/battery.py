@@ -26,9 +26,9 @@ import numpy as np
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
-from shmtensor.distributed import call
-from shmtensor.distributed.contract import CONTRACTS, ReduceOp
-from shmtensor.distributed.mpi import chain
+from shmtensor.distributed.backends.mpi import large_collectives as chain
+from shmtensor.distributed.collectives.reference import CONTRACTS, ReduceOp
+from shmtensor.distributed.group import call_signature as call
 from shmtensor.dtypes import as_dtype
 from shmtensor.errors import PeerLostError
 
@@ -52,7 +52,10 @@ DTYPES = [
 LAYOUTS = ["plain", "transposed", "strided", "private"]
 RANKS = [1, 2, 3, 4, 7]
 KILLED = RANKS[1:]  # with a death somebody has to be left
-TILE, PIECE = 1 << 13, 1 << 18  # bytes: kTile of native/sync/fold.cc, kPiece of collectives.cc
+TILE, PIECE = (
+    1 << 13,
+    1 << 18,
+)  # bytes: kTile of native/ipc/process_group/reduce_ranks.cc, kPiece of collectives.cc
 FREE_ORDER = False  # whether the backend reduces in an order of its own: set by test_nccl_gpu.py
 Array = Any
 Case = tuple[str, str, str, int, ReduceOp, int]

@@ -15,8 +15,8 @@ from typing import Any
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor import native
-from shmtensor.distributed.membership import enter, give_up, init_process_group, join
-from shmtensor.distributed.rendezvous import create_block
+from shmtensor.distributed.group.init_process_group import enter, give_up, init_process_group, join
+from shmtensor.distributed.rendezvous.find_group import create_block
 
 START_METHODS = ("fork", "forkserver", "spawn")
 SECRET = "6b" * 16

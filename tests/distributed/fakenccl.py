@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shmtensor import dtypes
-from shmtensor.distributed.contract import ReduceOp, fold
+from shmtensor.distributed.collectives.reference import ReduceOp, fold
 
 from .fakegpu import (
     Array,

@@ -11,8 +11,8 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed.contract import ReduceOp, fold
-from shmtensor.distributed.membership import enter
+from shmtensor.distributed.collectives.reference import ReduceOp, fold
+from shmtensor.distributed.group.init_process_group import enter
 from shmtensor.errors import CollectiveMismatch
 
 from . import fakenccl

@@ -40,7 +40,7 @@ import numpy as np
 
 from shmtensor import distributed as dist
 from shmtensor import memory, native
-from shmtensor.distributed.contract import CONTRACTS
+from shmtensor.distributed.collectives.reference import CONTRACTS
 from shmtensor.errors import CollectiveTimeout, PeerLostError
 from shmtensor.memory.layout import empty_shared
 

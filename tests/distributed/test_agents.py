@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from shmtensor.distributed.agents import counts_of, is_here, settings_of
-from shmtensor.distributed.tcpstore import TCPStore
+from shmtensor.distributed.launcher.agents import counts_of, is_here, settings_of
+from shmtensor.distributed.rendezvous.tcp_store import TCPStore
 
 HOST = "10.213.7.1"  # of the first namespace
 RUN = [sys.executable, "-m", "shmtensor.run"]
@@ -152,7 +152,7 @@ def test_the_others_end_when_the_stores_launcher_dies(begin: Any) -> None:
 def test_a_rank_that_dies_while_connections_are_made_ends_all(begin: Any, victim: int) -> None:
     port = free_port()
     before = f"""if os.environ["RANK"] == "{victim}":
-        from shmtensor.distributed.tcp import begin
+        from shmtensor.distributed.backends.tcp import begin
         begin.connect = lambda *_: os._exit(7)"""
     one, two = ends(*(begin("", *static(port, i, 1), before=before) for i in range(2)))
     assert (one[0], two[0]) == (7, 7), (one, two)

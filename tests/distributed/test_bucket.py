@@ -11,10 +11,10 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native, nn, optim
-from shmtensor.autograd.home import at_home
+from shmtensor.autograd.engine.grad_buffer import at_home
 from shmtensor.distributed import DistributedDataParallel
 from shmtensor.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
-from shmtensor.distributed.bucket import Bucket
+from shmtensor.distributed.ddp.bucket import Bucket
 from shmtensor.native import GradientBuffer
 
 from .crowd import run, values

@@ -8,7 +8,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed.coalesced import _coalescing_manager
+from shmtensor.distributed.collectives.coalescing import _coalescing_manager
 from shmtensor.errors import CollectiveMismatch
 
 from .crowd import run, values

@@ -17,7 +17,7 @@ from numpy.testing import assert_array_equal
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
-from shmtensor.distributed.contract import CONTRACTS, ReduceOp, fold
+from shmtensor.distributed.collectives.reference import CONTRACTS, ReduceOp, fold
 
 from .battery import DTYPES, RANKS, check, is_defined, sample, sizes_around, sweep
 from .crowd import run, values

@@ -17,8 +17,8 @@ from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor import native, nn, optim
 from shmtensor.distributed import DistributedDataParallel
-from shmtensor.distributed.membership import enter, give_up, join
-from shmtensor.distributed.rendezvous import create_block
+from shmtensor.distributed.group.init_process_group import enter, give_up, join
+from shmtensor.distributed.rendezvous.find_group import create_block
 from shmtensor.errors import PeerLostError
 
 from .battery import KILLED, kill_one

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from shmtensor import distributed as dist
-from shmtensor.distributed import debug
+from shmtensor.distributed.launcher import debug
 from shmtensor.errors import CollectiveTimeout
 
 from .crowd import run, values

@@ -8,8 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from shmtensor.distributed.call import describe
-from shmtensor.distributed.engine import Member, leave_all
+from shmtensor.distributed.backends.engine import Member, leave_all
+from shmtensor.distributed.group.call_signature import describe
 
 
 class Counted(Member):

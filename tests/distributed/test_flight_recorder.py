@@ -16,8 +16,8 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed import flight_recorder
-from shmtensor.distributed.membership import give_up
+from shmtensor.distributed.group import flight_recorder
+from shmtensor.distributed.group.init_process_group import give_up
 from shmtensor.errors import CollectiveTimeout, PeerLostError
 
 from .crowd import run, values
@@ -127,7 +127,7 @@ def test_the_dead_ones_trail_is_in_the_error_and_in_the_dump(tmp_path: Path) -> 
     assert "rank 0: waits in #3 barrier() since" in said
     assert "rank 1: has completed #2 all_reduce(float32 (4,), SUM) since" in said
     assert "behind: rank 1: never came to #3 barrier()" in said
-    command = [sys.executable, "-m", "shmtensor.distributed.flight_recorder", path]
+    command = [sys.executable, "-m", "shmtensor.distributed.group.flight_recorder", path]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert shown.startswith(f"{path}: as rank 0 saw it\nrank 0: waits in #3")
 

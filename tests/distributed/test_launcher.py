@@ -294,7 +294,7 @@ def test_virtual_local_ranks_see_a_gpu_each() -> None:
 
 
 def test_a_rank_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shmtensor.distributed.argument import count_of
+    from shmtensor.distributed.launcher.arguments import count_of
 
     runtime = SimpleNamespace(getDeviceCount=lambda: 3)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
@@ -317,7 +317,7 @@ def test_a_program_that_is_not_python(tmp_path: Path) -> None:
 
 
 def test_shares_of_cpus() -> None:
-    from shmtensor.distributed.binding import cpus_of, listed, share
+    from shmtensor.distributed.launcher.cpu_affinity import cpus_of, listed, share
 
     assert listed("0-3,8") == {0, 1, 2, 3, 8}
     assert [share([0, 1, 2, 3, 4], at, 2) for at in range(2)] == [[0, 1], [2, 3, 4]]

@@ -11,7 +11,8 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
-from shmtensor.distributed import distributed_c10d, rendezvous
+from shmtensor.distributed import distributed_c10d
+from shmtensor.distributed.rendezvous import find_group as rendezvous
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
 
 from .crowd import run, values

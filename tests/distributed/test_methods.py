@@ -6,7 +6,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed.methods import only
+from shmtensor.distributed.group.process_group_methods import only
 
 from .crowd import run, values
 

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from shmtensor import distributed as dist
-from shmtensor.distributed.contract import CONTRACTS
-from shmtensor.distributed.mpi.nodes import find_nodes, runs
+from shmtensor.distributed.backends.mpi.nodes import find_nodes, runs
+from shmtensor.distributed.collectives.reference import CONTRACTS
 
 MPIRUN = shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
 needs_mpi = pytest.mark.skipif(
@@ -189,7 +189,7 @@ def test_nodes_are_neighbours_that_can_share_memory() -> None:
 
 
 def test_rows_are_compared_whole() -> None:
-    from shmtensor.distributed.call import ROW, compare, describe, write
+    from shmtensor.distributed.group.call_signature import ROW, compare, describe, write
     from shmtensor.errors import CollectiveMismatch
 
     table = np.zeros((3, ROW), np.uint8)

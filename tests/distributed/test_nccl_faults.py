@@ -15,7 +15,8 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed.nccl import cuda, meeting
+from shmtensor.distributed.backends.nccl import begin_and_fail as meeting
+from shmtensor.distributed.backends.nccl import cupy_nccl as cuda
 from shmtensor.errors import CollectiveTimeout, PeerLostError
 
 from . import fakegpu, fakenccl

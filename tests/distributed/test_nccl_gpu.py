@@ -15,7 +15,7 @@ from .crowd import values
 from .gpus import on_gpus
 
 COUNT = """
-from shmtensor.distributed.nccl.cuda import find_cupy
+from shmtensor.distributed.backends.nccl.cupy_nccl import find_cupy
 print(find_cupy()[0].cuda.runtime.getDeviceCount())
 """
 

@@ -9,7 +9,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed.sparse import all_reduce_sparse
+from shmtensor.distributed.collectives.sparse_all_reduce import all_reduce_sparse
 from shmtensor.errors import CollectiveMismatch
 
 from .crowd import run, values

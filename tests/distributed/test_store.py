@@ -16,8 +16,8 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
-from shmtensor.distributed import tcpstore
-from shmtensor.distributed.tcpstore import secret_of_run
+from shmtensor.distributed.rendezvous import tcp_store as tcpstore
+from shmtensor.distributed.rendezvous.tcp_store import secret_of_run
 from shmtensor.errors import StoreTimeout
 
 

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 from shmtensor import distributed as dist
-from shmtensor.distributed.hosts import address_of, spans_hosts
-from shmtensor.distributed.mpi.watch import accept, connect
-from shmtensor.distributed.mpi.wire import Base, Wire
-from shmtensor.distributed.secret import shared_secret
-from shmtensor.distributed.store import HashStore, PrefixStore
-from shmtensor.distributed.tcp.begin import introduce, world_engine
-from shmtensor.distributed.tcp.connections import Connections
-from shmtensor.distributed.tcpstore import TCPStore
+from shmtensor.distributed.backends.mpi.liveness_across_nodes import accept, connect
+from shmtensor.distributed.backends.mpi.messages import Base, Wire
+from shmtensor.distributed.backends.tcp.connect_ranks import introduce, world_engine
+from shmtensor.distributed.backends.tcp.mpi4py_interface import Connections
+from shmtensor.distributed.rendezvous.hosts import address_of, spans_hosts
+from shmtensor.distributed.rendezvous.secret import shared_secret
+from shmtensor.distributed.rendezvous.store import HashStore, PrefixStore
+from shmtensor.distributed.rendezvous.tcp_store import TCPStore
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
 
 from .battery import sweep

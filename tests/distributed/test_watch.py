@@ -10,8 +10,14 @@ from typing import Any
 
 import pytest
 
-from shmtensor.distributed.mpi import watch
-from shmtensor.distributed.mpi.watch import Watch, accept, addresses, connect, keep_alive
+from shmtensor.distributed.backends.mpi import liveness_across_nodes as watch
+from shmtensor.distributed.backends.mpi.liveness_across_nodes import (
+    Watch,
+    accept,
+    addresses,
+    connect,
+    keep_alive,
+)
 
 SECRET = b"s" * 16
 

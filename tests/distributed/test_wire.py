@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmtensor.distributed.mpi import chain, wire
-from shmtensor.distributed.mpi.wire import Base, Wire
+from shmtensor.distributed.backends.mpi import large_collectives as chain
+from shmtensor.distributed.backends.mpi import messages as wire
+from shmtensor.distributed.backends.mpi.messages import Base, Wire
 from shmtensor.errors import CollectiveTimeout, PeerLostError
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed.work import Lane, Work
+from shmtensor.distributed.group.work import Lane, Work
 from shmtensor.errors import CollectiveMismatch, PeerLostError
 
 from .crowd import die, run, values

@@ -16,81 +16,86 @@ SOURCES = Path(__file__).resolve().parents[2] / "shmtensor" / "native"  # not wh
 # What is no step at all: reason -> file -> parts of the lines.
 NO_STEPS = {
     "of this process alone": {
-        "call/modes.cc": [""],
-        "compute/pool.cc": [""],  # its worker threads
+        "dispatch/modes.cc": [""],
+        "threading/thread_pool.cc": [""],  # its worker threads
         "memory/gradient_buffer.cc": [""],
-        "memory/guest.cc": ["range_base[i]", "range_size[i]", "guest_count"],
-        "memory/handler.cc": ["lost_reported"],
-        "memory/domain.cc": ["d.ready.store"],
-        "memory/heap.cc": ["busy.store", "stop.store", "committed_bytes."],
-        "memory/slot.cc": ["committed_bytes."],
-        "memory/store.cc": ["committed_bytes.", "a->committed[i", "a->committed[j"],
-        "memory/ledger.cc": ["d.counts.acknowledged"],
-        "sync/group.cc": ["busy_"],
-        "sync/trail.cc": ["messages_."],
+        "memory/domain/guest.cc": ["range_base[i]", "range_size[i]", "guest_count"],
+        "memory/heap/numpy_handler.cc": ["lost_reported"],
+        "memory/domain/domain.cc": ["d.ready.store"],
+        "memory/heap/heap.cc": ["busy.store", "stop.store", "committed_bytes."],
+        "memory/heap/claim_commit_slot.cc": ["committed_bytes."],
+        "memory/heap/own_slots.cc": ["committed_bytes.", "a->committed[i", "a->committed[j"],
+        "memory/ledger/ledger.cc": ["d.counts.acknowledged"],
+        "ipc/process_group/group.cc": ["busy_"],
+        "ipc/process_group/flight_recorder.cc": ["messages_."],
     },
     "the fault points themselves, and a figure for people": {
-        "memory/faults.cc": ["board->", "remaining->"],
-        "memory/slot.cc": ["short_volume"],
+        "memory/inspect/fault_points.cc": ["board->", "remaining->"],
+        "memory/heap/claim_commit_slot.cc": ["short_volume"],
     },
     "part of what a later step publishes: until then nobody reads it": {
         # The fields of a pin that is FREE; the point export.fields comes before its word.
-        "memory/ledger.cc": [
+        "memory/ledger/ledger.cc": [
             "pin.slot.store", "pin.inc.store", "pin.index.store", "pin.gen.store", "pin.via_",
             "pin.time_ms.store", "pin.nbytes.store",
         ],
         # Of a process that has no pid yet; of a row that is FREE, and locked.
-        "memory/row.cc": [
+        "memory/domain/process_table.cc": [
             "r.start.store", "r.pidns.store",
             "row.pid.store(0", "row.start.store(0", "row.pin_high.store(0",
         ],
         # The second line of a slot that is CLAIMED.
-        "memory/slot.cc": [
+        "memory/heap/claim_commit_slot.cc": [
             "slot.kind.store", "slot.shift.store", "slot.length.store", "slot.back.store",
             "slot.committed.store", "slot.reclaiming.store",
         ],
         # Of a channel that is being made; of a segment that is not linked.
-        "sync/segment.cc": [
+        "ipc/channel/segment.cc": [
             "root->head.store", "root->tail.store", "previous_released.store(before",
         ],
-        "sync/bind_locks.cc": ["semaphore.at->loose.store"],  # of one that is being made
-        "sync/lock.cc": ["places->tickets"],  # of a place whose state says that nobody waits
+        "ipc/lock/bind.cc": ["semaphore.at->loose.store"],  # of one that is being made
+        "ipc/lock/lock.cc": ["places->tickets"],  # of a place whose state says that nobody waits
     },
     "a hint, right whatever its value": {
-        "sync/channel.cc": ["segment->first.store", "segment->last.store"],
+        "ipc/channel/channel.cc": ["segment->first.store", "segment->last.store"],
     },
     "read and written by the holder of the lock alone": {
-        "sync/bind_locks.cc": ["depth.", "lock->thread.store"],
+        "ipc/lock/bind.cc": ["depth.", "lock->thread.store"],
     },
     "the one instruction of a wrapper, each call of which is a step": {
-        "memory/layout.h": ["word.compare_exchange_strong"],
-        "memory/slot.cc": ["return swap_word", "if (word_of(d, s).compare_exchange_weak"],
-        "memory/liveness.cc": ["d.rows[row].holder.store(0"],
-        "memory/row.cc": ["r.pid.store"],
-        "sync/cell.h": ["word->fetch_add"],
-        "sync/group.cc": ["word->store(value"],
-        "sync/semaphore.cc": ["return slot->compare_exchange_strong"],
+        "memory/domain/layout.h": ["word.compare_exchange_strong"],
+        "memory/heap/claim_commit_slot.cc": [
+            "return swap_word",
+            "if (word_of(d, s).compare_exchange_weak",
+        ],
+        "memory/domain/liveness.cc": ["d.rows[row].holder.store(0"],
+        "memory/domain/process_table.cc": ["r.pid.store"],
+        "ipc/channel/cell.h": ["word->fetch_add"],
+        "ipc/process_group/group.cc": ["word->store(value"],
+        "ipc/lock/semaphore.cc": ["return slot->compare_exchange_strong"],
     },
 }  # fmt: skip
 
 # Steps after which there is no point: reason -> file -> parts of the lines.
 NO_POINT = {
     "the last step of its operation: who dies after it dies after the operation": {
-        "sync/account.cc": ["announce(&root_->room, &root_->writers, INT_MAX);"],
-        "sync/channel.cc": [
+        "ipc/channel/statistics_and_close.cc": [
+            "announce(&root_->room, &root_->writers, INT_MAX);"
+        ],
+        "ipc/channel/channel.cc": [
             "announce(&root_->room, &root_->writers, 1);",
             "announce(&root_->items, &root_->readers, 1);",
             "announce(&root_->items, &root_->readers, INT_MAX);",
         ],
     },
     "a waiter takes its own count back; that of a dead one stays, and has a point": {
-        "sync/bind_channel.cc": ["waiters->fetch_sub(1"],
-        "sync/group.cc": ["sleepers->fetch_sub(1"],
-        "sync/lock.cc": ["lock->waiters.fetch_sub(1"],
-        "sync/semaphore.cc": ["semaphore->waiters.fetch_sub(1"],
+        "ipc/channel/bind.cc": ["waiters->fetch_sub(1"],
+        "ipc/process_group/group.cc": ["sleepers->fetch_sub(1"],
+        "ipc/lock/lock.cc": ["lock->waiters.fetch_sub(1"],
+        "ipc/lock/semaphore.cc": ["semaphore->waiters.fetch_sub(1"],
     },
     "the next step does the same once more, or instead": {
-        "sync/lock.cc": [
+        "ipc/lock/lock.cc": [
             "if (!place->who.compare_exchange_strong(who, pack(me)",
             "bool late =",
             "if (place->state.compare_exchange_strong(state, 0)) vacate",

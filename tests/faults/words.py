@@ -16,7 +16,7 @@ import numpy as np
 
 from shmtensor import memory, native
 from shmtensor.errors import CollectiveTimeout, PeerLostError, ShutDown
-from shmtensor.trainer.board import Board
+from shmtensor.trainer.progress_board import Board
 
 from .scenes import state_of
 from .stage import PATIENCE, Stage, ended, fork, reap, until

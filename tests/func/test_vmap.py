@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from shmtensor.func import rules, vmap
-from shmtensor.func.batched import Batched
+from shmtensor.func import vmap
+from shmtensor.func.batched_tensor import Batched
+from shmtensor.func.batching_rules import find_rule as rules
 from shmtensor.nn import functional as F
 
 RANDOM = np.random.default_rng(11)
@@ -100,14 +101,14 @@ def filled(x: Any) -> Any:
 
 def loop(function: Callable[..., Any], *batches: Any) -> list[Any]:
     """What vmap must give, flat."""
-    from shmtensor.func.tree import flat
+    from shmtensor.func.pytree import flat
 
     rows = [flat(function(*row))[0] for row in zip(*batches, strict=True)]
     return [np.stack([r[k].numpy() for r in rows]) for k in range(len(rows[0]))]
 
 
 def same(ours: Any, expected: list[Any]) -> None:
-    from shmtensor.func.tree import flat
+    from shmtensor.func.pytree import flat
 
     found = flat(ours)[0]
     assert len(found) == len(expected)

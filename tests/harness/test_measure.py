@@ -18,13 +18,13 @@ def _from_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def case(**parties: Any) -> Any:
-    from benchmarks.case import Case
+    from benchmarks.harness.case import Case
 
     return Case("layer/what", parties, 0.5)
 
 
 def test_parties_are_measured_in_turn() -> None:
-    from benchmarks.measure import measure
+    from benchmarks.harness.measure import measure
 
     order: list[str] = []
 
@@ -42,7 +42,7 @@ def test_parties_are_measured_in_turn() -> None:
 
 
 def test_ratio_is_the_median_of_pairs() -> None:
-    from benchmarks.measure import Result
+    from benchmarks.harness.measure import Result
 
     seconds = {"shmtensor": [1.0, 1.0, 9.0], "pytorch": [2.0, 2.0, 18.0]}
     assert Result("x", seconds, 0.5, "pytorch").ratio == 0.5
@@ -50,8 +50,8 @@ def test_ratio_is_the_median_of_pairs() -> None:
 
 
 def test_memory_and_shares_are_shown_as_such() -> None:
-    from benchmarks.measure import Result
-    from benchmarks.report import line, shown
+    from benchmarks.harness.measure import Result
+    from benchmarks.harness.report import line, shown
 
     assert [shown(n, "B") for n in (5e4, 2.3e8, 3e9)] == ["50 KB", "230 MB", "3000 MB"]
     bytes_held = Result(
@@ -68,7 +68,7 @@ def test_memory_and_shares_are_shown_as_such() -> None:
 
 
 def test_absent_library_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks.measure import measure
+    from benchmarks.harness.measure import measure
 
     monkeypatch.setitem(sys.modules, "torch", None)  # import torch: ModuleNotFoundError
     parties = {"shmtensor": lambda st: lambda: 1.0, "pytorch": lambda torch: lambda: 1.0}
@@ -76,7 +76,7 @@ def test_absent_library_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_party_cleans_up_after_itself() -> None:
-    from benchmarks.measure import measure
+    from benchmarks.harness.measure import measure
 
     ended = []
 

@@ -15,12 +15,12 @@ def _from_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_readme_shows_the_newest_results() -> None:
-    from benchmarks import page
+    from benchmarks.harness import performance_page as page
 
     assert page.START + page.readme(page.newest()) + page.END in (ROOT / "README.md").read_text()
 
 
 def test_performance_page_shows_the_newest_results() -> None:
-    from benchmarks import page
+    from benchmarks.harness import performance_page as page
 
     assert (ROOT / "docs" / "performance.md").read_text() == page.performance(page.newest())

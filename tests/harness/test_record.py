@@ -15,7 +15,7 @@ MACHINE = {"processor": "AMD EPYC (avx2)", "cores": 2, "time": "2026-01-01 00:00
 @pytest.fixture(autouse=True)
 def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
-    from benchmarks import record
+    from benchmarks.harness import record
 
     monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(record, "commit", lambda: "abcdef1")
@@ -23,8 +23,8 @@ def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def saved(machine: dict[str, Any] = MACHINE, only: str = "", **seconds: list[float]) -> Path:
     """Cases by name, with our seconds; the rival took 2 s each time."""
-    from benchmarks.measure import Result
-    from benchmarks.record import save
+    from benchmarks.harness.measure import Result
+    from benchmarks.harness.record import save
 
     results = [
         Result(name, {"shmtensor": ours, "pytorch": [2.0] * len(ours)}, 0.5, "pytorch")
@@ -34,7 +34,7 @@ def saved(machine: dict[str, Any] = MACHINE, only: str = "", **seconds: list[flo
 
 
 def cases_in(path: Path) -> list[dict[str, float]]:
-    from benchmarks.record import load
+    from benchmarks.harness.record import load
 
     return [{case["name"]: case["ratio"] for case in run["cases"]} for run in load(path)]
 

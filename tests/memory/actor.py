@@ -23,7 +23,7 @@ def act() -> None:
 
     import shmtensor as st
     from shmtensor import memory, native
-    from shmtensor.memory import door
+    from shmtensor.memory import named_tensor_server as door
 
     world = {"np": np, "st": st, "memory": memory, "native": native, "door": door, "os": os}
     print("ready", flush=True)

@@ -17,8 +17,8 @@ import pytest
 
 import shmtensor as st
 from shmtensor import memory, native
-from shmtensor.cli import checks
-from shmtensor.cli.finding import WARNING, Look
+from shmtensor.cli.doctor import checks
+from shmtensor.cli.doctor.finding import WARNING, Look
 from shmtensor.errors import DomainError
 
 from . import test_faults, test_ledger

@@ -13,7 +13,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import memory
-from shmtensor.memory import door
+from shmtensor.memory import named_tensor_server as door
 
 from .actor import Actor, actors
 
@@ -242,7 +242,7 @@ def test_name_held_by_another_user_is_not_believed() -> None:
 
 
 def test_stopped_publisher_does_not_hang_its_opener(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmtensor.memory.door.ANSWER_TIMEOUT", 0.3)
+    monkeypatch.setattr("shmtensor.memory.named_tensor_server.ANSWER_TIMEOUT", 0.3)
     with actors(1) as (publisher,):
         publisher.do(PUBLISH)
         publisher.process.send_signal(signal.SIGSTOP)

@@ -367,7 +367,7 @@ ABANDONED = """
 import signal, time
 from shmtensor import multiprocessing as mp
 from shmtensor.multiprocessing import popen
-from shmtensor.multiprocessing.child import end_with_parent
+from shmtensor.multiprocessing.child_main import end_with_parent
 
 def serve():
     end_with_parent(signal.SIGKILL)

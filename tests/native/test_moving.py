@@ -57,7 +57,7 @@ def test_stretched_elements_are_packed(dtype: str) -> None:
 
 @each("n", [1023, 1024, 1025, 1151, 5000])
 def test_copies_that_lie_just_ahead_are_whole(n: int) -> None:
-    """Where one place is a few bytes after the other, modulo 4096, vectors copy (bytes.h)."""
+    """Where one place is a few bytes after the other, modulo 4096, vectors copy (memcpy.h)."""
     memory = np.zeros(4 * 4096 + 2 * n, np.uint8)
     start = -memory.ctypes.data % 4096
     x = memory[start : start + n + 64]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shmtensor import native
-from shmtensor.ops import neighbours as plain
+from shmtensor.ops.nn import weighted_sample as plain
 
 from .cases import each
 

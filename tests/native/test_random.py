@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shmtensor import native
-from shmtensor.ops import philox
+from shmtensor.ops.random import philox
 
 from .cases import each
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from shmtensor import native
 from shmtensor.ops import ROWS
-from shmtensor.ops.order import fast_mode
+from shmtensor.ops.sort.sort_topk_median import fast_mode
 
 from .cases import each
 

@@ -12,7 +12,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import native
-from shmtensor.ops.table import ROWS
+from shmtensor.ops.table.op_definition import ROWS
 
 Array = np.ndarray[Any, Any]
 

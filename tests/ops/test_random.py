@@ -13,7 +13,8 @@ import pytest
 
 import shmtensor as st
 from shmtensor import native
-from shmtensor.ops import ROWS, philox
+from shmtensor.ops import ROWS
+from shmtensor.ops.random import philox
 
 
 def test_known_answer_of_philox() -> None:

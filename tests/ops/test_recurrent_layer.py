@@ -10,8 +10,8 @@ import pytest
 
 import shmtensor as st
 from shmtensor.autograd import gradcheck, gradgradcheck
-from shmtensor.ops import recurrent
-from shmtensor.ops.recurrent_layer import last_rows, rows_before
+from shmtensor.ops.nn import rnn as recurrent
+from shmtensor.ops.nn.rnn_layer import last_rows, rows_before
 
 KINDS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 CASES = [

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from shmtensor.autograd.dispatch import table
-from shmtensor.ops.table import COMPOSITES
+from shmtensor.autograd.dispatch.op_function import table
+from shmtensor.ops.table.op_definition import COMPOSITES
 
 POSITIONAL = inspect.Parameter.VAR_POSITIONAL
 

@@ -7,7 +7,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import native
-from shmtensor.ops.table import ROWS
+from shmtensor.ops.table.op_definition import ROWS
 
 
 def strided() -> list[np.ndarray]:
@@ -178,7 +178,7 @@ def test_powers_of_even_distances_are_products_of_few() -> None:
 
 
 def test_linspace_of_whole_numbers_is_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shmtensor.ops import spacing
+    from shmtensor.ops.creation import linspace as spacing
 
     monkeypatch.delattr(spacing, "steps_of")
     assert st.linspace(0, 10, 4, dtype=st.int64).tolist() == [0, 3, 6, 10]
@@ -250,7 +250,7 @@ def test_triangles_in_place_write_nothing_anew() -> None:
 
 
 def test_scatter_of_a_number_makes_no_array_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shmtensor.ops import gathering
+    from shmtensor.ops.index import gather_scatter as gathering
 
     monkeypatch.delattr(gathering, "cropped")
     x, index = st.zeros(2, 3), st.tensor([[0, 2], [1, 1]])

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import shmtensor as st
-from shmtensor.packed import SharedDict
+from shmtensor.shared_containers import SharedDict
 
 from .test_list import elements, keys
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as some
 
 import shmtensor as st
 from shmtensor import memory
-from shmtensor.packed import SharedList
+from shmtensor.shared_containers import SharedList
 
 Point = namedtuple("Point", "x y")
 

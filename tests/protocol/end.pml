@@ -1,4 +1,4 @@
-/* The end of a channel: shutdown() against puts, gets and deaths (native/sync/channel.cc, Note [The end]).
+/* The end of a channel: shutdown() against puts, gets and deaths (native/ipc/channel/channel.cc, Note [The end]).
  *
  * K cells of one segment in a row; the chain, pins and the bound are channel.pml's business. Process 0 shuts the channel
  * down, 1 and 2 put one message each (WRITERS of them), 3 and 4 get (READERS of them) until they are told that nothing

@@ -1,4 +1,4 @@
-/* Rows without kernel locks: the word `holder` (native/memory/liveness.cc, SHMTENSOR_LIVENESS=process).
+/* Rows without kernel locks: the word `holder` (native/memory/domain/liveness.cc, SHMTENSOR_LIVENESS=process).
  *
  * A row's holder is the name (pid and start time, never given twice) of who has it, 0: nobody. Process 0 is a member in
  * row 0 and forks process 1 into row 1; until the child puts its own name there the row bears its parent's, and a pipe

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shmtensor.serialization import replacement
-from shmtensor.serialization.replacement import replacing
+from shmtensor.serialization import atomic_write as replacement
+from shmtensor.serialization.atomic_write import replacing
 
 
 @pytest.fixture(params=["unnamed", "named"])

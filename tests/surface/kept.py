@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import shmtensor as st
-from shmtensor.autograd.dispatch import declare, table
+from shmtensor.autograd.dispatch.op_function import declare, table
 from shmtensor.ops import ROWS, Row
-from shmtensor.ops.samples import Draw
+from shmtensor.ops.table.samples import Draw
 
 declare()  # the later families, too
 

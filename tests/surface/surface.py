@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import shmtensor as st
-from shmtensor.autograd.dispatch import declare
+from shmtensor.autograd.dispatch.op_function import declare
 from shmtensor.ops import COMPOSITES, LATER, ROWS
 
 HERE = Path(__file__).resolve().parent

@@ -10,7 +10,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor.autograd import gradcheck
-from shmtensor.tensor.arraytable import TABLE
+from shmtensor.tensor.numpy_function_table import TABLE
 
 RANDOM = np.random.default_rng(4)
 X, Y = RANDOM.uniform(-1, 1, (3, 4)), RANDOM.uniform(0.5, 2, (3, 4))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from shmtensor.autograd import indices
+from shmtensor.autograd.dispatch import convert_index as indices
 
 X = np.arange(2 * 3 * 4 * 5, dtype=np.float64).reshape(2, 3, 4, 5)
 MASK = np.array([True, False, True, True])

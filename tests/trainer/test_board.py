@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmtensor.trainer.board import Board
+from shmtensor.trainer.progress_board import Board
 
 
 def test_whole_only_if_all_words_are_even_and_equal() -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from shmtensor import native
 from shmtensor.errors import PeerLostError, TornWeights
-from shmtensor.trainer import Trainer, shard
-from shmtensor.trainer.replica import Replica
+from shmtensor.trainer import Trainer
+from shmtensor.trainer import sharded_optimizer as shard
+from shmtensor.trainer.rank_step import Replica
 
 from .test_trainer import make_data, make_trainer, weights
 

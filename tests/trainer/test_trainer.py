@@ -12,7 +12,8 @@ import pytest
 import shmtensor as st
 from shmtensor import nn, optim
 from shmtensor.errors import PeerLostError, ProcessRaisedException
-from shmtensor.trainer import Trainer, crew
+from shmtensor.trainer import Trainer
+from shmtensor.trainer import worker_processes as crew
 
 START_METHODS = ("fork", "forkserver", "spawn")
 Array = Any

@@ -1,4 +1,4 @@
-// A channel between the virtual processes of ledger.cc: sync/channel.cc, segment.cc and account.cc as they are, with
+// A channel between the virtual processes of ledger.cc: ipc/channel/channel.cc, segment.cc and statistics_and_close.cc as they are, with
 // segments of two small cells (run.sh), so that the chain grows and is left all the time.
 //
 // Each message carries its number and up to two blocks that are filled with it; some are too large for a cell. A process
@@ -13,8 +13,8 @@
 #include "virtual.h"
 
 #include "shim.h"
-#include "sync/channel.h"
-#include "sync/life.h"
+#include "ipc/channel/channel.h"
+#include "ipc/liveness.h"
 
 // ---- the interpreter, as far as the channel asks
 static thread_local bool failed = false;  // an exception is set

@@ -1,7 +1,7 @@
 // The heap of one process under ThreadSanitizer: threads allocate, write, hand blocks to each other, free each other's
 // blocks, resize, share and take back, while others trim, and threads come and go.
 //
-// The fast path has no lock (Note [Fast path] in memory/heap.cc): a thread's cache is its own until somebody who has set
+// The fast path has no lock (Note [Fast path] in memory/heap/heap.cc): a thread's cache is its own until somebody who has set
 // `stop`, and waited until no cache is busy, empties it. ThreadSanitizer sees whether `busy` and `stop` order the two; the
 // fence between them (membarrier) it does not see, and executes for real.
 //
@@ -17,10 +17,10 @@
 #include <thread>
 #include <vector>
 
-#include "memory/faults.h"
-#include "memory/files.h"
-#include "memory/heap.h"
-#include "memory/ledger.h"
+#include "memory/inspect/fault_points.h"
+#include "memory/domain/files.h"
+#include "memory/heap/heap.h"
+#include "memory/ledger/ledger.h"
 
 namespace shmtensor {
 

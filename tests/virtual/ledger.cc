@@ -5,7 +5,7 @@
 //                     one mapping that all share, two threads, and a death at any fault point
 //
 // Its threads allocate, write, send, receive, read, drop, free, reclaim, sweep, trim and take a lock
-// of sync/lock.h. A death is an exception thrown at a fault point: everything stays as it was in
+// of ipc/lock/lock.h. A death is an exception thrown at a fault point: everything stays as it was in
 // shared memory, the record is never used again, the row's lock goes. ThreadSanitizer then says
 // whether every access to a block happens before the next use of that block, by the memory orders of
 // the shared words alone. What the kernel orders in real life is told to it: a lock on a row's byte
@@ -31,12 +31,12 @@
 #include <thread>
 #include <vector>
 
-#include "memory/faults.h"
-#include "memory/files.h"
-#include "memory/guest.h"
-#include "memory/heap.h"
-#include "memory/ledger.h"
-#include "sync/lock.h"
+#include "memory/inspect/fault_points.h"
+#include "memory/domain/files.h"
+#include "memory/domain/guest.h"
+#include "memory/heap/heap.h"
+#include "memory/ledger/ledger.h"
+#include "ipc/lock/lock.h"
 #include "virtual.h"
 
 extern "C" {
@@ -106,7 +106,7 @@ struct Cell {
 };
 static Cell cells[kCells];
 
-// A lock of sync/lock.h and what it guards.
+// A lock of ipc/lock/lock.h and what it guards.
 static LockWord guard;
 static uint64_t guarded = 0;
 

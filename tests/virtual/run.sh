@@ -11,24 +11,24 @@ native=shmtensor/native
 mkdir -p "$out"
 includes=$("$python" -c 'import numpy, sysconfig; print("-I" + sysconfig.get_path("include"), "-I" + numpy.get_include())')
 # A channel of small segments: it grows and is left all the time.
-mkdir -p "$out/small/sync"
-sed -E 's/(int kCells = )64/\12/; s/(size_t kCellBytes = )512/\1256/' "$native/sync/channel.h" > "$out/small/sync/channel.new"
-grep -q 'kCells = 2;' "$out/small/sync/channel.new" && grep -q 'kCellBytes = 256;' "$out/small/sync/channel.new"
-cmp -s "$out/small/sync/channel.new" "$out/small/sync/channel.h" || mv "$out/small/sync/channel.new" "$out/small/sync/channel.h"
+mkdir -p "$out/small/ipc/channel"
+sed -E 's/(int kCells = )64/\12/; s/(size_t kCellBytes = )512/\1256/' "$native/ipc/channel/channel.h" > "$out/small/ipc/channel/channel.new"
+grep -q 'kCells = 2;' "$out/small/ipc/channel/channel.new" && grep -q 'kCellBytes = 256;' "$out/small/ipc/channel/channel.new"
+cmp -s "$out/small/ipc/channel/channel.new" "$out/small/ipc/channel/channel.h" || mv "$out/small/ipc/channel/channel.new" "$out/small/ipc/channel/channel.h"
 flags="-std=c++17 -O1 -g -pthread -fno-strict-aliasing -fsanitize=thread -Wno-tsan -w -I$out/small -I$native -Itests/virtual $includes"
 
 # What needs an interpreter stays out; the rest names Python functions that nobody calls here.
-sources=(tests/virtual/{ledger,channel,heap}.cc "$native"/sync/{lock,words,channel,segment,account}.cc)
-for source in "$native"/memory/*.cc; do
+sources=(tests/virtual/{ledger,channel,heap}.cc "$native"/ipc/{lock/lock,futex,channel/channel,channel/segment,channel/statistics_and_close}.cc)
+for source in "$native"/memory/*.cc "$native"/memory/*/*.cc; do
   case $(basename "$source") in
-    bind*.cc | figures.cc | block.cc | faults.cc | check.cc | gradient_buffer.cc | handler.cc) ;;
+    bind*.cc | block.cc | fault_points.cc | check.cc | gradient_buffer.cc | numpy_handler.cc) ;;
     *) sources+=("$source") ;;
   esac
 done
 
 compile() { # source, object
   local shim=
-  case $1 in */sync/channel.cc | */sync/segment.cc | */sync/account.cc | *_channel_*.cc) shim="-include tests/virtual/shim.h" ;; esac
+  case $1 in */ipc/channel/*.cc | *_channel_*.cc) shim="-include tests/virtual/shim.h" ;; esac
   # shellcheck disable=SC2086  # lists of flags
   g++ $flags $shim -c "$1" -o "$2.$$" && mv "$2.$$" "$2"
 }
@@ -64,7 +64,7 @@ touch "$out/stamp"
 # Two programs: virtual processes with their channel, and the heap of one process with its threads.
 objects_of() { # ledger or heap
   case $1 in
-    heap) printf '%s\n' "${objects[@]}" | grep -v '/virtual_\(ledger\|channel\)\.o$\|/sync_' ;;
+    heap) printf '%s\n' "${objects[@]}" | grep -v '/virtual_\(ledger\|channel\)\.o$\|/\(ipc\|lock\|channel\)_' ;;
     *) printf '%s\n' "${objects[@]}" | grep -v '/virtual_heap\.o$' ;;
   esac
 }
@@ -97,12 +97,11 @@ seeded() { # name, file, sed expression, the program: ledger or heap
   echo "seeded $name: NOT caught"
   exit 1
 }
-flags="$flags -I$native/memory -I$native/sync"
-seeded drop memory/hold.cc 's/(index % 64\)\), )release/\1relaxed/; s/(load\(relaxed\) - 1, )release/\1relaxed/'
-seeded scan memory/reclaim.cc 's/(a->slot\)\.load\()acquire/\1relaxed/; s/(bits\[w\]\.load\()acquire/\1relaxed/'
-seeded lock sync/lock.cc 's/(owner\.store\(0, std::memory_order_)seq_cst/\1relaxed/'
-seeded channel_ready sync/channel.cc 's/(store\(READY, std::memory_order_)seq_cst/\1relaxed/'
-seeded channel_claim sync/channel.cc 's/(words\[i\]\.load\(std::memory_order_)acquire/\1relaxed/; s/(CLAIMED, here\(\)\), std::memory_order_)acq_rel/\1relaxed/'
-seeded channel_next sync/channel.cc 's/(compare_exchange_strong\(next, made->link, std::memory_order_)seq_cst/\1relaxed/; s/(compare_exchange_strong\(old, next, std::memory_order_)seq_cst/\1relaxed/'
-seeded heap_busy memory/heap.cc 's/(busy\.store\(0, )release/\1relaxed/' heap
-seeded heap_stop memory/heap.cc 's/(stop\.load\()acquire/\1relaxed/' heap
+seeded drop memory/ledger/hold.cc 's/(index % 64\)\), )release/\1relaxed/; s/(load\(relaxed\) - 1, )release/\1relaxed/'
+seeded scan memory/ledger/reclaim_blocks.cc 's/(a->slot\)\.load\()acquire/\1relaxed/; s/(bits\[w\]\.load\()acquire/\1relaxed/'
+seeded lock ipc/lock/lock.cc 's/(owner\.store\(0, std::memory_order_)seq_cst/\1relaxed/'
+seeded channel_ready ipc/channel/channel.cc 's/(store\(READY, std::memory_order_)seq_cst/\1relaxed/'
+seeded channel_claim ipc/channel/channel.cc 's/(words\[i\]\.load\(std::memory_order_)acquire/\1relaxed/; s/(CLAIMED, here\(\)\), std::memory_order_)acq_rel/\1relaxed/'
+seeded channel_next ipc/channel/channel.cc 's/(compare_exchange_strong\(next, made->link, std::memory_order_)seq_cst/\1relaxed/; s/(compare_exchange_strong\(old, next, std::memory_order_)seq_cst/\1relaxed/'
+seeded heap_busy memory/heap/heap.cc 's/(busy\.store\(0, )release/\1relaxed/' heap
+seeded heap_stop memory/heap/heap.cc 's/(stop\.load\()acquire/\1relaxed/' heap

@@ -1,9 +1,9 @@
 // Included ahead of the channel's sources: what they ask of their process goes to the virtual one.
 #pragma once
 
-#include "memory/block.h"
-#include "memory/heap.h"
-#include "memory/ledger.h"
+#include "memory/ledger/block.h"
+#include "memory/heap/heap.h"
+#include "memory/ledger/ledger.h"
 
 namespace shmtensor {
 

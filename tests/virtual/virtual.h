@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "memory/ledger.h"
+#include "memory/ledger/ledger.h"
 
 namespace shmtensor {
 

@@ -1,5 +1,5 @@
 """Uneven inputs, by the name of torch.distributed.algorithms.join; they live in ../join.py."""
 
-from ..join import Join as Join
-from ..join import Joinable as Joinable
-from ..join import JoinHook as JoinHook
+from ..ddp.join import Join as Join
+from ..ddp.join import Joinable as Joinable
+from ..ddp.join import JoinHook as JoinHook

@@ -1,6 +1,6 @@
 // The Python face of half/.
-#include "compute/array.h"
-#include "half.h"
+#include "kernels/arguments.h"
+#include "half/half.h"
 
 namespace shmtensor {
 namespace {

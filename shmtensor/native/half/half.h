@@ -1,13 +1,13 @@
 // The two 16-bit floats: NumPy has float16 and no bfloat16. Both are stored in 16 bits and computed
 // with in float32 (docs/design/bfloat16.md).
 //
-//   dtype.cc    bfloat16 as a dtype of NumPy's: storage, casts, scalars; no arithmetic
-//   convert.cc  arrays of either to float32 and back
-//   direct.cc   ufuncs and sums that take them tile by tile
-//   wide.cc     a kernel's call with 16-bit arrays, carried out in float32
+//   bfloat16_dtype.cc    bfloat16 as a dtype of NumPy's: storage, casts, scalars; no arithmetic
+//   cast.cc  arrays of either to float32 and back
+//   half_kernels.cc   ufuncs and sums that take them tile by tile
+//   compute_in_float32.cc     a kernel's call with 16-bit arrays, carried out in float32
 #pragma once
 
-#include "bfloat16.h"
+#include "half/bfloat16.h"
 #include "python.h"
 
 namespace shmtensor {

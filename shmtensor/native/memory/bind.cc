@@ -4,12 +4,12 @@
 
 #include "python.h"
 
-#include "block.h"
-#include "faults.h"
+#include "memory/ledger/block.h"
+#include "memory/inspect/fault_points.h"
 #include "gradient_buffer.h"
-#include "headroom.h"
-#include "heap.h"
-#include "ledger.h"
+#include "memory/heap/memory_limits.h"
+#include "memory/heap/heap.h"
+#include "memory/ledger/ledger.h"
 
 namespace shmtensor {
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from ...autograd import no_grad
 from ...autograd import table as ops
-from ...autograd.autocast import in_given_precision
+from ...autograd.dispatch.autocast import in_given_precision
 from ...dtypes import promote_types
-from ...ops.alike import insist_on_indices
+from ...ops.table.check_dtypes import insist_on_indices
 from ...tensor import Tensor
 
 __all__ = [

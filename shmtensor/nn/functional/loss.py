@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd import table as ops
-from ...autograd.autocast import in_full_precision
+from ...autograd.dispatch.autocast import in_full_precision
 from ...tensor import Tensor
 from .linear_embedding_attention import pairwise_distance
 

@@ -10,8 +10,8 @@ import numpy as np
 from ...autograd import no_grad
 from ...autograd import table as ops
 from ...dtypes import HALVES, finfo
-from ...ops.alike import parameters_fit
-from ...ops.memory_format import like_image
+from ...ops.table.check_dtypes import parameters_fit
+from ...ops.table.memory_format import like_image
 from ...tensor import Tensor
 
 __all__ = [

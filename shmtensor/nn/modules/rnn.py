@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 
 from ...autograd import table as ops
-from ...autograd.autocast import state as autocast
+from ...autograd.dispatch.autocast import state as autocast
 from ...functions import empty, zeros
 from ...tensor import Tensor
 from .. import init

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import __future__ as _switches
 from ...autograd import no_grad
-from ...conversion import as_tensor
 from ...tensor import Tensor
+from ...tensor.from_data import as_tensor
 from ..parameter import Parameter, is_lazy
 from .module_hooks import Hooked, RemovableHandle, Table, insert
 

@@ -18,11 +18,14 @@ __all__ = [
     "scatter",
 ]
 
-FILES = {"DistributedDataParallel": "parallel", "SyncBatchNorm": "batchnorm"}
+FILES = {
+    "DistributedDataParallel": "ddp.distributed_data_parallel",
+    "SyncBatchNorm": "ddp.sync_batch_norm",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        file = FILES.get(name, "dataparallel")
+        file = FILES.get(name, "data_parallel")
         return getattr(import_module(f"shmtensor.distributed.{file}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from ... import linalg
 from ...autograd import no_grad
-from ...conversion import tensor
 from ...functions import stack
 from ...tensor import Tensor
+from ...tensor.from_data import tensor
 
 __all__ = [
     "clip_grad_norm",

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ...autograd import table as ops
-from ...conversion import as_tensor, tensor
 from ...dtypes import as_dtype, int64
 from ...functions import cat, full
 from ...tensor import Tensor
+from ...tensor.from_data import as_tensor, tensor
 
 __all__ = [
     "PackedSequence",

@@ -24,7 +24,7 @@ import numpy as np
 
 from ... import native
 from ...autograd import wrap
-from ...autograd.home import at_home
+from ...autograd.engine.grad_buffer import at_home
 from ...dtypes import float32, float64, get_default_dtype
 from ...memory.layout import zeros_shared
 from ...tensor import Tensor

@@ -12,7 +12,7 @@ from . import powerSGD_hook as powerSGD_hook
 from . import quantization_hooks as quantization_hooks
 
 if TYPE_CHECKING:
-    from ...parallel import DistributedDataParallel
+    from ...ddp.distributed_data_parallel import DistributedDataParallel
 
 __all__ = ["DDPCommHookType", "register_ddp_comm_hook"]
 

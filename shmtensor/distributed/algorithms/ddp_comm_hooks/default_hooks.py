@@ -7,10 +7,10 @@ from typing import Any
 
 from shmtensor.dtypes import bfloat16, float16
 
-from ...bucket import GradBucket
-from ...contract import ReduceOp
-from ...membership import group_of
-from ...work import Future, Work
+from ...collectives.reference import ReduceOp
+from ...ddp.bucket import GradBucket
+from ...group.init_process_group import group_of
+from ...group.work import Future, Work
 
 __all__ = [
     "allreduce_hook",

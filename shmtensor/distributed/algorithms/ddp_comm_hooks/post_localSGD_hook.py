@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from ...bucket import GradBucket
-from ...group import ProcessGroup
-from ...subgroups import new_subgroups
-from ...work import Future
+from ...ddp.bucket import GradBucket
+from ...group.new_subgroups import new_subgroups
+from ...group.process_group import ProcessGroup
+from ...group.work import Future
 from .default_hooks import allreduce_hook, noop_hook
 
 __all__ = ["PostLocalSGDState", "post_localSGD_hook"]

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from ....memory.layout import empty_shared
-from ...bucket import GradBucket
-from ...contract import ReduceOp
-from ...group import Array, ProcessGroup
-from ...membership import group_of
-from ...work import Future, Work
+from ...collectives.reference import ReduceOp
+from ...ddp.bucket import GradBucket
+from ...group.init_process_group import group_of
+from ...group.process_group import Array, ProcessGroup
+from ...group.work import Future, Work
 from .default_hooks import allreduce_hook
 
 __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]

@@ -14,10 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from ....memory.layout import empty_shared
-from ...bucket import GradBucket
-from ...group import Array, ProcessGroup
-from ...membership import group_of
-from ...work import Future, Work
+from ...ddp.bucket import GradBucket
+from ...group.init_process_group import group_of
+from ...group.process_group import Array, ProcessGroup
+from ...group.work import Future, Work
 
 __all__ = ["quantization_perchannel_hook", "quantization_pertensor_hook"]
 

@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from ...contract import ReduceOp
-from ...group import ProcessGroup, array_of, touched
-from ...membership import GroupMember, group_of
+from ...collectives.reference import ReduceOp
+from ...group.init_process_group import GroupMember, group_of
+from ...group.process_group import ProcessGroup, array_of, touched
 
 __all__ = [
     "ModelAverager",

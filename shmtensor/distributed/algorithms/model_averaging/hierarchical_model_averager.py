@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...group import ProcessGroup
-from ...subgroups import new_subgroups
+from ...group.new_subgroups import new_subgroups
+from ...group.process_group import ProcessGroup
 from .averagers import ModelAverager, average_parameters_or_parameter_groups, never_the_same
 
 __all__ = ["HierarchicalModelAverager"]

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from ...rank import tell
+from ...launcher.rank_main import tell
 
 __all__ = ["ErrorHandler", "get_error_handler", "record"]
 

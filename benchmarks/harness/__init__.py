@@ -1,0 +1,1 @@
+"""What measures: cases, repeats in turn, the machine, partners, tables and pages."""

@@ -1,0 +1,219 @@
+"""The figures of README.md and docs/performance.md, from the newest results.
+
+    python -m benchmarks.harness.performance_page
+
+README gets a row per layer and the cases that miss their target; docs/performance.md gets all.
+Newer runs of some cases alone (`--only`) are shown after the last complete one.
+"""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from .. import collectives as collective
+from .. import loader
+from .record import RESULTS, Run, load
+from .report import shown
+
+__all__ = ["newest", "performance", "readme"]
+
+ROOT = Path(__file__).resolve().parents[2]
+START, END = (
+    "<!-- figures: python -m benchmarks.harness.performance_page -->\n",
+    "<!-- end of figures -->",
+)
+LONG = ("dispatch", "large")  # layers whose cases are a table of every family of ops
+TINY = "dispatch/matmul"
+Case = dict[str, Any]
+COLLECTIVES = [
+    "## Collectives and memcpy",
+    "",
+    "Two ranks on two cores have to read and write each byte of an all_reduce once for each of",
+    "them, of a broadcast once. Beside them: C's memcpy by both ranks, of as many bytes, in",
+    "memory as large.",
+]
+BATCHES = [
+    "## The loader and memcpy",
+    "",
+    "Beside it: the bytes of each sample to warm memory and nothing else, a call for each batch,",
+    "by two threads.",
+]
+
+
+def newest() -> list[Run]:
+    """The last complete run of any machine, and later ones of some cases alone on that kind."""
+    files = [runs for path in RESULTS.glob("*.jsonl") if not (runs := load(path))[0]["only"]]
+    return max(files, key=lambda runs: runs[0]["machine"]["time"])
+
+
+def layer_of(case: Case) -> str:
+    name: str = case["name"]
+    return name.split("/")[0]
+
+
+def median(case: Case, party: str) -> str:
+    if party not in case["seconds"]:
+        return ""
+    return shown(case["seconds"][party][1], case["unit"])
+
+
+def machine_line(run: Run) -> str:
+    m = run["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in m["versions"].items())
+    return (
+        f"{m['processor']}, {m['cores']} cores, Python {m['python']}, {versions}; "
+        f"memcpy {m['memcpy_all_threads'] / 1e9:.1f} GB/s; load {m['load']:.1f}; {m['time']}."
+    )
+
+
+def rows(cases: list[Case]) -> list[str]:
+    """A Markdown table of cases. Ratio: median over pairs of ours / the rival's time."""
+    table = ["| case | shmtensor | PyTorch | ratio | target |", "|---|---|---|---|---|"]
+    for case in cases:
+        ratio = "" if case["ratio"] is None else f"{case['ratio']:.2g}"
+        target = "" if case["target"] is None else f"{case['target']:g}"
+        ours, theirs = median(case, "shmtensor"), median(case, "pytorch")
+        table.append(f"| {case['name']} | {ours} | {theirs} | {ratio} | {target} |")
+    return table
+
+
+def bounds(run: Run) -> list[str]:
+    """How near cases come to what the machine does at all; [] if that is not known."""
+    limits = run["machine"].get("ceilings")
+    if not limits:
+        return []
+    amounts = {f"matmul/{n}": (2 * n**3, "flops") for n in (256, 512, 1024, 2048)}
+    amounts |= {"pointwise/add, 1 M": (12e6, "add_1m"), "pointwise/add, 10 M": (12e7, "add_10m")}
+    least = {name: amount / limits[kind] for name, (amount, kind) in amounts.items()}
+    op = [c["seconds"]["shmtensor"][1] for c in run["cases"] if c["name"] == TINY]
+    if op and "flops_one_core" in limits:
+        least["matmul/64"] = op[0] + 2 * 64**3 / limits["flops_one_core"]
+    if "wake" in limits:
+        least["send/16 MB"] = limits["wake"]
+    return [
+        "",
+        "## What the machine allows",
+        "",
+        "`benchmarks/harness/ceiling.c`, compiled and run beside the cases: multiply-adds with",
+        "nothing but registers, and `x + y` by a plain loop on warm memory, on all cores. A",
+        "product of 64 x 64 is too small for a second thread: one core's multiply-adds, and what",
+        f"the op costs when there is next to nothing to multiply (`{TINY}`). Sending after 16 MB were",
+        "written: who sleeps is woken, and the sender spins until it has answered. In brackets the",
+        "share of the least time that each reaches; the ratio cannot be smaller than PyTorch's.",
+        "",
+        "| case | least | shmtensor | PyTorch |",
+        "|---|---|---|---|",
+        *(
+            f"| {case['name']} | {shown(least[case['name']])} | "
+            + " | ".join(
+                f"{shown(took)} ({least[case['name']] / took:.0%})"
+                for party in ("shmtensor", "pytorch")
+                if party in case["seconds"]
+                for took in [case["seconds"][party][1]]
+            )
+            + " |"
+            for case in run["cases"]
+            if case["name"] in least
+        ),
+    ]
+
+
+def shares(run: Run, bound: str, head: list[str]) -> list[str]:
+    """How near cases come to memcpy, the party `bound`; [] if none was beside."""
+    table = [
+        "",
+        *head,
+        "More than 100 %: what was just written is read from a cache.",
+        "",
+        "| case | memcpy | shmtensor | share of memcpy's speed |",
+        "|---|---|---|---|",
+    ]
+    n = len(table)
+    for case in run["cases"]:
+        if {"shmtensor", bound} <= case["seconds"].keys():
+            times = f"{median(case, bound)} | {median(case, 'shmtensor')}"
+            table.append(f"| {case['name']} | {times} | {case['share']:.0%} |")
+    return table if len(table) > n else []
+
+
+def readme(runs: list[Run]) -> str:
+    """README's section, run by run."""
+    return "\n".join(readme_of(run) for run in runs)
+
+
+def readme_of(run: Run) -> str:
+    """The layers, then what misses its target."""
+    layers: dict[str, list[Case]] = {}
+    for case in run["cases"]:
+        if case["ratio"] is not None and case["against"] == "pytorch":
+            layers.setdefault(layer_of(case), []).append(case)
+    table = ["| layer | cases | ratio to PyTorch: best, median, worst |", "|---|---|---|"]
+    for layer, cases in layers.items():
+        ratios = sorted(case["ratio"] for case in cases)
+        values = f"{ratios[0]:.2g}, {statistics.median(ratios):.2g}, {ratios[-1]:.2g}"
+        table.append(f"| {layer} | {len(cases)} | {values} |")
+    judged = [c for c in run["cases"] if c["ratio"] is not None and c["target"] is not None]
+    missed = [c for c in judged if c["ratio"] > c["target"]]
+    lines = [
+        "Time of shmtensor over time of PyTorch (CPU) in the same run, in turn; below 1 we are "
+        "faster.",
+        machine_line(run),
+        "",
+        *table,
+        "",
+        f"{len(judged) - len(missed)} of {len(judged)} targets are met; all cases are in "
+        "[docs/performance.md](docs/performance.md).",
+    ]
+    named = [c for c in missed if layer_of(c) not in LONG]
+    if rest := len(missed) - len(named):
+        lines.append(
+            f"{rest} of the missed ones are rows of the long tables there (tiny and large operands "
+            "of every family); the others:"
+        )
+    if named:
+        lines += ["", *rows(named)] if rest else ["The others:", "", *rows(named)]
+    return "\n".join(lines) + "\n"
+
+
+def performance(runs: list[Run]) -> str:
+    """docs/performance.md."""
+    run, *parts = runs
+    return "\n".join(
+        [
+            "# Performance",
+            "",
+            "Made by `python -m benchmarks.harness.performance_page` from the newest file in "
+            "`benchmarks/results/`. Medians; the ratio is the",
+            "median over pairs measured in turn ([how](design/benchmarks.md)).",
+            "",
+            machine_line(run),
+            "",
+            *rows(run["cases"]),
+            *bounds(run),
+            *shares(run, collective.MEMCPY, COLLECTIVES),
+            *shares(run, loader.MEMCPY, BATCHES),
+            *(line for part in parts for line in later_run(part)),
+            "",
+        ]
+    )
+
+
+def later_run(part: Run) -> list[str]:
+    """The layers that have been measured alone since."""
+    names = sorted({layer_of(case) for case in part["cases"]})
+    return ["", f"## {', '.join(names)}", "", machine_line(part), "", *rows(part["cases"])]
+
+
+def main() -> None:
+    """Writes both pages."""
+    runs = newest()
+    page = ROOT / "README.md"
+    head, rest = page.read_text().split(START)
+    page.write_text(head + START + readme(runs) + END + rest.split(END)[1])
+    (ROOT / "docs" / "performance.md").write_text(performance(runs))
+
+
+if __name__ == "__main__":
+    main()

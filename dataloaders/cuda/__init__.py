@@ -1,0 +1,1 @@
+"""Batches on their way to a GPU: pinned memory and the prefetcher."""

@@ -1,0 +1,133 @@
+"""DevicePrefetcher: batches on a GPU, each copied while the one before it is used.
+
+    copy stream      | copy 0 | copy 1 |      | copy 2 |      | copy 3 |
+    caller's stream           | use 0  .......| use 1 ........| use 2 ....
+                              ^ waits for copy 0 alone
+
+One event says that a copy is done: the caller's stream waits for it (the device does, not the
+program). Another says what the caller's stream had been given when the next copy begins: it may go
+into memory that an earlier batch had, so it waits for that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from shmtensor.device import Device
+from shmtensor.tensor import Tensor
+
+from ..collate import map_leaves
+
+__all__ = ["DevicePrefetcher"]
+
+
+class DevicePrefetcher:
+    """Iterates over batches as CuPy arrays: the next one is copied while this one is used.
+
+    Tensors and NumPy arrays anywhere in a batch (dicts, tuples, lists, dataclasses) become
+    `cupy.ndarray` of the same shape and dtype; anything else stays as it is. Copies run on a stream
+    of their own; the stream that is current when a batch is taken waits for that batch's copy and
+    nothing else. With `DataLoader(pin_memory=True)` they run beside the program; from ordinary
+    memory the driver makes it wait for them. `state_dict()` is that of the loader, with the batch
+    that is ahead counted as not seen yet.
+
+    Args:
+        batches: a `DataLoader`, or any iterable of batches. Each is kept until its copy is done.
+        device: the number of the GPU.
+
+    Raises:
+        RuntimeError: CuPy is missing. (The driver's own errors while iterating.)
+
+    Copies: one (host to device; one more of an array that does not fill its memory).
+
+    Example:
+        >>> loader = DataLoader(dataset, 32, num_workers=2, pin_memory=True)  # doctest: +SKIP
+        >>> for images, labels in DevicePrefetcher(loader):  # doctest: +SKIP
+        ...     images = images.astype(cupy.float32) / 255
+    """
+
+    def __init__(self, batches: Iterable[Any], device: int = 0) -> None:
+        self.batches = batches
+        self.device = device
+        self.cupy = Device("cuda", device).xp
+        self.state: Any = None  # of the loader, before it gave the batch that is ahead
+
+    def __len__(self) -> int:
+        return len(self.batches)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        cuda = self.cupy.cuda
+        with cuda.Device(self.device):
+            stream = cuda.Stream(non_blocking=True)
+        under_way: deque[tuple[Any, Any]] = deque()  # event of the copy, what it reads from
+        ahead: deque[tuple[Any, Any]] = deque()  # on the device, and that event
+        source = iter(self.batches)
+        failure: Exception | None = None
+        try:
+            while True:
+                self.state = self.taken_state() if ahead else None
+                try:
+                    batch = next(source)
+                except StopIteration:
+                    break
+                except Exception as error:  # what is ahead comes first
+                    failure = error
+                    break
+                ahead.append(self.copied(batch, stream))
+                under_way.append((ahead[-1][1], batch))
+                del batch
+                while under_way and (under_way[0][0].done or len(under_way) > 2):
+                    under_way.popleft()[0].synchronize()
+                if len(ahead) > 1:
+                    yield self.handed_over(*ahead.popleft())
+            while ahead:
+                yield self.handed_over(*ahead.popleft())
+            self.state = None
+            if failure is not None:
+                raise failure
+        finally:
+            stream.synchronize()  # what is being read may be unpinned after this
+
+    def state_dict(self) -> Any:
+        """The loader's `state_dict`, as if it had given what this has given."""
+        return self.taken_state() if self.state is None else self.state
+
+    def taken_state(self) -> Any:
+        return self.batches.state_dict() if hasattr(self.batches, "state_dict") else None
+
+    def copied(self, batch: Any, stream: Any) -> tuple[Any, Any]:
+        """The batch on the device, and the event after its copy."""
+        cupy = self.cupy
+
+        def leaf(x: Any) -> Any:
+            if isinstance(x, Tensor):
+                x = x.array
+            if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
+                order = np.argsort([-step for step in x.strides], kind="stable")
+                dense = np.asarray(x.transpose(order), order="C")  # channels last stay so
+                out = cupy.empty(dense.shape, dense.dtype)
+                out.set(dense, stream=stream)
+                return out.transpose(*np.argsort(order).tolist())
+            if dataclasses.is_dataclass(x) and not isinstance(x, type):
+                names = [field.name for field in dataclasses.fields(x) if field.init]
+                return dataclasses.replace(
+                    x, **{name: map_leaves(getattr(x, name), leaf) for name in names}
+                )
+            return x
+
+        with cupy.cuda.Device(self.device):
+            stream.wait_event(cupy.cuda.get_current_stream().record())
+            with stream:  # so that its memory is that of this stream
+                moved = map_leaves(batch, leaf)
+                return moved, stream.record()
+
+    def handed_over(self, moved: Any, done: Any) -> Any:
+        """The batch, for whatever the current stream is given from now on."""
+        with self.cupy.cuda.Device(self.device):
+            self.cupy.cuda.get_current_stream().wait_event(done)
+        return moved

@@ -1,0 +1,399 @@
+"""DataLoader: batches of a data set, made here or by worker processes."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from .collate import default_collate, default_convert
+from .dataset import Dataset, IterableDataset
+from .loader.check_arguments import FIXED, check_extras, check_numbers, check_stream, context_of
+from .loader.epoch_progress import VERSION, Progress, check_state
+from .loader.fetch import Recipe, is_stateful
+from .loader.memory_growth_warning import warn_of_growth
+from .loader.seeding import GeneratorLike
+from .loader.statistics import LoaderStatistics, Tally
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+
+if TYPE_CHECKING:
+    from .cuda.pinned_memory import PinnedPool
+    from .loader.epoch import Limits, Pass
+    from .loader.worker_pool import Crew
+
+__all__ = ["DataLoader", "StatefulDataLoader"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Endless(Sampler[None]):
+    """The indices of a stream: there are none, and no end of them."""
+
+    def __iter__(self) -> Iterator[None]:
+        while True:
+            yield None
+
+
+class DataLoader(Generic[T_co]):
+    """Iterates over a data set in batches, with workers that write them into shared memory.
+
+    A worker collates straight into one block per batch and sends a handle; the consumer's tensors
+    are that block. Nothing is copied between processes, and the block goes back to the worker's
+    heap when the last tensor over it dies.
+
+    Workers stay between epochs; each epoch they get the data set anew, so that what was changed in
+    it is seen. (After a fork a data set of more than 4 MiB beyond its shared arrays, or one that
+    cannot be pickled, is forked again instead.) `close`, the end of a `with`, or dropping the
+    loader ends them.
+
+    Args:
+        dataset: a `Dataset` or `IterableDataset`.
+        batch_size: samples per batch; None turns batching off (samples come as they are).
+        shuffle: a random order, another one each epoch.
+        sampler: the order of indices; excludes `shuffle`.
+        batch_sampler: lists of indices; excludes `batch_size`, `shuffle`, `sampler`, `drop_last`.
+        num_workers: worker processes; 0 loads in this one.
+        collate_fn: samples -> batch; `default_collate` if None (`default_convert` without
+            batching). Arrays that it makes with NumPy are born in shared memory.
+        pin_memory: batches of `default_collate` (and of `allocate_parts`) lie in memory that was
+            registered once with the GPU's driver, so that copies to the GPU run beside the program
+            (`DevicePrefetcher`); by CuPy, with a warning where that or a GPU is missing. The first
+            batches, and those beyond what the pool has, lie in ordinary memory.
+        drop_last: leave out the last batch if it is shorter.
+        timeout: seconds to wait for a batch of the workers; 0 waits for ever (but not for the
+            dead).
+        worker_init_fn: called with the worker's id in each worker, each time that it gets a data
+            set. Seeds that it sets do not last: those of samples come from `generator`.
+        multiprocessing_context: "fork", "forkserver", "spawn" or a context; the default one if
+            None.
+        generator: where samplers and samples get their seeds from; the default one if None.
+        prefetch_factor: batches under way per worker; 2 if None.
+        persistent_workers: the workers keep their copy of the data set between epochs.
+        pin_memory_device: accepted, as `pin_memory`.
+        in_order: batches come in the order of the sampler; False: as they are finished.
+        restart_workers: how many workers that died an epoch may replace; the batches that they
+            had are made again.
+        stall_warning: seconds after which a sample that is not finished is named in a warning.
+        snapshot_every_n_steps: after how many batches the state of a sampler or stream that has
+            `state_dict` is taken; between them, resuming draws what is known and throws it away.
+
+    Raises:
+        PeerLostError: (a RuntimeError) while iterating: a worker died; names it, its pid, the
+            exit code or signal, the sample that it was at, and likely causes.
+        RuntimeError: no batch came within `timeout`.
+
+    Samples find Python's, NumPy's and shmtensor's generators seeded by epoch and place, so that the
+    same seed gives the same batches for any number of workers, none included.
+
+    Copies: one (each sample into its batch's block, in the worker).
+    """
+
+    dataset: Dataset[Any]
+    batch_size: int | None
+    num_workers: int
+    collate_fn: Callable[[Any], Any]
+
+    def __init__(
+        self,
+        dataset: Dataset[T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Sampler[Any] | Iterable[Any] | None = None,
+        batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: GeneratorLike = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        restart_workers: int = 0,
+        stall_warning: float | None = None,
+        snapshot_every_n_steps: int = 1,
+    ) -> None:
+        check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
+        check_extras(num_workers, restart_workers, stall_warning, snapshot_every_n_steps)
+        self.is_stream = isinstance(dataset, IterableDataset)
+        if self.is_stream:
+            check_stream(shuffle, sampler, batch_sampler)
+        if sampler is not None and shuffle:
+            raise ValueError("DataLoader: sampler and shuffle=True exclude each other")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "DataLoader: batch_sampler excludes batch_size, shuffle, sampler, drop_last: "
+                    f"{batch_size=}, {shuffle=}, {sampler=}, {drop_last=}"
+                )
+            batch_size, drop_last = None, False
+        elif batch_size is None and drop_last:
+            raise ValueError("DataLoader: drop_last needs batches: batch_size is None")
+        if sampler is None:
+            if self.is_stream:
+                sampler = Endless()
+            elif shuffle:
+                sampler = RandomSampler(cast(Sized, dataset), generator=generator)
+            else:
+                sampler = SequentialSampler(cast(Sized, dataset))
+        if batch_size is not None:
+            batch_sampler = BatchSampler(cast("Iterable[int]", sampler), batch_size, drop_last)
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.is_batched = batch_sampler is not None
+        if collate_fn is None:
+            collate_fn = default_collate if self.is_batched else default_convert
+        self.collate_fn = collate_fn
+        self.num_workers = num_workers
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = context_of(multiprocessing_context, num_workers)
+        self.generator = generator
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.persistent_workers = persistent_workers
+        self.in_order = in_order
+        self.restart_workers = restart_workers
+        self.stall_warning = stall_warning
+        self.snapshot_every_n_steps = snapshot_every_n_steps
+        self._crew: Crew | None = None
+        self._pool: PinnedPool | None = None
+        self._tally: Tally | None = None
+        self._progress: Progress | None = None
+        self._resumed: dict[str, Any] | None = None
+        cores = len(os.sched_getaffinity(0))
+        if num_workers > 2 * cores:
+            warnings.warn(
+                f"DataLoader: more workers than cores slow each other down: {num_workers} workers, "
+                f"{cores} cores",
+                stacklevel=2,
+            )
+        self._is_made = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in FIXED and self.__dict__.get("_is_made"):
+            raise ValueError(
+                f"DataLoader: {name} cannot be set once the loader is made: {value!r}, make another"
+            )
+        super().__setattr__(name, value)
+
+    def __iter__(self) -> Iterator[Any]:
+        from .loader.epoch import Here
+
+        resumed, self._resumed = self._resumed, None
+        progress = Progress(
+            self._lists(),
+            self.generator,
+            self._streams(),
+            self.batch_size or 1,
+            self.snapshot_every_n_steps,
+            resumed,
+        )
+        recipe = Recipe(
+            self.dataset,
+            self.collate_fn,
+            self.is_batched,
+            self.is_stream,
+            self.drop_last,
+            self.worker_init_fn,
+            self.snapshot_every_n_steps,
+        )
+        limits = self._limits()
+        if self.num_workers:
+            batches: Pass = self._by_workers(recipe, progress, limits)
+        else:
+            if resumed and resumed["dataset"] is not None:
+                self.dataset.load_state_dict(resumed["dataset"])  # type: ignore[attr-defined]
+            batches = Here(recipe, progress, limits)
+        self._progress = progress
+        self._tally = batches.tally
+        return self._counted(batches) if self.is_stream else batches
+
+    def __len__(self) -> int:
+        """The number of batches; of a stream, what its length promises (per worker, rounded up)."""
+        if not self.is_stream:
+            return len(cast(Sized, self.batch_sampler if self.is_batched else self.sampler))
+        n = len(cast(Sized, self.dataset))
+        if self.batch_size is None:
+            return n
+        return n // self.batch_size if self.drop_last else math.ceil(n / self.batch_size)
+
+    def __repr__(self) -> str:
+        try:
+            n = f" of {len(cast(Sized, self.dataset))} samples"
+        except (TypeError, NotImplementedError):
+            n = ""
+        order = type(self.batch_sampler if self.batch_size is None else self.sampler).__name__
+        size = f"batches of {self.batch_size}" if self.batch_size else "its own batches"
+        parts = [
+            f"{type(self.dataset).__name__}{n}",
+            size if self.is_batched else "no batches",
+            *([] if self.is_stream else [f"order of {order}"]),
+            f"{self.num_workers} {'persistent ' * self.persistent_workers}workers"
+            + (f" ({self.multiprocessing_context})" if self.multiprocessing_context else ""),
+            *(["drop_last"] if self.drop_last else []),
+            *([] if self.in_order else ["out of order"]),
+        ]
+        return f"DataLoader({', '.join(parts)})"
+
+    # ------------------------------------------------------------------ resources
+    def __enter__(self) -> DataLoader[T_co]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the workers, if there are any, and unpins memory. The loader can be iterated over
+        again."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+        if self._crew is not None:
+            self._crew.close()
+            self._crew = None
+
+    def statistics(self) -> LoaderStatistics:
+        """What the latest epoch spent its time with; its `bottleneck` says who waits for whom.
+
+        Raises:
+            RuntimeError: nothing has been iterated over yet.
+        """
+        if self._tally is None:
+            raise RuntimeError("DataLoader.statistics: nothing has been iterated over yet")
+        return self._tally.statistics()
+
+    # ------------------------------------------------------------------ resuming
+    def state_dict(self) -> dict[str, Any]:
+        """How far the latest epoch is: plain numbers, bytes and lists, to be saved with the model.
+
+        What `load_state_dict` of a loader made in the same way goes on from, in any process, with
+        any number of workers (see resume_other_num_workers.py). A data set with `state_dict` is
+        asked for its own state where that is well defined: in a stream, and without workers.
+        """
+        state: dict[str, Any]
+        if self._resumed is not None:
+            return copy.deepcopy(self._resumed)
+        if self._progress is None or self._progress.is_over:
+            state = Progress.between(
+                self._lists(), self.generator, self._streams(), self.batch_size or 1
+            )
+        else:
+            state = self._progress.state()
+        keeps = not self.is_stream and not self.num_workers and is_stateful(self.dataset)
+        state["dataset"] = copy.deepcopy(self.dataset.state_dict()) if keeps else None  # type: ignore[attr-defined]
+        # The order of an epoch that has begun is drawn again from it; the next one may be longer.
+        state["samples"] = None if state["seed"] is None else self._samples()
+        return {"version": VERSION, **self._promises(), **state}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Makes the next iteration go on where a `state_dict` was taken.
+
+        It gives exactly the batches that had not been handed over, with the same random numbers.
+        Epochs after that one are the same, too, with a `generator` of the loader's own; the default
+        generator is the whole program's, whose state (`st.get_rng_state`) is saved beside.
+
+        Raises:
+            ValueError: the loader differs in what the state depends on.
+        """
+        check_state(state_dict, self._promises())
+        if state_dict.get("samples") not in (None, found := self._samples()):
+            raise ValueError(
+                "DataLoader.load_state_dict: the data set differs: "
+                f"{state_dict['samples']} samples when the state was taken, {found} here"
+            )
+        self._resumed = copy.deepcopy(state_dict)
+        self._progress = None
+
+    def _samples(self) -> int | None:
+        """Samples of the data set; None where that is not said, or does not matter."""
+        is_counted = not self.is_stream and hasattr(self.dataset, "__len__")
+        return len(self.dataset) if is_counted else None  # type: ignore[arg-type]
+
+    def _promises(self) -> dict[str, Any]:
+        """What must be the same for a state to fit."""
+        return {"batch_size": self.batch_size, "is_stream": self.is_stream}
+
+    # ------------------------------------------------------------------ epochs
+    def _lists(self) -> Iterable[Any]:
+        return cast("Iterable[Any]", self.batch_sampler if self.is_batched else self.sampler)
+
+    def _streams(self) -> list[int]:
+        """The workers that each read a stream of an epoch that begins now."""
+        return (list(range(self.num_workers)) or [-1]) if self.is_stream else []
+
+    def _limits(self) -> Limits:
+        from .loader.epoch import Limits
+
+        capacity = (self.prefetch_factor or 0) * self.num_workers
+        if self.pin_memory and self._pool is None:
+            from .cuda.pinned_memory import make_pool
+
+            self._pool = make_pool(capacity)
+        return Limits(
+            capacity,
+            self.in_order,
+            self.timeout,
+            self.stall_warning or 0.0,
+            self.restart_workers,
+            self._pool,
+        )
+
+    def _by_workers(self, recipe: Recipe, progress: Progress, limits: Limits) -> Pass:
+        from .loader.epoch import Epoch
+        from .loader.worker_pool import Crew
+
+        crew, anew = self._crew, None if self.persistent_workers else recipe
+        if crew is not None and not crew.is_usable:
+            crew = None  # a worker has died, or a fork left them to the parent
+        if crew is not None and crew.n != self.num_workers and not crew.is_busy:
+            crew.close()
+            crew = None
+        is_shared = crew is None or self.persistent_workers or not crew.is_busy
+        if not is_shared:
+            crew = None  # another iterator is under way: this one gets workers of its own
+        if crew is not None and not self.persistent_workers and crew.dead():
+            crew.close()
+            crew = None
+        positions = progress.streams or None
+        if crew is None or not crew.begin(progress.seed, positions, anew):
+            if crew is not None:
+                crew.close()
+            if limits.pool is not None:
+                limits.pool.clear()  # a fork would hold its blocks
+            warn_of_growth(self)
+            crew = Crew(recipe, self.num_workers, self.multiprocessing_context)
+            crew.begin(progress.seed, positions, None)
+        if is_shared:
+            self._crew = crew
+        epoch = Epoch(crew, progress, limits, owns_crew=not is_shared)
+        crew.user = weakref.ref(epoch)
+        return epoch
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is under way belongs to this process.
+        return {**self.__dict__, "_crew": None, "_pool": None, "_progress": None, "_tally": None}
+
+    def _counted(self, batches: Pass) -> Iterator[Any]:
+        """Batches of a stream, and a warning when there are more than its length says."""
+        from .loader.resume_other_num_workers import Counted
+
+        try:
+            return Counted(batches, len(self), len(batches.progress.streams))
+        except (TypeError, NotImplementedError):  # a stream need not know its length
+            return batches
+
+
+StatefulDataLoader = DataLoader  # torchdata's name for a loader that can be resumed

@@ -1,0 +1,168 @@
+"""Images in files: what they are before they are decoded, and into what.
+
+    file --> opened: its shape is known --> block of the batch --> decode_into(row of the block)
+
+Pillow decodes into memory of its own, so its pixels are copied once more; simplejpeg, where it is
+installed, writes JPEGs straight into the block.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+
+from shmtensor.autograd import wrap
+
+from ..loader.batch_block import allocate_parts
+from ..transforms.compose import pair
+from .in_memory_images import Array
+
+__all__ = ["EncodedImage", "decode_batch", "decode_image", "open_image"]
+
+CHANNELS = {"RGB": 3, "L": 1, "RGBA": 4}
+
+
+class EncodedImage(Protocol):
+    """An image that knows its shape and can write its pixels where they are wanted."""
+
+    shape: tuple[int, int, int]
+
+    def decode_into(self, out: Array) -> None:
+        """Writes the pixels into `out`, uint8 `(H, W, C)`, contiguous."""
+
+
+class PillowImage:
+    """An image for Pillow; scaled and cropped to `size` if that is given."""
+
+    def __init__(self, data: bytes, mode: str, size: tuple[int, int] | None) -> None:
+        self.image: Any = pillow().open(io.BytesIO(data))
+        self.mode = mode
+        self.size = size
+        width, height = self.image.size
+        self.shape = (*(size or (height, width)), CHANNELS[mode])
+
+    def decode_into(self, out: Array) -> None:
+        image, size = self.image, self.size
+        if size is not None and image.size != size[::-1]:
+            height, width = size
+            # JPEG's own halving while it is decoded: never below what is wanted.
+            image.draft(self.mode, cover(image.size[::-1], size))
+            box = middle(image.size[::-1], size)
+            image = image.convert(self.mode)
+            image = image.resize((width, height), pillow().Resampling.BILINEAR, box=box)
+        elif image.mode != self.mode:
+            image = image.convert(self.mode)
+        out[...] = np.asarray(image).reshape(out.shape)
+
+
+class TurboImage:
+    """A JPEG for simplejpeg (libjpeg-turbo), which decodes into memory that it is given."""
+
+    def __init__(self, data: bytes, mode: str, size: tuple[int, int]) -> None:
+        self.data = data
+        self.mode = mode
+        self.shape = (*size, CHANNELS[mode])
+
+    def decode_into(self, out: Array) -> None:
+        name = "GRAY" if self.mode == "L" else self.mode
+        turbo().decode_jpeg(self.data, name, buffer=out)
+
+
+def open_image(
+    data: bytes, mode: str = "RGB", size: int | Sequence[int] | None = None
+) -> EncodedImage:
+    """What is in the bytes of an image file, not decoded yet.
+
+    Args:
+        data: JPEG, PNG, or whatever Pillow reads.
+        mode: "RGB", "L" (grey) or "RGBA".
+        size: (H, W), or one number for both: the image is scaled until it covers that and cropped
+            to its middle; a JPEG is decoded at half, a quarter or an eighth of its size where that
+            is enough. None: as it is.
+
+    Raises:
+        ModuleNotFoundError: Pillow is not installed.
+        OSError: no image.
+    """
+    if mode not in CHANNELS:
+        raise ValueError(f"open_image: mode is not one of {list(CHANNELS)}: {mode!r}")
+    wanted = None if size is None else pair("open_image", size)
+    library = turbo()
+    if library is not None and data[:3] == b"\xff\xd8\xff" and mode != "RGBA":
+        try:
+            height, width, space, _ = library.decode_jpeg_header(data)
+        except ValueError as error:
+            raise OSError(f"not a whole JPEG: {error}") from error
+        if wanted in (None, (height, width)) and space not in ("CMYK", "YCCK"):
+            return TurboImage(data, mode, (height, width))
+    return PillowImage(data, mode, wanted)
+
+
+def decode_image(data: bytes, mode: str = "RGB", size: int | Sequence[int] | None = None) -> Any:
+    """The image in the bytes of a file: a uint8 tensor `(C, H, W)` in shared memory.
+
+    Args and Raises are those of `open_image`; an image cut short is an OSError, too.
+
+    Copies: one (Pillow's pixels), none with simplejpeg.
+    """
+    images, _ = decode_batch([open_image(data, mode, size)])
+    return images[0]
+
+
+def decode_batch(encoded: Sequence[EncodedImage], extra: Sequence[Any] = ()) -> tuple[Any, Any]:
+    """Decodes images of one shape `(H, W, C)` into one block, with a column of numbers beside them.
+
+    Returns:
+        uint8 `(N, C, H, W)`, with the channels last in memory, as decoders write them; and an
+        int64 tensor `(N,)` of `extra`.
+    """
+    shape = encoded[0].shape
+    block, labels = allocate_parts(
+        [((len(encoded), *shape), np.dtype(np.uint8)), ((len(extra),), np.dtype(np.int64))]
+    )
+    for image, out in zip(encoded, block):
+        try:
+            image.decode_into(out)
+        except (ValueError, SyntaxError, MemoryError) as error:  # what decoders raise
+            raise OSError(f"cannot be decoded: {error}") from error
+    labels[...] = extra
+    return wrap(block.transpose(0, 3, 1, 2)), wrap(labels)
+
+
+def cover(have: tuple[int, int], want: tuple[int, int]) -> tuple[int, int]:
+    """Width and height that an image of `have` (H, W) must keep to cover `want`."""
+    scale = max(want[0] / have[0], want[1] / have[1])
+    return max(round(have[1] * scale), want[1]), max(round(have[0] * scale), want[0])
+
+
+def middle(have: tuple[int, int], want: tuple[int, int]) -> tuple[float, float, float, float]:
+    """The largest box in the middle with the ratio of `want`: left, top, right, bottom."""
+    scale = min(have[0] / want[0], have[1] / want[1])
+    height, width = want[0] * scale, want[1] * scale
+    top, left = (have[0] - height) / 2, (have[1] - width) / 2
+    return left, top, min(left + width, have[1]), min(top + height, have[0])
+
+
+@lru_cache(maxsize=1)
+def pillow() -> Any:
+    try:
+        return import_module("PIL.Image")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "decode_image: Pillow is not installed: pip install pillow (or shmtensor's extra "
+            "'images')"
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def turbo() -> Any:
+    """simplejpeg, or None where it is not installed."""
+    try:
+        return import_module("simplejpeg")
+    except ImportError:
+        return None

@@ -1,0 +1,130 @@
+"""MNIST and its relatives, from the files they are published as.
+
+| 0 0 type n | size 0 | ... | size n-1 | values, big-endian, row after row |
+  4 bytes      4 bytes each, big-endian
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .in_memory_images import Array, PathLike, PictureDataset, find_folder, no_download
+
+__all__ = ["KMNIST", "MNIST", "FashionMNIST", "read_idx"]
+
+TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+
+
+def read_idx(path: PathLike) -> Array:
+    """The array in an idx file, or in one compressed by gzip (told by its first bytes).
+
+    Raises:
+        ValueError: the file is not of this format, or shorter or longer than its header says.
+    """
+    raw = Path(path).read_bytes()
+    if raw[:2] == b"\x1f\x8b":
+        try:
+            raw = gzip.decompress(raw)
+        except (EOFError, OSError, ValueError) as error:
+            raise ValueError(f"read_idx: the gzip file is damaged: {path}: {error}") from error
+    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in TYPES or not raw[3]:
+        raise ValueError(f"read_idx: not an idx file: {path} begins with {raw[:4]!r}")
+    head = 4 + 4 * raw[3]
+    shape = tuple(np.frombuffer(raw[4:head], ">u4").tolist()) if len(raw) >= head else ()
+    dtype: np.dtype[Any] = np.dtype(TYPES[raw[2]])
+    if len(shape) != raw[3] or len(raw) != head + dtype.itemsize * math.prod(shape):
+        raise ValueError(
+            f"read_idx: the file's size does not fit its header: {path} has {len(raw)} bytes, the "
+            f"header says {head + dtype.itemsize * math.prod(shape)} for shape {shape}"
+        )
+    found = np.frombuffer(raw, dtype, offset=head).reshape(shape)
+    return found.astype(dtype.newbyteorder("="), copy=False)
+
+
+class MNIST(PictureDataset):
+    """The MNIST digits: 28 x 28 pixels, ten classes.
+
+    Samples are (uint8 image `(1, 28, 28)`, class number); the files are read once, into shared
+    memory that workers get as a handle.
+
+    Args:
+        root: the folder of the original files (train-images-idx3-ubyte, ... as they are or with
+            .gz), or one above it as torchvision lays it out (root/MNIST/raw).
+        train: the 60,000 images to train on; the 10,000 held-out ones if False.
+        transform: of whole batches of images `(N, 1, 28, 28)`; see `dataloaders.transforms`.
+        target_transform: of whole batches of class numbers.
+        download: accepted for scripts that say False; nothing is downloaded.
+
+    Raises:
+        FileNotFoundError: the files are not there; says which are looked for, and where.
+        ValueError: a file is damaged, or images and labels do not belong together.
+
+    Source: Y. LeCun, C. Cortes, C. Burges, The MNIST database of handwritten digits.
+
+    Copies: one (file to shared memory).
+    """
+
+    names: tuple[str, ...] = (
+        "0 - zero", "1 - one", "2 - two", "3 - three", "4 - four",
+        "5 - five", "6 - six", "7 - seven", "8 - eight", "9 - nine",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        root: PathLike,
+        train: bool = True,
+        transform: Callable[..., Any] | None = None,
+        target_transform: Callable[..., Any] | None = None,
+        download: bool = False,
+    ) -> None:
+        where, part = type(self).__name__, "train" if train else "t10k"
+        no_download(where, download)
+        files = [f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"]
+        folder = find_folder(where, root, (f"{where}/raw", "raw", where), files)
+        images, labels = (read_idx(path_of(folder, name)) for name in files)
+        if images.ndim != 3 or labels.shape != images.shape[:1] or images.dtype != np.uint8:
+            raise ValueError(
+                f"{where}: images and labels do not belong together: {images.shape} and "
+                f"{labels.shape} in {folder}"
+            )
+        if labels.size and int(labels.max()) >= len(self.names):
+            raise ValueError(f"{where}: a label is not a class: {int(labels.max())} in {folder}")
+        super().__init__(
+            images[:, None], labels.astype(np.int64), self.names, transform, target_transform
+        )
+        self.root = folder
+        self.train = train
+
+
+class FashionMNIST(MNIST):
+    """Fashion-MNIST: 28 x 28 pixels of clothes, ten classes; arguments and files as of `MNIST`.
+
+    Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST", arXiv:1708.07747.
+    """
+
+    names = (
+        "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+        "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+    )  # fmt: skip
+
+
+class KMNIST(MNIST):
+    """Kuzushiji-MNIST: 28 x 28 pixels of cursive Japanese; arguments and files as of `MNIST`.
+
+    Source: T. Clanuwat et al., "Deep learning for classical Japanese literature",
+    arXiv:1812.01718.
+    """
+
+    names = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
+
+
+def path_of(folder: Path, name: str) -> Path:
+    """The file as it is, or compressed."""
+    plain = folder / name
+    return plain if plain.is_file() else folder / f"{name}.gz"

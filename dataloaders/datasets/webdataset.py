@@ -1,0 +1,288 @@
+"""WebDataset: samples from tar shards, in the layout of the library of that name."""
+
+from __future__ import annotations
+
+import glob
+import io
+import itertools
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shmtensor.tensor import Tensor
+from shmtensor.tensor.from_data import as_tensor
+
+from ..dataset import IterableDataset
+from ..distributed import default_group
+from ..loader.seeding import draw_seed
+from ..loader.worker_info import get_worker_info
+from .image_decoding import decode_image
+from .in_memory_images import PathLike
+from .tar import BrokenShard, read_samples
+
+__all__ = ["WebDataset", "decoders"]
+
+Sample = dict[str, Any]
+
+
+def load_npy(data: bytes) -> Any:
+    return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+def load_npz(data: bytes) -> dict[str, Any]:
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        return dict(file)
+
+
+def load_text(data: bytes) -> str:
+    return data.decode()
+
+
+# By the last part of an extension. Pickles (.pyd, .pth) are not among them: they can run code.
+decoders: dict[str, Callable[[bytes], Any]] = {
+    **dict.fromkeys(("jpg", "jpeg", "png", "ppm", "pgm", "bmp", "webp", "tif"), decode_image),
+    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
+    **dict.fromkeys(("txt", "text", "transcript"), load_text),
+    **dict.fromkeys(("json", "jsn"), json.loads),
+    "npy": load_npy,
+    "npz": load_npz,
+}
+
+
+class WebDataset(IterableDataset[Any]):
+    """A stream of samples from tar shards: members of one base name are one sample.
+
+    train-000.tar with a/1.jpg, a/1.cls, a/2.jpg, a/2.cls has two samples of a "jpg" and a "cls".
+    Shards are shared out over ranks first, then over a rank's workers: each is read by one worker,
+    from begin to end. Give at least as many as there are workers in all, of about the same size.
+
+    Args:
+        urls: a tar file (.tar, .tar.gz), several, or a pattern: "train-{000..127}.tar", "*.tar".
+        keys: what a sample is: names of members, ("jpg;png", "cls") for a tuple of the first that
+            is there; None: a dict of all, with "__key__" and "__url__".
+        shuffle: samples held in a buffer from which the next is drawn at random; with it the
+            shards come in a random order, too. 0: as they lie.
+        seed: of the orders, with the number that `set_epoch` has set. None: of the epoch's seed
+            that the loader draws; then each epoch has another order by itself.
+        decode: extension -> function of bytes, beside (or instead of) those of `decoders`; what
+            has none stays bytes. False: nothing is decoded.
+        transform: of a decoded sample.
+        handler: what damage does: "raise"; "warn" or "ignore": a sample that cannot be decoded or
+            lacks a key is left out, of a damaged shard what lies behind the damage; or a function
+            of the exception that says whether to go on.
+        num_replicas: the number of ranks; that of the default process group, or 1, if None.
+        rank: this rank; that of the default process group, or 0, if None.
+
+    The stream can be resumed (`state_dict`): shards are read again, samples up to there are not
+    decoded again.
+
+    Raises:
+        FileNotFoundError: no such shard.
+        ValueError: fewer shards than ranks.
+        BrokenShard, ...: (an OSError) while iterating, see `handler`; names the shard.
+
+    Copies: one (file to bytes), and what decoding does.
+    """
+
+    def __init__(
+        self,
+        urls: PathLike | Sequence[PathLike],
+        keys: Sequence[str] | None = None,
+        shuffle: int = 0,
+        seed: int | None = None,
+        decode: Mapping[str, Callable[[bytes], Any]] | bool = True,
+        transform: Callable[[Any], Any] | None = None,
+        handler: str | Callable[[Exception], bool] = "raise",
+        num_replicas: int | None = None,
+        rank: int | None = None,
+    ) -> None:
+        if shuffle < 0:
+            raise ValueError(f"WebDataset: shuffle is negative: {shuffle}")
+        if isinstance(handler, str) and handler not in ("raise", "warn", "ignore"):
+            raise ValueError(f"WebDataset: handler is not 'raise', 'warn', 'ignore': {handler!r}")
+        self.urls = expand(urls)
+        self.keys = None if keys is None else [key.split(";") for key in keys]
+        self.shuffle = int(shuffle)
+        self.seed = seed
+        self.decoders = {} if decode is False else dict(decoders)
+        if isinstance(decode, Mapping):
+            self.decoders.update(decode)
+        self.transform = transform
+        self.handler = handler
+        if num_replicas is None:
+            try:
+                num_replicas, own = default_group()
+            except RuntimeError:  # no group: one rank
+                num_replicas, own = 1, 0
+            rank = own if rank is None else rank
+        self.num_replicas, self.rank = num_replicas, rank or 0
+        if not 0 <= self.rank < self.num_replicas:
+            raise ValueError(
+                f"WebDataset: rank is not between 0 and {self.num_replicas - 1}: {rank}"
+            )
+        if len(self.urls) < self.num_replicas:
+            raise ValueError(
+                f"WebDataset: fewer shards than ranks: {len(self.urls)} shards, "
+                f"{self.num_replicas} ranks"
+            )
+        self.epoch: Tensor = as_tensor(np.zeros(1, np.int64)).share_memory_()
+        self.position: dict[str, int] | None = None
+        self.resumed: dict[str, int] | None = None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next order that of `epoch`, in this process and in workers that run."""
+        self.epoch.array[0] = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
+        start, self.resumed = self.resumed, None
+        if start is None:
+            epoch = int(self.epoch.array[0])
+            if self.seed is not None:
+                seed = self.seed
+            else:  # the same in all workers of this rank
+                seed = draw_seed() if info is None else info.seed - info.id
+            start = {"seed": seed, "epoch": epoch, "count": 0}
+        self.position = position = dict(start)
+        stream = self.samples(position["seed"], position["epoch"], worker, workers)
+        for sample in itertools.islice(stream, start["count"], None):
+            position["count"] += 1
+            try:
+                found = self.finished(sample)
+            except Exception as error:
+                where = f"{sample['__url__']}: sample {sample['__key__']}"
+                self.complain(BrokenShard(f"{where}: {type(error).__name__}: {error}"), error)
+                continue
+            yield found
+
+    def samples(self, seed: int, epoch: int, worker: int, workers: int) -> Iterator[Sample]:
+        """This worker's samples, not decoded, in the order of seed and epoch."""
+        urls, seeds = self.urls, [seed % 2**63, epoch]
+        if self.shuffle and self.seed is not None:  # an order that all ranks share
+            urls = permuted(urls, seeds)
+        urls = urls[self.rank :: self.num_replicas]
+        if self.shuffle and self.seed is None:  # seeds of ranks differ
+            urls = permuted(urls, seeds)
+        stream = itertools.chain.from_iterable(map(self.read, urls[worker::workers]))
+        if not self.shuffle:
+            return stream
+        source = np.random.PCG64([*seeds, self.rank, worker])
+        return buffered(stream, self.shuffle, np.random.Generator(source))
+
+    def read(self, path: Path) -> Iterator[Sample]:
+        try:
+            yield from read_samples(path)
+        except OSError as error:
+            self.complain(error, None)
+
+    def complain(self, error: Exception, cause: Exception | None) -> None:
+        """Raises `error`, or goes on, as the handler says."""
+        if callable(self.handler):
+            goes_on = self.handler(error)
+        else:
+            goes_on = self.handler != "raise"
+            if self.handler == "warn":
+                warnings.warn(f"WebDataset: left out: {error}", RuntimeWarning, stacklevel=3)
+        if not goes_on:
+            raise error from cause
+
+    def finished(self, sample: Sample) -> Any:
+        """A sample decoded: only the members that are wanted."""
+        found: Any
+        if self.keys is None:
+            found = {name: self.decoded(name, sample) for name in sample}
+        else:
+            found = tuple(self.decoded(self.choose(names, sample), sample) for names in self.keys)
+        return found if self.transform is None else self.transform(found)
+
+    def choose(self, names: list[str], sample: Sample) -> str:
+        for name in names:
+            if name in sample:
+                return name
+        raise KeyError(f"no {' or '.join(names)} among {[n for n in sample if n[:2] != '__']}")
+
+    def decoded(self, name: str, sample: Sample) -> Any:
+        value = sample[name]
+        if isinstance(value, str):  # __key__ and __url__
+            return value
+        decoder = self.decoders.get(name) or self.decoders.get(name.rpartition(".")[2])
+        return value if decoder is None else decoder(value)
+
+    # -------------------------------------------------------------- resuming
+    def state_dict(self) -> dict[str, int]:
+        """Where this process's stream is: its seed, epoch, and how many samples were taken."""
+        return dict(self.position or self.resumed or {})
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Makes the next iteration go on where `state_dict` was taken."""
+        self.resumed = dict(state) or None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "position": None}
+
+    def __repr__(self) -> str:
+        return (
+            f"WebDataset({len(self.urls)} shards, shuffle={self.shuffle}, seed={self.seed}, "
+            f"rank {self.rank} of {self.num_replicas})"
+        )
+
+
+def buffered(stream: Iterator[Sample], size: int, random: np.random.Generator) -> Iterator[Sample]:
+    """`stream` in a random order, of which `size` samples are in memory at a time."""
+    buffer: list[Sample] = []
+    for sample in stream:
+        if len(buffer) < size:
+            buffer.append(sample)
+            continue
+        place = int(random.integers(size))
+        yield buffer[place]
+        buffer[place] = sample
+    for place in random.permutation(len(buffer)).tolist():
+        yield buffer[place]
+
+
+def permuted(urls: list[Path], seeds: list[int]) -> list[Path]:
+    order = np.random.Generator(np.random.PCG64([*seeds, 2**32])).permutation(len(urls))
+    return [urls[place] for place in order.tolist()]
+
+
+def expand(urls: PathLike | Sequence[PathLike]) -> list[Path]:
+    """The shards that are meant, braces and stars expanded, in order.
+
+    Raises:
+        FileNotFoundError: one is not there.
+    """
+    given: Any = urls if isinstance(urls, (list, tuple)) else [urls]
+    names = [name for url in given for name in braces(str(url))]
+    found: list[Path] = []
+    for name in names:
+        matches = sorted(glob.glob(name)) if re.search(r"[*?\[]", name) else [name]
+        found += [Path(match).absolute() for match in matches]
+    missing = [path for path in found if not path.is_file()]
+    if missing or not found:
+        raise FileNotFoundError(
+            f"WebDataset: no such shard: {', '.join(map(str, missing[:3])) or given}, "
+            f"{len(missing)} of {len(found)} are not there; shards are local files"
+        )
+    return found
+
+
+def braces(text: str) -> list[str]:
+    """ "a{00..02}" as a00, a01, a02; "a{x,y}" as ax, ay."""
+    found = re.search(r"\{([^{}]*)\}", text)
+    if found is None:
+        return [text]
+    span = re.fullmatch(r"(\d+)\.\.(\d+)", found[1])
+    if span:
+        width = len(span[1])
+        parts = [f"{n:0{width}}" for n in range(int(span[1]), int(span[2]) + 1)]
+    else:
+        parts = found[1].split(",")
+    rests = braces(text[found.end() :])
+    return [text[: found.start()] + part + rest for part in parts for rest in rests]

@@ -1,0 +1,266 @@
+"""From indices to a batch, the same in the main process and in workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from shmtensor.memory import shared_numpy
+
+from ..collate import default_collate
+from ..concat_subset import fetch_samples
+from ..dataset import Dataset
+from .seeding import WORDS, SampleSeeds
+from .worker_progress import BATCHES, COLLATE, FETCH, PLACE, SAMPLES, SINCE
+
+__all__ = ["Fetcher", "MapFetcher", "Recipe", "StreamFetcher", "is_stateful", "make_fetcher"]
+
+OPENING = 2**40  # the number under which `iter(dataset)` is seeded; no batch has it
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How batches are made: what a loader tells its workers, anew for each epoch.
+
+    Attributes:
+        dataset: what samples come from.
+        collate_fn: samples -> batch.
+        is_batched: whether samples are collated.
+        is_stream: whether the data set is iterated over.
+        drop_last: of a stream: leave out the last batch if it is shorter.
+        init_fn: called with the worker's id.
+        snapshot_every: of a stream: after how many batches its state is taken.
+    """
+
+    dataset: Dataset[Any]
+    collate_fn: Callable[[Any], Any]
+    is_batched: bool
+    is_stream: bool
+    drop_last: bool
+    init_fn: Callable[[int], None] | None
+    snapshot_every: int = 1
+
+
+class Fetcher:
+    """Makes one batch after another; `doing` says what it was at when something goes wrong."""
+
+    doing: str = ""
+    is_watched = False  # whether somebody reads the row while a batch is made
+    limit = 0.0  # seconds after which a sample is slow, where nobody watches; 0: none is
+
+    def __init__(self, recipe: Recipe, seed: int, seeds: SampleSeeds, row: Any) -> None:
+        self.recipe = recipe
+        self.dataset = recipe.dataset
+        self.collate_fn = recipe.collate_fn
+        self.seed = seed
+        self.seeds = seeds
+        self.row = row
+        self.is_batched = recipe.is_batched
+        self.slow: list[tuple[float, str]] = []  # seconds, and which sample that was
+
+    def note_slow(self, began: float, at: str) -> None:
+        """Keeps in mind what took longer than the limit."""
+        took = monotonic() - began
+        if 0 < self.limit < took:
+            self.slow.append((took, at))
+
+    def fetch(self, number: int, indices: Any) -> Any:
+        """Batch `number`, of `indices` (of a stream: of that many samples)."""
+        row = self.row
+        row[PLACE] = 0
+        row[SINCE] = began = monotonic()
+        samples = self.samples(number, indices)
+        fetched = monotonic()
+        try:
+            batch = self.collate_fn(samples)
+        except StopIteration as error:  # not the end of a stream
+            raise RuntimeError("DataLoader: collate_fn raised StopIteration") from error
+        row[FETCH] += fetched - began
+        row[COLLATE] += monotonic() - fetched
+        row[SAMPLES] += len(samples) if self.is_batched else 1
+        row[BATCHES] += 1
+        return batch
+
+    def fetch_shared(self, number: int, indices: Any) -> Any:
+        """As `fetch`, and what NumPy makes meanwhile is born in shared memory if it is to travel
+        as it is: `default_collate` writes into the batch's block anyway."""
+        if self.is_batched and self.collate_fn is default_collate:
+            return self.fetch(number, indices)
+        with shared_numpy():
+            return self.fetch(number, indices)
+
+    def samples(self, number: int, indices: Any) -> Any:
+        """The samples of a batch, or the one sample."""
+        raise NotImplementedError
+
+    def state(self) -> tuple[int, Any] | None:
+        """Where a stream is, to go on from it elsewhere; None if it cannot tell, or is not to."""
+        return None
+
+
+class MapFetcher(Fetcher):
+    """Batches of a map-style dataset."""
+
+    def samples(self, number: int, indices: Any) -> Any:
+        self.seeds.start(self.seed, number)
+        if not self.is_batched:
+            self.doing = f"index {indices!r}"
+            began = monotonic()
+            sample = self.dataset[indices]
+            self.note_slow(began, self.doing)
+            self.doing = f"converting index {indices!r}"
+            return sample
+        if getattr(self.dataset, "__getitems__", None) is not None:
+            self.doing = f"indices {shorten(indices)}"
+            began = monotonic()
+            found = fetch_samples(self.dataset, indices)
+            self.note_slow(began, self.doing)
+        else:
+            found = self.one_by_one(indices)
+        self.doing = f"collating indices {shorten(indices)}"
+        return found
+
+    def one_by_one(self, indices: Sequence[int]) -> list[Any]:
+        dataset, seeds, row = self.dataset, self.seeds, self.row
+        python, numpy, ours = seeds.python_position, seeds.numpy_position, seeds.ours
+        is_watched, always, is_timed = self.is_watched, not seeds.is_direct, self.limit > 0
+        index, place, began = None, 0, 0.0
+        samples = []
+        try:
+            for index in indices:
+                # `seeds.refresh()`, without a call for each of many quick samples
+                if python[0] != WORDS or numpy[0] != WORDS or ours._offset or always:
+                    seeds.refresh()
+                if is_watched:
+                    row[PLACE] = place
+                    row[SINCE] = monotonic()
+                    place += 1
+                if is_timed:
+                    began = monotonic()
+                samples.append(dataset[index])
+                if is_timed:
+                    self.note_slow(began, f"index {index!r}")
+        except BaseException:
+            self.doing = f"index {index!r}"
+            raise
+        return samples
+
+
+class StreamFetcher(Fetcher):
+    """Batches of an iterable dataset; raises StopIteration at its end.
+
+    Args:
+        worker: whose stream it is; -1 without workers.
+        size: samples per batch, 1 without batching.
+        batches: how many of them were made already, by a worker that is gone: they are left out.
+        state: of the data set or its iterator after the latest of them that has one, and how many
+            batches that was; None: they are made once more and thrown away.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        seed: int,
+        seeds: SampleSeeds,
+        row: Any,
+        worker: int,
+        size: int,
+        batches: int = 0,
+        state: tuple[int, Any] | None = None,
+    ) -> None:
+        super().__init__(recipe, seed, seeds, row)
+        self.worker = worker
+        self.batches = self.count = 0
+        self.is_over = False
+        stateful_dataset = is_stateful(self.dataset)
+        if state is not None:
+            self.batches, self.count = state[0], state[0] * size
+            if stateful_dataset:
+                self.dataset.load_state_dict(state[1])  # type: ignore[attr-defined]
+        seeds.start(seed, OPENING, worker)
+        self.stream: Iterator[Any] = iter(self.dataset)
+        keeper: Any = self.dataset if stateful_dataset else self.stream
+        if state is not None and not stateful_dataset:
+            keeper.load_state_dict(state[1])
+        self.keeper = keeper
+        while self.batches < batches:
+            self.skip(size)
+
+    def skip(self, size: int) -> None:
+        """Draws a batch that the consumer has already: the stream goes on behind it."""
+        try:
+            self.samples(0, range(size))
+        except StopIteration:
+            self.batches += 1  # a stream that ends sooner than it did
+
+    def samples(self, number: int, indices: Any) -> Any:
+        self.doing = f"sample {self.count} of this worker's stream, or one soon after it"
+        if self.is_over:
+            raise StopIteration
+        self.seeds.start(self.seed, self.batches, self.worker)
+        self.batches += 1
+        if not self.is_batched:
+            sample = self.next_one()
+            self.count += 1
+            return sample
+        samples: list[Any] = []
+        row = self.row
+        try:
+            for place in range(len(indices)):
+                if place:
+                    self.seeds.refresh()
+                    row[PLACE] = place
+                    row[SINCE] = monotonic()
+                samples.append(self.next_one(place))
+        except StopIteration:
+            if not samples or self.recipe.drop_last:
+                raise
+        self.count += len(samples)
+        return samples
+
+    def next_one(self, place: int = 0) -> Any:
+        """The batch's sample at that place."""
+        began = monotonic()
+        try:
+            sample = next(self.stream)
+        except StopIteration:
+            self.is_over = True
+            raise
+        if self.limit:
+            self.note_slow(began, f"sample {self.count + place} of the stream")
+        return sample
+
+    def state(self) -> tuple[int, Any] | None:
+        if self.batches % self.recipe.snapshot_every or not is_stateful(self.keeper):
+            return None
+        return self.batches, self.keeper.state_dict()
+
+
+def is_stateful(thing: Any) -> bool:
+    """Whether it can tell where it is, and be put there."""
+    return hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")
+
+
+def make_fetcher(
+    recipe: Recipe,
+    seed: int,
+    seeds: SampleSeeds,
+    row: Any,
+    worker: int = -1,
+    position: dict[str, Any] | None = None,
+) -> Fetcher:
+    """The fetcher of an epoch, which goes on at `position` of a stream (see `Progress`)."""
+    if not recipe.is_stream:
+        return MapFetcher(recipe, seed, seeds, row)
+    at = position or {"batches": 0, "size": 1, "state": None}
+    return StreamFetcher(recipe, seed, seeds, row, worker, at["size"], at["batches"], at["state"])
+
+
+def shorten(indices: Any) -> str:
+    """Indices for a message: all of a few, both ends of many."""
+    if isinstance(indices, Sequence) and len(indices) > 12:
+        first, last = (", ".join(map(str, part)) for part in (indices[:6], indices[-3:]))
+        return f"[{first}, ..., {last}] ({len(indices)} of them)"
+    return repr(indices)

@@ -1,0 +1,65 @@
+"""A warning for data sets whose reading makes every worker's memory grow."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from shmtensor.tensor import Tensor
+
+from ..concat_subset import Subset
+from ..dataset import Dataset
+
+__all__ = ["plain_columns", "warn_of_growth"]
+
+MANY = 100_000  # Python objects; fewer of them take a few MB per worker
+DEPTH = 3  # of data sets within data sets
+
+
+def plain_columns(dataset: Any, name: str = "dataset", depth: int = DEPTH) -> Iterator[Any]:
+    """The large lists and dicts of Python objects that a data set holds: name and value.
+
+    Only the data set's own attributes are looked at, not what lies within these.
+    """
+    for attribute, value in getattr(dataset, "__dict__", {}).items():
+        where = f"{name}.{attribute}"
+        if isinstance(value, Dataset):
+            if depth:
+                yield from plain_columns(value, where, depth - 1)
+        elif isinstance(value, (list, tuple, dict)) and value:
+            first = next(iter(value.values() if isinstance(value, dict) else value))
+            if isinstance(first, Dataset) and depth:
+                parts = value.items() if isinstance(value, dict) else enumerate(value)
+                for key, part in parts:
+                    yield from plain_columns(part, f"{where}[{key!r}]", depth - 1)
+            elif len(value) >= MANY and is_plain(first) and not is_order(dataset, attribute):
+                yield where, value
+
+
+def is_plain(element: Any) -> bool:
+    """Whether such elements are Python objects, each with a count that reading writes."""
+    return not isinstance(element, (np.ndarray, Tensor))
+
+
+def is_order(dataset: Any, attribute: str) -> bool:
+    """Whether it is the indices of a Subset, which `random_split` makes so."""
+    return isinstance(dataset, Subset) and attribute == "indices"
+
+
+def warn_of_growth(loader: Any) -> None:
+    """Warns once per loader, with the remedy."""
+    if loader.__dict__.get("_has_warned"):
+        return
+    loader._has_warned = True
+    # Data sets made of others may hold the same list several times.
+    for where, value in {id(v): (w, v) for w, v in plain_columns(loader.dataset)}.values():
+        kind = "SharedDict" if isinstance(value, dict) else "SharedList"
+        warnings.warn(
+            f"DataLoader: {where} is a {type(value).__name__} of {len(value)} Python objects: each "
+            f"of the {loader.num_workers} workers that reads it ends up with a copy of its own, "
+            f"for reading writes reference counts; keep it once for all as st.{kind}({where})",
+            stacklevel=4,
+        )

@@ -1,0 +1,167 @@
+"""What a loader's processes spent their time with, and who waits for whom."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from shmtensor import memory
+
+from .worker_progress import BATCHES, COLLATE, FETCH, IDLE, PEAK, SAMPLES, SEND
+
+__all__ = ["LoaderStatistics", "Tally", "WorkerStatistics", "shared_bytes"]
+
+
+def shared_bytes() -> int:
+    """Bytes behind the shared memory of all processes of the family, whoever made it: what lies in
+    the files that they share."""
+    _, *volumes = memory.preparation()["descriptors"]
+    return sum(os.fstat(volume).st_blocks * 512 for volume in volumes)
+
+
+@dataclass(frozen=True)
+class WorkerStatistics:
+    """One worker in the latest epoch; without workers, the loading process itself.
+
+    Attributes:
+        id: 0 .. num_workers - 1.
+        pid: its process.
+        batches: made by it.
+        samples: in them.
+        fetch_seconds: in the data set.
+        collate_seconds: in `collate_fn`.
+        send_seconds: handing batches over.
+        idle_seconds: without a task, because the consumer had enough.
+        peak_bytes: its largest resident size so far; 0 without workers.
+    """
+
+    id: int
+    pid: int
+    batches: int
+    samples: int
+    fetch_seconds: float
+    collate_seconds: float
+    send_seconds: float
+    idle_seconds: float
+    peak_bytes: int
+
+    @property
+    def busy_seconds(self) -> float:
+        return self.fetch_seconds + self.collate_seconds + self.send_seconds
+
+
+@dataclass(frozen=True)
+class LoaderStatistics:
+    """A loader in its latest epoch; `print` it for a table and a sentence.
+
+    Attributes:
+        workers: one record each.
+        batches: handed over.
+        wait_seconds: the consumer waited for batches.
+        use_seconds: the consumer did something else, such as training.
+        mean_fill: finished batches that waited when the consumer asked, on average.
+        capacity: the most batches that may be under way.
+        restarts: workers that were replaced.
+        shared_bytes: shared memory in use by all processes of the family.
+    """
+
+    workers: tuple[WorkerStatistics, ...]
+    batches: int
+    wait_seconds: float
+    use_seconds: float
+    mean_fill: float
+    capacity: int
+    restarts: int
+    shared_bytes: int
+
+    @property
+    def bottleneck(self) -> str:
+        """Who waits for whom, and what would help, in a sentence."""
+        total = self.wait_seconds + self.use_seconds
+        if not self.batches or not total:
+            return "Nothing was loaded yet."
+        waiting = self.wait_seconds / total
+        if waiting < 0.05:
+            return f"Training is the bottleneck: it waited for data {waiting:.0%} of the time."
+        fetch = sum(worker.fetch_seconds for worker in self.workers)
+        collate = sum(worker.collate_seconds for worker in self.workers)
+        what = "collate_fn" if collate > fetch else "the data set's samples"
+        busy = sum(worker.busy_seconds for worker in self.workers) / len(self.workers)
+        if not self.capacity:
+            help_ = "workers would load while training runs"
+        elif busy > 0.5 * total:
+            help_ = f"more workers, or faster ones: most of their time goes to {what}"
+        else:
+            help_ = "a larger prefetch_factor or larger batches: the workers were idle, too"
+        return (
+            f"Loading is the bottleneck: training waited for data {waiting:.0%} of the time; "
+            f"what helps: {help_}."
+        )
+
+    def __str__(self) -> str:
+        lines = ["worker     pid  batches  samples    fetch  collate     send     idle"]
+        for w in self.workers:
+            lines.append(
+                f"{w.id:6} {w.pid:7} {w.batches:8} {w.samples:8} {w.fetch_seconds:7.3f}s "
+                f"{w.collate_seconds:7.3f}s {w.send_seconds:7.3f}s {w.idle_seconds:7.3f}s"
+            )
+        lines.append(
+            f"{self.batches} batches, waited {self.wait_seconds:.3f} s, used {self.use_seconds:.3f}"
+            f" s, {self.mean_fill:.1f} of {self.capacity} batches ready when asked, "
+            f"{self.restarts} restarts, {self.shared_bytes >> 20} MiB of shared memory"
+        )
+        return "\n".join([*lines, self.bottleneck])
+
+
+class Tally:
+    """What the consumer counts during an epoch, beside the rows of its workers."""
+
+    def __init__(self, rows: list[Any], pids: list[int], capacity: int) -> None:
+        self.rows = rows
+        self.pids = pids
+        self.capacity = capacity
+        self.before = [list(row) for row in rows]
+        self.waited = self.used = 0.0
+        self.filled = self.asked = self.restarts = 0
+        self.left = monotonic()  # when the consumer last got something
+
+    def ask(self) -> float:
+        """The consumer comes for a batch: the time."""
+        now = monotonic()
+        self.used += now - self.left
+        return now
+
+    def leave(self, began: float) -> None:
+        """It goes with one."""
+        self.left = monotonic()
+        self.waited += self.left - began
+
+    def restart(self, worker: int, pid: int) -> None:
+        """A worker was replaced; its row goes on."""
+        self.pids[worker] = pid
+        self.restarts += 1
+
+    def statistics(self) -> LoaderStatistics:
+        workers = []
+        for worker, (row, before, pid) in enumerate(
+            zip(self.rows, self.before, self.pids, strict=True)
+        ):
+            done = [now - then for now, then in zip(row, before, strict=True)]
+            workers.append(
+                WorkerStatistics(
+                    worker, pid, int(done[BATCHES]), int(done[SAMPLES]), done[FETCH],
+                    done[COLLATE], done[SEND], done[IDLE], int(row[PEAK]) << 10,
+                )
+            )  # fmt: skip
+        return LoaderStatistics(
+            workers=tuple(workers),
+            batches=self.asked,
+            wait_seconds=self.waited,
+            use_seconds=self.used,
+            mean_fill=self.filled / self.asked if self.asked else 0.0,
+            capacity=self.capacity,
+            restarts=self.restarts,
+            shared_bytes=shared_bytes(),
+        )

@@ -1,0 +1,79 @@
+"""What is said of a worker that has died: who, how, at which sample, and why perhaps."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from shmtensor.errors import PeerLostError
+
+from .fetch import shorten
+from .statistics import shared_bytes
+from .worker_pool import Crew
+from .worker_progress import PEAK, PLACE, TASK
+
+__all__ = ["describe_loss", "how_it_ended", "where_at"]
+
+
+def describe_loss(
+    crew: Crew, worker: int, under_way: dict[int, tuple[Any, Any]], lost: list[int]
+) -> PeerLostError:
+    """The error for a dead worker: `lost` are the tasks that went with it."""
+    process, row = crew.processes[worker], crew.rows[worker]
+    pid, code = process.pid, process.exitcode
+    number, place = int(row[TASK]) - 1, int(row[PLACE])
+    if number in under_way:
+        work = f"it was at {where_at(under_way[number][1], place)}"
+    elif lost:
+        work = f"it was about to work on indices {shorten(under_way[lost[0]][1])}"
+    else:
+        work = "it had nothing to do"
+    if len(lost) > 1:
+        work += f", {len(lost) - 1} more batches are lost with it"
+    held = shared_bytes() >> 20
+    resident = int(row[PEAK]) >> 10
+    size = f", its largest resident size was {resident} MiB" if resident else ""
+    return PeerLostError(
+        f"DataLoader: worker {worker} (pid {pid}) {how_it_ended(code)}: {work}; shared memory in "
+        f"use: {held} MiB{size}; {likely_causes(code)}",
+        f"loader worker {worker}",
+        pid,
+        code,
+    )
+
+
+def where_at(indices: Any, place: int | None) -> str:
+    """`index 6 (sample 2 of indices [4, 5, 6, 7])`; of a stream, how far into its batch."""
+    if indices is None or not isinstance(indices, Sequence) or isinstance(indices, str):
+        return "its stream" if indices is None else f"index {indices!r}"
+    if indices and indices[0] is None:
+        return f"sample {place or 0} of a batch of its stream"
+    if place is None or place >= len(indices):
+        return f"indices {shorten(indices)}"
+    return f"index {indices[place]!r} (sample {place} of indices {shorten(indices)})"
+
+
+def how_it_ended(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name} ({code})"
+    return f"ended with exit code {code}"
+
+
+def likely_causes(code: int) -> str:
+    """What usually lies behind such an end, and what to do."""
+    if -code == signal.SIGKILL:
+        return (
+            "likely causes: the kernel kills when memory runs out (fewer workers, smaller batches "
+            "or a lower prefetch_factor need less; the kernel log says so), or somebody did"
+        )
+    if -code in (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE):
+        return (
+            "likely causes: a crash in native code that the data set calls, or a library whose "
+            "threads do not survive a fork (multiprocessing_context='forkserver' helps then)"
+        )
+    if -code == signal.SIGBUS:
+        return "likely causes: a mapped file that has become shorter, or memory that ran out"
+    if code < 0:
+        return "likely causes: somebody sent it this signal"
+    return "likely causes: something in the data set or collate_fn ended the process"

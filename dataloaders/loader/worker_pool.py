@@ -1,0 +1,238 @@
+"""The workers of a loader: how they are started, told what to do, replaced and ended.
+
+    orders (an epoch's seed and recipe) ──> queue of each worker
+    index lists ──> one task queue ──> whichever worker is idle ──> one result queue ──> Epoch
+
+A stream is each worker's own, so its tasks go to that worker's own queue instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import time
+import weakref
+from queue import Empty
+from typing import Any
+
+from shmtensor import multiprocessing, native
+from shmtensor.multiprocessing import reduction
+
+from .fetch import Recipe
+from .seeding import SampleSeeds
+from .worker import Post, run_worker
+from .worker_progress import make_board, row_of, set_epoch
+
+__all__ = ["Crew", "get"]
+
+GRACE = 2.0  # seconds a worker has to finish its sample before it is terminated
+MOST_SENT = 4 << 20  # bytes of a recipe beyond which a fork is cheaper than sending it
+
+
+class Crew:
+    """Running worker processes with their queues; closed when dropped, at the latest at exit.
+
+    A fork inherits the recipe, the other start methods get it with the first orders: pickled once,
+    whatever the number of workers, and read by all of them side by side. So those start at once,
+    and import meanwhile; forks wait for `launch`, until there is something in the queues for the
+    first of them to do while the next is forked.
+    """
+
+    def __init__(self, recipe: Recipe, n: int, context: Any) -> None:
+        self.context = multiprocessing.get_context(context)
+        self.is_forked = self.context._name == "fork"
+        self.recipe = recipe
+        self.is_fresh = True  # no epoch has begun yet
+        self.n = n
+        self.epoch = 0
+        self.owner = os.getpid()
+        self.user: weakref.ref[Any] | None = None  # the latest epoch
+        self.board = make_board(n)
+        self.rows = [row_of(self.board, worker) for worker in range(n)]
+        self.results = self.context.Queue()
+        self.orders = [self.context.Queue() for _ in range(n)]
+        tasks = [self.context.Queue() for _ in range(n if recipe.is_stream else 1)]
+        self.tasks = tasks if recipe.is_stream else tasks * n
+        self.processes: list[Any] = []
+        self.seeds = inherited_seeds() if self.is_forked else None
+        queues = [*tasks, *self.orders, self.results]
+        self._finalizer = weakref.finalize(
+            self, shut_down, self.owner, self.processes, self.tasks, self.results, queues,
+            self.board,
+        )  # fmt: skip
+        if self.context._name == "forkserver":
+            preload()
+        if not self.is_forked:
+            self.launch()
+
+    def launch(self) -> None:
+        """Starts the workers that have not been."""
+        try:
+            for worker in range(len(self.processes), self.n):
+                self.processes.append(self.start(worker))
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, worker: int) -> Any:
+        """A new process for the post of this worker."""
+        post = Post(
+            id=worker,
+            num_workers=self.n,
+            orders=self.orders[worker],
+            tasks=self.tasks[worker],
+            results=self.results,
+            board=self.board,
+            parent=native.row(),
+            recipe=self.recipe if self.is_forked else None,
+            seeds=self.seeds,
+        )
+        process = self.context.Process(
+            target=run_worker, args=(post,), name=f"loader worker {worker}", daemon=True
+        )
+        process.start()
+        return process
+
+    @property
+    def is_usable(self) -> bool:
+        return self._finalizer.alive and self.owner == os.getpid()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an epoch is under way that somebody may go on with."""
+        epoch = self.user() if self.user is not None else None
+        return epoch is not None and not epoch.progress.is_over
+
+    def begin(self, seed: int, positions: Any, recipe: Recipe | None) -> bool:
+        """A new epoch: returns when the workers have their orders.
+
+        Args:
+            seed: of the epoch.
+            positions: where streams go on.
+            recipe: another one than the workers have; None: they keep theirs.
+
+        Returns:
+            False if the recipe cannot be sent, or a new fork is cheaper than sending it.
+        """
+        if self.is_fresh:
+            recipe = None if self.is_forked else self.recipe
+        try:
+            limit = MOST_SENT if self.is_forked else None
+            message = packed((self.epoch + 1, seed, recipe, positions), limit)
+        except Exception:
+            if self.is_forked and recipe is not None:
+                return False
+            raise
+        self.recipe, self.is_fresh = recipe or self.recipe, False
+        self.epoch += 1
+        set_epoch(self.board, self.epoch)
+        for orders in self.orders:
+            orders._channel.put(*message, None)  # packed already, and once for all
+        return True
+
+    def replace(self, worker: int, seed: int, positions: Any) -> None:
+        """Starts a new process for a worker that has died, with the orders of this epoch."""
+        while get(self.orders[worker], 0) is not None:
+            continue
+        row = self.rows[worker]
+        for column in range(3):  # what the dead one was at
+            row[column] = 0
+        self.processes[worker].join()
+        self.processes[worker].close()
+        self.processes[worker] = self.start(worker)
+        recipe = None if self.is_forked else self.recipe
+        message = packed((self.epoch, seed, recipe, positions))
+        self.orders[worker]._channel.put(*message, None)
+
+    def rest(self) -> None:
+        """The epoch is over, perhaps before its end: what is left of it is not worth doing."""
+        set_epoch(self.board, 0)
+        for queue in (*set(self.tasks), self.results):
+            while get(queue, 0) is not None:
+                continue
+
+    def close(self) -> None:
+        """Ends the workers; returns when they are gone."""
+        self._finalizer()
+
+    def dead(self) -> list[int]:
+        """The workers that have ended."""
+        return [w for w, process in enumerate(self.processes) if process.exitcode is not None]
+
+
+class _TooMuch(Exception):
+    """What was to be sent is longer than the limit."""
+
+
+class _Limited(io.BytesIO):
+    """A buffer that refuses to grow beyond a limit."""
+
+    limit: int | None = None
+
+    def write(self, data: Any) -> int:
+        if self.limit is not None and self.tell() + len(data) > self.limit:
+            raise _TooMuch
+        return super().write(data)
+
+
+def packed(obj: Any, limit: int | None = None) -> tuple[bytes, list[Any]]:
+    """An object as a message; arrays in shared memory as handles."""
+    if limit is not None:
+        buffer = _Limited()
+        buffer.limit = limit
+        reduction.Pickler(buffer, reduction._Blocks()).dump(obj)
+    return reduction.pickled(obj)
+
+
+@functools.cache
+def inherited_seeds() -> SampleSeeds:
+    """What forks get their generators' seeds with: made once, which takes longer than to inherit
+    it. This process itself does not use it."""
+    return SampleSeeds()
+
+
+def preload() -> None:
+    """The fork server imports this package once, not each worker by itself."""
+    from shmtensor.multiprocessing.forkserver import server
+
+    if __name__ not in server._preload:
+        server.set_preload([*server._preload, __name__])
+
+
+def shut_down(
+    owner: int, processes: list[Any], tasks: list[Any], results: Any, queues: list[Any], board: Any
+) -> None:
+    """Tells the workers to end; terminates, and at last kills, those that do not."""
+    if os.getpid() != owner:
+        return  # a forked child's copy of the crew: the workers are not its own
+    set_epoch(board, 0)
+    for queue, process in zip(tasks, processes, strict=False):
+        if process.exitcode is None:
+            queue.put(None)
+    for orders in queues[-len(tasks) - 1 : -1]:  # who has not begun waits for them
+        orders.put(None)
+    for deed, seconds in (("", GRACE), ("terminate", 1.0), ("kill", 5.0)):
+        alive = [process for process in processes if process.exitcode is None]
+        for process in alive if deed else ():
+            getattr(process, deed)()
+        deadline = time.monotonic() + seconds
+        for process in alive:
+            while process.exitcode is None and time.monotonic() < deadline:
+                while get(results, 0) is not None:  # its blocks go back meanwhile
+                    continue
+                process.join(0.02)
+    for process in processes:
+        process.join()
+        process.close()
+    processes.clear()
+    for queue in queues:
+        queue.close()
+
+
+def get(queue: Any, timeout: float) -> Any:
+    """The next message, or None when none came in time."""
+    try:
+        return queue.get(timeout=timeout)
+    except Empty:
+        return None

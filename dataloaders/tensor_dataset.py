@@ -1,0 +1,115 @@
+"""A dataset of columns: tensors whose first dimension counts the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from shmtensor.autograd import wrap
+from shmtensor.tensor import Tensor
+from shmtensor.tensor.from_data import as_tensor
+
+from .dataset import Dataset
+from .loader.batch_block import gather_rows
+
+__all__ = ["Rows", "TensorDataset"]
+
+
+class Rows(Sequence[Any]):
+    """Samples gathered at once: a sequence of samples over columns that are batched already.
+
+    What a dataset's `__getitems__` returns to spare the loader a copy: `default_collate` takes the
+    columns as they are, so whatever was written into them (`allocate_parts` gives arrays that lie
+    in one shared block) is the batch. Whoever wants single samples indexes.
+
+    Args:
+        columns: tensors, or lists of what is no tensor; each has a first dimension of `count`.
+        count: how many samples there are.
+        pack: makes a sample, and the batch, of the list of their parts (`tuple` for a sample and
+            `list` for the batch if None, as `default_collate` makes of tuples).
+
+    Copies: none.
+
+    Example:
+        >>> rows = Rows([wrap(np.arange(3)), ["a", "b", "c"]], 3)
+        >>> rows[1], len(rows)
+        ((tensor(1), 'b'), 3)
+    """
+
+    columns: list[Any]
+
+    def __init__(
+        self, columns: list[Any], count: int, pack: Callable[[list[Any]], Any] | None = None
+    ) -> None:
+        self.columns = columns
+        self.pack = pack
+        self._count = count
+
+    def whole(self) -> Any:
+        """The batch of all samples."""
+        return list(self.columns) if self.pack is None else self.pack(list(self.columns))
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        if not -self._count <= index < self._count:
+            raise IndexError(f"Rows: index is out of range: {index} of {self._count} samples")
+        parts = (column[index] for column in self.columns)
+        return tuple(parts) if self.pack is None else self.pack(list(parts))
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.pack is None:
+            return zip(*self.columns, strict=True)
+        return (self.pack(list(parts)) for parts in zip(*self.columns, strict=True))
+
+
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
+    """Sample i is the tuple of row i of each tensor.
+
+    Workers of any start method get columns in shared memory as handles, not copies, and a loader
+    gathers a batch of all columns in one call, straight into the batch's block.
+
+    Args:
+        *tensors: tensors, or NumPy arrays, of the same first dimension.
+
+    Copies: none for tensors (those over foreign memory are copied when they are sent to a spawned
+    worker); one for NumPy arrays, into shared memory.
+    """
+
+    tensors: tuple[Tensor, ...]
+
+    def __init__(self, *tensors: Tensor | np.ndarray[Any, Any]) -> None:
+        if not tensors:
+            raise ValueError("TensorDataset: at least one tensor is needed: got none")
+        columns = tuple(
+            t if isinstance(t, Tensor) else as_tensor(t).share_memory_() for t in tensors
+        )
+        for place, column in enumerate(columns):
+            if not column.ndim or len(column) != len(columns[0]):
+                raise ValueError(
+                    "TensorDataset: first dimensions differ: "
+                    f"{tuple(columns[0].shape)} and {tuple(column.shape)} (tensor {place})"
+                )
+        self.tensors = columns
+
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[tuple[Tensor, ...]]:
+        """The samples of `indices`, gathered into one block; see `Rows`."""
+        if any(tensor.requires_grad for tensor in self.tensors):
+            return [self[index] for index in indices]
+        columns = gather_rows([tensor.array for tensor in self.tensors], indices)
+        return Rows([wrap(column) for column in columns], len(indices))
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])

@@ -1,0 +1,173 @@
+"""Transform: what changes whole batches, and Compose, which puts several in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from shmtensor.autograd import wrap
+from shmtensor.tensor import Tensor
+
+from ..loader.batch_block import allocate_parts
+from .sample_rng import Array, draw_keys, mixed, uniform
+
+__all__ = ["Compose", "Lambda", "RandomApply", "Transform", "empty"]
+
+
+class Transform:
+    """Changes a batch of images `(N, C, H, W)`, or one image `(C, H, W)`, and never its input.
+
+    `transform(images)` gives the images; `transform(images, labels)` both. A random transform
+    decides for each sample by itself, by the sample's key.
+
+    Args of a call:
+        images: a tensor or NumPy array.
+        *labels: whatever belongs to the samples; passed on, but for transforms that say otherwise.
+        keys: uint64 `(N,)`, one for each sample (`make_keys`): the same keys, the same numbers.
+            Drawn from shmtensor's default generator if None.
+
+    Copies: one (into a block of shared memory).
+    """
+
+    is_random = False
+
+    def __call__(self, images: Any, *labels: Any, keys: Array | None = None) -> Any:
+        x = images.array if isinstance(images, Tensor) else np.asarray(images)
+        is_single = x.ndim == 3 and not isinstance(self, LabelTransform)
+        if is_single:
+            x, labels = x[None], tuple(np.asarray(opened(y))[None] for y in labels)
+        if keys is None and self.is_random:
+            keys = draw_keys(len(x))
+        parts = self.apply([x, *(opened(y) for y in labels)], keys)
+        if is_single:
+            parts = [part[0] for part in parts]
+        given = (images, *labels)
+        found = [
+            wrap(np.asarray(part)) if isinstance(old, Tensor) else part
+            for old, part in zip(given, parts, strict=True)
+        ]
+        return tuple(found) if labels else found[0]
+
+    def apply(self, parts: list[Any], keys: Array | None) -> list[Any]:
+        """The images, which are `parts[0]` `(N, C, H, W)`, and the labels, as arrays."""
+        return [self.change(parts[0], keys), *parts[1:]]
+
+    def change(self, x: Array, keys: Array | None) -> Array:
+        """The images alone: what most transforms implement."""
+        raise NotImplementedError(f"{type(self).__name__}: change is not implemented")
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if not k.startswith("_"))
+        return f"{type(self).__name__}({shown})"
+
+
+class LabelTransform(Transform):
+    """Changes the labels, which are the last argument; images before them are passed on."""
+
+    def apply(self, parts: list[Any], keys: Array | None) -> list[Any]:
+        return [*parts[:-1], self.change(np.asarray(parts[-1]), keys)]
+
+
+class Compose(Transform):
+    """Several transforms, one after another.
+
+    Args:
+        transforms: transforms of ours, which get keys of their own each, or functions of a batch
+            of tensors.
+
+    Example:
+        >>> from dataloaders import transforms
+        >>> augment = transforms.Compose(
+        ...     [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()]
+        ... )
+        >>> augment(np.zeros((8, 3, 32, 32), np.uint8)).shape
+        (8, 3, 32, 32)
+    """
+
+    def __init__(self, transforms: Sequence[Callable[..., Any]]) -> None:
+        self.transforms = list(transforms)
+        self.is_random = any(getattr(t, "is_random", False) for t in self.transforms)
+
+    def apply(self, parts: list[Any], keys: Array | None) -> list[Any]:
+        for place, transform in enumerate(self.transforms):
+            if isinstance(transform, Transform):
+                own = None if keys is None else mixed(keys, place)
+                parts = transform.apply(parts, own)
+            else:
+                changed = transform(*(as_given(part) for part in parts))
+                parts = [opened(part) for part in (changed if len(parts) > 1 else (changed,))]
+        return parts
+
+    def __repr__(self) -> str:
+        return f"Compose({self.transforms!r})"
+
+
+class Lambda(Transform):
+    """A function of a batch of images, as a transform; labels are passed on.
+
+    Args:
+        function: tensor `(N, C, H, W)` -> tensor or array.
+    """
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        self.function = function
+
+    def change(self, x: Array, keys: Array | None) -> Array:
+        return np.asarray(opened(self.function(wrap(x))))
+
+
+class RandomApply(Transform):
+    """Applies a transform that keeps shape and dtype to each sample with probability `p`.
+
+    Args:
+        transform: what is applied.
+        p: how likely.
+    """
+
+    is_random = True
+
+    def __init__(self, transform: Transform, p: float = 0.5) -> None:
+        self.transform = transform
+        self.p = probability("RandomApply", p)
+
+    def change(self, x: Array, keys: Array | None) -> Array:
+        assert keys is not None
+        chosen = uniform(keys, 0) < self.p
+        out = empty(x.shape, x.dtype)
+        out[...] = x
+        if chosen.any():
+            out[chosen] = self.transform.apply([x[chosen]], mixed(keys[chosen], 1))[0]
+        return out
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> Array:
+    """An uninitialised array in shared memory, so that a batch made of it travels as a handle."""
+    return allocate_parts([(shape, np.dtype(dtype))])[0]
+
+
+def opened(value: Any) -> Any:
+    """A tensor's array; anything else as it is."""
+    return value.array if isinstance(value, Tensor) else value
+
+
+def as_given(value: Any) -> Any:
+    """Arrays as tensors; anything else as it is."""
+    return wrap(value) if isinstance(value, np.ndarray) else value
+
+
+def probability(where: str, p: float) -> float:
+    if not 0 <= p <= 1:
+        raise ValueError(f"{where}: p is not a probability: {p}")
+    return p
+
+
+def pair(where: str, size: Any) -> tuple[int, int]:
+    """Height and width, of a number or of two."""
+    found = (size, size) if isinstance(size, (int, np.integer)) else tuple(size)
+    if len(found) == 1:
+        found = found * 2
+    if len(found) != 2 or any(int(n) != n or n <= 0 for n in found):
+        raise ValueError(f"{where}: size is not one or two positive whole numbers: {size!r}")
+    return int(found[0]), int(found[1])

@@ -1,0 +1,311 @@
+"""Where pixels go: crop, pad, flip, resize."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shmtensor.autograd import no_grad, wrap
+from shmtensor.nn.functional import interpolate
+
+from .compose import Transform, empty, pair, probability
+from .sample_rng import Array, integers, uniform
+
+__all__ = [
+    "CenterCrop",
+    "Pad",
+    "RandomCrop",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RandomVerticalFlip",
+    "Resize",
+]
+
+MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric"}
+ATTEMPTS = 10  # boxes drawn before RandomResizedCrop takes the middle, as in torchvision
+
+
+class CenterCrop(Transform):
+    """The middle `size` of the images; where they are smaller, zeros around them.
+
+    Args:
+        size: height and width, or one number for both.
+    """
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self.size = pair("CenterCrop", size)
+
+    def change(self, x: Array, keys: Array | None) -> Array:
+        height, width = self.size
+        # Rounded as torchvision does.
+        top = round((x.shape[2] - height) / 2)
+        left = round((x.shape[3] - width) / 2)
+        out = empty((*x.shape[:2], height, width), x.dtype)
+        cut(x, out, top, left, 0)
+        return out
+
+
+class Pad(Transform):
+    """More pixels around the images.
+
+    Args:
+        padding: on all sides; or (left and right, top and bottom); or (left, top, right, bottom).
+        fill: what is there, for the mode "constant".
+        padding_mode: "constant", "edge", "reflect" or "symmetric".
+    """
+
+    def __init__(
+        self, padding: int | Sequence[int], fill: float = 0, padding_mode: str = "constant"
+    ) -> None:
+        self.padding = sides("Pad", padding)
+        self.fill = fill
+        self.padding_mode = mode_of("Pad", padding_mode)
+
+    def change(self, x: Array, keys: Array | None) -> Array:
+        return padded(x, self.padding, self.fill, self.padding_mode)
+
+
+class RandomCrop(Transform):
+    """A crop of each image at a random place.
+
+    Args:
+        size: height and width, or one number for both.
+        padding: pixels added around the images first, as `Pad` takes them.
+        pad_if_needed: adds what is missing where an image is smaller than `size`.
+        fill: what the added pixels are, for the mode "constant".
+        padding_mode: "constant", "edge", "reflect" or "symmetric".
+
+    Raises:
+        ValueError: the images are smaller than `size`, on the call.
+    """
+
+    is_random = True
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        padding: int | Sequence[int] | None = None,
+        pad_if_needed: bool = False,
+        fill: float = 0,
+        padding_mode: str = "constant",
+    ) -> None:
+        self.size = pair("RandomCrop", size)
+        self.padding = sides("RandomCrop", 0 if padding is None else padding)
+        self.pad_if_needed = pad_if_needed
+        self.fill = fill
+        self.padding_mode = mode_of("RandomCrop", padding_mode)
+
+    def change(self, x: Array, keys: Array | None) -> Array:
+        assert keys is not None
+        height, width = self.size
+        left, top, right, bottom = self.padding
+        if self.pad_if_needed:
+            more_y = max(0, height - x.shape[2] - top - bottom)
+            more_x = max(0, width - x.shape[3] - left - right)
+            left, top, right, bottom = left + more_x, top + more_y, right + more_x, bottom + more_y
+        whole_y, whole_x = x.shape[2] + top + bottom, x.shape[3] + left + right
+        if whole_y < height or whole_x < width:
+            raise ValueError(
+                f"RandomCrop: the images are smaller than the crop: {whole_y} x {whole_x} with "
+                f"padding, {height} x {width}, pad_if_needed=True adds what is missing"
+            )
+        if self.padding_mode != "constant" and (left or top or right or bottom):
+            x = padded(x, (left, top, right, bottom), self.fill, self.padding_mode)
+            left = top = 0
+        ys = (integers(keys, 0, whole_y - height + 1) - top).tolist()
+        xs = (integers(keys, 1, whole_x - width + 1) - left).tolist()
+        out = empty((*x.shape[:2], height, width), x.dtype)
+        for n, (y, z) in enumerate(zip(ys, xs)):
+            cut(x[n], out[n], y, z, self.fill)
+        return out
+
+
+class Flip(Transform):
+    """Mirrors some samples along one dimension."""
+
+    is_random = True
+    turned: tuple[Any, ...]
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = probability(type(self).__name__, p)
+
+    def change(self, x: Array, keys: Array | None) -> Array:
+        assert keys is not None
+        out = empty(x.shape, x.dtype)
+        for n, flips in enumerate((uniform(keys, 0) < self.p).tolist()):
+            out[n] = x[n][self.turned] if flips else x[n]
+        return out
+
+
+class RandomHorizontalFlip(Flip):
+    """Mirrors each image left to right with probability `p`."""
+
+    turned = (Ellipsis, slice(None, None, -1))
+
+
+class RandomVerticalFlip(Flip):
+    """Mirrors each image top to bottom with probability `p`."""
+
+    turned = (Ellipsis, slice(None, None, -1), slice(None))
+
+
+class Resize(Transform):
+    """Images of another size.
+
+    Args:
+        size: height and width; or one number, which the shorter side becomes.
+        interpolation: "nearest", "bilinear" or "bicubic".
+        antialias: whether a smaller image is an average of all pixels of the larger one.
+
+    Bytes are rounded and clipped back to bytes.
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        interpolation: str = "bilinear",
+        antialias: bool = True,
+    ) -> None:
+        self.size = size if isinstance(size, int) else pair("Resize", size)
+        if isinstance(size, int):
+            pair("Resize", size)
+        if interpolation not in ("nearest", "bilinear", "bicubic"):
+            raise ValueError(
+                "Resize: interpolation is not 'nearest', 'bilinear' or 'bicubic': "
+                f"{interpolation!r}"
+            )
+        self.interpolation = interpolation
+        self.antialias = antialias
+
+    def change(self, x: Array, keys: Array | None) -> Array:
+        if isinstance(self.size, int):
+            height, width = x.shape[2:]
+            short = min(height, width)
+            size = (self.size * height // short, self.size * width // short)
+        else:
+            size = self.size
+        return resized(x, size, self.interpolation, self.antialias)
+
+
+class RandomResizedCrop(Transform):
+    """A random box of each image, resized to `size` ("Inception crop").
+
+    Args:
+        size: height and width, or one number for both.
+        scale: the box's area as a share of the image's, from and to.
+        ratio: the box's width over its height, from and to.
+        interpolation: as in `Resize`.
+        antialias: as in `Resize`.
+    """
+
+    is_random = True
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        interpolation: str = "bilinear",
+        antialias: bool = True,
+    ) -> None:
+        self.size = pair("RandomResizedCrop", size)
+        self.scale = scale
+        self.ratio = ratio
+        self.interpolation = interpolation
+        self.antialias = antialias
+
+    def change(self, x: Array, keys: Array | None) -> Array:
+        assert keys is not None
+        boxes = draw_boxes(keys, x.shape[2], x.shape[3], self.scale, self.ratio)
+        out = empty((*x.shape[:2], *self.size), x.dtype)
+        for n, (top, left, height, width) in enumerate(boxes.tolist()):
+            box = x[n : n + 1, :, top : top + height, left : left + width]
+            out[n] = resized(box, self.size, self.interpolation, self.antialias)[0]
+        return out
+
+
+def draw_boxes(
+    keys: Array,
+    height: int,
+    width: int,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+) -> Array:
+    """A box (top, left, height, width) for each key, `(N, 4)`: the first of ten draws that fits,
+    else the largest in the middle whose ratio is allowed (C. Szegedy et al., "Going deeper with
+    convolutions", 2015, as torchvision has it)."""
+    low, high = np.log(ratio)
+    whole = width / height
+    wide = min(max(whole, ratio[0]), ratio[1])
+    h = height if whole > wide else min(height, round(width / wide))
+    w = round(height * wide) if whole > wide else width
+    boxes = np.empty((len(keys), 4), np.int64)
+    boxes[:] = ((height - h) // 2, (width - w) // 2, h, w)
+    open_ = np.ones(len(keys), bool)
+    for attempt in range(ATTEMPTS):
+        area = height * width * (scale[0] + (scale[1] - scale[0]) * uniform(keys, 4 * attempt))
+        shape = np.exp(low + (high - low) * uniform(keys, 4 * attempt + 1))
+        ws, hs = np.rint(np.sqrt(area * shape)), np.rint(np.sqrt(area / shape))
+        fits = open_ & (ws > 0) & (ws <= width) & (hs > 0) & (hs <= height)
+        tops = integers(keys, 4 * attempt + 2, np.maximum(height - hs + 1, 1).astype(np.int64))
+        lefts = integers(keys, 4 * attempt + 3, np.maximum(width - ws + 1, 1).astype(np.int64))
+        boxes[fits] = np.stack([tops, lefts, hs, ws], 1)[fits].astype(np.int64)
+        open_ &= ~fits
+    return boxes
+
+
+# ------------------------------------------------------------------ pixels
+def cut(x: Array, out: Array, top: int, left: int, fill: float) -> None:
+    """Writes the part of `x` from (top, left) on into `out`, with `fill` beyond its borders."""
+    height, width = out.shape[-2:]
+    y0, x0 = max(top, 0), max(left, 0)
+    y1, x1 = min(top + height, x.shape[-2]), min(left + width, x.shape[-1])
+    if (y1 - y0, x1 - x0) != (height, width):
+        out[...] = fill
+    if y1 > y0 and x1 > x0:
+        inner = (..., slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
+        out[inner] = x[..., y0:y1, x0:x1]
+
+
+def padded(x: Array, padding: tuple[int, int, int, int], fill: float, mode: str) -> Array:
+    left, top, right, bottom = padding
+    if mode != "constant":
+        return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), mode)  # type: ignore[call-overload, no-any-return]
+    out = empty((*x.shape[:2], x.shape[2] + top + bottom, x.shape[3] + left + right), x.dtype)
+    cut(x, out, -top, -left, fill)
+    return out
+
+
+def resized(x: Array, size: tuple[int, int], mode: str, antialias: bool) -> Array:
+    """`x` `(N, C, H, W)` with other `H` and `W`."""
+    if x.shape[2:] == size:
+        return x
+    if mode == "nearest":
+        with no_grad():
+            return interpolate(wrap(x), size, mode=mode).array  # type: ignore[no-any-return]
+    floats = x.astype(np.float32) if x.dtype.kind != "f" else x
+    with no_grad():
+        y = interpolate(wrap(floats), size, mode=mode, antialias=antialias).array
+    if x.dtype.kind == "f":
+        return y  # type: ignore[no-any-return]
+    limits = np.iinfo(x.dtype)
+    out = empty(y.shape, x.dtype)
+    np.copyto(out, np.clip(np.rint(y), limits.min, limits.max), casting="unsafe")
+    return out
+
+
+def sides(where: str, padding: int | Sequence[int]) -> tuple[int, int, int, int]:
+    """Left, top, right, bottom."""
+    given = [padding] if isinstance(padding, int) else list(padding)
+    if len(given) not in (1, 2, 4) or any(int(n) != n or n < 0 for n in given):
+        raise ValueError(f"{where}: padding is not 1, 2 or 4 whole numbers: {padding!r}")
+    left, top, right, bottom = {1: given * 4, 2: given * 2, 4: given}[len(given)]
+    return left, top, right, bottom
+
+
+def mode_of(where: str, mode: str) -> str:
+    if mode not in MODES:
+        raise ValueError(f"{where}: padding_mode is not one of {list(MODES)}: {mode!r}")
+    return mode

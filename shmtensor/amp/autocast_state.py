@@ -1,0 +1,134 @@
+"""What autocast is set to in this thread, by kind of device: PyTorch's functions of these names."""
+
+from __future__ import annotations
+
+from .. import dtypes
+from ..autograd.dispatch import autocast
+
+__all__ = [
+    "autocast_decrement_nesting",
+    "autocast_increment_nesting",
+    "clear_autocast_cache",
+    "get_autocast_cpu_dtype",
+    "get_autocast_dtype",
+    "get_autocast_gpu_dtype",
+    "is_autocast_cache_enabled",
+    "is_autocast_cpu_enabled",
+    "is_autocast_enabled",
+    "set_autocast_cache_enabled",
+    "set_autocast_cpu_dtype",
+    "set_autocast_cpu_enabled",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
+    "set_autocast_gpu_dtype",
+]
+
+
+def is_known(device_type: str) -> bool:
+    """Whether there is autocast for such devices."""
+    return device_type in autocast.state.dtypes
+
+
+def checked(where: str, device_type: str) -> str:
+    if not is_known(device_type):
+        raise RuntimeError(f"{where}: unsupported device_type: {device_type!r}, hint: 'cpu'")
+    return device_type
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether ops on such devices choose their precision in this thread.
+
+    Raises: RuntimeError, there is no autocast for the device.
+    """
+    return checked("is_autocast_enabled", device_type) in autocast.state.on
+
+
+def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
+    """Switches it, in this thread and until it is switched again; `(enabled)` alone means "cuda".
+
+    Raises: RuntimeError, there is no autocast for the device.
+    """
+    if isinstance(device_type, bool):
+        autocast.switch("cuda", device_type)
+    elif enabled is None:
+        raise TypeError("set_autocast_enabled: enabled is missing: (device_type, enabled)")
+    else:
+        autocast.switch(checked("set_autocast_enabled", device_type), bool(enabled))
+
+
+def get_autocast_dtype(device_type: str) -> dtypes.Dtype:
+    """The lower precision for such devices: bfloat16 for "cpu", float16 for "cuda", unless set.
+
+    Raises: RuntimeError, there is no autocast for the device.
+    """
+    return autocast.state.dtypes[checked("get_autocast_dtype", device_type)]
+
+
+def set_autocast_dtype(device_type: str, dtype: dtypes.Dtype) -> None:
+    """Sets the lower precision, in this thread.
+
+    Raises: RuntimeError, there is no autocast for the device.
+    """
+    known = checked("set_autocast_dtype", device_type)
+    autocast.state.dtypes[known] = dtypes.as_dtype(dtype)
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """The older form of `is_autocast_enabled("cpu")`."""
+    return is_autocast_enabled("cpu")
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """The older form of `set_autocast_enabled("cpu", enabled)`."""
+    set_autocast_enabled("cpu", enabled)
+
+
+def get_autocast_cpu_dtype() -> dtypes.Dtype:
+    """The older form of `get_autocast_dtype("cpu")`."""
+    return get_autocast_dtype("cpu")
+
+
+def set_autocast_cpu_dtype(dtype: dtypes.Dtype) -> None:
+    """The older form of `set_autocast_dtype("cpu", dtype)`."""
+    set_autocast_dtype("cpu", dtype)
+
+
+def get_autocast_gpu_dtype() -> dtypes.Dtype:
+    """The older form of `get_autocast_dtype("cuda")`."""
+    return get_autocast_dtype("cuda")
+
+
+def set_autocast_gpu_dtype(dtype: dtypes.Dtype) -> None:
+    """The older form of `set_autocast_dtype("cuda", dtype)`."""
+    set_autocast_dtype("cuda", dtype)
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether casts of weights are kept until the outermost `autocast` ends."""
+    return autocast.state.caching
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Whether they are from now on, in this thread."""
+    autocast.state.caching = bool(enabled)
+
+
+def clear_autocast_cache() -> None:
+    """Forgets the casts of weights."""
+    autocast.state.casts.clear()
+
+
+def autocast_increment_nesting() -> int:
+    """One more `autocast` is open in this thread: for those who write such a context themselves.
+
+    Returns: how many are.
+    """
+    return autocast.nest(1)
+
+
+def autocast_decrement_nesting() -> int:
+    """One less; with the last of them the casts of weights are forgotten.
+
+    Returns: how many are left.
+    """
+    return autocast.nest(-1)

@@ -1,0 +1,90 @@
+"""Custom Functions inside autocast: backward computes as forward did."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..tensor import Tensor
+from .autocast_mode import autocast
+from .autocast_state import get_autocast_dtype, is_autocast_enabled
+
+__all__ = ["custom_bwd", "custom_fwd"]
+
+
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None,
+    *,
+    device_type: str,
+    cast_inputs: dtypes.Dtype | None = None,
+) -> Any:
+    """Decorates the `forward` of a custom Function, for use inside `autocast`.
+
+    Args:
+        device_type: "cpu" or "cuda".
+        cast_inputs: inside autocast, floating tensors (but float64) come in this dtype, and forward
+            runs without autocast; None: as they are, and with it. Outside autocast no effect.
+
+    Raises: ValueError, device_type is no string.
+    """
+    checked("custom_fwd", device_type)
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def forward(ctx: Any, *args: Any, **named: Any) -> Any:
+        is_on = is_autocast_enabled(device_type)
+        ctx._dtype = get_autocast_dtype(device_type)
+        ctx._fwd_used_autocast = is_on and cast_inputs is None
+        if not is_on or cast_inputs is None:
+            return fwd(ctx, *args, **named)
+        with autocast(device_type, enabled=False):
+            return fwd(
+                ctx, *cast(args, device_type, cast_inputs), **cast(named, device_type, cast_inputs)
+            )
+
+    return forward
+
+
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Any:
+    """Decorates the `backward` of a custom Function whose forward has `custom_fwd`: it runs with
+    autocast as forward did.
+
+    Raises: ValueError, device_type is no string.
+    """
+    checked("custom_bwd", device_type)
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def backward(ctx: Any, *args: Any, **named: Any) -> Any:
+        with autocast(device_type, ctx._dtype, ctx._fwd_used_autocast):
+            return bwd(ctx, *args, **named)
+
+    return backward
+
+
+def checked(where: str, device_type: Any) -> None:
+    if not isinstance(device_type, str):
+        raise ValueError(
+            f"{where}: device_type must be a str: {device_type!r} is a {type(device_type).__name__}"
+        )
+
+
+def cast(value: Any, device_type: str, dtype: dtypes.Dtype) -> Any:
+    """The tensors of nested containers in that dtype, but for float64 and integers."""
+    if isinstance(value, Tensor):
+        known = value.is_floating_point() and value.dtype is not dtypes.float64
+        return value.to(dtype) if known and value.device.type == device_type else value
+    if isinstance(value, (str, bytes, np.ndarray)):
+        return value
+    if isinstance(value, Mapping):
+        return {cast(k, device_type, dtype): cast(v, device_type, dtype) for k, v in value.items()}
+    if isinstance(value, Iterable):
+        made = (cast(v, device_type, dtype) for v in value)
+        return type(value)(made) if isinstance(value, (list, tuple)) else made
+    return value

@@ -1,0 +1,136 @@
+"""The seam for a second device: ops on tensors whose array is not NumPy's.
+
+A device registers its array class and its array module. An op on such a tensor leaves
+`native.OpFunction` because the array is no `numpy.ndarray`, which costs other calls nothing, and
+comes here from `slow.odd`. The row's forward runs with the device's module as `xp`, or the forward
+that the row has for this class (`row.on(array_class)`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ... import dtypes, native
+from ...ops.table import named_results as results
+from ...ops.table.op_definition import Row
+from ..grad_mode import recording
+from .plan import by_position
+from .promote_operands import NUMBERS, common_dtype
+
+__all__ = ["Device", "compute", "of", "register"]
+
+
+class Device(NamedTuple):
+    """A kind of device.
+
+    Attributes:
+        name: what messages call it.
+        array_class: the class of its arrays. They have `dtype`, `shape`, `ndim`, `astype` and
+            item assignment, as NumPy's.
+        xp: the array module that forwards get.
+    """
+
+    name: str
+    array_class: type
+    xp: Any
+
+
+devices: dict[type, Device] = {}
+
+
+def register(device: Device) -> None:
+    """Ops take arrays of the device's class from now on."""
+    devices[device.array_class] = device
+
+
+def tensors_in(values: Any) -> Iterator[Any]:
+    """The tensors among operands, and in lists of them."""
+    for value in values:
+        if isinstance(value, native.TensorBase):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)
+
+
+def of(inputs: Any) -> Device | None:
+    """The device of an op's tensors; None if all of them are in NumPy's memory."""
+    if not devices:
+        return None
+    found = (devices.get(type(x.array)) for x in tensors_in(inputs))
+    return next((device for device in found if device is not None), None)
+
+
+def compute(op: Any, device: Device, inputs: Any, attributes: Any, in_place: bool) -> Any:
+    """An op on a device.
+
+    Raises:
+        RuntimeError: an operand is on another device. Numbers, and tensors without dimensions on
+            the CPU, may be operands anywhere.
+        NotImplementedError: an operand requires grad, and history is recorded.
+    """
+    row: Row = op.rule.row
+    if recording.get() and any(x.node is not None for x in tensors_in(inputs)):
+        raise NotImplementedError(f"{op.event}: there are no gradients on device {device.name} yet")
+    arrays = [settled(row, device, x.public, v) for x, v in zip(row.inputs, inputs)]
+    arrays = in_common_dtype(row, inputs, arrays)
+    forward = row.overrides.get(device.array_class)
+    result = (by_position(row) if forward is None else forward)(device.xp, *arrays, *attributes)
+    if in_place:
+        target = inputs[0]
+        target.array[...] = result[0] if isinstance(result, tuple) else result
+        return native.wrote(target)
+    if not isinstance(result, (tuple, list)):
+        return native.wrap(result)
+    outputs = [native.wrap(r) for r in (result if row.listed else result[: len(row.outputs)])]
+    if row.listed:
+        return tuple(outputs)
+    if len(outputs) == 1:
+        return outputs[0]
+    return results.shape_of(row.name.removesuffix("_along"), row.outputs)(*outputs)
+
+
+def settled(row: Row, device: Device, name: str, value: Any) -> Any:
+    """An operand as the forward gets it: a device's array, a number, None, or a list of arrays.
+
+    Raises:
+        RuntimeError: it is on another device.
+        TypeError: it is no tensor.
+    """
+    if isinstance(value, (list, tuple)):
+        return [settled(row, device, name, v) for v in value]
+    if value is None or isinstance(value, NUMBERS):
+        return value
+    if not isinstance(value, native.TensorBase):
+        raise TypeError(f"{row.name}: {name} must be Tensor, not {type(value).__name__}")
+    array = value.array
+    if isinstance(array, device.array_class):
+        return array
+    other = devices.get(type(array))
+    if other is None and not array.ndim:
+        return array.item()
+    raise RuntimeError(
+        f"{row.name}: Expected all tensors to be on the same device: one operand is on "
+        f"{device.name}, {name} of shape {tuple(array.shape)} is on "
+        f"{'cpu' if other is None else other.name}"
+    )
+
+
+def in_common_dtype(row: Row, inputs: Any, arrays: list[Any]) -> list[Any]:
+    """The promoted arrays in PyTorch's common dtype."""
+    if row.promote is None:
+        return arrays
+    at = [i for i, x in enumerate(row.inputs) if x.name in row.promoted]
+    operands: list[Any] = []
+    for i in at:
+        operands += inputs[i] if isinstance(inputs[i], (list, tuple)) else [inputs[i]]
+    dtype = common_dtype([v for v in operands if v is not None])
+    if row.promote == "float" and dtype.kind not in "fc":
+        dtype = dtypes.get_default_dtype()
+
+    def cast(array: Any) -> Any:
+        if isinstance(array, list):
+            return [cast(a) for a in array]
+        return array.astype(dtype) if getattr(array, "dtype", dtype) != dtype else array
+
+    return [cast(a) if i in at else a for i, a in enumerate(arrays)]

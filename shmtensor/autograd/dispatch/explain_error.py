@@ -1,0 +1,161 @@
+"""Why an op failed, said well: looked into only after NumPy or a kernel raised, so right use pays
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes, native
+from ...errors import ShmTensorError, is_explained
+from .plan import FORMS
+
+__all__ = ["failed", "mistaken"]
+
+AxisError = np.exceptions.AxisError
+
+
+def mistaken(name: str, error: AttributeError, arguments: dict[str, Any]) -> None:
+    """Raises TypeError if an argument was asked for what only a tensor has, and is none."""
+    wrong = error.obj
+    if isinstance(wrong, native.TensorBase) or hasattr(wrong, "__torch_function__"):
+        return
+    for argument, value in arguments.items():
+        if any(x is wrong for x in within(value)):
+            part = f"argument {argument!r}" if value is wrong else f"the elements of {argument!r}"
+            raise TypeError(
+                f"{name}: {part} must be Tensor, not {type(wrong).__name__}: {wrong!r:.80}"
+            ) from None
+
+
+def within(value: Any) -> Iterator[Any]:
+    """The value, and if it is a list, what is in it."""
+    yield value
+    if isinstance(value, (list, tuple)):
+        for x in value:
+            yield from within(x)
+    elif isinstance(value, str):
+        yield from value
+
+
+def failed(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
+    """Raises what the caller should see of a kernel's error.
+
+    It is made from what is wrong with the operands, not from what NumPy says of them.
+
+    Args:
+        values: the op's arguments in the row's order.
+
+    Raises:
+        RuntimeError: shapes that do not match, memory that cannot be written.
+        IndexError: a dimension or index out of range.
+    """
+    row, form = op.rule.row, FORMS[op.form]
+    n = len(row.inputs)
+    inputs, attributes = values[:n], values[n:]
+    if isinstance(error, (ShmTensorError, MemoryError, RuntimeError)) or is_explained(error):
+        raise error
+    name, shown = op.event, shapes_of(inputs)
+    if isinstance(error, AxisError) and error.ndim is not None:
+        low, high = -max(error.ndim, 1), max(error.ndim, 1) - 1
+        raise IndexError(
+            f"{name}: Dimension out of range (expected to be in range of [{low}, {high}], but got "
+            f"{error.axis}): {shown}"
+        ) from None
+    if isinstance(error, IndexError):
+        raise IndexError(f"{name}: {error}: {shown}") from None
+    if form == "inplace" and not inputs[0].array.flags.writeable:
+        raise RuntimeError(
+            f"{name}: the memory cannot be written: {shown}, it is stretched (expand) or came "
+            "read-only; write to a clone()"
+        ) from None
+    if row.wrong is not None and (wrong := row.wrong(inputs, attributes)) is not None:
+        raise wrong from None
+    if isinstance(error, ValueError):
+        told = mismatch(row, form, inputs, shown)
+        raise RuntimeError(f"{name}: {told or f'{error}: {shown}'}") from None
+    if isinstance(error, ZeroDivisionError):
+        raise RuntimeError(f"{name}: ZeroDivisionError: {error}: {shown}") from None
+    if isinstance(error, AttributeError):
+        for a, value in zip(row.attributes, attributes):
+            if value is error.obj:
+                raise TypeError(
+                    f"{name}: argument {a.name!r} cannot be a {type(value).__name__}: {value!r:.80}"
+                ) from None
+    if isinstance(error, (TypeError, np.exceptions.DTypePromotionError)):
+        if knows_no_dtypes(op.kernel, inputs):
+            raise NotImplementedError(
+                f"{name}: not implemented for {dtypes_of(inputs)}: {shown}"
+            ) from None
+        raise TypeError(f"{name}: {error}: {shown}") from None
+    raise error
+
+
+def knows_no_dtypes(kernel: Any, inputs: Sequence[Any]) -> bool:
+    """Whether a TypeError of a kernel is about the operands' dtypes: a ufunc gets nothing else, and
+    any kernel knows float32 and float64.
+    """
+    floats = (dtypes.float32, dtypes.float64)
+    return isinstance(kernel, np.ufunc) or any(
+        t.array.dtype not in floats for t in tensors_of(inputs)
+    )
+
+
+def mismatch(row: Any, form: str, inputs: Sequence[Any], shown: str) -> str:
+    """What is wrong with the shapes; "" if that is not known."""
+    shapes = [t.array.shape for t in tensors_of(inputs)]
+    if len(shapes) < 2:
+        return ""
+    if row.product:
+        return mismatched_product(*shapes[:2])
+    if not row.broadcast:
+        return ""
+    for a in shapes:
+        for b in shapes:
+            for i in range(1, 1 + min(len(a), len(b))):
+                if a[-i] != b[-i] and 1 not in (a[-i], b[-i]):
+                    return (
+                        f"shapes cannot be broadcast: {a} and {b}, {a[-i]} is not {b[-i]} at "
+                        f"dimension -{i} (The size of tensor a ({a[-i]}) must match the size of "
+                        f"tensor b ({b[-i]}))"
+                    )
+    if form != "inplace":
+        return ""
+    return (
+        f"the result does not fit into the tensor that is written: {shown}, the output with shape "
+        f"{list(shapes[0])} doesn't match the broadcast shape {list(np.broadcast_shapes(*shapes))}"
+    )
+
+
+def tensors_of(inputs: Sequence[Any]) -> list[Any]:
+    return [i for i in inputs if isinstance(i, native.TensorBase)]
+
+
+def mismatched_product(a: tuple[int, ...], b: tuple[int, ...]) -> str:
+    if not a or not b:
+        return f"both operands need at least one dimension: {a} @ {b}"
+    left, right = a[-1], b[-2] if len(b) > 1 else b[0]
+    if left != right:
+        return f"inner sizes differ: {a} @ {b}, {left} is not {right}"
+    return f"leading sizes cannot be broadcast: {a} @ {b}"
+
+
+def shapes_of(inputs: Sequence[Any]) -> str:
+    parts = []
+    for i in inputs:
+        if isinstance(i, native.TensorBase):
+            parts.append(f"shape {i.array.shape}")
+        elif isinstance(i, (list, tuple)):
+            inner = [str(t.array.shape) for t in i if isinstance(t, native.TensorBase)]
+            parts.append(f"shapes {', '.join(inner)}")
+        elif i is not None:
+            parts.append(repr(i))
+    return " and ".join(parts)
+
+
+def dtypes_of(inputs: Sequence[Any]) -> str:
+    found = {str(t.array.dtype) for t in tensors_of(inputs)}
+    return ", ".join(sorted(found)) or str(dtypes.get_default_dtype())

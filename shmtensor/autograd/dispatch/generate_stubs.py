@@ -1,0 +1,173 @@
+"""Writes the types of what comes from the op table:
+`python -m shmtensor.autograd.dispatch.generate_stubs [PACKAGE]`.
+
+The build runs it; the files are not committed. PACKAGE is the folder `shmtensor` that they go to,
+by default the one that is imported.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+from ...ops.table.op_definition import COMPOSITES, ROWS, Composite, Row
+from .composite import signature
+from .op_function import table
+from .plan import is_sized, numpy_names, takes_out
+from .tensor_methods import COMPARISONS, OPERATORS, UNARY
+
+__all__ = ["texts", "write"]
+
+WIDTH = 100
+HEAD = '''"""Written by `python -m shmtensor.autograd.dispatch.generate_stubs` from the op table."""
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+{imports}
+_Operand = Tensor | builtins.complex
+'''
+
+
+def result(row: Row) -> str:
+    if row.listed:
+        return "tuple[Tensor, ...]"
+    return "Tensor" if len(row.outputs) == 1 else "Any"
+
+
+def row_parameters(row: Row, variant: str) -> list[str]:
+    """The parameters of a row's function, typed."""
+    shown: list[str] = []
+    for x in row.inputs:
+        kind = "Sequence[Tensor]" if x.listed else "_Operand" if row.broadcast else "Tensor"
+        shown.append(f"{x.public}: {kind} | None = ..." if x.optional else f"{x.public}: {kind}")
+    spellings = numpy_names(row)
+    keywords: list[str] = []
+    for a in row.attributes:
+        if is_sized(row, variant, a):
+            shown.append(f"*{a.name}: Any")
+            continue
+        text = f"{a.name}: Any" + ("" if a.default is inspect.Parameter.empty else " = ...")
+        starred = any(p.startswith("*") for p in shown)
+        if a.name in spellings:
+            text = f"{a.name}: Any = ..."
+        (keywords if a.keyword_only or starred else shown).append(text)
+    keywords += [f"{k}: Any = ..." for k in row.rarely]
+    keywords += [f"{other}: Any = ..." for other in spellings.values()]
+    if variant == "function" and takes_out(row):
+        keywords.append("out: Any = ...")
+    if keywords and not any(p.startswith("*") for p in shown):
+        shown.append("*")
+    return shown + keywords
+
+
+def composite_parameters(made: Composite, variant: str) -> list[str]:
+    """The parameters of a composite's function, typed."""
+    shown: list[str] = []
+    for p in signature(getattr(table, made.name)).parameters.values():
+        if p.name == "out" and variant != "function" and p.kind is p.KEYWORD_ONLY:
+            continue
+        stars = "*" * ((p.kind is p.VAR_POSITIONAL) + 2 * (p.kind is p.VAR_KEYWORD))
+        if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in shown):
+            shown.append("*")
+        shown.append(f"{stars}{p.name}: Any" + ("" if p.default is p.empty else " = ..."))
+    return shown
+
+
+def definition(name: str, parameters: list[str], returns: str, depth: int) -> str:
+    if depth:
+        parameters = ["self", *parameters[1:]]
+    indent = "    " * depth
+    line = f"{indent}def {name}({', '.join(parameters)}) -> {returns}: ..."
+    if len(line) <= WIDTH:
+        return line
+    inner = f"{indent}    {', '.join(parameters)}"
+    if len(inner) > WIDTH:
+        inner = "\n".join(f"{indent}    {p}," for p in parameters)
+    return f"{indent}def {name}(\n{inner}\n{indent}) -> {returns}: ..."
+
+
+def every(variant: str) -> list[tuple[str, list[str], str]]:
+    """(name, parameters, result) of all public functions, or methods."""
+    found = []
+    for name, row in ROWS.items():
+        if not (row.method if variant == "method" else row.function):
+            continue
+        parameters = row_parameters(row, variant)
+        for public in (name, *row.aliases):
+            found.append((public, parameters, result(row)))
+            if row.inplace:
+                parameters = row_parameters(row, "method")
+                found.append((f"{public}_", parameters, "Tensor"))
+    for name, made in COMPOSITES.items():
+        if not (made.method if variant == "method" else made.function):
+            continue
+        for public in (name, *made.aliases):
+            found.append((public, composite_parameters(made, variant), "Any"))
+            if made.inplace and variant == "method":
+                found.append((f"{public}_", composite_parameters(made, "method"), "Tensor"))
+    return sorted(found, key=lambda entry: entry[0])
+
+
+def functions_text() -> str:
+    lines = [HEAD.format(imports="from .tensor import Tensor\n")]
+    lines += [definition(*entry, 0) for entry in every("function")]
+    return finished(lines)
+
+
+def finished(lines: list[str]) -> str:
+    """The file's text, without the import that only some need."""
+    text = "\n".join(lines) + "\n"
+    if "Sequence[" not in text:
+        text = text.replace("from collections.abc import Sequence\n", "")
+    return text
+
+
+def methods_text() -> str:
+    imports = "from ...native import TensorBase\nfrom ...tensor import Tensor\n"
+    lines = [
+        HEAD.format(imports=imports),
+        "def functions() -> dict[str, Any]: ...\n",
+        "OPERATORS: dict[str, str]",
+        "UNARY: dict[str, str]",
+        "COMPARISONS: set[str]\n",
+        "class Methods(TensorBase):",
+    ]
+    lines += [definition(*entry, 1) for entry in every("method")]
+    known = {**ROWS, **COMPOSITES}
+    for name, special in OPERATORS.items():
+        if name not in known:
+            continue
+        row: Any = known[name]
+        ignore = "  # type: ignore[override]" if name in ("eq", "ne") else ""
+        lines.append(f"    def __{special}__(self, other: Any) -> Tensor: ...{ignore}")
+        if isinstance(row, Row) and name not in COMPARISONS:
+            if row.broadcast and len(row.inputs) == 2:
+                lines.append(f"    def __r{special}__(self, other: Any) -> Tensor: ...")
+            if row.inplace:
+                lines.append(f"    def __i{special}__(self, other: Any) -> Tensor: ...")
+    lines += [f"    def __{special}__(self) -> Tensor: ..." for special in UNARY.values()]
+    lines.append("    def __getitem__(self, index: Any) -> Tensor: ...")
+    return finished(lines)
+
+
+def texts() -> dict[str, str]:
+    """What the files hold, by their place in the package."""
+    return {
+        "functions.pyi": functions_text(),
+        "autograd/dispatch/tensor_methods.pyi": methods_text(),
+    }
+
+
+def write(package: Path) -> None:
+    for name, text in texts().items():
+        path = package / name
+        if not path.exists() or path.read_text() != text:  # else a build would follow the next
+            path.write_text(text)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[2])

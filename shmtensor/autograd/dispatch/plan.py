@@ -1,0 +1,375 @@
+"""From a row of the op table to the columns that `native.OpFunction` and `native.Gradients` read.
+
+A row says in names what its kernel, its node and its pullbacks get; a plan says it in numbers:
+lists of (what, which one, condition). Plans are made at an op's first call.
+
+A node keeps what the pullbacks name, in the order of the names: inputs, shapes and dtypes of
+inputs, outputs, what the kernel returned besides, attributes. Then come (shape, dtype) of outputs
+whose gradient may be missing, and last the tensors of a listed input, however many there are.
+"""
+
+from __future__ import annotations
+
+import inspect
+from ast import literal_eval
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...ops import LATER
+from ...ops.table import named_results as results
+from ...ops.table.memory_format import format_of
+from ...ops.table.native_or_numpy import of_halves
+from ...ops.table.op_definition import EMPTY, Input, Row
+from .no_warnings import quiet
+
+__all__ = [
+    "FORMS",
+    "NUMPY_NAMES",
+    "fill",
+    "gradients",
+    "is_public",
+    "kernel_of",
+    "numpy_names",
+    "signature",
+    "takes_out",
+]
+
+FORMS = ("function", "method", "operator", "reflected", "inplace", "array")
+PROMOTIONS = {None: 0, "common": 1, "float": 2}
+INPUT, ATTRIBUTE, CONSTANT, SHAPE, DTYPE, OUTPUT, ZEROS, GRADIENT, OPS, INTO, SAVED = range(11)
+
+AUTOCAST, OBSERVED = 1, 2  # the modes of native/dispatch/modes.h
+
+NUMPY_NAMES = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
+NAMESPACED = {"i1"}  # rows of the core that a namespace names (`special.i1`)
+
+Item = tuple[int, int, int]
+
+
+# ---------------------------------------------------------------- what a row says
+
+
+def is_public(made: Any) -> bool:
+    """Whether users call a row or a composite by name, of `shmtensor` or of a namespace."""
+    return bool(made.function or made.name.partition("_")[0] in LATER or made.name in NAMESPACED)
+
+
+def takes_out(row: Row) -> bool:
+    """Whether the function of a row has `out=`."""
+    named = {a.name for a in row.attributes}
+    return is_public(row) and not row.view and not row.listed and "out" not in named
+
+
+def numpy_names(row: Row) -> dict[str, str]:
+    """Attributes that may be given by NumPy's name as well, with that name."""
+    if not (row.method or row.function):
+        return {}
+    named = {a.name for a in row.attributes}
+    required = [a.name for a in row.attributes if a.default is EMPTY]
+    return {
+        n: other
+        for n, other in NUMPY_NAMES.items()
+        if n in named and other not in named and n not in required[:-1]
+    }
+
+
+def is_sized(row: Row, form: str, a: Any) -> bool:
+    """Whether a form takes the attribute as `*sizes`."""
+    return bool(a.kind == "sizes" and form in ("method", "inplace") and not a.keyword_only)
+
+
+def is_operator(form: str) -> bool:
+    return form in ("operator", "reflected")
+
+
+def anchor_of(row: Row, form: str) -> Input | None:
+    """The input that must be a tensor, and sets the dtype."""
+    promoted = [x for x in row.inputs if x.name in row.promoted]
+    if form == "reflected":
+        promoted = promoted[1:]
+    return promoted[0] if promoted else None
+
+
+def kernel_of(row: Row) -> Any:
+    """What is called with arrays: the row's kernel, or its forward, which gets NumPy first."""
+    if isinstance(row.numpy, tuple):
+        return row.numpy[0]
+    if row.numpy is not None:
+        return row.numpy
+    forward = by_position(row)
+    return forward if row.view else quiet(forward)
+
+
+def by_position(row: Row) -> Callable[..., Any]:
+    """The forward, taking all attributes by position."""
+    forward = row.forward
+    names = [a.name for a in row.attributes if a.keyword_only]
+    if not names:
+        return forward
+    n = 1 + len(row.inputs) + len(row.attributes) - len(names)
+
+    def positional(*args: Any) -> Any:
+        return forward(*args[:n], **dict(zip(names, args[n:])))
+
+    return positional
+
+
+class Saved:
+    """What the nodes of a row keep.
+
+    Attributes:
+        differentiable: the inputs that have a pullback.
+        gradients: the gradients that the pullbacks name, `g` or `g_<output>`.
+        names: what is kept, by name; `<gradient> like` for what zeros are made of. A listed input
+            is not among them.
+        listed: the listed input that is kept, or None.
+    """
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.differentiable = [x for x in row.inputs if x.name in row.pullbacks]
+        needs = {n for p in row.pullbacks.values() for n in p.needs} - {"ops", "into"}
+        self.gradients = sorted(n for n in needs if self.is_gradient(n))
+        self.listed = next((x for x in row.inputs if x.listed and x.name in needs), None)
+        names = sorted(needs.difference(self.gradients))
+        self.names = [n for n in names if self.listed is None or n != self.listed.name]
+        if row.listed:
+            self.names.append("g like")
+        elif len(self.gradients) > 1:
+            self.names += [f"{n} like" for n in self.gradients]
+
+    def is_gradient(self, name: str) -> bool:
+        return name == "g" or (name.startswith("g_") and name[2:] in self.row.outputs)
+
+    def output(self, gradient: str) -> int:
+        """Which output a gradient is of."""
+        return 0 if gradient == "g" else self.row.outputs.index(gradient[2:])
+
+    def items(self) -> list[Item]:
+        """What a call gives a node."""
+        row = self.row
+        inputs = {x.name: i for i, x in enumerate(row.inputs)}
+        attributes = {a.name: len(inputs) + i for i, a in enumerate(row.attributes)}
+        outputs = {n: i for i, n in enumerate((*row.outputs, *row.keeps))}
+        items = []
+        for n in self.names:
+            base, _, part = n.rpartition("_")
+            if n.endswith(" like"):
+                items.append((ZEROS, self.output(n.removesuffix(" like")), 0))
+            elif n in inputs:
+                items.append((INPUT, inputs[n], self.users(n)))
+            elif n in outputs:
+                items.append((OUTPUT, outputs[n], 0))
+            elif n in attributes:
+                items.append((ATTRIBUTE, attributes[n], 0))
+            else:
+                items.append((SHAPE if part == "shape" else DTYPE, inputs[base], 0))
+        if self.listed is not None:
+            items.append((INPUT, inputs[self.listed.name], 0))
+        return items
+
+    def users(self, name: str) -> int:
+        """The inputs, as bits, of which one must have a node for the pullbacks to need this input;
+        0 if they need it in any case.
+        """
+        users = [x for x in self.differentiable if name in self.row.pullbacks[x.name].needs]
+        if len(users) == len(self.differentiable) or any(x.listed for x in users):
+            return 0
+        return sum(1 << i for i, x in enumerate(self.row.inputs) if x in users)
+
+
+# ---------------------------------------------------------------- OpFunction
+
+
+def kernel_items(row: Row) -> tuple[list[Item], tuple[Any, ...]]:
+    """What the kernel gets, and the constants among it."""
+    inputs = {x.name: (INPUT, i, 0) for i, x in enumerate(row.inputs)}
+    attributes = {a.name: (ATTRIBUTE, len(inputs) + i, 0) for i, a in enumerate(row.attributes)}
+    if not isinstance(row.numpy, tuple):
+        first: list[Item] = [(CONSTANT, 0, 0)] if row.numpy is None else []
+        return [*first, *inputs.values(), *attributes.values()], (np,)
+    known = inputs | attributes
+    items: list[Item] = []
+    constants: list[Any] = []
+    for word in row.numpy[1].replace(" ", "").split(","):
+        if word in known:
+            items.append(known[word])
+        else:
+            items.append((CONSTANT, len(constants), 0))
+            constants.append(literal_eval(word))
+    return items, tuple(constants)
+
+
+def arguments(row: Row, form: str) -> list[tuple[Any, ...]]:
+    """A column for each argument: name, NumPy's name, default, flags, kind."""
+    anchor = anchor_of(row, form)
+    names = [x.public for x in row.inputs]
+    if form == "reflected":
+        names[:2] = names[1::-1]  # as they are given; the values are turned round then
+    columns: list[tuple[Any, ...]] = []
+    for x, name in zip(row.inputs, names):
+        promoted = row.promote is not None and x.name in row.promoted
+        number = row.broadcast and promoted and x.name not in row.tensors and x is not anchor
+        flags = x.listed | x.optional << 1 | promoted << 2
+        flags |= (x.name in row.pullbacks) << 3 | number << 4
+        columns.append((name, None, (None,) if x.optional else None, flags, "-"))
+    spellings = {} if is_operator(form) else numpy_names(row)
+    kinds = {"index": "i", "sizes": "s", "dtype": "d"}
+    for a in row.attributes:
+        default = None if a.default is EMPTY else (a.default,)
+        columns.append((a.name, spellings.get(a.name), default, 0, kinds.get(a.kind, "-")))
+    return columns
+
+
+def rare_of(row: Row, form: str) -> Any:
+    """The composite that takes a call with a rare keyword; None if there are none."""
+    diverted = row.diverted
+    if form != "inplace" or diverted is None:
+        return diverted
+    if row.diverted_in_place is not None:
+        return row.diverted_in_place
+    return lambda ops, x, *args, **named: ops.overwrite_(x, diverted(ops, x, *args, **named))
+
+
+def fill(op: Any) -> None:
+    """Gives an OpFunction its columns."""
+    rule, form = op.rule, FORMS[op.form]
+    row: Row = rule.row
+    at = next((i for i, a in enumerate(row.attributes) if is_sized(row, form, a)), None)
+    n_inputs = len(row.inputs)
+    plain = [a for a in row.attributes if not a.keyword_only]
+    writes_out = (
+        row.out
+        and callable(row.numpy)
+        and not (row.attributes or row.keeps or row.listed or len(row.outputs) > 1)
+        and not row.autocast
+    )
+    pair = (
+        row.broadcast
+        and row.promote is not None
+        and n_inputs == len(row.promoted) == 2
+        and not row.attributes
+        and row.unlike is None
+        and form not in ("inplace", "array")
+    )
+    flags = (
+        row.listed
+        | row.view << 1
+        | row.out << 2
+        | writes_out << 3
+        | (form == "function" and takes_out(row)) << 4
+        | bool(row.keeps) << 5
+        | pair << 6
+        | row.wraps << 7
+    )
+    items, constants = kernel_items(row)
+    widening = None
+    if not row.view and not row.halves:  # 16-bit floats are computed with in float32
+        widening = len(row.outputs), of_halves(row.numpy)
+    result = None
+    if len(row.outputs) > 1 and not row.listed and form != "array":
+        # max_along is what max(dim) runs
+        result = results.shape_of(row.name.removesuffix("_along"), row.outputs)
+    op.fill(
+        arguments=tuple(arguments(row, form)),
+        n_inputs=n_inputs,
+        n_positional=n_inputs + len(plain) if at is None else 1 << 16,
+        sizes_at=-1 if at is None else n_inputs + at,
+        promotion=PROMOTIONS[row.promote],
+        n_outputs=len(row.outputs),
+        flags=int(flags),
+        kernel=rule.kernel,
+        kernel_items=tuple(items),
+        constants=constants,
+        saved_items=tuple(Saved(row).items()),
+        rare=rare_of(row, form),
+        rare_defaults={} if is_operator(form) else row.rarely,
+        ops=rule.ops.arrays if form == "array" else rule.ops,
+        result=result,
+        widening=widening,
+        format=format_of(row, rule.kernel),
+    )
+
+
+def signature(op: Any) -> inspect.Signature:
+    """The signature of a row's function, for `help` and `inspect`."""
+    P = inspect.Parameter
+    row, form = op.rule.row, FORMS[op.form]
+    shown = [
+        P(x.public, P.POSITIONAL_OR_KEYWORD, default=None if x.optional else P.empty)
+        for x in row.inputs
+    ]
+    if form == "reflected":
+        shown[:2] = shown[1::-1]
+    keywords = []
+    for a in row.attributes:
+        if is_sized(row, form, a):
+            shown.append(P(a.name, P.VAR_POSITIONAL))
+        elif a.keyword_only or any(p.kind is P.VAR_POSITIONAL for p in shown):
+            keywords.append(P(a.name, P.KEYWORD_ONLY, default=a.default))
+        else:
+            shown.append(P(a.name, P.POSITIONAL_OR_KEYWORD, default=a.default))
+    if not is_operator(form):
+        keywords += [P(k, P.KEYWORD_ONLY, default=v) for k, v in row.rarely.items()]
+    if form == "function" and takes_out(row):
+        keywords.append(P("out", P.KEYWORD_ONLY, default=None))
+    return inspect.Signature(shown + keywords)
+
+
+# ---------------------------------------------------------------- Gradients
+
+
+def gradients(rule: Any, tensors: bool, offered: Any, make_zeros: Any) -> Any:
+    """What a node of a row does in a backward, on arrays or on Tensors.
+
+    Args:
+        offered: `offered(edge)` gives an array that the gradient may be written to, or None.
+        make_zeros: makes zeros of a (shape, dtype).
+    """
+    row: Row = rule.row
+    saved = Saved(row)
+    edges = {x.name: i for i, x in enumerate(saved.differentiable)}
+    inputs = {x.name for x in row.inputs}
+
+    def as_tensor(name: str) -> Item:
+        if name in inputs:
+            return INPUT, edges.get(name, -1), 0
+        if name in row.outputs:
+            return OUTPUT, row.outputs.index(name), 0
+        return CONSTANT if name in row.keeps else ATTRIBUTE, 0, 0
+
+    def argument(name: str) -> Item:
+        if saved.is_gradient(name):
+            return GRADIENT, saved.output(name), 0
+        if name in ("ops", "into"):
+            return OPS if name == "ops" else INTO, 0, 0
+        if saved.listed is not None and name == saved.listed.name:
+            return SAVED, len(saved.names), 0
+        return SAVED, saved.names.index(name), 0
+
+    pullbacks = []
+    for x in saved.differentiable:
+        pullback = row.pullbacks[x.name]
+        pullbacks.append((pullback.function, tuple(argument(n) for n in pullback.needs)))
+    zeros = [
+        (ZEROS, i, saved.output(n.removesuffix(" like")))
+        for i, n in enumerate(saved.names)
+        if n.endswith(" like")
+    ]
+    listed_at = next((i for i, x in enumerate(saved.differentiable) if x.listed), -1)
+    words = "".join(word.capitalize() for word in row.name.split("_"))
+    return native.Gradients(
+        f"{words}Backward0",
+        tuple(pullbacks),
+        tuple(as_tensor(n) for n in saved.names),
+        tuple(zeros),
+        len(row.outputs),
+        listed_at,
+        tensors | row.listed << 1 | (saved.listed is not None) << 2,
+        rule.ops if tensors else rule.ops.arrays,
+        offered,
+        make_zeros,
+    )

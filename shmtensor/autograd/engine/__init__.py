@@ -1,0 +1,1 @@
+"""The graph at run time: nodes, hooks, and the walk that computes gradients."""

@@ -1,0 +1,234 @@
+"""`backward` and `grad`: from results to gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ..dispatch.op_function import table
+from ..grad_mode import recording
+from .accumulate_grad import GradientEdge, Leaf, node_of_edge
+from .hooks import as_tensor, retain
+from .run_backward import walk
+from .sum_to_size import refit
+from .views_and_inplace import node_of
+
+__all__ = ["backward", "grad"]
+
+
+def listed(given: Any) -> list[Any]:
+    if given is None:
+        return []
+    several = isinstance(given, (tuple, list)) and not isinstance(given, GradientEdge)
+    return list(given) if several else [given]
+
+
+def edge_of(given: Any) -> Any:
+    """Where the gradient of a tensor, or of a GradientEdge, arrives."""
+    if isinstance(given, GradientEdge):
+        return given.node if given.edge is None else given.edge
+    return node_of(given)
+
+
+def starting(where: str, tensors: list[Any], gradients: Any, create: bool) -> list[tuple[Any, Any]]:
+    """The roots of a walk: each result's edge, and the gradient there."""
+    given = listed(gradients) if gradients is not None else [None] * len(tensors)
+    if len(given) != len(tensors):
+        raise RuntimeError(
+            f"{where}: got {len(tensors)} tensors and {len(given)} gradients: give one for each, "
+            f"or None"
+        )
+    roots = []
+    for tensor, g in zip(tensors, given):
+        edge = edge_of(tensor)
+        if edge is None:
+            array = tensor.array
+            raise RuntimeError(
+                f"{where}: element 0 of tensors does not require grad and does not have a grad_fn: "
+                f"shape "
+                f"{array.shape}, dtype {array.dtype}; call requires_grad_() on an input before it "
+                f"is used, "
+                "and not under no_grad()"
+            )
+        shape, dtype = edge.shape, edge.dtype
+        if g is None:
+            if any(n != 1 for n in shape):
+                raise RuntimeError(
+                    f"{where}: grad can be implicitly created only for scalar outputs: shape "
+                    f"{shape}, "
+                    "call sum() or mean() first, or give gradient="
+                )
+            if dtype.kind == "c":
+                raise RuntimeError(
+                    f"{where}: grad can be implicitly created only for real scalar outputs but got "
+                    f"{dtype}"
+                )
+            g = native.wrap(native.call(np.ones, shape, dtype))
+        elif not isinstance(g, native.TensorBase):
+            raise TypeError(f"{where}: gradients can be either Tensors or None: {type(g).__name__}")
+        elif g.array.shape != shape:
+            raise RuntimeError(
+                f"{where}: Mismatch in shape: the gradient has {g.array.shape}, the output has "
+                f"{shape}"
+            )
+        elif (g.array.dtype.kind == "c") != (dtype.kind == "c"):
+            raise RuntimeError(
+                f"{where}: For complex Tensors, both grad_output and output are required to have "
+                f"the same dtype: the gradient is {g.array.dtype}, the output is {dtype}"
+            )
+        g = g if create else g.array
+        fitted = native.fit(g, edge)
+        roots.append((edge, refit(g, edge, edge) if fitted is None else fitted))
+    return roots
+
+
+def check_inputs(where: str, inputs: list[Any]) -> list[Any]:
+    """The edges of the inputs that gradients are asked for."""
+    edges = []
+    for x in inputs:
+        if not isinstance(x, (native.TensorBase, GradientEdge)):
+            raise TypeError(f"{where}: inputs must be Tensors: {type(x).__name__}")
+        edge = edge_of(x)
+        if edge is None:
+            shown = "" if isinstance(x, GradientEdge) else f": {x.array.shape} {x.array.dtype}"
+            raise RuntimeError(
+                f"{where}: One of the differentiated Tensors does not require grad{shown}"
+            )
+        edges.append(edge)
+    return edges
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Adds to the `.grad` of all leaves that the tensors were computed from.
+
+    Args:
+        tensors: a result or several.
+        grad_tensors: the gradient of each; a scalar's is 1 if not given.
+        retain_graph: keep what the graph has saved for another backward; as `create_graph` if not
+            given.
+        create_graph: the gradients are themselves recorded.
+        inputs: only these get a `.grad`; they need not be leaves. A GradientEdge that is no leaf's
+            has no place for one: only its hooks are called.
+
+    Raises:
+        RuntimeError: a result without history, or of several elements without its gradient; a
+        second backward
+            through a freed graph; a saved value that was written meanwhile.
+    """
+    keep = create_graph if retain_graph is None else retain_graph
+    roots = starting("backward", listed(tensors), grad_tensors, create_graph)
+    wanted: list[Any] | None = None
+    if inputs is not None:
+        xs = listed(inputs)
+        if not xs:
+            raise RuntimeError("backward: inputs is empty: leave it out, or give the tensors")
+        wanted = check_inputs("backward", xs)
+        for x in xs:
+            if not isinstance(x, GradientEdge) and x.node.__class__ is not Leaf:
+                retain(x)
+    run(roots, wanted, keep, create_graph, True)
+
+
+def run(roots: Any, wanted: Any, keep: bool, create: bool, accumulate: bool) -> dict[Any, Any]:
+    """The walk, in the right grad mode."""
+    if not create:
+        return walk(roots, wanted, keep, False, accumulate)
+    former = recording.get()
+    recording.set(True)
+    try:
+        return walk(roots, wanted, keep, True, accumulate)
+    finally:
+        recording.set(former)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of the outputs' sum with respect to the inputs; no `.grad` changes.
+
+    Args:
+        outputs: a result or several.
+        inputs: what to differentiate by; need not be leaves.
+        grad_outputs: the gradient of each output; a scalar's is 1 if not given.
+        retain_graph: keep what the graph has saved; as `create_graph` if not given.
+        create_graph: the gradients are themselves recorded, for higher orders.
+        allow_unused: an input that the outputs do not depend on gives None instead of an error.
+        is_grads_batched: grad_outputs have one more dimension in front, and so have the gradients;
+            they are computed one by one.
+        materialize_grads: such an input gives zeros.
+
+    Raises:
+        RuntimeError: as `backward`; an input that was not used.
+    """
+    if is_grads_batched:
+        return batched(outputs, inputs, grad_outputs, create_graph, allow_unused, materialize_grads)
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "grad: Expected allow_unused to be True or not passed when materialize_grads=True"
+        )
+    keep = create_graph if retain_graph is None else retain_graph
+    xs: Sequence[Any] = listed(inputs)
+    wanted = check_inputs("grad", list(xs))
+    roots = starting("grad", listed(outputs), grad_outputs, create_graph)
+    found = run(roots, wanted, keep, create_graph, False)
+    results = []
+    for i, edge in enumerate(wanted):
+        node, index = node_of_edge(edge)
+        g = found.get(node if node.__class__ is Leaf else (node, index))
+        if g is None and materialize_grads:
+            g = native.wrap(native.call(np.zeros, edge.shape, edge.dtype))
+            g = g.requires_grad_(create_graph)
+        if g is None and not allow_unused:
+            raise RuntimeError(
+                f"grad: One of the differentiated Tensors appears to not have been used in the "
+                f"graph: input {i}, "
+                f"shape {edge.shape}; set allow_unused=True if this is the desired behavior"
+            )
+        results.append(as_tensor(g))
+    return tuple(results)
+
+
+def batched(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any,
+    create_graph: bool,
+    allow_unused: bool | None,
+    materialize_grads: bool,
+) -> tuple[Any, ...]:
+    """`grad` for each of several gradients of the outputs, stacked."""
+    gs = listed(grad_outputs)
+    sizes = {g.array.shape[0] if g.array.ndim else None for g in gs if g is not None}
+    if len(sizes) != 1 or None in sizes:
+        raise RuntimeError(
+            "grad: is_grads_batched: the gradients need one leading size in common: "
+            f"{[None if g is None else g.array.shape for g in gs]}"
+        )
+    (n,) = sizes
+    made = [
+        grad(
+            outputs, inputs, [None if g is None else g[i] for g in gs], True, create_graph,
+            allow_unused, False, materialize_grads,
+        )
+        for i in range(n or 0)
+    ]  # fmt: skip
+    if not made:
+        empty = (np.zeros((0, *edge_of(x).shape), edge_of(x).dtype) for x in listed(inputs))
+        return tuple(native.wrap(array) for array in empty)
+    return tuple(None if column[0] is None else table.stack(column) for column in zip(*made))

@@ -1,0 +1,28 @@
+"""Between arrays and tensors, for the floors above."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ... import native
+from ..dispatch.promote_operands import as_canonical
+from .views_and_inplace import may_forget
+
+__all__ = ["fill", "wrap"]
+
+
+def wrap(array: Any) -> Any:
+    """A Tensor over an array's memory, without history. Copies: none."""
+    return native.wrap(as_canonical(array))
+
+
+def fill(tensor: Any, kernel: Callable[..., Any], *arguments: Any) -> Any:
+    """Runs a kernel that writes the tensor's memory without a gradient (a random fill), and counts
+    the write.
+
+    Raises:
+        RuntimeError: the tensor is a leaf that requires grad, and grad mode is on.
+    """
+    may_forget(tensor)
+    return native.write(tensor, kernel, *arguments)

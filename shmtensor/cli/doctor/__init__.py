@@ -1,0 +1,1 @@
+"""`doctor`: what this machine lacks, each finding with its remedy."""

@@ -1,0 +1,90 @@
+"""`ls`: the domains of this user, each with the tree of its processes and its named tensors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from typing import Any
+
+from ..memory import Name, names
+from .find_domains import Found, Member, NoDomain, discover
+from .top.format import cut, plural, size
+from .top.snapshot import Snapshot, take
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints them."""
+    found: list[tuple[Found, Snapshot]] = []
+    for domain in discover():
+        try:
+            found.append((domain, take(domain)))
+        except NoDomain:  # it ended meanwhile
+            continue
+    try:
+        published = names() if found else []
+    except OSError:  # /proc/net/unix may not be read
+        published = []
+    if options.json:
+        print(json.dumps([record(*both, published) for both in found]))
+        return 0
+    width = shutil.get_terminal_size().columns
+    for domain, snapshot in found:
+        print("\n".join(cut(line, width) for line in text(domain, snapshot, published)))
+    if not found:
+        print("no domain of this user is running")
+    return 0
+
+
+def named_in(domain: Found, published: list[Name]) -> list[Name]:
+    """The named tensors that a member serves."""
+    pids = {m.pid for m in domain.members}
+    return [name for name in published if name.pid in pids]
+
+
+def record(domain: Found, snapshot: Snapshot, published: list[Name]) -> dict[str, Any]:
+    roles = roles_of(snapshot)
+    return {
+        "domain": domain.id,
+        "committed_bytes": snapshot.committed_bytes,
+        "slots_used": snapshot.slots_used,
+        "processes": [
+            {"pid": m.pid, "parent": m.parent, "command": m.name, "role": roles.get(m.pid, "")}
+            for m in domain.members
+        ],
+        "names": [
+            {"name": n.name, "pid": n.pid, "dtype": n.dtype, "shape": n.shape, "nbytes": n.nbytes}
+            for n in named_in(domain, published)
+        ],
+    }
+
+
+def roles_of(snapshot: Snapshot) -> dict[int, str]:
+    return {p.pid: p.role for p in snapshot.processes if p.state == "live"}
+
+
+def text(domain: Found, snapshot: Snapshot, published: list[Name]) -> list[str]:
+    """The lines of a domain: children stand under their parents, then the named tensors."""
+    roles = roles_of(snapshot)
+    members = {m.pid: m for m in domain.members}
+    out = [
+        f"domain {domain.id[:8]}   {plural(len(members), 'process', 'processes')}   "
+        f"{size(snapshot.committed_bytes)} in {plural(snapshot.slots_used, 'slot', 'slots')}"
+    ]
+
+    def add(member: Member, depth: int) -> None:
+        role = roles.get(member.pid, "")
+        out.append(f"{member.pid:9d}  {'  ' * depth}{role + ': ' if role else ''}{member.name}")
+        for child in domain.members:
+            if child.parent == member.pid and child.pid != member.pid:
+                add(child, depth + 1)
+
+    for member in domain.members:
+        if member.parent not in members:
+            add(member, 0)
+    for name in named_in(domain, published):
+        what = f"{name.dtype} {name.shape}, {size(name.nbytes or 0)}"
+        out.append(f"{name.pid:9d}  name {name.name!r}: {what}")
+    return out

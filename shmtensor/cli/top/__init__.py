@@ -1,0 +1,1 @@
+"""`top`: one run, live."""

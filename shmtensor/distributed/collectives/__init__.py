@@ -1,0 +1,1 @@
+"""The collectives by PyTorch's names, and what each one computes in plain NumPy."""

@@ -1,0 +1,190 @@
+"""Collectives whose parts differ in size: all_to_all with lists and splits.
+
+```
+sizes    everybody's table: what it sends to each rank, what it expects from each   (one call)
+compare  every rank looks at all tables: a difference is an error everywhere, naming both sides
+parts    every rank copies its part of each peer's memory
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import native
+from ...errors import CollectiveMismatch
+from ...memory.layout import empty_shared
+from ..group.init_process_group import group_of
+from ..group.process_group import Array, ProcessGroup, array_of
+from ..group.work import Work
+from .collectives import Group, plain, write_back
+
+if TYPE_CHECKING:
+    from .collectives import Operand
+
+__all__ = ["all_to_all", "all_to_all_single", "everybody", "take_parts"]
+
+
+CALLS = (  # whose ranks exchange tables first; a table begins with the place in here
+    "all_to_all",
+    "all_gather_object",
+    "broadcast_object_list",
+    "gather_object",
+    "scatter_object_list",
+    "all_reduce of sparse tensors",
+)
+
+
+def everybody(where: str, group: ProcessGroup, row: Sequence[int], root: int = -1) -> Array:
+    """Everybody's row of int64 numbers: (n, len(row)).
+
+    Args:
+        where: one of CALLS. It is compared, as the root is: what carries the rows is the same
+            for all of them, and so takes one for the other.
+
+    Raises:
+        CollectiveMismatch: ranks called different ones; on all ranks.
+    """
+    own = np.array([CALLS.index(where), root, *row], np.int64)
+    # The leading dimensions keep it apart from an all_gather of a script's own numbers.
+    table: Array = np.empty((group.size(), 1, 1, 1, own.size), np.int64)
+    group.native.all_gather(list(table), own.reshape(table.shape[1:]), group.timeout)
+    table = table.reshape(group.size(), -1)
+    for p in np.flatnonzero((table[:, :2] != table[0, :2]).any(axis=1)):
+        first, other = (
+            CALLS[code] + (f"(root {at})" if at >= 0 else "()")
+            for code, at in (table[0, :2].tolist(), table[p, :2].tolist())
+        )
+        raise CollectiveMismatch(
+            f"{where}: ranks called different collectives: rank 0: {first}; rank {p}: {other}"
+        )
+    return table[:, 2:]
+
+
+def take_parts(
+    group: ProcessGroup, outputs: list[Array], x: Array, offsets: list[int], largest: int
+) -> None:
+    """Fills `outputs[p]` from rank p's `x`, beginning at byte `offsets[p]`.
+
+    Args:
+        outputs: contiguous arrays, one for each rank.
+        largest: the bytes of the largest x of all ranks: which way they go is agreed by it.
+    """
+    is_direct = largest > native.GROUP_INLINE
+    source = group.readable(x, whatever_size=is_direct and x.nbytes > 0)
+    group.native.exchange(outputs, source, offsets, is_direct, group.timeout)
+
+
+def all_to_all_parts(
+    where: str, group: ProcessGroup, outputs: list[Array], x: Array, sends: list[int]
+) -> None:
+    """Fills `outputs[p]` with what rank p has for this one; `sends`: elements of x for each
+    rank.
+    """
+    n, item = group.size(), x.dtype.itemsize
+    number = x.dtype.num
+    table = everybody("all_to_all", group, [number, *sends, *(y.size for y in outputs)])
+    out, into = table[:, 1 : n + 1], table[:, n + 1 :]
+    for p, r in np.argwhere(out != into.T):
+        raise CollectiveMismatch(
+            f"{where}: sizes differ: rank {p} sends {out[p, r]} elements to rank {r}, "
+            f"rank {r} expects {into[r, p]} from rank {p}"
+        )
+    for p in np.flatnonzero(table[:, 0] != table[0, 0]):
+        raise CollectiveMismatch(
+            f"{where}: dtypes differ: rank 0 has type number {table[0, 0]}, "
+            f"rank {p} has {table[p, 0]} (here {x.dtype})"
+        )
+    offsets = [int(out[p, : group.rank()].sum()) * item for p in range(n)]
+    take_parts(group, outputs, x, offsets, int(out.sum(axis=1).max()) * item)
+
+
+def all_to_all(
+    output_tensor_list: Sequence[Operand],
+    input_tensor_list: Sequence[Operand],
+    group: Group = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Writes rank p's `input_tensor_list[r]` into rank r's `output_tensor_list[p]`; shapes may
+    differ from pair to pair. Copies: one on each side.
+    """
+    where = "all_to_all"
+    found = group_of(where, group)
+    inputs = [array_of(where, x) for x in input_tensor_list]
+    arrays = [array_of(where, output) for output in output_tensor_list]
+    n = found.size()
+    if len(inputs) != n or len(arrays) != n:
+        raise ValueError(
+            f"{where}: the lists have no tensor for each rank: {len(inputs)} inputs and "
+            f"{len(arrays)} outputs for {n} ranks"
+        )
+    if len({x.dtype for x in [*inputs, *arrays]}) > 1:
+        raise ValueError(f"{where}: dtypes differ: {[str(x.dtype) for x in [*inputs, *arrays]]}")
+
+    def call() -> None:
+        flat = empty_shared((sum(x.size for x in inputs),), inputs[0].dtype)
+        at = 0
+        for x in inputs:
+            np.copyto(flat[at : at + x.size].reshape(x.shape), x)
+            at += x.size
+        staged = plain(arrays)
+        all_to_all_parts(where, found, staged, flat, [x.size for x in inputs])
+        write_back(found, output_tensor_list, arrays, staged)
+
+    return found.issue(call, async_op, output_tensor_list)
+
+
+def splits_of(where: str, x: Array, sizes: Sequence[int] | None, n: int) -> list[int]:
+    """Elements for each rank; equal parts if nothing is said."""
+    length = x.shape[0] if x.ndim else 1
+    if sizes is None:
+        if length % n:
+            raise ValueError(f"{where}: the first dimension is not n equal parts: {x.shape}, {n}")
+        sizes = [length // n] * n
+    if len(sizes) != n or sum(sizes) != length or min(sizes) < 0:
+        raise ValueError(
+            f"{where}: split sizes do not fit: {list(sizes)} for {n} ranks and shape {x.shape}"
+        )
+    row = prod(x.shape[1:])
+    return [size * row for size in sizes]
+
+
+def all_to_all_single(
+    output: Operand,
+    input: Operand,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Group = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Writes everybody's r-th part of `input` (of the first dimension), in rank order, into rank
+    r's `output`. Either all ranks say how large the parts are, or none: then they are equal.
+    """
+    where = "all_to_all_single"
+    found = group_of(where, group)
+    array, x = array_of(where, output), array_of(where, input)
+    has_splits = bool(output_split_sizes or input_split_sizes)
+    sends: list[int] = []
+    takes: list[int] = []
+    if has_splits:
+        sends = splits_of(where, x, input_split_sizes or None, found.size())
+        takes = splits_of(where, array, output_split_sizes or None, found.size())
+
+    def call() -> None:
+        staged = plain([array])
+        if has_splits:
+            flat: Any = staged[0].reshape(-1)
+            ends = np.cumsum([0, *takes]).tolist()
+            parts = [flat[a:b] for a, b in pairwise(ends)]
+            whole = np.ascontiguousarray(x).reshape(-1)
+            all_to_all_parts(where, found, parts, whole, sends)
+        else:
+            found.native.all_to_all(staged[0], found.readable(x), found.timeout)
+        write_back(found, [output], [array], staged)
+
+    return found.issue(call, async_op, output)

@@ -1,0 +1,359 @@
+"""The collectives on tensors and arrays, by PyTorch's names; what each computes is its contract in
+reference.py.
+
+Operands are Tensors or ndarrays; results are written into them. Every rank of the group has to
+make the same calls in the same order with the same shapes and dtypes. All of them raise:
+
+- `CollectiveMismatch` on every rank, when the ranks' calls differ;
+- `PeerLostError` on every other rank, within a second, when a rank dies. What the call was to
+write is then undefined;
+- `CollectiveTimeout` after the group's timeout.
+
+With `async_op=True` they return a Work at once and go on behind those asked for before (work.py);
+without it they return None when done.
+
+Copies: none between processes beyond what the contract moves: peers' tensors are read, and results
+written, where they lie. An operand that is not contiguous in shared memory is copied there first
+(counted in the group's statistics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ...memory.layout import empty_shared
+from ..group.init_process_group import group_of
+from ..group.process_group import Array, ProcessGroup, array_of, seconds, touched
+from ..group.work import Work
+from .reference import PremulSum, ReduceOp, join_of
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
+    Operand: TypeAlias = Tensor | Array
+
+__all__ = [
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_reduce",
+    "barrier",
+    "broadcast",
+    "gather",
+    "monitored_barrier",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+]
+
+Group = ProcessGroup | None
+Op = ReduceOp | PremulSum
+
+
+def root_of(
+    where: str, group: ProcessGroup, global_rank: int | None, group_rank: int | None
+) -> int:
+    if group_rank is not None:
+        if global_rank is not None:
+            raise ValueError(f"{where}: the rank is given twice: {global_rank} and {group_rank}")
+        if not 0 <= group_rank < group.size():
+            raise ValueError(f"{where}: no such rank in the group: {group_rank} of {group.size()}")
+        return group_rank
+    return group.rank_of(where, 0 if global_rank is None else global_rank)
+
+
+def premultiplied(array: Array, op: Op) -> tuple[Array, int]:
+    """This rank's part in a reduction, and the number of the operation. Copies: one for a
+    PremulSum.
+    """
+    if op.__class__ is ReduceOp and op is not ReduceOp.PREMUL_SUM:
+        return array, op
+    number, factor = join_of(op)
+    if factor is None:
+        return array, number
+    made = empty_shared(array.shape, array.dtype)
+    np.multiply(array, np.asarray(factor, array.dtype), out=made, casting="unsafe")
+    return made, number
+
+
+def barrier(
+    group: Group = None,
+    async_op: bool = False,
+    device_ids: None = None,
+    timeout: float | timedelta | None = None,
+) -> Work | None:
+    """Returns when every rank has called it; `timeout` is seconds or a timedelta, None: the
+    group's.
+    """
+    found = group_of("barrier", group)
+    limit = found.timeout if timeout is None else seconds(timeout)
+    return found.issue(lambda: found.native.barrier(limit), async_op, None)
+
+
+def monitored_barrier(
+    group: Group = None,
+    timeout: float | timedelta | None = None,
+    wait_all_ranks: bool = False,
+) -> None:
+    """A barrier with a timeout of its own; like every wait here it names the rank that did not
+    come, and with `wait_all_ranks` all of them.
+    """
+    found = group_of("monitored_barrier", group)
+    limit = found.timeout if timeout is None else seconds(timeout)
+
+    def call() -> None:
+        from ...errors import CollectiveTimeout
+
+        try:
+            found.native.barrier(limit)
+        except CollectiveTimeout as error:
+            bits = found.native.missing()
+            missing = [r for r in range(found.size()) if bits >> r & 1]
+            if not wait_all_ranks or len(missing) < 2:
+                raise
+            raise CollectiveTimeout(
+                f"monitored_barrier: ranks have not come: {missing} of {found.size()}; {error}"
+            ) from None
+
+    found.issue(call, False, None)
+
+
+def broadcast(
+    tensor: Operand,
+    src: int | None = None,
+    group: Group = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    """Writes the tensor of rank `src` into everybody's `tensor`."""
+    found = group_of("broadcast", group)
+    array = array_of("broadcast", tensor)
+    root = root_of("broadcast", found, src, group_src)
+
+    def call() -> None:
+        if found.rank() == root:
+            found.native.broadcast(found.readable(array), root, found.timeout)
+            return
+        staged = found.writable(array)
+        found.native.broadcast(staged, root, found.timeout)
+        found.settle(array, staged)
+        touched(tensor)
+
+    return found.issue(call, async_op, [tensor])
+
+
+def all_reduce(
+    tensor: Operand, op: Op = ReduceOp.SUM, group: Group = None, async_op: bool = False
+) -> Work | None:
+    """Reduces everybody's `tensor` into everybody's `tensor`, in rank order: all ranks get the
+    same bits. Sparse tensors may keep different elements (SUM and AVG).
+
+    >>> import shmtensor as st
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> x = st.tensor([1.0, 2.0])
+    >>> dist.all_reduce(x)
+    >>> x.numpy()
+    array([1., 2.], dtype=float32)
+    >>> dist.destroy_process_group()
+    """
+    found = group_of("all_reduce", group)
+    if getattr(tensor, "is_sparse", False):
+        from .sparse_all_reduce import all_reduce_sparse
+
+        return all_reduce_sparse(tensor, op, found, async_op)  # type: ignore[arg-type]
+    array = array_of("all_reduce", tensor)
+
+    def call() -> None:
+        part, number = premultiplied(array, op)
+        staged = found.writable(part)
+        found.native.all_reduce(staged, number, found.timeout)
+        if staged is not array:
+            found.settle(array, staged)
+        touched(tensor)
+
+    return found.issue(call, async_op, [tensor])
+
+
+def reduce(
+    tensor: Operand,
+    dst: int | None = None,
+    op: Op = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Reduces everybody's `tensor` into that of rank `dst`; the others' stay as they are."""
+    found = group_of("reduce", group)
+    array = array_of("reduce", tensor)
+    root = root_of("reduce", found, dst, group_dst)
+
+    def call() -> None:
+        part, number = premultiplied(array, op)
+        staged = found.writable(part)
+        found.native.reduce(staged, number, root, found.timeout)
+        if found.rank() == root:
+            found.settle(array, staged)
+            touched(tensor)
+
+    return found.issue(call, async_op, [tensor])
+
+
+def write_back(
+    group: ProcessGroup, outputs: Sequence[Any], arrays: list[Array], staged: list[Array]
+) -> None:
+    for output, array, copy in zip(outputs, arrays, staged, strict=True):
+        group.settle(array, copy)
+        touched(output)
+
+
+def plain(arrays: list[Array]) -> list[Array]:
+    """Results that nobody else writes: contiguous is enough."""
+    return [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in arrays]
+
+
+def joined(where: str, tensors: Sequence[Any]) -> Array:
+    """Tensors of one shape and dtype in one shared block: (n, *shape). Copies: one."""
+    arrays = [array_of(where, x) for x in tensors]
+    if any(x.shape != arrays[0].shape or x.dtype != arrays[0].dtype for x in arrays):
+        raise ValueError(
+            f"{where}: the tensors of the list differ: {[(x.shape, str(x.dtype)) for x in arrays]}"
+        )
+    out = empty_shared((len(arrays), *arrays[0].shape), arrays[0].dtype)
+    for row, x in zip(out, arrays, strict=True):
+        np.copyto(row if row.ndim else out[:1], x)
+    return out
+
+
+def all_gather(
+    tensor_list: Sequence[Operand], tensor: Operand, group: Group = None, async_op: bool = False
+) -> Work | None:
+    """Writes rank r's `tensor` into everybody's `tensor_list[r]`."""
+    found = group_of("all_gather", group)
+    arrays = [array_of("all_gather", output) for output in tensor_list]
+    x = array_of("all_gather", tensor)
+
+    def call() -> None:
+        outputs = plain(arrays)
+        found.native.all_gather(outputs, found.readable(x), found.timeout)
+        write_back(found, tensor_list, arrays, outputs)
+
+    return found.issue(call, async_op, tensor_list)
+
+
+def all_gather_into_tensor(
+    output_tensor: Operand, input_tensor: Operand, group: Group = None, async_op: bool = False
+) -> Work | None:
+    """Writes everybody's `input_tensor`, in rank order, into everybody's `output_tensor` (joined
+    or stacked).
+    """
+    where = "all_gather_into_tensor"
+    found = group_of(where, group)
+    array, x = array_of(where, output_tensor), array_of(where, input_tensor)
+    if array.size != x.size * found.size() or array.dtype != x.dtype:
+        raise ValueError(
+            f"{where}: the output does not hold {found.size()} inputs: {array.shape} {array.dtype} "
+            f"for {x.shape} {x.dtype}"
+        )
+
+    def call() -> None:
+        staged = plain([array])
+        rows = list(staged[0].reshape(found.size(), *x.shape, *(() if x.ndim else (1,))))
+        found.native.all_gather(rows, found.readable(x), found.timeout)
+        write_back(found, [output_tensor], [array], staged)
+
+    return found.issue(call, async_op, output_tensor)
+
+
+def gather(
+    tensor: Operand,
+    gather_list: Sequence[Operand] | None = None,
+    dst: int | None = None,
+    group: Group = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
+    """Writes rank r's `tensor` into `gather_list[r]` of rank `dst`."""
+    found = group_of("gather", group)
+    root = root_of("gather", found, dst, group_dst)
+    wanted = list(gather_list or []) if found.rank() == root else []
+    arrays = [array_of("gather", output) for output in wanted]
+    x = array_of("gather", tensor)
+
+    def call() -> None:
+        outputs = plain(arrays)
+        found.native.gather(found.readable(x), outputs, root, found.timeout)
+        write_back(found, wanted, arrays, outputs)
+
+    return found.issue(call, async_op, gather_list)
+
+
+def scatter(
+    tensor: Operand,
+    scatter_list: Sequence[Operand] | None = None,
+    src: int | None = None,
+    group: Group = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
+    """Writes `scatter_list[r]` of rank `src` into rank r's `tensor`."""
+    found = group_of("scatter", group)
+    root = root_of("scatter", found, src, group_src)
+    inputs = list(scatter_list or []) if found.rank() == root else []
+    given = [array_of("scatter", x) for x in inputs]
+    array = array_of("scatter", tensor)
+
+    def call() -> None:
+        arrays = [np.ascontiguousarray(x).reshape(x.shape) for x in given]
+        staged = found.writable(array, whatever_size=True)
+        found.native.scatter(staged, arrays, root, found.timeout)
+        write_back(found, [tensor], [array], [staged])
+
+    return found.issue(call, async_op, tensor)
+
+
+def reduce_scatter_tensor(
+    output: Operand,
+    input: Operand,
+    op: Op = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Writes the r-th equal part of the reduction of everybody's `input` into rank r's `output`."""
+    where = "reduce_scatter_tensor"
+    found = group_of(where, group)
+    array, x = array_of(where, output), array_of(where, input)
+    return found.issue(reducing(found, output, array, lambda: x, op), async_op, output)
+
+
+def reducing(
+    group: ProcessGroup, output: Any, array: Array, source: Callable[[], Array], op: Op
+) -> Callable[[], None]:
+    def call() -> None:
+        part, number = premultiplied(source(), op)
+        x = group.readable(part)
+        staged = plain([array])
+        group.native.reduce_scatter(staged[0], x, number, group.timeout)
+        write_back(group, [output], [array], staged)
+
+    return call
+
+
+def reduce_scatter(
+    output: Operand,
+    input_list: Sequence[Operand],
+    op: Op = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+) -> Work | None:
+    """Writes the reduction of everybody's `input_list[r]` into rank r's `output`. Copies: one (the
+    list into one block).
+    """
+    found = group_of("reduce_scatter", group)
+    array = array_of("reduce_scatter", output)
+    call = reducing(found, output, array, lambda: joined("reduce_scatter", input_list), op)
+    return found.issue(call, async_op, output)

@@ -1,0 +1,233 @@
+"""Point to point: messages from one rank to another.
+
+A message is taken straight from the sender's memory; `send` returns when it has been received. What
+`isend` and `irecv` begin goes on by itself, on a lane for each partner and direction (work.py), in
+the order in which it was begun; a message whose shape, dtype or tag is not what the receiver
+expects is a CollectiveMismatch on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import native
+from ...memory.layout import empty_shared
+from ..group.init_process_group import group_of
+from ..group.process_group import array_of
+from ..group.work import Work
+from .collectives import Group, plain, root_of, write_back
+from .object_collectives import decode, encode
+
+if TYPE_CHECKING:
+    from .collectives import Operand
+
+__all__ = [
+    "P2POp",
+    "batch_isend_irecv",
+    "irecv",
+    "isend",
+    "recv",
+    "recv_object_list",
+    "send",
+    "send_object_list",
+]
+
+
+def sending(
+    where: str,
+    tensor: Operand,
+    dst: int | None,
+    group: Group,
+    tag: int,
+    group_dst: int | None,
+    is_async: bool,
+) -> Work | None:
+    found = group_of(where, group)
+    array = array_of(where, tensor)
+    root = root_of(where, found, dst, group_dst)
+    lane = found.lane("to", root) if is_async else found.busy_lane("to", root)
+
+    def call() -> None:
+        x = found.readable(array, whatever_size=array.nbytes > 0)
+        found.native.send(x, root, tag, found.timeout)
+
+    if lane is None:
+        call()
+        return None
+    return lane.put(Work(call, [tensor]))
+
+
+def send(
+    tensor: Operand,
+    dst: int | None = None,
+    group: Group = None,
+    tag: int = 0,
+    group_dst: int | None = None,
+) -> None:
+    """Sends to rank `dst`; returns when it has been received there. Copies: one if the tensor is
+    not contiguous in shared memory.
+    """
+    work = sending("send", tensor, dst, group, tag, group_dst, False)
+    if work is not None:
+        work.wait()
+
+
+def isend(
+    tensor: Operand,
+    dst: int | None = None,
+    group: Group = None,
+    tag: int = 0,
+    group_dst: int | None = None,
+) -> Work:
+    """Begins to send to rank `dst`; the tensor may be written again after `wait()`."""
+    work = sending("isend", tensor, dst, group, tag, group_dst, True)
+    assert work is not None
+    return work
+
+
+def receiving(
+    where: str,
+    tensor: Operand,
+    src: int | None,
+    group: Group,
+    tag: int,
+    group_src: int | None,
+    is_async: bool,
+) -> tuple[Work | None, int]:
+    found = group_of(where, group)
+    array = array_of(where, tensor)
+    is_any = src is None and group_src is None
+    root = -1 if is_any else root_of(where, found, src, group_src)
+    lane = found.lane("from", root) if is_async else found.busy_lane("from", root)
+
+    def call() -> int:
+        staged = plain([array])
+        sender = found.native.find_sender(found.timeout) if is_any else root
+        found.native.recv(staged[0], sender, tag, found.timeout)
+        write_back(found, [tensor], [array], staged)
+        return found.ranks[sender]
+
+    if lane is None:
+        return None, call()
+    return lane.put(Work(call, [tensor])), -1
+
+
+def recv(
+    tensor: Operand,
+    src: int | None = None,
+    group: Group = None,
+    tag: int = 0,
+    group_src: int | None = None,
+) -> int:
+    """Receives what rank `src` sends, None: the first that sends, into `tensor`, which has its
+    shape and dtype. Copies: one. Returns the sender's rank in the default group.
+    """
+    work, source = receiving("recv", tensor, src, group, tag, group_src, False)
+    if work is None:
+        return source
+    work.wait()
+    return work.source_rank()
+
+
+def irecv(
+    tensor: Operand,
+    src: int | None = None,
+    group: Group = None,
+    tag: int = 0,
+    group_src: int | None = None,
+) -> Work:
+    """Begins to receive; the tensor is written when `wait()` returns."""
+    work, _ = receiving("irecv", tensor, src, group, tag, group_src, True)
+    assert work is not None
+    return work
+
+
+class P2POp:
+    """One message of `batch_isend_irecv`.
+
+    Args:
+        op: `isend` or `irecv`.
+        tensor: what is sent, or written.
+        peer: the partner's rank in the default group; or `group_peer`, that in `group`.
+    """
+
+    def __init__(
+        self,
+        op: Callable[..., Any],
+        tensor: Operand,
+        peer: int | None = None,
+        group: Group = None,
+        tag: int = 0,
+        group_peer: int | None = None,
+    ) -> None:
+        if op not in (isend, irecv):
+            raise ValueError(f"P2POp: the operation is neither isend nor irecv: {op!r}")
+        self.op = op
+        self.tensor = tensor
+        self.peer = peer
+        self.group = group
+        self.tag = tag
+        self.group_peer = group_peer
+
+
+def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
+    """Begins all messages of the list; their order does not matter.
+
+    Raises:
+        ValueError: the list is empty, or has something else than P2POp in it.
+    """
+    if not p2p_op_list or not all(isinstance(each, P2POp) for each in p2p_op_list):
+        raise ValueError(f"batch_isend_irecv: takes a list of P2POp: {p2p_op_list!r}")
+    works = []
+    for each in p2p_op_list:
+        peer = {"group_dst" if each.op is isend else "group_src": each.group_peer}
+        works.append(each.op(each.tensor, each.peer, each.group, each.tag, **peer))
+    return works
+
+
+def send_object_list(
+    object_list: list[Any],
+    dst: int | None = None,
+    group: Group = None,
+    device: None = None,
+    group_dst: int | None = None,
+    use_batch: bool = False,
+) -> None:
+    """Sends objects to rank `dst`, pickled. Copies: the pickle; of tensors none."""
+    message, handles = encode(list(object_list), group_of("send_object_list", group).spans_nodes)
+    data = empty_shared((len(message),), np.dtype(np.uint8))
+    data[:] = np.frombuffer(message, np.uint8)
+    send(np.array([len(message), len(object_list)], np.int64), dst, group, 0, group_dst)
+    send(data, dst, group, 0, group_dst)
+    send(data[:0], dst, group, 0, group_dst)  # taken: the receiver holds what came along
+    for handle in handles:
+        native.acknowledge(handle)
+
+
+def recv_object_list(
+    object_list: list[Any],
+    src: int | None = None,
+    group: Group = None,
+    device: None = None,
+    group_src: int | None = None,
+    use_batch: bool = False,
+) -> int:
+    """Receives objects from rank `src` (None: the first that sends) into the list, which has their
+    number. Returns the sender's rank in the default group.
+    """
+    size = np.zeros(2, np.int64)
+    sender = recv(size, src, group, 0, group_src)
+    data = np.empty(int(size[0]), np.uint8)
+    recv(data, sender, group)
+    objects = decode(data.tobytes())
+    recv(data[:0], sender, group)
+    if len(objects) != len(object_list):
+        raise ValueError(
+            f"recv_object_list: lists differ in length: {len(object_list)} here, {len(objects)} "
+            f"from rank {sender}"
+        )
+    object_list[:] = objects
+    return sender

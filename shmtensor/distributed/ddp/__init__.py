@@ -1,0 +1,1 @@
+"""DistributedDataParallel and what goes with it: buckets, hooks, SyncBatchNorm, Join, ZeRO."""

@@ -1,0 +1,107 @@
+"""SparseBucket: a table whose gradients are sparse tensors, and how those of the ranks come
+together: everybody gets everybody's rows, and adds them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...autograd import wrap
+from ...nn import Embedding, EmbeddingBag, Module
+from ..collectives.reference import ReduceOp
+from ..collectives.sparse_all_reduce import total_of
+from ..group.process_group import ProcessGroup
+
+if TYPE_CHECKING:
+    from ...sparse import SparseTensor
+
+__all__ = ["SparseBucket", "sparse_parameters"]
+
+
+def sparse_parameters(module: Module) -> Iterator[int]:
+    """Ids of the parameters whose gradients will be sparse tensors: their modules have said so."""
+    for each in module.modules():
+        if isinstance(each, (Embedding, EmbeddingBag)) and each.sparse:
+            yield id(each.weight)
+
+
+class SparseBucket:
+    """One parameter; has what DistributedDataParallel asks of a Bucket."""
+
+    is_sparse = True
+    n_copied = 0
+
+    def __init__(self, parameter: Any) -> None:
+        self.parameters = [parameter]
+        self.trigger = {id(parameter)}
+        self.missing: set[int] = set()
+
+    def reset(self) -> None:
+        self.missing = set(self.trigger)
+
+    def settle(self) -> None:
+        """Nothing: these gradients have no home."""
+
+    def size(self) -> int:
+        return int(self.parameters[0].array.size)
+
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.parameters[0].array.dtype
+        return dtype
+
+    def own(self) -> SparseTensor:
+        """This rank's gradient; one that keeps nothing if it has none.
+
+        Raises:
+            RuntimeError: it is dense.
+        """
+        from ...sparse import SparseTensor
+
+        p = self.parameters[0]
+        if p.grad is None:
+            places, numbers = np.empty((1, 0), np.int64), np.empty((0, p.shape[1]), self.dtype())
+            return SparseTensor(wrap(places), wrap(numbers), tuple(p.shape), True)
+        if not p.grad.is_sparse:
+            raise RuntimeError(
+                "DistributedDataParallel: Expected a sparse gradient: the parameter of shape "
+                f"{tuple(p.shape)} belongs to a module with sparse=True, but its gradient is "
+                "dense: something else uses it too, leave sparse=False there"
+            )
+        grad: SparseTensor = p.grad
+        return grad
+
+    def join(
+        self, group: ProcessGroup, x: SparseTensor, divisor: int | None, dtype: Any
+    ) -> SparseTensor:
+        """The average of everybody's x: the same bits on all ranks.
+
+        Args:
+            divisor: instead of the number of ranks; None: that.
+            dtype: in which it is summed; None: its own.
+        """
+        given = x.detach() if dtype is None else x.detach().to(dtype)
+        total = total_of(given, ReduceOp.AVG if divisor is None else ReduceOp.SUM, group)
+        if divisor is not None:
+            total = total / divisor
+        return total if dtype is None else total.to(self.dtype())
+
+    def take(self, total: SparseTensor, used: set[int] | None = None) -> None:
+        """Puts the average in the place of this rank's gradient.
+
+        Args:
+            used: ids of the parameters that some rank used; None: all.
+        """
+        p = self.parameters[0]
+        if used is None or id(p) in used:
+            p.grad = total
+
+    def reduce(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
+        self.take(self.join(group, self.own(), divisor, dtype))
+
+    def answer(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
+        """Takes part without a gradient of its own: what a joined rank does."""
+        self.parameters[0].grad = None
+        self.reduce(group, divisor, dtype)

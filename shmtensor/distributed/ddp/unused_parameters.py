@@ -1,0 +1,59 @@
+"""Which parameters an output was computed from, here and on any rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...autograd.engine.accumulate_grad import Leaf
+from ..collectives.reference import ReduceOp
+from ..group.process_group import ProcessGroup
+
+__all__ = ["leaves_of", "used_anywhere"]
+
+
+def leaves_of(out: Any) -> set[int]:
+    """Ids of the leaves that the tensors in `out` were computed from."""
+    found: set[int] = set()
+    seen: set[int] = set()
+    waiting = list(tensors_in(out))
+    stack = [x.node for x in waiting if x.node is not None]
+    while stack:
+        node = stack.pop()
+        if node.__class__ is native.Port:
+            node = node.node
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.__class__ is Leaf:
+            found.add(id(node))
+        else:
+            stack += [e for e in node.edges if e is not None]
+    return found
+
+
+def tensors_in(out: Any) -> Iterator[Any]:
+    if isinstance(out, native.TensorBase):
+        yield out
+    elif isinstance(out, dict):
+        for each in out.values():
+            yield from tensors_in(each)
+    elif isinstance(out, (list, tuple)):
+        for each in out:
+            yield from tensors_in(each)
+    elif hasattr(out, "__dict__"):
+        yield from tensors_in(vars(out))
+
+
+def used_anywhere(group: ProcessGroup, parameters: Sequence[Any], own: set[int] | None) -> set[int]:
+    """Ids of the parameters that some rank used in this step.
+
+    Args:
+        own: ids of the leaves that this rank used; None: none.
+    """
+    flags = np.array([id(p.leaf) in (own or ()) for p in parameters], np.uint8)
+    group.native.all_reduce(flags, ReduceOp.MAX, group.timeout)
+    return {id(p) for p, flag in zip(parameters, flags, strict=True) if flag}

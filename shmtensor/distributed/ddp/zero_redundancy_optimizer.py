@@ -1,0 +1,167 @@
+"""ZeroRedundancyOptimizer: each rank keeps the optimizer state of a part of the parameters
+(Rajbhandari et al. 2020, stage 1).
+
+```
+parameters by size    rank 0: W1        rank 1: W2, b1, b2      the next to who has least so far
+step                  each updates its own, then sends it to all
+```
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from ...optim import Optimizer
+from ..collectives.object_collectives import gather_object
+from ..group.init_process_group import group_of
+from ..group.process_group import ProcessGroup
+from .join import Join, Joinable, JoinHook
+
+__all__ = ["ZeroRedundancyOptimizer"]
+
+
+class ZeroRedundancyOptimizer(Optimizer, Joinable):
+    """An optimizer whose state is spread over the ranks.
+
+    Args:
+        params: as for any optimizer, the same on all ranks.
+        optimizer_class: what updates a rank's part, for example `optim.Adam`.
+        process_group: the default one if None.
+        parameters_as_bucket_view, overlap_with_ddp: accepted; they change nothing here.
+        defaults: hyperparameters of `optimizer_class`.
+
+    Copies: each parameter once a step, from its owner to every other rank.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer_class: type[Optimizer],
+        process_group: ProcessGroup | None = None,
+        parameters_as_bucket_view: bool = False,
+        overlap_with_ddp: bool = False,
+        **defaults: Any,
+    ) -> None:
+        Joinable.__init__(self)
+        self.process_group = group_of("ZeroRedundancyOptimizer", process_group)
+        self._class = optimizer_class
+        self._named = defaults
+        self._whole: dict[int, Any] | None = None
+        Optimizer.__init__(self, params, dict(defaults))
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        group = self.process_group
+        everything = [p for each in self.param_groups for p in each["params"]]
+        filled = [0] * group.size()
+        self._owner: dict[int, int] = {}
+        for p in sorted(everything, key=lambda p: -p.array.size):  # stable: the same on all ranks
+            owner = filled.index(min(filled))
+            self._owner[id(p)] = owner
+            filled[owner] += p.array.size
+        parts = []
+        for each in self.param_groups:
+            own = [p for p in each["params"] if self._owner[id(p)] == group.rank()]
+            parts.append({**{k: v for k, v in each.items() if k != "params"}, "params": own})
+        self._parts = [part for part in parts if part["params"]]
+        self._from = [i for i, part in enumerate(parts) if part["params"]]
+        self.optim = self._class(self._parts, **self._named) if self._parts else None
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters, and shares all of them out anew; the state begins anew, too."""
+        Optimizer.add_param_group(self, param_group)
+        if hasattr(self, "optim"):
+            self._lay_out()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates this rank's part, and hands it to the others. All ranks call it."""
+        Join.notify_join_context(self)
+        loss = closure() if closure is not None else None
+        if self.optim is not None:
+            for at, part in zip(self._from, self.optim.param_groups, strict=True):
+                for key, value in self.param_groups[at].items():  # a scheduler changes these
+                    if key != "params":
+                        part[key] = value
+            self.optim.step()
+        self._share()
+        return loss
+
+    def _share(self) -> None:
+        group = self.process_group
+        for each in self.param_groups:
+            for p in each["params"]:
+                staged = group.writable(p.array)
+                group.native.broadcast(staged, self._owner[id(p)], group.timeout)
+                group.settle(p.array, staged)
+
+    def consolidate_state_dict(self, to: int = 0) -> None:
+        """Brings all ranks' state to rank `to`, for `state_dict` there. All ranks call it."""
+        group = self.process_group
+        own = None if self.optim is None else self.optim.state_dict()["state"]
+        parts: list[Any] | None = [None] * group.size() if group.rank() == to else None
+        gather_object(own, parts, group=group, group_dst=to)
+        if parts is None:
+            self._whole = None
+            return
+        state, number = {}, 0
+        places = [0] * group.size()
+        for each in self.param_groups:
+            for p in each["params"]:
+                owner = self._owner[id(p)]
+                found = (parts[owner] or {}).get(places[owner])
+                places[owner] += 1
+                if found is not None:
+                    state[number] = copy.deepcopy(found)
+                number += 1
+        self._whole = state
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state, on the rank that it was brought to, in the format of every optimizer.
+
+        Raises:
+            RuntimeError: consolidate_state_dict was not called, or for another rank.
+        """
+        if self._whole is None:
+            raise RuntimeError(
+                "ZeroRedundancyOptimizer.state_dict: the state is not on this rank: call "
+                f"consolidate_state_dict(to={self.process_group.rank()}) on all ranks"
+            )
+        made = Optimizer.state_dict(self)
+        made["state"] = self._whole
+        return made
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes this rank's part of a whole state. All ranks have the dictionary."""
+        rank, number, place, own = self.process_group.rank(), 0, 0, {}
+        for each, theirs in zip(self.param_groups, state_dict["param_groups"], strict=True):
+            each.update({k: v for k, v in theirs.items() if k != "params"})
+            for p in each["params"]:
+                if self._owner[id(p)] == rank:
+                    if number in state_dict["state"]:
+                        own[place] = state_dict["state"][number]
+                    place += 1
+                number += 1
+        if self.optim is not None:
+            groups = self.optim.state_dict()["param_groups"]
+            self.optim.load_state_dict({"state": own, "param_groups": groups})
+
+    @property
+    def join_process_group(self) -> ProcessGroup:
+        """The group of the ranks."""
+        return self.process_group
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """A joined rank goes on with its part of the update: the gradients come from the others."""
+        return Steps(self)
+
+
+class Steps(JoinHook):
+    """Of a joined ZeroRedundancyOptimizer."""
+
+    def __init__(self, zero: ZeroRedundancyOptimizer) -> None:
+        self.zero = zero
+
+    def main_hook(self) -> None:
+        self.zero.step()

@@ -1,0 +1,1 @@
+"""Process groups: joining, leaving, subgroups, work under way, the flight recorder."""

@@ -1,0 +1,157 @@
+"""Backends: what carries a group's collectives, by name.
+
+| name | means |
+|---|---|
+| shm | shared memory of one machine, the default |
+| gloo | what scripts ask for on a CPU: shm |
+| mpi | several machines: MPI between nodes, shared memory within (mpi/); needs mpi4py |
+| nccl | GPUs of one machine, a rank each, by NCCL (nccl/); needs CuPy |
+| others | `Backend.register_backend` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+__all__ = [
+    "Backend",
+    "get_default_backend_for_device",
+    "is_backend_available",
+    "is_gloo_available",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_ucc_available",
+    "is_xccl_available",
+    "supports_complex",
+]
+
+Maker = Callable[..., Any]
+
+
+class Backend(str):
+    """The name of a backend, in lower case; `cpu:gloo,cuda:nccl` is that of the CPU.
+
+    Raises:
+        ValueError: there is no such backend.
+
+    >>> from shmtensor.distributed import Backend
+    >>> Backend("GLOO") == "gloo", Backend("GLOO").engine()
+    (True, 'shm')
+    """
+
+    UNDEFINED = "undefined"
+    SHM = "shm"
+    GLOO = "gloo"
+    MPI = "mpi"
+    NCCL = "nccl"
+    UCC = "ucc"  # names to compare with: there are no such backends
+    XCCL = "xccl"
+    backend_list: ClassVar[list[str]] = [SHM, GLOO, MPI, NCCL]
+    makers: ClassVar[dict[str, Maker]] = {}
+
+    def __new__(cls, name: str) -> Backend:
+        """The backend of that name."""
+        if not isinstance(name, str):
+            raise ValueError(f"Backend: a name is wanted: {name!r}")
+        found = name.lower()
+        if ":" in found:
+            devices = dict(part.split(":", 1) for part in found.split(","))
+            found = devices.get("cpu", found)
+        if found not in cls.backend_list:
+            raise ValueError(
+                f"Backend: unknown backend: {name!r}, there are {', '.join(cls.backend_list)}"
+            )
+        return str.__new__(cls, found)
+
+    @classmethod
+    def register_backend(
+        cls, name: str, func: Maker, extended_api: bool = False, devices: Any = None
+    ) -> None:
+        """Adds a backend.
+
+        Args:
+            func: `func(store, rank, size, timeout)` returns an engine: an object with the methods
+                of `shmtensor.native.Group`; timeout is in seconds, negative for none.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        found = name.lower()
+        if found in cls.backend_list:
+            raise ValueError(f"register_backend: the name is taken: {name!r}")
+        cls.backend_list.append(found)
+        cls.makers[found] = func
+
+    def maker(self) -> Maker | None:
+        """What makes its engines; None: shared memory."""
+        return self.makers.get(str(self))
+
+    def engine(self) -> str:
+        """What carries it in the end."""
+        return str(self) if self.maker() or self in (self.MPI, self.NCCL) else self.SHM
+
+    def carry(self, control: Any, timeout: float) -> Any:
+        """The engine for a group whose ranks share memory: `control` itself, or what NCCL makes of
+        it; all its ranks call it.
+        """
+        if self.engine() != self.NCCL:
+            return control
+        from ..backends.nccl.init_communicator import begin
+
+        return begin(control, timeout)
+
+
+def is_gloo_available() -> bool:
+    """True: the name means shared memory."""
+    return True
+
+
+def is_mpi_available() -> bool:
+    """Whether mpi4py is installed."""
+    return find_spec("mpi4py") is not None
+
+
+def is_nccl_available() -> bool:
+    """Whether CuPy, NCCL and a GPU are there. Imports CuPy."""
+    from ..backends.nccl.cupy_nccl import is_usable
+
+    return is_usable()
+
+
+def is_ucc_available() -> bool:
+    """False: there is no such backend."""
+    return False
+
+
+def is_xccl_available() -> bool:
+    """False: there is no such backend."""
+    return False
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether a backend of that name can be asked for here."""
+    name = backend.lower()
+    if name in (Backend.MPI, Backend.NCCL):
+        return is_mpi_available() if name == Backend.MPI else is_nccl_available()
+    return name in Backend.backend_list
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend for tensors on a device: "shm" for the CPU.
+
+    Raises:
+        ValueError: there is none, because there are no such tensors.
+    """
+    kind = getattr(device, "type", str(device)).split(":")[0]
+    if kind != "cpu":
+        raise ValueError(f"get_default_backend_for_device: tensors are on the CPU: {device!r}")
+    return Backend.SHM
+
+
+def supports_complex(reduceOp: Any) -> bool:
+    """Whether complex numbers can be reduced so: those that have no order cannot."""
+    from ..collectives.reference import ReduceOp
+
+    return reduceOp in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT, ReduceOp.PREMUL_SUM)

@@ -1,0 +1,392 @@
+"""The default group of this process: init_process_group, destroy_process_group, and questions
+about it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from ... import native
+from ...errors import CollectiveMismatch
+from ...multiprocessing.exit_on_exception import when_ended
+from ..rendezvous.find_group import create_block, exchange_text, meet
+from ..rendezvous.store import Store
+from .backend import Backend
+from .process_group import ProcessGroup, seconds
+
+__all__ = [
+    "GroupMember",
+    "default_pg_timeout",
+    "destroy_process_group",
+    "get_backend",
+    "get_backend_config",
+    "get_global_rank",
+    "get_group_rank",
+    "get_pg_count",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "init_process_group",
+    "is_available",
+    "is_initialized",
+    "new_group",
+]
+
+default_pg_timeout = timedelta(minutes=30)
+
+
+class GroupMember:
+    """Stands for groups in answers: the default one, and one that this process is not in."""
+
+    WORLD: ProcessGroup | None = None
+    NON_GROUP_MEMBER: Any = object()
+
+
+class World:
+    """The groups of this process."""
+
+    default: ProcessGroup | None = None
+    pid = 0  # of the process that joined; a forked child is in no group
+    times = 0  # how often this process has joined a default group
+    groups: list[ProcessGroup] = []  # noqa: RUF012 (there is one World)
+
+
+def is_available() -> bool:
+    """True: the shm backend is part of the package."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether this process is in a default group."""
+    return World.default is not None and World.pid == os.getpid()
+
+
+def is_launched() -> bool:
+    """Whether `python -m shmtensor.run` started this process as a rank."""
+    return "RANK" in os.environ and "SHMTENSOR_LAUNCHER" in os.environ
+
+
+def group_of(where: str, group: ProcessGroup | None) -> ProcessGroup:
+    """`group`, or the default one.
+
+    Raises:
+        ValueError: there is none, or this process is not in it.
+    """
+    if group is GroupMember.NON_GROUP_MEMBER:
+        raise ValueError(f"{where}: this process is not in the group")
+    found = World.default if group is None else group
+    if found is None or (group is None and not is_initialized()):
+        raise ValueError(f"{where}: there is no default group: call init_process_group first")
+    return found
+
+
+def from_environment(where: str, name: str, value: int) -> int:
+    if value >= 0:
+        return value
+    try:
+        return int(os.environ[name])
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"{where}: neither argument nor variable says it: {name} is {os.environ.get(name)!r}, "
+            "start with python -m shmtensor.run, or pass rank and world_size"
+        ) from None
+
+
+def join(
+    block: native.Block,
+    rank: int,
+    world: int,
+    timeout: float,
+    role: str,
+    backend: str = Backend.SHM,
+) -> ProcessGroup:
+    """Takes the rank's place in a group block, and waits for the others."""
+    native.set_role(role)
+    control = native.Group(block, rank, world)
+    control.barrier(timeout)
+    engine = Backend(backend).carry(control, timeout)
+    group = ProcessGroup(engine, timeout, list(range(world)), block)
+    group.backend = str(backend)
+    return group
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: float | timedelta | None = default_pg_timeout,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Store | None = None,
+    group_name: str = "",
+    pg_options: None = None,
+    device_id: None = None,
+) -> None:
+    """Makes this process rank `rank` of the default group of `world_size` processes; returns when
+    all have come.
+
+    Under `python -m shmtensor.run` no argument is needed. Elsewhere all processes name the same
+    `init_method` (any string; by default MASTER_ADDR and MASTER_PORT), and have to be of one
+    domain: forked or spawned by one parent. On several hosts (LOCAL_WORLD_SIZE is less than
+    WORLD_SIZE) it is `tcp://HOST:PORT`, and all need SHMTENSOR_SECRET or SHMTENSOR_SECRET_FILE.
+
+    Args:
+        backend: "shm", the default ("gloo" is accepted and means it): shared memory, and TCP
+            between hosts; "mpi": several machines, whose ranks `mpirun` has started: rank and
+            world_size are MPI's; "nccl": a GPU for each rank, that of LOCAL_RANK.
+        store: in place of init_method: all processes name the same.
+        timeout: seconds or a timedelta for this and every collective of the group; None: no limit.
+
+    Raises:
+        CollectiveTimeout: not all came in time.
+        CollectiveMismatch: the ranks disagree about the world size, or two have the same rank.
+        RuntimeError: a backend needs what is not installed, or more GPUs.
+        PermissionError: several hosts, and no secret, or not that of the others.
+    """
+    where = "init_process_group"
+    if is_initialized():
+        raise ValueError(
+            f"{where}: this process has a default group: call destroy_process_group first"
+        )
+    named = Backend(backend or Backend.SHM)
+    if store is not None and init_method is not None:
+        raise ValueError(f"{where}: takes a store or an init_method, not both: {init_method!r}")
+    if named == Backend.MPI:
+        join_by_mpi(rank, world_size, seconds(timeout))
+        return
+    rank = from_environment(where, "RANK", rank)
+    world = from_environment(where, "WORLD_SIZE", world_size)
+    limit = seconds(timeout)
+    if named.engine() == Backend.SHM and 0 <= rank < world:
+        from ..rendezvous.hosts import spans_hosts
+
+        if spans_hosts(world, init_method):
+            join_by_tcp(rank, world, limit, init_method, store)
+            return
+    native.domain_ensure()
+    handed_down = os.environ.get("SHMTENSOR_GROUP")
+    if store is not None and 0 <= rank < world:
+        init_method = name_from(store, rank)
+    by_name = init_method not in (None, "env://")
+    if not 0 <= rank < world:
+        raise ValueError(f"{where}: rank and world_size do not fit: rank {rank} of {world}")
+    own = b""
+    if (maker := named.maker()) is not None:
+        group = ProcessGroup(maker(store, rank, world, limit), limit, list(range(world)))
+        group.backend = str(named)
+        enter(group)
+        return
+    if handed_down and not by_name and World.times == 0:
+        block = native.receive(bytes.fromhex(handed_down), False)
+    elif world == 1:
+        block, own = create_block(1)
+    else:
+        name = (
+            init_method
+            if by_name
+            else "{}:{}/{}".format(
+                os.environ.get("MASTER_ADDR", "localhost"),
+                os.environ.get("MASTER_PORT", ""),
+                World.times,
+            )
+        )
+        block, own = meet(f"{name}/{group_name}", rank, world, limit)
+    try:
+        enter(join(block, rank, world, limit, f"rank {rank}", named.engine()))
+    finally:
+        if own and rank == 0:
+            native.acknowledge(own)
+
+
+def join_by_mpi(rank: int, world: int, limit: float) -> None:
+    """The default group over all ranks that `mpirun` has started."""
+    from ..backends.mpi.backend import world_engine
+
+    engine = world_engine(rank, world, limit)
+    group = ProcessGroup(engine, limit, list(range(engine.world)))
+    group.backend = Backend.MPI
+    enter(group)
+
+
+def join_by_tcp(
+    rank: int, world: int, limit: float, init_method: str | None, store: Store | None
+) -> None:
+    """The default group over ranks on several hosts, without MPI."""
+    from ..backends.tcp.connect_ranks import world_engine
+
+    engine = world_engine(rank, world, limit, init_method, store, World.times)
+    enter(ProcessGroup(engine, limit, list(range(world))))
+
+
+def name_from(store: Store, rank: int) -> str:
+    """A name that rank 0 makes up, and all learn from the store."""
+    key = f"init_process_group/{World.times}"
+    if rank == 0:
+        store.set(key, os.urandom(16).hex())
+    return store.get(key).decode()
+
+
+def enter(group: ProcessGroup) -> None:
+    """Makes `group` the default group of this process."""
+    World.default = GroupMember.WORLD = group
+    group.group_desc = "default_pg"
+    World.pid = os.getpid()
+    World.times += 1
+    World.groups = [group]
+    when_ended(give_up)
+
+
+def give_up(error: BaseException) -> None:
+    """Tells the other ranks of all groups that this one ends by an exception: what they wait for
+    ends by PeerLostError with this cause.
+    """
+    if is_initialized():
+        text = f"it raised {type(error).__name__}: {error}".partition("\n")[0]
+        for group in World.groups:
+            group.native.break_off(text.encode("ascii", "replace")[:95].decode())
+        if "TORCH_FR_DUMP_TEMP_FILE" in os.environ:
+            from .flight_recorder import write_dump
+
+            try:
+                write_dump()
+            except (OSError, NotImplementedError) as failure:  # the error itself counts
+                print(f"shmtensor: no flight recorder dump: {failure}", file=sys.stderr, flush=True)
+
+
+def destroy_process_group(group: ProcessGroup | None = None) -> None:
+    """Leaves the group (None: the default one, and with it all). Others that still wait for this
+    rank get an error, and so does who waits for work of this rank that is not done by then.
+    """
+    if group is None or group is World.default:
+        if World.pid == os.getpid():
+            for each in World.groups:
+                each.close()
+        World.default = GroupMember.WORLD = None
+        World.groups = []
+        return
+    group.close()
+    World.groups = [each for each in World.groups if each is not group]
+
+
+def get_rank(group: ProcessGroup | None = None) -> int:
+    """This process's rank in the group; -1 if it is not in it."""
+    return -1 if group is GroupMember.NON_GROUP_MEMBER else group_of("get_rank", group).rank()
+
+
+def get_world_size(group: ProcessGroup | None = None) -> int:
+    """Number of processes in the group; -1 if this one is not in it."""
+    return -1 if group is GroupMember.NON_GROUP_MEMBER else group_of("get_world_size", group).size()
+
+
+def get_backend(group: ProcessGroup | None = None) -> str:
+    """The name of the group's backend: "shm"."""
+    return group_of("get_backend", group).name()
+
+
+def get_backend_config(group: ProcessGroup | None = None) -> str:
+    """The group's backend for each kind of device: "cpu:shm"."""
+    return f"cpu:{get_backend(group)}"
+
+
+def get_pg_count() -> int:
+    """How many groups this process is in."""
+    return len(World.groups) if is_initialized() else 0
+
+
+def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
+    """The members' ranks in the default group."""
+    return list(group_of("get_process_group_ranks", group).ranks)
+
+
+def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
+    """The rank in the default group of a rank of `group`."""
+    ranks = group_of("get_global_rank", group).ranks
+    if not 0 <= group_rank < len(ranks):
+        raise ValueError(f"get_global_rank: no such rank: {group_rank} of {len(ranks)}")
+    return ranks[group_rank]
+
+
+def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
+    """The rank in `group` of a rank of the default group."""
+    return group_of("get_group_rank", group).rank_of("get_group_rank", global_rank)
+
+
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: float | timedelta | None = None,
+    backend: str | None = None,
+    pg_options: None = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: None = None,
+    sort_ranks: bool = True,
+) -> ProcessGroup:
+    """A further group of some ranks of the default one. All ranks call it, in the same order,
+    members or not.
+
+    Args:
+        ranks: the members; in the group they follow one another in ascending order.
+        backend: "shm" and "nccl" can be had side by side; None: that of the default group.
+        group_desc: kept as the group's attribute.
+
+    Returns:
+        The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in it.
+    """
+    world = group_of("new_group", None)
+    members = sorted(range(world.size()) if ranks is None else map(int, ranks))
+    if use_local_synchronization or not (sort_ranks or ranks is None or members == list(ranks)):
+        raise ValueError(
+            "new_group: all ranks call it, and members are in ascending order: "
+            f"use_local_synchronization={use_local_synchronization}, sort_ranks={sort_ranks}"
+        )
+    if (
+        len(set(members)) != len(members)
+        or not members
+        or not 0 <= members[0] <= members[-1] < world.size()
+    ):
+        raise ValueError(
+            f"new_group: ranks are not {len(members)} different ones of {world.size()}: {members}"
+        )
+    carrier = Backend(world.name() if backend is None else backend)
+    kinds = {carrier.engine(), Backend(world.name()).engine()}
+    if len(kinds) > 1 and kinds != {Backend.SHM, Backend.NCCL}:
+        raise ValueError(
+            f"new_group: a backend of its own is not offered: {backend!r} in a group of "
+            f"{world.name()!r}"
+        )
+    limit = world.timeout if timeout is None else seconds(timeout)
+    # Everybody compares the list of members, and learns the handle from the first member (of each
+    # node, where there are several).
+    own = b""
+    block: native.Block | None = None
+    first, near = members[0], len(members)
+    if world.spans_nodes:
+        first, near = world.native.first_near(members), world.native.near_size(members)
+    if world.rank() == first:
+        block, own = create_block(near)
+    text = {"members": members, "block": own.hex()}
+    room = 1024 + 8 * world.size()
+    told = exchange_text(world.native.all_gather, world.size(), text, world.timeout, room)
+    lists = [each["members"] for each in told]
+    if lists != [members] * world.size():
+        raise CollectiveMismatch(f"new_group: ranks named different members: {lists}")
+    group: Any = GroupMember.NON_GROUP_MEMBER
+    if world.rank() in members and not own:
+        block = native.receive(bytes.fromhex(told[first]["block"]), False)
+    if world.spans_nodes:
+        engine = world.native.subgroup(members, block)  # on all ranks
+    elif block is not None:
+        engine = native.Group(block, members.index(world.rank()), len(members))
+    world.native.barrier(world.timeout)  # all have their hold: the pin may go
+    if own:
+        native.acknowledge(own)
+    if world.rank() in members:
+        engine = carrier.carry(engine, limit)
+        group = ProcessGroup(engine, limit, members, None if world.spans_nodes else block)
+        group.backend = carrier.engine() if len(kinds) > 1 else world.backend
+        group.group_desc = group_desc or group.group_desc
+        World.groups.append(group)
+    return group  # type: ignore[no-any-return]

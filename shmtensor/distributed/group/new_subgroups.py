@@ -1,0 +1,111 @@
+"""Several groups at once: the ranks cut into subgroups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+
+from .init_process_group import GroupMember, get_rank, get_world_size, group_of, new_group
+from .process_group import ProcessGroup
+
+__all__ = [
+    "get_node_local_rank",
+    "is_torchelastic_launched",
+    "new_subgroups",
+    "new_subgroups_by_enumeration",
+    "split_group",
+]
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """This process's rank on its machine: LOCAL_RANK, which the launcher sets, or the fallback.
+
+    Raises:
+        RuntimeError: there is neither.
+    """
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is None:
+        raise RuntimeError(
+            "get_node_local_rank: LOCAL_RANK is not in the environment, and there is no "
+            "fallback_rank: start with python -m shmtensor.run"
+        )
+    return fallback_rank
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether a launcher started this process as a rank: `python -m shmtensor.run` or torchrun."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Sequence[Sequence[int]],
+    timeout: timedelta | float | None = None,
+    backend: str | None = None,
+    pg_options: None = None,
+    group_desc: str | None = None,
+) -> tuple[ProcessGroup | None, list[ProcessGroup]]:
+    """A group for each list of ranks, which have no rank in common. All ranks call it.
+
+    Returns:
+        The group that this rank is in, or None, and all groups.
+    """
+    seen: set[int] = set()
+    for ranks in ranks_per_subgroup_list:
+        if seen & set(ranks):
+            raise ValueError(
+                "new_subgroups_by_enumeration: a rank is in two subgroups: "
+                f"{sorted(seen & set(ranks))} of {[list(r) for r in ranks_per_subgroup_list]}"
+            )
+        seen |= set(ranks)
+    own: ProcessGroup | None = None
+    groups = []
+    for ranks in ranks_per_subgroup_list:
+        made = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
+        groups.append(made)
+        if made is not GroupMember.NON_GROUP_MEMBER:
+            own = made
+    return own, groups
+
+
+def new_subgroups(
+    group_size: int | None = None,
+    group: ProcessGroup | None = None,
+    timeout: timedelta | float | None = None,
+    backend: str | None = None,
+    pg_options: None = None,
+    group_desc: str | None = None,
+) -> tuple[ProcessGroup | None, list[ProcessGroup]]:
+    """Groups of `group_size` neighbouring ranks (None: of a machine's ranks).
+
+    Returns:
+        The group that this rank is in, and all groups.
+
+    Raises:
+        ValueError: the size does not divide the number of ranks.
+    """
+    ranks = group_of("new_subgroups", group).ranks
+    size = int(os.environ.get("LOCAL_WORLD_SIZE", len(ranks))) if group_size is None else group_size
+    if size < 1 or len(ranks) % size:
+        raise ValueError(f"new_subgroups: {len(ranks)} ranks are not groups of {size}")
+    parts = [ranks[i : i + size] for i in range(0, len(ranks), size)]
+    return new_subgroups_by_enumeration(parts, timeout, backend, pg_options, group_desc)
+
+
+def split_group(
+    parent_pg: ProcessGroup | None = None,
+    split_ranks: Sequence[Sequence[int]] | None = None,
+    timeout: timedelta | float | None = None,
+    pg_options: None = None,
+    group_desc: str | None = None,
+) -> ProcessGroup | None:
+    """The subgroup of this rank, or None; `split_ranks` are the parent's ranks, which is the
+    default group.
+    """
+    if split_ranks is None:
+        raise ValueError("split_group: split_ranks is missing")
+    parent = group_of("split_group", parent_pg)
+    if parent.size() != get_world_size() or parent.rank() != get_rank():
+        raise ValueError("split_group: the parent is not the default group")
+    return new_subgroups_by_enumeration(split_ranks, timeout, None, None, group_desc)[0]

@@ -1,0 +1,192 @@
+"""ProcessGroup: one rank's end of a group of processes, and the staging of what does not lie in
+shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...memory.layout import empty_shared
+from .process_group_methods import GroupMethods
+from .work import Lane, Work
+
+__all__ = ["GroupStatistics", "ProcessGroup"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class GroupStatistics:
+    """What a rank has done in a group.
+
+    Attributes:
+        collectives: how many collectives this rank has taken part in.
+        bytes_inline: bytes that this rank copied through the group's block (small operands).
+        bytes_staged: bytes that this rank copied because an operand was not contiguous in shared
+        memory.
+    """
+
+    collectives: int
+    bytes_inline: int
+    bytes_staged: int
+
+
+def seconds(timeout: float | timedelta | None) -> float:
+    """A timeout as the native waits take it: seconds, negative for none."""
+    if timeout is None:
+        return -1.0
+    value = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    if value < 0:
+        raise ValueError(f"distributed: the timeout is negative: {value} s")
+    return -1.0 if value == inf else value
+
+
+def array_of(where: str, operand: Any) -> Array:
+    """The array of a Tensor or ndarray."""
+    array = operand if isinstance(operand, np.ndarray) else getattr(operand, "array", None)
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{where}: takes a Tensor or an ndarray: got {type(operand).__name__}")
+    return array
+
+
+def touched(operand: Any) -> None:
+    """Tells autograd that the tensor's memory was written: a backward that saved it must notice."""
+    version = getattr(operand, "version", None)
+    if version is not None and not isinstance(operand, np.ndarray):
+        version.count += 1
+
+
+def identity_of(block: native.Block) -> str:
+    """What names a block in all processes, and no later one in its place."""
+    handle = native.export(block)
+    native.acknowledge(handle)
+    # slot, incarnation, block; generation (Handle in native/memory/ledger/ledger.h)
+    return (handle[16:28] + handle[32:40]).hex()
+
+
+class ProcessGroup(GroupMethods):
+    """One rank's end of a group. Made by `init_process_group` and `new_group`; not used by several
+    threads at once.
+
+    Attributes:
+        ranks: the members' ranks in the default group, in the order of this group's own ranks.
+        timeout: seconds that a collective waits for the others, negative for ever.
+        group_desc: what `new_group` was told of it; "default_pg" of the default one.
+        identity: says the same on all ranks, and of no other group; "" if they share no block.
+        deferred: calls and results of the collectives that wait for the end of a
+            `_coalescing_manager`.
+    """
+
+    def __init__(
+        self, engine: Any, timeout: float, ranks: list[int], block: native.Block | None = None
+    ) -> None:
+        self.native = engine  # native.Group, or another backend's with its methods
+        self.timeout = timeout
+        self.ranks = ranks
+        self.backend = "shm"
+        self.group_desc = "undefined"
+        self.bound_device_id: Any = None  # of the GPU that PyTorch's groups may be bound to
+        self.identity = "" if block is None else identity_of(block)
+        self.deferred: list[tuple[Callable[[], object], object]] | None = None
+        self._staged = 0
+        self._lanes: dict[tuple[str, int], Lane] = {}
+
+    # ---------------------------------------------------------------- doing it, now or on a lane
+    def issue(self, call: Callable[[], object], async_op: bool, result: object) -> Work | None:
+        """Does a collective: at once, or behind those that are under way."""
+        if self.deferred is not None:
+            self.deferred.append((call, result))
+            return None
+        lane = self._lanes.get(("collectives", -1)) if not async_op else self.lane("collectives")
+        if not async_op and (lane is None or lane.is_idle()):
+            call()
+            return None
+        assert lane is not None
+        work = lane.put(Work(call, result))
+        if async_op:
+            return work
+        work.wait()
+        return None
+
+    def lane(self, what: str, peer: int = -1) -> Lane:
+        """The lane of the collectives, or of the messages to or from a rank."""
+        found = self._lanes.get((what, peer))
+        if found is None:
+            found = self._lanes[what, peer] = Lane(f"shmtensor-{what}-{peer}")
+        return found
+
+    def busy_lane(self, what: str, peer: int) -> Lane | None:
+        """The lane of these messages if something is under way there."""
+        found = self._lanes.get((what, peer))
+        return None if found is None or found.is_idle() else found
+
+    def rank(self) -> int:
+        return int(self.native.rank)
+
+    def size(self) -> int:
+        return int(self.native.world)
+
+    def name(self) -> str:
+        return self.backend
+
+    @property
+    def group_name(self) -> str:
+        """Says the same on all ranks, and of no other group: as `identity`."""
+        return self.identity
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether there are ranks that share no memory."""
+        return getattr(self.native, "spans_nodes", False)
+
+    def rank_of(self, where: str, global_rank: int) -> int:
+        """The rank in this group of a rank of the default group."""
+        try:
+            return self.ranks.index(global_rank)
+        except ValueError:
+            raise ValueError(
+                f"{where}: the rank is not in the group: {global_rank}, the group has {self.ranks}"
+            ) from None
+
+    def readable(self, array: Array, whatever_size: bool = False) -> Array:
+        """The same values where the peers can read them. Copies: none, or one if not contiguous in
+        shared memory.
+        """
+        small = array.nbytes <= native.GROUP_INLINE and not whatever_size
+        if array.flags.c_contiguous and (small or native.is_shared(array)):
+            return array
+        staged = empty_shared(array.shape, array.dtype)
+        np.copyto(staged, array)
+        self._staged += array.nbytes
+        return staged
+
+    def writable(self, array: Array, whatever_size: bool = False) -> Array:
+        """Like `readable`, for a result; `settle` copies it back."""
+        if not array.flags.writeable:
+            raise ValueError(f"distributed: the tensor is read-only: shape {array.shape}")
+        small = array.nbytes <= native.GROUP_INLINE and not whatever_size
+        if array.flags.c_contiguous and (small or native.is_shared(array)):
+            return array
+        staged = empty_shared(array.shape, array.dtype)
+        np.copyto(staged, array)
+        self._staged += array.nbytes
+        return staged
+
+    def settle(self, array: Array, staged: Array) -> None:
+        if staged is not array:
+            np.copyto(array, staged)
+
+    def statistics(self) -> GroupStatistics:
+        number, inline, _ = self.native.statistics()
+        return GroupStatistics(number, inline, self._staged)
+
+    def close(self) -> None:
+        """Leaves the group: others that wait for this rank get an error."""
+        self.native.leave()

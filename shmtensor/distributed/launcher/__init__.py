@@ -1,0 +1,1 @@
+"""`python -m shmtensor.run`: starts ranks, watches them, says who failed first."""

@@ -1,0 +1,83 @@
+"""What runs in each process of `python -m shmtensor.run`: the user's script, with its failure told
+to the launcher.
+
+python -m shmtensor.distributed.launcher.rank_main [-m] script [args ...]
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import runpy
+import signal
+import sys
+import traceback
+from contextlib import suppress
+
+from ...multiprocessing.exit_on_exception import end_by
+from .cpu_affinity import bind
+
+PR_SET_PDEATHSIG = 1
+LIMIT = 60_000  # of a pipe's 64 KiB, so that writing never waits for the launcher
+
+
+def die_with_launcher() -> None:
+    """The kernel ends this process when the launcher is killed."""
+    launcher = int(os.environ.get("SHMTENSOR_LAUNCHER", "0"))
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if launcher and os.getppid() != launcher:  # it died before that call
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def tell(error: BaseException, descriptor: int) -> None:
+    """Writes type, message and traceback into the launcher's pipe, without this file's own
+    frames, and then tells the other ranks: the launcher shall know who was first.
+    """
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename in (
+        __file__,
+        runpy.__file__,
+        "<frozen runpy>",
+    ):
+        frames = frames.tb_next
+    text = "".join(traceback.format_exception(type(error), error, frames))
+    record = {
+        "type": type(error).__name__,
+        "message": str(error)[:2000],
+        "traceback": text[-LIMIT // 4 :],
+    }
+    with suppress(OSError):  # the launcher is gone: there is nobody to tell
+        os.write(descriptor, json.dumps(record).encode()[:LIMIT])
+    end_by(error)
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    is_module = arguments[0] == "-m"
+    arguments = arguments[is_module:]
+    descriptor = int(os.environ.pop("SHMTENSOR_ERROR_FD"))  # nobody else is to tell
+    os.set_inheritable(descriptor, False)
+    die_with_launcher()
+    bind()
+    sys.argv = arguments
+    try:
+        if is_module:
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
+            runpy.run_path(arguments[0], run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            tell(end, descriptor)
+        raise
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BaseException as error:
+        tell(error, descriptor)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

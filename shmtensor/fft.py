@@ -1,0 +1,43 @@
+"""Fourier transforms, `torch.fft` by name: ops/signal/fft.py has what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .autograd import table
+
+__all__ = [
+    "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "hfft2",
+    "hfftn",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "ihfft2",
+    "ihfftn",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'shmtensor.fft' has no attribute {name!r}")
+    made = globals()[name] = getattr(table, f"fft_{name}")
+    return made
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,1 @@
+"""What vmap does with each kind of op."""

@@ -1,3 +1,0 @@
-// The kernels of layers.h, for the level that isa_v4.cc is for.
-#define SHMTENSOR_LEVEL level_v4
-#include "layer_level.h"

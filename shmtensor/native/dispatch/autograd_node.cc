@@ -1,0 +1,366 @@
+// Version, Edge, Node, Port: their types, reading and freeing them.
+#include "dispatch/function.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+namespace shmtensor {
+
+PyTypeObject* version_type;
+PyTypeObject* edge_type;
+PyTypeObject* node_type;
+PyTypeObject* port_type;
+PyTypeObject* base_type;
+PyTypeObject* tensor_type;
+PyObject* observer;
+PyObject* unpacker;
+
+namespace {
+
+// ---------------------------------------------------------------- Version
+
+PyObject* version_new(PyTypeObject* type, PyObject*, PyObject*) {
+  return type->tp_alloc(type, 0);
+}
+
+void version_dealloc(PyObject* self) { untrack_and_free(self); }
+
+PyMemberDef version_members[] = {
+    {"count", T_PYSSIZET, offsetof(Version, count), 0, "in-place writes so far"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot version_slots[] = {
+    {Py_tp_doc, const_cast<char*>("Counts in-place writes to memory that tensors share.")},
+    {Py_tp_new, reinterpret_cast<void*>(version_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(version_dealloc)},
+    {Py_tp_members, version_members},
+    {0, nullptr},
+};
+PyType_Spec version_spec = {"shmtensor.native.Version", sizeof(Version), 0, Py_TPFLAGS_DEFAULT,
+                            version_slots};
+
+// ---------------------------------------------------------------- Edge
+
+PyObject* edge_new(PyTypeObject* type, PyObject*, PyObject*) {
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self) edge_start(reinterpret_cast<Edge*>(self));
+  return self;
+}
+
+void edge_clear(Edge* edge) {
+  Py_CLEAR(edge->dtype);
+  if (edge->sizes != edge->few) free(edge->sizes);
+  edge->sizes = edge->few;
+  edge->ndim = 0;
+}
+
+int edge_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return 0;
+}
+
+void edge_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  edge_clear(reinterpret_cast<Edge*>(self));
+  untrack_and_free(self);
+}
+
+PyObject* edge_shape(PyObject* self, void*) {
+  Edge* edge = reinterpret_cast<Edge*>(self);
+  PyObject* shape = PyTuple_New(edge->ndim);
+  for (int i = 0; shape && i < edge->ndim; ++i) {
+    PyObject* size = PyLong_FromSsize_t(edge->sizes[i]);
+    if (!size) {
+      Py_CLEAR(shape);
+      break;
+    }
+    PyTuple_SET_ITEM(shape, i, size);
+  }
+  return shape;
+}
+
+PyObject* edge_dtype(PyObject* self, void*) {
+  PyObject* dtype = reinterpret_cast<PyObject*>(reinterpret_cast<Edge*>(self)->dtype);
+  return Py_NewRef(dtype ? dtype : Py_None);
+}
+
+PyObject* edge_describe(PyObject* self, PyObject* array) {
+  if (!PyArray_Check(array)) return raise("TypeError", "Edge.describe: an array is needed");
+  if (!describe(reinterpret_cast<Edge*>(self), reinterpret_cast<PyArrayObject*>(array)))
+    return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyGetSetDef edge_getset[] = {
+    {"shape", edge_shape, nullptr, "shape of the gradient that belongs here", nullptr},
+    {"dtype", edge_dtype, nullptr, "dtype of the gradient that belongs here", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMethodDef edge_methods[] = {
+    {"describe", edge_describe, METH_O, "Takes shape and dtype from an array."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot edge_slots[] = {
+    {Py_tp_doc, const_cast<char*>("Where a gradient arrives: its dtype and shape.")},
+    {Py_tp_new, reinterpret_cast<void*>(edge_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(edge_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(edge_traverse)},
+    {Py_tp_getset, edge_getset},
+    {Py_tp_methods, edge_methods},
+    {0, nullptr},
+};
+PyType_Spec edge_spec = {"shmtensor.native.Edge", sizeof(Edge), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, edge_slots};
+
+// ---------------------------------------------------------------- Node
+
+void drop_checks(Node* node) {
+  Check* checks = node->checks;
+  int n = node->checked;
+  node->checked = 0;
+  node->checks = node->two;
+  Check copy[2];
+  bool inside = checks == node->two;
+  if (inside) {
+    memcpy(copy, checks, sizeof copy);
+    checks = copy;
+  }
+  for (int i = 0; i < n; ++i) Py_DECREF(checks[i].version);
+  if (!inside) free(checks);
+}
+
+PyObject* node_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject *row, *edges, *saved, *array = Py_None;
+  if (!PyArg_ParseTuple(args, "OO!O!|O:Node", &row, &PyTuple_Type, &edges, &PyTuple_Type, &saved, &array))
+    return nullptr;
+  if (type != node_type) return raise("TypeError", "Node: made of the class itself; users see its subclasses");
+  Py_ssize_t n = PyTuple_GET_SIZE(saved);
+  PyObject** items = reinterpret_cast<PyTupleObject*>(saved)->ob_item;
+  PyObject* node = make_node(row, edges, items, n, nullptr, nullptr, 0);
+  if (node && PyArray_Check(array) &&
+      !describe(reinterpret_cast<Edge*>(node), reinterpret_cast<PyArrayObject*>(array)))
+    Py_CLEAR(node);
+  if (node && !observed(node)) Py_CLEAR(node);
+  return node;
+}
+
+int node_clear(PyObject* self) {
+  clear<Node>(self);
+  drop_checks(reinterpret_cast<Node*>(self));
+  return 0;
+}
+
+void node_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  // Note [Long chains]: node -> edges (a tuple) -> node -> ... is freed without recursion, by the trashcan here and
+  // in tuples.
+  Py_TRASHCAN_BEGIN(self, node_dealloc)
+  Node* node = reinterpret_cast<Node*>(self);
+  if (node->weak) PyObject_ClearWeakRefs(self);
+  node_clear(self);
+  edge_clear(&node->edge);
+  untrack_and_free(self);
+  Py_TRASHCAN_END
+}
+
+PyObject* node_saved(PyObject* self, void*) {
+  Node* node = reinterpret_cast<Node*>(self);
+  if (!node->saved) {
+    PyObject* name = PyObject_GetAttrString(node->row, "name");
+    const char* text = name ? PyUnicode_AsUTF8(name) : nullptr;
+    if (!text) {
+      Py_XDECREF(name);
+      return nullptr;
+    }
+    raise("RuntimeError",
+          "backward: Trying to backward through the graph a second time: what %s had saved is freed. Give "
+          "retain_graph=True to the first backward() or grad() if the graph is needed again",
+          text);
+    Py_DECREF(name);
+    return nullptr;
+  }
+  for (int i = 0; i < node->checked; ++i) {
+    Check& check = node->checks[i];
+    if (check.version->count == check.count) continue;
+    PyObject* name = PyObject_GetAttrString(node->row, "name");
+    const char* text = name ? PyUnicode_AsUTF8(name) : nullptr;
+    if (text) {
+      raise("RuntimeError",
+            "backward: one of the variables needed for gradient computation has been modified by an inplace "
+            "operation: %s saved it at version %zd, it is at version %zd now. Write to a clone() of it, or use the "
+            "out-of-place form of the write",
+            text, check.count, check.version->count);
+    }
+    Py_XDECREF(name);
+    return nullptr;
+  }
+  if (node->packed && unpacker) return PyObject_CallOneArg(unpacker, node->saved);
+  return Py_NewRef(node->saved);
+}
+
+// pack(function): `function(saved)` gives what is kept instead. The counts of writes are no longer compared, because
+// what is kept is the hook's own, unless an array is left; but a value that is stale already stays, so that reading it is refused.
+PyObject* node_pack(PyObject* self, PyObject* function) {
+  Node* node = reinterpret_cast<Node*>(self);
+  if (!node->saved) Py_RETURN_NONE;
+  for (int i = 0; i < node->checked; ++i)
+    if (node->checks[i].version->count != node->checks[i].count) Py_RETURN_NONE;
+  PyObject* made = PyObject_CallOneArg(function, node->saved);
+  if (!made) return nullptr;
+  if (!PyTuple_CheckExact(made) || PyTuple_GET_SIZE(made) != PyTuple_GET_SIZE(node->saved)) {
+    Py_DECREF(made);
+    return raise("TypeError", "Node.pack: a tuple of the same length is needed");
+  }
+  if (made != node->saved) {
+    bool some_left = false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(made); ++i) some_left |= PyArray_Check(PyTuple_GET_ITEM(made, i));
+    node->packed = true;
+    if (!some_left) drop_checks(node);
+  }
+  Py_SETREF(node->saved, made);
+  Py_RETURN_NONE;
+}
+
+PyObject* node_release(PyObject* self, PyObject*) {
+  Node* node = reinterpret_cast<Node*>(self);
+  if (node->holds_arrays) {
+    Py_CLEAR(node->saved);
+    drop_checks(node);
+  }
+  Py_RETURN_NONE;
+}
+
+PyMemberDef node_members[] = {
+    {"row", T_OBJECT_EX, offsetof(Node, row), READONLY, "what was computed"},
+    {"edges", T_OBJECT_EX, offsetof(Node, edges), 0, "where the inputs' gradients go"},
+    {"hooks", T_OBJECT_EX, offsetof(Node, hooks), 0, "hooks, or None"},
+    {"kept", T_OBJECT, offsetof(Node, saved), READONLY, "what is saved, as it lies there; None: it was released"},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Node, weak), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyGetSetDef node_getset[] = {
+    {"saved", node_saved, nullptr, "what the pullbacks need, checked", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMethodDef node_methods[] = {
+    {"pack", node_pack, METH_O, "pack(function): keeps what it makes of the saved values."},
+    {"release", node_release, METH_NOARGS, "Frees the saved arrays; a second backward is refused then."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot node_slots[] = {
+    {Py_tp_doc, const_cast<char*>("Node(row, edges, saved[, array]): one computed result in the graph.")},
+    {Py_tp_new, reinterpret_cast<void*>(node_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<Node>)},
+    {Py_tp_clear, reinterpret_cast<void*>(node_clear)},
+    {Py_tp_members, node_members},
+    {Py_tp_getset, node_getset},
+    {Py_tp_methods, node_methods},
+    {0, nullptr},
+};
+PyType_Spec node_spec = {"shmtensor.native.Node", sizeof(Node), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, node_slots};
+
+// ---------------------------------------------------------------- Port
+
+}  // namespace
+
+PyObject* make_port(PyObject* node, Py_ssize_t index, PyObject* array) {
+  Port* port = reinterpret_cast<Port*>(port_type->tp_alloc(port_type, 0));
+  if (!port) return nullptr;
+  edge_start(&port->edge);
+  port->node = Py_NewRef(node);
+  port->index = index;
+  if (!describe(&port->edge, reinterpret_cast<PyArrayObject*>(array))) {
+    Py_DECREF(port);
+    return nullptr;
+  }
+  return reinterpret_cast<PyObject*>(port);
+}
+
+namespace {
+
+PyObject* port_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject *node, *array;
+  Py_ssize_t index;
+  if (!PyArg_ParseTuple(args, "OnO!:Port", &node, &index, &PyArray_Type, &array)) return nullptr;
+  if (type != port_type) return raise("TypeError", "Port: cannot be subclassed");
+  return make_port(node, index, array);
+}
+
+void port_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  Py_TRASHCAN_BEGIN(self, port_dealloc)
+  clear<Port>(self);
+  edge_clear(reinterpret_cast<Edge*>(self));
+  untrack_and_free(self);
+  Py_TRASHCAN_END
+}
+
+PyMemberDef port_members[] = {
+    {"node", T_OBJECT_EX, offsetof(Port, node), READONLY, "the node"},
+    {"index", T_PYSSIZET, offsetof(Port, index), READONLY, "which of its outputs"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot port_slots[] = {
+    {Py_tp_doc, const_cast<char*>("Port(node, index, array): one output of a node that has several.")},
+    {Py_tp_new, reinterpret_cast<void*>(port_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(port_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<Port>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear<Port>)},
+    {Py_tp_members, port_members},
+    {0, nullptr},
+};
+PyType_Spec port_spec = {"shmtensor.native.Port", sizeof(Port), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, port_slots};
+
+bool add_type(PyObject* module, PyType_Spec* spec, PyTypeObject* base, PyTypeObject** out) {
+  PyObject* type = base ? PyType_FromSpecWithBases(spec, reinterpret_cast<PyObject*>(base))
+                        : PyType_FromSpec(spec);
+  if (!type) return false;
+  *out = reinterpret_cast<PyTypeObject*>(type);
+  return PyModule_AddType(module, *out) == 0;
+}
+
+}  // namespace
+
+int add_graph_types(PyObject* module) {
+  bool ok = add_type(module, &version_spec, nullptr, &version_type) &&
+            add_type(module, &edge_spec, nullptr, &edge_type) &&
+            add_type(module, &node_spec, edge_type, &node_type) &&
+            add_type(module, &port_spec, edge_type, &port_type) &&
+            add_type(module, &base_spec, nullptr, &base_type);
+  tensor_type = base_type;
+  return ok ? 0 : -1;
+}
+
+bool describe(Edge* edge, PyArrayObject* array) {
+  int ndim = PyArray_NDIM(array);
+  if (ndim > 5 && ndim > edge->ndim) {
+    npy_intp* more = static_cast<npy_intp*>(malloc(sizeof(npy_intp) * static_cast<size_t>(ndim)));
+    if (!more) {
+      PyErr_NoMemory();
+      return false;
+    }
+    if (edge->sizes != edge->few) free(edge->sizes);
+    edge->sizes = more;
+  }
+  for (int i = 0; i < ndim; ++i) edge->sizes[i] = PyArray_DIM(array, i);
+  edge->ndim = ndim;
+  PyArray_Descr* dtype = PyArray_DESCR(array);
+  Py_INCREF(dtype);
+  Py_XSETREF(edge->dtype, dtype);
+  return true;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,187 @@
+// Composite: a public function that is plain Python over other ops, `compute(ops, ...)`. The table is put in front of
+// the arguments where they lie, so that there is no frame between the caller and `compute`.
+#include "dispatch/op_function.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+
+namespace shmtensor {
+
+namespace {
+
+// Python's side, set once by autograd/dispatch/op_function.py: function(composite, args, keywords[, error]).
+struct {
+  PyObject* signature;  // signature(composite) -> inspect.Signature
+  PyObject* foreign;    // what an operand that is no tensor makes of the call; NotImplemented: it goes on
+  PyObject* out;        // a call with `out=`
+  PyObject* failed;     // raises what the caller should see
+} hooks;
+
+struct Composite {
+  Function function;
+  bool on_tensors;   // the table is the one on Tensors
+  bool takes_first;  // its first argument is a tensor, or a list of them
+  bool takes_out;    // `out=` is added to it
+  PyObject *compute, *ops;
+
+  template <class Visit>
+  void each_reference(Visit visit) {
+    function.each_reference(visit);
+    visit(compute);
+    visit(ops);
+  }
+};
+
+PyObject* as_object(Composite* self) { return reinterpret_cast<PyObject*>(self); }
+Composite* as_composite(PyObject* self) { return reinterpret_cast<Composite*>(self); }
+
+PyObject* call_python(PyObject* function, Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* names,
+                      PyObject* error = nullptr) {
+  PyObject *packed, *keywords;
+  if (!pack_arguments(args, n, names, &packed, &keywords)) return nullptr;
+  Ref positional(packed), named(keywords ? keywords : PyDict_New());
+  if (!named) return nullptr;
+  PyObject* given[4] = {as_object(self), packed, named.get(), error};
+  return PyObject_Vectorcall(function, given, error ? 4 : 3, nullptr);
+}
+
+bool all_plain(PyObject* first) {
+  if (is_plain(first)) return true;
+  if (!PyList_CheckExact(first) && !PyTuple_CheckExact(first)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(first); ++i)
+    if (!is_plain(PySequence_Fast_GET_ITEM(first, i))) return false;
+  return true;
+}
+
+bool has_out(PyObject* names) {
+  static PyObject* out = PyUnicode_InternFromString("out");
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i)
+    if (PyTuple_GET_ITEM(names, i) == out) return true;
+  return false;
+}
+
+PyObject* compute(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* names, bool offset) {
+  const Py_ssize_t count = n + (names ? PyTuple_GET_SIZE(names) : 0);
+  if (offset) {  // args[-1] is ours to overwrite
+    PyObject** from = const_cast<PyObject**>(args) - 1;
+    PyObject* kept = *from;
+    *from = self->ops;
+    PyObject* result = PyObject_Vectorcall(self->compute, from, static_cast<size_t>(n + 1), names);
+    *from = kept;
+    return result;
+  }
+  Values given;
+  given.push(self->ops);
+  for (Py_ssize_t i = 0; i < count; ++i) given.push(args[i]);
+  return PyObject_Vectorcall(self->compute, given.data(), static_cast<size_t>(n + 1), names);
+}
+
+// An error that may be about the arguments: Python looks at them again.
+PyObject* explain(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  PyObject *type, *error, *trace;
+  PyErr_Fetch(&type, &error, &trace);
+  const bool unbound = PyErr_GivenExceptionMatches(type, PyExc_TypeError) && !trace;  // `compute` was not entered
+  if (!unbound && !PyErr_GivenExceptionMatches(type, PyExc_AttributeError)) {
+    PyErr_Restore(type, error, trace);
+    return nullptr;
+  }
+  PyErr_NormalizeException(&type, &error, &trace);
+  if (trace) PyException_SetTraceback(error, trace);
+  Ref owned_type(type), owned_error(error), owned_trace(trace);
+  return call_python(hooks.failed, self, args, n, names, error);
+}
+
+PyObject* run(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* names, bool offset) {
+  if (self->takes_first && (n ? !all_plain(args[0]) : names != nullptr)) {
+    PyObject* answer = call_python(hooks.foreign, self, args, n, names);
+    if (answer != Py_NotImplemented) return answer;
+    Py_DECREF(answer);
+  }
+  if (self->takes_out && has_out(names)) return call_python(hooks.out, self, args, n, names);
+  PyObject* result = compute(self, args, n, names, offset);
+  return result || !self->on_tensors ? result : explain(self, args, n, names);
+}
+
+PyObject* composite_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+  Composite* composite = as_composite(self);
+  const Py_ssize_t n = PyVectorcall_NARGS(flags);
+  if (const uint32_t found = modes_of(composite->function.modes)) return call_in_mode(found, self, args, n, names);
+  return run(composite, args, n, names, flags & PY_VECTORCALL_ARGUMENTS_OFFSET);
+}
+
+PyObject* composite_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  return run(as_composite(self), args, n, names, false);
+}
+
+// Composite(name, doc, compute, ops, modes, precision, flags); flags: 1 on tensors, 2 its first argument is a tensor,
+// 4 `out=` is added.
+PyObject* composite_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject *name, *doc, *compute, *ops, *precision;
+  unsigned mask, flags;
+  if (!PyArg_ParseTuple(args, "UOOOIOI:Composite", &name, &doc, &compute, &ops, &mask, &precision, &flags))
+    return nullptr;
+  Composite* self = as_composite(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  self->function.vectorcall = composite_call;
+  self->function.modes = mask;
+  self->function.name = Py_NewRef(name);
+  self->function.event = Py_NewRef(name);
+  self->function.doc = Py_NewRef(doc);
+  self->function.precision = Py_NewRef(precision);
+  self->on_tensors = flags & 1;
+  self->takes_first = flags & 2;
+  self->takes_out = flags & 4;
+  self->compute = Py_NewRef(compute);
+  self->ops = Py_NewRef(ops);
+  return as_object(self);
+}
+
+PyObject* composite_signature(PyObject* self, void*) { return PyObject_CallOneArg(hooks.signature, self); }
+
+PyGetSetDef composite_getset[] = {
+    kFunctionDoc,
+    kFunctionModule,
+    {"__signature__", composite_signature, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+PyMethodDef composite_methods[] = {
+    {"unobserved", method(composite_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, which no mode looks at."},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyMemberDef composite_members[] = {
+    {"compute", T_OBJECT_EX, offsetof(Composite, compute), READONLY, "the function that computes: compute(ops, ...)"},
+    {"takes_out", T_BOOL, offsetof(Composite, takes_out), READONLY, "whether `out=` is added to its arguments"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyType_Slot composite_slots[] = {
+    {Py_tp_doc, const_cast<char*>("A composite of the table: a callable on tensors, or on arrays.")},
+    {Py_tp_new, reinterpret_cast<void*>(composite_new)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<Composite>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear<Composite>)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc<Composite>)},
+    {Py_tp_members, composite_members},
+    {Py_tp_getset, composite_getset},
+    {Py_tp_methods, composite_methods},
+    {0, nullptr},
+};
+PyType_Spec composite_spec = {"shmtensor.native.Composite", sizeof(Composite), 0, kFunctionFlags, composite_slots};
+
+PyObject* set_composite_hooks(PyObject*, PyObject* args, PyObject* named) {
+  static const char* const names[] = {"signature", "foreign", "out", "failed"};
+  return set_hooks(&hooks, names, args, named);
+}
+
+PyMethodDef functions[] = {
+    {"set_composite_hooks", method(set_composite_hooks), METH_VARARGS | METH_KEYWORDS, "Python's side of Composite."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int add_composite(PyObject* module) {
+  if (add_function_type(module, &composite_spec) < 0) return -1;
+  return PyModule_AddFunctions(module, functions);
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,137 @@
+// New tensors of usual sizes and dtypes, made in one call.
+#include <cmath>
+#include <cstring>
+
+#include "kernels/arguments.h"
+#include "simd/kernel_table.h"
+#include "threading/thread_pool.h"
+#include "dispatch/autograd_node.h"
+#include "memory/heap/heap.h"
+#include "dispatch/views.h"
+
+namespace shmtensor {
+namespace {
+
+// Sizes given one by one, or as one tuple or list; -1 where they are not all exact ints from 0 up.
+int read_sizes(PyObject* sizes, npy_intp* dims) {
+  if (!is_sizes(sizes)) return -1;
+  if (PyTuple_GET_SIZE(sizes) == 1) {
+    PyObject* lone = PyTuple_GET_ITEM(sizes, 0);
+    if (is_sizes(lone) || PyList_CheckExact(lone)) sizes = lone;
+  }
+  const Py_ssize_t nd = PySequence_Fast_GET_SIZE(sizes);
+  if (nd > NPY_MAXDIMS) return -1;
+  for (Py_ssize_t i = 0; i < nd; ++i) {
+    PyObject* size = PySequence_Fast_GET_ITEM(sizes, i);
+    const Py_ssize_t v = PyLong_CheckExact(size) ? PyLong_AsSsize_t(size) : -1;
+    if (v < 0) {
+      PyErr_Clear();
+      return -1;
+    }
+    dims[i] = v;
+  }
+  return static_cast<int>(nd);
+}
+
+PyObject* as_tensor(PyObject* array) {
+  if (!array) {
+    if (PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("op");
+    return nullptr;
+  }
+  PyObject* tensor = make_tensor(array);
+  Py_DECREF(array);
+  return tensor;
+}
+
+constexpr npy_intp kLarge = 1 << 22;
+constexpr int64_t kSlice = 65536;  // bytes
+constexpr npy_intp kSmall = 1 << 14;  // numbers counted here; more of them by all threads
+
+// The same eight bytes everywhere.
+void fill(PyArrayObject* out, uint64_t word) {
+  char* to = PyArray_BYTES(out);
+  const auto run = moves().fill;
+  ranges(PyArray_NBYTES(out), kSlice,
+         [=](int64_t start, int64_t stop) { run(to + start, stop - start, word); });
+}
+
+uint64_t ones(int type) {
+  uint64_t word = 0;
+  const double one = 1;
+  const float two[2] = {1, 1};
+  memcpy(&word, type == NPY_FLOAT ? static_cast<const void*>(two) : &one, sizeof word);
+  return word;
+}
+
+}  // namespace
+
+// kind: 0 as the memory is, 1 zeros, 2 ones.
+PyObject* blank(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  npy_intp dims[NPY_MAXDIMS];
+  if (n != 3 || !PyArray_DescrCheck(args[1])) Py_RETURN_NONE;
+  PyArray_Descr* dtype = reinterpret_cast<PyArray_Descr*>(args[1]);
+  const int nd = read_sizes(args[0], dims), type = dtype->type_num;
+  const long kind = PyLong_AsLong(args[2]);
+  if (nd < 0 || type >= NPY_OBJECT) Py_RETURN_NONE;
+  npy_intp size = 1;
+  for (int i = 0; i < nd; ++i) {
+    if (__builtin_mul_overflow(size, dims[i], &size)) Py_RETURN_NONE;
+  }
+  if (kind == 2 && type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
+  Ref out;
+  {
+    Gate open;
+    if (!open) return nullptr;
+    Py_INCREF(dtype);
+    // Very large ones may be fresh pages, which are zero already: the heap knows.
+    const bool calloc = kind == 1 && size > kLarge;
+    out = Ref(calloc ? PyArray_Zeros(nd, dims, dtype, 0)
+                     : PyArray_NewFromDescr(&PyArray_Type, dtype, nd, dims, nullptr, nullptr, 0,
+                                            nullptr));
+    if (out && kind == 1 && !calloc) fill(out.array(), 0);
+    if (out && kind == 2) fill(out.array(), ones(type));
+  }
+  return as_tensor(out.release());
+}
+
+// start + i * step, from start to end: ints give int64, others the float dtype that is given.
+PyObject* counted(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (n != 4 || !PyArray_DescrCheck(args[3])) Py_RETURN_NONE;
+  bool whole = true;
+  double value[3];
+  for (int i = 0; i < 3; ++i) {
+    PyObject* given = i == 1 && args[1] == Py_None ? args[0] : args[i];
+    if (!PyFloat_CheckExact(given) && !PyLong_CheckExact(given)) Py_RETURN_NONE;
+    whole = whole && PyLong_CheckExact(given);
+    value[i] = PyFloat_AsDouble(given);
+    if (PyErr_Occurred()) PyErr_Clear(), value[i] = kExact;
+    if (!(std::fabs(value[i]) < kExact)) Py_RETURN_NONE;
+  }
+  const double start = args[1] == Py_None ? 0 : value[0], step = value[2];
+  const double count = std::ceil((value[1] - start) / step);
+  PyArray_Descr* dtype = reinterpret_cast<PyArray_Descr*>(args[3]);
+  const int type = whole ? NPY_INT64 : dtype->type_num;
+  if (!(count >= 0) || count > kSmall || step == 0 || (value[1] - start) * step < 0) Py_RETURN_NONE;
+  if (type != NPY_INT64 && type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
+  npy_intp size = static_cast<npy_intp>(count);
+  Ref out;
+  {
+    Gate open;
+    if (!open) return nullptr;
+    out = Ref(fresh(1, &size, type));
+  }
+  for (npy_intp i = 0; out && i < size; ++i) {
+    const double v = start + static_cast<double>(i) * step;
+    if (type == NPY_INT64) {
+      data<int64_t>(out)[i] = static_cast<int64_t>(v);
+    } else if (type == NPY_FLOAT) {
+      data<float>(out)[i] = static_cast<float>(v);
+    } else {
+      data<double>(out)[i] = v;
+    }
+  }
+  return as_tensor(out.release());
+}
+
+}  // namespace shmtensor

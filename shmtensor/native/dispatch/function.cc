@@ -1,0 +1,77 @@
+// The type Function: what OpFunction and Composite show of themselves.
+#include "dispatch/function.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+
+namespace shmtensor {
+
+PyTypeObject* function_type;
+
+namespace {
+
+Function* as_function(PyObject* self) { return reinterpret_cast<Function*>(self); }
+
+PyObject* function_get(PyObject* self, PyObject* object, PyObject*) {
+  if (!object || object == Py_None) return Py_NewRef(self);
+  return PyMethod_New(self, object);
+}
+
+PyObject* function_repr(PyObject* self) { return PyUnicode_FromFormat("<function %U>", as_function(self)->name); }
+PyObject* function_reduce(PyObject* self, PyObject*) { return Py_NewRef(as_function(self)->name); }
+
+PyGetSetDef getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMethodDef methods[] = {
+    {"__reduce__", function_reduce, METH_NOARGS, nullptr},  // by name
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Function, vectorcall), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Function, weak), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Function, dict), READONLY, nullptr},
+    {"__name__", T_OBJECT_EX, offsetof(Function, name), READONLY, nullptr},
+    {"__qualname__", T_OBJECT_EX, offsetof(Function, name), READONLY, nullptr},
+    {"event", T_OBJECT_EX, offsetof(Function, event), READONLY, "its name in a profile"},
+    {"precision", T_OBJECT_EX, offsetof(Function, precision), READONLY, "what autocast does with it"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_doc, const_cast<char*>("A named function of the library.")},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_descr_get, reinterpret_cast<void*>(function_get)},
+    {Py_tp_repr, reinterpret_cast<void*>(function_repr)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<Function>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear<Function>)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc<Function>)},
+    {Py_tp_members, members},
+    {Py_tp_getset, getset},
+    {Py_tp_methods, methods},
+    {0, nullptr},
+};
+
+// METHOD_DESCRIPTOR: `x.add(y)` and `x + y` call it without making a bound method.
+PyType_Spec spec = {"shmtensor.native.Function", sizeof(Function), 0, kFunctionFlags | Py_TPFLAGS_BASETYPE, slots};
+
+}  // namespace
+
+PyObject* function_doc(PyObject* self, void*) { return Py_NewRef(as_function(self)->doc); }
+PyObject* function_module(PyObject*, void*) { return PyUnicode_FromString("shmtensor"); }
+
+int add_function(PyObject* module) {
+  function_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  return function_type ? PyModule_AddObjectRef(module, "Function", reinterpret_cast<PyObject*>(function_type)) : -1;
+}
+
+int add_function_type(PyObject* module, PyType_Spec* derived) {
+  Ref type(PyType_FromSpecWithBases(derived, reinterpret_cast<PyObject*>(function_type)));
+  return type ? PyModule_AddType(module, reinterpret_cast<PyTypeObject*>(type.get())) : -1;
+}
+
+}  // namespace shmtensor

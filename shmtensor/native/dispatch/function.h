@@ -1,0 +1,81 @@
+// What the C types of this folder have in common: the face of a function, garbage collection, hooks into Python.
+#pragma once
+
+#include "dispatch/autograd_node.h"
+
+#include "kernels/arguments.h"
+
+namespace shmtensor {
+
+// The base type of OpFunction and Composite: a named function of the library that modes may concern.
+struct Function {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  uint32_t modes;  // those that concern it
+  PyObject *name, *event, *doc, *precision, *dict, *weak;
+
+  template <class Visit>
+  void each_reference(Visit visit) {
+    for (PyObject** p : {&name, &event, &doc, &precision, &dict}) visit(*p);
+  }
+};
+extern PyTypeObject* function_type;
+constexpr unsigned long kFunctionFlags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                                         Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_IMMUTABLETYPE;
+
+// In each type's own getset: a type made from a spec has a `__doc__` and a `__module__` that hide its base's.
+PyObject* function_doc(PyObject* self, void*);
+PyObject* function_module(PyObject* self, void*);
+constexpr PyGetSetDef kFunctionDoc = {"__doc__", function_doc, nullptr, nullptr, nullptr};
+constexpr PyGetSetDef kFunctionModule = {"__module__", function_module, nullptr, nullptr, nullptr};
+
+int add_function(PyObject* module);
+// A type whose base is Function, added to the module.
+int add_function_type(PyObject* module, PyType_Spec* spec);
+
+// The slots of a type whose struct T has `each_reference(visit)`, which calls visit(PyObject*&) for each that it holds.
+template <class T>
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  int stop = 0;
+  reinterpret_cast<T*>(self)->each_reference([&](PyObject*& p) {
+    if (p && !stop) stop = visit(p, arg);
+  });
+  return stop;
+}
+
+template <class T>
+int clear(PyObject* self) {
+  reinterpret_cast<T*>(self)->each_reference([](PyObject*& p) { Py_CLEAR(p); });
+  return 0;
+}
+
+template <class T>
+void dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  if (Py_TYPE(self)->tp_weaklistoffset) PyObject_ClearWeakRefs(self);
+  clear<T>(self);
+  untrack_and_free(self);
+}
+
+// A function of METH_FASTCALL or with keywords, as PyMethodDef wants it.
+template <class F>
+PyCFunction method(F function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
+}
+
+// Fills a struct of references from the keywords of a call, in the order of `names`. Returns None, or null.
+template <class Hooks, size_t n>
+PyObject* set_hooks(Hooks* hooks, const char* const (&names)[n], PyObject* args, PyObject* keywords) {
+  static_assert(sizeof(Hooks) == n * sizeof(PyObject*), "a name for each");
+  if (PyTuple_GET_SIZE(args) || !keywords || PyDict_GET_SIZE(keywords) != n)
+    return raise("TypeError", "set_hooks: %zd keywords are needed", static_cast<Py_ssize_t>(n));
+  for (size_t i = 0; i < n; ++i) {
+    PyObject* function = PyDict_GetItemString(keywords, names[i]);
+    if (!function) return raise("TypeError", "set_hooks: %s= is missing", names[i]);
+    Py_XSETREF(reinterpret_cast<PyObject**>(hooks)[i], Py_NewRef(function));
+  }
+  Py_RETURN_NONE;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,97 @@
+// See modes.h.
+#include "dispatch/modes.h"
+
+#include <unordered_set>
+
+#include "kernels/arguments.h"
+#include "dispatch/autograd_node.h"
+
+namespace shmtensor {
+
+std::atomic<uint32_t> modes{0};
+__thread uint32_t modes_left_out = 0;
+__thread int overrides_off = 0;
+
+namespace {
+
+PyObject* autocast_function;
+PyObject* observed_function;
+
+// Subclasses of Tensor without behaviour of their own (Parameter). They are kept alive.
+std::unordered_set<PyTypeObject*>& plain_classes() {
+  static auto* classes = new std::unordered_set<PyTypeObject*>();
+  return *classes;
+}
+
+}  // namespace
+
+bool pack_arguments(PyObject* const* args, Py_ssize_t n, PyObject* names, PyObject** packed, PyObject** keywords) {
+  *keywords = nullptr;
+  *packed = PyTuple_New(n);
+  if (!*packed) return false;
+  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(*packed, i, Py_NewRef(args[i]));
+  if (!names || !PyTuple_GET_SIZE(names)) return true;
+  *keywords = PyDict_New();
+  for (Py_ssize_t i = 0; *keywords && i < PyTuple_GET_SIZE(names); ++i)
+    if (PyDict_SetItem(*keywords, PyTuple_GET_ITEM(names, i), args[n + i]) < 0) Py_CLEAR(*keywords);
+  if (*keywords) return true;
+  Py_CLEAR(*packed);
+  return false;
+}
+
+PyObject* call_in_mode(uint32_t found, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  PyObject *packed, *keywords;
+  if (!pack_arguments(args, n, names, &packed, &keywords)) return nullptr;
+  Ref positional(packed), named(keywords ? keywords : PyDict_New());
+  if (!named) return nullptr;
+  PyObject* given[3] = {called, packed, named.get()};
+  PyObject* function = found & kAutocast ? autocast_function : observed_function;
+  return PyObject_Vectorcall(function, given, 3, nullptr);
+}
+
+bool is_plain_class(PyTypeObject* type) {
+  return type == tensor_type || plain_classes().count(type) != 0;
+}
+
+PyObject* set_modes(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("set_modes", n, 2, 2) < 0) return nullptr;
+  const unsigned long bits = PyLong_AsUnsignedLong(args[0]);
+  const int on = PyObject_IsTrue(args[1]);
+  if (PyErr_Occurred()) return nullptr;
+  if (on)
+    modes.fetch_or(static_cast<uint32_t>(bits), std::memory_order_relaxed);
+  else
+    modes.fetch_and(~static_cast<uint32_t>(bits), std::memory_order_relaxed);
+  Py_RETURN_NONE;
+}
+
+PyObject* leave_out_modes(PyObject*, PyObject* bits) {
+  const unsigned long wanted = PyLong_AsUnsignedLong(bits);
+  if (PyErr_Occurred()) return nullptr;
+  const uint32_t former = modes_left_out;
+  modes_left_out = static_cast<uint32_t>(wanted);
+  return PyLong_FromUnsignedLong(former);
+}
+
+PyObject* set_mode_functions(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("set_mode_functions", n, 2, 2) < 0) return nullptr;
+  Py_XSETREF(autocast_function, Py_NewRef(args[0]));
+  Py_XSETREF(observed_function, Py_NewRef(args[1]));
+  Py_RETURN_NONE;
+}
+
+PyObject* turn_overrides_off(PyObject*, PyObject* step) {
+  const long by = PyLong_AsLong(step);
+  if (by == -1 && PyErr_Occurred()) return nullptr;
+  overrides_off += static_cast<int>(by);
+  return PyLong_FromLong(overrides_off);
+}
+
+PyObject* add_plain_class(PyObject*, PyObject* type) {
+  if (!PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), base_type))
+    return raise("TypeError", "add_plain_class: a subclass of TensorBase is needed");
+  if (plain_classes().insert(reinterpret_cast<PyTypeObject*>(type)).second) Py_INCREF(type);
+  Py_RETURN_NONE;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,43 @@
+// Modes: what may concern the call of an op besides its arguments.
+//
+// `modes` has a bit for each mode that is on in some thread; an op has a mask of those that concern it. Where they
+// meet, a Python function looks at the state of the calling thread. A mode that is off costs one test.
+#pragma once
+
+#include "python.h"
+
+#include <atomic>
+#include <cstdint>
+
+namespace shmtensor {
+
+enum Mode : uint32_t {
+  kAutocast = 1,  // autograd/dispatch/autocast.py
+  kObserved = 2,  // autograd/dispatch/observers.py: profiles and counters see each call
+};
+
+extern std::atomic<uint32_t> modes;
+extern __thread uint32_t modes_left_out;  // the modes that this thread ignores for now
+extern __thread int overrides_off;        // > 0: this thread takes tensors of subclasses for plain ones
+
+// The modes among `mask` that concern this call.
+inline uint32_t modes_of(uint32_t mask) {
+  const uint32_t met = modes.load(std::memory_order_relaxed) & mask;
+  return __builtin_expect(met != 0, 0) ? met & ~modes_left_out : 0;
+}
+
+// The call by way of the first of the modes: function(called, args, keywords). New reference.
+PyObject* call_in_mode(uint32_t found, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names);
+
+// The arguments of a vectorcall as a tuple and a dictionary (null: no keywords). False with an exception set.
+bool pack_arguments(PyObject* const* args, Py_ssize_t n, PyObject* names, PyObject** packed, PyObject** keywords);
+
+PyObject* set_modes(PyObject*, PyObject* const* args, Py_ssize_t n);      // set_modes(bits, on): for all threads
+PyObject* leave_out_modes(PyObject*, PyObject* bits);                     // leave_out_modes(bits) -> the former bits
+PyObject* set_mode_functions(PyObject*, PyObject* const* args, Py_ssize_t n);  // (autocast, observed)
+PyObject* turn_overrides_off(PyObject*, PyObject* step);                  // turn_overrides_off(step) -> how many now
+PyObject* add_plain_class(PyObject*, PyObject* type);  // tensors of this class are taken for plain ones
+
+bool is_plain_class(PyTypeObject* type);
+
+}  // namespace shmtensor

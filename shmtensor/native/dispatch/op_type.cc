@@ -1,0 +1,239 @@
+// The type OpFunction: its columns, and what it shows of itself.
+#include "dispatch/op_function.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+
+namespace shmtensor {
+
+namespace {
+
+PyObject* as_object(Op* op) { return reinterpret_cast<PyObject*>(op); }
+Op* as_op(PyObject* self) { return reinterpret_cast<Op*>(self); }
+
+PyObject* op_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+  Op* op = as_op(self);
+  const Py_ssize_t n = PyVectorcall_NARGS(flags);
+  if (const uint32_t found = modes_of(op->function.modes)) return call_in_mode(found, self, args, n, names);
+  return call_op(op, args, n, names);
+}
+
+// unobserved(*args, **keywords): the call, which no profile sees. Autocast has had its turn.
+PyObject* op_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  return call_op(as_op(self), args, n, names);
+}
+
+// call_bound(values[, out]): the arguments in the row's order, attributes and all. No mode looks at it.
+PyObject* op_call_bound(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("OpFunction.call_bound", n, 1, 2) < 0) return nullptr;
+  return call_op_bound(as_op(self), args[0], n == 2 ? args[1] : Py_None);
+}
+
+// ---------------------------------------------------------------- columns
+
+PyObject* interned(PyObject* text) {
+  Py_INCREF(text);
+  PyUnicode_InternInPlace(&text);
+  return text;
+}
+
+// A tuple (name, NumPy's name or None, (default,) or None, flags, kind).
+bool read_argument(PyObject* column, Argument* argument) {
+  PyObject *name, *spelling, *value;
+  unsigned flags;
+  int kind;
+  if (!PyArg_ParseTuple(column, "UOOIC", &name, &spelling, &value, &flags, &kind)) return false;
+  argument->name = interned(name);
+  argument->spelling = spelling == Py_None ? nullptr : interned(spelling);
+  argument->value = value == Py_None ? nullptr : Py_NewRef(PyTuple_GET_ITEM(value, 0));
+  argument->listed = flags & 1;
+  argument->optional = flags & 2;
+  argument->promoted = flags & 4;
+  argument->differentiable = flags & 8;
+  argument->number = flags & 16;
+  argument->kind = kind == '-' ? 0 : static_cast<char>(kind);
+  return true;
+}
+
+// widening: (outputs, first or None), or None; format: (layout, first, inputs, arguments, leads, outputs), or None.
+bool read_policy(PyObject* widening, PyObject* format, KernelPolicy* policy) {
+  if (widening != Py_None) {
+    PyObject* first;
+    if (!PyArg_ParseTuple(widening, "nO", &policy->widening.outputs, &first)) return false;
+    policy->widening.first = first == Py_None ? nullptr : Py_NewRef(first);
+    policy->widens = true;
+  }
+  if (format == Py_None) return true;
+  int layout;
+  Format& read = policy->format;
+  if (!PyArg_ParseTuple(format, "innnkn", &layout, &read.first, &read.inputs, &read.arguments, &read.leads,
+                        &read.outputs))
+    return false;
+  read.layout = static_cast<Layout>(layout);
+  policy->formatted = true;
+  return true;
+}
+
+// fill(...): the columns, by keyword; see `plan` in autograd/dispatch/plan.py.
+PyObject* op_fill(PyObject* self, PyObject* args, PyObject* named) {
+  static const char* keywords[] = {"arguments", "n_inputs", "n_positional", "sizes_at",  "promotion", "n_outputs",
+                                   "flags",     "kernel",   "kernel_items", "constants", "saved_items",
+                                   "rare",      "rare_defaults", "ops", "result", "widening", "format", nullptr};
+  PyObject *arguments, *kernel, *kernel_items, *constants, *saved_items, *rare, *rare_defaults, *ops, *result, *widening,
+      *format;
+  int n_inputs, n_positional, sizes_at, promotion, n_outputs;
+  unsigned flags;
+  if (!PyArg_ParseTupleAndKeywords(args, named, "$O!iiiiiIOOO!OOO!OOOO:fill", const_cast<char**>(keywords), &PyTuple_Type,
+                                   &arguments, &n_inputs, &n_positional, &sizes_at, &promotion, &n_outputs, &flags,
+                                   &kernel, &kernel_items, &PyTuple_Type, &constants, &saved_items, &rare,
+                                   &PyDict_Type, &rare_defaults, &ops, &result, &widening, &format))
+    return nullptr;
+  Op* op = as_op(self);
+  if (op->kernel) return raise("RuntimeError", "OpFunction.fill: it has its columns already");
+  if (PyTuple_GET_SIZE(arguments) > kMost || PyDict_GET_SIZE(rare_defaults) > kMostRare)
+    return raise("ValueError", "OpFunction: too many arguments");
+  op->n_inputs = n_inputs;
+  op->n_arguments = static_cast<int>(PyTuple_GET_SIZE(arguments));
+  op->n_positional = n_positional;
+  op->sizes_at = sizes_at;
+  op->promotion = static_cast<Promotion>(promotion);
+  op->n_outputs = n_outputs;
+  op->listed = flags & 1;
+  op->view = flags & 2;
+  op->writes = flags & 4;
+  op->writes_out = flags & 8;
+  op->takes_out = flags & 16;
+  op->keeps = flags & 32;
+  op->pair = flags & 64;
+  op->wraps = flags & 128;
+  for (int i = 0; i < op->n_arguments; ++i) {
+    if (!read_argument(PyTuple_GET_ITEM(arguments, i), &op->arguments[i])) return nullptr;
+    op->n_differentiable += i < n_inputs && op->arguments[i].differentiable;
+  }
+  if (!read_items("OpFunction", kernel_items, op->kernel_items, &op->n_kernel) ||
+      !read_items("OpFunction", saved_items, op->saved_items, &op->n_saved))
+    return nullptr;
+  if (!read_policy(widening, format, &op->policy)) return nullptr;
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(rare_defaults, &at, &key, &value); ++op->n_rare) {
+    op->rare_names[op->n_rare] = interned(key);
+    op->rare_defaults[op->n_rare] = Py_NewRef(value);
+  }
+  op->rare = rare == Py_None ? nullptr : Py_NewRef(rare);
+  op->ops = Py_NewRef(ops);
+  op->constants = Py_NewRef(constants);
+  op->result = Py_NewRef(result);
+  op->kernel = Py_NewRef(kernel);  // last: from here on it is called
+  Py_RETURN_NONE;
+}
+
+// OpFunction(rule, name, event, doc, form, modes, precision)
+PyObject* op_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject *rule, *name, *event, *doc, *precision;
+  int form;
+  unsigned mask;
+  if (!PyArg_ParseTuple(args, "OUUOiIO:OpFunction", &rule, &name, &event, &doc, &form, &mask, &precision))
+    return nullptr;
+  Op* op = as_op(type->tp_alloc(type, 0));
+  if (!op) return nullptr;
+  op->function.vectorcall = op_call;
+  op->function.modes = mask;
+  op->function.name = Py_NewRef(name);
+  op->function.event = Py_NewRef(event);
+  op->function.doc = Py_NewRef(doc);
+  op->function.precision = Py_NewRef(precision);
+  op->form = static_cast<Form>(form);
+  op->rule = Py_NewRef(rule);
+  return as_object(op);
+}
+
+// ---------------------------------------------------------------- the type
+
+PyObject* op_signature(PyObject* self, void*) { return PyObject_CallOneArg(hooks.signature, self); }
+
+PyGetSetDef op_getset[] = {
+    kFunctionDoc,
+    kFunctionModule,
+    {"__signature__", op_signature, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMethodDef op_methods[] = {
+    {"unobserved", method(op_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, which no mode looks at."},
+    {"call_bound", method(op_call_bound), METH_FASTCALL,
+     "call_bound(values, out=None): the call with all arguments in the row's order, which no mode looks at."},
+    {"fill", method(op_fill), METH_VARARGS | METH_KEYWORDS, "Gives it its columns."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMemberDef op_members[] = {
+    {"kernel", T_OBJECT, offsetof(Op, kernel), READONLY, "what computes; None before the first call"},
+    {"rule", T_OBJECT_EX, offsetof(Op, rule), READONLY, "the row's rule"},
+    {"form", T_BYTE, offsetof(Op, form), READONLY, "which form of the row, a place in plan.FORMS"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot op_slots[] = {
+    {Py_tp_doc, const_cast<char*>("An op of the table: a callable on tensors, or on arrays.")},
+    {Py_tp_new, reinterpret_cast<void*>(op_new)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<Op>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear<Op>)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc<Op>)},
+    {Py_tp_members, op_members},
+    {Py_tp_getset, op_getset},
+    {Py_tp_methods, op_methods},
+    {0, nullptr},
+};
+
+PyType_Spec op_spec = {"shmtensor.native.OpFunction", sizeof(Op), 0, kFunctionFlags, op_slots};
+
+PyObject* set_op_hooks(PyObject*, PyObject* args, PyObject* named) {
+  static const char* const names[] = {"plan",     "signature", "bind",    "odd",       "failed",
+                                      "put",      "as_index",  "as_dtype", "history",  "recording",
+                                      "may_write", "may_forget", "written", "common",  "cast"};
+  return set_hooks(&hooks, names, args, named);
+}
+
+PyObject* forget_pairs(PyObject*, PyObject*) {
+  forget_promotions();
+  Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {
+    {"set_op_hooks", method(set_op_hooks), METH_VARARGS | METH_KEYWORDS, "Python's side of OpFunction."},
+    {"forget_promotions", forget_pairs, METH_NOARGS, "Forgets the common dtypes: the default dtype changes."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+bool read_items(const char* where, PyObject* list, Item* items, int* n) {
+  if (!PyTuple_Check(list) || PyTuple_GET_SIZE(list) > kMost) {
+    raise("ValueError", "%s: a tuple of at most %d is needed", where, kMost);
+    return false;
+  }
+  *n = static_cast<int>(PyTuple_GET_SIZE(list));
+  for (int i = 0; i < *n; ++i) {
+    int kind, index;
+    unsigned mask;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(list, i), "iiI", &kind, &index, &mask)) return false;
+    items[i] = {static_cast<What>(kind), static_cast<int16_t>(index), mask};
+  }
+  return true;
+}
+
+bool plan(Op* op) {
+  Ref done(PyObject_CallOneArg(hooks.plan, as_object(op)));
+  if (!done) return false;
+  if (op->kernel) return true;
+  raise("RuntimeError", "OpFunction: there is no plan for it");
+  return false;
+}
+
+int add_op(PyObject* module) {
+  if (add_function_type(module, &op_spec) < 0) return -1;
+  return PyModule_AddFunctions(module, functions);
+}
+
+}  // namespace shmtensor

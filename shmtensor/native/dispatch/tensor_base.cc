@@ -1,0 +1,196 @@
+// TensorBase: the slots of Tensor.
+#include "kernels/arguments.h"
+#include "dispatch/function.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+
+namespace shmtensor {
+
+Version* frozen;
+
+namespace {
+
+PyObject* inferring_variable;
+Py_ssize_t inferring_anywhere;  // `inference_mode` blocks that are open in any thread
+
+// Note [Kept tensors]
+// Tensors of the plain class come and go by the thousand, so the memory of the last few that ended is kept for the next
+// ones, as CPython does with tuples and floats. A kept one is no object: it is not tracked, and has no references.
+constexpr int kMostKept = 64;
+TensorBase* kept[kMostKept];
+int n_kept;
+
+PyObject* start_tensor(PyTypeObject* type, PyObject* array) {
+  TensorBase* tensor;
+  bool is_kept = type == tensor_type && n_kept;
+  if (is_kept)
+    PyObject_Init(reinterpret_cast<PyObject*>(tensor = kept[--n_kept]), type);
+  else
+    tensor = reinterpret_cast<TensorBase*>(type->tp_alloc(type, 0));
+  if (!tensor) return nullptr;
+  tensor->array = Py_NewRef(array);
+  tensor->node = Py_NewRef(Py_None);
+  tensor->version = Py_NewRef(inferring_anywhere && inferring() ? reinterpret_cast<PyObject*>(frozen) : Py_None);
+  tensor->base = Py_NewRef(Py_None);
+  tensor->leaf = Py_NewRef(Py_None);
+  if (is_kept) PyObject_GC_Track(reinterpret_cast<PyObject*>(tensor));
+  return reinterpret_cast<PyObject*>(tensor);
+}
+
+PyObject* base_new(PyTypeObject* type, PyObject*, PyObject*) { return start_tensor(type, Py_None); }
+
+void base_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  Py_TRASHCAN_BEGIN(self, base_dealloc)
+  if (reinterpret_cast<TensorBase*>(self)->weak) PyObject_ClearWeakRefs(self);
+  clear<TensorBase>(self);
+  PyTypeObject* type = Py_TYPE(self);
+  if (type == tensor_type && n_kept < kMostKept) {
+    kept[n_kept++] = reinterpret_cast<TensorBase*>(self);
+    Py_DECREF(type);
+  } else {
+    untrack_and_free(self);
+  }
+  Py_TRASHCAN_END
+}
+
+// The buffer is the array's, so that read-only memory stays so. Not for what requires grad: NumPy then asks __array__,
+// which says why.
+int base_getbuffer(PyObject* self, Py_buffer* view, int flags) {
+  TensorBase* tensor = reinterpret_cast<TensorBase*>(self);
+  for (TensorBase* t = tensor;; t = reinterpret_cast<TensorBase*>(PyTuple_GET_ITEM(t->base, 0))) {
+    if (t->node != Py_None) {
+      view->obj = nullptr;
+      raise("BufferError", "buffer: the tensor requires grad: use detach()");
+      return -1;
+    }
+    if (!PyTuple_CheckExact(t->base)) break;
+  }
+  return PyObject_GetBuffer(tensor->array, view, flags);
+}
+
+PyObject* base_shape(PyObject* self, void*) {
+  PyObject* array = reinterpret_cast<TensorBase*>(self)->array;
+  if (PyArray_Check(array)) return shape_of(reinterpret_cast<PyArrayObject*>(array));
+  Ref own(PyObject_GetAttrString(self, "array"));  // a class that hides its memory has it as a property
+  return own ? PyObject_GetAttrString(own.get(), "shape") : nullptr;
+}
+
+PyGetSetDef base_computed[] = {
+    {"shape", base_shape, nullptr, "The sizes of the dimensions, a Size.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyMemberDef base_members[] = {
+    {"array", T_OBJECT_EX, offsetof(TensorBase, array), 0, "the memory"},
+    {"node", T_OBJECT_EX, offsetof(TensorBase, node), 0, "its place in the graph, or None"},
+    {"version", T_OBJECT_EX, offsetof(TensorBase, version), 0, "counter of in-place writes, or None"},
+    {"base", T_OBJECT_EX, offsetof(TensorBase, base), 0, "(parent, count seen, row, attributes)"},
+    {"leaf", T_OBJECT_EX, offsetof(TensorBase, leaf), 0, "owner of .grad, or None"},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorBase, weak), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(TensorBase, own), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot base_slots[] = {
+    {Py_tp_doc, const_cast<char*>("The slots of Tensor.")},
+    {Py_tp_new, reinterpret_cast<void*>(base_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(base_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse<TensorBase>)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear<TensorBase>)},
+    {Py_tp_members, base_members},
+    {Py_tp_getset, base_computed},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(base_getbuffer)},
+    {0, nullptr},
+};
+}  // namespace
+
+PyType_Spec base_spec = {"shmtensor.native.TensorBase", sizeof(TensorBase), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, base_slots};
+
+Version* version_of(TensorBase* tensor) {
+  if (tensor->version == Py_None) {
+    PyObject* made = version_type->tp_alloc(version_type, 0);
+    if (!made) return nullptr;
+    Py_SETREF(tensor->version, made);
+  }
+  return reinterpret_cast<Version*>(tensor->version);
+}
+
+PyObject* make_tensor(PyObject* array) { return start_tensor(tensor_type, array); }
+
+PyObject* set_tensor_class(PyObject*, PyObject* type) {
+  if (!PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), base_type))
+    return raise("TypeError", "set_tensor_class: a subclass of TensorBase is needed");
+  while (n_kept) tensor_type->tp_free(kept[--n_kept]);
+  Py_INCREF(type);
+  tensor_type = reinterpret_cast<PyTypeObject*>(type);
+  if (tensor_type->tp_basicsize == base_type->tp_basicsize && !tensor_type->tp_finalize)
+    tensor_type->tp_dealloc = base_dealloc;  // it has nothing more: without the walk that Python's own dealloc takes
+  Py_RETURN_NONE;
+}
+
+PyObject* plain_class(PyObject*, PyObject*) { return Py_NewRef(reinterpret_cast<PyObject*>(tensor_type)); }
+
+PyObject* wrap(PyObject*, PyObject* array) { return make_tensor(array); }
+
+namespace {
+
+void replace(PyObject*& place, PyObject* value) {
+  PyObject* former = place;
+  place = value == Py_None ? nullptr : Py_NewRef(value);
+  Py_XDECREF(former);
+}
+
+}  // namespace
+
+PyObject* set_observer(PyObject*, PyObject* function) {
+  replace(observer, function);
+  Py_RETURN_NONE;
+}
+
+PyObject* set_unpacker(PyObject*, PyObject* function) {
+  replace(unpacker, function);
+  Py_RETURN_NONE;
+}
+
+// set_inferring(variable): the ContextVar of the mode. Returns the cell that inference tensors have as version.
+PyObject* set_inferring(PyObject*, PyObject* variable) {
+  if (!PyContextVar_CheckExact(variable)) return raise("TypeError", "set_inferring: a ContextVar is needed");
+  replace(inferring_variable, variable);
+  if (!frozen) frozen = reinterpret_cast<Version*>(version_type->tp_alloc(version_type, 0));
+  return Py_XNewRef(reinterpret_cast<PyObject*>(frozen));
+}
+
+// inference(step): one more, or one less, block is open.
+PyObject* inference(PyObject*, PyObject* step) {
+  long n = PyLong_AsLong(step);
+  if (n == -1 && PyErr_Occurred()) return nullptr;
+  inferring_anywhere += n;
+  Py_RETURN_NONE;
+}
+
+bool inferring() {
+  PyObject* value = nullptr;
+  if (!inferring_anywhere || !inferring_variable || !frozen) return false;
+  if (PyContextVar_Get(inferring_variable, nullptr, &value) < 0) {
+    PyErr_Clear();
+    return false;
+  }
+  bool on = value == Py_True;
+  Py_XDECREF(value);
+  return on;
+}
+
+bool may_write_frozen(TensorBase* tensor) {
+  if (tensor->version != reinterpret_cast<PyObject*>(frozen) || !frozen || inferring()) return true;
+  raise("RuntimeError",
+        "in-place write: Inplace update to inference tensor outside InferenceMode is not allowed: make a clone() of it "
+        "first");
+  return false;
+}
+
+}  // namespace shmtensor

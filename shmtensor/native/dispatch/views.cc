@@ -1,0 +1,184 @@
+// Views of arrays by sizes and strides: what a method of ndarray would do, less its parsing.
+#include "dispatch/views.h"
+
+#include "kernels/arguments.h"
+#include "dispatch/autograd_node.h"
+
+namespace shmtensor {
+namespace {
+
+// An int that is no bool and no class of its own; false for everything else.
+bool whole(PyObject* p, npy_intp* out) {
+  if (!PyLong_CheckExact(p)) return false;
+  const Py_ssize_t v = PyLong_AsSsize_t(p);
+  if (v == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    return false;
+  }
+  *out = v;
+  return true;
+}
+
+// dim counted from the front; -1 if it is no dimension of nd.
+int place(PyObject* dim, int nd) {
+  npy_intp d;
+  if (!whole(dim, &d) || d < -nd || d >= nd) return -1;
+  return static_cast<int>(d < 0 ? d + nd : d);
+}
+
+PyArrayObject* exact(PyObject* const* args, Py_ssize_t given, Py_ssize_t n) {
+  return given == n && PyArray_CheckExact(args[0]) ? as_array(args[0]) : nullptr;
+}
+
+PyObject* in_order(PyArrayObject* x, int nd, const npy_intp* dims) {
+  return view(x, nd, dims, nullptr, PyArray_BYTES(x));
+}
+
+}  // namespace
+
+PyObject* view(PyArrayObject* x, int nd, const npy_intp* dims, const npy_intp* strides, char* at) {
+  PyArray_Descr* dtype = PyArray_DESCR(x);
+  Py_INCREF(dtype);
+  Ref out(PyArray_NewFromDescr(&PyArray_Type, dtype, nd, dims, strides, at,
+                               PyArray_FLAGS(x) & NPY_ARRAY_WRITEABLE, nullptr));
+  if (!out) return nullptr;
+  Py_INCREF(x);
+  if (PyArray_SetBaseObject(out.array(), reinterpret_cast<PyObject*>(x)) < 0) return nullptr;
+  return out.release();
+}
+
+PyObject* viewed(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  PyArrayObject* x = exact(args, n, 2);
+  if (!x || !is_sizes(args[1]) || !PyArray_IS_C_CONTIGUOUS(x)) Py_RETURN_NONE;
+  const Py_ssize_t nd = PyTuple_GET_SIZE(args[1]);
+  if (nd > NPY_MAXDIMS) Py_RETURN_NONE;
+  npy_intp dims[NPY_MAXDIMS], known = 1, open = -1;
+  for (Py_ssize_t i = 0; i < nd; ++i) {
+    if (!whole(PyTuple_GET_ITEM(args[1], i), &dims[i])) Py_RETURN_NONE;
+    if (dims[i] == -1 && open < 0) {
+      open = i;
+    } else if (dims[i] <= 0 || __builtin_mul_overflow(known, dims[i], &known)) {
+      Py_RETURN_NONE;
+    }
+  }
+  const npy_intp size = PyArray_SIZE(x);
+  if (open >= 0) {
+    if (size % known) Py_RETURN_NONE;
+    dims[open] = size / known;
+  } else if (known != size) {
+    Py_RETURN_NONE;
+  }
+  return in_order(x, static_cast<int>(nd), dims);
+}
+
+PyObject* flatten(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  PyArrayObject* x = exact(args, n, 3);
+  if (!x || !PyArray_IS_C_CONTIGUOUS(x)) Py_RETURN_NONE;
+  const int nd = PyArray_NDIM(x), start = place(args[1], nd), end = place(args[2], nd);
+  if (start < 0 || end < start) Py_RETURN_NONE;
+  npy_intp dims[NPY_MAXDIMS];
+  int m = 0;
+  for (int i = 0; i < nd; ++i) {
+    const npy_intp size = PyArray_DIM(x, i);
+    if (i > start && i <= end) {
+      dims[m - 1] *= size;
+    } else {
+      dims[m++] = size;
+    }
+  }
+  return in_order(x, m, dims);
+}
+
+PyObject* squeeze(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  PyArrayObject* x = exact(args, n, 2);
+  if (!x || !PyArray_NDIM(x)) Py_RETURN_NONE;
+  const int nd = PyArray_NDIM(x), dim = args[1] == Py_None ? nd : place(args[1], nd);
+  if (dim < 0) Py_RETURN_NONE;
+  npy_intp dims[NPY_MAXDIMS], strides[NPY_MAXDIMS];
+  int m = 0;
+  for (int i = 0; i < nd; ++i) {
+    const npy_intp size = PyArray_DIM(x, i);
+    if (size == 1 && (dim == nd || dim == i)) continue;
+    dims[m] = size;
+    strides[m++] = PyArray_STRIDE(x, i);
+  }
+  return view(x, m, dims, strides, PyArray_BYTES(x));
+}
+
+PyObject* unsqueeze(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  PyArrayObject* x = exact(args, n, 2);
+  const int nd = x ? PyArray_NDIM(x) + 1 : 0, dim = x ? place(args[1], nd) : -1;
+  if (dim < 0 || nd > NPY_MAXDIMS) Py_RETURN_NONE;
+  npy_intp dims[NPY_MAXDIMS], strides[NPY_MAXDIMS];
+  for (int i = 0; i < nd; ++i) {
+    dims[i] = i == dim ? 1 : PyArray_DIM(x, i < dim ? i : i - 1);
+    strides[i] = i == dim ? 0 : PyArray_STRIDE(x, i < dim ? i : i - 1);
+  }
+  return view(x, nd, dims, strides, PyArray_BYTES(x));
+}
+
+PyObject* diagonal(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  PyArrayObject* x = exact(args, n, 4);
+  npy_intp offset;
+  if (!x || !whole(args[1], &offset)) Py_RETURN_NONE;
+  const int nd = PyArray_NDIM(x), a = place(args[2], nd), b = place(args[3], nd);
+  if (a < 0 || b < 0 || a == b) Py_RETURN_NONE;
+  const npy_intp down = offset < 0 ? -offset : 0, right = offset > 0 ? offset : 0;
+  const npy_intp rows = PyArray_DIM(x, a) - down, columns = PyArray_DIM(x, b) - right;
+  const npy_intp size = rows < columns ? rows : columns;
+  if (size <= 0) Py_RETURN_NONE;
+  npy_intp dims[NPY_MAXDIMS], strides[NPY_MAXDIMS];
+  int m = 0;
+  for (int i = 0; i < nd; ++i) {
+    if (i == a || i == b) continue;
+    dims[m] = PyArray_DIM(x, i);
+    strides[m++] = PyArray_STRIDE(x, i);
+  }
+  dims[m] = size;
+  strides[m] = PyArray_STRIDE(x, a) + PyArray_STRIDE(x, b);
+  return view(x, m + 1, dims, strides,
+              PyArray_BYTES(x) + down * PyArray_STRIDE(x, a) + right * PyArray_STRIDE(x, b));
+}
+
+PyObject* unbind(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  PyArrayObject* x = exact(args, n, 2);
+  const int nd = x ? PyArray_NDIM(x) : 0, dim = x ? place(args[1], nd) : -1;
+  if (dim < 0) Py_RETURN_NONE;
+  npy_intp dims[NPY_MAXDIMS], strides[NPY_MAXDIMS];
+  int m = 0;
+  for (int i = 0; i < nd; ++i) {
+    if (i == dim) continue;
+    dims[m] = PyArray_DIM(x, i);
+    strides[m++] = PyArray_STRIDE(x, i);
+  }
+  const npy_intp count = PyArray_DIM(x, dim);
+  Ref out(PyList_New(count));
+  for (npy_intp i = 0; out && i < count; ++i) {
+    PyObject* part = view(x, m, dims, strides, PyArray_BYTES(x) + i * PyArray_STRIDE(x, dim));
+    if (!part) return nullptr;
+    PyList_SET_ITEM(out.get(), i, part);
+  }
+  return out.release();
+}
+
+PyObject* flipped(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  PyArrayObject* x = exact(args, n, 2);
+  if (!x) Py_RETURN_NONE;
+  const int nd = PyArray_NDIM(x);
+  npy_intp strides[NPY_MAXDIMS];
+  char* at = PyArray_BYTES(x);
+  for (int i = 0; i < nd; ++i) strides[i] = PyArray_STRIDE(x, i);
+  const bool many = is_sizes(args[1]) || PyList_CheckExact(args[1]);
+  const Py_ssize_t count = many ? PySequence_Fast_GET_SIZE(args[1]) : 1;
+  uint64_t seen = 0;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const int dim = place(many ? PySequence_Fast_GET_ITEM(args[1], i) : args[1], nd);
+    if (dim < 0 || seen >> dim & 1) Py_RETURN_NONE;
+    seen |= uint64_t(1) << dim;
+    if (PyArray_DIM(x, dim)) at += (PyArray_DIM(x, dim) - 1) * strides[dim];
+    strides[dim] = -strides[dim];
+  }
+  return view(x, nd, PyArray_DIMS(x), strides, at);
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,330 @@
+// bfloat16 as a dtype that NumPy stores, moves, casts and prints. Arithmetic is not here: NumPy,
+// told that float32 holds every bfloat16, computes `x + y` of two such arrays as float32.
+//
+// Its kind is "f", as every test of ours for a floating dtype asks. Its type number differs from
+// float16's, so that the two are never equal, though an array interface would spell both "<f2"
+// (docs/design/bfloat16.md says where we take care).
+#include <cmath>
+#include <complex>
+#include <cstring>
+
+#include "half/bfloat16.h"
+#include "simd/kernel_table.h"
+#include "half/float16.h"
+#include "half/half.h"
+
+namespace shmtensor {
+
+int bfloat16_num = 0x7fffffff;
+
+namespace {
+
+float to_float(Bfloat16 x) { return x; }
+Bfloat16 from_float(float value) { return Bfloat16(value); }
+
+// ---------------------------------------------------------------- the scalar
+
+struct Scalar {
+  PyObject_HEAD Bfloat16 value;
+};
+
+PyTypeObject scalar_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+float value_of(PyObject* self) { return to_float(reinterpret_cast<Scalar*>(self)->value); }
+
+PyObject* scalar_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject* given = nullptr;
+  if (!PyArg_ParseTuple(args, "|O:bfloat16", &given)) return nullptr;
+  const double value = given ? PyFloat_AsDouble(given) : 0;
+  if (value == -1 && PyErr_Occurred()) return nullptr;
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self) reinterpret_cast<Scalar*>(self)->value = from_float(static_cast<float>(value));
+  return self;
+}
+
+PyObject* scalar_float(PyObject* self) { return PyFloat_FromDouble(value_of(self)); }
+PyObject* scalar_int(PyObject* self) { return PyLong_FromDouble(value_of(self)); }
+int scalar_bool(PyObject* self) { return value_of(self) != 0; }
+
+PyObject* scalar_repr(PyObject* self) {
+  PyObject* number = scalar_float(self);
+  PyObject* text = number ? PyObject_Repr(number) : nullptr;
+  Py_XDECREF(number);
+  return text;
+}
+
+Py_hash_t scalar_hash(PyObject* self) { return _Py_HashDouble(self, value_of(self)); }
+
+PyObject* scalar_compare(PyObject* self, PyObject* other, int op) {
+  PyObject* a = PyNumber_Float(self);
+  PyObject* b = PyObject_TypeCheck(other, &scalar_type) ? PyNumber_Float(other) : Py_NewRef(other);
+  PyObject* result = a && b ? PyObject_RichCompare(a, b, op) : nullptr;
+  Py_XDECREF(a);
+  Py_XDECREF(b);
+  return result;
+}
+
+PyObject* scalar_reduce(PyObject* self, PyObject*) {
+  return Py_BuildValue("O(d)", Py_TYPE(self), static_cast<double>(value_of(self)));
+}
+
+PyMethodDef scalar_methods[] = {
+    {"__reduce__", scalar_reduce, METH_NOARGS, "For pickle."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyNumberMethods scalar_numbers = {};
+
+bool ready_scalar() {
+  scalar_numbers.nb_float = scalar_float;
+  scalar_numbers.nb_int = scalar_int;
+  scalar_numbers.nb_bool = scalar_bool;
+  scalar_type.tp_name = "shmtensor.native._core.bfloat16";
+  scalar_type.tp_doc = "One number of 8 bits exponent and 8 bits precision; NumPy's name for an element.";
+  scalar_type.tp_basicsize = sizeof(Scalar);
+  scalar_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
+  scalar_type.tp_base = &PyGenericArrType_Type;
+  scalar_type.tp_new = scalar_new;
+  scalar_type.tp_repr = scalar_repr;
+  scalar_type.tp_str = scalar_repr;
+  scalar_type.tp_hash = scalar_hash;
+  scalar_type.tp_richcompare = scalar_compare;
+  scalar_type.tp_as_number = &scalar_numbers;
+  scalar_type.tp_methods = scalar_methods;
+  return PyType_Ready(&scalar_type) == 0;
+}
+
+// ---------------------------------------------------------------- what NumPy asks of a dtype
+
+PyObject* getitem(void* data, void*) {
+  Bfloat16 x;
+  memcpy(&x, data, 2);
+  return PyFloat_FromDouble(to_float(x));
+}
+
+int setitem(PyObject* value, void* data, void*) {
+  double number;
+  if (PyLong_Check(value)) {
+    number = PyLong_AsDouble(value);
+  } else {
+    PyObject* as_float = PyNumber_Float(value);
+    if (!as_float) return -1;
+    number = PyFloat_AS_DOUBLE(as_float);
+    Py_DECREF(as_float);
+  }
+  if (number == -1 && PyErr_Occurred()) return -1;
+  const Bfloat16 x = from_float(static_cast<float>(number));
+  memcpy(data, &x, 2);
+  return 0;
+}
+
+void swap_bytes(char* p) {
+  const char c = p[0];
+  p[0] = p[1];
+  p[1] = c;
+}
+
+void copyswap(void* to, void* from, int swap, void*) {
+  if (from) memcpy(to, from, 2);
+  if (swap) swap_bytes(static_cast<char*>(to));
+}
+
+void copyswapn(void* to, npy_intp to_step, void* from, npy_intp from_step, npy_intp n, int swap, void*) {
+  char *t = static_cast<char*>(to), *f = static_cast<char*>(from);
+  if (f && to_step == 2 && from_step == 2 && !swap) {
+    memcpy(t, f, static_cast<size_t>(n) * 2);
+    return;
+  }
+  for (npy_intp i = 0; i < n; ++i, t += to_step) {
+    if (f) memcpy(t, f + i * from_step, 2);
+    if (swap) swap_bytes(t);
+  }
+}
+
+// NaN last, as NumPy sorts.
+int compare(const void* a, const void* b, void*) {
+  const float x = to_float(*static_cast<const Bfloat16*>(a)), y = to_float(*static_cast<const Bfloat16*>(b));
+  if (x < y || (y != y && x == x)) return -1;
+  if (x > y || (x != x && y == y)) return 1;
+  return 0;
+}
+
+npy_bool nonzero(void* data, void*) {
+  Bfloat16 x;
+  memcpy(&x, data, 2);
+  return (x.bits & 0x7fffu) != 0;
+}
+
+int fill(void* data, npy_intp n, void*) {
+  auto* x = static_cast<Bfloat16*>(data);
+  if (n < 2) return 0;
+  const float start = to_float(x[0]), step = to_float(x[1]) - start;
+  for (npy_intp i = 2; i < n; ++i) x[i] = from_float(start + static_cast<float>(i) * step);
+  return 0;
+}
+
+template <bool Largest>
+int place(void* data, npy_intp n, npy_intp* out, void*) {
+  const auto* x = static_cast<const Bfloat16*>(data);
+  npy_intp best = 0;
+  for (npy_intp i = 1; i < n; ++i) {
+    const float a = to_float(x[best]), b = to_float(x[i]);
+    if (a != a) break;
+    if (b != b || (Largest ? b > a : b < a)) best = i;
+  }
+  *out = best;
+  return 0;
+}
+
+// ---------------------------------------------------------------- casts, contiguous
+
+template <class T>
+void cast_from(void* from, void* to, npy_intp n, void*, void*) {
+  const auto* x = static_cast<const T*>(from);
+  auto* out = static_cast<uint16_t*>(to);
+  float block[256];
+  for (npy_intp at = 0; at < n; at += 256) {
+    const npy_intp count = n - at < 256 ? n - at : 256;
+    for (npy_intp i = 0; i < count; ++i) block[i] = static_cast<float>(x[at + i]);
+    kernels_of_halves().narrow[1](block, out + at, count);
+  }
+}
+
+template <class T>
+void cast_to(void* from, void* to, npy_intp n, void*, void*) {
+  const auto* x = static_cast<const Bfloat16*>(from);
+  auto* out = static_cast<T*>(to);
+  for (npy_intp i = 0; i < n; ++i) {
+    const float value = to_float(x[i]);
+    if constexpr (std::is_integral_v<T> && sizeof(T) < 8) {
+      out[i] = static_cast<T>(static_cast<int64_t>(value));  // wraps, as NumPy and PyTorch do it
+    } else {
+      out[i] = static_cast<T>(value);
+    }
+  }
+}
+
+template <>
+void cast_to<bool>(void* from, void* to, npy_intp n, void*, void*) {
+  const auto* x = static_cast<const Bfloat16*>(from);
+  auto* out = static_cast<npy_bool*>(to);
+  for (npy_intp i = 0; i < n; ++i) out[i] = (x[i].bits & 0x7fffu) != 0;
+}
+
+void from_single(void* from, void* to, npy_intp n, void*, void*) {
+  kernels_of_halves().narrow[1](static_cast<const float*>(from), static_cast<uint16_t*>(to), n);
+}
+
+void to_single(void* from, void* to, npy_intp n, void*, void*) {
+  kernels_of_halves().widen[1](static_cast<const uint16_t*>(from), static_cast<float*>(to), n);
+}
+
+template <class T>
+void from_complex(void* from, void* to, npy_intp n, void*, void*) {
+  const auto* x = static_cast<const T*>(from);
+  auto* out = static_cast<Bfloat16*>(to);
+  for (npy_intp i = 0; i < n; ++i) out[i] = from_float(static_cast<float>(x[2 * i]));
+}
+
+template <class T>
+void to_complex(void* from, void* to, npy_intp n, void*, void*) {
+  const auto* x = static_cast<const Bfloat16*>(from);
+  auto* out = static_cast<T*>(to);
+  for (npy_intp i = 0; i < n; ++i) {
+    out[2 * i] = static_cast<T>(to_float(x[i]));
+    out[2 * i + 1] = 0;
+  }
+}
+
+struct Cast {
+  int type;
+  PyArray_VectorUnaryFunc *from, *to;
+};
+
+const Cast casts[] = {
+    {NPY_BOOL, cast_from<npy_bool>, cast_to<bool>},
+    {NPY_BYTE, cast_from<int8_t>, cast_to<int8_t>},
+    {NPY_UBYTE, cast_from<uint8_t>, cast_to<uint8_t>},
+    {NPY_SHORT, cast_from<int16_t>, cast_to<int16_t>},
+    {NPY_USHORT, cast_from<uint16_t>, cast_to<uint16_t>},
+    {NPY_INT, cast_from<int32_t>, cast_to<int32_t>},
+    {NPY_UINT, cast_from<uint32_t>, cast_to<uint32_t>},
+    {NPY_LONG, cast_from<int64_t>, cast_to<int64_t>},
+    {NPY_ULONG, cast_from<uint64_t>, cast_to<uint64_t>},
+    {NPY_LONGLONG, cast_from<int64_t>, cast_to<int64_t>},
+    {NPY_ULONGLONG, cast_from<uint64_t>, cast_to<uint64_t>},
+    {NPY_HALF, cast_from<Float16>, cast_to<Float16>},
+    {NPY_FLOAT, from_single, to_single},
+    {NPY_DOUBLE, cast_from<double>, cast_to<double>},
+    {NPY_LONGDOUBLE, cast_from<long double>, cast_to<long double>},
+    {NPY_CFLOAT, from_complex<float>, to_complex<float>},
+    {NPY_CDOUBLE, from_complex<double>, to_complex<double>},
+    {NPY_CLONGDOUBLE, from_complex<long double>, to_complex<long double>},
+};
+
+PyArray_ArrFuncs functions;
+PyArray_DescrProto prototype = {PyObject_HEAD_INIT(nullptr)};
+
+bool register_dtype() {
+  PyArray_InitArrFuncs(&functions);
+  functions.getitem = reinterpret_cast<PyArray_GetItemFunc*>(getitem);
+  functions.setitem = reinterpret_cast<PyArray_SetItemFunc*>(setitem);
+  functions.copyswap = reinterpret_cast<PyArray_CopySwapFunc*>(copyswap);
+  functions.copyswapn = reinterpret_cast<PyArray_CopySwapNFunc*>(copyswapn);
+  functions.compare = reinterpret_cast<PyArray_CompareFunc*>(compare);
+  functions.nonzero = reinterpret_cast<PyArray_NonzeroFunc*>(nonzero);
+  functions.fill = reinterpret_cast<PyArray_FillFunc*>(fill);
+  functions.argmax = reinterpret_cast<PyArray_ArgFunc*>(place<true>);
+  functions.argmin = reinterpret_cast<PyArray_ArgFunc*>(place<false>);
+  Py_SET_TYPE(&prototype, &PyArrayDescr_Type);
+  prototype.typeobj = &scalar_type;
+  prototype.kind = 'V';  // see Note [The kind]
+  prototype.type = 'E';
+  prototype.byteorder = '=';
+  prototype.flags = NPY_USE_SETITEM;
+  prototype.elsize = 2;
+  prototype.alignment = 2;
+  prototype.f = &functions;
+  prototype.hash = -1;
+  const int number = PyArray_RegisterDataType(&prototype);
+  if (number < 0) return false;
+  PyArray_Descr* own = PyArray_DescrFromType(number);
+  for (const Cast& c : casts) {
+    PyArray_Descr* other = PyArray_DescrFromType(c.type);
+    const bool done = PyArray_RegisterCastFunc(other, number, c.from) == 0 &&
+                      PyArray_RegisterCastFunc(own, c.type, c.to) == 0;
+    Py_DECREF(other);
+    if (!done) return false;
+  }
+  for (int wider : {NPY_FLOAT, NPY_DOUBLE, NPY_LONGDOUBLE, NPY_CFLOAT, NPY_CDOUBLE, NPY_CLONGDOUBLE}) {
+    if (PyArray_RegisterCanCast(own, wider, NPY_NOSCALAR) < 0) return false;
+  }
+  // Note [The kind]
+  // NumPy takes a user's dtype of kind "f" and two bytes for float16's equal when it first looks at a
+  // cast, and would compute with its float16. So it looks while the kind is another; what it found
+  // stays. From then on the kind is "f".
+  for (const Cast& c : casts) {
+    PyArray_Descr* other = PyArray_DescrFromType(c.type);
+    PyArray_CanCastTypeTo(own, other, NPY_SAFE_CASTING);
+    PyArray_CanCastTypeTo(other, own, NPY_SAFE_CASTING);
+    Py_DECREF(other);
+  }
+  PyArray_CanCastTypeTo(own, own, NPY_NO_CASTING);
+  own->kind = 'f';
+  bfloat16_num = number;
+  return true;
+}
+
+}  // namespace
+
+int add_bfloat16(PyObject* module) {
+  if (!ready_scalar() || !register_dtype()) return -1;
+  PyObject* dtype = reinterpret_cast<PyObject*>(PyArray_DescrFromType(bfloat16_num));
+  if (!dtype || PyDict_SetItemString(scalar_type.tp_dict, "dtype", dtype) < 0) return -1;
+  if (PyModule_AddObjectRef(module, "bfloat16", reinterpret_cast<PyObject*>(&scalar_type)) < 0) return -1;
+  const int done = PyModule_AddObjectRef(module, "bfloat16_dtype", dtype);
+  Py_DECREF(dtype);
+  return done;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,80 @@
+// Arrays of 16-bit floats to float32 and back, on the pool.
+#include "kernels/arguments.h"
+#include "simd/kernel_table.h"
+#include "threading/thread_pool.h"
+#include "half/half.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kGrain = 65536;
+constexpr int64_t kUnlock = 8192;
+
+int format_of(int type) { return type == NPY_HALF ? 0 : 1; }
+
+// Do both lie without gaps, with the same axes from the widest step to the narrowest?
+bool parallel_layout(PyArrayObject* a, PyArrayObject* b) {
+  const npy_intp m = PyArray_ITEMSIZE(a), n = PyArray_ITEMSIZE(b);
+  for (int i = 0; i < PyArray_NDIM(a); ++i) {
+    if (PyArray_DIM(a, i) > 1 && PyArray_STRIDE(a, i) / m != PyArray_STRIDE(b, i) / n) return false;
+    if (PyArray_STRIDE(a, i) % m) return false;
+  }
+  return true;
+}
+
+Ref like(PyArrayObject* x, int type) {
+  return Ref(PyArray_NewLikeArray(x, NPY_KEEPORDER, PyArray_DescrFromType(type), 0));
+}
+
+bool plain(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
+
+}  // namespace
+
+PyObject* widened(PyArrayObject* x) {
+  Ref out = like(x, NPY_FLOAT);
+  if (!out) return nullptr;
+  Ref dense;
+  if (!plain(x) || !parallel_layout(out.array(), x)) {  // gaps, or stretched: packed first
+    dense = Ref(PyArray_NewLikeArray(out.array(), NPY_KEEPORDER, PyArray_DescrFromType(PyArray_TYPE(x)), 0));
+    if (!dense || PyArray_CopyInto(dense.array(), x) < 0) return nullptr;
+    x = dense.array();
+  }
+  const int64_t n = PyArray_SIZE(x);
+  const auto kernel = kernels_of_halves().widen[format_of(PyArray_TYPE(x))];
+  const auto* from = data<uint16_t>(x);
+  auto* to = data<float>(out);
+  Unlocked unlocked(n > kUnlock);
+  ranges(n, kGrain, [&](int64_t start, int64_t stop) { kernel(from + start, to + start, stop - start); });
+  return out.release();
+}
+
+int narrow_into(PyArrayObject* x, PyArrayObject* out) {
+  Ref dense;
+  PyArrayObject* target = out;
+  if (!plain(out) || !plain(x) || !parallel_layout(x, out)) {
+    dense = like(x, PyArray_TYPE(out));
+    if (!dense) return -1;
+    target = dense.array();
+    if (!plain(x) || !parallel_layout(x, target)) {  // gaps in x
+      Ref packed = like(x, NPY_FLOAT);
+      if (!packed || PyArray_CopyInto(packed.array(), x) < 0) return -1;
+      return narrow_into(packed.array(), out);
+    }
+  }
+  const int64_t n = PyArray_SIZE(x);
+  const auto kernel = kernels_of_halves().narrow[format_of(PyArray_TYPE(out))];
+  const auto* from = data<float>(x);
+  auto* to = data<uint16_t>(target);
+  {
+    Unlocked unlocked(n > kUnlock);
+    ranges(n, kGrain, [&](int64_t start, int64_t stop) { kernel(from + start, to + start, stop - start); });
+  }
+  return target == out ? 0 : PyArray_CopyInto(out, target);
+}
+
+PyObject* narrowed(PyArrayObject* x, int type) {
+  Ref out = like(x, type);
+  return out && narrow_into(x, out.array()) == 0 ? out.release() : nullptr;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,132 @@
+// The Python face of futex.h: waits on a 32-bit word, and reads and writes a 64-bit one, inside a writable buffer (for
+// tests and small protocols).
+#include "memory/inspect/fault_points.h"
+#include "python.h"
+#include "ipc/futex.h"
+
+namespace shmtensor {
+
+namespace {
+
+struct Word {
+  Py_buffer view{};
+  std::atomic<uint32_t>* at = nullptr;
+  ~Word() {
+    if (view.obj) PyBuffer_Release(&view);
+  }
+  bool find(PyObject* buffer, Py_ssize_t offset, const char* where) {
+    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
+    if (offset < 0 || offset % 4 || offset + 4 > view.len) {
+      raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
+      return false;
+    }
+    at = reinterpret_cast<std::atomic<uint32_t>*>(static_cast<char*>(view.buf) + offset);
+    return true;
+  }
+};
+
+PyObject* word_wait(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+  if (n != 4) return raise("TypeError", "word_wait: takes buffer, offset, value, timeout: got %zd arguments", n);
+  Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
+  if (offset == -1 && PyErr_Occurred()) return nullptr;
+  unsigned long value = PyLong_AsUnsignedLong(arguments[2]);
+  if (value == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
+  double timeout = arguments[3] == Py_None ? -1.0 : PyFloat_AsDouble(arguments[3]);
+  if (timeout == -1.0 && PyErr_Occurred()) return nullptr;
+  if (arguments[3] != Py_None && timeout < 0) timeout = 0;
+  Word word;
+  if (!word.find(arguments[0], offset, "word_wait")) return nullptr;
+  Deadline deadline(timeout);
+  for (;;) {
+    Wait result;
+    Py_BEGIN_ALLOW_THREADS
+    result = wait_while_equal(word.at, static_cast<uint32_t>(value), deadline.left(), nullptr, 0, nullptr);
+    Py_END_ALLOW_THREADS
+    if (result != Wait::Interrupted) return PyBool_FromLong(result == Wait::Ok);
+    if (PyErr_CheckSignals() < 0) return nullptr;
+  }
+}
+
+PyObject* word_wake(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+  if (n != 2) return raise("TypeError", "word_wake: takes buffer and offset: got %zd arguments", n);
+  Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
+  if (offset == -1 && PyErr_Occurred()) return nullptr;
+  Word word;
+  if (!word.find(arguments[0], offset, "word_wake")) return nullptr;
+  wake(word.at);
+  Py_RETURN_NONE;
+}
+
+// Note [Order of a count]
+// A count says how far the other bytes of a protocol are: odd while its writer changes them, even when they are whole.
+// Adding to it is acquire and release: what the writer changes afterwards cannot be seen before the odd value, and what
+// it changed before is there for whoever reads (acquire) the even one. One instruction, so that a death leaves the old
+// value or the new one.
+struct Count {
+  Py_buffer view{};
+  std::atomic<uint64_t>* at = nullptr;
+  ~Count() {
+    if (view.obj) PyBuffer_Release(&view);
+  }
+  bool find(PyObject* buffer, PyObject* offset_object, const char* where) {
+    Py_ssize_t offset = PyLong_AsSsize_t(offset_object);
+    if (offset == -1 && PyErr_Occurred()) return false;
+    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
+    if (offset < 0 || offset % 8 || offset + 8 > view.len) {
+      raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
+      return false;
+    }
+    at = reinterpret_cast<std::atomic<uint64_t>*>(static_cast<char*>(view.buf) + offset);
+    return true;
+  }
+};
+
+PyObject* count_load(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+  if (n != 2) return raise("TypeError", "count_load: takes buffer and offset: got %zd arguments", n);
+  Count count;
+  if (!count.find(arguments[0], arguments[1], "count_load")) return nullptr;
+  return PyLong_FromUnsignedLongLong(count.at->load(std::memory_order_acquire));
+}
+
+PyObject* count_store(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+  if (n != 3) return raise("TypeError", "count_store: takes buffer, offset, value: got %zd arguments", n);
+  unsigned long long value = PyLong_AsUnsignedLongLong(arguments[2]);
+  if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
+  Count count;
+  if (!count.find(arguments[0], arguments[1], "count_store")) return nullptr;
+  count.at->store(value, std::memory_order_release);
+  fault("count.stored");
+  Py_RETURN_NONE;
+}
+
+PyObject* count_add(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
+  if (n != 3) return raise("TypeError", "count_add: takes buffer, offset, value: got %zd arguments", n);
+  unsigned long long value = PyLong_AsUnsignedLongLong(arguments[2]);
+  if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
+  Count count;
+  if (!count.find(arguments[0], arguments[1], "count_add")) return nullptr;
+  value += count.at->fetch_add(value, std::memory_order_acq_rel);
+  fault("count.added");
+  return PyLong_FromUnsignedLongLong(value);
+}
+
+PyMethodDef methods[] = {
+    {"word_wait", reinterpret_cast<PyCFunction>(word_wait), METH_FASTCALL,
+     "word_wait(buffer, offset, value, timeout) -> bool: waits while the u32 at offset equals value; False: timeout."},
+    {"word_wake", reinterpret_cast<PyCFunction>(word_wake), METH_FASTCALL,
+     "word_wake(buffer, offset): wakes everybody who waits on the u32 at offset."},
+    {"count_load", reinterpret_cast<PyCFunction>(count_load), METH_FASTCALL,
+     "count_load(buffer, offset) -> int: the u64 at offset, and all that was written before it (acquire)."},
+    {"count_store", reinterpret_cast<PyCFunction>(count_store), METH_FASTCALL,
+     "count_store(buffer, offset, value): writes the u64 at offset, after all that was written before (release)."},
+    {"count_add", reinterpret_cast<PyCFunction>(count_add), METH_FASTCALL,
+     "count_add(buffer, offset, value) -> int: adds to the u64 at offset in one step; what it is then (acquire and "
+     "release)."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int add_words(PyObject* module) { return PyModule_AddFunctions(module, methods); }
+
+}  // namespace shmtensor

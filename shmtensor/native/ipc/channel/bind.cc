@@ -1,0 +1,309 @@
+// The Python face of channel.h: the type Channel. Waiting is here, because only here the GIL is let go.
+#include <algorithm>
+#include <new>
+
+#include "memory/heap/heap.h"
+#include "memory/ledger/block.h"
+#include "memory/inspect/fault_points.h"
+#include "python.h"
+#include "ipc/codec/block.h"
+#include "ipc/channel/channel_object.h"
+#include "ipc/codec/codec.h"
+#include "ipc/liveness.h"
+
+namespace shmtensor {
+
+bool read_timeout(PyObject* object, double* out) {
+  if (object == Py_None) {
+    *out = -1.0;
+    return true;
+  }
+  double value = PyFloat_AsDouble(object);
+  if (value == -1.0 && PyErr_Occurred()) return false;
+  *out = value > 0 ? value : 0.0;
+  return true;
+}
+
+bool read_peers(PyObject* object, std::vector<Peer>* peers) {
+  if (!object || object == Py_None) return true;
+  PyObject* pairs = PySequence_Fast(object, "Channel.get: peers is a sequence of (row, incarnation)");
+  if (!pairs) return false;
+  bool good = true;
+  for (Py_ssize_t i = 0; good && i < PySequence_Fast_GET_SIZE(pairs); i++) {
+    int row;
+    unsigned long inc;
+    good = PyArg_ParseTuple(PySequence_Fast_GET_ITEM(pairs, i), "ik", &row, &inc);
+    peers->push_back({row, static_cast<uint32_t>(inc)});
+  }
+  Py_DECREF(pairs);
+  return good;
+}
+
+bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>* waiters, const Deadline& deadline,
+              const std::vector<Peer>& peers, const char* where, bool* late) {
+  Wait result = Wait::Ok;
+  int lost = 0;
+  *late = false;
+  Py_BEGIN_ALLOW_THREADS
+  if (!spin_while_equal(word, seen, deadline.left())) {  // uncounted: a wake costs its sender 0.4 us
+    waiters->fetch_add(1, std::memory_order_seq_cst);
+    fault("channel.waiting");
+    result = wait_while_equal(word, seen, deadline.left(), peers.data(), static_cast<int>(peers.size()), &lost, false);
+    waiters->fetch_sub(1, std::memory_order_seq_cst);
+  }
+  Py_END_ALLOW_THREADS
+  if (result == Wait::PeerLost) return raise_peer_lost(where, peers[lost].row, peers[lost].inc);
+  if (result == Wait::Interrupted && PyErr_CheckSignals() < 0) return false;
+  *late = deadline.passed();
+  return true;
+}
+
+bool is_open(ChannelObject* self, const char* where) {
+  if (self->channel.root()) return true;
+  raise("ValueError", "%s: the channel is closed", where);
+  return false;
+}
+
+bool put_parcel(ChannelObject* self, const Parcel& parcel, const Deadline& deadline, double timeout, const char* where,
+                bool* done) {
+  void* spill = nullptr;
+  bool good = is_open(self, where);
+  *done = false;
+  for (bool is_first = true; good && !*done; is_first = false) {
+    Root* root = self->channel.root();
+    // Readers write to that word all the time: the first try, which seldom is the last, does without it.
+    uint32_t room = is_first ? 0 : root->room.load(std::memory_order_seq_cst);
+    Channel::Try result = self->channel.put(parcel.bytes, parcel.nbytes, parcel.blocks, parcel.n, &spill);
+    if (result == Channel::Try::Over) raise("ShutDown", "%s: the queue was shut down", where);
+    good = result == Channel::Try::Ok || result == Channel::Try::NotNow;
+    *done = result == Channel::Try::Ok;
+    if (result != Channel::Try::NotNow) break;
+    if (is_first) continue;
+    bool late = deadline.passed();
+    if (!late) good = wait_for(&root->room, room, &root->writers, deadline, {}, where, &late) && is_open(self, where);
+    if (late && timeout == 0.0) break;
+    if (late) timeout = 0.0;  // one more look
+  }
+  Channel::discard(&spill);
+  return good;
+}
+
+bool take_arrival(ChannelObject* self, Arrival* arrival, const Deadline& deadline, double timeout, PyObject* peers,
+                  const char* where, bool* done) {
+  std::vector<Peer> watched;
+  bool is_first = true;
+  *done = false;
+  while (is_open(self, where)) {
+    Root* root = self->channel.root();
+    uint32_t items = root->items.load(std::memory_order_seq_cst);
+    Channel::Try result = self->channel.get(arrival);
+    *done = result == Channel::Try::Ok;
+    if (result == Channel::Try::Over) raise("ShutDown", "%s: the queue was shut down", where);
+    if (result != Channel::Try::NotNow) return *done;
+    bool late = deadline.passed();
+    if (late && timeout == 0.0) return true;
+    if (late) {
+      timeout = 0.0;  // one more look
+      continue;
+    }
+    if (is_first && !read_peers(peers, &watched)) return false;  // who need not wait need not know
+    is_first = false;
+    if (!wait_for(&root->items, items, &root->readers, deadline, watched, where, &late)) return false;
+  }
+  return false;
+}
+
+namespace {
+
+PyObject* channel_new(PyTypeObject* type, PyObject* arguments, PyObject* named) {
+  static const char* names[] = {"maxsize", "block", "joinable", nullptr};
+  long long maxsize = 0;
+  PyObject* block = nullptr;
+  int joinable = 0;
+  if (!PyArg_ParseTupleAndKeywords(arguments, named, "|LOp", const_cast<char**>(names), &maxsize, &block, &joinable))
+    return nullptr;
+  ChannelObject* self = reinterpret_cast<ChannelObject*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  new (&self->channel) Channel();
+  bool fresh = !block;
+  if (fresh) {
+    const size_t size = sizeof(Root) + (joinable ? kDebtors * sizeof(uint64_t) : 0);
+    void* root = domain_ensure() ? allocate_shared(size) : nullptr;
+    if (root)
+      block = new_block(root, size, Origin::Allocated);
+    else if (!PyErr_Occurred())
+      PyErr_NoMemory(), raise_allocation_failure("Channel");
+  } else {
+    Py_INCREF(block);
+  }
+  self->block = block;
+  void* base;
+  size_t nbytes;
+  if (!block || !find_buffer(block, &base, &nbytes) ||
+      !(fresh ? self->channel.create(base, maxsize > 0 ? static_cast<uint64_t>(maxsize) : 0, joinable)
+              : self->channel.attach(base, nbytes))) {
+    Py_DECREF(self);
+    return nullptr;
+  }
+  return reinterpret_cast<PyObject*>(self);
+}
+
+void channel_dealloc(ChannelObject* self) {
+  self->channel.~Channel();
+  Py_XDECREF(self->block);
+  Py_XDECREF(self->pending);
+  Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));
+}
+
+PyObject* channel_close(ChannelObject* self, PyObject*) {
+  self->channel.close();
+  Py_CLEAR(self->block);
+  Py_RETURN_NONE;
+}
+
+PyObject* channel_put(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
+  if (n != 3) return raise("TypeError", "Channel.put: takes bytes, blocks, timeout: got %zd arguments", n);
+  double timeout;
+  if (!read_timeout(a[2], &timeout)) return nullptr;
+  PyObject* pair = PyTuple_Pack(2, a[0], a[1]);
+  Draft draft;
+  bool done = false;
+  Deadline deadline(timeout);
+  bool good = pair && draft.adopt(pair) &&
+              put_parcel(self, {draft.bytes(), draft.nbytes(), draft.blocks(), draft.n_blocks()}, deadline, timeout,
+                         "Channel.put", &done);
+  Py_XDECREF(pair);
+  return good ? PyBool_FromLong(done) : nullptr;
+}
+
+PyObject* channel_get(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
+  if (n < 1 || n > 2) return raise("TypeError", "Channel.get: takes timeout and peers: got %zd arguments", n);
+  double timeout;
+  if (!read_timeout(a[0], &timeout)) return nullptr;
+  Arrival arrival;
+  bool done;
+  Deadline deadline(timeout);
+  if (!take_arrival(self, &arrival, deadline, timeout, n > 1 ? a[1] : nullptr, "Channel.get", &done)) return nullptr;
+  if (!done) Py_RETURN_NONE;
+  PyObject *data = arrival.data(), *blocks = data ? arrival.blocks() : nullptr;
+  return blocks ? Py_BuildValue("NN", data, blocks) : (Py_XDECREF(data), nullptr);
+}
+
+PyObject* channel_size(ChannelObject* self, PyObject*) {
+  Account account;
+  if (!is_open(self, "Channel.size") || !self->channel.count(&account)) return nullptr;
+  return PyLong_FromUnsignedLongLong(account.waiting);
+}
+
+PyObject* channel_full(ChannelObject* self, PyObject*) {
+  Account account;
+  if (!is_open(self, "Channel.full") || !self->channel.count(&account)) return nullptr;
+  uint64_t maxsize = self->channel.root()->maxsize;
+  return PyBool_FromLong(maxsize && account.waiting + account.reading + account.writing >= maxsize);
+}
+
+PyObject* channel_task_done(ChannelObject* self, PyObject*) {
+  if (!is_open(self, "Channel.task_done")) return nullptr;
+  Root* root = self->channel.root();
+  for (;;) {
+    uint64_t done = root->tasks_done.load(std::memory_order_acquire);
+    int64_t unfinished = self->channel.unfinished_tasks();
+    if (unfinished < 0 && PyErr_Occurred()) return nullptr;
+    if (root->tasks_done.load(std::memory_order_acquire) != done) continue;
+    if (unfinished <= 0) return raise("ValueError", "task_done: called too many times");
+    if (!root->tasks_done.compare_exchange_strong(done, done + 1, std::memory_order_seq_cst)) continue;
+    fault("channel.task.done");
+    self->channel.owe(-1);
+    if (unfinished == 1) {
+      root->tasks.fetch_add(1, std::memory_order_seq_cst);
+      fault("channel.tasks.over");
+      if (root->joiners.load(std::memory_order_seq_cst)) wake(&root->tasks);
+    }
+    Py_RETURN_NONE;
+  }
+}
+
+PyObject* channel_join(ChannelObject* self, PyObject* argument) {
+  double timeout;
+  if (!is_open(self, "Channel.join") || !read_timeout(argument, &timeout)) return nullptr;
+  Deadline deadline(timeout);
+  Root* root = self->channel.root();
+  for (;;) {
+    uint32_t tasks = root->tasks.load(std::memory_order_seq_cst);
+    int64_t unfinished = self->channel.unfinished_tasks();
+    if (unfinished < 0 && PyErr_Occurred()) return nullptr;
+    if (unfinished <= 0) Py_RETURN_TRUE;
+    bool late = deadline.passed();
+    if (late) Py_RETURN_FALSE;
+    if (!wait_for(&root->tasks, tasks, &root->joiners, deadline, {}, "Channel.join", &late) ||
+        !is_open(self, "Channel.join"))
+      return nullptr;
+  }
+}
+
+PyObject* channel_check_debtors(ChannelObject* self, PyObject*) {
+  Peer lost{};
+  bool found;
+  if (!is_open(self, "JoinableQueue.join") || !self->channel.find_lost_debtor(&lost, &found)) return nullptr;
+  return found ? raise_peer_lost("JoinableQueue.join", lost.row, lost.inc) : Py_NewRef(Py_None);
+}
+
+PyObject* channel_block(ChannelObject* self, void*) { return Py_NewRef(self->block ? self->block : Py_None); }
+PyObject* channel_maxsize(ChannelObject* self, void*) {
+  if (!is_open(self, "Channel.maxsize")) return nullptr;
+  return PyLong_FromUnsignedLongLong(self->channel.root()->maxsize);
+}
+
+#define METHOD(name) reinterpret_cast<PyCFunction>(name)
+PyMethodDef methods[] = {
+    {"put", METHOD(channel_put), METH_FASTCALL,
+     "put(data, blocks, timeout) -> bool: sends data and a handle of each block (an array or a Block); False: full."},
+    {"get", METHOD(channel_get), METH_FASTCALL,
+     "get(timeout, peers=None) -> (data, [Block, ...]) or None after timeout; PeerLostError when a peer died."},
+    {"send", METHOD(channel_send), METH_FASTCALL,
+     "send(object, dumps, timeout) -> bool: as put, of an object; dumps(object) -> (data, blocks) of what the codec leaves."},
+    {"receive", METHOD(channel_receive), METH_FASTCALL,
+     "receive(timeout, peers, loads, missing) -> object, or missing after timeout; loads(data, blocks) reads pickles."},
+    {"send_many", METHOD(channel_send_many), METH_FASTCALL,
+     "send_many(objects, dumps, timeout) -> how many; all are written before the first is sent."},
+    {"receive_many", METHOD(channel_receive_many), METH_FASTCALL,
+     "receive_many(n, timeout, peers, loads) -> list of 1 to n; empty after timeout."},
+    {"shut_down", METHOD(channel_shut_down), METH_O,
+     "shut_down(immediate): put raises ShutDown from now on, and so does get once it is empty, or at once."},
+    {"statistics", METHOD(channel_statistics), METH_NOARGS, "statistics() -> dict of counts, from the words alone"},
+    {"check", METHOD(channel_check), METH_NOARGS, "check() -> None, or which invariant is broken"},
+    {"size", METHOD(channel_size), METH_NOARGS, "size() -> messages that wait to be read"},
+    {"full", METHOD(channel_full), METH_NOARGS, "full() -> whether put would wait"},
+    {"task_done", METHOD(channel_task_done), METH_NOARGS, "task_done(): one message got has been worked on"},
+    {"join", METHOD(channel_join), METH_O, "join(timeout) -> bool: waits until every message was worked on"},
+    {"check_debtors", METHOD(channel_check_debtors), METH_NOARGS,
+     "check_debtors(): raises PeerLostError when one has died that took a message and did not say it was done"},
+    {"close", METHOD(channel_close), METH_NOARGS, "close(): drops this process's holds; others go on"},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyGetSetDef getters[] = {
+    {"block", reinterpret_cast<getter>(channel_block), nullptr, "The root's block: Channel(block=it) elsewhere.", nullptr},
+    {"maxsize", reinterpret_cast<getter>(channel_maxsize), nullptr, "0: no bound.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject channel_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+}  // namespace
+
+int add_channel(PyObject* module) {
+  channel_type.tp_name = "shmtensor.native.Channel";
+  channel_type.tp_doc =
+      "Channel(maxsize=0, block=None, joinable=False): messages from any process to any process through shared memory; "
+      "docs/design/multiprocessing.md.";
+  channel_type.tp_basicsize = sizeof(ChannelObject);
+  channel_type.tp_flags = Py_TPFLAGS_DEFAULT;
+  channel_type.tp_new = channel_new;
+  channel_type.tp_dealloc = reinterpret_cast<destructor>(channel_dealloc);
+  channel_type.tp_methods = methods;
+  channel_type.tp_getset = getters;
+  if (PyType_Ready(&channel_type) < 0) return -1;
+  return PyModule_AddObjectRef(module, "Channel", reinterpret_cast<PyObject*>(&channel_type));
+}
+
+}  // namespace shmtensor

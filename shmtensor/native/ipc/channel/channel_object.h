@@ -1,0 +1,48 @@
+// The Python type Channel, for the files that give it its methods.
+#pragma once
+
+#include <vector>
+
+#include "python.h"
+#include "ipc/channel/channel.h"
+
+namespace shmtensor {
+
+struct ChannelObject {
+  PyObject_HEAD
+  Channel channel;
+  PyObject* block;    // the root's
+  PyObject* pending;  // nullptr, or the error of a message that a receive_many met after others
+};
+
+// ---- arguments and waits (bind.cc). False: an exception is set
+bool read_timeout(PyObject* object, double* out);  // -1: no limit
+bool read_peers(PyObject* object, std::vector<Peer>* peers);
+bool is_open(ChannelObject* self, const char* where);
+// Waits until *word is not `seen`. *late: the deadline passed.
+bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>* waiters, const Deadline& deadline,
+              const std::vector<Peer>& peers, const char* where, bool* late);
+
+struct Parcel {
+  const char* bytes;
+  size_t nbytes;
+  const Found* blocks;
+  uint32_t n;
+};
+// Puts it, waiting for room until the deadline; *done: it is there. timeout 0: no wait.
+bool put_parcel(ChannelObject* self, const Parcel& parcel, const Deadline& deadline, double timeout, const char* where,
+                bool* done);
+// Takes a message, waiting for one; *done: there is one.
+bool take_arrival(ChannelObject* self, Arrival* arrival, const Deadline& deadline, double timeout, PyObject* peers,
+                  const char* where, bool* done);
+
+// ---- methods (bind_put_get.cc)
+PyObject* channel_send(ChannelObject* self, PyObject* const* a, Py_ssize_t n);
+PyObject* channel_send_many(ChannelObject* self, PyObject* const* a, Py_ssize_t n);
+PyObject* channel_receive(ChannelObject* self, PyObject* const* a, Py_ssize_t n);
+PyObject* channel_receive_many(ChannelObject* self, PyObject* const* a, Py_ssize_t n);
+PyObject* channel_shut_down(ChannelObject* self, PyObject* immediate);
+PyObject* channel_statistics(ChannelObject* self, PyObject*);
+PyObject* channel_check(ChannelObject* self, PyObject*);
+
+}  // namespace shmtensor

@@ -1,0 +1,191 @@
+// Reading messages; codec.h has the format.
+#include <cstring>
+
+#include "dispatch/autograd_node.h"
+#include "memory/ledger/block.h"
+#include "memory/heap/heap.h"
+#include "memory/ledger/ledger.h"
+#include "ipc/codec/block.h"
+#include "ipc/codec/codec.h"
+#include "ipc/codec/array_layout.h"
+
+namespace shmtensor {
+
+namespace {
+
+class Reader {
+ public:
+  Reader(const char* bytes, size_t n, PyObject* const* blocks, size_t n_blocks)
+      : start_(bytes), at_(bytes), end_(bytes + n), blocks_(blocks), n_blocks_(n_blocks) {}
+
+  PyObject* message() {
+    char mark;
+    if (!take(&mark, 1)) return nullptr;
+    if (mark != kCodecMark) return bad("it does not begin with its mark");
+    PyObject* out = value(0);
+    if (out && at_ != end_) {
+      Py_DECREF(out);
+      return bad("something follows it");
+    }
+    return out;
+  }
+
+ private:
+  PyObject* bad(const char* what) {
+    return raise("ValueError", "receive: the message is malformed: %s: byte %zu of %zu", what,
+                 static_cast<size_t>(at_ - start_), static_cast<size_t>(end_ - start_));
+  }
+  size_t left() const { return static_cast<size_t>(end_ - at_); }
+  bool take(void* out, size_t n) {
+    if (left() < n) {
+      bad("it ends too early");
+      return false;
+    }
+    memcpy(out, at_, n);
+    at_ += n;
+    return true;
+  }
+  // A count of things of which each takes at least so many bytes.
+  bool count(uint32_t* n, size_t each) {
+    if (!take(n, sizeof *n)) return false;
+    if (*n > left() / each) {
+      bad("it ends before what it counts");
+      return false;
+    }
+    return true;
+  }
+
+  // The memory of an array without elements: shared like any other's.
+  static PyObject* fresh_block() {
+    void* base = allocate_shared(1);
+    if (base) return new_block(base, 1, Origin::Allocated);
+    PyErr_NoMemory();
+    raise_allocation_failure("receive");
+    return nullptr;
+  }
+
+  PyObject* view(char tag) {
+    ViewHead head;
+    npy_intp sizes[NPY_MAXDIMS], strides[NPY_MAXDIMS];
+    if (!take(&head, sizeof head)) return nullptr;
+    bool bare = head.block == kNoBlock;
+    if (!bare && head.block >= n_blocks_) return bad("it names a block that it does not have");
+    if (head.ndim > NPY_MAXDIMS || !is_plain_number(head.dtype) || head.flags > 3 || head.zero)
+      return bad("no such array");
+    size_t n = head.ndim * sizeof(npy_intp);
+    bool strided = head.flags & 2;
+    if (!take(sizes, n) || (strided && !take(strides, n))) return nullptr;
+    PyArray_Descr* descr = PyArray_DescrFromType(type_of(head.dtype));
+    if (!descr) return nullptr;
+    if (PyDataType_ELSIZE(descr) == 0) {
+      Py_DECREF(descr);
+      return bad("no such array");
+    }
+    if (bare) {
+      bool empty = false;
+      for (int k = 0; k < head.ndim; k++) empty |= sizes[k] == 0;
+      if (!empty || head.offset) {
+        Py_DECREF(descr);
+        return bad("it names no block");
+      }
+    }
+    PyObject* block = bare ? fresh_block() : Py_NewRef(blocks_[head.block]);
+    if (!block) {
+      Py_DECREF(descr);
+      return nullptr;
+    }
+    PyObject* array = view_block(block, static_cast<char*>(block_base(block)), block_nbytes(block), descr, head.ndim, sizes,
+                                 strided ? strides : nullptr, head.offset, head.flags & 1);
+    Py_DECREF(block);
+    if (!array || tag == 'a') return array;
+    PyObject* tensor = make_tensor(array);
+    Py_DECREF(array);
+    return tensor;
+  }
+
+  PyObject* value(int depth) {
+    char tag;
+    if (!take(&tag, 1)) return nullptr;
+    switch (tag) {
+      case 'N': Py_RETURN_NONE;
+      case 'T': Py_RETURN_TRUE;
+      case 'F': Py_RETURN_FALSE;
+      case 'i': {
+        long long number;
+        return take(&number, sizeof number) ? PyLong_FromLongLong(number) : nullptr;
+      }
+      case 'f': {
+        double number;
+        return take(&number, sizeof number) ? PyFloat_FromDouble(number) : nullptr;
+      }
+      case 'c': {
+        double parts[2];
+        return take(parts, sizeof parts) ? PyComplex_FromDoubles(parts[0], parts[1]) : nullptr;
+      }
+      case 's':
+      case 'b': {
+        uint32_t n;
+        if (!count(&n, 1)) return nullptr;
+        const char* text = at_;
+        at_ += n;
+        return tag == 'b' ? PyBytes_FromStringAndSize(text, n) : PyUnicode_DecodeUTF8(text, n, nullptr);
+      }
+      case '(':
+      case '[': return items(tag == '(', depth);
+      case '{': return pairs(depth);
+      case 'a':
+      case 't': return view(tag);
+      default: at_--; return bad("no such tag");
+    }
+  }
+
+  PyObject* items(bool is_tuple, int depth) {
+    uint32_t n;
+    if (depth == kDeepest) return bad("it is nested too deeply");
+    if (!count(&n, 1)) return nullptr;
+    PyObject* out = is_tuple ? PyTuple_New(n) : PyList_New(n);
+    for (uint32_t i = 0; out && i < n; i++) {
+      PyObject* item = value(depth + 1);
+      if (!item)
+        Py_CLEAR(out);
+      else if (is_tuple)
+        PyTuple_SET_ITEM(out, i, item);
+      else
+        PyList_SET_ITEM(out, i, item);
+    }
+    return out;
+  }
+
+  PyObject* pairs(int depth) {
+    uint32_t n;
+    if (depth == kDeepest) return bad("it is nested too deeply");
+    if (!count(&n, 2)) return nullptr;
+    PyObject* out = PyDict_New();
+    for (uint32_t i = 0; out && i < n; i++) {
+      PyObject* key = value(depth + 1);
+      PyObject* item = key ? value(depth + 1) : nullptr;
+      if (!item || PyDict_SetItem(out, key, item) < 0) {
+        if (item && PyErr_ExceptionMatches(PyExc_TypeError)) {  // a key that cannot be hashed
+          PyErr_Clear();
+          bad("no such key");
+        }
+        Py_CLEAR(out);
+      }
+      Py_XDECREF(key);
+      Py_XDECREF(item);
+    }
+    return out;
+  }
+
+  const char *start_, *at_, *end_;
+  PyObject* const* blocks_;
+  size_t n_blocks_;
+};
+
+}  // namespace
+
+PyObject* decode(const char* bytes, size_t n, PyObject* const* blocks, size_t n_blocks) {
+  return Reader(bytes, n, blocks, n_blocks).message();
+}
+
+}  // namespace shmtensor

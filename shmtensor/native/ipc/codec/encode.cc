@@ -1,0 +1,247 @@
+// Writing messages; codec.h has the format, decode.cc reads them.
+#include "ipc/codec/codec.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "dispatch/autograd_node.h"
+#include "memory/ledger/block.h"
+#include "memory/gradient_buffer.h"
+#include "memory/ledger/ledger.h"
+#include "ipc/codec/block.h"
+#include "ipc/codec/array_layout.h"
+
+namespace shmtensor {
+
+namespace {
+
+constexpr uint32_t kLooked = 8;
+constexpr size_t kLong = 256;  // text of this length is worth the pickler's memory of what it has written
+
+}  // namespace
+
+// ---- writing
+
+Numbering::Place* Numbering::find(std::vector<Place>& places, const void* p) {
+  size_t mask = places.size() - 1, i = (reinterpret_cast<uintptr_t>(p) >> 4) * 0x9E3779B97F4A7C15u >> 20 & mask;
+  while (places[i].p && places[i].p != p) i = (i + 1) & mask;
+  return &places[i];
+}
+
+uint32_t Numbering::of(const void* p, bool* is_new) {
+  if (places_.empty()) {
+    uint32_t i = 0;
+    while (i < n_ && first_[i] != p) i++;
+    *is_new = i == n_;
+    if (!*is_new) return i;
+    if (n_ < kLooked) {
+      first_.push_back(p);
+      return n_++;
+    }
+    places_.resize(4 * kLooked);
+    for (uint32_t k = 0; k < n_; k++) *find(places_, first_[k]) = {first_[k], k};
+  }
+  if (2 * (n_ + 1) > places_.size()) {
+    std::vector<Place> larger(4 * places_.size());
+    for (Place& place : places_)
+      if (place.p) *find(larger, place.p) = place;
+    places_.swap(larger);
+  }
+  Place* place = find(places_, p);
+  *is_new = !place->p;
+  if (*is_new) *place = {p, n_++};
+  return place->number;
+}
+
+void Numbering::clear() {
+  places_.clear();
+  first_.clear();
+  n_ = 0;
+}
+
+void Draft::clear() {
+  for (PyObject* carrier : carriers_) Py_DECREF(carrier);
+  carriers_.clear();
+  blocks_.clear();
+  bases_.clear();
+  seen_.clear();
+  if (view_.obj)
+    PyBuffer_Release(&view_);
+  else if (bytes_ != few_)
+    free(bytes_);
+  bytes_ = few_;
+  n_ = 0;
+  room_ = sizeof few_;
+}
+
+bool Draft::need(size_t more) {
+  if (n_ + more <= room_) return true;
+  size_t room = 2 * room_ > n_ + more ? 2 * room_ : n_ + more;
+  char* larger = static_cast<char*>(bytes_ == few_ ? malloc(room) : realloc(bytes_, room));
+  if (!larger) {
+    PyErr_NoMemory();
+    return false;
+  }
+  if (bytes_ == few_) memcpy(larger, few_, n_);
+  bytes_ = larger;
+  room_ = room;
+  return true;
+}
+
+bool Draft::put(const void* data, size_t n) {
+  if (!need(n)) return false;
+  if (n) memcpy(bytes_ + n_, data, n);  // of nothing there may be no address
+  n_ += n;
+  return true;
+}
+
+bool Draft::put_tag(char tag, uint64_t n) {
+  uint32_t count = static_cast<uint32_t>(n);
+  return put(&tag, 1) && put(&count, sizeof count);
+}
+
+// Whether this object was not met before in this message. What only its container refers to cannot have been.
+bool Draft::is_new(PyObject* object) {
+  bool is_new = true;
+  if (Py_REFCNT(object) != 1) seen_.of(object, &is_new);
+  return is_new;
+}
+
+Draft::Outcome Draft::view(PyObject* object, char tag) {
+  PyArrayObject* array = reinterpret_cast<PyArrayObject*>(object);
+  char* data = PyArray_BYTES(array);
+  if (!is_shared(data) || !is_plain(PyArray_DESCR(array))) return Outcome::Unfit;
+  // Without elements there is nothing to share, and where it begins may be where another block does.
+  bool empty = PyArray_SIZE(array) == 0, is_new = false;
+  uint32_t i = kNoBlock;
+  Found block{};
+  block.base = data;
+  if (!empty) {
+    block = block_around(data, true);
+    if (!block.arena) return Outcome::Unfit;
+    mark_sent(array);
+    i = bases_.of(block.base, &is_new);
+  }
+  if (is_new) {
+    blocks_.push_back(block);
+    carriers_.push_back(Py_NewRef(object));
+  }
+  int ndim = PyArray_NDIM(array);
+  bool strided = !PyArray_IS_C_CONTIGUOUS(array);
+  ViewHead head = {i,
+               static_cast<uint8_t>(wire_of(PyArray_DESCR(array)->type_num)),
+               static_cast<uint8_t>(ndim),
+               static_cast<uint8_t>((PyArray_ISWRITEABLE(array) ? 1 : 0) | (strided ? 2 : 0)),
+               0,
+               data - block.base};
+  size_t sizes = static_cast<size_t>(ndim) * sizeof(npy_intp);
+  if (!need(1 + sizeof head + 2 * sizes)) return Outcome::Failed;
+  char* at = bytes_ + n_;
+  *at++ = tag;
+  memcpy(at, &head, sizeof head);
+  at += sizeof head;
+  for (const npy_intp* from : {PyArray_DIMS(array), strided ? PyArray_STRIDES(array) : nullptr})
+    for (int k = 0; from && k < ndim; k++, at += sizeof(npy_intp)) memcpy(at, &from[k], sizeof(npy_intp));
+  n_ = static_cast<size_t>(at - bytes_);
+  return Outcome::Good;
+}
+
+Draft::Outcome Draft::value(PyObject* object, int depth) {
+  auto as = [](bool good) { return good ? Outcome::Good : Outcome::Failed; };
+  PyTypeObject* type = Py_TYPE(object);
+  if (type == tensor_type) {
+    TensorBase* tensor = reinterpret_cast<TensorBase*>(object);
+    if (tensor->node != Py_None || tensor->leaf != Py_None || !PyArray_CheckExact(tensor->array)) return Outcome::Unfit;
+    if (depth && !is_new(object)) return Outcome::Unfit;
+    return view(tensor->array, 't');
+  }
+  if (type == &PyLong_Type) {
+    int overflow;
+    long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (overflow) return Outcome::Unfit;
+    return as(put("i", 1) && put(&number, sizeof number));
+  }
+  if (object == Py_None) return as(put("N", 1));
+  if (type == &PyBool_Type) return as(put(object == Py_True ? "T" : "F", 1));
+  if (type == &PyFloat_Type) {
+    double number = PyFloat_AS_DOUBLE(object);
+    return as(put("f", 1) && put(&number, sizeof number));
+  }
+  if (type == &PyComplex_Type) {
+    Py_complex number = PyComplex_AsCComplex(object);
+    return as(put("c", 1) && put(&number.real, sizeof number.real) && put(&number.imag, sizeof number.imag));
+  }
+  if (type == &PyUnicode_Type || type == &PyBytes_Type) {
+    Py_ssize_t n = 0;
+    const char* text;
+    if (type == &PyBytes_Type) {
+      text = PyBytes_AS_STRING(object);
+      n = PyBytes_GET_SIZE(object);
+    } else if (!(text = PyUnicode_AsUTF8AndSize(object, &n))) {
+      if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return Outcome::Failed;
+      PyErr_Clear();  // a lone surrogate
+      return Outcome::Unfit;
+    }
+    if (n > UINT32_MAX || (n > static_cast<Py_ssize_t>(kLong) && depth && !is_new(object))) return Outcome::Unfit;
+    return as(put_tag(type == &PyBytes_Type ? 'b' : 's', static_cast<uint64_t>(n)) && put(text, static_cast<size_t>(n)));
+  }
+  bool is_tuple = type == &PyTuple_Type;
+  if (is_tuple || type == &PyList_Type) {
+    Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(object) : PyList_GET_SIZE(object);
+    if (depth == kDeepest || n > UINT32_MAX || (!(is_tuple && n == 0) && !is_new(object))) return Outcome::Unfit;
+    if (!put_tag(is_tuple ? '(' : '[', static_cast<uint64_t>(n))) return Outcome::Failed;
+    for (Py_ssize_t i = 0; i < n; i++) {
+      PyObject* item = is_tuple ? PyTuple_GET_ITEM(object, i) : PyList_GET_ITEM(object, i);
+      Outcome outcome = value(item, depth + 1);
+      if (outcome != Outcome::Good) return outcome;
+    }
+    return Outcome::Good;
+  }
+  if (type == &PyDict_Type) {
+    Py_ssize_t n = PyDict_GET_SIZE(object), at = 0;
+    PyObject *key, *item;
+    if (depth == kDeepest || n > UINT32_MAX || !is_new(object)) return Outcome::Unfit;
+    if (!put_tag('{', static_cast<uint64_t>(n))) return Outcome::Failed;
+    while (PyDict_Next(object, &at, &key, &item)) {
+      Outcome outcome = value(key, depth + 1);
+      if (outcome == Outcome::Good) outcome = value(item, depth + 1);
+      if (outcome != Outcome::Good) return outcome;
+    }
+    return Outcome::Good;
+  }
+  if (type == &PyArray_Type) {
+    if (depth && !is_new(object)) return Outcome::Unfit;
+    return view(object, 'a');
+  }
+  return Outcome::Unfit;
+}
+
+Draft::Outcome Draft::write(PyObject* object) {
+  if (!put(&kCodecMark, 1)) return Outcome::Failed;
+  return value(object, 0);
+}
+
+bool Draft::adopt(PyObject* pair) {
+  clear();
+  PyObject *data, *sequence;
+  if (!PyArg_ParseTuple(pair, "OO", &data, &sequence)) return false;
+  PyObject* items = PySequence_Fast(sequence, "Channel: blocks is a sequence");
+  if (!items) return false;
+  bool good = PyObject_GetBuffer(data, &view_, PyBUF_SIMPLE) == 0;
+  if (good) {
+    bytes_ = static_cast<char*>(view_.buf);
+    n_ = static_cast<size_t>(view_.len);
+  }
+  for (Py_ssize_t i = 0; good && i < PySequence_Fast_GET_SIZE(items); i++) {
+    PyObject* item = PySequence_Fast_GET_ITEM(items, i);
+    void* address;
+    good = find_address(item, &address);
+    if (!good) break;
+    blocks_.push_back(block_around(address));
+    carriers_.push_back(Py_NewRef(item));
+  }
+  Py_DECREF(items);
+  return good;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,17 @@
+// Who is alive, asked in terms of sync/: the ledger's answers about rows (PROTOCOL.md section 7).
+#pragma once
+
+#include "memory/ledger/ledger.h"
+#include "ipc/futex.h"
+
+namespace shmtensor {
+
+inline bool is_alive(Peer peer) { return life_of(peer.row, peer.inc) == Life::Alive; }
+// Dead, not only doomed: no thread of it runs any more, so what it left may be changed.
+inline bool is_dead(Peer peer) { return life_of(peer.row, peer.inc) == Life::Dead; }
+inline Peer here() {
+  Self me = self();
+  return {me.row, me.inc};
+}
+
+}  // namespace shmtensor

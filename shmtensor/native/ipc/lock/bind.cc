@@ -1,0 +1,244 @@
+// The Python face of lock.h: functions over a writable buffer (a block of shared memory) that holds the words.
+#include <algorithm>
+
+#include "python.h"
+#include "ipc/liveness.h"
+#include "ipc/lock/lock.h"
+
+namespace shmtensor {
+
+namespace {
+
+// The words inside the first argument; the buffer is held while the function runs.
+template <class T>
+struct View {
+  Py_buffer view{};
+  T* at = nullptr;
+  ~View() {
+    if (view.obj) PyBuffer_Release(&view);
+  }
+  bool find(PyObject* buffer, const char* where) {
+    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
+    if (view.len < static_cast<Py_ssize_t>(sizeof(T))) {
+      raise("ValueError", "%s: the block is too small: %zd bytes, %zu needed", where, view.len, sizeof(T));
+      return false;
+    }
+    at = static_cast<T*>(view.buf);
+    return true;
+  }
+};
+
+// None: wait for ever (-1); negative: do not wait.
+bool seconds(PyObject* object, double* out) {
+  if (object == Py_None) {
+    *out = -1.0;
+    return true;
+  }
+  double value = PyFloat_AsDouble(object);
+  if (value == -1.0 && PyErr_Occurred()) return false;
+  *out = value > 0 ? value : 0.0;
+  return true;
+}
+
+bool count_is(Py_ssize_t n, Py_ssize_t wanted, const char* where) {
+  if (n == wanted) return true;
+  raise("TypeError", "%s: wrong number of arguments: %zd, %zd expected", where, n, wanted);
+  return false;
+}
+
+template <class Take>
+PyObject* take(LockWord* lock, double timeout, bool reentrant, const char* where, Take attempt) {
+  unsigned long thread = PyThread_get_thread_ident();
+  Peer me = here();
+  if (reentrant && lock->owner.load(std::memory_order_relaxed) == pack(me) &&
+      lock->thread.load(std::memory_order_relaxed) == thread) {
+    lock->depth.fetch_add(1, std::memory_order_relaxed);
+    Py_RETURN_TRUE;
+  }
+  Deadline deadline(timeout);
+  for (;;) {
+    Taken result;
+    Peer lost{};
+    Py_BEGIN_ALLOW_THREADS
+    result = attempt(lock, me, deadline.left(), &lost);
+    Py_END_ALLOW_THREADS
+    if (result == Taken::Ok) {
+      lock->thread.store(thread, std::memory_order_relaxed);
+      lock->depth.store(1, std::memory_order_relaxed);
+      Py_RETURN_TRUE;
+    }
+    if (result == Taken::Timeout) Py_RETURN_FALSE;
+    if (result == Taken::HolderLost) return raise_peer_lost(where, lost.row, lost.inc);
+    if (PyErr_CheckSignals() < 0) return nullptr;
+  }
+}
+
+PyObject* lock_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  double timeout;
+  View<LockWord> lock;
+  if (!count_is(n, 3, "lock_acquire") || !seconds(a[1], &timeout) || !lock.find(a[0], "lock_acquire")) return nullptr;
+  return take(lock.at, timeout, PyObject_IsTrue(a[2]) > 0, "Lock.acquire: the holder is lost, recover() takes the lock",
+              take_lock);
+}
+
+PyObject* lock_recover(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  double timeout;
+  View<LockWord> lock;
+  if (!count_is(n, 3, "lock_recover") || !seconds(a[1], &timeout) || !lock.find(a[0], "lock_recover")) return nullptr;
+  return take(lock.at, timeout, PyObject_IsTrue(a[2]) > 0, "Lock.recover: the holder is still being taken apart",
+              recover_lock);
+}
+
+// A plain lock may be released by anybody, as in the standard library; a reentrant one by its owner alone.
+PyObject* lock_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  View<LockWord> lock;
+  if (!count_is(n, 2, "lock_release") || !lock.find(a[0], "lock_release")) return nullptr;
+  bool reentrant = PyObject_IsTrue(a[1]) > 0;
+  uint64_t owner = lock.at->owner.load(std::memory_order_acquire);
+  if (!reentrant && owner == 0) return raise("ValueError", "Lock.release: the lock is not held");
+  if (reentrant) {
+    if (owner != pack(here()) || lock.at->thread.load(std::memory_order_relaxed) != PyThread_get_thread_ident())
+      return raise("AssertionError", "RLock.release: attempt to release recursive lock not owned by thread");
+    if (lock.at->depth.fetch_sub(1, std::memory_order_relaxed) > 1) Py_RETURN_NONE;
+  }
+  free_lock(lock.at);
+  Py_RETURN_NONE;
+}
+
+// (held by anybody, depth if held by this thread else 0, row, inc)
+PyObject* lock_state(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  View<LockWord> lock;
+  if (!count_is(n, 1, "lock_state") || !lock.find(a[0], "lock_state")) return nullptr;
+  uint64_t owner = lock.at->owner.load(std::memory_order_acquire);
+  bool mine = owner && owner == pack(here()) &&
+              lock.at->thread.load(std::memory_order_relaxed) == PyThread_get_thread_ident();
+  Peer peer = unpack(owner);
+  return Py_BuildValue("Oiik", owner ? Py_True : Py_False,
+                       mine ? static_cast<int>(lock.at->depth.load(std::memory_order_relaxed)) : 0, peer.row,
+                       static_cast<unsigned long>(peer.inc));
+}
+
+// The words and their slots in the first argument.
+struct SemaphoreView : View<SemaphoreWord> {
+  bool find_all(PyObject* buffer, const char* where) {
+    if (!find(buffer, where)) return false;
+    if (size_t(view.len) >= sizeof(SemaphoreWord) + size_t(at->slots) * 8 && at->slots <= kMostPermitSlots) return true;
+    raise("ValueError", "%s: the block is too small: %zd bytes for %u slots", where, view.len, at->slots);
+    return false;
+  }
+};
+
+PyObject* semaphore_start(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  View<SemaphoreWord> semaphore;
+  if (!count_is(n, 3, "semaphore_start") || !semaphore.find(a[0], "semaphore_start")) return nullptr;
+  unsigned long value = PyLong_AsUnsignedLong(a[1]);
+  if (value == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
+  size_t room = (size_t(semaphore.view.len) - sizeof(SemaphoreWord)) / 8;
+  uint32_t slots = static_cast<uint32_t>(std::min<size_t>({room, value, kMostPermitSlots}));
+  semaphore.at->slots = slots;
+  semaphore.at->loose.store(static_cast<uint32_t>(value) - slots, std::memory_order_relaxed);
+  semaphore.at->bounded = PyObject_IsTrue(a[2]) > 0;
+  semaphore.at->limit = semaphore.at->bounded ? static_cast<uint32_t>(value) : INT32_MAX;
+  Py_RETURN_NONE;
+}
+
+PyObject* semaphore_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  double timeout;
+  SemaphoreView semaphore;
+  if (!count_is(n, 2, "semaphore_acquire") || !seconds(a[1], &timeout) ||
+      !semaphore.find_all(a[0], "semaphore_acquire"))
+    return nullptr;
+  Deadline deadline(timeout);
+  Peer me = here();
+  for (;;) {
+    Wait result;
+    Py_BEGIN_ALLOW_THREADS
+    result = take_one(semaphore.at, me, deadline.left());
+    Py_END_ALLOW_THREADS
+    if (result != Wait::Interrupted) return PyBool_FromLong(result == Wait::Ok);
+    if (PyErr_CheckSignals() < 0) return nullptr;
+  }
+}
+
+PyObject* semaphore_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  SemaphoreView semaphore;
+  if (!count_is(n, 2, "semaphore_release") || !semaphore.find_all(a[0], "semaphore_release")) return nullptr;
+  unsigned long count = PyLong_AsUnsignedLong(a[1]);
+  if (count == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
+  if (count > INT32_MAX || !give_back(semaphore.at, here(), static_cast<uint32_t>(count)))
+    return raise("ValueError", "Semaphore.release: released too many times: the limit is %u",
+                 semaphore.at->limit);
+  Py_RETURN_NONE;
+}
+
+PyObject* semaphore_value(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  SemaphoreView semaphore;
+  if (!count_is(n, 1, "semaphore_value") || !semaphore.find_all(a[0], "semaphore_value")) return nullptr;
+  return PyLong_FromUnsignedLongLong(permits(semaphore.at));
+}
+
+PyObject* condition_enter(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  View<Places> places;
+  if (!count_is(n, 1, "condition_enter") || !places.find(a[0], "condition_enter")) return nullptr;
+  int index = enter_place(places.at, here());
+  if (index < 0) return raise("RuntimeError", "Condition.wait: too many wait at once: %d", kPlaces);
+  return PyLong_FromLong(index);
+}
+
+PyObject* condition_sleep(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  double timeout;
+  View<Places> places;
+  if (!count_is(n, 3, "condition_sleep") || !seconds(a[2], &timeout) || !places.find(a[0], "condition_sleep"))
+    return nullptr;
+  long index = PyLong_AsLong(a[1]);
+  if (index == -1 && PyErr_Occurred()) return nullptr;
+  if (index < 0 || index >= kPlaces) return raise("IndexError", "condition_sleep: no such place: %ld", index);
+  Deadline deadline(timeout);
+  for (;;) {
+    Wait result;
+    Py_BEGIN_ALLOW_THREADS
+    result = sleep_at(places.at, static_cast<int>(index), deadline.left());
+    Py_END_ALLOW_THREADS
+    if (result != Wait::Interrupted) return PyBool_FromLong(result == Wait::Ok);
+    if (PyErr_CheckSignals() < 0) {
+      leave_place(places.at, static_cast<int>(index));
+      return nullptr;
+    }
+  }
+}
+
+PyObject* condition_notify(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  View<Places> places;
+  if (!count_is(n, 2, "condition_notify") || !places.find(a[0], "condition_notify")) return nullptr;
+  long count = PyLong_AsLong(a[1]);
+  if (count == -1 && PyErr_Occurred()) return nullptr;
+  return PyLong_FromLong(notify_places(places.at, static_cast<int>(std::min<long>(count, kPlaces))));
+}
+
+#define FAST(name) reinterpret_cast<PyCFunction>(name), METH_FASTCALL
+PyMethodDef methods[] = {
+    {"lock_acquire", FAST(lock_acquire), "lock_acquire(block, timeout, reentrant) -> bool; PeerLostError: dead holder."},
+    {"lock_recover", FAST(lock_recover), "lock_recover(block, timeout, reentrant) -> bool: also from a dead holder."},
+    {"lock_release", FAST(lock_release), "lock_release(block, reentrant)"},
+    {"lock_state", FAST(lock_state), "lock_state(block) -> (held, depth of this thread, row, inc)"},
+    {"semaphore_start", FAST(semaphore_start), "semaphore_start(block, value, limited): a zeroed block becomes one."},
+    {"semaphore_value", FAST(semaphore_value), "semaphore_value(block) -> how many can be taken now"},
+    {"semaphore_acquire", FAST(semaphore_acquire), "semaphore_acquire(block, timeout) -> bool"},
+    {"semaphore_release", FAST(semaphore_release), "semaphore_release(block, n)"},
+    {"condition_enter", FAST(condition_enter), "condition_enter(block) -> place, to be slept on"},
+    {"condition_sleep", FAST(condition_sleep), "condition_sleep(block, place, timeout) -> bool: notified"},
+    {"condition_notify", FAST(condition_notify), "condition_notify(block, n) -> how many were notified"},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int add_locks(PyObject* module) {
+  static_assert(sizeof(Places) <= 8192, "a condition fits its block");
+  if (PyModule_AddIntConstant(module, "LOCK_NBYTES", 64) < 0 ||
+      PyModule_AddIntConstant(module, "CONDITION_NBYTES", sizeof(Places)) < 0)
+    return -1;
+  return PyModule_AddFunctions(module, methods);
+}
+
+}  // namespace shmtensor

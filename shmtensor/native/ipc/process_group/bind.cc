@@ -1,0 +1,400 @@
+// The Python face of group.h: the type Group. shmtensor/distributed/ gives it C-contiguous arrays in shared memory.
+#include <new>
+
+#include "half/bfloat16.h"
+#include "ipc/process_group/group.h"
+
+namespace shmtensor::group {
+
+namespace {
+
+struct GroupObject {  // the Python object
+  PyObject_HEAD
+  Group* group;
+  Py_buffer block;
+};
+
+Group& group_of(PyObject* self) { return *reinterpret_cast<GroupObject*>(self)->group; }
+
+bool read(const char* where, PyObject* object, Operand* x, bool writes) {
+  if (!PyArray_Check(object)) {
+    raise("TypeError", "%s: takes an ndarray: got %s", where, Py_TYPE(object)->tp_name);
+    return false;
+  }
+  auto* array = reinterpret_cast<PyArrayObject*>(object);
+  if (!PyArray_IS_C_CONTIGUOUS(array) || (writes && !PyArray_ISWRITEABLE(array)) || PyArray_ISBYTESWAPPED(array) ||
+      PyArray_NDIM(array) > kMaxDims || PyDataType_REFCHK(PyArray_DESCR(array))) {
+    raise("ValueError", "%s: takes a C-contiguous%s array of numbers with at most %d dimensions: this one is not", where,
+          writes ? ", writable" : "", kMaxDims);
+    return false;
+  }
+  x->data = PyArray_BYTES(array), x->ndim = PyArray_NDIM(array);
+  x->item = static_cast<size_t>(PyArray_ITEMSIZE(array)), x->nbytes = static_cast<size_t>(PyArray_NBYTES(array));
+  x->dtype = wire_of(PyArray_TYPE(array));
+  if (x->dtype == NPY_LONGLONG) x->dtype = NPY_LONG;
+  if (x->dtype == NPY_ULONGLONG) x->dtype = NPY_ULONG;
+  for (int i = 0; i < kMaxDims; i++) x->shape[i] = i < x->ndim ? PyArray_DIM(array, i) : 0;
+  return true;
+}
+
+// `n` arrays of x's size.
+bool read_list(const char* where, PyObject* list, const Operand& x, int n, bool writes, std::vector<char*>* out) {
+  PyObject* items = PySequence_Fast(list, "takes a list of arrays");
+  if (!items) return false;
+  bool good = PySequence_Fast_GET_SIZE(items) == n;
+  if (!good) raise("ValueError", "%s: takes a tensor for each rank: got %zd of %d", where, PySequence_Fast_GET_SIZE(items), n);
+  for (int p = 0; p < n && good; p++) {
+    Operand other;
+    good = read(where, PySequence_Fast_GET_ITEM(items, p), &other, writes);
+    if (good && (other.nbytes != x.nbytes || other.dtype != x.dtype)) {
+      raise("ValueError", "%s: tensors of the list differ from this rank's in size or dtype: %zu bytes at %d, not %zu", where,
+            other.nbytes, p, x.nbytes);
+      good = false;
+    }
+    out->push_back(other.data);
+  }
+  Py_DECREF(items);
+  return good;
+}
+
+bool read_number(PyObject* object, double* out) {
+  *out = PyFloat_AsDouble(object);
+  return !(*out == -1.0 && PyErr_Occurred());
+}
+
+bool read_int(PyObject* object, int* out) {
+  long value = PyLong_AsLong(object);
+  *out = static_cast<int>(value);
+  return !(value == -1 && PyErr_Occurred());
+}
+
+bool read_rank(const char* where, PyObject* self, PyObject* object, int* out) {
+  if (!read_int(object, out)) return false;
+  if (*out >= 0 && *out < group_of(self).world()) return true;
+  raise("ValueError", "%s: no such rank: %d of %d", where, *out, group_of(self).world());
+  return false;
+}
+
+bool read_fold(const char* where, PyObject* object, int dtype, Fold* out) {
+  int value;
+  if (!read_int(object, &value)) return false;
+  *out = static_cast<Fold>(value);
+  if (value >= 0 && value < static_cast<int>(Fold::None) && is_foldable(dtype, *out)) return true;
+  PyArray_Descr* descr = PyArray_DescrFromType(type_of(dtype));
+  PyObject* name = descr ? PyObject_Str(reinterpret_cast<PyObject*>(descr)) : nullptr;
+  raise("TypeError", "%s: this reduction is not defined for this dtype: %s of %s", where,
+        value >= 0 && value < static_cast<int>(Fold::None) ? name_of(*out) : "?", name ? PyUnicode_AsUTF8(name) : "?");
+  Py_XDECREF(name);
+  Py_XDECREF(descr);
+  return false;
+}
+
+bool takes(const char* where, Py_ssize_t got, Py_ssize_t wanted) {
+  if (got == wanted) return true;
+  raise("TypeError", "%s: takes %zd arguments: got %zd", where, wanted, got);
+  return false;
+}
+
+PyObject* done(bool good) {
+  if (!good) return nullptr;
+  Py_RETURN_NONE;
+}
+
+using Arguments = PyObject* const*;
+
+PyObject* method_barrier(PyObject* self, Arguments a, Py_ssize_t n) {
+  double timeout;
+  if (!takes("barrier", n, 1) || !read_number(a[0], &timeout)) return nullptr;
+  return done(barrier(group_of(self), timeout));
+}
+
+PyObject* method_broadcast(PyObject* self, Arguments a, Py_ssize_t n) {
+  Operand x;
+  int root;
+  double timeout;
+  if (!takes("broadcast", n, 3) || !read_rank("broadcast", self, a[1], &root)) return nullptr;
+  if (!read("broadcast", a[0], &x, root != group_of(self).rank()) || !read_number(a[2], &timeout)) return nullptr;
+  return done(broadcast(group_of(self), x, root, timeout));
+}
+
+PyObject* method_all_reduce(PyObject* self, Arguments a, Py_ssize_t n) {
+  Operand x;
+  Fold fold;
+  double timeout;
+  if (!takes("all_reduce", n, 3) || !read("all_reduce", a[0], &x, true)) return nullptr;
+  if (!read_fold("all_reduce", a[1], x.dtype, &fold) || !read_number(a[2], &timeout)) return nullptr;
+  return done(all_reduce(group_of(self), x, fold, timeout));
+}
+
+PyObject* method_reduce(PyObject* self, Arguments a, Py_ssize_t n) {
+  Operand x;
+  Fold fold;
+  int root;
+  double timeout;
+  if (!takes("reduce", n, 4) || !read("reduce", a[0], &x, true) || !read_fold("reduce", a[1], x.dtype, &fold)) return nullptr;
+  if (!read_rank("reduce", self, a[2], &root) || !read_number(a[3], &timeout)) return nullptr;
+  return done(reduce(group_of(self), x, fold, root, timeout));
+}
+
+PyObject* method_all_gather(PyObject* self, Arguments a, Py_ssize_t n) {
+  Operand x;
+  double timeout;
+  std::vector<char*> out;
+  if (!takes("all_gather", n, 3) || !read("all_gather", a[1], &x, false) || !read_number(a[2], &timeout)) return nullptr;
+  if (!read_list("all_gather", a[0], x, group_of(self).world(), true, &out)) return nullptr;
+  return done(all_gather(group_of(self), x, out.data(), timeout));
+}
+
+PyObject* method_gather(PyObject* self, Arguments a, Py_ssize_t n) {
+  Operand x;
+  int root;
+  double timeout;
+  std::vector<char*> out;
+  if (!takes("gather", n, 4) || !read("gather", a[0], &x, false)) return nullptr;
+  if (!read_rank("gather", self, a[2], &root) || !read_number(a[3], &timeout)) return nullptr;
+  if (root == group_of(self).rank() && !read_list("gather", a[1], x, group_of(self).world(), true, &out)) return nullptr;
+  return done(gather(group_of(self), x, out.data(), root, timeout));
+}
+
+PyObject* method_scatter(PyObject* self, Arguments a, Py_ssize_t n) {
+  Operand x;
+  int root;
+  double timeout;
+  std::vector<char*> in;
+  if (!takes("scatter", n, 4) || !read("scatter", a[0], &x, true)) return nullptr;
+  if (!read_rank("scatter", self, a[2], &root) || !read_number(a[3], &timeout)) return nullptr;
+  if (root == group_of(self).rank() && !read_list("scatter", a[1], x, group_of(self).world(), false, &in)) return nullptr;
+  return done(scatter(group_of(self), x, in.data(), root, timeout));
+}
+
+// out and x of the two where one holds world chunks: their sizes are checked before anything is published.
+bool read_pair(const char* where, PyObject* self, Arguments a, Operand* out, Operand* x, size_t divisor) {
+  if (!read(where, a[0], out, true) || !read(where, a[1], x, false)) return false;
+  if (out->dtype == x->dtype && x->nbytes == out->nbytes * divisor &&
+      x->nbytes / x->item % static_cast<size_t>(group_of(self).world()) == 0)
+    return true;
+  raise("ValueError", "%s: sizes do not fit %d ranks: output %zu bytes, input %zu", where, group_of(self).world(),
+        out->nbytes, x->nbytes);
+  return false;
+}
+
+PyObject* method_reduce_scatter(PyObject* self, Arguments a, Py_ssize_t n) {
+  Operand out, x;
+  Fold fold;
+  double timeout;
+  size_t world = static_cast<size_t>(group_of(self).world());
+  if (!takes("reduce_scatter", n, 4) || !read_pair("reduce_scatter", self, a, &out, &x, world)) return nullptr;
+  if (!read_fold("reduce_scatter", a[2], x.dtype, &fold) || !read_number(a[3], &timeout)) return nullptr;
+  return done(reduce_scatter(group_of(self), x, out.data, fold, timeout));
+}
+
+PyObject* method_all_to_all(PyObject* self, Arguments a, Py_ssize_t n) {
+  Operand out, x;
+  double timeout;
+  if (!takes("all_to_all", n, 3) || !read_pair("all_to_all", self, a, &out, &x, 1)) return nullptr;
+  if (!read_number(a[2], &timeout)) return nullptr;
+  return done(all_to_all(group_of(self), x, out.data, timeout));
+}
+
+PyObject* method_exchange(PyObject* self, Arguments a, Py_ssize_t n) {
+  Operand x;
+  double timeout;
+  int is_direct;
+  int world = group_of(self).world();
+  std::vector<char*> out(world);
+  std::vector<size_t> nbytes(world), offsets(world);
+  if (!takes("exchange", n, 5) || !read("exchange", a[1], &x, false)) return nullptr;
+  if (!read_int(a[3], &is_direct) || !read_number(a[4], &timeout)) return nullptr;
+  if (!PyList_Check(a[0]) || !PyList_Check(a[2]) || PyList_GET_SIZE(a[0]) != world || PyList_GET_SIZE(a[2]) != world)
+    return raise("ValueError", "exchange: takes lists with an array and an offset for each of %d ranks", world);
+  if (!is_direct && x.nbytes > kInline) return raise("ValueError", "exchange: too large to go inline: %zu bytes", x.nbytes);
+  for (int p = 0; p < world; p++) {
+    Operand part;
+    if (!read("exchange", PyList_GET_ITEM(a[0], p), &part, true)) return nullptr;
+    out[p] = part.data, nbytes[p] = part.nbytes;
+    offsets[p] = PyLong_AsSize_t(PyList_GET_ITEM(a[2], p));
+    if (PyErr_Occurred()) return nullptr;
+  }
+  return done(exchange(group_of(self), x, out.data(), nbytes.data(), offsets.data(), is_direct, timeout));
+}
+
+PyObject* method_find_sender(PyObject* self, PyObject* timeout) {
+  double seconds;
+  if (!read_number(timeout, &seconds)) return nullptr;
+  int sender = group_of(self).find_sender(seconds);
+  return sender < 0 ? nullptr : PyLong_FromLong(sender);
+}
+
+// [(number, progress, call, bytes, began, ended)] of rank p, the oldest first.
+template <bool OfMessages>
+PyObject* method_trail(PyObject* self, PyObject* rank) {
+  static const char* const names[] = {"", "called", "met", "done"};
+  constexpr uint64_t kept = OfMessages ? kMessages : kTrail;
+  Group& group = group_of(self);
+  int p;
+  if (!read_rank("trail", self, rank, &p)) return nullptr;
+  PyObject* list = PyList_New(0);
+  uint64_t last = group.last_number(p, OfMessages);
+  for (uint64_t n = last > kept ? last - kept + 1 : 1; list && n <= last; n++) {
+    Step step;
+    Progress progress;
+    if (!group.read_step(p, n, &step, &progress, OfMessages)) continue;
+    PyObject* item = Py_BuildValue("KssKdd", n, names[static_cast<int>(progress)], step.call.text().c_str(),
+                                   static_cast<unsigned long long>(step.call.nbytes), step.began, step.ended);
+    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return list;
+}
+
+PyObject* method_missing(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(group_of(self).missing()); }
+
+template <bool Sends>
+PyObject* method_message(PyObject* self, Arguments a, Py_ssize_t n) {
+  const char* where = Sends ? "send" : "recv";
+  Operand x;
+  int peer, tag;
+  double timeout;
+  if (!takes(where, n, 4) || !read(where, a[0], &x, !Sends) || !read_rank(where, self, a[1], &peer)) return nullptr;
+  if (!read_int(a[2], &tag) || !read_number(a[3], &timeout)) return nullptr;
+  Group& group = group_of(self);
+  if (peer == group.rank()) return raise("ValueError", "%s: a rank cannot send to itself: rank %d", where, peer);
+  Record call{};
+  call.number = static_cast<uint64_t>(tag), call.what = Collective::Message, call.fold = Fold::None, call.root = -1;
+  call.dtype = static_cast<int8_t>(x.dtype), call.ndim = static_cast<int8_t>(x.ndim), call.nbytes = x.nbytes;
+  for (int i = 0; i < x.ndim; i++) call.shape[i] = x.shape[i];
+  return done(Sends ? group.send(call, x.data, peer, timeout) : group.receive(call, x.data, peer, timeout));
+}
+
+PyObject* method_leave(PyObject* self, PyObject*) {
+  group_of(self).leave();
+  Py_RETURN_NONE;
+}
+
+PyObject* method_break_off(PyObject* self, PyObject* why) {
+  const char* text = PyUnicode_AsUTF8(why);
+  if (!text) return nullptr;
+  group_of(self).break_off(text);
+  Py_RETURN_NONE;
+}
+
+PyObject* method_statistics(PyObject* self, PyObject*) {
+  Group& g = group_of(self);
+  return Py_BuildValue("KKK", g.number(), g.bytes_inline(), g.bytes_direct());
+}
+
+template <auto F>
+PyCFunction as() {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(F));
+}
+
+PyMethodDef methods[] = {
+    {"barrier", as<method_barrier>(), METH_FASTCALL, "barrier(timeout)"},
+    {"broadcast", as<method_broadcast>(), METH_FASTCALL, "broadcast(x, root, timeout)"},
+    {"all_reduce", as<method_all_reduce>(), METH_FASTCALL, "all_reduce(x, fold, timeout)"},
+    {"reduce", as<method_reduce>(), METH_FASTCALL, "reduce(x, fold, root, timeout)"},
+    {"all_gather", as<method_all_gather>(), METH_FASTCALL, "all_gather(outs, x, timeout)"},
+    {"gather", as<method_gather>(), METH_FASTCALL, "gather(x, outs, root, timeout)"},
+    {"scatter", as<method_scatter>(), METH_FASTCALL, "scatter(out, xs, root, timeout)"},
+    {"reduce_scatter", as<method_reduce_scatter>(), METH_FASTCALL, "reduce_scatter(out, x, fold, timeout)"},
+    {"all_to_all", as<method_all_to_all>(), METH_FASTCALL, "all_to_all(out, x, timeout)"},
+    {"send", as<method_message<true>>(), METH_FASTCALL, "send(x, to, tag, timeout)"},
+    {"recv", as<method_message<false>>(), METH_FASTCALL, "recv(x, from, tag, timeout)"},
+    {"exchange", as<method_exchange>(), METH_FASTCALL, "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"},
+    {"find_sender", method_find_sender, METH_O, "find_sender(timeout) -> a rank whose message lies here"},
+    {"missing", method_missing, METH_NOARGS, "missing() -> bits of the ranks that have not come to the last meeting"},
+    {"trail", method_trail<false>, METH_O, "trail(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},
+    {"messages", method_trail<true>, METH_O, "messages(rank): the same of its last messages"},
+    {"leave", method_leave, METH_NOARGS, "leave(): the others no longer wait for this rank"},
+    {"break_off", method_break_off, METH_O, "break_off(why): ends the waits of all ranks with an error"},
+    {"statistics", method_statistics, METH_NOARGS, "statistics() -> (collectives, bytes copied inline, bytes sent directly)"},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject*) {
+  PyObject* block;
+  int rank, world;
+  if (!PyArg_ParseTuple(arguments, "Oii:Group", &block, &rank, &world)) return nullptr;
+  auto* self = reinterpret_cast<GroupObject*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  if (PyObject_GetBuffer(block, &self->block, PyBUF_WRITABLE) < 0) {
+    Py_DECREF(self);
+    return nullptr;
+  }
+  auto* group = new (std::nothrow) Group;
+  if (!group || !group->join(self->block.buf, static_cast<size_t>(self->block.len), rank, world)) {
+    if (!group) PyErr_NoMemory();
+    delete group;
+    Py_DECREF(self);
+    return nullptr;
+  }
+  self->group = group;
+  return reinterpret_cast<PyObject*>(self);
+}
+
+void destroy(PyObject* object) {
+  auto* self = reinterpret_cast<GroupObject*>(object);
+  if (self->group && self->group->is_own()) self->group->leave();
+  delete self->group;
+  if (self->block.obj) PyBuffer_Release(&self->block);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyObject* get_slack(PyObject* self, void*) { return PyFloat_FromDouble(group_of(self).slack); }
+
+int set_slack(PyObject* self, PyObject* value, void*) {
+  double slack = value ? PyFloat_AsDouble(value) : -1.0;
+  if (slack < 0) return PyErr_Occurred() ? -1 : (raise("ValueError", "Group.slack: is not a number of seconds"), -1);
+  group_of(self).slack = slack;
+  return 0;
+}
+
+PyObject* get_rank(PyObject* self, void*) { return PyLong_FromLong(group_of(self).rank()); }
+PyObject* get_world(PyObject* self, void*) { return PyLong_FromLong(group_of(self).world()); }
+PyObject* get_broken(PyObject* self, void*) { return PyBool_FromLong(group_of(self).is_broken()); }
+
+PyGetSetDef properties[] = {
+    {"rank", get_rank, nullptr, "this process's rank", nullptr},
+    {"slack", get_slack, set_slack, "seconds before a timeout at which a wait asks whether who is missing is stopped", nullptr},
+    {"world", get_world, nullptr, "number of ranks", nullptr},
+    {"is_broken", get_broken, nullptr, "whether somebody gave up or died in a collective", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+PyObject* group_nbytes(PyObject*, PyObject* world) {
+  int n;
+  if (!read_int(world, &n)) return nullptr;
+  if (n < 1 || n > kMaxWorld) return raise("ValueError", "group_nbytes: ranks out of range: %d, at most %d", n, kMaxWorld);
+  return PyLong_FromSize_t(Group::nbytes_of(n));
+}
+
+PyMethodDef functions[] = {
+    {"group_nbytes", group_nbytes, METH_O, "group_nbytes(world) -> int: bytes of the block of a group"},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+static int add(PyObject* module) {
+  type.tp_name = "shmtensor.native.Group";
+  type.tp_basicsize = sizeof(GroupObject);
+  type.tp_flags = Py_TPFLAGS_DEFAULT;
+  type.tp_doc = "Group(block, rank, world): one rank's end of a group of processes that meet in a shared block";
+  type.tp_new = make;
+  type.tp_dealloc = destroy;
+  type.tp_methods = methods;
+  type.tp_getset = properties;
+  if (PyType_Ready(&type) < 0 || PyModule_AddFunctions(module, functions) < 0) return -1;
+  if (PyModule_AddIntConstant(module, "GROUP_INLINE", kInline) < 0) return -1;
+  return PyModule_AddObjectRef(module, "Group", reinterpret_cast<PyObject*>(&type));
+}
+
+}  // namespace shmtensor::group
+
+namespace shmtensor {
+
+int add_group(PyObject* module) { return group::add(module); }
+
+}  // namespace shmtensor

@@ -1,0 +1,128 @@
+// Products of three numbers each with the next ones, and of a row of numbers with itself.
+#include "kernels/linalg/cross_combinations.h"
+
+#include <vector>
+
+#include "kernels/arguments.h"
+#include "kernels/index/indices.h"
+#include "kernels/shape/contiguous.h"
+#include "threading/thread_pool.h"
+#include "kernels/dtypes.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kStrip = 4096;  // vectors of a slice
+constexpr int64_t kUnlock = 4096;
+
+// n vectors side by side, whose three numbers lie `row` apart.
+template <class T>
+void cross_columns(const T* __restrict x, const T* __restrict y, T* __restrict out, int64_t n, int64_t row) {
+  for (int64_t c = 0; c < n; ++c) {
+    const T x0 = x[c], x1 = x[c + row], x2 = x[c + 2 * row];
+    const T y0 = y[c], y1 = y[c + row], y2 = y[c + 2 * row];
+    out[c] = static_cast<T>(x1 * y2 - x2 * y1);
+    out[c + row] = static_cast<T>(x2 * y0 - x0 * y2);
+    out[c + 2 * row] = static_cast<T>(x0 * y1 - x1 * y0);
+  }
+}
+
+// n vectors one after the other.
+template <class T>
+void cross_rows(const T* __restrict x, const T* __restrict y, T* __restrict out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i, x += 3, y += 3, out += 3) {
+    const T x0 = x[0], x1 = x[1], x2 = x[2], y0 = y[0], y1 = y[1], y2 = y[2];
+    out[0] = static_cast<T>(x1 * y2 - x2 * y1);
+    out[1] = static_cast<T>(x2 * y0 - x0 * y2);
+    out[2] = static_cast<T>(x0 * y1 - x1 * y0);
+  }
+}
+
+// How many rows there are; -1: more than memory holds.
+int64_t rows_of(int64_t n, int64_t r, bool again) {
+  constexpr int64_t kMost = int64_t(1) << 40;
+  const int64_t from = again ? n + r - 1 : n;
+  if (r > from || n == 0) return 0;
+  const int64_t k = r < from - r ? r : from - r;
+  int64_t rows = 1;
+  for (int64_t i = 1; i <= k; ++i) {
+    if (__builtin_mul_overflow(rows, from - k + i, &rows)) return -1;
+    rows /= i;
+  }
+  return rows < kMost / r ? rows : -1;
+}
+
+// Rows in order: the last place runs, and then the one before it that can moves on.
+void fill_rows(int64_t* to, int64_t n, int64_t r, bool again) {
+  const int64_t step = again ? 0 : 1;
+  std::vector<int64_t> at(static_cast<size_t>(r));
+  for (int64_t k = 0; k < r; ++k) at[static_cast<size_t>(k)] = k * step;
+  const int64_t* head = at.data();
+  for (;;) {
+    for (int64_t last = head[r - 1]; last < n; ++last, to += r) {
+      for (int64_t k = 0; k < r - 1; ++k) to[k] = head[k];
+      to[r - 1] = last;
+    }
+    int64_t k = r - 2;
+    while (k >= 0 && at[static_cast<size_t>(k)] == n - 1 - (r - 1 - k) * step) --k;
+    if (k < 0) return;
+    int64_t next = ++at[static_cast<size_t>(k)];
+    while (++k < r) at[static_cast<size_t>(k)] = next += step;
+  }
+}
+
+}  // namespace
+
+// cross(x, y, dim): vector products along a dimension of three
+PyObject* cross(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("cross", n, 3, 3) < 0) return nullptr;
+  if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
+  PyArrayObject *x = as_array(args[0]), *y = as_array(args[1]);
+  const int dim = dim_or_none(args[2], PyArray_NDIM(x)), type = PyArray_TYPE(x);
+  if (dim < 0 || PyArray_DIM(x, dim) != 3 || (type != NPY_FLOAT && type != NPY_DOUBLE) ||
+      PyArray_TYPE(y) != type || !PyArray_SAMESHAPE(x, y))
+    Py_RETURN_NONE;
+  Ref a(in_order(x)), b(a ? in_order(y) : Ref());
+  Ref out(b ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type) : nullptr);
+  if (!out) return nullptr;
+  const Around around_dim = around(x, dim);
+  const int64_t outer = around_dim.outer, row = around_dim.inner;
+  const auto go = [&](auto zero) {
+    using T = decltype(zero);
+    const T *from = data<T>(a), *other = data<T>(b);
+    T* to = data<T>(out);
+    Unlocked unlocked(outer * row > kUnlock);
+    if (row == 1) {
+      return ranges(outer, kStrip, [&](int64_t i, int64_t stop) {
+        cross_rows(from + 3 * i, other + 3 * i, to + 3 * i, stop - i);
+      });
+    }
+    const int64_t strips = (row + kStrip - 1) / kStrip;
+    ranges(outer * strips, 1 + kStrip / (row ? row : 1), [&](int64_t i, int64_t stop) {
+      for (; i < stop; ++i) {
+        const int64_t c = i % strips * kStrip, at = i / strips * 3 * row + c;
+        cross_columns(from + at, other + at, to + at, row - c < kStrip ? row - c : kStrip, row);
+      }
+    });
+  };
+  type == NPY_FLOAT ? go(float()) : go(double());
+  return out.release();
+}
+
+// combinations(n, r, again): the places of r > 0 out of n elements, a row each in order; again: one may be taken again
+PyObject* combinations(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count_arguments("combinations", count, 3, 3) < 0) return nullptr;
+  const Py_ssize_t n = PyLong_AsSsize_t(args[0]), r = PyLong_AsSsize_t(args[1]);
+  const int again = PyObject_IsTrue(args[2]);
+  if (PyErr_Occurred()) return nullptr;
+  const int64_t rows = n < 0 || r < 1 ? -1 : rows_of(n, r, again);
+  if (rows < 0) Py_RETURN_NONE;
+  const npy_intp dims[2] = {rows, r};
+  Ref out(fresh(2, dims, NPY_INT64));
+  if (!out) return nullptr;
+  Unlocked unlocked(rows > kUnlock);
+  if (rows) fill_rows(data<int64_t>(out), n, r, again);
+  return out.release();
+}
+
+}  // namespace shmtensor

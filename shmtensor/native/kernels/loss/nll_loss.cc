@@ -1,0 +1,184 @@
+// One element for each class index, weighted, with the mean or the sum of them in the same pass.
+#include "kernels/loss/nll_loss.h"
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "kernels/arguments.h"
+#include "kernels/index/indices.h"
+#include "simd/kernel_table.h"
+#include "threading/thread_pool.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kGrain = 8192;  // class indices per slice
+constexpr int64_t kUnlock = 4096;
+
+// x is (n, classes, d); a class index for each of n * d.
+struct Classes {
+  int64_t n = 1, classes = 1, d = 1, ignore = 0;
+  Ref target, weight;
+  bool mean = false, each = false;
+  int64_t count() const { return n * d; }
+};
+
+// False: leave it to the caller.
+bool read(int nd, const npy_intp* dims, int type, PyObject* target, PyObject* weight,
+          PyObject* ignore, PyObject* reduction, Classes* out) {
+  if (nd < 1 || !PyArray_CheckExact(target) || !PyUnicode_Check(reduction)) return false;
+  PyArrayObject* t = as_array(target);
+  if (PyArray_NDIM(t) != nd - 1) return false;
+  out->classes = dims[nd > 1];
+  if (nd > 1) {
+    out->n = dims[0];
+    if (PyArray_DIM(t, 0) != dims[0]) return false;
+  }
+  for (int i = 2; i < nd; ++i) {
+    if (PyArray_DIM(t, i - 1) != dims[i]) return false;
+    out->d *= dims[i];
+  }
+  out->target = indices(target);
+  out->ignore = PyLong_AsLongLong(ignore);
+  const char* how = PyUnicode_AsUTF8(reduction);
+  if (!out->target || !how || PyErr_Occurred()) return false;
+  out->mean = !strcmp(how, "mean");
+  out->each = !strcmp(how, "none");
+  if (!out->mean && !out->each && strcmp(how, "sum")) return false;
+  if (weight == Py_None) return true;
+  if (!PyArray_CheckExact(weight) || PyArray_TYPE(as_array(weight)) != type ||
+      PyArray_NDIM(as_array(weight)) != 1 || PyArray_SIZE(as_array(weight)) != out->classes)
+    return false;
+  out->weight = contiguous(as_array(weight));
+  return static_cast<bool>(out->weight);
+}
+
+// The sums of a slice.
+struct Part {
+  double losses = 0, weights = 0;
+};
+
+// Slices are added in order. x may be null (only the weights count), and so may out. False: a class
+// does not exist.
+template <class T>
+bool pass(const Classes& c, const T* x, T* out, Part* total) {
+  const auto* target = data<int64_t>(c.target);
+  const T* weight = c.weight ? data<T>(c.weight) : nullptr;
+  std::vector<Part> parts(static_cast<size_t>((c.count() + kGrain - 1) / kGrain));
+  std::atomic<bool> valid{true};
+  ranges(c.count(), kGrain, [&](int64_t start, int64_t stop) {
+    Part part;
+    int64_t row = start / c.d, column = start % c.d;
+    for (int64_t i = start; i < stop; ++i) {
+      const int64_t t = target[i];
+      const bool counts = t != c.ignore;
+      if (counts && (t < 0 || t >= c.classes)) {
+        valid = false;
+        return;
+      }
+      const T w = !counts ? T(0) : weight ? weight[t] : T(1);
+      T loss = 0;
+      if (x && counts) loss = -(x[(row * c.classes + t) * c.d + column] * w);
+      part.losses += static_cast<double>(loss);
+      part.weights += static_cast<double>(w);
+      if (out) out[i] = loss;
+      if (++column == c.d) {
+        column = 0;
+        ++row;
+      }
+    }
+    parts[static_cast<size_t>(start / kGrain)] = part;
+  });
+  for (const Part& part : parts) {
+    total->losses += part.losses;
+    total->weights += part.weights;
+  }
+  return valid;
+}
+
+template <class T>
+bool forward(const Classes& c, const T* x, T* out) {
+  Unlocked unlocked(c.count() > kUnlock);
+  Part total;
+  if (!pass(c, x, c.each ? out : nullptr, &total)) return false;
+  if (!c.each) *out = static_cast<T>(c.mean ? total.losses / total.weights : total.losses);
+  return true;
+}
+
+template <class T>
+bool backward(const Classes& c, const T* g, T* out) {
+  Unlocked unlocked(c.count() * c.classes > kUnlock);
+  Part total;
+  if (!pass<T>(c, nullptr, nullptr, &total)) return false;
+  const T factor = c.each ? T(0) : c.mean ? static_cast<T>(*g / total.weights) : *g;
+  const auto* target = data<int64_t>(c.target);
+  const T* weight = c.weight ? data<T>(c.weight) : nullptr;
+  const int64_t block = c.classes * c.d;
+  ranges(c.n, block >= kGrain ? 1 : kGrain / (block ? block : 1), [&](int64_t i, int64_t stop) {
+    memset(static_cast<void*>(out + i * block), 0,
+           sizeof(T) * static_cast<size_t>((stop - i) * block));
+    for (; i < stop; ++i) {
+      for (int64_t j = 0; j < c.d; ++j) {
+        const int64_t t = target[i * c.d + j];
+        if (t == c.ignore) continue;
+        const T value = c.each ? g[i * c.d + j] : factor;
+        out[i * block + t * c.d + j] = weight ? -value * weight[t] : -value;
+      }
+    }
+  });
+  return true;
+}
+
+// A float32 or float64 array.
+PyArrayObject* numbers_of(PyObject* p) {
+  if (!PyArray_CheckExact(p)) return nullptr;
+  const int type = PyArray_TYPE(as_array(p));
+  return type == NPY_FLOAT || type == NPY_DOUBLE ? as_array(p) : nullptr;
+}
+
+}  // namespace
+
+PyObject* picked(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("picked", n, 5, 5) < 0) return nullptr;
+  PyArrayObject* x = numbers_of(args[0]);
+  Classes c;
+  if (!x || !read(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x), args[1], args[2], args[3],
+                  args[4], &c))
+    return left_to_caller();
+  Ref in = contiguous(x);
+  PyArrayObject* target = c.target.array();
+  Ref out(in ? fresh(c.each ? PyArray_NDIM(target) : 0, PyArray_DIMS(target), PyArray_TYPE(x))
+             : nullptr);
+  if (!out) return nullptr;
+  const bool good = PyArray_TYPE(x) == NPY_FLOAT ? forward(c, data<float>(in), data<float>(out))
+                                                 : forward(c, data<double>(in), data<double>(out));
+  if (!good) Py_RETURN_NONE;
+  return out.release();
+}
+
+PyObject* picked_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("picked_backward", n, 6, 6) < 0) return nullptr;
+  PyArrayObject* g = numbers_of(args[0]);
+  npy_intp dims[NPY_MAXDIMS];
+  const int nd = g && PyTuple_Check(args[3]) && PyTuple_GET_SIZE(args[3]) <= NPY_MAXDIMS
+                     ? static_cast<int>(PyTuple_GET_SIZE(args[3]))
+                     : 0;
+  for (int i = 0; i < nd; ++i) dims[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(args[3], i));
+  Classes c;
+  if (!nd || PyErr_Occurred() ||
+      !read(nd, dims, PyArray_TYPE(g), args[1], args[2], args[4], args[5], &c) ||
+      PyArray_SIZE(g) != (c.each ? c.count() : 1))
+    return left_to_caller();
+  Ref from = contiguous(g);
+  Ref out(from ? fresh(nd, dims, PyArray_TYPE(g)) : nullptr);
+  if (!out) return nullptr;
+  const bool good = PyArray_TYPE(g) == NPY_FLOAT
+                        ? backward(c, data<float>(from), data<float>(out))
+                        : backward(c, data<double>(from), data<double>(out));
+  if (!good) Py_RETURN_NONE;
+  return out.release();
+}
+
+}  // namespace shmtensor

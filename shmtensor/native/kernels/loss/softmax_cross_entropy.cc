@@ -1,0 +1,345 @@
+// Rows along a dimension: an array is (outer, m, inner); inner = 1 runs row kernels, else column
+// kernels.
+#include "kernels/loss/softmax_cross_entropy.h"
+
+#include <cstring>
+#include <utility>
+
+#include "kernels/arguments.h"
+#include "simd/kernel_table.h"
+#include "threading/thread_pool.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kElements = 4096;  // per slice
+constexpr int64_t kUnlock = 8192;
+
+struct Shape {
+  int64_t outer = 1, m = 1, inner = 1;
+};
+
+Shape around(PyArrayObject* x, int dim) {
+  Shape s;
+  for (int i = 0; i < PyArray_NDIM(x); ++i) {
+    (i < dim ? s.outer : i == dim ? s.m : s.inner) *= PyArray_DIM(x, i);
+  }
+  return s;
+}
+
+template <class T>
+struct Pair {  // the row kernel and the column kernel of one function
+  void (*rows)(const T*, T*, int64_t, int64_t);
+  void (*columns)(const T*, T*, int64_t, int64_t, int64_t);
+};
+template <class T>
+struct BackwardPair {
+  void (*rows)(const T*, const T*, T*, int64_t, int64_t);
+  void (*columns)(const T*, const T*, T*, int64_t, int64_t, int64_t);
+};
+
+// row(first row, rows) or column(offset of the first element, width), in slices of about kElements.
+template <class R, class C>
+void along(const Shape& s, R row, C column) {
+  if (s.outer * s.m * s.inner == 0) return;
+  Unlocked unlocked(s.outer * s.m * s.inner > kUnlock);
+  if (s.inner == 1) {
+    const int64_t grain = s.m >= kElements ? 1 : kElements / s.m;
+    ranges(s.outer, grain, [&](int64_t start, int64_t stop) { row(start, stop - start); });
+    return;
+  }
+  int64_t width = kElements / s.m / 64 * 64;
+  if (width < 64) width = 64;
+  if (width > s.inner) width = s.inner;
+  const int64_t pieces = (s.inner + width - 1) / width;
+  slices(s.outer * pieces, [&](int64_t i) {
+    const int64_t o = i / pieces, c = i % pieces * width;
+    column(o * s.m * s.inner + c, s.inner - c < width ? s.inner - c : width);
+  });
+}
+
+template <class T>
+void forward(const Pair<T>& pair, const Ref& x, const Ref& out, const Shape& s) {
+  const T* from = data<T>(x);
+  T* to = data<T>(out);
+  along(
+      s, [&](int64_t r, int64_t n) { pair.rows(from + r * s.m, to + r * s.m, n, s.m); },
+      [&](int64_t at, int64_t width) { pair.columns(from + at, to + at, s.m, width, s.inner); });
+}
+
+template <class T>
+void backward(const BackwardPair<T>& pair, const Ref& g, const Ref& y, const Ref& out,
+              const Shape& s) {
+  const T *a = data<T>(g), *b = data<T>(y);
+  T* to = data<T>(out);
+  along(
+      s, [&](int64_t r, int64_t n) { pair.rows(a + r * s.m, b + r * s.m, to + r * s.m, n, s.m); },
+      [&](int64_t at, int64_t width) {
+        pair.columns(a + at, b + at, to + at, s.m, width, s.inner);
+      });
+}
+
+PyObject* normalised(const char* where, PyObject* const* args, Py_ssize_t n, const Pair<float>& f,
+                     const Pair<double>& d) {
+  if (count_arguments(where, n, 2, 2) < 0) return nullptr;
+  PyArrayObject* x = array_argument(where, "input", args[0]);
+  Floating type;
+  if (!x || !floating(where, x, &type)) return nullptr;
+  const int dim = dim_argument(where, args[1], PyArray_NDIM(x));
+  Ref in = dim < 0 ? Ref() : contiguous_as(x, type.compute);
+  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
+  if (!out) return nullptr;
+  if (type.compute == NPY_FLOAT) {
+    forward(f, in, out, around(x, dim));
+  } else {
+    forward(d, in, out, around(x, dim));
+  }
+  return finish(std::move(out), type);
+}
+
+PyObject* normalised_backward(const char* where, PyObject* const* args, Py_ssize_t n,
+                              const BackwardPair<float>& f, const BackwardPair<double>& d) {
+  if (count_arguments(where, n, 3, 3) < 0) return nullptr;
+  PyArrayObject* g = array_argument(where, "g", args[0]);
+  PyArrayObject* y = g ? array_argument(where, "out", args[1]) : nullptr;
+  Floating type;
+  if (!y || !floating(where, g, &type) || !same_shape(where, "g", g, "out", y)) return nullptr;
+  const int dim = dim_argument(where, args[2], PyArray_NDIM(g));
+  Ref a = dim < 0 ? Ref() : contiguous_as(g, type.compute);
+  Ref b = a ? contiguous_as(y, type.compute) : Ref();
+  Ref out(b ? fresh(PyArray_NDIM(g), PyArray_DIMS(g), type.compute) : nullptr);
+  if (!out) return nullptr;
+  if (type.compute == NPY_FLOAT) {
+    backward(f, a, b, out, around(g, dim));
+  } else {
+    backward(d, a, b, out, around(g, dim));
+  }
+  return finish(std::move(out), type);
+}
+
+}  // namespace
+
+PyObject* softmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  const auto& f = kernels<float>();
+  const auto& d = kernels<double>();
+  return normalised("softmax", args, n, {f.softmax, f.softmax_columns},
+                    {d.softmax, d.softmax_columns});
+}
+
+PyObject* log_softmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  const auto& f = kernels<float>();
+  const auto& d = kernels<double>();
+  return normalised("log_softmax", args, n, {f.log_softmax, f.log_softmax_columns},
+                    {d.log_softmax, d.log_softmax_columns});
+}
+
+PyObject* softmax_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  const auto& f = kernels<float>();
+  const auto& d = kernels<double>();
+  return normalised_backward("softmax_backward", args, n,
+                             {f.softmax_backward, f.softmax_backward_columns},
+                             {d.softmax_backward, d.softmax_backward_columns});
+}
+
+PyObject* log_softmax_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  const auto& f = kernels<float>();
+  const auto& d = kernels<double>();
+  return normalised_backward("log_softmax_backward", args, n,
+                             {f.log_softmax_backward, f.log_softmax_backward_columns},
+                             {d.log_softmax_backward, d.log_softmax_backward_columns});
+}
+
+// ---------------------------------------------------------------- cross entropy
+
+namespace {
+
+enum class Reduction { None, Mean, Sum };
+
+bool reduction_argument(const char* where, PyObject* p, Reduction* out) {
+  const char* text = PyUnicode_Check(p) ? PyUnicode_AsUTF8(p) : "";
+  if (!text) return false;
+  if (!strcmp(text, "mean"))
+    *out = Reduction::Mean;
+  else if (!strcmp(text, "sum"))
+    *out = Reduction::Sum;
+  else if (!strcmp(text, "none"))
+    *out = Reduction::None;
+  else {
+    raise("ValueError", "%s: unknown reduction: '%s', expected mean, sum or none", where, text);
+    return false;
+  }
+  return true;
+}
+
+// Class numbers as int64, checked against [0, classes) and ignore_index; counts those that are not
+// ignored.
+bool targets(const char* where, PyArrayObject* target, int64_t rows, int64_t classes,
+             int64_t ignore, Ref* out, int64_t* kept) {
+  const int type = PyArray_TYPE(target);
+  if (type < NPY_BYTE || type > NPY_ULONGLONG) {
+    raise("TypeError", "%s: target holds no class numbers: %s, expected integers", where,
+          dtype_text(target).c_str());
+    return false;
+  }
+  *out = contiguous_as(target, NPY_INT64);
+  if (!*out) return false;
+  const auto* t = data<int64_t>(*out);
+  *kept = 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    if (t[i] == ignore) continue;
+    ++*kept;
+    if (t[i] >= 0 && t[i] < classes) continue;
+    raise("IndexError", "%s: target is out of range: %lld at position %lld, expected 0 to %lld",
+          where, static_cast<long long>(t[i]), static_cast<long long>(i),
+          static_cast<long long>(classes - 1));
+    return false;
+  }
+  return true;
+}
+
+struct Loss {
+  int64_t rows, classes, ignore, kept;
+  Reduction reduction;
+  const int64_t* target;
+};
+
+// (N, C) or (C,) logits and (N,) or () targets; args: logits, target, ignore_index, reduction from
+// `first` on.
+bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* rest, Ref* target,
+                    Loss* out) {
+  PyArrayObject* t = array_argument(where, "target", rest[0]);
+  if (!t) return false;
+  const int nd = PyArray_NDIM(x);
+  if (nd < 1 || nd > 2 || PyArray_NDIM(t) != nd - 1 ||
+      (nd == 2 && PyArray_DIM(t, 0) != PyArray_DIM(x, 0))) {
+    raise("ValueError", "%s: sizes differ: logits %s, target %s, expected (N, C) and (N,)", where,
+          shape_text(x).c_str(), shape_text(t).c_str());
+    return false;
+  }
+  out->rows = nd == 2 ? PyArray_DIM(x, 0) : 1;
+  out->classes = PyArray_DIM(x, nd - 1);
+  out->ignore = PyLong_AsLongLong(rest[1]);
+  if (out->ignore == -1 && PyErr_Occurred()) return false;
+  if (!reduction_argument(where, rest[2], &out->reduction) ||
+      !targets(where, t, out->rows, out->classes, out->ignore, target, &out->kept)) {
+    return false;
+  }
+  out->target = data<int64_t>(*target);
+  return true;
+}
+
+int64_t row_grain(const Loss& l) {
+  return l.classes >= kElements ? 1 : kElements / (l.classes ? l.classes : 1);
+}
+
+// Losses of the rows are added slice by slice, in order: the same bits on any number of threads.
+template <class T>
+void losses(const Loss& l, const T* x, T* probabilities, T* out) {
+  const auto row = kernels<T>().cross_entropy_row;
+  const int64_t grain = row_grain(l), pieces = (l.rows + grain - 1) / grain;
+  auto* sums = static_cast<double*>(
+      PyMem_RawCalloc(static_cast<size_t>(pieces ? pieces : 1), sizeof(double)));
+  ranges(l.rows, grain, [&](int64_t start, int64_t stop) {
+    double sum = 0;
+    for (int64_t i = start; i < stop; ++i) {
+      T* p = probabilities + i * l.classes;
+      const bool ignored = l.target[i] == l.ignore;
+      T loss = row(x + i * l.classes, p, l.classes, ignored ? 0 : l.target[i]);
+      if (ignored) loss = 0;
+      sum += static_cast<double>(loss);
+      if (l.reduction == Reduction::None) out[i] = loss;
+    }
+    sums[start / grain] = sum;
+  });
+  if (l.reduction != Reduction::None) {
+    double sum = 0;
+    for (int64_t i = 0; i < pieces; ++i) sum += sums[i];
+    if (l.reduction == Reduction::Mean)
+      sum /= static_cast<double>(l.kept);  // all ignored: NaN, as in PyTorch
+    *out = static_cast<T>(sum);
+  }
+  PyMem_RawFree(sums);
+}
+
+template <class T>
+void gradients(const Loss& l, const T* g, const T* probabilities, T* gx) {
+  const auto scale = kernels<T>().scale;
+  ranges(l.rows, row_grain(l), [&](int64_t start, int64_t stop) {
+    for (int64_t i = start; i < stop; ++i) {
+      T factor = l.reduction == Reduction::None ? g[i] : *g;
+      if (l.reduction == Reduction::Mean) factor /= static_cast<T>(l.kept);
+      T* to = gx + i * l.classes;
+      if (l.target[i] == l.ignore) {
+        memset(to, 0, sizeof(T) * static_cast<size_t>(l.classes));
+        continue;
+      }
+      scale(probabilities + i * l.classes, to, l.classes, factor);
+      to[l.target[i]] -= factor;
+    }
+  });
+}
+
+}  // namespace
+
+// cross_entropy(logits, target, ignore_index, reduction) -> (loss, probabilities)
+PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  constexpr const char* where = "cross_entropy";
+  if (count_arguments(where, n, 4, 4) < 0) return nullptr;
+  PyArrayObject* x = array_argument(where, "logits", args[0]);
+  Floating type;
+  Ref target;
+  Loss l;
+  if (!x || !floating(where, x, &type) || !loss_arguments(where, x, args + 1, &target, &l))
+    return nullptr;
+  Ref in = contiguous_as(x, type.compute);
+  Ref probabilities(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
+  npy_intp rows = l.rows;
+  const int nd = l.reduction == Reduction::None ? PyArray_NDIM(x) - 1 : 0;
+  Ref out(probabilities ? fresh(nd, &rows, type.compute) : nullptr);
+  if (!out) return nullptr;
+  {
+    Unlocked unlocked(l.rows * l.classes > kUnlock);
+    if (type.compute == NPY_FLOAT) {
+      losses(l, data<float>(in), data<float>(probabilities), data<float>(out));
+    } else {
+      losses(l, data<double>(in), data<double>(probabilities), data<double>(out));
+    }
+  }
+  Ref loss(finish(std::move(out), type));
+  Ref kept(loss ? finish(std::move(probabilities), type) : nullptr);
+  return kept ? PyTuple_Pack(2, loss.get(), kept.get()) : nullptr;
+}
+
+// cross_entropy_backward(g, probabilities, target, ignore_index, reduction) -> gradient of the
+// logits
+PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  constexpr const char* where = "cross_entropy_backward";
+  if (count_arguments(where, n, 5, 5) < 0) return nullptr;
+  PyArrayObject* g = array_argument(where, "g", args[0]);
+  PyArrayObject* y = g ? array_argument(where, "probabilities", args[1]) : nullptr;
+  Floating type;
+  Ref target;
+  Loss l;
+  if (!y || !floating(where, y, &type) || !loss_arguments(where, y, args + 2, &target, &l))
+    return nullptr;
+  const int64_t expected = l.reduction == Reduction::None ? l.rows : 1;
+  if (PyArray_SIZE(g) != expected) {
+    return raise("ValueError", "%s: g has another size: %s, expected %lld elements", where,
+                 shape_text(g).c_str(), static_cast<long long>(expected));
+  }
+  Ref a = contiguous_as(g, type.compute);
+  Ref b = a ? contiguous_as(y, type.compute) : Ref();
+  Ref out(b ? fresh(PyArray_NDIM(y), PyArray_DIMS(y), type.compute) : nullptr);
+  if (!out) return nullptr;
+  {
+    Unlocked unlocked(l.rows * l.classes > kUnlock);
+    if (type.compute == NPY_FLOAT) {
+      gradients(l, data<float>(a), data<float>(b), data<float>(out));
+    } else {
+      gradients(l, data<double>(a), data<double>(b), data<double>(out));
+    }
+  }
+  return finish(std::move(out), type);
+}
+
+}  // namespace shmtensor

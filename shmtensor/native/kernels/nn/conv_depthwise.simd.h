@@ -1,0 +1,50 @@
+// Filters of 3 x 3 on one channel, steps of one. Included inside a level's namespace, after vector.simd.h.
+// The plane stands in a frame: `line` elements a row, of which a vector more than the row may be read.
+
+template <class T>
+void depth(const T* x, const T* w, T bias, T* y, int64_t rows, int64_t width, int64_t line) {
+  V<T> taps[9];
+#pragma GCC unroll 9
+  for (int t = 0; t < 9; ++t) taps[t] = all(w[t]);
+  for (int64_t r = 0; r < rows; ++r, x += line, y += width) {
+    for (int64_t c = 0; c < width; c += kLanes<T>) {
+      V<T> total = all(bias);
+#pragma GCC unroll 3
+      for (int a = 0; a < 3; ++a) {
+#pragma GCC unroll 3
+        for (int b = 0; b < 3; ++b) total += taps[3 * a + b] * load(x + a * line + c + b);
+      }
+      if (width - c >= kLanes<T>) {
+        store<T>(y + c, total);
+      } else {
+        store_part(y + c, total, width - c);
+      }
+    }
+  }
+}
+
+// w[t] += the sum of g times the plane at tap t.
+template <class T>
+void depth_filter(const T* x, const T* g, T* w, int64_t rows, int64_t width, int64_t line) {
+  V<T> sums[9];
+#pragma GCC unroll 9
+  for (int t = 0; t < 9; ++t) sums[t] = all(T(0));
+  for (int64_t r = 0; r < rows; ++r, x += line, g += width) {
+    for (int64_t c = 0; c < width; c += kLanes<T>) {
+      const V<T> v = width - c >= kLanes<T> ? load(g + c) : load_part(g + c, width - c, T(0));
+#pragma GCC unroll 3
+      for (int a = 0; a < 3; ++a) {
+#pragma GCC unroll 3
+        for (int b = 0; b < 3; ++b) sums[3 * a + b] += v * load(x + a * line + c + b);
+      }
+    }
+  }
+#pragma GCC unroll 9
+  for (int t = 0; t < 9; ++t) w[t] += sum_lanes<T>(sums[t]);
+}
+
+// out[i] = x[2 i]
+template <class T>
+void pick(const T* __restrict x, T* __restrict out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[2 * i];
+}

@@ -1,0 +1,174 @@
+// Arguments, slices and dtypes of the fused elementwise kernels.
+#include "kernels/pointwise/relu_sigmoid_gelu.h"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "kernels/arguments.h"
+#include "simd/kernel_table.h"
+#include "threading/thread_pool.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kCheap = 16384;  // elements per slice where memory is the limit
+constexpr int64_t kDear = 8192;    // and where exp is
+constexpr int64_t kUnlock = 8192;
+
+template <class T>
+using Unary = void (*)(const T*, T*, int64_t);
+template <class T>
+using Binary = void (*)(const T*, const T*, T*, int64_t);
+
+template <class T>
+void run(Unary<T> f, const Ref& x, const Ref& out, int64_t grain) {
+  const T* from = data<T>(x);
+  T* to = data<T>(out);
+  const int64_t n = PyArray_SIZE(out.array());
+  Unlocked unlocked(n > kUnlock);
+  ranges(n, grain, [&](int64_t start, int64_t stop) { f(from + start, to + start, stop - start); });
+}
+
+template <class T>
+void run(Binary<T> f, const Ref& x, const Ref& y, const Ref& out, int64_t grain) {
+  const T *a = data<T>(x), *b = data<T>(y);
+  T* to = data<T>(out);
+  const int64_t n = PyArray_SIZE(out.array());
+  Unlocked unlocked(n > kUnlock);
+  ranges(n, grain,
+         [&](int64_t start, int64_t stop) { f(a + start, b + start, to + start, stop - start); });
+}
+
+PyObject* unary(const char* where, PyObject* argument, Unary<float> f, Unary<double> d,
+                int64_t grain) {
+  PyArrayObject* x = array_argument(where, "input", argument);
+  Floating type;
+  if (!x || !floating(where, x, &type)) return nullptr;
+  const Turned view = turned(x);
+  Ref in = view.array ? contiguous_as(view.array.array(), type.compute) : Ref();
+  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(in.array()), type.compute) : nullptr);
+  if (!out) return nullptr;
+  if (type.compute == NPY_FLOAT) {
+    run(f, in, out, grain);
+  } else {
+    run(d, in, out, grain);
+  }
+  return view.back(Ref(finish(std::move(out), type))).release();
+}
+
+// g and y of one shape; the result has g's dtype.
+PyObject* binary(const char* where, PyObject* first, PyObject* second, Binary<float> f,
+                 Binary<double> d, int64_t grain) {
+  PyArrayObject* g = array_argument(where, "g", first);
+  PyArrayObject* y = g ? array_argument(where, "input", second) : nullptr;
+  Floating type;
+  if (!y || !floating(where, g, &type) || !same_shape(where, "g", g, "input", y)) return nullptr;
+  Ref a = contiguous_as(g, type.compute);
+  Ref b = a ? contiguous_as(y, type.compute) : Ref();
+  Ref out(b ? fresh(PyArray_NDIM(g), PyArray_DIMS(g), type.compute) : nullptr);
+  if (!out) return nullptr;
+  if (type.compute == NPY_FLOAT) {
+    run(f, a, b, out, grain);
+  } else {
+    run(d, a, b, out, grain);
+  }
+  return finish(std::move(out), type);
+}
+
+}  // namespace
+
+PyObject* relu(PyObject*, PyObject* x) {
+  return unary("relu", x, kernels<float>().relu, kernels<double>().relu, kCheap);
+}
+
+PyObject* sigmoid(PyObject*, PyObject* x) {
+  return unary("sigmoid", x, kernels<float>().sigmoid, kernels<double>().sigmoid, kDear);
+}
+
+PyObject* gelu(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("gelu", n, 1, 2) < 0) return nullptr;
+  int tanh = n > 1 ? PyObject_IsTrue(args[1]) : 0;
+  if (tanh < 0) return nullptr;
+  return tanh ? unary("gelu", args[0], kernels<float>().gelu_tanh, kernels<double>().gelu_tanh,
+                      kDear)
+              : unary("gelu", args[0], kernels<float>().gelu, kernels<double>().gelu, kDear);
+}
+
+PyObject* relu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("relu_backward", n, 2, 2) < 0) return nullptr;
+  return binary("relu_backward", args[0], args[1], kernels<float>().relu_backward,
+                kernels<double>().relu_backward, kCheap);
+}
+
+PyObject* sigmoid_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("sigmoid_backward", n, 2, 2) < 0) return nullptr;
+  return binary("sigmoid_backward", args[0], args[1], kernels<float>().sigmoid_backward,
+                kernels<double>().sigmoid_backward, kCheap);
+}
+
+PyObject* tanh_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("tanh_backward", n, 2, 2) < 0) return nullptr;
+  return binary("tanh_backward", args[0], args[1], kernels<float>().tanh_backward,
+                kernels<double>().tanh_backward, kCheap);
+}
+
+PyObject* gelu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("gelu_backward", n, 2, 3) < 0) return nullptr;
+  int tanh = n > 2 ? PyObject_IsTrue(args[2]) : 0;
+  if (tanh < 0) return nullptr;
+  return tanh ? binary("gelu_backward", args[0], args[1], kernels<float>().gelu_tanh_backward,
+                       kernels<double>().gelu_tanh_backward, kDear)
+              : binary("gelu_backward", args[0], args[1], kernels<float>().gelu_backward,
+                       kernels<double>().gelu_backward, kDear);
+}
+
+namespace {
+
+template <class T>
+void drop(const Ref& x, const Ref& out, const Ref& mask, double p, uint64_t seed, uint64_t offset) {
+  const T* from = data<T>(x);
+  T* to = data<T>(out);
+  auto* keep = data<uint8_t>(mask);
+  const double cut = std::ldexp(p, 32);
+  const auto threshold = static_cast<uint32_t>(cut < 4294967295.0 ? cut : 4294967295.0);
+  const T scale = static_cast<T>(1 / (1 - p));
+  const auto kernel = kernels<T>().dropout;
+  const int64_t n = PyArray_SIZE(out.array());
+  Unlocked unlocked(n > kUnlock);
+  ranges(n, kDear, [&](int64_t start, int64_t stop) {
+    kernel(from + start, to + start, keep + start, stop - start, scale, threshold, seed,
+           offset + static_cast<uint64_t>(start / 4));
+  });
+}
+
+}  // namespace
+
+PyObject* dropout(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("dropout", n, 4, 4) < 0) return nullptr;
+  PyArrayObject* x = array_argument("dropout", "input", args[0]);
+  if (!x) return nullptr;
+  const double p = PyFloat_AsDouble(args[1]);
+  if (p == -1 && PyErr_Occurred()) return nullptr;
+  if (!(p >= 0 && p <= 1)) return raise("RuntimeError", "dropout: p is not a probability: %g", p);
+  const uint64_t seed = PyLong_AsUnsignedLongLongMask(args[2]),
+                 offset = PyLong_AsUnsignedLongLongMask(args[3]);
+  Floating type;
+  if (PyErr_Occurred() || !floating("dropout", x, &type)) return nullptr;
+  Ref in = contiguous_as(x, type.compute);
+  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
+  Ref mask(out ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), NPY_BOOL) : nullptr);
+  if (!mask) return nullptr;
+  if (p == 1) {  // nothing is kept; 1 / (1 - p) has no value
+    memset(PyArray_DATA(out.array()), 0, static_cast<size_t>(PyArray_NBYTES(out.array())));
+    memset(PyArray_DATA(mask.array()), 0, static_cast<size_t>(PyArray_NBYTES(mask.array())));
+  } else if (type.compute == NPY_FLOAT) {
+    drop<float>(in, out, mask, p, seed, offset);
+  } else {
+    drop<double>(in, out, mask, p, seed, offset);
+  }
+  Ref result(finish(std::move(out), type));
+  return result ? PyTuple_Pack(2, result.get(), mask.get()) : nullptr;
+}
+
+}  // namespace shmtensor

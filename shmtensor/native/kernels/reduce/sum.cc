@@ -1,0 +1,429 @@
+// Sums in fixed pieces, added in order: the same bits on any number of threads. Long, for it holds
+// both faces of that rule: sums along dimensions, and several arrays into one.
+#include "kernels/reduce/sum.h"
+
+#include <complex>
+#include <cstring>
+#include <utility>
+
+#include "kernels/arguments.h"
+#include "half/bfloat16.h"
+#include "half/float16.h"
+#include "kernels/reduce/strided_sum.h"
+#include "simd/kernel_table.h"
+#include "kernels/shape/contiguous.h"
+#include "kernels/reduce/complex_sum.h"
+#include "threading/thread_pool.h"
+#include "kernels/reduce/reduced_layout.h"
+#include "kernels/reduce/prod_count.h"
+
+namespace shmtensor {
+namespace {
+
+constexpr int64_t kPiece = 32768;  // elements per slice
+constexpr int64_t kChain = 512;    // rows added into one accumulator at most
+constexpr int64_t kShort = 512;    // rows summed with one chain a lane
+constexpr int64_t kUnlock = 8192;
+
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// out[o] = sum of x[o, :]
+template <class T>
+void sum_rows(const T* x, T* out, int64_t outer, int64_t m, int64_t pitch) {
+  const auto kernel = kernels<T>().sum;
+  if (m <= kPiece) {
+    const int64_t grain = m ? (kPiece + m - 1) / m : outer;
+    ranges(outer, grain, [&](int64_t start, int64_t stop) {
+      const auto rows = kernels<T>().sum_rows;
+      if (m <= kShort && pitch == m) return rows(x + start * m, out + start, stop - start, m);
+      for (int64_t o = start; o < stop; ++o) {
+        if (m <= kShort) rows(x + o * pitch, out + o, 1, m);
+        else out[o] = static_cast<T>(kernel(x + o * pitch, m));
+      }
+    });
+    return;
+  }
+  const int64_t pieces = (m + kPiece - 1) / kPiece;
+  auto* parts =
+      static_cast<double*>(PyMem_RawMalloc(sizeof(double) * static_cast<size_t>(outer * pieces)));
+  slices(outer * pieces, [&](int64_t i) {
+    const int64_t start = i % pieces * kPiece;
+    parts[i] = kernel(x + i / pieces * pitch + start, least(kPiece, m - start));
+  });
+  for (int64_t o = 0; o < outer; ++o) {
+    double total = 0;
+    for (int64_t i = 0; i < pieces; ++i) total += parts[o * pieces + i];
+    out[o] = static_cast<T>(total);
+  }
+  PyMem_RawFree(parts);
+}
+
+// out[o, c] = sum over k of x[o, k, c]
+template <class T>
+void sum_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch) {
+  const auto kernel = kernels<T>().sum_columns;
+  const int64_t width = least(inner, 4096);
+  int64_t chain = kPiece / width;
+  if (chain < 8) chain = 8;
+  if (chain > kChain) chain = kChain;
+  const int64_t pieces = m ? (m + chain - 1) / chain : 1, strips = (inner + width - 1) / width;
+  T* parts = out;
+  if (pieces > 1)
+    parts =
+        static_cast<T*>(PyMem_RawMalloc(sizeof(T) * static_cast<size_t>(outer * pieces * inner)));
+  const int64_t each = chain < m ? chain : m;
+  const int64_t grain = each * width > 0 ? (kPiece / 2 + each * width - 1) / (each * width) : 1;
+  ranges(outer * pieces * strips, grain, [&](int64_t start, int64_t stop) {
+    for (int64_t i = start; i < stop; ++i) {
+      const int64_t c = i % strips * width, k = i / strips % pieces * chain,
+                    o = i / strips / pieces;
+      T* to = parts + (o * pieces + i / strips % pieces) * inner + c;
+      const int64_t n = least(width, inner - c);
+      memset(static_cast<void*>(to), 0, sizeof(T) * static_cast<size_t>(n));
+      kernel(x + (o * m + k) * pitch + c, to, least(chain, m - k), n, pitch);
+    }
+  });
+  if (pieces == 1) return;
+  sum_columns(parts, out, outer, pieces, inner, inner);
+  PyMem_RawFree(parts);
+}
+
+// What NumPy does better or alone: other dtypes, complicated strides.
+PyObject* by_numpy(PyArrayObject* x, PyObject* axis, bool keep, int type) {
+  static PyObject* reduce = nullptr;
+  if (!reduce) {
+    Ref numpy(PyImport_ImportModule("numpy"));
+    Ref add(numpy ? PyObject_GetAttrString(numpy.get(), "add") : nullptr);
+    reduce = add ? PyObject_GetAttrString(add.get(), "reduce") : nullptr;
+    if (!reduce) return nullptr;
+  }
+  Ref descr(reinterpret_cast<PyObject*>(PyArray_DescrFromType(type)));
+  PyObject* args[5] = {reinterpret_cast<PyObject*>(x), axis, descr.get(), Py_None,
+                       keep ? Py_True : Py_False};
+  Ref out(PyObject_Vectorcall(reduce, args, 5, nullptr));
+  if (!out || PyArray_Check(out.get())) return out.release();
+  return PyArray_FromAny(out.get(), nullptr, 0, 0, 0, nullptr);
+}
+
+// parts: 2 of complex numbers, whose parts are columns side by side.
+template <class T>
+void sum_group(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch, int parts) {
+  if (outer * inner == 0) return;
+  Unlocked unlocked(outer * m * inner > kUnlock);
+  if (inner > 1) {
+    sum_columns(x, out, outer, m, inner * parts, pitch * parts);
+  } else if (parts > 1) {
+    sum_pairs(x, out, outer, m);
+  } else {
+    sum_rows(x, out, outer, m, pitch);
+  }
+}
+
+// Neighbouring dimensions of one kind are merged; the last reduced group goes first.
+PyObject* sum_lying(Ref x, const bool* reduced, const Left& left, Apart apart, int type) {
+  const int nd = PyArray_NDIM(x.array());
+  npy_intp sizes[NPY_MAXDIMS + 1];
+  bool goes[NPY_MAXDIMS + 1];
+  int groups = 0;
+  for (int i = 0; i < nd; ++i) {
+    const npy_intp size = PyArray_DIM(x.array(), i);
+    if (size == 1) continue;
+    if (groups && goes[groups - 1] == reduced[i]) {
+      sizes[groups - 1] *= size;
+    } else {
+      sizes[groups] = size;
+      goes[groups++] = reduced[i];
+    }
+  }
+  int todo = 0;
+  for (int i = 0; i < groups; ++i) todo += goes[i];
+  if (!todo) {  // only sizes of one: a copy
+    sizes[groups] = 1;
+    goes[groups++] = true;
+    todo = 1;
+  }
+  for (; todo; --todo) {
+    int at = groups - 1;
+    while (!goes[at]) --at;
+    npy_intp outer = 1, inner = 1;
+    for (int i = 0; i < at; ++i) outer *= sizes[i];
+    for (int i = at + 1; i < groups; ++i) inner *= sizes[i];
+    npy_intp flat = outer * inner;
+    Ref out(todo == 1 ? fresh(left.nd, left.dims, type) : fresh(1, &flat, type));
+    if (!out) return nullptr;
+    const int parts = PyTypeNum_ISCOMPLEX(type) ? 2 : 1;
+    const bool suits = apart.suits(sizes[at], inner);
+    if (!suits) x = in_order(x.array());
+    if (!x) return nullptr;
+    const int64_t pitch = suits ? apart.pitch : inner == 1 ? sizes[at] : inner;
+    apart = Apart();  // the result has no gaps
+    if (type == NPY_FLOAT || type == NPY_CFLOAT) {
+      sum_group(data<float>(x), data<float>(out), outer, sizes[at], inner, pitch, parts);
+    } else {
+      sum_group(data<double>(x), data<double>(out), outer, sizes[at], inner, pitch, parts);
+    }
+    for (int i = at; i + 1 < groups; ++i) {
+      sizes[i] = sizes[i + 1];
+      goes[i] = goes[i + 1];
+    }
+    --groups;
+    x = std::move(out);
+  }
+  const int64_t n = PyArray_SIZE(x.array()) * (PyTypeNum_ISCOMPLEX(type) ? 2 : 1);
+  if (type == NPY_FLOAT || type == NPY_CFLOAT) {
+    left.multiply(data<float>(x), n);
+  } else {
+    left.multiply(data<double>(x), n);
+  }
+  return left.put_back(std::move(x));
+}
+
+}  // namespace
+
+// sum(x, dim=None, keepdim=False)
+PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("sum", n, 1, 3) < 0) return nullptr;
+  PyArrayObject* x = array_argument("sum", "input", args[0]);
+  if (!x) return nullptr;
+  PyObject* dim = n > 1 ? args[1] : Py_None;
+  const int keep = n > 2 ? PyObject_IsTrue(args[2]) : 0;
+  if (keep < 0) return nullptr;
+  const int type = PyArray_TYPE(x), nd = PyArray_NDIM(x);
+  if (dim == Py_None && !keep && type == NPY_FLOAT && PyArray_ISCARRAY_RO(x) &&
+      PyArray_SIZE(x) <= 4096) {
+    PyObject* out = fresh(0, nullptr, type);  // the small case, without a detour
+    if (!out) return nullptr;
+    *data<float>(as_array(out)) =
+        static_cast<float>(kernels<float>().sum(data<float>(x), PyArray_SIZE(x)));
+    return out;
+  }
+  bool reduced[NPY_MAXDIMS];
+  if (!reduced_dims("sum", dim, nd, reduced)) return nullptr;
+  if (type <= NPY_ULONGLONG) return tally_dims(x, reduced, keep != 0, Tally::Sum);
+  if (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF && type != NPY_CFLOAT &&
+      type != NPY_CDOUBLE) {
+    Ref axes(PyTuple_New(0));
+    for (int i = 0; i < nd && axes; ++i) {
+      if (!reduced[i]) continue;
+      Ref one(Py_BuildValue("(i)", i));
+      axes = Ref(one ? PySequence_Concat(axes.get(), one.get()) : nullptr);
+    }
+    return axes ? by_numpy(x, nd ? axes.get() : Py_None, keep, type) : nullptr;
+  }
+  const int wide = type == NPY_HALF ? NPY_FLOAT : type;
+  Ref cast;
+  if (type == NPY_HALF) {
+    cast = contiguous_as(x, NPY_FLOAT);
+    if (!cast) return nullptr;
+    x = cast.array();
+  }
+  Ref gapped(PyTypeNum_ISCOMPLEX(type) ? nullptr : sum_gapped(x, reduced, keep != 0).release());
+  if (gapped || PyErr_Occurred()) return finish(std::move(gapped), {wide, type});
+  Left left;
+  Apart apart;
+  const bool may = !PyTypeNum_ISCOMPLEX(type);
+  Ref in = by_memory(x, reduced, keep != 0, true, &left, Stretched::Once, may ? &apart : nullptr);
+  if (!in) return nullptr;
+  return finish(Ref(sum_lying(std::move(in), reduced, left, apart, wide)), {wide, type});
+}
+
+// ---------------------------------------------------------------- several arrays into one
+
+namespace {
+
+enum class Op { Sum, Prod, Min, Max, Avg };
+
+constexpr int64_t kChunk = 4096;  // elements whose running result stays in the first-level cache
+
+template <class T>
+T worse(T a, T b) {  // the smaller; NaN wins
+  return a < b || a != a ? a : b;
+}
+template <class T>
+T better(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+template <class T>
+std::complex<T> worse(std::complex<T> a, std::complex<T>) {
+  return a;
+}
+template <class T>
+std::complex<T> better(std::complex<T> a, std::complex<T>) {
+  return a;
+}
+
+// Accumulates in A (float for float16), rank 0 first.
+template <class T, class A>
+void combine(T* out, const T* const* in, int64_t count, Op op, int64_t start, int64_t stop) {
+  A acc[kChunk];
+  for (int64_t at = start; at < stop; at += kChunk) {
+    const int64_t n = least(kChunk, stop - at);
+    const T* x = in[0] + at;
+    for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(x[i]);
+    for (int64_t r = 1; r < count; ++r) {
+      x = in[r] + at;
+      switch (op) {
+        case Op::Sum:
+        case Op::Avg:
+          for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(acc[i] + static_cast<A>(x[i]));
+          break;
+        case Op::Prod:
+          for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(acc[i] * static_cast<A>(x[i]));
+          break;
+        case Op::Min:
+          for (int64_t i = 0; i < n; ++i) acc[i] = worse(acc[i], static_cast<A>(x[i]));
+          break;
+        case Op::Max:
+          for (int64_t i = 0; i < n; ++i) acc[i] = better(acc[i], static_cast<A>(x[i]));
+          break;
+      }
+    }
+    if (op == Op::Avg) {
+      for (int64_t i = 0; i < n; ++i)
+        acc[i] = static_cast<A>(acc[i] / static_cast<A>(static_cast<double>(count)));
+    }
+    for (int64_t i = 0; i < n; ++i) out[at + i] = static_cast<T>(acc[i]);
+  }
+}
+
+template <class T, class A = T>
+void combine_all(void* out, const void* const* in, int64_t count, int64_t n, Op op) {
+  ranges(n, 4 * kChunk, [&](int64_t start, int64_t stop) {
+    combine<T, A>(static_cast<T*>(out), reinterpret_cast<const T* const*>(in), count, op, start,
+                  stop);
+  });
+}
+
+bool combine_by_type(int type, void* out, const void* const* in, int64_t count, int64_t n, Op op) {
+  if (type == bfloat16_num) {
+    combine_all<Bfloat16, float>(out, in, count, n, op);
+    return true;
+  }
+  switch (type) {
+    case NPY_FLOAT:
+      combine_all<float>(out, in, count, n, op);
+      return true;
+    case NPY_DOUBLE:
+      combine_all<double>(out, in, count, n, op);
+      return true;
+    case NPY_LONGDOUBLE:
+      combine_all<long double>(out, in, count, n, op);
+      return true;
+    case NPY_CFLOAT:
+      combine_all<std::complex<float>>(out, in, count, n, op);
+      return true;
+    case NPY_CDOUBLE:
+      combine_all<std::complex<double>>(out, in, count, n, op);
+      return true;
+    case NPY_HALF:
+      combine_all<Float16, float>(out, in, count, n, op);
+      return true;
+    case NPY_BOOL:
+      combine_all<bool>(out, in, count, n, op);
+      return true;
+    case NPY_BYTE:
+      combine_all<signed char>(out, in, count, n, op);
+      return true;
+    case NPY_UBYTE:
+      combine_all<unsigned char>(out, in, count, n, op);
+      return true;
+    case NPY_SHORT:
+      combine_all<short>(out, in, count, n, op);
+      return true;
+    case NPY_USHORT:
+      combine_all<unsigned short>(out, in, count, n, op);
+      return true;
+    case NPY_INT:
+      combine_all<int>(out, in, count, n, op);
+      return true;
+    case NPY_UINT:
+      combine_all<unsigned>(out, in, count, n, op);
+      return true;
+    case NPY_LONG:
+      combine_all<long>(out, in, count, n, op);
+      return true;
+    case NPY_ULONG:
+      combine_all<unsigned long>(out, in, count, n, op);
+      return true;
+    case NPY_LONGLONG:
+      combine_all<long long>(out, in, count, n, op);
+      return true;
+    case NPY_ULONGLONG:
+      combine_all<unsigned long long>(out, in, count, n, op);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool op_argument(PyObject* p, int type, Op* out) {
+  constexpr const char* names[] = {"sum", "prod", "min", "max", "avg"};
+  const char* text = PyUnicode_Check(p) ? PyUnicode_AsUTF8(p) : "";
+  if (!text) return false;
+  for (int i = 0; i < 5; ++i) {
+    if (strcmp(text, names[i])) continue;
+    *out = static_cast<Op>(i);
+    const bool complex = type == NPY_CFLOAT || type == NPY_CDOUBLE;
+    if (*out == Op::Avg && type <= NPY_ULONGLONG) {
+      raise("TypeError", "reduce_into: avg needs a floating dtype: type number %d", type);
+      return false;
+    }
+    if (complex && (*out == Op::Min || *out == Op::Max)) {
+      raise("TypeError", "reduce_into: complex numbers have no order: %s", text);
+      return false;
+    }
+    return true;
+  }
+  raise("ValueError", "reduce_into: unknown op: '%s', expected sum, prod, min, max or avg", text);
+  return false;
+}
+
+}  // namespace
+
+// reduce_into(out, arrays, op): out may be one of the arrays.
+PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  constexpr const char* where = "reduce_into";
+  if (count_arguments(where, n, 3, 3) < 0) return nullptr;
+  PyArrayObject* out = array_argument(where, "out", args[0]);
+  Ref list(out ? PySequence_Fast(args[1], "reduce_into: arrays is not a sequence") : nullptr);
+  Op op;
+  if (!list || !op_argument(args[2], PyArray_TYPE(out), &op)) return nullptr;
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.get());
+  if (count == 0) return raise("ValueError", "reduce_into: no arrays: 0");
+  if (!PyArray_ISCARRAY(out))
+    return raise("ValueError", "reduce_into: out is not contiguous and writeable: %s",
+                 shape_text(out).c_str());
+  auto* in = static_cast<const void**>(PyMem_RawMalloc(sizeof(void*) * static_cast<size_t>(count)));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyArrayObject* a = array_argument(where, "an input", PySequence_Fast_GET_ITEM(list.get(), i));
+    if (a && PyArray_TYPE(a) != PyArray_TYPE(out)) {
+      raise("TypeError", "reduce_into: dtypes differ: array %zd is %s, out is %s", i,
+            dtype_text(a).c_str(), dtype_text(out).c_str());
+      a = nullptr;
+    } else if (a && !PyArray_SAMESHAPE(a, out)) {
+      raise("ValueError", "reduce_into: shapes differ: array %zd is %s, out is %s", i,
+            shape_text(a).c_str(), shape_text(out).c_str());
+      a = nullptr;
+    } else if (a && !PyArray_ISCARRAY_RO(a)) {
+      raise("ValueError", "reduce_into: array %zd is not contiguous: %s", i, shape_text(a).c_str());
+      a = nullptr;
+    }
+    if (!a) {
+      PyMem_RawFree(in);
+      return nullptr;
+    }
+    in[i] = PyArray_DATA(a);
+  }
+  bool known;
+  {
+    const int64_t size = PyArray_SIZE(out);
+    Unlocked unlocked(size * count > kUnlock);
+    known = combine_by_type(PyArray_TYPE(out), PyArray_DATA(out), in, count, size, op);
+  }
+  PyMem_RawFree(in);
+  if (!known)
+    return raise("TypeError", "reduce_into: dtype is not supported: %s", dtype_text(out).c_str());
+  Py_RETURN_NONE;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,96 @@
+// The level of function_table.h that this CPU runs.
+#include "math/function_table.h"
+
+#include "simd/cpu_capability.h"
+
+namespace shmtensor {
+
+#define LEVEL(name)                                      \
+  namespace name {                                       \
+  const Functions<float>& functions_of(float);           \
+  const Functions<double>& functions_of(double);         \
+  const WholeFunctions<int8_t>& functions_of(int8_t);    \
+  const WholeFunctions<uint8_t>& functions_of(uint8_t);  \
+  const WholeFunctions<int16_t>& functions_of(int16_t);  \
+  const WholeFunctions<int32_t>& functions_of(int32_t);  \
+  const WholeFunctions<int64_t>& functions_of(int64_t);  \
+  const Truths<float>& truths_of(float);                 \
+  const Truths<double>& truths_of(double);               \
+  MatrixProduct<float> product_of(float);                 \
+  MatrixProduct<double> product_of(double);               \
+  MatrixProduct<uint8_t> product_of(uint8_t);             \
+  MatrixProduct<uint16_t> product_of(uint16_t);           \
+  MatrixProduct<uint32_t> product_of(uint32_t);           \
+  MatrixProduct<uint64_t> product_of(uint64_t);           \
+  }
+LEVEL(level_base)
+LEVEL(level_v3)
+LEVEL(level_v4)
+#undef LEVEL
+
+namespace {
+
+template <class T>
+const auto& of_level() {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::functions_of(T());
+    case Level::V3:
+      return level_v3::functions_of(T());
+    default:
+      return level_base::functions_of(T());
+  }
+}
+
+}  // namespace
+
+template <class T>
+const Functions<T>& functions() {
+  return of_level<T>();
+}
+template const Functions<float>& functions<float>();
+template const Functions<double>& functions<double>();
+
+template <class T>
+const WholeFunctions<T>& whole_functions() {
+  return of_level<T>();
+}
+template const WholeFunctions<int8_t>& whole_functions<int8_t>();
+template const WholeFunctions<uint8_t>& whole_functions<uint8_t>();
+template const WholeFunctions<int16_t>& whole_functions<int16_t>();
+template const WholeFunctions<int32_t>& whole_functions<int32_t>();
+template const WholeFunctions<int64_t>& whole_functions<int64_t>();
+
+template <class T>
+const Truths<T>& truths() {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::truths_of(T());
+    case Level::V3:
+      return level_v3::truths_of(T());
+    default:
+      return level_base::truths_of(T());
+  }
+}
+template const Truths<float>& truths<float>();
+template const Truths<double>& truths<double>();
+
+template <class T>
+MatrixProduct<T> matrix_products() {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::product_of(T());
+    case Level::V3:
+      return level_v3::product_of(T());
+    default:
+      return level_base::product_of(T());
+  }
+}
+template MatrixProduct<float> matrix_products<float>();
+template MatrixProduct<double> matrix_products<double>();
+template MatrixProduct<uint8_t> matrix_products<uint8_t>();
+template MatrixProduct<uint16_t> matrix_products<uint16_t>();
+template MatrixProduct<uint32_t> matrix_products<uint32_t>();
+template MatrixProduct<uint64_t> matrix_products<uint64_t>();
+
+}  // namespace shmtensor

@@ -1,0 +1,2 @@
+// The kernels of function_table.simd.h, once per level.
+#include "math/function_table.simd.h"

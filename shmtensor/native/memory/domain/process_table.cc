@@ -1,0 +1,330 @@
+// Rows: who is in the domain, alive or dead, and how it ended.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "memory/inspect/fault_points.h"
+#include "memory/ledger/ledger.h"
+#include "memory/domain/liveness.h"
+
+namespace shmtensor {
+
+int open_description(Domain& d) {
+  char path[40];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", d.control);
+  return high_descriptor(open(path, O_RDWR | O_CLOEXEC));
+}
+
+static int lock_byte(int fd, int row, short type, int command, short* answer = nullptr) {
+  struct flock lock;
+  memset(&lock, 0, sizeof lock);
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = row;
+  lock.l_len = 1;
+  while (fcntl(fd, command, &lock) != 0)
+    if (errno != EINTR) return errno;
+  if (answer) *answer = lock.l_type;
+  return 0;
+}
+int try_lock(int fd, int row) { return lock_byte(fd, row, F_WRLCK, F_OFD_SETLK); }
+void unlock_row(int fd, int row) { lock_byte(fd, row, F_UNLCK, F_OFD_SETLK); }
+
+// gVisor makes the file anew at each look, with another number.
+uint64_t own_pid_namespace() {
+  struct stat st, again;
+  if (stat("/proc/self/ns/pid", &st) != 0 || stat("/proc/self/ns/pid", &again) != 0) return 0;
+  return st.st_ino == again.st_ino ? uint64_t(st.st_ino) : kUntoldNamespace;
+}
+
+// Also runs in the fork handler of the child: system calls and arithmetic only.
+bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
+                  long* threads) {
+  char path[40], text[1024];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n <= 0) return false;
+  text[n] = 0;
+  char* p = strrchr(text, ')');  // the name may hold anything
+  if (!p || p[1] == 0) return false;
+  p += 2;
+  *state = *p;
+  for (int field = 3; field < 22; ++field) {
+    p = strchr(p, ' ');
+    if (!p) return false;
+    ++p;
+    if (field + 1 == 9) *flags = strtoul(p, nullptr, 10);
+    if (field + 1 == 20 && threads) *threads = strtol(p, nullptr, 10);
+  }
+  *start = strtoull(p, nullptr, 10);
+  return true;
+}
+
+void identify_row(Domain& d, int row) {
+  Row& r = d.rows[row];
+  char state;
+  unsigned long flags;
+  uint64_t start = 0;
+  read_process(int(getpid()), &state, &flags, &start);
+  r.start.store(start, relaxed);
+  d.pidns = own_pid_namespace();
+  r.pidns.store(d.pidns, relaxed);
+  r.pid.store(uint32_t(getpid()), release);
+}
+
+int claim_row(Domain& d, int fd, RowState state) {
+  for (bool pressed : {false, true}) {
+    for (int r = 0; r < int(kRows); ++r) {
+      if (r == d.row || obtain_row(d, fd, r, pressed) != 0) continue;
+      Row& row = d.rows[r];
+      if (state_of_row(row.state.load(acquire)) != kRowFree && !d.read_only) {
+        sweep_row(d, r);
+        settle_row(d, r, pressed);
+      }
+      uint64_t word = row.state.load(acquire);
+      if (state_of_row(word) != kRowFree) {
+        yield_row(d, fd, r);
+        fault("row.yielded");
+        continue;
+      }
+      fault("row.locked");
+      row.pid.store(0, relaxed);
+      row.start.store(0, relaxed);
+      row.pin_high.store(0, relaxed);
+      memset(row.role, 0, sizeof row.role);
+      row.state.store(row_word_of(inc_of_row(word) + 1, state), release);
+      fault("row.stated");
+      uint32_t high = d.header->row_high.load(relaxed);
+      while (high < uint32_t(r) + 1 && !d.header->row_high.compare_exchange_weak(
+                                           high, uint32_t(r) + 1, std::memory_order_acq_rel)) {
+      }
+      fault("row.claimed");
+      return r;
+    }
+  }
+  return -1;
+}
+
+// ---- life
+Life life_of(Domain& d, int row, uint32_t inc, bool closely) {
+  if (row < 0 || row >= int(kRows) || !d.ready.load(acquire)) return Life::Dead;
+  bool shares_lock =
+      row ==
+      d.row;  // of this process, or, in one without a row, of its parent (Note [Freeze])
+  if (shares_lock && !d.rowless) return inc == d.inc ? Life::Alive : Life::Dead;
+  Row& r = d.rows[row];
+  uint64_t word = r.state.load(acquire);
+  if (inc_of_row(word) != inc || state_of_row(word) == kRowFree || state_of_row(word) == kRowZombie)
+    return Life::Dead;
+  if (by_process(d)) {
+    Life life = life_by_name(r, state_of_row(word));
+    return r.state.load(acquire) == word ? life : life_of(d, row, inc, closely);
+  }
+  short answer = F_WRLCK;
+  if (!shares_lock && lock_byte(d.lock, row, F_WRLCK, F_OFD_GETLK, &answer) == 0 &&
+      answer == F_UNLCK)
+    return Life::Dead;
+  if (!closely) return Life::Alive;
+  int pid = int(r.pid.load(acquire));
+  if (pid == 0) return Life::Alive;  // born, its handler has not run yet
+  if (d.pidns == 0 || r.pidns.load(relaxed) != d.pidns) return Life::Alive;
+  char state;
+  unsigned long flags = 0;
+  uint64_t start = 0, recorded = r.start.load(relaxed);
+  bool there = read_process(pid, &state, &flags, &start);
+  if (r.state.load(acquire) != word) return life_of(d, row, inc);  // moved on meanwhile
+  if (!there || start != recorded) return Life::Doomed;
+  return (flags & 0x4) || state == 'X' || state == 'Z' ? Life::Doomed
+                                                       : Life::Alive;  // 0x4: PF_EXITING
+}
+
+// ---- exit codes
+static constexpr int kCodeBias = 1 << 30;
+
+bool record_exit(int row, uint32_t inc, int code) {
+  if (row < 0 || row >= int(kRows) || !domain_ready()) return false;
+  Word& exit = domain.rows[row].exit;
+  uint64_t word = uint64_t(inc) << 32 | 1u << 31 | uint32_t(code + kCodeBias);
+  uint64_t old = exit.load(acquire);
+  while (!(old >> 31 & 1) || (old >> 32) < inc)
+    if (exit.compare_exchange_weak(old, word, std::memory_order_acq_rel)) {
+      fault("exit.recorded");
+      return true;
+    }
+  return false;  // known already, or the row has moved on
+}
+
+bool record_exit_pid(int pid, int code) {
+  if (!domain_ready()) return false;
+  for (uint32_t r = 0; r < row_high(); ++r) {
+    Row& row = domain.rows[r];
+    uint64_t word = row.state.load(acquire);
+    if (int(r) == domain.row || int(row.pid.load(acquire)) != pid ||
+        row.pidns.load(relaxed) != domain.pidns)
+      continue;
+    if (life_of(int(r), inc_of_row(word)) == Life::Alive) continue;
+    if (record_exit(int(r), inc_of_row(word), code)) return true;
+  }
+  return false;
+}
+
+static bool known_exit(int row, uint32_t inc, int* code) {
+  uint64_t word = domain.rows[row].exit.load(acquire);
+  if (!(word >> 31 & 1) || uint32_t(word >> 32) != inc) return false;
+  *code = int(uint32_t(word) & 0x7FFFFFFF) - kCodeBias;
+  return true;
+}
+
+// A dead child of this very process can be looked at without reaping it.
+static bool peek_exit(int pid, int* code) {
+  siginfo_t info;
+  memset(&info, 0, sizeof info);
+  if (pid <= 0 || waitid(P_PID, id_t(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid != pid)
+    return false;
+  *code = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
+  return true;
+}
+
+static const char* signal_name(int number) {
+  static const struct {
+    int number;
+    const char* name;
+  } known[] = {{SIGKILL, "SIGKILL"}, {SIGTERM, "SIGTERM"}, {SIGSEGV, "SIGSEGV"},
+               {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGINT, "SIGINT"},
+               {SIGILL, "SIGILL"},   {SIGFPE, "SIGFPE"},   {SIGHUP, "SIGHUP"},
+               {SIGPIPE, "SIGPIPE"}, {SIGQUIT, "SIGQUIT"}, {SIGALRM, "SIGALRM"},
+               {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
+  for (auto& k : known)
+    if (k.number == number) return k.name;
+  return "a signal";
+}
+
+void set_role(Domain& d, const char* role) {
+  if (d.rowless) return;
+  char* to = d.rows[d.row].role;
+  size_t n = strnlen(role, sizeof d.rows[0].role - 1);
+  memcpy(to, role, n);
+  memset(to + n, 0, sizeof d.rows[0].role - n);
+}
+
+bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
+                   bool* code_known) {
+  *pid = 0;
+  *exit_code = 0;
+  *code_known = false;
+  if (row < 0 || row >= int(kRows) || !domain_ready()) {
+    snprintf(text, n, "a process of no domain (row %d)", row);
+    return false;
+  }
+  Row& r = domain.rows[row];
+  char role[sizeof r.role];
+  memcpy(role, r.role, sizeof role);
+  role[sizeof role - 1] = 0;
+  *pid = int(r.pid.load(acquire));
+  bool here = r.pidns.load(relaxed) == domain.pidns;
+  Life life = life_of(row, inc);
+  if (inc_of_row(r.state.load(acquire)) != inc) {
+    *pid = 0;
+    *code_known = known_exit(row, inc, exit_code);
+    snprintf(text, n, "a process that has left (row %d)", row);
+    return true;
+  }
+  *code_known = known_exit(row, inc, exit_code);
+  if (!*code_known && life != Life::Alive && here && peek_exit(*pid, exit_code)) {
+    *code_known = true;
+    record_exit(row, inc, *exit_code);
+  }
+  char who[160];
+  if (role[0])
+    snprintf(who, sizeof who, "%s (pid %d)", role, *pid);
+  else if (*pid)
+    snprintf(who, sizeof who, "process %d", *pid);
+  else
+    snprintf(who, sizeof who, "a process that was just forked (row %d)", row);
+  if (life == Life::Alive && !*code_known)
+    snprintf(text, n, "%s is alive", who);
+  else if (!*code_known)
+    snprintf(text, n, "%s has died, exit code unknown", who);
+  else if (*exit_code < 0) {
+    snprintf(text, n, "%s was killed by %s (%d)", who, signal_name(-*exit_code), *exit_code);
+  } else
+    snprintf(text, n, "%s has exited with code %d", who, *exit_code);
+  return true;
+}
+
+static PyObject* raise_of_peer(const char* where, const char* text, int row, uint32_t inc, int pid,
+                               const int* code) {
+  char message[420], name[64] = "";
+  if (row >= 0 && row < int(kRows) && inc_of_row(domain.rows[row].state.load(acquire)) == inc)
+    memcpy(name, domain.rows[row].role, sizeof name - 1);
+  snprintf(message, sizeof message, "%s: %s", where, text);
+  PyObject* errors = PyImport_ImportModule("shmtensor.errors");
+  PyObject* type = errors ? PyObject_GetAttrString(errors, "PeerLostError") : nullptr;
+  PyObject* error = nullptr;
+  if (type) {
+    error = code ? PyObject_CallFunction(type, "ssii", message, name, pid, *code)
+                 : PyObject_CallFunction(type, "ssiO", message, name, pid, Py_None);
+    if (error) PyErr_SetObject(type, error);
+  }
+  Py_XDECREF(error);
+  Py_XDECREF(type);
+  Py_XDECREF(errors);
+  return nullptr;
+}
+
+PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
+  char text[320];
+  int pid = 0, code = 0;
+  bool known = false;
+  // The parent that reaps it needs a moment to write the code: 200 ms at most.
+  Py_BEGIN_ALLOW_THREADS for (useconds_t waited = 0, step = 250; waited < 200000;) {
+    describe_peer(row, inc, text, sizeof text, &pid, &code, &known);
+    if (known) break;
+    usleep(step);
+    waited += step;
+    step = step < 4000 ? 2 * step : 5000;
+  }
+  Py_END_ALLOW_THREADS return raise_of_peer(where, text, row, inc, pid, known ? &code : nullptr);
+}
+
+PyObject* raise_peer_lost(const char* where, int row, uint32_t inc, const char* text) {
+  return raise_of_peer(where, text, row, inc, int(domain.rows[row].pid.load(acquire)), nullptr);
+}
+
+bool is_stopped(int row, uint32_t inc) {
+  Row& r = domain.rows[row];
+  if (r.pidns.load(relaxed) != domain.pidns || inc_of_row(r.state.load(acquire)) != inc) return false;
+  char path[40], text[512];
+  snprintf(path, sizeof path, "/proc/%d/stat", int(r.pid.load(acquire)));
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+  if (fd >= 0) close(fd);
+  text[n < 0 ? 0 : n] = 0;
+  const char* after = strrchr(text, ')');  // the program's name may hold anything
+  return after && (after[2] == 'T' || after[2] == 't');
+}
+
+// A library that closes descriptors it does not own may have closed our lock; then nobody can tell
+// that we live.
+const char* check_descriptor(Domain& d, uint64_t now) {
+  if (d.lost || now - d.checked_ms < 100 || by_process(d)) return d.lost;
+  d.checked_ms = now;
+  struct stat st;
+  if (fstat(d.lock, &st) != 0 || st.st_dev != d.lock_dev || st.st_ino != d.lock_ino)
+    d.lost =
+        "a library closed this process's lock on the domain (a descriptor that it did not own); it "
+        "can no longer share tensors";
+  return d.lost;
+}
+
+}  // namespace shmtensor

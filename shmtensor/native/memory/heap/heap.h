@@ -1,0 +1,133 @@
+// The heap: an allocator of array data over the slots of this process, and the gate that decides
+// when NumPy uses it.
+#pragma once
+
+#include "python.h"
+
+#include "memory/heap/slot_records.h"
+
+namespace shmtensor {
+
+// ---- size classes
+constexpr int kTinyClasses = 16, kClasses = 43;
+constexpr size_t kLargestTiny = 1024, kLargestClass = 256 << 10, kLargestRun = 16 << 20;
+struct SizeClass {
+  uint16_t granules, npages, capacity;  // of a block; pages and blocks of a span
+  uint16_t cached;                      // blocks that a thread keeps
+  Kind kind;
+  uint64_t inverse;  // 2^32 / granules, rounded up: exact for what is below 2^16, as indices are
+  uint32_t blocks_in(uint32_t n) const { return uint32_t(n * inverse >> 32); }  // n / granules
+};
+extern SizeClass classes[kClasses];
+
+// ---- per thread. __thread, not thread_local: no initialiser, so no wrapper call. Not
+// initial-exec: that would spare 2 ns per access, and fail to load ("cannot allocate memory in
+// static TLS block") wherever other libraries used the space up.
+struct Cache;
+struct Thread {
+  int gate;   // heap open?
+  bool gone;  // the thread's exit has run
+  Cache* cache;
+};
+extern __thread Thread thread_state;
+
+// ---- memory; no GIL needed. nullptr: no room, and take_failure() tells why
+void* heap_alloc(Thread& mine, size_t nbytes);  // mine: thread_state, looked up once by the caller
+inline void* heap_alloc(size_t nbytes) { return heap_alloc(thread_state, nbytes); }
+void* heap_alloc_zeroed(size_t nbytes);
+void heap_free(void* p);  // only addresses inside the volumes
+void* heap_realloc(void* p, size_t nbytes);
+size_t heap_size(const void* p);  // usable bytes of the block
+inline bool in_volumes(const void* p) {
+  return size_t(static_cast<const char*>(p) - domain.base) < domain.mapped;
+}
+
+// ---- why an allocation of this thread failed
+struct Failure {
+  size_t asked;
+  char text[480];
+};
+const Failure* pending_failure();
+void clear_failure();
+// If NumPy's MemoryError is set and this thread's heap refused: replaces it by OutOfSharedMemory.
+// Always returns nullptr.
+PyObject* raise_allocation_failure(const char* where);
+
+// ---- the gate. GIL held.
+extern PyObject* handler_capsule;
+extern bool gate_attention;  // no domain yet, after uninstall(), a warning due: the slow way
+int gate_enter_slow();
+void gate_leave_slow(int token);
+// Opens the heap in this thread; the token goes to gate_leave. -1: exception set, the gate is as it
+// was.
+inline int gate_enter() {
+  PyObject* h = PyDataMem_GetHandler();
+  if (__builtin_expect(h != nullptr, 1)) Py_DECREF(h);
+  if (__builtin_expect(h != handler_capsule || gate_attention, 0)) return gate_enter_slow();
+  int token = thread_state.gate;
+  thread_state.gate = 1;
+  return token;
+}
+inline void gate_leave(int token) {
+  if (__builtin_expect(token > 1, 0))
+    gate_leave_slow(token);
+  else
+    thread_state.gate = token;
+}
+// Shuts the heap in this thread, around user code; the token goes to gate_leave.
+inline int gate_shut() {
+  int token = thread_state.gate;
+  thread_state.gate = 0;
+  return token;
+}
+struct Gate {
+  int token;
+  Gate() : token(gate_enter()) {}
+  ~Gate() {
+    if (token >= 0) gate_leave(token);
+  }
+  explicit operator bool() const { return token >= 0; }
+  Gate(const Gate&) = delete;
+};
+struct Shut {
+  int token;
+  Shut() : token(gate_shut()) {}
+  ~Shut() { gate_leave(token); }
+  Shut(const Shut&) = delete;
+};
+
+// ---- below the interface: for ledger, fork, statistics
+struct Quiesced {  // fork mutex, ledger mutex, no thread in its fast path
+  Quiesced();
+  ~Quiesced();
+  Quiesced(const Quiesced&) = delete;
+};
+void quiesce();
+void resume();
+void heap_return(
+    Arena* a,
+    uint32_t index);     // a block that nobody holds goes back; ledger mutex held, byte already 0
+void heap_after_fork();  // in the child: every cache empty, no arena of its own
+size_t heap_trim();      // gives back what is free; bytes
+void heap_relieve();     // ledger mutex held: gives back what is free centrally
+void register_cache_exit();
+
+struct HeapFigures {
+  size_t slots[4];             // by kind
+  size_t blocks[6], bytes[6];  // by byte-map state
+  size_t committed, cached;    // cached: free but committed
+};
+void heap_figures(HeapFigures* f);      // quiesced
+bool heap_check(char* text, size_t n);  // quiesced; false: the broken invariant is in text
+bool row_check(Domain& d, char* text, size_t n);  // the same, of this process's row
+
+// numpy_handler.cc
+void report_lost(int pid, const char* role);  // a warning for the next gate_enter, export, sweep
+bool warn_of_lost();  // GIL held; false: the warning was made an exception
+extern std::atomic<bool> lost_reported;
+void expect_attention();  // the next gate_enter takes the slow way (from fork handlers: no Python)
+extern bool uninstalled;
+PyObject* install_handler();  // the former handler of this context, or nullptr with an exception
+bool make_handler();
+
+}  // namespace shmtensor

@@ -1,0 +1,151 @@
+// NumPy's side: the handler of array data (NEP 49) and the gate.
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "memory/heap/heap.h"
+#include "memory/ledger/ledger.h"
+
+namespace shmtensor {
+
+PyObject* handler_capsule = nullptr;
+bool gate_attention = true;
+bool uninstalled = false;
+static bool warning_due = false;
+static PyDataMem_Handler handler;
+static const PyDataMemAllocator* numpy_own =
+    nullptr;  // of the default handler: keeps NumPy's cache of small blocks
+
+// Note [Shut gate]: with the gate shut an array gets what it would get without us, from NumPy's
+// default handler, so a user's arrays stay private and small ones keep NumPy's cache. Blocks are
+// told apart by address when they come back.
+static void* data_malloc(void*, size_t n) {
+  Thread& mine = thread_state;
+  if (mine.gate) return heap_alloc(mine, n);
+  return numpy_own->malloc(numpy_own->ctx, n);
+}
+
+static void* data_calloc(void*, size_t count, size_t size) {
+  if (!thread_state.gate) return numpy_own->calloc(numpy_own->ctx, count, size);
+  size_t n;
+  if (__builtin_mul_overflow(count, size, &n)) return nullptr;
+  return heap_alloc_zeroed(n);
+}
+
+static void data_free(void*, void* p, size_t n) {
+  if (in_volumes(p))
+    heap_free(p);
+  else if (p)
+    numpy_own->free(numpy_own->ctx, p, n);
+}
+
+// A block stays on the side where it was born: resizing does not change who sees it.
+static void* data_realloc(void*, void* p, size_t n) {
+  if (p && in_volumes(p)) return heap_realloc(p, n);
+  if (!p && thread_state.gate) return heap_alloc(n);
+  return numpy_own->realloc(numpy_own->ctx, p, n);
+}
+
+bool make_handler() {
+  if (handler_capsule) return true;
+  auto* own = static_cast<PyDataMem_Handler*>(
+      PyCapsule_GetPointer(PyDataMem_DefaultHandler, "mem_handler"));
+  if (!own) return false;
+  numpy_own = &own->allocator;
+  strcpy(handler.name, "shmtensor");
+  handler.version = 1;
+  handler.allocator = {nullptr, data_malloc, data_calloc, data_realloc, data_free};
+  handler_capsule = PyCapsule_New(&handler, "mem_handler", nullptr);
+  return handler_capsule != nullptr;
+}
+
+void expect_attention() { gate_attention = warning_due = true; }
+
+// Note [Lost locks]: who finds a living process without its lock (Note [Closed by mistake]) holds
+// the ledger mutex and perhaps no GIL, so the warning waits for a moment with the GIL.
+std::atomic<bool> lost_reported{false};
+static char lost_text[320];
+
+void report_lost(int pid, const char* role) {
+  if (lost_reported.load(acquire)) return;  // one at a time
+  char name[64];
+  memcpy(name, role, sizeof name);
+  name[63] = 0;
+  snprintf(lost_text, sizeof lost_text,
+           "process %d%s%s has lost its lock on the domain: a library closed a descriptor that it "
+           "did not own (os.closerange?); what it holds stays held, it cannot share any more",
+           pid, name[0] ? ", " : "", name);
+  lost_reported.store(true, release);
+  gate_attention = true;
+}
+
+bool warn_of_lost() {
+  if (!lost_reported.load(acquire)) return true;
+  char text[sizeof lost_text];
+  memcpy(text, lost_text, sizeof text);
+  lost_reported.store(false, release);
+  return PyErr_WarnEx(PyExc_RuntimeWarning, text, 1) == 0;
+}
+
+// The former handler of this context while the gate is open in bracketed mode; gates nest, the
+// outermost restores.
+static thread_local PyObject* former = nullptr;
+constexpr int kRestores = 2;
+
+int gate_enter_slow() {
+  if (!domain_ensure()) return -1;
+  if (warning_due) {
+    warning_due = false;
+    if (PyErr_WarnEx(PyExc_RuntimeWarning,
+                     "fork: all rows of the domain are taken: this process allocates privately and "
+                     "sends copies",
+                     1) < 0)
+      return -1;
+  }
+  if (!warn_of_lost()) return -1;
+  gate_attention = uninstalled;
+  int token = thread_state.gate;
+  PyObject* current = PyDataMem_GetHandler();
+  bool installed = current == handler_capsule;
+  Py_XDECREF(current);
+  if (!installed) {
+    PyObject* old = PyDataMem_SetHandler(handler_capsule);
+    if (!old) return -1;
+    if (uninstalled && !former) {
+      former = old;
+      token |= kRestores;
+    } else {
+      Py_DECREF(old);
+    }
+  }
+  thread_state.gate = 1;
+  return token;
+}
+
+void gate_leave_slow(int token) {
+  thread_state.gate = token & 1;
+  PyObject* old = former;
+  former = nullptr;
+  if (!old) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  Py_XDECREF(PyDataMem_SetHandler(old));
+  Py_DECREF(old);
+  PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+}
+
+PyObject* raise_allocation_failure(const char* where) {
+  const Failure* failure = pending_failure();
+  if (!failure) return nullptr;
+  if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError)) {
+    char text[sizeof failure->text];
+    memcpy(text, failure->text, sizeof text);
+    PyErr_Clear();
+    raise("OutOfSharedMemory", "%s: %s", where, text);
+  }
+  clear_failure();
+  return nullptr;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,213 @@
+// The Python face of memory/, second half: figures, invariants, and what tests set.
+#include <string.h>
+
+#include "python.h"
+
+#include "memory/ledger/block.h"
+#include "memory/inspect/fault_points.h"
+#include "memory/heap/memory_limits.h"
+#include "memory/heap/huge_pages.h"
+#include "memory/heap/heap.h"
+#include "memory/ledger/ledger.h"
+#include "memory/domain/liveness.h"
+#include "memory/heap/own_slots.h"
+
+namespace shmtensor {
+
+// ---- figures
+static PyObject* py_trim(PyObject*, PyObject*) {
+  if (!domain_ready()) return PyLong_FromLong(0);
+  size_t n;
+  Py_BEGIN_ALLOW_THREADS n = heap_trim();
+  Py_END_ALLOW_THREADS return PyLong_FromSize_t(n);
+}
+static PyObject* py_statistics(PyObject*, PyObject*) {
+  if (!domain_ensure()) return nullptr;
+  HeapFigures f;
+  size_t pins = 0, pin_bytes = 0;
+  unsigned living = 0, zombies = 0, orphans = 0, used = 0, held = 0;
+  if (!domain.rowless) {
+    Quiesced quiet;
+    heap_figures(&f);
+    pins = pins_pending(domain, &pin_bytes);
+    for (uint32_t r = 0; r < row_high(); ++r) {
+      RowState state = state_of_row(domain.rows[r].state.load(acquire));
+      living += state == kRowLive || state == kRowBorn;
+      zombies += state == kRowZombie;
+    }
+    for (int v = 0; v < 2; ++v)
+      for (uint32_t s = v ? domain.slots / 2 : 0,
+                    end = s + domain.header->slot_high[v].load(acquire);
+           s < end; ++s) {
+        SlotWord w = SlotWord::of(domain.slot[s].word.load(acquire));
+        used += w.state != kSlotFree;
+        orphans += w.owner == kNobody && (w.state == kSlotLive || w.state == kSlotDying);
+        held += domain.nheld(uint32_t(domain.row), s).load(relaxed);
+      }
+  } else {
+    memset(&f, 0, sizeof f);
+  }
+  PyObject* d = PyDict_New();
+  auto put = [&](const char* name, uint64_t value) {
+    PyObject* number = PyLong_FromUnsignedLongLong(value);
+    if (number && d) PyDict_SetItemString(d, name, number);
+    Py_XDECREF(number);
+  };
+  put("row", uint64_t(domain.row));
+  put("incarnation", domain.inc);
+  put("processes", living);
+  put("zombies", zombies);
+  put("slots", domain.slots);
+  put("slots_used", used);
+  put("slots_orphaned", orphans);
+  put("slots_tiny", f.slots[kTiny]);
+  put("slots_medium", f.slots[kMedium]);
+  put("slots_huge", f.slots[kHuge]);
+  put("committed_bytes", f.committed);
+  put("cached_bytes", f.cached);
+  put("private_blocks", f.blocks[kPrivate]);
+  put("private_bytes", f.bytes[kPrivate]);
+  put("shared_blocks", f.blocks[kShared] + f.blocks[kCounted]);
+  put("shared_bytes", f.bytes[kShared] + f.bytes[kCounted]);
+  put("limbo_blocks", f.blocks[kLimbo]);
+  put("limbo_bytes", f.bytes[kLimbo]);
+  put("frozen_blocks", f.blocks[kFrozen]);
+  put("frozen_bytes", f.bytes[kFrozen]);
+  put("held_blocks", held);
+  put("unread_messages", pins);
+  put("unread_bytes", pin_bytes);
+  put("exported", domain.counts.exported);
+  put("received", domain.counts.received);
+  put("acknowledged", domain.counts.acknowledged);
+  put("stale_handles", domain.counts.stale_handles);
+  put("reclaim_passes", domain.counts.reclaim_passes);
+  put("reclaimed_blocks", domain.counts.reclaimed_blocks);
+  put("orphans_freed", domain.counts.orphans_freed);
+  put("expired_messages", domain.counts.expired_pins);
+  put("sweeps", domain.counts.sweeps);
+  put("rows_swept", domain.counts.rows_swept);
+  put("lost_locks", domain.counts.lost_locks);
+  put("calls_answered", calls_answered);
+  PyObject* policy = PyUnicode_FromString(domain.advised ? "advised" : huge_policy("").text);
+  if (policy && d) PyDict_SetItemString(d, "huge_pages", policy);
+  Py_XDECREF(policy);
+  PyObject* mode = PyUnicode_FromString(by_process(domain) ? "process" : "locks");
+  if (mode && d) PyDict_SetItemString(d, "liveness", mode);
+  Py_XDECREF(mode);
+  put("refused_commits", domain.header->short_volume.load(relaxed));
+  return d;
+}
+static PyObject* py_check(PyObject*, PyObject*) {
+  if (!domain_ready() || domain.rowless) Py_RETURN_NONE;
+  char text[400];
+  bool good;
+  {
+    Quiesced quiet;
+    good = heap_check(text, sizeof text) && row_check(domain, text, sizeof text);
+    each_guest([&](Domain& d) { good = good && (d.rowless || row_check(d, text, sizeof text)); });
+  }
+  if (good) Py_RETURN_NONE;
+  return PyUnicode_FromString(text);
+}
+static PyObject* py_members(PyObject*, PyObject*) {
+  if (!domain_ensure()) return nullptr;
+  PyObject* list = PyList_New(0);
+  for (uint32_t r = 0; list && r < row_high(); ++r) {
+    uint64_t word = domain.rows[r].state.load(acquire);
+    if (state_of_row(word) == kRowFree) continue;
+    char role[65] = "";
+    memcpy(role, domain.rows[r].role, 64);
+    static const char* const names[] = {"free", "born", "live", "zombie"};
+    PyObject* item = Py_BuildValue("IIsis", r, inc_of_row(word), names[state_of_row(word) & 3],
+                                   int(domain.rows[r].pid.load(acquire)), role);
+    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return list;
+}
+static PyObject* py_unread(PyObject*, PyObject*) {
+  if (!domain_ensure()) return nullptr;
+  PyObject* list = PyList_New(0);
+  uint64_t now = now_ms();
+  for (uint32_t r = 0; list && r < row_high(); ++r)
+    for (uint32_t i = 0, n = domain.rows[r].pin_high.load(acquire); list && i < n; ++i) {
+      uint64_t word;
+      PinFields f;
+      if (!read_pin(domain.pin(r, i), &word, &f) || is_void(domain, f)) continue;
+      PyObject* item =
+          Py_BuildValue("IKdO", r, static_cast<unsigned long long>(f.nbytes),
+                        double(now - f.time_ms) * 1e-3, f.via_slot == kNoSlot ? Py_False : Py_True);
+      if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
+      Py_XDECREF(item);
+    }
+  return list;
+}
+static PyObject* py_huge_policy(PyObject*, PyObject* o) {
+  const char* root = PyUnicode_AsUTF8(o);
+  if (!root) return nullptr;
+  HugePolicy policy = huge_policy(root);
+  return Py_BuildValue("sO", policy.text, policy.wants_advice() ? Py_True : Py_False);
+}
+static PyObject* py_headroom(PyObject*, Arguments a, Py_ssize_t n) {
+  if (!count_is("headroom", n, 0, 1)) return nullptr;
+  const char* root = n ? PyUnicode_AsUTF8(a[0]) : "";
+  if (!root) return nullptr;
+  Headroom h = read_headroom(root);
+  return Py_BuildValue("KKs", static_cast<unsigned long long>(h.available),
+                       static_cast<unsigned long long>(h.limit), h.name);
+}
+static PyObject* py_set_unread_grace(PyObject*, Arguments a, Py_ssize_t n) {
+  if (!count_is("set_unread_grace", n, 1, 2)) return nullptr;
+  double grace = PyFloat_AsDouble(a[0]),
+         dead = n == 2 && !PyErr_Occurred() ? PyFloat_AsDouble(a[1]) : 3600;
+  if (PyErr_Occurred()) return nullptr;
+  if (grace < 0 || dead < 0)
+    return raise("ValueError", "set_unread_grace: seconds are negative: %g, %g", grace, dead);
+  unread_grace_ms = uint64_t(grace * 1000);
+  dead_grace_ms = uint64_t(dead * 1000);
+  Py_RETURN_NONE;
+}
+static PyObject* py_arm_fault(PyObject*, PyObject* o) {
+  const char* text = o == Py_None ? "" : PyUnicode_AsUTF8(o);
+  if (!text) return nullptr;
+  if (!arm_fault(text))
+    return PyErr_Format(PyExc_ValueError, "arm_fault: no such point: %s", text);
+  Py_RETURN_NONE;
+}
+static PyObject* py_fault_points(PyObject*, PyObject*) {
+  PyObject* d = PyDict_New();
+  const char* const* names;
+  for (size_t i = 0, n = fault_points(&names); d && i < n; ++i) {
+    PyObject* count = PyLong_FromUnsignedLongLong(fault_count(i));
+    if (!count || PyDict_SetItemString(d, names[i], count) < 0) Py_CLEAR(d);
+    Py_XDECREF(count);
+  }
+  return d;
+}
+
+#define FAST(name)                                                                              \
+  {                                                                                             \
+#name, reinterpret_cast < PyCFunction>(reinterpret_cast <void*>(py_##name)), METH_FASTCALL, \
+        nullptr                                                                                 \
+  }
+#define NONE(name) \
+  { #name, py_##name, METH_NOARGS, nullptr }
+#define ONE(name) \
+  { #name, py_##name, METH_O, nullptr }
+PyMethodDef figure_functions[] = {
+    NONE(trim),
+    NONE(statistics),
+    NONE(check),
+    NONE(members),
+    NONE(unread),
+    FAST(headroom),
+    ONE(huge_policy),
+    FAST(set_unread_grace),
+    ONE(arm_fault),
+    NONE(fault_points),
+    {nullptr, nullptr, 0, nullptr}};
+#undef FAST
+#undef NONE
+#undef ONE
+
+}  // namespace shmtensor

@@ -1,0 +1,160 @@
+// Sweeping: what the dead held is let go, what they owned becomes an orphan.
+#include "memory/inspect/fault_points.h"
+#include "memory/heap/heap.h"
+#include "memory/ledger/ledger.h"
+#include "memory/domain/liveness.h"
+
+namespace shmtensor {
+
+// Note [Closed by mistake]: the lock is free, but a process with the recorded start time still has
+// the control file mapped. Then a library closed our descriptor in it, and its holds are real. (A
+// dead one has no mappings; after exec neither.)
+static bool closed_by_mistake(const Domain& d, const Row& row) {
+  int pid = int(row.pid.load(acquire));
+  if (!pid || !d.pidns || row.pidns.load(relaxed) != d.pidns) return false;
+  char state;
+  unsigned long flags;
+  uint64_t start;
+  if (!read_process(pid, &state, &flags, &start) || start != row.start.load(relaxed) ||
+      state == 'Z' || state == 'X')
+    return false;
+  return maps_control(d, pid) == 1;
+}
+
+static void release_slot_of_dead(Domain& d, uint32_t s, uint32_t row) {
+  Word& word = d.slot[s].word;
+  uint64_t old = word.load(acquire);
+  SlotWord w = SlotWord::of(old);
+  if (w.owner != row || w.state == kSlotFree) return;
+  switch (w.state) {
+    case kSlotLive:
+      w.owner = kNobody;
+      d.slot[s].reclaiming.store(
+          0, relaxed);  // its reclaimer is dead; marks in block words are rescued or guarded by inc
+      fault("sweep.unmarked");
+      swap_word(word, old, w.packed());
+      fault("sweep.orphan");
+      break;
+    case kSlotClaimed:
+      free_slot_word(d, s);
+      fault("sweep.claimed");
+      break;
+    case kSlotTail: {
+      fault("sweep.tail.found");
+      uint32_t back = d.slot[s].back.load(relaxed);
+      if (back && back <= s) {
+        SlotWord head = SlotWord::of(d.slot[s - back].word.load(acquire));
+        bool alive =
+            head.state == kSlotLive || head.state == kSlotDying || head.state == kSlotFreeing;
+        if (alive && d.slot[s - back].length.load(relaxed) > back) return;
+      }
+      // By CAS: an orphan's tails go on to name the row of the dead one. Between the look at the word
+      // and here whoever reclaims that orphan may have freed this slot, and somebody claimed it.
+      w.state = kSlotFreeing;
+      if (!swap_word(word, old, w.packed())) return;
+      fault("sweep.tail");
+      finish_freeing(d, s);
+      break;
+    }
+    case kSlotFreeing:
+      finish_freeing(d, s);
+      fault("sweep.freed");
+      break;
+    default:
+      break;
+  }
+}
+
+void sweep_row(Domain& d, int r) {
+  Row& row = d.rows[r];
+  uint64_t state = row.state.load(acquire);
+  if (state_of_row(state) == kRowFree || state_of_row(state) == kRowZombie) return;
+  if (!by_process(d) && closed_by_mistake(d, row)) {
+    uint32_t& seen = d.books->lost[r];
+    if (seen != inc_of_row(state)) {
+      seen = inc_of_row(state);
+      ++d.counts.lost_locks;
+      report_lost(int(row.pid.load(acquire)), row.role);
+    }
+    return;
+  }
+  fault("sweep.locked");
+  for (uint32_t s = 0; s < d.slots; ++s) {
+    Half& n = d.nheld(uint32_t(r), s);
+    if (n.load(acquire) == 0) continue;
+    Word* bits = d.bits(s, uint32_t(r));
+    for (uint32_t w = 0; w < kBitWords; ++w)
+      if (bits[w].load(relaxed)) bits[w].store(0, release);
+    fault("sweep.bits");
+    n.store(0, release);
+    fault("sweep.uncounted");
+  }
+  // Downwards: a tail is looked at while its head still says what it is.
+  for (int v = 1; v >= 0; --v) {
+    uint32_t first = v ? d.slots / 2 : 0;
+    for (uint32_t s = first + d.header->slot_high[v].load(acquire); s-- > first;)
+      release_slot_of_dead(d, s, uint32_t(r));
+  }
+  row.death_ms.store(now_ms(), relaxed);
+  fault("sweep.zombie");
+  row.state.store(row_word_of(inc_of_row(state), kRowZombie), release);
+  fault("sweep.done");
+  ++d.counts.rows_swept;
+}
+
+// The caller has obtained the row. True: the row is free for the next process.
+bool settle_row(Domain& d, int r, bool pressed) {
+  Row& row = d.rows[r];
+  uint64_t state = row.state.load(acquire);
+  if (state_of_row(state) != kRowZombie) return state_of_row(state) == kRowFree;
+  uint64_t now = now_ms(), death = row.death_ms.load(relaxed);
+  uint64_t grace = pressed ? unread_grace_ms.load(relaxed) : dead_grace_ms.load(relaxed);
+  bool pending = false;
+  for (uint32_t i = 0, n = row.pin_high.load(acquire); i < n; ++i) {
+    Pin& pin = d.pin(uint32_t(r), i);
+    uint64_t word;
+    PinFields f;
+    if (!read_pin(pin, &word, &f)) continue;
+    uint64_t since = f.time_ms > death ? f.time_ms : death;
+    if (is_void(d, f) || (f.via_slot == kNoSlot && now - since >= grace && now >= since)) {
+      if (swap_word(pin.word, word, ((word >> 1) + 1) << 1)) ++d.counts.expired_pins;
+      fault("settle.pin");
+    } else {
+      pending = true;
+    }
+  }
+  if (pending) return false;
+  row.state.store(row_word_of(inc_of_row(state), kRowFree), release);
+  fault("settle.free");
+  return true;
+}
+
+int sweep(Domain& d, bool force) {
+  uint64_t now = now_ms();
+  if (d.rowless || d.read_only || (!force && now < d.next_sweep)) return 0;
+  // Jittered: two that reclaim the same orphan in turn only spoil each other's attempt.
+  d.next_sweep = now + 100 + (uint64_t(d.row) * 7 + now) % 23;
+  ++d.counts.sweeps;
+  int swept = 0;
+  for (uint32_t r = 0, rows = d.row_high(); r < rows; ++r) {
+    if (int(r) == d.row) continue;
+    RowState state = state_of_row(d.rows[r].state.load(acquire));
+    if (state == kRowFree || obtain_row(d, d.lock, int(r), force) != 0) continue;
+    uint64_t before = d.counts.rows_swept;
+    sweep_row(d, int(r));
+    swept += int(d.counts.rows_swept - before);
+    settle_row(d, int(r), false);
+    yield_row(d, d.lock, int(r));
+    fault("sweep.yielded");
+  }
+  reclaim_orphans(d);
+  return swept;
+}
+
+int sweep_all(bool force) {
+  int swept = sweep(domain, force);
+  each_guest([&](Domain& d) { swept += sweep(d, force); });
+  return swept;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,2 @@
+// The kernels of kernel_table.simd.h, once per level.
+#include "simd/kernel_table.simd.h"

@@ -1,0 +1,62 @@
+// The level of broadcast_loops.h that this CPU runs, and its kernels by NumPy's names.
+#include "ufunc/broadcast_loops.h"
+
+#include <cstring>
+
+#include "simd/cpu_capability.h"
+#include "python.h"
+
+namespace shmtensor {
+
+#define LEVEL(name)                    \
+  namespace name {                     \
+  const RowKernel* rows_of(float);     \
+  const RowKernel* rows_of(double);    \
+  const RowKernel* rows_of(uint32_t);  \
+  const RowKernel* rows_of(uint64_t);  \
+  }
+LEVEL(level_base)
+LEVEL(level_v3)
+LEVEL(level_v4)
+#undef LEVEL
+
+template <class T>
+RowKernel row_kernel(Rowwise which) {
+  switch (isa_level()) {
+    case Level::V4:
+      return level_v4::rows_of(T())[which];
+    case Level::V3:
+      return level_v3::rows_of(T())[which];
+    default:
+      return level_base::rows_of(T())[which];
+  }
+}
+
+RowKernel named_row_kernel(const char* name, int type) {
+  static constexpr const char* kNames[kRowwise] = {
+      "add",       "subtract", "multiply",   "divide",  "equal",
+      "not_equal", "less",     "less_equal", "greater", "greater_equal"};
+  for (int i = 0; i < kRowwise; ++i) {
+    if (strcmp(name, kNames[i])) continue;
+    const Rowwise which = static_cast<Rowwise>(i);
+    switch (type) {
+      case NPY_FLOAT:
+        return row_kernel<float>(which);
+      case NPY_DOUBLE:
+        return row_kernel<double>(which);
+      case NPY_INT:
+      case NPY_UINT:
+        return row_kernel<uint32_t>(which);
+      case NPY_LONG:
+      case NPY_LONGLONG:
+      case NPY_ULONG:
+      case NPY_ULONGLONG:
+        return row_kernel<uint64_t>(which);
+      default:
+        return nullptr;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace shmtensor

@@ -1,0 +1,1 @@
+"""Rows that make tensors: filled, counted, spaced, on grids."""

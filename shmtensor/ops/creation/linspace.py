@@ -1,0 +1,225 @@
+"""New tensors of numbers at even distances, and of powers of them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...dtypes import as_dtype, default_complex, get_default_dtype
+from ..random.bounds import check_drawable
+from ..table.op_definition import composite
+from .zeros_full_arange import default, dtype_beside, into, made, number
+
+raised = native.parallel(np.power)
+times = native.parallel(np.multiply)
+RUN = 1024  # numbers whose powers are products of one
+
+
+def line(start: Any, end: Any, n: int, dtype: Any) -> Any:
+    """Evenly spaced numbers; whole ones are cut off, as a cast does."""
+    if n > 1 and dtype.kind in "iuf":
+        if dtype.kind in "iu":
+            start, end = int(start), int(end)
+        out = native.line(start, end, (end - start) / (n - 1), n, dtype.num)
+        if out is not None:
+            return out
+    return steps_of(start, end, n, dtype).astype(dtype)
+
+
+def steps_of(start: Any, end: Any, n: int, dtype: Any) -> Any:
+    """n numbers in float64: the first half counted from the start, the second from the end, as
+    PyTorch does.
+    """
+    if dtype.kind in "iu":
+        start, end = int(start), int(end)
+    i = np.arange(n)
+    step = (end - start) / (n - 1) if n > 1 else 0.0
+    return (
+        np.where(i < n // 2, start + step * i, end - step * (n - 1 - i))
+        if n != 1
+        else np.array([start])
+    )
+
+
+def power(base: float, start: Any, end: Any, n: int, dtype: Any) -> Any:
+    """Powers of one base."""
+    with np.errstate(all="ignore"):
+        if dtype == np.float32 and n > 2 * RUN and within_double(base, start, end):
+            return power_runs(float(base), start, end, n)
+        return raised(float(base), steps_of(start, end, n, dtype)).astype(dtype)
+
+
+def within_double(base: Any, start: Any, end: Any) -> bool:
+    """Whether every product of two of the powers, and of their quotients, is a normal double."""
+    if isinstance(start, complex) or isinstance(end, complex) or not 0 < base < math.inf:
+        return False
+    return bool((abs(start) + abs(end)) * abs(math.log2(base)) < 500)
+
+
+def power_runs(base: float, start: float, end: float, n: int) -> Any:
+    """Powers in float32, as products in double: of each run's first power and those of the
+    distances from it. The second half is counted from the end.
+    """
+    step, half = (end - start) / (n - 1), n // 2
+    out = np.empty(n, np.float32)
+    for part, first, way in ((out[:half], start, step), (out[half:][::-1], end, -step)):
+        runs = -(-len(part) // RUN)
+        firsts = raised(base, first + way * (np.arange(runs) * RUN))[:, None]
+        products = times(firsts, raised(base, way * np.arange(RUN))).reshape(-1)
+        part[...] = native.cast(products[: len(part)], part.dtype.num)
+    return out
+
+
+# ---- public
+
+
+@composite(method=False)
+def arange(
+    ops,
+    start=0,
+    end=None,
+    step=1,
+    *,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """start, start + step, ... up to end, which is left out; whole numbers give int64, others the
+    default dtype.
+    """
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        plain = native.counted(start, end, step, get_default_dtype())
+        if plain is not None:
+            return plain
+    start, end, step = number(start), number(end), number(step)
+    if end is None:
+        start, end = 0, start
+    dtype = dtype_beside("arange", out, dtype)
+    if dtype is None:
+        whole = all(isinstance(v, int) for v in (start, end, step))
+        dtype = np.dtype(np.int64) if whole else get_default_dtype()
+    if step == 0:
+        raise RuntimeError("arange: step must not be 0: 0")
+    check_drawable("arange", as_dtype(dtype), "iuf")
+    if as_dtype(dtype) == np.int64 and all(math.isfinite(v) for v in (start, end, step)):
+        if not int(step):
+            raise ValueError(f"arange: step must be nonzero: {step} as int64")
+        start, end, step = int(start), int(end), int(step)
+    if not all(math.isfinite(v) for v in (start, end)):
+        raise RuntimeError(f"arange: bounds must be finite: {start}, {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError(f"arange: step leads away from end: {start}, {end}, step={step}")
+    n = -(-(end - start) // step) if isinstance(step, int) else math.ceil((end - start) / step)
+    if as_dtype(dtype).kind in "iu":
+        start, step = int(start), int(step)
+    if out is not None and out.numel() not in (0, n):
+        warnings.warn(
+            f"arange: the number of elements in the out tensor of shape {tuple(out.shape)} is "
+            f"{out.numel()}, which does not match the computed number of elements {n}: it is "
+            f"resized to shape ({n},)",
+            stacklevel=2,
+        )
+    found = made(
+        counted, start, step, int(n), as_dtype(dtype), device=device, requires_grad=requires_grad
+    )
+    return into(out, found, keeps_shape=True)
+
+
+def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
+    """n numbers from start on, formed as start + i * step."""
+    out = native.steps(start, step, n, dtype.num)
+    if out is not None:
+        return out
+    return (start + np.arange(n) * step).astype(dtype)
+
+
+@composite(method=False)
+def range(
+    ops,
+    start=0,
+    end=None,
+    step=1,
+    *,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+):
+    """start, start + step, ... up to end, which belongs to it (PyTorch's old form of arange)."""
+    start, end = (0, start) if end is None else (start, end)
+    n = math.floor((end - start) / step) + 1
+    dtype = default(dtype_beside("range", out, dtype))
+    check_drawable("range", dtype, "iuf")
+    found = made(counted, start, step, n, dtype, device=device, requires_grad=requires_grad)
+    return into(out, found, keeps_shape=True)
+
+
+def check_steps(name: str, start: Any, end: Any, steps: Any) -> None:
+    """Raises unless the ends are numbers or 0-d, and steps is a number of them."""
+    if isinstance(steps, float):
+        raise TypeError(f"{name}: steps must be a whole number: {steps}")
+    if steps < 0:
+        raise RuntimeError(f"{name}: steps must not be negative: {steps}")
+    if getattr(start, "ndim", 0) or getattr(end, "ndim", 0):
+        raise RuntimeError(f"{name}: start and end must be numbers or 0-d: {start}, {end}")
+
+
+def dtype_of_ends(name: str, ends: tuple[Any, Any], dtype: Any) -> Any:
+    """The dtype that is asked for, or the default one; the complex one if an end is complex.
+
+    Raises:
+        RuntimeError: an end is complex and the dtype is not. NotImplementedError: it is bool.
+    """
+    is_complex = any(isinstance(end, complex) for end in ends)
+    if dtype is None:
+        return default_complex() if is_complex else get_default_dtype()
+    dtype = as_dtype(dtype)
+    if is_complex and dtype.kind != "c":
+        raise RuntimeError(
+            f"{name}: inferred dtype {default_complex()} can't be safely cast to passed dtype "
+            f"{dtype}: {ends[0]} to {ends[1]}"
+        )
+    check_drawable(name, dtype, "iufc")
+    return dtype
+
+
+@composite(method=False)
+def linspace(
+    ops, start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
+):
+    """`steps` numbers from start to end, both included, evenly spaced."""
+    check_steps("linspace", start, end, steps)
+    ends = number(start), number(end)
+    dtype = dtype_of_ends("linspace", ends, dtype_beside("linspace", out, dtype))
+    spaced = made(line, *ends, steps, dtype, device=device, requires_grad=requires_grad)
+    return into(out, spaced, keeps_shape=True)
+
+
+@composite(method=False)
+def logspace(
+    ops,
+    start,
+    end,
+    steps,
+    base=10.0,
+    *,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+):
+    """base to the power of `steps` evenly spaced numbers from start to end."""
+    check_steps("logspace", start, end, steps)
+    ends = number(start), number(end)
+    dtype = dtype_of_ends("logspace", ends, dtype_beside("logspace", out, dtype))
+    powers = made(power, base, *ends, steps, dtype, device=device, requires_grad=requires_grad)
+    return into(out, powers, keeps_shape=True)

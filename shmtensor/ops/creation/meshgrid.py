@@ -1,0 +1,118 @@
+"""Grids, combinations and frames: tensors made of other tensors."""
+
+from __future__ import annotations
+
+import builtins
+import math
+
+import numpy as np
+
+from ... import native
+from ..table.memory_format import like_image
+from ..table.op_definition import composite
+
+
+@composite(method=False)
+def meshgrid(ops, *tensors, indexing=None):
+    """Vectors as grids: output i has tensor i along dimension i ("xy": the first two exchanged).
+    Copies: none.
+    """
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    if indexing not in (None, "ij", "xy"):
+        raise RuntimeError(f"meshgrid: no such indexing: {indexing!r}, 'ij' or 'xy' is needed")
+    if any(x.ndim > 1 for x in given):
+        raise RuntimeError(f"meshgrid: vectors are needed: {[tuple(x.shape) for x in given]}")
+    if any(x.dtype != given[0].dtype for x in given):
+        raise RuntimeError(f"meshgrid: vectors of one dtype are needed: {[x.dtype for x in given]}")
+    sizes = tuple(math.prod(x.shape) for x in given)
+    n = len(given)
+    grids = [
+        ops.broadcast_to(ops.reshape(x, (1,) * i + (-1,) + (1,) * (n - 1 - i)), sizes)
+        for i, x in enumerate(given)
+    ]
+    return tuple(ops.transpose(x, 0, 1) if indexing == "xy" and n > 1 else x for x in grids)
+
+
+@composite(method=False)
+def cartesian_prod(ops, *tensors):
+    """All combinations of the elements of vectors, one row each."""
+    if any(x.ndim != 1 for x in tensors):
+        raise RuntimeError(f"cartesian_prod: vectors are needed: {[x.shape for x in tensors]}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return ops.stack([ops.reshape(x, (-1,)) for x in ops.meshgrid(*tensors)], 1)
+
+
+@composite(method=False)
+def broadcast_shapes(ops, *shapes):
+    """The shape that tensors of these shapes have together."""
+    try:
+        each = ((s,) if isinstance(s, int) else tuple(s) for s in shapes)
+        return native.Size(np.broadcast_shapes(*each))
+    except ValueError:
+        raise RuntimeError(f"broadcast_shapes: they do not fit together: {shapes}") from None
+
+
+@composite(method=False)
+def fill(ops, input, value):
+    """One number (or a 0-d tensor) in the shape and dtype of a tensor."""
+    if hasattr(value, "ndim"):
+        if value.ndim:
+            raise RuntimeError(f"fill: the value must be a number or 0-d: {tuple(value.shape)}")
+        value = ops.cast(value, input.dtype)
+    else:
+        value = np.asarray(value, input.dtype)
+    return ops.choose(np.ones(tuple(input.shape), bool), value, input)
+
+
+@composite(method=False)
+def zero_(ops, input):
+    """Writes 0 over the whole tensor."""
+    return input.zero_()
+
+
+@composite(method=False)
+def constant_pad_nd(ops, input, pad, value=0):
+    """The tensor in a frame of one number: pad is (before, after) of the last dimension, then of
+    the one before.
+    """
+    if len(pad) % 2 or len(pad) // 2 > input.ndim:
+        raise RuntimeError(f"constant_pad_nd: pad does not fit: {tuple(pad)}, {tuple(input.shape)}")
+    if not builtins.any(pad):
+        return ops.clone(input)
+    given = input
+    frames = [(0, 0)] * (input.ndim - len(pad) // 2)
+    frames += [(pad[i], pad[i + 1]) for i in builtins.range(len(pad) - 2, -1, -2)]
+    for dim, (before, after) in enumerate(frames):
+        if before >= 0 and after >= 0:
+            continue
+        start = max(-before, 0)
+        length = input.shape[dim] - start - max(-after, 0)
+        if length < 0:
+            raise RuntimeError(
+                f"constant_pad_nd: more is cut off than there is: {(before, after)} of dimension "
+                f"{dim} of {tuple(input.shape)}"
+            )
+        input = ops.narrow(input, dim, start, length)
+    frames = [(max(a, 0), max(b, 0)) for a, b in frames]
+    shape = tuple(n + a + b for n, (a, b) in zip(input.shape, frames, strict=True))
+    inner = tuple(slice(a, a + n) for n, (a, _) in zip(input.shape, frames, strict=True))
+    out = ops.sliced(input, shape, inner)
+    if not value:
+        return out
+    outside = np.ones(shape, bool)
+    outside[inner] = False
+    return like_image(ops, ops.choose(outside, np.asarray(value, input.dtype), out), given)
+
+
+@composite(method=False)
+def unravel_index(ops, indices, shape):
+    """Indices of the flattened tensor as one index for each dimension."""
+    shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"unravel_index: whole numbers are needed: {indices.dtype}")
+    found, rest = [], ops.cast(indices, np.dtype(np.int64))
+    for n in reversed(shape):
+        found.append(ops.remainder(rest, n))
+        rest = ops.floor_divide(rest, n)
+    return tuple(reversed(found))

@@ -1,0 +1,419 @@
+"""Reading and writing along one dimension: index_select, gather, scatter and their kin.
+
+Longer than other files: the columns that each row declares are here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ..table.check_dtypes import alike, insist_on_indices
+from ..table.dims import axis, together
+from ..table.native_or_numpy import WRITES, either, writes
+from ..table.op_definition import composite, op
+from ..table.python_scalars import beside
+from ..table.samples import ints
+from ..table.sparse_gradient import scattered_elements
+from .getitem_index_put_where import Shape
+from .index_add import add_places, mesh_places, slice_places
+
+
+def along(dim: int, index: Any) -> tuple[Any, ...]:
+    """The index that names `index` along dim and everything else."""
+    return (slice(None),) * dim + (index,)
+
+
+def checked(name: str, index: Any, size: int, error: type[Exception] = IndexError) -> Any:
+    """The indices, if all of them are from 0 to size - 1.
+
+    Raises:
+        IndexError: one is not, or they are not whole numbers.
+    """
+    if index.dtype.kind not in "iu":
+        raise error(f"{name}: indices must be whole numbers: {index.dtype}")
+    if index.size and (index.min() < 0 or index.max() >= size):
+        wrong = int(index.min()) if index.min() < 0 else int(index.max())
+        raise error(f"{name}: index is out of range: {wrong}, expected 0 to {size - 1}")
+    return index
+
+
+def one_row(name: str, index: Any) -> Any:
+    """The indices as a vector."""
+    if index.ndim > 1:
+        raise IndexError(f"{name}: the indices must be a vector: shape {index.shape}")
+    return index.reshape(-1)
+
+
+# ---- whole slices
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[((3, 4), ints((5,), 3), 0), ((3, 4), ints((2,), 4), 1)],
+    halves="moved",
+    vmap="first_along",
+)
+def selected(xp, x, index, /, dim):
+    """The slices at indices along dim."""
+    dim, index = axis(x, dim), one_row("index_select", index)
+    checked("index_select", index, x.shape[dim] if x.ndim else 1)
+    if not x.ndim:
+        if index.size != 1:
+            raise IndexError(f"index_select: a 0-d tensor has one element: {index.tolist()}")
+        return x.copy()
+    return x.take(index, dim)
+
+
+selected.numpy = either(native.take, selected.forward)
+
+
+@op(method=False, function=False, samples=[((5, 4), ints((5,), 3), (3, 4), 0)])
+def slices_added(xp, x, index, /, shape, dim):
+    """Zeros of a shape, with slices added at indices along dim."""
+    out = xp.zeros(shape, x.dtype)
+    if not shape:
+        return x.reshape(())
+    if native.add_slices(out, x, index, dim):
+        return out
+    add_places(xp, out, slice_places(xp, shape, dim % len(shape), index).reshape(-1), x.reshape(-1))
+    return out
+
+
+selected.pullback(x=lambda ops, g, index, x_shape, dim: ops.slices_added(g, index, x_shape, dim))
+slices_added.pullback(x=lambda ops, g, index, dim: ops.selected(g, index, dim))
+
+
+@composite
+def index_select(ops, input, dim, index):
+    """The slices along a dimension at these indices. Copies: one (the result)."""
+    insist_on_indices("index_select", index)
+    return ops.selected(input, index, dim)
+
+
+@op(**WRITES, samples=[((3, 4), (2, 4), ints((2,), 3), 0)])
+def slices_plus(xp, x, source, index, /, dim):
+    """x, with slices of source added at indices along dim."""
+    out = xp.empty(x.shape, x.dtype)
+    if native.add_slices(out, source, index, dim, x):
+        return out
+    index = checked(
+        "index_add", one_row("index_add", index), x.shape[axis(x, dim)] if x.ndim else 1
+    )
+    if not x.ndim:
+        return x + source.sum().astype(x.dtype)
+    if source.dtype != x.dtype:
+        raise RuntimeError(f"index_add: dtypes differ: {x.dtype}, source has {source.dtype}")
+    dim = axis(x, dim)
+    expected = (*x.shape[:dim], index.size, *x.shape[dim + 1 :])
+    if source.shape != expected:
+        raise RuntimeError(f"index_add: source must have shape {expected}: {source.shape}")
+    out[...] = x
+    add_places(xp, out, slice_places(xp, x.shape, dim, index).reshape(-1), source.reshape(-1))
+    return out
+
+
+slices_plus.numpy = writes(native.add_slices, slices_plus.forward)
+slices_plus.pullback(
+    x=lambda g: g,
+    source=lambda ops, g, index, source_shape, dim: ops.reshape(
+        ops.selected(g, index, dim), source_shape
+    ),
+)
+
+
+@composite(inplace="slices_plus")
+def index_add(ops, input, dim, index, source, *, alpha=1):
+    """The tensor with alpha times slices of source added at indices. Copies: one (the result)."""
+    insist_on_indices("index_add", index)
+    return ops.slices_plus(input, source if alpha == 1 else ops.mul(source, alpha), index, dim)
+
+
+@composite(inplace="written", autocast="widest")
+def index_copy(ops, input, dim, index, source):
+    """The tensor with slices of source written at indices. Copies: one (the result)."""
+    insist_on_indices("index_copy", index, "lq")
+    alike("index_copy", input, source)
+    if not input.ndim:
+        return ops.clone(ops.reshape(source, ()))
+    return ops.written(input, source, along(axis(input, dim), index), False)
+
+
+@composite(inplace="written")
+def index_fill(ops, input, dim, index, value):
+    """The tensor with one number in the slices at indices. Copies: one (the result)."""
+    insist_on_indices("index_fill", index, "lq", IndexError)
+    if isinstance(value, (int, float, complex)):
+        value = beside("index_fill", value, input)
+    elif value.ndim:
+        raise RuntimeError(f"index_fill: value must be a number or 0-d: {tuple(value.shape)}")
+    else:  # it may have a gradient, which counts each place once
+        index = np.unique(getattr(index, "array", index))
+    if value.dtype != input.dtype:
+        value = ops.cast(value, input.dtype)
+    at = along(axis(input, dim), index) if input.ndim else ()
+    return ops.written(input, value, at, False)
+
+
+# ---- element by element
+
+
+def mesh(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
+    """The index tuple whose element i names `index[i]` along dim and i elsewhere."""
+    n = index.ndim
+    return tuple(
+        index if d == dim else xp.arange(size).reshape((size,) + (1,) * (n - 1 - d))
+        for d, size in enumerate(index.shape)
+    )
+
+
+def fits(name: str, x: Any, index: Any, dim: int) -> int:
+    """The dimension, once index names elements of x alone.
+
+    Raises:
+        RuntimeError: another number of dimensions, or larger than x in another one.
+    """
+    dim = axis(x, dim)
+    larger = any(
+        n > m for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)) if d != dim
+    )
+    if max(index.ndim, 1) != max(x.ndim, 1) or (larger and index.size):
+        raise RuntimeError(f"{name}: the index must fit in the tensor: {index.shape} in {x.shape}")
+    checked(name, index, x.shape[dim] if x.ndim else 1, RuntimeError)
+    return dim
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[((3, 4), ints((2, 5), 4), 1), ((3, 4), ints((5, 2), 3), 0)],
+    halves="moved",
+    vmap="along",
+)
+def gathered(xp, x, index, /, dim, sparse=False):
+    """x[i, index[i, j]] for dim = 1. sparse: the gradient keeps those elements alone."""
+    dim = fits("gather", x, index, dim) if index.size else axis(x, dim)
+    if not x.ndim or not index.ndim:
+        return x.reshape(-1)[index]
+    if not index.size:
+        return xp.empty(index.shape, x.dtype)
+    return x[mesh(xp, index, dim)]
+
+
+def gathered_slope(ops: Any, g: Any, index: Any, shape: Shape, dim: int, sparse: bool) -> Any:
+    """The gradient of what was read."""
+    if sparse:
+        return scattered_elements(ops, g, index, shape, dim)
+    return ops.gathered_sum(g, index, shape, dim)
+
+
+gathered.numpy = (either(native.gather, gathered.forward), "x, index, dim")
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)],
+    vmap="shaped_along",
+)
+def gathered_sum(xp, x, index, /, shape, dim):
+    """Zeros of a shape, with x added at indices along dim: the gradient of `gather`."""
+    out = xp.zeros(shape, x.dtype)
+    if index.size and not native.scatter_into(out, x, index, dim, 1):
+        flat = not shape or not index.ndim
+        at = index if flat else mesh_places(xp, shape, dim % len(shape), index)
+        part = x if flat else x[tuple(slice(0, n) for n in index.shape)]
+        add_places(xp, out, at, part)
+    return out
+
+
+def resized(ops: Any, g: Any, shape: Shape) -> Any:
+    """Zeros around g, where the source was larger than the index."""
+    if tuple(g.shape) == tuple(shape):
+        return g
+    return ops.sliced(g, shape, tuple(slice(0, n) for n in g.shape))
+
+
+gathered.pullback(
+    x=lambda ops, g, index, x_shape, dim, sparse: gathered_slope(
+        ops, g, index, x_shape, dim, sparse
+    )
+)
+gathered_sum.pullback(
+    x=lambda ops, g, index, x_shape, dim: resized(ops, ops.gathered(g, index, dim), x_shape)
+)
+
+
+@composite(exact_out=True)
+def gather(ops, input, dim, index, *, sparse_grad=False):
+    """out[i][j] = input[i][index[i][j]] for dim = 1; the index may be smaller elsewhere. Copies:
+    one (the result). sparse_grad: the gradient of a leaf is a sparse tensor.
+    """
+    insist_on_indices("gather", index)
+    return ops.gathered(input, index, dim, sparse_grad)
+
+
+@composite
+def take_along_dim(ops, input, indices, dim=None):
+    """`gather` with broadcasting; without dim from the flattened tensor."""
+    insist_on_indices("take_along_dim", indices, "lq")
+    if dim is None:
+        return ops.gathered(ops.reshape(input, (-1,)), ops.reshape(indices, (-1,)), 0)
+    if input.ndim != indices.ndim:
+        raise RuntimeError(
+            f"take_along_dim: as many dims are needed: {tuple(input.shape)}, {tuple(indices.shape)}"
+        )
+    dim = axis(input, dim)
+    rest = lambda shape: (*shape[:dim], 1, *shape[dim + 1 :])  # noqa: E731
+    common = together("take_along_dim", rest(tuple(input.shape)), rest(tuple(indices.shape)))
+    stretch = lambda x: (*common[:dim], x.shape[dim], *common[dim + 1 :])  # noqa: E731
+    input = ops.broadcast_to(input, stretch(input))
+    indices = ops.choose(indices < 0, indices + input.shape[dim], indices)
+    return ops.gathered(input, ops.broadcast_to(indices, stretch(indices)), dim)
+
+
+@op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4, unique=True), 1)], vmap="along")
+def scattered(xp, x, source, index, /, dim):
+    """x with elements of source written at indices along dim."""
+    if not index.size:
+        return x.copy()
+    out = xp.empty(x.shape, x.dtype)
+    if native.scatter_into(out, source, index, dim, 0, x):
+        return out
+    out[...] = x
+    dim = fits("scatter", x, index, dim)
+    if source.dtype != x.dtype:
+        raise RuntimeError(f"scatter: dtypes differ: {x.dtype}, src has {source.dtype}")
+    if not x.ndim or not index.ndim:
+        out.reshape(-1)[index] = source
+    else:
+        out[mesh(xp, index, dim)] = cropped("scatter", source, index)
+    return out
+
+
+def cropped(name: str, source: Any, index: Any) -> Any:
+    """The part of source that index speaks of; a 0-d one is a number for all.
+
+    Raises:
+        RuntimeError: source is smaller than index.
+    """
+    if not source.ndim:
+        return source
+    if source.ndim != index.ndim or any(
+        n > m for n, m in zip(index.shape, source.shape, strict=True)
+    ):
+        raise RuntimeError(f"{name}: src is smaller than index: {source.shape}, {index.shape}")
+    return source[tuple(slice(0, n) for n in index.shape)]
+
+
+def scatter_at(name: str, how: int) -> Any:
+    """What writes at indices in place (how=0) or adds there (1)."""
+
+    def write(x: Any, source: Any, index: Any, dim: int) -> bool:
+        if not index.size or native.scatter_into(x, source, index, dim, how):
+            return True
+        if source.dtype != x.dtype or not x.ndim or not index.ndim:
+            return False
+        at = mesh(np, index, fits(name, x, index, dim))
+        part = cropped(name, source, index)
+        if how:
+            np.add.at(x, at, part)
+        else:
+            x[at] = part
+        return True
+
+    return write
+
+
+scattered.numpy = writes(scatter_at("scatter", 0), scattered.forward)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[((3, 4), ints((2, 4), 4), 1)],
+    halves="moved",
+    vmap="along",
+)
+def zeroed(xp, x, index, /, dim):
+    """x with 0 at indices along dim."""
+    out = x.copy()
+    if index.size:
+        if x.ndim and index.ndim:
+            out[mesh(xp, index, axis(x, dim))] = 0
+        else:
+            out.reshape(-1)[index] = 0
+    return out
+
+
+zeroed.pullback(x=lambda ops, g, index, dim: ops.zeroed(g, index, dim))
+
+
+def source_slope(ops: Any, g: Any, index: Any, shape: Shape, dim: int) -> Any:
+    """What was written, read back."""
+    if not shape and index.ndim:
+        return ops.sum(ops.gathered(g, index, dim))
+    return resized(ops, ops.gathered(g, index, dim), shape)
+
+
+scattered.pullback(
+    x=lambda ops, g, index, dim: ops.zeroed(g, index, dim),
+    source=lambda ops, g, index, source_shape, dim: source_slope(ops, g, index, source_shape, dim),
+)
+
+
+@op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4), 1)], vmap="along")
+def scatter_added(xp, x, source, index, /, dim):
+    """x with elements of source added at indices along dim."""
+    if not index.size:
+        return x.copy()
+    out = xp.empty(x.shape, x.dtype)
+    if native.scatter_into(out, source, index, dim, 1, x):
+        return out
+    out[...] = x
+    dim = fits("scatter_add", x, index, dim)
+    if source.dtype != x.dtype:
+        raise RuntimeError(f"scatter_add: dtypes differ: {x.dtype}, src has {source.dtype}")
+    if not x.ndim or not index.ndim:
+        add_places(xp, out, index.reshape(-1), source.reshape(-1)[: index.size])
+    else:
+        part = cropped("scatter_add", source, index)
+        add_places(xp, out, mesh_places(xp, x.shape, dim, index), part)
+    return out
+
+
+scatter_added.numpy = writes(scatter_at("scatter_add", 1), scatter_added.forward)
+scatter_added.pullback(
+    x=lambda g: g,
+    source=lambda ops, g, index, source_shape, dim: source_slope(ops, g, index, source_shape, dim),
+)
+
+
+@composite(inplace="scattered scatter_added scatter_reduced")
+def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
+    """out[i][index[i][j]] = src[i][j] for dim = 1; reduce="add" or "multiply" combines. Copies: one
+    (the result).
+    """
+    insist_on_indices("scatter", index)
+    src = value if src is None else src
+    if isinstance(src, (int, float, complex)):
+        src = beside("scatter", src, input)
+    if reduce is None:
+        return ops.scattered(input, src, index, dim)
+    if reduce == "add":
+        full = src if src.ndim else ops.broadcast_to(src, tuple(index.shape))
+        return ops.scatter_added(input, full, index, dim)
+    if reduce != "multiply":
+        raise RuntimeError(f"scatter: no such reduction: {reduce!r}, 'add' or 'multiply' is needed")
+    full = src if src.ndim else ops.broadcast_to(src, tuple(index.shape))
+    return ops.scatter_reduced(input, full, index, dim, "prod", True)
+
+
+@composite(inplace="scatter_added")
+def scatter_add(ops, input, dim, index, src):
+    """out[i][index[i][j]] += src[i][j] for dim = 1. Copies: one (the result)."""
+    insist_on_indices("scatter_add", index)
+    return ops.scatter_added(input, src, index, dim)

@@ -1,0 +1,374 @@
+"""Elements by their places: `x[index]`, `where`, reading and writing at indices and masks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...dtypes import HALVES, float32
+from ..table.check_dtypes import alike, insist_on_indices
+from ..table.dims import together
+from ..table.native_or_numpy import WRITES, either, writes
+from ..table.op_definition import composite, index, op
+from ..table.python_scalars import beside, fits_dtype
+from ..table.samples import bools
+from .index_add import add_places, add_rows, index_places
+
+Shape = tuple[int, ...]
+
+
+@op(
+    numpy=native.choose,
+    broadcast=True,
+    promote="common x y",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=[(bools((3, 4)), (3, 4), (4,)), (bools((3, 1)), (), (4,)), (bools(()), (2,), (2,))],
+)
+def choose(xp, condition, x, y, /):
+    """The elements of one tensor where a condition holds, of another where not."""
+    return xp.where(condition, x, y)
+
+
+choose.pullback(
+    x=lambda ops, g, condition: ops.choose(condition, g, 0.0),
+    y=lambda ops, g, condition: ops.replace(condition, g, 0.0),
+)
+
+
+@op(
+    numpy=lambda condition, x, y: native.choose(condition, y, x),
+    broadcast=True,
+    promote="common x y",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=[(bools((3, 4)), (3, 4), (4,)), (bools((3, 1)), (), (4,)), (bools(()), (2,), (2,))],
+)
+def replace(xp, condition, x, y, /):
+    """One tensor, with the elements of another where a condition holds: `choose` the other way
+    round, for a number as the second one.
+    """
+    return xp.where(condition, y, x)
+
+
+replace.pullback(
+    x=lambda ops, g, condition: ops.replace(condition, g, 0.0),
+    y=lambda ops, g, condition: ops.choose(condition, g, 0.0),
+)
+
+
+@composite(method=False)
+def where(ops, condition, input=None, other=None):
+    """The elements of one tensor where a condition holds, of another where not; without them
+    `nonzero` as a tuple.
+    """
+    if input is None and other is None:
+        return ops.nonzero(condition, as_tuple=True)
+    if condition.dtype != np.bool_:
+        raise RuntimeError(f"where: the condition must be bool: {condition.dtype}")
+    if isinstance(input, (int, float)):
+        if isinstance(other, (int, float)):
+            other = ops.full((), other)
+        return ops.replace(condition, other, input)
+    return ops.choose(condition, input, other)
+
+
+# ---- x[index]
+
+
+def is_basic(index: Any) -> bool:
+    """Is it made of numbers, slices, None and `...` alone, so that no element is named twice?"""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(not hasattr(i, "dtype") and not isinstance(i, (list, bool)) for i in parts)
+
+
+def add_at(xp: Any, out: Any, index: Any, values: Any) -> None:
+    """out[index] += values, where an element may be named several times."""
+    if xp is np and add_rows(out, index, values):
+        return
+    parts = index if isinstance(index, tuple) else (index,)
+    if is_basic(index) or all(getattr(i, "dtype", None) == np.bool_ for i in parts):
+        out[index] += values
+    else:
+        add_places(xp, out, index_places(xp, out.shape, index), values)
+
+
+def item(x: Any, index: Any) -> Any:
+    """x[index] as an array also where it is one element: a 0-d view, not a number."""
+    out = x[index]
+    if out.__class__ is not x.__class__:
+        out = x[(*index, ...) if isinstance(index, tuple) else (index, ...)]
+    return out
+
+
+@op(
+    numpy=native.item,
+    view=True,
+    method=False,
+    function=False,
+    samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
+    halves="moved",
+    vmap="item",
+)
+def getitem(xp, x, /, index: index):
+    """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""
+    return item(x, index)
+
+
+def wrong_step(inputs: Any, attributes: Any) -> Any:
+    """The error of a slice that does not go forward."""
+    (index,) = attributes
+    for part in index if isinstance(index, tuple) else (index,):
+        if isinstance(part, slice) and part.step is not None and part.step <= 0:
+            return ValueError(
+                f"getitem: slice step must be greater than zero: {part.step} of shape "
+                f"{tuple(inputs[0].shape)}"
+            )
+    return None
+
+
+getitem.pullback(x=lambda ops, g, x_shape, index: ops.scatter_index(g, x_shape, index))
+getitem.wrong = wrong_step
+
+
+@op(method=False, function=False, samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
+def scatter_index(xp, x, /, shape, index: index):
+    """Zeros of a shape, with x added at an index: the gradient of x[index]."""
+    out = xp.zeros(shape, x.dtype)
+    if is_basic(index):
+        out[index] = x
+    else:
+        add_at(xp, out, index, x)
+    return out
+
+
+scatter_index.pullback(x=lambda ops, g, index: ops.getitem(g, index))
+
+
+@op(**WRITES, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)], halves="moved")
+def written(xp, x, values, /, index: index, accumulate):
+    """The tensor with values written, or added, at an index. Copies: one (the result)."""
+    if not accumulate:
+        out = x.copy(order="C")
+        out[index] = values
+        return out
+    if x.dtype not in HALVES:
+        out = x.copy(order="C")
+        add_at(xp, out, index, values.astype(x.dtype, copy=False))
+        return out
+    wide = native.recast(x.copy(order="C"), float32)  # a sum of many is rounded once
+    add_at(xp, wide, index, native.recast(values, float32))
+    return native.recast(wide, x.dtype)
+
+
+def write_at(x: Any, values: Any, index: Any, accumulate: bool) -> bool:
+    """The same in place; sums of 16-bit floats are not formed there."""
+    if not accumulate:
+        native.assign(x, index, values)
+        return True
+    if x.dtype in HALVES:
+        return False
+    if x.flags.c_contiguous:
+        add_at(np, x, index, values.astype(x.dtype, copy=False))
+    else:
+        np.add.at(x, index, values)
+    return True
+
+
+written.numpy = writes(write_at, written.forward)
+
+
+def erased(ops: Any, g: Any, index: Any) -> Any:
+    """A gradient without the elements that were overwritten."""
+    return ops.written(g, np.zeros((), g.dtype), index, False)
+
+
+def gathered(ops: Any, g: Any, index: Any, shape: Shape) -> Any:
+    """A gradient at an index, summed back to the shape of what was written there."""
+    g = ops.getitem(g, index)
+    ahead = g.ndim - len(shape)
+    dims = tuple(i for i in range(g.ndim) if i < ahead or (shape[i - ahead] == 1 != g.shape[i]))
+    return ops.reshape(ops.sum(g, dims), shape) if dims else g
+
+
+written.pullback(
+    x=lambda ops, g, index, accumulate: g if accumulate else erased(ops, g, index),
+    values=lambda ops, g, index, values_shape: gathered(ops, g, index, values_shape),
+)
+
+
+@composite(inplace="written")
+def index_put(ops, input, indices, values, accumulate=False):
+    """The tensor with values written (accumulate=True: added) at a tuple of index tensors. Copies:
+    one.
+    """
+    alike("index_put", input, values)
+    return ops.written(input, values, tuple(indices), accumulate)
+
+
+# ---- under a mask
+
+
+@op(method=False, function=False, samples=[((3, 4), (), bools((3, 4))), ((3, 4), (), bools((4,)))])
+def masked(xp, x, value, mask, /):
+    """x, with the one element of value where mask is true."""
+    if value.ndim:
+        raise RuntimeError(f"masked_fill: value must be a number or 0-d: {value.shape}")
+    if mask.dtype != np.bool_:
+        raise RuntimeError(f"masked_fill: the mask must be bool: {mask.dtype}")
+    choose = native.choose if xp is np else xp.where
+    return choose(mask, value.astype(x.dtype, copy=False), x)
+
+
+masked.pullback(
+    x=lambda ops, g, mask, x_shape: shrink(ops, ops.replace(mask, g, 0.0), x_shape),
+    value=lambda ops, g, mask: ops.sum(ops.choose(mask, g, 0.0)),
+)
+
+
+def shrink(ops: Any, g: Any, shape: Shape) -> Any:
+    """The sum over what was stretched."""
+    return g if tuple(g.shape) == tuple(shape) else ops.sum_to_size(g, *shape)
+
+
+@composite(inplace=True)
+def masked_fill(ops, input, mask, value):
+    """The tensor with one number where the mask is true. Copies: one (the result)."""
+    if isinstance(value, (int, float, complex)):
+        if input.dtype.kind == "f" and value.__class__ in (int, float) and mask.dtype == np.bool_:
+            fits_dtype("masked_fill", value, input.dtype)
+            return ops.replace(mask, input, float(value))
+        value = beside("masked_fill", value, input)
+    elif value.dtype.kind == "c" and input.dtype.kind != "c":
+        raise RuntimeError(f"masked_fill: a complex value does not fit: {value}, {input.dtype}")
+    return ops.masked(input, value, mask)
+
+
+@composite
+def masked_select(ops, input, mask):
+    """The elements where the mask is true, in one dimension. Copies: one (the result)."""
+    if mask.dtype != np.bool_:
+        raise RuntimeError(f"masked_select: the mask must be bool: {mask.dtype}")
+    shape = together("masked_select", input.shape, mask.shape)
+    return ops.getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))],
+    halves="moved",
+)
+def masked_write(xp, x, source, mask, /):
+    """x, with the elements of source in order where mask is true."""
+    if mask.dtype != np.bool_:
+        raise RuntimeError(f"masked_scatter: the mask must be bool: {mask.dtype}")
+    shape = together("masked_scatter", x.shape, mask.shape)
+    out, mask = xp.broadcast_to(x, shape).copy(), xp.broadcast_to(mask, shape)
+    n = int(mask.sum())
+    if n > source.size:
+        raise RuntimeError(
+            f"masked_scatter: too few elements in source: {source.size}, mask has {n}"
+        )
+    out[mask] = source.reshape(-1)[:n]
+    return out
+
+
+masked_write.pullback(
+    x=lambda ops, g, mask, x_shape: shrink(ops, ops.replace(mask, g, 0.0), x_shape),
+    source=lambda ops, g, mask, source_shape: ops.first(
+        ops.getitem(g, ops.broadcast_to(mask, tuple(g.shape))), source_shape
+    ),
+)
+
+
+@op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))], halves="moved")
+def first(xp, x, /, shape):
+    """Zeros of a shape whose first elements are x's."""
+    out = xp.zeros(shape, x.dtype)
+    out.reshape(-1)[: x.size] = x
+    return out
+
+
+first.pullback(x=lambda ops, g, x_shape: ops.reshape(g, (-1,))[: x_shape[0]])
+
+
+@composite(inplace=True)
+def masked_scatter(ops, input, mask, source):
+    """The tensor with the elements of source, in order, where the mask is true. Copies: one."""
+    alike("masked_scatter", input, source)
+    return ops.masked_write(input, source, mask)
+
+
+# ---- in the flattened tensor, and which elements are not 0
+
+
+@composite
+def take(ops, input, index):
+    """Elements of the flattened tensor at these indices."""
+    insist_on_indices("take", index, "lq")
+    return ops.getitem(ops.reshape(input, (-1,)), index)
+
+
+def put_in_place(ops: Any, input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """`put` without a copy of the whole: its indices as one of each dimension."""
+    insist_on_indices("put", index, "lq")
+    alike("put", input, source)
+    shape = tuple(input.shape)
+    at = np.array(index.array if hasattr(index, "array") else index)
+    at[at < 0] += math.prod(shape)
+    try:
+        places = np.unravel_index(at, shape)
+    except ValueError:
+        return None  # the usual way says which is out of range
+    return ops.written_(input, ops.reshape(source, tuple(index.shape)), tuple(places), accumulate)
+
+
+@composite(inplace=put_in_place)
+def put(ops, input, index, source, accumulate=False):
+    """The tensor with values written (or added) at indices of the flattened tensor. Copies: one."""
+    insist_on_indices("put", index, "lq")
+    alike("put", input, source)
+    flat = ops.written(
+        ops.reshape(input, (-1,)), ops.reshape(source, index.shape), (index,), accumulate
+    )
+    return ops.reshape(flat, tuple(input.shape))
+
+
+@op(method=False, function=False, samples=[(bools((3, 4)),)])
+def argwhere_rows(xp, x, /):
+    """The indices of the elements that are not 0, one row each."""
+    return xp.argwhere(x)
+
+
+argwhere_rows.numpy = either(native.nonzero, argwhere_rows.forward)
+
+
+@composite
+def nonzero(ops, input, *, as_tuple=False):
+    """Where the elements are not 0: a row of indices each, or a tuple of index vectors."""
+    rows = ops.argwhere_rows(input)
+    if not as_tuple:
+        return rows
+    return tuple(ops.unbind(rows if input.ndim else ops.reshape(rows, (-1, 1)) * 0, 1))
+
+
+@composite
+def nonzero_static(ops, input, *, size, fill_value=-1):
+    """`nonzero` with exactly `size` rows: cut off, or filled up with one number."""
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: size must not be negative: {size}")
+    rows = ops.argwhere_rows(input)[:size]
+    missing = size - rows.shape[0]
+    return ops.cat([rows, ops.full((missing, input.ndim), fill_value, dtype=np.int64)])
+
+
+@composite
+def argwhere(ops, input):
+    """Where the elements are not 0: a row of indices each."""
+    return ops.argwhere_rows(input)

@@ -1,0 +1,268 @@
+"""Factors of matrices: Cholesky, QR, products of Householder reflectors. Batched.
+
+Sources of the gradients: Cholesky Murray (2016), QR Walter and Lehmann (2012) and for wide matrices
+Roberts and Roberts (2020).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import errors
+from ..table.named_results import named
+from ..table.op_definition import composite, op
+from .inverse_det_matrix_exp import BATCH, NEAR_ONE, TALL, insist, square, turned
+
+
+def each(ops: Any, v: Any) -> Any:
+    """Numbers of a batch, as batches of 1 x 1 matrices."""
+    return ops.unsqueeze(ops.unsqueeze(v, -1), -1)
+
+
+def halved(ops: Any, x: Any) -> Any:
+    """The lower triangles, with half of the diagonal (of which the real part counts)."""
+    diagonal = ops.diagonal(x, 0, -2, -1)
+    real = ops.real(diagonal) if x.dtype.kind == "c" else diagonal
+    rest = ops.diag_embed(diagonal - real * 0.5) if x.dtype.kind == "c" else None
+    lower = ops.tril(x)
+    return lower - (ops.diag_embed(real * 0.5) if rest is None else rest)
+
+
+def right_solved(ops: Any, x: Any, y: Any) -> Any:
+    """x @ y ** -1."""
+    return turned(ops.solved(turned(y), turned(x)))
+
+
+def data_of(x: Any) -> Any:
+    """The array of a tensor or array."""
+    return getattr(x, "array", x)
+
+
+# ---- Cholesky
+
+
+def leading_minor(x: Any) -> int:
+    """The order of the first leading minor that is not positive-definite; 0 if all are."""
+    for k in range(1, x.shape[-1] + 1):
+        try:
+            np.linalg.cholesky(x[:k, :k])
+        except np.linalg.LinAlgError:
+            return k
+    return 0
+
+
+def minors(x: Any) -> Any:
+    """`leading_minor` of each matrix of a batch."""
+    flat = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+    found = [0 if whole(a) else leading_minor(a) for a in flat]
+    return np.asarray(found, np.int32).reshape(x.shape[:-2])
+
+
+def whole(x: Any) -> bool:
+    """Whether a matrix is positive-definite."""
+    try:
+        np.linalg.cholesky(x)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[(NEAR_ONE @ NEAR_ONE.T,), (BATCH @ BATCH.swapaxes(1, 2),)],
+    halves="asked",
+    vmap="alone",
+)
+def linalg_cholesky_lower(xp, x, /):
+    """The lower factor L of x = L @ L.mH, of which only the lower triangle is read."""
+    square("cholesky", x)
+    try:
+        return xp.linalg.cholesky(x)
+    except np.linalg.LinAlgError:
+        orders = minors(x)
+        at = tuple(int(i) for i in np.argwhere(orders)[0])
+        where = f"(Batch element {at[0] if len(at) == 1 else at}): " if at else ""
+        raise errors.LinAlgError(
+            f"linalg.cholesky: {where}The factorization could not be completed because the input "
+            f"is not positive-definite (the leading minor of order {orders[at]} is not "
+            f"positive-definite): shape {x.shape}"
+        ) from None
+
+
+def cholesky_slope(ops: Any, g: Any, out: Any) -> Any:
+    """The symmetric part of L ** -H @ phi(L.mH @ g) @ L ** -1."""
+    inner = halved(ops, ops.matmul(turned(out), g))
+    inner = ops.solved(turned(out), inner + turned(inner))
+    return right_solved(ops, inner, out) * 0.5
+
+
+linalg_cholesky_lower.pullback(x=lambda ops, g, out: cholesky_slope(ops, g, out))
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_cholesky(ops, A, *, upper=False):
+    """A = L @ L.mH of Hermitian positive-definite matrices; upper: U with A = U.mH @ U.
+
+    Args:
+        A: (..., n, n), of which only one triangle is read.
+
+    Raises: LinAlgError, a matrix is not positive-definite.
+    """
+    square("linalg.cholesky", A)
+    if upper:
+        return turned(ops.linalg_cholesky_lower(turned(A)))
+    return ops.linalg_cholesky_lower(A)
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
+    """(L, info): as `cholesky`, but a matrix that is not positive-definite has info > 0."""
+    square("linalg.cholesky_ex", A)
+    data = np.asarray(data_of(A))
+    info = minors(data.swapaxes(-1, -2) if upper else data)
+    if check_errors or not info.any():
+        out = ops.linalg_cholesky(A, upper=upper)
+    else:
+        bad = each(ops, ops.ne(ops.zeros_like(ops.sum(A, (-2, -1)), dtype=np.int32), info))
+        eye = np.eye(A.shape[-1], dtype=data.dtype)
+        out = ops.linalg_cholesky(ops.choose(bad, eye, A), upper=upper)
+    return named("linalg_cholesky_ex", L=out, info=ops.cast(info, info.dtype))
+
+
+# ---- QR
+
+
+@op(
+    method=False,
+    function=False,
+    outputs="Q R",
+    samples=[(NEAR_ONE, "reduced"), (TALL, "reduced"), (TALL.T, "reduced"), (BATCH, "complete")],
+    halves="asked",
+    vmap="alone",
+)
+def linalg_qr_parts(xp, x, /, mode):
+    """x = Q @ R with orthonormal columns in Q and an upper triangle R."""
+    insist("linalg.qr", x)
+    q, r = xp.linalg.qr(x, mode)
+    return q, r
+
+
+def qr_slope(ops: Any, g_Q: Any, g_R: Any, x: Any, Q: Any, R: Any, mode: str) -> Any:
+    """(g_Q + Q @ copied(R @ g_R.mH - g_Q.mH @ Q)) @ R ** -H; wide matrices by their left part."""
+    m, n = x.shape[-2], x.shape[-1]
+    if mode == "complete" and m > n:
+        raise RuntimeError(
+            f"linalg.qr: gradients in the mode 'complete' need as many columns as rows: {m} x {n}"
+        )
+    rest = None
+    if m < n:
+        right, g_right = x[..., m:], g_R[..., m:]
+        rest = ops.matmul(Q, g_right)
+        g_Q = g_Q + ops.matmul(right, turned(g_right))
+        R, g_R = R[..., :m], g_R[..., :m]
+    inner = ops.matmul(R, turned(g_R)) - ops.matmul(turned(g_Q), Q)
+    low = halved(ops, inner)
+    out = right_solved(ops, g_Q + ops.matmul(Q, low + turned(low)), turned(R))
+    return out if rest is None else ops.cat([out, rest], -1)
+
+
+linalg_qr_parts.pullback(
+    x=lambda ops, g_Q, g_R, x, Q, R, mode: qr_slope(ops, g_Q, g_R, x, Q, R, mode)
+)
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_qr(ops, A, mode="reduced"):
+    """A = Q @ R: orthonormal columns and an upper triangle.
+
+    Args:
+        A: (..., m, n)
+        mode: "reduced": Q (..., m, k), R (..., k, n), k the smaller; "complete": Q (..., m, m);
+            "r": R alone, Q is empty, and there are no gradients.
+    """
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"linalg.qr: qr received unrecognized mode {mode!r}, one of reduced, complete, r"
+        )
+    insist("linalg.qr", A)
+    if mode == "r":
+        if getattr(A, "requires_grad", False):
+            raise RuntimeError(
+                "linalg.qr: the derivative is not implemented when mode='r': use mode='reduced'"
+            )
+        empty = ops.zeros((0,), dtype=A.dtype)
+        return named("linalg_qr", Q=empty, R=ops.linalg_qr_parts(A, "reduced")[1])
+    q, r = ops.linalg_qr_parts(A, mode)
+    return named("linalg_qr", Q=q, R=r)
+
+
+# ---- Householder reflectors
+
+
+@composite(method=False, function=False)
+def linalg_geqrf(ops, input):
+    """(a, tau): R above the diagonal, the reflectors of Q below it (LAPACK's geqrf), no slope."""
+    insist("geqrf", input)
+    a, tau = np.linalg.qr(data_of(input), "raw")
+    a = np.ascontiguousarray(a.swapaxes(-1, -2))
+    return named("geqrf", a=ops.cast(a, a.dtype), tau=ops.cast(tau, tau.dtype))
+
+
+def reflectors(ops: Any, A: Any, k: int) -> list[Any]:
+    """The vectors of k reflectors as matrices of one column: below the diagonal of A, 1 on it."""
+    m, n = A.shape[-2], A.shape[-1]
+    low = ops.add(ops.tril(A, -1), np.eye(m, n, dtype=A.dtype))
+    return [ops.narrow(low, -1, i, 1) for i in range(k)]
+
+
+def reflect(ops: Any, vectors: list[Any], tau: Any, x: Any, adjoint: bool) -> Any:
+    """The product of the reflectors (or its adjoint), times x."""
+    order = range(len(vectors)) if adjoint else reversed(range(len(vectors)))
+    for i in order:
+        t = ops.select(tau, -1, i)
+        t = each(ops, t.conjugate() if adjoint else t)
+        x = x - ops.matmul(t * vectors[i], ops.matmul(turned(vectors[i]), x))
+    return x
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_householder_product(ops, A, tau):
+    """The first n columns of the product of the reflectors that A (..., m, n) and tau describe."""
+    insist("linalg.householder_product", A)
+    m, n, k = A.shape[-2], A.shape[-1], tau.shape[-1]
+    if m < n or n < k:
+        raise RuntimeError(
+            "linalg.householder_product: sizes must not grow from A's rows to its columns to tau: "
+            f"{tuple(A.shape)}, {tuple(tau.shape)}"
+        )
+    if tuple(tau.shape[:-1]) != tuple(A.shape[:-2]) or tau.dtype != A.dtype:
+        raise RuntimeError(
+            "linalg.householder_product: A and tau must have the same batch and dtype: "
+            f"{tuple(A.shape)} {A.dtype}, {tuple(tau.shape)} {tau.dtype}"
+        )
+    one = ops.broadcast_to(
+        ops.cast(np.eye(m, n, dtype=A.dtype), A.dtype), (*tuple(A.shape[:-2]), m, n)
+    )
+    if not k:
+        return ops.add(ops.mul(A, 0), one)
+    return reflect(ops, reflectors(ops, A, k), tau, one, False)
+
+
+@composite(method=False, function=False)
+def linalg_ormqr(ops, input, tau, other, left=True, transpose=False):
+    """Q @ other (or other @ Q) for the square Q of `geqrf`; transpose: with its adjoint."""
+    insist("ormqr", input)
+    insist("ormqr", other)
+    vectors, k = reflectors(ops, input, tau.shape[-1]), input.shape[-2]
+    if other.shape[-2 if left else -1] != k or tau.shape[-1] > input.shape[-1]:
+        raise RuntimeError(
+            f"ormqr: sizes differ: input {tuple(input.shape)}, tau {tuple(tau.shape)}, other "
+            f"{tuple(other.shape)}"
+        )
+    if left:
+        return reflect(ops, vectors, tau, other, transpose)
+    return turned(reflect(ops, vectors, tau, turned(other), not transpose))

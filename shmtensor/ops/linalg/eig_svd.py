@@ -1,0 +1,212 @@
+"""Eigenvalues and singular vectors. Batched.
+
+Sources of the gradients: Hermitian matrices Giles (2008), general ones Boeddeker et al. (2017),
+both for vectors of length 1 of whatever phase; singular values: inverse_det_matrix_exp.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..table.named_results import named
+from ..table.op_definition import composite, op
+from .inverse_det_matrix_exp import BATCH, NEAR_ONE, insist, solved_by, square, svd_slope, turned
+
+SYMMETRIC = NEAR_ONE + NEAR_ONE.T
+REAL = np.diag([1.0, 2.5, -1.5]) + 0.1 * np.arange(9.0).reshape(3, 3)
+
+
+@op(
+    method=False,
+    function=False,
+    outputs="values vectors",
+    samples=[(SYMMETRIC, "L"), (SYMMETRIC, "U"), (BATCH + BATCH.swapaxes(1, 2), "L")],
+    halves="asked",
+    vmap="alone",
+)
+def linalg_eigh_parts(xp, x, /, UPLO):
+    """Eigenvalues, rising, and eigenvectors of Hermitian matrices; one triangle is read."""
+    square("linalg.eigh", x)
+    return tuple(solved_by("linalg.eigh", lambda a: xp.linalg.eigh(a, UPLO), x))
+
+
+def gaps(ops: Any, values: Any) -> Any:
+    """values[j] - values[i], and 1 on the diagonal."""
+    wide = ops.unsqueeze(values, -2) - ops.unsqueeze(values, -1)
+    return ops.replace(np.eye(values.shape[-1], dtype=bool), wide, 1.0)
+
+
+def eigh_slope(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors: Any) -> Any:
+    """V (diag(g of values) + skew(V.mH g) / gaps) V.mH."""
+    inner = ops.matmul(turned(vectors), g_vectors)
+    inner = (inner - turned(inner)) * 0.5
+    apart = np.eye(values.shape[-1], dtype=bool)
+    inner = ops.replace(apart, inner / gaps(ops, values), 0.0) + ops.diag_embed(g_values)
+    return ops.matmul(ops.matmul(vectors, inner), turned(vectors))
+
+
+linalg_eigh_parts.pullback(
+    x=lambda ops, g_values, g_vectors, values, vectors: eigh_slope(
+        ops, g_values, g_vectors, values, vectors
+    )
+)
+
+
+def triangle_of(UPLO: Any) -> str:
+    """ "L" or "U"."""
+    if not isinstance(UPLO, str) or UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(
+            f"linalg.eigh: Expected UPLO argument to be 'L' or 'U', but got {UPLO!r}"
+        )
+    return UPLO.upper()
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_eigh(ops, A, UPLO="L"):
+    """(eigenvalues, eigenvectors) of Hermitian matrices (..., n, n); the values are real and rise.
+
+    Args:
+        UPLO: which triangle is read, "L" or "U".
+    """
+    values, vectors = ops.linalg_eigh_parts(A, triangle_of(UPLO))
+    return named("linalg_eigh", eigenvalues=values, eigenvectors=vectors)
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_eigvalsh(ops, A, UPLO="L"):
+    """The eigenvalues of Hermitian matrices, rising."""
+    return ops.linalg_eigh_parts(A, triangle_of(UPLO))[0]
+
+
+@op(
+    method=False,
+    function=False,
+    outputs="values vectors",
+    samples=[(REAL,), (np.stack([REAL, REAL.T + np.eye(3)]),)],
+    halves="asked",
+    vmap="alone",
+)
+def linalg_eig_parts(xp, x, /):
+    """Eigenvalues and eigenvectors, complex always."""
+    square("linalg.eig", x)
+    if not np.isfinite(x).all():
+        raise RuntimeError(
+            "linalg.eig: input tensor should not contain infs or NaNs: shape " + str(x.shape)
+        )
+    wide = np.complex64 if x.dtype in (np.float32, np.complex64) else np.complex128
+    values, vectors = solved_by("linalg.eig", xp.linalg.eig, x)
+    return values.astype(wide), vectors.astype(wide)
+
+
+def eig_slope(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors: Any) -> Any:
+    """V ** -H (diag(g of values) + (V.mH g - V.mH V diag(Re(V.mH g))) / gaps*) V.mH."""
+    back = turned(vectors)
+    inner = ops.matmul(back, g_vectors)
+    real = ops.real(ops.diagonal(inner, 0, -2, -1))
+    inner = inner - ops.matmul(back, vectors * ops.unsqueeze(real, -2))
+    apart = np.eye(values.shape[-1], dtype=bool)
+    inner = ops.replace(apart, inner / gaps(ops, values).conjugate(), 0.0)
+    return ops.solved(back, ops.matmul(inner + ops.diag_embed(g_values), back))
+
+
+linalg_eig_parts.pullback(
+    x=lambda ops, g_values, g_vectors, values, vectors: eig_slope(
+        ops, g_values, g_vectors, values, vectors
+    )
+)
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_eig(ops, A):
+    """(eigenvalues, eigenvectors) of square matrices, complex; A @ v = value * v."""
+    values, vectors = ops.linalg_eig_parts(A)
+    return named("linalg_eig", eigenvalues=values, eigenvectors=vectors)
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_eigvals(ops, A):
+    """The eigenvalues of square matrices, complex, in no order."""
+    return ops.linalg_eig_parts(A)[0]
+
+
+# ---- singular vectors
+
+
+@op(
+    method=False,
+    function=False,
+    outputs="u s vh",
+    samples=[(NEAR_ONE,), (BATCH,)],
+    halves="asked",
+    vmap="alone",
+)
+def linalg_svd_full(xp, x, /):
+    """x = u @ diag(s) @ vh with square u and vh."""
+    insist("linalg.svd", x)
+    return tuple(solved_by("linalg.svd", lambda a: xp.linalg.svd(a, full_matrices=True), x))
+
+
+def full_slope(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) -> Any:
+    """By the columns that belong to singular values: nothing else determines the others."""
+    k = s.shape[-1]
+    return svd_slope(
+        ops, g_u[..., :k], g_s, g_vh[..., :k, :], u[..., :k], s, vh[..., :k, :]
+    )  # fmt: skip
+
+
+linalg_svd_full.pullback(
+    x=lambda ops, g_u, g_s, g_vh, u, s, vh: full_slope(ops, g_u, g_s, g_vh, u, s, vh)
+)
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_svd(ops, A, full_matrices=True, *, driver=None):
+    """A = U @ diag(S) @ Vh, with S falling: (U, S, Vh).
+
+    Args:
+        A: (..., m, n)
+        full_matrices: square U and Vh (of which only the first columns have gradients), else
+            (..., m, k) and (..., k, n), k the smaller.
+    """
+    if driver is not None:
+        raise RuntimeError(f"linalg.svd: driver= is supported on CUDA alone: {driver!r}")
+    insist("linalg.svd", A)
+    whole = full_matrices and A.shape[-2] != A.shape[-1]
+    u, s, vh = ops.linalg_svd_full(A) if whole else ops.svd_parts(A)
+    return named("linalg_svd", U=u, S=s, Vh=vh)
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_svdvals(ops, A, *, driver=None):
+    """The singular values of matrices, falling."""
+    insist("linalg.svdvals", A)
+    return ops.singular_values(A)
+
+
+def lowrank_values(ops: Any, name: str, x: Any, q: int, centred: bool) -> Any:
+    """The q largest singular values with their vectors, exactly (PyTorch approximates)."""
+    m, n = x.shape[-2], x.shape[-1]
+    if not 0 <= q <= min(m, n):
+        raise ValueError(f"{name}: q must be non-negative and at most min(m, n) = {min(m, n)}: {q}")
+    if centred:
+        x = x - ops.mean(x, -2, True)
+    u, s, vh = ops.svd_parts(x)
+    return u[..., :q], s[..., :q], turned(vh)[..., :q]
+
+
+@composite(method=False, function=False)
+def linalg_svd_lowrank(ops, A, q=6, niter=2, M=None):
+    """(U, S, V) of the q largest singular values of A - M, 6 or all by default."""
+    if niter < 0:
+        raise ValueError(f"svd_lowrank: niter must not be negative: {niter}")
+    q = min(6 if q is None else q, A.shape[-2], A.shape[-1])
+    return lowrank_values(ops, "svd_lowrank", A if M is None else A - M, q, False)
+
+
+@composite(method=False, function=False)
+def linalg_pca_lowrank(ops, A, q=None, center=True, niter=2):
+    """(U, S, V): the q principal components of the rows of A (..., m, n), by default 6 at most."""
+    q = min(6, A.shape[-2], A.shape[-1]) if q is None else q
+    return lowrank_values(ops, "pca_lowrank", A, q, center)

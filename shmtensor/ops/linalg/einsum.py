@@ -1,0 +1,220 @@
+"""Einstein's notation: products of several tensors, summed over the letters that the result does
+not have.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from functools import lru_cache
+from typing import Any
+
+from ..table.op_definition import composite
+
+Labels = list[str]
+
+
+@composite(method=False)
+def einsum(ops, equation, *operands):
+    """Sums of products by letters: `einsum("bij,bjk->bik", x, y)`; also `einsum(x, [0, 1], y, [1,
+    2], [0, 2])`.
+
+    Operands are contracted from the left, each pair by one (batched) matrix product.
+    """
+    if not isinstance(equation, str):
+        equation, operands = spelled(equation, *operands)
+    elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
+    if len(operands) == 2 and is_product(equation, operands[0].ndim, operands[1].ndim):
+        x, y = operands
+        if tuple(x.shape[:-2]) == tuple(y.shape[:-2]) and x.shape[-1] == y.shape[-2]:
+            return ops.matmul(x, y)
+    ranks = tuple([x.ndim for x in operands])
+    plan = planned(equation, ranks) if len(ranks) == 2 else None
+    if plan is not None:
+        x, y = operands
+        out = carried_out(ops, x, y, plan)
+        if out is not None:
+            return out
+    terms, result = parsed(equation, ranks)
+    pairs = [traced(ops, x, labels) for x, labels in zip(operands, terms, strict=True)]
+    sizes: dict[str, int] = {}
+    for x, labels in pairs:
+        for label, n in zip(labels, x.shape, strict=True):
+            if sizes.setdefault(label, n) != n and 1 not in (n, sizes[label]):
+                raise RuntimeError(
+                    f"einsum: sizes of {label!r} differ: {n} and {sizes[label]} in {equation!r}"
+                )
+            sizes[label] = max(sizes[label], n) if 1 in (n, sizes[label]) else n
+    x, labels = pairs[0]
+    if len(pairs) == 1:
+        x, labels = summed(ops, x, labels, set(result))
+    for i, (y, others) in enumerate(pairs[1:], 1):
+        later = set(result).union(*(set(names) for _, names in pairs[i + 1 :]))
+        x, labels = contracted(ops, x, labels, y, others, later)
+    return ops.permute(x, tuple(labels.index(label) for label in result)) if result else x
+
+
+@lru_cache(1000)
+def is_product(equation: str, rows: int, columns: int) -> bool:
+    """Is it a matrix product as it stands, perhaps of batches: "bij,bjk->bik"?"""
+    left, _, result = equation.replace(" ", "").partition("->")
+    x, _, y = left.partition(",")
+    if not left.replace(",", "").isalpha() or not (len(x) == rows == columns == len(y) >= 2):
+        return False
+    batch, row, column = x[:-2], x[-2], y[-1]
+    if x[-1] != y[-2] or batch != y[:-2] or result != batch + row + column:
+        return False
+    return len(set(x + column)) == len(x) + 1
+
+
+def spelled(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
+    """The equation of the form with lists of numbers."""
+
+    def word(labels: Any) -> str:
+        return "".join("..." if i is Ellipsis else string.ascii_letters[i] for i in labels)
+
+    operands, labels = arguments[: len(arguments) // 2 * 2 : 2], arguments[1::2]
+    equation = ",".join(word(item) for item in labels)
+    if len(arguments) % 2:
+        equation += "->" + word(arguments[-1])
+    return equation, operands
+
+
+Plan = tuple[Any, Any, int, int, int, Any]
+
+
+@lru_cache(1000)
+def planned(equation: str, ranks: tuple[int, int]) -> Plan | None:
+    """How two operands become one product: the order of the dimensions of each (batch, rows, inner;
+    batch, inner, columns; None as they are), how many are a batch, rows and inner, and the order of
+    the result. None: a letter comes twice in one, or is summed over in one alone.
+    """
+    (left, right), result = parsed(equation, ranks)
+    if len(set(left)) != len(left) or len(set(right)) != len(right):
+        return None
+    batch = [k for k in left if k in right and k in result]
+    inner = [k for k in left if k in right and k not in result]
+    rows = [k for k in left if k not in right]
+    columns = [k for k in right if k not in left]
+    if not set(result).issuperset(rows + columns):
+        return None
+
+    def order(labels: Labels, wanted: Labels) -> Any:
+        return None if labels == wanted else tuple(labels.index(k) for k in wanted)
+
+    return (
+        order(left, batch + rows + inner),
+        order(right, batch + inner + columns),
+        len(batch),
+        len(rows),
+        len(inner),
+        order(batch + rows + columns, result),
+    )
+
+
+def carried_out(ops: Any, x: Any, y: Any, plan: Plan) -> Any:
+    """The product of a plan; None where sizes differ (one may be 1), or there is nothing."""
+    first, second, batch, rows, inner, last = plan
+    x = x if first is None else ops.permute(x, first)
+    y = y if second is None else ops.permute(y, second)
+    a, b = tuple(x.shape), tuple(y.shape)
+    lead, common, m = a[:batch], a[batch + rows :], batch + inner
+    if lead != b[:batch] or common != b[batch:m] or 0 in a or 0 in b:
+        return None
+    shape = lead + a[batch : batch + rows] + b[m:]
+    if not inner:
+        x = ops.reshape(x, a + (1,) * (len(b) - m))
+        y = ops.reshape(y, lead + (1,) * rows + b[m:]) if rows else y
+        out = ops.mul(x, y)
+    elif rows == inner == len(b) - m == 1:
+        out = ops.matmul(x, y)
+    else:
+        n = math.prod(common)
+        x, y = ops.reshape(x, (*lead, -1, n)), ops.reshape(y, (*lead, n, -1))
+        out = ops.reshape(ops.matmul(x, y), shape)
+    return out if last is None else ops.permute(out, last)
+
+
+@lru_cache(1000)
+def parsed(equation: str, ranks: tuple[int, ...]) -> tuple[list[Labels], Labels]:
+    """The labels of each operand and of the result; "..." becomes labels of its own."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    words = left.split(",")
+    if len(words) != len(ranks):
+        raise RuntimeError(f"einsum: {len(ranks)} operands for {len(words)} terms: {equation!r}")
+    terms = []
+    for word, n in zip(words, ranks, strict=True):
+        head, dots, tail = word.partition("...")
+        extra = n - len(head) - len(tail)
+        if extra < 0 or (extra and not dots) or (not (head + tail).isalpha() and head + tail):
+            raise RuntimeError(f"einsum: the term does not fit {n} dimensions: {word!r}")
+        terms.append([*head, *(f".{i}" for i in range(extra - 1, -1, -1)), *tail])
+    spread = sorted({label for term in terms for label in term if label[0] == "."}, reverse=True)
+    if not arrow:
+        letters = "".join(words).replace(".", "")
+        return terms, [*spread, *sorted(c for c in set(letters) if letters.count(c) == 1)]
+    head, dots, tail = right.partition("...")
+    result = [*head, *(spread if dots else []), *tail]
+    known = {label for term in terms for label in term}
+    if len(set(result)) != len(result) or not known.issuperset(result):
+        raise RuntimeError(
+            f"einsum: a letter of the result is unknown or comes twice: {equation!r}"
+        )
+    return terms, result
+
+
+def traced(ops: Any, x: Any, labels: Labels) -> tuple[Any, Labels]:
+    """Letters that come twice in one operand name its diagonal."""
+    labels = list(labels)
+    for label in [k for k in dict.fromkeys(labels) if labels.count(k) > 1]:
+        while labels.count(label) > 1:
+            i = labels.index(label)
+            j = labels.index(label, i + 1)
+            if x.shape[i] != x.shape[j]:
+                raise RuntimeError(f"einsum: sizes of {label!r} differ: {x.shape[i]}, {x.shape[j]}")
+            x = ops.diagonal(x, 0, i, j)
+            labels = [k for d, k in enumerate(labels) if d not in (i, j)] + [label]
+    return x, labels
+
+
+def summed(ops: Any, x: Any, labels: Labels, wanted: set[str]) -> tuple[Any, Labels]:
+    """Without the letters that nobody wants."""
+    gone = tuple(d for d, label in enumerate(labels) if label not in wanted)
+    if not gone:
+        return x, labels
+    return ops.sum(x, gone), [label for label in labels if label in wanted]
+
+
+def contracted(
+    ops: Any, x: Any, left: Labels, y: Any, right: Labels, later: set[str]
+) -> tuple[Any, Labels]:
+    """Two operands as one: letters of both are a batch if wanted later, else summed over."""
+    x, left = summed(ops, x, left, later | set(right))
+    y, right = summed(ops, y, right, later | set(left))
+    both = [label for label in left if label in right]
+    for label in both:  # a size of 1 stretches
+        i, j = left.index(label), right.index(label)
+        if x.shape[i] != y.shape[j]:
+            n = max(x.shape[i], y.shape[j])
+            x = ops.expand(x, (*x.shape[:i], n, *x.shape[i + 1 :]))
+            y = ops.expand(y, (*y.shape[:j], n, *y.shape[j + 1 :]))
+    batch, inner = ([k for k in both if (k in later) is wanted] for wanted in (True, False))
+    rows, columns = ([k for k in labels if k not in both] for labels in (left, right))
+    size = dict(zip(left, x.shape, strict=True)) | dict(zip(right, y.shape, strict=True))
+
+    def laid(z: Any, labels: Labels, *groups: Labels) -> Any:
+        order = tuple(labels.index(label) for group in groups for label in group)
+        shape = tuple(math.prod(size[k] for k in group) for group in groups)
+        return ops.reshape(ops.permute(z, order), shape)
+
+    labels = batch + rows + columns
+    if not inner:
+        shape = [size[k] for k in batch]
+        high, wide = (math.prod(size[k] for k in group) for group in (rows, columns))
+        x = ops.reshape(laid(x, left, batch, rows), (*shape, high, 1))
+        y = ops.reshape(laid(y, right, batch, columns), (*shape, 1, wide))
+        out = ops.mul(x, y)
+    else:
+        out = ops.matmul(laid(x, left, batch, rows, inner), laid(y, right, batch, inner, columns))
+    return ops.reshape(out, tuple(size[k] for k in labels)), labels

@@ -1,0 +1,363 @@
+"""Functions of matrices: inverse, determinants, singular values, exponential. Batched over leading
+dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import errors
+from ...dtypes import HALVES
+from ..shape.view_expand_flip import shrunk
+from ..table.named_results import named
+from ..table.op_definition import composite, op
+
+Function = Callable[..., Any]
+
+
+def square(name: str, x: Any) -> None:
+    """Raises RuntimeError unless x is a batch of square matrices of real or complex numbers."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise RuntimeError(f"{name}: square matrices (..., n, n) are needed: {tuple(x.shape)}")
+    insist(name, x)
+
+
+def insist(name: str, x: Any) -> None:
+    """Raises RuntimeError unless the numbers are real or complex, in single or double precision."""
+    if x.ndim < 2:
+        raise RuntimeError(f"{name}: at least 2 dimensions are needed: {tuple(x.shape)}")
+    if x.dtype.kind not in "fc" or x.dtype in HALVES:
+        raise RuntimeError(
+            f"{name}: floating-point or complex numbers of 32 bits or more are needed: {x.dtype}"
+        )
+
+
+def solved_by(name: str, function: Function, *arrays: Any) -> Any:
+    """The result of one of NumPy's functions, whose error becomes ours, with the shapes."""
+    try:
+        return function(*arrays)
+    except np.linalg.LinAlgError as error:
+        shapes = ", ".join(str(a.shape) for a in arrays)
+        raise errors.LinAlgError(f"{name}: {str(error).lower()}: {shapes}") from None
+
+
+def turned(x: Any) -> Any:
+    """The matrices conjugated and transposed."""
+    return x.swapaxes(-1, -2).conjugate()
+
+
+NEAR_ONE = np.eye(3) + 0.3 * np.arange(9.0).reshape(3, 3) % 0.7
+BATCH = np.stack([NEAR_ONE, NEAR_ONE.T + 0.2])
+TALL = np.array([[1.0, 0.2], [0.3, 2.0], [-0.4, 0.6]])
+
+
+@op(samples=[(NEAR_ONE,), (BATCH,), ((0, 2, 2),)], halves="asked", autocast="full", vmap="alone")
+def inverse(xp, x, /):
+    """The inverse of square matrices.
+
+    Raises: RuntimeError, one is singular.
+    """
+    square("inverse", x)
+    return solved_by("inverse", xp.linalg.inv, x)
+
+
+inverse.pullback(x=lambda ops, g, out: -ops.matmul(ops.matmul(turned(out), g), turned(out)))
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[(NEAR_ONE, (3, 2)), (BATCH, (3, 1)), (NEAR_ONE, (2, 3, 1))],
+    halves="asked",
+    vmap="systems",
+)
+def solved(xp, x, y, /):
+    """The matrices z with x @ z = y."""
+    square("solve", x)
+    return solved_by("solve", xp.linalg.solve, x, y)
+
+
+solved.pullback(
+    x=lambda ops, g, x, out, x_shape: shrunk(
+        ops, -ops.matmul(ops.solved(turned(x), g), turned(out)), x_shape
+    ),
+    y=lambda ops, g, x, y_shape: shrunk(ops, ops.solved(turned(x), g), y_shape),
+)
+
+
+# ---- determinants
+
+
+@op(outputs="sign logabsdet", samples=[(NEAR_ONE,), (BATCH,)], halves="asked", vmap="alone")
+def slogdet(xp, x, /):
+    """The sign (of complex matrices: the phase) of the determinant and its size's logarithm."""
+    square("slogdet", x)
+    sign, size = xp.linalg.slogdet(x)
+    return xp.asarray(sign, x.dtype), xp.asarray(size, x.real.dtype)
+
+
+def slogdet_slope(ops: Any, g_sign: Any, g_logabsdet: Any, x: Any, sign: Any) -> Any:
+    """(g of the logarithm - i Im(conj(g of the sign) * sign)) times the inverse, turned."""
+    scale = g_logabsdet
+    if x.dtype.kind == "c":
+        scale = scale - ops.imag(g_sign.conjugate() * sign) * 1j
+    return ops.unsqueeze(ops.unsqueeze(scale, -1), -1) * turned(ops.inverse(x))
+
+
+slogdet.pullback(
+    x=lambda ops, g_sign, g_logabsdet, x, sign: slogdet_slope(ops, g_sign, g_logabsdet, x, sign)
+)
+
+
+@composite
+def logdet(ops, input):
+    """The logarithm of the determinant of square matrices; NaN where it is negative."""
+    sign, size = ops.slogdet(input)
+    return ops.add(size, ops.log(sign))
+
+
+def others(ops: Any, s: Any) -> Any:
+    """For each number of a row, the product of the others, without a division."""
+    n = s.shape[-1]
+    wide = ops.broadcast_to(ops.unsqueeze(s, -2), (*s.shape, n))
+    return ops.prod(ops.replace(np.eye(n, dtype=bool), wide, 1.0), -1)
+
+
+@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)], halves="asked", vmap="alone")
+def det(xp, x, /):
+    """The determinant of square matrices."""
+    square("det", x)
+    return xp.asarray(xp.linalg.det(x), x.dtype)
+
+
+def det_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:
+    """The cofactors: det * inverse, or of singular matrices by way of their singular values."""
+    each = lambda v: ops.unsqueeze(ops.unsqueeze(v, -1), -1)  # noqa: E731
+    if bool(ops.all(out != 0)):
+        return each(g * out.conjugate()) * turned(ops.inverse(x))
+    u, s, vh = ops.svd_parts(x)
+    phase = ops.det(u) * ops.det(vh)
+    rest = ops.unsqueeze(others(ops, s), -2)
+    return each(g * phase.conjugate()) * ops.matmul(u * rest, vh)
+
+
+det.pullback(x=lambda ops, g, x, out: det_slope(ops, g, x, out))
+
+
+# ---- singular values
+
+
+@op(
+    method=False,
+    function=False,
+    outputs="u s vh",
+    samples=[(NEAR_ONE,), (TALL,), (TALL.T,)],
+    halves="asked",
+    vmap="alone",
+)
+def svd_parts(xp, x, /):
+    """x = u @ diag(s) @ vh, with s falling: (..., m, k), (..., k), (..., k, n), k the smaller."""
+    insist("svd", x)
+    return tuple(solved_by("svd", lambda a: xp.linalg.svd(a, full_matrices=False), x))
+
+
+def svd_slope(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) -> Any:
+    """The gradient at x (Townsend 2016). It has no limit where singular values coincide."""
+    m, k, n = u.shape[-2], s.shape[-1], vh.shape[-1]
+    uh, v, g_v = turned(u), turned(vh), turned(g_vh)
+    row, column = ops.unsqueeze(s, -2), ops.unsqueeze(s, -1)
+    same = np.eye(k, dtype=bool)
+    gaps = ops.replace(same, (row - column) * (row + column), 1.0)
+    left, right = ops.matmul(uh, g_u), ops.matmul(turned(v), g_v)
+    inner = ((left - turned(left)) / gaps) * row + column * ((right - turned(right)) / gaps)
+    inner = inner + ops.diag_embed(g_s)
+    if u.dtype.kind == "c":
+        inner = ops.choose(same, ops.diag_embed(g_s) + (left - turned(left)) / (2 * row), inner)
+    out = ops.matmul(ops.matmul(u, inner), vh)
+    if m > k:
+        across = g_u - ops.matmul(u, left)
+        out = out + ops.matmul(across / row, vh)
+    if n > k:
+        across = turned(g_v - ops.matmul(v, right))
+        out = out + ops.matmul(u / row, across)
+    return out
+
+
+svd_parts.pullback(x=lambda ops, g_u, g_s, g_vh, u, s, vh: svd_slope(ops, g_u, g_s, g_vh, u, s, vh))
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[(NEAR_ONE,), (TALL,), (TALL.T,)],
+    halves="asked",
+    vmap="alone",
+)
+def singular_values(xp, x, /):
+    """The singular values of matrices, falling. Their gradients are right where some coincide."""
+    insist("svd", x)
+    return solved_by("svd", lambda a: xp.linalg.svd(a, compute_uv=False), x)
+
+
+def values_slope(ops: Any, g: Any, x: Any) -> Any:
+    """u diag(g) vh."""
+    u, _, vh = ops.svd_parts(x)
+    return ops.matmul(u * ops.unsqueeze(g, -2), vh)
+
+
+singular_values.pullback(x=lambda ops, g, x: values_slope(ops, g, x))
+
+
+@composite(autocast="full")
+def svd(ops, input, some=True, compute_uv=True):
+    """input = U @ diag(S) @ V.mH: (U, S, V); some=False: square U and V.
+
+    With compute_uv=False U and V are zeros.
+    """
+    m, n = (input.shape[-2], input.shape[-1]) if input.ndim > 1 else (0, 0)
+    if not compute_uv:
+        s = ops.singular_values(input)
+        lead = tuple(input.shape[:-2])
+        zeros = [ops.zeros((*lead, k, k), dtype=input.dtype) for k in (m, n)]
+        return named("svd", U=zeros[0], S=s, V=zeros[1])
+    u, s, vh = ops.svd_parts(input) if some or m == n else ops.linalg_svd_full(input)
+    return named("svd", U=u, S=s, V=ops.adjoint(vh))
+
+
+@op(samples=[(TALL,), (TALL.T,), (BATCH,)], halves="asked", autocast="full", vmap="alone")
+def pinverse(xp, x, /, rcond=1e-15):
+    """The pseudo-inverse (Moore and Penrose); singular values up to rcond times the largest count
+    as 0.
+    """
+    insist("pinverse", x)
+    if not x.size:
+        return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
+    return solved_by("pinverse", lambda a: xp.linalg.pinv(a, rcond), x)
+
+
+def pinverse_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:
+    """The gradient while the rank stays (Golub and Pereyra 1973)."""
+    gh, back = turned(g), turned(out)
+    if x.shape[-2] <= x.shape[-1]:
+        k = ops.matmul(gh, out)
+        wide = ops.matmul(k, back)
+        return (
+            wide
+            - turned(ops.matmul(out, k))
+            - ops.matmul(ops.matmul(x, out), wide)
+            + ops.matmul(ops.matmul(back, out), gh - ops.matmul(k, x))
+        )
+    k = ops.matmul(out, gh)
+    wide = ops.matmul(back, k)
+    return (
+        wide
+        - turned(ops.matmul(k, out))
+        + ops.matmul(ops.matmul(gh - ops.matmul(x, k), out), back)
+        - ops.matmul(ops.matmul(wide, out), x)
+    )
+
+
+pinverse.pullback(x=lambda ops, g, x, out: pinverse_slope(ops, g, x, out))
+
+
+# ---- triangular systems
+
+
+@composite(autocast="full")
+def triangular_solve(ops, input, A, upper=True, transpose=False, unitriangular=False):
+    """The solution of A @ x = input for a triangular A: (solution, cloned_coefficient).
+
+    Args:
+        upper: which triangle of A counts.
+        transpose: A's transpose is meant.
+        unitriangular: A's diagonal counts as ones.
+    """
+    square("triangular_solve", A)
+    insist("triangular_solve", input)
+    if A.shape[-1] != input.shape[-2]:
+        raise RuntimeError(
+            f"triangular_solve: sizes differ: A {tuple(A.shape)}, b {tuple(input.shape)}"
+        )
+    keep, shift = (ops.triu, 1) if upper else (ops.tril, -1)
+    part = keep(A)
+    if unitriangular:
+        part = ops.add(keep(A, shift), np.eye(A.shape[-1], dtype=A.dtype))
+    part = ops.transpose(part, -2, -1) if transpose else part
+    return named(
+        "triangular_solve", solution=ops.solved(part, input), cloned_coefficient=ops.clone(A)
+    )
+
+
+# ---- powers
+
+
+PADE = (
+    64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000,
+    10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1,
+)  # fmt: skip
+
+
+@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 2),), ((0, 2, 2),)], vmap="alone")
+def matrix_exp(xp, x, /):
+    """The exponential of square matrices, by scaling and squaring (Higham 2005)."""
+    square("matrix_exp", x)
+    if not x.size:
+        return x.copy()
+    dtype = x.dtype
+    wide = xp.result_type(dtype, xp.float64)
+    x = x.astype(wide)
+    norm = float(xp.abs(x).sum(-2).max())
+    if not math.isfinite(norm):
+        return xp.full(x.shape, xp.nan, dtype)
+    times = max(0, math.ceil(math.log2(norm / 5.37))) if norm else 0
+    x = x / 2.0**times
+    one = xp.eye(x.shape[-1], dtype=wide)
+    x2 = x @ x
+    x4 = x2 @ x2
+    x6 = x4 @ x2
+    b = PADE
+    odd = x @ (
+        x6 @ (b[13] * x6 + b[11] * x4 + b[9] * x2) + b[7] * x6 + b[5] * x4 + b[3] * x2 + b[1] * one
+    )
+    even = (
+        x6 @ (b[12] * x6 + b[10] * x4 + b[8] * x2) + b[6] * x6 + b[4] * x4 + b[2] * x2 + b[0] * one
+    )
+    out = xp.linalg.solve(even - odd, even + odd)
+    for _ in range(times):
+        out = out @ out
+    return out.astype(dtype)
+
+
+def exponential_slope(ops: Any, g: Any, x: Any) -> Any:
+    """The corner of exp([[x*, g], [0, x*]]) (Mathias 1996)."""
+    n, back = x.shape[-1], turned(x)
+    above = ops.cat([back, g], -1)
+    below = ops.cat([back * 0, back], -1)
+    return ops.matrix_exp(ops.cat([above, below], -2))[..., :n, n:]
+
+
+matrix_exp.pullback(x=lambda ops, g, x: exponential_slope(ops, g, x))
+
+
+@composite
+def matrix_power(ops, input, n):
+    """Square matrices to the power of a whole number, by squaring; negative ones of the inverse."""
+    if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
+        raise RuntimeError(f"matrix_power: square matrices are needed: {tuple(input.shape)}")
+    if n < 0:
+        return ops.matrix_power(ops.inverse(input), -n)
+    if n == 0:
+        eye = np.eye(input.shape[-1], dtype=input.dtype)
+        return ops.add(ops.mul(input, 0), eye)
+    out: Any = None
+    while True:
+        if n % 2:
+            out = input if out is None else ops.matmul(out, input)
+        n //= 2
+        if not n:
+            return ops.clone(out) if out is input else out
+        input = ops.matmul(input, input)

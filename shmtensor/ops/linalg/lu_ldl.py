@@ -1,0 +1,247 @@
+"""LU factors with row exchanges, and LDL factors, by LAPACK: NumPy has neither.
+
+The gradient of LU: the differential of A = P L U, with the triangles of L ** -1 dA U ** -1; what is
+left of or below the square part follows from it (as in PyTorch, Seeger et al. 2017).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import errors, native
+from ..shape.view_expand_flip import shrunk
+from ..table.named_results import named
+from ..table.op_definition import composite, op
+from .cholesky_qr import data_of, right_solved
+from .inverse_det_matrix_exp import BATCH, NEAR_ONE, TALL, insist, square, turned
+
+
+@op(
+    method=False,
+    function=False,
+    outputs="LU pivots info",
+    samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)],
+    halves="asked",
+    vmap="alone",
+)
+def linalg_lu_packed(xp, x, /):
+    """L below the diagonal and U from it, the rows exchanged in turn, counted from 1, and where U's
+    diagonal is zero first, or 0.
+    """
+    insist("linalg.lu_factor", x)
+    return native.lu_factor(x)
+
+
+def permutation(pivots: Any, m: int, dtype: Any) -> Any:
+    """P of A = P @ L @ U."""
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
+    rows = np.tile(np.arange(m), (len(flat), 1))
+    batch = np.arange(len(flat))
+    for i in range(flat.shape[1]):
+        p = flat[:, i] - 1
+        rows[batch, i], rows[batch, p] = rows[batch, p], rows[batch, i]
+    return np.swapaxes(np.eye(m, dtype=dtype)[rows.reshape(*pivots.shape[:-1], m)], -1, -2)
+
+
+def lu_slope(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
+    """P L ** -H (tril(L.mH gL, -1) + triu(gU U.mH)) U ** -H, for the square part."""
+    m, n = LU.shape[-2], LU.shape[-1]
+    k = min(m, n)
+    eye = np.eye(k, dtype=LU.dtype)
+    square_part = LU[..., :k, :k]
+    low, up = ops.add(ops.tril(square_part, -1), eye), ops.triu(square_part)
+    g = g_LU[..., :k, :k]
+    g_low, g_up = ops.tril(g, -1), ops.triu(g)
+    rest = None
+    if n > k:
+        rest = ops.solved(turned(low), g_LU[..., k:])
+        g_low = g_low - ops.matmul(rest, turned(LU[..., k:]))
+    elif m > k:
+        rest = right_solved(ops, g_LU[..., k:, :], turned(up))
+        g_up = g_up - ops.matmul(turned(LU[..., k:, :]), rest)
+    inner = ops.tril(ops.matmul(turned(low), g_low), -1) + ops.triu(ops.matmul(g_up, turned(up)))
+    out = right_solved(ops, ops.solved(turned(low), inner), turned(up))
+    if rest is not None:
+        out = ops.cat([out, rest], -1 if n > k else -2)
+    return ops.matmul(permutation(data_of(pivots), m, data_of(LU).dtype), out)
+
+
+linalg_lu_packed.pullback(x=lambda ops, g_LU, LU, pivots: lu_slope(ops, g_LU, LU, pivots))
+
+
+def pivoted(name: str, pivot: bool) -> None:
+    """Raises RuntimeError if no rows are to be exchanged."""
+    if not pivot:
+        raise RuntimeError(f"{name}: LU without pivoting is not implemented on the CPU")
+
+
+@composite(method=False, function=False)
+def linalg_lu_factor(ops, A, *, pivot=True):
+    """(LU, pivots): the factors of A = P @ L @ U in one matrix, and the row exchanges."""
+    out = ops.linalg_lu_factor_ex(A, pivot=pivot, check_errors=False)
+    return named("linalg_lu_factor", LU=out[0], pivots=out[1])
+
+
+@composite(method=False, function=False)
+def linalg_lu_factor_ex(ops, A, *, pivot=True, check_errors=False):
+    """(LU, pivots, info): as `lu_factor`; info is where U's diagonal is zero first, or 0."""
+    pivoted("linalg.lu_factor", pivot)
+    insist("linalg.lu_factor", A)
+    packed, pivots, info = ops.linalg_lu_packed(A)
+    if check_errors and info.any():
+        raise errors.LinAlgError(
+            "linalg.lu_factor_ex: The diagonal element of U is zero, the factorization is of no "
+            f"use for solving systems: info {info.tolist()}, shape {tuple(A.shape)}"
+        )
+    return named("linalg_lu_factor_ex", LU=packed, pivots=pivots, info=info)
+
+
+@composite(method=False, function=False)
+def linalg_lu_unpacked(ops, LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
+    """(P, L, U) of what `lu_factor` gives."""
+    if data_of(LU_pivots).dtype != np.int32:
+        raise RuntimeError(
+            f"lu_unpack: LU_pivots is expected to be a contiguous tensor of int32 dtype: "
+            f"{LU_pivots.dtype}"
+        )
+    m, n = LU_data.shape[-2], LU_data.shape[-1]
+    k = min(m, n)
+    empty = ops.cast(np.zeros(0, data_of(LU_data).dtype), LU_data.dtype)
+    P, L, U = empty, empty, empty
+    if unpack_pivots:
+        made = permutation(data_of(LU_pivots), m, data_of(LU_data).dtype)
+        P = ops.cast(np.ascontiguousarray(made), LU_data.dtype)
+    if unpack_data:
+        eye = np.eye(m, k, dtype=data_of(LU_data).dtype)
+        L, U = ops.add(ops.tril(LU_data[..., :k], -1), eye), ops.triu(LU_data[..., :k, :])
+    return named("lu_unpack", P=P, L=L, U=U)
+
+
+@composite(method=False, function=False)
+def linalg_lu(ops, A, *, pivot=True):
+    """(P, L, U) with A = P @ L @ U: a permutation, a lower and an upper triangle.
+
+    Args:
+        A: (..., m, n); L is (..., m, k), U (..., k, n), k the smaller.
+    """
+    pivoted("linalg.lu", pivot)
+    P, L, U = ops.linalg_lu_unpacked(*ops.linalg_lu_packed(A)[:2])
+    return named("linalg_lu", P=P, L=L, U=U)
+
+
+@composite(method=False, function=False, autocast="alone")
+def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
+    """X with A @ X = B (left=False: X @ A = B) for the A that `lu_factor` took apart.
+
+    Args:
+        adjoint: A's conjugate transpose is meant.
+    """
+    square("linalg.lu_solve", LU)
+    insist("linalg.lu_solve", B)
+    if data_of(pivots).dtype != np.int32:
+        raise RuntimeError(f"linalg.lu_solve: pivots must be int32: {pivots.dtype}")
+    if LU.shape[-1] != B.shape[-2 if left else -1] or LU.dtype != B.dtype:
+        raise RuntimeError(
+            f"linalg.lu_solve: LU and B do not fit: {tuple(LU.shape)} {LU.dtype}, "
+            f"{tuple(B.shape)} {B.dtype}"
+        )
+    if tuple(pivots.shape) != tuple(LU.shape[:-1]):
+        raise RuntimeError(
+            f"linalg.lu_solve: one pivot per row is needed: LU {tuple(LU.shape)}, pivots "
+            f"{tuple(pivots.shape)}"
+        )
+    if not left:
+        return turned(ops.linalg_lu_solve(LU, pivots, turned(B), adjoint=not adjoint))
+    P, L, U = ops.linalg_lu_unpacked(LU, pivots)
+    if adjoint:
+        return ops.matmul(P, ops.solved(turned(L), ops.solved(turned(U), B)))
+    return ops.solved(U, ops.solved(L, ops.matmul(turned(P), B)))
+
+
+# ---- LDL
+
+
+@op(
+    method=False,
+    function=False,
+    outputs="LD pivots info",
+    samples=[(NEAR_ONE, False), (BATCH, True)],
+    halves="asked",
+    vmap="alone",
+)
+def linalg_ldl_packed(xp, x, /, hermitian):
+    """L below the diagonal and D on it, pivots and info of LAPACK's sytrf (hetrf)."""
+    square("linalg.ldl_factor", x)
+    return native.ldl_factor(x, bool(hermitian))
+
+
+@composite(method=False, function=False)
+def linalg_ldl_factor(ops, A, *, hermitian=False):
+    """(LD, pivots): A = P L D L.T P.T of symmetric or Hermitian matrices, packed as LAPACK does.
+
+    Only the lower triangles are read. No gradients.
+    """
+    out = ops.linalg_ldl_factor_ex(A, hermitian=hermitian, check_errors=True)
+    return named("linalg_ldl_factor", LD=out[0], pivots=out[1])
+
+
+@composite(method=False, function=False)
+def linalg_ldl_factor_ex(ops, A, *, hermitian=False, check_errors=False):
+    """(LD, pivots, info): as `ldl_factor`; info > 0 where D is singular."""
+    LD, pivots, info = ops.linalg_ldl_packed(A, hermitian)
+    if check_errors and info.any():
+        raise errors.LinAlgError(
+            f"linalg.ldl_factor: the factorization has a zero block in D: info {info.tolist()}"
+        )
+    return named("linalg_ldl_factor_ex", LD=LD, pivots=pivots, info=info)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        (np.tril(NEAR_ONE), np.array([3, 2, 3], np.int32), TALL, False),
+        (np.tril(BATCH), np.array([[-3, -3, 3], [1, -2, -2]], np.int32), TALL, True),
+    ],
+    halves="asked",
+)
+def linalg_ldl_solved(xp, x, pivots, y, /, hermitian):
+    """The matrices z with a @ z = y, for the a whose factors are x and pivots."""
+    batch = xp.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    x, y = (xp.broadcast_to(v, (*batch, *v.shape[-2:])) for v in (x, y))
+    return native.ldl_solve(x, xp.broadcast_to(pivots, x.shape[:-1]), y, bool(hermitian))
+
+
+def ldl_solved_slope(ops: Any, g: Any, x: Any, pivots: Any, hermitian: bool) -> Any:
+    """a ** -H @ g, where a is symmetric or Hermitian."""
+    if hermitian:
+        return ops.linalg_ldl_solved(x, pivots, g, True)
+    return ops.linalg_ldl_solved(x, pivots, g.conjugate(), False).conjugate()
+
+
+linalg_ldl_solved.pullback(
+    y=lambda ops, g, x, pivots, hermitian, y_shape: shrunk(
+        ops, ldl_solved_slope(ops, g, x, pivots, hermitian), y_shape
+    )
+)
+
+
+@composite(method=False, function=False)
+def linalg_ldl_solve(ops, LD, pivots, B, *, hermitian=False):
+    """X with A @ X = B for the A that `ldl_factor` took apart; differentiable in B alone."""
+    square("linalg.ldl_solve", LD)
+    insist("linalg.ldl_solve", B)
+    if (
+        tuple(pivots.shape) != tuple(LD.shape[:-1])
+        or pivots.dtype.kind != "i"
+        or LD.shape[-1] != B.shape[-2]
+        or LD.dtype != B.dtype
+    ):
+        raise RuntimeError(
+            f"linalg.ldl_solve: sizes or dtypes do not fit: LD {tuple(LD.shape)} {LD.dtype}, "
+            f"pivots {tuple(pivots.shape)} {pivots.dtype}, B {tuple(B.shape)} {B.dtype}"
+        )
+    return ops.linalg_ldl_solved(LD, pivots, B, hermitian)

@@ -1,0 +1,344 @@
+"""Systems of equations, inverses, least squares, ranks: `torch.linalg` by name. Batched."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import errors, native
+from ..table.named_results import named
+from ..table.op_definition import composite, op
+from .cholesky_qr import data_of
+from .inverse_det_matrix_exp import BATCH, TALL, insist, pinverse_slope, solved_by, square, turned
+
+
+def fitting(name: str, A: Any, B: Any, left: bool = True) -> None:
+    """Raises RuntimeError unless B has a row (or a column) for each of A's, and its dtype."""
+    square(name, A)
+    insist(name, B)
+    if A.dtype != B.dtype:
+        raise RuntimeError(
+            f"{name}: Expected A and B to have the same dtype, but got {A.dtype} and {B.dtype}"
+        )
+    if A.shape[-1] != B.shape[-2 if left else -1]:
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B: {tuple(A.shape)}, {tuple(B.shape)}"
+        )
+    try:
+        np.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
+    except ValueError:
+        raise RuntimeError(
+            f"{name}: the batch dimensions of A and B do not broadcast: {tuple(A.shape)}, "
+            f"{tuple(B.shape)}"
+        ) from None
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_inv(ops, A):
+    """The inverse of square matrices.
+
+    Raises: LinAlgError, a matrix is singular.
+    """
+    square("linalg.inv", A)
+    return ops.inverse(A)
+
+
+def despite(ops: Any, A: Any, info: Any, compute: Any) -> Any:
+    """compute(A), with NaN for singular matrices."""
+    bad = ops.unsqueeze(ops.unsqueeze(ops.cast(info > 0, np.dtype(bool)), -1), -1)
+    eye = np.eye(A.shape[-1], dtype=data_of(A).dtype)
+    return bad, compute(ops.choose(bad, eye, A))
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_inv_ex(ops, A, *, check_errors=False):
+    """(inverse, info): as `inv`, but a singular matrix has info > 0 and NaN for its inverse."""
+    square("linalg.inv", A)
+    try:
+        out, info = ops.inverse(A), np.zeros(tuple(A.shape[:-2]), np.int32)
+    except errors.LinAlgError:
+        if check_errors:
+            raise
+        info = native.lu_factor(data_of(A))[2]
+        bad, out = despite(ops, A, info, ops.inverse)
+        out = ops.choose(bad, math.nan, out)
+    return named("linalg_inv_ex", inverse=out, info=ops.cast(np.asarray(info), np.dtype(np.int32)))
+
+
+def is_vector(A: Any, B: Any) -> bool:
+    """Whether B is a batch of vectors, by PyTorch's rule."""
+    return B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_solve(ops, A, B, *, left=True):
+    """X with A @ X = B; left=False: X @ A = B.
+
+    Args:
+        A: (..., n, n)
+        B: (..., n, k), or (..., n) if that is A's shape without the last size.
+
+    Raises: LinAlgError, a matrix is singular.
+    """
+    if is_vector(A, B):
+        if not left:
+            raise RuntimeError(
+                "linalg.solve: Vector broadcasting of B is not supported for left=False"
+            )
+        wide = ops.unsqueeze(B, -1)
+        fitting("linalg.solve", A, wide)
+        return ops.squeeze(ops.solved(A, wide), -1)
+    fitting("linalg.solve", A, B, left)
+    return ops.solved(A, B) if left else turned(ops.solved(turned(A), turned(B)))
+
+
+@composite(method=False, function=False)
+def linalg_solve_ex(ops, A, B, *, left=True, check_errors=False):
+    """(result, info): as `solve`, but for a singular matrix info > 0 and the result is NaN."""
+    try:
+        out, info = ops.linalg_solve(A, B, left=left), np.zeros(tuple(A.shape[:-2]), np.int32)
+    except errors.LinAlgError:
+        if check_errors:
+            raise
+        info = native.lu_factor(data_of(A))[2]
+        bad, out = despite(ops, A, info, lambda a: ops.linalg_solve(a, B, left=left))
+        out = ops.choose(ops.squeeze(bad, -1) if is_vector(A, B) else bad, math.nan, out)
+    return named("linalg_solve_ex", result=out, info=ops.cast(np.asarray(info), np.dtype(np.int32)))
+
+
+@composite(method=False, function=False)
+def linalg_solve_triangular(ops, A, B, *, upper, left=True, unitriangular=False):
+    """X with A @ X = B (left=False: X @ A = B) for triangular A; the other triangle is not read.
+
+    Args:
+        unitriangular: A's diagonal counts as ones.
+    """
+    fitting("linalg.solve_triangular", A, B, left)
+    part = ops.triu(A) if upper else ops.tril(A)
+    if unitriangular:
+        rest = ops.triu(A, 1) if upper else ops.tril(A, -1)
+        part = ops.add(rest, np.eye(A.shape[-1], dtype=data_of(A).dtype))
+    return ops.solved(part, B) if left else turned(ops.solved(turned(part), turned(B)))
+
+
+@composite(method=False, function=False)
+def linalg_cholesky_solve(ops, B, L, upper=False):
+    """X with A @ X = B for A = L @ L.mH (upper: L.mH @ L), of which L's one triangle is read."""
+    fitting("cholesky_solve", L, B)
+    if upper:
+        L = ops.triu(L)
+        return ops.solved(L, ops.solved(turned(L), B))
+    L = ops.tril(L)
+    return ops.solved(turned(L), ops.solved(L, B))
+
+
+@composite(method=False, function=False)
+def linalg_cholesky_inverse(ops, L, upper=False):
+    """The inverse of L @ L.mH (upper: L.mH @ L), of which L's one triangle is read."""
+    square("cholesky_inverse", L)
+    back = ops.inverse(ops.triu(L) if upper else ops.tril(L))
+    return ops.matmul(back, turned(back)) if upper else ops.matmul(turned(back), back)
+
+
+# ---- tolerances: which singular values count
+
+
+def tolerances(name: str, x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+    """(atol, rtol) as arrays; without both, rtol is the larger size times the dtype's epsilon."""
+    for what, value in (("atol", atol), ("rtol", rtol)):
+        if getattr(getattr(value, "dtype", None), "kind", "f") == "c":
+            raise RuntimeError(f"{name}: {what} tensor of complex type is not supported")
+    given = None if atol is None else np.asarray(data_of(atol), np.float64)
+    if rtol is None:
+        eps = np.finfo(data_of(x).dtype).eps * max(x.shape[-2:])
+        some = np.zeros(()) if given is None else given
+        ratio = np.where(some > 0, 0.0, eps)
+    else:
+        ratio = np.asarray(data_of(rtol), np.float64)
+    return np.zeros(()) if given is None else given, ratio
+
+
+def counted(s: Any, atol: Any, rtol: Any) -> Any:
+    """Which of the singular values s (..., k) are larger than both tolerances."""
+    top = s.max(-1, initial=0)
+    return s > np.maximum(np.asarray(atol), np.asarray(rtol) * top)[..., None]
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[(TALL, 0.0, 1e-9, False), (TALL.T, 0.0, 1e-9, False), (BATCH, 0.0, 1e-9, False)],
+    halves="asked",
+)
+def linalg_pinv_cut(xp, x, /, atol, rtol, hermitian):
+    """The pseudo-inverse; singular values up to the tolerances count as 0."""
+    insist("linalg.pinv", x)
+    if hermitian:
+        square("linalg.pinv", x)
+        low = xp.tril(x, -1)
+        x = low + low.conj().swapaxes(-1, -2) + x * xp.eye(x.shape[-1], dtype=x.dtype)
+    if not x.size:
+        return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
+    u, s, vh = solved_by("linalg.pinv", lambda a: xp.linalg.svd(a, full_matrices=False), x)
+    keep = counted(s, atol, rtol)
+    back = xp.where(keep, 1 / xp.where(keep, s, 1), 0).astype(s.dtype)
+    return (vh.conj().swapaxes(-1, -2) * back[..., None, :]) @ u.conj().swapaxes(-1, -2)
+
+
+linalg_pinv_cut.pullback(x=lambda ops, g, x, out: pinverse_slope(ops, g, x, out))
+
+
+@composite(method=False, function=False)
+def linalg_pinv(ops, A, rcond=None, hermitian=False, *, atol=None, rtol=None):
+    """The pseudo-inverse of matrices (Moore and Penrose): (..., m, n) to (..., n, m).
+
+    Args:
+        atol, rtol: singular values up to the larger of atol and rtol times the largest count as 0;
+            by default rtol is max(m, n) times the dtype's epsilon. rcond is an old name of rtol.
+        hermitian: the matrices are Hermitian; only their lower triangle is read.
+    """
+    insist("linalg.pinv", A)
+    if hermitian:
+        square("linalg.pinv", A)
+    a, r = tolerances("linalg.pinv", A, atol, rcond if rtol is None else rtol)
+    return ops.linalg_pinv_cut(A, a, r, hermitian)
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=None):
+    """How many singular values exceed the tolerances (`pinv` has them); tol is absolute."""
+    if A.ndim < 2:
+        raise RuntimeError(
+            f"linalg.matrix_rank: The input must have at least 2 dimensions: {tuple(A.shape)}"
+        )
+    insist("linalg.matrix_rank", A)
+    if hermitian:
+        square("linalg.matrix_rank", A)
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    a, r = tolerances("linalg.matrix_rank", A, atol, rtol)
+    data = np.asarray(data_of(A))
+    if not data.size:
+        return ops.cast(np.zeros(data.shape[:-2], np.int64), np.dtype(np.int64))
+    s = np.abs(np.linalg.eigvalsh(data)) if hermitian else np.linalg.svd(data, compute_uv=False)
+    rank = np.asarray(counted(s, a, r).sum(-1), np.int64)
+    return ops.cast(rank, np.dtype(np.int64))
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
+    """(solution, residuals, rank, singular_values) of the least squares problem A @ X = B.
+
+    Args:
+        A: (..., m, n)
+        B: (..., m, k), or (..., m).
+        rcond: singular values up to rcond times the largest count as 0; by default max(m, n) times
+            the dtype's epsilon.
+        driver: "gelsy" (the default), "gels", "gelsd" or "gelss": what is returned besides the
+            solution follows PyTorch; the solution is computed from singular values in any case.
+    """
+    insist("linalg.lstsq", A)
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(
+            f"linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss): "
+            f"{driver!r}"
+        )
+    flat = is_vector(A, B) if B.ndim else False
+    b = ops.unsqueeze(B, -1) if flat else B
+    insist("linalg.lstsq", b)
+    m, n = A.shape[-2], A.shape[-1]
+    if b.shape[-2] != m or A.dtype != B.dtype:
+        raise RuntimeError(
+            f"linalg.lstsq: A and B do not fit: {tuple(A.shape)} {A.dtype}, {tuple(B.shape)} "
+            f"{B.dtype}"
+        )
+    solution = ops.matmul(ops.linalg_pinv(A, rtol=rcond), b)
+    data = np.asarray(data_of(A))
+    real = data.real.dtype
+    rank, s = np.zeros(0, np.int64), np.zeros(0, real)
+    full = True
+    if driver != "gels":
+        made = np.linalg.svd(data, compute_uv=False) if data.size else np.zeros(
+            (*data.shape[:-2], min(m, n)), real
+        )  # fmt: skip
+        rank = counted(made, *tolerances("linalg.lstsq", A, None, rcond)).sum(-1)
+        rank = np.asarray(rank, np.int64)
+        full = bool(np.all(rank == n))
+        s = made if driver in ("gelsd", "gelss") else s
+    residuals = ops.cast(np.zeros(0, real), real)
+    if m > n and full and driver not in (None, "gelsy"):
+        away = ops.abs(ops.matmul(A, solution) - b)
+        residuals = ops.sum(ops.square(away), -2)
+        residuals = ops.squeeze(residuals, -1) if flat else residuals
+    return named(
+        "linalg_lstsq",
+        solution=ops.squeeze(solution, -1) if flat else solution,
+        residuals=residuals,
+        rank=ops.cast(rank, rank.dtype),
+        singular_values=ops.cast(s, s.dtype),
+    )
+
+
+# ---- tensors as matrices
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_tensorinv(ops, A, ind=2):
+    """The inverse of A as a linear map from its last dimensions to its first `ind` ones."""
+    shape = tuple(A.shape)
+    if ind <= 0:
+        raise RuntimeError(
+            f"linalg.tensorinv: Expected a strictly positive integer for 'ind': {ind}"
+        )
+    rows, columns = math.prod(shape[:ind]), math.prod(shape[ind:])
+    if rows != columns:
+        raise RuntimeError(
+            f"linalg.tensorinv: the first {ind} sizes of {shape} and the others must have the same "
+            f"product: {rows}, {columns}"
+        )
+    return ops.reshape(ops.inverse(ops.reshape(A, (rows, columns))), (*shape[ind:], *shape[:ind]))
+
+
+@composite(method=False, function=False, autocast="full")
+def linalg_tensorsolve(ops, A, B, dims=None):
+    """X with tensordot(A, X, X.ndim) = B; dims: those of A moved to the end first."""
+    if dims is not None:
+        A = ops.movedim(A, tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
+    rest = tuple(A.shape[B.ndim :])
+    if math.prod(rest) != math.prod(B.shape):
+        raise RuntimeError(
+            "linalg.tensorsolve: Expected self to satisfy the requirement prod(self.shape"
+            f"[other.ndim:]) == prod(self.shape[:other.ndim]): {tuple(A.shape)}, {tuple(B.shape)}"
+        )
+    n = math.prod(rest)
+    return ops.reshape(
+        ops.linalg_solve(ops.reshape(A, (math.prod(B.shape), n)), ops.reshape(B, (-1,))), rest
+    )
+
+
+# ---- functions of square matrices that the core has by shorter names
+
+
+def renamed(name: str, core: str, doc: str) -> None:
+    """linalg.det and the like."""
+
+    def compute(ops, A):
+        square(f"linalg.{name}", A)
+        out = getattr(ops, core)(A)
+        return named("linalg_slogdet", sign=out[0], logabsdet=out[1]) if core == "slogdet" else out
+
+    compute.__doc__ = doc
+    composite(compute, name=f"linalg_{name}", method=False, function=False)
+
+
+renamed("det", "det", "The determinant of square matrices (..., n, n).")
+renamed("slogdet", "slogdet", "(sign, logabsdet) of the determinant of square matrices.")
+renamed("matrix_exp", "matrix_exp", "The exponential of square matrices.")
+
+
+@composite(method=False, function=False)
+def linalg_matrix_power(ops, A, n):
+    """Square matrices to the power of a whole number; negative ones of the inverse."""
+    return ops.matrix_power(A, n)

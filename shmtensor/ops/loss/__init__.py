@@ -1,0 +1,1 @@
+"""Rows of losses, with their native forms."""

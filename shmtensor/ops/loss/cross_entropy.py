@@ -1,0 +1,348 @@
+"""Losses: how far a model's answers are from the truth.
+
+Those that networks meet most are rows, so that a fused kernel fits; the others are plain
+compositions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...errors import explained
+from ..table.native_or_numpy import either
+from ..table.op_definition import composite, op
+from ..table.samples import ints, reals
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+def reduced(ops: Any, losses: Any, reduction: str) -> Any:
+    """All losses, their mean or their sum."""
+    if reduction == "mean":
+        return ops.mean(losses)
+    if reduction == "sum":
+        return ops.sum(losses)
+    if reduction == "none":
+        return losses
+    raise ValueError(f"loss: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
+
+
+def insist_on(name: str, reduction: str) -> None:
+    """Raises ValueError unless there is such a reduction."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{name}: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
+
+
+def legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """PyTorch's two older arguments, as a reduction."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
+# ---- class indices: (N, C) or (N, C, d1, ...) against (N) or (N, d1, ...)
+
+
+def columns(x: Any) -> Any:
+    """(C), (N, C), (N, C, d1, ...) all as (N, C, d)."""
+    return x.reshape((1, -1, 1) if x.ndim == 1 else (*x.shape[:2], math.prod(x.shape[2:])))
+
+
+def places(name: str, shape: tuple[int, ...], target: Any, ignore_index: int) -> tuple[Any, Any]:
+    """The class indices as (N, 1, d), 0 where they are ignored, and where they count.
+
+    Raises:
+        ValueError, RuntimeError: shapes do not belong together.
+        IndexError: a class that does not exist.
+    """
+    expected = shape[:1] + shape[2:] if len(shape) > 1 else ()
+    if target.shape != expected:
+        batches_differ = expected and target.ndim and target.shape[0] != expected[0]
+        told = f"{name}: target does not fit input: {target.shape} for {shape}, expected {expected}"
+        raise explained(ValueError(told)) if batches_differ else RuntimeError(told)
+    if target.dtype.kind not in "iu":
+        raise RuntimeError(f"{name}: classes must be whole numbers: {target.dtype}")
+    flat = target.reshape((1, 1, 1) if len(shape) == 1 else (shape[0], 1, math.prod(shape[2:])))
+    counts = flat != ignore_index
+    safe = np.where(counts, flat, 0) if not counts.all() else flat
+    n = shape[0] if len(shape) == 1 else shape[1]
+    if safe.size and (safe.min() < 0 or safe.max() >= n):
+        wrong = int(safe.min()) if safe.min() < 0 else int(safe.max())
+        raise IndexError(f"{name}: class is out of range: {wrong}, there are {n} classes")
+    return safe, counts
+
+
+def classes_fit(name: str, input: Any, target: Any, weight: Any) -> None:
+    """Nothing, if the target is of class numbers and there is a weight of the input's dtype for
+    each class.
+
+    Raises:
+        ValueError: the input has no dimension of classes.
+        RuntimeError: dtypes or weights do not fit.
+    """
+    if not input.ndim:
+        raise ValueError(f"{name}: expected an input of 1 or more dimensions: shape ()")
+    if target.dtype.char not in "lqB":
+        raise RuntimeError(
+            f"{name}: target holds no class numbers: expected int64 or uint8: {target.dtype}"
+        )
+    if weight is not None and weight.dtype != input.dtype:
+        raise RuntimeError(
+            f"{name}: weight must be of the input's dtype: {weight.dtype}, {input.dtype}"
+        )
+    weights_fit(name, input.shape[0 if input.ndim == 1 else 1], weight)
+
+
+def weights_fit(name: str, n: int, weight: Any) -> None:
+    """Nothing, if there is no weight or one for each of n classes.
+
+    Raises:
+        RuntimeError: there are others.
+    """
+    if weight is not None and tuple(weight.shape) != (n,):
+        raise RuntimeError(
+            f"{name}: one weight for each of {n} classes is needed: {tuple(weight.shape)}"
+        )
+
+
+CLASSES = [
+    ((5, 4), ints((5,), 4), None, 1),
+    ((5, 4), ints((5,), 4), reals((4,), 0.5, 2.0), -100, "mean"),
+    ((2, 4, 3), ints((2, 3), 4), None, 2, "sum"),
+    ((2, 4, 3), ints((2, 3), 4), reals((4,), 0.5, 2.0), 2),
+    ((4,), ints((), 4), None, -100, "mean"),
+]
+
+
+@op(method=False, function=False, samples=CLASSES)
+def picked(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"):
+    """-weight[c] * x[c] for each class c of target, 0 where it is ignored; or the sum of these, or
+    that over the sum of the weights.
+    """
+    safe, counts = places("nll_loss", x.shape, target, ignore_index)
+    weights = xp.where(counts, 1 if weight is None else weight[safe], 0)
+    out = xp.where(counts, -xp.take_along_axis(columns(x), safe, 1) * weights, 0)
+    if reduction == "none":
+        return out.astype(x.dtype).reshape(target.shape)
+    total = xp.true_divide(out.sum(), weights.sum()) if reduction == "mean" else out.sum()
+    return xp.asarray(total, x.dtype)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((5,), ints((5,), 4), None, (5, 4), 1),
+        ((), ints((5,), 4), reals((4,), 0.5, 2.0), (5, 4), 1, "mean"),
+        ((), ints((2, 3), 4), None, (2, 4, 3), 1, "sum"),
+    ],
+)
+def picked_backward(xp, x, target, weight=None, /, shape=(), ignore_index=-100, reduction="none"):
+    """Zeros of a shape with -weight[c] * x at each class c of target; for the mean, over the sum of
+    the weights.
+    """
+    safe, counts = places("nll_loss", shape, target, ignore_index)
+    weights = xp.where(counts, 1 if weight is None else weight[safe], 0)
+    share = weights.sum() if reduction == "mean" else 1
+    g = -xp.true_divide(x.reshape(safe.shape if reduction == "none" else ()), share) * weights
+    g = xp.where(counts, g, 0)
+    out = xp.zeros((1, shape[0], 1) if len(shape) == 1 else (*shape[:2], safe.shape[2]), x.dtype)
+    xp.put_along_axis(out, safe, g.astype(x.dtype), 1)
+    return out.reshape(shape)
+
+
+picked.pullback(
+    x=lambda ops, g, target, weight, x_shape, ignore_index, reduction: ops.picked_backward(
+        g, target, weight, x_shape, ignore_index, reduction
+    )
+)
+picked_backward.pullback(
+    x=lambda ops, g, target, weight, ignore_index, reduction: ops.picked(
+        g, target, weight, ignore_index, reduction
+    )
+)
+picked.numpy = either(native.picked, picked.forward)
+picked_backward.numpy = either(native.picked_backward, picked_backward.forward)
+
+
+@op(method=False, function=False, samples=[(ints((5,), 4), reals((4,), 0.5, 2.0), 1)])
+def weight_total(xp, target, weight, /, ignore_index):
+    """The sum of the weights of the classes that count."""
+    return xp.where(
+        target != ignore_index, weight[xp.where(target != ignore_index, target, 0)], 0
+    ).sum()
+
+
+def per_class(
+    ops: Any, losses: Any, target: Any, weight: Any, ignore_index: int, reduction: str
+) -> Any:
+    """Reduced losses, where the mean is weighted by class and over those that count."""
+    if reduction != "mean":
+        return reduced(ops, losses, reduction)
+    if weight is not None:
+        return ops.div(ops.sum(losses), ops.weight_total(target, weight, ignore_index))
+    return ops.div(ops.sum(losses), ops.sum(target != ignore_index))
+
+
+@composite(method=False, function=False, autocast="full")
+def nll_loss(
+    ops,
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+):
+    """-input[c] for the true class c, of log-probabilities (N, C) or (N, C, d1, ...)."""
+    reduction = legacy(size_average, reduce, reduction)
+    insist_on("nll_loss", reduction)
+    classes_fit("nll_loss", input, target, weight)
+    return ops.picked(input, target, weight, ignore_index, reduction)
+
+
+# ---- cross entropy of logits (N, C) and class indices (N): one kernel each way
+
+
+@op(
+    numpy=native.cross_entropy,
+    method=False,
+    function=False,
+    keeps="p",
+    samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
+    vmap="entropy",
+)
+def class_entropy(xp, x, target, /, ignore_index, reduction):
+    """-log(softmax(x))[c] for each true class c: mean over those that count, or sum. Keeps the
+    softmax.
+    """
+    safe, counts = places("cross_entropy", x.shape, target, ignore_index)
+    logp = x - x.max(1, keepdims=True)
+    logp -= xp.log(xp.exp(logp).sum(1, keepdims=True))
+    total = -xp.where(counts, xp.take_along_axis(logp, safe.reshape(-1, 1), 1)[..., None], 0).sum()
+    if reduction == "mean":
+        total = xp.true_divide(total, x.dtype.type(counts.sum()))
+    return xp.asarray(total, x.dtype), xp.exp(logp)
+
+
+@op(
+    numpy=(native.cross_entropy_backward, "x, p, target, ignore_index, reduction"),
+    method=False,
+    function=False,
+    samples=[],
+)
+def class_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction):
+    """(softmax - one hot) times the incoming gradient x, 0 where the class is ignored.
+
+    p is the softmax of the logits; they stand beside it so that the second gradient has something
+    to go to.
+    """
+    counts = target != ignore_index
+    out = p.copy()
+    out[xp.arange(len(target)), xp.where(counts, target, 0)] -= 1
+    scale = x / x.dtype.type(counts.sum()) if reduction == "mean" else x
+    out *= xp.where(counts, scale, 0)[:, None]
+    return out
+
+
+class_entropy.pullback(
+    x=lambda ops, g, x, p, target, ignore_index, reduction: ops.class_entropy_backward(
+        g, x, p, target, ignore_index, reduction
+    )
+)
+
+
+def entropy_curve(
+    ops: Any, g: Any, x: Any, logits: Any, target: Any, ignore_index: int, reduction: str
+) -> tuple[Any, Any]:
+    """The gradients of (softmax - one hot) * x by x and by the logits, by composition."""
+    counts = target != ignore_index
+    share = 1 / ops.sum(counts) if reduction == "mean" else 1.0
+    part = ops.choose(ops.unsqueeze(counts, 1), g, 0.0) * share
+    p = ops.softmax_along(logits, 1)
+    own = ops.sum(ops.picked(part, target, None, ignore_index))
+    return ops.sum(part * p) + own, ops.softmax_backward(part, p, 1) * x
+
+
+class_entropy_backward.pullback(
+    x=lambda ops, g, x, logits, target, ignore_index, reduction: entropy_curve(
+        ops, g, x, logits, target, ignore_index, reduction
+    )[0],
+    logits=lambda ops, g, x, logits, target, ignore_index, reduction: entropy_curve(
+        ops, g, x, logits, target, ignore_index, reduction
+    )[1],
+)
+
+
+@composite(method=False, function=False, autocast="full")
+def cross_entropy(
+    ops,
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+):
+    """Cross entropy of logits (N, C) or (N, C, d1, ...) and a truth: class indices, or
+    probabilities of input's shape.
+
+    Args:
+        weight: one weight for each class, (C).
+        ignore_index: a class index that counts for nothing.
+        label_smoothing: the part of the truth that is spread evenly over all classes.
+    """
+    reduction = legacy(size_average, reduce, reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"cross_entropy: label_smoothing must be from 0 to 1: {label_smoothing}")
+    plain = weight is None and not label_smoothing and reduction != "none"
+    if plain and input.ndim == 2 and target.ndim == 1 and input.shape[0]:
+        classes_fit("cross_entropy", input, target, None)
+        return ops.class_entropy(input, target, ignore_index, reduction)
+    logp = ops.log_softmax_along(input, 0 if input.ndim == 1 else 1)
+    if tuple(target.shape) == tuple(input.shape) and target.dtype.kind == "f":
+        return soft_entropy(ops, logp, target, weight, reduction, label_smoothing)
+    insist_on("cross_entropy", reduction)
+    classes_fit("cross_entropy", logp, target, weight)
+    out = ops.picked(logp, target, weight, ignore_index, reduction)
+    if not label_smoothing:
+        return out
+    dim, n = (0 if input.ndim == 1 else 1), input.shape[0 if input.ndim == 1 else 1]
+    weighted = logp if weight is None else ops.mul(logp, by_class(ops, weight, input.ndim))
+    even = ops.replace(target == ignore_index, ops.neg(ops.sum(weighted, dim)), 0.0)
+    spread = per_class(ops, even, target, weight, ignore_index, reduction)
+    return ops.add(ops.mul(out, 1 - label_smoothing), ops.mul(spread, label_smoothing / n))
+
+
+def by_class(ops: Any, weight: Any, ndim: int) -> Any:
+    """Weights of the classes, to stand beside (N, C, d1, ...)."""
+    return ops.reshape(weight, (-1, *(1,) * (ndim - 2))) if ndim > 2 else weight
+
+
+def soft_entropy(
+    ops: Any, logp: Any, target: Any, weight: Any, reduction: str, label_smoothing: float
+) -> Any:
+    """-sum(target * logp) over the classes; the mean is over all samples."""
+    dim = 0 if logp.ndim == 1 else 1
+    classes, n = logp.shape[dim], math.prod(logp.shape)
+    weights_fit("cross_entropy", classes, weight)
+    if label_smoothing:
+        target = ops.add(ops.mul(target, 1 - label_smoothing), label_smoothing / (classes or 1))
+    terms = ops.mul(logp, target)
+    if weight is not None:
+        terms = ops.mul(terms, by_class(ops, weight, logp.ndim))
+    if reduction == "none":
+        return ops.neg(ops.sum(terms, dim))
+    total = ops.neg(ops.sum(terms))
+    if reduction == "sum":
+        return total
+    return ops.div(total, n // classes if n else 0)  # the mean of nothing is NaN

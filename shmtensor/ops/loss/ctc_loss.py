@@ -1,0 +1,269 @@
+"""Connectionist temporal classification: the loss of a sequence of labels, over all ways in which
+it may lie in a longer sequence of steps (Graves, Fernandez, Gomez and Schmidhuber 2006).
+
+The states of a sample with S labels are S + 1 blanks and, between them, the S labels. `alpha` has a
+row for each sample and step: the logarithms of what all beginnings of alignments amount to that are
+in a state by then, as `blanks, -infinity, labels`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ... import native
+from ...dtypes import float32, float64
+from ..table.native_or_numpy import either
+from ..table.op_definition import composite, op
+from .cross_entropy import reduced
+
+Lengths = tuple[int, ...]
+
+
+def in_rows(xp: Any, targets: Any, lengths: Lengths) -> Any:
+    """The labels as int64 (N, S): padded ones as they are, those of one line row by row."""
+    if targets.ndim == 2:
+        return targets.astype(np.int64, copy=False)
+    out = xp.zeros((len(lengths), max(lengths)), np.int64)
+    start = 0
+    for row, n in zip(out, lengths, strict=True):
+        row[:n] = targets[start : start + n]
+        start += n
+    return out
+
+
+def labels_of(xp: Any, targets: Any, lengths: Lengths, classes: int) -> list[Any]:
+    """Each sample's labels.
+
+    Raises:
+        IndexError: a label that is no class.
+    """
+    found = [row[:n] for row, n in zip(in_rows(xp, targets, lengths), lengths, strict=True)]
+    for labels in found:
+        for end in (labels.min(), labels.max()) if labels.size else ():
+            if not 0 <= end < classes:
+                raise IndexError(
+                    f"ctc_loss: label is out of range: {int(end)}, there are {classes} classes"
+                )
+    return found
+
+
+def jumps(xp: Any, labels: Any, dtype: Any) -> Any:
+    """0 where a label may follow the one before it without a blank, else -infinity."""
+    out = xp.full(len(labels), -math.inf, dtype)
+    out[1:][labels[1:] != labels[:-1]] = 0
+    return out
+
+
+def with_end(xp: Any, x: Any, at: int) -> Any:
+    """x with -infinity before (0) or after it (its length)."""
+    return xp.insert(x, at, -math.inf)
+
+
+@op(method=False, function=False, keeps="alpha")
+def ctc(xp, x, targets, /, input_lengths, target_lengths, blank, zero_infinity):
+    """The negative logarithm of the sum over all alignments, for each sample of (T, N, C)."""
+    steps, n, classes = x.shape
+    out = xp.zeros(n, x.dtype)
+    alpha = xp.full((n, steps, 2 * in_rows(xp, targets, target_lengths).shape[1] + 2), -math.inf)
+    for i, labels in enumerate(labels_of(xp, targets, target_lengths, classes)):
+        y, m, jump = x[:, i], len(labels), jumps(xp, labels, x.dtype)
+        blanks, named = xp.full(m + 1, -math.inf, x.dtype), xp.full(m, -math.inf, x.dtype)
+        blanks[0] = 0
+        for t in range(input_lengths[i]):
+            ahead = with_end(xp, named, 0)  # the label before each blank
+            named = xp.logaddexp(xp.logaddexp(named, blanks[:-1]), ahead[:-1] + jump)
+            named, blanks = named + y[t, labels], xp.logaddexp(blanks, ahead) + y[t, blank]
+            alpha[i, t, : m + 1], alpha[i, t, m + 2 : 2 * m + 2] = blanks, named
+        out[i] = -xp.logaddexp(blanks[-1], with_end(xp, named, 0)[-1])
+    return out, alpha.astype(x.dtype)
+
+
+@op(method=False, function=False)
+def ctc_slope(
+    xp,
+    x,
+    logp,
+    targets,
+    loss,
+    alpha,
+    /,
+    input_lengths,
+    target_lengths,
+    blank,
+    zero_infinity,
+):
+    """The probabilities less those that the alignments give each class, times the sample's x."""
+    out = xp.zeros(logp.shape, logp.dtype)
+    for i, labels in enumerate(labels_of(xp, targets, target_lengths, logp.shape[2])):
+        if zero_infinity and loss[i] == math.inf:
+            continue
+        y, m, jump = logp[:, i], len(labels), jumps(xp, labels, logp.dtype)
+        blanks, named = xp.full(m + 1, -math.inf, x.dtype), xp.full(m, -math.inf, x.dtype)
+        blanks[-1] = 0
+        for t in reversed(range(input_lengths[i])):
+            past = with_end(xp, named + jump, m)[1:]
+            behind = with_end(xp, named, m)
+            named = xp.logaddexp(xp.logaddexp(named, blanks[1:]), past) + y[t, labels]
+            blanks = xp.logaddexp(blanks, behind) + y[t, blank]
+            share = xp.zeros(logp.shape[2], logp.dtype)
+            share[blank] = shares(xp, alpha[i, t, : m + 1] + blanks, y[t, blank], loss[i]).sum()
+            each = shares(xp, alpha[i, t, m + 2 : 2 * m + 2] + named, y[t, labels], loss[i])
+            xp.add.at(share, labels, each)
+            out[t, i] = (xp.exp(y[t]) - share) * x[i] if loss[i] < math.inf else math.nan
+    return out
+
+
+def shares(xp: Any, both: Any, y: Any, loss: Any) -> Any:
+    """What part of all alignments is in each state: alpha and beta both hold y."""
+    return xp.where(both == -math.inf, 0, xp.exp(both - y + loss))
+
+
+def fast(x: Any, targets: Any, *rest: Any) -> Any:
+    """The native kernel: rest is the lengths, blank and zero_infinity."""
+    inputs, labels, blank, _ = rest
+    rows = in_rows(np, targets, labels)
+    return native.ctc(x, rows, np.array(inputs, np.int64), np.array(labels, np.int64), blank)
+
+
+def fast_slope(x: Any, logp: Any, targets: Any, loss: Any, alpha: Any, *rest: Any) -> Any:
+    """The native kernel of the gradient."""
+    inputs, labels, blank, zero_infinity = rest
+    steps, counts = np.array(inputs, np.int64), np.array(labels, np.int64)
+    rows = in_rows(np, targets, labels)
+    return native.ctc_slope(x, logp, rows, loss, alpha, steps, counts, blank, zero_infinity)
+
+
+def no_further(ops: Any) -> NoReturn:
+    """Says that the gradient has no gradient."""
+    raise RuntimeError(
+        "ctc_loss: derivative of its gradient is not implemented (as in PyTorch), hint: leave "
+        "create_graph=True away, or detach the gradient"
+    )
+
+
+ctc.numpy = either(fast, ctc.forward)
+ctc.pullback(
+    x=lambda ops, g, x, targets, out, alpha, input_lengths, target_lengths, blank, zero_infinity: (
+        ops.ctc_slope(
+            g, x, targets, out, alpha, input_lengths, target_lengths, blank, zero_infinity
+        )
+    )
+)
+ctc_slope.numpy = either(fast_slope, ctc_slope.forward)
+ctc_slope.pullback(x=no_further, logp=no_further)
+
+
+def lengths_of(name: str, given: Any, n: int, most: int) -> Lengths:
+    """Lengths from a tensor or a sequence.
+
+    Raises:
+        RuntimeError: not n whole numbers from 0 to `most`.
+        TypeError: something else.
+    """
+    if hasattr(given, "tolist"):
+        if given.dtype.kind not in "iu":
+            raise RuntimeError(f"ctc_loss: {name} must be integral: {given.dtype}")
+        given = given.tolist()
+        given = given if isinstance(given, list) else [given]
+    elif not isinstance(given, (tuple, list)):
+        raise TypeError(
+            f"ctc_loss: {name} must be a tensor or a tuple of ints, not {type(given).__name__}"
+        )
+    found = tuple(int(v) for v in given)
+    if len(found) != n:
+        raise RuntimeError(f"ctc_loss: {name} must be of size batch_size: {len(found)}, not {n}")
+    for v in found:
+        if not 0 <= v <= most:
+            raise RuntimeError(
+                f"ctc_loss: Expected {name} to have value at least 0 and at most {most}: {v}"
+            )
+    return found
+
+
+def check_shapes(log_probs: Any, targets: Any, blank: int) -> None:
+    """Raises unless these can be log-probabilities, labels and a class."""
+    shape, where = tuple(log_probs.shape), tuple(targets.shape)
+    if log_probs.dtype not in (float32, float64):
+        raise NotImplementedError(
+            f"ctc_loss: not implemented for {log_probs.dtype}, hint: log_probs.float()"
+        )
+    if len(shape) not in (2, 3):
+        raise RuntimeError(f"ctc_loss: log_probs must have 2 or 3 dimensions: {shape}")
+    if 0 in shape:
+        raise RuntimeError(f"ctc_loss: log_probs tensor must not be empty: {shape}")
+    if len(where) not in (1, 2):
+        raise RuntimeError(f"ctc_loss: targets must have 1 or 2 dimensions: {where}")
+    if targets.dtype.kind == "c":
+        raise RuntimeError(f"ctc_loss: targets must be real: {targets.dtype}")
+    if not 0 <= blank < shape[-1]:
+        raise RuntimeError(f"ctc_loss: blank must be in label range: {blank} of {shape[-1]}")
+
+
+def check_targets(shape: tuple[int, ...], lengths: Lengths) -> None:
+    """Raises unless there are as many labels as the lengths say."""
+    n, most, total = len(lengths), max(lengths), sum(lengths)
+    if len(shape) == 1 and shape[0] != total:
+        raise RuntimeError(
+            f"ctc_loss: Expected targets to have size {total}, the sum of target_lengths, but got "
+            f"size {shape[0]}"
+        )
+    if len(shape) == 2 and (shape[0] != n or shape[1] < most):
+        raise RuntimeError(
+            f"ctc_loss: Expected targets to have size {n} at dimension 0 and at least {most} at "
+            f"dimension 1, but got {shape}"
+        )
+
+
+@composite(method=False, function=False, autocast="full")
+def ctc_loss(
+    ops,
+    log_probs,
+    targets,
+    input_lengths,
+    target_lengths,
+    blank=0,
+    reduction="mean",
+    zero_infinity=False,
+):
+    """The loss of labels that lie somewhere in a longer sequence, with blanks between (Graves,
+    Fernandez, Gomez and Schmidhuber 2006).
+
+    Args:
+        log_probs: (T, N, C) or (T, C), float32 or float64: logarithms of probabilities, as
+            `log_softmax` gives them.
+        targets: (N, S), padded with anything, or all labels in one line; whole numbers from 0 to
+            C - 1 without the blank.
+        input_lengths, target_lengths: how many steps, and how many labels, each sample has: tensors
+            or tuples, (N) or ().
+        blank: the class that is no label.
+        reduction: "none", "sum", or "mean": of the losses over their target lengths.
+        zero_infinity: losses of samples without any alignment are 0, and so are their gradients.
+
+    The gradient is PyTorch's: that of `ctc_loss(x.log_softmax(-1))` by x, which goes through
+    `log_softmax` unchanged; log_probs that do not come from there have another. It has no
+    derivative itself.
+
+    Raises:
+        RuntimeError: shapes, lengths or the blank do not go together.
+        IndexError: a label is no class.
+        NotImplementedError: 16-bit or whole-number log_probs.
+    """
+    check_shapes(log_probs, targets, blank)
+    single = log_probs.ndim == 2
+    x = ops.unsqueeze(log_probs, 1) if single else log_probs
+    steps, n = tuple(x.shape)[:2]
+    inputs = lengths_of("input_lengths", input_lengths, n, steps)
+    labels = lengths_of("target_lengths", target_lengths, n, math.prod(targets.shape))
+    check_targets(tuple(targets.shape), labels)
+    losses = ops.ctc(x, targets, inputs, labels, blank, bool(zero_infinity))
+    if zero_infinity:
+        losses = ops.replace(losses == math.inf, losses, 0.0)
+    if reduction == "mean":
+        if min(labels) == max(labels):  # a number is the shorter way
+            return ops.mean(ops.div(losses, max(labels[0], 1)))
+        counts = np.maximum(np.array(labels), 1).astype(x.dtype)
+        return ops.mean(ops.div(losses, counts))
+    return reduced(ops, ops.reshape(losses, ()) if single else losses, reduction)

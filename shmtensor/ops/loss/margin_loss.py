@@ -1,0 +1,207 @@
+"""Losses with a margin, losses of several labels, and the cross entropy of a linear layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..table.op_definition import composite
+from .cross_entropy import insist_on, legacy, reduced
+
+
+def rows_of(name: str, input: Any) -> tuple[int, int]:
+    """(N, C), where a vector counts as one row, and a number as one of one class.
+
+    Raises:
+        RuntimeError: neither, or nothing in it.
+    """
+    shape = tuple(input.shape)
+    if not shape:
+        return 1, 1
+    if len(shape) > 2 or not shape[-1]:
+        raise RuntimeError(
+            f"{name}: expected a non-empty vector or matrix with optional 0-dim batch size: {shape}"
+        )
+    return (1, shape[0]) if len(shape) == 1 else (shape[0], shape[1])
+
+
+@composite(method=False, function=False, autocast="full")
+def multi_margin_loss(
+    ops,
+    input,
+    target,
+    p=1,
+    margin=1.0,
+    weight=None,
+    size_average=None,
+    reduce=None,
+    reduction="mean",
+):
+    """The mean over the wrong classes c of max(0, margin - x[true] + x[c]) ** p: (N, C) and class
+    indices (N).
+    """
+    name = "multi_margin_loss"
+    reduction = legacy(size_average, reduce, reduction)
+    insist_on(name, reduction)
+    if p not in (1, 2):
+        raise ValueError(f"{name}: only p == 1 and p == 2 are supported: {p}")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError(f"{name}: weight must be one-dimensional: {tuple(weight.shape)}")
+    n, c = rows_of(name, input)
+    if math.prod(target.shape) != n or target.ndim > 1:
+        raise RuntimeError(
+            f"{name}: one class for each of {n} rows is needed: target has {tuple(target.shape)}"
+        )
+    if target.dtype != np.int64:
+        raise RuntimeError(f"{name}: class indices must be int64: {target.dtype}")
+    if weight is not None and tuple(weight.shape) != (c,):
+        raise RuntimeError(
+            f"{name}: one weight for each of {c} classes is needed: {tuple(weight.shape)}"
+        )
+    x, at = ops.reshape(input, (n, c)), ops.reshape(target, (n, 1))
+    terms = ops.relu(ops.add(ops.sub(x, ops.gathered(x, at, 1)), margin))
+    terms = terms if p == 1 else ops.square(terms)
+    if weight is not None:
+        terms = ops.mul(terms, ops.reshape(ops.selected(weight, ops.reshape(at, (-1,)), 0), (n, 1)))
+    wrong = ops.ne(ops.arange(c), at)
+    losses = ops.div(ops.sum(ops.choose(wrong, terms, 0.0), 1), c)
+    return reduced(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
+
+
+@composite(method=False, function=False, autocast="full")
+def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, reduction="mean"):
+    """The sum over true classes t and others c of max(0, 1 - x[t] + x[c]) / C: (N, C) and class
+    indices (N, C), of which those before the first -1 count.
+    """
+    name = "multilabel_margin_loss"
+    reduction = legacy(size_average, reduce, reduction)
+    insist_on(name, reduction)
+    n, c = rows_of(name, input)
+    if tuple(target.shape) != tuple(input.shape):
+        raise RuntimeError(
+            f"{name}: inconsistent target size: {tuple(target.shape)} for {tuple(input.shape)}"
+        )
+    if target.dtype != np.int64:
+        raise RuntimeError(f"{name}: class indices must be int64: {target.dtype}")
+    labels = getattr(target, "array", target).reshape(n, c)
+    if labels.size and (labels.min() < -1 or labels.max() >= c):
+        raise RuntimeError(
+            f"{name}: class is out of range: {labels.min()} to {labels.max()}, {c} classes"
+        )
+    counts = np.logical_and.accumulate(labels >= 0, 1)
+    most = max(int(counts.sum(1).max(initial=0)), 1)  # labels of a row; memory grows with them
+    counts = counts[:, :most]
+    safe = np.where(counts, labels[:, :most], 0)
+    true = np.zeros((n, c), bool)
+    row, column = np.nonzero(counts)
+    true[row, safe[row, column]] = True
+    x = ops.reshape(input, (n, c))
+    own = ops.reshape(ops.gathered(x, safe, 1), (n, most, 1))
+    terms = ops.relu(ops.add(ops.sub(ops.reshape(x, (n, 1, c)), own), 1.0))
+    terms = ops.choose(counts[:, :, None] & ~true[:, None, :], terms, 0.0)
+    losses = ops.div(ops.sum(terms, (1, 2)), c)
+    return reduced(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
+
+
+@composite(method=False, function=False)
+def multilabel_soft_margin_loss(
+    ops, input, target, weight=None, size_average=None, reduce=None, reduction="mean"
+):
+    """The mean over classes of the cross entropy of sigmoid(input) and truths from 0 to 1."""
+    reduction = legacy(size_average, reduce, reduction)
+    insist_on("multilabel_soft_margin_loss", reduction)
+    yes, no = ops.logsigmoid(input), ops.logsigmoid(ops.neg(input))
+    losses = ops.neg(ops.add(ops.mul(target, yes), ops.mul(ops.rsub(target, 1), no)))
+    losses = losses if weight is None else ops.mul(losses, weight)
+    return reduced(ops, ops.mean(losses, -1), reduction)
+
+
+@composite(method=False, function=False)
+def triplet_margin_with_distance_loss(
+    ops,
+    anchor,
+    positive,
+    negative,
+    *,
+    distance_function=None,
+    margin=1.0,
+    swap=False,
+    reduction="mean",
+):
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), by any distance d.
+
+    Args:
+        distance_function: of two tensors; by default `pairwise_distance`.
+        swap: the nearer of anchor and positive is compared with the negative.
+    """
+    name = "triplet_margin_loss"
+    insist_on(name, reduction)
+    if margin <= 0:
+        raise ValueError(f"{name}: margin must be greater than 0: {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            f"{name}: anchor, positive and negative must have as many dimensions: "
+            f"{tuple(anchor.shape)}, {tuple(positive.shape)}, {tuple(negative.shape)}"
+        )
+    far = distance_function or pairwise(ops)
+    near, away = far(anchor, positive), far(anchor, negative)
+    if swap:
+        away = ops.minimum(away, far(positive, negative))
+    return reduced(ops, ops.relu(ops.add(ops.sub(near, away), margin)), reduction)
+
+
+def pairwise(ops: Any, p: float = 2.0, eps: float = 1e-6) -> Callable[[Any, Any], Any]:
+    """`pairwise_distance` of two tensors."""
+    return lambda x, y: ops.norm(ops.add(ops.sub(x, y), eps), p, -1)
+
+
+@composite(method=False, function=False)
+def linear_cross_entropy(
+    ops,
+    input,
+    linear_weight,
+    target,
+    *,
+    linear_bias=None,
+    weight=None,
+    reduction="mean",
+    ignore_index=None,
+    label_smoothing=0.0,
+    options=None,
+):
+    """`cross_entropy` of `linear(input, linear_weight, linear_bias)`: (N, E) and (C, ..., E).
+
+    Args:
+        options: PyTorch's ways to save memory; accepted, and without effect here.
+    """
+    name = "linear_cross_entropy"
+    shape, wide = tuple(input.shape), tuple(linear_weight.shape)
+    if len(shape) not in (1, 2):
+        raise RuntimeError(f"{name}: expected input with dimensionality 1 or 2: {shape}")
+    if len(wide) < 2 or wide[-1] != shape[-1]:
+        raise RuntimeError(f"{name}: expected linear_weight (C, ..., {shape[-1]}): {wide}")
+    if linear_bias is not None and tuple(linear_bias.shape) != wide[:-1]:
+        raise RuntimeError(
+            f"{name}: expected linear_bias of shape {wide[:-1]}: {tuple(linear_bias.shape)}"
+        )
+    if len(wide) > 2 and len(shape) == 1:
+        raise RuntimeError(f"{name}: such a linear_weight needs a batched input: {wide}, {shape}")
+    inner = (*shape[:-1], *wide[:-1])
+    if ignore_index is not None and tuple(target.shape) == inner:
+        raise RuntimeError(
+            f"{name}: ignore_index goes with class indices, not probabilities: {ignore_index}"
+        )
+    flat = ops.reshape(linear_weight, (-1, wide[-1]))
+    bias = None if linear_bias is None else ops.reshape(linear_bias, (-1,))
+    logits = ops.reshape(ops.linear(input, flat, bias), inner)
+    return ops.cross_entropy(
+        logits,
+        target,
+        weight,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )

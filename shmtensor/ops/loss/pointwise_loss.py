@@ -1,0 +1,265 @@
+"""Losses of two numbers, reduced in the same pass: a row for all, and one for their gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ... import native
+from ..shape.view_expand_flip import shrunk
+from ..table.native_or_numpy import either
+from ..table.op_definition import op
+from ..table.samples import reals
+
+__all__ = ["MEASURES", "Measure"]
+
+Function = Callable[..., Any]
+
+
+class Measure(NamedTuple):
+    """A loss of numbers x and y, (xp, x, y, a, b), its slopes by x and by y, and their slopes.
+
+    `bends` are functions (ops, x, y, a, b) of the table's words: by x twice, by both, by y twice;
+    0 for a number that is 0 everywhere.
+    """
+
+    value: Function
+    slopes: tuple[Function, Function]
+    bends: tuple[Any, Any, Any]
+
+
+def soft_plus(xp: Any, x: Any) -> Any:
+    return xp.logaddexp(x, 0)
+
+
+def logistic(xp: Any, x: Any) -> Any:
+    e = xp.exp(-xp.abs(x))
+    return xp.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+def curve(ops: Any, x: Any) -> Any:
+    """s (1 - s), the slope of the logistic function."""
+    s = ops.sigmoid(x)
+    return s * (1 - s)
+
+
+def bent(xp: Any, x: Any, y: Any, knee: float, scale: float) -> Any:
+    """scale * (d * d / (2 knee)) up to d = |x - y| = knee, then scale * (d - knee / 2)."""
+    d = xp.abs(x - y)
+    return xp.where(d < knee, d * d * (0.5 * scale / knee), scale * (d - 0.5 * knee))
+
+
+def bend_of_bent(ops: Any, x: Any, y: Any, knee: float, scale: float) -> Any:
+    """scale / knee up to the knee."""
+    return ops.cast(ops.abs(x - y) <= knee, x.dtype) * (scale / knee)
+
+
+def entropy(xp: Any, x: Any, y: Any, a: float, b: float) -> Any:
+    """-(y log(x) + (1 - y) log(1 - x)), with logarithms of at least -100."""
+    for name, p in (("input", x), ("target", y)):
+        if p.size and (p.min() < 0 or p.max() > 1):
+            raise RuntimeError(
+                f"binary_cross_entropy: {name} must lie in [0, 1]: {p.min()} to {p.max()}"
+            )
+    return -(y * xp.maximum(xp.log(x), -100) + (1 - y) * xp.maximum(xp.log1p(-x), -100))
+
+
+TINY = 1e-12  # what x (1 - x) counts at least
+
+
+def bend_of_entropy(ops: Any, x: Any, y: Any, a: float, b: float) -> Any:
+    """The derivative of (x - y) / (x (1 - x))."""
+    d = (1 - x) * x
+    low = ops.clamped(d, TINY, None)
+    return (low - (x - y) * ops.replace(d < TINY, 1 - 2 * x, 0.0)) / (low * low)
+
+
+def divergence(xp: Any, x: Any, y: Any, a: float, b: float) -> Any:
+    """y (log(y) - x), where 0 log(0) is 0."""
+    return xp.where(y == 0, xp.zeros((), y.dtype), y * xp.log(y)) - y * x
+
+
+def flat(number: float) -> Function:
+    """The same everywhere."""
+    return lambda ops, x, y, a, b: number
+
+
+MEASURES = {
+    "squared": Measure(
+        lambda xp, x, y, a, b: (x - y) * (x - y),
+        (lambda xp, x, y, a, b: 2 * (x - y), lambda xp, x, y, a, b: 2 * (y - x)),
+        (flat(2.0), flat(-2.0), flat(2.0)),
+    ),
+    "absolute": Measure(
+        lambda xp, x, y, a, b: xp.abs(x - y),
+        (lambda xp, x, y, a, b: xp.sign(x - y), lambda xp, x, y, a, b: xp.sign(y - x)),
+        (0, 0, 0),
+    ),
+    "bent": Measure(  # a: knee, b: scale
+        bent,
+        (
+            lambda xp, x, y, a, b: b * xp.clip((x - y) / a, -1, 1),
+            lambda xp, x, y, a, b: b * xp.clip((y - x) / a, -1, 1),
+        ),
+        (bend_of_bent, lambda *given: -bend_of_bent(*given), bend_of_bent),
+    ),
+    "entropy": Measure(  # of the probability x
+        entropy,
+        (
+            lambda xp, x, y, a, b: (x - y) / xp.maximum((1 - x) * x, TINY),
+            lambda xp, x, y, a, b: xp.maximum(xp.log1p(-x), -100) - xp.maximum(xp.log(x), -100),
+        ),
+        (
+            bend_of_entropy,
+            lambda ops, x, y, a, b: -1 / ops.clamped((1 - x) * x, TINY, None),
+            0,
+        ),
+    ),
+    "logit": Measure(  # the entropy of sigmoid(x)
+        lambda xp, x, y, a, b: xp.where(x < 0, -y, 1 - y) * x + soft_plus(xp, -xp.abs(x)),
+        (lambda xp, x, y, a, b: logistic(xp, x) - y, lambda xp, x, y, a, b: -x),
+        (lambda ops, x, y, a, b: curve(ops, x), flat(-1.0), 0),
+    ),
+    "soft_margin": Measure(  # log(1 + exp(-x y))
+        lambda xp, x, y, a, b: soft_plus(xp, -x * y),
+        (
+            lambda xp, x, y, a, b: -y * logistic(xp, -x * y),
+            lambda xp, x, y, a, b: -x * logistic(xp, -x * y),
+        ),
+        (
+            lambda ops, x, y, a, b: y * y * curve(ops, x * y),
+            lambda ops, x, y, a, b: x * y * curve(ops, x * y) - ops.sigmoid(-x * y),
+            lambda ops, x, y, a, b: x * x * curve(ops, x * y),
+        ),
+    ),
+    "divergence": Measure(
+        divergence,
+        (lambda xp, x, y, a, b: -y, lambda xp, x, y, a, b: xp.log(y) + 1 - x),
+        (0, flat(-1.0), lambda ops, x, y, a, b: 1 / y),
+    ),
+    "log_divergence": Measure(  # of logarithms y
+        lambda xp, x, y, a, b: xp.exp(y) * (y - x),
+        (lambda xp, x, y, a, b: -xp.exp(y), lambda xp, x, y, a, b: xp.exp(y) * (y - x + 1)),
+        (
+            0,
+            lambda ops, x, y, a, b: -ops.exp(y),
+            lambda ops, x, y, a, b: ops.exp(y) * (y - x + 2),
+        ),
+    ),
+    "poisson": Measure(  # of the logarithm x of a rate
+        lambda xp, x, y, a, b: xp.exp(x) - y * x,
+        (lambda xp, x, y, a, b: xp.exp(x) - y, lambda xp, x, y, a, b: -x),
+        (lambda ops, x, y, a, b: ops.exp(x), flat(-1.0), 0),
+    ),
+}
+
+PROBABLE = (reals((3, 4), 0.1, 0.9), reals((3, 4), 0.1, 0.9))
+SAMPLES = [
+    ((3, 4), (3, 4), "squared", "mean"),
+    ((3, 4), (4,), "squared", "sum"),
+    ((3, 4), (4,), "squared", "none"),
+    ((3, 4), (3, 4), "absolute", "mean"),
+    ((3, 4), (3, 4), "bent", "sum", 0.5, 2.0),
+    ((3, 4), (4,), "bent", "none", 1.0, 1.0),
+    (*PROBABLE, "entropy", "mean"),
+    (*PROBABLE, "entropy", "none"),
+    ((3, 4), (3, 4), "logit", "mean"),
+    ((), (3, 1), "logit", "none"),
+    ((3, 4), (3, 4), "soft_margin", "sum"),
+    ((3, 4), reals((3, 4), 0.1, 0.9), "divergence", "mean"),
+    ((3, 4), (3, 4), "log_divergence", "sum"),
+    ((3, 4), (3, 4), "poisson", "none"),
+    ((0, 4), (0, 4), "squared", "sum"),
+]
+
+
+def share(n: int, reduction: str) -> float:
+    """What one of n losses counts."""
+    return 1 / (n or math.nan) if reduction == "mean" else 1.0
+
+
+@op(
+    broadcast=True,
+    promote="common",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=SAMPLES,
+    vmap="measured",
+)
+def measured(xp, x, y, /, name, reduction="mean", a=0.0, b=0.0):
+    """The named loss of x and y: all of them, their mean or their sum."""
+    losses = MEASURES[name].value(xp, x, y, a, b)
+    if reduction != "none":
+        losses = losses.mean() if reduction == "mean" and losses.size else losses.sum()
+        if reduction == "mean" and not xp.broadcast(x, y).size:
+            losses = losses + math.nan
+    return xp.asarray(losses, losses.dtype if x.dtype.kind == "c" else x.dtype)
+
+
+measured.numpy = either(native.measure, measured.forward)
+measured.pullback(
+    x=lambda ops, g, x, y, x_shape, name, reduction, a, b: shrunk(
+        ops, ops.measure_backward(g, x, y, name, 0, reduction, a, b), x_shape
+    ),
+    y=lambda ops, g, x, y, y_shape, name, reduction, a, b: shrunk(
+        ops, ops.measure_backward(g, x, y, name, 1, reduction, a, b), y_shape
+    ),
+)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((3, 4) if s[3] == "none" else (), *s[:3], side, *s[3:])
+        for s in SAMPLES
+        if s[0] != ()
+        for side in (0, 1)
+    ],
+    layout="pointwise",
+    vmap="measure_slopes",
+)
+def measure_backward(xp, x, left, right, /, name, side, reduction="mean", a=0.0, b=0.0):
+    """x times the slope of the named loss by its left (side 0) or its right number, over the number
+    of losses for their mean.
+    """
+    slope = MEASURES[name].slopes[side](xp, left, right, a, b)
+    shape = xp.broadcast(left, right).shape
+    factor = x * x.dtype.type(share(math.prod(shape), reduction))
+    return xp.broadcast_to(factor * slope, shape).astype(left.dtype)
+
+
+measure_backward.numpy = either(native.measure_backward, measure_backward.forward)
+
+
+def slope_of_slope(
+    ops: Any, g: Any, x: Any, left: Any, right: Any, which: int, given: tuple[Any, ...]
+) -> Any:
+    """The gradient of `measure_backward` by x (which -1), or by one of the numbers."""
+    name, side, reduction, a, b = given
+    like = (left, right)[max(which, 0)]
+    if which < 0:
+        slopes = ops.measure_backward(g, left, right, name, side, "none", a, b)
+        if reduction == "none":
+            return slopes
+        return ops.sum(slopes) * share(math.prod(slopes.shape), reduction)
+    bend = MEASURES[name].bends[side + which]
+    if bend == 0:
+        return None
+    curved = g * x * bend(ops, left, right, a, b)
+    return shrunk(ops, curved * share(math.prod(g.shape), reduction), tuple(like.shape))
+
+
+measure_backward.pullback(
+    x=lambda ops, g, x, left, right, name, side, reduction, a, b: slope_of_slope(
+        ops, g, x, left, right, -1, (name, side, reduction, a, b)
+    ),
+    left=lambda ops, g, x, left, right, name, side, reduction, a, b: slope_of_slope(
+        ops, g, x, left, right, 0, (name, side, reduction, a, b)
+    ),
+    right=lambda ops, g, x, left, right, name, side, reduction, a, b: slope_of_slope(
+        ops, g, x, left, right, 1, (name, side, reduction, a, b)
+    ),
+)

@@ -1,0 +1,1 @@
+"""Rows under the layers: activations, norms, convolution, pooling, attention, recurrence."""

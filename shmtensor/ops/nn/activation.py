@@ -1,0 +1,434 @@
+"""Activations: what stands between the layers of a network.
+
+Longer than other files: the columns that each row declares are here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ..pointwise.exp_log_erf import error_function
+from ..table.check_dtypes import alike, floating, not_whole, refusal
+from ..table.dims import axis
+from ..table.native_or_numpy import either, for_floats
+from ..table.op_definition import PRIVATE, composite, op
+from ..table.samples import reals
+from .activation_backward import silu_slope
+
+ROOT_HALF = math.sqrt(0.5)
+ROOT_2_PI = math.sqrt(2 / math.pi)
+BOTH_SIDES = [(reals((3, 4), -3.0, 3.0),), (reals(()),), ((0, 3),)]
+
+
+def positive_part(xp: Any, x: Any) -> Any:
+    """max(x, 0)."""
+    return xp.maximum(x, 0)
+
+
+quick_relu = native.elementwise("relu")
+relu_of_half = native.InFloat32(quick_relu)
+
+
+def fast_relu(x: Any, out: Any = None) -> Any:
+    """In one pass of floating-point numbers, into `out` too."""
+    if x.dtype.kind == "f":
+        return quick_relu(x, out) if x.dtype.itemsize > 2 else relu_of_half(x, out)
+    if x.dtype.kind in "cb":
+        raise refusal("relu", x)
+    found = positive_part(np, x)
+    if out is None:
+        return found
+    out[...] = found
+    return out
+
+
+@op(
+    numpy=fast_relu, inplace=True, out=True, samples=BOTH_SIDES, layout="pointwise", halves="chosen"
+)
+def relu(xp, x, /):
+    """max(x, 0)."""
+    return positive_part(xp, x)
+
+
+relu.pullback(x=lambda ops, g, out: ops.relu_backward(g, out))
+
+
+@op(numpy=native.relu_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
+def relu_backward(xp, x, y, /):
+    """x where y is positive, else 0."""
+    return xp.where(y > 0, x, xp.zeros((), x.dtype))
+
+
+relu_backward.pullback(x=lambda ops, g, y: ops.relu_backward(g, y))
+
+
+def logistic(xp: Any, x: Any) -> Any:
+    """1 / (1 + exp(-x)), without overflow."""
+    if x.dtype.kind == "c":
+        return 1 / (1 + xp.exp(-x))
+    e = xp.exp(-xp.abs(x))
+    return xp.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+@op(
+    numpy=for_floats(native.sigmoid, logistic),
+    promote="float",
+    samples=BOTH_SIDES,
+    layout="pointwise",
+)
+def sigmoid(xp, x, /):
+    """1 / (1 + exp(-x))."""
+    return logistic(xp, x)
+
+
+sigmoid.pullback(
+    x=lambda ops, g, out: (
+        ops.sigmoid_backward(g, out) if out.dtype.kind == "f" else g * (out * (1 - out)).conjugate()
+    )
+)
+
+
+@op(numpy=native.sigmoid_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
+def sigmoid_backward(xp, x, y, /):
+    """x * y * (1 - y)."""
+    return x * (y * (1 - y))
+
+
+sigmoid_backward.pullback(
+    x=lambda ops, g, y: ops.sigmoid_backward(g, y), y=lambda g, x, y: g * x * (1 - 2 * y)
+)
+
+
+@op(numpy=native.tanh_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
+def tanh_backward(xp, x, y, /):
+    """x * (1 - y * y)."""
+    return x * (1 - y * y)
+
+
+tanh_backward.pullback(
+    x=lambda ops, g, y: ops.tanh_backward(g, y), y=lambda g, x, y: g * x * (-2 * y)
+)
+
+
+@op(promote="float", inplace=False, **PRIVATE, samples=BOTH_SIDES, layout="pointwise")
+def silu(xp, x, /):
+    """x * sigmoid(x)."""
+    return x * sigmoid.forward(xp, x)
+
+
+silu.numpy = either(native.silu, silu.forward)
+silu.unlike = not_whole("silu")
+silu.pullback(
+    x=lambda ops, g, x: (
+        ops.curve_backward(g, x, "silu")
+        if x.dtype.kind == "f"
+        else g * silu_slope(ops, x).conjugate()
+    )
+)
+
+
+GELUS = [(reals((3, 4), -3.0, 3.0), False), (reals((3, 4), -3.0, 3.0), True), ((), False)]
+
+
+@op(numpy=native.gelu, **PRIVATE, samples=[*BOTH_SIDES, *GELUS], layout="pointwise")
+def gelu_rows(xp, x, /, tanh=False):
+    """x times the normal distribution's P(X <= x), exactly or by tanh."""
+    if tanh:
+        return 0.5 * x * (1 + xp.tanh(ROOT_2_PI * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + error_function(xp, x * x.dtype.type(ROOT_HALF), False))
+
+
+gelu_rows.pullback(x=lambda ops, g, x, tanh: ops.gelu_backward(g, x, tanh))
+
+
+def gelu_slope(f: Any, erf: Any, y: Any, tanh: bool) -> Any:
+    """P(X <= y) + y times the density; f has the functions exp and tanh."""
+    if tanh:
+        t = f.tanh(ROOT_2_PI * (y + 0.044715 * y * y * y))
+        inner = ROOT_2_PI * (1 + 3 * 0.044715 * y * y)
+        return 0.5 * (1 + t) + 0.5 * y * (1 - t * t) * inner
+    density = f.exp(-0.5 * y * y) * (1 / math.sqrt(2 * math.pi))
+    return 0.5 * (1 + erf(y * ROOT_HALF)) + y * density
+
+
+def gelu_curve(ops: Any, y: Any, tanh: bool) -> Any:
+    """The second derivative."""
+    if not tanh:
+        return ops.exp(-0.5 * y * y) * (2 - y * y) * (1 / math.sqrt(2 * math.pi))
+    t = ops.tanh(ROOT_2_PI * (y + 0.044715 * y * y * y))
+    first = ROOT_2_PI * (1 + 3 * 0.044715 * y * y)
+    second = ROOT_2_PI * 6 * 0.044715 * y
+    rise = 1 - t * t
+    return rise * first + 0.5 * y * rise * (second - 2 * t * first * first)
+
+
+@op(
+    numpy=native.gelu_backward,
+    method=False,
+    function=False,
+    samples=[((3, 4), reals((3, 4), -3.0, 3.0), tanh) for tanh in (False, True)],
+    layout="pointwise",
+)
+def gelu_backward(xp, x, y, /, tanh):
+    """x times the slope of gelu at y."""
+    return x * gelu_slope(xp, lambda z: error_function(xp, z, False), y, tanh)
+
+
+gelu_backward.pullback(
+    x=lambda ops, g, y, tanh: ops.gelu_backward(g, y, tanh),
+    y=lambda ops, g, x, y, tanh: g * x * gelu_curve(ops, y, tanh),
+)
+
+
+@composite(**PRIVATE)
+def gelu(ops, input, approximate="none"):
+    """x times the normal distribution's P(X <= x); approximate="tanh" is a little faster."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError(
+            f"gelu: no such approximation: {approximate!r}, 'none' or 'tanh' is needed"
+        )
+    floating("gelu", input)
+    return ops.gelu_rows(input, approximate == "tanh")
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 2.0, 1.0)],
+    layout="pointwise",
+)
+def softplus(xp, x, /, beta=1.0, threshold=20.0):
+    """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""
+    floating("softplus", x)
+    z = x * beta
+    return xp.where(z > threshold, x, xp.logaddexp(z, 0) / beta).astype(x.dtype)
+
+
+softplus.numpy = either(native.softplus, softplus.forward)
+softplus.pullback(
+    x=lambda ops, g, x, beta, threshold: ops.curve_backward(g, x, "softplus", beta, threshold)
+)
+
+
+@op(**PRIVATE, samples=BOTH_SIDES, layout="rows", vmap="alone")
+def logsigmoid(xp, x, /):
+    """log(sigmoid(x)), without overflow."""
+    floating("logsigmoid", x)
+    return -xp.logaddexp(-x, 0)
+
+
+logsigmoid.numpy = either(native.logsigmoid, logsigmoid.forward)
+logsigmoid.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "logsigmoid"))
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.2)],
+    layout="pointwise",
+)
+def leaky_relu(xp, x, /, negative_slope=0.01):
+    """x where it is positive, negative_slope * x elsewhere."""
+    floating("leaky_relu", x)
+    return xp.where(x > 0, x, x * negative_slope)
+
+
+leaky_relu.numpy = either(native.leaky_relu, leaky_relu.forward)
+leaky_relu.pullback(
+    x=lambda ops, g, x, negative_slope: ops.curve_backward(g, x, "leaky_relu", negative_slope)
+)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.7, 1.5, 2.0)],
+    layout="pointwise",
+)
+def elu(xp, x, /, alpha=1.0, scale=1.0, input_scale=1.0):
+    """scale * x where it is positive, scale * alpha * (exp(input_scale * x) - 1) elsewhere."""
+    floating("elu", x)
+    return xp.where(x > 0, x * scale, xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale))
+
+
+elu.numpy = either(native.elu, elu.forward)
+elu.pullback(
+    x=lambda ops, g, x, alpha, scale, input_scale: ops.curve_backward(
+        g, x, "elu", alpha, scale, input_scale
+    )
+)
+
+
+@composite(function=True, method=False)
+def selu(ops, input):
+    """`elu` with the scale and alpha that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+    return ops.elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+@composite(method=False)
+def celu(ops, input, alpha=1.0):
+    """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+    if alpha == 0:
+        raise RuntimeError("celu: alpha cannot be 0: 0")
+    return ops.elu(input, alpha, 1.0, 1.0 / alpha)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), -0.5, 0.6)],
+    layout="pointwise",
+)
+def hardtanh(xp, x, /, min_val=-1.0, max_val=1.0):
+    """x, but at least min_val and at most max_val; no gradient at the bounds."""
+    if min_val > max_val:
+        raise ValueError(f"hardtanh: min_val is above max_val: {min_val}, {max_val}")
+    return xp.minimum(xp.maximum(x, x.dtype.type(min_val)), x.dtype.type(max_val))
+
+
+hardtanh.numpy = either(native.hardtanh, hardtanh.forward)
+hardtanh.pullback(
+    x=lambda ops, g, x, min_val, max_val: ops.curve_backward(g, x, "hardtanh", min_val, max_val)
+)
+
+
+@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)], layout="pointwise")
+def hardsigmoid(xp, x, /):
+    """x / 6 + 1 / 2, but at least 0 and at most 1."""
+    floating("hardsigmoid", x)
+    return xp.minimum(xp.maximum(x + 3, 0), 6) / 6
+
+
+hardsigmoid.numpy = either(native.hardsigmoid, hardsigmoid.forward)
+hardsigmoid.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "hardsigmoid"))
+
+
+@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)], layout="pointwise")
+def hardswish(xp, x, /):
+    """x * hardsigmoid(x)."""
+    floating("hardswish", x)
+    return x * xp.minimum(xp.maximum(x + 3, 0), 6) / 6
+
+
+hardswish.numpy = either(native.hardswish, hardswish.forward)
+hardswish.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "hardswish"))
+
+
+@op(samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)], layout="pointwise")
+def hardshrink(xp, x, /, lambd=0.5):
+    """x outside [-lambd, lambd], 0 inside."""
+    floating("hardshrink", x)
+    return xp.where((x < -lambd) | (x > lambd) | (x != x), x, xp.zeros((), x.dtype))
+
+
+hardshrink.numpy = either(native.hardshrink, hardshrink.forward)
+hardshrink.pullback(x=lambda ops, g, x, lambd: ops.curve_backward(g, x, "hardshrink", lambd))
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)],
+    layout="pointwise",
+)
+def softshrink(xp, x, /, lambd=0.5):
+    """x moved by lambd towards 0, and 0 where it is nearer."""
+    floating("softshrink", x)
+    if lambd < 0:
+        raise RuntimeError(f"softshrink: lambd must not be negative: {lambd}")
+    near = xp.zeros((), x.dtype) * x
+    return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, near))
+
+
+softshrink.numpy = either(native.softshrink, softshrink.forward)
+softshrink.pullback(x=lambda ops, g, x, lambd: ops.curve_backward(g, x, "softshrink", lambd))
+
+
+@op(inplace=True, method=False, samples=[((3, 4), 0.1, 20.0)], layout="pointwise")
+def threshold(xp, x, /, threshold, value):
+    """x where it is above the threshold, else a fixed value."""
+    return xp.where(x <= threshold, x.dtype.type(value), x)
+
+
+threshold.numpy = either(native.threshold, threshold.forward)
+threshold.pullback(x=lambda ops, g, x, threshold: ops.curve_backward(g, x, "threshold", threshold))
+
+
+@op(**PRIVATE, samples=BOTH_SIDES, layout="pointwise")
+def mish(xp, x, /):
+    """x * tanh(softplus(x)) (Misra 2019)."""
+    floating("mish", x)
+    return x * xp.tanh(xp.logaddexp(x, 0))
+
+
+mish.numpy = either(native.mish, mish.forward)
+mish.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "mish"))
+
+
+quick_prelu = native.elementwise("prelu")
+
+
+def fast_prelu(x: Any, weight: Any) -> Any:
+    """In one pass of float32 and float64."""
+    if x.dtype == weight.dtype and x.dtype.char in "fd":
+        if weight.size == 1 and weight.ndim <= x.ndim:
+            return native.leaky_relu(x, weight.item())
+        return quick_prelu(x, weight)
+    with np.errstate(all="ignore"):
+        return weighted_below.forward(np, x, weight)
+
+
+@op(
+    numpy=fast_prelu,
+    broadcast=True,
+    promote="common",
+    **PRIVATE,
+    inplace=False,
+    samples=[((3, 4), (3, 1)), ((3, 4), ())],
+)
+def weighted_below(xp, x, weight, /):
+    """x where it is positive, weight * x elsewhere."""
+    return xp.where(x > 0, x, weight * x)
+
+
+weighted_below.pullback(
+    x=lambda ops, g, x, weight: ops.choose(x > 0, g, weight * g),
+    weight=lambda ops, g, x: ops.replace(x > 0, g * x, 0.0),
+)
+
+
+@composite(autocast="lower")
+def prelu(ops, input, weight):
+    """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension
+    1).
+    """
+    alike("prelu", input, weight)
+    floating("prelu", input)
+    if weight.ndim > 1:
+        raise RuntimeError(f"prelu: weight must be 0-d or 1-d: {tuple(weight.shape)}")
+    if math.prod(weight.shape) not in (1, input.shape[1] if input.ndim > 1 else 1):
+        raise RuntimeError(
+            f"prelu: one weight for each channel is needed: {tuple(input.shape)}, "
+            f"{tuple(weight.shape)}"
+        )
+    if weight.ndim and input.ndim > 1:
+        weight = ops.reshape(weight, (1, -1, *(1,) * (input.ndim - 2)))
+    elif weight.ndim:
+        weight = ops.reshape(weight, ())
+    return ops.weighted_below(input, weight)
+
+
+@composite(**PRIVATE)
+def glu(ops, input, dim=-1):
+    """The first half along a dimension times the sigmoid of the second."""
+    floating("glu", input)
+    if not input.ndim or input.shape[dim] % 2:
+        raise RuntimeError(f"glu: dim must have an even size: {tuple(input.shape)}, dim={dim}")
+    if input.dtype.kind == "f":
+        return ops.gated(input, axis(input, dim))
+    n = input.shape[dim] // 2
+    return ops.mul(ops.narrow(input, dim, 0, n), ops.sigmoid(ops.narrow(input, dim, n, n)))

@@ -1,0 +1,220 @@
+"""Slopes of activations: one row for all, and what its own gradient needs; the gate of glu."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ... import native
+from ..table.native_or_numpy import either
+from ..table.op_definition import op
+from ..table.samples import reals
+
+__all__ = ["CURVES", "Curve"]
+
+Function = Callable[..., Any]
+
+
+class Curve(NamedTuple):
+    """The first derivative, (f, x, a, b, c), and the second, (ops, x, a, b, c), of an activation.
+
+    f has the functions `exp`, `tanh`, `softplus`, `sigmoid` and `where`. A second derivative of 0
+    almost everywhere is None.
+    """
+
+    slope: Function
+    bend: Function | None = None
+
+
+class Plain:
+    """The functions of slopes on arrays."""
+
+    exp, tanh, where = np.exp, np.tanh, np.where
+
+    @staticmethod
+    def softplus(x: Any) -> Any:
+        return np.logaddexp(x, 0)
+
+    @staticmethod
+    def sigmoid(x: Any) -> Any:
+        e = np.exp(-np.abs(x))
+        return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+def silu_slope(f: Any, x: Any) -> Any:
+    """s (1 + x (1 - s))."""
+    s = f.sigmoid(x)
+    return s * (1 + x * (1 - s))
+
+
+def silu_bend(ops: Any, x: Any) -> Any:
+    """s (1 - s) (2 + x (1 - 2 s))."""
+    s = ops.sigmoid(x)
+    return s * (1 - s) * (2 + x * (1 - 2 * s))
+
+
+def mish_slope(f: Any, x: Any) -> Any:
+    """t + x s (1 - t t), where t is tanh(softplus(x))."""
+    t, s = f.tanh(f.softplus(x)), f.sigmoid(x)
+    return t + x * s * (1 - t * t)
+
+
+def mish_bend(ops: Any, x: Any) -> Any:
+    """(1 - t t) s (2 + x (1 - s - 2 t s))."""
+    t, s = ops.tanh(ops.softplus(x)), ops.sigmoid(x)
+    return (1 - t * t) * s * (2 + x * (1 - s - 2 * t * s))
+
+
+def softplus_bend(ops: Any, x: Any, beta: float, threshold: float) -> Any:
+    """beta s (1 - s), and 0 beyond the threshold."""
+    s = ops.sigmoid(x * beta)
+    return ops.replace(x * beta > threshold, beta * s * (1 - s), 0.0)
+
+
+def logsigmoid_bend(ops: Any, x: Any) -> Any:
+    """-s (1 - s)."""
+    s = ops.sigmoid(x)
+    return -s * (1 - s)
+
+
+def elu_bend(ops: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    """scale alpha input_scale^2 exp(input_scale x) on the negative side."""
+    low = ops.replace(x > 0, x, 0.0)
+    bend = ops.exp(low * input_scale) * (alpha * scale * input_scale * input_scale)
+    return ops.replace(x > 0, bend, 0.0)
+
+
+def shrink_slope(f: Any, x: Any, lambd: float) -> Any:
+    """0 up to lambd on either side."""
+    return f.where((x >= -lambd) & (x <= lambd), 0.0, 1.0)
+
+
+CURVES = {
+    "silu": Curve(silu_slope, silu_bend),
+    "softplus": Curve(
+        lambda f, x, beta, threshold: f.where(x * beta > threshold, 1.0, f.sigmoid(x * beta)),
+        softplus_bend,
+    ),
+    "logsigmoid": Curve(lambda f, x: f.sigmoid(-x), logsigmoid_bend),
+    "mish": Curve(mish_slope, mish_bend),
+    "leaky_relu": Curve(lambda f, x, negative_slope: f.where(x > 0, 1.0, negative_slope)),
+    "elu": Curve(
+        lambda f, x, alpha, scale, input_scale: f.where(
+            x > 0,
+            scale,
+            f.exp(f.where(x > 0, 0.0, x) * input_scale) * (alpha * scale * input_scale),
+        ),
+        elu_bend,
+    ),
+    "hardtanh": Curve(
+        lambda f, x, min_val, max_val: f.where((x > min_val) & (x < max_val), 1.0, 0.0)
+    ),
+    "hardsigmoid": Curve(lambda f, x: f.where((x > -3) & (x < 3), 1 / 6, 0.0)),
+    "hardswish": Curve(
+        lambda f, x: f.where(x <= -3, 0.0, f.where(x >= 3, 1.0, x / 3 + 0.5)),
+        lambda ops, x: ops.cast((x > -3) & (x < 3), x.dtype) / 3,
+    ),
+    "hardshrink": Curve(shrink_slope),
+    "softshrink": Curve(shrink_slope),
+    "threshold": Curve(lambda f, x, threshold: f.where(x <= threshold, 0.0, 1.0)),
+}
+ARGUMENTS = {
+    "softplus": 2, "leaky_relu": 1, "elu": 3, "hardtanh": 2, "hardshrink": 1, "softshrink": 1,
+    "threshold": 1,
+}  # fmt: skip
+
+WIDE = reals((3, 4), -5.0, 5.0)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((3, 4), WIDE, "silu"),
+        ((3, 4), WIDE, "softplus", 2.0, 4.0),
+        ((3, 4), WIDE, "logsigmoid"),
+        ((3, 4), WIDE, "mish"),
+        ((3, 4), WIDE, "leaky_relu", 0.3),
+        ((3, 4), WIDE, "elu", 0.7, 1.5, 0.5),
+        ((3, 4), WIDE, "hardtanh", -1.0, 2.0),
+        ((3, 4), WIDE, "hardsigmoid"),
+        ((3, 4), WIDE, "hardswish"),
+        ((3, 4), WIDE, "hardshrink", 0.5),
+        ((3, 4), WIDE, "softshrink", 0.5),
+        ((3, 4), WIDE, "threshold", 0.5),
+    ],
+    layout="pointwise",
+)
+def curve_backward(xp, x, y, /, name, a=0.0, b=0.0, c=0.0):
+    """x times the slope of the named activation at y; where the slope is 0 the result is 0."""
+    numbers = (a, b, c)[: ARGUMENTS.get(name, 0)]
+    slope = CURVES[name].slope(Plain, y, *numbers)
+    flat = CURVES[name].bend is None or name == "hardswish"
+    out = x * slope
+    return (xp.where(slope == 0, 0.0, out) if flat else out).astype(x.dtype)
+
+
+curve_backward.numpy = either(native.curve_backward, curve_backward.forward)
+
+
+def bent(ops: Any, g: Any, x: Any, y: Any, name: str, numbers: tuple[float, ...]) -> Any:
+    """The gradient of `curve_backward` by y; None where no slope changes."""
+    bend = CURVES[name].bend
+    return None if bend is None else g * x * bend(ops, y, *numbers[: ARGUMENTS.get(name, 0)])
+
+
+curve_backward.pullback(
+    x=lambda ops, g, y, name, a, b, c: ops.curve_backward(g, y, name, a, b, c),
+    y=lambda ops, g, x, y, name, a, b, c: bent(ops, g, x, y, name, (a, b, c)),
+)
+
+
+# ---- the gate of glu
+
+
+def halves(x: Any, dim: int) -> tuple[Any, Any]:
+    """Views of an array's two halves along dim."""
+    n = x.shape[dim] // 2
+    ahead = (slice(None),) * dim
+    return x[(*ahead, slice(n))], x[(*ahead, slice(n, None))]
+
+
+@op(method=False, function=False, samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)], vmap="along")
+def gated(xp, x, /, dim):
+    """The first half along dim times sigmoid(the second)."""
+    left, right = halves(x, dim)
+    return left * Plain.sigmoid(right)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[((3, 2), (3, 4), 1), ((2, 3, 3), (2, 6, 3), 1)],
+    vmap="along",
+)
+def gated_backward(xp, x, y, /, dim):
+    """The gradient of `gated` at y, by its incoming one x."""
+    left, right = halves(y, dim)
+    s = Plain.sigmoid(right)
+    return xp.concatenate([x * s, x * left * s * (1 - s)], dim).astype(x.dtype)
+
+
+def gate_curve(ops: Any, g: Any, x: Any, y: Any, dim: int) -> tuple[Any, Any]:
+    """The gradients of `gated_backward` by x and by y."""
+    n = x.shape[dim]
+    (a, b), (left, right) = ((ops.narrow(v, dim, 0, n), ops.narrow(v, dim, n, n)) for v in (g, y))
+    s = ops.sigmoid(right)
+    rise = s * (1 - s)
+    by_right = x * rise * (a + b * left * (1 - 2 * s))
+    return a * s + b * left * rise, ops.cat([b * x * rise, by_right], dim)
+
+
+gated.numpy = either(native.gated, gated.forward)
+gated_backward.numpy = either(native.gated_backward, gated_backward.forward)
+gated.pullback(x=lambda ops, g, x, dim: ops.gated_backward(g, x, dim))
+gated_backward.pullback(
+    x=lambda ops, g, x, y, dim: gate_curve(ops, g, x, y, dim)[0],
+    y=lambda ops, g, x, y, dim: gate_curve(ops, g, x, y, dim)[1],
+)

@@ -1,0 +1,395 @@
+"""Convolution of any number of dimensions, as one matrix product for each image.
+
+Three bilinear rows that are each other's gradients: `convolved` of an image and a filter,
+`unconvolved` of a result and a filter (also the transposed convolution), `filters` of an image and
+a result. Images are (N, C, *size), filters (K, C / groups, *kernel), results (N, K, *fit).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import native
+from ..table.native_or_numpy import either, narrowed, widened
+from ..table.op_definition import composite, op
+from .sliding_window import Shape, added_back, counts, framed, numbers, views
+
+
+def product(xp: Any, x: Any, y: Any) -> Any:
+    """Matrix products of a batch."""
+    return xp.matmul(x, y) if x.__class__.__module__ != "numpy" else native.matmul(x, y)
+
+
+def columns(
+    xp: Any,
+    x: Any,
+    kernel: Shape,
+    stride: Shape,
+    padding: Shape,
+    dilation: Shape,
+    groups: int,
+    fit: Shape,
+) -> Any:
+    """The first `fit` windows of x as (N, groups, C / groups * elements of a window, windows)."""
+    x = framed(xp, x, padding, padding)
+    rows = x.shape[1] // groups * math.prod(kernel)
+    found = views(xp, x, kernel, stride, dilation, fit)
+    return found.reshape(x.shape[0], groups, rows, math.prod(fit))
+
+
+def grouped(x: Any, groups: int) -> Any:
+    """(N, K, *fit) as (N, groups, K / groups, windows)."""
+    return x.reshape(x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:]))
+
+
+def flat_filters(weight: Any, groups: int) -> Any:
+    """(K, C / groups, *kernel) as (groups, K / groups, C / groups * elements of a window)."""
+    return weight.reshape(groups, weight.shape[0] // groups, math.prod(weight.shape[1:]))
+
+
+CASES: list[tuple[Any, ...]] = [
+    ((2, 2, 7), (4, 2, 3), (4,), (2,), (1,), (1,), 1),
+    ((2, 4, 6, 5), (4, 2, 3, 2), None, (1, 2), (1, 0), (2, 1), 2),
+    ((0, 2, 5, 5), (3, 2, 2, 2), (3,), (1, 1), (0, 0), (1, 1), 1),
+    ((1, 2, 3, 4, 3), (2, 1, 2, 2, 2), None, (1, 1, 1), (0, 1, 0), (1, 1, 1), 2),
+    ((2, 3, 4, 4), (4, 3, 1, 1), (4,), (1, 1), (0, 0), (1, 1), 1),
+]
+
+
+@op(
+    promote="common",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=CASES,
+    layout="images x weight",
+    vmap="folded",
+)
+def convolved(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
+    """Each filter's sums of products with all windows of the image, plus its bias."""
+    kernel = weight.shape[2:]
+    fit = counts(x.shape[2:], kernel, stride, padding, dilation)
+    parts = columns(xp, x, kernel, stride, padding, dilation, groups, fit)
+    out = product(xp, flat_filters(weight, groups), parts)
+    out = out.reshape(x.shape[0], weight.shape[0], *fit)
+    return out if bias is None else out + bias.reshape(-1, *(1,) * len(fit))
+
+
+@op(
+    promote="common",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=[
+        ((2, 4, 4), (4, 2, 3), (7,), (2,), (1,), (1,), 1),
+        ((2, 4, 4, 2), (4, 2, 3, 2), (6, 5), (1, 2), (1, 0), (2, 1), 2),
+        ((1, 4, 3, 3), (4, 2, 2, 2), (4, 5), (1, 1), (0, 0), (1, 1), 1),
+    ],
+    layout="images x weight",
+    vmap="folded",
+)
+def unconvolved(xp, x, weight, /, size, stride, padding, dilation, groups):
+    """The filters, weighted by each result, added up where their windows lie: (N, C, *size)."""
+    kernel, fit = weight.shape[2:], x.shape[2:]
+    parts = product(xp, flat_filters(weight, groups).swapaxes(1, 2), grouped(x, groups))
+    lead = (x.shape[0], groups * weight.shape[1])
+    found = added_back(
+        xp, parts.reshape(*lead, *kernel, *fit), size, kernel, stride, padding, dilation
+    )
+    return xp.ascontiguousarray(found)
+
+
+@op(
+    promote="common",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=[
+        ((2, 2, 7), (2, 4, 4), (3,), (2,), (1,), (1,), 1),
+        ((2, 4, 6, 5), (2, 4, 4, 2), (3, 2), (1, 2), (1, 0), (2, 1), 2),
+        ((0, 2, 5), (0, 4, 3), (3,), (1,), (0,), (1,), 1),
+        ((1, 2, 6, 6), (1, 4, 2, 2), (3, 3), (2, 2), (0, 0), (1, 1), 1),
+    ],
+    layout="images x",
+)
+def filters(xp, x, y, /, kernel, stride, padding, dilation, groups):
+    """Sums of products of windows and results: (K, C / groups, *kernel)."""
+    parts = columns(xp, x, kernel, stride, padding, dilation, groups, y.shape[2:])
+    found = product(xp, grouped(y, groups), parts.swapaxes(2, 3))
+    return found.sum(0, x.dtype).reshape(y.shape[1], x.shape[1] // groups, *kernel)
+
+
+convolved.numpy = either(native.convolved, convolved.forward)
+unconvolved.numpy = either(native.unconvolved, unconvolved.forward)
+filters.numpy = either(native.filters, filters.forward)
+
+convolved.pullback(
+    bias=lambda ops, g: ops.sum(g, (0, *range(2, g.ndim))),
+    x=lambda ops, g, weight, x_shape, stride, padding, dilation, groups: ops.unconvolved(
+        g, weight.conjugate(), x_shape[2:], stride, padding, dilation, groups
+    ),
+    weight=lambda ops, g, x, weight_shape, stride, padding, dilation, groups: ops.filters(
+        x.conjugate(), g, weight_shape[2:], stride, padding, dilation, groups
+    ),
+)
+unconvolved.pullback(
+    x=lambda ops, g, x_shape, weight, stride, padding, dilation, groups: same(
+        ops.convolved(g, weight.conjugate(), None, stride, padding, dilation, groups), x_shape
+    ),
+    weight=lambda ops, g, x, weight_shape, stride, padding, dilation, groups: ops.filters(
+        g, x.conjugate(), weight_shape[2:], stride, padding, dilation, groups
+    ),
+)
+filters.pullback(
+    x=lambda ops, g, y, x_shape, stride, padding, dilation, groups: ops.unconvolved(
+        y.conjugate(), g, x_shape[2:], stride, padding, dilation, groups
+    ),
+    y=lambda ops, g, x, y_shape, stride, padding, dilation, groups: same(
+        ops.convolved(x.conjugate(), g, None, stride, padding, dilation, groups), y_shape
+    ),
+)
+
+
+def same(x: Any, shape: Shape) -> Any:
+    """The windows that there were: a larger image may hold one more."""
+    if tuple(x.shape) == tuple(shape):
+        return x
+    return x[(..., *(slice(0, n) for n in shape[2:]))]
+
+
+# ---- public
+
+
+def checked(name: str, n: int, x: Any, weight: Any, bias: Any, groups: int) -> None:
+    """Raises RuntimeError unless these can be an image, filters and a bias."""
+    if groups < 1:
+        raise RuntimeError(f"{name}: non-positive groups is not supported: {groups}")
+    if weight.ndim != n + 2:
+        raise RuntimeError(
+            f"{name}: weight must have {n + 2} dimensions: {tuple(weight.shape)}, "
+            f"input has {tuple(x.shape)}"
+        )
+    if x.ndim not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"{name}: expected {n + 1} (unbatched) or {n + 2} (batched) dimensions: "
+            f"{tuple(x.shape)}"
+        )
+    if weight.shape[0] < groups or weight.shape[0] % groups:
+        raise RuntimeError(
+            f"{name}: weight's first size must be a multiple of groups: {tuple(weight.shape)}, "
+            f"groups={groups}"
+        )
+    if 0 in weight.shape[2:]:
+        raise RuntimeError(f"{name}: kernel size must be greater than zero: {tuple(weight.shape)}")
+    for what, other in (("weight", weight), ("bias", bias)):
+        if other is not None and other.dtype != x.dtype:
+            raise RuntimeError(
+                f"{name}: input and {what} should have the same dtype: {x.dtype}, {other.dtype}"
+            )
+
+
+def steps(name: str, n: int, stride: Any, padding: Any, dilation: Any) -> tuple[Shape, ...]:
+    """The three as tuples.
+
+    Raises:
+        RuntimeError: a stride or dilation that is not positive, a negative padding.
+    """
+    stride, padding, dilation = (
+        numbers(name, what, value, n)
+        for what, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
+    )
+    if min(stride) < 1:
+        raise RuntimeError(f"{name}: non-positive stride is not supported: {stride}")
+    if min(padding) < 0:
+        raise RuntimeError(f"{name}: negative padding is not supported: {padding}")
+    if min(dilation) < 1:
+        raise RuntimeError(f"{name}: dilation should be greater than zero: {dilation}")
+    return stride, padding, dilation
+
+
+def wrong_bias(name: str, n: int, bias: Any) -> RuntimeError:
+    """What is raised for a bias of another shape."""
+    return RuntimeError(
+        f"{name}: bias must have shape ({n},), one number for each channel: {tuple(bias.shape)}"
+    )
+
+
+def biased(ops: Any, out: Any, bias: Any, n: int, name: str) -> Any:
+    """The result with one number more for each channel."""
+    if bias is None:
+        return out
+    if tuple(bias.shape) != (out.shape[1],):
+        raise wrong_bias(name, out.shape[1], bias)
+    return ops.add(out, ops.reshape(bias, (-1, *(1,) * n)))
+
+
+def convolution(
+    ops: Any,
+    n: int,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Any:
+    """`conv<n>d`."""
+    name = f"conv{n}d"
+    checked(name, n, x, weight, bias, groups)
+    if isinstance(padding, str):
+        stride, _, dilation = steps(name, n, stride, 0, dilation)
+        x, padding = worded(ops, name, n, x, weight, stride, padding, dilation)
+    stride, padding, dilation = steps(name, n, stride, padding, dilation)
+    lone = x.ndim == n + 1
+    x = ops.unsqueeze(x, 0) if lone else x
+    if x.shape[1] != weight.shape[1] * groups:
+        raise RuntimeError(
+            f"{name}: weight {tuple(weight.shape)} with groups={groups} expects "
+            f"{weight.shape[1] * groups} channels: input has {tuple(x.shape)}"
+        )
+    kernel = tuple(weight.shape[2:])
+    if min(counts(tuple(x.shape[2:]), kernel, stride, padding, dilation)) < 1:
+        raise RuntimeError(
+            f"{name}: kernel size can't be greater than actual input size: {kernel}, input has "
+            f"{tuple(x.shape)}, padding={padding}, dilation={dilation}"
+        )
+    if bias is not None and tuple(bias.shape) != (weight.shape[0],):
+        raise wrong_bias(name, weight.shape[0], bias)
+    wide = (widened(ops, v) for v in (x, weight, bias))
+    out = narrowed(ops, ops.convolved(*wide, stride, padding, dilation, groups), x.dtype)
+    return ops.squeeze(out, 0) if lone else out
+
+
+def worded(
+    ops: Any, name: str, n: int, x: Any, weight: Any, stride: Shape, padding: str, dilation: Shape
+) -> tuple[Any, Shape]:
+    """The image, framed already if need be, and the padding that "valid" or "same" stands for."""
+    if padding == "valid":
+        return x, (0,) * n
+    if padding != "same":
+        raise RuntimeError(f"{name}: no such padding: {padding!r}, 'valid' or 'same' is needed")
+    if max(stride) > 1:
+        raise RuntimeError(
+            f"{name}: padding='same' is not supported for strided convolutions: stride={stride}"
+        )
+    total = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    if any(t % 2 for t in total):  # the odd element goes behind
+        x = ops.constant_pad_nd(x, [v for t in reversed(total) for v in (0, t % 2)])
+    return x, tuple(t // 2 for t in total)
+
+
+@composite(method=False, autocast="lower")
+def conv1d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Convolution of (N, C, L) or (C, L) with filters (K, C / groups, k): (N, K, L').
+
+    Args:
+        padding: zeros on either side, or "valid" (none), or "same" (so many that L' = L).
+        groups: the channels fall into so many groups, each with filters of its own.
+
+    Raises:
+        RuntimeError: shapes or dtypes do not belong together.
+    """
+    return convolution(ops, 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(method=False, autocast="lower")
+def conv2d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Convolution of (N, C, H, W) with filters (K, C / groups, kh, kw); see `conv1d`."""
+    return convolution(ops, 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(method=False, autocast="lower")
+def conv3d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Convolution of (N, C, D, H, W) or (C, D, H, W) with filters (K, C / groups, kd, kh, kw); see
+    `conv1d`.
+    """
+    return convolution(ops, 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def transposed(
+    ops: Any,
+    n: int,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Any:
+    """`conv_transpose<n>d`."""
+    name = f"conv_transpose{n}d"
+    checked(name, n, x, weight, bias, groups)
+    stride, padding, dilation = steps(name, n, stride, padding, dilation)
+    more = numbers(name, "output_padding", output_padding, n)
+    if any(m < 0 or m >= max(s, d) for m, s, d in zip(more, stride, dilation, strict=True)):
+        raise RuntimeError(
+            f"{name}: output padding must be smaller than either stride or dilation: {more}, "
+            f"stride={stride}, dilation={dilation}"
+        )
+    lone = x.ndim == n + 1
+    x = ops.unsqueeze(x, 0) if lone else x
+    if x.shape[1] != weight.shape[0]:
+        raise RuntimeError(
+            f"{name}: weight {tuple(weight.shape)} expects {weight.shape[0]} channels: "
+            f"input has {tuple(x.shape)}"
+        )
+    size = tuple(
+        (m - 1) * s - 2 * p + d * (k - 1) + a + 1
+        for m, s, p, d, k, a in zip(
+            x.shape[2:], stride, padding, dilation, weight.shape[2:], more, strict=True
+        )
+    )
+    if min(size) < 1:
+        raise RuntimeError(f"{name}: the result would have no elements: size {size}")
+    out = ops.unconvolved(
+        widened(ops, x), widened(ops, weight), size, stride, padding, dilation, groups
+    )
+    out = narrowed(ops, biased(ops, out, widened(ops, bias), n, name), x.dtype)
+    return ops.squeeze(out, 0) if lone else out
+
+
+@composite(method=False, autocast="lower")
+def conv_transpose1d(
+    ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
+):
+    """The gradient of `conv1d` by its image, as a function: (N, K, L) by (K, C / groups, k) gives
+    (N, C, L').
+
+    Args:
+        output_padding: so many more elements at one side of the result, where several sizes would
+            have given the same L.
+    """
+    return transposed(
+        ops, 1, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+@composite(method=False, autocast="lower")
+def conv_transpose2d(
+    ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
+):
+    """The gradient of `conv2d` by its image, as a function; see `conv_transpose1d`."""
+    return transposed(
+        ops, 2, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+@composite(method=False, autocast="lower")
+def conv_transpose3d(
+    ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
+):
+    """The gradient of `conv3d` by its image, as a function; see `conv_transpose1d`."""
+    return transposed(
+        ops, 3, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+@composite(method=False, autocast="lower")
+def conv_tbc(ops, input, weight, bias, pad=0):
+    """`conv1d` of (L, N, C) with filters (k, C, K): (L', N, K)."""
+    out = ops.conv1d(ops.permute(input, (1, 2, 0)), ops.permute(weight, (2, 1, 0)), bias, 1, pad)
+    return ops.permute(out, (2, 0, 1))

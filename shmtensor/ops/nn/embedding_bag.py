@@ -1,0 +1,97 @@
+"""Sums, means and maxima of bags of embeddings, without the embeddings in between to the user."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..table.native_or_numpy import narrowed, widened
+from ..table.op_definition import composite
+
+MODES = ("sum", "mean", "max")
+
+
+def bags_of(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, int]:
+    """The bag of each element, and how many bags there are."""
+    n = math.prod(input.shape)
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError(
+                f"embedding_bag: offsets go with vectors alone: input has {tuple(input.shape)}"
+            )
+        return np.repeat(np.arange(input.shape[0]), input.shape[1]), input.shape[0]
+    if input.ndim != 1:
+        raise ValueError(f"embedding_bag: input has to be 1-d or 2-d: {tuple(input.shape)}")
+    if offsets is None or offsets.ndim != 1:
+        raise ValueError(f"embedding_bag: offsets has to be 1-d: {offsets}")
+    starts = np.asarray(getattr(offsets, "array", offsets))
+    if starts.size and starts[0]:
+        raise RuntimeError(f"embedding_bag: offsets must begin with 0: {starts[0]}")
+    if starts.size and starts.max() > n:
+        raise RuntimeError(f"embedding_bag: offset is out of range: {starts.max()}, {n} elements")
+    if include_last_offset:
+        starts = starts[:-1]
+    return np.searchsorted(starts, np.arange(n), "right") - 1, len(starts)
+
+
+@composite(method=False, function=False)
+def bag_sums(
+    ops, input, weight, offsets, mode, sample_weights, include_last_offset, padding_idx, sparse
+):
+    """Rows of weight (V, D) at whole numbers, folded bag by bag: (bags, D)."""
+    if mode not in MODES:
+        raise ValueError(f"embedding_bag: no such mode: {mode!r}, one of {MODES} is needed")
+    if weight.ndim != 2:
+        raise ValueError(f"embedding_bag: weight has to be 2-d: {tuple(weight.shape)}")
+    if weight.dtype.kind != "f":
+        raise RuntimeError(f"embedding_bag: weight has to be floating point: {weight.dtype}")
+    if sample_weights is not None:
+        if tuple(sample_weights.shape) != tuple(input.shape):
+            raise ValueError(
+                "embedding_bag: one weight for each index is needed: "
+                f"{tuple(sample_weights.shape)}, {tuple(input.shape)}"
+            )
+        if mode != "sum":
+            raise NotImplementedError(
+                f"embedding_bag: per_sample_weights goes with mode='sum' alone: {mode!r}"
+            )
+        if sample_weights.dtype != weight.dtype:
+            raise RuntimeError(
+                "embedding_bag: per_sample_weights has to be of weight's dtype: "
+                f"{sample_weights.dtype}, {weight.dtype}"
+            )
+    bag, n = bags_of(input, offsets, include_last_offset)
+    flat = ops.reshape(input, (-1,))
+    at = np.asarray(getattr(flat, "array", flat))
+    size = weight.shape[0]
+    kept = np.ones(len(at), bool)
+    if padding_idx is not None:
+        if not -size <= padding_idx < size:
+            raise RuntimeError(f"embedding_bag: no such row: {padding_idx}, there are {size}")
+        kept = at != padding_idx % size
+    at, bag = at[kept], bag[kept]
+    rows = ops.embedded(weight, at, -1, sparse)
+    if mode == "max" and len(at):
+        return largest(ops, rows, bag, n)
+    if sample_weights is not None:
+        shares = ops.selected(ops.reshape(sample_weights, (-1,)), np.nonzero(kept)[0], 0)
+        rows = ops.mul(rows, ops.unsqueeze(shares, 1))
+    sums = ops.slices_added(widened(ops, rows), bag, (n, weight.shape[1]), 0)
+    if mode != "mean":
+        return narrowed(ops, sums, rows.dtype)
+    number = np.maximum(np.bincount(bag, minlength=n), 1).astype(sums.dtype)
+    return narrowed(ops, ops.div(sums, number[:, None]), rows.dtype)
+
+
+def largest(ops: Any, rows: Any, bag: Any, n: int) -> Any:
+    """The largest of each column in each bag; 0 where a bag is empty."""
+    values = np.asarray(getattr(rows, "array", rows))
+    out = np.full((n, values.shape[1]), -np.inf, values.dtype)
+    np.maximum.at(out, bag, values)
+    first = np.full(out.shape, len(values), np.int64)
+    hits = np.where(values == out[bag], np.arange(len(values))[:, None], len(values))
+    np.minimum.at(first, bag, hits)
+    empty = first == len(values)
+    return ops.replace(empty, ops.gathered(rows, np.where(empty, 0, first), 0), 0.0)

@@ -1,0 +1,129 @@
+"""Embedding and dropout: rows that networks use and plain arithmetic would do in many passes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ..index.gather_scatter import checked
+from ..index.index_add import add_places, add_rows, slice_places
+from ..random.philox import default_generator, uniform
+from ..table.check_dtypes import insist_on_indices
+from ..table.op_definition import composite, op
+from ..table.samples import ints
+from ..table.sparse_gradient import scattered_rows
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[((5, 3), ints((2, 4), 5), -1), ((5, 3), ints((), 5), 2)],
+    vmap="looked_up",
+)
+def embedded(xp, weight, index, /, padding_idx=-1, sparse=False):
+    """Rows of weight: (V, D) at (...) gives (..., D). sparse: the gradient keeps those alone."""
+    rows = native.take(weight, index.reshape(-1), 0) if xp is np else None
+    if rows is not None:
+        return rows.reshape(*index.shape, *weight.shape[1:])
+    checked("embedding", index, weight.shape[0])
+    return weight.take(index, 0)
+
+
+@op(method=False, function=False, samples=[((4, 3), ints((4,), 5), 5, 2)])
+def embedded_backward(xp, x, index, /, n, padding_idx):
+    """n rows, with x added at the indices, except at padding_idx."""
+    out = xp.zeros((n, x.shape[-1]), x.dtype)
+    if not add_rows(out, index, x):
+        add_places(xp, out, slice_places(xp, out.shape, 0, index).reshape(-1), x.reshape(-1))
+    if padding_idx >= 0:
+        out[padding_idx] = 0
+    return out
+
+
+def without(ops: Any, g: Any, index: Any, padding_idx: int) -> Any:
+    """Rows of g at the indices, 0 where that is padding."""
+    rows = ops.embedded(g, index, padding_idx)
+    if padding_idx < 0:
+        return rows
+    return ops.replace(ops.unsqueeze(index == padding_idx, -1), rows, 0.0)
+
+
+embedded.pullback(
+    weight=lambda ops, g, index, weight_shape, padding_idx, sparse: (
+        scattered_rows(ops, g, index, weight_shape, padding_idx)
+        if sparse
+        else ops.embedded_backward(g, index, weight_shape[0], padding_idx)
+    )
+)
+embedded_backward.pullback(x=lambda ops, g, index, padding_idx: without(ops, g, index, padding_idx))
+
+
+@composite(method=False, function=False)
+def embedding(ops, input, weight, padding_idx=None, sparse=False):
+    """Rows of a table, (V, D), at whole numbers (...): (..., D). The row padding_idx gets no
+    gradient.
+    """
+    insist_on_indices("embedding", input)
+    n = weight.shape[0]
+    if padding_idx is not None and not -n <= padding_idx < n:
+        raise AssertionError(f"embedding: padding_idx is out of range: {padding_idx}, {n} rows")
+    return ops.embedded(weight, input, -1 if padding_idx is None else padding_idx % n, sparse)
+
+
+@op(method=False, function=False, samples=[(ints((2, 3), 4), 5), (ints((4,), 3), -1)])
+def one_hot_rows(xp, x, /, n):
+    """A row of n numbers for each, 1 at its place."""
+    if x.dtype != np.int64:
+        raise RuntimeError(f"one_hot: class numbers are int64: {x.dtype}, hint: x.long()")
+    if not x.size and n <= 0:
+        raise RuntimeError("one_hot: num_classes is needed for an empty tensor")
+    low, high = (int(x.min()), int(x.max())) if x.size else (0, n - 1)
+    n = n if n != -1 else high + 1
+    if low < 0 or high >= n:
+        raise RuntimeError(f"one_hot: class is out of range: {low} to {high}, {n} classes")
+    out = xp.zeros((x.size, n), np.int64)
+    out[xp.arange(x.size), x.reshape(-1)] = 1
+    return out.reshape(*x.shape, n)
+
+
+@composite(method=False, function=False)
+def one_hot(ops, tensor, num_classes=-1):
+    """Class indices (...) as rows of 0 and 1, (..., num_classes)."""
+    return ops.one_hot_rows(tensor, num_classes)
+
+
+@op(
+    numpy=native.dropout,
+    method=False,
+    function=False,
+    keeps="mask",
+    samples=[((3, 4), 0.3, 7, 0), ((300,), 0.5, 1, 9)],
+    layout="like",
+)
+def dropped(xp, x, /, p, seed, offset):
+    """x / (1 - p) where a random number is at least p, else 0. The numbers are those of
+    `philox.uniform`.
+    """
+    mask = xp.asarray(uniform(seed, offset, x.size, np.float32) >= np.float32(p)).reshape(x.shape)
+    return xp.where(mask, x * x.dtype.type(1 / (1 - p)), xp.zeros((), x.dtype)), mask
+
+
+dropped.pullback(x=lambda ops, g, mask, p: ops.kept_by(g, mask, 1 / (1 - p)))
+
+
+@composite(method=False)
+def dropout(ops, input, p=0.5, train=True):
+    """In training each element is 0 with probability p; the others are scaled by 1 / (1 - p)."""
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout: the probability must be from 0 to 1: {p}")
+    if not train or p == 0.0:
+        return input
+    if p == 1.0:
+        return ops.mul(input, 0 if input.dtype.kind in "iu" else 0.0)
+    if input.dtype.kind in "iub":
+        raise RuntimeError(f"dropout: a float result does not fit into {input.dtype}: p={p}")
+    seed, offset = default_generator.claim(-(-math.prod(input.shape) // 4))
+    return ops.dropped(input, p, seed, offset)

@@ -1,0 +1,187 @@
+"""Windows of images as columns of a matrix and back; channels as pixels and back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..table.memory_format import like_image
+from ..table.op_definition import composite, op
+from .sliding_window import Shape, added_back, counts, framed, numbers, views
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((2, 3, 5, 4), (2, 3), (1, 1), (0, 1), (2, 1)),
+        ((1, 2, 6), (2,), (2,), (1,), (1,)),
+        ((0, 2, 4, 4), (2, 2), (1, 1), (0, 0), (1, 1)),
+    ],
+    vmap="folded",
+)
+def image_columns(xp, x, /, kernel, dilation, padding, stride):
+    """(N, C, *size) as (N, C * elements of a window, windows)."""
+    fit = counts(x.shape[2:], kernel, stride, padding, dilation)
+    found = views(xp, framed(xp, x, padding, padding), kernel, stride, dilation, fit)
+    columns = found.reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(fit))
+    return columns.copy() if xp.may_share_memory(columns, x) else columns
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((2, 18, 8), (5, 4), (2, 3), (1, 1), (0, 1), (2, 1)),
+        ((1, 4, 6), (6,), (2,), (2,), (1,), (1,)),
+    ],
+)
+def columns_image(xp, x, /, size, kernel, dilation, padding, stride):
+    """Columns added up where their windows lie: (N, C, *size)."""
+    fit = counts(size, kernel, stride, padding, dilation)
+    channels = x.shape[1] // math.prod(kernel)
+    parts = x.reshape(x.shape[0], channels, *kernel, *fit)
+    found = added_back(xp, parts, size, kernel, stride, padding, dilation)
+    return xp.ascontiguousarray(found)
+
+
+image_columns.pullback(
+    x=lambda ops, g, x_shape, kernel, dilation, padding, stride: ops.columns_image(
+        g, x_shape[2:], kernel, dilation, padding, stride
+    )
+)
+columns_image.pullback(
+    x=lambda ops, g, kernel, dilation, padding, stride: ops.image_columns(
+        g, kernel, dilation, padding, stride
+    )
+)
+
+
+def window(
+    name: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> tuple[Shape, Shape, Shape, Shape]:
+    """The four as pairs.
+
+    Raises:
+        RuntimeError: a size or step that is not positive, a negative padding.
+    """
+    kernel, dilation, padding, stride = (
+        numbers(name, what, value, 2)
+        for what, value in (
+            ("kernel_size", kernel_size),
+            ("dilation", dilation),
+            ("padding", padding),
+            ("stride", stride),
+        )
+    )
+    for what, value in (("kernel_size", kernel), ("dilation", dilation), ("stride", stride)):
+        if min(value) < 1:
+            raise RuntimeError(f"{name}: {what} must be greater than zero: {value}")
+    if min(padding) < 0:
+        raise RuntimeError(f"{name}: padding must not be negative: {padding}")
+    return kernel, dilation, padding, stride
+
+
+@composite(method=False, function=False)
+def image_unfold(ops, input, kernel_size, dilation=1, padding=0, stride=1):
+    """The windows of (N, C, H, W) or (C, H, W) as columns: (N, C * kh * kw, L) for L windows.
+
+    Raises:
+        RuntimeError: no window fits.
+    """
+    kernel, dilation, padding, stride = window("unfold", kernel_size, dilation, padding, stride)
+    shape = tuple(input.shape)
+    if input.ndim not in (3, 4) or not all(shape[input.ndim - 3 :]):
+        raise RuntimeError(f"unfold: expected 3 or 4 dimensions, none but N empty: {shape}")
+    fit = counts(shape[-2:], kernel, stride, padding, dilation)
+    if min(fit) < 1:
+        raise RuntimeError(f"unfold: no window fits: {kernel} in {shape}, output size {fit}")
+    lone = input.ndim == 3
+    out = ops.image_columns(
+        ops.unsqueeze(input, 0) if lone else input, kernel, dilation, padding, stride
+    )
+    return ops.squeeze(out, 0) if lone else out
+
+
+@composite(method=False, function=False)
+def fold(ops, input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    """Columns (N, C * kh * kw, L) added up where their windows lie: (N, C, *output_size).
+
+    Raises:
+        RuntimeError: the columns do not belong to such windows.
+    """
+    kernel, dilation, padding, stride = window("fold", kernel_size, dilation, padding, stride)
+    size, shape = numbers("fold", "output_size", output_size, 2), tuple(input.shape)
+    if input.ndim not in (2, 3) or not all(shape[input.ndim - 2 :]):
+        raise RuntimeError(f"fold: expected 2 or 3 dimensions, none but N empty: {shape}")
+    if shape[-2] % math.prod(kernel):
+        raise RuntimeError(f"fold: rows must be a multiple of {math.prod(kernel)}: {shape}")
+    fit = counts(size, kernel, stride, padding, dilation)
+    if min(fit) < 1 or math.prod(fit) != shape[-1]:
+        raise RuntimeError(f"fold: {fit} windows fit in {size}: input has {shape[-1]}, {shape}")
+    lone = input.ndim == 2
+    out = ops.columns_image(
+        ops.unsqueeze(input, 0) if lone else input, size, kernel, dilation, padding, stride
+    )
+    return ops.squeeze(out, 0) if lone else out
+
+
+# ---- channels and pixels
+
+
+def check_factor(name: str, factor: Any, shape: tuple[int, ...]) -> None:
+    """Raises unless the factor is a positive int and the image has 3 dimensions or more."""
+    if not isinstance(factor, int):
+        raise TypeError(f"{name}: the factor must be an int: {factor!r}")
+    if factor < 1:
+        raise RuntimeError(f"{name}: the factor must be positive: {factor}")
+    if len(shape) < 3:
+        raise RuntimeError(f"{name}: expected at least 3 dimensions: {shape}")
+
+
+@composite(method=False)
+def pixel_shuffle(ops, input, upscale_factor):
+    """(..., C * r * r, H, W) as (..., C, H * r, W * r) (Shi et al. 2016)."""
+    r, shape = upscale_factor, tuple(input.shape)
+    check_factor("pixel_shuffle", r, shape)
+    if shape[-3] % (r * r):
+        raise RuntimeError(
+            f"pixel_shuffle: channels must be a multiple of the factor's square: {shape}, {r}"
+        )
+    lead, (c, h, w) = shape[:-3], shape[-3:]
+    n = len(lead)
+    parts = ops.reshape(input, (*lead, c // (r * r), r, r, h, w))
+    parts = ops.permute(parts, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return like_image(ops, ops.reshape(parts, (*lead, c // (r * r), h * r, w * r)), input)
+
+
+@composite(method=False)
+def pixel_unshuffle(ops, input, downscale_factor):
+    """(..., C, H * r, W * r) as (..., C * r * r, H, W): the inverse of `pixel_shuffle`."""
+    r, shape = downscale_factor, tuple(input.shape)
+    check_factor("pixel_unshuffle", r, shape)
+    if shape[-1] % r or shape[-2] % r:
+        raise RuntimeError(
+            f"pixel_unshuffle: height and width must be multiples of the factor: {shape}, {r}"
+        )
+    lead, (c, h, w) = shape[:-3], shape[-3:]
+    n = len(lead)
+    parts = ops.reshape(input, (*lead, c, h // r, r, w // r, r))
+    parts = ops.permute(parts, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    return like_image(ops, ops.reshape(parts, (*lead, c * r * r, h // r, w // r)), input)
+
+
+@composite(method=False)
+def channel_shuffle(ops, input, groups):
+    """(N, C, ...) with the channels of all groups interleaved (Zhang et al. 2018)."""
+    shape = tuple(input.shape)
+    check_factor("channel_shuffle", groups, shape)
+    if shape[1] % groups:
+        raise RuntimeError(
+            f"channel_shuffle: channels must be a multiple of groups: {shape}, {groups}"
+        )
+    parts = ops.reshape(input, (shape[0], groups, shape[1] // groups, *shape[2:]))
+    return like_image(ops, ops.reshape(ops.transpose(parts, 1, 2), shape), input)
+
+
+channel_shuffle.alias("native_channel_shuffle")

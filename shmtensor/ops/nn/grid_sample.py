@@ -1,0 +1,178 @@
+"""Images read at any places: grids of places by an affine map, and `grid_sample`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..table.op_definition import composite
+from .weighted_sample import FRAMES as NEIGHBOURS
+
+MODES = ("bilinear", "nearest", "bicubic")
+FRAMES = ("zeros", "border", "reflection")
+
+
+# ---- places
+
+
+def centres(n: int, align_corners: bool, dtype: Any) -> Any:
+    """Where n elements lie in [-1, 1]."""
+    if align_corners:
+        return np.linspace(-1, 1, n, dtype=dtype) if n > 1 else np.zeros(n, dtype)
+    return ((2 * np.arange(n) + 1) / n - 1).astype(dtype)
+
+
+@composite(method=False, function=False)
+def affine_grid(ops, theta, size, align_corners=None):
+    """The places that an affine map (N, 2, 3) or (N, 3, 4) gives the elements of an image (N, C,
+    *size): (N, *size, 2 or 3), x first, from -1 to 1.
+    """
+    n = len(size) - 2
+    if theta.dtype.kind != "f":
+        raise ValueError(f"affine_grid: theta must be floating point: {theta.dtype}")
+    if n not in (2, 3):
+        raise NotImplementedError(f"affine_grid: sizes of 4 or 5 numbers are supported: {size}")
+    if tuple(theta.shape[1:]) != (n, n + 1):
+        raise ValueError(
+            f"affine_grid: theta must be (N, {n}, {n + 1}) for such a size: {tuple(theta.shape)}, "
+            f"{tuple(size)}"
+        )
+    if min(size) <= 0:
+        raise ValueError(f"affine_grid: sizes must be positive: {tuple(size)}")
+    inner = tuple(size[2:])
+    lines = [centres(m, bool(align_corners), theta.dtype) for m in inner]
+    mesh = np.meshgrid(*lines, indexing="ij")[::-1]
+    base = np.stack([*mesh, np.ones(inner, theta.dtype)], -1).reshape(1, -1, n + 1)
+    out = ops.matmul(
+        ops.broadcast_to(base, (theta.shape[0], *base.shape[1:])), ops.transpose(theta, 1, 2)
+    )
+    return ops.reshape(out, (theta.shape[0], *inner, n))
+
+
+def column(inner: tuple[int, ...], dtype: Any) -> Any:
+    """The sizes, one below the other; one number where all are the same, which is faster."""
+    if len(set(inner)) == 1:
+        return float(inner[0])
+    return np.array(inner, dtype).reshape(-1, 1)
+
+
+def scaled(ops: Any, grid: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
+    """A grid (N, *out, n) of places from [-1, 1] in elements: (N, n, P), in the order of inner."""
+    n = len(inner)
+    at = ops.flip(ops.transpose(ops.reshape(grid, (len(grid), -1, n)), 1, 2), (1,))
+    sizes = column(inner, at.dtype)
+    if align_corners:
+        return ops.mul(ops.add(at, 1), (sizes - 1) / 2)
+    return ops.div(ops.sub(ops.mul(ops.add(at, 1), sizes), 1), 2)
+
+
+def reflected(ops: Any, at: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
+    """Places mirrored at the centres of the corner elements, or at the images' edges."""
+    sizes = np.asarray(column(inner, at.dtype))
+    low = 0.0 if align_corners else -0.5
+    span = sizes - 1 if align_corners else sizes
+    way = ops.abs(ops.sub(at, low))
+    turns = ops.floor(ops.div(way, np.maximum(span, 1)))  # constant: the slope of the rest is way's
+    rest = ops.sub(way, ops.mul(turns, span))
+    back = ops.sub(span, rest)
+    mirrored = ops.add(ops.choose(ops.eq(ops.remainder(turns, 2), 0), rest, back), low)
+    return ops.mul(mirrored, (span > 0).astype(at.dtype))
+
+
+def framed(ops: Any, at: Any, inner: tuple[int, ...], frame: str, align_corners: bool) -> Any:
+    """Places brought into the images as the frame says."""
+    if frame == "zeros":
+        return at
+    if frame == "reflection":
+        at = reflected(ops, at, inner, align_corners)
+    return ops.clamp(at, 0.0, column(inner, at.dtype) - 1)
+
+
+def bends(ops: Any, t: Any) -> list[Any]:
+    """The weights of four neighbours, by cubic convolution with a = -0.75 (Keys 1981)."""
+    a = -0.75
+    far = lambda x: ((a * x - 5 * a) * x + 8 * a) * x - 4 * a  # noqa: E731
+    near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1  # noqa: E731
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def multiplied(ops: Any, parts: list[Any], n: int) -> Any:
+    """The weights (N, K, P) of all neighbours in n dimensions from those in each: parts (N, n, P),
+    one for each neighbour in a dimension.
+    """
+    weights = [ops.select(part, 1, 0) for part in parts]
+    for d in range(1, n):
+        inner = [ops.select(part, 1, d) for part in parts]
+        weights = [ops.mul(w, each) for w in weights for each in inner]
+    return ops.stack(weights, 1)
+
+
+def warped(ops: Any, flat: Any, at: Any, inner: tuple[int, ...], mode: str, frame: int) -> Any:
+    """Images (N, C, M) read at places (N, n, P): (N, C, P)."""
+    if mode == "nearest":
+        places = ops.neighbours(ops.round(at), inner, 1, frame)
+        ones = ops.pow(ops.narrow(at, 1, 0, 1), 0)  # with history: the grid's gradient is zeros
+        return ops.weighed(flat, ones, places)
+    low = ops.floor(at)
+    part = ops.sub(at, low)
+    parts = bends(ops, part) if mode == "bicubic" else [ops.rsub(part, 1), part]
+    places = ops.neighbours(low, inner, len(parts), frame)
+    return ops.weighed(flat, multiplied(ops, parts, len(inner)), places)
+
+
+@composite(method=False, function=False)
+def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
+    """Images (N, C, *size) read at places (N, *out, 2 or 3), x first, from -1 to 1: (N, C, *out).
+
+    Args:
+        mode: "bilinear" (of volumes: trilinear), "nearest", "bicubic" (images alone).
+        padding_mode: what lies outside: "zeros", the "border", or the image's "reflection".
+        align_corners: -1 and 1 are the centres of the corner elements, not the image's edges.
+
+    Raises:
+        ValueError: no such mode. RuntimeError: shapes do not belong together.
+    """
+    for name, value, known in (("mode", mode, MODES), ("padding_mode", padding_mode, FRAMES)):
+        if value not in known:
+            raise ValueError(f"grid_sample: no such {name}: {value!r}, one of {known} is needed")
+    if input.dtype.kind != "f" or input.dtype != grid.dtype:
+        raise RuntimeError(
+            f"grid_sample: input and grid must be of one floating dtype: {input.dtype}, "
+            f"{grid.dtype}"
+        )
+    n, shape = input.ndim - 2, tuple(input.shape)
+    if n not in (2, 3) or grid.ndim != n + 2 or grid.shape[-1] != n or grid.shape[0] != shape[0]:
+        raise RuntimeError(
+            f"grid_sample: input (N, C, H, W) and grid (N, h, w, 2), or (N, C, D, H, W) and "
+            f"(N, d, h, w, 3) are expected: {shape}, {tuple(grid.shape)}"
+        )
+    if not all(shape[2:]):
+        raise RuntimeError(f"grid_sample: the images must not be empty: {shape}")
+    if mode == "bicubic" and n != 2:
+        raise RuntimeError(f"grid_sample: bicubic is for images (N, C, H, W) alone: {shape}")
+    corners, inner = bool(align_corners), shape[2:]
+    out = (*shape[:2], *grid.shape[1:-1])
+    if not math.prod(out):
+        history = ops.add(ops.sum(input), ops.sum(grid))  # whose gradients are 0
+        return ops.add(ops.zeros(out, dtype=input.dtype), history)
+    at = scaled(ops, grid, inner, corners)
+    frame = "zeros"
+    if mode != "bicubic":
+        at = framed(ops, at, inner, padding_mode, corners)
+    elif padding_mode != "zeros":  # the neighbours are brought into the image, not the place
+        frame = "border" if padding_mode == "border" else "centres" if corners else "edges"
+    flat = ops.reshape(input, (*shape[:2], -1))
+    return ops.reshape(warped(ops, flat, at, inner, mode, NEIGHBOURS.index(frame)), out)
+
+
+@composite(method=False, autocast="full")
+def grid_sampler(ops, input, grid, interpolation_mode, padding_mode, align_corners):
+    """`grid_sample` with the modes as numbers, in the order of its docstring."""
+    return ops.grid_sample(
+        input, grid, MODES[interpolation_mode], FRAMES[padding_mode], align_corners
+    )
+
+
+grid_sampler.alias("grid_sampler_2d", "grid_sampler_3d")

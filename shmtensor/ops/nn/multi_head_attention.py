@@ -1,0 +1,259 @@
+"""Attention of several heads (Vaswani and others 2017): projections, masks, heads and back."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..table.op_definition import composite
+
+NAME = "multi_head_attention_forward"
+Shape = tuple[int, ...]
+
+
+def insist(holds: bool, message: str) -> None:
+    """Raises AssertionError, which is what PyTorch raises here."""
+    if not holds:
+        raise AssertionError(f"{NAME}: {message}")
+
+
+def shape_of(x: Any) -> Shape:
+    return tuple(x.shape)
+
+
+def check_ranks(query: Any, key: Any, value: Any, padding: Any, mask: Any, heads: int) -> None:
+    """Raises AssertionError unless all have, or have not, a batch."""
+    n = query.ndim
+    shapes = [shape_of(x) for x in (query, key, value)]
+    insist(
+        n in (2, 3),
+        f"query should be unbatched 2D or batched 3D tensor but received {n}-D query tensor: "
+        f"{shapes[0]}",
+    )
+    insist(
+        key.ndim == value.ndim == n,
+        f"for {n}-D query, expected key and value to be {n}-D: {shapes[1]}, {shapes[2]}",
+    )
+    insist(
+        padding is None or padding.ndim == n - 1,
+        f"for {n}-D query, expected key_padding_mask to be None or {n - 1}-D: "
+        f"{padding is not None and shape_of(padding)}",
+    )
+    insist(
+        mask is None or mask.ndim in (2, 3),
+        f"expected attn_mask to be None, 2-D or 3-D: {mask is not None and shape_of(mask)}",
+    )
+    if n == 2 and mask is not None and mask.ndim == 3:
+        expected = (heads, shapes[0][0], shapes[1][0])
+        insist(
+            shape_of(mask) == expected,
+            f"expected attn_mask shape to be {expected} but got {shape_of(mask)}",
+        )
+
+
+def added(ops: Any, name: str, mask: Any, dtype: Any) -> Any:
+    """A mask as numbers that are added: -infinity where a bool one is true."""
+    if mask is None or mask.dtype.kind == "f":
+        return mask
+    insist(mask.dtype == np.bool_, f"only bool and floating types of {name} are supported: "
+           f"{mask.dtype}")  # fmt: skip
+    return ops.replace(mask, ops.zeros(shape_of(mask), dtype=dtype), -math.inf)
+
+
+def packed(ops: Any, query: Any, key: Any, value: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+    """Query, key and value by one weight (3 E, E): in one product where they are one tensor."""
+    if query is key is value:
+        return tuple(ops.chunk(ops.linear(query, weight, bias), 3, -1))
+    weights = ops.chunk(weight, 3)
+    biases = (None,) * 3 if bias is None else ops.chunk(bias, 3)
+    parts = zip((query, key, value), weights, biases, strict=True)
+    return tuple(ops.linear(x, w, b) for x, w, b in parts)
+
+
+def separate(ops: Any, inputs: tuple[Any, ...], weights: tuple[Any, ...], bias: Any) -> Any:
+    """Each by a weight of its own, (E, its size)."""
+    n = inputs[0].shape[-1]
+    for name, x, w in zip("qkv", inputs, weights, strict=True):
+        insist(w is not None, f"use_separate_proj_weight is True but {name}_proj_weight is None")
+        insist(
+            shape_of(w) == (n, x.shape[-1]),
+            f"expecting {name}_proj_weight of shape {(n, x.shape[-1])}, but got {shape_of(w)}",
+        )
+    biases = (None,) * 3 if bias is None else ops.chunk(bias, 3)
+    return tuple(ops.linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True))
+
+
+def with_one_more(ops: Any, mask: Any) -> Any:
+    """A mask for one more key, which every query may see."""
+    return None if mask is None else ops.pad(mask, (0, 1))
+
+
+def split(ops: Any, x: Any, batch: int, heads: int) -> Any:
+    """(L, N, E) as (N * heads, L, E / heads)."""
+    length, size = x.shape[0], x.shape[2] // heads
+    return ops.transpose(ops.reshape(x, (length, batch * heads, size)), 0, 1)
+
+
+def fixed(name: str, x: Any, batch: int, size: int) -> Any:
+    """A key or value that is given ready, (N * heads, S, E / heads)."""
+    insist(
+        x.ndim == 3 and (x.shape[0], x.shape[2]) == (batch, size),
+        f"expecting {name} of shape ({batch}, any, {size}), but got {shape_of(x)}",
+    )
+    return x
+
+
+@composite(method=False, function=False)
+def multi_head_attention_forward(
+    ops,
+    query,
+    key,
+    value,
+    embed_dim_to_check,
+    num_heads,
+    in_proj_weight,
+    in_proj_bias,
+    bias_k,
+    bias_v,
+    add_zero_attn,
+    dropout_p,
+    out_proj_weight,
+    out_proj_bias,
+    training=True,
+    key_padding_mask=None,
+    need_weights=True,
+    attn_mask=None,
+    use_separate_proj_weight=False,
+    q_proj_weight=None,
+    k_proj_weight=None,
+    v_proj_weight=None,
+    static_k=None,
+    static_v=None,
+    average_attn_weights=True,
+    is_causal=False,
+):
+    """What `nn.MultiheadAttention` computes: query (L, N, E) or (L, E), key and value (S, N, E) or
+    (S, E) give the result (L, N, E) or (L, E), and the weights or None.
+
+    Args:
+        embed_dim_to_check: E, which must be query's last size.
+        in_proj_weight, in_proj_bias: (3 E, E), (3 E): the projections of query, key and value.
+        bias_k, bias_v: (1, 1, E): a further key and its value.
+        add_zero_attn: a further key and value of zeros.
+        dropout_p: each weight is 0 with this probability, if `training`.
+        out_proj_weight, out_proj_bias: (E, E), (E): the projection of the result.
+        key_padding_mask: (N, S) or (S): true where a key is not looked at, or numbers to add.
+        need_weights: return the weights, (N, L, S), or (N, heads, L, S) if not
+            `average_attn_weights`; otherwise None in their place.
+        attn_mask: (L, S) or (N * heads, L, S): true where a query may not look, or numbers to add.
+        use_separate_proj_weight: q_proj_weight (E, E), k_proj_weight (E, key's size), v_proj_weight
+            (E, value's size) in the place of in_proj_weight.
+        static_k, static_v: (N * heads, S, E / heads), in the place of projected ones.
+        is_causal: attn_mask is the causal one; where neither weights nor padding are asked for, the
+            mask itself is not read.
+
+    Raises:
+        AssertionError: shapes or arguments do not go together.
+        RuntimeError: attn_mask has another shape; is_causal without it.
+    """
+    check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
+    single = query.ndim == 2
+    if single:
+        one = query is key is value
+        query = ops.unsqueeze(query, 1)
+        key, value = (query, query) if one else (ops.unsqueeze(x, 1) for x in (key, value))
+        if key_padding_mask is not None:
+            key_padding_mask = ops.unsqueeze(key_padding_mask, 0)
+    length, batch, size = shape_of(query)
+    masks = [x.dtype for x in (key_padding_mask, attn_mask) if x is not None]
+    if len(set(masks)) == 2:
+        warnings.warn(
+            f"{NAME}: mismatched key_padding_mask and attn_mask is deprecated: {masks}, use the "
+            "same type for both",
+            UserWarning,
+            stacklevel=2,
+        )
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            f"{NAME}: Need attn_mask if specifying the is_causal hint: is_causal={is_causal}, "
+            "hint: Transformer.generate_square_subsequent_mask makes it"
+        )
+    is_causal = is_causal and key_padding_mask is None and not need_weights
+    padding = added(ops, "key_padding_mask", key_padding_mask, query.dtype)
+    mask = None if is_causal else added(ops, "attn_mask", attn_mask, query.dtype)
+    insist(
+        size == embed_dim_to_check,
+        f"was expecting embedding dimension of {embed_dim_to_check}, but got {size}",
+    )
+    insist(size % num_heads == 0, f"embed_dim {size} not divisible by num_heads {num_heads}")
+    same = 2 if use_separate_proj_weight else 3
+    insist(
+        shape_of(key)[:same] == shape_of(value)[:same],
+        f"key shape {shape_of(key)} does not match value shape {shape_of(value)}",
+    )
+    if use_separate_proj_weight:
+        weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+        q, k, v = separate(ops, (query, key, value), weights, in_proj_bias)
+    else:
+        insist(
+            in_proj_weight is not None,
+            "use_separate_proj_weight is False but in_proj_weight is None",
+        )
+        q, k, v = packed(ops, query, key, value, in_proj_weight, in_proj_bias)
+    if mask is not None:
+        many = 1 if mask.ndim == 2 else batch * num_heads
+        expected = (*(() if mask.ndim == 2 else (many,)), length, key.shape[0])
+        if shape_of(mask) != expected:
+            raise RuntimeError(
+                f"{NAME}: The shape of the {mask.ndim}D attn_mask is {shape_of(mask)}, but should "
+                f"be {expected}"
+            )
+        mask = ops.reshape(mask, (many, length, key.shape[0]))
+    insist((bias_k is None) == (bias_v is None), "bias_k and bias_v are given together or not")
+    if bias_k is not None:
+        insist(static_k is None and static_v is None, "bias cannot be added to static key or value")
+        k, v = (ops.cat([x, ops.repeat(b, (1, batch, 1))]) for x, b in ((k, bias_k), (v, bias_v)))
+        mask, padding = with_one_more(ops, mask), with_one_more(ops, padding)
+    part = size // num_heads
+    q = split(ops, q, batch, num_heads)
+    k, v = (
+        split(ops, x, batch, num_heads) if s is None else fixed(name, s, batch * num_heads, part)
+        for name, x, s in (("static_k", k, static_k), ("static_v", v, static_v))
+    )
+    if add_zero_attn:
+        zeros = ops.zeros((batch * num_heads, 1, part), dtype=k.dtype)
+        k, v = (ops.cat([x, zeros], 1) for x in (k, v))
+        mask, padding = with_one_more(ops, mask), with_one_more(ops, padding)
+    keys = k.shape[1]
+    if padding is not None:
+        insist(
+            shape_of(padding) == (batch, keys),
+            f"expected key_padding_mask of shape {(batch, keys)}, but got {shape_of(padding)}",
+        )
+        wide = ops.expand(ops.reshape(padding, (batch, 1, 1, keys)), (-1, num_heads, -1, -1))
+        padding = ops.reshape(wide, (batch * num_heads, 1, keys))
+        mask = padding if mask is None else ops.add(mask, padding)
+    dropout_p = dropout_p if training else 0.0
+    if need_weights:
+        scores = ops.bmm(ops.mul(q, math.sqrt(1 / part)), ops.transpose(k, -2, -1))
+        found = ops.softmax_along(scores if mask is None else ops.add(scores, mask), -1)
+        if dropout_p:
+            found = ops.dropout(found, dropout_p)
+        out = ops.bmm(found, v)
+        found = ops.reshape(found, (batch, num_heads, length, keys))
+        found = ops.mean(found, 1) if average_attn_weights else found
+        found = ops.squeeze(found, 0) if single else found
+    else:
+        heads = (batch, num_heads)
+        if mask is not None:
+            mask = ops.reshape(mask, (*(heads if mask.shape[0] > 1 else (1, 1)), -1, keys))
+        q, k, v = (ops.reshape(x, (*heads, *x.shape[1:])) for x in (q, k, v))
+        out = ops.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal)
+        out = ops.reshape(out, (batch * num_heads, length, part))
+        found = None
+    out = ops.reshape(ops.transpose(out, 0, 1), (length, batch, size))
+    out = ops.linear(out, out_proj_weight, out_proj_bias)
+    return (ops.squeeze(out, 1) if single else out), found

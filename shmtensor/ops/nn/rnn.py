@@ -1,0 +1,205 @@
+"""Recurrent networks as functions: cells (Elman 1990; Hochreiter and Schmidhuber 1997; Cho et al.
+2014), and layers of them in one or two directions, with projections of an LSTM's output (Sak et al.
+2014). Plain Python over other ops; layers in common dtypes go by the kernel of
+`rnn_layer.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dtypes import float32, float64
+from ..table.op_definition import composite
+from .rnn_layer import last_rows
+
+GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
+
+
+def stepped(
+    ops: Any, kind: str, x: Any, state: tuple[Any, ...], w: Any, b: Any, w_hr: Any = None
+) -> tuple[Any, ...]:
+    """The state after one step; x is the input's share of the gates, w and b are the state's, and
+    w_hr projects an LSTM's output.
+    """
+    h = state[0]
+    back = ops.linear(h, w, b)
+    if kind == "lstm":
+        i, f, g, o = ops.chunk(x + back, 4, -1)
+        c = ops.sigmoid(f) * state[1] + ops.sigmoid(i) * ops.tanh(g)
+        h = ops.sigmoid(o) * ops.tanh(c)
+        return h if w_hr is None else ops.linear(h, w_hr), c
+    if kind == "gru":
+        (r, z, n), (hr, hz, hn) = ops.chunk(x, 3, -1), ops.chunk(back, 3, -1)
+        r, z = ops.sigmoid(r + hr), ops.sigmoid(z + hz)
+        n = ops.tanh(n + r * hn)
+        return ((h - n) * z + n,)
+    return ((ops.tanh if kind == "tanh" else ops.relu)(x + back),)
+
+
+def fitting(kind: str, x: Any, state: Any, weights: Any) -> None:
+    """Raises RuntimeError unless sizes of input, state and weights agree."""
+    gates, n, h = GATES[kind] * state[-1].shape[-1], state[-1].shape[-1], state[0].shape[-1]
+    projected = weights[4] is not None
+    needed = [(gates, x.shape[-1]), (gates, h), (gates,), (gates,), (h, n)]
+    wrong = (h != n and not projected) or any(
+        w is not None and tuple(w.shape) != shape for w, shape in zip(weights, needed)
+    )
+    if wrong or any(s.shape[:-1] != state[0].shape[:-1] for s in state):
+        shapes = ", ".join("None" if w is None else str(tuple(w.shape)) for w in weights)
+        raise RuntimeError(
+            f"{kind}: sizes differ: input {tuple(x.shape)}, state "
+            f"{', '.join(str(tuple(s.shape)) for s in state)}, weights {shapes}"
+        )
+
+
+def one_way(
+    ops: Any, kind: str, x: Any, state: Any, weights: Any, sizes: list[int], reverse: bool
+) -> tuple[Any, Any]:
+    """(outputs, last state) of one layer in one direction; x is packed: step after step, of
+    sizes[t] sequences each.
+    """
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    fitting(kind, x, state, weights)
+    if is_fused(x, state, weights):
+        return fused(ops, kind, x, state, weights, tuple(sizes), reverse)
+    parts = ops.split(ops.linear(x, w_ih, b_ih), sizes, 0)
+    outputs: list[Any] = [None] * len(sizes)
+    for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
+        n, total = sizes[t], state[0].shape[0]
+        here = state if n == total else tuple(ops.narrow(s, 0, 0, n) for s in state)
+        new = stepped(ops, kind, parts[t], here, w_hh, b_hh, w_hr)
+        outputs[t] = new[0]
+        if n < total:
+            rest = (ops.narrow(s, 0, n, total - n) for s in state)
+            new = tuple(ops.cat([a, b], 0) for a, b in zip(new, rest))
+        state = new
+    return ops.cat(outputs, 0), state
+
+
+def is_fused(x: Any, state: Any, weights: Any) -> bool:
+    """Whether `recurrent_layer` computes a layer: in main memory, of float32 or float64 alone."""
+    tensors = [x, *state, *(w for w in weights if w is not None)]
+    return (
+        x.dtype in (float32, float64)
+        and all(t.dtype == x.dtype and str(t.device) == "cpu" for t in tensors)
+        and 0 not in (*x.shape, *state[0].shape, *state[-1].shape)
+    )
+
+
+def fused(
+    ops: Any, kind: str, x: Any, state: Any, weights: Any, sizes: tuple[int, ...], reverse: bool
+) -> tuple[Any, Any]:
+    """`one_way` by the kernel of all steps."""
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    extras = [*state[1:], w_hr]
+    if kind == "gru":
+        extras = [b_hh]
+    elif b_ih is not None and b_hh is not None:
+        b_ih = b_ih + b_hh
+    operands = [ops.linear(x, w_ih, b_ih), state[0], w_hh, *(v for v in extras if v is not None)]
+    results = ops.recurrent_layer(operands, kind, sizes, reverse)[: len(state)]
+    n = sizes[0]
+    if reverse:
+        last = [ops.narrow(v, 0, 0, n) for v in results]
+    elif n == sizes[-1]:  # all sequences end at the last step
+        last = [ops.narrow(v, 0, x.shape[0] - n, n) for v in results]
+    else:
+        last = [ops.index_select(v, 0, last_rows(sizes)) for v in results]
+    return results[0], tuple(last)
+
+
+def layers(
+    ops: Any,
+    kind: str,
+    x: Any,
+    states: tuple[Any, ...],
+    params: Any,
+    biased: bool,
+    count: int,
+    dropout: float,
+    train: bool,
+    two: bool,
+    sizes: list[int],
+) -> tuple[Any, list[Any]]:
+    """(outputs, last states) of layers one on the other; states are (layers * ways, batch, n)."""
+    projected = len(states) > 1 and states[0].shape[-1] != states[1].shape[-1]
+    own, ways = 4 if biased else 2, 1 + two
+    step = own + projected
+    if len(params) != step * ways * count:
+        raise RuntimeError(
+            f"{kind}: got an incorrect number of RNN parameters: {step * ways * count} are needed, "
+            f"not {len(params)}"
+        )
+    last: list[list[Any]] = [[] for _ in states]
+    for layer in range(count):
+        outs = []
+        for way in range(ways):
+            k = layer * ways + way
+            weights = [*params[k * step : k * step + own], None, None][:4]
+            weights.append(params[k * step + own] if projected else None)
+            start = tuple(ops.select(s, 0, k) for s in states)
+            out, end = one_way(ops, kind, x, start, weights, sizes, way == 1)
+            outs.append(out)
+            for found, s in zip(last, end):
+                found.append(s)
+        x = outs[0] if ways == 1 else ops.cat(outs, -1)
+        if dropout and train and layer < count - 1:
+            x = ops.dropout(x, dropout, True)
+    return x, [ops.stack(found, 0) for found in last]
+
+
+def run(ops: Any, kind: str, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """Both forms: (input, hx, params, ...) and (data, batch_sizes, hx, params, ...)."""
+    names = ["hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional"]
+    packed = len(args) > 3 and isinstance(args[3], (list, tuple))
+    x, *rest = args
+    sizes: Any = None
+    if packed:
+        sizes, *rest = rest
+    arguments = {**dict(zip([*names, "batch_first"], rest)), **named}
+    if missing := [name for name in names if name not in arguments]:
+        raise TypeError(f"{kind}: missing arguments: {', '.join(missing)}")
+    hx = arguments["hx"]
+    states = tuple(hx) if kind == "lstm" else (hx,)
+    first = bool(arguments.get("batch_first", False)) and not packed
+    if first:
+        x = ops.transpose(x, 0, 1)
+    lead = tuple(x.shape[:-1])
+    if not x.shape[0]:
+        raise RuntimeError(f"{kind}: Expected sequence length to be larger than 0: {lead}")
+    steps = [int(n) for n in sizes.tolist()] if packed else [lead[1]] * lead[0]
+    batch, rows = states[0].shape[1], lead[0] if packed else lead[0] * lead[1]
+    if steps[0] != batch or steps != sorted(steps, reverse=True) or sum(steps) != rows:
+        raise RuntimeError(
+            f"{kind}: batch sizes must begin with the state's, never increase, and sum to the rows "
+            f"of the input: {steps[:8]}, state {tuple(states[0].shape)}, input {tuple(x.shape)}"
+        )
+    flat = x if packed else ops.reshape(x, (rows, x.shape[-1]))
+    out, last = layers(
+        ops, kind, flat, states, list(arguments["params"]), arguments["has_biases"],
+        arguments["num_layers"], arguments["dropout"], arguments["train"],
+        bool(arguments["bidirectional"]), steps,
+    )  # fmt: skip
+    if not packed:
+        out = ops.reshape(out, (*lead, out.shape[-1]))
+        out = ops.transpose(out, 0, 1) if first else out
+    return (out, *last)
+
+
+def cell(ops: Any, kind: str, x: Any, state: tuple[Any, ...], weights: Any) -> tuple[Any, ...]:
+    """One step of one cell."""
+    w_ih, w_hh, b_ih, b_hh = weights
+    fitting(kind, x, state, (*weights, None))
+    return stepped(ops, kind, ops.linear(x, w_ih, b_ih), state, w_hh, b_hh)
+
+
+@composite(method=False, function=False)
+def recurrent_run(ops, kind, args, named):
+    """Layers of cells of a kind."""
+    return run(ops, kind, args, named)
+
+
+@composite(method=False, function=False)
+def recurrent_cell(ops, kind, x, state, weights):
+    """One step of a cell of a kind."""
+    return cell(ops, kind, x, state, weights)

@@ -1,0 +1,143 @@
+"""Softmax and its logarithm over a dimension, and dropout with a given mask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import native
+from ..table.check_dtypes import floating
+from ..table.dims import in_order
+from ..table.native_or_numpy import either
+from ..table.op_definition import composite, op
+from ..table.samples import bools
+
+# ---- over a dimension
+
+ALONG = [((3, 4), 1), ((3, 4), 0), ((2, 3, 4), -2), ((), 0), ((0, 3), 1)]
+
+
+def flat_axis(x: Any, dim: int) -> Any:
+    """NumPy's axis; of a 0-d tensor none."""
+    if x.ndim:
+        return dim
+    if dim not in (0, -1):
+        raise IndexError(f"softmax: dim is out of range: {dim} for shape ()")
+    return ()
+
+
+@op(
+    numpy=native.softmax,
+    promote="float",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=ALONG,
+    vmap="along",
+)
+def softmax_along(xp, x, /, dim):
+    """exp(x) over its sum along dim, without overflow."""
+    axis = flat_axis(x, dim)
+    if not x.size:
+        return x.copy()
+    e = xp.exp(x - x.max(axis, keepdims=True))
+    e /= e.sum(axis, keepdims=True)
+    return e
+
+
+softmax_along.pullback(x=lambda ops, g, out, dim: ops.softmax_backward(g, out, dim))
+
+
+@op(
+    numpy=native.softmax_backward,
+    method=False,
+    function=False,
+    samples=[((3, 4), (3, 4), 1)],
+    vmap="along",
+)
+def softmax_backward(xp, x, y, /, dim):
+    """y * (x - sum(x * y)): the gradient x brought through a softmax whose result is y."""
+    product = x * y
+    return product - y * product.sum(flat_axis(x, dim), keepdims=True)
+
+
+def softmax_curve(ops: Any, g: Any, x: Any, y: Any, dim: int) -> Any:
+    """Gradient of y * (x - sum(x * y)) by y."""
+    total, inner = ops.sum(x * y, dim, True), ops.sum(g * y, dim, True)
+    return g * (x - total) - x * inner
+
+
+softmax_backward.pullback(
+    x=lambda ops, g, y, dim: ops.softmax_backward(g, y, dim),
+    y=lambda ops, g, x, y, dim: softmax_curve(ops, g, x, y, dim),
+)
+
+
+@op(
+    numpy=native.log_softmax,
+    promote="float",
+    inplace=False,
+    method=False,
+    function=False,
+    samples=ALONG,
+    vmap="along",
+)
+def log_softmax_along(xp, x, /, dim):
+    """x - log(sum(exp(x))) along dim, without overflow."""
+    axis = flat_axis(x, dim)
+    if not x.size:
+        return x.copy()
+    low = x - x.max(axis, keepdims=True)
+    low -= xp.log(xp.exp(low).sum(axis, keepdims=True))
+    return low
+
+
+log_softmax_along.pullback(x=lambda ops, g, out, dim: ops.log_softmax_backward(g, out, dim))
+
+
+@op(
+    numpy=native.log_softmax_backward,
+    method=False,
+    function=False,
+    samples=[((3, 4), (3, 4), 1)],
+    vmap="along",
+)
+def log_softmax_backward(xp, x, y, /, dim):
+    """x - exp(y) * sum(x): the gradient x brought through a log_softmax whose result is y."""
+    return x - xp.exp(y) * x.sum(flat_axis(x, dim), keepdims=True)
+
+
+log_softmax_backward.pullback(
+    x=lambda ops, g, y, dim: g - ops.sum(g * ops.exp(y), dim, True),
+    y=lambda ops, g, x, y, dim: -g * ops.exp(y) * ops.sum(x, dim, True),
+)
+
+
+@composite
+def softmax(ops, input, dim=None, dtype=None):
+    """exp(x) over its sum along a dimension: positive numbers that add up to 1."""
+    input = input if dtype is None else ops.cast(input, dtype)
+    floating("softmax", in_order("softmax", input))
+    return ops.softmax_along(input, implicit(input) if dim is None else dim)
+
+
+@composite
+def log_softmax(ops, input, dim=None, dtype=None):
+    """The logarithm of `softmax`, without overflow."""
+    input = input if dtype is None else ops.cast(input, dtype)
+    floating("log_softmax", in_order("log_softmax", input))
+    return ops.log_softmax_along(input, implicit(input) if dim is None else dim)
+
+
+def implicit(input: Any) -> int:
+    """The dimension that PyTorch takes when none is given."""
+    return 0 if input.ndim in (0, 1, 3) else 1
+
+
+@op(method=False, function=False, samples=[((3, 4), bools((3, 4)), 2.0)], layout="pointwise")
+def kept_by(xp, x, mask, /, scale):
+    """scale * x where the mask is true, else 0: dropout with a given mask."""
+    return xp.where(mask, x * x.dtype.type(scale), xp.zeros((), x.dtype))
+
+
+kept_by.numpy = either(native.keep, kept_by.forward)
+kept_by.pullback(x=lambda ops, g, mask, scale: ops.kept_by(g, mask, scale))

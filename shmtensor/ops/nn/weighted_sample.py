@@ -1,0 +1,114 @@
+"""Sums of weighted neighbours, which image warping reads, and which its gradients write.
+
+The three sums are one form, linear in images (N, C, M), weights (N, K, P) and results (N, C, P):
+each is the gradient of the others, to every order. Places are whole numbers (N, K, P) into the
+flattened images; outside [0, M) there is 0.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ..index.index_add import add_places
+from ..table.native_or_numpy import either
+from ..table.op_definition import op
+from ..table.samples import ints, reals
+
+__all__ = ["FRAMES"]
+
+# What lies outside an image, as numbers: nothing, the border, mirrors at its edges or at the
+# centres of its corner elements.
+FRAMES = ("zeros", "border", "edges", "centres")
+
+
+def found(xp: Any, x: Any, places: Any) -> Any:
+    """The elements (N, C, K, P) at places, 0 where there is none."""
+    inside = (places >= 0) & (places < x.shape[2])
+    at = xp.where(inside, places, 0).reshape(len(places), 1, -1)
+    at = xp.broadcast_to(at, (*x.shape[:2], at.shape[2]))
+    elements = xp.take_along_axis(x, at, 2).reshape(*x.shape[:2], *places.shape[1:])
+    return xp.where(inside[:, None], elements, 0)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((2, 3, 5), (2, 4, 6), ints((2, 4, 6), 7, -2)),
+        ((1, 2, 3), (1, 1, 2), ints((1, 1, 2), 3)),
+    ],
+)
+def weighed(xp, x, weights, places, /):
+    """Each result is K elements, weighted: (N, C, M), (N, K, P) and places give (N, C, P)."""
+    return (found(xp, x, places) * weights[:, None]).sum(2).astype(x.dtype)
+
+
+@op(method=False, function=False, samples=[((2, 3, 6), (2, 4, 6), ints((2, 4, 6), 7, -2), 5)])
+def dealt(xp, x, weights, places, /, size):
+    """The transpose of `weighed`: (N, C, P) added, weighted, at places of images (N, C, size)."""
+    values = x[:, :, None] * weights[:, None]
+    inside = (places >= 0) & (places < size)
+    n, channels = x.shape[:2]
+    out = xp.zeros((n, channels, size + 1), x.dtype)  # the last for what has no place
+    rows = xp.arange(n * channels).reshape(n, channels, 1, 1) * (size + 1)
+    add_places(xp, out, rows + xp.where(inside, places, size)[:, None], values)
+    return xp.ascontiguousarray(out[..., :size])
+
+
+@op(method=False, function=False, samples=[((2, 3, 6), (2, 3, 5), ints((2, 4, 6), 7, -2))])
+def matched(xp, x, y, places, /):
+    """What each weight of `weighed(y, ., places)` counts for in results x: (N, K, P)."""
+    return (found(xp, y, places) * x[:, :, None]).sum(1).astype(x.dtype)
+
+
+weighed.pullback(
+    x=lambda ops, g, weights, places, x_shape: ops.dealt(g, weights, places, x_shape[2]),
+    weights=lambda ops, g, x, places: ops.matched(g, x, places),
+)
+dealt.pullback(
+    x=lambda ops, g, weights, places: ops.weighed(g, weights, places),
+    weights=lambda ops, g, x, places: ops.matched(x, g, places),
+)
+matched.pullback(
+    x=lambda ops, g, y, places: ops.weighed(y, g, places),
+    y=lambda ops, g, x, places, y_shape: ops.dealt(x, g, places, y_shape[2]),
+)
+
+
+def brought(xp: Any, at: Any, n: int, frame: int) -> Any:
+    """Whole places brought into [0, n) as the frame says."""
+    if FRAMES[frame] == "zeros":
+        return at
+    if FRAMES[frame] == "border" or n == 1:
+        return xp.clip(at, 0, n - 1)
+    is_edge = FRAMES[frame] == "edges"
+    way = xp.where(at >= 0, at, -at - is_edge)
+    span = n if is_edge else n - 1
+    return xp.where(way // span % 2 == 0, way % span, n - 1 - way % span)
+
+
+@op(method=False, function=False, samples=[(reals((2, 2, 5), -2.0, 6.0), (4, 5), 2, 0)])
+def neighbours(xp, x, /, sizes, reach, frame):
+    """The places of the reach ** D elements around places x (N, D, P) of images of D sizes:
+    (N, reach ** D, P); -1 where the frame leaves nothing.
+
+    1: the one below, 2: and the one above, 4: two on each side.
+    """
+    low = xp.floor(xp.nan_to_num(xp.clip(x, -1e9, 1e9), nan=-1e9)).astype(np.int64)
+    first = -1 if reach == 4 else 0
+    rows = []
+    for corner in product(range(first, first + reach), repeat=len(sizes)):
+        at, inside = 0, True
+        for d, (n, step) in enumerate(zip(sizes, corner)):
+            place = brought(xp, low[:, d] + step, n, frame)
+            at, inside = at * n + place, inside & (place >= 0) & (place < n)
+        rows.append(xp.where(inside, at, -1))
+    return xp.stack(rows, 1)
+
+
+for row in (weighed, dealt, matched, neighbours):
+    row.numpy = either(getattr(native, row.name), row.forward)

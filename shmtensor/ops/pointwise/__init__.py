@@ -1,0 +1,1 @@
+"""Rows that work element by element."""

@@ -1,0 +1,128 @@
+"""Complex numbers: their parts, their conjugate, their angle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..table.check_dtypes import unmixed
+from ..table.op_definition import composite, op
+from ..table.samples import UNARY, reals
+
+
+@op(method=False, function=False, samples=UNARY, layout="pointwise")
+def conjugated(xp, x, /):
+    """The complex conjugate of complex numbers, a copy."""
+    return xp.conjugate(x)
+
+
+conjugated.pullback(x=lambda g: g.conjugate())
+
+
+@composite(inplace=True)
+def conj(ops, input):
+    """Complex conjugate; a real tensor itself."""
+    return ops.conjugated(input) if input.dtype.kind == "c" else input
+
+
+conj.alias("conjugate", "conj_physical")
+
+
+@op(view=True, method=False, function=False, samples=UNARY)
+def real_part(xp, x, /):
+    """Real part, a view."""
+    return x.real
+
+
+real_part.pullback(x=lambda g: g)
+
+
+@composite(method=False)
+def real(ops, input):
+    """Real part, a view; a real tensor itself."""
+    return ops.real_part(input) if input.dtype.kind == "c" else input
+
+
+@op(view=True, method=False, samples=[], vmap="alone")
+def imag(xp, x, /):
+    """Imaginary part of a complex tensor, a view."""
+    if x.dtype.kind != "c":
+        raise RuntimeError(f"imag: the tensor is not complex: {x.dtype}")
+    return x.imag
+
+
+imag.pullback(x=lambda g: g * 1j)
+
+
+@op(promote="float", samples=[(reals((3, 4), 0.3, 2.0),)], layout="pointwise")
+def angle(xp, x, /):
+    """Angle of complex numbers in the plane; of real ones 0, or pi for negative ones."""
+    if x.dtype.kind == "c":
+        return xp.arctan2(x.imag, x.real)
+    return xp.where(xp.isnan(x), x, xp.where(x < 0, xp.asarray(xp.pi, x.dtype), 0))
+
+
+def angle_slope(ops: Any, g: Any, x: Any) -> Any:
+    """Across x, over abs(x); a real number does not turn."""
+    if x.dtype.kind != "c":
+        return g * 0
+    size = ops.abs(x)
+    return ops.replace(size == 0, g * ops.sgn(x) * 1j / ops.replace(size == 0, size, 1.0), 0.0)
+
+
+angle.pullback(x=lambda ops, g, x: angle_slope(ops, g, x))
+
+
+@op(
+    broadcast=True,
+    promote="common",
+    inplace=False,
+    method=False,
+    samples=[((3, 4), (3, 4))],
+    tensors="real imag",
+    exact_out=True,
+)
+def complex(xp, real, imag, /):
+    """Complex numbers out of their real and imaginary parts."""
+    out = xp.empty(xp.broadcast(real, imag).shape, xp.result_type(real.dtype, xp.complex64))
+    out.real, out.imag = real, imag
+    return out
+
+
+complex.unlike = unmixed("complex")
+complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g * -1j))
+
+
+@op(
+    broadcast=True,
+    promote="common",
+    inplace=False,
+    method=False,
+    samples=[(reals((3, 4), 0.3, 2.0), (3, 4))],
+    tensors="abs angle",
+    autocast="full",
+    exact_out=True,
+)
+def polar(xp, abs, angle, /):
+    """Complex numbers out of their modulus and angle."""
+    out = xp.empty(xp.broadcast(abs, angle).shape, xp.result_type(abs.dtype, xp.complex64))
+    out.real, out.imag = abs * xp.cos(angle), abs * xp.sin(angle)
+    return out
+
+
+polar.unlike = unmixed("polar")
+polar.pullback(
+    abs=lambda ops, g, out: ops.real(g * ops.sgn(out).conjugate()),
+    angle=lambda ops, g, out: ops.real(g * (out * 1j).conjugate()),
+)
+
+
+@composite
+def resolve_conj(ops, input):
+    """The tensor itself: a conjugate is never put off here."""
+    return input
+
+
+@composite
+def resolve_neg(ops, input):
+    """The tensor itself: a sign is never put off here."""
+    return input

@@ -1,0 +1,239 @@
+"""The larger, the smaller, the bounded: extremes of pairs; equal elements share the gradient."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...dtypes import get_default_dtype
+from ...native import parallel
+from ..table.op_definition import composite, insist_on_tensors, op
+from ..table.samples import PAIR
+
+NUMBERS = (bool, int, float, type(None))
+
+
+# ---- extremes: equal elements share the gradient
+
+
+@op(
+    numpy=parallel(np.maximum, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x y",
+)
+def maximum(xp, x, y, /):
+    """The larger element of each pair; NaN if one of them is."""
+    return xp.maximum(x, y)
+
+
+maximum.pullback(
+    x=lambda ops, g, x, y: ops.replace(x < y, ops.choose(x == y, g / 2, g), 0.0),
+    y=lambda ops, g, x, y: ops.replace(x > y, ops.choose(x == y, g / 2, g), 0.0),
+)
+
+
+@op(
+    numpy=parallel(np.minimum, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x y",
+)
+def minimum(xp, x, y, /):
+    """The smaller element of each pair; NaN if one of them is."""
+    return xp.minimum(x, y)
+
+
+minimum.pullback(
+    x=lambda ops, g, x, y: ops.replace(x > y, ops.choose(x == y, g / 2, g), 0.0),
+    y=lambda ops, g, x, y: ops.replace(x < y, ops.choose(x == y, g / 2, g), 0.0),
+)
+
+
+@op(
+    numpy=parallel(np.fmax, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x y",
+)
+def fmax(xp, x, y, /):
+    """The larger element of each pair; the other one where one is NaN."""
+    return xp.fmax(x, y)
+
+
+fmax.pullback(
+    x=lambda ops, g, x, y: ops.choose((x >= y) | (y != y), g, 0.0),
+    y=lambda ops, g, x, y: ops.replace((x >= y) | (y != y), g, 0.0),
+)
+
+
+@op(
+    numpy=parallel(np.fmin, "c"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x y",
+)
+def fmin(xp, x, y, /):
+    """The smaller element of each pair; the other one where one is NaN."""
+    return xp.fmin(x, y)
+
+
+fmin.pullback(
+    x=lambda ops, g, x, y: ops.choose((x <= y) | (y != y), g, 0.0),
+    y=lambda ops, g, x, y: ops.replace((x <= y) | (y != y), g, 0.0),
+)
+
+
+larger, smaller = parallel(np.maximum, "c"), parallel(np.minimum, "c")
+
+
+def fast_clamp(x: Any, min: Any, max: Any, out: Any = None) -> Any:
+    """The kernel; of whole numbers two passes, the second one in place."""
+    done = native.clamp(x, min, max, out)
+    if done is not None:
+        return done
+    if min is None:
+        return smaller(x, max, out)
+    out = larger(x, min, out)
+    if max is None:
+        return out
+    return smaller(out, max, out) if out.ndim else smaller(out, max)
+
+
+fast_clamp.half = native.clamp  # type: ignore[attr-defined]
+
+
+@op(
+    numpy=fast_clamp,
+    method=False,
+    function=False,
+    inplace=True,
+    out=True,
+    samples=[((3, 4), -0.5, 0.5), ((3, 4), None, 0.2), ((0,), 0.1, None)],
+    layout="pointwise",
+)
+def clamped(xp, x, /, min, max):
+    """Each element, but at least the number `min` and at most the number `max`."""
+    out = x if min is None else xp.maximum(x, min)
+    return out if max is None else xp.minimum(out, max)
+
+
+@op(numpy=larger, broadcast=True, promote="common", method=False, function=False, samples=PAIR)
+def at_least(xp, x, bound, /):
+    """The larger one; where they are equal, or x is NaN, the gradient is x's alone."""
+    return xp.maximum(x, bound)
+
+
+@op(numpy=smaller, broadcast=True, promote="common", method=False, function=False, samples=PAIR)
+def at_most(xp, x, bound, /):
+    """The smaller one; where they are equal, or x is NaN, the gradient is x's alone."""
+    return xp.minimum(x, bound)
+
+
+at_least.pullback(
+    x=lambda ops, g, x, bound: ops.choose((x >= bound) | (x != x), g, 0.0),
+    bound=lambda ops, g, x, bound: ops.replace((x >= bound) | (x != x), g, 0.0),
+)
+at_most.pullback(
+    x=lambda ops, g, x, bound: ops.choose((x <= bound) | (x != x), g, 0.0),
+    bound=lambda ops, g, x, bound: ops.replace((x <= bound) | (x != x), g, 0.0),
+)
+
+
+@op(
+    numpy=lambda x, min, max: smaller(larger(x, min), max),
+    broadcast=True,
+    promote="common",
+    method=False,
+    function=False,
+    samples=[((3, 4), (3, 4), (3, 4)), ((2, 1, 4), (3, 1), (4,)), ((), (3,), ())],
+)
+def clamped_between(xp, x, min, max, /):
+    """Each element, but at least the one of `min` and at most the one of `max`, in the dtype of all
+    three. Gradients are PyTorch's: where x is below a minimum that is the maximum, there is none.
+    """
+    return xp.minimum(xp.maximum(x, min), max)
+
+
+clamped_between.pullback(
+    x=lambda ops, g, x, min, max: ops.choose(inside(x, min, max), g, 0.0),
+    min=lambda ops, g, x, min, max: ops.choose((x < min) & (min < max), g, 0.0),
+    max=lambda ops, g, x, min, max: ops.choose((x > max) | (max < min), g, 0.0),
+)
+
+
+def inside(x: Any, min: Any, max: Any) -> Any:
+    """Where x lies within the bounds, the bounds themselves included."""
+    if min is None:
+        return x <= max
+    return x >= min if max is None else (x >= min) & (x <= max)
+
+
+clamped.pullback(x=lambda ops, g, x, min, max: ops.choose(inside(x, min, max), g, 0.0))
+
+
+def clamp_in_place(ops: Any, input: Any, min: Any = None, max: Any = None) -> Any:
+    """In one pass, where both bounds are numbers that the dtype has; else None."""
+    if min.__class__ not in NUMBERS or max.__class__ not in NUMBERS or min is max is None:
+        return None
+    if input.dtype.kind in "iu" and float not in (min.__class__, max.__class__):
+        min, max = within(input.dtype, min), within(input.dtype, max)
+    elif input.dtype.kind != "f":
+        return None
+    return ops.clamped_(input, min, max)
+
+
+@composite(inplace=clamp_in_place)
+def clamp(ops, input, min=None, max=None):
+    """Each element, but at least `min` and at most `max`: numbers or tensors, one may be None."""
+    if min is None and max is None:
+        raise RuntimeError("clamp: no bound given: min=None, max=None, give at least one of them")
+    if min.__class__ in NUMBERS and max.__class__ in NUMBERS:
+        if input.dtype.kind in "iub" and (min.__class__ is float or max.__class__ is float):
+            input = ops.cast(input, get_default_dtype())
+        if input.dtype.kind in "iu":  # bounds beyond the dtype bound as its own do
+            min, max = within(input.dtype, min), within(input.dtype, max)
+        return ops.clamped(input, min, max)
+    if hasattr(min, "dtype") and hasattr(max, "dtype"):
+        return ops.clamped_between(input, min, max)
+    out = input if min is None else ops.at_least(input, min)
+    return out if max is None else ops.at_most(out, max)
+
+
+def within(dtype: Any, bound: Any) -> Any:
+    """A bound, at most as far out as the dtype's own."""
+    if bound is None:
+        return None
+    least, most = limits(dtype)
+    return int(least if bound < least else most if bound > most else bound)
+
+
+@functools.cache
+def limits(dtype: Any) -> tuple[int, int]:
+    """The smallest and the largest whole number of a dtype."""
+    found = np.iinfo(dtype)
+    return found.min, found.max
+
+
+clamp.alias("clip")
+
+
+@composite(inplace=lambda ops, input, min: clamp_in_place(ops, input, min, None))
+def clamp_min(ops, input, min):
+    """Each element, but at least `min`."""
+    insist_on_tensors("clamp_min", input)
+    return ops.clamp(input, min, None)
+
+
+@composite(inplace=lambda ops, input, max: clamp_in_place(ops, input, None, max))
+def clamp_max(ops, input, max):
+    """Each element, but at most `max`."""
+    insist_on_tensors("clamp_max", input)
+    return ops.clamp(input, None, max)

@@ -1,0 +1,116 @@
+"""What asks for the format of the numbers: the next one, mantissa and exponent, the largest."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...dtypes import bfloat16, finfo, float32
+from ...native import parallel
+from ..table.native_or_numpy import stored
+from ..table.op_definition import op
+from ..table.samples import PAIR, unary
+
+quick_nextafter = parallel(np.nextafter, "biu")
+
+
+def fast_nextafter(x: Any, y: Any, out: Any = None) -> Any:
+    """NumPy's, and ours for bfloat16, whose bits count upwards with the magnitude."""
+    if x.dtype is not bfloat16:
+        return quick_nextafter(x, y, out)
+    x, y = np.broadcast_arrays(native.recast(x, float32), native.recast(y, float32))
+    bits = native.recast(x, bfloat16).view(np.int16)
+    bits = bits + np.where((x < y) == (x > 0), 1, -1).astype(np.int16)
+    bits = np.where(x == 0, np.where(np.signbit(y), -32767, 1).astype(np.int16), bits)
+    steps = native.recast(np.where(x == y, y, x + y), bfloat16)  # equal, or one is NaN
+    found = np.where((x == y) | np.isnan(x + y), steps.view(np.int16), bits).view(bfloat16)
+    if out is None:
+        return found
+    out[...] = found
+    return out
+
+
+@op(
+    numpy=fast_nextafter,
+    out=True,
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x y",
+    halves="asked",
+)
+def nextafter(xp, x, y, /):
+    """The next floating-point number from x towards y."""
+    return xp.nextafter(x, y)
+
+
+nextafter.pullback(
+    x=lambda ops, g, x, y: ops.replace(x == y, g, 0.0),
+    y=lambda ops, g, x, y: ops.choose(x == y, g, 0.0),
+)
+
+
+@op(outputs="mantissa exponent", method=True, samples=unary(0.2, 2.0), layout="pointwise")
+def frexp(xp, x, /):
+    """x as mantissa * 2 ** exponent, the mantissa from 0.5 up to 1."""
+    if x.dtype.kind != "f":
+        raise RuntimeError(f"frexp: the tensor must be floating point: {x.dtype}")
+    return xp.frexp(x)
+
+
+frexp.pullback(x=lambda g, x, mantissa: g * (mantissa / x))
+
+
+@functools.cache
+def ends(dtype: Any) -> tuple[float, float]:
+    """The least and the largest number of a floating-point dtype."""
+    limits = finfo(dtype)
+    return limits.min, limits.max
+
+
+def fast_numbers(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = None) -> Any:
+    """In one pass of float32 and float64, into `out` too."""
+    if x.dtype.kind == "f":
+        least, most = ends(x.dtype)
+        most = most if posinf is None else posinf
+        least = least if neginf is None else neginf
+        nan = 0.0 if nan is None else nan
+        done = native.finite(x, nan, most, least, out)
+        if done is not None:
+            return done
+        if x.dtype.itemsize == 2:  # the numbers are rounded to the dtype as the results are
+            wide = fast_numbers(native.recast(x, float32), nan, most, least)
+            return stored(native.recast(wide, x.dtype), out)
+    if x.dtype.kind in "iub":
+        return native.clone(x) if out is None else out  # x itself
+    with np.errstate(all="ignore"):
+        return stored(nan_to_num.forward(np, x, nan, posinf, neginf), out)
+
+
+@op(
+    numpy=fast_numbers,
+    inplace=True,
+    out=True,
+    samples=[((3, 4),), ((3, 4), 1.0, 2.0, -2.0)],
+    layout="pointwise",
+    halves="asked",
+)
+def nan_to_num(xp, x, /, nan=0.0, posinf=None, neginf=None):
+    """x with numbers in place of NaN and the infinities (by default 0 and the largest numbers)."""
+    if x.dtype.kind in "iub":
+        return x.copy()
+    nan = 0.0 if nan is None else nan
+    if x.dtype is not bfloat16:
+        return xp.nan_to_num(x, True, nan, posinf, neginf)
+    limits = finfo(bfloat16)
+    posinf = limits.max if posinf is None else posinf
+    neginf = limits.min if neginf is None else neginf
+    return native.recast(
+        xp.asarray(xp.nan_to_num(native.recast(x, float32), True, nan, posinf, neginf)), bfloat16
+    )
+
+
+nan_to_num.pullback(x=lambda ops, g, x: ops.choose(ops.isfinite(x), g, 0.0))

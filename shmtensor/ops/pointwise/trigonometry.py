@@ -1,0 +1,200 @@
+"""Trigonometric and hyperbolic functions, their inverses, and angles."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...native import elementwise, parallel
+from ..table.native_or_numpy import for_floats
+from ..table.op_definition import op
+from ..table.samples import UNARY, reals, unary
+
+
+@op(numpy=parallel(np.sin), promote="float", samples=UNARY)
+def sin(xp, x, /):
+    """Sine of angles in radians."""
+    return xp.sin(x)
+
+
+sin.pullback(x=lambda ops, g, x: g * ops.cos(x).conjugate())
+
+
+@op(numpy=parallel(np.cos), promote="float", samples=UNARY)
+def cos(xp, x, /):
+    """Cosine of angles in radians."""
+    return xp.cos(x)
+
+
+cos.pullback(x=lambda ops, g, x: -g * ops.sin(x).conjugate())
+
+
+@op(numpy=parallel(np.tan), promote="float", samples=UNARY)
+def tan(xp, x, /):
+    """Tangent of angles in radians."""
+    return xp.tan(x)
+
+
+tan.pullback(x=lambda g, out: g * (1 + out * out).conjugate())
+
+
+@op(numpy=parallel(np.arcsin), promote="float", samples=unary(-0.9, 0.9))
+def asin(xp, x, /):
+    """Angle whose sine is x, in [-pi / 2, pi / 2]."""
+    return xp.arcsin(x)
+
+
+asin.pullback(x=lambda ops, g, x: g / ops.sqrt(1 - x * x).conjugate())
+asin.alias("arcsin")
+
+
+@op(numpy=parallel(np.arccos), promote="float", samples=unary(-0.9, 0.9))
+def acos(xp, x, /):
+    """Angle whose cosine is x, in [0, pi]."""
+    return xp.arccos(x)
+
+
+acos.pullback(x=lambda ops, g, x: -g / ops.sqrt(1 - x * x).conjugate())
+acos.alias("arccos")
+
+
+@op(numpy=parallel(np.arctan), promote="float", samples=UNARY)
+def atan(xp, x, /):
+    """Angle whose tangent is x, in [-pi / 2, pi / 2]."""
+    return xp.arctan(x)
+
+
+atan.pullback(x=lambda g, x: g / (1 + x * x).conjugate())
+atan.alias("arctan")
+
+
+@op(
+    numpy=parallel(np.arctan2),
+    broadcast=True,
+    promote="float",
+    samples=[((3, 4), reals((3, 4), 0.3, 2.0)), ((3, 1), reals((4,), -2.0, -0.3))],
+    tensors="x y",
+)
+def atan2(xp, x, y, /):
+    """Angle of the point (y, x) against the first axis, in [-pi, pi]."""
+    return xp.arctan2(x, y)
+
+
+atan2.pullback(
+    x=lambda ops, g, x, y: g * y / unzero(ops, x * x + y * y),
+    y=lambda ops, g, x, y: -g * x / unzero(ops, x * x + y * y),
+)
+atan2.alias("arctan2")
+
+
+def unzero(ops: Any, x: Any) -> Any:
+    """x with 1 in place of 0: what is divided by it is 0 there."""
+    return ops.replace(x == 0, x, 1.0)
+
+
+@op(numpy=parallel(np.sinh), promote="float", samples=UNARY)
+def sinh(xp, x, /):
+    """Hyperbolic sine."""
+    return xp.sinh(x)
+
+
+sinh.pullback(x=lambda ops, g, x: g * ops.cosh(x).conjugate())
+
+
+@op(numpy=parallel(np.cosh), promote="float", samples=UNARY)
+def cosh(xp, x, /):
+    """Hyperbolic cosine."""
+    return xp.cosh(x)
+
+
+cosh.pullback(x=lambda ops, g, x: g * ops.sinh(x).conjugate())
+
+
+@op(numpy=parallel(np.tanh), promote="float", samples=UNARY)
+def tanh(xp, x, /):
+    """Hyperbolic tangent."""
+    return xp.tanh(x)
+
+
+tanh.pullback(
+    x=lambda ops, g, out: (
+        ops.tanh_backward(g, out) if out.dtype.kind == "f" else g * (1 - out * out).conjugate()
+    )
+)
+
+
+@op(numpy=parallel(np.arcsinh), promote="float", samples=UNARY)
+def asinh(xp, x, /):
+    """The number whose hyperbolic sine is x."""
+    return xp.arcsinh(x)
+
+
+asinh.pullback(x=lambda ops, g, x: g / ops.sqrt(1 + x * x).conjugate())
+asinh.alias("arcsinh")
+
+
+@op(numpy=parallel(np.arccosh), promote="float", samples=unary(1.2, 3.0))
+def acosh(xp, x, /):
+    """The number >= 0 whose hyperbolic cosine is x."""
+    return xp.arccosh(x)
+
+
+acosh.pullback(x=lambda ops, g, x: g / (ops.sqrt(x - 1) * ops.sqrt(x + 1)).conjugate())
+acosh.alias("arccosh")
+
+
+@op(numpy=parallel(np.arctanh), promote="float", samples=unary(-0.9, 0.9))
+def atanh(xp, x, /):
+    """The number whose hyperbolic tangent is x."""
+    return xp.arctanh(x)
+
+
+atanh.pullback(x=lambda g, x: g / (1 - x * x).conjugate())
+atanh.alias("arctanh")
+
+
+@op(promote="float", samples=unary(0.1, 2.0), layout="pointwise")
+def sinc(xp, x, /):
+    """sin(pi x) / (pi x), and 1 at 0."""
+    return xp.sinc(x).astype(x.dtype)
+
+
+sinc.numpy = for_floats(elementwise("sinc"), sinc.forward)
+
+
+def sinc_slope(ops: Any, g: Any, x: Any) -> Any:
+    """g times (pi x cos(pi x) - sin(pi x)) / (pi x * x), and 0 at 0."""
+    a = math.pi * x
+    whole = (a * ops.cos(a) - ops.sin(a)) / ops.replace(x == 0, a * x, 1.0)
+    return ops.replace(x == 0, g * whole.conjugate(), 0.0)
+
+
+sinc.pullback(x=lambda ops, g, x: sinc_slope(ops, g, x))
+
+
+def scaled_by(factor: float) -> Any:
+    """A kernel that multiplies by a number, on all threads."""
+    times = parallel(np.multiply)
+    return lambda x: times(x, factor)
+
+
+@op(promote="float", samples=UNARY, layout="pointwise")
+def deg2rad(xp, x, /):
+    """Degrees in radians."""
+    return x * (math.pi / 180)
+
+
+deg2rad.numpy = scaled_by(math.pi / 180)
+deg2rad.pullback(x=lambda g: g * (math.pi / 180))
+
+
+@op(promote="float", samples=UNARY, layout="pointwise")
+def rad2deg(xp, x, /):
+    """Radians in degrees."""
+    return x * (180 / math.pi)
+
+
+rad2deg.numpy = scaled_by(180 / math.pi)
+rad2deg.pullback(x=lambda g: g * (180 / math.pi))

@@ -1,0 +1,1 @@
+"""Random numbers: Philox streams, and the rows that draw from them."""

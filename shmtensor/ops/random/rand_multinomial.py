@@ -1,0 +1,393 @@
+"""Random tensors, and random numbers written in place; all of them from `philox` streams."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...dtypes import as_dtype, get_default_dtype
+from ..creation.zeros_full_arange import default, dtype_beside, into, made, number, shaped
+from ..table.op_definition import composite, op
+from ..table.samples import reals
+from ..table.tensor_like import in_rows
+from . import philox
+from .bounds import check_drawable, check_random_bounds, most_exact
+from .philox import default_generator
+
+
+def claimed(generator: Any, n: int, wide: bool = False) -> tuple[int, int]:
+    """Seed and offset for n numbers; wide ones (float64, large integers) come two to a block."""
+    blocks = -(-n // 2) if wide else -(-n // 4)
+    return (default_generator if generator is None else generator).claim(blocks)
+
+
+def size_of(x: Any) -> int:
+    """How many elements a tensor has."""
+    return math.prod(x.shape)
+
+
+def chances(n: int, generator: Any) -> Any:
+    """n numbers from [0, 1) in float64, for transformations."""
+    return native.uniform_(np.empty(n), *claimed(generator, n, True), 0.0, 1.0)
+
+
+def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: float) -> Any:
+    """A new array of random numbers; complex ones have two random parts."""
+    if dtype.kind == "c":
+        part = np.dtype(np.float64 if dtype == np.complex128 else np.float32)
+        return drawn(fill, (*shape, 2), part, generator, low, high).view(dtype)[..., 0]
+    check_drawable("random", dtype)
+    seed, offset = claimed(generator, math.prod(shape), dtype == np.float64)
+    if dtype.itemsize == 2:
+        return philox.fill_half(fill, np.empty(shape, dtype), seed, offset, low, high)
+    return fill(np.empty(shape, dtype), seed, offset, low, high)
+
+
+def drawn_by_default(fill: Any, size: Any) -> Any:
+    """Numbers of the default dtype from the default generator; None where it takes more."""
+    dtype = get_default_dtype()
+    out = native.blank(size, dtype, 0) if dtype.itemsize > 2 else None
+    if out is not None:
+        seed, offset = default_generator.claim(-(-out.array.nbytes // 16))
+        fill(out.array, seed, offset, 0.0, 1.0)
+    return out
+
+
+@composite(method=False)
+def rand(
+    ops,
+    *size,
+    generator=None,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """Evenly distributed numbers from [0, 1)."""
+    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        plain = drawn_by_default(native.uniform_, size)
+        if plain is not None:
+            return plain
+    shape, dtype = shaped("rand", size), default(dtype_beside("rand", out, dtype))
+    given = native.uniform_, shape, dtype, generator, 0.0, 1.0
+    return into(out, made(drawn, *given, device=device, requires_grad=requires_grad))
+
+
+@composite(method=False)
+def randn(
+    ops,
+    *size,
+    generator=None,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
+    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        plain = drawn_by_default(native.normal_, size)
+        if plain is not None:
+            return plain
+    shape, dtype = shaped("randn", size), default(dtype_beside("randn", out, dtype))
+    std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
+    given = native.normal_, shape, dtype, generator, 0.0, std
+    return into(out, made(drawn, *given, device=device, requires_grad=requires_grad))
+
+
+def laid_out(ops: Any, drawn: Any, like: Any, memory_format: Any) -> Any:
+    """New numbers in the layout that `empty_like` would have. Copies: one, unless it is rows."""
+    if memory_format is None and in_rows(getattr(like, "array", like)):
+        return drawn
+    out = ops.empty_like(like, dtype=drawn.dtype, memory_format=memory_format)
+    if in_rows(getattr(out, "array", out)):
+        return drawn
+    getattr(out, "array", out)[...] = getattr(drawn, "array", drawn)
+    return out.requires_grad_() if getattr(drawn, "requires_grad", False) else out
+
+
+def drawn_like(draw: Any, like: Any, dtype: Any, generator: Any, requires_grad: bool) -> Any:
+    """New numbers of the shape and dtype of a tensor; the usual ones by `draw`'s short way."""
+    dtype = like.dtype if dtype is None else dtype
+    if like.ndim and dtype == get_default_dtype() and generator is None and not requires_grad:
+        return draw(*like.shape)
+    return draw(tuple(like.shape), generator=generator, dtype=dtype, requires_grad=requires_grad)
+
+
+@composite(method=False)
+def rand_like(
+    ops,
+    input,
+    *,
+    generator=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
+):
+    """`rand` in the shape and dtype of a tensor."""
+    out = drawn_like(ops.rand, input, dtype, generator, requires_grad)
+    return laid_out(ops, out, input, memory_format)
+
+
+@composite(method=False)
+def randn_like(
+    ops,
+    input,
+    *,
+    generator=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
+):
+    """`randn` in the shape and dtype of a tensor."""
+    out = drawn_like(ops.randn, input, dtype, generator, requires_grad)
+    return laid_out(ops, out, input, memory_format)
+
+
+def whole(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
+    """Whole numbers from [low, high).
+
+    Raises:
+        RuntimeError: there is none, or the dtype cannot hold them.
+    """
+    check_random_bounds("randint", low, high, dtype)
+    n, span = math.prod(shape), high - low
+    wide = span >= 2**32
+    seed, offset = claimed(generator, n, wide)
+    raw = native.integers(n, seed, offset, low, span % 2**64)
+    return raw.astype(dtype, copy=False).reshape(shape)
+
+
+@composite(method=False)
+def randint(
+    ops,
+    low,
+    high=None,
+    size=None,
+    *,
+    generator=None,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+):
+    """Whole numbers from [low, high), int64 unless told otherwise: `randint(high, size)` or
+    `randint(low, high, size)`.
+    """
+    if size is None:
+        low, high, size = (0, low, high) if not isinstance(high, int) else (low, high, None)
+    if high is None:
+        low, high = 0, low
+    if size is None:
+        raise TypeError(f"randint: size is needed: randint({low}, {high})")
+    dtype = dtype_beside("randint", out, dtype)
+    dtype = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
+    shape = shaped("randint", (size,))
+    return into(
+        out,
+        made(whole, shape, low, high, dtype, generator, device=device, requires_grad=requires_grad),
+    )
+
+
+@composite(method=False)
+def randint_like(
+    ops,
+    input,
+    low,
+    high=None,
+    *,
+    generator=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
+):
+    """`randint` in the shape and dtype of a tensor."""
+    low, high = (0, low) if high is None else (low, high)
+    dtype = input.dtype if dtype is None else as_dtype(dtype)
+    shape = tuple(input.shape)
+    out = made(
+        whole, shape, number(low), number(high), dtype, generator, requires_grad=requires_grad
+    )
+    return laid_out(ops, out, input, memory_format)
+
+
+@composite(method=False)
+def randperm(
+    ops,
+    n,
+    *,
+    generator=None,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """The numbers 0 to n - 1 in random order."""
+    if n < 0:
+        raise RuntimeError(f"randperm: n must not be negative: {n}")
+    dtype = dtype_beside("randperm", out, dtype)
+    dtype = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
+    check_drawable("randperm", dtype, "iuf")
+    if n - 1 > most_exact(dtype):
+        raise RuntimeError(f"randperm: n is too large for {dtype}: {n}")
+    return into(
+        out, made(shuffled, n, dtype, generator, device=device, requires_grad=requires_grad)
+    )
+
+
+def shuffled(n: int, dtype: Any, generator: Any) -> Any:
+    """0 to n - 1, place by place exchanged with a random one behind it: `philox.permutation`."""
+    seed, offset = claimed(generator, n, n > 2**20)
+    return native.permutation(n, seed, offset).astype(dtype, copy=False)
+
+
+# ---- by probabilities
+
+
+@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="rows")
+def coins(xp, x, /, seed, offset):
+    """1 with probability x, else 0."""
+    if x.size and not (x.min() >= 0 and x.max() <= 1):
+        raise RuntimeError(f"bernoulli: probabilities must lie in [0, 1]: {x.min()} to {x.max()}")
+    u = philox.uniform(seed, offset, x.size, xp.dtype(xp.float64)).reshape(x.shape)
+    return (u < x).astype(x.dtype)
+
+
+below = native.parallel(np.less)
+
+
+def fast_coins(x: Any, seed: int, offset: int) -> Any:
+    """With the native uniform numbers."""
+    if x.size and not (x.min() >= 0 and x.max() <= 1):
+        return coins.forward(np, x, seed, offset)
+    u = native.uniform_(np.empty(x.shape), seed, offset, 0.0, 1.0)
+    return below(u, x).astype(x.dtype)
+
+
+coins.numpy = fast_coins
+coins.pullback(x=lambda g: g * 0)
+
+
+@composite
+def bernoulli(ops, input, p=None, *, generator=None):
+    """1 with the probability that each element says (or p), else 0."""
+    if p is not None:
+        input = ops.full_like(input, p)
+    if input.dtype.kind != "f":
+        raise RuntimeError(f"bernoulli: probabilities must be floating point: {input.dtype}")
+    return ops.coins(input, *claimed(generator, size_of(input), True))
+
+
+@composite(method=False)
+def normal(
+    ops,
+    mean=0.0,
+    std=1.0,
+    size=None,
+    *,
+    generator=None,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+):
+    """Normally distributed numbers: means and deviations are numbers (with a size) or tensors."""
+    if not hasattr(std, "shape") and std < 0:
+        raise RuntimeError(f"normal: std must not be negative: {std}")
+    if size is not None:
+        dtype = dtype_beside("normal", out, dtype)
+        z = ops.randn(size, generator=generator, dtype=dtype, device=device)
+        drawing = ops.add(ops.mul(z, std), mean)
+        return into(out, drawing.requires_grad_(True) if requires_grad else drawing)
+    tensors = [v for v in (mean, std) if hasattr(v, "shape")]
+    if not tensors:
+        raise TypeError(f"normal: a size is needed beside numbers: mean={mean}, std={std}")
+    shape = np.broadcast_shapes(*(tuple(v.shape) for v in tensors))
+    dtype = tensors[0].dtype
+    if out is not None:
+        check_drawable("normal", out.dtype)
+    if hasattr(std, "shape") and math.prod(std.shape) and std.min() < 0:
+        raise RuntimeError(f"normal: std must not be negative: {std.min()}")
+    z = ops.randn(shape, generator=generator, dtype=dtype)
+    return into(out, ops.add(ops.mul(z, std), mean))
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        (reals((3, 5), 0.1, 1.0), 2, False, 3, 0),
+        (reals((3, 5), 0.1, 1.0), 7, True, 3, 0),
+        (reals((5,), 0.1, 1.0), 7, True, 3, 0),
+    ],
+)
+def multinomial_places(xp, x, /, num_samples, replacement, seed, offset):
+    """Indices drawn with the weights of each row: where a uniform number falls among the running
+    sums, or the first ones of a race, in which each takes an exponential time over its weight.
+    """
+    rows = x.reshape(-1, x.shape[-1]).astype(xp.float64)
+    if not (xp.isfinite(rows).all() and (rows >= 0).all() and (rows.sum(1) > 0).all()):
+        raise RuntimeError("multinomial: weights must be finite, not negative, and not all 0")
+    if replacement:
+        u = philox.uniform(seed, offset, len(rows) * num_samples, xp.dtype(xp.float64))
+        ends = xp.cumsum(rows, 1)
+        v = xp.minimum(u.reshape(len(rows), -1) * ends[:, -1:], xp.nextafter(ends[:, -1:], 0))
+        out = xp.stack([xp.searchsorted(e, w, "right") for e, w in zip(ends, v, strict=True)])
+    else:
+        if ((rows > 0).sum(1) < num_samples).any():
+            raise RuntimeError(f"multinomial: fewer weights above 0 than samples: {num_samples}")
+        u = philox.uniform(seed, offset, rows.size, xp.dtype(xp.float64)).reshape(rows.shape)
+        with np.errstate(all="ignore"):
+            times = xp.where(rows > 0, -xp.log(1 - u) / rows, math.inf)
+        out = xp.argsort(times, 1, kind="stable")[:, :num_samples]
+    return out.reshape(*x.shape[:-1], num_samples).astype(xp.int64)
+
+
+def fast_places(x: Any, num_samples: int, replacement: bool, seed: int, offset: int) -> Any:
+    """By the kernels; weights that are wrong are refused by the forward."""
+    rows = x.reshape(-1, x.shape[-1])
+    shape = (len(rows), num_samples if replacement else rows.shape[1])
+    u = native.uniform_(np.empty(shape), seed, offset, 0.0, 1.0)
+    found = None
+    if replacement:
+        found = native.drawn(rows, u)
+    elif native.waited(rows, u, num_samples):
+        _, found = native.topk(u, num_samples, 1, False) or (None, None)
+    if found is None:
+        return multinomial_places.forward(np, x, num_samples, replacement, seed, offset)
+    return found.reshape(*x.shape[:-1], num_samples)
+
+
+multinomial_places.numpy = fast_places
+
+
+@composite(exact_out=True)
+def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
+    """Indices drawn with the weights in each row."""
+    n = input.shape[-1] if input.ndim else 0
+    if input.ndim not in (1, 2) or input.dtype.kind != "f":
+        raise RuntimeError(
+            f"multinomial: rows of weights are needed: {tuple(input.shape)} {input.dtype}"
+        )
+    if num_samples < 1 or (num_samples > n and not replacement):
+        raise RuntimeError(f"multinomial: cannot draw {num_samples} of {n} without replacement")
+    replacement = replacement or num_samples == 1  # which is the same, and needs one number a row
+    rows = size_of(input) // n if n else 0
+    stream = claimed(generator, rows * (num_samples if replacement else n), True)
+    return ops.multinomial_places(input, num_samples, replacement, *stream)

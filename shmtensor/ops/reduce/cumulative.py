@@ -1,0 +1,222 @@
+"""Running results along a dimension: sums, products, extremes, differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...dtypes import finfo
+from ..pointwise.exp_log_erf import complex_logaddexp
+from ..table.check_dtypes import floating
+from ..table.dims import axis, in_order
+from ..table.native_or_numpy import either
+from ..table.op_definition import composite, dtype, op
+from .sum_mean_var import accumulator
+
+ALONG = [((3, 4), 1), ((3, 4), 0), ((), 0), ((0, 3), 0)]
+
+
+def running(x: Any, dim: int, dtype: Any, accumulate: Any) -> Any:
+    """An accumulation along dim; of a 0-d tensor itself."""
+    dim = axis(x, dim)
+    kind = accumulator(x.dtype, dtype)
+    return accumulate(x, dim, kind) if x.ndim else x.astype(kind)
+
+
+@op(inplace=True, samples=ALONG, vmap="along")
+def cumsum(xp, x, /, dim, *, dtype: dtype = None):
+    """Running sum along a dimension."""
+    return running(x, dim, dtype, xp.add.accumulate)
+
+
+def fast_running(row: Any, product: bool) -> Any:
+    """The native kernel, where the dtype is the usual one."""
+
+    def kernel(x: Any, dim: int, dtype: Any) -> Any:
+        usual = dtype is None or dtype == accumulator(x.dtype, None)
+        out = native.running(x, dim, product) if usual else None
+        return row.forward(np, x, dim, dtype=dtype) if out is None else out
+
+    return kernel
+
+
+cumsum.numpy = fast_running(cumsum, False)
+
+
+def turned_sum(ops: Any, g: Any, dim: int) -> Any:
+    """Running sum from the end."""
+    return ops.flip(ops.cumsum(ops.flip(g, (dim,)), dim), (dim,)) if g.ndim else g
+
+
+cumsum.pullback(x=lambda ops, g, dim: turned_sum(ops, g, dim))
+
+
+@op(inplace=True, samples=ALONG, vmap="along")
+def cumprod(xp, x, /, dim, *, dtype: dtype = None):
+    """Running product along a dimension."""
+    return running(x, dim, dtype, xp.multiply.accumulate)
+
+
+cumprod.numpy = fast_running(cumprod, True)
+
+
+def cumprod_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
+    """Later products without the own factor. Where elements are 0 that cannot be had by division:
+    then row i of an n x n table is the running product with x_i replaced by 1: slow but right."""
+    if not x.ndim:
+        return g
+    if not bool((x == 0).any()):
+        return turned_sum(ops, g * out.conjugate(), dim) / x.conjugate()
+    dim, n = dim % x.ndim, x.shape[dim]
+    own, later = np.eye(n, dtype=bool), np.triu(np.ones((n, n), dtype=bool))
+    rows = ops.unsqueeze(ops.movedim(x, dim, -1), -2)
+    table = ops.choose(later, ops.cumprod(ops.replace(own, rows, 1.0), -1), 0.0)
+    slope = ops.sum(ops.unsqueeze(ops.movedim(g, dim, -1), -2) * table.conjugate(), -1)
+    return ops.movedim(slope, -1, dim)
+
+
+cumprod.pullback(x=lambda ops, g, x, out, dim: cumprod_slope(ops, g, x, out, dim))
+
+
+def record(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any]:
+    """The best so far along dim, and where it is: of equal ones the last; NaN stays."""
+    dim = axis(x, dim)
+    if not x.ndim:
+        return x.copy(), np.zeros((), np.int64)
+    rows = xp.moveaxis(x, dim, 0)
+    values, indices = xp.empty_like(rows), xp.empty(rows.shape, np.int64)
+    for i in range(rows.shape[0]):
+        if i == 0:
+            values[0], indices[0] = rows[0], 0
+            continue
+        take = better(rows[i], values[i - 1]) | (rows[i] != rows[i])
+        values[i] = xp.where(take, rows[i], values[i - 1])
+        indices[i] = xp.where(take, i, indices[i - 1])
+    return xp.moveaxis(values, 0, dim), xp.moveaxis(indices, 0, dim)
+
+
+@op(outputs="values indices", samples=ALONG, vmap="along")
+def cummax(xp, x, /, dim):
+    """Largest element so far along a dimension, and where it is."""
+    return record(xp, in_order("cummax", x), dim, xp.greater_equal)
+
+
+@op(outputs="values indices", samples=ALONG, vmap="along")
+def cummin(xp, x, /, dim):
+    """Smallest element so far along a dimension, and where it is."""
+    return record(xp, in_order("cummin", x), dim, xp.less_equal)
+
+
+cummax.numpy = either(lambda x, dim: native.running_extreme(x, dim, True), cummax.forward)
+cummin.numpy = either(lambda x, dim: native.running_extreme(x, dim, False), cummin.forward)
+
+
+for row in (cummax, cummin):
+    row.pullback(
+        x=lambda ops, g, indices, x_shape, dim: (
+            ops.gathered_sum(g, indices, x_shape, dim) if x_shape else g
+        )
+    )
+
+
+@op(samples=ALONG, vmap="along")
+def logcumsumexp(xp, x, /, dim):
+    """Logarithm of the running sum of exponentials along a dimension, without overflow."""
+    dim = axis(x, dim)
+    floating("logcumsumexp", x)
+    if not x.ndim or not x.size:
+        return x.copy()
+    if x.dtype.kind == "c":
+        rows, out = xp.moveaxis(x, dim, 0), xp.empty_like(x)
+        line = xp.moveaxis(out, dim, 0)
+        line[0] = rows[0]
+        for i in range(1, len(rows)):
+            line[i] = complex_logaddexp(xp, line[i - 1], rows[i])
+        return out
+    return xp.logaddexp.accumulate(x, dim)
+
+
+logcumsumexp.numpy = either(native.running_log_sum, logcumsumexp.forward)
+
+
+def logcumsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
+    """exp(x) times the running sum from the end of g exp(-out), by sign and in logarithms."""
+    if not x.ndim or 0 in x.shape:
+        return g
+    if x.dtype.kind == "c":  # shifted by the largest real part, so that nothing overflows
+        top = ops.amax(ops.real(out), dim, True)
+        weights = g * ops.exp(top - out).conjugate()
+        running = ops.flip(ops.cumsum(ops.flip(weights, (dim,)), dim), (dim,))
+        return running * ops.exp(x - top).conjugate()
+    tiny = finfo(x.dtype).min
+    gains = [
+        ops.choose(s * g > 0, ops.log(ops.choose(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)
+    ]
+    up, down = (
+        ops.exp(ops.flip(ops.logcumsumexp(ops.flip(w - out, (dim,)), dim), (dim,)) + x)
+        for w in gains
+    )
+    return up - down
+
+
+logcumsumexp.pullback(x=lambda ops, g, x, out, dim: logcumsumexp_slope(ops, g, x, out, dim))
+
+
+@composite
+def diff(ops, input, n=1, dim=-1, prepend=None, append=None):
+    """Differences of neighbours along a dimension, n times."""
+    if not input.ndim:
+        raise RuntimeError("diff: the tensor must have a dimension: shape ()")
+    if n < 0:
+        raise RuntimeError(f"diff: n must not be negative: {n}")
+    if not n:
+        return ops.clone(input)
+    ends = [t for t in (prepend, input, append) if t is not None]
+    out = ops.cat(ends, dim) if len(ends) > 1 else input
+    for _ in range(builtin_min(n, out.shape[dim])):
+        size = out.shape[dim]
+        after, before = ops.narrow(out, dim, 1, size - 1), ops.narrow(out, dim, 0, size - 1)
+        out = ops.logical_xor(after, before) if out.dtype == np.bool_ else ops.sub(after, before)
+    return out
+
+
+builtin_min = min
+
+
+@composite(method=False)
+def trapezoid(ops, y, x=None, *, dx=None, dim=-1):
+    """Integral along a dimension by the trapezoidal rule."""
+    return ops.sum(strips(ops, y, x, dx, dim), dim)
+
+
+@composite(method=False)
+def cumulative_trapezoid(ops, y, x=None, *, dx=None, dim=-1):
+    """Running integral along a dimension by the trapezoidal rule."""
+    return ops.cumsum(strips(ops, y, x, dx, dim), dim)
+
+
+trapezoid.alias("trapz")
+
+
+def strips(ops: Any, y: Any, x: Any, dx: Any, dim: int) -> Any:
+    """The area under each pair of neighbours."""
+    given = [y] if x is None else [y, x]
+    if any(v.dtype.kind == "b" for v in given):
+        raise RuntimeError(f"trapezoid: not for bool: {', '.join(str(v.dtype) for v in given)}")
+    if isinstance(dx, bool):
+        raise RuntimeError(f"trapezoid: dx must be a real number: {dx}")
+    dim = axis(y, dim)
+    if not y.ndim:
+        raise IndexError("trapezoid: dim is out of range: 0-d tensors have none")
+    size = y.shape[dim]
+    if not size:
+        return ops.mul(y, 0.5)
+    heights = ops.narrow(y, dim, 1, size - 1) + ops.narrow(y, dim, 0, size - 1)
+    if x is None:
+        return ops.mul(heights, (1.0 if dx is None else dx) / 2)
+    widths = ops.diff(x, 1, dim if x.ndim == y.ndim else -1)
+    if x.ndim == 1 and y.ndim > 1:
+        widths = ops.reshape(widths, (-1, *[1] * (y.ndim - 1 - dim % y.ndim)))
+    return ops.div(ops.mul(heights, widths), 2)

@@ -1,0 +1,122 @@
+"""Histograms of one and of several dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..table.named_results import named
+from ..table.op_definition import composite, op
+from ..table.samples import reals
+
+EDGES = np.array([-1.0, -0.5, 0.25, 1.0])
+
+
+def edges_of(name: str, x: Any, bins: Any, low: float | None, high: float | None) -> Any:
+    """The edges of equal parts of [low, high], by default of the data's range; or those given."""
+    if not isinstance(bins, (int, np.integer)):
+        return np.asarray(bins).astype(x.dtype)
+    if bins < 1:
+        raise RuntimeError(f"{name}: bins must be > 0: {bins}")
+    if low is None or high is None:
+        low, high = (float(x.min()), float(x.max())) if x.size else (0.0, 1.0)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"{name}: the range must be finite: {low}, {high}")
+    if low > high:
+        raise RuntimeError(f"{name}: min must not exceed max: {low}, {high}")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return np.linspace(low, high, int(bins) + 1, dtype=x.dtype)
+
+
+def weigh(name: str, x: Any, edges: list[Any], weight: Any, density: bool) -> Any:
+    """The sums of the weights of the rows of x in each cell; over volume and total for densities.
+
+    A cell has its lower edges; the last ones have their upper edges, too.
+    """
+    if weight is not None and weight.size != len(x):
+        raise RuntimeError(f"{name}: each of {len(x)} points needs one weight: {weight.shape}")
+    shape = tuple(len(e) - 1 for e in edges)
+    inside, cell = np.ones(len(x), bool), np.zeros(len(x), np.int64)
+    for d, (e, n) in enumerate(zip(edges, shape, strict=True)):
+        at = np.searchsorted(e, x[:, d], "right") - 1
+        inside &= (x[:, d] >= e[0]) & (x[:, d] <= e[-1])
+        cell = cell * n + np.clip(at, 0, n - 1)
+    weights = None if weight is None else weight.reshape(-1)[inside]
+    out = np.bincount(cell[inside], weights, math.prod(shape)).reshape(shape)
+    if density:
+        out = out / out.sum()
+        for d, e in enumerate(edges):
+            out = out / np.diff(e).reshape(-1, *(1,) * (len(edges) - 1 - d))
+    return out.astype(x.dtype)
+
+
+@op(
+    method=False,
+    function=False,
+    outputs="hist edges",
+    samples=[
+        (reals((20,)), None, 5, None, None, False),
+        (reals((20,)), reals((20,), 0.5, 1.0), EDGES, None, None, True),
+    ],
+)
+def bins_of(xp, x, weight=None, /, bins=10, low=None, high=None, density=False):
+    """How much lies in each bin, and the bins' edges."""
+    edges = edges_of("histogram", x, bins, low, high)
+    return weigh("histogram", x.reshape(-1, 1), [edges], weight, density), edges
+
+
+@op(
+    method=False,
+    function=False,
+    outputs="hist",
+    samples=[(reals((20, 2)), None, (EDGES, EDGES), False)],
+)
+def cells_of(xp, x, weight=None, /, edges=(), density=False):
+    """How much lies in each cell of a grid."""
+    return weigh("histogramdd", x.reshape(-1, x.shape[-1]), list(edges), weight, density)
+
+
+def plain(x: Any) -> Any:
+    """The array of a tensor; numbers stay."""
+    return getattr(x, "array", x)
+
+
+@composite
+def histogram(ops, input, bins=100, *, range=None, weight=None, density=False):
+    """How much lies in each bin, and the bins' edges: (hist, bin_edges).
+
+    Args:
+        bins: how many equal bins, or a vector of edges.
+        range: (low, high) that the bins cover; by default the data's.
+        weight: what each element counts, by default 1.
+        density: the integral over all bins is 1.
+    """
+    low, high = (None, None) if range is None else range
+    hist, edges = ops.bins_of(input, weight, plain(bins), low, high, density)
+    return named("histogram", hist=hist, bin_edges=edges)
+
+
+@composite(method=False)
+def histogramdd(ops, input, bins, *, range=None, weight=None, density=False):
+    """`histogram` of points (..., D) in a grid of D dimensions: (hist, bin_edges).
+
+    Args:
+        bins: one number, or for each dimension a number or a vector of edges.
+        range: low and high of each dimension, one after the other.
+    """
+    n = input.shape[-1] if input.ndim else 0
+    if input.ndim < 2:
+        raise RuntimeError(f"histogramdd: points (..., D) are needed: {tuple(input.shape)}")
+    bins = [bins] * n if isinstance(bins, int) else list(bins)
+    if len(bins) != n:
+        raise RuntimeError(f"histogramdd: bins for each of {n} dimensions are needed: {len(bins)}")
+    points = plain(input).reshape(-1, n)
+    edges = []
+    for d, b in enumerate(bins):
+        low, high = (None, None) if range is None else (range[2 * d], range[2 * d + 1])
+        edges.append(edges_of("histogramdd", points[:, d], plain(b), low, high))
+    hist = ops.cells_of(input, weight, tuple(edges), density)
+    return named("histogramdd", hist=hist, bin_edges=tuple(ops.cast(e, e.dtype) for e in edges))

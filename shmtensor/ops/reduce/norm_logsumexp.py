@@ -1,0 +1,196 @@
+"""Norms, and the logarithm of a sum of exponentials."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...dtypes import promote_types
+from ..table.dims import axes, flat_or, kept, spread
+from ..table.native_or_numpy import either, narrowed, widened
+from ..table.op_definition import composite, insist_on_tensors, op
+
+INFINITE = (math.inf, -math.inf)
+
+
+@op(
+    promote="float",
+    inplace=False,
+    samples=[((3, 4), 1), ((3, 4), (0, 1), True), ((), 0), ((3, 4), 0)],
+    layout="rows",
+    vmap="along",
+)
+def logsumexp(xp, x, /, dim, keepdim=False):
+    """log(sum(exp(x))) along dimensions, without overflow."""
+    axis = axes(x, dim)
+    if not x.size:
+        return xp.log(xp.exp(x).sum(axis, keepdims=keepdim))
+    top = x.max(axis, keepdims=True) if x.dtype.kind != "c" else x.real.max(axis, keepdims=True)
+    top = xp.where(xp.isfinite(top), top, 0)
+    out = xp.log(xp.exp(x - top).sum(axis, keepdims=True)) + top
+    return out if keepdim else out.squeeze(flat_or(dim, x.shape) if x.ndim else ())
+
+
+logsumexp.numpy = either(native.logsumexp, logsumexp.forward)
+logsumexp.pullback(
+    x=lambda ops, g, x, out, dim, keepdim: logsumexp_slope(ops, g, x, out, dim, keepdim)
+)
+
+
+def logsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
+    """g exp(x - out): the softmax; 0 where the sum is 0."""
+    shape = tuple(x.shape)
+    top = ops.replace(ops.isinf(out), out, 0.0)
+    weights = ops.exp(x - spread(ops, top, shape, dim, keepdim))
+    return spread(ops, g, shape, dim, keepdim) * weights.conjugate()
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((3, 4), 2, None, False),
+        ((3, 4), 2, 1, True),
+        ((3, 4), 1, 0, False),
+        ((3, 4), 3, None, False),
+        ((3, 4), math.inf, 1, False),
+        ((3, 4), -math.inf, None, False),
+    ],
+    layout="rows",
+    vmap="along",
+)
+def vector_norm(xp, x, /, ord, dim, keepdim):
+    """(sum of |x| ** ord) ** (1 / ord) along dimensions; infinity: the largest; 0: how many are not
+    0.
+    """
+    axis, size = axes(x, dim), xp.abs(x)
+    if ord == math.inf:
+        return size.max(axis, keepdims=keepdim)
+    if ord == -math.inf:
+        return size.min(axis, keepdims=keepdim)
+    if ord == 0:
+        return (size != 0).sum(axis, keepdims=keepdim).astype(size.dtype)
+    if ord == 1:
+        return size.sum(axis, keepdims=keepdim)
+    if ord == 2:
+        return xp.sqrt((size * size).sum(axis, keepdims=keepdim))
+    return (size**ord).sum(axis, keepdims=keepdim) ** (1 / ord)
+
+
+def fast_norm(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
+    """The norms that need no power of each element; None: not one of them."""
+    if ord == 2 or ord == 1:
+        return native.norm(x, dim, keepdim, int(ord))
+    if x.dtype.kind != "f":
+        return None
+    if ord == 0:
+        n = native.count(x, dim, keepdim)
+        return None if n is None else n.astype(x.dtype)
+    if ord == math.inf:
+        low, high = (native.extreme(x, dim, keepdim, largest) for largest in (False, True))
+        if low is None or high is None:
+            return None
+        return np.maximum(np.abs(low), np.abs(high))
+    return None
+
+
+vector_norm.numpy = either(fast_norm, vector_norm.forward)
+
+
+def insist_on_norm(name: str, shape: tuple[int, ...], ord: float, dim: Any) -> None:
+    """Raises RuntimeError where nothing would be reduced that has a norm of that order."""
+    if (
+        (ord < 0 or ord == math.inf)
+        and 0 in shape
+        and any(not shape[d] for d in flat_or(dim, shape))
+    ):
+        raise RuntimeError(
+            f"{name}: the norm of order {ord} of no elements is not defined: {shape}"
+        )
+
+
+def norm_slope(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keepdim: bool) -> Any:
+    """x |x| ** (ord - 2) / out ** (ord - 1); 0 where the norm is 0 (a subgradient)."""
+    shape = tuple(x.shape)
+    if ord == 0:
+        return spread(ops, g, shape, dim, keepdim) * 0
+    # What is reckoned once for each norm is not for each element: both are stretched at the end.
+    g, norm = (ops.reshape(v, kept(shape, dim)) for v in (g, out))
+    if ord == 1:
+        return g * ops.sgn(x)
+    if ord in INFINITE:
+        size = ops.abs(x)
+        hit = size == norm
+        n = ops.reshape(ops.sum(hit, dim, keepdim), kept(shape, dim))
+        return ops.choose(hit, g / n, 0.0) * ops.sgn(x)
+    zero = norm == 0
+    safe = ops.replace(zero, norm, 1.0)
+    if ord == 2:
+        return ops.replace(zero, g / safe, 0.0) * x
+    still = x == 0
+    size = ops.abs(ops.replace(still, x, 1.0))
+    slope = g * ops.sgn(x) * (size / safe) ** (ord - 1)
+    return ops.replace(zero | still, slope, 0.0)
+
+
+vector_norm.pullback(
+    x=lambda ops, g, x, out, ord, dim, keepdim: norm_slope(ops, g, x, out, ord, dim, keepdim)
+)
+
+
+def nuclear(ops: Any, x: Any, dim: Any, keepdim: bool) -> Any:
+    """The sum of the singular values of matrices, by default of the last two dimensions."""
+    dims = (-2, -1) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if len(dims) != 2 or x.ndim < 2:
+        raise RuntimeError(f"norm: p='nuc' is for two dimensions: dim={dim}, {tuple(x.shape)}")
+    kept_dims = sorted(d % x.ndim for d in dims)
+    out = ops.sum(ops.singular_values(ops.movedim(x, dims, (-2, -1))), -1)
+    if keepdim:
+        for d in kept_dims:
+            out = ops.unsqueeze(out, d)
+    return out
+
+
+@composite
+def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
+    """The p-norm of the elements, of all or along dimensions; "fro" is the 2-norm, "nuc" the sum of
+    singular values.
+    """
+    if dtype is not None:
+        input = ops.cast(input, dtype)
+    if input.dtype.kind in "iub":
+        raise RuntimeError(
+            f"norm: the tensor must be floating point or complex: {input.dtype}, give dtype="
+        )
+    if p == "nuc":
+        return nuclear(ops, input, dim, keepdim)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm: no such norm: p={p!r}, a number or 'fro' is needed")
+    dim = None if dim is None or dim == () or dim == [] else dim
+    ord = 2 if p == "fro" or p is None else p
+    insist_on_norm("norm", tuple(input.shape), ord, dim)
+    return narrowed(ops, ops.vector_norm(widened(ops, input), ord, dim, keepdim), input.dtype)
+
+
+@composite
+def dist(ops, input, other, p=2):
+    """The p-norm of the difference."""
+    insist_on_tensors("dist", input, other)
+    away = ops.sub(widened(ops, input), widened(ops, other))
+    return narrowed(ops, ops.norm(away, p), promote_types(input.dtype, other.dtype))
+
+
+@composite(inplace=True)
+def renorm(ops, input, p, dim, maxnorm):
+    """Slices along dim, scaled down to at most maxnorm in the p-norm."""
+    if input.ndim < 2:
+        raise RuntimeError(f"renorm: at least 2 dimensions are needed: {tuple(input.shape)}")
+    if input.dtype.kind not in "fc":
+        raise RuntimeError(f"renorm: the tensor must be floating point or complex: {input.dtype}")
+    others = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
+    norms = ops.vector_norm(input, p, others, True)
+    scale = ops.choose(norms > maxnorm, maxnorm / (norms + 1e-7), np.ones((), input.dtype))
+    return ops.mul(input, scale)

@@ -1,0 +1,332 @@
+"""Counts, histograms, quantiles, covariance."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...dtypes import get_default_dtype
+from ..table.check_dtypes import alike, floating
+from ..table.dims import axis, in_order, together
+from ..table.native_or_numpy import either
+from ..table.op_definition import composite, op
+from ..table.samples import ints
+
+
+@op(method=False, function=False, samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)])
+def tally(xp, x, weights=None, /, minlength=0):
+    """How often each whole number occurs, or the sum of the weights there."""
+    if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
+        raise RuntimeError(
+            f"bincount: a vector of whole numbers >= 0 is needed: {x.shape} {x.dtype}"
+        )
+    if weights is None:
+        return xp.bincount(x, minlength=minlength).astype(np.int64)
+    kind = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
+    return xp.bincount(x, weights, minlength).astype(kind)
+
+
+tally.numpy = either(native.occurrences, tally.forward)
+
+
+@composite
+def bincount(ops, input, weights=None, minlength=0):
+    """How often each of the numbers 0, 1, ... occurs in a vector."""
+    return ops.tally(input, weights, minlength)
+
+
+@op(method=False, function=False, samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
+def bars(xp, x, /, n, low, high):
+    """How many elements lie in each of n equal parts of [low, high]; outside ones do not count."""
+    if low > high:
+        raise RuntimeError(f"histc: max must not be less than min: {low}, {high}")
+    if n <= 0:
+        raise RuntimeError(f"histc: at least one bin is needed: {n}")
+    if low == high and x.size:
+        low, high = float(x.min()), float(x.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"histc: the range must be finite: {low}, {high}")
+    return xp.histogram(x, n, (low, high))[0].astype(x.dtype)
+
+
+def fast_bars(x: Any, n: int, low: float, high: float) -> Any:
+    """By the kernel where the range is given or found; the forward does or refuses the rest."""
+    found = None
+    if n > 0 and x.dtype.char in "fd" and x.size:
+        a, b = (float(x.min()), float(x.max())) if low == high else (low, high)
+        if a < b and math.isfinite(b - a):
+            edges = np.histogram_bin_edges(np.empty(0, x.dtype), n, (a, b))
+            found = native.bars(x.reshape(-1) if not x.ndim else x, edges.astype(x.dtype))
+    return bars.forward(np, x, n, low, high) if found is None else found.astype(x.dtype)
+
+
+bars.numpy = fast_bars
+
+
+@composite
+def histc(ops, input, bins=100, min=0, max=0):
+    """How many elements lie in each of `bins` equal parts of [min, max] (by default of the data's
+    range).
+    """
+    floating("histc", in_order("histc", input))
+    return ops.bars(input, bins, min, max)
+
+
+# ---- quantiles
+
+
+def places(n: int, q: Any, interpolation: str) -> tuple[Any, Any, Any]:
+    """The ranks below and above each quantile, and how far it is to the upper one."""
+    rank = q * (n - 1)
+    if interpolation == "lower":
+        rank = np.floor(rank)
+    elif interpolation == "higher":
+        rank = np.ceil(rank)
+    elif interpolation == "nearest":
+        rank = np.rint(rank)
+    low = np.floor(rank).astype(np.int64)
+    part = rank - low
+    if interpolation == "midpoint":
+        part = np.where(part > 0, 0.5, 0.0)
+    return low, np.minimum(low + 1, n - 1), part
+
+
+KINDS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def ranked(
+    ops: Any, name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolation: str, skip: bool
+) -> Any:
+    """Quantiles along dim; NaN where the row has one, unless those are skipped."""
+    if interpolation not in KINDS:
+        raise RuntimeError(
+            f"{name}: no such interpolation: {interpolation!r}, one of {KINDS} is needed"
+        )
+    if input.dtype.kind != "f":
+        raise RuntimeError(f"{name}: the tensor must be floating point: {input.dtype}")
+    if input.dtype.itemsize == 2:
+        raise RuntimeError(
+            f"{name}: not implemented for {input.dtype}: shape {tuple(input.shape)}, "
+            "hint: x.float()"
+        )
+    alike(name, input, q)
+    values = np.asarray(getattr(q, "array", q), np.float64)
+    if values.ndim > 1 or not ((values >= 0) & (values <= 1)).all():
+        raise RuntimeError(f"{name}: q must be numbers from 0 to 1: {values.tolist()}")
+    if not math.prod(input.shape):
+        raise RuntimeError(f"{name}: the tensor is empty: {tuple(input.shape)}")
+    whole = dim is None
+    ndim = input.ndim
+    rows = ops.reshape(input, (-1,)) if whole else input
+    rows = (
+        ops.movedim(rows, axis(rows, 0 if whole else dim), -1)
+        if rows.ndim
+        else ops.reshape(rows, (1,))
+    )
+    n = rows.shape[-1]
+    ordered = ops.sort_along(rows, -1, False)[0]
+    if not (values.ndim or skip or getattr(q, "requires_grad", False)):
+        out = at_one_rank(ops, ordered, *(v.item() for v in places(n, values, interpolation)))
+        return with_dims_of_one(ops, out, dim, ndim) if keepdim else out
+    data = getattr(rows, "array", rows)
+    holes = np.isnan(data).sum(-1)[..., None]
+    flat = values.reshape(-1)
+    if skip:
+        counts = np.maximum(n - holes, 1)
+        low, high, part = places(counts, flat, interpolation)
+        low, high = np.minimum(low, counts - 1), np.minimum(low + 1, counts - 1)
+    else:
+        low, high, part = (
+            np.broadcast_to(v, (*rows.shape[:-1], flat.size))
+            for v in places(n, flat, interpolation)
+        )
+    part = np.asarray(part, input.dtype)
+    if interpolation == "linear" and getattr(q, "requires_grad", False):
+        rank = ops.mul(ops.reshape(q, (-1,)), (counts if skip else n) - 1.0)
+        part = ops.sub(rank, low.astype(input.dtype))
+    below, above = ops.gathered(ordered, low, -1), ops.gathered(ordered, high, -1)
+    out = ops.choose(part == 0, below, ops.lerp(below, above, part))
+    if not skip:
+        out = ops.choose(np.broadcast_to(holes > 0, tuple(out.shape)), math.nan, out)
+    if keepdim:
+        out = ops.unsqueeze(out, -1)
+        if whole:
+            out = ops.reshape(out, (flat.size, *(1,) * ndim))
+        else:
+            out = ops.movedim(ops.movedim(out, -2, 0), -1, dim % (ndim or 1) + 1)
+            out = out if ndim else ops.reshape(out, (flat.size,))
+    else:
+        out = ops.movedim(out, -1, 0)
+    return out if values.ndim else out[0]
+
+
+def at_one_rank(ops: Any, ordered: Any, low: int, high: int, part: float) -> Any:
+    """What is at a rank of sorted rows or between it and the next; NaN where the row has one."""
+    out = ops.select(ordered, -1, low)
+    if part:
+        out = ops.lerp(out, ops.select(ordered, -1, high), part)
+    last = ops.select(ordered, -1, ordered.shape[-1] - 1)  # NaN is sorted last
+    bad = ops.ne(last, last)
+    return ops.choose(bad, math.nan, out) if bool(ops.any(bad)) else out
+
+
+def with_dims_of_one(ops: Any, out: Any, dim: int | None, ndim: int) -> Any:
+    """A reduced tensor with its reduced dimensions, of size 1."""
+    if dim is None:
+        return ops.reshape(out, (1,) * ndim)
+    return ops.unsqueeze(out, dim % ndim) if ndim else out
+
+
+@composite(autocast="full")
+def quantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    """The q-th quantiles (0 <= q <= 1) of all elements or along a dimension."""
+    return ranked(ops, "quantile", input, q, dim, keepdim, interpolation, False)
+
+
+@composite(autocast="full")
+def nanquantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    """The q-th quantiles of what is not NaN."""
+    return ranked(ops, "nanquantile", input, q, dim, keepdim, interpolation, True)
+
+
+# ---- averages, covariance
+
+
+@composite
+def nanmean(ops, input, dim=None, keepdim=False, *, dtype=None):
+    """Average of the elements that are not NaN."""
+    if input.dtype.kind not in "fc":
+        raise RuntimeError(f"nanmean: the tensor must be floating point or complex: {input.dtype}")
+    n = ops.sum(input == input, dim, keepdim)
+    return ops.div(ops.nansum(input, dim, keepdim, dtype=dtype), n)
+
+
+def check_weights(name: str, weights: Any, kinds: str, n: int) -> None:
+    """Raises RuntimeError unless weights of n observations are a vector of such numbers >= 0."""
+    if weights is None:
+        return
+    if weights.ndim > 1 or math.prod(weights.shape) != n:
+        raise RuntimeError(
+            f"cov: {name} must be a vector, one for each of {n} observations: "
+            f"{tuple(weights.shape)}"
+        )
+    if weights.dtype.kind not in kinds:
+        word = "integers" if kinds == "iu" else "floating-point numbers"
+        raise RuntimeError(f"cov: {name} must be {word}: {weights.dtype}")
+    data = getattr(weights, "array", weights)
+    if data.size and data.min() < 0:
+        raise RuntimeError(f"cov: {name} cannot be negative: {data.min()}")
+
+
+@composite
+def cov(ops, input, *, correction=1, fweights=None, aweights=None):
+    """Covariance of variables (rows) over observations (columns)."""
+    if input.ndim > 2:
+        raise RuntimeError(f"cov: at most 2 dimensions are expected: {tuple(input.shape)}")
+    if input.dtype.kind == "b":
+        raise RuntimeError(f"cov: not for bool: shape {tuple(input.shape)}, hint: input.float()")
+    observations = input.shape[-1] if input.ndim else 1
+    check_weights("fweights", fweights, "iu", observations)
+    check_weights("aweights", aweights, "f", observations)
+    if input.dtype.kind in "iub":
+        input = ops.cast(input, get_default_dtype())
+    rows = input if input.ndim == 2 else ops.reshape(input, (1, -1))
+    weights = (
+        fweights
+        if aweights is None
+        else aweights
+        if fweights is None
+        else ops.mul(fweights, aweights)
+    )
+    if weights is None:
+        total: Any = rows.shape[1]
+        mean = ops.mean(rows, 1, True)
+        norm: Any = total - correction
+    else:
+        total = ops.sum(weights)
+        mean = ops.div(ops.sum(ops.mul(rows, weights), 1, True), total)
+        if aweights is None or correction == 0:
+            norm = ops.sub(total, correction)
+        else:
+            share = ops.div(ops.sum(ops.mul(weights, aweights)), total)
+            norm = ops.sub(total, ops.mul(share, correction))
+    away = ops.sub(rows, mean)
+    scaled = away if weights is None else ops.mul(away, weights)
+    norm = max(norm, 0) if isinstance(norm, (int, float)) else ops.clamp(norm, 0, None)
+    out = ops.div(ops.matmul(scaled, ops.conj(ops.transpose(away, 0, 1))), norm)
+    return ops.reshape(out, ()) if rows.shape[0] == 1 else out
+
+
+@composite
+def corrcoef(ops, input):
+    """Correlation of variables (rows) over observations (columns)."""
+    c = ops.cov(input)
+    if not c.ndim:
+        return ops.div(c, c)
+    std = ops.sqrt(ops.real(ops.diagonal(c)))
+    return ops.div(ops.div(c, ops.unsqueeze(std, 1)), ops.unsqueeze(std, 0))
+
+
+# ---- geometry
+
+
+@op(
+    promote="common",
+    method=False,
+    function=False,
+    inplace=False,
+    samples=[((4, 3), (4, 3), 1), ((3, 2, 2), (3, 2, 2), 0)],
+    vmap="along",
+)
+def crossed(xp, x, y, /, dim):
+    """Vector product of tensors of one shape along a dimension of size 3."""
+    first = xp.roll(x, -1, dim) * xp.roll(y, -2, dim)
+    return first - xp.roll(x, -2, dim) * xp.roll(y, -1, dim)
+
+
+crossed.numpy = either(native.cross, crossed.forward)
+crossed.pullback(
+    x=lambda ops, g, y, dim: ops.crossed(ops.conj(y), g, dim),
+    y=lambda ops, g, x, dim: ops.crossed(g, ops.conj(x), dim),
+)
+
+
+@composite
+def cross(ops, input, other, dim=None):
+    """Vector product along a dimension of size 3 (the first such one, if none is given)."""
+    if dim is None:
+        found = [d for d, n in enumerate(input.shape) if n == 3]
+        if not found:
+            raise RuntimeError(f"cross: a dimension of size 3 is needed: {tuple(input.shape)}")
+        dim = found[0]
+    alike("cross", input, other)
+    shape = together("cross", input.shape, other.shape)
+    if not -len(shape) <= dim < len(shape):
+        raise IndexError(f"cross: dim out of range: {dim} for {shape}")
+    dim = dim % len(shape)
+    if input.shape[dim - len(shape)] != 3 or other.shape[dim - len(shape)] != 3:
+        raise RuntimeError(
+            f"cross: dim {dim} must have size 3: {tuple(input.shape)}, {tuple(other.shape)}"
+        )
+    a, b = ops.broadcast_to(input, shape), ops.broadcast_to(other, shape)
+    return ops.crossed(a, b, dim)
+
+
+@composite(method=False)
+def combinations(ops, input, r=2, with_replacement=False):
+    """All combinations of r elements of a vector, one row each."""
+    if input.ndim != 1 or r < 0:
+        raise RuntimeError(
+            f"combinations: a vector and r >= 0 are needed: {tuple(input.shape)}, {r}"
+        )
+    if not r:
+        return ops.reshape(input, (-1,))[:0]
+    rows = native.call(native.combinations, input.shape[0], r, bool(with_replacement))
+    if rows is None:
+        raise RuntimeError(f"combinations: too many rows: {r} out of {input.shape[0]} elements")
+    return ops.getitem(input, rows)

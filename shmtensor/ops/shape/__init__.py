@@ -1,0 +1,1 @@
+"""Rows that give the same elements another shape or order."""

@@ -1,0 +1,241 @@
+"""Tensors by their strides: any layout over a tensor's memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ...storage import memory_of, owner_of
+from ..creation.zeros_full_arange import default, made
+from ..table.op_definition import composite, op
+
+Shape = tuple[int, ...]
+
+
+def owner(x: Any) -> Any:
+    """All the memory that x lies in, as a vector of its dtype. It can be written if x can.
+
+    Raises:
+        RuntimeError: the memory is not one piece.
+    """
+    whole = owner_of(x)
+    if whole.dtype is x.dtype and whole.flags.c_contiguous:
+        memory = whole.reshape(-1)
+        if memory.flags.writeable and not x.flags.writeable:
+            memory.flags.writeable = False
+        return memory
+    held = memory_of(x)
+    before = (x.ctypes.data - held.ctypes.data) % x.itemsize  # of a view that begins between
+    return held[before : held.size - (held.size - before) % x.itemsize].view(x.dtype)
+
+
+def offset_of(x: Any) -> int:
+    """Elements between the start of the memory and the first one of x.
+
+    Raises:
+        RuntimeError: the memory is not one piece.
+    """
+    whole = owner_of(x)
+    if whole is x and x.flags.c_contiguous:
+        return 0
+    memory = whole if whole.flags.c_contiguous else memory_of(x)
+    return int(x.ctypes.data - memory.ctypes.data) // int(x.itemsize)
+
+
+def laid(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
+    """The layout over a vector.
+
+    Raises:
+        RuntimeError: it reaches beyond the memory.
+    """
+    if len(size) != len(stride):
+        raise RuntimeError(f"as_strided: size and stride differ in length: {size}, {stride}")
+    end = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1
+    if math.prod(size) and (end > memory.size or offset < 0 or min(stride, default=0) < 0):
+        raise RuntimeError(
+            f"as_strided: out of bounds: size={size}, stride={stride}, offset {offset}, "
+            f"the memory has {memory.size} elements"
+        )
+    steps = tuple(s * memory.itemsize for s in stride)
+    return native.relaid(memory, size, steps, offset * memory.itemsize if math.prod(size) else 0)
+
+
+# ---- Note [Strides of a view]
+#
+# A row does not know where its operand lies in memory: its gradient, or a write to a view of it, is
+# computed on other memory. So `as_strided` tells the row `_as_strided` the offset from the
+# operand's first element, and the operand's own strides.
+
+
+def strides_of(x: Any) -> Shape:
+    """The strides in elements; of sizes of 1, which say nothing, 0."""
+    size = x.itemsize
+    return tuple([s // size if n > 1 else 0 for n, s in zip(x.shape, x.strides, strict=True)])
+
+
+def places(size: Shape, stride: Shape, offset: int) -> Any:
+    """The offset of each element from the first one of another layout."""
+    found = np.full(size, offset)
+    for d, (n, s) in enumerate(zip(size, stride, strict=True)):
+        found += (np.arange(n) * s).reshape((-1,) + (1,) * (len(size) - 1 - d))
+    return found
+
+
+def joint(*layouts: Any) -> tuple[int, list[Any]]:
+    """The size of the memory that layouts (size, stride, offset) span together, and the place of
+    each one's elements in it.
+    """
+    found = [places(*layout) for layout in layouts]
+    low = min((int(at.min()) for at in found if at.size), default=0)
+    high = max((int(at.max()) for at in found if at.size), default=-1)
+    return high - low + 1, [at - low for at in found]
+
+
+@op(
+    view=True,
+    method=False,
+    function=False,
+    samples=[((3, 4), (2, 2), (4, 1), 1, (4, 1)), ((6,), (4, 3), (1, 1), 0, (1,))],
+)
+def _as_strided(xp, x, /, size, stride, offset, own):
+    """Another shape and strides (in elements) over the tensor's memory, `offset` elements behind
+    its first one. Copies: none; one where x does not have its `own` strides.
+    """
+    if x.ndim != len(own):
+        raise RuntimeError(
+            f"as_strided: the tensor was given another geometry in place since: {x.shape}, it had "
+            f"the strides {own}"
+        )
+    if strides_of(x) != own:
+        n, (to, source) = joint((x.shape, own, 0), (size, stride, offset))
+        memory = xp.zeros(n, x.dtype)
+        memory[to] = x
+        return xp.asarray(memory[source])
+    return laid(owner(x), size, stride, offset_of(x) + offset)
+
+
+@op(method=False, function=False, samples=[((2, 2), (3, 4), (4, 1), (4, 1), 1)])
+def strided_sum(xp, x, /, shape, own, stride, offset):
+    """Zeros of a shape, with x added at strides over it: the gradient of `as_strided`. Elements
+    that share memory share what is added there.
+    """
+    n, (to, source) = joint((x.shape, stride, offset), (shape, own, 0))
+    memory = xp.zeros(n, x.dtype)
+    xp.add.at(memory, to, x)
+    if any(size > 1 and not step for size, step in zip(shape, own, strict=True)):
+        count = xp.bincount(source.reshape(-1), minlength=n)
+        memory /= xp.maximum(count, 1).astype(x.dtype)
+    return xp.asarray(memory[source])
+
+
+_as_strided.pullback(
+    x=lambda ops, g, x_shape, stride, offset, own: ops.strided_sum(g, x_shape, own, stride, offset)
+)
+strided_sum.pullback(
+    x=lambda ops, g, x_shape, own, stride, offset: ops._as_strided(g, x_shape, stride, offset, own)
+)
+
+
+@composite
+def as_strided(ops, input, size, stride, storage_offset=None):
+    """Another shape and strides (in elements) over the tensor's memory. Copies: none.
+
+    Args:
+        storage_offset: elements between the start of the memory and the result's first one; None:
+            that of the tensor.
+    """
+    array = getattr(input, "array", input)
+    offset = 0 if storage_offset is None else storage_offset - offset_of(array)
+    return ops._as_strided(input, tuple(size), tuple(stride), offset, strides_of(array))
+
+
+@composite(method=False)
+def as_strided_copy(ops, input, size, stride, storage_offset=None):
+    """`as_strided` in memory of its own. Copies: one (the result)."""
+    return ops.clone(ops.as_strided(input, size, stride, storage_offset))
+
+
+@composite
+def as_strided_scatter(ops, input, src, size, stride, storage_offset=0):
+    """The tensor with src at strides over it. Copies: one (the result)."""
+    count = math.prod(input.shape)
+    places = laid(np.arange(count), tuple(size), tuple(stride), storage_offset or 0)
+    if tuple(src.shape) != places.shape:
+        raise RuntimeError(f"as_strided_scatter: shapes differ: {tuple(src.shape)}, {places.shape}")
+    return ops.reshape(
+        ops.written(ops.reshape(input, (-1,)), src, (places,), False), tuple(input.shape)
+    )
+
+
+@composite(method=False)
+def resize_as_(ops, input, the_template, *, memory_format=None):
+    """The tensor brought to another one's shape, in place: `input.resize_as_(the_template)`."""
+    return input.resize_as_(the_template, memory_format=memory_format)
+
+
+def blank(size: Shape, stride: Shape, dtype: Any) -> Any:
+    """Memory just large enough for the strides, in their layout."""
+    need = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else 0
+    return laid(np.empty(need, dtype), size, stride, 0)
+
+
+@composite(method=False)
+def empty_strided(
+    ops,
+    size,
+    stride,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """Memory as it is, with strides (in elements) as given."""
+    arguments = tuple(size), tuple(stride), default(dtype)
+    return made(blank, *arguments, device=device, requires_grad=requires_grad)
+
+
+@composite(function=False)
+def new_empty_strided(
+    ops,
+    input,
+    size,
+    stride,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """Memory as it is, with strides as given, in this tensor's dtype."""
+    dtype = input.dtype if dtype is None else dtype
+    return ops.empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+@composite(method=False)
+def empty_permuted(
+    ops,
+    size,
+    physical_layout,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """Memory as it is, whose dimensions lie in the order physical_layout, slowest first."""
+    order = list(physical_layout)
+    if sorted(order) != list(range(len(size))):
+        raise RuntimeError(
+            f"empty_permuted: not an order of the dimensions: {order}, {tuple(size)}"
+        )
+    steps, step = [0] * len(order), 1
+    for d in reversed(order):
+        steps[d], step = step, step * max(size[d], 1)
+    return ops.empty_strided(size, steps, dtype=dtype, device=device, requires_grad=requires_grad)

@@ -1,0 +1,203 @@
+"""Parts of a tensor as views: slices, diagonals, windows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import native
+from ..table.dims import axis
+from ..table.native_or_numpy import either
+from ..table.op_definition import composite, op
+
+# ---- dimensions as one
+
+
+@op(
+    view=True,
+    method=False,
+    function=False,
+    samples=[((3, 4),), ((2, 3, 4), 1), ((2, 3, 4), 0, 1), ((),), ((0, 3), 0, -1)],
+    vmap="flattened",
+)
+def flattened(xp, x, /, start_dim=0, end_dim=-1):
+    """Dimensions start_dim to end_dim as one. Copies: none if the strides allow it."""
+    if not x.ndim:
+        axis(x, start_dim), axis(x, end_dim)
+        return x.reshape((1,))
+    start, end = axis(x, start_dim), axis(x, end_dim)
+    if start > end:
+        raise RuntimeError(f"flatten: start_dim comes after end_dim: {start_dim}, {end_dim}")
+    whole = math.prod(x.shape[start : end + 1])
+    return x.reshape((*x.shape[:start], whole, *x.shape[end + 1 :]))
+
+
+flattened.numpy = either(native.flatten, flattened.forward)
+flattened.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
+
+
+@composite
+def flatten(ops, input, start_dim=0, end_dim=-1):
+    """Dimensions start_dim to end_dim as one; the tensor itself where that is one dimension
+    already. Copies: none if the strides allow it.
+    """
+    n = input.ndim
+    if n == 1 and start_dim in (0, -1) and end_dim in (0, -1):
+        return input
+    if n > 1 and -n <= start_dim < n and -n <= end_dim < n and start_dim % n == end_dim % n:
+        return input
+    return ops.flattened(input, start_dim, end_dim)
+
+
+# ---- parts of a tensor, as views
+
+
+@op(view=True, samples=[((3, 4), 1, 1, 2), ((3, 4), 0, -2, 1)], vmap="along")
+def narrow(xp, x, /, dim, start, length):
+    """`length` elements of a dimension, from start on. Copies: none."""
+    if not x.ndim:
+        raise RuntimeError("narrow: a 0-d tensor has nothing to narrow: shape ()")
+    dim, size = axis(x, dim), x.shape[axis(x, dim)]
+    if not isinstance(start, int):
+        if start.ndim or start.dtype.kind not in "iu":
+            raise RuntimeError(
+                f"narrow: start must be a whole number or a 0-d tensor of one: {start.dtype} "
+                f"{tuple(start.shape)}"
+            )
+        start = int(start)
+    if not -size <= start <= size:
+        raise IndexError(f"narrow: start is out of range: {start}, dim {dim} of {x.shape}")
+    start = start + size if start < 0 else start
+    if length < 0 or start + length > size:
+        raise RuntimeError(f"narrow: too long: {start} + {length} > {size}, dim {dim} of {x.shape}")
+    return x[(slice(None),) * dim + (slice(start, start + length),)]
+
+
+narrow.pullback(x=lambda ops, g, x_shape, dim, start: inserted(ops, g, x_shape, dim, start))
+
+
+def inserted(ops: Any, g: Any, shape: tuple[int, ...], dim: int, start: int) -> Any:
+    """g as a slice of zeros."""
+    dim %= len(shape)
+    start = int(start) % (shape[dim] or 1) if start != shape[dim] else shape[dim]
+    stop = start + g.shape[dim]
+    return ops.sliced(g, shape, (slice(None),) * dim + (slice(start, stop),))
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[((2, 4), (3, 4), (slice(1, 3),))],
+    layout="images x",
+    halves="moved",
+)
+def sliced(xp, x, /, shape, index):
+    """Zeros of a shape, with x in the part that a basic index names."""
+    out = xp.zeros(shape, x.dtype)
+    out[index] = x
+    return out
+
+
+sliced.pullback(x=lambda g, index: g[index])
+
+
+@op(view=True, samples=[((3, 4), 1, 2), ((3, 4), 0, -1)], vmap="along")
+def select(xp, x, /, dim, index):
+    """One element of a dimension, which goes. Copies: none."""
+    if not x.ndim:
+        raise IndexError("select: a 0-d tensor has nothing to select: shape ()")
+    dim, index = axis(x, dim), int(index)
+    if not -x.shape[dim] <= index < x.shape[dim]:
+        raise IndexError(f"select: index is out of range: {index}, dim {dim} of {x.shape}")
+    return x[(slice(None),) * dim + (index, ...)]
+
+
+select.pullback(
+    x=lambda ops, g, x_shape, dim, index: ops.sliced(
+        g, x_shape, (slice(None),) * (dim % len(x_shape)) + (int(index), ...)
+    )
+)
+
+
+@op(view=True, samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 0, 2)], vmap="moved dim1 dim2")
+def diagonal(xp, x, /, offset=0, dim1=0, dim2=1):
+    """The diagonal of two dimensions, as a last dimension. Copies: none."""
+    return writable(x.diagonal(offset, axis(x, dim1), axis(x, dim2)), x)
+
+
+def writable(out: Any, x: Any) -> Any:
+    """NumPy gives diagonals read-only for history's sake."""
+    if x.flags.writeable:
+        out.flags.writeable = True
+    return out
+
+
+diagonal.numpy = either(native.diagonal, diagonal.forward)
+diagonal.pullback(
+    x=lambda ops, g, x_shape, offset, dim1, dim2: ops.diagonal_set(g, x_shape, offset, dim1, dim2)
+)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[((3,), (3, 4), 0, 0, 1), ((2, 3), (4, 2, 3), 1, -1, 0)],
+    halves="moved",
+    vmap="diagonal_put",
+)
+def diagonal_set(xp, x, /, shape, offset, dim1, dim2):
+    """Zeros of a shape, with x on the diagonal of two dimensions."""
+    out = xp.zeros(shape, x.dtype)
+    writable(out.diagonal(offset, dim1, dim2), out)[...] = x
+    return out
+
+
+diagonal_set.pullback(x=lambda ops, g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2))
+
+
+@op(view=True, function=False, samples=[((8,), 0, 3, 2), ((3, 7), 1, 2, 2)], vmap="moved dimension")
+def unfold(xp, x, /, dimension, size, step):
+    """Windows along a dimension, as a new last dimension. Copies: none, windows may overlap."""
+    if not x.ndim:
+        return xp.lib.stride_tricks.as_strided(x, (size,), (0,))
+    dim = axis(x, dimension)
+    if size > x.shape[dim] or step < 1:
+        raise RuntimeError(
+            f"unfold: no window fits: size={size}, step={step}, dim {dim} of {x.shape}"
+        )
+    windows = xp.lib.stride_tricks.sliding_window_view(x, size, dim, writeable=x.flags.writeable)
+    return windows[(slice(None),) * dim + (slice(None, None, step),)]
+
+
+def fast_unfold(x: Any, dimension: int, size: int, step: int) -> Any:
+    """Without NumPy's Python layer; None where nothing fits."""
+    n = x.ndim
+    if not -n <= dimension < n or not 0 <= size <= x.shape[dimension] or step < 1:
+        return None
+    shape, strides = list(x.shape), list(x.strides)
+    shape[dimension] = (shape[dimension] - size) // step + 1
+    strides[dimension] *= step
+    return native.relaid(x, (*shape, size), (*strides, x.strides[dimension]), 0)
+
+
+unfold.numpy = either(fast_unfold, unfold.forward)
+
+
+@op(method=False, function=False, samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])
+def folded(xp, x, /, shape, dimension, size, step):
+    """Zeros of a shape, with windows along a dimension added in."""
+    out = xp.zeros(shape, x.dtype)
+    dim = dimension % len(shape)
+    rows = xp.moveaxis(out, dim, 0)
+    for i in range(size):
+        part = rows[i : i + step * (x.shape[dim] - 1) + 1 : step]
+        part += xp.moveaxis(x[..., i], dim, 0)
+    return out
+
+
+unfold.pullback(
+    x=lambda ops, g, x_shape, dimension, size, step: (
+        ops.folded(g, x_shape, dimension, size, step) if x_shape else ops.sum(g)
+    )
+)
+folded.pullback(x=lambda ops, g, dimension, size, step: ops.unfold(g, dimension, size, step))

@@ -1,0 +1,139 @@
+"""Tapers, the windows of signal processing: symmetric, or a period without its last point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...native import elementwise
+from ..creation.zeros_full_arange import default, made
+from ..table.op_definition import composite
+
+bessel = elementwise("i0")
+
+
+def window(
+    name: str,
+    formula: Any,
+    n: int,
+    periodic: bool,
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+) -> Any:
+    """A window of n points; `formula` takes the places 0 to 1 of a symmetric one."""
+    dtype = default(dtype)
+    if n < 0:
+        raise RuntimeError(f"{name}: window_length must not be negative: {n}")
+    if dtype.kind != "f":
+        raise RuntimeError(f"{name}: dtype must be floating point: {dtype}")
+
+    def points() -> Any:
+        if n == 1:
+            return np.ones(1, dtype)
+        return formula(np.arange(n) / max(n - (not periodic), 1)).astype(dtype)
+
+    return made(points, device=device, requires_grad=requires_grad)
+
+
+def cosines(*weights: float) -> Any:
+    """w0 - w1 cos(2 pi t) + w2 cos(4 pi t)."""
+    return lambda t: (
+        sum((-1) ** k * w * np.cos(2 * np.pi * k * t) for k, w in enumerate(weights))
+        + np.zeros_like(t)
+    )
+
+
+@composite(method=False)
+def hann_window(
+    ops,
+    window_length,
+    periodic=True,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+):
+    """(1 - cos(2 pi n / N)) / 2 for each n of (window_length,); N: the length, less one unless
+    periodic.
+    """
+    name = "hann_window"
+    return window(name, cosines(0.5, 0.5), window_length, periodic, dtype, device, requires_grad)
+
+
+@composite(method=False)
+def hamming_window(
+    ops,
+    window_length,
+    periodic=True,
+    alpha=0.54,
+    beta=0.46,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+):
+    """alpha - beta cos(2 pi n / N) for each n of (window_length,); N as for `hann_window`."""
+    name = "hamming_window"
+    return window(name, cosines(alpha, beta), window_length, periodic, dtype, device, requires_grad)
+
+
+@composite(method=False)
+def blackman_window(
+    ops,
+    window_length,
+    periodic=True,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+):
+    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N); N as for `hann_window`."""
+    formula = cosines(0.42, 0.5, 0.08)
+    name = "blackman_window"
+    return window(name, formula, window_length, periodic, dtype, device, requires_grad)
+
+
+@composite(method=False)
+def bartlett_window(
+    ops,
+    window_length,
+    periodic=True,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+):
+    """A triangle: 1 - abs(2 n / N - 1); N as for `hann_window`."""
+    name = "bartlett_window"
+    triangle = lambda t: 1 - np.abs(2 * t - 1)  # noqa: E731
+    return window(name, triangle, window_length, periodic, dtype, device, requires_grad)
+
+
+@composite(method=False)
+def kaiser_window(
+    ops,
+    window_length,
+    periodic=True,
+    beta=12.0,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+):
+    """I0(beta sqrt(1 - (2 n / N - 1)^2)) / I0(beta), with I0 the modified Bessel function of order
+    zero; N as for `hann_window`.
+    """
+
+    def formula(t: Any) -> Any:
+        at = beta * np.sqrt(np.maximum(1 - (2 * t - 1) ** 2, 0))
+        return bessel(at) / bessel(np.float64(beta))
+
+    name = "kaiser_window"
+    return window(name, formula, window_length, periodic, dtype, device, requires_grad)

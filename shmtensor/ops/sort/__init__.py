@@ -1,0 +1,1 @@
+"""Rows that depend on the order of elements: sorting, searching, different values."""

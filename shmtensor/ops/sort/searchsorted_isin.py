@@ -1,0 +1,123 @@
+"""Where elements are: among test elements, or between sorted ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ..table.dims import in_order
+from ..table.native_or_numpy import either
+from ..table.op_definition import composite, insist_on_tensors, op
+from ..table.samples import ascending, reals
+
+
+@op(samples=[((3, 4), reals((5,)))], method=False, function=False)
+def among(xp, x, tests, /, *, invert=False):
+    """Which elements occur among the test elements?"""
+    for part in (x, tests):
+        in_order("isin", part)
+        if part.dtype.kind == "b":
+            raise RuntimeError(f"isin: not for bool: shape {part.shape}, hint: x.int()")
+    return xp.isin(x, tests, invert=invert)
+
+
+def fast_among(x: Any, tests: Any, invert: bool = False) -> Any:
+    """Each element is sought among the sorted test elements; what the kernels leave, NumPy does."""
+    found = None
+    if x.dtype == tests.dtype and tests.size and x.dtype.kind in "iuf":
+        line = native.distinct(tests)
+        if line is not None and (places := native.sought(line, x, None, "left")) is not None:
+            np.minimum(places, line.size - 1, out=places)
+            found = equal(native.item(line, places), x)
+    if found is None:
+        return among.forward(np, x, tests, invert=invert)
+    return ~found if invert else found
+
+
+equal, among.numpy = native.parallel(np.equal), fast_among
+
+
+@composite(method=False)
+def isin(ops, elements, test_elements, *, assume_unique=False, invert=False):
+    """Which elements occur among the test elements? One of the two may be a number.
+
+    Args:
+        assume_unique: PyTorch's hint; accepted, it makes nothing faster here.
+    """
+    x, tests = elements, test_elements
+    if not hasattr(x, "dtype"):
+        insist_on_tensors("isin", tests)
+        x = comparable(x, tests)
+    elif not hasattr(tests, "dtype"):
+        tests = comparable(tests, x)
+    return ops.among(x, tests, invert=invert)
+
+
+def comparable(number: Any, like: Any) -> Any:
+    """A number as a 0-d array; among floating-point numbers of their dtype: 0.1 is their 0.1."""
+    if not isinstance(number, (bool, int, float, complex)):
+        raise TypeError(f"isin: a tensor or a number is needed, not {type(number).__name__}")
+    as_theirs = like.dtype.kind == "f" and not isinstance(number, complex)
+    return np.asarray(number, like.dtype if as_theirs else None)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        (ascending((5,)), (3, 4), None, "left"),
+        (ascending((3, 5)), (3, 4), None, "right"),
+    ],
+)
+def sought(xp, sorted_sequence, x, sorter=None, /, side="left"):
+    """Where to put elements into sorted rows so that they stay sorted."""
+    in_order("searchsorted", sorted_sequence)
+    in_order("searchsorted", x)
+    kind = np.dtype(np.int64)
+    if sorter is not None:
+        sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, -1)
+    if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != x.shape[:-1]:
+        raise RuntimeError(
+            f"searchsorted: leading sizes differ: {sorted_sequence.shape}, {x.shape}"
+        )
+    if sorted_sequence.ndim == 1:
+        return xp.searchsorted(sorted_sequence, x, side).astype(kind)
+    out = xp.empty(x.shape, kind)
+    for i in np.ndindex(x.shape[:-1]):
+        out[i] = xp.searchsorted(sorted_sequence[i], x[i], side)
+    return out
+
+
+sought.numpy = either(native.sought, sought.forward)
+
+
+@composite(method=False)
+def searchsorted(
+    ops, sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None
+):
+    """Where to put elements into sorted rows so that they stay sorted: before equal ones, or
+    (right) after them.
+    """
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise RuntimeError(
+            f"searchsorted: side and right do not agree: side={side!r}, right={right}"
+        )
+    if isinstance(input, (int, float)):
+        input = np.asarray(input)
+    if sorted_sequence.dtype.kind == "b":
+        raise NotImplementedError(f"searchsorted: not for bool: {sorted_sequence.dtype}")
+    side = side or ("right" if right else "left")
+    places = ops.sought(sorted_sequence, input, sorter, side)
+    return ops.cast(places, np.dtype(np.int32)) if out_int32 else places
+
+
+@composite
+def bucketize(ops, input, boundaries, *, out_int32=False, right=False):
+    """Which bucket between sorted boundaries each element falls into."""
+    if boundaries.ndim != 1:
+        raise RuntimeError(
+            f"bucketize: boundaries tensor must be 1 dimension: shape {tuple(boundaries.shape)}"
+        )
+    return ops.searchsorted(boundaries, input, out_int32=out_int32, right=right)

@@ -1,0 +1,370 @@
+"""What depends on the order of the elements: extremes and their places, sorting, medians."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ..table.dims import axis, in_order, kept, shared
+from ..table.native_or_numpy import either
+from ..table.op_definition import composite, op
+from ..table.samples import ints
+
+ALONG = [((3, 4), 1), ((3, 4), 0, True), ((2, 3, 4), -2), ((), 0)]
+
+
+def put(ops: Any, g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdim: bool) -> Any:
+    """The gradient of elements chosen along dim: g at their places, 0 elsewhere."""
+    if not shape:
+        return ops.reshape(g, ())
+    if not keepdim:
+        g = ops.reshape(g, kept(shape, dim))
+        indices = ops.reshape(indices, kept(shape, dim))
+    return ops.placed(g, indices, shape, dim)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[((2, 3), ints((2, 3), 3, unique=True), (2, 5), 1)],
+    vmap="shaped_along",
+)
+def placed(xp, x, indices, /, shape, dim):
+    """Zeros of a shape, with x put at the indices along dim; no index may occur twice."""
+    out = xp.zeros(shape, x.dtype)
+    if not native.scatter_into(out, x, indices, dim, 0):
+        xp.put_along_axis(out, indices, x, dim)
+    return out
+
+
+placed.pullback(x=lambda ops, g, indices, dim: ops.take_along(g, indices, dim))
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[((2, 5), ints((2, 3), 3, unique=True), 1)],
+    halves="moved",
+    vmap="along",
+)
+def take_along(xp, x, indices, /, dim):
+    """The elements at the indices along dim, no index twice."""
+    return xp.take_along_axis(x, indices, dim)
+
+
+take_along.numpy = either(native.gather, take_along.forward)
+take_along.pullback(x=lambda ops, g, indices, x_shape, dim: ops.placed(g, indices, x_shape, dim))
+
+
+def chosen(xp: Any, x: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """The elements at one index per row, and the indices."""
+    values = xp.take_along_axis(x, indices, dim)
+    if keepdim:
+        return values, indices
+    return values.squeeze(dim), indices.squeeze(dim)
+
+
+def extreme(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """The largest or smallest elements along dim, and where the first of them is."""
+    in_order(name, x)
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    if not x.shape[dim]:
+        raise IndexError(f"{name}: nothing to choose from: shape {x.shape}, dim={dim}")
+    if name == "max":
+        return x.max(dim, keepdims=keepdim), x.argmax(dim, keepdims=keepdim)
+    return x.min(dim, keepdims=keepdim), x.argmin(dim, keepdims=keepdim)
+
+
+@op(
+    outputs="values indices",
+    method=False,
+    function=False,
+    samples=ALONG,
+    layout="rows",
+    vmap="along",
+)
+def max_along(xp, x, /, dim, keepdim=False):
+    """Largest elements along a dimension, and where they are."""
+    return extreme(xp, "max", x, dim, keepdim)
+
+
+@op(
+    outputs="values indices",
+    method=False,
+    function=False,
+    samples=ALONG,
+    layout="rows",
+    vmap="along",
+)
+def min_along(xp, x, /, dim, keepdim=False):
+    """Smallest elements along a dimension, and where they are."""
+    return extreme(xp, "min", x, dim, keepdim)
+
+
+max_along.numpy = either(
+    lambda x, dim, keep: native.extreme_along(x, dim, keep, True), max_along.forward
+)
+min_along.numpy = either(
+    lambda x, dim, keep: native.extreme_along(x, dim, keep, False), min_along.forward
+)
+
+
+def ranked(x: Any, k: int, dim: int, keepdim: bool) -> Any:
+    """The k-th smallest along dim and its place; None where NumPy has to do it."""
+    found = native.rank(x, k, dim)
+    if found is None or keepdim:
+        return found
+    values, indices = found
+    return values.squeeze(dim), indices.squeeze(dim)
+
+
+@op(
+    outputs="values indices",
+    samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)],
+    layout="rows",
+    vmap="along",
+)
+def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
+    """The k-th smallest elements along a dimension (the first is k = 1), and where they are."""
+    in_order("kthvalue", x)
+    if not x.ndim and k == 1:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    if not x.ndim or not 1 <= k <= x.shape[dim]:
+        raise (IndexError if x.ndim and not x.shape[dim] else RuntimeError)(
+            f"kthvalue: no such rank: k={k}, dim {dim} of {x.shape} has ranks from 1"
+        )
+    order = xp.argsort(x, dim, kind="stable")
+    indices = xp.take(order, xp.asarray([k - 1]), dim)
+    return chosen(xp, x, indices, dim, keepdim)
+
+
+@op(
+    outputs="values indices",
+    method=False,
+    function=False,
+    samples=[((3, 5), 1), ((3, 4), 0, True)],
+    layout="rows",
+    vmap="along",
+)
+def median_along(xp, x, /, dim, keepdim=False, ignore_nan=False):
+    """The lower median along a dimension, and where it is; NaN if there is one (unless ignored)."""
+    in_order("median", x)
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    if not x.shape[dim]:
+        raise IndexError(f"median: nothing to choose from: shape {x.shape}, dim={dim}")
+    order = xp.argsort(x, dim, kind="stable")
+    nans = (x != x).sum(dim, keepdims=True)
+    n = x.shape[dim]
+    rank = xp.broadcast_to((n - 1) // 2, nans.shape)
+    full = xp.where(nans > 0, n - nans, rank)
+    rank = xp.maximum(n - nans - 1, 0) // 2 if ignore_nan else full
+    return chosen(xp, x, xp.take_along_axis(order, rank, dim), dim, keepdim)
+
+
+kthvalue.numpy = either(
+    lambda x, k, dim, keep: ranked(x, k, dim, keep) if k > 0 else None, kthvalue.forward
+)
+median_along.numpy = either(
+    lambda x, dim, keep, ignore_nan: ranked(x, -2 if ignore_nan else -1, dim, keep),
+    median_along.forward,
+)
+
+
+@op(
+    outputs="values indices",
+    samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)],
+    layout="rows",
+    vmap="along",
+)
+def mode(xp, x, /, dim=-1, keepdim=False):
+    """The most frequent elements along a dimension (of equally frequent ones the smallest), and a
+    place of each.
+    """
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    if not x.shape[dim]:
+        raise IndexError(f"mode: nothing to choose from: shape {x.shape}, dim={dim}")
+    rows = xp.moveaxis(x, dim, -1)
+    order = xp.argsort(rows, -1, kind="stable")
+    line = xp.take_along_axis(rows, order, -1)
+    n = line.shape[-1]
+    first = xp.concatenate(
+        [xp.ones((*line.shape[:-1], 1), bool), line[..., 1:] != line[..., :-1]], -1
+    )
+    start = xp.maximum.accumulate(xp.where(first, xp.arange(n), 0), -1)
+    best = xp.argmax(xp.arange(n) - start, -1)[..., None]
+    indices = xp.moveaxis(xp.take_along_axis(order, best, -1), -1, dim)
+    return chosen(xp, x, indices, dim, keepdim)
+
+
+def fast_mode(x: Any, dim: int, keepdim: bool) -> Any:
+    """By sorted rows and their longest runs; None where NumPy has to do it."""
+    found = native.sort(x, dim, False)
+    if found is None:
+        return None
+    line, order = (np.ascontiguousarray(np.moveaxis(a, dim, -1)) for a in found)
+    at = native.longest_runs(line)
+    if at is None:
+        return None
+    both = (np.take_along_axis(a, at, -1).squeeze(-1) for a in (line, order))
+    return tuple(np.expand_dims(a, dim) if keepdim else a for a in both)
+
+
+mode.numpy = either(fast_mode, mode.forward)
+
+for row in (max_along, min_along, kthvalue, median_along, mode):
+    row.pullback(
+        x=lambda ops, g, indices, x_shape, dim, keepdim: put(ops, g, indices, x_shape, dim, keepdim)
+    )
+
+
+@composite
+def max(ops, input, dim=None, keepdim=False):
+    """The largest element; along a dimension (values, indices); of two tensors, pair by pair."""
+    if dim is None:
+        return ops.amax(input)
+    if isinstance(dim, int):
+        return ops.max_along(input, dim, keepdim)
+    return ops.maximum(input, dim)
+
+
+@composite
+def min(ops, input, dim=None, keepdim=False):
+    """The smallest element; along a dimension (values, indices); of two tensors, pair by pair."""
+    if dim is None:
+        return ops.amin(input)
+    if isinstance(dim, int):
+        return ops.min_along(input, dim, keepdim)
+    return ops.minimum(input, dim)
+
+
+@op(method=False, function=False, samples=[((3, 5),), ((4, 2), True), ((),)])
+def median_of_all(xp, x, /, ignore_nan=False):
+    """The lower median of all elements; equal ones share the gradient."""
+    return median_along.numpy(x.reshape(-1), 0, False, ignore_nan)[0]
+
+
+median_of_all.pullback(x=lambda ops, g, x, out: shared(ops, g, x, out, None, False))
+
+
+def median_of_none(ops: Any, x: Any) -> Any:
+    """NaN, with x's history; of whole numbers the smallest one, as in PyTorch."""
+    if x.dtype.kind in "iu":
+        return ops.full((), np.iinfo(x.dtype).min, dtype=x.dtype)
+    if x.dtype.kind == "b":
+        raise NotImplementedError(f"median: not implemented for bool: shape {tuple(x.shape)}")
+    return ops.add(ops.sum(x), math.nan)
+
+
+@composite
+def median(ops, input, dim=None, keepdim=False):
+    """The median (of an even number the lower one), NaN of nothing; along a dimension (values,
+    indices).
+    """
+    if dim is None and (0 in input.shape or input.dtype.kind == "b"):
+        return median_of_none(ops, input)
+    if dim is None:
+        return ops.median_of_all(input)
+    return ops.median_along(input, dim, keepdim)
+
+
+@composite
+def nanmedian(ops, input, dim=None, keepdim=False):
+    """The median of what is not NaN."""
+    if dim is None and 0 in input.shape:
+        return median_of_none(ops, input)
+    if dim is None:
+        return ops.median_of_all(input, True)
+    return ops.median_along(input, dim, keepdim, True)
+
+
+# ---- sorting
+
+
+def sorted_places(xp: Any, x: Any, dim: int, descending: bool) -> Any:
+    """The stable order of the elements; NaN counts as the largest."""
+    if not descending:
+        return xp.argsort(x, dim, kind="stable")
+    turned = xp.argsort(xp.flip(x, dim), dim, kind="stable")
+    return x.shape[dim] - 1 - xp.flip(turned, dim)
+
+
+@op(
+    outputs="values indices",
+    method=False,
+    function=False,
+    samples=[((3, 4), 1, True), ((3, 4), 0, False), ((), 0, False)],
+    layout="like",
+    vmap="along",
+)
+def sort_along(xp, x, /, dim, descending):
+    """The elements in order along a dimension, and where each was."""
+    in_order("sort", x)
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    indices = sorted_places(xp, x, dim, descending)
+    return xp.take_along_axis(x, indices, dim), indices
+
+
+@op(
+    outputs="values indices",
+    samples=[((3, 5), 2), ((3, 5), 2, 0, False), ((), 1)],
+    layout="rows",
+    vmap="along",
+)
+def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):
+    """The k largest (or smallest) elements along a dimension, in order, and where they are."""
+    in_order("topk", x)
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), np.zeros((), np.int64)
+    dim = axis(x, dim)
+    if not 0 <= k <= x.shape[dim]:
+        raise RuntimeError(f"topk: k is out of range: k={k}, dim {dim} of {x.shape}")
+    indices = xp.moveaxis(sorted_places(xp, x, dim, largest), dim, -1)[..., :k]
+    indices = xp.ascontiguousarray(xp.moveaxis(indices, -1, dim))
+    return xp.take_along_axis(x, indices, dim), indices
+
+
+sort_along.numpy = either(native.sort, sort_along.forward)
+topk.numpy = either(
+    lambda x, k, dim, largest, sorted: native.topk(x, k, dim, largest), topk.forward
+)
+
+for row in (sort_along, topk):
+    row.pullback(x=lambda ops, g, indices, x_shape, dim: put(ops, g, indices, x_shape, dim, True))
+
+
+@composite
+def sort(ops, input, dim=-1, descending=False, stable=False):
+    """The elements in order along a dimension, and where each was; always stable."""
+    if isinstance(dim, bool):
+        dim, descending = -1, dim
+    return ops.sort_along(input, dim, descending)
+
+
+@composite
+def argsort(ops, input, dim=-1, descending=False, stable=False):
+    """Where the elements in order along a dimension are; always stable."""
+    return ops.sort_along(input, dim, descending)[1]
+
+
+@composite
+def msort(ops, input):
+    """The rows sorted: `sort(input, 0)[0]`."""
+    return ops.sort_along(input, 0, False)[0]

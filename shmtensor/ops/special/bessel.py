@@ -1,0 +1,268 @@
+"""Bessel functions and Airy's: by the methods that are exact to rounding where they are used.
+
+Oscillating ones: below 1 their power series, up to 25 Miller's recurrence downwards with Neumann's
+series, above 25 Hankel's asymptotic series (Abramowitz and Stegun 9.1, 9.2). K: the trapezoidal
+rule on its integral, which converges faster than any power of the step.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...native import elementwise
+from ..table.op_definition import op
+from ..table.samples import unary
+from .ndtr_zeta_gammainc import wide
+
+GAMMA = 0.57721566490153286061  # Euler's constant
+TOP = 80  # where Miller's recurrence starts
+PLAIN: dict[str, Any] = {"method": False, "function": False, "promote": "float", "inplace": False}
+
+
+def miller(x: Any) -> tuple[Any, Any, Any, Any]:
+    """J0, J1, and the sums of Neumann's series of Y0 and Y1, for 1 <= x <= 25."""
+    after, now = np.zeros_like(x), np.full_like(x, 1e-280)
+    total, first, second, j1 = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x), now
+    for k in range(TOP, 0, -1):
+        if k % 2 == 0:
+            total = total + 2 * now
+            first = first + (1 - k % 4) * now / (k // 2)
+        elif k > 1:
+            n = k // 2
+            second = second + (-1) ** n * (2 * n + 1) / (n * (n + 1)) * now
+        else:
+            j1 = now
+        after, now = now, 2 * k / x * now - after
+    total = total + now
+    return now / total, j1 / total, first / total, second / total
+
+
+def series(x: Any) -> tuple[Any, Any, Any, Any]:
+    """J0, J1, Y0, Y1 for 0 < x <= 1 by their power series."""
+    q = -(x * x) / 4
+    j0, j1, y0, y1 = (np.zeros_like(x) for _ in range(4))
+    t0, t1, h = np.ones_like(x), x / 2, 0.0
+    log = np.log(np.where(x > 0, x, 1.0) / 2)
+    for k in range(14):
+        j0, j1 = j0 + t0, j1 + t1
+        y0 = y0 - h * t0
+        y1 = y1 - (h + h + 1 / (k + 1)) / 2 * t1
+        h += 1 / (k + 1)
+        t0, t1 = t0 * q / (k + 1) ** 2, t1 * q / ((k + 1) * (k + 2))
+    y0 = 2 / math.pi * ((log + GAMMA) * j0 + y0)
+    y1 = 2 / math.pi * ((log + GAMMA) * j1 + y1) - 2 / (math.pi * np.where(x > 0, x, 1.0))
+    return j0, j1, y0, y1
+
+
+def hankel(x: Any, order: int) -> tuple[Any, Any]:
+    """(J, Y) of an order for x >= 25."""
+    mu, term = 4.0 * order * order, np.ones_like(x)
+    p, q = np.ones_like(x), np.zeros_like(x)
+    for k in range(1, 20):
+        term = term * (mu - (2 * k - 1) ** 2) / (k * 8 * x)
+        if k % 2:
+            q = q + (1 if k % 4 == 1 else -1) * term
+        else:
+            p = p + (1 if k % 4 == 0 else -1) * term
+    turn = x - (2 * order + 1) * math.pi / 4
+    size = np.sqrt(2 / (math.pi * x))
+    cos, sin = np.cos(turn), np.sin(turn)
+    return size * (p * cos - q * sin), size * (p * sin + q * cos)
+
+
+def oscillating(x: Any) -> tuple[Any, Any, Any, Any]:
+    """J0, J1, Y0, Y1 for x >= 0, in float64."""
+    near = series(np.clip(x, 0, 1))
+    mid = np.clip(x, 1, 25)
+    j0, j1, first, second = miller(mid)
+    log = np.log(mid / 2) + GAMMA
+    y0 = 2 / math.pi * log * j0 - 4 / math.pi * first
+    y1 = -2 / (math.pi * mid) * j0 + 2 / math.pi * (log - 1) * j1 - 2 / math.pi * second
+    far = np.clip(x, 25, 1e300)
+    zero, one = hankel(far, 0), hankel(far, 1)
+    found = zip(near, (j0, j1, y0, y1), (zero[0], one[0], zero[1], one[1]))
+    made = [np.where(x < 1, a, np.where(x <= 25, b, c)) for a, b, c in found]
+    made[2:] = [np.where(x == 0, -np.inf, np.where(x < 0, np.nan, v)) for v in made[2:]]
+    return tuple(np.where(np.isinf(x), 0.0, np.where(np.isnan(x), x, v)) for v in made)  # type: ignore[return-value]
+
+
+@op(numpy=elementwise("j0"), samples=unary(-9.0, 9.0), **PLAIN)
+def special_bessel_j0(xp, x, /):
+    """The Bessel function of the first kind of order 0."""
+    return oscillating(np.abs(wide(x)))[0].astype(x.dtype)
+
+
+@op(numpy=elementwise("j1"), samples=unary(-9.0, 9.0), **PLAIN)
+def special_bessel_j1(xp, x, /):
+    """The Bessel function of the first kind of order 1."""
+    v = wide(x)
+    return (np.sign(v) * oscillating(np.abs(v))[1]).astype(x.dtype)
+
+
+@op(numpy=elementwise("y0"), samples=unary(0.5, 9.0), **PLAIN)
+def special_bessel_y0(xp, x, /):
+    """The Bessel function of the second kind of order 0, for input > 0."""
+    v = wide(x)
+    return np.where(v < 0, np.nan, oscillating(np.abs(v))[2]).astype(x.dtype)
+
+
+@op(numpy=elementwise("y1"), samples=unary(0.5, 9.0), **PLAIN)
+def special_bessel_y1(xp, x, /):
+    """The Bessel function of the second kind of order 1, for input > 0."""
+    v = wide(x)
+    return np.where(v < 0, np.nan, oscillating(np.abs(v))[3]).astype(x.dtype)
+
+
+def over(ops: Any, y: Any, x: Any, limit: float) -> Any:
+    """y / x, and its limit where x is 0."""
+    return ops.replace(x == 0, y / ops.replace(x == 0, x, 1.0), limit)
+
+
+special_bessel_j0.pullback(x=lambda ops, g, x: -g * ops.special_bessel_j1(x))
+special_bessel_y0.pullback(x=lambda ops, g, x: -g * ops.special_bessel_y1(x))
+special_bessel_j1.pullback(
+    x=lambda ops, g, x, out: g * (ops.special_bessel_j0(x) - over(ops, out, x, 0.5))
+)
+special_bessel_y1.pullback(x=lambda ops, g, x, out: g * (ops.special_bessel_y0(x) - out / x))
+
+
+# ---- modified ones of the second kind
+
+
+STEP = 0.2
+
+
+def decaying(order: float, x: Any) -> Any:
+    """exp(x) K_order(x) for x > 0: the integral of exp(-x (cosh t - 1)) cosh(order t)."""
+    usual = np.where((x > 0) & np.isfinite(x), x, 1.0)
+    lowest = float(np.min(usual, initial=1.0))
+    highest = float(np.max(usual, initial=1.0))
+    step = STEP / max(1.0, math.sqrt(highest / 20))
+    stop = math.acosh(1 + 760 / lowest) if lowest > 1e-150 else math.log(1520) - math.log(lowest)
+    total = np.full_like(usual, 0.5)
+    for k in range(1, math.ceil(stop / step) + 1):
+        t = k * step
+        rise = math.cosh(t) - 1 if t < 700 else math.inf
+        total = total + np.exp(-usual * rise + order * t) * (0.5 + 0.5 * math.exp(-2 * order * t))
+    out = total * step
+    out = np.where(np.isinf(x), 0.0, np.where(x == 0, np.inf, np.where(x < 0, np.nan, out)))
+    return np.where(np.isnan(x), x, out)
+
+
+def second_kind(order: int, scaled: bool) -> Any:
+    """K0, K1, and them times exp(x)."""
+    name = f"special_{'scaled_' if scaled else ''}modified_bessel_k{order}"
+
+    def forward(xp, x, /):
+        v = wide(x)
+        out = by_size(order, v)
+        out = out if scaled else out * np.exp(-v)
+        return np.where(np.isinf(v) & (v > 0), 0.0, out).astype(x.dtype)
+
+    forward.__doc__ = (
+        f"{'exp(input) times the' if scaled else 'The'} modified Bessel function of the second "
+        f"kind of order {order}."
+    )
+    kernel = elementwise(f"k{order}e" if scaled else f"k{order}")
+    return op(name=name, numpy=kernel, samples=unary(0.3, 5.0), **PLAIN)(forward)
+
+
+def by_size(order: int, v: Any) -> Any:
+    """`decaying`, large and small arguments apart: they need other steps."""
+    small = decaying(order, np.where(v <= 20, v, 1.0))
+    large = decaying(order, np.where(v > 20, np.minimum(v, 700.0), 21.0))
+    term, total = np.ones_like(v), np.ones_like(v)
+    far = np.maximum(v, 50.0)
+    for k in range(1, 12):
+        term = term * (4.0 * order * order - (2 * k - 1) ** 2) / (k * 8 * far)
+        total = total + term
+    most = np.sqrt(math.pi / (2 * far)) * total
+    return np.where(np.isnan(v), v, np.where(v > 50, most, np.where(v > 20, large, small)))
+
+
+K0, K1 = second_kind(0, False), second_kind(1, False)
+K0E, K1E = second_kind(0, True), second_kind(1, True)
+K0.pullback(x=lambda ops, g, x: -g * ops.special_modified_bessel_k1(x))
+K1.pullback(x=lambda ops, g, x, out: -g * (ops.special_modified_bessel_k0(x) + out / x))
+K0E.pullback(x=lambda ops, g, x, out: g * (out - ops.special_scaled_modified_bessel_k1(x)))
+K1E.pullback(
+    x=lambda ops, g, x, out: g * (out - out / x - ops.special_scaled_modified_bessel_k0(x))
+)
+
+
+@op(numpy=elementwise("spherical_j0"), samples=unary(0.5, 9.0), **PLAIN)
+def special_spherical_bessel_j0(xp, x, /):
+    """sin(x) / x."""
+    v = wide(x)
+    safe = np.where((v == 0) | np.isinf(v), 1.0, v)
+    return np.where(v == 0, 1.0, np.where(np.isinf(v), 0.0, np.sin(safe) / safe)).astype(x.dtype)
+
+
+special_spherical_bessel_j0.pullback(
+    x=lambda ops, g, x, out: g * over(ops, ops.cos(x) - out, x, 0.0)
+)
+
+
+# ---- Airy's function
+
+START = 0.35502805388781723926, -0.25881940379280679841  # Ai and Ai' at 0
+REACH = 12  # how far left of 0 Taylor's series are used, each around a whole number
+
+
+def taylor(c: float, value: Any, slope: Any, h: Any, terms: int = 40) -> tuple[Any, Any]:
+    """(y, y') at c + h of the solution of y'' = x y with value and slope at c."""
+    a = [value, slope, c * value / 2]
+    for n in range(1, terms):
+        a.append((c * a[n] + a[n - 1]) / ((n + 2) * (n + 1)))
+    y = dy = 0.0 * h
+    for n in reversed(range(len(a))):
+        y = y * h + a[n]
+    for n in reversed(range(1, len(a))):
+        dy = dy * h + n * a[n]
+    return y, dy
+
+
+def airy(x: Any) -> Any:
+    """Ai: from 1 on by K of order 1/3, down to -12 by Taylor's series, below asymptotically."""
+    right = np.clip(x, 1.0, 110.0)
+    zeta = 2 / 3 * right**1.5
+    k = np.where(
+        zeta > 20, decaying(1 / 3, np.maximum(zeta, 20)), decaying(1 / 3, np.minimum(zeta, 20))
+    )
+    out = np.sqrt(right / 3) / math.pi * k * np.exp(-zeta)
+    at = START
+    for c in range(REACH + 1):
+        here = (x < (1 if c == 0 else -c + 0.5)) & (x >= -c - 0.5)
+        if np.any(here):
+            h = np.where(here, x + c, 0.0)
+            out = np.where(here, taylor(-c, *at, h)[0], out)
+        at = taylor(-c, *at, -1.0)
+    left = np.maximum(-x, REACH)
+    zeta = 2 / 3 * left**1.5
+    even, odd, term = np.ones_like(zeta), np.zeros_like(zeta), np.ones_like(zeta)
+    for n in range(1, 14):
+        term = term * (6 * n - 5) * (6 * n - 3) * (6 * n - 1) / (216 * n * (2 * n - 1)) / zeta
+        if n % 2:
+            odd = odd + (1 if n % 4 == 1 else -1) * term
+        else:
+            even = even + (1 if n % 4 == 0 else -1) * term
+    turn = zeta - math.pi / 4
+    wave = (np.cos(turn) * even + np.sin(turn) * odd) / (math.sqrt(math.pi) * left**0.25)
+    out = np.where(x < -REACH - 0.5, wave, out)
+    return np.where(np.isnan(x), x, np.where(x > 110, 0.0, np.where(np.isinf(x), 0.0, out)))
+
+
+@op(
+    method=False,
+    function=False,
+    promote="float",
+    inplace=False,
+    samples=unary(-4.0, 4.0),
+    layout="pointwise",
+)
+def special_airy_ai(xp, x, /):
+    """Airy's function Ai."""
+    return airy(wide(x)).astype(x.dtype)

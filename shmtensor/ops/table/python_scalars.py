@@ -1,0 +1,100 @@
+"""Python numbers as elements of a dtype: which fit, and what they become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes, native
+
+__all__ = ["as_element", "as_written", "beside", "fits_dtype", "in_64_bits"]
+
+
+def bounds(dtype: Any) -> tuple[Any, Any]:
+    """The smallest and the largest number; of unsigned ones the smallest wraps around."""
+    if dtype.kind == "b":
+        return -np.inf, np.inf
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return int(-info.max if dtype.kind == "u" else info.min), int(info.max)
+    if dtype is dtypes.bfloat16 or dtype.kind == "f":
+        return dtypes.finfo(dtype).min, dtypes.finfo(dtype).max
+    part = np.finfo(dtype)
+    return float(part.min), float(part.max)
+
+
+BOUNDS = {dtype: bounds(dtype) for dtype in dtypes.ALL}
+
+
+def fits_dtype(where: str, value: Any, dtype: Any) -> None:
+    """Nothing, if a number can be an element.
+
+    Raises:
+        RuntimeError: it is too large for the dtype, or complex or NaN where the dtype is not.
+    """
+    parts: tuple[Any, ...] = (value,)
+    if isinstance(value, complex):
+        if value.imag and dtype.kind not in "bc":
+            raise refused(where, value, dtype)
+        parts = (value.real, value.imag)
+    low, high = BOUNDS[dtype]
+    if dtype.kind == "u" and not isinstance(value, int):
+        low = 0
+    for part in parts:
+        if not low <= part <= high:
+            if dtype.kind in "fc" and (part != part or part in (np.inf, -np.inf)):
+                continue
+            if dtype.kind != "b":
+                if isinstance(part, int):
+                    in_64_bits(part)
+                raise refused(where, value, dtype)
+
+
+def refused(where: str, value: Any, dtype: Any) -> RuntimeError:
+    what = "a complex value does not fit: " if isinstance(value, complex) else ""
+    return RuntimeError(
+        f"{where}: {what}value cannot be converted to type {dtype} without overflow: {value!r}"
+    )
+
+
+def in_64_bits(value: int) -> int:
+    """The number.
+
+    Raises:
+        OverflowError: no integer dtype holds it.
+    """
+    if not -(1 << 63) <= value < 1 << 64:
+        raise OverflowError(f"number: int too big to convert: {value}, 64 bits are the most")
+    return value
+
+
+def as_element(where: str, value: Any, dtype: Any) -> Any:
+    """A number that fits as a 0-d array; below 0 and unsigned it wraps around."""
+    fits_dtype(where, value, dtype)
+    if dtype.kind == "b":
+        value = bool(value)
+    elif isinstance(value, complex) and dtype.kind != "c":
+        value = value.real
+    if dtype.kind == "u" and value < 0:
+        value = int(value) & ((1 << 8 * dtype.itemsize) - 1)
+    return np.asarray(value, dtype)
+
+
+def beside(where: str, value: Any, like: Any) -> Any:
+    """A number that fits as an operand beside a tensor or an array: 0-d, of its dtype."""
+    element = as_element(where, value, like.dtype)
+    return native.wrap(element) if isinstance(like, native.TensorBase) else element
+
+
+def as_written(value: Any, dtype: Any) -> Any:
+    """A number that is assigned as a 0-d array. Of 16-bit floats too large ones become infinite."""
+    if isinstance(value, complex) and value.imag and dtype.kind not in "bc":
+        raise RuntimeError(
+            f"setitem: a complex number does not fit into a {dtype} tensor: {value}, "
+            f"hint: {value}.real"
+        )
+    if dtype.kind == "f" and dtype.itemsize == 2 and not isinstance(value, complex):
+        with np.errstate(all="ignore"):
+            return np.asarray(value).astype(dtype)
+    return as_element("setitem", value, dtype)

@@ -1,0 +1,64 @@
+"""Scattered: a gradient of which only some slices are kept, as pullbacks give it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import native
+from ..index.index_add import add_places, index_places
+
+__all__ = ["Scattered", "add_slices_at", "scattered_elements", "scattered_rows"]
+
+
+class Scattered:
+    """What is not at one of the places is zero; what is at one place several times is summed.
+
+    Attributes:
+        places: int64, (sparse dimensions, kept slices).
+        numbers: (kept slices, *the other dimensions): an array, or a Tensor with its history.
+        shape: of the whole.
+    """
+
+    places: Any
+    numbers: Any
+    shape: tuple[int, ...]
+
+    def __init__(self, places: Any, numbers: Any, shape: tuple[int, ...]) -> None:
+        self.places, self.numbers, self.shape = places, numbers, shape
+
+
+def add_slices_at(out: Any, places: Any, numbers: Any) -> None:
+    """Adds numbers to the slices of an array at places."""
+    if len(places) == 1 and native.add_slices(out, numbers, places[0], 0):
+        return
+    if out.flags.c_contiguous:
+        add_places(np, out, index_places(np, out.shape, tuple(places)), numbers)
+    else:
+        np.add.at(out, tuple(places), numbers)
+
+
+def scattered_rows(ops: Any, g: Any, index: Any, shape: Any, padding_idx: int) -> Scattered:
+    """The gradient of a table of a shape whose rows at index got g; none for padding_idx.
+
+    Copies: one of the indices, which may be the user's.
+    """
+    places = np.array(index, np.int64).reshape(1, -1)
+    numbers = ops.reshape(g, (places.shape[1], *shape[1:]))
+    if padding_idx >= 0:
+        kept = np.flatnonzero(places[0] != padding_idx)
+        places, numbers = places[:, kept], ops.selected(numbers, kept, 0)
+    return Scattered(places, numbers, shape)
+
+
+def scattered_elements(ops: Any, g: Any, index: Any, shape: Any, dim: int) -> Scattered:
+    """The gradient of a tensor of a shape whose elements at index along dim got g."""
+    if not shape or not index.ndim:
+        places = np.zeros((len(shape), index.size), np.int64)
+        if shape:
+            places[0] = index.reshape(-1)
+    else:
+        places = np.indices(index.shape, np.int64).reshape(index.ndim, -1)
+        places[dim] = index.reshape(-1)
+    return Scattered(places, ops.reshape(g, (-1,)), shape)

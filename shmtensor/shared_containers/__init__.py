@@ -1,0 +1,15 @@
+"""Python data that several processes read from one copy: `SharedList`, `SharedDict`.
+
+Built once, packed into few blocks of shared memory, read without touching them: no reference count
+is written, so no page is copied after a fork (docs/shared-data.md).
+"""
+
+from ..tensor.register_pickling import enter
+from .packing import reduce_for_stdlib
+from .shared_dict import SharedDict
+from .shared_list import SharedList
+
+__all__ = ["SharedDict", "SharedList"]
+
+enter(SharedList, reduce_for_stdlib)
+enter(SharedDict, reduce_for_stdlib)

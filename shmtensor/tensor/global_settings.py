@@ -1,0 +1,128 @@
+"""Switches that scripts set for PyTorch's sake: what each means here is said with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..device import CPU, Device, as_device
+
+__all__ = [
+    "are_deterministic_algorithms_enabled",
+    "get_default_device",
+    "get_deterministic_debug_mode",
+    "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "is_warn_always_enabled",
+    "set_default_device",
+    "set_deterministic_debug_mode",
+    "set_float32_matmul_precision",
+    "set_flush_denormal",
+    "set_num_interop_threads",
+    "set_warn_always",
+    "use_deterministic_algorithms",
+]
+
+
+class State:
+    deterministic = False
+    warn_only = False
+    precision = "highest"
+    interop = 1
+    warn_always = False
+
+
+def get_default_device() -> Device:
+    """Where new tensors are made: the CPU."""
+    return CPU
+
+
+def set_default_device(device: Any) -> None:
+    """Where new tensors are to be made.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    as_device(device)
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Noted; every op gives the same bits in every run anyway."""
+    State.deterministic, State.warn_only = bool(mode), bool(warn_only)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What `use_deterministic_algorithms` has noted."""
+    return State.deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """What `use_deterministic_algorithms` has noted of `warn_only`."""
+    return State.warn_only
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """Noted: 0 or "default", 1 or "warn", 2 or "error".
+
+    Raises:
+        RuntimeError: none of these.
+    """
+    words = ["default", "warn", "error"]
+    mode = words.index(debug_mode) if debug_mode in words else debug_mode
+    if isinstance(mode, str) or mode not in (0, 1, 2):
+        raise RuntimeError(f"set_deterministic_debug_mode: one of {words}: {debug_mode!r}")
+    use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """What `set_deterministic_debug_mode` has noted, as a number."""
+    return (1 if State.warn_only else 2) if State.deterministic else 0
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Noted; products of float32 are computed in float32 whatever is set.
+
+    Raises:
+        RuntimeError: not one of highest, high, medium.
+    """
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(
+            f"set_float32_matmul_precision: expected one of highest, high, medium: {precision!r}"
+        )
+    State.precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` has noted."""
+    return State.precision
+
+
+def set_num_interop_threads(n: int) -> None:
+    """Noted; ops run one after another.
+
+    Raises:
+        RuntimeError: not a positive number.
+    """
+    if n < 1:
+        raise RuntimeError(f"set_num_interop_threads: expected a positive number: {n}")
+    State.interop = n
+
+
+def get_num_interop_threads() -> int:
+    """What `set_num_interop_threads` has noted."""
+    return State.interop
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Whether denormal numbers could be made zero: False, they never are."""
+    return False
+
+
+def set_warn_always(b: bool) -> None:
+    """Noted; a warning is Python's, whose filters decide how often it is shown."""
+    State.warn_always = bool(b)
+
+
+def is_warn_always_enabled() -> bool:
+    """What `set_warn_always` has noted."""
+    return State.warn_always

@@ -1,0 +1,143 @@
+"""What one rank does: gradients of its part of a batch, and the update of its shard of the shared
+weights.
+
+forward, backward of the rank's part      -> its own flat gradients (shared memory, read by the
+others)
+barrier                                      all gradients are there
+reduce the shard of all ranks' gradients     straight from their memory, rank 0 first
+word += 1, update the shard, word += 1       parameters and optimizer state: one copy for all ranks
+barrier                                      the weights are whole again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from .. import native
+from ..autograd import no_grad
+from ..nn import Module
+from ..tensor import Tensor
+from ..tensor.from_data import as_tensor
+from .progress_board import Board
+from .sharded_optimizer import Shards, Whole
+from .split_batch import part_of
+
+__all__ = ["Replica", "count_correct"]
+
+LossFunction = Callable[[Any, Any], Tensor]
+
+
+class Barrier(Protocol):
+    """What a replica needs of a group."""
+
+    def barrier(self) -> None: ...
+
+
+class Replica:
+    """A rank's model, whose parameters are everybody's, and its own gradients.
+
+    Args:
+        shards: the optimizer's flat arrays and where all ranks' gradients lie.
+        barrier: returns when all ranks have called it; None for a single process.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        loss_function: LossFunction,
+        shards: Shards | Whole,
+        board: Board,
+        barrier: Barrier | None,
+        rank: int,
+        ranks: int,
+    ) -> None:
+        self.model = model
+        self.loss_function = loss_function
+        self.shards = shards
+        self.board = board
+        self.barrier = barrier
+        self.rank = rank
+        self.ranks = ranks
+        self.sums = getattr(loss_function, "reduction", "mean") == "sum"
+
+    def meet(self) -> None:
+        if self.barrier is not None:
+            self.barrier.barrier()
+
+    def train(self, batch: Any) -> None:
+        """One step of all ranks; every rank calls it with the same batch."""
+        part, n, total = part_of(batch, self.rank, self.ranks)
+        shards = self.shards
+        shards.clear_gradients()
+        loss_sum, correct = 0.0, 0
+        if n:
+            inputs, targets = split(part)
+            outputs = self.model(inputs)
+            loss = self.loss_function(outputs, targets)
+            # The mean over the batch is the sum of the ranks' means, each weighted by its share of
+            # the samples.
+            weight = 1.0 if self.sums or n == total else n / total
+            if weight == 1.0:
+                loss.backward()
+            else:
+                loss.backward(as_tensor(weight, dtype=loss.dtype))
+            loss_sum, correct = self.measure(outputs, targets, loss, n)
+        shards.complete_gradients()
+        self.meet()
+        shards.reduce(self.rank)
+        self.board.begin_update(self.rank)
+        shards.update(self.rank)
+        self.board.end_update(self.rank)
+        self.board.add(self.rank, n, loss_sum, correct)
+        self.meet()
+
+    def evaluate(self, batch: Any) -> None:
+        """Adds the rank's part of the batch to the board's figures."""
+        part, n, _ = part_of(batch, self.rank, self.ranks)
+        if not n:
+            self.board.add(self.rank, 0, 0.0, 0)
+            return
+        with no_grad():
+            inputs, targets = split(part)
+            outputs = self.model(inputs)
+            loss = self.loss_function(outputs, targets)
+        self.board.add(self.rank, n, *self.measure(outputs, targets, loss, n))
+
+    def measure(self, outputs: Any, targets: Any, loss: Tensor, n: int) -> tuple[float, int]:
+        """The sum of the losses of n samples, and how many were classified right."""
+        return float(loss.item()) * (1 if self.sums else n), count_correct(outputs, targets)
+
+
+def split(batch: Any) -> tuple[Any, Any]:
+    if isinstance(batch, (tuple, list)) and len(batch) == 2:
+        return batch[0], batch[1]
+    raise TypeError(
+        f"Trainer: a batch has to be a pair of inputs and targets: got {type(batch).__name__}"
+        + (f" of {len(batch)}" if isinstance(batch, (tuple, list)) else "")
+    )
+
+
+def is_classification(outputs: Any, targets: Any) -> bool:
+    """Scores (N, classes) against class numbers (N)."""
+    return (
+        isinstance(outputs, Tensor)
+        and isinstance(targets, Tensor)
+        and outputs.ndim == 2
+        and targets.ndim == 1
+        and targets.array.dtype.kind in "iu"
+    )
+
+
+def count_correct(outputs: Any, targets: Any) -> int:
+    """How many samples have their highest score at the target; -1 if this is no classification."""
+    if not is_classification(outputs, targets):
+        return -1
+    return int(np.count_nonzero(outputs.array.argmax(1) == targets.array))
+
+
+def set_threads(ranks: int) -> None:
+    """Shares the CPUs between the ranks of this machine."""
+    native.share_threads(ranks)

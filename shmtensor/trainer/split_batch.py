@@ -1,0 +1,85 @@
+"""Batches: the part of a rank, the number of samples, and moving what is not shared yet into
+shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import native
+from ..tensor import Tensor
+
+__all__ = ["Counter", "apply", "part_of", "samples_in", "share"]
+
+
+def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:
+    """The same nest of tuples, lists and dictionaries, with `function` of each tensor."""
+    if isinstance(batch, Tensor):
+        return function(batch)
+    if isinstance(batch, dict):
+        return {key: apply(function, value) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(apply(function, value) for value in batch))
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(apply(function, value) for value in batch)
+    return batch
+
+
+def samples_in(batch: Any) -> int:
+    """The size of the first dimension of the first tensor."""
+    sizes: list[int] = []
+    apply(lambda x: sizes.append(x.shape[0]), batch)
+    if not sizes:
+        raise TypeError(f"Trainer: the batch has no tensor: {type(batch).__name__}")
+    return sizes[0]
+
+
+def part_of(batch: Any, rank: int, ranks: int) -> tuple[Any, int, int]:
+    """The rank's samples (views of the whole batch), how many they are, and how many all ranks
+    have.
+
+    Copies: none.
+    """
+    total = samples_in(batch)
+    if ranks == 1:
+        return batch, total, total
+    begin, end = total * rank // ranks, total * (rank + 1) // ranks
+    return apply(lambda x: x[begin:end] if x.ndim else x, batch), end - begin, total
+
+
+class Counter:
+    """Tensor bytes that had to be copied so that another process sees them."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+
+def share(batch: Any, counter: Counter) -> Any:
+    """The batch with arrays as tensors, all in shared memory. Copies: none for what lies there
+    already.
+    """
+
+    def moved(x: Tensor) -> Tensor:
+        if native.is_shared(x.array) or not x.array.nbytes:
+            return x
+        counter.nbytes += x.array.nbytes
+        return x.detach().clone()
+
+    return apply(moved, tensors(batch))
+
+
+def tensors(batch: Any) -> Any:
+    if isinstance(batch, np.ndarray):
+        from ..tensor.from_data import from_numpy
+
+        return from_numpy(batch)
+    if isinstance(batch, dict):
+        return {key: tensors(value) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(tensors(value) for value in batch))
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(tensors(value) for value in batch)
+    return batch
