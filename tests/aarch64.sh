@@ -55,8 +55,8 @@ for argument in "$@"; do
 done
 # What only the emulator does: it dies when a process with threads forks, and makes up what /proc/self/stat says, so that
 # a process does not recognise itself by its start time.
-emulated=(--deselect tests/native/test_pool.py::test_forked_child_has_a_pool_of_its_own
-  --deselect tests/native/test_pool.py::test_fork_while_other_threads_compute
+emulated=(--deselect tests/native/threading/test_thread_pool.py::test_forked_child_has_a_pool_of_its_own
+  --deselect tests/native/threading/test_thread_pool.py::test_fork_while_other_threads_compute
   --deselect tests/memory/test_ledger.py::test_process_whose_lock_was_closed_is_not_swept)
 cd "$out"  # not the sources: they have no extension, or that of this machine
 PYTHONPATH=$out/lib exec "$python" -m pytest -q -c "$source/setup.cfg" --rootdir "$source" -p no:cacheprovider "${emulated[@]}" "${arguments[@]}"

@@ -23,9 +23,20 @@ ROOT = Path(__file__).resolve().parents[1]
 LEVELS = ("base", "v3", "v4")
 FOLDERS = ("native", "ops", "tensor", "autograd", "nn", "func", "optim", "amp")
 SAMPLE = (
-    *("native/pointwise", "native/reduction", "native/softmax", "native/order", "native/scan"),
-    *("native/optimizer", "native/random", "native/halves", "native/moving", "native/recurrent"),
-    *("native/stretched", "native/curves", "native/functions", "ops/special"),
+    "native/kernels/pointwise/relu_sigmoid_gelu",
+    "native/kernels/reduce/sum",
+    "native/kernels/nn/softmax",
+    "native/kernels/sort/sort_topk",
+    "native/kernels/reduce/cumulative",
+    "native/kernels/optim/adam_sgd",
+    "native/kernels/random/uniform_normal",
+    "native/half/conversion",
+    "native/kernels/shape/clone_copy_arange",
+    "native/kernels/nn/rnn",
+    "native/ufunc/broadcast_loops",
+    "native/kernels/pointwise/silu_elu_shrink",
+    "native/math/functions",
+    "ops/special/special",
 )
 
 

@@ -285,7 +285,7 @@ def kill_one(seed: int, ranks: int, crowd: Callable[..., Any] | None = None) -> 
     Args:
         crowd: what runs the ranks, as `crowd.run` does.
     """
-    from .crowd import run
+    from .run_ranks import run
 
     rng = random.Random(seed)
     victim, after = rng.randrange(ranks), rng.uniform(0.0, 0.15)
@@ -313,7 +313,7 @@ def main() -> int:
     options = parser.parse_args()
     from shmtensor import memory
 
-    from .crowd import run, values
+    from .run_ranks import run, values
 
     only = options.only.split(",") if options.only else list(CONTRACTS)
     for n in [int(each) for each in options.ranks.split(",")]:

@@ -45,7 +45,7 @@ from shmtensor.errors import CollectiveTimeout, PeerLostError
 from shmtensor.memory.layout import empty_shared
 
 from .battery import KILLED, check, draw
-from .crowd import node_of, run
+from .run_ranks import node_of, run
 
 WAYS = ["kill", "point", "exception", "limit", "oom", "stop"]
 ACROSS = [*WAYS, "node"]

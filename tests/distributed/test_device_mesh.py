@@ -11,7 +11,7 @@ from shmtensor import distributed as dist
 from shmtensor import nn
 from shmtensor.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from .crowd import run, values
+from .run_ranks import run, values
 
 
 def grid() -> dict[str, Any]:

@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
 sys.path.append(str(TESTS / "ops"))  # as pytest has it, where what is checked is listed
 
-from slopes import CHECKED, FLAT, ONCE  # noqa: E402
+from gradient_cases import CHECKED, FLAT, ONCE  # noqa: E402
 from test_composites import CASES  # noqa: E402
 from test_rows import COMPLEX  # noqa: E402
 
@@ -122,7 +122,7 @@ def of_table(name: str) -> Any:
 
 
 def spellings(name: str, made: Any = None) -> set[str]:
-    """A name as tests/ops/slopes.py may spell it: with its namespace, or without."""
+    """A name as tests/ops/gradient_cases.py may spell it: with its namespace, or without."""
     short = name.rpartition(".")[2]
     found = {name, short, short.removesuffix("_"), f"nn.functional.{short.removesuffix('_')}"}
     for known in () if made is None else (made.name, *made.aliases):

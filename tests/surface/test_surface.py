@@ -36,7 +36,7 @@ def test_the_names_are_the_surface() -> None:
 
 def test_nothing_differentiable_is_unchecked() -> None:
     """Every composite, every differentiable row, and every other function that people call."""
-    from slopes import CHECKED, FLAT
+    from gradient_cases import CHECKED, FLAT
 
     for made in surface.COMPOSITES.values():
         assert surface.spellings(made.name, made) & (CHECKED | FLAT), made.name

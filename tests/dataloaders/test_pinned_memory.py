@@ -1,0 +1,286 @@
+"""Pinned batches: registered once, not written again while somebody looks, unregistered."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_cuda import FakeCuda, installed
+
+import shmtensor as st
+from dataloaders import DataLoader, Dataset, IterableDataset, default_collate
+from dataloaders.cuda.pinned_memory import PinnedPool
+
+SHAPE = (80, 100)
+BATCH = 16
+
+
+class Images(Dataset[Any]):
+    """Batches of 512,000 bytes."""
+
+    def __init__(self, n: int = 20 * BATCH) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full(SHAPE, index, np.float32), index
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return (Images()[index] for index in range(10 * BATCH))
+
+
+class Mortal(Images):
+    """Kills its worker once."""
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__()
+        self.mark = mark
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 9 * BATCH and self.mark.exists():
+            self.mark.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
+    with installed(monkeypatch) as fake:
+        yield fake
+        gc.collect()
+        assert not fake.pinned, "something is still registered"
+
+
+def check(batch: Any, wanted: list[int] | None = None) -> None:
+    """Whether a batch is whole, and the one it was."""
+    images, labels = batch
+    assert (images.numpy() == labels.numpy()[:, None, None]).all()
+    assert wanted is None or labels.tolist() == wanted
+
+
+def checked(loader: Any) -> list[int]:
+    """An epoch: the labels seen."""
+    seen: list[int] = []
+    for batch in loader:
+        check(batch)
+        seen += batch[1].tolist()
+    return seen
+
+
+def options(workers: int, method: str | None = None) -> dict[str, Any]:
+    return {"num_workers": workers, "pin_memory": True, "multiprocessing_context": method}
+
+
+@pytest.mark.parametrize(
+    ("workers", "method"), [(0, None), (2, "fork"), (2, "forkserver"), (2, "spawn")]
+)
+def test_batches_lie_in_memory_that_is_registered_once(
+    cuda: FakeCuda, workers: int, method: str | None
+) -> None:
+    loader = DataLoader(Images(), BATCH, **options(workers, method))
+    pinned = 0
+    for _ in range(3):
+        seen = []
+        for batch in loader:
+            check(batch)
+            seen += batch[1].tolist()
+            pinned += all(cuda.is_pinned(x.numpy()) for x in batch)
+        assert seen == list(range(20 * BATCH))
+    assert pinned >= 60 - 3 * 5  # the first ones show how large a block must be
+    assert 1 <= cuda.registered() == len(cuda.pinned) <= 2 * workers + 4
+    del batch
+    loader.close()
+    assert not cuda.pinned
+    assert {name for name, _ in cuda.calls[cuda.registered() :]} == {"unregister"}
+    check(next(iter(loader)))  # it can be iterated over again
+    loader.close()
+
+
+KEPT: list[Any] = []  # in the worker: the batch that it made last
+
+
+class Rewriting(Images):
+    """When a batch begins, writes into the one before, which the consumer has by then."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index % BATCH == 0 and KEPT:
+            KEPT[0][0].numpy()[:] += 1000
+        return super().__getitem__(index)
+
+
+def keep(samples: Any) -> Any:
+    KEPT[:] = [default_collate(samples)]
+    return KEPT[0]
+
+
+def test_pinning_copies_nothing(cuda: FakeCuda) -> None:
+    """What the worker writes is what the consumer looks at, in registered memory."""
+    loader = DataLoader(Rewriting(), BATCH, collate_fn=keep, **options(1))
+    pinned, before = 0, None
+    for images, labels in loader:
+        if before is not None:  # of one worker's: this batch has been begun, so that one rewritten
+            pinned += cuda.is_pinned(before[0].numpy())
+            check((before[0] - 1000, before[1]))
+        before = images, labels
+    assert pinned > 10
+    del images, labels, before
+    loader.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_the_consumer_keeps_is_not_written_again(cuda: FakeCuda, workers: int) -> None:
+    loader = DataLoader(Images(), BATCH, shuffle=True, **options(workers))
+    kept: list[Any] = []
+    for turn in range(3):
+        for batch in loader:
+            if len(kept) % 3 == 0:  # a view is enough
+                batch = batch[0][1:3], batch[1][1:3]
+            kept.append((batch, batch[1].tolist()))
+            if turn:
+                kept.pop(0)
+            for other in kept:
+                check(*other)
+    assert len(cuda.pinned) <= 2 * workers + 4
+    loader.close()
+    for other in kept:
+        check(*other)
+
+
+def test_what_went_to_another_process_is_not_written_again(cuda: FakeCuda) -> None:
+    loader = DataLoader(Images(), BATCH, **options(2))
+    queue = st.multiprocessing.get_context("fork").Queue()
+    sent: list[list[int]] = []
+    for turn in range(2):
+        for batch in loader:
+            if turn and cuda.is_pinned(batch[0].numpy()) and len(sent) < 3:
+                sent.append(batch[1].tolist())
+                queue.put(batch)  # nobody here looks at it any more: the message does
+            del batch
+    assert len(sent) == 3
+    for labels in sent:
+        batch = queue.get()
+        check(batch, labels)
+        for other in loader:
+            check(other)
+            check(batch, labels)  # came home through a queue of the caller's
+        del batch, other
+    queue.close()
+    loader.close()
+
+
+def test_streams_and_early_ends(cuda: FakeCuda) -> None:
+    loader = DataLoader(Stream(), BATCH, **options(1))
+    for _ in range(4):
+        for turn, batch in enumerate(loader):
+            check(batch)
+            if turn == 5:
+                break
+    for batch in loader:
+        check(batch)
+        kept = batch
+    assert cuda.is_pinned(kept[0].numpy())
+    del loader, batch
+    gc.collect()
+    check(kept)
+
+
+def test_a_worker_that_is_replaced_takes_nothing_along(cuda: FakeCuda, tmp_path: Path) -> None:
+    mark = tmp_path / "once"
+    mark.touch()
+    loader = DataLoader(Mortal(mark), BATCH, restart_workers=1, **options(2))
+    with pytest.warns(RuntimeWarning, match="SIGKILL"):
+        seen = checked(loader)
+    assert seen == list(range(20 * BATCH))
+    pinned = 0
+    for batch in loader:
+        check(batch)
+        pinned += cuda.is_pinned(batch[0].numpy())
+    assert pinned > 10
+    del batch
+    loader.close()
+
+
+def test_a_forked_child_leaves_the_driver_alone(cuda: FakeCuda) -> None:
+    loader = DataLoader(Images(), BATCH, **options(0))
+    list(loader)
+    calls = len(cuda.calls)
+    assert cuda.pinned
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            for batch in loader:
+                check(batch)
+            loader.close()
+            code = int(len(cuda.calls) != calls)
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    loader.close()
+
+
+def test_a_forked_child_lends_nothing(cuda: FakeCuda) -> None:
+    pool = PinnedPool(cuda.module.cuda.runtime, 2)
+    first = pool.lend(1000)
+    assert first is not None
+    first.is_lent = False
+    pid = os.fork()
+    if not pid:
+        os._exit(int(pool.lend(1000) is not None or pool.lend(1 << 20) is not None))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    pool.close()
+
+
+def test_blocks_that_are_too_small_are_given_back(cuda: FakeCuda) -> None:
+    pool = PinnedPool(cuda.module.cuda.runtime, 2)
+    assert pool.lend(0) is None
+    first = pool.lend(1000)
+    second = pool.lend(1000)
+    assert first is not None
+    assert second is not None
+    assert first is not second
+    assert pool.lend(1000) is None  # as many as there may be
+    first.is_lent = False
+    assert pool.lend(1000) is first
+    first.is_lent = False
+    third = pool.lend(1 << 20)
+    assert third is not None
+    assert third.array.nbytes == 1 << 20
+    assert len(cuda.pinned) == 2
+    pool.close()
+    assert pool.lend(1000) is None
+
+
+def test_a_driver_that_refuses_is_told_once(cuda: FakeCuda) -> None:
+    cuda.refuses = True
+    loader = DataLoader(Images(), BATCH, **options(0))
+    with pytest.warns(RuntimeWarning, match="cannot be pinned: .*cudaErrorMemory") as caught:
+        checked(loader)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("reason", ["CuPy is not installed", "CuPy finds no device"])
+def test_without_a_gpu_it_warns_and_goes_on(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    with installed(monkeypatch) as fake:
+        fake.module.cuda.is_available = lambda: False
+        if "installed" in reason:
+            monkeypatch.setitem(sys.modules, "cupy", None)
+        with pytest.warns(UserWarning, match=f"pin_memory is set, but there is no GPU.*{reason}"):
+            batches = list(DataLoader(Images(), BATCH, pin_memory=True))
+        assert len(batches) == 20
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            list(DataLoader(Images(), BATCH))
+        assert not fake.calls

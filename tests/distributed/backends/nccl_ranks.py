@@ -1,0 +1,195 @@
+"""What each rank does in test_nccl.py, with a stand-in for CuPy, and in test_nccl_gpu.py."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import distributed as dist
+from shmtensor.distributed.collectives.reference import ReduceOp, fold
+from shmtensor.distributed.group.init_process_group import enter
+from shmtensor.errors import CollectiveMismatch
+
+from ..battery import DTYPES, check, is_defined, sample
+from ..run_ranks import Outcome, run
+from . import fake_nccl as fakenccl
+
+LARGE = 40_000
+Op = ReduceOp
+
+
+def live(folder: str | None, options: dict[str, Any], function: Any, *arguments: Any) -> Any:
+    """In a rank: the default group goes by nccl; by a stand-in, if there is a folder for it."""
+    os.environ["LOCAL_RANK"] = str(dist.get_rank())
+    world: Any = dist.GroupMember.WORLD
+    if folder is None:
+        enter(dist.new_group(backend="nccl", timeout=world.timeout))
+        return function(*arguments)
+    with fakenccl.installed(folder, **options):
+        enter(dist.new_group(backend="nccl", timeout=world.timeout))
+        value = function(*arguments)
+        assert not fakenccl.violations, fakenccl.violations
+        return value
+
+
+def on_gpus(
+    folder: str | None,
+    ranks: int,
+    function: Any,
+    *arguments: Any,
+    timeout: float = 20.0,
+    start_method: str | None = None,
+    **options: Any,
+) -> list[Outcome]:
+    return run(
+        live, ranks, folder, options, function, *arguments,
+        timeout=timeout, start_method=start_method,
+    )  # fmt: skip
+
+
+def engine() -> Any:
+    world: Any = dist.GroupMember.WORLD
+    return world.native
+
+
+def reductions() -> int:
+    """Every dtype with every operation: by NCCL, or by shared memory."""
+    on_device = 0
+    for dtype in DTYPES:
+        for op in Op:
+            if is_defined(op, dtype):
+                before = engine().statistics()[2]
+                check("all_reduce", dtype, "plain", 17, op)
+                on_device += engine().statistics()[2] > before
+            else:
+                with pytest.raises(TypeError, match=op.name):
+                    dist.all_reduce(sample(0, dtype, (3,)), op)
+    return on_device
+
+
+def messages() -> Any:
+    """Everybody to everybody, whoever begins, with collectives under way, and what does not fit."""
+    rank, n = dist.get_rank(), dist.get_world_size()
+    others = [p for p in range(n) if p != rank]
+    for size in (0, 3, LARGE):
+        boxes = {p: st.zeros(size) for p in others}
+        works: list[Any] = [dist.isend(st.full((size,), float(10 * rank + p)), p) for p in others]
+        sums = [st.full((size + 1,), float(rank)) for _ in range(3)]
+        for x in sums:
+            works.append(dist.all_reduce(x, async_op=True))
+        works += [dist.irecv(box, p) for p, box in boxes.items()]
+        for work in works:
+            work.wait()
+        for p, box in boxes.items():
+            assert box.tolist() == [float(10 * p + rank)] * size, (rank, p)
+        assert all(x.tolist() == [float(sum(range(n)))] * (size + 1) for x in sums)
+    dist.barrier()
+    if rank == 0:
+        got = st.zeros(2)
+        assert sorted(dist.recv(got) for _ in others) == others
+    else:
+        dist.send(st.ones(2), 0)
+    if rank < 2:
+        sides = r"float32 \(3,\).*float64 \(5,\)|float64 \(5,\).*float32 \(3,\)"
+        with pytest.raises(CollectiveMismatch, match=sides):
+            if rank == 0:
+                dist.send(st.zeros(3), 1, tag=4)
+            else:
+                dist.recv(st.zeros(5, dtype=st.float64), 0, tag=4)
+        box = st.zeros(4)
+        dist.send(st.ones(4), 1) if rank == 0 else dist.recv(box, 0)
+        assert rank == 0 or box.tolist() == [1.0] * 4
+    with pytest.raises(ValueError, match="cannot send to itself"):
+        dist.send(st.zeros(3), rank)
+    return "done"
+
+
+def objects() -> Any:
+    """Objects, lists of different sizes, sparse sums: what stands on the collectives."""
+    rank, n = dist.get_rank(), dist.get_world_size()
+    gathered: list[Any] = [None] * n
+    dist.all_gather_object(gathered, {"rank": rank, "x": st.full((LARGE,), float(rank))})
+    assert [each["rank"] for each in gathered] == list(range(n))
+    assert [float(each["x"][-1].item()) for each in gathered] == list(range(n))
+    for scale in (0, 1, 20_000):
+        sends = [scale * (rank + r) for r in range(n)]
+        outputs = [st.empty(scale * (p + rank)) for p in range(n)]
+        dist.all_to_all(outputs, [st.full((k,), float(rank)) for k in sends])
+        assert all(bool((out == float(p)).all()) for p, out in enumerate(outputs))
+    x = st.zeros(6)
+    x[rank] = 1.0 + rank
+    sparse = x.to_sparse()
+    dist.all_reduce(sparse)
+    assert sparse.to_dense().tolist() == [float(r + 1) if r < n else 0.0 for r in range(6)]
+    return "done"
+
+
+def differ() -> Any:
+    """A mismatch is an error on every rank before NCCL hears of it, and breaks nothing."""
+    rank = dist.get_rank()
+    texts = []
+    for call in (
+        lambda: dist.barrier() if rank == 1 else dist.all_reduce(st.zeros(3, 4)),
+        lambda: dist.all_reduce(st.zeros(3) if rank == 1 else st.zeros(LARGE)),
+        lambda: dist.all_reduce(st.zeros(8) if rank else st.zeros(8, dtype=st.int16)),
+        lambda: dist.all_reduce(st.zeros(8), Op.MAX if rank else Op.SUM),
+        lambda: dist.broadcast(st.zeros(8), rank % 2),
+    ):
+        with pytest.raises(CollectiveMismatch) as caught:
+            call()
+        texts.append(str(caught.value))
+    x = st.ones(5)
+    dist.all_reduce(x)
+    assert x.tolist() == [float(dist.get_world_size())] * 5
+    return texts
+
+
+def groups() -> Any:
+    """Groups of some ranks, of shm beside nccl, from several threads."""
+    rank, n = dist.get_rank(), dist.get_world_size()
+    assert dist.get_backend() == "nccl"
+    found = []
+    for backend in (None, "shm", "nccl"):
+        for ranks in ([0, 1], [n - 1], list(range(n))):
+            group: Any = dist.new_group(ranks, backend=backend)
+            if rank not in ranks:
+                continue
+            assert dist.get_backend(group) == backend or backend is None
+            works = []
+            for size in (3, LARGE):
+                x, y = st.full((size,), rank + 1.0), st.full((size,), rank + 1.0)
+                works += [dist.all_reduce(x, group=group, async_op=True)]
+                found.append((x, float(sum(r + 1 for r in ranks))))
+                works += [dist.all_reduce(y, Op.MAX, async_op=True)] if len(ranks) == n else []
+            for work in works:
+                work.wait()
+    assert all(bool((x == want).all()) for x, want in found)
+    return len(found)
+
+
+def halves() -> Any:
+    """16-bit floats travel as they are, and are reduced on the device."""
+    rank, n = dist.get_rank(), dist.get_world_size()
+    for dtype in (st.float16, st.bfloat16):
+        parts = [st.arange(LARGE).remainder(7).add(r).to(dtype).array for r in range(n)]
+        x = st.tensor(parts[rank])
+        before = engine().statistics()[2]
+        dist.all_reduce(x)
+        assert engine().statistics()[2] - before == x.array.nbytes
+        np.testing.assert_array_equal(x.array, fold(parts))
+    return "done"
+
+
+def bits() -> Any:
+    """Sums whose bits depend on the order."""
+    found = b""
+    for size in (5, LARGE, 5 * LARGE):
+        x = st.tensor(sample(dist.get_rank(), "float32", (size,)))
+        dist.all_reduce(x)
+        found += x.numpy().tobytes()
+    return hashlib.sha256(found).hexdigest()

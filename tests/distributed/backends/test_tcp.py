@@ -1,0 +1,305 @@
+"""Groups over several hosts without MPI: the whole contract on two nodes, made of this machine by
+splitting its ranks, as test_mpi.py does; the same cases.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor import distributed as dist
+from shmtensor.distributed.backends.mpi.liveness_across_nodes import accept, connect
+from shmtensor.distributed.backends.mpi.messages import Base, Wire
+from shmtensor.distributed.backends.tcp.connect_ranks import introduce, world_engine
+from shmtensor.distributed.backends.tcp.mpi4py_interface import Connections
+from shmtensor.distributed.rendezvous.hosts import address_of, spans_hosts
+from shmtensor.distributed.rendezvous.secret import shared_secret
+from shmtensor.distributed.rendezvous.store import HashStore, PrefixStore
+from shmtensor.distributed.rendezvous.tcp_store import TCPStore
+from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
+
+from ..battery import sweep
+from ..kills import SOON, STOPPED, one_round
+from ..run_ranks import SECRET, free_port, run
+from ..run_ranks import values as values_of
+from .test_mpi import CONTRACT, check_contract, values
+
+SPAN = ("LOCAL_WORLD_SIZE", "SHMTENSOR_SECRET", "SHMTENSOR_SECRET_FILE", "MASTER_ADDR")
+
+
+def across(*cases: str, ranks: int = 4, node: int = 2) -> dict[int, list[dict[str, Any]]]:
+    """What each rank said of the cases."""
+    port, program = free_port(), [sys.executable, "-m", f"{__package__}.across_nodes", *cases]
+    begun = []
+    for rank in range(ranks):
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "BACKEND": "gloo",
+            "RANK": str(rank),
+            "WORLD_SIZE": str(ranks),
+            "LOCAL_WORLD_SIZE": str(node),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "SHMTENSOR_SECRET": SECRET,
+            "SHMTENSOR_RANKS_PER_NODE": str(node),
+            "OMP_NUM_THREADS": "1",
+        }
+        begun.append(
+            subprocess.Popen(
+                program, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        )
+    said: dict[int, list[dict[str, Any]]] = {}
+    told = [each.communicate(timeout=250) for each in begun]
+    for out, _ in told:
+        for line in out.splitlines():
+            if line.startswith("{"):
+                record = json.loads(line)
+                said.setdefault(record["rank"], []).append(record)
+    assert said, told
+    return said
+
+
+def test_the_contract_holds_across_two_nodes() -> None:
+    check_contract(across(*CONTRACT))
+
+
+@pytest.mark.parametrize("way", ["kill", "point", "exception", "limit", "node", "stop"])
+def test_whatever_ends_a_rank_is_named_by_all_within_a_second(way: str) -> None:
+    """Each round of itself bounds what it measures, less the time without a CPU: kills.py."""
+    rounds = [one_round(seed, way, ranks, nodes=True) for seed, ranks in enumerate((2, 3, 4))]
+    late = sorted(seconds for _, seconds, _ in rounds)
+    assert late[1] < SOON + (STOPPED if way == "stop" else 0.0)
+
+
+def test_the_contract_holds_between_nodes_of_one_rank_and_of_two() -> None:
+    """A sample of the battery: `python -m tests.distributed.battery --node 2` runs all of it."""
+    for ranks, node in ((2, 1), (3, 2)):
+        counts = values_of(run(sweep, ranks, 1, timeout=60.0, patience=200.0, node=node))
+        assert len(set(counts)) == 1
+        assert counts[0] > 40
+
+
+def test_a_death_that_no_neighbour_notices_is_named_with_pid_and_host() -> None:
+    said = across("alone")
+    assert said[2][0]["value"] == "knows nothing"
+    for r in (0, 1):
+        *who, seconds = said[r][0]["value"]
+        assert who[1:] == [True, True]
+        assert seconds < 20
+    assert said[1][0]["value"][0] == "rank 3"
+
+
+def test_who_does_not_come_or_has_left_is_named() -> None:
+    (late,) = values(across("late"))
+    assert [kind for kind, _ in late] == ["CollectiveTimeout"] * 4
+    assert "0.5 s" in late[0][1]
+    (leave,) = values(across("leave"))
+    assert leave[2] == "left"
+    assert all("rank 2" in leave[r] and "has left the group" in leave[r] for r in (0, 1, 3))
+
+
+# ---------------------------------------------------------------- connections
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Both ends of a connection, as two ranks have them."""
+    monkeypatch.setattr(Base, "wires", [])
+    monkeypatch.setattr(Base, "watch", None)
+    here, there = socket.socketpair()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        here.close(), there.close()
+        here = socket.create_connection(listener.getsockname())
+        there, _ = listener.accept()
+    who = [(11, "here"), (22, "there")]
+    ends = Connections(0, {1: here}, who), Connections(1, {0: there}, who)
+    yield ends
+    for each in ends:
+        each.drop()
+
+
+def bytes_of(*numbers: int) -> Any:
+    return np.array(numbers, np.uint8)
+
+
+def until_done(request: Any, *ends: Connections) -> None:
+    end = time.monotonic() + 20
+    while not request.Test() and time.monotonic() < end:
+        for each in ends:
+            each.progress()
+    assert request.Test()
+
+
+def test_messages_of_a_tag_come_in_order_whoever_is_first(pair: Any) -> None:
+    a, b = pair
+    early = [np.zeros(2, np.uint8) for _ in range(2)]
+    asked = [b.Irecv(x, 0, 7) for x in early]
+    sent = [(9, (1,)), (7, (2, 3)), (9, (4,)), (7, (5, 6)), (9, (7,)), (7, (8, 9)), (9, (10,))]
+    for tag, x in sent:
+        a.Isend(bytes_of(*x), 1, tag)
+    for each in asked:
+        until_done(each, b)
+    assert [x.tolist() for x in early] == [[2, 3], [5, 6]]
+    end = time.monotonic() + 20  # until all lie there, so that one can be taken before another
+    while len(b._links[0].arrived[9]) < 4 and time.monotonic() < end:
+        b.progress()
+    for want in (1, 4, 7, 10):
+        late = np.zeros(1, np.uint8)
+        until_done(b.Irecv(late, 0, 9), b)
+        assert late.tolist() == [want]
+    late = np.zeros(2, np.uint8)
+    until_done(b.Irecv(late, 0, 7), b)
+    assert late.tolist() == [8, 9]
+
+
+def test_large_messages_go_both_ways_at_once(pair: Any) -> None:
+    xs = [np.random.default_rng(r).integers(0, 256, 30_000_000, np.uint8) for r in range(2)]
+    outs = [np.zeros_like(x) for x in xs]
+    begun = [each.Isend(x, 1 - r, 1) for r, (each, x) in enumerate(zip(pair, xs, strict=True))]
+    begun += [each.Irecv(out, 1 - r, 1) for r, (each, out) in enumerate(zip(pair, outs))]
+    for each in begun:
+        until_done(each, *pair)
+    assert np.array_equal(outs[0], xs[1])
+    assert np.array_equal(outs[1], xs[0])
+
+
+def test_a_message_is_taken_when_somebody_asks(pair: Any) -> None:
+    a, b = pair
+    sent = a.Issend(bytes_of(5), 1, 3)
+    for _ in range(20):
+        a.progress(), b.progress()
+    assert not sent.Test()
+    b.Irecv(np.zeros(1, np.uint8), 0, 3)
+    until_done(sent, a, b)
+
+
+def test_last_words_arrive_though_nobody_has_read_what_came(pair: Any) -> None:
+    a, b = pair
+    b.Isend(bytes_of(1, 2, 3), 0, 5)  # a never reads it
+    x = np.arange(3_000_000, dtype=np.int64).view(np.uint8)
+    out = np.zeros_like(x)
+    a.Isend(x, 1, 4)
+    closing = threading.Thread(target=a.close)
+    closing.start()
+    until_done(b.Irecv(out, 0, 4), b)
+    closing.join()
+    assert np.array_equal(out, x)
+
+
+def test_an_end_is_gone_for_who_has_no_ledger_of_it(
+    pair: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    wire = Wire(b, 1, range(2))
+    a.drop()
+    end = time.monotonic() + 20
+    while not b.gone() and time.monotonic() < end:
+        wire.look()
+    assert b.gone() == [0]
+    b.near = [0]
+    assert b.gone() == []
+
+
+# ---------------------------------------------------------------- the begin
+def test_what_makes_a_group_span_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SPAN:
+        monkeypatch.delenv(name, raising=False)
+    assert not spans_hosts(4, "tcp://10.0.0.1:5000")
+    monkeypatch.setenv("SHMTENSOR_SECRET", SECRET)
+    assert spans_hosts(4, "tcp://10.0.0.1:5000")
+    assert not spans_hosts(4, "tcp://127.0.0.1:5000")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert not spans_hosts(4, "tcp://10.0.0.1:5000")
+    assert spans_hosts(8, None)
+    assert not spans_hosts(8, "a name")
+    assert address_of("tcp://[::1]:5000") == ("::1", 5000)
+    with pytest.raises(ValueError, match="where they meet is not said"):
+        address_of("tcp://host")
+
+
+def test_the_secret_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    for name in SPAN:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(PermissionError, match="give all the same SHMTENSOR_SECRET"):
+        shared_secret("here")
+    file = tmp_path / "secret"
+    file.write_text("a passphrase of many words\n")
+    file.chmod(0o644)
+    monkeypatch.setenv("SHMTENSOR_SECRET_FILE", str(file))
+    with pytest.raises(PermissionError, match="others may read"):
+        shared_secret("here")
+    file.chmod(0o600)
+    assert shared_secret("here") == b"a passphrase of many words"
+    monkeypatch.setenv("SHMTENSOR_SECRET", "abcd")
+    with pytest.raises(PermissionError, match="2 bytes"):
+        shared_secret("here")
+
+
+def test_without_a_secret_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    monkeypatch.delenv("SHMTENSOR_SECRET", raising=False)
+    with pytest.raises(PermissionError, match="need a secret in common"):
+        dist.init_process_group("gloo", f"tcp://127.0.0.1:{free_port()}", rank=0, world_size=2)
+
+
+def test_a_rank_with_another_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    monkeypatch.setenv("SHMTENSOR_SECRET", "5d" * 16)
+    with TCPStore("127.0.0.1", 0, is_master=True, secret=bytes.fromhex(SECRET)) as store:
+        place = f"tcp://127.0.0.1:{store.port}"
+        with pytest.raises(PermissionError, match="does not know the run's secret"):
+            dist.init_process_group("gloo", place, rank=1, world_size=2, timeout=20)
+
+
+def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    monkeypatch.setenv("SHMTENSOR_SECRET", SECRET)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OSError, match=f"cannot listen at {place}: Address already in use"):
+            dist.init_process_group("gloo", f"tcp://{place}", rank=0, world_size=2)
+
+
+def test_who_proves_another_key_is_no_rank() -> None:
+    made: list[dict[int, Any]] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        told = [{"addresses": ["127.0.0.1"], "port": listener.getsockname()[1]}]
+        end = time.monotonic() + 0.5
+        other = threading.Thread(target=lambda: made.append(connect(1, [0], told, b"other", end)))
+        other.start()
+        assert accept(0, {1}, listener, b"the key", end) == {}
+        other.join()
+    assert made == [{}]
+
+
+@pytest.mark.parametrize("dead", [0, 1], ids=["accepts", "connects"])
+def test_who_dies_before_it_is_connected_is_missed_at_the_timeout(
+    dead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has said where it listens, and is gone."""
+    monkeypatch.setenv("SHMTENSOR_SECRET", SECRET)
+    monkeypatch.delenv("SHMTENSOR_ROUND", raising=False)
+    store = HashStore()
+    gone = {"world": 2, "pid": 5, "host": "there", "port": free_port(), "key": "00" * 16}
+    said = json.dumps({**gone, "addresses": ["127.0.0.1"]})
+    PrefixStore("world/0/0", store).set(str(dead), said)
+    with pytest.raises(CollectiveTimeout, match=rf"has no connection to ranks \[{dead}\]"):
+        world_engine(1 - dead, 2, 0.5, None, store, 0)
+
+
+@pytest.mark.parametrize("twice", [True, False], ids=["rank", "world size"])
+def test_ranks_that_do_not_fit_are_named(twice: bool) -> None:
+    store = HashStore()
+    store.set("0" if twice else "1", json.dumps({"world": 3, "pid": 5, "host": "there"}))
+    mine = {"world": 2, "pid": 4, "host": "here"}
+    with pytest.raises(CollectiveMismatch, match="pid 5 on there" if twice else "of 3"):
+        introduce(store, 0, 2, mine, 5.0)

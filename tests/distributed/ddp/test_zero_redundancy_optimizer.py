@@ -1,0 +1,67 @@
+"""ZeroRedundancyOptimizer: the same steps as one optimizer, with a part of the state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import distributed as dist
+from shmtensor import nn, optim
+
+from ..run_ranks import run, values
+
+
+def make() -> nn.Module:
+    st.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4), nn.Linear(4, 2)).double()
+
+
+def steps(model: nn.Module, optimizer: Any, n: int) -> list[Any]:
+    x = st.tensor(np.random.default_rng(1).standard_normal((5, 6)))
+    for _ in range(n):
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+        for group in optimizer.param_groups:
+            group["lr"] *= 0.9
+    return [np.array(p.detach().numpy()) for p in model.parameters()]
+
+
+def split() -> tuple[list[Any], int, dict[str, Any] | None]:
+    model = make()
+    optimizer = dist.ZeroRedundancyOptimizer(model.parameters(), optim.Adam, lr=0.1)
+    with pytest.raises(RuntimeError, match="consolidate_state_dict"):
+        optimizer.state_dict()
+    steps(model, optimizer, 2)
+    optimizer.consolidate_state_dict(to=0)
+    box = [optimizer.state_dict() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(box)
+    # another one goes on from there
+    again = dist.ZeroRedundancyOptimizer(model.parameters(), optim.Adam, lr=0.1)
+    again.load_state_dict(box[0])
+    own = sum(p.numel() for part in again.optim.param_groups for p in part["params"])
+    found = steps(model, again, 3)
+    return found, own, box[0] if dist.get_rank() == 0 else None
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_steps_are_those_of_one_optimizer(ranks: int) -> None:
+    model = make()
+    alone = optim.Adam(model.parameters(), lr=0.1)
+    steps(model, alone, 2)
+    state = alone.state_dict()
+    want = steps(model, alone, 3)
+    results = values(run(split, ranks))
+    for found, _, _ in results:
+        for got, each in zip(found, want, strict=True):
+            np.testing.assert_allclose(got, each, rtol=1e-12)
+    sizes = [own for _, own, _ in results]
+    assert sum(sizes) == sum(p.numel() for p in model.parameters())
+    assert max(sizes) < sum(sizes)
+    whole = results[0][2]
+    assert whole is not None
+    assert set(whole["state"]) == set(state["state"])
+    assert len(whole["param_groups"][0]["params"]) == 6

@@ -1,0 +1,162 @@
+"""A rank killed at a random moment of random collectives: all others name it, nothing stays behind.
+
+`python -m tests.distributed.kills` is the long form (make kills).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor import distributed as dist
+from shmtensor import multiprocessing as mp
+from shmtensor import native, nn, optim
+from shmtensor.distributed import DistributedDataParallel
+from shmtensor.distributed.group.init_process_group import enter, give_up, join
+from shmtensor.distributed.rendezvous.find_group import create_block
+from shmtensor.errors import PeerLostError
+
+from ..battery import KILLED, kill_one
+from ..kills import one_round
+from ..run_ranks import die, run
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_death_at_a_random_moment_is_named_by_all(seed: int) -> None:
+    kill_one(seed, KILLED[seed % len(KILLED)])
+
+
+@pytest.mark.parametrize("way", ["kill", "point", "exception", "limit", "oom"])
+def test_whatever_ends_a_rank_is_named_by_all(way: str) -> None:
+    _, late, _ = one_round(7, way, 3)  # "oom" without a memory cgroup is "kill"
+    assert late < 10  # seconds after the death; on a quiet machine far below one: make kills
+
+
+def train_until_lost() -> str:
+    rank = dist.get_rank()
+    model = DistributedDataParallel(nn.Linear(300, 300))
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    for step in range(50):
+        optimizer.zero_grad()
+        out = model(st.ones(4, 300)).sum()
+        if rank == 1 and step == 3:
+            die()
+        try:
+            out.backward()
+        except PeerLostError as error:
+            return error.name
+        optimizer.step()
+    return "not missed"
+
+
+def test_a_death_in_training_is_named_in_backward() -> None:
+    outcomes = run(train_until_lost, 3)
+    assert outcomes[1].exitcode == -signal.SIGKILL
+    assert [outcomes[0].value, outcomes[2].value] == ["rank 1", "rank 1"]
+
+
+def out_of_memory() -> Any:
+    x = st.ones(50_000)
+    if dist.get_rank() == 1:
+        raise MemoryError("no more")  # leaves the group on its way out
+    begin = time.monotonic()
+    with pytest.raises(RuntimeError, match="rank 1"):
+        dist.all_reduce(x)
+    return time.monotonic() - begin
+
+
+def test_an_exception_on_a_rank_ends_the_waits_of_the_others() -> None:
+    outcomes = run(out_of_memory, 3)
+    assert isinstance(outcomes[1].error, MemoryError)
+    for rank in (0, 2):
+        assert outcomes[rank].error is None, outcomes[rank]
+        assert outcomes[rank].value < 5.0
+
+
+def live_without_net(rank: int, handle: bytes, answers: Any) -> None:
+    """A rank whose exception nobody catches, and whose way out takes as long as its child."""
+    enter(join(native.receive(handle, False), rank, 2, 60.0, f"rank {rank}"))
+    if rank == 1:
+        context: Any = mp.get_context("fork")
+        context.Process(target=time.sleep, args=(2.0,)).start()
+        raise ValueError("no such luck")
+    try:
+        dist.all_reduce(st.zeros(3))
+    except PeerLostError as error:
+        answers.put((error.name, str(error)))
+
+
+def test_an_exception_is_told_before_the_process_winds_down(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    context: Any = mp.get_context("fork")
+    answers = context.Queue()
+    block, handle = create_block(2)
+    processes = [
+        context.Process(target=live_without_net, args=(rank, handle, answers)) for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    name, text = answers.get(timeout=60)
+    for process in processes:
+        process.join()
+    answers.close()
+    native.acknowledge(handle)
+    del block
+    assert name == "rank 1"
+    assert "it raised ValueError: no such luck" in text  # else: has exited with code 1
+    assert [process.exitcode for process in processes] == [0, 1]
+    assert "no such luck" in capfd.readouterr().err
+
+
+def hear_of_it() -> Any:
+    """Rank 1 dies. Rank 0 notices in a group without rank 2, which waits for rank 0 only."""
+    few = dist.new_group([0, 1])
+    rank = dist.get_rank()
+    if rank == 1:
+        die()
+    try:
+        if rank == 0:
+            dist.barrier(few)
+        else:
+            dist.recv(st.zeros(3), 0)
+    except PeerLostError as error:
+        return error.name
+
+
+def test_who_ends_because_of_a_death_is_not_named_in_its_place() -> None:
+    def live() -> Any:
+        name = hear_of_it()
+        give_up(PeerLostError("of that"))
+        return name
+
+    outcomes = run(live, 3)
+    assert [outcome.value for outcome in outcomes] == ["rank 1", None, "rank 1"]
+
+
+def stopped() -> str:
+    pids: list[Any] = [None, None]
+    dist.all_gather_object(pids, os.getpid())
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return "went on"
+    world: Any = dist.GroupMember.WORLD
+    world.timeout = 0.3
+    try:
+        with pytest.raises(PeerLostError, match=r"rank 1 \(pid \d+\) is stopped") as caught:
+            dist.all_reduce(st.zeros(3))
+        assert (caught.value.name, caught.value.pid) == ("rank 1", pids[1])
+        dist.get_rank() == 0 or time.sleep(0.5)  # for the last to look, too
+    finally:
+        os.kill(pids[1], signal.SIGCONT)
+    return "told"
+
+
+def test_a_stopped_rank_is_named_at_the_timeout() -> None:
+    outcomes = run(stopped, 2)
+    assert [each.value for each in outcomes] == ["told", "went on"]

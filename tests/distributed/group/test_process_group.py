@@ -1,0 +1,308 @@
+"""Who does not come, who calls something else, who dies: an error on every rank, and never a
+hang.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import distributed as dist
+from shmtensor import native
+from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
+
+from ..kills import Watch
+from ..run_ranks import START_METHODS, die, run, values
+
+LARGE = native.GROUP_INLINE // 4 + 1
+
+
+def add_ranks(n: int) -> float:
+    x = st.full((n,), float(dist.get_rank() + 1))
+    dist.all_reduce(x)
+    return float(x.numpy()[-1])
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_every_start_method(start_method: str) -> None:
+    for n in (3, LARGE):
+        assert values(run(add_ranks, 2, n, start_method=start_method)) == [3.0, 3.0]
+
+
+def differ(kind: str) -> None:
+    first = dist.get_rank() == 0
+    if kind == "collective":
+        dist.barrier() if first else dist.all_reduce(st.zeros(3, 4))
+    elif kind == "shape":
+        dist.all_reduce(st.zeros(3, 4) if first else st.zeros(LARGE))
+    elif kind == "dtype":
+        dist.all_reduce(st.zeros(8) if first else st.zeros(4, dtype=st.float64))
+    elif kind == "operation":
+        dist.all_reduce(st.zeros(8), dist.ReduceOp.SUM if first else dist.ReduceOp.MAX)
+    elif kind == "root":
+        dist.broadcast(st.zeros(8), 0 if first else 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("collective", ["rank 0: barrier()", "ranks 1, 2: all_reduce(float32 (3, 4), SUM)"]),
+        ("shape", ["float32 (3, 4)", f"float32 ({LARGE},)"]),
+        ("dtype", ["float32 (8,)", "float64 (4,)"]),
+        ("operation", ["SUM", "MAX"]),
+        ("root", ["root 0", "root 1"]),
+    ],
+)
+def test_mismatch_names_both_sides_on_every_rank(kind: str, texts: list[str]) -> None:
+    for outcome in run(differ, 3, kind):
+        assert isinstance(outcome.error, CollectiveMismatch), outcome
+        assert all(text in str(outcome.error) for text in texts), outcome.error
+
+
+def differ_and_go_on() -> float:
+    with pytest.raises(CollectiveMismatch):
+        differ("collective")
+    return add_ranks(5)
+
+
+def test_a_mismatch_does_not_break_the_group() -> None:
+    assert values(run(differ_and_go_on, 2)) == [3.0, 3.0]
+
+
+POINTS = ["entered", "published", "arrived", "met", "held", "worked"]
+
+
+def die_at(point: str, nth: int, large: bool) -> tuple[PeerLostError, float] | None:
+    """Rank 1 dies at the n-th pass of a point; the others say what they learnt, and how many
+    seconds after it."""
+    x = st.ones(LARGE if large else 3)
+    dist.all_reduce(x)
+    pids: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(pids, os.getpid())
+    pidfd = os.pidfd_open(pids[1])
+    dist.barrier()
+    if dist.get_rank() == 1:
+        native.arm_fault(f"group.{point}:{nth}")
+    else:
+        watch = Watch("kill", pidfd)
+    for _ in range(4):
+        if dist.get_rank() != 1:
+            watch.call()
+        try:
+            dist.all_reduce(x)
+        except PeerLostError as error:
+            return error, watch.learnt()[0]
+    return None
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["inline", "direct"])
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_rank_killed_at_any_step_is_named_within_a_second(
+    point: str, nth: int, large: bool
+) -> None:
+    outcomes = run(die_at, 3, point, nth, large)
+    assert outcomes[1].exitcode == -signal.SIGKILL
+    for outcome in (outcomes[0], outcomes[2]):
+        assert outcome.value is not None, outcome
+        error, late = outcome.value
+        assert error.name == "rank 1", error
+        assert error.exitcode == -signal.SIGKILL, error
+        assert "SIGKILL" in str(error)
+        assert late < 1.0
+
+
+def quick(point: str) -> float:
+    if dist.get_rank() == 1:
+        dist.barrier()
+        die()
+    dist.barrier()
+    begin = time.monotonic()
+    with pytest.raises(PeerLostError):
+        dist.all_reduce(st.zeros(LARGE))
+    return time.monotonic() - begin
+
+
+def test_peers_raise_within_a_second() -> None:
+    outcomes = run(quick, 3, "")
+    for rank in (0, 2):
+        assert outcomes[rank].error is None, outcomes[rank]
+        assert outcomes[rank].value < 1.0
+
+
+def lost_once_lost_always() -> str:
+    if dist.get_rank() == 1:
+        die()
+    for _ in range(2):
+        with pytest.raises(PeerLostError, match="rank 1"):
+            dist.barrier()
+    return "alive"
+
+
+def test_a_group_with_a_dead_rank_stays_lost() -> None:
+    assert run(lost_once_lost_always, 2)[0].value == "alive"
+
+
+def come_late() -> str:
+    if dist.get_rank() == 0:
+        with pytest.raises(CollectiveTimeout, match=r"rank 1 .* has not come") as caught:
+            dist.monitored_barrier(timeout=0.3)
+        return str(caught.value)
+    time.sleep(1.0)
+    with pytest.raises(RuntimeError, match="rank 0 gave up: barrier timed out"):
+        dist.all_reduce(st.zeros(3))
+    return ""
+
+
+def test_timeout_names_who_did_not_come_and_breaks_the_group() -> None:
+    text, _ = values(run(come_late, 2))
+    assert "0.3 s" in text
+
+
+def leave_early() -> str:
+    if dist.get_rank() == 1:
+        return ""
+    with pytest.raises(RuntimeError, match="rank 1") as caught:
+        dist.barrier()
+    return str(caught.value)
+
+
+def test_a_rank_that_left_is_not_waited_for() -> None:
+    text, _ = values(run(leave_early, 2))
+    assert "left" in text or "exited" in text
+
+
+@pytest.mark.parametrize("wait", ["barrier", "recv", "find_sender"])
+def test_a_wait_looks_who_has_left_before_it_sleeps(wait: str) -> None:
+    """News of a leaving that came before the wait wakes nobody: without the look it sleeps."""
+    slept = []
+    for _ in range(5):  # a page fault may sleep, too
+        words = native.allocate(native.group_nbytes(2), shared=True)
+        mine, other = native.Group(words, 0, 2), native.Group(words, 1, 2)
+        other.leave()
+        x = np.zeros(1)
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        with pytest.raises(RuntimeError, match="left the group"):
+            if wait == "recv":
+                mine.recv(x, 1, 0, 20.0)
+            else:
+                getattr(mine, wait)(20.0)
+        slept.append(resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before)
+    assert min(slept) == 0, slept
+
+
+def interrupt() -> str:
+    import os
+    import threading
+
+    if dist.get_rank() == 0:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+
+        def handler(*_: Any) -> None:
+            raise InterruptedError("stop")
+
+        signal.signal(signal.SIGUSR1, handler)
+        with pytest.raises(InterruptedError):
+            dist.barrier()
+        time.sleep(0.5)
+        return "interrupted"
+    time.sleep(0.7)
+    with pytest.raises(RuntimeError, match="rank 0 gave up: barrier was interrupted"):
+        dist.barrier()
+    return "told"
+
+
+def test_a_signal_ends_the_wait_and_the_others_are_told() -> None:
+    assert values(run(interrupt, 2)) == ["interrupted", "told"]
+
+
+def test_rank_out_of_range_and_small_block_are_refused() -> None:
+    block = native.allocate(native.group_nbytes(2), zero=True, shared=True)
+    with pytest.raises(ValueError, match="rank 2 of 2"):
+        native.Group(block, 2, 2)
+    with pytest.raises(ValueError, match="too small"):
+        native.Group(block, 0, 4)
+    one = native.Group(block, 0, 2)
+    with pytest.raises(RuntimeError, match="rank is taken"):
+        native.Group(block, 0, 2)
+    with pytest.raises(CollectiveMismatch, match="world sizes differ"):
+        native.Group(native_block_of(block), 0, 1)
+    del one
+
+
+def native_block_of(block: Any) -> Any:
+    return block
+
+
+def deny_fork() -> None:
+    from shmtensor import multiprocessing as mp
+
+    def child() -> None:
+        with pytest.raises(ValueError, match="no default group"):
+            dist.barrier()
+
+    process = mp.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    dist.barrier()
+
+
+def test_a_forked_child_is_not_in_the_group() -> None:
+    values(run(deny_fork, 2))
+
+
+def wait_for_a_sleeper() -> float:
+    """The CPU time that a wait of two seconds takes."""
+    dist.barrier()
+    began = time.process_time()
+    if dist.get_rank() == 0:
+        time.sleep(2.0)
+    dist.all_reduce(st.ones(LARGE))
+    return time.process_time() - began
+
+
+def test_waits_take_no_cpu() -> None:
+    assert max(values(run(wait_for_a_sleeper, 4))) < 0.4
+
+
+def count_bytes() -> tuple[int, int, int]:
+    x = st.zeros(8)
+    dist.all_reduce(x)
+    dist.all_reduce(st.zeros(LARGE))
+    figures = dist.GroupMember.WORLD.statistics()
+    return figures.collectives, figures.bytes_inline, figures.bytes_staged
+
+
+def test_statistics_count_what_was_copied() -> None:
+    for collectives, inline, staged in values(run(count_bytes, 2)):
+        assert collectives == 3  # with the barrier of joining
+        assert (inline, staged) == (32, 0)
+
+
+def several_threads() -> str:
+    import threading
+
+    group = dist.new_group([0, 1])
+    x, y = st.ones(4), st.ones(LARGE)
+    thread = threading.Thread(
+        target=lambda: [dist.all_reduce(x, dist.ReduceOp.AVG, group) for _ in range(200)]
+    )
+    thread.start()
+    for _ in range(200):
+        dist.all_reduce(y, dist.ReduceOp.AVG)
+    thread.join()
+    assert (np.asarray(x) == 1).all()
+    assert (np.asarray(y) == 1).all()
+    return "done"
+
+
+def test_a_group_for_each_thread() -> None:
+    assert values(run(several_threads, 2)) == ["done", "done"]

@@ -1,0 +1,119 @@
+"""x[i, j], x[mask] and nonzero: native = plain NumPy, at sizes around the thresholds."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor import native
+
+from ...cases import each
+
+RNG = np.random.default_rng(7)
+TYPES = ("f4", "f8", "i1", "i2", "i8", "?", "c8", "c16", "f2")
+SIZES = (4095, 4096, 4097, 32_768, 70_001)
+
+
+def draw(shape: Any, dtype: str) -> Any:
+    return RNG.integers(-3, 3, shape).astype(dtype)
+
+
+def compare(x: Any, index: Any) -> None:
+    np.testing.assert_array_equal(native.item(x, index), x[index], strict=True)
+
+
+@each(("n", "dtype"), itertools.product(SIZES, TYPES))
+def test_masks(n: int, dtype: str) -> None:
+    x = draw(n, dtype)
+    for share in (0.0, 0.1, 0.5, 1.0):
+        compare(x, RNG.random(n) < share)
+        compare(x, (RNG.random(n) < share,))
+
+
+def test_masks_of_any_layout() -> None:
+    x, c = draw((90, 80), "f4"), RNG.random((80, 90)) < 0.4
+    for y, mask in ((x, c.T), (x.T, c), (x[::-1], c.T[:, ::-1]), (x[:, ::-1], c.T.copy())):
+        compare(y, mask)
+    compare(np.broadcast_to(x[:1], x.shape), c.T)
+    odd = np.array([2, 0, 1, 255], np.uint8).repeat(2000).view(bool)  # true is not always 1
+    compare(draw(8000, "i4"), odd)
+
+
+@each(("n", "dtype"), itertools.product(SIZES, TYPES))
+def test_indices(n: int, dtype: str) -> None:
+    x = draw((70, 60), dtype)
+    i, j = RNG.integers(-70, 70, n), RNG.integers(-60, 60, n)
+    for y in (x, x[::-1], x.T.copy().T):
+        compare(y, (i, j))
+        compare(y, (i.astype("i4"), j))
+    compare(x.reshape(-1), i)
+    compare(x, (i[: n // 50],))
+    compare(x, i[: n // 50])
+
+
+def test_indices_of_many_dimensions() -> None:
+    x = draw((7, 8, 9, 10), "f4")
+    i, j, k = (RNG.integers(-n, n, (90, 60)) for n in (7, 8, 9))
+    for index in ((i,), (i, j), (i, j, k), (i, j, k, i)):
+        compare(x, index)
+    compare(x.transpose(2, 0, 3, 1), (k, i))
+
+
+def test_wrong_indices_are_numpys_errors() -> None:
+    x = draw((70, 60), "f4")
+    i = RNG.integers(0, 60, 5000)
+    for wrong in (70, -71):
+        bad = i.copy()
+        bad[4321] = wrong
+        with pytest.raises(IndexError, match="out of bounds"):
+            native.item(x, (bad, i))
+    with pytest.raises(IndexError):
+        native.item(x, np.ones((70, 61), bool))
+    with pytest.raises(IndexError):
+        native.item(x, (i, i, i))
+    with pytest.raises(IndexError):
+        native.item(np.zeros((0, 3)), i)
+
+
+@each(("shape", "dtype"), itertools.product([(n,) for n in SIZES], TYPES))
+def test_nonzero_is_numpys(shape: tuple[int, ...], dtype: str) -> None:
+    x = draw(shape, dtype)
+    found = native.nonzero(x)
+    if dtype[0] == "c" or dtype == "f2":
+        assert found is None
+    else:
+        np.testing.assert_array_equal(found, np.argwhere(x), strict=True)
+
+
+def test_nonzero_of_any_shape() -> None:
+    for shape in ((300, 200), (3, 5, 7), (40, 50, 60), (0, 3), (2, 0), (1, 70_000), (70_000, 1)):
+        x = draw(shape, "f4")
+        for y in (x, x.T, x[::-1], np.zeros(shape), np.ones(shape)):
+            np.testing.assert_array_equal(native.nonzero(y), np.argwhere(y), strict=True)
+    x = np.array([0.0, -0.0, np.nan])
+    np.testing.assert_array_equal(native.nonzero(x), [[2]])
+
+
+def test_rows_are_numbered_as_numpy_numbers_them() -> None:
+    x = np.empty((7, 8, 9, 2))
+    numbers = np.arange(7 * 8 * 9 * 2).reshape(x.shape)
+    for shape in ((5,), (90, 60), (0,), ()):
+        i, j, k = (np.asarray(RNG.integers(-n, n, shape)) for n in (7, 8, 9))
+        for index in ((i,), (i, j), (i, j, k), (i, j.astype("i4"), k, np.asarray(k % 2)), i):
+            count = len(index) if isinstance(index, tuple) else 1
+            step = int(np.prod(x.shape[count:]))
+            want = numbers.reshape(*x.shape[:count], step)[..., 0][index] // step
+            np.testing.assert_array_equal(native.rows_at(x, index), want)
+    i = RNG.integers(0, 7, 70_000)
+    for wrong in (7, -8):
+        bad = i.copy()
+        bad[-5] = wrong
+        assert native.rows_at(x, (bad, i)) is None
+    assert native.rows_at(x, (i, i[1:])) is None
+    assert native.rows_at(x, (i, slice(None))) is None
+    assert native.rows_at(x, (i, i.astype(float))) is None
+    assert native.rows_at(x, (i,) * 5) is None
+    assert native.rows_at(x, ()) is None

@@ -1,0 +1,81 @@
+"""Sums of weighted neighbours: what the plain forwards give, wherever the places lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shmtensor import native
+from shmtensor.ops.nn import weighted_sample as plain
+
+from ...cases import each
+
+SIZES = [(2, 3, 5, 4, 7), (1, 1, 1, 1, 1), (2, 4, 30, 9, 2100), (1, 2, 6, 0, 3), (1, 70, 8, 16, 50)]
+
+
+def draw(*shape: int, dtype: str) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(dtype)
+
+
+def places_of(n: int, taps: int, m: int, places: int) -> np.ndarray:
+    """Inside, a little outside, and far from it."""
+    r = np.random.default_rng(m)
+    at = r.integers(-3, m + 3, (n, taps, places))
+    return np.where(r.random(at.shape) < 0.05, r.choice([-(2**63), 2**63 - 1], at.shape), at)
+
+
+@each("dtype", ["f4", "f8"])
+@each("sizes", SIZES)
+def test_sums_equal_the_plain_ones(sizes: tuple[int, ...], dtype: str) -> None:
+    n, channels, m, taps, places = sizes
+    at = places_of(n, taps, m, places)
+    x, g = draw(n, channels, m, dtype=dtype), draw(n, channels, places, dtype=dtype)
+    weights = draw(n, taps, places, dtype=dtype)
+    if taps:
+        x[0, 0, 0] = np.inf  # is not read where there is no place
+    close = {"rtol": 2e-5 if dtype == "f4" else 1e-12, "atol": 1e-5 if dtype == "f4" else 1e-12}
+    for kernel, form, arguments in (
+        (native.weighed, plain.weighed, (x, weights, at)),
+        (native.dealt, plain.dealt, (g, weights, at, m)),
+        (native.matched, plain.matched, (g, x, at)),
+    ):
+        with np.errstate(invalid="ignore"):
+            want = form.forward(np, *arguments)
+        if taps:
+            got = kernel(*arguments)
+            assert got is not None
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, **close)
+            turned = [np.asfortranarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
+            np.testing.assert_array_equal(kernel(*turned), got)  # of any layout
+
+
+@each("dtype", ["f4", "f8"])
+@each("frame", range(4))
+@each("reach", [1, 2, 4])
+@each("sizes", [(5,), (1,), (4, 3), (1, 6), (3, 1, 4)])
+def test_neighbours_equal_the_plain_ones(
+    sizes: tuple[int, ...], reach: int, frame: int, dtype: str
+) -> None:
+    x = draw(2, len(sizes), 1500, dtype=dtype) * 6
+    x[0, :, :7] = [[np.nan, np.inf, -np.inf, 3e30, -3e30, -0.0, 2.0]]
+    want = plain.neighbours.forward(np, x, sizes, reach, frame)
+    got = native.neighbours(x, sizes, reach, frame)
+    np.testing.assert_array_equal(got, want, strict=True)
+    assert got.min() >= -1
+    assert got.max() < np.prod(sizes)
+
+
+def test_what_does_not_fit_is_left_to_the_plain_forms() -> None:
+    x, w, at = np.ones((2, 3, 5)), np.ones((2, 4, 6)), np.zeros((2, 4, 6), np.int64)
+    assert native.weighed(x, w[:1], at) is None
+    assert native.weighed(x, w.astype("f4"), at) is None
+    assert native.weighed(x, w, at.astype("i4")) is None
+    assert native.weighed(x[:1], w, at) is None
+    assert native.dealt(np.ones((2, 3, 5)), w, at, 5) is None
+    assert native.dealt(np.ones((2, 3, 6)), w, at, -1) is None
+    assert native.matched(np.ones((2, 2, 6)), x, at) is None
+    for sizes, reach, frame in (((5,), 2, 0), ((5, 0), 2, 0), ((5, 4), 3, 0), ((5, 4), 2, 4)):
+        assert native.neighbours(np.ones((2, 2, 6)), sizes, reach, frame) is None
+    with pytest.raises(TypeError, match="weighed"):
+        native.weighed(x, w)

@@ -1,0 +1,194 @@
+"""Products, counts and sums of whole numbers, over any dimensions of any layout."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor import native
+
+from ...cases import each
+
+WHOLE = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?")
+CASES: list[tuple[tuple[int, ...], Any]] = [
+    ((), None), ((0,), None), ((7,), 0), ((3, 4), None), ((3, 4), 0), ((3, 4), (0, 1)),
+    ((2, 3, 4, 5), (0, 2)), ((2, 3, 4, 5), (3, 1)), ((0, 3), 0), ((3, 0), 1), ((3, 0), 0),
+    ((1, 1), 0), ((70_001,), None), ((3000, 30), 0), ((30, 3000), 1), ((4, 200, 90), (0, 2)),
+    ((333, 10), 1), ((130, 24), -1), ((5, 40, 3), (0, 2)),
+]  # fmt: skip
+
+
+def draw(shape: tuple[int, ...], dtype: str) -> Any:
+    rng = np.random.default_rng(len(shape) + 5)
+    if dtype == "?":
+        return np.asarray(rng.random(shape) < 0.6)
+    if dtype[0] == "f":
+        return np.asarray(rng.choice([0.5, -1.0, 2.0, 1.0], shape)).astype(dtype)
+    return np.asarray(rng.integers(-3 if dtype[0] == "i" else 0, 4, shape)).astype(dtype)
+
+
+def layouts(x: Any) -> list[Any]:
+    """The same shape lying in memory in several ways."""
+    if not x.ndim:
+        return [x]
+    gaps = np.repeat(np.repeat(x, 2, 0)[::2], 3, -1)[..., ::3]
+    turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -1, 0)), 0, -1)
+    return [x, np.asfortranarray(x), turned, gaps, np.flip(np.flip(x).copy())]
+
+
+def same(got: Any, want: Any) -> None:
+    np.testing.assert_array_equal(got, np.asarray(want), strict=True)
+
+
+@each("dtype", WHOLE)
+def test_of_whole_numbers_an_int64(dtype: str) -> None:
+    with np.errstate(over="ignore"):
+        for (shape, dim), keep in itertools.product(CASES, (False, True)):
+            for x in layouts(draw(shape, dtype)):
+                same(native.sum(x, dim, keep), x.sum(dim, np.int64, keepdims=keep))
+                same(native.product(x, dim, keep), x.prod(dim, np.int64, keepdims=keep))
+                same(native.count(x, dim, keep), (x != 0).sum(dim, np.int64, keepdims=keep))
+
+
+@each("dtype", ["f2", "f4", "f8"])
+def test_of_floating_numbers(dtype: str) -> None:
+    for (shape, dim), keep in itertools.product(CASES, (False, True)):
+        for x in layouts(draw(shape, dtype)):
+            with np.errstate(all="ignore"):
+                want = x.astype("f8").prod(dim, keepdims=keep).astype(dtype)
+            same(native.product(x, dim, keep), want)
+            x = np.asarray(x - 1)
+            same(native.count(x, dim, keep), (x != 0).sum(dim, np.int64, keepdims=keep))
+
+
+@each("dtype", ["f4", "f8"])
+def test_products_of_short_rows(dtype: str) -> None:
+    for rows, m in itertools.product((16, 17, 23, 31, 5000), (1, 2, 10, 24)):
+        x = np.random.default_rng(0).uniform(0.5, 2, (rows, m)).astype(dtype)
+        want = x.astype("f8").prod(1).astype(dtype)
+        np.testing.assert_allclose(native.product(x, 1, False), want, 2e-7, strict=True)
+
+
+def test_nan_counts_and_passes() -> None:
+    for n in (3, 1000):
+        x = np.ones((n, 2), "f4")
+        x[1, 0] = np.nan
+        assert np.isnan(native.product(x, 0, False)).tolist() == [True, False]
+        assert native.count(x, 0, False).tolist() == [n, n]
+    x = np.array([0.0, np.inf], "f4")
+    assert np.isnan(native.product(x, 0, False))
+    assert native.count(x, None, False) == 1
+
+
+def test_products_of_double_keep_denormal_numbers() -> None:
+    x = np.full(400, 1e-200)
+    x[2:] = 1
+    x[2:6] = 1e25
+    assert native.product(x[:6], 0, False) == pytest.approx(1e-300)
+    x = np.array([1e-300, 1e-20])
+    assert native.product(x, 0, False) == 1e-300 * 1e-20 > 0
+
+
+def test_other_numbers_and_wrong_dims_are_left_to_the_caller() -> None:
+    assert native.product(np.ones(3, "g"), None, False) is None
+    assert native.count(np.ones(3, "c8"), None, False) is None
+    for dtype in ("f8", "c8"):
+        assert native.product(np.ones(3, dtype), 1, False) is None
+    assert native.count(np.ones(3), (0, 0), False) is None
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    x = np.random.default_rng(1).normal(1, 1e-3, (700, 301)).astype("f4")
+    threads, results = native.get_num_threads(), []
+    try:
+        for n in (1, 2, 3):
+            native.set_num_threads(n)
+            results.append([native.product(x, d, False).tobytes() for d in (None, 0, 1)])
+    finally:
+        native.set_num_threads(threads)
+    assert results[0] == results[1] == results[2]
+
+
+def test_transposed_sums_and_extremes_are_the_originals() -> None:
+    """Axes are put in the order of memory, and the result back."""
+    x = np.random.default_rng(2).normal(size=(30, 40, 50)).astype("f4")
+    for axes in itertools.permutations(range(3)):
+        y = x.transpose(axes)
+        for dim in (None, 0, 1, 2, (0, 1), (0, 2), (1, 2)):
+            for keep in (False, True):
+                want = y.astype("f8").sum(dim, keepdims=keep)
+                got = native.sum(y, dim, keep)
+                assert got.flags.c_contiguous
+                np.testing.assert_allclose(got, want, atol=1e-3, rtol=1e-5, strict=False)
+                assert got.shape == want.shape
+                largest = native.extreme(y, dim, keep, True)
+                if largest is not None:
+                    same(largest, y.max(dim, keepdims=keep))
+                if not isinstance(dim, tuple):
+                    same(
+                        native.extreme_place(y, dim, keep, True),
+                        np.asarray(y.argmax(dim, keepdims=keep)),
+                    )
+                spread = native.variance(y, dim, 1, keep, False)
+                if spread is not None:
+                    want = y.astype("f8").var(dim, ddof=1, keepdims=keep)
+                    np.testing.assert_allclose(spread, want, rtol=1e-4)
+
+
+FACTORS = (4, 7, 24, 47, 48, 49, 255, 256, 300, 1000, 1024, 1100, 33_000)
+
+
+@each("n", FACTORS)
+def test_products_of_float32_are_nearly_those_of_double(n: int) -> None:
+    """Rows, short and long, and columns: factors near 1, whose roundings could go one way."""
+    rng = np.random.default_rng(n)
+    x = np.exp(rng.standard_normal((20, n)) / n).astype("f4")
+    want = x.astype("f8").prod(1)
+    for got in (native.product(x, 1, False), native.product(x.T.copy(), 0, False)):
+        np.testing.assert_allclose(got, want, rtol=1.01 * 2.0**-24)
+
+
+@each("n", FACTORS)
+def test_products_leave_the_range_of_float32_and_come_back(n: int) -> None:
+    rng = np.random.default_rng(n)
+    x = np.ones((40, n))
+    x[:, :4] = [3e-30, 7e-15, 5e30, -1.1e14]
+    x[1::2] = 1 / x[1::2]
+    x = rng.permuted(x, axis=1).astype("f4")
+    want = x.astype("f8").prod(1)
+    for got in (native.product(x, 1, False), native.product(x.T.copy(), 0, False)):
+        np.testing.assert_allclose(got, want, rtol=2e-6)
+
+
+@each("n", FACTORS)
+def test_products_meet_what_is_no_normal_number(n: int) -> None:
+    x = np.exp(np.random.default_rng(n).standard_normal((24, n)) / n).astype("f4")
+    odd = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-40], "f4")
+    for i in range(18):
+        x[i, (i * 7) % n] = odd[i % 6]
+    x[3, -1] = 0  # inf * 0
+    with np.errstate(all="ignore"):
+        want = x.astype("f8").prod(1).astype("f4")
+    some = np.abs(want) > 1e-37
+    for got in (native.product(x, 1, False), native.product(x.T.copy(), 0, False)):
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        np.testing.assert_allclose(got[some], want[some], rtol=4e-6)
+        np.testing.assert_allclose(got[~some], want[~some], atol=1e-37)
+
+
+def test_products_of_float32_are_the_same_for_any_number_of_threads() -> None:
+    x = np.exp(np.random.default_rng(3).standard_normal((300, 1000)) / 30).astype("f4")
+    before = native.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            native.set_num_threads(threads)
+            found.append([native.product(x, dim, False) for dim in (None, 0, 1)])
+    finally:
+        native.set_num_threads(before)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
