@@ -1,4 +1,4 @@
-"""Memory, streams and events of a GPU that is not there, for the stand-in of CuPy (fakenccl.py).
+"""Memory, streams and events of a GPU that is not there, for the stand-in of CuPy (fake_nccl.py).
 
 Device memory is memory of this process; given up it is overwritten, and known as dead. A stream
 does its work in order, as far as it can, when somebody looks (`Event.done`), or at once (`eager`).

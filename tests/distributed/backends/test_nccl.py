@@ -1,4 +1,4 @@
-"""The backend nccl, with a CuPy that needs no GPU and checks how it is used (fakenccl.py).
+"""The backend nccl, with a CuPy that needs no GPU and checks how it is used (fake_nccl.py).
 
 On GPUs the same cases run in test_nccl_gpu.py.
 """

@@ -1,7 +1,9 @@
-"""PyTorch's hooks on gradients, for test_hooks.py: in a process of its own, so that its threads are
-nobody's who forks later. PowerSGD has one rank, whose all_reduce changes nothing; 8 bits have two.
+"""PyTorch's hooks on gradients, for test_comm_hooks.py: in a process of its own, so that its
+threads are nobody's who forks later. PowerSGD has one rank, whose all_reduce changes nothing; 8
+bits have two.
 
-python -m tests.distributed.ddp.torch_comm_hooks FOLDER     reads gradients.npz there, writes results.npz
+python -m tests.distributed.ddp.torch_comm_hooks FOLDER reads gradients.npz there, writes
+results.npz
 """
 
 from __future__ import annotations
