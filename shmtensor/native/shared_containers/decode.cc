@@ -4,8 +4,8 @@
 // its items. Each field is copied out once, so that it cannot change between the look and the use.
 #include "shared_containers/decode.h"
 
-#include "half/bfloat16.h"
 #include "dispatch/autograd_node.h"
+#include "ipc/codec/array_layout.h"
 #include "shared_containers/dtype.h"
 
 namespace shmtensor::packed {
@@ -149,8 +149,7 @@ PyArray_Descr* read_dtype(Reader& r) {
   int type = *p;
   PyArray_Descr* descr = nullptr;
   if (type != kOtherType) {
-    bool plain = (type <= NPY_CLONGDOUBLE || type == NPY_HALF || type == kBfloat16Wire) && type != NPY_OBJECT;
-    if (plain) return PyArray_DescrFromType(type_of(type));
+    if (is_plain_number(type)) return PyArray_DescrFromType(type_of(type));
   } else {
     PyObject* found = read_value(r);
     if (!found) return nullptr;

@@ -1,6 +1,6 @@
 // Writing one element. Exact types only: what a subclass adds would be lost, so it is pickled.
-#include "half/bfloat16.h"
 #include "dispatch/autograd_node.h"
+#include "ipc/codec/array_layout.h"
 #include "kernels/shape/memcpy.h"
 #include "shared_containers/pack.h"
 
@@ -85,7 +85,7 @@ bool write_array(Buffer& out, Tag tag, PyArrayObject* array) {
   PyArray_Descr* descr = PyArray_DESCR(array);
   bool fortran = PyArray_IS_F_CONTIGUOUS(array) && !PyArray_IS_C_CONTIGUOUS(array);
   int type = wire_of(descr->type_num), ndim = PyArray_NDIM(array);
-  bool plain = (type <= NPY_CLONGDOUBLE || type == NPY_HALF || type == kBfloat16Wire) && PyArray_ISNBO(descr->byteorder);
+  bool plain = is_plain_number(type) && PyArray_ISNBO(descr->byteorder);
   if (!out.add(tag) || !out.add(plain ? uint8_t(type) : kOtherType)) return false;
   if (!plain && !write_pickle(out, reinterpret_cast<PyObject*>(descr))) return false;
   if (!out.add(uint8_t(fortran)) || !out.add(uint8_t(ndim))) return false;

@@ -7,7 +7,7 @@
 namespace shmtensor {
 
 // Whether a dtype is the same in every process when only its number (bfloat16.h: wire_of) is said.
-inline bool is_plain_number(int wire) {
+inline bool is_plain_number(long wire) {
   return (wire >= 0 && wire <= NPY_CLONGDOUBLE && wire != NPY_OBJECT) || wire == NPY_HALF || wire == kBfloat16Wire;
 }
 inline bool is_plain(PyArray_Descr* descr) {

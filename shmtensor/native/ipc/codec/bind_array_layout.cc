@@ -55,8 +55,7 @@ PyObject* array_at(PyObject*, PyObject* const* a, Py_ssize_t n) {
   if (PyLong_Check(a[1])) {
     long number = PyLong_AsLong(a[1]);
     if (number == -1 && PyErr_Occurred()) return nullptr;
-    if ((number < 0 || number > NPY_CLONGDOUBLE) && number != NPY_HALF && number != kBfloat16Wire)
-      return raise("TypeError", "array_at: no number of a dtype: %ld", number);
+    if (!is_plain_number(number)) return raise("TypeError", "array_at: no number of a dtype: %ld", number);
     descr = PyArray_DescrFromType(type_of(static_cast<int>(number)));
   } else if (PyArray_DescrCheck(a[1])) {
     descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(a[1]));
