@@ -31,7 +31,7 @@ FIVE = {
     "send/16 MB": "a tensor of 16 MB to another process, until it has answered",
     "loader/64 px, 2 workers": "batches of 64 x 64 images from two loader processes",
     "all_reduce/25 MB, 2 ranks": "the sum of 25 MB over two processes",
-    "data-parallel step/784-512-256-10, 2 ranks": "a data-parallel training step of a small network",
+    "data-parallel step/784-512-256-10, 2 ranks": "a data-parallel step of a small network",
     "autograd/5 tiny ops": "forward and backward of five ops on tiny tensors",
 }
 LONG = ("dispatch", "large")  # layers whose cases are a table of every family of ops
