@@ -3,6 +3,7 @@
 #   make demo         a virtual environment, the install, and a two-process training on real data
 #   make test         every test, in that environment
 #   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/
+#   make bench-kernels   each native kernel beside the NumPy form of its op
 #   make models       every example's network trained beside PyTorch from the same weights
 #   make against-torch   layers, optimizers and utilities beside PyTorch: results, keys, texts, errors
 #   make surface      which of PyTorch's names are there
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 STUBS := shmtensor/functions.pyi shmtensor/autograd/methods.pyi
 SOURCES := setup.py setup.cfg pyproject.toml $(filter-out $(STUBS),$(shell find shmtensor dataloaders -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h'))
 
-.PHONY: against-torch collectives demo models test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
+.PHONY: against-torch collectives demo models test surface bench bench-kernels bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -28,6 +29,11 @@ surface: $(VENV)/.test
 
 bench-quick: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --quick
+	$(BIN)/python -m benchmarks.kernels --quick
+
+# Each kernel of the op table beside its NumPy form and PyTorch: which of them pay (some minutes).
+bench-kernels: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.kernels
 
 # Every example's network in both libraries from the same weights, data and noise; STEPS=10 for a sample.
 models: $(VENV)/.test $(VENV)/.bench

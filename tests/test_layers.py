@@ -62,6 +62,7 @@ DOORS = {
 
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
 LARGE: dict[str, int] = {
+    "benchmarks/trials.py": 460,
     "shmtensor/ops/activation.py": 440,
     "shmtensor/ops/gathering.py": 420,
     "shmtensor/ops/movement.py": 430,

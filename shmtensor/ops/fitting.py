@@ -141,7 +141,6 @@ def clone(xp, x, /):
     return x.copy("K")
 
 
-clone.numpy = native.clone
 clone.pullback(x=lambda g: g)
 
 

@@ -303,7 +303,6 @@ def flip(xp, x, /, dims: sizes):
     return native.packed(turned) if xp is np else turned.copy()
 
 
-flip.numpy = either(native.flip, flip.forward)
 flip.pullback(x=lambda ops, g, dims: ops.flip(g, dims))
 
 
@@ -362,7 +361,6 @@ def roll(xp, x, /, shifts, dims=None):
     return xp.roll(x, shifts, dims)
 
 
-roll.numpy = either(native.roll, roll.forward)
 roll.pullback(
     x=lambda ops, g, shifts, dims: ops.roll(
         g, -shifts if isinstance(shifts, int) else tuple(-s for s in shifts), dims

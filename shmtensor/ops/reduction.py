@@ -267,21 +267,6 @@ def any(xp, x, /, dim=None, keepdim=False):
     return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
-def truth(every: bool) -> Any:
-    """Of bools the native smallest or largest; of nothing, and of numbers, NumPy's."""
-
-    def kernel(x: Any, dim: Any, keepdim: bool) -> Any:
-        if x.dtype.char != "?" or each_or(x, dim) == ():
-            return None
-        return native.extreme(x, dim, keepdim, not every)
-
-    return kernel
-
-
-all.numpy = either(truth(True), all.forward)
-any.numpy = either(truth(False), any.forward)
-
-
 @op(samples=COUNTS, layout="rows", vmap="along")
 def count_nonzero(xp, x, /, dim=None):
     """How many elements are not 0."""

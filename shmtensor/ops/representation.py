@@ -85,7 +85,7 @@ def fast_numbers(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = None) ->
             wide = fast_numbers(native.recast(x, float32), nan, most, least)
             return stored(native.recast(wide, x.dtype), out)
     if x.dtype.kind in "iub":
-        return native.clone(x) if out is None else out  # x itself
+        return x.copy("K") if out is None else out  # x itself
     with np.errstate(all="ignore"):
         return stored(nan_to_num.forward(np, x, nan, posinf, neginf), out)
 

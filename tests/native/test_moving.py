@@ -1,4 +1,4 @@
-"""clone, store, triangle, roll, steps, line: NumPy's results, in any layout and size."""
+"""store, triangle, steps, line: NumPy's results, in any layout and size."""
 
 from __future__ import annotations
 
@@ -83,17 +83,7 @@ def test_runs_are_filled_and_turned_to_their_ends(dtype: str) -> None:
             want[begin : begin + n] = 113
             same(out, want)
             x = draw((n + begin,), dtype)
-            same(native.flip(x[begin:], (0,)), x[begin:][::-1].copy())
-
-
-@each("dtype", TYPES)
-@each("shape", [(), (0,), (5,), (3, 4), (2, 0, 3), (3, 4, 5), (300, 400)])
-def test_clone(shape: tuple[int, ...], dtype: str) -> None:
-    for x in [*layouts(draw(shape, dtype)), np.broadcast_to(draw((), dtype), shape)]:
-        got = native.clone(x)
-        same(got, x)
-        assert got.strides == x.copy("K").strides
-        assert not np.shares_memory(got, x)
+            same(native.packed(x[begin:][::-1]), x[begin:][::-1].copy())
 
 
 @each("dtype", TYPES)
@@ -122,18 +112,6 @@ def test_triangle(shape: tuple[int, ...], dtype: str) -> None:
             same(native.triangle(x, diagonal, False), np.tril(x, diagonal))
             same(native.triangle(x, diagonal, True), np.triu(x, diagonal))
     assert native.triangle(np.ones(3), 0, True) is None
-
-
-@each("dtype", TYPES)
-@each("shape", [(), (0,), (5,), (3, 4), (2, 3, 4), (3, 50_000), (200_000,)])
-def test_roll(shape: tuple[int, ...], dtype: str) -> None:
-    x = draw(shape, dtype)
-    for y in (layouts(x) if x.size < 1000 else [x]) if x.size else []:
-        for shift in (0, 1, 40_001, -3):
-            same(native.roll(y, shift, None), np.roll(y, shift))
-            for dim in range(-x.ndim, x.ndim):
-                same(native.roll(y, shift, dim), np.roll(y, shift, dim))
-    assert native.roll(np.ones(3), 1, 2) is None
 
 
 @each("dtype", ["i1", "u1", "i4", "i8", "u8", "f4", "f8"])

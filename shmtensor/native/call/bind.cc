@@ -55,7 +55,6 @@ PyMethodDef functions[] = {
     {"unsqueeze", fast(unsqueeze), METH_FASTCALL, "unsqueeze(x, dim): a view, or None."},
     {"diagonal", fast(diagonal), METH_FASTCALL, "diagonal(x, offset, dim1, dim2): a view, or None."},
     {"unbind", fast(unbind), METH_FASTCALL, "unbind(x, dim): a list of views, or None."},
-    {"flipped", fast(flipped), METH_FASTCALL, "flipped(x, dims): a view, or None."},
     {"blank", fast(blank), METH_FASTCALL,
      "blank(sizes, dtype, kind): a Tensor of whatever (0), zeros (1) or ones (2), or None."},
     {"counted", fast(counted), METH_FASTCALL,

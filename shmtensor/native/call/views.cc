@@ -161,24 +161,4 @@ PyObject* unbind(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-PyObject* flipped(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  PyArrayObject* x = exact(args, n, 2);
-  if (!x) Py_RETURN_NONE;
-  const int nd = PyArray_NDIM(x);
-  npy_intp strides[NPY_MAXDIMS];
-  char* at = PyArray_BYTES(x);
-  for (int i = 0; i < nd; ++i) strides[i] = PyArray_STRIDE(x, i);
-  const bool many = is_sizes(args[1]) || PyList_CheckExact(args[1]);
-  const Py_ssize_t count = many ? PySequence_Fast_GET_SIZE(args[1]) : 1;
-  uint64_t seen = 0;
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    const int dim = place(many ? PySequence_Fast_GET_ITEM(args[1], i) : args[1], nd);
-    if (dim < 0 || seen >> dim & 1) Py_RETURN_NONE;
-    seen |= uint64_t(1) << dim;
-    if (PyArray_DIM(x, dim)) at += (PyArray_DIM(x, dim) - 1) * strides[dim];
-    strides[dim] = -strides[dim];
-  }
-  return view(x, nd, PyArray_DIMS(x), strides, at);
-}
-
 }  // namespace shmtensor

@@ -22,7 +22,6 @@ PyObject* unsqueeze(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x, dim
 PyObject* diagonal(PyObject*, PyObject* const* args, Py_ssize_t n);   // (x, offset, dim1, dim2)
 PyObject* unbind(PyObject*, PyObject* const* args, Py_ssize_t n);     // (x, dim) -> list
 PyObject* relaid(PyObject*, PyObject* const* args, Py_ssize_t n);     // (x, shape, strides, offset): a view
-PyObject* flipped(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, dims): a view
 
 PyObject* blank(PyObject*, PyObject* const* args, Py_ssize_t n);    // (sizes, dtype, kind) -> Tensor
 PyObject* counted(PyObject*, PyObject* const* args, Py_ssize_t n);  // (start, end, step, dtype)

@@ -4,7 +4,7 @@
 // From 2 KB on glibc copies by `rep movsb`. On AMD's Zen 3, where the place copied to lies 1 to 31 bytes
 // behind the place copied from, modulo 4096, that takes 15 to 20 times as long (3 GB/s in place of 50):
 // the processor seems to believe that the two overlap. Blocks of the heap begin alike, so it is what
-// `roll(x, 1)` and each copy between rows of an odd size come to. Those go by vectors; all others are
+// each copy between rows of an odd size comes to. Those go by vectors; all others are
 // left to memcpy, which is as fast as they are (and on Intel faster, beyond the cache).
 #pragma once
 

@@ -23,13 +23,6 @@ bool is_simple(PyArrayObject* a) {
   return is_plain(a) && is_bytes(PyArray_TYPE(a));
 }
 
-void copy_bytes(char* to, const char* from, int64_t nbytes) {
-  Unlocked unlocked(nbytes > kUnlock);
-  ranges(nbytes, kSlice, [&](int64_t start, int64_t stop) {
-    copy_run(to + start, from + start, static_cast<size_t>(stop - start));
-  });
-}
-
 // One element again and again; long runs by vectors.
 template <class T>
 void fill_run(T* to, int64_t n, T v) {
@@ -93,29 +86,6 @@ bool holds(double a, double b) {
 }
 
 }  // namespace
-
-// clone(x): a copy with the axes in the order of x's memory
-PyObject* clone(PyObject*, PyObject* argument) {
-  PyArrayObject* x = array_argument("clone", "input", argument);
-  if (!x) return nullptr;
-  if (!is_simple(x) || !PyArray_CheckExact(argument)) return PyArray_NewCopy(x, NPY_KEEPORDER);
-  Ref out(PyArray_NewLikeArray(x, NPY_KEEPORDER, nullptr, 0));
-  if (!out) return nullptr;
-  PyArrayObject* y = out.array();
-  bool same = PyArray_IS_C_CONTIGUOUS(x) && PyArray_IS_C_CONTIGUOUS(y);
-  if (!same && (PyArray_FLAGS(x) & NPY_ARRAY_F_CONTIGUOUS) &&
-      (PyArray_FLAGS(y) & NPY_ARRAY_F_CONTIGUOUS))
-    same = true;
-  if (!same)
-    same = PyArray_NBYTES(x) > 0 && PyArray_CompareLists(PyArray_STRIDES(x), PyArray_STRIDES(y),
-                                                         PyArray_NDIM(x));
-  if (same) {
-    copy_bytes(PyArray_BYTES(y), PyArray_BYTES(x), PyArray_NBYTES(x));
-  } else if (!(PyArray_ISCARRAY(y) && pack_into(x, PyArray_DATA(y)))) {
-    if (PyArray_CopyInto(y, x) < 0) return nullptr;
-  }
-  return out.release();
-}
 
 // store(out, y) -> bool: out[...] = y for one element, or the same shape and dtype; was it done?
 PyObject* store(PyObject*, PyObject* const* args, Py_ssize_t n) {

@@ -5,7 +5,6 @@
 
 namespace shmtensor {
 
-PyObject* clone(PyObject*, PyObject* argument);
 PyObject* store(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* line(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* steps(PyObject*, PyObject* const* args, Py_ssize_t n);

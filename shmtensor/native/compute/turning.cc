@@ -1,11 +1,10 @@
-// Runs of bytes moved; slices depend on the shape alone.
+// Runs of bytes copied or cleared, row by row.
 #include "turning.h"
 
 #include <cstring>
 
 #include "array.h"
 #include "bytes.h"
-#include "call/views.h"
 #include "packing.h"
 #include "pool.h"
 #include "types.h"
@@ -32,46 +31,6 @@ bool whole(PyObject* p, Py_ssize_t* out) {
 }
 
 }  // namespace
-
-PyObject* flip(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("flip", n, 2, 2) < 0) return nullptr;
-  Ref turned(flipped(self, args, n));
-  if (!turned || turned.get() == Py_None) return turned.release();
-  PyObject* given[1] = {turned.get()};
-  return packed(self, given, 1);
-}
-
-PyObject* roll(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("roll", n, 3, 3) < 0) return nullptr;
-  PyArrayObject* x = movable(args[0]);
-  Py_ssize_t shift, dim = 0;
-  if (!x || !PyArray_SIZE(x) || !whole(args[1], &shift)) Py_RETURN_NONE;
-  const int nd = PyArray_NDIM(x);
-  const bool flat = args[2] == Py_None;
-  if (!flat && (!whole(args[2], &dim) || dim < -nd || dim >= nd)) Py_RETURN_NONE;
-  dim += dim < 0 ? nd : 0;
-  Ref in = contiguous(x);
-  Ref out(in ? fresh(nd, PyArray_DIMS(x), PyArray_TYPE(x)) : nullptr);
-  if (!out) return nullptr;
-  int64_t outer = 1, width = PyArray_ITEMSIZE(x);
-  for (int i = 0; i < nd && !flat; ++i) (i < dim ? outer : width) *= i == dim ? 1 : PyArray_DIM(x, i);
-  const int64_t m = flat ? PyArray_SIZE(x) : PyArray_DIM(x, static_cast<int>(dim));
-  const int64_t ahead = ((shift % m) + m) % m * width, rest = m * width - ahead;
-  const char* from = data<char>(in);
-  char* to = data<char>(out);
-  const int64_t row = m * width;
-  Unlocked unlocked(outer * row > kUnlock);
-  ranges(outer * row, kSlice, [&](int64_t at, int64_t stop) {
-    while (at < stop) {
-      const int64_t inside = at % row;
-      const bool over = inside < ahead;  // what came round the end
-      const int64_t left = (over ? ahead : row) - inside, n = left < stop - at ? left : stop - at;
-      copy_run(to + at, from + at + (over ? rest : -ahead), static_cast<size_t>(n));
-      at += n;
-    }
-  });
-  return out.release();
-}
 
 PyObject* triangle(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("triangle", n, 3, 4) < 0) return nullptr;
