@@ -197,15 +197,15 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
         Trial("uint8 to float32", (whole(256, *SIZE).astype(np.uint8), np.dtype(np.float32)),
               lambda t, x: x.float()),
     ],
-    "overwrite": one("matrices", lambda: (reals(*SIZE), reals(*SIZE)), lambda t, x, y: x.copy_(y)),
-    "copy": one("matrices", lambda: (reals(*SIZE), reals(*SIZE)), lambda t, x, y: x.copy_(y)),
+    "overwrite": one("matrix", lambda: (reals(*SIZE), reals(*SIZE)), lambda t, x, y: x.copy_(y)),
+    "copy": one("matrix", lambda: (reals(*SIZE), reals(*SIZE)), lambda t, x, y: x.copy_(y)),
     "pow": lambda: [
         Trial("tensors", (reals(*SIZE, low=0.3, high=2.0), reals(*SIZE)), lambda t, x, y: x**y),
         Trial("to 3", (reals(*SIZE), 3), lambda t, x: x**3),
         Trial("to 2.5", (reals(*SIZE, low=0.3, high=2.0), 2.5), lambda t, x: x**2.5),
     ],
-    "clamped": one("matrices", lambda: (reals(*SIZE), -0.5, 0.5), lambda t, x: t.clamp(x, -0.5, 0.5)),
-    "add_scaled": one("matrices", lambda: (reals(*SIZE), reals(*SIZE), 0.5),
+    "clamped": one("matrix", lambda: (reals(*SIZE), -0.5, 0.5), lambda t, x: t.clamp(x, -0.5, 0.5)),
+    "add_scaled": one("matrix", lambda: (reals(*SIZE), reals(*SIZE), 0.5),
                       lambda t, x, y: t.add(x, y, alpha=0.5)),
     "round": lambda: [
         Trial(f"{n} decimals", (reals(*SIZE), n), lambda t, x, n=n: t.round(x, decimals=n))
@@ -260,9 +260,10 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
                   lambda t, s, x: t.searchsorted(s, x)),
     "unique_values": one("1000 values", lambda: (whole(1000, *SIZE), None),
                          lambda t, x: t.unique(x, return_inverse=True, return_counts=True)),
-    "unique_runs": one("2 values", lambda: (whole(2, *SIZE), None),
+    "unique_runs": one("1000 values, in order", lambda: (np.sort(whole(1000, SIZE[0] ** 2)), None),
                        lambda t, x: t.unique_consecutive(x, True, True)),
-    "run_values": one("2 values", lambda: (whole(2, *SIZE),), lambda t, x: t.unique_consecutive(x)),
+    "run_values": one("1000 values, in order", lambda: (np.sort(whole(1000, SIZE[0] ** 2)),),
+                      lambda t, x: t.unique_consecutive(x)),
     "distinct": lambda: [
         Trial("1000 values", (whole(1000, *SIZE),), lambda t, x: t.unique(x)),
         Trial("reals", (reals(*SIZE),), lambda t, x: t.unique(x)),
@@ -276,13 +277,13 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
                           lambda t, x, y, d=d: t.cat([x, y], d)) for d in (0, 1)],
     "stack": lambda: [Trial(f"dim {d}", ([reals(*SIZE), reals(*SIZE)], d),
                             lambda t, x, y, d=d: t.stack([x, y], d)) for d in (0, 1)],
-    "choose": one("matrices", lambda: (coins(*SIZE), reals(*SIZE), reals(*SIZE)),
+    "choose": one("matrix", lambda: (coins(*SIZE), reals(*SIZE), reals(*SIZE)),
                   lambda t, c, x, y: t.where(c, x, y)),
-    "replace": one("matrices", lambda: (coins(*SIZE), reals(*SIZE), reals()),
+    "replace": one("matrix", lambda: (coins(*SIZE), reals(*SIZE), reals()),
                    lambda t, c, x, y: t.masked_fill(x, c, 0.0)),
     "written": one("rows", lambda: (reals(*SIZE), reals(100, SIZE[1]), (whole(100, 100),), False),
                    lambda t, x, v: x.index_put((t.arange(100),), v)),
-    "argwhere_rows": one("matrices", lambda: (coins(*SIZE),), lambda t, x: t.nonzero(x)),
+    "argwhere_rows": one("matrix", lambda: (coins(*SIZE),), lambda t, x: t.nonzero(x)),
     "selected": lambda: [
         Trial(f"dim {d}", (reals(*SIZE), whole(SIZE[1], SIZE[1]), d),
               lambda t, x, i, d=d: t.index_select(x, d, i)) for d in (0, 1)
@@ -307,7 +308,7 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
                   functional("linear")),
     "bmm": one("64 of 64 x 64", lambda: (reals(64, 64, 64), reals(64, 64, 64)),
                lambda t, x, y: t.bmm(x, y)),
-    "dot": one("matrices", lambda: (reals(1_000_000), reals(1_000_000)), lambda t, x, y: t.dot(x, y)),
+    "dot": one("matrix", lambda: (reals(1_000_000), reals(1_000_000)), lambda t, x, y: t.dot(x, y)),
     "curve_backward": curves,
     "gated": one("1000 x 1000", lambda: (reals(*SIZE), 1), functional("glu")),
     "gated_backward": one("1000 x 1000", lambda: (reals(SIZE[0], SIZE[1] // 2), reals(*SIZE), 1),
@@ -322,10 +323,11 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
               lambda t, g, x, how=how: t.ops.aten.gelu_backward(g, x, approximate=how))
         for how in ("none", "tanh")
     ],
-    "relu_backward": one("matrices", lambda: (reals(*SIZE), reals(*SIZE)),
+    "relu_backward": one("matrix", lambda: (reals(*SIZE), reals(*SIZE)),
                          aten("threshold_backward", 0)),
-    "sigmoid_backward": one("matrices", lambda: (reals(*SIZE), reals(*SIZE)), aten("sigmoid_backward")),
-    "tanh_backward": one("matrices", lambda: (reals(*SIZE), reals(*SIZE)), aten("tanh_backward")),
+    "sigmoid_backward": one("matrix", lambda: (reals(*SIZE), reals(*SIZE)),
+                            aten("sigmoid_backward")),
+    "tanh_backward": one("matrix", lambda: (reals(*SIZE), reals(*SIZE)), aten("tanh_backward")),
     "weighted_below": one("channels", lambda: (images(), reals(32, 1, 1)),
                           lambda t, x, w: t.nn.functional.prelu(x, w.reshape(-1))),
     "softmax_along": along(lambda t, x, d: t.softmax(x, d)),
@@ -340,9 +342,9 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
               lambda t, g, x, d=d: t.ops.aten._log_softmax_backward_data(g, x, d, t.float32))
         for where, d in ALONG.items()
     ],
-    "kept_by": one("matrices", lambda: (reals(*SIZE), coins(*SIZE), 2.0),
+    "kept_by": one("matrix", lambda: (reals(*SIZE), coins(*SIZE), 2.0),
                    lambda t, x, m: t.ops.aten.native_dropout_backward(x, m, 2.0)),
-    "dropped": one("matrices", lambda: (reals(*SIZE), 0.5, 7, 0), functional("dropout")),
+    "dropped": one("matrix", lambda: (reals(*SIZE), 0.5, 7, 0), functional("dropout")),
     "normed": norms,
     "channels_normed": one(
         "batch_norm 8 x 32 x 64^2", lambda: (images(), reals(32), reals(32), 1e-5),
@@ -390,14 +392,15 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
     "ctc_slope": one("100 x 32, 20 labels", alignment_slope),
     "measured": losses(LOSSES),
     "measure_backward": slopes,
-    "coins": one("matrices", lambda: (reals(*SIZE, low=0), 3, 0), lambda t, x: t.bernoulli(x)),
+    "coins": one("matrix", lambda: (reals(*SIZE, low=0), 3, 0), lambda t, x: t.bernoulli(x)),
     "multinomial_places": lambda: [
         Trial(f"10 of each row{how}", (reals(*SIZE, low=0.1), 10, again, 3, 0),
               lambda t, x, again=again: t.multinomial(x, 10, again))
         for how, again in {"": False, ", again": True}.items()
     ],
-    "uniform_fill": one("matrices", lambda: (reals(*SIZE), 5, 0, 0.0, 1.0), lambda t, x: x.uniform_()),
-    "normal_fill": one("matrices", lambda: (reals(*SIZE), 5, 0, 0.0, 1.0), lambda t, x: x.normal_()),
+    "uniform_fill": one("matrix", lambda: (reals(*SIZE), 5, 0, 0.0, 1.0),
+                        lambda t, x: x.uniform_()),
+    "normal_fill": one("matrix", lambda: (reals(*SIZE), 5, 0, 0.0, 1.0), lambda t, x: x.normal_()),
 }  # fmt: skip
 
 # Views: their cost is that of the call, whatever the size.
@@ -437,7 +440,7 @@ def trials_of(row: Row) -> list[Trial]:
         return TRIALS[row.name]()
     n = len(row.inputs)
     inputs, attributes = row.samples[0][:n], row.samples[0][n:]
-    return [Trial("matrices", (*map(drawn, inputs), *attributes), by_name(row.name, attributes))]
+    return [Trial("matrix", (*map(drawn, inputs), *attributes), by_name(row.name, attributes))]
 
 
 def by_name(name: str, attributes: tuple[Any, ...]) -> Torch:
