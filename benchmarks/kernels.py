@@ -113,12 +113,13 @@ def pytorch(trial: Trial, inputs: tuple[Any, ...]) -> list[Callable[[], Any]]:
 
 
 def best(calls: list[Callable[[], Any]], seconds: float) -> list[float]:
-    """The shortest time of each, called in turn for so long, but three times at least."""
+    """The shortest time of each, called in turn for so long, but once at least."""
     times: list[list[float]] = [[] for _ in calls]
     end = time.perf_counter() + seconds
-    while len(times[0]) < 3 or time.perf_counter() < end:
+    while not times[0] or time.perf_counter() < end:
         for call, took in zip(calls, times, strict=True):
-            call()  # what the one before left in the caches
+            if not took or took[-1] < 0.01:
+                call()  # warms what the one before left cold
             began = time.perf_counter()
             call()
             took.append(time.perf_counter() - began)
@@ -189,7 +190,7 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's, of mean reductions
-        seconds = 0.0 if options.quick else 0.2
+        seconds = 0.02 if options.quick else 0.3
         found = sorted(lines(options.only, seconds, not options.quick), key=lambda line: line.ratio)
     print("\n".join(map(str, found)))
     slow = sum(line.ratio > 0.5 for line in found)

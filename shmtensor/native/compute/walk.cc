@@ -94,7 +94,8 @@ bool run_rows(const Loop& l, char* const* args, const Walk& w) {
 }
 
 // Many short rows, (n, 3) beside (n, 1): the loop runs down the columns, some rows at a time. False: it
-// is something else.
+// is something else. (Not for one operand: NumPy's isnan, isinf and isfinite are wrong where results
+// are not side by side.)
 bool run_columns(const Loop& l, char* const* args, const Walk& w) {
   constexpr npy_intp kSome = 4096;  // elements, to stay in the first cache
   const npy_intp inner = w.dims[1];
