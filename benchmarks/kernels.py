@@ -39,7 +39,6 @@ REASONS = {
     "dot": "a call of matmul, which small vectors need",
     "written": "a view or an assignment without a frame of Python",
 }
-NUMPYS = ("clone",)  # a method of NumPy's is their kernel
 SMALLER = (200, 200)  # matrices of the short run
 FORMLESS = (
     "optimizers, recurrent layers, collectives (reduce_into, stack_into), random numbers (integers,"
@@ -162,7 +161,7 @@ def lines(only: str, seconds: float, with_torch: bool) -> Iterator[Line]:
     """One for each row that has a kernel: its best trial."""
     threads = get_num_threads()
     for row in ROWS.values():
-        if row.numpy is None or row.name in NUMPYS or not re.search(only, row.name):
+        if row.numpy is None or not re.search(only, row.name):
             continue
         is_loop = isinstance(row.numpy, np.ufunc)
         set_num_threads(1 if is_loop else threads)

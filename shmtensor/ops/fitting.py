@@ -129,7 +129,6 @@ copy.pullback(x=lambda ops, g: ops.zeros_like(g), y=lambda g: g)
 
 
 @op(
-    numpy=(np.ndarray.copy, 'x, "K"'),
     method=False,
     samples=[((3, 4),), ((),)],
     layout="like",
