@@ -189,7 +189,7 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's, of mean reductions
-        seconds = 0.02 if options.quick else 0.3
+        seconds = 0.005 if options.quick else 0.2
         found = sorted(lines(options.only, seconds, not options.quick), key=lambda line: line.ratio)
     print("\n".join(map(str, found)))
     slow = sum(line.ratio > 0.5 for line in found)
