@@ -67,6 +67,7 @@ DOORS = {
 
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
 LARGE: dict[str, int] = {
+    "benchmarks/trials.py": 460,
     "shmtensor/ops/nn/activation.py": 440,
     "shmtensor/ops/index/gather_scatter.py": 420,
     "shmtensor/ops/shape/view_expand_flip.py": 430,
