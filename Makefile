@@ -21,7 +21,7 @@ demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
 
 test: $(VENV)/.test
-	$(BIN)/pytest -m "not torch"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not torch"
 
 # PyTorch's public names, one by one: present, tested, differentiable, orders checked; or why not.
 surface: $(VENV)/.test
