@@ -34,6 +34,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected is no garbage: no collection has to walk over it again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _elsewhere() -> Iterator[None]:
     """Tests run in an empty folder: children import the installed package, not what lies there."""
