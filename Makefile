@@ -1,7 +1,7 @@
 # shmtensor: each target makes what it needs; `make demo` and `make test` are the two to begin with.
 #
 #   make demo         a virtual environment, the install, and a two-process training on real data
-#   make test         every test that needs no PyTorch, in that environment
+#   make test         every test that needs no PyTorch, in that environment, by two processes
 #   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/
 #   make models       every example's network trained beside PyTorch from the same weights
 #   make against-torch   the tests that compare with PyTorch: results, gradients, keys, texts, errors
@@ -40,7 +40,7 @@ levels: $(VENV)/.test
 
 # Every test marked `torch`: results, gradients, state_dict keys, repr, exception classes beside PyTorch's.
 against-torch: $(VENV)/.test $(VENV)/.bench
-	$(BIN)/pytest -m torch --ignore tests/models
+	$(BIN)/pytest -n 2 --dist worksteal -m torch --ignore tests/models
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --save

@@ -54,7 +54,10 @@ def _elsewhere() -> Iterator[None]:
 def _compiled_once() -> Iterator[None]:
     """Under PYTHONDONTWRITEBYTECODE, children find what earlier ones compiled in a folder that goes
     with the session: else each would compile every module again, half of its start."""
-    with tempfile.TemporaryDirectory(prefix="tests-") as folder, pytest.MonkeyPatch.context() as m:
+    with (
+        tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as m,
+    ):
         if sys.dont_write_bytecode:
             m.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
             m.setenv("PYTHONPYCACHEPREFIX", folder)
