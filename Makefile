@@ -1,7 +1,7 @@
 # shmtensor: each target makes what it needs; `make demo` and `make test` are the two to begin with.
 #
 #   make demo         a virtual environment, the install, and a two-process training on real data
-#   make test         every test that needs no PyTorch, in that environment
+#   make test         every test that needs no PyTorch, in that environment, by two processes
 #   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/
 #   make bench-kernels   each native kernel beside the NumPy form of its op
 #   make models       every example's network trained beside PyTorch from the same weights
@@ -22,7 +22,7 @@ demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
 
 test: $(VENV)/.test
-	$(BIN)/pytest -m "not torch"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not torch"
 
 # PyTorch's public names, one by one: present, tested, differentiable, orders checked; or why not.
 surface: $(VENV)/.test
@@ -46,7 +46,7 @@ levels: $(VENV)/.test
 
 # Every test marked `torch`: results, gradients, state_dict keys, repr, exception classes beside PyTorch's.
 against-torch: $(VENV)/.test $(VENV)/.bench
-	$(BIN)/pytest -m torch --ignore tests/models
+	$(BIN)/pytest -n 2 --dist worksteal -m torch --ignore tests/models
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --save

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmtensor.ops import ROWS, Row
-from shmtensor.ops.samples import Draw
+from shmtensor.ops.table.samples import Draw
 
 __all__ = ["Trial", "trials_of"]
 
