@@ -12,7 +12,7 @@ from .printing import format_array
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["ambiguous", "as_index", "contains", "one_number", "real_number", "text"]
+__all__ = ["ambiguous", "contains", "index_number", "one_number", "real_number", "text"]
 
 
 def text(tensor: Tensor) -> str:
@@ -47,7 +47,7 @@ def ambiguous(tensor: Tensor) -> RuntimeError:
     )
 
 
-def as_index(tensor: Tensor) -> int:
+def index_number(tensor: Tensor) -> int:
     """The one element, a whole number."""
     if tensor.array.dtype.kind not in "iub" or tensor.array.size != 1:
         raise TypeError(

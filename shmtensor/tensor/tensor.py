@@ -1,9 +1,9 @@
 """Tensor: an array in memory that other processes can see, with its place in the graph.
 
-Long, for it is one class, of PyTorch's many methods. Each is a few lines: the ops come from the op
-table by the base class (autograd/dispatch/tensor_methods.py), the slots array, node, version, base
-and leaf from C (native/dispatch/autograd_node.h), and longer bodies lie in the files beside this
-one.
+The file is long because Tensor is one class and has PyTorch's methods. Each is a few lines: longer
+bodies are functions in the files beside this one. The base class has the methods that come from the
+op table (autograd/dispatch/tensor_methods.py) and, in C, the slots array, node, version, base and
+leaf (native/dispatch/autograd_node.h).
 """
 
 from __future__ import annotations
@@ -766,13 +766,13 @@ class Tensor(Methods):
         return complex(python_operators.one_number(self, "complex"))
 
     def __index__(self) -> Any:
-        return python_operators.as_index(self)
+        return python_operators.index_number(self)
 
     def __hash__(self) -> Any:
         return id(self)
 
     # ------------------------------------------------------------ other dtypes and devices
-    # Last, for in the class `bool`, `float`, `int` and `type` are methods from here on.
+    # Last: below this line the names `bool`, `float`, `int` and `type` are those of methods.
 
     def to(self, *args: Any, **named: Any) -> Tensor:
         """The tensor with another dtype or on another device; itself if nothing changes.
