@@ -32,8 +32,8 @@ from .tensor.register_pickling import enter as _enter
 from .tensor.register_pickling import reduce_tensor as _reduce_tensor
 from .tensor.torch_constants import *  # noqa: F403
 
-_enter(Tensor, _reduce_tensor)
 _set_array_namespace(lambda: __getattr__("array_api"))
+_enter(Tensor, _reduce_tensor)
 
 # Methods that PyTorch has as functions, too.
 _METHODS = """

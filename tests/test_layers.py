@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,15 +64,6 @@ DOORS = {
     "shmtensor.utils.dlpack",
     "shmtensor.nn.parallel",
 }
-
-# Where files still import each other inside functions.
-LATE_CYCLES = (
-    "shmtensor.autograd.engine",
-    "shmtensor.func",
-    "shmtensor.multiprocessing",
-    "shmtensor.distributed",
-    "dataloaders",
-)
 
 # Past 400 lines a file says why in its first paragraph, and has its budget here.
 LARGE: dict[str, int] = {
@@ -158,26 +148,16 @@ def test_imports_point_down(module: str, path: Path) -> None:
             )
 
 
-def import_graph(only_top_level: bool) -> dict[str, set[str]]:
-    """The modules that each of ours imports, by name in a call of `import_module` too."""
-    graph: dict[str, set[str]] = {module: set() for module, _ in FILES}
+def test_no_import_cycles() -> None:
+    known = {module for module, _ in FILES}
+    graph: dict[str, set[str]] = {module: set() for module in known}
     for module, path in FILES:
-        names = [name for name, _ in imports_of(module, path, only_top_level)]
-        if not only_top_level:
-            names += re.findall(
-                r'import_module\("((?:shmtensor|dataloaders)[\w.]*)"', path.read_text()
-            )
-        for name in names:
-            while name not in graph:
+        for name, _ in imports_of(module, path, only_top_level=True):
+            while name not in known:
                 name = name.rpartition(".")[0]
             # a package that its own files name is no cycle: it is being imported already
             if name != module and not module.startswith(name + "."):
                 graph[module].add(name)
-    return graph
-
-
-def test_no_import_cycles() -> None:
-    graph = import_graph(only_top_level=True)
     state: dict[str, int] = {}
 
     def walk(module: str, path: list[str]) -> None:
@@ -192,22 +172,6 @@ def test_no_import_cycles() -> None:
     for module in sorted(graph):
         if module not in state:
             walk(module, [module])
-
-
-def test_no_import_cycles_inside_functions() -> None:
-    graph = import_graph(only_top_level=False)
-    for door in DOORS:
-        graph[door] = set()
-    for module in graph:
-        if module.startswith(LATE_CYCLES):
-            continue
-        reached: set[str] = set()
-        ahead = [module]
-        while ahead:
-            new = graph[ahead.pop()] - reached
-            reached |= new
-            ahead += new
-        assert module not in reached, f"{module} imports what imports it"
 
 
 def test_files_stay_small() -> None:

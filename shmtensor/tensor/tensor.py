@@ -1,9 +1,9 @@
-"""Tensor: an array in memory that other processes can see, with its place in the graph.
+"""Tensor: an array in memory that other processes can see, with its place in the graph. The file is
+long because Tensor is one class and has PyTorch's methods.
 
-The file is long because Tensor is one class and has PyTorch's methods. Each is a few lines: longer
-bodies are functions in the files beside this one. The base class has the methods that come from the
-op table (autograd/dispatch/tensor_methods.py) and, in C, the slots array, node, version, base and
-leaf (native/dispatch/autograd_node.h).
+Each method is a few lines: longer bodies are functions in the files beside this one. The base class
+has the methods that come from the op table (autograd/dispatch/tensor_methods.py) and, in C, the
+slots array, node, version, base and leaf (native/dispatch/autograd_node.h).
 """
 
 from __future__ import annotations
