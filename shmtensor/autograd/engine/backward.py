@@ -11,10 +11,10 @@ from ... import native
 from ..dispatch.op_function import table
 from ..grad_mode import recording
 from .accumulate_grad import GradientEdge, Leaf, node_of_edge
-from .hooks import as_tensor, retain
+from .hooks import as_tensor
 from .run_backward import walk
 from .sum_to_size import refit
-from .views_and_inplace import node_of
+from .views_and_inplace import node_of, retain
 
 __all__ = ["backward", "grad"]
 
