@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 __all__ = ["enter", "reduce_tensor"]
 
 Reduction: TypeAlias = Callable[[Any], Any]
+reduction: Callable[[], Any]  # imports multiprocessing.reduction; shmtensor/__init__.py sets it
 
 
 def _of_the_standard_library(module: Any) -> Any:
@@ -50,9 +51,7 @@ def enter(cls: type, reduce: Reduction) -> None:
 
 def reduce_tensor(tensor: Any) -> Any:
     """How a tensor travels through a queue that is not ours."""
-    from importlib import import_module  # above this file, and not needed before
-
-    return import_module("shmtensor.multiprocessing.reduction").reduce_for_stdlib(tensor)
+    return reduction().reduce_for_stdlib(tensor)
 
 
 def _watch() -> None:
