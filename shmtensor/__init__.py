@@ -23,22 +23,17 @@ from .native import get_num_threads, set_num_threads
 from .random import *  # noqa: F403
 from .sparse import sparse_coo, sparse_coo_tensor, spmm
 from .tensor import Size, Tensor
-from .tensor import register_pickling as _register_pickling
 from .tensor.from_data import *  # noqa: F403
 from .tensor.global_settings import *  # noqa: F403
 from .tensor.legacy_types import *  # noqa: F403
 from .tensor.printing import set_printoptions
+from .tensor.register_pickling import enter as _enter
+from .tensor.register_pickling import reduce_tensor as _reduce_tensor
+from .tensor.register_pickling import set_multiprocessing as _set_multiprocessing
 from .tensor.torch_constants import *  # noqa: F403
 
-
-def _reduction() -> object:
-    from .multiprocessing import reduction
-
-    return reduction
-
-
-_register_pickling.reduction = _reduction
-_register_pickling.enter(Tensor, _register_pickling.reduce_tensor)
+_enter(Tensor, _reduce_tensor)
+_set_multiprocessing(lambda: __getattr__("multiprocessing"))
 
 # Methods that PyTorch has as functions, too.
 _METHODS = """

@@ -121,8 +121,7 @@ def backward(
 
     Raises:
         RuntimeError: a result without history, or of several elements without its gradient; a
-        second backward
-            through a freed graph; a saved value that was written meanwhile.
+            second backward through a freed graph; a saved value that was written meanwhile.
     """
     keep = create_graph if retain_graph is None else retain_graph
     roots = starting("backward", listed(tensors), grad_tensors, create_graph)

@@ -36,8 +36,7 @@ def post_accumulate(tensor: Any, hook: Hook) -> RemovableHandle:
     if tensor.node.__class__ is not Leaf:
         raise RuntimeError(
             "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered "
-            "on "
-            f"non-leaf tensors: shape {tensor.array.shape}"
+            f"on non-leaf tensors: shape {tensor.array.shape}"
         )
     leaf = tensor.node
     if leaf.post is None:

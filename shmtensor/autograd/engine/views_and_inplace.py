@@ -1,10 +1,8 @@
 """Views and in-place writes: whose history changes when shared memory is written.
 
 A view remembers (parent, version seen, rule, attributes). When memory has been written since, its
-history is recorded
-again from the parent at the next look. A write to a view gives the root a new node, `Embedded`: the
-old root outside
-the written part, the written value inside.
+history is recorded again from the parent at the next look. A write to a view gives the root a new
+node, `Embedded`: the old root outside the written part, the written value inside.
 
     root --getitem--> v        v.mul_(w)        root.node = Embedded(old root, mul(old v, w))
                                                  v.node    = getitem(root)      (at the next look)
@@ -205,8 +203,7 @@ def written(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
     """Gives a tensor that was just written its new history; `rule` computed what it now holds.
 
     The saved values are checked against the count of writes before this one: an operand that shares
-    the written
-    memory (`x.mul_(x)`) is refused at backward.
+    the written memory (`x.mul_(x)`) is refused at backward.
     """
     if tensor.array.dtype.kind not in "fc":
         return native.wrote(tensor)

@@ -27,7 +27,7 @@ class GroupStatistics:
         collectives: how many collectives this rank has taken part in.
         bytes_inline: bytes that this rank copied through the group's block (small operands).
         bytes_staged: bytes that this rank copied because an operand was not contiguous in shared
-        memory.
+            memory.
     """
 
     collectives: int
