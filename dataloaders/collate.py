@@ -73,9 +73,8 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
     Args:
         batch: samples of one structure.
         collate_fn_map: type (or tuple of types) -> function(samples, *, collate_fn_map); exact
-        types
-            are looked up first, then the first key the sample is an instance of. Entries taken from
-            `default_collate_fn_map` all write into the same block.
+            types are looked up first, then the first key the sample is an instance of. Entries
+            taken from `default_collate_fn_map` all write into the same block.
 
     Returns:
         The batch, in the structure of the samples (tuples become lists, as in PyTorch).

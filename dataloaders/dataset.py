@@ -1,16 +1,32 @@
-"""What a loader reads from: samples by index (`Dataset`) or as a stream (`IterableDataset`)."""
+"""What a loader reads from: samples by index (`Dataset`) or as a stream (`IterableDataset`), and
+datasets made of datasets: one after another, side by side, or a part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Generic, TypeVar
+import bisect
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from itertools import accumulate
+from typing import Any, Generic, TypeVar, cast
 
-if TYPE_CHECKING:
-    from .concat_subset import ChainDataset, ConcatDataset
+import numpy as np
 
-__all__ = ["Dataset", "IterableDataset"]
+from .loader.seeding import GeneratorLike, numpy_generator
+
+__all__ = [
+    "ChainDataset",
+    "ConcatDataset",
+    "Dataset",
+    "IterableDataset",
+    "StackDataset",
+    "Subset",
+    "fetch_samples",
+    "random_split",
+]
 
 T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
 
 
 class Dataset(Generic[T_co]):
@@ -24,8 +40,6 @@ class Dataset(Generic[T_co]):
         raise NotImplementedError(f"{type(self).__name__}: __getitem__ is not implemented")
 
     def __add__(self, other: Dataset[T_co]) -> ConcatDataset[T_co]:
-        from .concat_subset import ConcatDataset
-
         return ConcatDataset([self, other])
 
 
@@ -40,6 +54,211 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
         raise NotImplementedError(f"{type(self).__name__}: __iter__ is not implemented")
 
     def __add__(self, other: Dataset[T_co]) -> ChainDataset[T_co]:  # type: ignore[override]
-        from .concat_subset import ChainDataset
-
         return ChainDataset([self, other])
+
+
+def fetch_samples(dataset: Dataset[T], indices: Sequence[int]) -> Sequence[T]:
+    """The samples of `indices`: one call where the dataset has `__getitems__`, else one each."""
+    getitems = cast(
+        "Callable[[Sequence[int]], Sequence[T]] | None", getattr(dataset, "__getitems__", None)
+    )
+    if getitems is None:
+        return [dataset[index] for index in indices]
+    samples = getitems(indices)
+    if len(samples) != len(indices):
+        raise ValueError(
+            f"{type(dataset).__name__}.__getitems__: one sample per index is needed: "
+            f"{len(indices)} indices, {len(samples)} samples"
+        )
+    return samples
+
+
+def length_of(dataset: object) -> int:
+    """`len(dataset)`, for datasets whose type does not promise one."""
+    return len(cast(Sized, dataset))
+
+
+class ConcatDataset(Dataset[T_co]):
+    """Several datasets one after another.
+
+    Args:
+        datasets: map-style datasets; the first's samples come first.
+    """
+
+    datasets: list[Dataset[T_co]]
+    cumulative_sizes: list[int]
+
+    def __init__(self, datasets: Iterable[Dataset[T_co]]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ValueError("ConcatDataset: at least one dataset is needed: got none")
+        for place, dataset in enumerate(self.datasets):
+            if isinstance(dataset, IterableDataset):
+                raise TypeError(
+                    f"ConcatDataset: dataset {place} is iterable: {type(dataset).__name__}, "
+                    "use ChainDataset"
+                )
+        self.cumulative_sizes = list(accumulate(length_of(d) for d in self.datasets))
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def locate(self, index: int) -> tuple[int, int]:
+        """The dataset that holds sample `index`, and the sample's index there."""
+        n = self.cumulative_sizes[-1]
+        if not -n <= index < n:
+            raise IndexError(f"ConcatDataset: index is out of range: {index} of {n} samples")
+        if index < 0:
+            index += n
+        place = bisect.bisect_right(self.cumulative_sizes, index)
+        return place, index - (self.cumulative_sizes[place - 1] if place else 0)
+
+    def __getitem__(self, index: int) -> T_co:
+        place, inner = self.locate(index)
+        return self.datasets[place][inner]
+
+    @property
+    def __getitems__(self) -> Callable[[Sequence[int]], list[T_co]] | None:
+        """The samples of indices, each dataset asked once for all of its own; None where none of
+        them can answer at once, so that a loader asks, and names, one sample after another."""
+        able = any(getattr(dataset, "__getitems__", None) is not None for dataset in self.datasets)
+        return self.gather if able else None
+
+    def gather(self, indices: Sequence[int]) -> list[T_co]:
+        places = [self.locate(index) for index in indices]
+        found: dict[int, T_co] = {}
+        for number in sorted({place for place, _ in places}):
+            mine = [at for at, (place, _) in enumerate(places) if place == number]
+            samples = fetch_samples(self.datasets[number], [places[at][1] for at in mine])
+            found.update(zip(mine, samples, strict=True))
+        return [found[at] for at in range(len(places))]
+
+
+class StackDataset(Dataset[Any]):
+    """Several datasets side by side: a sample is the tuple (or dict) of theirs.
+
+    Args:
+        *args: datasets of one length, for tuples.
+        **kwargs: datasets of one length, for dicts.
+    """
+
+    datasets: tuple[Dataset[Any], ...] | dict[str, Dataset[Any]]
+
+    def __init__(self, *args: Dataset[Any], **kwargs: Dataset[Any]) -> None:
+        if bool(args) == bool(kwargs):
+            raise ValueError(
+                "StackDataset: datasets are either all positional (tuples) or all named (dicts): "
+                f"{len(args)} positional, {len(kwargs)} named"
+            )
+        self.datasets = args or kwargs
+        lengths = [length_of(d) for d in args or kwargs.values()]
+        if len(set(lengths)) != 1:
+            raise ValueError(f"StackDataset: lengths differ: {lengths}")
+        self._length = lengths[0]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: dataset[index] for name, dataset in self.datasets.items()}
+        return tuple(dataset[index] for dataset in self.datasets)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """The samples of `indices`, each dataset asked once where it can answer at once."""
+        if isinstance(self.datasets, dict):
+            names = list(self.datasets)
+            columns = [fetch_samples(self.datasets[name], indices) for name in names]
+            return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        columns = [fetch_samples(dataset, indices) for dataset in self.datasets]
+        return list(zip(*columns, strict=True))
+
+
+class ChainDataset(IterableDataset[T_co]):
+    """Several streams one after another.
+
+    Args:
+        datasets: iterable datasets.
+    """
+
+    def __init__(self, datasets: Iterable[Dataset[T_co]]) -> None:
+        self.datasets = list(datasets)
+        for place, dataset in enumerate(self.datasets):
+            if not isinstance(dataset, IterableDataset):
+                raise TypeError(
+                    f"ChainDataset: dataset {place} is not iterable: {type(dataset).__name__}, "
+                    "use ConcatDataset"
+                )
+
+    def __iter__(self) -> Iterator[T_co]:
+        for dataset in self.datasets:
+            yield from cast("IterableDataset[T_co]", dataset)
+
+    def __len__(self) -> int:
+        return sum(length_of(dataset) for dataset in self.datasets)
+
+
+class Subset(Dataset[T_co]):
+    """The samples of `dataset` at `indices`, in that order."""
+
+    dataset: Dataset[T_co]
+    indices: Sequence[int]
+
+    def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]) -> None:
+        self.dataset = dataset
+        self.indices = indices
+
+    def __getitem__(self, index: Any) -> T_co:
+        """Sample `index`; what the dataset gives for a list of indices if it is a list."""
+        if isinstance(index, list):
+            return self.dataset[[self.indices[place] for place in index]]  # type: ignore[index]
+        return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:
+        """The samples of `indices`: one call to the dataset below if it has `__getitems__`."""
+        return fetch_samples(self.dataset, [self.indices[index] for index in indices])
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def random_split(
+    dataset: Dataset[T], lengths: Sequence[int | float], generator: GeneratorLike = None
+) -> list[Subset[T]]:
+    """Splits `dataset` at random into parts that do not overlap.
+
+    Args:
+        dataset: a map-style dataset.
+        lengths: the parts' lengths, or fractions that sum to 1 (the samples left by rounding down
+            are given to the parts in turn, as in PyTorch).
+        generator: where the permutation's seed comes from; the default generator if None.
+
+    Returns:
+        A `Subset` for each length.
+
+    Raises:
+        ValueError: the lengths do not sum to the dataset's, or a fraction is outside [0, 1].
+    """
+    n = length_of(dataset)
+    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 + 1e-9:
+        for place, fraction in enumerate(lengths):
+            if not 0 <= fraction <= 1:
+                raise ValueError(
+                    f"random_split: fraction {place} is not between 0 and 1: {fraction}"
+                )
+        counts = [math.floor(n * fraction) for fraction in lengths]
+        for left in range(n - sum(counts)):
+            counts[left % len(counts)] += 1
+    else:
+        counts = [int(length) for length in lengths]
+        if counts != list(lengths):
+            raise ValueError(f"random_split: lengths are whole numbers or sum to 1: {lengths}")
+    if sum(counts) != n:
+        raise ValueError(
+            f"random_split: lengths do not sum to the dataset's: {counts} is {sum(counts)}, not {n}"
+        )
+    order: list[int] = numpy_generator(generator).permutation(n).tolist()
+    ends = np.cumsum(counts).tolist()
+    return [
+        Subset(dataset, order[end - count : end]) for end, count in zip(ends, counts, strict=True)
+    ]

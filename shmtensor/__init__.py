@@ -30,10 +30,12 @@ from .tensor.legacy_types import *  # noqa: F403
 from .tensor.printing import set_printoptions
 from .tensor.register_pickling import enter as _enter
 from .tensor.register_pickling import reduce_tensor as _reduce_tensor
+from .tensor.register_pickling import set_multiprocessing as _set_multiprocessing
 from .tensor.torch_constants import *  # noqa: F403
 
 _set_array_namespace(lambda: __getattr__("array_api"))
 _enter(Tensor, _reduce_tensor)
+_set_multiprocessing(lambda: __getattr__("multiprocessing"))
 
 # Methods that PyTorch has as functions, too.
 _METHODS = """

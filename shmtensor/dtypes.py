@@ -1,9 +1,8 @@
 """Dtypes by PyTorch's names, the default dtype, and PyTorch's promotion rules.
 
 A dtype is NumPy's own object: `shmtensor.float32 is numpy.dtype("float32")`. Tensors hold only such
-canonical
-instances, so that the test for equal dtypes is `is`. NumPy has no bfloat16: the core registers one
-(docs/design/bfloat16.md).
+canonical instances, so that the test for equal dtypes is `is`. NumPy has no bfloat16: the core
+registers one (docs/design/bfloat16.md).
 """
 
 from __future__ import annotations

@@ -1,17 +1,21 @@
-"""The house of docs/design/README.md: who may import whom, no cycles, no file that just grows."""
+"""The layers of docs/design/README.md: who may import and include whom, no cycles, and files and
+folders that a reader can survey.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Lowest first. A file imports only its own layer and those above it in this list; layers on one
-# line do not know each other.
+# Lowest first. A file imports only its own layer and those above it in this list, in its functions,
+# too; layers on one line do not know each other.
 LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.version", "shmtensor.errors", "shmtensor.multiprocessing.exit_on_exception"),
     ("shmtensor.device", "shmtensor.native"),
@@ -48,6 +52,11 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.multiprocessing",),
     ("shmtensor.queue",),
     ("dataloaders",),
+    ("shmtensor.distributed.group.operands", "shmtensor.distributed.collectives.reference"),
+    ("shmtensor.distributed.rendezvous", "shmtensor.distributed.group.call_signature"),
+    ("shmtensor.distributed.backends",),
+    ("shmtensor.distributed.group",),
+    ("shmtensor.distributed.collectives",),
     ("shmtensor.distributed",),
     ("shmtensor.trainer",),
     ("shmtensor.run", "shmtensor.cli"),
@@ -56,34 +65,66 @@ LAYERS: list[tuple[str, ...]] = [
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 # Names that users type, kept for them: these files re-export lazily what lives above them.
-DOORS = {
+FACADES = {
     "shmtensor",
     "shmtensor.utils",
     "shmtensor.utils.checkpoint",
     "shmtensor.utils.data",
     "shmtensor.utils.dlpack",
     "shmtensor.nn.parallel",
+    "shmtensor.distributed.distributed_c10d",
 }
 
-# Past 400 lines a file says why in its first paragraph, and has its budget here.
-LARGE: dict[str, int] = {
-    "benchmarks/trials.py": 460,
-    "shmtensor/ops/nn/activation.py": 440,
-    "shmtensor/ops/index/gather_scatter.py": 420,
-    "shmtensor/ops/shape/view_expand_flip.py": 430,
-    "shmtensor/ops/reduce/sum_mean_var.py": 410,
-    "shmtensor/ops/table/op_definition.py": 430,
-    "shmtensor/nn/modules/conv.py": 540,
-    "shmtensor/nn/modules/pooling.py": 480,
-    "shmtensor/nn/modules/rnn.py": 450,
-    "shmtensor/native/dispatch/op_result.cc": 440,
-    "shmtensor/native/kernels/shape/memory_format.cc": 450,
-    "shmtensor/native/kernels/reduce/sum.cc": 440,
-    "shmtensor/nn/modules/container.py": 440,
-    "shmtensor/nn/modules/loss.py": 630,
-    "shmtensor/nn/utils/prune.py": 510,
-    "shmtensor/tensor/tensor.py": 850,
+# The same for the C++ sources under shmtensor/native: folders, and files (without .h and .cc) whose
+# layer is not that of their folder. What gathers the kernels of all rooms for one instruction set
+# lies above them.
+NATIVE_LAYERS: list[tuple[str, ...]] = [
+    ("python",),
+    ("memory", "simd", "half/bfloat16", "half/float16"),
+    ("math", "threading", "half/half", "half/half_arithmetic.simd", "half/half_conversion.simd"),
+    ("kernels",),
+    ("kernels/shape",),
+    ("kernels/index",),
+    ("kernels/linalg",),
+    ("kernels/nn",),
+    (
+        "kernels/loss",
+        "kernels/optim",
+        "kernels/pointwise",
+        "kernels/random",
+        "kernels/reduce",
+        "kernels/sort",
+    ),
+    ("ufunc",),
+    ("half",),
+    (
+        "kernels/bind",
+        "kernels/nn/nn_kernel_table.simd",
+        "math/function_table.simd",
+        "simd/kernel_table.simd",
+    ),
+    ("dispatch", "ipc"),
+    ("shared_containers",),
+    ("module",),
+]
+NATIVE_RANK = {name: rank for rank, layer in enumerate(NATIVE_LAYERS) for name in layer}
+
+# Includes that point up, and why.
+NATIVE_EXCEPTIONS = {
+    ("kernels/shape/flip_roll_tril.cc", "dispatch/views.h"): "flip is a view, copied in order",
 }
+
+# Folders of one module whose path PyTorch's users write.
+SMALL_FOLDERS = {
+    "shmtensor/signal",
+    "shmtensor/nn/attention",
+    "shmtensor/nn/parallel",
+    "shmtensor/distributed/optim",
+    "shmtensor/distributed/elastic",
+    "shmtensor/distributed/elastic/multiprocessing",
+}
+LONG = 700  # lines
+FULL = 35  # files in a folder
 
 
 def sources() -> Iterator[tuple[str, Path]]:
@@ -102,16 +143,26 @@ def layer_of(module: str) -> str | None:
     return None
 
 
-def imports_of(module: str, path: Path, only_top_level: bool = False) -> Iterator[tuple[str, int]]:
+def is_lazy(tree: ast.Module) -> bool:
+    """Whether a module imports by names that are strings: tables of what `__getattr__` gives."""
+    if any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body):
+        return True
+    return any(
+        isinstance(node, ast.alias) and node.name == "import_module" for node in ast.walk(tree)
+    )
+
+
+@cache
+def imports_of(module: str, path: Path) -> list[tuple[str, int]]:
     """Every module of ours that `path` imports, with its line, but for those for type checkers."""
+    found = []
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     skipped: set[ast.AST] = set()
     tree = ast.parse(path.read_text())
+    lazy = is_lazy(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             skipped.update(child for part in node.body for child in ast.walk(part))
-        if only_top_level and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            skipped.update(ast.walk(node))
     for node in ast.walk(tree):
         if node in skipped:
             continue
@@ -123,19 +174,23 @@ def imports_of(module: str, path: Path, only_top_level: bool = False) -> Iterato
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*above, base] if base else above)
             names = [f"{base}.{alias.name}" for alias in node.names]
+        elif lazy and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = [name for name in (node.value, f"{package}.{node.value}") if name in KNOWN]
         else:
             continue
         for name in names:
             if name.split(".")[0] in ("shmtensor", "dataloaders"):
-                yield name, node.lineno
+                found.append((name, node.lineno))
+    return found
 
 
 FILES = list(sources())
+KNOWN = {module for module, _ in FILES}
 
 
 @pytest.mark.parametrize(("module", "path"), FILES, ids=[module for module, _ in FILES])
 def test_imports_point_down(module: str, path: Path) -> None:
-    if module in DOORS:
+    if module in FACADES:
         return
     own = layer_of(module)
     assert own is not None, f"{path.relative_to(ROOT)} is in no layer: add it to LAYERS"
@@ -149,40 +204,121 @@ def test_imports_point_down(module: str, path: Path) -> None:
             )
 
 
-def test_no_import_cycles() -> None:
-    known = {module for module, _ in FILES}
-    graph: dict[str, set[str]] = {module: set() for module in known}
-    for module, path in FILES:
-        for name, _ in imports_of(module, path, only_top_level=True):
-            while name not in known:
-                name = name.rpartition(".")[0]
-            # a package that its own files name is no cycle: it is being imported already
-            if name != module and not module.startswith(name + "."):
-                graph[module].add(name)
+def find_cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Some cycle, its first node repeated at the end; empty if there is none."""
     state: dict[str, int] = {}
 
-    def walk(module: str, path: list[str]) -> None:
-        state[module] = 1
-        for target in sorted(graph[module]):
+    def walk(node: str, path: list[str]) -> list[str]:
+        state[node] = 1
+        for target in sorted(graph.get(node, ())):
             if state.get(target) == 1:
-                pytest.fail("import cycle: " + " -> ".join([*path[path.index(target) :], target]))
-            if target not in state:
-                walk(target, [*path, target])
-        state[module] = 2
+                return [*path[path.index(target) :], target]
+            if target not in state and (cycle := walk(target, [*path, target])):
+                return cycle
+        state[node] = 2
+        return []
 
-    for module in sorted(graph):
-        if module not in state:
-            walk(module, [module])
+    for node in sorted(graph):
+        if node not in state and (cycle := walk(node, [node])):
+            return cycle
+    return []
 
 
-def test_files_stay_small() -> None:
-    for package in ("shmtensor", "dataloaders", "examples", "benchmarks"):
+def test_cycles_are_found() -> None:
+    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert find_cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_no_import_cycles() -> None:
+    graph: dict[str, set[str]] = {}
+    for module, path in FILES:
+        targets = graph[module] = set()
+        for name, _ in () if module in FACADES else imports_of(module, path):
+            while name not in KNOWN:
+                name = name.rpartition(".")[0]
+            if name != module:
+                targets.add(name)
+    assert not (cycle := find_cycle(graph)), " -> ".join(cycle)
+
+
+NATIVE = ROOT / "shmtensor" / "native"
+
+
+def native_layer_of(path: str) -> str | None:
+    """The longest listed folder or file that `path` lies in."""
+    parts = path.rpartition(".")[0].split("/")
+    for n in range(len(parts), 0, -1):
+        if (name := "/".join(parts[:n])) in NATIVE_RANK:
+            return name
+    return None
+
+
+def native_includes() -> dict[str, set[str]]:
+    """What each C++ source includes of ours; all by paths from shmtensor/native."""
+    return {
+        str(path.relative_to(NATIVE)): set(
+            re.findall(r'^\s*#\s*include\s+"([^"]+)"', path.read_text(), re.MULTILINE)
+        )
+        for path in NATIVE.rglob("*")
+        if path.suffix in (".cc", ".h")
+    }
+
+
+def test_native_includes_point_down() -> None:
+    wrong, excepted = [], set()
+    for path, targets in sorted(native_includes().items()):
+        own = native_layer_of(path)
+        assert own is not None, f"{path} is in no layer: add it to NATIVE_LAYERS"
+        for target in sorted(targets):
+            other = native_layer_of(target)
+            assert other is not None, f"{path} includes {target}, which is in no layer"
+            if other != own and NATIVE_RANK[other] >= NATIVE_RANK[own]:
+                if (path, target) in NATIVE_EXCEPTIONS:
+                    excepted.add((path, target))
+                else:
+                    wrong.append(f"{path}: {own} stands below {other} and includes {target}")
+    assert not wrong, "\n".join(wrong)
+    assert excepted == set(NATIVE_EXCEPTIONS), "an exception that is none: take it out"
+
+
+def test_no_include_cycles() -> None:
+    assert not (cycle := find_cycle(native_includes())), " -> ".join(cycle)
+
+
+def says_why_it_is_long(text: str) -> bool:
+    """Whether the first paragraph of a file's head has the word "long"."""
+    head = re.split(r"\n(?://|#)?\s*\n", text.lstrip("\"'#/ \n"))[0]
+    return re.search(r"\blong(er)?\b", head, re.IGNORECASE) is not None
+
+
+def test_a_head_says_why() -> None:
+    assert says_why_it_is_long('"""Losses. Long, because all share their checks."""\n')
+    assert says_why_it_is_long("// Sums.\n// Longer than others: one kernel for each type.\n//\n")
+    assert not says_why_it_is_long('"""Losses."""\n\nlong = 1\n')
+    assert not says_why_it_is_long("// Sums.\n//\n// Long doubles are not summed here.\n")
+
+
+def test_long_files_say_why() -> None:
+    for package in ("shmtensor", "dataloaders", "examples", "benchmarks", "tests"):
         for path in sorted((ROOT / package).rglob("*")):
             if path.suffix in (".py", ".cc", ".h"):
-                name, lines = str(path.relative_to(ROOT)), len(path.read_text().splitlines())
-                budget = LARGE.get(name, 400)
-                assert lines <= budget, (
-                    f"{name} has {lines} lines, its budget is {budget}: split it"
+                text = path.read_text()
+                assert text.count("\n") <= LONG or says_why_it_is_long(text), (
+                    f"{path.relative_to(ROOT)} has more than {LONG} lines, and its head does not "
+                    "say why it is long"
+                )
+
+
+def test_folders_are_neither_full_nor_single() -> None:
+    for package in ("shmtensor", "dataloaders", "examples", "benchmarks", "tests"):
+        for folder in sorted({path.parent for path in (ROOT / package).rglob("*.*")}):
+            files = [path for path in folder.iterdir() if path.suffix in (".py", ".cc", ".h")]
+            name = str(folder.relative_to(ROOT))
+            assert len(files) <= FULL, f"{name} has {len(files)} files, {FULL} at most: cut it"
+            if package in ("shmtensor", "dataloaders") and "__pycache__" not in folder.parts:
+                parts = [path for path in folder.iterdir() if path.name[:2] != "__"]
+                assert (len(parts) > 1) != (name in SMALL_FOLDERS), (
+                    f"{name}: a folder with one file is a file"
                 )
 
 

@@ -11,8 +11,7 @@ from shmtensor.tensor import Tensor
 from shmtensor.tensor.from_data import as_tensor
 
 from ..collate import default_collate
-from ..concat_subset import fetch_samples, length_of
-from ..dataset import Dataset
+from ..dataset import Dataset, fetch_samples, length_of
 from ..loader.seeding import draw_seed
 from ..tensor_dataset import Rows
 from ..transforms import Transform, make_keys

@@ -10,8 +10,7 @@ from typing import Any
 from shmtensor.memory import shared_numpy
 
 from ..collate import default_collate
-from ..concat_subset import fetch_samples
-from ..dataset import Dataset
+from ..dataset import Dataset, fetch_samples
 from .seeding import WORDS, SampleSeeds
 from .worker_progress import BATCHES, COLLATE, FETCH, PLACE, SAMPLES, SINCE
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from shmtensor.tensor import Tensor
 
-from ..concat_subset import Subset
-from ..dataset import Dataset
+from ..dataset import Dataset, Subset
 
 __all__ = ["plain_columns", "warn_of_growth"]
 

@@ -38,9 +38,9 @@ class Function:
     ```
 
     `forward` may leave out ctx if `setup_context(ctx, inputs, output)` is defined. Both run with
-    the heap shut: NumPy
-    arrays that they make of their own are private. `jvp(ctx, *tangents)`, if defined, gives the
-    tangents of the outputs in forward mode; otherwise forward mode differentiates backward.
+    the heap shut: NumPy arrays that they make of their own are private. `jvp(ctx, *tangents)`, if
+    defined, gives the tangents of the outputs in forward mode; otherwise forward mode
+    differentiates backward.
     """
 
     context: type[FunctionCtx]

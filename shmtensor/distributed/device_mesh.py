@@ -17,8 +17,9 @@ import numpy as np
 
 from ..autograd import wrap
 from ..device import as_device
-from .group.init_process_group import GroupMember, get_rank, get_world_size, new_group
+from .group.init_process_group import get_rank, get_world_size, new_group
 from .group.process_group import ProcessGroup
+from .group.world import GroupMember
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 

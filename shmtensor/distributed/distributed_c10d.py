@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .collectives.coalescing import _coalescing_manager
-from .group.init_process_group import group_of
 from .group.process_group import ProcessGroup
+from .group.world import group_of
 
 __all__ = ["_coalescing_manager", "_get_default_group"]
 

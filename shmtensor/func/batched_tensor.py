@@ -21,6 +21,8 @@ from ..tensor import Tensor
 
 __all__ = ["Batched", "Level", "NoRule", "levels", "lifted", "shared", "spread", "wrapped"]
 
+rules: Any = None  # batching_rules/find_rule.py, which vmap.py enters
+
 
 class NoRule(BaseException):
     """Something that a batch cannot do at once. No error of the user's: `vmap` catches it."""
@@ -114,9 +116,7 @@ class Batched(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from .batching_rules.find_rule import batched
-
-        return batched(func, args, kwargs or {})
+        return rules.batched(func, args, kwargs or {})
 
     @property
     def requires_grad(self) -> bool:
@@ -154,9 +154,7 @@ class Batched(Tensor):
         raise RuntimeError("backward: not inside vmap: use func.grad or func.vjp")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        from .batching_rules.find_rule import assigned
-
-        assigned(self, index, value)
+        rules.assigned(self, index, value)
 
     def __repr__(self) -> str:
         return f"Batched(shape={tuple(self.shape)}, of {self.level.size}, value={self.value!r})"

@@ -10,12 +10,16 @@ from typing import Any
 from .. import native
 from ..autograd import table
 from ..ops.random import philox
+from . import batched_tensor
 from .batched_tensor import Batched, Level, NoRule, levels, lifted, wrapped
+from .batching_rules import find_rule
 from .pytree import flat, prefixed
 
 __all__ = ["vmap"]
 
 Function = Callable[..., Any]
+batched_tensor.rules = find_rule
+
 RANDOMNESS = ("error", "different", "same")
 
 

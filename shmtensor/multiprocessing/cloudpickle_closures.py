@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloudpickle import CloudPickler, cloudpickle
 
-from .reduction import extra_reductions, is_main_importable
+from .picklable import extra_reductions, is_main_importable
 
 if TYPE_CHECKING:
     from .reduction import _Blocks

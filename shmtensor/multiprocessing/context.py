@@ -11,7 +11,7 @@ from typing import Any
 from shmtensor import native
 from shmtensor.multiprocessing.exit_on_exception import end_by
 
-from . import sharedctypes
+from . import current_context, sharedctypes
 from .barrier import Barrier
 from .connection import Connection, Pipe
 from .lock import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore
@@ -270,3 +270,4 @@ class DefaultContext(Context):
 
 
 default_context = DefaultContext()
+current_context.default_context = default_context

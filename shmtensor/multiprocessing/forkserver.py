@@ -28,6 +28,8 @@ from typing import Any
 from shmtensor import native
 from shmtensor.memory import join_domain as own_domain
 
+from .child_pipe import sys_path, write
+
 util: Any = _util  # its private parts are what a Popen is made of
 __all__ = ["ForkServer", "server"]
 
@@ -96,8 +98,6 @@ class ForkServer:
         return self._socket
 
     def _start(self) -> None:
-        from .popen import _sys_path, write
-
         domain = own_domain.preparation()
         ours, theirs = socket.socketpair()
         read, written = os.pipe()
@@ -118,7 +118,7 @@ class ForkServer:
             )  # the key itself refuses to be pickled here
             write(
                 written,
-                pickle.dumps(_sys_path())
+                pickle.dumps(sys_path())
                 + pickle.dumps((domain, theirs.fileno(), preparation, self._preload)),
             )
         finally:

@@ -10,6 +10,8 @@ from multiprocessing import managers as _managers
 from multiprocessing.managers import BaseProxy, DictProxy, ListProxy, Namespace, Token
 from typing import Any
 
+from .current_context import current_context
+
 __all__ = [
     "BaseManager",
     "BaseProxy",
@@ -25,9 +27,7 @@ class _Started:
     """A manager whose server starts with our context, unless `ctx` is another."""
 
     def __init__(self, *args: Any, ctx: Any = None, **named: Any) -> None:
-        from .context import default_context
-
-        chosen = default_context.get_context() if ctx is None else ctx
+        chosen = current_context() if ctx is None else ctx
         start: Any = super().__init__
         start(*args, ctx=chosen, **named)
 

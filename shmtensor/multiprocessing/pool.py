@@ -27,6 +27,7 @@ from typing import Any
 from shmtensor import native
 from shmtensor.errors import PeerLostError
 
+from .current_context import current_context
 from .pool_results import Results
 from .queue import SimpleQueue, lost
 
@@ -76,11 +77,9 @@ class Pool(_pool.Pool):
         maxtasksperchild: int | None = None,
         context: Any = None,
     ) -> None:
-        from .context import default_context
-
         self._pool: list[Any] = []
         self._state = stdlib.INIT
-        self._ctx = context or default_context.get_context()
+        self._ctx = context or current_context()
         if processes is None:
             processes = os.cpu_count() or 1
         if processes < 1:

@@ -11,7 +11,7 @@ import os
 import pickle
 import struct
 from collections.abc import Callable
-from multiprocessing import popen_fork, process, spawn
+from multiprocessing import popen_fork, spawn
 from multiprocessing import util as _util
 from multiprocessing.context import set_spawning_popen
 from typing import Any
@@ -19,7 +19,9 @@ from typing import Any
 from shmtensor import native
 from shmtensor.memory import join_domain as own_domain
 
-from .reduction import dumps, is_main_importable
+from .child_pipe import read_number, sys_path, write
+from .picklable import is_main_importable
+from .reduction import dumps
 
 util: Any = _util  # its private parts are what a Popen is made of
 __all__ = ["ForkPopen", "ForkserverPopen", "SpawnPopen"]
@@ -121,7 +123,7 @@ class SpawnPopen(_Popen):
     def _launch(self, process_obj: Any) -> None:
         domain = own_domain.preparation()
         try:
-            message = pickle.dumps(_sys_path()) + self._message(process_obj, domain)
+            message = pickle.dumps(sys_path()) + self._message(process_obj, domain)
             child_r, parent_w = os.pipe()
             parent_r, child_w = os.pipe()
             try:
@@ -194,33 +196,3 @@ class ForkserverPopen(SpawnPopen):
             self.returncode = 255 if code is None else code  # 255: the server itself was killed
             self._reaped(self.returncode)
         return self.returncode
-
-
-def _sys_path() -> list[str]:
-    """sys.path with what '' means here."""
-    import sys
-
-    here = vars(process)["ORIGINAL_DIR"] or os.getcwd()
-    return [here if entry == "" else entry for entry in sys.path]
-
-
-def write(fd: int, data: bytes) -> None:
-    """All of it; a child that died meanwhile is found out by its sentinel."""
-    view = memoryview(data)
-    try:
-        while view:
-            view = view[os.write(fd, view) :]
-    except BrokenPipeError:
-        return
-
-
-def read_number(fd: int) -> int | None:
-    """A signed number that the server wrote, or None at the end of the file."""
-    data = b""
-    while len(data) < 8:
-        part = os.read(fd, 8 - len(data))
-        if not part:
-            return None
-        data += part
-    number: int = struct.unpack("<q", data)[0]
-    return number

@@ -199,7 +199,7 @@ class Queue(SimpleQueue):
 
     Args:
         maxsize: at most so many messages wait, `put` waits for room; 0: no bound (each takes 512
-        bytes, or its size).
+            bytes, or its size).
     """
 
     def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:

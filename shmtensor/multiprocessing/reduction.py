@@ -16,10 +16,8 @@ import copyreg
 import ctypes
 import io
 import pickle
-import sys
 import threading
 from collections import ChainMap
-from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
 from typing import Any
 
@@ -29,15 +27,13 @@ from shmtensor import native
 from shmtensor.tensor import Tensor, remade
 
 from . import sharedctypes
+from .picklable import extra_reductions, is_main_importable
 from .shared_object import Shared
 
 __all__ = ["dumps", "loads", "pickled", "reduce_for_stdlib", "unpickled"]
 
 _CODEC_MARK = b"\x01"  # native/ipc/codec/codec.h; a pickle begins with 0x80
 
-# What was registered with ForkingPickler counts here too (sockets, connections); both mappings are
-# the living ones.
-extra_reductions: Any = vars(ForkingPickler)["_extra_reducers"]
 _registered: Any = ChainMap(extra_reductions, copyreg.dispatch_table)
 _CTYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
 
@@ -53,16 +49,6 @@ _arriving = _Arriving()
 
 class _ByValue(Exception):
     """A function or class that the receiver cannot import: the message needs cloudpickle."""
-
-
-def is_main_importable() -> bool:
-    """Whether a process that did not inherit `__main__` imports it again (a script or module, not a
-    notebook)."""
-    main = sys.modules.get("__main__")
-    if getattr(getattr(main, "__spec__", None), "name", None) is not None:
-        return True
-    path = getattr(main, "__file__", None)
-    return path is not None and not path.endswith(("ipython", "ipykernel_launcher.py"))
 
 
 class _Blocks:

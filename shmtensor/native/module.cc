@@ -5,6 +5,9 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "dispatch/autograd_node.h"
+#include "ipc/codec/codec.h"
+
 namespace shmtensor {
 
 PyObject* raise(const char* name, const char* format, ...) {
@@ -30,6 +33,12 @@ PyObject* raise(const char* name, const char* format, ...) {
   return nullptr;
 }
 
+// The array of a tensor without history, gradient or hooks, borrowed; else null.
+static PyObject* plain_array(PyObject* object) {
+  TensorBase* tensor = reinterpret_cast<TensorBase*>(object);
+  return tensor->node == Py_None && tensor->leaf == Py_None ? tensor->array : nullptr;
+}
+
 }  // namespace shmtensor
 
 static PyModuleDef definition = {
@@ -49,5 +58,6 @@ extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
     Py_DECREF(module);
     return nullptr;
   }
+  shmtensor::tensor_access = {&shmtensor::tensor_type, shmtensor::plain_array, shmtensor::make_tensor};
   return module;
 }

@@ -38,7 +38,8 @@ def load(
         map_location: where tensors go: a device, a dict from saved to wanted devices, or a function
             (storage as a uint8 tensor, saved device) -> storage or None for the saved device.
         pickle_module: accepted for PyTorch's sake; only None and the standard `pickle` are
-        possible. weights_only: construct tensors, numbers, strings and containers only, plus what
+            possible.
+        weights_only: construct tensors, numbers, strings and containers only, plus what
             `add_safe_globals` names. False runs whatever code the file says: for your own files.
         mmap: map the file instead of reading it; tensors are then private memory, copied on write.
 

@@ -13,9 +13,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, TypeAlias
 
-__all__ = ["enter", "reduce_tensor"]
+__all__ = ["enter", "reduce_tensor", "set_multiprocessing"]
 
 Reduction: TypeAlias = Callable[[Any], Any]
+load_multiprocessing: Callable[[], Any]  # gives the package, which stands above this file
 
 
 def _of_the_standard_library(module: Any) -> Any:
@@ -48,11 +49,15 @@ def enter(cls: type, reduce: Reduction) -> None:
         _TABLES[name](module)(cls, reduce)
 
 
+def set_multiprocessing(load: Callable[[], Any]) -> None:
+    """Says how `shmtensor.multiprocessing` is imported, when a tensor first travels."""
+    global load_multiprocessing
+    load_multiprocessing = load
+
+
 def reduce_tensor(tensor: Any) -> Any:
     """How a tensor travels through a queue that is not ours."""
-    from importlib import import_module  # above this file, and not needed before
-
-    return import_module("shmtensor.multiprocessing.reduction").reduce_for_stdlib(tensor)
+    return load_multiprocessing().reduction.reduce_for_stdlib(tensor)
 
 
 def _watch() -> None:

@@ -15,7 +15,8 @@ class Epoch:
     Attributes:
         epoch: its number, from 1.
         loss, accuracy: means over the training samples as they were seen (accuracy: None if it is
-        not a classifier). eval_loss, eval_accuracy: on the held-out data after the epoch, or None.
+            not a classifier).
+        eval_loss, eval_accuracy: on the held-out data after the epoch, or None.
         lr: of the first parameter group.
         seconds, samples: the training part.
     """
@@ -62,8 +63,7 @@ class TrainerStatistics:
         samples: trained in this process's runs.
         seconds: that training took, evaluation aside.
         tensor_bytes_copied: bytes of tensors that were copied so that another process sees them:
-        batches that did not lie
-            in shared memory, and collectives' small or private operands.
+            batches that did not lie in shared memory, and collectives' small or private operands.
     """
 
     steps: int

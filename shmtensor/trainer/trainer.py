@@ -46,13 +46,13 @@ class Trainer:
         start_method: "fork", "forkserver", "spawn", or None for the running Python's default.
         timeout: seconds that a rank waits for the others in a step; None: no limit.
         snapshots: keep a copy of the weights of the last epoch, to come back to if a death tears
-        them.
+            them.
         progress: show a progress bar on standard error.
 
     Raises (by fit):
         PeerLostError: a rank died; it is named with pid and exit code. The model's weights are
-        whole: those of the last
-            completed step, or of the last snapshot; the message says which.
+            whole: those of the last completed step, or of the last snapshot; the message says
+            which.
         TornWeights: they are not, because snapshots are off.
         ProcessRaisedException: a rank failed with an exception; the message has its traceback.
 
@@ -123,7 +123,7 @@ class Trainer:
 
         Args:
             train: a DataLoader, or any iterable of (inputs, targets) that can be iterated once for
-            each epoch.
+                each epoch.
             eval: the same with held-out data, gone through after every epoch.
             checkpoint: where to save after every epoch.
             on_epoch: called after every epoch with its record.

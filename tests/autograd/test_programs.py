@@ -2,8 +2,7 @@
 differences.
 
 Whatever a program computes in double precision is a function of its leaves; a program that the
-engine does not refuse
-must have that function's gradient.
+engine does not refuse must have that function's gradient.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 error` makes it fatal.
 
 Kernels made by `native.parallel` are quiet by themselves; a forward in plain NumPy is wrapped.
-`numpy.errstate` as a
-decorator does the same in twice the time, because it builds its state anew at each call.
+`numpy.errstate` as a decorator does the same in twice the time, because it builds its state anew at
+each call.
 """
 
 from __future__ import annotations

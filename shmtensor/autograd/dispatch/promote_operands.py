@@ -30,8 +30,8 @@ def as_canonical(array: Any) -> Any:
     """The array as a plain ndarray with the canonical dtype instance; a view of the same memory.
 
     Note [Canonical dtypes]: an unpickled array has another instance of the same dtype, and the fast
-    path's test is
-    `is`. So arrays are re-viewed wherever they enter. Another byte order is converted: a copy.
+    path's test is `is`. So arrays are re-viewed wherever they enter. Another byte order is
+    converted: a copy.
     """
     array = np.asarray(array)
     if not array.dtype.isnative:
@@ -73,8 +73,7 @@ def common_dtype(operands: Sequence[Any]) -> dtypes.Dtype:
     """PyTorch's result type of tensors and Python numbers.
 
     Tensors with dimensions decide; 0-d tensors, and then numbers, count only if their category
-    (bool, integer, float,
-    complex) is higher.
+    (bool, integer, float, complex) is higher.
     """
     groups: list[dtypes.Dtype | None] = [None, None, None]
     for x in operands:

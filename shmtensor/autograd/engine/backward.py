@@ -11,10 +11,10 @@ from ... import native
 from ..dispatch.op_function import table
 from ..grad_mode import recording
 from .accumulate_grad import GradientEdge, Leaf, node_of_edge
-from .hooks import as_tensor, retain
+from .hooks import as_tensor
 from .run_backward import walk
 from .sum_to_size import refit
-from .views_and_inplace import node_of
+from .views_and_inplace import node_of, retain
 
 __all__ = ["backward", "grad"]
 
@@ -121,8 +121,7 @@ def backward(
 
     Raises:
         RuntimeError: a result without history, or of several elements without its gradient; a
-        second backward
-            through a freed graph; a saved value that was written meanwhile.
+            second backward through a freed graph; a saved value that was written meanwhile.
     """
     keep = create_graph if retain_graph is None else retain_graph
     roots = starting("backward", listed(tensors), grad_tensors, create_graph)

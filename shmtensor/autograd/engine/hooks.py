@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from ... import native
 from ...ops.table.sparse_gradient import Scattered
 from .accumulate_grad import Hooks, Leaf, RemovableHandle, hooks_of, node_of_edge
-from .unrecorded_views import is_unrecorded
-from .views_and_inplace import node_of
+from .views_and_inplace import node_of, retain
 
 __all__ = ["post_accumulate", "register", "retain", "run_after", "run_before", "run_tensor_hooks"]
 
@@ -38,29 +36,12 @@ def post_accumulate(tensor: Any, hook: Hook) -> RemovableHandle:
     if tensor.node.__class__ is not Leaf:
         raise RuntimeError(
             "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered "
-            "on "
-            f"non-leaf tensors: shape {tensor.array.shape}"
+            f"on non-leaf tensors: shape {tensor.array.shape}"
         )
     leaf = tensor.node
     if leaf.post is None:
         leaf.post = {}
     return RemovableHandle(leaf.post, hook)
-
-
-def retain(tensor: Any) -> None:
-    """The tensor, not a leaf, gets a `.grad` too."""
-    node = node_of(tensor)
-    if node is None:
-        raise RuntimeError(
-            f"retain_grad: can't retain_grad on Tensor that has requires_grad=False: shape "
-            f"{tensor.array.shape}"
-        )
-    if node.__class__ is Leaf or is_unrecorded(node):
-        return
-    if tensor.leaf is None:
-        tensor.leaf = Leaf(tensor)
-    owner, index = node_of_edge(node)
-    hooks_of(owner).retained[index] = weakref.ref(tensor)
 
 
 def as_tensor(g: Any) -> Any:

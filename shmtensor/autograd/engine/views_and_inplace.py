@@ -1,10 +1,8 @@
 """Views and in-place writes: whose history changes when shared memory is written.
 
 A view remembers (parent, version seen, rule, attributes). When memory has been written since, its
-history is recorded
-again from the parent at the next look. A write to a view gives the root a new node, `Embedded`: the
-old root outside
-the written part, the written value inside.
+history is recorded again from the parent at the next look. A write to a view gives the root a new
+node, `Embedded`: the old root outside the written part, the written value inside.
 
     root --getitem--> v        v.mul_(w)        root.node = Embedded(old root, mul(old v, w))
                                                  v.node    = getitem(root)      (at the next look)
@@ -18,6 +16,7 @@ outputs, or comes out of a custom Function, and has the reason in place of the a
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,10 @@ import numpy as np
 from ... import native
 from ...ops.table.op_definition import op
 from ..grad_mode import FROZEN, inferring, recording
-from .accumulate_grad import Leaf, node_of_edge
-from .unrecorded_views import ANY, node_of_unrecorded
+from .accumulate_grad import Leaf, hooks_of, node_of_edge
+from .unrecorded_views import ANY, is_unrecorded, node_of_unrecorded
 
-__all__ = ["FROM_FUNCTION", "Embedded", "history", "may_forget", "may_write", "written"]
+__all__ = ["FROM_FUNCTION", "Embedded", "history", "may_forget", "may_write", "retain", "written"]
 
 ops: Any = None  # the table on Tensors, set by op_function.py
 FROM_FUNCTION = ("made inside a custom Function (or an input that it returned as it is)",)
@@ -204,8 +203,7 @@ def written(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
     """Gives a tensor that was just written its new history; `rule` computed what it now holds.
 
     The saved values are checked against the count of writes before this one: an operand that shares
-    the written
-    memory (`x.mul_(x)`) is refused at backward.
+    the written memory (`x.mul_(x)`) is refused at backward.
     """
     if tensor.array.dtype.kind not in "fc":
         return native.wrote(tensor)
@@ -274,10 +272,24 @@ def root_part(array: Any, steps: list[tuple[Any, tuple[Any, ...]]]) -> Any:
     return array
 
 
+def retain(tensor: Any) -> None:
+    """The tensor, not a leaf, gets a `.grad` too."""
+    node = node_of(tensor)
+    if node is None:
+        raise RuntimeError(
+            f"retain_grad: can't retain_grad on Tensor that has requires_grad=False: shape "
+            f"{tensor.array.shape}"
+        )
+    if node.__class__ is Leaf or is_unrecorded(node):
+        return
+    if tensor.leaf is None:
+        tensor.leaf = Leaf(tensor)
+    owner, index = node_of_edge(node)
+    hooks_of(owner).retained[index] = weakref.ref(tensor)
+
+
 def move_retained(tensor: Any, former: Any) -> None:
     """`retain_grad` follows the tensor to its new node."""
-    from .hooks import retain
-
     if former.__class__ is Leaf or tensor.node is former:
         return
     owner, index = node_of_edge(former)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...memory.layout import empty_shared
 from ..group.call_signature import HEAD, write
-from ..group.process_group import Array
+from ..group.operands import Array
 
 __all__ = ["Member"]
 

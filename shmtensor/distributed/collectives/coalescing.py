@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ..group.init_process_group import group_of
 from ..group.work import Work
+from ..group.world import group_of
 from .collectives import Group, Op, all_gather, all_reduce
 from .reference import ReduceOp
 

@@ -26,9 +26,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ...memory.layout import empty_shared
-from ..group.init_process_group import group_of
-from ..group.process_group import Array, ProcessGroup, array_of, seconds, touched
+from ..group.operands import Array, array_of, seconds, touched
+from ..group.process_group import ProcessGroup
+from ..group.process_group_methods import functions
 from ..group.work import Work
+from ..group.world import group_of
 from .reference import PremulSum, ReduceOp, join_of
 
 if TYPE_CHECKING:
@@ -357,3 +359,7 @@ def reduce_scatter(
     array = array_of("reduce_scatter", output)
     call = reducing(found, output, array, lambda: joined("reduce_scatter", input_list), op)
     return found.issue(call, async_op, output)
+
+
+functions.all_gather, functions.all_reduce = all_gather, all_reduce
+functions.barrier, functions.broadcast, functions.reduce = barrier, broadcast, reduce

@@ -21,10 +21,10 @@ import numpy as np
 from ... import native
 from ...errors import CollectiveMismatch
 from ...memory.layout import empty_shared
-from ..group.init_process_group import group_of
 from ..group.process_group import ProcessGroup
-from .all_to_all import everybody, take_parts
+from ..group.world import group_of
 from .collectives import root_of
+from .exchange_parts import everybody, take_parts
 
 __all__ = [
     "all_gather_object",

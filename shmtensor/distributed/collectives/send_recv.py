@@ -15,9 +15,10 @@ import numpy as np
 
 from ... import native
 from ...memory.layout import empty_shared
-from ..group.init_process_group import group_of
-from ..group.process_group import array_of
+from ..group.operands import array_of
+from ..group.process_group_methods import functions
 from ..group.work import Work
+from ..group.world import group_of
 from .collectives import Group, plain, root_of, write_back
 from .object_collectives import decode, encode
 
@@ -231,3 +232,6 @@ def recv_object_list(
         )
     object_list[:] = objects
     return sender
+
+
+functions.irecv, functions.isend = irecv, isend

@@ -8,9 +8,10 @@ import numpy as np
 
 from ...autograd import wrap
 from ...errors import CollectiveMismatch
-from ..group.process_group import Array, ProcessGroup
+from ..group.operands import Array
+from ..group.process_group import ProcessGroup
 from ..group.work import Work
-from .all_to_all import everybody, take_parts
+from .exchange_parts import everybody, take_parts
 from .reference import ReduceOp
 
 if TYPE_CHECKING:

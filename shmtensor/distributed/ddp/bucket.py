@@ -28,7 +28,8 @@ from ...autograd import wrap
 from ...autograd.engine.grad_buffer import at_home
 from ...memory.layout import array_at, offsets, zeros_shared
 from ..collectives.reference import ReduceOp
-from ..group.process_group import Array, ProcessGroup, array_of
+from ..group.operands import Array, array_of
+from ..group.process_group import ProcessGroup
 from ..group.work import Future
 
 __all__ = ["Bucket", "BuiltinCommHookType", "GradBucket", "cut"]

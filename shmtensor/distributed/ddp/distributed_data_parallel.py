@@ -22,9 +22,9 @@ from ...autograd import is_grad_enabled, wrap
 from ...nn import Module
 from ..collectives.reference import ReduceOp
 from ..device_mesh import group_along
-from ..group.init_process_group import group_of
 from ..group.process_group import ProcessGroup
 from ..group.work import Future, Work
+from ..group.world import group_of
 from .arrived_gradients import Arrivals
 from .bucket import GradBucket, asked, cut
 from .join import Join, Joinable, JoinHook, summed

@@ -11,7 +11,8 @@ import numpy as np
 from ... import native
 from ...errors import CollectiveMismatch
 from ...memory.layout import empty_shared
-from ..group.process_group import Array, ProcessGroup, array_of
+from ..group.operands import Array, array_of
+from ..group.process_group import ProcessGroup
 
 __all__ = ["Replica", "broadcast_buffers", "is_common", "take_over", "verify"]
 

@@ -18,8 +18,9 @@ from ...nn import Module
 from ...nn.modules.batchnorm import _BatchNorm
 from ...tensor import Tensor
 from ..collectives.reference import ReduceOp
-from ..group.init_process_group import group_of, is_initialized
-from ..group.process_group import Array, ProcessGroup
+from ..group.operands import Array
+from ..group.process_group import ProcessGroup
+from ..group.world import group_of, is_initialized
 
 __all__ = ["SyncBatchNorm"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from ...optim import Optimizer
 from ..collectives.object_collectives import gather_object
-from ..group.init_process_group import group_of
 from ..group.process_group import ProcessGroup
+from ..group.world import group_of
 from .join import Join, Joinable, JoinHook
 
 __all__ = ["ZeroRedundancyOptimizer"]

@@ -92,15 +92,15 @@ class Backend(str):
         """What carries it in the end."""
         return str(self) if self.maker() or self in (self.MPI, self.NCCL) else self.SHM
 
-    def carry(self, control: Any, timeout: float) -> Any:
+    def carry(self, control: Any, timeout: float, rank: int) -> Any:
         """The engine for a group whose ranks share memory: `control` itself, or what NCCL makes of
-        it; all its ranks call it.
+        it; all its ranks call it. `rank` is this one's in the default group.
         """
         if self.engine() != self.NCCL:
             return control
         from ..backends.nccl.init_communicator import begin
 
-        return begin(control, timeout)
+        return begin(control, timeout, rank)
 
 
 def is_gloo_available() -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from ...dtypes import HALVES
 from ...errors import CollectiveMismatch
 from ..collectives.reference import ReduceOp
-from .process_group import Array
+from .operands import Array
 
 __all__ = [
     "HEAD",

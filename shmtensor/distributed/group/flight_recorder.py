@@ -22,15 +22,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..collectives.collectives import Group
-from .init_process_group import group_of
+from .process_group import ProcessGroup
+from .world import group_of
 
 __all__ = ["analyse", "dump", "main", "write_dump"]
 
 VARIABLE = "TORCH_FR_DUMP_TEMP_FILE"
 
 
-def dump(group: Group = None) -> dict[str, Any]:
+def dump(group: ProcessGroup | None = None) -> dict[str, Any]:
     """The last 256 collectives and 64 messages of each rank of a group, as this rank sees them: to
     be kept as JSON.
 
@@ -106,7 +106,7 @@ def analyse(dumped: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_dump(group: Group = None) -> Path | None:
+def write_dump(group: ProcessGroup | None = None) -> Path | None:
     """Writes `dump` to the file that TORCH_FR_DUMP_TEMP_FILE names, with the rank behind it."""
     name = os.environ.get(VARIABLE)
     if not name:

@@ -16,7 +16,9 @@ from ...multiprocessing.exit_on_exception import when_ended
 from ..rendezvous.find_group import create_block, exchange_text, meet
 from ..rendezvous.store import Store
 from .backend import Backend
-from .process_group import ProcessGroup, seconds
+from .operands import seconds
+from .process_group import ProcessGroup
+from .world import GroupMember, World, group_of, is_initialized
 
 __all__ = [
     "GroupMember",
@@ -39,49 +41,14 @@ __all__ = [
 default_pg_timeout = timedelta(minutes=30)
 
 
-class GroupMember:
-    """Stands for groups in answers: the default one, and one that this process is not in."""
-
-    WORLD: ProcessGroup | None = None
-    NON_GROUP_MEMBER: Any = object()
-
-
-class World:
-    """The groups of this process."""
-
-    default: ProcessGroup | None = None
-    pid = 0  # of the process that joined; a forked child is in no group
-    times = 0  # how often this process has joined a default group
-    groups: list[ProcessGroup] = []  # noqa: RUF012 (there is one World)
-
-
 def is_available() -> bool:
     """True: the shm backend is part of the package."""
     return True
 
 
-def is_initialized() -> bool:
-    """Whether this process is in a default group."""
-    return World.default is not None and World.pid == os.getpid()
-
-
 def is_launched() -> bool:
     """Whether `python -m shmtensor.run` started this process as a rank."""
     return "RANK" in os.environ and "SHMTENSOR_LAUNCHER" in os.environ
-
-
-def group_of(where: str, group: ProcessGroup | None) -> ProcessGroup:
-    """`group`, or the default one.
-
-    Raises:
-        ValueError: there is none, or this process is not in it.
-    """
-    if group is GroupMember.NON_GROUP_MEMBER:
-        raise ValueError(f"{where}: this process is not in the group")
-    found = World.default if group is None else group
-    if found is None or (group is None and not is_initialized()):
-        raise ValueError(f"{where}: there is no default group: call init_process_group first")
-    return found
 
 
 def from_environment(where: str, name: str, value: int) -> int:
@@ -108,7 +75,7 @@ def join(
     native.set_role(role)
     control = native.Group(block, rank, world)
     control.barrier(timeout)
-    engine = Backend(backend).carry(control, timeout)
+    engine = Backend(backend).carry(control, timeout, rank)
     group = ProcessGroup(engine, timeout, list(range(world)), block)
     group.backend = str(backend)
     return group
@@ -384,7 +351,7 @@ def new_group(
     if own:
         native.acknowledge(own)
     if world.rank() in members:
-        engine = carrier.carry(engine, limit)
+        engine = carrier.carry(engine, limit, world.rank())
         group = ProcessGroup(engine, limit, members, None if world.spans_nodes else block)
         group.backend = carrier.engine() if len(kinds) > 1 else world.backend
         group.group_desc = group_desc or group.group_desc

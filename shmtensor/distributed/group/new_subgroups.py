@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from datetime import timedelta
 
-from .init_process_group import GroupMember, get_rank, get_world_size, group_of, new_group
+from .init_process_group import get_rank, get_world_size, new_group
 from .process_group import ProcessGroup
+from .world import GroupMember, group_of
 
 __all__ = [
     "get_node_local_rank",

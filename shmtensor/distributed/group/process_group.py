@@ -6,20 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
-from math import inf
 from typing import Any
 
 import numpy as np
 
 from ... import native
 from ...memory.layout import empty_shared
+from .operands import Array
 from .process_group_methods import GroupMethods
 from .work import Lane, Work
 
 __all__ = ["GroupStatistics", "ProcessGroup"]
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -30,37 +27,12 @@ class GroupStatistics:
         collectives: how many collectives this rank has taken part in.
         bytes_inline: bytes that this rank copied through the group's block (small operands).
         bytes_staged: bytes that this rank copied because an operand was not contiguous in shared
-        memory.
+            memory.
     """
 
     collectives: int
     bytes_inline: int
     bytes_staged: int
-
-
-def seconds(timeout: float | timedelta | None) -> float:
-    """A timeout as the native waits take it: seconds, negative for none."""
-    if timeout is None:
-        return -1.0
-    value = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-    if value < 0:
-        raise ValueError(f"distributed: the timeout is negative: {value} s")
-    return -1.0 if value == inf else value
-
-
-def array_of(where: str, operand: Any) -> Array:
-    """The array of a Tensor or ndarray."""
-    array = operand if isinstance(operand, np.ndarray) else getattr(operand, "array", None)
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"{where}: takes a Tensor or an ndarray: got {type(operand).__name__}")
-    return array
-
-
-def touched(operand: Any) -> None:
-    """Tells autograd that the tensor's memory was written: a backward that saved it must notice."""
-    version = getattr(operand, "version", None)
-    if version is not None and not isinstance(operand, np.ndarray):
-        version.count += 1
 
 
 def identity_of(block: native.Block) -> str:

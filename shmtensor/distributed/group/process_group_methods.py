@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..collectives.reference import PremulSum, ReduceOp
-    from .work import Work
+from ..collectives.reference import PremulSum, ReduceOp
+from .work import Work
 
 __all__ = ["GroupMethods"]
+
+
+class Functions:
+    """What the methods call: collectives.py and send_recv.py enter their functions."""
+
+    all_gather: Callable[..., Work | None]
+    all_reduce: Callable[..., Work | None]
+    barrier: Callable[..., Work | None]
+    broadcast: Callable[..., Work | None]
+    reduce: Callable[..., Work | None]
+    irecv: Callable[..., Work]
+    isend: Callable[..., Work]
+
+
+functions = Functions()
 
 
 def only(where: str, tensors: Any) -> Any:
@@ -37,53 +51,37 @@ class GroupMethods:
 
     def allreduce(self, tensors: Any, op: ReduceOp | PremulSum | None = None) -> Work | None:
         """`all_reduce`; None: SUM."""
-        from ..collectives.collectives import all_reduce
-        from ..collectives.reference import ReduceOp
-
         chosen = ReduceOp.SUM if op is None else op
-        return all_reduce(only("allreduce", tensors), chosen, self, True)  # type: ignore[arg-type]
+        return functions.all_reduce(only("allreduce", tensors), chosen, self, True)
 
     def broadcast(self, tensors: Any, root: int = 0) -> Work | None:
         """`broadcast` of rank `root`."""
-        from ..collectives.collectives import broadcast
-
         x = only("broadcast", tensors)
-        return broadcast(x, None, self, True, root)  # type: ignore[arg-type]
+        return functions.broadcast(x, None, self, True, root)
 
     def reduce(
         self, tensors: Any, root: int = 0, op: ReduceOp | PremulSum | None = None
     ) -> Work | None:
         """`reduce` into rank `root`; None: SUM."""
-        from ..collectives.collectives import reduce
-        from ..collectives.reference import ReduceOp
-
         chosen = ReduceOp.SUM if op is None else op
         x = only("reduce", tensors)
-        return reduce(x, None, chosen, self, True, root)  # type: ignore[arg-type]
+        return functions.reduce(x, None, chosen, self, True, root)
 
     def allgather(self, output_tensors: Sequence[Any], input_tensors: Any) -> Work | None:
         """`all_gather`: the outputs are a list of tensors, or that in a list of one."""
-        from ..collectives.collectives import all_gather
-
         nested = len(output_tensors) == 1 and isinstance(output_tensors[0], (list, tuple))
         outputs = output_tensors[0] if nested else output_tensors
         x = only("allgather", input_tensors)
-        return all_gather(outputs, x, self, True)  # type: ignore[arg-type]
+        return functions.all_gather(outputs, x, self, True)
 
     def barrier(self) -> Work | None:
         """`barrier`."""
-        from ..collectives.collectives import barrier
-
-        return barrier(self, True)  # type: ignore[arg-type]
+        return functions.barrier(self, True)
 
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
         """`isend` to rank `dst`."""
-        from ..collectives.send_recv import isend
-
-        return isend(only("send", tensors), None, self, tag, dst)  # type: ignore[arg-type]
+        return functions.isend(only("send", tensors), None, self, tag, dst)
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
         """`irecv` from rank `src`."""
-        from ..collectives.send_recv import irecv
-
-        return irecv(only("recv", tensors), None, self, tag, src)  # type: ignore[arg-type]
+        return functions.irecv(only("recv", tensors), None, self, tag, src)

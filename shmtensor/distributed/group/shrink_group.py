@@ -11,8 +11,9 @@ from typing import Any
 from ... import native
 from ..rendezvous.find_group import create_block, meet
 from .backend import Backend
-from .init_process_group import World, destroy_process_group, enter, group_of
+from .init_process_group import destroy_process_group, enter
 from .process_group import ProcessGroup
+from .world import World, group_of
 
 __all__ = ["SHRINK_ABORT", "SHRINK_DEFAULT", "shrink_group"]
 
@@ -76,7 +77,7 @@ def shrink_group(
     ranks = list(range(len(stay))) if is_default else [old.ranks[r] for r in stay]
     control = native.Group(block, rank, len(stay))
     control.barrier(old.timeout)
-    engine = Backend(old.name()).carry(control, old.timeout)
+    engine = Backend(old.name()).carry(control, old.timeout, old.ranks[old.rank()])
     new = ProcessGroup(engine, old.timeout, ranks, block)
     new.backend = old.backend
     if own and rank == 0:

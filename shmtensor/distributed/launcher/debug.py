@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
-from ..group.init_process_group import group_of
-from ..group.process_group import seconds
+from ..group.operands import seconds
+from ..group.world import group_of
 
 __all__ = [
     "DebugLevel",

@@ -1,10 +1,9 @@
 """How the ranks of a new group find its block.
 
-The launcher and the trainer make the block before their ranks exist and hand its handle down.
-Ranks that only know a name (`tcp://localhost:29500`, MASTER_ADDR and MASTER_PORT, a file) meet at
-an abstract Unix socket, which leaves
-nothing in any file system: rank 0 makes the block, listens, and gives the handle to the W - 1
-others of the same user.
+The launcher and the trainer make the block before their ranks exist and hand its handle down. Ranks
+that only know a name (`tcp://localhost:29500`, MASTER_ADDR and MASTER_PORT, a file) meet at an
+abstract Unix socket, which leaves nothing in any file system: rank 0 makes the block, listens, and
+gives the handle to the W - 1 others of the same user.
 
     rank 0   bind "\\0shmtensor-<domain>-<name>"   accept: rank, world  ->  handle      close
     rank r   connect, again until it is there      send rank, world     <-  handle

@@ -29,7 +29,7 @@ from typing import Any
 from zlib import crc32
 
 from ...errors import QueueEmptyError, StoreTimeout
-from ..group.process_group import seconds
+from ..group.operands import seconds
 
 __all__ = ["FileStore", "HashStore", "PrefixStore", "Store"]
 

@@ -25,7 +25,7 @@ from multiprocessing import AuthenticationError, current_process
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 
 from ...errors import StoreTimeout
-from ..group.process_group import seconds
+from ..group.operands import seconds
 from .hosts import keep_alive
 from .store import TIMEOUT, HashStore, Store, Value, raw
 

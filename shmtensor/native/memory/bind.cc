@@ -6,7 +6,7 @@
 
 #include "memory/ledger/block.h"
 #include "memory/inspect/fault_points.h"
-#include "gradient_buffer.h"
+#include "memory/gradient_buffer.h"
 #include "memory/heap/memory_limits.h"
 #include "memory/heap/heap.h"
 #include "memory/ledger/ledger.h"

@@ -1,5 +1,5 @@
 // GradientBuffer and Lease. Note [Leases] in gradient_buffer.h.
-#include "gradient_buffer.h"
+#include "memory/gradient_buffer.h"
 
 #include <atomic>
 #include <new>

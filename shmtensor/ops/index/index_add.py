@@ -1,6 +1,5 @@
 """Adding at places that may coincide, as one addition on the flat memory: NumPy's `add.at` is ten
-times
-faster on one vector of places than on several index arrays.
+times faster on one vector of places than on several index arrays.
 """
 
 from __future__ import annotations

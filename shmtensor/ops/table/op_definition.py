@@ -298,9 +298,9 @@ def op(
             "widest" (of the operands), "alone" (as given, though there are products inside).
             PyTorch's lists of its CPU backend.
         vmap: its batching rule in func/batching_rules/rules_by_op_kind.py; "" by the other columns,
-        or example by example. exact_out: `out=` must have the result's dtype, as in PyTorch; others
-        convert. samples: arguments for the generated test, a tuple each; a tuple of ints in place
-        of an
+            or example by example.
+        exact_out: `out=` must have the result's dtype, as in PyTorch; others convert.
+        samples: arguments for the generated test, a tuple each; a tuple of ints in place of an
             input is its shape.
     """
 

@@ -9,8 +9,8 @@ from shmtensor.dtypes import bfloat16, float16
 
 from ...collectives.reference import ReduceOp
 from ...ddp.bucket import GradBucket
-from ...group.init_process_group import group_of
 from ...group.work import Future, Work
+from ...group.world import group_of
 
 __all__ = [
     "allreduce_hook",

@@ -21,9 +21,10 @@ import numpy as np
 from ....memory.layout import empty_shared
 from ...collectives.reference import ReduceOp
 from ...ddp.bucket import GradBucket
-from ...group.init_process_group import group_of
-from ...group.process_group import Array, ProcessGroup
+from ...group.operands import Array
+from ...group.process_group import ProcessGroup
 from ...group.work import Future, Work
+from ...group.world import group_of
 from .default_hooks import allreduce_hook
 
 __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]

@@ -15,9 +15,10 @@ import numpy as np
 
 from ....memory.layout import empty_shared
 from ...ddp.bucket import GradBucket
-from ...group.init_process_group import group_of
-from ...group.process_group import Array, ProcessGroup
+from ...group.operands import Array
+from ...group.process_group import ProcessGroup
 from ...group.work import Future, Work
+from ...group.world import group_of
 
 __all__ = ["quantization_perchannel_hook", "quantization_pertensor_hook"]
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...collectives.reference import ReduceOp
-from ...group.init_process_group import GroupMember, group_of
-from ...group.process_group import ProcessGroup, array_of, touched
+from ...group.operands import array_of, touched
+from ...group.process_group import ProcessGroup
+from ...group.world import GroupMember, group_of
 
 __all__ = [
     "ModelAverager",

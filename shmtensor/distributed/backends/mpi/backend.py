@@ -24,7 +24,7 @@ from ...group.call_signature import (
     plain_op,
     taken,
 )
-from ...group.process_group import Array
+from ...group.operands import Array
 from ...rendezvous.find_group import exchange_text
 from . import large_collectives as chain
 from .begin_and_fail import Meeting

@@ -19,7 +19,7 @@ from .... import native
 from ....errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 from ....memory.layout import empty_shared
 from ...group.call_signature import HEAD, NO_FOLD, ROW, compare, write
-from ...group.process_group import Array
+from ...group.operands import Array
 from ..engine import Member
 from .messages import CALL, DATA, Wire
 from .nodes import Node

@@ -20,7 +20,7 @@ from .... import native
 from ....dtypes import HALVES
 from ....memory.layout import empty_shared
 from ...collectives.reference import JOIN, ReduceOp
-from ...group.process_group import Array
+from ...group.operands import Array
 from .messages import BACK
 
 if TYPE_CHECKING:

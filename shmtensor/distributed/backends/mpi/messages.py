@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from ....errors import CollectiveTimeout, PeerLostError
-from ...group.process_group import Array
+from ...group.operands import Array
 
 if TYPE_CHECKING:
     from ..tcp.mpi4py_interface import Connections

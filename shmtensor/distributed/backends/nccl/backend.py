@@ -16,7 +16,7 @@ import numpy as np
 from .... import native
 from ....memory.layout import empty_shared
 from ...group.call_signature import check_list, check_message, check_pair, checked
-from ...group.process_group import Array
+from ...group.operands import Array
 from .begin_and_fail import Meeting, rest_of, turn
 from .communicator import Communicator, Part
 from .cupy_nccl import number_of

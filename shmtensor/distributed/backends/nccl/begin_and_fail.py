@@ -32,7 +32,7 @@ from .... import native
 from ....errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 from ....memory.layout import empty_shared
 from ...group.call_signature import HEAD, NO_FOLD, compare, write
-from ...group.process_group import Array
+from ...group.operands import Array
 from ..engine import Member
 from .communicator import Communicator
 from .host_staging import Staging

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...group.process_group import Array
+from ...group.operands import Array
 from .communicator import Communicator
 
 __all__ = ["Staging"]

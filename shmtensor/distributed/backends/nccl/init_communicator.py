@@ -17,7 +17,6 @@ from typing import Any
 
 from .... import native
 from ....errors import CollectiveTimeout
-from ...group.init_process_group import World
 from ...rendezvous.find_group import create_block, exchange_text
 from .backend import Engine
 from .begin_and_fail import LOOK, rest_of
@@ -27,12 +26,13 @@ from .cupy_nccl import find_cupy, find_device
 __all__ = ["begin"]
 
 
-def begin(control: native.Group, timeout: float) -> Engine:
+def begin(control: native.Group, timeout: float, rank: int) -> Engine:
     """This rank's end of a group on GPUs, whose ranks share memory already; waits for all.
 
     Args:
         control: the group in shared memory.
         timeout: seconds, negative for none.
+        rank: this rank in the default group, by which its GPU is found.
 
     Raises:
         RuntimeError: CuPy, NCCL or a GPU is missing on some rank; all ranks raise it.
@@ -42,7 +42,6 @@ def begin(control: native.Group, timeout: float) -> Engine:
     found: Any = None
     mine: dict[str, Any] = {"row": native.row()}
     try:
-        rank = control.rank if World.default is None else World.default.rank()
         found = cupy, nccl, index = find_gpu(rank, mine)
         if control.rank == 0:
             mine["id"] = nccl.get_unique_id()

@@ -20,7 +20,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
-from ...group.process_group import Array
+from ...group.operands import Array
 from ...rendezvous.hosts import is_silent, keep_alive
 from ..mpi.liveness_across_nodes import NEWS_FIRST
 from ..mpi.messages import Base, Wire, lock

@@ -27,6 +27,14 @@ constexpr char kCodecMark = 1;
 constexpr int kDeepest = 64;
 constexpr uint32_t kNoBlock = UINT32_MAX;  // of an array without elements
 
+// What the codec knows of tensors, which lie above it: module.cc enters it.
+struct TensorAccess {
+  PyTypeObject** type;                         // points at the class Tensor, or at null until tensor/ has registered it
+  PyObject* (*plain_array)(PyObject* tensor);  // borrowed; null: the tensor has a node, or a leaf's gradient and hooks
+  PyObject* (*make)(PyObject* array);          // new reference
+};
+extern TensorAccess tensor_access;
+
 struct ViewHead {  // of an array
   uint32_t block;
   uint8_t dtype, ndim, flags, zero;

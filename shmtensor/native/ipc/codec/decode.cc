@@ -1,7 +1,6 @@
 // Reading messages; codec.h has the format.
 #include <cstring>
 
-#include "dispatch/autograd_node.h"
 #include "memory/ledger/block.h"
 #include "memory/heap/heap.h"
 #include "memory/ledger/ledger.h"
@@ -98,7 +97,7 @@ class Reader {
                                  strided ? strides : nullptr, head.offset, head.flags & 1);
     Py_DECREF(block);
     if (!array || tag == 'a') return array;
-    PyObject* tensor = make_tensor(array);
+    PyObject* tensor = tensor_access.make(array);
     Py_DECREF(array);
     return tensor;
   }

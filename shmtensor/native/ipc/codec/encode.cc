@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "dispatch/autograd_node.h"
 #include "memory/ledger/block.h"
 #include "memory/gradient_buffer.h"
 #include "memory/ledger/ledger.h"
@@ -19,6 +18,8 @@ constexpr uint32_t kLooked = 8;
 constexpr size_t kLong = 256;  // text of this length is worth the pickler's memory of what it has written
 
 }  // namespace
+
+TensorAccess tensor_access;
 
 // ---- writing
 
@@ -149,11 +150,11 @@ Draft::Outcome Draft::view(PyObject* object, char tag) {
 Draft::Outcome Draft::value(PyObject* object, int depth) {
   auto as = [](bool good) { return good ? Outcome::Good : Outcome::Failed; };
   PyTypeObject* type = Py_TYPE(object);
-  if (type == tensor_type) {
-    TensorBase* tensor = reinterpret_cast<TensorBase*>(object);
-    if (tensor->node != Py_None || tensor->leaf != Py_None || !PyArray_CheckExact(tensor->array)) return Outcome::Unfit;
+  if (type == *tensor_access.type) {
+    PyObject* array = tensor_access.plain_array(object);
+    if (!array || !PyArray_CheckExact(array)) return Outcome::Unfit;
     if (depth && !is_new(object)) return Outcome::Unfit;
-    return view(tensor->array, 't');
+    return view(array, 't');
   }
   if (type == &PyLong_Type) {
     int overflow;

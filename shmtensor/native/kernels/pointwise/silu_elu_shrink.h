@@ -1,5 +1,5 @@
-// Activations: fn(x, numbers...) in one pass. Each answers None where x is no
-// real floating-point array, or a number is out of place: the caller's plain form does those.
+// Activations: fn(x, numbers...) in one pass. Each answers None where x is no real floating-point
+// array, or a number is out of place: the caller's plain form does those.
 #pragma once
 #include "python.h"
 

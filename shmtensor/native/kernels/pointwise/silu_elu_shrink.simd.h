@@ -1,5 +1,5 @@
-// Activations with a parameter or two. Included inside a level's namespace,
-// after vector.simd.h and relu_sigmoid_gelu.simd.h. Each is a value at one vector; p are its parameters.
+// Activations with a parameter or two. Included inside a level's namespace, after vector.simd.h and
+// relu_sigmoid_gelu.simd.h. Each is a value at one vector; p are its parameters.
 
 // log(1 + e^x).
 template <class T>

@@ -38,8 +38,7 @@ void sum_gapped_rows(const T* x, T* out, int64_t outer, int64_t m, int64_t row, 
   });
 }
 
-// The sum of all of them: rows are cut into pieces that depend on the shape
-// alone, joined in order.
+// The sum of all of them: rows are cut into pieces that depend on the shape alone, joined in order.
 template <class T>
 T sum_all_gapped(const T* x, int64_t outer, int64_t m, int64_t row, int64_t step) {
   const int64_t cuts = (m + kPiece - 1) / kPiece, each = std::min(m, kPiece);
@@ -56,8 +55,7 @@ T sum_all_gapped(const T* x, int64_t outer, int64_t m, int64_t row, int64_t step
   return static_cast<T>(total);
 }
 
-// Vectors, and matrices whose rows lie apart, into one number; nothing where a
-// copy does as well.
+// Vectors, and matrices whose rows lie apart, into one number; nothing where a copy does as well.
 Ref all_of(PyArrayObject* x, bool keep) {
   const int nd = PyArray_NDIM(x), type = PyArray_TYPE(x);
   const int64_t size = PyArray_ITEMSIZE(x), m = PyArray_DIM(x, nd - 1);

@@ -1,0 +1,38 @@
+"""Operands of the collectives: their arrays, and timeouts in seconds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import inf
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Array", "array_of", "seconds", "touched"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def seconds(timeout: float | timedelta | None) -> float:
+    """A timeout as the native waits take it: seconds, negative for none."""
+    if timeout is None:
+        return -1.0
+    value = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    if value < 0:
+        raise ValueError(f"distributed: the timeout is negative: {value} s")
+    return -1.0 if value == inf else value
+
+
+def array_of(where: str, operand: Any) -> Array:
+    """The array of a Tensor or ndarray."""
+    array = operand if isinstance(operand, np.ndarray) else getattr(operand, "array", None)
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{where}: takes a Tensor or an ndarray: got {type(operand).__name__}")
+    return array
+
+
+def touched(operand: Any) -> None:
+    """Tells autograd that the tensor's memory was written: a backward that saved it must notice."""
+    version = getattr(operand, "version", None)
+    if version is not None and not isinstance(operand, np.ndarray):
+        version.count += 1

@@ -1,0 +1,45 @@
+"""The groups that this process is in: which is the default one, and which a call means."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .process_group import ProcessGroup
+
+__all__ = ["GroupMember", "World", "group_of", "is_initialized"]
+
+
+class GroupMember:
+    """Stands for groups in answers: the default one, and one that this process is not in."""
+
+    WORLD: ProcessGroup | None = None
+    NON_GROUP_MEMBER: Any = object()
+
+
+class World:
+    """The groups of this process."""
+
+    default: ProcessGroup | None = None
+    pid = 0  # of the process that joined; a forked child is in no group
+    times = 0  # how often this process has joined a default group
+    groups: list[ProcessGroup] = []  # noqa: RUF012 (there is one World)
+
+
+def is_initialized() -> bool:
+    """Whether this process is in a default group."""
+    return World.default is not None and World.pid == os.getpid()
+
+
+def group_of(where: str, group: ProcessGroup | None) -> ProcessGroup:
+    """`group`, or the default one.
+
+    Raises:
+        ValueError: there is none, or this process is not in it.
+    """
+    if group is GroupMember.NON_GROUP_MEMBER:
+        raise ValueError(f"{where}: this process is not in the group")
+    found = World.default if group is None else group
+    if found is None or (group is None and not is_initialized()):
+        raise ValueError(f"{where}: there is no default group: call init_process_group first")
+    return found

@@ -1,0 +1,26 @@
+"""What goes by pickle alone: the reductions that were registered, and whether another process can
+import `__main__`.
+"""
+
+from __future__ import annotations
+
+import sys
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+__all__ = ["extra_reductions", "is_main_importable"]
+
+# What was registered with ForkingPickler counts here too (sockets, connections): the living
+# mapping.
+extra_reductions: Any = vars(ForkingPickler)["_extra_reducers"]
+
+
+def is_main_importable() -> bool:
+    """Whether a process that did not inherit `__main__` imports it again (a script or module, not a
+    notebook).
+    """
+    main = sys.modules.get("__main__")
+    if getattr(getattr(main, "__spec__", None), "name", None) is not None:
+        return True
+    path = getattr(main, "__file__", None)
+    return path is not None and not path.endswith(("ipython", "ipykernel_launcher.py"))
