@@ -286,7 +286,7 @@ def test_no_include_cycles() -> None:
 
 
 def says_why_it_is_long(text: str) -> bool:
-    """Whether a file's head, its docstring or first comment, has "long ... because" in a sentence."""
+    """Whether a sentence of the head, a docstring or the first comment, says "long ... because"."""
     head = re.match(r'\s*(?:"""(.*?)"""|((?://|#)[^\n]*\n)*)', text, re.DOTALL)
     return head is not None and bool(re.search(r"\b[Ll]ong(er)?\b[^.]*\bbecause\b", head[0]))
 
