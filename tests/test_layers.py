@@ -286,16 +286,16 @@ def test_no_include_cycles() -> None:
 
 
 def says_why_it_is_long(text: str) -> bool:
-    """Whether the first paragraph of a file's head has the word "long"."""
-    head = re.split(r"\n(?://|#)?\s*\n", text.lstrip("\"'#/ \n"))[0]
-    return re.search(r"\blong(er)?\b", head, re.IGNORECASE) is not None
+    """Whether a sentence of the head, a docstring or the first comment, says "long ... because"."""
+    head = re.match(r'\s*(?:"""(.*?)"""|((?://|#)[^\n]*\n)*)', text, re.DOTALL)
+    return head is not None and bool(re.search(r"\b[Ll]ong(er)?\b[^.]*\bbecause\b", head[0]))
 
 
 def test_a_head_says_why() -> None:
-    assert says_why_it_is_long('"""Losses. Long, because all share their checks."""\n')
-    assert says_why_it_is_long("// Sums.\n// Longer than others: one kernel for each type.\n//\n")
-    assert not says_why_it_is_long('"""Losses."""\n\nlong = 1\n')
-    assert not says_why_it_is_long("// Sums.\n//\n// Long doubles are not summed here.\n")
+    assert says_why_it_is_long('"""Losses.\n\nLong because they share their checks.\n"""\n')
+    assert says_why_it_is_long("// Sums.\n//\n// Longer than others\n// because types differ.\n\n")
+    assert not says_why_it_is_long('"""Losses of long rows."""\n\n# long because\n')
+    assert not says_why_it_is_long("// Sums.\n\n// Long because types differ.\n")
 
 
 def test_long_files_say_why() -> None:

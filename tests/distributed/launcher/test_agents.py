@@ -152,8 +152,8 @@ def test_the_others_end_when_the_stores_launcher_dies(begin: Any) -> None:
 def test_a_rank_that_dies_while_connections_are_made_ends_all(begin: Any, victim: int) -> None:
     port = free_port()
     before = f"""if os.environ["RANK"] == "{victim}":
-        from shmtensor.distributed.backends.tcp import begin
-        begin.connect = lambda *_: os._exit(7)"""
+        from shmtensor.distributed.backends.tcp import connect_ranks
+        connect_ranks.connect = lambda *_: os._exit(7)"""
     one, two = ends(*(begin("", *static(port, i, 1), before=before) for i in range(2)))
     assert (one[0], two[0]) == (7, 7), (one, two)
     for _, _, err in (one, two):
