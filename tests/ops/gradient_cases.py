@@ -123,6 +123,11 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "resolve_neg": (lambda x: st.resolve_neg(x.imag), C),
     "view_as_complex": (st.view_as_complex, normal(3, 2)),
     "view_as_real": (st.view_as_real, C),
+    "view_as_complex_copy": (st.view_as_complex_copy, normal(3, 2)),
+    "view_as_real_copy": (st.view_as_real_copy, C),
+    "slice_copy": (lambda x: st.slice_copy(x, 1, 0, 3, 2), X),
+    "split_copy": (lambda x: st.split_copy(x, [1, 3], 1)[1], X),
+    "vander": (lambda x: st.vander(x, 3), V),
     "nanmedian": (lambda x: st.nanmedian(x, 1).values, X),
     "gradient": (lambda x: st.gradient(x, spacing=0.5, edge_order=2), normal(4, 4)),
     "igamma": (lambda x: st.igamma(st.full((3, 4), 1.5, dtype=st.float64), x), UP),
@@ -196,6 +201,7 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "linalg.vander": (lambda x: linalg.vander(x, N=3), V),
     "linalg.vecdot": (linalg.vecdot, X, Y),
     "linalg.vector_norm": (lambda x: linalg.vector_norm(x, 1.5, 1), X),
+    "norm_except_dim": (lambda x: st.norm_except_dim(x, 2, 0), X),
     # ------------------------------------------------ layers
     **{f"nn.functional.adaptive_avg_pool{n}d": (
         lambda x, n=n: getattr(F, f"adaptive_avg_pool{n}d")(x, 2), image)
@@ -400,7 +406,7 @@ FLAT = {
     "allclose", "argsort", "argwhere", "bincount", "broadcast_shapes", "bucketize", "equal", "isin",
     "histc", "histogram", "histogramdd", "nonzero", "nonzero_static", "one_hot", "searchsorted",
     "tril_indices", "triu_indices", "unique", "unique_consecutive", "unravel_index",
-    "linalg.matrix_rank", "masked.argmax", "masked.argmin",
+    "linalg.matrix_rank", "masked.argmax", "masked.argmin", "detach_copy",
     # made from sizes
     "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like",
     "linspace", "logspace", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros",

@@ -175,6 +175,7 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
 def linalg_ldl_packed(xp, x, /, hermitian):
     """L below the diagonal and D on it, pivots and info of LAPACK's sytrf (hetrf)."""
     square("linalg.ldl_factor", x)
+    insist("linalg.ldl_factor", x)
     return native.ldl_factor(x, bool(hermitian))
 
 
@@ -210,6 +211,7 @@ def linalg_ldl_factor_ex(ops, A, *, hermitian=False, check_errors=False):
 )
 def linalg_ldl_solved(xp, x, pivots, y, /, hermitian):
     """The matrices z with a @ z = y, for the a whose factors are x and pivots."""
+    insist("linalg.ldl_solve", y)
     batch = xp.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     x, y = (xp.broadcast_to(v, (*batch, *v.shape[-2:])) for v in (x, y))
     return native.ldl_solve(x, xp.broadcast_to(pivots, x.shape[:-1]), y, bool(hermitian))
