@@ -1,8 +1,9 @@
 # shmtensor: each target makes what it needs; `make demo` and `make test` are the two to begin with.
 #
 #   make demo         a virtual environment, the install, and a two-process training on real data
-#   make test         every test that needs no PyTorch, in that environment
+#   make test         every test that needs no PyTorch, in that environment, by two processes
 #   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/
+#   make bench-kernels   each native kernel beside the NumPy form of its op
 #   make models       every example's network trained beside PyTorch from the same weights
 #   make against-torch   the tests that compare with PyTorch: results, gradients, keys, texts, errors
 #   make surface      which of PyTorch's names are there
@@ -15,13 +16,13 @@ BIN := $(VENV)/bin
 STUBS := shmtensor/functions.pyi shmtensor/autograd/dispatch/tensor_methods.pyi
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
-.PHONY: against-torch collectives demo levels models test surface bench bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
+.PHONY: against-torch collectives demo levels models test surface bench bench-kernels bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
 
 test: $(VENV)/.test
-	$(BIN)/pytest -m "not torch"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not torch"
 
 # PyTorch's public names, one by one: present, tested, differentiable, orders checked; or why not.
 surface: $(VENV)/.test
@@ -29,6 +30,11 @@ surface: $(VENV)/.test
 
 bench-quick: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --quick
+	$(BIN)/python -m benchmarks.kernels --quick
+
+# Each kernel of the op table beside its NumPy form and PyTorch: which of them pay (some minutes).
+bench-kernels: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.kernels
 
 # Every example's network in both libraries from the same weights, data and noise; STEPS=10 for a sample.
 models: $(VENV)/.test $(VENV)/.bench
@@ -40,7 +46,7 @@ levels: $(VENV)/.test
 
 # Every test marked `torch`: results, gradients, state_dict keys, repr, exception classes beside PyTorch's.
 against-torch: $(VENV)/.test $(VENV)/.bench
-	$(BIN)/pytest -m torch --ignore tests/models
+	$(BIN)/pytest -n 2 --dist worksteal -m torch --ignore tests/models
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --save

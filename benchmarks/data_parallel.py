@@ -60,9 +60,9 @@ def stepped(st: Any, width: int, batch: int) -> Any:
 
 
 CASES = [
-    Case("data-parallel step/64-128-10, 2 ranks", beside(trained, (64, 128, 10), 32), 0.4),
+    Case("data-parallel step/64-128-10, 2 ranks", beside(trained, (64, 128, 10), 32), 0.2),
     Case(
-        "data-parallel step/784-512-256-10, 2 ranks", beside(trained, (784, 512, 256, 10), 64), 0.5
+        "data-parallel step/784-512-256-10, 2 ranks", beside(trained, (784, 512, 256, 10), 64), 0.45
     ),
-    Case("data-parallel step/10 M, 2 ranks", beside(stepped, 1448, 32), 0.5, slow=True),
+    Case("data-parallel step/10 M, 2 ranks", beside(stepped, 1448, 32), 0.45, slow=True),
 ]

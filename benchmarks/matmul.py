@@ -24,7 +24,7 @@ def batched(st: Any, batch: int, n: int) -> Any:
     return lambda: x @ y
 
 
-SIZES = [(64, 0.5), (256, 0.55), (512, 0.55), (1024, 0.55), (2048, 0.55)]
+SIZES = [(64, 0.75), (256, 1.05), (512, 1.05), (1024, 1.05), (2048, 1.05)]
 CASES = [
     *[
         Case(f"matmul/{n}", beside(square, n, numpy=square_numpy), target, slow=n > 512)

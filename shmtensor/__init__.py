@@ -23,6 +23,7 @@ from .native import get_num_threads, set_num_threads
 from .random import *  # noqa: F403
 from .sparse import sparse_coo, sparse_coo_tensor, spmm
 from .tensor import Size, Tensor
+from .tensor.array_protocols import set_array_namespace as _set_array_namespace
 from .tensor.from_data import *  # noqa: F403
 from .tensor.global_settings import *  # noqa: F403
 from .tensor.legacy_types import *  # noqa: F403
@@ -32,6 +33,7 @@ from .tensor.register_pickling import reduce_tensor as _reduce_tensor
 from .tensor.register_pickling import set_multiprocessing as _set_multiprocessing
 from .tensor.torch_constants import *  # noqa: F403
 
+_set_array_namespace(lambda: __getattr__("array_api"))
 _enter(Tensor, _reduce_tensor)
 _set_multiprocessing(lambda: __getattr__("multiprocessing"))
 

@@ -34,6 +34,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected is no garbage: no collection has to walk over it again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _elsewhere() -> Iterator[None]:
     """Tests run in an empty folder: children import the installed package, not what lies there."""
@@ -48,7 +54,10 @@ def _elsewhere() -> Iterator[None]:
 def _compiled_once() -> Iterator[None]:
     """Under PYTHONDONTWRITEBYTECODE, children find what earlier ones compiled in a folder that goes
     with the session: else each would compile every module again, half of its start."""
-    with tempfile.TemporaryDirectory(prefix="tests-") as folder, pytest.MonkeyPatch.context() as m:
+    with (
+        tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as m,
+    ):
         if sys.dont_write_bytecode:
             m.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
             m.setenv("PYTHONPYCACHEPREFIX", folder)

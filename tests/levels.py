@@ -1,4 +1,4 @@
-"""The numeric tests once per instruction-set level: of ours, and of NumPy with what it has least.
+"""The numeric tests once per instruction-set level of ours, and once with NumPy's features off.
 
     python -m tests.levels [--quick] [arguments of pytest]
 
@@ -56,7 +56,7 @@ def main() -> int:
     options, rest = parser.parse_known_args()
     sample = [f"tests/{folder}/test_{name}.py" for folder, name in map(os.path.split, SAMPLE)]
     files = sample if options.quick else [f"tests/{name}" for name in FOLDERS]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", *rest, *files]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not torch", *rest, *files]
     for settings in environments(options.quick):
         began = time.monotonic()
         print("=== " + " ".join(f"{k}='{v}'" for k, v in settings.items()), flush=True)

@@ -2,8 +2,9 @@
 
     python -m benchmarks.harness.performance_page
 
-README gets a row per layer and the cases that miss their target; docs/performance.md gets all.
-Newer runs of some cases alone (`--only`) are shown after the last complete one.
+README gets five figures. docs/performance.md gets a row per layer, the cases that miss their
+target, what is written there by hand (NOTES), and all cases. Newer runs of some cases alone
+(`--only`) are shown after the last complete one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,15 @@ START, END = (
     "<!-- figures: python -m benchmarks.harness.performance_page -->\n",
     "<!-- end of figures -->",
 )
+NOTES = ("<!-- notes -->\n", "<!-- end of notes -->")
+# What README shows: a case, and how it reads there.
+FIVE = {
+    "send/16 MB": "a tensor of 16 MB to another process, until it has answered",
+    "loader/64 px, 2 workers": "batches of 64 x 64 images from two loader processes",
+    "all_reduce/25 MB, 2 ranks": "the sum of 25 MB over two processes",
+    "data-parallel step/784-512-256-10, 2 ranks": "a data-parallel step of a small network",
+    "autograd/5 tiny ops": "forward and backward of five ops on tiny tensors",
+}
 LONG = ("dispatch", "large")  # layers whose cases are a table of every family of ops
 TINY = "dispatch/matmul"
 Case = dict[str, Any]
@@ -140,12 +150,28 @@ def shares(run: Run, bound: str, head: list[str]) -> list[str]:
 
 
 def readme(runs: list[Run]) -> str:
-    """README's section, run by run."""
-    return "\n".join(readme_of(run) for run in runs)
+    """README's five figures."""
+    run = runs[0]
+    found = {case["name"]: case for case in run["cases"]}
+    lines = ["| what | shmtensor | PyTorch | ratio |", "|---|---|---|---|"]
+    for name, what in FIVE.items():
+        case = found[name]
+        times = f"{median(case, 'shmtensor')} | {median(case, 'pytorch')}"
+        lines.append(f"| {what} | {times} | {case['ratio']:.2g} |")
+    return "\n".join(
+        [
+            "Medians of runs in turn with PyTorch (CPU), `python -m benchmarks`; a ratio below 1 "
+            "means that we are faster.",
+            machine_line(run),
+            "",
+            *lines,
+            "",
+        ]
+    )
 
 
-def readme_of(run: Run) -> str:
-    """The layers, then what misses its target."""
+def summary(run: Run) -> list[str]:
+    """A row per layer, then what misses its target."""
     layers: dict[str, list[Case]] = {}
     for case in run["cases"]:
         if case["ratio"] is not None and case["against"] == "pytorch":
@@ -157,28 +183,17 @@ def readme_of(run: Run) -> str:
         table.append(f"| {layer} | {len(cases)} | {values} |")
     judged = [c for c in run["cases"] if c["ratio"] is not None and c["target"] is not None]
     missed = [c for c in judged if c["ratio"] > c["target"]]
-    lines = [
-        "Time of shmtensor over time of PyTorch (CPU) in the same run, in turn; below 1 we are "
-        "faster.",
-        machine_line(run),
-        "",
-        *table,
-        "",
-        f"{len(judged) - len(missed)} of {len(judged)} targets are met; all cases are in "
-        "[docs/performance.md](docs/performance.md).",
-    ]
     named = [c for c in missed if layer_of(c) not in LONG]
+    lines = [*table, "", f"{len(judged) - len(missed)} of {len(judged)} targets are met."]
     if rest := len(missed) - len(named):
         lines.append(
-            f"{rest} of the missed ones are rows of the long tables there (tiny and large operands "
-            "of every family); the others:"
+            f"{rest} of the missed ones are rows of the long tables (tiny and large operands of "
+            "every family)."
         )
-    if named:
-        lines += ["", *rows(named)] if rest else ["The others:", "", *rows(named)]
-    return "\n".join(lines) + "\n"
+    return [*lines, "", "Missed:", "", *rows(named)] if named else lines
 
 
-def performance(runs: list[Run]) -> str:
+def performance(runs: list[Run], notes: str) -> str:
     """docs/performance.md."""
     run, *parts = runs
     return "\n".join(
@@ -190,6 +205,13 @@ def performance(runs: list[Run]) -> str:
             "median over pairs measured in turn ([how](design/benchmarks.md)).",
             "",
             machine_line(run),
+            "",
+            *summary(run),
+            *(line for part in parts for line in ["", machine_line(part), "", *summary(part)]),
+            "",
+            NOTES[0] + notes + NOTES[1],
+            "",
+            "## All cases",
             "",
             *rows(run["cases"]),
             *bounds(run),
@@ -207,13 +229,22 @@ def later_run(part: Run) -> list[str]:
     return ["", f"## {', '.join(names)}", "", machine_line(part), "", *rows(part["cases"])]
 
 
+def between(text: str, start: str, end: str) -> tuple[str, str, str]:
+    """The text up to and with `start`, what follows, and the rest from `end` on."""
+    head, rest = text.split(start)
+    body, tail = rest.split(end)
+    return head + start, body, end + tail
+
+
 def main() -> None:
     """Writes both pages."""
     runs = newest()
     page = ROOT / "README.md"
-    head, rest = page.read_text().split(START)
-    page.write_text(head + START + readme(runs) + END + rest.split(END)[1])
-    (ROOT / "docs" / "performance.md").write_text(performance(runs))
+    head, _, tail = between(page.read_text(), START, END)
+    page.write_text(head + readme(runs) + tail)
+    page = ROOT / "docs" / "performance.md"
+    _, notes, _ = between(page.read_text(), *NOTES)
+    page.write_text(performance(runs, notes))
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 WRITTEN = {
     ("tensor/from_data.py", "tensor"): "tensor",
     ("tensor/from_data.py", "from_numpy"): "from_numpy",
-    ("tensor/requires_grad.py", "detach"): "detach",
-    ("tensor/setitem_copy.py", "__setitem__"): "setitem",
+    ("tensor/tensor.py", "detach"): "detach",
+    ("tensor/setitem.py", "setitem"): "setitem",
     ("optim/optimizer.py", "hooked"): "Optimizer.step#{}.step",
     ("optim/optimizer.py", "zero_grad"): "Optimizer.zero_grad#{}.zero_grad",
     ("optim/flat/flat_optimizer.py", "zero_grad"): "Optimizer.zero_grad#{}.zero_grad",

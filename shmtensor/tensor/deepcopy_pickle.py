@@ -1,4 +1,4 @@
-"""Copies of a tensor as Python makes them: copy, deepcopy, pickle."""
+"""Copies of a tensor as Python makes them: deepcopy, pickle."""
 
 from __future__ import annotations
 
@@ -11,102 +11,87 @@ import numpy as np
 from .. import native
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..autograd.engine.accumulate_grad import Leaf
-from .inplace_views import Restriding
-from .requires_grad import node_name
+from ..storage import owner_of
+from .grad_attributes import node_name
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["Copying", "rebuilt", "remade"]
+__all__ = ["deepcopy", "rebuilt", "reduce", "remade"]
 
 
-class Copying(Restriding):
-    """copy, deepcopy, pickle."""
+def deepcopy(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
+    """A leaf's copy, with a `.grad` of its own. Copies: one, of all the memory that the tensor is a
+    view of.
+    """
+    if not tensor.is_leaf:
+        raise RuntimeError(
+            "deepcopy: Only Tensors created explicitly by the user (graph leaves) support the "
+            f"deepcopy protocol: this one was computed by {node_name(tensor)}, use detach().clone()"
+        )
+    if id(tensor) in memo:
+        return memo[id(tensor)]  # type: ignore[no-any-return]
+    cls: Any = type(tensor)
+    made = remade(cls, copied_memory(tensor, memo), tensor.requires_grad, None)
+    memo[id(tensor)] = made
+    if named := getattr(tensor, "__dict__", None):
+        made.__dict__.update(copy.deepcopy(named, memo))
+    if tensor.grad is not None:
+        made.leaf = made.leaf or Leaf(made)
+        made.leaf.grad = tensor.grad.__deepcopy__(memo)
+    return made
 
-    __slots__ = ()
 
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
-        """A leaf's copy has memory and `.grad` of its own; the copies of tensors that share memory
-        share theirs. Copies: one, of all the memory that the tensor is a view of.
-        """
-        if not self.is_leaf:
-            raise RuntimeError(
-                "deepcopy: Only Tensors created explicitly by the user (graph leaves) support the "
-                "deepcopy protocol: "
-                f"this one was computed by {node_name(self)}, use detach().clone()"
-            )
-        if id(self) in memo:
-            return memo[id(self)]  # type: ignore[no-any-return]
-        cls: Any = type(self)
-        made = remade(cls, self.copied_memory(memo), self.requires_grad, None)
-        memo[id(self)] = made
-        if named := getattr(self, "__dict__", None):
-            made.__dict__.update(copy.deepcopy(named, memo))
-        if self.grad is not None:
-            made.leaf = made.leaf or Leaf(made)
-            made.leaf.grad = self.grad.__deepcopy__(memo)
-        return made
+def copied_memory(tensor: Tensor, memo: dict[Any, Any]) -> Any:
+    """A copy of a tensor's array. Tensors of one deepcopy that share memory share the copy, for the
+    memory is copied whole.
+    """
+    owner = whole(tensor)
+    if owner is None:
+        return native.call(np.array, tensor.array)
+    key = ("memory", id(owner))
+    if key not in memo:
+        memo[key] = native.call(np.array, owner), owner  # which has to stay as long as its id
+    made = memo[key][0]
+    return made if tensor.array is owner else part_of(made, *place_in(tensor, owner))
 
-    def copied_memory(self, memo: dict[Any, Any]) -> Any:
-        """A copy of the array. Tensors of one deepcopy that share memory share the copy, for the
-        memory is copied whole.
-        """
-        owner = self.whole()
-        if owner is None:
-            return native.call(np.array, self.array)
-        key = ("memory", id(owner))
-        if key not in memo:
-            memo[key] = native.call(np.array, owner), owner  # which has to stay as long as its id
-        made = memo[key][0]
-        return made if self.array is owner else part_of(made, *self.place_in(owner))
 
-    def whole(self) -> Any:
-        """The array of all the memory that this is a view of; None if the tensor is to be copied
-        alone: a parameter leaves the flat block that it lies in with others, and a part of a file
-        its mapping.
-        """
-        owner = self.array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        plain = owner.flags.c_contiguous or owner.flags.f_contiguous
-        mapped = isinstance(owner.base, mmap.mmap)
-        home = self.leaf is not None and self.leaf.home is not None
-        return owner if plain and not mapped and not home else None
+def whole(tensor: Tensor) -> Any:
+    """The array of all the memory that a tensor is a view of; None if the tensor is to be copied
+    alone: a parameter leaves the flat block that it lies in with others, and a part of a file
+    its mapping.
+    """
+    owner = owner_of(tensor.array)
+    plain = owner.flags.c_contiguous or owner.flags.f_contiguous
+    mapped = isinstance(owner.base, mmap.mmap)
+    home = tensor.leaf is not None and tensor.leaf.home is not None
+    return owner if plain and not mapped and not home else None
 
-    def place_in(self, owner: Any) -> tuple[Any, ...]:
-        """The arguments of `part_of` that give this tensor's array."""
-        array = self.array
-        start = array.ctypes.data - owner.ctypes.data if array.size else 0
-        return array.shape, array.dtype, start, array.strides
 
-    def __copy__(self) -> Tensor:
-        cls: Any = type(self)
-        made = remade(cls, self.array, self.requires_grad, self.grad)
-        if named := getattr(self, "__dict__", None):
-            made.__dict__.update(named)
-        return made
+def place_in(tensor: Tensor, owner: Any) -> tuple[Any, ...]:
+    """The arguments of `part_of` that give a tensor's array."""
+    array = tensor.array
+    start = array.ctypes.data - owner.ctypes.data if array.size else 0
+    return array.shape, array.dtype, start, array.strides
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Plain pickle copies the memory whole, once for all tensors of one pickle that are views
-        of it, and keeps the strides. Between processes the pickler of `multiprocessing` sends a
-        handle instead.
-        """
-        if not self.is_leaf:
-            raise RuntimeError(
-                "pickle: cannot send or store a tensor that requires grad and is not a leaf, "
-                "autograd does not cross "
-                f"process boundaries: shape {tuple(self.shape)} computed by {node_name(self)}, use "
-                f"detach()"
-            )
-        grad = self.grad.array if isinstance(self.grad, native.TensorBase) else self.grad
-        owner = self.whole()
-        if owner is None:
-            owner = dense(self.array)
-        parts: tuple[Any, ...] = (type(self), owner, self.requires_grad, grad)
-        if owner is not self.array:  # pickle knows the owner again where another tensor names it
-            parts += (self.place_in(owner),)
-        # A subclass's own attributes are the third part, which pickle puts back by itself.
-        return rebuilt, parts, getattr(self, "__dict__", None) or None
+
+def reduce(tensor: Tensor) -> Any:
+    """What pickle calls to make a tensor anew, and with what."""
+    if not tensor.is_leaf:
+        raise RuntimeError(
+            "pickle: cannot send or store a tensor that requires grad and is not a leaf, "
+            f"autograd does not cross process boundaries: shape {tuple(tensor.shape)} computed by "
+            f"{node_name(tensor)}, use detach()"
+        )
+    grad = tensor.grad.array if isinstance(tensor.grad, native.TensorBase) else tensor.grad
+    owner = whole(tensor)
+    if owner is None:
+        owner = dense(tensor.array)
+    parts: tuple[Any, ...] = (type(tensor), owner, tensor.requires_grad, grad)
+    if owner is not tensor.array:  # pickle knows the owner again where another tensor names it
+        parts += (place_in(tensor, owner),)
+    # A subclass's own attributes are the third part, which pickle puts back by itself.
+    return rebuilt, parts, getattr(tensor, "__dict__", None) or None
 
 
 def dense(array: Any) -> Any:

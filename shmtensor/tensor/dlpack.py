@@ -8,13 +8,15 @@ import numpy as np
 
 from .. import dtypes, native
 from ..autograd.dispatch.promote_operands import as_canonical
+from ..autograd.engine import views_and_inplace as view
 from ..device import as_device
-from .array_protocols import BFLOAT, UNSIGNED
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["from_dlpack", "to_dlpack"]
+__all__ = ["capsule_of", "from_dlpack", "to_dlpack"]
+
+UNSIGNED, BFLOAT = 1, 4  # DLPack's type codes
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -90,6 +92,22 @@ def bfloat16_from(ext_tensor: Any) -> Any:
         return None
     array = np.from_dlpack(asked := Asked(Bits(capsule, device)))
     return (np.asarray(Open(array)) if asked.old else array).view(dtypes.bfloat16)
+
+
+def capsule_of(tensor: Tensor, stream: Any, named: dict[str, Any]) -> Any:
+    """A DLPack capsule of a tensor's memory, by the arguments of `__dlpack__`. Copies: none."""
+    if stream is not None and stream != -1:  # -1: no synchronisation is asked for
+        raise BufferError(f"__dlpack__: stream: None is expected on the CPU: {stream!r}")
+    if view.node_of(tensor) is not None:
+        raise BufferError(
+            "__dlpack__: Can't export tensors that require gradient: shape "
+            f"{tuple(tensor.shape)}, use tensor.detach()"
+        )
+    if tensor.array.dtype is not dtypes.bfloat16:
+        return tensor.array.__dlpack__(**named)
+    capsule = tensor.array.view(np.uint16).__dlpack__(**named)
+    native.retype(capsule, UNSIGNED, BFLOAT)
+    return capsule
 
 
 def to_dlpack(tensor: Tensor) -> Any:

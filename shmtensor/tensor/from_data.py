@@ -15,8 +15,9 @@ from .. import dtypes, native
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..device import as_device
 from ..ops.table.python_scalars import as_element, fits_dtype
-from . import Tensor, as_plain
+from . import Tensor
 from .dlpack import from_dlpack, to_dlpack
+from .new_tensor import as_plain
 
 __all__ = [
     "as_tensor",

@@ -1,22 +1,57 @@
-"""Tensor: an array in memory that other processes can see, with its place in the graph."""
+"""Tensor: an array in memory that other processes can see, with its place in the graph. The file is
+long because Tensor is one class and has PyTorch's methods.
+
+Each method is a few lines: longer bodies are functions in the files beside this one. The base class
+has the methods that come from the op table (autograd/dispatch/tensor_methods.py) and, in C, the
+slots array, node, version, base and leaf (native/dispatch/autograd_node.h).
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import dtypes, native
-from ..autograd.dispatch.op_function import rule_of
-from .python_operators import Language
-from .subclass import as_subclass, settle, torch_function
+from ..autograd.dispatch.op_function import rule_of, table
+from ..autograd.dispatch.tensor_methods import Methods
+from ..autograd.engine import hooks
+from ..autograd.engine import views_and_inplace as view
+from ..autograd.engine.accumulate_grad import Leaf, RemovableHandle
+from ..autograd.engine.backward import backward
+from ..autograd.engine.grad_fn import shown
+from ..autograd.engine.unrecorded_views import is_unrecorded
+from ..autograd.grad_mode import FROZEN, recording
+from ..device import CPU, Device, as_device
+from ..storage import TypedStorage, UntypedStorage, owner_of
+from . import (
+    array_protocols,
+    deepcopy_pickle,
+    dlpack,
+    fill_map,
+    grad_attributes,
+    new_tensor,
+    python_operators,
+    resize_set,
+    strides,
+    to_dtype,
+)
+from . import torch_constants as formats
+from .numpy_ufunc import array_ufunc
+from .setitem import setitem
+from .subclass import as_subclass, moved, settle, torch_function
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Size", "Tensor"]
 
 Size = native.Size
 
 
-class Tensor(Language):
+class Tensor(Methods):
     """A multi-dimensional array of one dtype. Made by `tensor`, `zeros`, `from_numpy` and the like.
 
     Its memory is seen by every process that has the tensor: a write is seen by all, as between
@@ -55,6 +90,757 @@ class Tensor(Language):
             made.array = native.call(np.array, data, dtypes.get_default_dtype())
         return made
 
+    # ------------------------------------------------------------ shape, dtype, strides
+
+    name: Any = None
+
+    @property
+    def dtype(self) -> dtypes.Dtype:
+        return self.array.dtype  # type: ignore[no-any-return]
+
+    @property
+    def device(self) -> Device:
+        return CPU
+
+    @property
+    def layout(self) -> formats.layout:
+        return formats.strided
+
+    @property
+    def is_cuda(self) -> bool:
+        return False
+
+    @property
+    def is_cpu(self) -> bool:
+        return True
+
+    @property
+    def is_sparse(self) -> bool:
+        return False
+
+    is_meta = is_mkldnn = is_mps = is_mtia = is_nested = is_quantized = is_sparse_csr = False
+    is_ipu = is_maia = is_vulkan = is_xla = is_xpu = False
+
+    def get_device(self) -> int:
+        """The number of its GPU: -1, it is on the CPU."""
+        return -1
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim  # type: ignore[no-any-return]
+
+    def dim(self) -> int:
+        return self.array.ndim  # type: ignore[no-any-return]
+
+    ndimension = dim
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or one of its sizes."""
+        if dim is None:
+            return self.shape
+        try:
+            return self.array.shape[dim]
+        except IndexError:
+            n = max(self.ndim, 1)
+            raise IndexError(
+                f"size: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but "
+                f"got {dim}): shape {tuple(self.shape)}"
+            ) from None
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether the shapes are equal."""
+        return self.shape == other.shape
+
+    def numel(self) -> int:
+        return self.array.size  # type: ignore[no-any-return]
+
+    nelement = numel
+
+    @property
+    def itemsize(self) -> int:
+        return self.array.itemsize  # type: ignore[no-any-return]
+
+    def element_size(self) -> int:
+        return self.array.itemsize  # type: ignore[no-any-return]
+
+    @property
+    def nbytes(self) -> int:
+        return self.array.nbytes  # type: ignore[no-any-return]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Steps between elements, counted in elements."""
+        steps = strides.steps_of(self.array)
+        return steps if dim is None else steps[dim]
+
+    def storage_offset(self) -> int:
+        """Elements between the start of the memory's owner and the first element."""
+        owner: Any = owner_of(self.array)
+        start: int = self.array.ctypes.data - owner.ctypes.data
+        return start // self.array.itemsize  # type: ignore[no-any-return]
+
+    def dim_order(self) -> tuple[int, ...]:
+        """The dimensions from the outermost to the innermost in memory."""
+        steps = self.array.strides
+        return tuple(sorted(range(len(steps)), key=lambda i: -steps[i]))
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the elements lie in order: of rows, or of channels last if that is asked for."""
+        return strides.is_contiguous(self.array, memory_format)
+
+    def is_floating_point(self) -> bool:
+        return self.array.dtype.kind == "f"  # type: ignore[no-any-return]
+
+    def is_complex(self) -> bool:
+        return self.array.dtype.kind == "c"  # type: ignore[no-any-return]
+
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
+        return self.array.dtype.kind in "ifc"
+
+    def is_conj(self) -> bool:
+        """Whether the conjugation is yet to be done; here it never is."""
+        return False
+
+    def is_neg(self) -> bool:
+        """Whether the negation is yet to be done; here it never is."""
+        return False
+
+    def is_nonzero(self) -> bool:
+        """Whether the one element is not zero.
+
+        Raises:
+            RuntimeError: there is not exactly one.
+        """
+        return bool(self)
+
+    # ------------------------------------------------------------ memory
+
+    def data_ptr(self) -> int:
+        return self.array.ctypes.data  # type: ignore[no-any-return]
+
+    def const_data_ptr(self) -> int:
+        return self.data_ptr()
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether both are the same view of the same memory."""
+        a, b = self.array, tensor.array
+        return bool(
+            a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides
+        )
+
+    def is_shared(self) -> bool:
+        """Whether the memory lies in the domain, so that the tensor travels between processes as a
+        handle.
+        """
+        return bool(native.is_shared(self.array))
+
+    def share_memory_(self) -> Self:
+        """Moves the tensor into shared memory; does nothing if it is there. Copies: one (if
+        outside).
+        """
+        if not self.is_shared():
+            self.array = native.call(np.array, self.array)
+        return self
+
+    def share(self, *, readonly: bool = False) -> Tensor:
+        """The same memory without history, to be sent to other processes.
+
+        Args:
+            readonly: the result, its views, its NumPy arrays and what every receiver gets of it
+                cannot be written; the tensor it was made from can, and they see it.
+
+        Copies: none, or one (if the memory lies outside the domain: as `share_memory_`).
+
+        Example:
+            >>> import shmtensor as st
+            >>> weights = st.ones(3)
+            >>> shown = weights.share(readonly=True)
+            >>> shown += 1
+            Traceback (most recent call last):
+            RuntimeError: add_: the memory cannot be written: ...
+        """
+        self.share_memory_()
+        fresh = self.detach()
+        if readonly:
+            fresh.array = fresh.array.view()
+            fresh.array.flags.writeable = False
+        return fresh
+
+    def untyped_storage(self) -> Any:
+        """The tensor's whole memory as bytes, which its views share. Copies: none."""
+        return UntypedStorage(self.array)
+
+    def storage(self) -> Any:
+        """The tensor's whole memory as numbers, which its views share. Copies: none."""
+        return TypedStorage(self.array)
+
+    def is_pinned(self) -> bool:
+        return False
+
+    def pin_memory(self) -> Self:
+        return self
+
+    def is_distributed(self) -> bool:
+        """No: PyTorch has the name from an older design."""
+        return False
+
+    # ------------------------------------------------------------ views written as attributes
+
+    @property
+    def T(self) -> Tensor:
+        """The dimensions in reverse order. Copies: none."""
+        return self.permute(tuple(range(self.ndim))[::-1])
+
+    @property
+    def mT(self) -> Tensor:
+        """The last two dimensions swapped. Copies: none."""
+        if self.array.ndim < 2:
+            return self._only_scalar("mT", "matrices or batches of matrices")
+        return self.transpose(-1, -2)
+
+    @property
+    def H(self) -> Tensor:
+        """The conjugate transpose of a matrix."""
+        if self.array.ndim != 2:
+            return self._only_scalar("H", "matrices (2 dimensions); mH takes batches")
+        return self.mT.conj()  # type: ignore[no-any-return]
+
+    @property
+    def mH(self) -> Tensor:
+        """The conjugate transpose of a matrix, or of each of a batch."""
+        if self.array.ndim < 2:
+            return self._only_scalar("mH", "matrices or batches of matrices")
+        return self.mT.conj()  # type: ignore[no-any-return]
+
+    def _only_scalar(self, name: str, what: str) -> Tensor:
+        """The tensor itself if it has no dimensions.
+
+        Raises:
+            RuntimeError: it has some.
+        """
+        if self.array.ndim:
+            raise RuntimeError(f"{name}: only of {what}: shape {tuple(self.shape)}")
+        return self
+
+    @property
+    def real(self) -> Tensor:
+        if self.array.dtype.kind != "c":  # as it is, and a leaf remains one
+            return self
+        return table.real(self)  # type: ignore[no-any-return]
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        table.real(self).copy_(value)
+
+    @property
+    def imag(self) -> Tensor:
+        return table.imag(self)  # type: ignore[no-any-return]
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        table.imag(self).copy_(value)
+
+    # ------------------------------------------------------------ gradients, and what computed it
+
+    @property
+    def requires_grad(self) -> bool:
+        return view.requires_grad(self)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise RuntimeError(f"requires_grad: must be a bool: {value!r}")
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Starts, or stops, recording what is computed from this leaf.
+
+        Raises:
+            RuntimeError: an integer tensor; stopping for a tensor that was computed.
+        """
+        node = view.node_of(self)
+        if requires_grad and node is None:
+            grad_attributes.start_recording(self)
+        elif not requires_grad and node is not None:
+            grad_attributes.stop_recording(self, node)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        node = view.node_of(self)
+        return node is None or node.__class__ is Leaf or is_unrecorded(node)
+
+    @property
+    def grad_fn(self) -> Any:
+        """What computed the tensor, a node of the graph; None for a leaf."""
+        node = view.node_of(self)
+        if node is None or node.__class__ is Leaf or is_unrecorded(node):
+            return None
+        return shown(node.node if node.__class__ is native.Port else node)
+
+    @property
+    def output_nr(self) -> int:
+        node = view.node_of(self)
+        return node.index if node.__class__ is native.Port else 0
+
+    @property
+    def grad(self) -> Any:
+        """The gradient so far, or None."""
+        return None if self.leaf is None else self.leaf.grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is not None:
+            grad_attributes.set_grad(self, value)
+        elif self.leaf is not None:
+            self.leaf.grad = None
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    @property
+    def retains_grad(self) -> bool:
+        return self.leaf is not None and self.node is not self.leaf
+
+    def retain_grad(self) -> None:
+        """Makes backward fill in `.grad` of this tensor although it is not a leaf."""
+        hooks.retain(self)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Calls `hook(grad)` whenever the tensor's gradient is computed; what it returns, if not
+        None, replaces it.
+        """
+        return hooks.register(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
+        """Calls `hook(tensor)` after backward has added to this leaf's `.grad`."""
+        return hooks.post_accumulate(self, hook)
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Adds to the `.grad` of the leaves that this tensor was computed from. As
+        `autograd.backward`.
+        """
+        backward(self, gradient, retain_graph, create_graph, inputs)
+
+    def detach(self) -> Tensor:
+        """The same memory without history. Copies: none."""
+        fresh: Tensor = native.wrap(self.array)
+        fresh.version = self.version = self.version or native.Version()
+        if self.__class__ is native.plain_class() or not self.keeps_class:
+            return fresh
+        return moved(fresh, type(self))  # type: ignore[no-any-return]
+
+    def detach_(self) -> Self:
+        """Forgets the history of this tensor."""
+        if self.base is not None:
+            raise RuntimeError(
+                f"detach_: can't detach views in-place: shape {tuple(self.shape)}, use detach() "
+                "instead"
+            )
+        self.node = None
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory without history, and writes to it are not counted. Copies: none."""
+        return native.wrap(self.array)  # type: ignore[no-any-return]
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        grad_attributes.set_data(self, value)
+
+    @property
+    def _version(self) -> int:
+        if self.version is FROZEN:
+            raise RuntimeError("_version: Inference tensors do not track version counter.")
+        return 0 if self.version is None else self.version.count
+
+    @property
+    def _base(self) -> Any:
+        return None if self.base is None else view.chain_to(self)[0]
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in `inference_mode`."""
+        return self.version is FROZEN
+
+    # ------------------------------------------------------------ indices, writes
+
+    __getitem__ = rule_of("getitem").public
+    __setitem__ = setitem
+
+    def __delitem__(self, index: Any) -> None:
+        raise TypeError(f"delitem: a Tensor cannot lose items: {index!r}")
+
+    def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
+        """Writes another tensor's values over this one's, with broadcasting and conversion."""
+        return table.copy_(self, src)  # type: ignore[no-any-return]
+
+    def fill_(self, value: Any) -> Tensor:
+        """Writes one value everywhere."""
+        return fill_map.fill_(self, value)
+
+    def zero_(self) -> Tensor:
+        """Writes zeros."""
+        return self.fill_(0)
+
+    def fill_diagonal_(self, fill_value: Any, wrap: bool = False) -> Tensor:
+        """Writes a number on the main diagonal.
+
+        Args:
+            wrap: a matrix with more rows than columns gets further diagonals, as NumPy's.
+
+        Raises:
+            RuntimeError: fewer than two dimensions; more than two that differ in size.
+        """
+        return fill_map.fill_diagonal_(self, fill_value, wrap)
+
+    def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
+        """Writes `callable(x)` over each element; slow, in Python."""
+        return fill_map.write_map(callable, self)
+
+    def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+        """Writes `callable(x, y)` over each element; slow, in Python."""
+        return fill_map.write_map(callable, self, tensor)
+
+    def map2_(
+        self, tensor1: Tensor, tensor2: Tensor, callable: Callable[[Any, Any, Any], Any]
+    ) -> Tensor:
+        """Writes `callable(x, y, z)` over each element; slow, in Python."""
+        return fill_map.write_map(callable, self, tensor1, tensor2)
+
+    def polygamma(self, n: int) -> Tensor:
+        """The n-th derivative of `digamma`."""
+        return table.polygamma(n, self)  # type: ignore[no-any-return]
+
+    def polygamma_(self, n: int) -> Tensor:
+        """`polygamma` in place."""
+        # what backward needs of it must outlive the write
+        return table.overwrite_(self, table.polygamma(n, self.clone()))  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------ another view of memory, in place
+
+    def t_(self) -> Self:
+        """`t` in place. Copies: none."""
+        return resize_set.become(self, "t")
+
+    def transpose_(self, dim0: int, dim1: int) -> Self:
+        """`transpose` in place. Copies: none."""
+        return resize_set.become(self, "transpose", dim0, dim1)
+
+    swapaxes_ = swapdims_ = transpose_
+
+    def squeeze_(self, dim: Any = None) -> Self:
+        """`squeeze` in place. Copies: none."""
+        return resize_set.become(self, "squeeze", *(() if dim is None else (dim,)))
+
+    def unsqueeze_(self, dim: int) -> Self:
+        """`unsqueeze` in place. Copies: none."""
+        return resize_set.become(self, "unsqueeze", dim)
+
+    def as_strided_(self, size: Any, stride: Any, storage_offset: int | None = None) -> Self:
+        """`as_strided` in place. Copies: none."""
+        return resize_set.become(self, "as_strided", size, stride, storage_offset)
+
+    def resize_(self, *sizes: Any, memory_format: Any = None) -> Self:
+        """Changes the shape: the elements are those that lie in memory from the first one on. Where
+        the memory ends before, the tensor gets new memory, whose further elements are not set, and
+        no longer shares any. Copies: none, or one of the whole memory if that is too small.
+
+        Raises:
+            RuntimeError: it requires grad; a size is negative.
+        """
+        return resize_set.resize_(self, sizes, memory_format)
+
+    def resize(self, *sizes: Any) -> Tensor:
+        """A tensor of another shape: of as many elements it is `reshape`, else a copy without
+        history, as far as the memory reaches (deprecated in PyTorch: `resize_`).
+        """
+        shape = tuple(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
+        if math.prod(shape) == self.array.size:
+            return self.reshape(shape)
+        return self.detach().clone().resize_(*sizes)
+
+    def resize_as(self, tensor: Tensor) -> Tensor:
+        """`resize` to the shape of another tensor."""
+        return self.resize(*tensor.shape)
+
+    def resize_as_(self, tensor: Tensor, memory_format: Any = None) -> Self:
+        """Takes the shape of another tensor, as `resize_`.
+
+        Args:
+            memory_format: `preserve_format`: channels last where that is how the other one lies.
+        """
+        if memory_format is formats.preserve_format:
+            last = native.suggests_channels_last(tensor.array)
+            images = formats.channels_last if tensor.ndim == 4 else formats.channels_last_3d
+            memory_format = images if last else None
+        return self.resize_(tensor.shape, memory_format=memory_format)
+
+    def set_(
+        self, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+    ) -> Self:
+        """Makes this tensor a tensor over another one's memory, or over none. Copies: none.
+
+        Raises:
+            RuntimeError: another dtype.
+        """
+        return resize_set.set_(self, source, storage_offset, size, stride)
+
+    # ------------------------------------------------------------ copies, and new ones like it
+
+    def clone(self, *, memory_format: Any = None) -> Tensor:
+        """The same values in memory of its own, in the graph. Copies: one.
+
+        Args:
+            memory_format: by default the strides stay; `contiguous_format`: in order of rows,
+                `channels_last` (of 4 dimensions, `channels_last_3d` of 5): of channels last.
+        """
+        kind = strides.channels_of(memory_format, self.array)
+        if kind is not None:
+            return (table.packed_by_channel if kind else table.packed)(self)  # type: ignore[no-any-return]
+        return table.clone(self)  # type: ignore[no-any-return]
+
+    def contiguous(self, memory_format: Any = None) -> Tensor:
+        """Itself if the elements lie in order in memory, else a copy that does. Copies: none or
+        one.
+
+        Args:
+            memory_format: the order, as for `clone`.
+        """
+        if memory_format is not None and strides.channels_of(memory_format, self.array):
+            return self if self.is_contiguous(memory_format) else table.packed_by_channel(self)
+        return self if self.array.flags.c_contiguous else table.packed(self)
+
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
+    ) -> Tensor:
+        """A tensor of the same dtype from data. Copies: one."""
+        as_device(device)
+        made = new_tensor.new_tensor(data, self.dtype if dtype is None else dtype)
+        return made.requires_grad_() if requires_grad else made
+
+    def new(self, *sizes: int) -> Tensor:
+        return native.wrap(native.call(np.empty, sizes, self.dtype))  # type: ignore[no-any-return]
+
+    def __copy__(self) -> Tensor:
+        made = deepcopy_pickle.remade(type(self), self.array, self.requires_grad, self.grad)
+        if named := getattr(self, "__dict__", None):
+            made.__dict__.update(named)
+        return made
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
+        """A leaf's copy has memory and `.grad` of its own; the copies of tensors that share memory
+        share theirs. Copies: one, of all the memory that the tensor is a view of.
+        """
+        return deepcopy_pickle.deepcopy(self, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Plain pickle copies the memory whole, once for all tensors of one pickle that are views
+        of it, and keeps the strides. Between processes the pickler of `multiprocessing` sends a
+        handle instead.
+        """
+        return deepcopy_pickle.reduce(self)
+
+    # ------------------------------------------------------------ in the hands of others
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The memory as a NumPy array; a write to one is seen in the other. Copies: none.
+
+        Raises:
+            RuntimeError: the tensor requires grad, in grad mode, and not `force`.
+            TypeError: a bfloat16 tensor, for NumPy has no such numbers: `x.float().numpy()` has the
+                values, `x.view(st.uint16).numpy()` the bits (Copies: none).
+        """
+        if not force and view.node_of(self) is not None and recording.get():
+            raise array_protocols.needs_detach(self)
+        if self.array.dtype is dtypes.bfloat16:
+            raise array_protocols.needs_float(self)
+        return self.array
+
+    def item(self) -> Any:
+        """The one element as a Python number.
+
+        Raises:
+            RuntimeError: there is not exactly one.
+        """
+        if self.array.size != 1:
+            raise RuntimeError(
+                f"item: a Tensor with {self.array.size} elements cannot be converted to Scalar: "
+                f"shape {tuple(self.shape)}"
+            )
+        return self.array.item()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers; a number for a 0-d tensor. Copies: one."""
+        return self.array.tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if dtype is None and not copy:
+            return self.numpy()
+        if dtype is not None and self.array.dtype is dtypes.bfloat16:  # the values, as asked for
+            return table.cast(self, dtypes.float32).numpy().astype(dtype)
+        return np.array(self.numpy(), dtype, copy=copy)
+
+    __array_priority__ = 1000
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        return array_ufunc(ufunc, method, inputs, named)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from .numpy_function import array_function  # not needed before
+
+        return array_function(func, types, args, kwargs)
+
+    @property
+    def __array_interface__(self) -> Any:
+        if self.array.dtype is dtypes.bfloat16:  # it would be spelled as float16 is
+            raise AttributeError("__array_interface__: NumPy has no name for bfloat16")
+        return self.numpy().__array_interface__
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """`shmtensor.array_api`, the namespace of the Python array API standard.
+
+        Raises:
+            ValueError: a version of the standard that is not there.
+        """
+        return array_protocols.array_namespace(api_version)
+
+    def __dlpack__(self, *, stream: Any = None, **named: Any) -> Any:
+        """A DLPack capsule of the memory; read-only memory stays so. Copies: none.
+
+        Raises:
+            BufferError: the tensor requires grad, or a stream is given: memory of the host has
+                none.
+        """
+        return dlpack.capsule_of(self, stream, named)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------ Python's syntax
+
+    def __repr__(self) -> str:
+        return python_operators.text(self)
+
+    def __format__(self, spec: str) -> str:
+        if self.array.ndim == 0 and type(self) is native.plain_class():  # as the number
+            return format(self.item(), spec)
+        return repr(self) if not spec else object.__format__(self, spec)
+
+    def __len__(self) -> int:
+        if self.array.ndim == 0:
+            raise TypeError("len: len() of a 0-d tensor")
+        return self.array.shape[0]  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self.array.ndim == 0:
+            raise TypeError("iter: iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __reversed__(self) -> Tensor:
+        """All dimensions turned round, as PyTorch has it; a 0-d tensor is itself."""
+        return table.flip(self, tuple(range(self.array.ndim))) if self.array.ndim else self
+
+    def __contains__(self, value: Any) -> Any:
+        return python_operators.contains(self, value)
+
+    def __bool__(self) -> Any:
+        if self.array.size != 1:
+            raise python_operators.ambiguous(self)
+        return bool(self.array.item())
+
+    def __int__(self) -> Any:
+        return int(python_operators.real_number(self, "int"))
+
+    def __float__(self) -> Any:
+        return float(python_operators.real_number(self, "float"))
+
+    def __complex__(self) -> complex:
+        return complex(python_operators.one_number(self, "complex"))
+
+    def __index__(self) -> Any:
+        return python_operators.index_number(self)
+
+    def __hash__(self) -> Any:
+        return id(self)
+
+    # ------------------------------------------------------------ other dtypes and devices
+    # Last: below this line the names `bool`, `float`, `int` and `type` are those of methods.
+
+    def to(self, *args: Any, **named: Any) -> Tensor:
+        """The tensor with another dtype or on another device; itself if nothing changes.
+
+        Forms: `to(dtype)`, `to(device, dtype=None)`, `to(other)`; `copy=True` copies in any case.
+        """
+        if not named and len(args) == 1 and isinstance(args[0], dtypes.dtype):
+            wanted = dtypes.as_dtype(args[0])
+            return self if wanted is self.array.dtype else table.cast(self, wanted)
+        return to_dtype.to(self, args, named)
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """The tensor on a device, by the array API's name: `to(device)`."""
+        return self.to(device)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        return self.to(other.array.dtype)
+
+    def cpu(self) -> Self:
+        return self
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Self:
+        as_device("cuda" if device is None else device)
+        return self
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The old name of the tensor's type, "shmtensor.FloatTensor", or the tensor in another
+        dtype, which may be given by such a name.
+        """
+        if dtype is None:
+            return dtypes.NAMES_OF_TYPES[self.array.dtype]
+        return self.to(dtypes.of_tensor_type(dtype))
+
+    def float(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.float32)
+
+    def double(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.float64)
+
+    def half(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.float16)
+
+    def bfloat16(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.bfloat16)
+
+    def int(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.int32)
+
+    def long(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.int64)
+
+    def short(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.int16)
+
+    def char(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.int8)
+
+    def byte(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.uint8)
+
+    def bool(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.bool)
+
+    def cfloat(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.complex64)
+
+    def cdouble(self, memory_format: Any = None) -> Tensor:
+        return self.to(dtypes.complex128)
+
 
 native.set_tensor_class(Tensor)
-setattr(Tensor, "__getitem__", rule_of("getitem").public)  # noqa: B010

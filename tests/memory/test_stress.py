@@ -10,7 +10,7 @@ from .fresh import fresh
 from .players import stress
 
 
-@pytest.mark.parametrize("seed", [1, int(time.time())])
+@pytest.mark.parametrize("seed", [1, int(time.time())], ids=["fixed", "of now"])
 def test_random_kills(seed: int) -> None:
     print(f"seed {seed}")
     fresh(stress, seed, 5.0)

@@ -74,7 +74,9 @@ def test_subclasses_of_str_are_equal_to_it() -> None:
     assert packed[Color.RED] == 2
 
 
-@pytest.mark.parametrize("key", [frozenset([1]), object(), ("a", object())], ids=repr)
+@pytest.mark.parametrize(
+    "key", [frozenset([1]), object(), ("a", object())], ids=["frozenset", "object", "tuple"]
+)
 def test_keys_of_other_types_are_refused(key: Any) -> None:
     with pytest.raises(TypeError, match="SharedDict: a key is a str, bytes, number"):
         st.SharedDict({key: 1})

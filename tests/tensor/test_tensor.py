@@ -27,6 +27,11 @@ def test_shape_and_size() -> None:
         x.size(2)
 
 
+def test_tensor_is_one_class_over_the_methods_of_the_table() -> None:
+    names = [cls.__name__ for cls in st.Tensor.__mro__]
+    assert names == ["Tensor", "Methods", "TensorBase", "object"]
+
+
 def test_numbers_from_tensors() -> None:
     assert (int(st.tensor(3.7)), float(st.tensor([2])), complex(st.tensor(1j))) == (3, 2.0, 1j)
     assert [10, 20, 30][st.tensor(1)] == 20

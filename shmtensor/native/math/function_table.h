@@ -36,7 +36,6 @@ enum Unary {
   kLogNormal,
   kNormalQuantile,
   kTrigamma,
-  kReciprocal,
   kExp,
   kExp2,
   kExpm1,

@@ -167,11 +167,6 @@ void divide_and_cut(const T* x, const T* y, T* out, int64_t n) {
 }
 
 template <class T>
-void reciprocals(const T* x, T* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = 1 / x[i];
-}
-
-template <class T>
 void copy_sign(const T* x, const T* y, T* out, int64_t n) {
   constexpr int64_t kL = kLanes<T>;
   int64_t i = 0;
@@ -204,7 +199,7 @@ constexpr Functions<T> function_table = {
      unary<BesselDecaying<1, false>, T>, unary<BesselDecaying<0, true>, T>,
      unary<BesselDecaying<1, true>, T>, unary<SphericalBessel, T>, unary<ErfcScaled, T>,
      unary<NormalDistribution, T>, unary<LogNormalDistribution, T>, unary<NormalQuantile, T>,
-     unary<Trigamma, T>, reciprocals<T>,
+     unary<Trigamma, T>,
      kIsFine<T> ? kOwn<Exp, T> : nullptr, own<T>(powers_of_two), kOwn<Expm1, T>,
      kIsFine<T> ? kOwn<Log, T> : nullptr, own<T>(logs_2), own<T>(logs_10), own<T>(logs_of_one_and),
      kOwn<Tan, T>, kOwn<Asin, T>, kOwn<Acos, T>, kOwn<Atan, T>, kOwn<Sinh, T>, kOwn<Cosh, T>, kIsFine<T> ? kOwn<Tanh, T> : nullptr,

@@ -126,7 +126,7 @@ constexpr NamedUnary kUnaryNames[] = {
     {"j0", kJ0}, {"j1", kJ1}, {"y0", kY0}, {"y1", kY1}, {"k0", kK0}, {"k1", kK1}, {"k0e", kK0e},
     {"k1e", kK1e}, {"spherical_j0", kSphericalJ0}, {"erfcx", kErfcScaled}, {"ndtr", kNormal},
     {"log_ndtr", kLogNormal}, {"ndtri", kNormalQuantile}, {"trigamma", kTrigamma},
-    {"reciprocal", kReciprocal}, {"exp", kExp}, {"exp2", kExp2}, {"expm1", kExpm1}, {"log", kLog},
+    {"exp", kExp}, {"exp2", kExp2}, {"expm1", kExpm1}, {"log", kLog},
     {"log2", kLog2}, {"log10", kLog10}, {"log1p", kLog1p}, {"tan", kTangent}, {"arcsin", kArcsine},
     {"arccos", kArccosine}, {"arctan", kArctangent}, {"sinh", kSinh}, {"cosh", kCosh}, {"tanh", kTanh},
     {"arcsinh", kArcsinh}, {"arccosh", kArccosh}, {"arctanh", kArctanh},

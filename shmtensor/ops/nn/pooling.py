@@ -152,7 +152,12 @@ def spread_sums(xp, x, /, size, kernel, stride, padding, ceil):
 
 
 def fast_sums(x: Any, kernel: Shape, stride: Shape, padding: Shape, ceil: bool) -> Any:
-    """The native kernel, for as many windows as there are."""
+    """The native kernel, for as many windows as there are; for small ones in large images NumPy's
+    passes, one for each element of a window.
+    """
+    taps = math.prod(kernel)
+    if x.size > 4096 and (taps <= 4 or (taps <= 9 and max(stride) == 1)):
+        return None
     ones = (1,) * len(kernel)
     fit = counts(x.shape[x.ndim - len(kernel) :], kernel, stride, padding, ones, ceil)
     return native.window_sums(x, kernel, stride, padding, fit)

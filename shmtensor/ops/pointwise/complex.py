@@ -1,8 +1,10 @@
-"""Complex numbers: their parts, their conjugate, their angle."""
+"""Complex numbers: their parts, their conjugate, their angle; as pairs of real numbers."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from ..table.check_dtypes import unmixed
 from ..table.op_definition import composite, op
@@ -126,3 +128,52 @@ def resolve_conj(ops, input):
 def resolve_neg(ops, input):
     """The tensor itself: a sign is never put off here."""
     return input
+
+
+@composite(method=False)
+def view_as_real(ops, input):
+    """Complex numbers as pairs of real ones: (...) to (..., 2)."""
+    if input.dtype.kind != "c":
+        raise RuntimeError(f"view_as_real: is only supported for complex tensors: {input.dtype}")
+    return ops.complex_pairs(input)
+
+
+@composite(method=False, autocast="full")
+def view_as_complex(ops, input):
+    """Pairs of real numbers as complex ones: (..., 2) to (...)."""
+    if input.dtype.kind != "f" or not input.ndim or input.shape[-1] != 2:
+        raise RuntimeError(
+            "view_as_complex: a real tensor whose last dimension is 2 is needed: "
+            f"{input.dtype}, {tuple(input.shape)}"
+        )
+    return ops.pairs_complex(input)
+
+
+PAIRS_OF = {"complex64": np.float32, "complex128": np.float64}
+OF_PAIRS = {"float32": np.complex64, "float64": np.complex128}
+
+
+@op(view=True, method=False, function=False, samples=())
+def complex_pairs(xp, x, /):
+    """Real and imaginary parts along a new last dimension, a view."""
+    kind = np.dtype(PAIRS_OF[x.dtype.name])
+    return x[..., None].view(kind)
+
+
+complex_pairs.pullback(x=lambda ops, g: ops.pairs_complex(ops.packed(g)))
+
+
+@op(view=True, method=False, function=False, samples=())
+def pairs_complex(xp, x, /):
+    """The complex numbers whose parts lie along the last dimension, a view."""
+    if x.strides[-1] != x.itemsize and x.size:
+        raise RuntimeError(
+            "view_as_complex: Tensor must have a last dimension with stride 1: strides "
+            f"{tuple(s // x.itemsize for s in x.strides)}"
+        )
+    if x.dtype.name not in OF_PAIRS:
+        raise RuntimeError(f"view_as_complex: float32 or float64 are needed: {x.dtype}")
+    return x.view(OF_PAIRS[x.dtype.name])[..., 0]
+
+
+pairs_complex.pullback(x=lambda ops, g: ops.complex_pairs(g))

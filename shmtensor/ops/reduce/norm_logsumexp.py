@@ -194,3 +194,12 @@ def renorm(ops, input, p, dim, maxnorm):
     norms = ops.vector_norm(input, p, others, True)
     scale = ops.choose(norms > maxnorm, maxnorm / (norms + 1e-7), np.ones((), input.dtype))
     return ops.mul(input, scale)
+
+
+@composite(method=False)
+def norm_except_dim(ops, v, pow=2, dim=0):
+    """The norm of v over all dimensions but one, kept as sizes of 1; dim -1: over all."""
+    if dim == -1:
+        return ops.norm(v, pow)
+    rest = [d for d in range(v.ndim) if d != dim % v.ndim]
+    return ops.linalg_vector_norm(v, pow, rest, keepdim=True) if rest else ops.abs(v)

@@ -56,7 +56,7 @@ FORMULAS = [
 ]
 
 
-@pytest.mark.parametrize(("module", "formula"), FORMULAS, ids=lambda p: repr(p)[:30])
+@pytest.mark.parametrize(("module", "formula"), FORMULAS, ids=[repr(m) for m, _ in FORMULAS])
 def test_value_is_the_formula(module: nn.Module, formula) -> None:
     out = module(st.tensor(X.astype(np.float32)))
     np.testing.assert_allclose(out.detach().numpy(), formula(X), rtol=1e-4, atol=1e-5)

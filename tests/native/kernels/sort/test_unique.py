@@ -33,7 +33,10 @@ def check(x: Any) -> None:
     found = native.unique_values(x)
     assert found is not None
     values, inverse, counts = found
-    np.testing.assert_array_equal(native.distinct(x), expected[0], strict=True)
+    if x.dtype.kind == "f" and x.size > 4096:
+        assert native.distinct(x) is None  # NumPy sorts them faster
+    else:
+        np.testing.assert_array_equal(native.distinct(x), expected[0], strict=True)
     np.testing.assert_array_equal(values, expected[0], strict=True)
     np.testing.assert_array_equal(inverse, expected[1].reshape(x.shape), strict=True)
     np.testing.assert_array_equal(counts, expected[2], strict=True)

@@ -1,4 +1,4 @@
-"""In place, but of the geometry."""
+"""A tensor becomes another view of memory in place: t_, squeeze_, resize_, set_."""
 
 from __future__ import annotations
 

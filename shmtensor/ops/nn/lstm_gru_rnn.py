@@ -1,0 +1,50 @@
+"""Recurrent networks and cells by PyTorch's names: `rnn.py` does the work, and is declared later
+(ops/__init__.py).
+"""
+
+from __future__ import annotations
+
+from ..table.op_definition import composite
+
+
+def network(name: str, kind: str, result: str) -> None:
+    """lstm, gru, rnn_tanh, rnn_relu."""
+
+    def compute(ops, *args, **named):
+        return ops.recurrent_run(kind, args, named)
+
+    compute.__doc__ = f"""Layers of {kind} cells: {result}.
+
+    Forms: (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    with input (steps, batch, n); (data, batch_sizes, hx, params, has_biases, num_layers, dropout,
+    train, bidirectional) with packed data. params: per layer and direction the weights of the
+    input and of the state, and two biases if has_biases.
+    """
+    composite(compute, name=name, method=False)
+
+
+network("lstm", "lstm", "(output, h, c), hx is (h, c)")
+network("gru", "gru", "(output, h)")
+network("rnn_tanh", "tanh", "(output, h)")
+network("rnn_relu", "relu", "(output, h)")
+
+
+@composite(method=False)
+def lstm_cell(ops, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    """(h, c) after one step of a cell with input, forget, cell and output gates; hx is (h, c)."""
+    return ops.recurrent_cell("lstm", input, tuple(hx), (w_ih, w_hh, b_ih, b_hh))
+
+
+def single(name: str, kind: str, doc: str) -> None:
+    """The cells of one state."""
+
+    def compute(ops, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+        return ops.recurrent_cell(kind, input, (hx,), (w_ih, w_hh, b_ih, b_hh))[0]
+
+    compute.__doc__ = doc
+    composite(compute, name=name, method=False)
+
+
+single("gru_cell", "gru", "The state after one step of a cell with reset and update gates.")
+single("rnn_tanh_cell", "tanh", "tanh(w_ih @ input + b_ih + w_hh @ hx + b_hh).")
+single("rnn_relu_cell", "relu", "relu(w_ih @ input + b_ih + w_hh @ hx + b_hh).")

@@ -1,0 +1,65 @@
+"""Writes of one number, or of a Python function's results, over a tensor's elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import native
+from ..autograd.dispatch.op_function import table
+from ..ops.table.python_scalars import fits_dtype
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["fill_", "fill_diagonal_", "write_map"]
+
+
+def fill_(tensor: Tensor, value: Any) -> Tensor:
+    """Writes a number, or a 0-d tensor's, everywhere."""
+    if isinstance(value, native.TensorBase) and value.array.ndim:
+        raise RuntimeError(
+            f"fill_: only supports 0-dimension value tensor but got tensor of shape "
+            f"{value.array.shape}"
+        )
+    if isinstance(value, (int, float, complex)) and value:
+        fits_dtype("fill_", value, tensor.array.dtype)
+    if fits(value, tensor.array.dtype):  # the usual operands, which need no search
+        value = native.wrap(np.array(value, tensor.array.dtype))
+    return table.copy_(tensor, value)  # type: ignore[no-any-return]
+
+
+def fits(value: Any, dtype: Any) -> bool:
+    """Is it a number that any such dtype can hold, and float64 exactly?"""
+    if dtype.kind in "iu":
+        return value.__class__ is int and 0 <= value < 128
+    if dtype.kind != "f":
+        return False
+    if value.__class__ is float and dtype.itemsize == 8:
+        return True
+    return (value.__class__ is float or value.__class__ is int) and -6e4 < value < 6e4
+
+
+def fill_diagonal_(tensor: Tensor, value: Any, wrap: bool) -> Tensor:
+    """Writes a number on the main diagonal, and on further ones of a high matrix if `wrap`."""
+    shape = tensor.array.shape
+    if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+        raise RuntimeError(
+            "fill_diagonal_: all dimensions of input must be of equal length, and at least two: "
+            f"shape {shape}"
+        )
+    if len(shape) == 2 and not (wrap and shape[0] > shape[1]):
+        table.diagonal(tensor).fill_(value)
+        return tensor
+    mask = np.zeros(shape, bool)
+    np.fill_diagonal(mask, True, wrap=wrap)
+    return tensor.masked_fill_(native.wrap(mask), value)
+
+
+def write_map(function: Callable[..., Any], tensor: Tensor, *others: Tensor) -> Tensor:
+    """Writes `function(x, y, ...)` over each element x of a tensor; y, ... are those of others."""
+    operands = [np.broadcast_to(t.array, tensor.array.shape) for t in (tensor, *others)]
+    flat = [function(*values) for values in zip(*(a.reshape(-1).tolist() for a in operands))]
+    return tensor.copy_(native.wrap(np.array(flat, tensor.dtype).reshape(tensor.array.shape)))

@@ -1,0 +1,94 @@
+"""What is set of a tensor's place in the graph: `requires_grad`, `grad`, `data`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import native
+from ..autograd.engine.accumulate_grad import Leaf
+from ..autograd.engine.unrecorded_views import is_unrecorded
+from ..autograd.grad_mode import FROZEN, inferring
+from ..ops.table.sparse_gradient import Scattered
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["node_name", "set_data", "set_grad", "start_recording", "stop_recording"]
+
+
+def start_recording(tensor: Tensor) -> None:
+    """Makes a tensor without history a leaf that requires grad."""
+    if tensor.array.dtype.kind not in "fc":
+        raise RuntimeError(
+            "requires_grad_: only Tensors of floating point and complex dtype can require "
+            f"gradients: {tensor.array.dtype}, convert it first: x.float()"
+        )
+    if tensor.version is FROZEN and not inferring.get():
+        raise RuntimeError(
+            "requires_grad_: Setting requires_grad=True on inference tensor outside InferenceMode "
+            f"is not allowed: shape {tuple(tensor.shape)}, make a clone() first"
+        )
+    if tensor.leaf is None:
+        tensor.leaf = Leaf(tensor)
+    else:
+        tensor.leaf.describe(tensor.array)
+    tensor.node = tensor.leaf
+
+
+def stop_recording(tensor: Tensor, node: Any) -> None:
+    """Makes a leaf with that node one that does not require grad. A view made under `no_grad`
+    requires grad as long as its base does.
+    """
+    if is_unrecorded(node):
+        return
+    if node.__class__ is not Leaf:
+        raise RuntimeError(
+            "requires_grad_: you can only change requires_grad flags of leaf variables: this "
+            f"tensor was computed by {node_name(tensor)}, use detach() for one that does not "
+            "require grad"
+        )
+    tensor.node = None
+
+
+def set_grad(tensor: Tensor, value: Any) -> None:
+    """Sets `.grad` of a tensor: a tensor of its shape and dtype, or a sparse gradient."""
+    if not isinstance(value, (native.TensorBase, Scattered)):
+        raise TypeError(
+            f"grad: assigned grad expected to be a Tensor or None: {type(value).__name__}"
+        )
+    if value is tensor:
+        raise RuntimeError("grad: can't assign a Tensor as its own grad")
+    array: Any = value.numbers.array if isinstance(value, Scattered) else value.array
+    shape = value.shape if isinstance(value, Scattered) else array.shape
+    if shape != tensor.array.shape or array.dtype is not tensor.array.dtype:
+        raise RuntimeError(
+            f"grad: assigned grad has data of a different shape or dtype: {shape} {array.dtype} "
+            f"is not {tensor.array.shape} {tensor.array.dtype}"
+        )
+    if tensor.leaf is None:
+        tensor.leaf = Leaf(tensor)
+    tensor.leaf.grad = value
+
+
+def set_data(tensor: Tensor, value: Any) -> None:
+    """Makes a tensor one over another one's memory; its history stays. Copies: none."""
+    if not isinstance(value, native.TensorBase):
+        raise TypeError(f"data: must be a Tensor, not {type(value).__name__}")
+    if value.array.dtype.kind not in "fc" and tensor.requires_grad:
+        raise RuntimeError(
+            f"data: {value.array.dtype} cannot be set where gradients are required: it must be a "
+            "floating point or complex dtype"
+        )
+    array = tensor.array = value.array
+    leaf = tensor.leaf
+    if leaf is not None:
+        leaf.describe(array)
+        home = leaf.home
+        if home is not None and (home.dtype is not array.dtype or home.shape != array.shape):
+            leaf.home = None
+
+
+def node_name(tensor: Tensor) -> str:
+    """The name of what computed a tensor."""
+    fn = tensor.grad_fn
+    return "a leaf" if fn is None else str(fn.name())

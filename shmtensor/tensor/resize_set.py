@@ -1,0 +1,109 @@
+"""A tensor's geometry changed in place: it becomes another view of memory, the values stay."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from .. import native
+from ..autograd.dispatch.op_function import table
+from ..autograd.engine import views_and_inplace as view
+from ..autograd.engine.accumulate_grad import Leaf
+from ..autograd.engine.resize import SetStorage, place, resize
+from ..autograd.engine.unrecorded_views import is_unrecorded
+from ..autograd.grad_mode import enable_grad, no_grad, recording
+from ..ops.table.tensor_like import order_in
+from . import torch_constants as formats
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["become", "resize_", "set_"]
+
+T = TypeVar("T", bound="Tensor")
+
+
+def become(tensor: T, name: str, *args: Any) -> T:
+    """The tensor takes the place of a view of itself, by the op that gives the view.
+
+    What it was is its base from then on, so that its history continues, under `no_grad` too: a
+    tensor that requires grad still does. A leaf remains one. It counts as a write.
+    """
+    view.may_change(tensor)
+    node = view.node_of(tensor)
+    view.may_forget(tensor)
+    if node.__class__ is Leaf or is_unrecorded(node):
+        with no_grad():
+            tensor.array = getattr(table, name)(tensor.detach(), *args).array
+        if node.__class__ is Leaf:
+            node.describe(tensor.array)
+        native.wrote(tensor)
+        return tensor
+    former: Any = native.wrap(tensor.array)
+    former.node, former.base = tensor.node, tensor.base
+    former.version = tensor.version
+    with enable_grad():
+        made = getattr(table, name)(former, *args)
+    node = view.node_of(made)
+    tensor.array = made.array
+    tensor.version, tensor.node = made.version, node
+    tensor.base = made.base if node is not None or former.base is not None else None
+    native.wrote(tensor)
+    if tensor.base is not None:  # it has seen that
+        parent, _, *step = tensor.base
+        tensor.base = (parent, tensor.version.count, *step)
+    if tensor.leaf is not None and former.node is not None:
+        view.move_retained(tensor, former.node)
+    return tensor
+
+
+def resize_(tensor: T, sizes: tuple[Any, ...], memory_format: Any) -> T:
+    """Changes a tensor's shape: its elements are those in memory from the first one on."""
+    if not sizes:
+        raise TypeError("resize_: missing argument 'size'")
+    view.may_change(tensor)
+    shape = tuple(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes)
+    if any(operator.index(n) < 0 for n in shape):
+        raise RuntimeError(f"resize_: sizes must not be negative: {shape}")
+    if view.node_of(tensor) is not None:
+        raise RuntimeError(
+            f"resize_: cannot resize variables that require grad: shape {tuple(tensor.shape)}"
+        )
+    if memory_format is formats.preserve_format:
+        raise RuntimeError("resize_: unsupported memory format: preserve_format")
+    order = order_in(shape, memory_format)
+    if shape != tensor.array.shape or memory_format is not None:
+        resize(tensor, shape, order)
+        native.wrote(tensor)
+    return tensor
+
+
+def set_(tensor: T, source: Any, storage_offset: int, size: Any, stride: Any) -> T:
+    """Makes a tensor one over another one's memory, or over none. Copies: none."""
+    view.may_change(tensor)
+    node = view.node_of(tensor)
+    if node.__class__ is Leaf and recording.get():
+        view.may_write(tensor)
+    if source is None:
+        array = native.call(np.empty, 0, tensor.dtype)
+    elif source.array.dtype is not tensor.array.dtype:
+        raise RuntimeError(
+            f"set_: could not set tensor of type {source.array.dtype} to a tensor of type "
+            f"{tensor.array.dtype}"
+        )
+    elif size is None:
+        array = source.array
+    else:
+        steps = stride
+        if steps is None:
+            steps = np.cumprod([1, *tuple(size)[:0:-1]])[::-1].tolist()
+        array = table.as_strided(source.detach(), size, steps, storage_offset).array
+    sources = (node, None if source is None else view.node_of(source))
+    place(tensor, array)
+    native.wrote(tensor)
+    if recording.get() and any(sources):
+        tensor.node = native.Node(SetStorage, sources, (), array)
+    return tensor

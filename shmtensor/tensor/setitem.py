@@ -1,0 +1,92 @@
+"""`x[index] = value`: what of a value is written, and which values are refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import native
+from ..autograd.dispatch.convert_index import as_index, kind_of
+from ..autograd.dispatch.promote_operands import Unknown, as_operand
+from ..autograd.engine import views_and_inplace as view
+from ..ops.table.python_scalars import as_written
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["setitem"]
+
+
+def setitem(self: Tensor, index: Any, value: Any) -> None:
+    """Writes a value at an index. It is `Tensor.__setitem__` itself, for the warnings below count
+    frames up to the user's line.
+    """
+    is_tensor = isinstance(value, native.TensorBase)
+    if isinstance(value, (list, tuple)):
+        value = native.wrap(np.asarray(value, self.array.dtype))
+    try:
+        value = as_operand(value)
+    except Unknown:
+        raise TypeError(
+            f"setitem: can't assign a {type(value).__name__} to a {self.array.dtype} tensor"
+        ) from None
+    if not isinstance(value, native.TensorBase):
+        value = native.wrap(as_written(value, self.array.dtype))
+    place = as_index(index, self.array)
+    if is_tensor and value.array.dtype is not self.array.dtype:
+        check_dtypes(self.array, place, value.array)
+    if value.array.dtype.kind == "c" and self.array.dtype.kind not in "bc":
+        value = real_part(value, place, self.array.dtype)
+    try:
+        view.set_item(self, place, value)
+    except IndexError as error:
+        raise IndexError(f"setitem: {error}: shape {tuple(self.shape)}") from None
+    except ValueError as error:
+        if not self.array.flags.writeable:
+            raise RuntimeError(
+                f"setitem: the memory cannot be written: shape {tuple(self.shape)}, it is "
+                "stretched (expand) or came read-only; write to a clone()"
+            ) from None
+        raise RuntimeError(
+            f"setitem: {error}: value of shape {value.array.shape} into shape {tuple(self.shape)}"
+        ) from None
+
+
+def check_dtypes(array: Any, index: Any, value: Any) -> None:
+    """Nothing, if values of another dtype can be assigned to an index: to numbers and slices, and
+    one value to a mask, which are converted.
+
+    Raises:
+        RuntimeError: they cannot, at places that tensors or lists name.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    advanced = [kind for kind in map(kind_of, parts) if kind in "ab?"]
+    converts = isinstance(index, bool) or (advanced == ["b"] and value.size == 1)
+    if advanced and not converts:
+        raise RuntimeError(
+            "setitem: Index put requires the source and destination dtypes match, got "
+            f"{array.dtype} for the destination and {value.dtype} for the source, hint: "
+            f"value.to({array.dtype})"
+        )
+
+
+def real_part(value: Any, index: Any, dtype: Any) -> Any:
+    """What of complex numbers is written into real ones, with a warning as PyTorch's.
+
+    Raises:
+        RuntimeError: at places that a tensor names.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(hasattr(i, "dtype") for i in parts):
+        raise RuntimeError(
+            f"setitem: the dtypes of source and destination must match: a {value.array.dtype} "
+            f"value does not fit into a {dtype} tensor, hint: value.real"
+        )
+    warnings.warn(
+        "setitem: casting complex values to real discards the imaginary part: "
+        f"{value.array.dtype} into {dtype}",
+        stacklevel=3,
+    )
+    return value.real
