@@ -18,6 +18,7 @@ import io
 import pickle
 import threading
 from collections import ChainMap
+from multiprocessing.reduction import ForkingPickler as ForkingPickler  # its name is public there
 from types import FunctionType
 from typing import Any
 
