@@ -1,4 +1,4 @@
-"""The C++17 core: memory/ heap, ledger; sync/ words, channels; compute/ kernels; call/ ops."""
+"""The C++17 core: memory/ and ipc/ for processes, kernels/ and dispatch/ for ops; see README.md."""
 
 import sys
 from pathlib import Path

@@ -21,11 +21,11 @@ namespace shmtensor {
 
 // Each folder of the extension adds its functions and types to the module. They return 0, or -1 with an exception set.
 int add_memory(PyObject* module);   // memory/: domain, heap, ledger
-int add_sync(PyObject* module);     // sync/: shared words, channels, groups
-int add_compute(PyObject* module);  // compute/: thread pool, BLAS, fused kernels
+int add_sync(PyObject* module);     // ipc/: futexes, channels, locks, process groups
+int add_compute(PyObject* module);  // kernels/: thread pool, BLAS, fused kernels
 int add_half(PyObject* module);     // half/: bfloat16, and computing with 16-bit floats
-int add_call(PyObject* module);     // call/: what the op dispatch needs in C
-int add_packed(PyObject* module);   // packed/: lists and dictionaries in shared memory
+int add_call(PyObject* module);     // dispatch/: what the op dispatch needs in C
+int add_packed(PyObject* module);   // shared_containers/: lists and dictionaries in shared memory
 
 // Sets an exception of shmtensor.errors (or a built-in one) by name, with a printf-style message; returns nullptr.
 PyObject* raise(const char* name, const char* format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,4 +1,4 @@
-// The Python face of sync/: each file adds its own functions and types.
+// The Python face of ipc/: each file adds its own functions and types.
 #include "python.h"
 
 namespace shmtensor {

@@ -1,4 +1,4 @@
-// Futex waits on shared words (PROTOCOL.md section 7); futex.h says how they are used.
+// Futex waits on shared words; futex.h says how they are used.
 #include "ipc/futex.h"
 
 #include <linux/futex.h>

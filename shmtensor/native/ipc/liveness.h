@@ -1,4 +1,4 @@
-// Who is alive, asked in terms of sync/: the ledger's answers about rows (PROTOCOL.md section 7).
+// Who is alive, asked in terms of processes: the ledger's answers about rows (docs/design/memory.md).
 #pragma once
 
 #include "memory/ledger/ledger.h"

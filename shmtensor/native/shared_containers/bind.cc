@@ -1,4 +1,4 @@
-// The Python face of packed/: pack(), and the types that read what it made.
+// The Python face of shared_containers/: pack(), and the types that read what it made.
 #include "shared_containers/pack.h"
 #include "shared_containers/store.h"
 

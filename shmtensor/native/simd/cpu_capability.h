@@ -1,4 +1,4 @@
-// The kernels of compute/, once per instruction-set level, and which level this CPU runs.
+// The kernels of all folders, once per instruction-set level, and which level this CPU runs.
 //
 // kernel_table.simd.cc, kernel_table.simd.cc and kernel_table.simd.cc include the same kernel headers in namespaces of their own;
 // setup.py gives v3 and v4 their -march on x86-64 (elsewhere the base level is NEON and the only
