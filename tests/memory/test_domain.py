@@ -129,11 +129,12 @@ def test_dead_process_is_named_with_its_exit_code() -> None:
 
 
 def sibling_sees() -> None:
-    ready, told = os.pipe(), os.pipe()
+    ready, go, told = os.pipe(), os.pipe(), os.pipe()
     victim = Child(lambda: os.write(ready[1], b"x") and time.sleep(60))  # type: ignore[func-returns-value]
     os.read(ready[0], 1)
 
     def body() -> int:
+        os.read(go[0], 1)
         try:
             native.raise_peer_lost("wait", victim.row, victim.inc)
         except PeerLostError as error:
@@ -143,8 +144,9 @@ def sibling_sees() -> None:
     native.record_exit(
         victim.row, victim.inc + 7, 3
     )  # of another incarnation: ignored by readers of this one
+    watcher = Child(body)  # before the death: a fork sweeps the rows of the dead
     os.kill(victim.pid, 15)
-    watcher = Child(body)
+    os.write(go[1], b"x")
     _, status = os.waitpid(victim.pid, 0)
     assert native.record_exit_pid(victim.pid, os.waitstatus_to_exitcode(status)) in (True, False)
     assert watcher.wait() == 0
