@@ -34,7 +34,7 @@ case ${1:-} in
   ?*) test_all "$@" ;;
   *)
     test_all "$root/tests/native" "$root"/tests/memory/test_{heap,gradient_buffer,ownership,machine,ledger,handles,reclaim}.py \
-      "$root"/tests/multiprocessing/test_codec.py "$root"/tests/packed/test_corruption.py
+      "$root"/tests/multiprocessing/test_codec.py "$root"/tests/shared_containers/test_corruption.py
     fuzz --inputs 150000
     ;;
 esac
