@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import pydoc
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,21 @@ def test_functions_keep_their_identity() -> None:
     st.exp(st.ones(1))
     assert st.exp is before is RULES["exp"].public
     assert list(inspect.signature(st.exp).parameters) == ["input", "out"]
-    assert st.exp.__doc__
+
+
+@pytest.mark.parametrize(
+    ("function", "doc"),
+    [
+        (st.add, "Sum of two tensors, with broadcasting."),
+        (st.Tensor.add, "Sum of two tensors, with broadcasting."),
+        (st.addmm, "beta * input + alpha * (mat1 @ mat2)."),
+    ],
+    ids=["row", "method", "composite"],
+)
+def test_the_doc_of_a_function_is_its_own(function: Any, doc: str) -> None:
+    assert function.__doc__.startswith(doc)
+    assert inspect.getdoc(function).startswith(doc)
+    assert doc in pydoc.render_doc(function)
 
 
 def test_arguments_by_name() -> None:

@@ -155,7 +155,6 @@ PyMemberDef composite_members[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 PyType_Slot composite_slots[] = {
-    {Py_tp_doc, const_cast<char*>("A composite of the table: a callable on tensors, or on arrays.")},
     {Py_tp_new, reinterpret_cast<void*>(composite_new)},
     {Py_tp_traverse, reinterpret_cast<void*>(traverse<Composite>)},
     {Py_tp_clear, reinterpret_cast<void*>(clear<Composite>)},

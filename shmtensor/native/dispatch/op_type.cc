@@ -175,7 +175,6 @@ PyMemberDef op_members[] = {
 };
 
 PyType_Slot op_slots[] = {
-    {Py_tp_doc, const_cast<char*>("An op of the table: a callable on tensors, or on arrays.")},
     {Py_tp_new, reinterpret_cast<void*>(op_new)},
     {Py_tp_traverse, reinterpret_cast<void*>(traverse<Op>)},
     {Py_tp_clear, reinterpret_cast<void*>(clear<Op>)},
