@@ -46,9 +46,9 @@ COMMON = [
 ]
 # A source *.simd.cc is compiled once for each; native/simd/cpu_capability.h says how one is chosen.
 LEVELS = {
-    "base": [],
-    "v3": ["-march=x86-64-v3"],
-    "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+    "generic": [],
+    "avx2": ["-march=x86-64-v3"],
+    "avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
 }
 
 
@@ -82,7 +82,7 @@ class Build(build_ext):
             command = [*cxx, "-fPIC", *flags, *(f"-I{i}" for i in ext.include_dirs)]
             target = (out / source).with_suffix(f".{level}.o" if level else ".o")
             if level:
-                command += [f"-DSHMTENSOR_LEVEL=level_{level}"]
+                command += [f"-DSHMTENSOR_LEVEL={level}"]
                 command += LEVELS[level] if MACHINE == "x86_64" else []
             return compiled(source, target, command)
 

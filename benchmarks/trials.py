@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmtensor.ops import ROWS, Row
-from shmtensor.ops.table.samples import Draw
+from shmtensor.ops.table.samples import Sample
 
 __all__ = ["Trial", "trials_of"]
 
@@ -95,7 +95,7 @@ def curves() -> list[Trial]:
     """The slope of each activation at a million places."""
     return [
         Trial(s[2], (reals(*SIZE), reals(*SIZE, low=-4, high=4), *s[2:]))
-        for s in ROWS["curve_backward"].samples
+        for s in ROWS["_activation_backward"].samples
     ]
 
 
@@ -166,7 +166,7 @@ def alignment() -> tuple[Any, ...]:
 
 def alignment_slope() -> tuple[Any, ...]:
     logp, labels, *rest = alignment()
-    loss, alpha = ROWS["ctc"].forward(np, logp, labels, *rest)
+    loss, alpha = ROWS["_ctc_loss"].forward(np, logp, labels, *rest)
     return np.ones_like(loss), logp, labels, loss, alpha, *rest
 
 
@@ -426,7 +426,7 @@ WORDS = {  # PyTorch's names, where a row's are others
 
 def drawn(draw: Any) -> Any:
     """A million numbers of a sample's kind and range; of other shapes as they are."""
-    draw = draw if isinstance(draw, Draw) else Draw(draw)
+    draw = draw if isinstance(draw, Sample) else Sample(draw)
     if draw.kind == "b":
         return coins(*SIZE)
     if draw.kind == "i":

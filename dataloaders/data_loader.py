@@ -17,13 +17,13 @@ from .loader.epoch_progress import VERSION, Progress, check_state
 from .loader.fetch import Recipe, is_stateful
 from .loader.memory_growth_warning import warn_of_growth
 from .loader.seeding import GeneratorLike
-from .loader.statistics import LoaderStatistics, Tally
+from .loader.statistics import EpochCounters, LoaderStatistics
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 if TYPE_CHECKING:
     from .cuda.pinned_memory import PinnedPool
     from .loader.epoch import Limits, Pass
-    from .loader.worker_pool import Crew
+    from .loader.worker_pool import WorkerPool
 
 __all__ = ["DataLoader", "StatefulDataLoader"]
 
@@ -168,9 +168,9 @@ class DataLoader(Generic[T_co]):
         self.restart_workers = restart_workers
         self.stall_warning = stall_warning
         self.snapshot_every_n_steps = snapshot_every_n_steps
-        self._crew: Crew | None = None
+        self._crew: WorkerPool | None = None
         self._pool: PinnedPool | None = None
-        self._tally: Tally | None = None
+        self._tally: EpochCounters | None = None
         self._progress: Progress | None = None
         self._resumed: dict[str, Any] | None = None
         cores = len(os.sched_getaffinity(0))
@@ -219,7 +219,7 @@ class DataLoader(Generic[T_co]):
             batches = Here(recipe, progress, limits)
         self._progress = progress
         self._tally = batches.tally
-        return self._counted(batches) if self.is_stream else batches
+        return self._with_length_check(batches) if self.is_stream else batches
 
     def __len__(self) -> int:
         """The number of batches; of a stream, what its length promises (per worker, rounded up)."""
@@ -353,7 +353,7 @@ class DataLoader(Generic[T_co]):
 
     def _by_workers(self, recipe: Recipe, progress: Progress, limits: Limits) -> Pass:
         from .loader.epoch import Epoch
-        from .loader.worker_pool import Crew
+        from .loader.worker_pool import WorkerPool
 
         crew, anew = self._crew, None if self.persistent_workers else recipe
         if crew is not None and not crew.is_usable:
@@ -374,7 +374,7 @@ class DataLoader(Generic[T_co]):
             if limits.pool is not None:
                 limits.pool.clear()  # a fork would hold its blocks
             warn_of_growth(self)
-            crew = Crew(recipe, self.num_workers, self.multiprocessing_context)
+            crew = WorkerPool(recipe, self.num_workers, self.multiprocessing_context)
             crew.begin(progress.seed, positions, None)
         if is_shared:
             self._crew = crew
@@ -386,12 +386,12 @@ class DataLoader(Generic[T_co]):
         # What is under way belongs to this process.
         return {**self.__dict__, "_crew": None, "_pool": None, "_progress": None, "_tally": None}
 
-    def _counted(self, batches: Pass) -> Iterator[Any]:
+    def _with_length_check(self, batches: Pass) -> Iterator[Any]:
         """Batches of a stream, and a warning when there are more than its length says."""
-        from .loader.resume_other_num_workers import Counted
+        from .loader.resume_other_num_workers import CheckedLength
 
         try:
-            return Counted(batches, len(self), len(batches.progress.streams))
+            return CheckedLength(batches, len(self), len(batches.progress.streams))
         except (TypeError, NotImplementedError):  # a stream need not know its length
             return batches
 

@@ -28,7 +28,7 @@ class Cpu(Switches):
 
     def get_cpu_capability(self) -> str:
         """The instruction set that the native kernels run on, PyTorch's name for it."""
-        found = {"v4": "AVX512", "v3": "AVX2", "neon": "NEON"}
+        found = {"avx512": "AVX512", "avx2": "AVX2", "neon": "NEON"}
         return next((name for key, name in found.items() if key in str(native.isa())), "DEFAULT")
 
 

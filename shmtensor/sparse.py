@@ -12,17 +12,16 @@ import numpy as np
 
 from . import dtypes, native
 from .autograd.dispatch.op_function import table
-from .autograd.engine import sparse_grad as scattered
+from .autograd.engine import sparse_grad
 from .device import CPU, Device
-from .tensor import Tensor
-from .tensor import from_data as conversion
+from .tensor import Tensor, from_data
 from .tensor.torch_constants import sparse_coo
 
 __all__ = ["SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "spmm"]
 
 
-@scattered.shows
-class SparseTensor(scattered.Scattered):
+@sparse_grad.shows
+class SparseTensor(sparse_grad.SparseGradient):
     """A tensor of which only some elements are kept.
 
     Args:
@@ -207,7 +206,7 @@ class SparseTensor(scattered.Scattered):
 
     def __mul__(self, other: Any) -> SparseTensor:
         if isinstance(other, native.TensorBase) and other.array.ndim:
-            kept = table.getitem(other, tuple(p for p in self.places.numpy()))
+            kept = table._getitem(other, tuple(p for p in self.places.numpy()))
             return self.with_values(self.numbers * kept)
         return self.with_values(self.numbers * other)
 
@@ -300,8 +299,8 @@ def sparse_coo_tensor(
     """
     if values is None:
         indices, values, size = np.empty((len(indices), 0), np.int64), [], indices
-    places: Tensor = conversion.as_tensor(indices, dtype=dtypes.int64)
-    numbers: Tensor = conversion.as_tensor(values, dtype=dtype, device=device)
+    places: Tensor = from_data.as_tensor(indices, dtype=dtypes.int64)
+    numbers: Tensor = from_data.as_tensor(values, dtype=dtype, device=device)
     if places.ndim != 2 or numbers.ndim < 1 or places.shape[1] != numbers.shape[0]:
         raise RuntimeError(
             "sparse_coo_tensor: number of dimensions must be sparse_dim + dense_dim, and indices "
@@ -356,7 +355,7 @@ def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
     if n < array.ndim:
         kept = kept.any(tuple(range(n, array.ndim)))
     places = np.stack(np.nonzero(kept)) if array.ndim else np.zeros((0, int(kept)), np.int64)
-    values = table.getitem(input, tuple(places)) if array.ndim else input.reshape(1)[: int(kept)]
+    values = table._getitem(input, tuple(places)) if array.ndim else input.reshape(1)[: int(kept)]
     return SparseTensor(native.wrap(places), values, input.shape, True)
 
 

@@ -20,7 +20,7 @@ from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 from shmtensor import native
 
 ROOT = Path(__file__).resolve().parents[1]
-LEVELS = ("base", "v3", "v4")
+LEVELS = ("generic", "avx2", "avx512")
 FOLDERS = ("native", "ops", "tensor", "autograd", "nn", "func", "optim", "amp")
 SAMPLE = (
     "native/kernels/pointwise/relu_sigmoid_gelu",

@@ -70,7 +70,7 @@ class DevicePrefetcher:
         failure: Exception | None = None
         try:
             while True:
-                self.state = self.taken_state() if ahead else None
+                self.state = self.consumed_state() if ahead else None
                 try:
                     batch = next(source)
                 except StopIteration:
@@ -95,9 +95,9 @@ class DevicePrefetcher:
 
     def state_dict(self) -> Any:
         """The loader's `state_dict`, as if it had given what this has given."""
-        return self.taken_state() if self.state is None else self.state
+        return self.consumed_state() if self.state is None else self.state
 
-    def taken_state(self) -> Any:
+    def consumed_state(self) -> Any:
         return self.batches.state_dict() if hasattr(self.batches, "state_dict") else None
 
     def copied(self, batch: Any, stream: Any) -> tuple[Any, Any]:

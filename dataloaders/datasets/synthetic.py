@@ -40,12 +40,12 @@ class Synthetic(Dataset[Any]):
         self.size = size
         self.seed = seed
 
-    def parts(self) -> list[Part]:
+    def fields(self) -> list[Part]:
         """Shape and dtype of a sample's parts."""
         raise NotImplementedError(f"{type(self).__name__}: parts is not implemented")
 
     def fill(self, keys: Array, *parts: Array) -> None:
-        """Writes the samples of `keys` `(N,)` into `parts`."""
+        """Writes the samples of `keys` `(N,)` into `fields`."""
         raise NotImplementedError(f"{type(self).__name__}: fill is not implemented")
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class Synthetic(Dataset[Any]):
                 "samples"
             )
         keys = make_keys(self.seed, np.where(places < 0, places + self.size, places))
-        out = allocate_parts(((len(keys), *shape), np.dtype(t)) for shape, t in self.parts())
+        out = allocate_parts(((len(keys), *shape), np.dtype(t)) for shape, t in self.fields())
         self.fill(keys, *out)
         return Rows([wrap(part) for part in out], len(keys))
 
@@ -89,7 +89,7 @@ class SyntheticRegression(Synthetic):
         self.weight: Array = normal(law[1:], 0).astype(np.float32)
         self.bias = float(np.float32(normal(law[:1], 0)[0]))
 
-    def parts(self) -> list[Part]:
+    def fields(self) -> list[Part]:
         return [((self.features,), np.float32), ((), np.float32)]
 
     def fill(self, keys: Array, *parts: Array) -> None:
@@ -126,7 +126,7 @@ class SyntheticClassification(Synthetic):
         law = make_keys(seed, np.arange(-num_classes, 0))
         self.centres: Array = normal_rows(law, features).astype(np.float32)
 
-    def parts(self) -> list[Part]:
+    def fields(self) -> list[Part]:
         return [((self.features,), np.float32), ((), np.int64)]
 
     def fill(self, keys: Array, *parts: Array) -> None:
@@ -157,7 +157,7 @@ class FakeData(Synthetic):
         self.image_size = tuple(image_size)
         self.num_classes = num_classes
 
-    def parts(self) -> list[Part]:
+    def fields(self) -> list[Part]:
         return [(self.image_size, np.uint8), ((), np.int64)]
 
     def fill(self, keys: Array, *parts: Array) -> None:
@@ -189,7 +189,7 @@ class SyntheticTokens(Synthetic):
         self.block_size = block_size
         self.vocabulary = vocabulary
 
-    def parts(self) -> list[Part]:
+    def fields(self) -> list[Part]:
         return [((self.block_size,), np.int64)] * 2
 
     def fill(self, keys: Array, *parts: Array) -> None:

@@ -12,7 +12,7 @@ from shmtensor.tensor.from_data import as_tensor
 
 from ..collate import default_collate
 from ..dataset import Dataset, fetch_samples, length_of
-from ..loader.seeding import draw_seed
+from ..loader.seeding import new_seed
 from ..tensor_dataset import Rows
 from ..transforms import Transform, make_keys
 
@@ -70,7 +70,7 @@ class TransformedDataset(Dataset[Any]):
         """The samples of `indices`, transformed in one call."""
         batch = default_collate(fetch_samples(self.dataset, indices))
         if self.seed is None:
-            seed = draw_seed()
+            seed = new_seed()
             keys = make_keys(seed, np.arange(len(indices)))
         else:
             n = len(self)

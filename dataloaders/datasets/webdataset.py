@@ -19,7 +19,7 @@ from shmtensor.tensor.from_data import as_tensor
 
 from ..dataset import IterableDataset
 from ..distributed import default_group
-from ..loader.seeding import draw_seed
+from ..loader.seeding import new_seed
 from ..loader.worker_info import get_worker_info
 from .image_decoding import decode_image
 from .in_memory_images import PathLike
@@ -147,7 +147,7 @@ class WebDataset(IterableDataset[Any]):
             if self.seed is not None:
                 seed = self.seed
             else:  # the same in all workers of this rank
-                seed = draw_seed() if info is None else info.seed - info.id
+                seed = new_seed() if info is None else info.seed - info.id
             start = {"seed": seed, "epoch": epoch, "count": 0}
         self.position = position = dict(start)
         stream = self.samples(position["seed"], position["epoch"], worker, workers)

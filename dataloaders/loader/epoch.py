@@ -23,12 +23,12 @@ from .epoch_progress import Progress
 from .fetch import Fetcher, Recipe, make_fetcher
 from .resume_other_num_workers import Reader, are_own, open_streams
 from .seeding import SampleSeeds
-from .statistics import Tally
+from .statistics import EpochCounters
 from .worker import BATCH, END
 from .worker_death import describe_loss, where_at
 from .worker_info import acting_as
-from .worker_pool import Crew, get
-from .worker_progress import BLOCK, PLACE, SINCE, TASK, epoch_of, make_board, row_of
+from .worker_pool import WorkerPool, get
+from .worker_progress import BLOCK, PLACE, SINCE, TASK, epoch_of, make_progress_board, row_of
 
 __all__ = ["Epoch", "Here", "Limits", "Pass"]
 
@@ -61,7 +61,7 @@ class Pass(Iterator[Any]):
 
     progress: Progress
     limits: Limits
-    tally: Tally
+    tally: EpochCounters
 
     def __iter__(self) -> Pass:
         return self
@@ -73,7 +73,7 @@ class Here(Pass):
     def __init__(self, recipe: Recipe, progress: Progress, limits: Limits) -> None:
         self.progress = progress
         self.limits = limits
-        self.rows = [row_of(make_board(1), 0)]
+        self.rows = [row_of(make_progress_board(1), 0)]
         self.seeds = SampleSeeds()
         self.readers: dict[int, Reader] = {}  # of streams that workers began with
         streams, row = progress.streams, self.rows[0]
@@ -86,7 +86,7 @@ class Here(Pass):
                 self.fetcher = make_fetcher(
                     recipe, progress.seed, self.seeds, row, position=position
                 )
-        self.tally = Tally(self.rows, [os.getpid()], 0)
+        self.tally = EpochCounters(self.rows, [os.getpid()], 0)
         self.place = Place()
 
     def __next__(self) -> Any:
@@ -138,7 +138,9 @@ class Here(Pass):
 class Epoch(Pass):
     """The batches of an epoch, made by a crew, in the sampler's order unless told otherwise."""
 
-    def __init__(self, crew: Crew, progress: Progress, limits: Limits, owns_crew: bool) -> None:
+    def __init__(
+        self, crew: WorkerPool, progress: Progress, limits: Limits, owns_crew: bool
+    ) -> None:
         self.crew = crew
         self.progress = progress
         self.limits = limits
@@ -160,7 +162,9 @@ class Epoch(Pass):
         ]
         self.checked = monotonic()
         self.stalled: set[tuple[int, float]] = set()
-        self.tally = Tally(self.rows, [], limits.capacity)  # before workers that stayed go on
+        self.tally = EpochCounters(
+            self.rows, [], limits.capacity
+        )  # before workers that stayed go on
         for _ in range(limits.capacity):
             self.hand_out()
         crew.launch()
@@ -298,7 +302,7 @@ class Epoch(Pass):
                 self.checked = now
                 dead = crew.dead()
                 if limits.stall:
-                    self.look_for_stalls(now)
+                    self.warn_of_stalls(now)
             if self.receive(0.0 if dead else LIFE_CHECK):
                 return
             if dead:
@@ -355,7 +359,7 @@ class Epoch(Pass):
             crew.tasks[0].put(task)
         return sorted(number for number in self.under_way if number not in at)
 
-    def look_for_stalls(self, now: float) -> None:
+    def warn_of_stalls(self, now: float) -> None:
         """Warns of samples that take long, once each."""
         for worker, row in enumerate(self.rows):
             since, number = row[SINCE], int(row[TASK]) - 1

@@ -24,7 +24,7 @@ from shmtensor.random import Generator, default_generator
 
 from ..sampler import BatchSampler, Sampler
 from .fetch import is_stateful
-from .seeding import GeneratorLike, draw_seed
+from .seeding import GeneratorLike, new_seed
 
 __all__ = ["Progress", "State", "check_state"]
 
@@ -69,19 +69,19 @@ class Progress:
         self.kept: tuple[int, Any] | None = None  # the sampler's state after so many batches
         self.waiting: dict[int, Any] = {}  # such states of batches that are under way
         self.number = 0  # of the next index list
-        with self.drawing(generator, samplers, resumed):
+        with self.restored_generators(generator, samplers, resumed):
             self.origin = resumed["origin"] if resumed else capture(generator, samplers)
-            seed = draw_seed(generator)
+            seed = new_seed(generator)
             self.seed = seed if resumed is None or resumed["seed"] is None else resumed["seed"]
             if resumed:
                 self.restore(resumed, samplers)
             elif self.keeper is not None:
                 self.kept = 0, copy.deepcopy(self.keeper.state_dict())
             self.lists = iter(source)
-            self.first = self.draw()
+            self.first = self.next_indices()
 
     # ------------------------------------------------------------------ the order
-    def draw(self) -> tuple[int, Any] | None:
+    def next_indices(self) -> tuple[int, Any] | None:
         """The next index list that has not been handed over, with its number; None at the end."""
         while True:
             try:
@@ -98,7 +98,7 @@ class Progress:
 
     def __next__(self) -> tuple[int, Any]:
         found, self.first = self.first, None
-        if found is None and (found := self.draw()) is None:
+        if found is None and (found := self.next_indices()) is None:
             raise StopIteration
         return found
 
@@ -173,7 +173,7 @@ class Progress:
             self.number = resumed["sampler"][0]
 
     @contextmanager
-    def drawing(
+    def restored_generators(
         self, generator: GeneratorLike, samplers: list[Any], resumed: State | None
     ) -> Iterator[None]:
         """Inside, the generators are as they were when the epoch began.

@@ -12,13 +12,13 @@ from shmtensor.tensor import Tensor
 
 from ..dataset import Dataset, Subset
 
-__all__ = ["plain_columns", "warn_of_growth"]
+__all__ = ["python_columns", "warn_of_growth"]
 
 MANY = 100_000  # Python objects; fewer of them take a few MB per worker
 DEPTH = 3  # of data sets within data sets
 
 
-def plain_columns(dataset: Any, name: str = "dataset", depth: int = DEPTH) -> Iterator[Any]:
+def python_columns(dataset: Any, name: str = "dataset", depth: int = DEPTH) -> Iterator[Any]:
     """The large lists and dicts of Python objects that a data set holds: name and value.
 
     Only the data set's own attributes are looked at, not what lies within these.
@@ -27,13 +27,13 @@ def plain_columns(dataset: Any, name: str = "dataset", depth: int = DEPTH) -> It
         where = f"{name}.{attribute}"
         if isinstance(value, Dataset):
             if depth:
-                yield from plain_columns(value, where, depth - 1)
+                yield from python_columns(value, where, depth - 1)
         elif isinstance(value, (list, tuple, dict)) and value:
             first = next(iter(value.values() if isinstance(value, dict) else value))
             if isinstance(first, Dataset) and depth:
                 parts = value.items() if isinstance(value, dict) else enumerate(value)
                 for key, part in parts:
-                    yield from plain_columns(part, f"{where}[{key!r}]", depth - 1)
+                    yield from python_columns(part, f"{where}[{key!r}]", depth - 1)
             elif len(value) >= MANY and is_plain(first) and not is_order(dataset, attribute):
                 yield where, value
 
@@ -54,7 +54,7 @@ def warn_of_growth(loader: Any) -> None:
         return
     loader._has_warned = True
     # Data sets made of others may hold the same list several times.
-    for where, value in {id(v): (w, v) for w, v in plain_columns(loader.dataset)}.values():
+    for where, value in {id(v): (w, v) for w, v in python_columns(loader.dataset)}.values():
         kind = "SharedDict" if isinstance(value, dict) else "SharedList"
         warnings.warn(
             f"DataLoader: {where} is a {type(value).__name__} of {len(value)} Python objects: each "

@@ -23,7 +23,7 @@ from .fetch import OPENING, Fetcher, Recipe, make_fetcher
 from .seeding import SampleSeeds, seed_everything
 from .worker_info import WorkerInfo, acting_as
 
-__all__ = ["Counted", "Reader", "are_own", "open_streams"]
+__all__ = ["CheckedLength", "Reader", "are_own", "open_streams"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def open_streams(
     return found
 
 
-class Counted(Iterator[Any]):
+class CheckedLength(Iterator[Any]):
     """The batches of a loader of streams; warns when there are more than promised.
 
     Args:

@@ -29,7 +29,7 @@ import numpy as np
 from shmtensor.functions import randint
 from shmtensor.random import default_generator, manual_seed
 
-__all__ = ["GeneratorLike", "SampleSeeds", "draw_seed", "numpy_generator", "seed_everything"]
+__all__ = ["GeneratorLike", "SampleSeeds", "new_seed", "numpy_generator", "seed_everything"]
 
 # A shmtensor generator, one of NumPy's, or None for shmtensor's default generator.
 GeneratorLike = Any
@@ -51,7 +51,7 @@ def mix(x: int) -> int:
     return x ^ x >> 31
 
 
-def draw_seed(generator: GeneratorLike = None) -> int:
+def new_seed(generator: GeneratorLike = None) -> int:
     """A fresh 63-bit seed, drawn from `generator` (shmtensor's default one if None)."""
     if isinstance(generator, np.random.Generator):
         return int(generator.integers(2**63 - 1))
@@ -62,7 +62,7 @@ def numpy_generator(generator: GeneratorLike = None) -> np.random.Generator:
     """A NumPy generator seeded with one draw from `generator`, so that each epoch differs."""
     if isinstance(generator, np.random.Generator):
         return generator
-    return np.random.Generator(np.random.PCG64(draw_seed(generator)))
+    return np.random.Generator(np.random.PCG64(new_seed(generator)))
 
 
 def seed_everything(seed: int) -> None:

@@ -11,7 +11,7 @@ from shmtensor import memory
 
 from .worker_progress import BATCHES, COLLATE, FETCH, IDLE, PEAK, SAMPLES, SEND
 
-__all__ = ["LoaderStatistics", "Tally", "WorkerStatistics", "shared_bytes"]
+__all__ = ["EpochCounters", "LoaderStatistics", "WorkerStatistics", "shared_bytes"]
 
 
 def shared_bytes() -> int:
@@ -115,7 +115,7 @@ class LoaderStatistics:
         return "\n".join([*lines, self.bottleneck])
 
 
-class Tally:
+class EpochCounters:
     """What the consumer counts during an epoch, beside the rows of its workers."""
 
     def __init__(self, rows: list[Any], pids: list[int], capacity: int) -> None:

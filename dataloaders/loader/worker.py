@@ -113,7 +113,7 @@ class Worker:
             try:
                 return queue.get(timeout=PARENT_CHECK)
             except Empty:
-                if native.life(*self.post.parent) != "alive":
+                if native.liveness(*self.post.parent) != "alive":
                     return None
 
     def begin(self, epoch: int | None) -> None:

@@ -10,14 +10,14 @@ from shmtensor.errors import PeerLostError
 
 from .fetch import shorten
 from .statistics import shared_bytes
-from .worker_pool import Crew
+from .worker_pool import WorkerPool
 from .worker_progress import PEAK, PLACE, TASK
 
 __all__ = ["describe_loss", "how_it_ended", "where_at"]
 
 
 def describe_loss(
-    crew: Crew, worker: int, under_way: dict[int, tuple[Any, Any]], lost: list[int]
+    crew: WorkerPool, worker: int, under_way: dict[int, tuple[Any, Any]], lost: list[int]
 ) -> PeerLostError:
     """The error for a dead worker: `lost` are the tasks that went with it."""
     process, row = crew.processes[worker], crew.rows[worker]

@@ -22,15 +22,15 @@ from shmtensor.multiprocessing import reduction
 from .fetch import Recipe
 from .seeding import SampleSeeds
 from .worker import Post, run_worker
-from .worker_progress import make_board, row_of, set_epoch
+from .worker_progress import make_progress_board, row_of, set_epoch
 
-__all__ = ["Crew", "get"]
+__all__ = ["WorkerPool", "get"]
 
 GRACE = 2.0  # seconds a worker has to finish its sample before it is terminated
 MOST_SENT = 4 << 20  # bytes of a recipe beyond which a fork is cheaper than sending it
 
 
-class Crew:
+class WorkerPool:
     """Running worker processes with their queues; closed when dropped, at the latest at exit.
 
     A fork inherits the recipe, the other start methods get it with the first orders: pickled once,
@@ -48,7 +48,7 @@ class Crew:
         self.epoch = 0
         self.owner = os.getpid()
         self.user: weakref.ref[Any] | None = None  # the latest epoch
-        self.board = make_board(n)
+        self.board = make_progress_board(n)
         self.rows = [row_of(self.board, worker) for worker in range(n)]
         self.results = self.context.Queue()
         self.orders = [self.context.Queue() for _ in range(n)]
@@ -119,7 +119,7 @@ class Crew:
             recipe = None if self.is_forked else self.recipe
         try:
             limit = MOST_SENT if self.is_forked else None
-            message = packed((self.epoch + 1, seed, recipe, positions), limit)
+            message = as_message((self.epoch + 1, seed, recipe, positions), limit)
         except Exception:
             if self.is_forked and recipe is not None:
                 return False
@@ -142,7 +142,7 @@ class Crew:
         self.processes[worker].close()
         self.processes[worker] = self.start(worker)
         recipe = None if self.is_forked else self.recipe
-        message = packed((self.epoch, seed, recipe, positions))
+        message = as_message((self.epoch, seed, recipe, positions))
         self.orders[worker]._channel.put(*message, None)
 
     def rest(self) -> None:
@@ -176,7 +176,7 @@ class _Limited(io.BytesIO):
         return super().write(data)
 
 
-def packed(obj: Any, limit: int | None = None) -> tuple[bytes, list[Any]]:
+def as_message(obj: Any, limit: int | None = None) -> tuple[bytes, list[Any]]:
     """An object as a message; arrays in shared memory as handles."""
     if limit is not None:
         buffer = _Limited()

@@ -29,7 +29,7 @@ __all__ = [
     "SINCE",
     "TASK",
     "epoch_of",
-    "make_board",
+    "make_progress_board",
     "row_of",
     "set_epoch",
 ]
@@ -44,7 +44,7 @@ PEAK = 9  # its largest resident size in KiB
 BLOCK = 10  # bytes of the largest block that it made
 
 
-def make_board(workers: int) -> Array:
+def make_progress_board(workers: int) -> Array:
     """The rows of so many workers, in shared memory."""
     (rows,) = allocate_parts([((workers + 1, COLUMNS), np.dtype(np.float64))])
     rows[...] = 0

@@ -11,7 +11,7 @@ from shmtensor.autograd import wrap
 from shmtensor.tensor import Tensor
 
 from ..loader.batch_block import allocate_parts
-from .sample_rng import Array, draw_keys, mixed, uniform
+from .sample_rng import Array, mixed, sample_keys, uniform
 
 __all__ = ["Compose", "Lambda", "RandomApply", "Transform", "empty"]
 
@@ -39,7 +39,7 @@ class Transform:
         if is_single:
             x, labels = x[None], tuple(np.asarray(opened(y))[None] for y in labels)
         if keys is None and self.is_random:
-            keys = draw_keys(len(x))
+            keys = sample_keys(len(x))
         parts = self.apply([x, *(opened(y) for y in labels)], keys)
         if is_single:
             parts = [part[0] for part in parts]

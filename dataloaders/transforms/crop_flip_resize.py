@@ -218,7 +218,7 @@ class RandomResizedCrop(Transform):
 
     def change(self, x: Array, keys: Array | None) -> Array:
         assert keys is not None
-        boxes = draw_boxes(keys, x.shape[2], x.shape[3], self.scale, self.ratio)
+        boxes = sample_boxes(keys, x.shape[2], x.shape[3], self.scale, self.ratio)
         out = empty((*x.shape[:2], *self.size), x.dtype)
         for n, (top, left, height, width) in enumerate(boxes.tolist()):
             box = x[n : n + 1, :, top : top + height, left : left + width]
@@ -226,7 +226,7 @@ class RandomResizedCrop(Transform):
         return out
 
 
-def draw_boxes(
+def sample_boxes(
     keys: Array,
     height: int,
     width: int,

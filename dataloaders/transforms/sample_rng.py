@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..loader.seeding import draw_seed
+from ..loader.seeding import new_seed
 
-__all__ = ["draw_keys", "generator_of", "integers", "make_keys", "mixed", "normal", "uniform"]
+__all__ = ["generator_of", "integers", "make_keys", "mixed", "normal", "sample_keys", "uniform"]
 
 Array = np.ndarray[Any, Any]
 
@@ -40,9 +40,9 @@ def make_keys(seed: int, indices: Sequence[int] | Array) -> Array:
     return mixed(mixed(places, 0) ^ np.uint64(seed % WORD), 1)
 
 
-def draw_keys(count: int) -> Array:
+def sample_keys(count: int) -> Array:
     """Keys `(count,)` of one draw from shmtensor's default generator."""
-    return make_keys(draw_seed(), np.arange(count))
+    return make_keys(new_seed(), np.arange(count))
 
 
 def uniform(keys: Array, number: int) -> Array:

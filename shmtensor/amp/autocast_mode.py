@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from .. import accelerator, dtypes
 from ..autograd.dispatch.autocast import nest
-from . import autocast_state as state
+from . import autocast_state
 
 __all__ = ["autocast", "is_autocast_available"]
 
@@ -20,7 +20,7 @@ SUPPORTED = (dtypes.bfloat16, dtypes.float16)
 
 def is_autocast_available(device_type: str) -> bool:
     """Whether there is autocast for a kind of device: "cpu" and "cuda"."""
-    return state.is_known(device_type)
+    return autocast_state.is_known(device_type)
 
 
 class autocast:
@@ -68,10 +68,12 @@ class autocast:
             raise RuntimeError(f"autocast: unsupported device_type: {device_type!r}, hint: 'cpu'")
         self.device = device_type
         self.fast_dtype = (
-            state.get_autocast_dtype(device_type) if dtype is None else dtypes.as_dtype(dtype)
+            autocast_state.get_autocast_dtype(device_type)
+            if dtype is None
+            else dtypes.as_dtype(dtype)
         )
         self._cache_enabled = (
-            state.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
+            autocast_state.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         )
         self._enabled = enabled and self._is_possible()
         self._former: list[tuple[bool, dtypes.Dtype, bool]] = []
@@ -90,9 +92,9 @@ class autocast:
 
     def __enter__(self) -> autocast:
         former = (
-            state.is_autocast_enabled(self.device),
-            state.get_autocast_dtype(self.device),
-            state.is_autocast_cache_enabled(),
+            autocast_state.is_autocast_enabled(self.device),
+            autocast_state.get_autocast_dtype(self.device),
+            autocast_state.is_autocast_cache_enabled(),
         )
         self._former.append(former)
         self._set(self._enabled, self.fast_dtype, self._cache_enabled)
@@ -104,9 +106,9 @@ class autocast:
         self._set(*self._former.pop())
 
     def _set(self, enabled: bool, dtype: dtypes.Dtype, caching: bool) -> None:
-        state.set_autocast_enabled(self.device, enabled)
-        state.set_autocast_dtype(self.device, dtype)
-        state.set_autocast_cache_enabled(caching)
+        autocast_state.set_autocast_enabled(self.device, enabled)
+        autocast_state.set_autocast_dtype(self.device, dtype)
+        autocast_state.set_autocast_cache_enabled(caching)
 
     def __call__(self, function: F) -> F:
         if not callable(function):

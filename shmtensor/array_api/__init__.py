@@ -12,17 +12,11 @@ from ..dtypes import finfo, iinfo
 from ..tensor.torch_constants import e, inf, nan, newaxis, pi
 from . import (
     creation,
+    dtypes,
     info,
     reductions,
-)
-from . import (
-    dtypes as kinds,
-)
-from . import (
-    reshape_index as shapes,
-)
-from . import (
-    sort_unique as order,
+    reshape_index,
+    sort_unique,
 )
 
 __array_api_version__ = "2023.12"
@@ -53,10 +47,10 @@ copysign divide equal floor_divide greater greater_equal hypot less less_equal l
 logical_or logical_xor matmul maximum minimum multiply nextafter not_equal pow remainder
 subtract""".split()  # noqa: SIM905
 PRIVATE = {"sizes", "Axis"}
-PARTS = (creation, kinds, shapes, reductions, order)
+PARTS = (creation, dtypes, reshape_index, reductions, sort_unique)
 
 found = {name: getattr(functions, ours) for name, ours in SAME.items()}
-found |= {name: kinds.alike(found[name]) for name in BINARY}
+found |= {name: dtypes.same_category(found[name]) for name in BINARY}
 found |= {n: getattr(part, n) for part in PARTS for n in part.__all__ if n not in PRIVATE}
 found |= info.DTYPES
 globals().update(found)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, functions
-from ..tensor import Tensor
-from ..tensor import from_data as conversion
+from ..tensor import Tensor, from_data
 
 __all__ = [
     "arange",
@@ -35,12 +34,12 @@ f: Any = functions
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Tensor:
     """Data as a tensor. Copies: none where it can be, unless `copy`; never if that is False."""
-    return conversion.asarray(obj, dtype=dtype, device=device, copy=copy)
+    return from_data.asarray(obj, dtype=dtype, device=device, copy=copy)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Tensor:
     """A tensor over the memory of any object that speaks DLPack. Copies: none, unless `copy`."""
-    return conversion.from_dlpack(x, device=device, copy=copy)
+    return from_data.from_dlpack(x, device=device, copy=copy)
 
 
 def arange(

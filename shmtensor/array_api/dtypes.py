@@ -39,7 +39,7 @@ def promotion(a: dtypes.Dtype, b: dtypes.Dtype) -> dtypes.Dtype | None:
     return None if signed else dtypes.promote_types(a, b)
 
 
-def alike(function: Any) -> Any:
+def same_category(function: Any) -> Any:
     """A function of two tensors whose dtypes count alike, however many dimensions they have; of
     PyTorch's functions a tensor without dimensions gives way to others."""
 

@@ -10,7 +10,7 @@ import numpy as np
 from .. import functions
 from ..tensor import Tensor
 from .creation import sizes
-from .dtypes import alike, result_type
+from .dtypes import result_type, same_category
 
 __all__ = [
     "Axis",
@@ -161,4 +161,4 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
 
 def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
     """The elements of x1 where the condition holds, else those of x2."""
-    return alike(functools.partial(f.where, condition))(x1, x2)  # type: ignore[no-any-return]
+    return same_category(functools.partial(f.where, condition))(x1, x2)  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .. import native
 from .dispatch.op_function import table
-from .engine.accumulate_grad import Leaf, node_of_edge
+from .engine.accumulate_grad import AccumulateGrad, node_of_edge
 from .engine.run_backward import waiting_for
 from .engine.views_and_inplace import node_of
 from .functional import pushed
@@ -51,7 +51,7 @@ class Level:
         if edge is None:
             return tensor
         reached = waiting_for([node_of_edge(edge)[0]])
-        if any(node.__class__ is Leaf and node not in self.own for node in reached):
+        if any(node.__class__ is AccumulateGrad and node not in self.own for node in reached):
             return tensor
         return native.wrap(tensor.array)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import native
-from .engine.accumulate_grad import Leaf
+from .engine.accumulate_grad import AccumulateGrad
 from .engine.function_node import Applied, FunctionCtx, Refusal, Saved, is_plain
 from .engine.grad_fn import function_class
 from .engine.heap_gate import shut
@@ -220,7 +220,7 @@ def record(
         else:
             place = native.Port(node, i, o.array)
         is_dirty = is_in(o, dirty)
-        if o.node.__class__ is Leaf and not is_dirty:
+        if o.node.__class__ is AccumulateGrad and not is_dirty:
             o = made[i] = native.wrap(o.array)
         o.node = place
         if o.base is not None:

@@ -206,7 +206,7 @@ def jacobian(
         ys, several_out = run("jacobian", func, xs)
         by_rows = strategy == "reverse-mode"
         rows = [
-            (rows_of if by_rows else columns_of)(y, xs, create_graph, strict) for y in ys
+            (rows_of if by_rows else jvp_columns)(y, xs, create_graph, strict) for y in ys
         ]  # fmt: skip
     made = [one_or_all(finished(row, create_graph), several) for row in rows]
     return one_or_all(made, several_out)
@@ -236,7 +236,7 @@ def rows_of(y: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool) -> li
     return made
 
 
-def columns_of(y: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool) -> list[Any]:
+def jvp_columns(y: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool) -> list[Any]:
     """dy/dx for each x, a push forward per element of x."""
     made = []
     for k, x in enumerate(xs):

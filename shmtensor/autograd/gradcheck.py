@@ -51,7 +51,7 @@ def moved(arrays: Sequence[Any], steps: Sequence[Any]) -> Iterator[None]:
             array[...] = values
 
 
-def slopes(
+def finite_differences(
     function: Callable[..., Any],
     xs: Sequence[Any],
     arrays: Sequence[Any],
@@ -85,7 +85,9 @@ def numeric(function: Callable[..., Any], xs: Sequence[Any], x: Any, eps: float)
     for i, unit in directions(x.array):
         step = np.zeros(x.array.shape, x.array.dtype)
         step.reshape(-1)[i] = unit
-        columns.append([s.reshape(-1) for s in slopes(function, xs, [x.array], [step], eps)])
+        columns.append(
+            [s.reshape(-1) for s in finite_differences(function, xs, [x.array], [step], eps)]
+        )
     return [np.array(column) for column in zip(*columns)]
 
 
@@ -218,7 +220,7 @@ def check_along(
     rng = np.random.default_rng(0)
     tensors = [x for _, x in checked]
     ways = [noise(rng, x.array) for x in tensors]
-    expected = slopes(function, xs, [x.array for x in tensors], ways, eps)
+    expected = finite_differences(function, xs, [x.array for x in tensors], ways, eps)
     for number, (output, slope) in enumerate(zip(outputs_of(function, xs), expected)):
         if output.node is None:
             continue

@@ -10,9 +10,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .. import native
-from .engine.accumulate_grad import GradientEdge, Handles, Leaf, RemovableHandle, node_of_edge
+from .engine.accumulate_grad import (
+    AccumulateGrad,
+    GradientEdge,
+    Handles,
+    RemovableHandle,
+    node_of_edge,
+)
 from .engine.grad_fn import shown
-from .engine.running import Walk, walks
+from .engine.running import BackwardRun, walks
 from .engine.saved_tensors import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,
@@ -63,7 +69,7 @@ class Node(ABC):
 
 
 Node.register(native.Node)
-Node.register(Leaf)
+Node.register(AccumulateGrad)
 
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:
@@ -104,7 +110,7 @@ def register_multi_grad_hook(
             f"register_multi_grad_hook: Expects mode to be one of ('all', 'any'): {mode!r}"
         )
     lock = threading.Lock()
-    seen: WeakKeyDictionary[Walk, list[Any]] = WeakKeyDictionary()  # gradients by walk
+    seen: WeakKeyDictionary[BackwardRun, list[Any]] = WeakKeyDictionary()  # gradients by walk
     edges = [get_gradient_edge(t) for t in tensors]
 
     def arrived(index: int, grad: Any) -> None:
@@ -120,7 +126,7 @@ def register_multi_grad_hook(
         if mode == "any":
             if first:
                 fn(grad)
-        elif known == sum(walk.reaches(e.node, e.output_nr) for e in edges):
+        elif known == sum(walk.will_compute(e.node, e.output_nr) for e in edges):
             fn(grads)
 
     handles = [t.register_hook(functools.partial(arrived, i)) for i, t in enumerate(tensors)]

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from . import ls as listing
+from . import ls
 from .doctor import report as doctor
 from .find_domains import NoDomain
 from .top import screen as top
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     t.add_argument("--once", action="store_true", help="one look, then end")
     t.set_defaults(run=top.run)
     listed = commands.add_parser("ls", help="the domains of this user and their processes")
-    listed.set_defaults(run=listing.run)
+    listed.set_defaults(run=ls.run)
     d = commands.add_parser("doctor", help="what this machine lacks, and the remedies")
     d.set_defaults(run=doctor.run)
     for command in (t, listed, d):

@@ -87,14 +87,14 @@ def discover() -> list[Found]:
     for entry in PROC.iterdir():
         if entry.name.isdigit():
             with suppress(OSError):  # it ended meanwhile, or belongs to somebody else
-                look_at(int(entry.name), by_file)
+                add_process(int(entry.name), by_file)
     found = [domain for domain in by_file.values() if domain is not None]
     for domain in found:
         domain.members.sort(key=lambda m: m.pid)
     return sorted(found, key=lambda domain: (-len(domain.members), domain.id))
 
 
-def look_at(pid: int, by_file: dict[tuple[int, int], Found | None]) -> None:
+def add_process(pid: int, by_file: dict[tuple[int, int], Found | None]) -> None:
     """Enters a process into the domains whose control files it has open."""
     controls: dict[tuple[int, int], int] = {}
     volumes: tuple[dict[int, None], dict[int, None]] = ({}, {})

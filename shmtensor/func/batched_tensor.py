@@ -186,7 +186,7 @@ def spread(x: Any, stack: list[Level]) -> Any:
     return x
 
 
-def gathered(x: Any, stack: list[Level]) -> Any:
+def unstack(x: Any, stack: list[Level]) -> Any:
     """The reverse of `spread`."""
     for level in stack:
         x = wrapped(x, level)

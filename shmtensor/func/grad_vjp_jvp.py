@@ -18,9 +18,9 @@ import numpy as np
 from .. import native
 from ..autograd import enable_grad, table
 from ..autograd import grad as gradients_of
-from ..autograd.engine.accumulate_grad import Leaf
+from ..autograd.engine.accumulate_grad import AccumulateGrad
 from ..autograd.functional import pulled_by
-from .batched_tensor import Batched, NoRule, gathered, levels, spread
+from .batched_tensor import Batched, NoRule, levels, spread, unstack
 from .pytree import flat
 
 __all__ = ["grad", "grad_and_value", "jvp", "vjp"]
@@ -74,7 +74,7 @@ class Trial:
         """The inputs for the function, nested as they were given."""
         made, start = [], 0
         for n, rebuild in zip(self.counts, self.rebuilds):
-            part = [gathered(x, self.stack) for x in self.plain[start : start + n]]
+            part = [unstack(x, self.stack) for x in self.plain[start : start + n]]
             made.append(rebuild(part))
             start += n
         return made
@@ -91,7 +91,7 @@ class Trial:
         """Looks whether a result depends on other leaves: then it stays in their graph."""
         if not self.tracked and output.requires_grad:
             own = {id(x.node) for x in self.plain}
-            self.tracked = reaches_others(output.node, own)
+            self.tracked = depends_on_others(output.node, own)
 
     def pulled(self, output: Any, cotangent: Any) -> list[Any]:
         """The gradients at the inputs, zeros where nothing depends on one."""
@@ -109,14 +109,14 @@ def zeros(x: Any) -> Any:
     return native.wrap(native.call(np.zeros, tuple(x.shape), x.dtype))
 
 
-def reaches_others(node: Any, own: set[int]) -> bool:
+def depends_on_others(node: Any, own: set[int]) -> bool:
     """Whether a graph leads to a leaf that is not among ours."""
     seen, stack = {id(node)}, [node]
     while stack:
         node = stack.pop()
         if node.__class__ is native.Port:
             node = node.node
-        if node.__class__ is Leaf:
+        if node.__class__ is AccumulateGrad:
             if id(node) not in own:
                 return True
             continue
@@ -200,10 +200,10 @@ def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
             plain = spread(value, trial.stack)
             trial.finish(plain)
             one = native.wrap(np.ones(tuple(plain.shape), plain.dtype))
-            found = [gathered(g, trial.stack) for g in trial.pulled(plain, one)]
+            found = [unstack(g, trial.stack) for g in trial.pulled(plain, one)]
         slopes = trial.nested(found)
         result = slopes[0] if isinstance(argnums, int) else tuple(slopes)
-        value = gathered(trial.shown(plain), trial.stack)
+        value = unstack(trial.shown(plain), trial.stack)
         return result, ((value, freed(trial, aux)) if has_aux else value)
 
     return run
@@ -284,10 +284,10 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
                 trial.tracked = trial.tracked or wide.requires_grad
                 found = trial.pulled(y, wide)
                 total = [p if t is None else t + p for t, p in zip(total, found)]
-        made = trial.nested([gathered(g, trial.stack) for g in total])
+        made = trial.nested([unstack(g, trial.stack) for g in total])
         return tuple(made)
 
-    result = rebuild([gathered(trial.shown(y), trial.stack) for y in plain])
+    result = rebuild([unstack(trial.shown(y), trial.stack) for y in plain])
     return (result, pull, freed(trial, aux)) if has_aux else (result, pull)
 
 
@@ -344,6 +344,6 @@ def jvp(func: Function, primals: Any, tangents: Any, *, has_aux: bool = False) -
         for y in plain:
             trial.finish(y)
         made = pushes(trial, plain)(wide)
-        slope = rebuild([gathered(trial.shown(t), trial.stack) for t in made])
-    result = rebuild([gathered(trial.shown(y), trial.stack) for y in plain])
+        slope = rebuild([unstack(trial.shown(t), trial.stack) for t in made])
+    result = rebuild([unstack(trial.shown(y), trial.stack) for y in plain])
     return (result, slope, freed(trial, aux)) if has_aux else (result, slope)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import native
 from ..autograd import table
-from .batched_tensor import gathered, spread
+from .batched_tensor import spread, unstack
 from .grad_vjp_jvp import Argnums, Trial, apart, chosen, freed, inside, jvp, pushes, replaced, zeros
 from .pytree import flat
 
@@ -56,7 +56,7 @@ def jacobian(func: Function, argnums: Argnums, has_aux: bool, forward: bool) -> 
                 made_row = []
                 for x, block in zip(trial.plain, row):
                     own = tuple(x.shape[len(trial.stack) :])
-                    parts = [gathered(trial.shown(b), trial.stack) for b in block]
+                    parts = [unstack(trial.shown(b), trial.stack) for b in block]
                     if not parts:
                         empty = native.wrap(np.zeros(shape + own, x.dtype))
                         made_row.append(empty)

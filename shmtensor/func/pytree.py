@@ -14,7 +14,7 @@ def flat(tree: Any) -> tuple[list[Any], Rebuild]:
     """The leaves, and a function that puts as many others in their places."""
     if isinstance(tree, dict):
         keys = list(tree)
-        return joined([tree[k] for k in keys], lambda parts: alike(tree, zip(keys, parts)))
+        return joined([tree[k] for k in keys], lambda parts: same_type(tree, zip(keys, parts)))
     if isinstance(tree, (list, tuple)):
         kind: Any = type(tree)
         if hasattr(kind, "_fields"):
@@ -23,7 +23,7 @@ def flat(tree: Any) -> tuple[list[Any], Rebuild]:
     return [tree], lambda leaves: leaves[0]
 
 
-def alike(tree: Any, items: Any) -> Any:
+def same_type(tree: Any, items: Any) -> Any:
     """A dictionary of the same kind."""
     return type(tree)(items) if type(tree).__name__ in ("dict", "OrderedDict") else dict(items)
 

@@ -24,7 +24,7 @@ RANDOMNESS = ("error", "different", "same")
 
 
 @contextmanager
-def running(level: Level) -> Iterator[None]:
+def innermost(level: Level) -> Iterator[None]:
     """In this block the vmap is the innermost one."""
     before, guard = list(levels.now), philox.guard
     levels.now = [*before, level]
@@ -111,9 +111,9 @@ def vmap(
             return at_once(call, found, dims, stop - start, randomness)
 
         if chunk_size is None or chunk_size >= size:
-            return placed(part(0, size), out_dims, size)
+            return with_batch_dims(part(0, size), out_dims, size)
         parts = [part(start, min(start + chunk_size, size)) for start in range(0, size, chunk_size)]
-        return placed(together(parts), out_dims, size)
+        return with_batch_dims(together(parts), out_dims, size)
 
     return mapped
 
@@ -159,7 +159,7 @@ def at_once(call: Any, found: list[Any], dims: list[int | None], size: int, mode
     if mode == "error" and size:
         level = Level(size, len(levels.now), mode)
         try:
-            with running(level):
+            with innermost(level):
                 made = call([x if d is None else wrapped(x, level) for x, d in zip(found, dims)])
                 leaves, rebuild = flat(made)
                 return [collected(x, level) for x in leaves], rebuild
@@ -198,7 +198,7 @@ def one_by_one(call: Any, found: list[Any], dims: list[int | None], size: int, m
     for i in range(size):
         if mode == "same":
             philox.default_generator.write(state)
-        with running(level):
+        with innermost(level):
             made = call([x if d is None else table.select(x, 0, i) for x, d in zip(found, dims)])
         leaves, rebuild = flat(made)
         for x in leaves:
@@ -216,7 +216,7 @@ def together(parts: list[Any]) -> Any:
     return made, rebuild
 
 
-def placed(found: Any, out_dims: Any, size: int) -> Any:
+def with_batch_dims(found: Any, out_dims: Any, size: int) -> Any:
     """The results with their batch dimensions where they are asked for.
 
     Raises:

@@ -23,8 +23,8 @@ import numpy as np
 from .. import native
 from ..dtypes import bfloat16
 from ..errors import StaleHandle
-from . import named_tensor_server as door
-from .named_tensor_server import Door, ask, keeper
+from . import named_tensor_server
+from .named_tensor_server import NameServer, ask, keeper
 
 __all__ = ["Domain", "Name", "domains", "names", "open", "publish", "unpublish"]
 
@@ -86,8 +86,8 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
     }
     if not array.flags.writeable:
         mode &= 0o444
-    made = Door(os.geteuid(), name, mode, about, handle, keeps=array)
-    door.speak("publish.exported")
+    made = NameServer(os.geteuid(), name, mode, about, handle, keeps=array)
+    named_tensor_server.speak("publish.exported")
     try:
         made.bind()
     except OSError as error:
@@ -102,7 +102,7 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
 def _holder(uid: int, name: str) -> str:
     with contextlib.suppress(OSError, ValueError):
         connection, (_, fds) = ask(uid, name, {"ask": "describe"}, 1.0)
-        pid = door.peer(connection)[0]
+        pid = named_tensor_server.peer(connection)[0]
         connection.close()
         for fd in fds:
             os.close(fd)
@@ -161,8 +161,10 @@ def open(
 
 
 def _open(uid: int, name: str, readonly: bool) -> Any:
-    link, (answer, fds) = ask(uid, name, {"ask": "open", "readonly": readonly}, door.ANSWER_TIMEOUT)
-    door.speak("open.answered")
+    link, (answer, fds) = ask(
+        uid, name, {"ask": "open", "readonly": readonly}, named_tensor_server.ANSWER_TIMEOUT
+    )
+    named_tensor_server.speak("open.answered")
     try:
         if answer.get("gone"):
             raise ConnectionError("it was taken back")
@@ -172,7 +174,7 @@ def _open(uid: int, name: str, readonly: bool) -> Any:
             array, block = _received(name, answer, fds, readonly)
         except StaleHandle as error:  # its last holder died before this process held it
             raise ConnectionError("its holder has gone") from error
-        door.speak("open.held")
+        named_tensor_server.speak("open.held")
     except BaseException:
         link.close()
         raise
@@ -182,7 +184,7 @@ def _open(uid: int, name: str, readonly: bool) -> Any:
     about = {key: answer[key] for key in ("id", "shape", "strides", "dtype", "offset", "readonly")}
     mode = int(answer["mode"]) & (0o444 if readonly else 0o666)
     handle = bytes.fromhex(answer["handle"])
-    keeper.follow(Door(uid, name, mode, about, handle, link=link), block)
+    keeper.follow(NameServer(uid, name, mode, about, handle, link=link), block)
     return native.wrap(array)
 
 
@@ -242,7 +244,7 @@ def names() -> list[Name]:
     found = set()
     with Path("/proc/net/unix").open() as table:
         for line in table:
-            _, at, rest = line.rstrip("\n").partition("@" + door.PREFIX)
+            _, at, rest = line.rstrip("\n").partition("@" + named_tensor_server.PREFIX)
             uid, colon, name = rest.partition(":")
             # num refcount protocol flags ...: 00010000 listens
             if at and colon and uid.isdigit() and line.split()[3] == "00010000":
@@ -254,7 +256,7 @@ def _described(name: str, uid: int) -> Name:
     try:
         connection, (answer, fds) = ask(uid, name, {"ask": "describe"}, 1.0)
         with connection:
-            pid = door.peer(connection)[0]
+            pid = named_tensor_server.peer(connection)[0]
         for fd in fds:
             os.close(fd)
         dtype, shape = _dtype(answer["dtype"]), tuple(int(n) for n in answer["shape"])

@@ -33,7 +33,7 @@ from typing import Any
 
 from .. import native
 
-__all__ = ["ANSWER_TIMEOUT", "Door", "Keeper", "ask", "keeper", "peer", "speak"]
+__all__ = ["ANSWER_TIMEOUT", "Keeper", "NameServer", "ask", "keeper", "peer", "speak"]
 
 PREFIX = "shmtensor:1:"
 ANSWER_TIMEOUT = 5.0  # seconds; a holder that is stopped does not answer
@@ -119,7 +119,7 @@ def ask(uid: int, name: str, message: dict[str, Any], timeout: float) -> tuple[s
 
 
 @dataclass(eq=False)
-class Door:
+class NameServer:
     """A name that this process serves, or follows until it can take it over.
 
     Attributes:
@@ -180,7 +180,7 @@ class Door:
         self.clients.clear()
 
     # ---- serving
-    def answer(self, client: socket.socket) -> None:
+    def handle_request(self, client: socket.socket) -> None:
         """One question of a client. Raises OSError or ValueError: the client is of no use."""
         message, fds = hear(client)
         for fd in fds:
@@ -215,7 +215,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.doors: dict[tuple[int, str], Door] = {}
+        self.doors: dict[tuple[int, str], NameServer] = {}
         self.thread: threading.Thread | None = None
         self.stop = False
         self.bell: tuple[socket.socket, socket.socket] | None = None  # while there is a thread
@@ -267,20 +267,20 @@ class Keeper:
         self.lock = threading.RLock()
 
     # ---- doors
-    def add(self, door: Door) -> None:
+    def add(self, door: NameServer) -> None:
         with self.lock:
             self.doors[door.uid, door.name] = door
             self.run()
         self.wake()
 
-    def remove(self, door: Door, farewell: bool = False) -> None:
+    def remove(self, door: NameServer, farewell: bool = False) -> None:
         with self.lock:
             if self.doors.get((door.uid, door.name)) is door:
                 del self.doors[door.uid, door.name]
             door.close(farewell)
         self.wake()
 
-    def follow(self, door: Door, block: Any) -> None:
+    def follow(self, door: NameServer, block: Any) -> None:
         """Keeps an opener's door until its blocks are gone. A name that this process serves or
         follows already has its door."""
         with self.lock:
@@ -326,7 +326,7 @@ class Keeper:
                     elif not key.data.closing:
                         self.attend(key.data, key.fileobj)
 
-    def attend(self, door: Door, end: Any) -> None:
+    def attend(self, door: NameServer, end: Any) -> None:
         """Something came in at one of a door's sockets."""
         listener, link = door.listener, door.link
         if listener is not None and end is listener:
@@ -350,12 +350,12 @@ class Keeper:
                 self.succeed(door)
         elif end in door.clients:
             try:
-                door.answer(end)
+                door.handle_request(end)
             except (OSError, ValueError):
                 door.clients.discard(end)
                 end.close()
 
-    def succeed(self, door: Door) -> None:
+    def succeed(self, door: NameServer) -> None:
         """The holder that this door followed has died: take its name over, or follow who did."""
         if door.uid != os.geteuid():
             return self.remove(door)
@@ -377,7 +377,7 @@ class Keeper:
         return None
 
 
-def _let_go(reference: weakref.ref[Door], block: int) -> None:
+def _let_go(reference: weakref.ref[NameServer], block: int) -> None:
     door = reference()
     if door is not None:
         door.blocks.discard(block)

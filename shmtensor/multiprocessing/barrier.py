@@ -72,7 +72,7 @@ class Barrier(Shared):
             self._changed._lock.recover()
         return self._words
 
-    def _places(self, former: bool = False) -> range:
+    def _slots(self, former: bool = False) -> range:
         start = _PLACES + (2 * self._parties if former else 0)
         return range(start, start + 2 * self._parties, 2)
 
@@ -89,8 +89,8 @@ class Barrier(Shared):
         try:
             self._check(words)
             generation = words[_GENERATION]
-            index = sum(words[i] != 0 for i in self._places())
-            place = next(i for i in self._places() if words[i] == 0)
+            index = sum(words[i] != 0 for i in self._slots())
+            place = next(i for i in self._slots() if words[i] == 0)
             row, inc = native.row()
             words[place + 1] = inc - (1 << 32) if inc >= 1 << 31 else inc
             words[place] = row + 1
@@ -112,7 +112,7 @@ class Barrier(Shared):
     def _open(self, words: memoryview) -> None:
         if self._action is not None:
             self._action()
-        for now, then in zip(self._places(), self._places(former=True), strict=True):
+        for now, then in zip(self._slots(), self._slots(former=True), strict=True):
             words[then + 1], words[then] = words[now + 1], words[now]
             words[now] = 0
         self._turn(words)
@@ -130,21 +130,21 @@ class Barrier(Shared):
                 )
             self._changed.wait(left)
             if words[_GENERATION] == generation and words[_STATE] == _FILLING:
-                self._look(words)
+                self._check_parties(words)
         if words[_GENERATION] != generation:
             if words[_RESET] == generation + 1:
                 raise threading.BrokenBarrierError("Barrier.wait: the barrier was reset")
             return
         self._check(words)
 
-    def _look(self, words: memoryview) -> None:
+    def _check_parties(self, words: memoryview) -> None:
         """Breaks the barrier if a party has died: one that waits, or one of the last time that was
         killed since."""
-        waiting = {(words[i], words[i + 1]) for i in self._places() if words[i]}
-        former = {(words[i], words[i + 1]) for i in self._places(former=True) if words[i]}
+        waiting = {(words[i], words[i + 1]) for i in self._slots() if words[i]}
+        former = {(words[i], words[i + 1]) for i in self._slots(former=True) if words[i]}
         for row, inc in waiting | former:
             who = row - 1, inc & 0xFFFFFFFF
-            if native.life(*who) == "alive":
+            if native.liveness(*who) == "alive":
                 continue
             if (row, inc) not in waiting and native.describe(*who)[2] == 0:
                 continue  # it came, and left in order: another may take its part
@@ -171,7 +171,7 @@ class Barrier(Shared):
         words = self._enter()
         try:
             words[_RESET] = words[_GENERATION] + 1
-            for i in (*self._places(), *self._places(former=True)):
+            for i in (*self._slots(), *self._slots(former=True)):
                 words[i] = 0
             words[_STATE] = _FILLING
             self._turn(words)
@@ -195,7 +195,7 @@ class Barrier(Shared):
     def n_waiting(self) -> int:
         """How many wait now."""
         words = self._words
-        return 0 if words[_STATE] else sum(words[i] != 0 for i in self._places())
+        return 0 if words[_STATE] else sum(words[i] != 0 for i in self._slots())
 
     @property
     def broken(self) -> bool:

@@ -98,7 +98,7 @@ class Pool(_pool.Pool):
         self._taskqueue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._change_notifier = _Notifier()
         self._cache = stdlib._PoolCache(notifier=self._change_notifier)
-        self._crew = _Crew(self)
+        self._crew = _WorkerPool(self)
         try:
             self._crew.fill()
         except BaseException:
@@ -140,7 +140,7 @@ class Pool(_pool.Pool):
         self._result_handler.join()
 
 
-class _Crew:
+class _WorkerPool:
     """The workers, and which has which task. Its lock is held for bookkeeping and for sends, which
     never wait."""
 
@@ -241,7 +241,7 @@ class _Crew:
             self.hand_out()
         self.settle(job, i, result)
 
-    def look(self) -> None:
+    def check_workers(self) -> None:
         """Notices workers that have ended."""
         with self.lock:
             gone = [
@@ -292,7 +292,7 @@ class _Crew:
             self.fail(task, RuntimeError("Pool: terminated before the task was done"))
 
 
-def _feed(taskqueue: queue.SimpleQueue[Any], crew: _Crew) -> None:
+def _feed(taskqueue: queue.SimpleQueue[Any], crew: _WorkerPool) -> None:
     """The task thread: runs the iterables of map and imap, which may take their time."""
     for sequence, set_length in iter(taskqueue.get, None):
         task = None
@@ -306,13 +306,13 @@ def _feed(taskqueue: queue.SimpleQueue[Any], crew: _Crew) -> None:
     crew.is_over = True
 
 
-def _collect(crew: _Crew) -> None:
+def _collect(crew: _WorkerPool) -> None:
     """The result thread: results, deaths, and the end."""
     while not crew.is_terminated:
         try:
             result = crew.results.get(_SLICE)
         except queue.Empty:
-            crew.look()
+            crew.check_workers()
             if crew.is_over and not crew.cache:
                 break
         else:
@@ -329,7 +329,7 @@ def _collect(crew: _Crew) -> None:
 
 def _terminate(
     taskqueue: queue.SimpleQueue[Any],
-    crew: _Crew,
+    crew: _WorkerPool,
     task_handler: threading.Thread,
     result_handler: threading.Thread,
 ) -> None:

@@ -54,7 +54,7 @@ def check_watched(watch: Iterable[Any], where: str) -> None:
     """
     for item in watch:
         if isinstance(item, tuple):
-            if native.life(*item) != "alive":
+            if native.liveness(*item) != "alive":
                 text, pid, code = native.describe(*item)
                 raise PeerLostError(f"{where}: {text}", text.split(" (")[0], pid, code)
         elif item.exitcode not in (None, 0):

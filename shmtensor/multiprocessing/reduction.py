@@ -39,13 +39,13 @@ _registered: Any = ChainMap(extra_reductions, copyreg.dispatch_table)
 _CTYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
 
 
-class _Arriving(threading.local):
+class _ReceivedBlocks(threading.local):
     """The blocks of the message that this thread is unpickling."""
 
     blocks: Any = ()
 
 
-_arriving = _Arriving()
+_arriving = _ReceivedBlocks()
 
 
 class _ByValue(Exception):

@@ -91,7 +91,7 @@ class Buffer(Tensor):
 
 # What a tensor without a shape still can: change its dtype and its place, and say what it is.
 _ALLOWED = {
-    "bfloat16", "cast", "char", "copy_", "cpu", "cuda", "double", "float", "get_device", "half",
+    "_to_copy", "bfloat16", "char", "copy_", "cpu", "cuda", "double", "float", "get_device", "half",
     "int", "is_complex", "is_floating_point", "long", "requires_grad_", "share_memory_", "short",
     "size", "to",
 }  # fmt: skip

@@ -93,7 +93,7 @@ LATER = {
         "linalg.multi_dot_vander",
     ),
     "masked": ("reduce.masked",),
-    "recurrent": ("nn.rnn_layer", "nn.rnn"),
+    "rnn": ("nn.rnn_layer", "nn.rnn"),
     "special": ("special.ndtr_zeta_gammainc", "special.bessel", "special.orthogonal_polynomials"),
 }
 

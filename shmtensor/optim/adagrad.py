@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from . import reference_updates as rules
+from . import reference_updates
 from .arguments import as_numbers, check_not_negative, check_rate
 from .flat.flat_optimizer import FlatOptimizer
 from .flat.flat_parameters import Array
@@ -104,5 +104,7 @@ class Adagrad(FlatOptimizer):
         new, total = p[at], state["sum"][at]
         length = self._length(as_numbers(group), step)
         numbers = once.numbers.detach().array
-        rules.adagrad_(new, numbers, total, length, group["eps"], 0.0, group["maximize"])
+        reference_updates.adagrad_(
+            new, numbers, total, length, group["eps"], 0.0, group["maximize"]
+        )
         p[at], state["sum"][at] = new, total

@@ -11,7 +11,7 @@ import numpy as np
 from .. import native
 from ..autograd import wrap
 from ..memory.layout import zeros_shared
-from . import reference_updates as rules
+from . import reference_updates
 from .arguments import check_betas
 from .optimizer import Group, Optimizer
 
@@ -87,9 +87,9 @@ class SparseAdam(Optimizer):
         beta1, beta2 = (float(beta) for beta in group["betas"])
         step = int(state["step"])
         eps = group["eps"] / math.sqrt(1 - beta2**step)  # the rule adds it after the correction
-        kernel: Any = getattr(native, "adam_", rules.adam_)
+        kernel: Any = getattr(native, "adam_", reference_updates.adam_)
         if p.dtype.char not in "fd":
-            kernel = rules.adam_
+            kernel = reference_updates.adam_
         lr, uphill = float(group["lr"]), group["maximize"]
         kernel(*flat, None, step, lr, beta1, beta2, eps, 0.0, False, uphill)
         new = (flat[0], *flat[2:])

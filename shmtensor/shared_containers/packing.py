@@ -17,13 +17,13 @@ import numpy as np
 
 from .. import native
 
-__all__ = ["DICT", "LIST", "Packed", "pack", "reduce", "reduce_for_stdlib", "shown"]
+__all__ = ["DICT", "LIST", "Container", "pack", "reduce", "reduce_for_stdlib", "shown"]
 
 LIST, DICT = 1, 2
 SHOWN = 5  # elements in a repr
 
 
-class Packed(Protocol):
+class Container(Protocol):
     """A list or dictionary over blocks."""
 
     @property
@@ -60,12 +60,12 @@ def as_shared(array: np.ndarray[Any, Any]) -> Any:
     return block
 
 
-def reduce(packed: Packed, *view: int) -> tuple[Any, ...]:
+def reduce(packed: Container, *view: int) -> tuple[Any, ...]:
     """The reduction of an object for any pickler."""
     return restore, (type(packed), [as_array(block) for block in packed._blocks], *view)
 
 
-def restore(cls: type[Packed], arrays: list[np.ndarray[Any, Any]], *view: int) -> Any:
+def restore(cls: type[Container], arrays: list[np.ndarray[Any, Any]], *view: int) -> Any:
     """The object of a pickle."""
     return cls._over([as_shared(array) for array in arrays], *view)
 
@@ -77,7 +77,7 @@ def reduce_for_stdlib(packed: Any) -> tuple[Any, ...]:
     return receive, (cls, [native.export(array) for array in arrays], *view)
 
 
-def receive(cls: type[Packed], handles: list[bytes], *view: int) -> Any:
+def receive(cls: type[Container], handles: list[bytes], *view: int) -> Any:
     """The object over blocks that these handles name. Copies: none."""
     return cls._over([native.receive(handle) for handle in handles], *view)
 

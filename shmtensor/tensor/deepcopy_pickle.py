@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import native
 from ..autograd.dispatch.promote_operands import as_canonical
-from ..autograd.engine.accumulate_grad import Leaf
+from ..autograd.engine.accumulate_grad import AccumulateGrad
 from ..storage import owner_of
 from .grad_attributes import node_name
 
@@ -37,7 +37,7 @@ def deepcopy(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
     if named := getattr(tensor, "__dict__", None):
         made.__dict__.update(copy.deepcopy(named, memo))
     if tensor.grad is not None:
-        made.leaf = made.leaf or Leaf(made)
+        made.leaf = made.leaf or AccumulateGrad(made)
         made.leaf.grad = tensor.grad.__deepcopy__(memo)
     return made
 
@@ -64,7 +64,7 @@ def whole(tensor: Tensor) -> Any:
     owner = owner_of(tensor.array)
     plain = owner.flags.c_contiguous or owner.flags.f_contiguous
     mapped = isinstance(owner.base, mmap.mmap)
-    home = tensor.leaf is not None and tensor.leaf.home is not None
+    home = tensor.leaf is not None and tensor.leaf.grad_buffer is not None
     return owner if plain and not mapped and not home else None
 
 

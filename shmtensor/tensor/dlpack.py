@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import dtypes, native
 from ..autograd.dispatch.promote_operands import as_canonical
-from ..autograd.engine import views_and_inplace as view
+from ..autograd.engine import views_and_inplace
 from ..device import as_device
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def capsule_of(tensor: Tensor, stream: Any, named: dict[str, Any]) -> Any:
     """A DLPack capsule of a tensor's memory, by the arguments of `__dlpack__`. Copies: none."""
     if stream is not None and stream != -1:  # -1: no synchronisation is asked for
         raise BufferError(f"__dlpack__: stream: None is expected on the CPU: {stream!r}")
-    if view.node_of(tensor) is not None:
+    if views_and_inplace.node_of(tensor) is not None:
         raise BufferError(
             "__dlpack__: Can't export tensors that require gradient: shape "
             f"{tuple(tensor.shape)}, use tensor.detach()"

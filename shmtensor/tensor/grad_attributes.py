@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import native
-from ..autograd.engine.accumulate_grad import Leaf
+from ..autograd.engine.accumulate_grad import AccumulateGrad
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, inferring
-from ..ops.table.sparse_gradient import Scattered
+from ..ops.table.sparse_gradient import SparseGradient
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -29,7 +29,7 @@ def start_recording(tensor: Tensor) -> None:
             f"is not allowed: shape {tuple(tensor.shape)}, make a clone() first"
         )
     if tensor.leaf is None:
-        tensor.leaf = Leaf(tensor)
+        tensor.leaf = AccumulateGrad(tensor)
     else:
         tensor.leaf.describe(tensor.array)
     tensor.node = tensor.leaf
@@ -41,7 +41,7 @@ def stop_recording(tensor: Tensor, node: Any) -> None:
     """
     if is_unrecorded(node):
         return
-    if node.__class__ is not Leaf:
+    if node.__class__ is not AccumulateGrad:
         raise RuntimeError(
             "requires_grad_: you can only change requires_grad flags of leaf variables: this "
             f"tensor was computed by {node_name(tensor)}, use detach() for one that does not "
@@ -52,21 +52,21 @@ def stop_recording(tensor: Tensor, node: Any) -> None:
 
 def set_grad(tensor: Tensor, value: Any) -> None:
     """Sets `.grad` of a tensor: a tensor of its shape and dtype, or a sparse gradient."""
-    if not isinstance(value, (native.TensorBase, Scattered)):
+    if not isinstance(value, (native.TensorBase, SparseGradient)):
         raise TypeError(
             f"grad: assigned grad expected to be a Tensor or None: {type(value).__name__}"
         )
     if value is tensor:
         raise RuntimeError("grad: can't assign a Tensor as its own grad")
-    array: Any = value.numbers.array if isinstance(value, Scattered) else value.array
-    shape = value.shape if isinstance(value, Scattered) else array.shape
+    array: Any = value.numbers.array if isinstance(value, SparseGradient) else value.array
+    shape = value.shape if isinstance(value, SparseGradient) else array.shape
     if shape != tensor.array.shape or array.dtype is not tensor.array.dtype:
         raise RuntimeError(
             f"grad: assigned grad has data of a different shape or dtype: {shape} {array.dtype} "
             f"is not {tensor.array.shape} {tensor.array.dtype}"
         )
     if tensor.leaf is None:
-        tensor.leaf = Leaf(tensor)
+        tensor.leaf = AccumulateGrad(tensor)
     tensor.leaf.grad = value
 
 
@@ -83,9 +83,9 @@ def set_data(tensor: Tensor, value: Any) -> None:
     leaf = tensor.leaf
     if leaf is not None:
         leaf.describe(array)
-        home = leaf.home
+        home = leaf.grad_buffer
         if home is not None and (home.dtype is not array.dtype or home.shape != array.shape):
-            leaf.home = None
+            leaf.grad_buffer = None
 
 
 def node_name(tensor: Tensor) -> str:

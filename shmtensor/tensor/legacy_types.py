@@ -6,8 +6,7 @@ import sys
 from typing import Any
 
 from .. import dtypes
-from . import Tensor
-from . import from_data as conversion
+from . import Tensor, from_data
 
 __all__ = [
     "BFloat16Tensor",
@@ -34,7 +33,7 @@ class Typed(type):
     def __call__(cls, *args: Any, **named: Any) -> Any:
         if not args or isinstance(args[0], int):
             return Tensor(*args).to(cls.dtype)
-        return conversion.tensor(args[0], dtype=cls.dtype, **named)
+        return from_data.tensor(args[0], dtype=cls.dtype, **named)
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, Tensor) and value.dtype is cls.dtype

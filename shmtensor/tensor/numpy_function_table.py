@@ -97,7 +97,7 @@ def prod(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return table.prod(x) if dim is None else table.prod(x, dim, keepdims)
 
 
-def extreme(op: str) -> Any:
+def minmax(op: str) -> Any:
     def of(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
         x = tensor(a)
         if axis == ():
@@ -118,7 +118,7 @@ def spread(op: str) -> Any:
     return of
 
 
-def running(op: str) -> Any:
+def cumulative(op: str) -> Any:
     def of(a: Any, axis: Any = None) -> Any:
         x = tensor(a)
         if not x.array.ndim or is_unsigned(x):
@@ -302,14 +302,14 @@ TABLE: dict[str, Any] = {
         array_split, split, take, take_along_axis, trace, dot, vdot, outer, einsum, cross, clip,
         nan_to_num, trapezoid, sort, moveaxis,
     )),
-    "numpy.max": extreme("amax"),
-    "numpy.min": extreme("amin"),
-    "numpy.amax": extreme("amax"),
-    "numpy.amin": extreme("amin"),
+    "numpy.max": minmax("amax"),
+    "numpy.min": minmax("amin"),
+    "numpy.amax": minmax("amax"),
+    "numpy.amin": minmax("amin"),
     "numpy.var": spread("var"),
     "numpy.std": spread("std"),
-    "numpy.cumsum": running("cumsum"),
-    "numpy.cumprod": running("cumprod"),
+    "numpy.cumsum": cumulative("cumsum"),
+    "numpy.cumprod": cumulative("cumprod"),
     "numpy.tril": triangle("tril"),
     "numpy.triu": triangle("triu"),
     "numpy.stack": lambda arrays, axis=0: table.stack(tensors(arrays), axis),

@@ -86,7 +86,7 @@ def in_common(operands: Sequence[Any]) -> list[Any]:
         return list(operands)
     dtype = functools.reduce(promote_types, found)
     return [
-        table.cast(x, dtype)
+        table._to_copy(x, dtype)
         if isinstance(x, native.TensorBase) and x.array.dtype is not dtype
         else x
         for x in operands

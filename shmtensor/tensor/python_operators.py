@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import native
-from ..autograd.engine import views_and_inplace as view
+from ..autograd.engine import views_and_inplace
 from .grad_attributes import node_name
 from .printing import format_array
 
@@ -18,7 +18,7 @@ __all__ = ["ambiguous", "contains", "index_number", "one_number", "real_number",
 def text(tensor: Tensor) -> str:
     """A tensor as PyTorch prints it, with its place in the graph."""
     notes = []
-    if view.requires_grad(tensor):
+    if views_and_inplace.requires_grad(tensor):
         try:
             is_leaf = tensor.is_leaf
         except RuntimeError:  # a view whose base was written

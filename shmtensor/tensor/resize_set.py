@@ -10,13 +10,13 @@ import numpy as np
 
 from .. import native
 from ..autograd.dispatch.op_function import table
-from ..autograd.engine import views_and_inplace as view
-from ..autograd.engine.accumulate_grad import Leaf
+from ..autograd.engine import views_and_inplace
+from ..autograd.engine.accumulate_grad import AccumulateGrad
 from ..autograd.engine.resize import SetStorage, place, resize
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import enable_grad, no_grad, recording
 from ..ops.table.tensor_like import order_in
-from . import torch_constants as formats
+from . import torch_constants
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -32,13 +32,13 @@ def become(tensor: T, name: str, *args: Any) -> T:
     What it was is its base from then on, so that its history continues, under `no_grad` too: a
     tensor that requires grad still does. A leaf remains one. It counts as a write.
     """
-    view.may_change(tensor)
-    node = view.node_of(tensor)
-    view.may_forget(tensor)
-    if node.__class__ is Leaf or is_unrecorded(node):
+    views_and_inplace.may_change(tensor)
+    node = views_and_inplace.node_of(tensor)
+    views_and_inplace.may_forget(tensor)
+    if node.__class__ is AccumulateGrad or is_unrecorded(node):
         with no_grad():
             tensor.array = getattr(table, name)(tensor.detach(), *args).array
-        if node.__class__ is Leaf:
+        if node.__class__ is AccumulateGrad:
             node.describe(tensor.array)
         native.wrote(tensor)
         return tensor
@@ -47,7 +47,7 @@ def become(tensor: T, name: str, *args: Any) -> T:
     former.version = tensor.version
     with enable_grad():
         made = getattr(table, name)(former, *args)
-    node = view.node_of(made)
+    node = views_and_inplace.node_of(made)
     tensor.array = made.array
     tensor.version, tensor.node = made.version, node
     tensor.base = made.base if node is not None or former.base is not None else None
@@ -56,7 +56,7 @@ def become(tensor: T, name: str, *args: Any) -> T:
         parent, _, *step = tensor.base
         tensor.base = (parent, tensor.version.count, *step)
     if tensor.leaf is not None and former.node is not None:
-        view.move_retained(tensor, former.node)
+        views_and_inplace.move_retained(tensor, former.node)
     return tensor
 
 
@@ -64,15 +64,15 @@ def resize_(tensor: T, sizes: tuple[Any, ...], memory_format: Any) -> T:
     """Changes a tensor's shape: its elements are those in memory from the first one on."""
     if not sizes:
         raise TypeError("resize_: missing argument 'size'")
-    view.may_change(tensor)
+    views_and_inplace.may_change(tensor)
     shape = tuple(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes)
     if any(operator.index(n) < 0 for n in shape):
         raise RuntimeError(f"resize_: sizes must not be negative: {shape}")
-    if view.node_of(tensor) is not None:
+    if views_and_inplace.node_of(tensor) is not None:
         raise RuntimeError(
             f"resize_: cannot resize variables that require grad: shape {tuple(tensor.shape)}"
         )
-    if memory_format is formats.preserve_format:
+    if memory_format is torch_constants.preserve_format:
         raise RuntimeError("resize_: unsupported memory format: preserve_format")
     order = order_in(shape, memory_format)
     if shape != tensor.array.shape or memory_format is not None:
@@ -83,10 +83,10 @@ def resize_(tensor: T, sizes: tuple[Any, ...], memory_format: Any) -> T:
 
 def set_(tensor: T, source: Any, storage_offset: int, size: Any, stride: Any) -> T:
     """Makes a tensor one over another one's memory, or over none. Copies: none."""
-    view.may_change(tensor)
-    node = view.node_of(tensor)
-    if node.__class__ is Leaf and recording.get():
-        view.may_write(tensor)
+    views_and_inplace.may_change(tensor)
+    node = views_and_inplace.node_of(tensor)
+    if node.__class__ is AccumulateGrad and recording.get():
+        views_and_inplace.may_write(tensor)
     if source is None:
         array = native.call(np.empty, 0, tensor.dtype)
     elif source.array.dtype is not tensor.array.dtype:
@@ -101,7 +101,7 @@ def set_(tensor: T, source: Any, storage_offset: int, size: Any, stride: Any) ->
         if steps is None:
             steps = np.cumprod([1, *tuple(size)[:0:-1]])[::-1].tolist()
         array = table.as_strided(source.detach(), size, steps, storage_offset).array
-    sources = (node, None if source is None else view.node_of(source))
+    sources = (node, None if source is None else views_and_inplace.node_of(source))
     place(tensor, array)
     native.wrote(tensor)
     if recording.get() and any(sources):

@@ -10,8 +10,8 @@ import numpy as np
 from .. import native
 from ..autograd.dispatch.convert_index import as_index, kind_of
 from ..autograd.dispatch.promote_operands import Unknown, as_operand
-from ..autograd.engine import views_and_inplace as view
-from ..ops.table.python_scalars import as_written
+from ..autograd.engine import views_and_inplace
+from ..ops.table.python_scalars import as_assigned
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -33,14 +33,14 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             f"setitem: can't assign a {type(value).__name__} to a {self.array.dtype} tensor"
         ) from None
     if not isinstance(value, native.TensorBase):
-        value = native.wrap(as_written(value, self.array.dtype))
+        value = native.wrap(as_assigned(value, self.array.dtype))
     place = as_index(index, self.array)
     if is_tensor and value.array.dtype is not self.array.dtype:
         check_dtypes(self.array, place, value.array)
     if value.array.dtype.kind == "c" and self.array.dtype.kind not in "bc":
         value = real_part(value, place, self.array.dtype)
     try:
-        view.set_item(self, place, value)
+        views_and_inplace.set_item(self, place, value)
     except IndexError as error:
         raise IndexError(f"setitem: {error}: shape {tuple(self.shape)}") from None
     except ValueError as error:

@@ -17,9 +17,8 @@ import numpy as np
 from .. import dtypes, native
 from ..autograd.dispatch.op_function import rule_of, table
 from ..autograd.dispatch.tensor_methods import Methods
-from ..autograd.engine import hooks
-from ..autograd.engine import views_and_inplace as view
-from ..autograd.engine.accumulate_grad import Leaf, RemovableHandle
+from ..autograd.engine import hooks, views_and_inplace
+from ..autograd.engine.accumulate_grad import AccumulateGrad, RemovableHandle
 from ..autograd.engine.backward import backward
 from ..autograd.engine.grad_fn import shown
 from ..autograd.engine.unrecorded_views import is_unrecorded
@@ -37,8 +36,8 @@ from . import (
     resize_set,
     strides,
     to_dtype,
+    torch_constants,
 )
-from . import torch_constants as formats
 from .numpy_ufunc import array_ufunc
 from .setitem import setitem
 from .subclass import as_subclass, moved, settle, torch_function
@@ -103,8 +102,8 @@ class Tensor(Methods):
         return CPU
 
     @property
-    def layout(self) -> formats.layout:
-        return formats.strided
+    def layout(self) -> torch_constants.layout:
+        return torch_constants.strided
 
     @property
     def is_cuda(self) -> bool:
@@ -344,7 +343,7 @@ class Tensor(Methods):
 
     @property
     def requires_grad(self) -> bool:
-        return view.requires_grad(self)
+        return views_and_inplace.requires_grad(self)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -358,7 +357,7 @@ class Tensor(Methods):
         Raises:
             RuntimeError: an integer tensor; stopping for a tensor that was computed.
         """
-        node = view.node_of(self)
+        node = views_and_inplace.node_of(self)
         if requires_grad and node is None:
             grad_attributes.start_recording(self)
         elif not requires_grad and node is not None:
@@ -367,20 +366,20 @@ class Tensor(Methods):
 
     @property
     def is_leaf(self) -> bool:
-        node = view.node_of(self)
-        return node is None or node.__class__ is Leaf or is_unrecorded(node)
+        node = views_and_inplace.node_of(self)
+        return node is None or node.__class__ is AccumulateGrad or is_unrecorded(node)
 
     @property
     def grad_fn(self) -> Any:
         """What computed the tensor, a node of the graph; None for a leaf."""
-        node = view.node_of(self)
-        if node is None or node.__class__ is Leaf or is_unrecorded(node):
+        node = views_and_inplace.node_of(self)
+        if node is None or node.__class__ is AccumulateGrad or is_unrecorded(node):
             return None
         return shown(node.node if node.__class__ is native.Port else node)
 
     @property
     def output_nr(self) -> int:
-        node = view.node_of(self)
+        node = views_and_inplace.node_of(self)
         return node.index if node.__class__ is native.Port else 0
 
     @property
@@ -464,7 +463,7 @@ class Tensor(Methods):
 
     @property
     def _base(self) -> Any:
-        return None if self.base is None else view.chain_to(self)[0]
+        return None if self.base is None else views_and_inplace.chain_to(self)[0]
 
     def is_inference(self) -> bool:
         """Whether the tensor was made in `inference_mode`."""
@@ -472,7 +471,7 @@ class Tensor(Methods):
 
     # ------------------------------------------------------------ indices, writes
 
-    __getitem__ = rule_of("getitem").public
+    __getitem__ = rule_of("_getitem").public
     __setitem__ = setitem
 
     def __delitem__(self, index: Any) -> None:
@@ -522,7 +521,7 @@ class Tensor(Methods):
     def polygamma_(self, n: int) -> Tensor:
         """`polygamma` in place."""
         # what backward needs of it must outlive the write
-        return table.overwrite_(self, table.polygamma(n, self.clone()))  # type: ignore[no-any-return]
+        return table._overwrite_(self, table.polygamma(n, self.clone()))  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ another view of memory, in place
 
@@ -577,9 +576,13 @@ class Tensor(Methods):
         Args:
             memory_format: `preserve_format`: channels last where that is how the other one lies.
         """
-        if memory_format is formats.preserve_format:
+        if memory_format is torch_constants.preserve_format:
             last = native.suggests_channels_last(tensor.array)
-            images = formats.channels_last if tensor.ndim == 4 else formats.channels_last_3d
+            images = (
+                torch_constants.channels_last
+                if tensor.ndim == 4
+                else torch_constants.channels_last_3d
+            )
             memory_format = images if last else None
         return self.resize_(tensor.shape, memory_format=memory_format)
 
@@ -604,7 +607,7 @@ class Tensor(Methods):
         """
         kind = strides.channels_of(memory_format, self.array)
         if kind is not None:
-            return (table.packed_by_channel if kind else table.packed)(self)  # type: ignore[no-any-return]
+            return (table._contiguous_channels_last if kind else table._contiguous)(self)  # type: ignore[no-any-return]
         return table.clone(self)  # type: ignore[no-any-return]
 
     def contiguous(self, memory_format: Any = None) -> Tensor:
@@ -615,8 +618,10 @@ class Tensor(Methods):
             memory_format: the order, as for `clone`.
         """
         if memory_format is not None and strides.channels_of(memory_format, self.array):
-            return self if self.is_contiguous(memory_format) else table.packed_by_channel(self)
-        return self if self.array.flags.c_contiguous else table.packed(self)
+            return (
+                self if self.is_contiguous(memory_format) else table._contiguous_channels_last(self)
+            )
+        return self if self.array.flags.c_contiguous else table._contiguous(self)
 
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
@@ -658,7 +663,7 @@ class Tensor(Methods):
             TypeError: a bfloat16 tensor, for NumPy has no such numbers: `x.float().numpy()` has the
                 values, `x.view(st.uint16).numpy()` the bits (Copies: none).
         """
-        if not force and view.node_of(self) is not None and recording.get():
+        if not force and views_and_inplace.node_of(self) is not None and recording.get():
             raise array_protocols.needs_detach(self)
         if self.array.dtype is dtypes.bfloat16:
             raise array_protocols.needs_float(self)
@@ -685,7 +690,7 @@ class Tensor(Methods):
         if dtype is None and not copy:
             return self.numpy()
         if dtype is not None and self.array.dtype is dtypes.bfloat16:  # the values, as asked for
-            return table.cast(self, dtypes.float32).numpy().astype(dtype)
+            return table._to_copy(self, dtypes.float32).numpy().astype(dtype)
         return np.array(self.numpy(), dtype, copy=copy)
 
     __array_priority__ = 1000
@@ -781,7 +786,7 @@ class Tensor(Methods):
         """
         if not named and len(args) == 1 and isinstance(args[0], dtypes.dtype):
             wanted = dtypes.as_dtype(args[0])
-            return self if wanted is self.array.dtype else table.cast(self, wanted)
+            return self if wanted is self.array.dtype else table._to_copy(self, wanted)
         return to_dtype.to(self, args, named)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:

@@ -44,9 +44,9 @@ def to(tensor: Tensor, args: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
     wanted = tensor.array.dtype if dtype is None else dtypes.as_dtype(dtype)
     same = wanted is tensor.array.dtype
     if channels_of(named.get("memory_format"), tensor.array) is not None:
-        made = tensor if same else table.cast(tensor, wanted)
+        made = tensor if same else table._to_copy(tensor, wanted)
         form = named["memory_format"]
         return made.clone(memory_format=form) if copy else made.contiguous(form)
     if same:
         return tensor.clone() if copy else tensor
-    return table.cast(tensor, wanted)  # type: ignore[no-any-return]
+    return table._to_copy(tensor, wanted)  # type: ignore[no-any-return]

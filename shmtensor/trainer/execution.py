@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from .. import native
 from ..errors import PeerLostError, ShmTensorError, TornWeights
 from ..nn import Module
-from .progress_board import Board
+from .progress_board import ProgressBoard
 from .rank_step import Replica
 from .sharded_optimizer import Shards, Snapshot, Whole
 from .split_batch import Counter, share
-from .worker_processes import Crew
+from .worker_processes import WorkerPool
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -27,7 +27,7 @@ Progress = Callable[[int], None]
 class Ranks:
     """Where the steps happen; `board` has the figures of the last pass."""
 
-    board: Board
+    board: ProgressBoard
     is_first = True
     bytes_inline = 0
 
@@ -57,7 +57,7 @@ class InProcess(Ranks):
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
-        self.board = Board.create(1)
+        self.board = ProgressBoard.create(1)
         self.replica = Replica(
             trainer.model, trainer.loss, Whole(trainer.optimizer), self.board, None, 0, 1
         )
@@ -87,7 +87,7 @@ class Supervised(Ranks):
         self.trainer = trainer
         self.began = trainer.step
         ranks = trainer.nprocs
-        self.board = Board.create(ranks)
+        self.board = ProgressBoard.create(ranks)
         self.board.start(trainer.step)
         move_into_shared_memory(trainer)
         gradients = Shards.create_gradients(trainer.optimizer, ranks)
@@ -109,7 +109,7 @@ class Supervised(Ranks):
         }
         for p in trainer.model.parameters():
             p.grad = None
-        self.crew = Crew(ranks, setup, self.board, trainer.start_method)
+        self.crew = WorkerPool(ranks, setup, self.board, trainer.start_method)
 
     def __exit__(self, *raised: object) -> None:
         self.crew.close(graceful=raised[0] is None)

@@ -21,12 +21,12 @@ import numpy as np
 
 from .. import native
 
-__all__ = ["Board"]
+__all__ = ["ProgressBoard"]
 
 LINE = 8  # words of 8 bytes
 
 
-class Board:
+class ProgressBoard:
     """The ranks' words; `array` is what travels to other processes (its memory is shared).
 
     Attributes:
@@ -39,7 +39,7 @@ class Board:
         self.figures = array.view(np.float64)[:, 1:5]
 
     @classmethod
-    def create(cls, ranks: int) -> Board:
+    def create(cls, ranks: int) -> ProgressBoard:
         block = native.allocate(ranks * LINE * 8, zero=True)
         return cls(np.ndarray((ranks, LINE), np.uint64, memoryview(block)))
 

@@ -21,7 +21,7 @@ from ..autograd import no_grad
 from ..nn import Module
 from ..tensor import Tensor
 from ..tensor.from_data import as_tensor
-from .progress_board import Board
+from .progress_board import ProgressBoard
 from .sharded_optimizer import Shards, Whole
 from .split_batch import part_of
 
@@ -49,7 +49,7 @@ class Replica:
         model: Module,
         loss_function: LossFunction,
         shards: Shards | Whole,
-        board: Board,
+        board: ProgressBoard,
         barrier: Barrier | None,
         rank: int,
         ranks: int,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import native
-from ..autograd.engine.grad_buffer import at_home
+from ..autograd.engine.grad_buffer import in_grad_buffer
 from ..memory.layout import aligned, zeros_shared
 
 __all__ = ["Shards", "Snapshot", "Whole", "border"]
@@ -92,7 +92,7 @@ class Shards:
             out.append(zeros_shared((ranks, aligned(size, dtype.itemsize)), dtype))
         return out
 
-    def take_home(self, rank: int) -> None:
+    def use_grad_buffers(self, rank: int) -> None:
         """From now on backward writes this process's gradients into its own row."""
         for flat, rows in zip(self.flats, self.gradients, strict=True):
             for p in flat.tensors:
@@ -119,7 +119,7 @@ class Shards:
                 g = p.leaf.grad
                 if g is None:
                     flat.part(flat.gradient, i)[...] = 0  # it took no part
-                elif not at_home(p.leaf, g.array):
+                elif not in_grad_buffer(p.leaf, g.array):
                     flat.part(flat.gradient, i).reshape(p.array.shape)[...] = g.array
 
     def range(self, i: int, rank: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from . import checkpoint
 from .execution import InProcess, Ranks, Supervised
 from .history import Epoch, History, TrainerStatistics
 from .progress_bar import Progress
-from .progress_board import Board
+from .progress_board import ProgressBoard
 from .rank_step import Replica
 from .sharded_optimizer import Whole
 from .split_batch import Counter, share
@@ -204,7 +204,7 @@ class Trainer:
         """Mean loss and, for a classifier, accuracy over (inputs, targets) batches, in this
         process.
         """
-        board = Board.create(1)
+        board = ProgressBoard.create(1)
         training = self.model.training
         self.model.eval()
         try:

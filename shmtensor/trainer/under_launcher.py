@@ -15,7 +15,7 @@ from .. import distributed
 from ..distributed.group.init_process_group import is_launched
 from ..errors import PeerLostError, TornWeights
 from .execution import Progress, Ranks, move_into_shared_memory
-from .progress_board import Board
+from .progress_board import ProgressBoard
 from .rank_step import Replica
 from .sharded_optimizer import Shards
 from .split_batch import share
@@ -63,7 +63,7 @@ class Joined(Ranks):
         setup = None
         if self.is_first:
             move_into_shared_memory(trainer)
-            board = Board.create(self.ranks)
+            board = ProgressBoard.create(self.ranks)
             board.start(trainer.step)
             gradients = Shards.create_gradients(trainer.optimizer, self.ranks)
             trainer.optimizer.zero_grad()
@@ -77,9 +77,9 @@ class Joined(Ranks):
         else:
             show(trainer.model, model)
         self.model = model
-        self.board = Board(board_array)
+        self.board = ProgressBoard(board_array)
         self.shards = Shards(self.optimizer, gradients, None if self.is_first else shared)
-        self.shards.take_home(self.rank)
+        self.shards.use_grad_buffers(self.rank)
         self.buffers = Buffers(model, self.rank)
         self.barrier = Barrier(self.group, group.timeout)
         self.replica = Replica(

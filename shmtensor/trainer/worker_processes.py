@@ -26,11 +26,11 @@ from typing import Any
 from .. import multiprocessing, native
 from ..errors import ProcessRaisedException
 from ..multiprocessing.queue import lost
-from .progress_board import Board
+from .progress_board import ProgressBoard
 from .rank_step import Replica, set_threads
 from .sharded_optimizer import Shards
 
-__all__ = ["Crew"]
+__all__ = ["WorkerPool"]
 
 AHEAD = 4  # batches that wait in a rank's queue
 LOOK = 0.05  # seconds between two looks at the processes
@@ -48,7 +48,7 @@ class Barrier:
         self.group.barrier(self.timeout)
 
 
-class Crew:
+class WorkerPool:
     """Starts `ranks` processes that share the model's weights; `with` ends them.
 
     Args:
@@ -56,7 +56,7 @@ class Crew:
     """
 
     def __init__(
-        self, ranks: int, setup: dict[str, Any], board: Board, start_method: str | None
+        self, ranks: int, setup: dict[str, Any], board: ProgressBoard, start_method: str | None
     ) -> None:
         from ..distributed.rendezvous.find_group import create_block
 
@@ -84,7 +84,7 @@ class Crew:
             self.close(graceful=False)
             raise
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -128,7 +128,7 @@ class Crew:
         self.has_failed = True
         reports = {} if rank is None or report is None else {rank: report}
         first = next((p for p in self.processes if p.exitcode), None)
-        self.end_quietly(reports)
+        self.shut_down_others(reports)
         failed = next((r for r, each in reports.items() if each["type"] != "PeerLostError"), None)
         if first is None:
             silent = (p for r, p in enumerate(self.processes) if r not in reports and p.exitcode)
@@ -141,7 +141,7 @@ class Crew:
             raise ProcessRaisedException(text + reports[failed]["traceback"], failed, pids[failed])
         raise error
 
-    def end_quietly(self, reports: dict[int, dict[str, Any]]) -> None:
+    def shut_down_others(self, reports: dict[int, dict[str, Any]]) -> None:
         """Waits for the others: ended from outside they might leave a shard torn.
 
         Who waits for the dead one notices within a second; who waits for a command gets the last.
@@ -172,7 +172,7 @@ class Crew:
             for process in self.processes:
                 process.join(GRACE)
         else:
-            self.end_quietly({})
+            self.shut_down_others({})
         for process in self.processes:
             if process.exitcode is None:
                 process.terminate()
@@ -222,9 +222,9 @@ def work(
         group = native.Group(block, rank, ranks)
         barrier = Barrier(group, setup["timeout"])
         barrier.barrier()
-        board = Board(setup["board"])
+        board = ProgressBoard(setup["board"])
         shards = Shards(setup["optimizer"], setup["gradients"], setup["shared"])
-        shards.take_home(rank)
+        shards.use_grad_buffers(rank)
         model = setup["model"]
         buffers = Buffers(model, rank)
         replica = Replica(model, setup["loss"], shards, board, barrier, rank, ranks)

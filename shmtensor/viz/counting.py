@@ -1,7 +1,7 @@
 """What the ops of a block compute and allocate, found without their knowledge.
 
 Counted are the products that every layer comes down to: linear layers, attention and recurrent
-layers run `linear`, `matmul`, `bmm` and, where all steps are one op, `recurrent_layer`.
+layers run `linear`, `matmul`, `bmm` and, where all steps are one op, `_rnn_layer`.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def of_recurrent_layer(operands: tuple[Any, ...], out: Any) -> int:
 # The multiply-adds of an op, by its operands and its result.
 MULTIPLY_ADDS: dict[str, Callable[[tuple[Any, ...], Any], int]] = {
     "bmm": of_product,
-    "conjugate_dot": of_product,
-    "convolved": of_convolution,
+    "_vdot": of_product,
+    "_convolution": of_convolution,
     "dot": of_product,
     "linear": of_product,
     "matmul": of_product,
-    "recurrent_layer": of_recurrent_layer,
-    "unconvolved": of_transposed_convolution,
+    "_rnn_layer": of_recurrent_layer,
+    "_conv_transpose": of_transposed_convolution,
 }
 
 

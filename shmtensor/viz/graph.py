@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from .. import native
-from ..autograd.engine.accumulate_grad import Leaf, node_of_edge
-from ..autograd.engine.node_hooks import Packed
+from ..autograd.engine.accumulate_grad import AccumulateGrad, node_of_edge
+from ..autograd.engine.node_hooks import HookResult
 from ..autograd.engine.views_and_inplace import node_of
-from .svg import COLORS, Box, drawn
+from .svg import COLORS, Box, render_svg
 from .units import in_bytes
 
 __all__ = ["Graph", "GraphNode", "graph"]
@@ -94,7 +94,7 @@ class Graph:
             Box(n.kind, lines_of(n), f"{n.name} {n.shape} {n.dtype}, keeps {n.kept_bytes} bytes")
             for n in self.nodes
         ]
-        return drawn(boxes, self.edges, self.title)
+        return render_svg(boxes, self.edges, self.title)
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -140,7 +140,7 @@ def graph(outputs: Any, params: Any = None) -> Graph:
     place = {node: i for i, node in enumerate(found)}
     nodes, edges, spans = [], [], []
     for node in found:
-        if isinstance(node, Leaf):
+        if isinstance(node, AccumulateGrad):
             name = names.get(id(node.variable), "leaf")
             nodes.append(GraphNode("parameter", name, node.shape, node.dtype))
             continue
@@ -185,7 +185,7 @@ def reached(roots: Sequence[Any]) -> list[Any]:
 
 
 def has_tensor(node: Any) -> bool:
-    return isinstance(node, Leaf) and node.variable is not None
+    return isinstance(node, AccumulateGrad) and node.variable is not None
 
 
 def names_of(params: Any) -> dict[int, str]:
@@ -223,7 +223,7 @@ def arrays_in(value: Any) -> Iterator[np.ndarray[Any, Any]]:
             item = item.array
         if isinstance(item, np.ndarray):
             yield item
-        elif isinstance(item, Packed):
+        elif isinstance(item, HookResult):
             stack.append(item.kept)
         elif isinstance(item, (list, tuple)):
             stack.extend(item)

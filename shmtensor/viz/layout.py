@@ -50,7 +50,7 @@ def layered(boxes: Sequence[tuple[float, float]], edges: Sequence[Pair]) -> Layo
         edges: pairs of places in `boxes`, from and to.
     """
     ranks = ranked(len(boxes), edges)
-    items, chains = bent(boxes, edges, ranks)
+    items, chains = with_bends(boxes, edges, ranks)
     rows: list[list[int]] = [[] for _ in range(max(ranks, default=-1) + 1)]
     for item, (rank, _) in enumerate(items):
         rows[rank].append(item)
@@ -62,7 +62,7 @@ def layered(boxes: Sequence[tuple[float, float]], edges: Sequence[Pair]) -> Layo
         down[a].append(b)
         up[b].append(a)
     rows = ordered(rows, up, down)
-    across = spread(rows, [width for _, width in items], up, down)
+    across = centred_positions(rows, [width for _, width in items], up, down)
     tall = [max((boxes[i][1] for i in row if i < len(boxes)), default=0.0) for row in rows]
     middle, y = [], 0.0
     for height in tall:
@@ -101,7 +101,7 @@ def ranked(n: int, edges: Sequence[Pair]) -> list[int]:
     return [most - d for d in distance]
 
 
-def bent(
+def with_bends(
     boxes: Sequence[tuple[float, float]], edges: Sequence[Pair], ranks: Sequence[int]
 ) -> tuple[list[tuple[int, float]], list[list[int]]]:
     """Boxes and bends as (rank, width), the boxes first; and for each edge what it passes.
@@ -168,7 +168,7 @@ def crossings(rows: Sequence[Sequence[int]], down: Sequence[Sequence[int]]) -> i
     return count
 
 
-def spread(
+def centred_positions(
     rows: Sequence[Sequence[int]],
     widths: Sequence[float],
     up: Sequence[Sequence[int]],

@@ -7,7 +7,7 @@ from html import escape
 
 from .layout import layered
 
-__all__ = ["Box", "drawn"]
+__all__ = ["Box", "render_svg"]
 
 MARGIN = 24.0
 LINE = 16.0  # pixels from line to line in a box
@@ -47,7 +47,7 @@ def cut(line: str) -> str:
     return line if len(line) <= 44 else "…" + line[-43:]
 
 
-def drawn(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], title: str) -> str:
+def render_svg(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], title: str) -> str:
     """The SVG of boxes and of arrows between them, with a title and a legend above."""
     layout = layered([(box.width, box.height) for box in boxes], edges)
     top = MARGIN + 62
@@ -67,7 +67,10 @@ def drawn(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], title: str) ->
         f'<text class="name left" x="{MARGIN:.0f}" y="{MARGIN + 12:.0f}">{escape(title)}</text>',
         *legend(kinds),
         f'<g transform="translate({left:.1f} {top:.1f})">',
-        *(f'<path class="edge" marker-end="url(#head)" d="{curve(way)}"/>' for way in layout.ways),
+        *(
+            f'<path class="edge" marker-end="url(#head)" d="{path_through(way)}"/>'
+            for way in layout.ways
+        ),
     ]
     for box, (x, y) in zip(boxes, layout.places, strict=True):
         parts.extend(rectangle(box, x, y))
@@ -106,7 +109,7 @@ def rectangle(box: Box, x: float, y: float) -> list[str]:
     return [*parts, "</g>"]
 
 
-def curve(way: Sequence[tuple[float, float]]) -> str:
+def path_through(way: Sequence[tuple[float, float]]) -> str:
     """A path through the points that leaves and reaches each of them vertically."""
     (x, y), *rest = way
     path = [f"M{x:.1f} {y:.1f}"]

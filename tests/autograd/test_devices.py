@@ -90,7 +90,7 @@ class Module:
 def device() -> Iterator[devices.Device]:
     made = devices.Device("far:0", Far, Module())
     devices.register(made)
-    cast = rule_of("cast").row  # its forward is native: the device has its own
+    cast = rule_of("_to_copy").row  # its forward is native: the device has its own
     cast.on(Far)(lambda xp, x, dtype: x.astype(dtype))
     yield made
     del devices.devices[Far], cast.overrides[Far]

@@ -171,7 +171,7 @@ def test_clipping_zeroing_and_anomalies() -> None:
     out = F.embedding(st.tensor([1]), sparse.weight, sparse=True)
     with (
         st.autograd.set_detect_anomaly(True),
-        pytest.raises(RuntimeError, match="EmbeddedBackward0' returned nan"),
+        pytest.raises(RuntimeError, match="EmbeddingBackward0' returned nan"),
         pytest.warns(UserWarning, match="Error detected"),
     ):
         out.backward(st.full((1, 3), float("nan")))

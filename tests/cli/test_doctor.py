@@ -15,7 +15,7 @@ import pytest
 
 from shmtensor.cli.doctor import checks
 from shmtensor.cli.doctor import report as doctor
-from shmtensor.cli.doctor.finding import OK, PROBLEM, WARNING, Look
+from shmtensor.cli.doctor.finding import OK, PROBLEM, WARNING, MachineFiles
 
 from .running import LONG
 
@@ -66,7 +66,7 @@ def test_a_problem_is_exit_code_1(limit: str, value: int, name: str, remedy: str
     assert remedy in named(findings, name)["remedy"]
 
 
-class Machine(Look):
+class Machine(MachineFiles):
     """One with a /dev/shm of a given size."""
 
     def space(self, name: str) -> Any:
@@ -95,11 +95,11 @@ def test_a_card_that_loaders_cannot_feed_is_told(
 ) -> None:
     (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
-    finding = checks.gpu(Look(str(tmp_path)))
+    finding = checks.gpu(MachineFiles(str(tmp_path)))
     assert finding.found.startswith("1 card by NVIDIA")
     assert "pip install shmtensor[cuda12]" in finding.remedy
     monkeypatch.setattr(checks, "find_spec", lambda name: name)
-    assert checks.gpu(Look(str(tmp_path))).remedy == ""
+    assert checks.gpu(MachineFiles(str(tmp_path))).remedy == ""
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_card_that_loaders_cannot_feed_is_told(
 def test_settings_are_judged(tmp_path: Path, check: Any, file: str, text: str, status: str) -> None:
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(text + "\n")
-    finding = check(Look(str(tmp_path)))
+    finding = check(MachineFiles(str(tmp_path)))
     assert finding.status == status
     assert bool(finding.remedy) == (status != OK or "never" in text)
 
@@ -128,13 +128,13 @@ def test_what_a_killed_mpirun_left_is_named(tmp_path: Path) -> None:
     left.parent.mkdir(parents=True)
     left.write_bytes(b"x")
     os.utime(left, (time.time() - 100,) * 2)
-    finding = checks.leftovers(Look(str(tmp_path)))
+    finding = checks.leftovers(MachineFiles(str(tmp_path)))
     assert (finding.status, finding.remedy[-24:]) == (WARNING, "rm /dev/shm/sm_segment.*")
     assert "1 name sm_segment.* of Open MPI, killed" in finding.found
 
 
 def test_leftover_names_are_counted(tmp_path: Path) -> None:
-    look = Look(str(tmp_path))
+    look = MachineFiles(str(tmp_path))
     assert checks.leftovers(look).status == OK
     shm = tmp_path / "dev" / "shm"
     shm.mkdir(parents=True)

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders.loader.seeding import SampleSeeds, draw_seed, numpy_generator, seed_everything
+from dataloaders.loader.seeding import SampleSeeds, new_seed, numpy_generator, seed_everything
 
 
 def test_seeds_come_from_the_default_generator_or_the_given_one() -> None:
     st.manual_seed(3)
-    first = draw_seed(), draw_seed()
+    first = new_seed(), new_seed()
     st.manual_seed(3)
-    assert first == (draw_seed(), draw_seed())
+    assert first == (new_seed(), new_seed())
     assert first[0] != first[1]
     mine = st.Generator().manual_seed(5)
-    assert draw_seed(mine) == draw_seed(st.Generator().manual_seed(5))
-    assert draw_seed(np.random.default_rng(1)) == draw_seed(np.random.default_rng(1))
-    assert all(0 <= draw_seed() < 2**63 for _ in range(10))
+    assert new_seed(mine) == new_seed(st.Generator().manual_seed(5))
+    assert new_seed(np.random.default_rng(1)) == new_seed(np.random.default_rng(1))
+    assert all(0 <= new_seed() < 2**63 for _ in range(10))
 
 
 def test_a_numpy_generator_is_used_as_it_is() -> None:

@@ -148,10 +148,10 @@ def test_resize_agrees_with_interpolate() -> None:
 
 
 def test_resized_crops_take_boxes_within_scale_and_ratio() -> None:
-    from dataloaders.transforms.crop_flip_resize import draw_boxes
+    from dataloaders.transforms.crop_flip_resize import sample_boxes
 
     keys = transforms.make_keys(1, np.arange(2000))
-    boxes = draw_boxes(keys, 100, 60, (0.1, 0.5), (0.5, 2.0))
+    boxes = sample_boxes(keys, 100, 60, (0.1, 0.5), (0.5, 2.0))
     top, left, height, width = boxes.T
     assert (top >= 0).all()
     assert (left >= 0).all()
@@ -162,7 +162,7 @@ def test_resized_crops_take_boxes_within_scale_and_ratio() -> None:
     assert 0.42 < area.max() < 0.52
     assert 0.47 < shape.min() < 0.6
     assert 1.5 < shape.max() < 2.1
-    impossible = draw_boxes(keys, 100, 2, (0.9, 1.0), (1.0, 1.0))
+    impossible = sample_boxes(keys, 100, 2, (0.9, 1.0), (1.0, 1.0))
     assert (impossible == [49, 0, 2, 2]).all()  # the middle
 
 

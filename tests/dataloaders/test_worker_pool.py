@@ -17,7 +17,7 @@ import pytest
 
 import shmtensor as st
 from dataloaders import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
-from dataloaders.loader.worker_pool import Crew
+from dataloaders.loader.worker_pool import WorkerPool
 from dataloaders.loader.worker_progress import BATCHES, PLACE, TASK
 from shmtensor.errors import PeerLostError
 
@@ -243,16 +243,16 @@ def test_the_first_forked_worker_works_while_the_others_are_forked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[float] = []
-    start = Crew.start
+    start = WorkerPool.start
 
-    def late(crew: Crew, worker: int) -> Any:
+    def late(crew: WorkerPool, worker: int) -> Any:
         deadline = time.monotonic() + 30
         while worker and not crew.rows[0][BATCHES] and time.monotonic() < deadline:
             time.sleep(0.01)
         made.append(crew.rows[0][BATCHES])
         return start(crew, worker)
 
-    monkeypatch.setattr(Crew, "start", late)
+    monkeypatch.setattr(WorkerPool, "start", late)
     loader = DataLoader(Numbers(), 3, num_workers=2, multiprocessing_context="fork")
     assert numbers(loader) == list(range(12))
     assert made[0] == 0

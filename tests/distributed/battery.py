@@ -26,7 +26,7 @@ import numpy as np
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
-from shmtensor.distributed.backends.mpi import large_collectives as chain
+from shmtensor.distributed.backends.mpi import large_collectives
 from shmtensor.distributed.collectives.reference import CONTRACTS, ReduceOp
 from shmtensor.distributed.group import call_signature as call
 from shmtensor.dtypes import as_dtype
@@ -94,7 +94,7 @@ def thresholds(name: str, item: int, n: int, across_nodes: bool = False) -> list
     if contract.takes[1] != "tensor" and n > 1:  # what counts is everything that a rank hands in
         found.insert(0, inline // n)
     if across_nodes:
-        return [*found, native.GROUP_INLINE, chain.CHUNK]
+        return [*found, native.GROUP_INLINE, large_collectives.CHUNK]
     if contract.reduces:
         found.insert(0, TILE * item // max(item, 4))  # 16-bit floats are folded as float32
     if name == "broadcast":

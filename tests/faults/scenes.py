@@ -263,7 +263,7 @@ def taking_over(stage: Stage) -> None:
             os.kill(child[0], signal.SIGKILL)
 
     def act() -> None:
-        until(lambda: all(native.life(row, inc) == "dead" for _, row, inc in dead), "not dead")
+        until(lambda: all(native.liveness(row, inc) == "dead" for _, row, inc in dead), "not dead")
         native.set_unread_grace(0.0, 0.0)
         native.sweep(True)
         native.sweep(True)
@@ -296,7 +296,7 @@ def rescuing(stage: Stage) -> None:
         mail.send(x)
 
     def heir() -> None:
-        until(lambda: native.life(second[1], second[2]) == "dead", "the owner lives")
+        until(lambda: native.liveness(second[1], second[2]) == "dead", "the owner lives")
         native.sweep(True)
 
     things: list[object] = []
@@ -317,7 +317,7 @@ def rescuing(stage: Stage) -> None:
         os.write(go[1], b"x")
 
     def act() -> None:
-        until(lambda: native.life(second[1], second[2]) == "dead", "the owner lives")
+        until(lambda: native.liveness(second[1], second[2]) == "dead", "the owner lives")
         until(lambda: state_of(third[0]) in "TZX", "no heir")
         until(lambda: state_of(first[0]) in "TZX", "no reclaimer")
         os.read(go[0], 1)
@@ -400,7 +400,7 @@ def spoiled_orphan(stage: Stage) -> None:
 
     def act() -> None:
         os.kill(owner[0], signal.SIGKILL)
-        until(lambda: native.life(owner[1], owner[2]) == "dead", "the owner lives")
+        until(lambda: native.liveness(owner[1], owner[2]) == "dead", "the owner lives")
         native.sweep(True)
         memory.check()
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from shmtensor import memory, native
 from shmtensor.errors import CollectiveTimeout, PeerLostError, ShutDown
-from shmtensor.trainer.progress_board import Board
+from shmtensor.trainer.progress_board import ProgressBoard
 
 from .scenes import state_of
 from .stage import PATIENCE, Stage, ended, fork, reap, until
@@ -282,7 +282,7 @@ def loose(stage: Stage) -> None:
 
 def counting(stage: Stage) -> None:
     """A rank that dies while it changes its shard leaves a word that says so."""
-    board = Board.create(2)
+    board = ProgressBoard.create(2)
     board.start(0)
 
     def act() -> None:

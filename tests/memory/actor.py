@@ -23,9 +23,16 @@ def act() -> None:
 
     import shmtensor as st
     from shmtensor import memory, native
-    from shmtensor.memory import named_tensor_server as door
+    from shmtensor.memory import named_tensor_server
 
-    world = {"np": np, "st": st, "memory": memory, "native": native, "door": door, "os": os}
+    world = {
+        "np": np,
+        "st": st,
+        "memory": memory,
+        "native": native,
+        "door": named_tensor_server,
+        "os": os,
+    }
     print("ready", flush=True)
     for line in sys.stdin:
         try:

@@ -94,7 +94,7 @@ def life_and_death() -> None:
 
     child = Child(body)
     os.read(ready[0], 1)
-    assert native.life(child.row, child.inc) == "alive"
+    assert native.liveness(child.row, child.inc) == "alive"
     assert native.describe(child.row, child.inc) == (
         f"rank 1 (pid {child.pid}) is alive",
         child.pid,
@@ -102,19 +102,19 @@ def life_and_death() -> None:
     )
     started = time.perf_counter()
     os.kill(child.pid, 9)
-    while native.life(child.row, child.inc) == "alive":
+    while native.liveness(child.row, child.inc) == "alive":
         assert time.perf_counter() - started < 1
     with pytest.raises(PeerLostError) as caught:
         native.raise_peer_lost("barrier", child.row, child.inc)
     assert str(caught.value) == f"barrier: rank 1 (pid {child.pid}) was killed by SIGKILL (-9)"
     assert (caught.value.name, caught.value.pid, caught.value.exitcode) == ("rank 1", child.pid, -9)
     os.waitpid(child.pid, 0)
-    while native.life(child.row, child.inc) != "dead":
+    while native.liveness(child.row, child.inc) != "dead":
         assert time.perf_counter() - started < 1
     settle(0)
-    assert native.life(*native.row()) == "alive"
-    assert native.life(child.row, child.inc + 1) == "dead"
-    assert native.life(300, 1) == "dead"
+    assert native.liveness(*native.row()) == "alive"
+    assert native.liveness(child.row, child.inc + 1) == "dead"
+    assert native.liveness(300, 1) == "dead"
     text, _, code = native.describe(child.row, child.inc)
     assert "killed by SIGKILL" in text
     assert code == -9

@@ -179,7 +179,7 @@ def stalled_sweeper() -> None:
 
     def sweeper() -> int:
         row, inc = os.read(go[0], 1)[0], os.read(go[0], 1)[0]
-        while native.life(row, inc) != "dead":
+        while native.liveness(row, inc) != "dead":
             time.sleep(0.001)
         native.arm_fault("sweep.tail.found:1:stop")
         native.sweep(True)
@@ -234,7 +234,7 @@ def at_once(fault: str) -> None:
     first = Child(owner)
 
     def heir() -> int:
-        while native.life(first.row, first.inc) != "dead":
+        while native.liveness(first.row, first.inc) != "dead":
             time.sleep(0.001)
         native.arm_fault(fault)
         native.sweep(True)
@@ -400,7 +400,7 @@ def stalled_heir(fault: str) -> None:
     handle = os.read(handles[0], 72)
 
     def heir() -> int:
-        while native.life(first.row, first.inc) != "dead":
+        while native.liveness(first.row, first.inc) != "dead":
             time.sleep(0.001)
         native.arm_fault(fault)
         native.sweep(True)

@@ -327,7 +327,7 @@ import numpy as np
 from shmtensor import memory, native
 x = np.frombuffer(memory.receive(bytes.fromhex({handle!r})), np.uint8)
 assert (x[:1000] == 9).all()
-print("received in row", native.row()[0], native.life(0, 1))
+print("received in row", native.row()[0], native.liveness(0, 1))
 """
 
 

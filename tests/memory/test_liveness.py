@@ -18,7 +18,7 @@ import pytest
 import shmtensor as st
 from shmtensor import memory, native
 from shmtensor.cli.doctor import checks
-from shmtensor.cli.doctor.finding import WARNING, Look
+from shmtensor.cli.doctor.finding import WARNING, MachineFiles
 from shmtensor.errors import DomainError
 
 from . import test_faults, test_ledger
@@ -74,7 +74,7 @@ def kernel_without_locks() -> None:
 
 def fallback() -> None:
     kernel_without_locks()
-    finding = checks.locks(Look())
+    finding = checks.locks(MachineFiles())
     assert finding.status == WARNING, finding
     assert "pid and start time" in finding.found
     x = shared(5000, 3)
@@ -111,7 +111,7 @@ def test_mode_is_what_was_asked_for() -> None:
 
 
 def doctored() -> None:
-    finding = checks.locks(Look())
+    finding = checks.locks(MachineFiles())
     assert finding.status == WARNING
     assert "unset SHMTENSOR_LIVENESS" in finding.remedy
 
@@ -132,7 +132,7 @@ import numpy as np
 from shmtensor import memory, native
 x = np.frombuffer(memory.receive(bytes.fromhex({handle!r})), np.uint8)
 assert (x[:1000] == 9).all()
-print(memory.statistics().liveness, native.life(*map(int, {whom!r}.split())))
+print(memory.statistics().liveness, native.liveness(*map(int, {whom!r}.split())))
 """
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import memory
-from shmtensor.memory import named_tensor_server as door
+from shmtensor.memory import named_tensor_server
 
 from .actor import Actor, actors
 
@@ -235,7 +235,7 @@ def test_members_of_the_publishers_group_get_what_its_bits_say(mode: int) -> Non
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_name_held_by_another_user_is_not_believed() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as squatter:
-        squatter.bind(door.address(65534, NAME))
+        squatter.bind(named_tensor_server.address(65534, NAME))
         squatter.listen()
         with pytest.raises(PermissionError, match=r"of user 65534 is held by another user: 0"):
             memory.open(NAME, owner=65534)

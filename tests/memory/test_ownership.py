@@ -29,11 +29,13 @@ class Leaf:
 
     def __init__(self, gradient: Any, home: native.GradientBuffer | None = None) -> None:
         self.tensor = st.ones(*gradient.shape)
-        self.home = home
+        self.grad_buffer = home
         self.sums = {"leaf": gradient, "other": None}
 
     def taken(self) -> Any:
-        return native.taken(self.sums, "leaf", weakref.ref(self.tensor), self.home).array
+        return native.steal_gradient(
+            self.sums, "leaf", weakref.ref(self.tensor), self.grad_buffer
+        ).array
 
 
 def is_taken_over(make: Callable[[], Any], keeper: Callable[[Any], Any], home: Any = None) -> bool:
@@ -96,7 +98,7 @@ def test_a_gradient_that_another_leaf_gets_too_is_copied_for_the_first() -> None
     leaf.sums["other"] = g
     del g
     first = leaf.taken()
-    second = native.taken(leaf.sums, "other", weakref.ref(leaf.tensor), None).array
+    second = native.steal_gradient(leaf.sums, "other", weakref.ref(leaf.tensor), None).array
     assert first.ctypes.data != address
     assert second.ctypes.data == address
     assert leaf.sums == {}
@@ -156,27 +158,27 @@ def test_a_gradient_is_laid_as_its_leaf(home: bool, buffer: native.GradientBuffe
 def test_a_leaf_that_is_gone_gets_its_gradient() -> None:
     leaf = Leaf(fresh())
     gone = weakref.ref(st.ones(1))
-    assert native.taken(leaf.sums, "leaf", gone, None).shape == SHAPE
+    assert native.steal_gradient(leaf.sums, "leaf", gone, None).shape == SHAPE
 
 
 def test_a_gradient_that_is_no_array_stays_what_it_is() -> None:
     leaf = Leaf(fresh())
-    assert native.taken(leaf.sums, "other", weakref.ref(leaf.tensor), None) is None
+    assert native.steal_gradient(leaf.sums, "other", weakref.ref(leaf.tensor), None) is None
     assert list(leaf.sums) == ["leaf"]
 
 
-def test_wrong_arguments_of_taken_are_named() -> None:
+def test_wrong_arguments_of_steal_gradient_are_named() -> None:
     leaf = Leaf(fresh())
     reference = weakref.ref(leaf.tensor)
     with pytest.raises(KeyError, match="none"):
-        native.taken(leaf.sums, "none", reference, None)
+        native.steal_gradient(leaf.sums, "none", reference, None)
     for wrong in (
         (leaf.sums, "leaf", reference),
         ([], 0, reference, None),
         (leaf.sums, "leaf", reference, fresh()),
     ):
-        with pytest.raises(TypeError, match=r"taken: \(sums, leaf, tensor, home\) is needed"):
-            native.taken(*wrong)  # type: ignore[arg-type, call-arg]
+        with pytest.raises(TypeError, match=r"steal_gradient: \(sums, leaf, tensor, "):
+            native.steal_gradient(*wrong)  # type: ignore[arg-type, call-arg]
     assert "leaf" in leaf.sums
 
 

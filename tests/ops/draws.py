@@ -12,7 +12,7 @@ import numpy as np
 import shmtensor as st
 from shmtensor.autograd.dispatch.op_function import declare, table
 from shmtensor.ops import ROWS, Row
-from shmtensor.ops.table.samples import Draw
+from shmtensor.ops.table.samples import Sample
 
 declare()  # the later families, too
 
@@ -90,12 +90,12 @@ def drawn(random: np.random.Generator, spec: Any, dtype: np.dtype[Any]) -> Any:
         return spec
     if isinstance(spec, list):
         return [drawn(random, s, dtype) for s in spec]
-    draw = spec if isinstance(spec, Draw) else Draw(tuple(spec))
+    draw = spec if isinstance(spec, Sample) else Sample(tuple(spec))
     x = numbers(random, draw, dtype)
     return np.sort(x, -1) if draw.ascending else x
 
 
-def numbers(random: np.random.Generator, draw: Draw, dtype: np.dtype[Any]) -> Any:
+def numbers(random: np.random.Generator, draw: Sample, dtype: np.dtype[Any]) -> Any:
     if draw.kind == "b":
         return np.asarray(random.random(draw.shape) < 0.5)
     if draw.kind == "i":
@@ -116,7 +116,7 @@ def numbers(random: np.random.Generator, draw: Draw, dtype: np.dtype[Any]) -> An
 def calls(row: Row, dtype: Any = np.float64) -> Iterator[Call]:
     """The row's samples as calls; the same numbers in every run."""
     for i, sample in enumerate(row.samples):
-        random = np.random.default_rng(zlib.crc32(f"{row.name} {i}".encode()))
+        random = np.random.default_rng(zlib.crc32(f"{sample} {i}".encode()))
         n = len(row.inputs)
         specs = list(sample[:n]) + [None] * (n - len(sample))
         inputs = [drawn(random, s, np.dtype(dtype)) for s in specs]

@@ -432,8 +432,8 @@ FLAT = {
     "Tensor.retain_grad", "Tensor.set_", "Tensor.size", "Tensor.storage_offset", "Tensor.stride",
     "Tensor.tolist", "resize_", "Tensor.indices", "Tensor.is_sparse", "Tensor.layout",
     # parts of others, that nobody calls by name
-    "bag_sums", "channel_affine", "channel_normalised", "fft.segments", "linalg.lu_unpacked",
-    "recurrent_cell", "recurrent_run",
+    "_embedding_bag", "_channel_affine", "_batch_norm_inference", "fft.segments",
+    "linalg.lu_unpacked", "_rnn_cell", "_rnn",
 }  # fmt: skip
 
 
@@ -442,13 +442,13 @@ ONCE = {"nn.functional.ctc_loss"}
 
 # Rows that no sample can spell, and names that are others': by the case that comes to them.
 REACHED = {
-    "resize_as": "resize", "cast": "to", "float": "to", "half": "to", "bfloat16": "to",
-    "cfloat": "to", "copy": "copy_", "overwrite": "polygamma_", "refill": "fill",
-    "complex_pairs": "view_as_complex",
-    "pairs_complex": "view_as_real", "image_unfold": "nn.functional.unfold",
-    "class_entropy_backward": "nn.functional.cross_entropy", "blanked": "index assignment",
-    "ctc": "nn.functional.ctc_loss", "ctc_slope": "nn.functional.ctc_loss",
-    "planted": "index assignment", "through": "index assignment",
+    "resize_as": "resize", "_to_copy": "to", "float": "to", "half": "to", "bfloat16": "to",
+    "cfloat": "to", "copy": "copy_", "_overwrite": "polygamma_", "_refill": "fill",
+    "_view_as_real": "view_as_complex",
+    "_view_as_complex": "view_as_real", "image_unfold": "nn.functional.unfold",
+    "_cross_entropy_backward": "nn.functional.cross_entropy", "_zero_view": "index assignment",
+    "_ctc_loss": "nn.functional.ctc_loss", "_ctc_loss_backward": "nn.functional.ctc_loss",
+    "_replay_view_backward": "index assignment", "_replay_view": "index assignment",
 }  # fmt: skip
 CHECKED = {*SLOPES, *REACHED, *CASES} - FLAT
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shmtensor import native
-from shmtensor.optim import reference_updates as rules
+from shmtensor.optim import reference_updates
 
 RNG = np.random.default_rng(0)
 
@@ -20,7 +20,9 @@ def test_adam_is_the_papers_algorithm() -> None:
     lr, b1, b2, eps = 0.1, 0.8, 0.9, 1e-3
     P, M, V = (np.array([x]) for x in (p, m, v))
     for step, g in enumerate([0.5, -2.0, 1.0], 1):
-        rules.adam_(P, np.array([g]), M, V, None, step, lr, b1, b2, eps, 0.0, False, False)
+        reference_updates.adam_(
+            P, np.array([g]), M, V, None, step, lr, b1, b2, eps, 0.0, False, False
+        )
         m = b1 * m + (1 - b1) * g
         v = b2 * v + (1 - b2) * g * g
         p -= lr * (m / (1 - b1**step)) / (math.sqrt(v / (1 - b2**step)) + eps)
@@ -30,7 +32,9 @@ def test_adam_is_the_papers_algorithm() -> None:
 def test_amsgrad_keeps_the_largest_second_moment() -> None:
     P, M, V, X = (np.zeros(1) for _ in range(4))
     for step, g in enumerate([3.0, 0.1, 0.1], 1):
-        rules.adam_(P, np.array([g]), M, V, X, step, 0.1, 0.9, 0.5, 1e-8, 0, False, False)
+        reference_updates.adam_(
+            P, np.array([g]), M, V, X, step, 0.1, 0.9, 0.5, 1e-8, 0, False, False
+        )
     assert X[0] == 4.5
     assert V[0] < 4.5
 
@@ -39,7 +43,7 @@ def test_decay_is_added_or_decoupled() -> None:
     for decoupled, expected in [(False, 1 - 0.1), (True, 1 - 0.1 * 0.5)]:
         P, M, V = np.ones(1), np.zeros(1), np.zeros(1)
         g = np.zeros(1)
-        rules.adam_(P, g, M, V, None, 1, 0.1, 0.9, 0.99, 1e-12, 0.5, decoupled, False)
+        reference_updates.adam_(P, g, M, V, None, 1, 0.1, 0.9, 0.99, 1e-12, 0.5, decoupled, False)
         np.testing.assert_allclose(P, expected)
         assert g[0] == 0
 
@@ -49,7 +53,7 @@ def test_sgd_momentum_is_the_recurrence(nesterov: bool) -> None:
     p, b = 1.0, 0.0
     P, B = np.array([p]), np.array([123.0])  # what is in a fresh buffer does not matter
     for i, g in enumerate([0.5, -2.0, 1.0]):
-        rules.sgd_(P, np.array([g]), B, 0.1, 0.9, 0.0, 0.01, nesterov, True, i == 0)
+        reference_updates.sgd_(P, np.array([g]), B, 0.1, 0.9, 0.0, 0.01, nesterov, True, i == 0)
         d = -g + 0.01 * p
         b = d if i == 0 else 0.9 * b + d
         p -= 0.1 * (d + 0.9 * b if nesterov else b)
@@ -70,7 +74,7 @@ def test_adam_kernel_is_the_rule(dtype: Any, n: int) -> None:
     v, vmax = (np.abs(RNG.normal(size=n)).astype(dtype) for _ in range(2))
     for decay, decoupled, maximize, amsgrad in product((0.0, 0.1), FLAGS, FLAGS, FLAGS):
         mine, theirs = ([x.copy() for x in (p, m, v, vmax)] for _ in range(2))
-        for kernel, (a, b, c, d) in ((native.adam_, mine), (rules.adam_, theirs)):
+        for kernel, (a, b, c, d) in ((native.adam_, mine), (reference_updates.adam_, theirs)):
             most = d if amsgrad else None
             kernel(a, g, b, c, most, 3, 1e-2, 0.9, 0.99, 1e-8, decay, decoupled, maximize)
         for x, y in zip(mine, theirs, strict=True):
@@ -84,7 +88,7 @@ def test_sgd_kernel_is_the_rule(dtype: Any, n: int) -> None:
     kinds = ((0.0, 0.3, False), (0.9, 0.3, False), (0.9, 0.0, True))
     for (momentum, dampening, nesterov), first, maximize in product(kinds, FLAGS, FLAGS):
         mine, theirs = ([x.copy() for x in (p, buf)] for _ in range(2))
-        for kernel, (a, b) in ((native.sgd_, mine), (rules.sgd_, theirs)):
+        for kernel, (a, b) in ((native.sgd_, mine), (reference_updates.sgd_, theirs)):
             state = b if momentum else None
             kernel(a, g, state, 0.1, momentum, dampening, 0.01, nesterov, maximize, first)
         for x, y in zip(mine, theirs, strict=True):
@@ -93,7 +97,7 @@ def test_sgd_kernel_is_the_rule(dtype: Any, n: int) -> None:
 
 def test_rules_take_any_strides() -> None:
     p, g = np.ones((4, 6)).T, np.ones((6, 4))
-    rules.sgd_(p, g, None, 0.5, 0, 0, 0, False, False, True)
+    reference_updates.sgd_(p, g, None, 0.5, 0, 0, 0, False, False, True)
     assert (p == 0.5).all()
 
 
@@ -118,7 +122,7 @@ def test_adadelta_is_the_papers_algorithm() -> None:
         s[1] = 0.8 * s[1] + 0.2 * move * move
         return p - 0.5 * move
 
-    check(rules.adadelta_, 2, lambda t: (0.5, 0.8, 1 - 0.8, 1e-2, 0.1, False), step)
+    check(reference_updates.adadelta_, 2, lambda t: (0.5, 0.8, 1 - 0.8, 1e-2, 0.1, False), step)
 
 
 def test_adagrad_is_the_papers_algorithm() -> None:
@@ -126,7 +130,7 @@ def test_adagrad_is_the_papers_algorithm() -> None:
         s[0] += g * g
         return p + 0.5 * g / (math.sqrt(s[0]) + 1e-3)
 
-    check(rules.adagrad_, 1, lambda t: (0.5, 1e-3, 0.0, True), step)
+    check(reference_updates.adagrad_, 1, lambda t: (0.5, 1e-3, 0.0, True), step)
 
 
 def test_adamax_is_the_papers_algorithm() -> None:
@@ -135,7 +139,12 @@ def test_adamax_is_the_papers_algorithm() -> None:
         s[1] = max(0.5 * s[1], abs(g) + 1e-3)
         return p - 0.1 / (1 - 0.9**t) * s[0] / s[1]
 
-    check(rules.adamax_, 2, lambda t: (0.1 / (1 - 0.9**t), 0.1, 0.5, 1e-3, 0.0, False), step)
+    check(
+        reference_updates.adamax_,
+        2,
+        lambda t: (0.1 / (1 - 0.9**t), 0.1, 0.5, 1e-3, 0.0, False),
+        step,
+    )
 
 
 def test_asgd_averages_the_parameter() -> None:
@@ -144,7 +153,7 @@ def test_asgd_averages_the_parameter() -> None:
         s[0] += (p - s[0]) / t
         return p
 
-    check(rules.asgd_, 1, lambda t: (0.1, 1 / t, 1 - 0.01, 0.0, False), step)
+    check(reference_updates.asgd_, 1, lambda t: (0.1, 1 / t, 1 - 0.01, 0.0, False), step)
 
 
 def test_nadam_is_the_papers_algorithm() -> None:
@@ -164,7 +173,7 @@ def test_nadam_is_the_papers_algorithm() -> None:
         root = (1 - b2**t) ** -0.5
         return (*sizes(t), 1 - b1, b2, 1 - b2, root, 1e-3, 0.9, 0.0, False)
 
-    check(rules.nadam_, 2, arguments, step)
+    check(reference_updates.nadam_, 2, arguments, step)
 
 
 def test_radam_is_the_papers_algorithm() -> None:
@@ -177,7 +186,7 @@ def test_radam_is_the_papers_algorithm() -> None:
     def arguments(t: int) -> tuple[Any, ...]:
         return 0.1, 0.7 if t > 2 else 0.0, 1 - 0.8, 0.9, 1 - 0.9, 1e-3, 1.0, 0.0, False
 
-    check(rules.radam_, 2, arguments, step)
+    check(reference_updates.radam_, 2, arguments, step)
 
 
 def test_rmsprop_is_the_lectures_algorithm() -> None:
@@ -187,7 +196,7 @@ def test_rmsprop_is_the_lectures_algorithm() -> None:
         s[1] = 0.5 * s[1] + g / (math.sqrt(s[0] - s[2] ** 2) + 1e-3)
         return p - 0.1 * s[1]
 
-    check(rules.rmsprop_, 3, lambda t: (0.1, 0.9, 1 - 0.9, 1e-3, 0.5, 0.0, False), step)
+    check(reference_updates.rmsprop_, 3, lambda t: (0.1, 0.9, 1 - 0.9, 1e-3, 0.5, 0.0, False), step)
 
 
 def test_rprop_steps_grow_and_shrink() -> None:
@@ -199,7 +208,7 @@ def test_rprop_steps_grow_and_shrink() -> None:
         s[0] = g
         return p - s[1] * float(np.sign(g))
 
-    check(rules.rprop_, 2, lambda t: (0.5, 1.5, 0.2, 0.4, 0.0, False), step, fill=0.3)
+    check(reference_updates.rprop_, 2, lambda t: (0.5, 1.5, 0.2, 0.4, 0.0, False), step, fill=0.3)
 
 
 # Number of state arrays and the numbers of each rule, without weight_decay and maximize.
@@ -231,7 +240,7 @@ def test_kernel_is_the_rule(name: str, dtype: Any, n: int) -> None:
         variants.append((numbers[0], float(name == "asgd_"), *numbers[2:]))
     for used, decay, maximize, left_out in product(variants, (0.0, 0.1), FLAGS, missing):
         ends = []
-        for module in (native, rules):
+        for module in (native, reference_updates):
             x, s = p.copy(), [a.copy() for a in state]
             given = [None if i in left_out else a for i, a in enumerate(s)]
             getattr(module, name)(x, g, *given, *used, decay, maximize)

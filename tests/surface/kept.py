@@ -11,7 +11,7 @@ import numpy as np
 import shmtensor as st
 from shmtensor.autograd.dispatch.op_function import declare, table
 from shmtensor.ops import ROWS, Row
-from shmtensor.ops.table.samples import Draw
+from shmtensor.ops.table.samples import Sample
 
 declare()  # the later families, too
 
@@ -50,7 +50,7 @@ def drawn(random: Any, spec: Any) -> Any:
         return None if spec is None else st.tensor(spec)
     if isinstance(spec, list):
         return [drawn(random, s) for s in spec]
-    draw = spec if isinstance(spec, Draw) else Draw(tuple(spec))
+    draw = spec if isinstance(spec, Sample) else Sample(tuple(spec))
     if draw.kind == "b":
         return st.tensor(random.random(draw.shape) < 0.5)
     if draw.kind == "i":

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from shmtensor.autograd.dispatch import convert_index as indices
+from shmtensor.autograd.dispatch import convert_index
 
 X = np.arange(2 * 3 * 4 * 5, dtype=np.float64).reshape(2, 3, 4, 5)
 MASK = np.array([True, False, True, True])
@@ -105,7 +105,7 @@ def test_parts_without_arrays_are_as_numpy_has_them():
 
 def test_parts_without_arrays_meet_no_python(monkeypatch):
     asked = []
-    monkeypatch.setattr(indices, "one_index", asked.append)
+    monkeypatch.setattr(convert_index, "one_index", asked.append)
     x = st.tensor(X)
     for index in [(slice(None), 1), (0, 1), (..., 0), (None, slice(1, None)), (0, 0, 0, 0)]:
         assert x[index].shape == X[(*index, ...)[: len(index) + (... not in index)]].shape

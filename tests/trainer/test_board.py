@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from shmtensor.trainer.progress_board import Board
+from shmtensor.trainer.progress_board import ProgressBoard
 
 
 def test_whole_only_if_all_words_are_even_and_equal() -> None:
-    board = Board.create(3)
+    board = ProgressBoard.create(3)
     board.start(5)
     assert board.whole_at() == 5
     for rank in range(3):
@@ -19,7 +19,7 @@ def test_whole_only_if_all_words_are_even_and_equal() -> None:
 
 
 def test_figures_are_summed_in_rank_order() -> None:
-    board = Board.create(2)
+    board = ProgressBoard.create(2)
     board.add(0, 3, 1.5, 2)
     board.add(1, 4, 0.5, 1)
     board.add(1, 1, 0.25, 1)
@@ -27,4 +27,4 @@ def test_figures_are_summed_in_rank_order() -> None:
     assert board.figures[:, 0].tolist() == [1, 2]
     board.clear_figures()
     assert board.totals() == (0, 0.0, 0)
-    assert Board(board.array).whole_at() == 0
+    assert ProgressBoard(board.array).whole_at() == 0

@@ -95,7 +95,7 @@ def test_recurrent_layers_count_their_products() -> None:
 
 def test_a_recurrent_layer_in_one_op_counts_state_and_projection() -> None:
     gates, state, weight, cell = st.ones(9, 16), st.ones(3, 2), st.ones(16, 2), st.ones(3, 4)
-    count = MULTIPLY_ADDS["recurrent_layer"]
+    count = MULTIPLY_ADDS["_rnn_layer"]
     assert count([[gates, state, weight, cell, st.ones(2, 4)]], None) == 9 * (16 * 2 + 2 * 4)
     assert count([[st.ones(9, 12), cell, st.ones(12, 4), st.ones(12)]], None) == 9 * 12 * 4
 

@@ -213,7 +213,7 @@ def cast(value: Any, dtype: dtypes.Dtype) -> Any:
             return tensor
         if own is FLOATS[0] and is_weight(tensor) and state.caching and state.nesting:
             return cast_once(tensor, dtype)
-        return ops.cast(tensor, dtype)
+        return ops._to_copy(tensor, dtype)
     if value.__class__ is list or value.__class__ is tuple:
         return value.__class__([cast(v, dtype) for v in value])
     return value
@@ -231,6 +231,6 @@ def cast_once(weight: Any, dtype: dtypes.Dtype) -> Any:
         same = known.array is now[1] and known.version == now[2] and known.modes == now[3]
         if same:
             return known.made
-    made = ops.cast(weight, dtype)
+    made = ops._to_copy(weight, dtype)
     state.casts[id(weight)] = Cast(*now, made)
     return made

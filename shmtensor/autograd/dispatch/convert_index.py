@@ -187,4 +187,4 @@ def as_mask(array: Any) -> Any:
 
 
 # numbers, slices, None and `...` alone stay as they are, and no Python looks at them
-as_index: Callable[[Any, Any], Any] = native.Either(native.basic, any_index)
+as_index: Callable[[Any, Any], Any] = native.KernelOrFallback(native.basic, any_index)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ... import dtypes, native
-from ...ops.table import named_results as results
+from ...ops.table import named_results
 from ...ops.table.op_definition import Row
 from ..grad_mode import recording
 from .plan import by_position
@@ -71,7 +71,9 @@ def compute(op: Any, device: Device, inputs: Any, attributes: Any, in_place: boo
     """
     row: Row = op.rule.row
     if recording.get() and any(x.node is not None for x in tensors_in(inputs)):
-        raise NotImplementedError(f"{op.event}: there are no gradients on device {device.name} yet")
+        raise NotImplementedError(
+            f"{op.event.lstrip('_')}: there are no gradients on device {device.name} yet"
+        )
     arrays = [settled(row, device, x.public, v) for x, v in zip(row.inputs, inputs)]
     arrays = in_common_dtype(row, inputs, arrays)
     forward = row.overrides.get(device.array_class)
@@ -87,7 +89,7 @@ def compute(op: Any, device: Device, inputs: Any, attributes: Any, in_place: boo
         return tuple(outputs)
     if len(outputs) == 1:
         return outputs[0]
-    return results.shape_of(row.name.removesuffix("_along"), row.outputs)(*outputs)
+    return named_results.shape_of(row.label, row.outputs)(*outputs)
 
 
 def settled(row: Row, device: Device, name: str, value: Any) -> Any:
@@ -102,7 +104,7 @@ def settled(row: Row, device: Device, name: str, value: Any) -> Any:
     if value is None or isinstance(value, NUMBERS):
         return value
     if not isinstance(value, native.TensorBase):
-        raise TypeError(f"{row.name}: {name} must be Tensor, not {type(value).__name__}")
+        raise TypeError(f"{row.label}: {name} must be Tensor, not {type(value).__name__}")
     array = value.array
     if isinstance(array, device.array_class):
         return array
@@ -110,7 +112,7 @@ def settled(row: Row, device: Device, name: str, value: Any) -> Any:
     if other is None and not array.ndim:
         return array.item()
     raise RuntimeError(
-        f"{row.name}: Expected all tensors to be on the same device: one operand is on "
+        f"{row.label}: Expected all tensors to be on the same device: one operand is on "
         f"{device.name}, {name} of shape {tuple(array.shape)} is on "
         f"{'cpu' if other is None else other.name}"
     )

@@ -58,7 +58,7 @@ def failed(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     inputs, attributes = values[:n], values[n:]
     if isinstance(error, (ShmTensorError, MemoryError, RuntimeError)) or is_explained(error):
         raise error
-    name, shown = op.event, shapes_of(inputs)
+    name, shown = op.event.lstrip("_"), shapes_of(inputs)
     if isinstance(error, AxisError) and error.ndim is not None:
         low, high = -max(error.ndim, 1), max(error.ndim, 1) - 1
         raise IndexError(

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-__all__ = ["quiet"]
+__all__ = ["no_warnings"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,7 +26,7 @@ except (ImportError, AttributeError):  # another NumPy: the public way
     state = SILENT = None
 
 
-def quiet(function: F) -> F:
+def no_warnings(function: F) -> F:
     """The function, with floating-point warnings off while it runs."""
     if state is None:
         return np.errstate(all="ignore")(function)

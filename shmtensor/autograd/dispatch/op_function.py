@@ -17,26 +17,17 @@ import numpy as np
 from ... import dtypes, native
 from ...ops import LATER, load
 from ...ops.table.op_definition import COMPOSITES, ROWS, Row
-from ..engine import grad_buffer as home
-from ..engine import views_and_inplace as view
+from ..engine import grad_buffer, views_and_inplace
 from ..grad_mode import recording
 from . import (
     autocast,
+    composite,
+    convert_index,
+    explain_error,
     observers,
     plan,
+    promote_operands,
     slow,
-)
-from . import (
-    composite as composites,
-)
-from . import (
-    convert_index as indices,
-)
-from . import (
-    explain_error as explain,
-)
-from . import (
-    promote_operands as operands,
 )
 from .out_argument import put
 
@@ -52,7 +43,7 @@ class Table(SimpleNamespace):
     """Ops by name, those of later families when they are first asked for. Unknown names say so."""
 
     def __getattr__(self, name: str) -> Any:
-        word = name.partition("_")[0]
+        word = name.lstrip("_").partition("_")[0]
         if word in LATER and word not in loaded:
             declare(word)
             return getattr(self, name)
@@ -111,11 +102,11 @@ class Rule:
 
     @functools.cached_property
     def arrays(self) -> Any:
-        return plan.gradients(self, False, home.offered, array_zeros)
+        return plan.gradients(self, False, grad_buffer.offered, array_zeros)
 
     @functools.cached_property
     def tensors(self) -> Any:
-        return plan.gradients(self, True, home.offered, tensor_zeros)
+        return plan.gradients(self, True, grad_buffer.offered, tensor_zeros)
 
     def again(self, tensor: Any, attributes: tuple[Any, ...]) -> Any:
         """The op on a tensor, with attributes in the row's order."""
@@ -171,12 +162,12 @@ def install() -> None:
     for made in COMPOSITES.values():
         if made.name in vars(table):
             continue
-        on_tensors = composites.callable_of(made, table, True)
-        on_arrays = composites.callable_of(made, arrays, False)
+        on_tensors = composite.callable_of(made, table, True)
+        on_arrays = composite.callable_of(made, arrays, False)
         for name in (made.name, *made.aliases):
             setattr(table, name, on_tensors)
             setattr(arrays, name, on_arrays)
-    view.ops = autocast.ops = table
+    views_and_inplace.ops = autocast.ops = table
 
 
 install()
@@ -185,22 +176,22 @@ native.set_op_hooks(
     signature=plan.signature,
     bind=slow.bind,
     odd=slow.odd,
-    failed=explain.failed,
+    failed=explain_error.failed,
     put=put,
-    as_index=indices.as_index,
+    as_index=convert_index.as_index,
     as_dtype=dtypes.as_dtype,
-    history=view.history,
+    history=views_and_inplace.history,
     recording=recording,
-    may_write=view.may_write,
-    may_forget=view.may_forget,
-    written=view.written,
-    common=operands.common_of_pair,
-    cast=rule_of("cast").public,
+    may_write=views_and_inplace.may_write,
+    may_forget=views_and_inplace.may_forget,
+    written=views_and_inplace.rewrite_history,
+    common=promote_operands.common_of_pair,
+    cast=rule_of("_to_copy").public,
 )
 native.set_composite_hooks(
-    signature=composites.signature,
-    foreign=composites.foreign,
-    out=composites.out,
-    failed=composites.failed,
+    signature=composite.signature,
+    foreign=composite.foreign,
+    out=composite.out,
+    failed=composite.failed,
 )
 native.set_mode_functions(autocast.run, observers.observed)

@@ -19,11 +19,11 @@ import numpy as np
 
 from ... import native
 from ...ops import LATER
-from ...ops.table import named_results as results
+from ...ops.table import named_results
 from ...ops.table.memory_format import format_of
 from ...ops.table.native_or_numpy import of_halves
 from ...ops.table.op_definition import EMPTY, Input, Row
-from .no_warnings import quiet
+from .no_warnings import no_warnings
 
 __all__ = [
     "FORMS",
@@ -100,7 +100,7 @@ def kernel_of(row: Row) -> Any:
     if row.numpy is not None:
         return row.numpy
     forward = by_position(row)
-    return forward if row.view else quiet(forward)
+    return forward if row.view else no_warnings(forward)
 
 
 def by_position(row: Row) -> Callable[..., Any]:
@@ -231,7 +231,7 @@ def rare_of(row: Row, form: str) -> Any:
         return diverted
     if row.diverted_in_place is not None:
         return row.diverted_in_place
-    return lambda ops, x, *args, **named: ops.overwrite_(x, diverted(ops, x, *args, **named))
+    return lambda ops, x, *args, **named: ops._overwrite_(x, diverted(ops, x, *args, **named))
 
 
 def fill(op: Any) -> None:
@@ -272,7 +272,7 @@ def fill(op: Any) -> None:
     result = None
     if len(row.outputs) > 1 and not row.listed and form != "array":
         # max_along is what max(dim) runs
-        result = results.shape_of(row.name.removesuffix("_along"), row.outputs)
+        result = named_results.shape_of(row.label, row.outputs)
     op.fill(
         arguments=tuple(arguments(row, form)),
         n_inputs=n_inputs,

@@ -138,10 +138,11 @@ def elsewhere(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -
     made = rule.public.call_bound((target, *rest, *attributes))
     if not dtypes.can_cast(made.array.dtype, target.array.dtype):
         raise RuntimeError(
-            f"{row.name}_: result type {made.array.dtype} can't be cast to the desired output type "
-            f"{target.array.dtype}: use the out-of-place {row.name}, or convert the tensor first"
+            f"{row.label}_: result type {made.array.dtype} can't be cast to the desired output "
+            f"type {target.array.dtype}: use the out-of-place {row.label}, or convert the tensor "
+            "first"
         )
-    return rule.ops.overwrite_(inputs[0], made)
+    return rule.ops._overwrite_(inputs[0], made)
 
 
 def common_of_pair(promote: str, x: Any, y: Any) -> dtypes.Dtype:
@@ -163,7 +164,7 @@ def wrong_operand(row: Row, inputs: tuple[Any, ...]) -> TypeError:
     if row.tensors:
         wanted = "tensors"
         where = f" ({', '.join(x.public for x in row.inputs if x.name in row.tensors)})"
-    return TypeError(f"{row.name}: the operands{where} must be {wanted}: {shown}")
+    return TypeError(f"{row.label}: the operands{where} must be {wanted}: {shown}")
 
 
 def normalised(rule: Any, inputs: tuple[Any, ...]) -> list[Any]:
@@ -180,7 +181,7 @@ def normalised(rule: Any, inputs: tuple[Any, ...]) -> list[Any]:
             made.append([tensor_only(row, as_operand(v), x.name) for v in value])
             if not made[-1]:
                 kind = ValueError if row.name == "cat" else RuntimeError  # as PyTorch has it
-                raise kind(f"{row.name}: expected a non-empty list of tensors: {value!r}")
+                raise kind(f"{row.label}: expected a non-empty list of tensors: {value!r}")
         else:
             operand = as_operand(value)
             number_fits = row.promote is not None and row.broadcast and x.name in row.promoted
@@ -239,7 +240,7 @@ def cast(rule: Any, value: Any, dtype: dtypes.Dtype, first: bool) -> Any:
         return value
     if value.node is None and value.base is None:
         return native.compute(ASTYPE, value.array, dtype)
-    return rule.ops.cast(value, dtype)
+    return rule.ops._to_copy(value, dtype)
 
 
 def wrapped(value: int, dtype: dtypes.Dtype) -> Any:

@@ -17,8 +17,7 @@ import numpy as np
 from ... import native
 from ...ops.table.op_definition import EMPTY, Row
 from ..engine.views_and_inplace import node_of
-from . import devices
-from . import promote_operands as operands
+from . import devices, promote_operands
 from .out_argument import put
 from .plan import FORMS, is_operator, is_sized, numpy_names, takes_out
 from .torch_function import ask, overriders
@@ -55,7 +54,7 @@ class Binder:
         self.defaults |= {a.name: a.default for a in row.attributes if a.default is not EMPTY}
         self.sized = next((a.name for a in row.attributes if is_sized(row, form, a)), None)
 
-    def gathered(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    def with_sizes_as_tuple(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """Positional arguments with sizes that were given one by one as a tuple."""
         if self.sized is None:
             return args
@@ -70,7 +69,7 @@ class Binder:
         self, args: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
         """(values in the row's order, rare keywords, out)."""
-        args = self.gathered(args, named)
+        args = self.with_sizes_as_tuple(args, named)
         for other, name in self.spellings.items():
             if other in named:
                 if name in named:
@@ -149,7 +148,7 @@ def bind(op: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         return row.diverted_in_place(ops, *values[:n], **attributes, **rare)
     result = row.diverted(ops, *values[:n], **attributes, **rare)
     if form == "inplace":
-        return ops.overwrite_(values[0], result)
+        return ops._overwrite_(values[0], result)
     return result if out is None else put(out, row.name, result)
 
 
@@ -180,7 +179,7 @@ def odd(op: Any, values: tuple[Any, ...], out: Any = None) -> Any:
     # 2. An array is another device's, or (gradcheck makes such) a NumPy scalar.
     if (device := devices.of(inputs)) is not None:
         if out is not None:
-            raise NotImplementedError(f"{op.event}: there is no out= on device {device.name} yet")
+            raise NotImplementedError(f"{row.label}: there is no out= on device {device.name} yet")
         return devices.compute(op, device, inputs, attributes, form == "inplace")
     if any(isinstance(x, native.TensorBase) and isinstance(x.array, np.generic) for x in inputs):
         for x in inputs:
@@ -194,10 +193,10 @@ def odd(op: Any, values: tuple[Any, ...], out: Any = None) -> Any:
 
     # 4. In place, where nothing flows back through the op: out of place, and a recorded copy.
     if form == "inplace" and not row.pullbacks and has_history(inputs[0]):
-        return rule.ops.overwrite_(inputs[0], rule.public.call_bound(values))
+        return rule.ops._overwrite_(inputs[0], rule.public.call_bound(values))
 
     # 5. Other dtypes, NumPy's arrays, numbers.
-    return operands.usual(rule, form, inputs, attributes)
+    return promote_operands.usual(rule, form, inputs, attributes)
 
 
 def has_history(x: Any) -> bool:

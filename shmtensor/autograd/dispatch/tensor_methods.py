@@ -57,7 +57,7 @@ def overwriting(made: Composite) -> Any:
             if done is input:
                 return done
             if done is not None:
-                return table.overwrite_(input, done)
+                return table._overwrite_(input, done)
         # what `function` keeps of the input for backward must outlive the write
         given = table.clone(input) if input.requires_grad and recording.get() else input
         # in place is in the tensor's own dtype, inside autocast too
@@ -68,7 +68,7 @@ def overwriting(made: Composite) -> Any:
                 f"{name}_: result type {made.array.dtype} can't be cast to the desired output type "
                 f"{target}: use the out-of-place {name}, or convert the tensor first"
             )
-        return table.overwrite_(input, made)
+        return table._overwrite_(input, made)
 
     inplace.__name__ = inplace.__qualname__ = f"{name}_"
     inplace.__doc__ = made.doc

@@ -1,9 +1,9 @@
 """The graph's parts that are not hot: leaves, hooks, and what users see of a node.
 
 Nodes, ports and edges are C objects (native/dispatch/autograd_node.h). A tensor that requires grad
-has a `node`: the Node or Port that computed it, or, for a leaf, its Leaf. Edges point backward
-only, a Leaf holds its tensor weakly, and saved outputs are saved as arrays: so the graph has no
-reference cycle and is freed at once.
+has a `node`: the Node or Port that computed it, or, for a leaf, its AccumulateGrad. Edges point
+backward only, a AccumulateGrad holds its tensor weakly, and saved outputs are saved as arrays: so
+the graph has no reference cycle and is freed at once.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any, NamedTuple
 from ... import native
 
 __all__ = [
+    "AccumulateGrad",
     "GradientEdge",
     "Handles",
     "Hooks",
-    "Leaf",
     "RemovableHandle",
     "node_of_edge",
-    "renew_leaf",
+    "renew_accumulate_grad",
 ]
 
 Hook = Callable[..., Any]
 numbers = itertools.count()
 
 
-class Leaf(native.Edge):
+class AccumulateGrad(native.Edge):
     """Where gradients of one tensor end: owns `.grad`, hooks, and the place for flat gradients.
 
     Attributes:
@@ -39,12 +39,12 @@ class Leaf(native.Edge):
             of a backward is written and later ones are added; `grad` is then a Tensor over it.
     """
 
-    __slots__ = ("__weakref__", "before", "grad", "home", "hooks", "notes", "post", "tensor")
+    __slots__ = ("__weakref__", "before", "grad", "grad_buffer", "hooks", "notes", "post", "tensor")
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = weakref.ref(tensor)
         self.grad: Any = None
-        self.home: Any = None
+        self.grad_buffer: Any = None
         self.hooks: dict[int, Hook] | None = None  # the tensor's
         self.before: dict[int, Hook] | None = None  # the node's, before it adds
         self.post: dict[int, Hook] | None = None  # after it added
@@ -97,12 +97,12 @@ class Leaf(native.Edge):
         return Handles([before, after])
 
 
-def renew_leaf(tensor: Any) -> None:
-    """Gives a tensor over other memory a new Leaf, with its `.grad` and hooks. A graph that was
-    recorded before ends at the old one, which adds to the tensor's `.grad` as before, but is not
-    found any more when a gradient of the tensor is asked for.
+def renew_accumulate_grad(tensor: Any) -> None:
+    """Gives a tensor over other memory a new AccumulateGrad, with its `.grad` and hooks. A graph
+    that was recorded before ends at the old one, which adds to the tensor's `.grad` as before, but
+    is not found any more when a gradient of the tensor is asked for.
     """
-    old, new = tensor.leaf, Leaf(tensor)
+    old, new = tensor.leaf, AccumulateGrad(tensor)
     new.grad, new.notes = old.grad, old.notes
     new.hooks, new.before, new.post = old.hooks, old.before, old.post
     tensor.leaf = new
@@ -117,7 +117,7 @@ def renew_leaf(tensor: Any) -> None:
             leaf = tensor.leaf
             leaf.grad = g if leaf.grad is None else leaf.grad + g
 
-    old.grad = old.home = None
+    old.grad = old.grad_buffer = None
     old.post = {next(numbers): pass_on, **(old.post or {})}
 
 
@@ -184,7 +184,7 @@ def hooks_of(node: Any) -> Hooks:
 
 
 def node_of_edge(edge: Any) -> tuple[Any, int]:
-    """The node and output number that an edge points at; a Leaf is its own node."""
+    """The node and output number that an edge points at; a AccumulateGrad is its own node."""
     return (edge.node, edge.index) if edge.__class__ is native.Port else (edge, 0)
 
 

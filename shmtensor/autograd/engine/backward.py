@@ -10,10 +10,10 @@ import numpy as np
 from ... import native
 from ..dispatch.op_function import table
 from ..grad_mode import recording
-from .accumulate_grad import GradientEdge, Leaf, node_of_edge
+from .accumulate_grad import AccumulateGrad, GradientEdge, node_of_edge
 from .hooks import as_tensor
-from .run_backward import walk
-from .sum_to_size import refit
+from .run_backward import run_steps
+from .sum_to_size import sum_to_size
 from .views_and_inplace import node_of, retain
 
 __all__ = ["backward", "grad"]
@@ -80,8 +80,8 @@ def starting(where: str, tensors: list[Any], gradients: Any, create: bool) -> li
                 f"the same dtype: the gradient is {g.array.dtype}, the output is {dtype}"
             )
         g = g if create else g.array
-        fitted = native.fit(g, edge)
-        roots.append((edge, refit(g, edge, edge) if fitted is None else fitted))
+        fitted = native.sum_to_size(g, edge)
+        roots.append((edge, sum_to_size(g, edge, edge) if fitted is None else fitted))
     return roots
 
 
@@ -132,7 +132,7 @@ def backward(
             raise RuntimeError("backward: inputs is empty: leave it out, or give the tensors")
         wanted = check_inputs("backward", xs)
         for x in xs:
-            if not isinstance(x, GradientEdge) and x.node.__class__ is not Leaf:
+            if not isinstance(x, GradientEdge) and x.node.__class__ is not AccumulateGrad:
                 retain(x)
     run(roots, wanted, keep, create_graph, True)
 
@@ -140,11 +140,11 @@ def backward(
 def run(roots: Any, wanted: Any, keep: bool, create: bool, accumulate: bool) -> dict[Any, Any]:
     """The walk, in the right grad mode."""
     if not create:
-        return walk(roots, wanted, keep, False, accumulate)
+        return run_steps(roots, wanted, keep, False, accumulate)
     former = recording.get()
     recording.set(True)
     try:
-        return walk(roots, wanted, keep, True, accumulate)
+        return run_steps(roots, wanted, keep, True, accumulate)
     finally:
         recording.set(former)
 
@@ -189,7 +189,7 @@ def grad(
     results = []
     for i, edge in enumerate(wanted):
         node, index = node_of_edge(edge)
-        g = found.get(node if node.__class__ is Leaf else (node, index))
+        g = found.get(node if node.__class__ is AccumulateGrad else (node, index))
         if g is None and materialize_grads:
             g = native.wrap(native.call(np.zeros, edge.shape, edge.dtype))
             g = g.requires_grad_(create_graph)

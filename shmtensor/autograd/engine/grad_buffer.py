@@ -18,16 +18,16 @@ from __future__ import annotations
 from typing import Any
 
 from ... import native
-from .accumulate_grad import Leaf
+from .accumulate_grad import AccumulateGrad
 
-__all__ = ["at_home", "offered"]
+__all__ = ["in_grad_buffer", "offered"]
 
-at_home = native.at_home  # (leaf, array): is the gradient where the leaf's home is?
+in_grad_buffer = native.in_grad_buffer  # (leaf, array): is the gradient where the leaf's home is?
 
 
 def offered(edge: Any) -> Any:
     """An array over the home of a leaf if nobody sees it, its own `.grad` neither; else None."""
-    if edge.__class__ is not Leaf:
+    if edge.__class__ is not AccumulateGrad:
         return None
-    home = edge.home
+    home = edge.grad_buffer
     return None if home is None else home.take()

@@ -15,14 +15,21 @@ import numpy as np
 from ... import native
 from ...device import CPU
 from ...ops import Row
-from ..dispatch.no_warnings import quiet
+from ..dispatch.no_warnings import no_warnings
 from ..dispatch.plan import Saved
 from ..grad_mode import recording
-from .accumulate_grad import Hook, Leaf, RemovableHandle, hooks_of, node_name, node_of_edge
+from .accumulate_grad import (
+    AccumulateGrad,
+    Hook,
+    RemovableHandle,
+    hooks_of,
+    node_name,
+    node_of_edge,
+)
 from .function_node import Applied
 from .hooks import as_tensor
-from .node_hooks import Packed, Pair, pack
-from .run_backward import deliver
+from .node_hooks import HookResult, Pair, pack
+from .run_backward import accumulate_gradient
 from .unrecorded_views import is_unrecorded
 
 __all__ = [
@@ -59,7 +66,7 @@ class SavedTensor:
             RuntimeError: it has hooks already, was freed, or was written in place since.
         """
         value = self.node.saved and self.node.kept[self.place]
-        if isinstance(value, Packed):
+        if isinstance(value, HookResult):
             raise RuntimeError(
                 f"register_hooks: {self.node.name()}: Calling register_hooks on a saved tensor "
                 "whose hooks have already been set"
@@ -96,7 +103,7 @@ class Computed(native.Node):
         return tuple(InputMetadata(native.Size(shape), dtype) for shape, dtype in kinds)
 
 
-@quiet
+@no_warnings
 def applied(node: Any, g: Any, create: bool) -> tuple[Any, ...]:
     """What the node's rule gives; new arrays are shared, as in a backward."""
     token = native.gate_open()
@@ -175,7 +182,7 @@ def saved_tensor(value: Any, edge: Any) -> Any:
     """A saved array as a tensor again: the leaf itself, or another one with its history."""
     if not isinstance(value, np.ndarray):
         return value
-    if edge.__class__ is Leaf:
+    if edge.__class__ is AccumulateGrad:
         leaf: Any = edge.tensor()
         if leaf is not None and leaf.array is value:
             return leaf
@@ -305,11 +312,11 @@ def node_repr(node: Any) -> str:
     return f"<{node_name(node)} object at {id(node):#x}>"
 
 
-def accumulate(leaf: Leaf, *grads: Any) -> tuple[()]:
+def accumulate(leaf: AccumulateGrad, *grads: Any) -> tuple[()]:
     """Adds a gradient to the leaf's `.grad`, as a backward does."""
     (g,) = grads
     create = recording.get() and g.requires_grad
-    deliver(leaf, {leaf: g if create else g.array}, create)
+    accumulate_gradient(leaf, {leaf: g if create else g.array}, create)
     return ()
 
 
@@ -320,8 +327,8 @@ native.Node.metadata = property(lambda node: hooks_of(node).metadata)
 native.Node.register_hook = register_hook
 native.Node.register_prehook = register_prehook
 native.Node.__repr__ = node_repr  # type: ignore[method-assign]
-Leaf.__call__ = accumulate  # type: ignore[method-assign]
-Leaf.__name__ = Leaf.__qualname__ = "AccumulateGrad"  # as PyTorch's
-Leaf._input_metadata = property(  # type: ignore[attr-defined]
+AccumulateGrad.__call__ = accumulate  # type: ignore[method-assign]
+AccumulateGrad.__name__ = AccumulateGrad.__qualname__ = "AccumulateGrad"  # as PyTorch's
+AccumulateGrad._input_metadata = property(  # type: ignore[attr-defined]
     lambda leaf: (InputMetadata(native.Size(leaf.shape), leaf.dtype),)
 )

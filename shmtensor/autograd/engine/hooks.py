@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import native
-from ...ops.table.sparse_gradient import Scattered
-from .accumulate_grad import Hooks, Leaf, RemovableHandle, hooks_of, node_of_edge
+from ...ops.table.sparse_gradient import SparseGradient
+from .accumulate_grad import AccumulateGrad, Hooks, RemovableHandle, hooks_of, node_of_edge
 from .views_and_inplace import node_of, retain
 
 __all__ = ["post_accumulate", "register", "retain", "run_after", "run_before", "run_tensor_hooks"]
@@ -23,7 +23,7 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
             "register_hook: cannot register a hook on a tensor that doesn't require gradient: "
             f"shape {tensor.array.shape}"
         )
-    if node.__class__ is Leaf:
+    if node.__class__ is AccumulateGrad:
         if node.hooks is None:
             node.hooks = {}
         return RemovableHandle(node.hooks, hook)
@@ -33,7 +33,7 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
 
 def post_accumulate(tensor: Any, hook: Hook) -> RemovableHandle:
     """Calls `hook(tensor)` after a gradient was added to the leaf's `.grad`."""
-    if tensor.node.__class__ is not Leaf:
+    if tensor.node.__class__ is not AccumulateGrad:
         raise RuntimeError(
             "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered "
             f"on non-leaf tensors: shape {tensor.array.shape}"
@@ -45,14 +45,14 @@ def post_accumulate(tensor: Any, hook: Hook) -> RemovableHandle:
 
 
 def as_tensor(g: Any) -> Any:
-    return g if g is None or isinstance(g, (native.TensorBase, Scattered)) else native.wrap(g)
+    return g if g is None or isinstance(g, (native.TensorBase, SparseGradient)) else native.wrap(g)
 
 
 def as_given(made: Any, g: Any, where: str) -> Any:
     """What a hook returned, in the form that the walk uses; None keeps the gradient."""
     if made is None:
         return g
-    if isinstance(made, Scattered) and (g is None or made.shape == g.shape):
+    if isinstance(made, SparseGradient) and (g is None or made.shape == g.shape):
         return made
     if not isinstance(made, native.TensorBase):
         raise TypeError(f"{where}: a hook must return None or a Tensor: {type(made).__name__}")

@@ -72,7 +72,7 @@ class Watching:
             native.set_observer(observe if self.count else None)
 
 
-class Packed:
+class HookResult:
     """What a pack hook gave for a saved array, with the hook that gives the array back."""
 
     __slots__ = ("kept", "unpack")
@@ -106,10 +106,10 @@ def observe(node: Any) -> None:
     stack = pairs.get()
     if stack:
         pair = stack[-1]
-        node.pack(lambda saved: packed(saved, pair))
+        node.pack(lambda saved: hook_result(saved, pair))
 
 
-def packed(saved: tuple[Any, ...], pair: Pair) -> tuple[Any, ...]:
+def hook_result(saved: tuple[Any, ...], pair: Pair) -> tuple[Any, ...]:
     if not any(isinstance(value, np.ndarray) for value in saved):
         return saved
     if pair.refused is not None:
@@ -117,25 +117,25 @@ def packed(saved: tuple[Any, ...], pair: Pair) -> tuple[Any, ...]:
     return tuple(pack(v, pair) if isinstance(v, np.ndarray) else v for v in saved)
 
 
-def pack(array: Any, pair: Pair) -> Packed:
+def pack(array: Any, pair: Pair) -> HookResult:
     tensor = native.wrap(array)
     tensor.version = native.Version()
-    kept = quietly(pair.pack, tensor)
+    kept = without_recording(pair.pack, tensor)
     if tensor.version.count:
         raise RuntimeError(
             "saved_tensors_hooks: A saved tensor pack hook is modifying its input in place: shape "
             f"{array.shape}, write to a clone()"
         )
-    return Packed(kept, pair.unpack)
+    return HookResult(kept, pair.unpack)
 
 
 def unpacked(saved: tuple[Any, ...]) -> tuple[Any, ...]:
     """What pullbacks read: the arrays that the unpack hooks give back."""
-    return tuple(unpack(v) if v.__class__ is Packed else v for v in saved)
+    return tuple(unpack(v) if v.__class__ is HookResult else v for v in saved)
 
 
-def unpack(value: Packed) -> Any:
-    tensor = quietly(value.unpack, value.kept)
+def unpack(value: HookResult) -> Any:
+    tensor = without_recording(value.unpack, value.kept)
     if not isinstance(tensor, native.TensorBase):
         raise TypeError(
             "saved_tensors_hooks: Output of saved tensor unpack_hook expected to be a Tensor but "
@@ -144,7 +144,7 @@ def unpack(value: Packed) -> Any:
     return tensor.array
 
 
-def quietly(hook: Hook, value: Any) -> Any:
+def without_recording(hook: Hook, value: Any) -> Any:
     """User code: nothing is recorded, and the heap is shut."""
     former = recording.get()
     recording.set(False)

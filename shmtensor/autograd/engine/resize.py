@@ -12,8 +12,8 @@ import numpy as np
 from ... import native
 from ...storage import owner_of, resized
 from ..grad_mode import FROZEN, enable_grad
-from . import views_and_inplace as view
-from .accumulate_grad import Leaf, renew_leaf
+from . import views_and_inplace
+from .accumulate_grad import AccumulateGrad, renew_accumulate_grad
 
 __all__ = ["SetStorage", "place", "resize", "resize_output"]
 
@@ -57,8 +57,8 @@ def place(tensor: Any, array: Any) -> None:
     shares = owner_of(tensor.array) is owner_of(array)
     base = tensor.base
     tensor.array = array
-    if tensor.leaf is not None and (tensor.node is None or tensor.node.__class__ is Leaf):
-        renew_leaf(tensor)
+    if tensor.leaf is not None and (tensor.node is None or tensor.node.__class__ is AccumulateGrad):
+        renew_accumulate_grad(tensor)
     if base is not None:
         tensor.base = base_of(tensor) if shares else None
     if not shares and tensor.version is not None and tensor.version is not FROZEN:
@@ -69,12 +69,14 @@ def place(tensor: Any, array: Any) -> None:
 
 def base_of(tensor: Any) -> tuple[Any, ...]:
     """What a view that lies elsewhere in the memory of its root refers to from now on."""
-    root, steps = view.chain_to(tensor)
+    root, steps = views_and_inplace.chain_to(tensor)
     if any(rule is None for rule, _ in steps):
         count = root.version.count
         return root, ~count if root.node is not None else count, None, ()
     with enable_grad():
-        strided = view.ops.as_strided(root, tensor.shape, tensor.stride(), tensor.storage_offset())
+        strided = views_and_inplace.ops.as_strided(
+            root, tensor.shape, tensor.stride(), tensor.storage_offset()
+        )
     base: tuple[Any, ...] = strided.base
     return base
 

@@ -19,20 +19,20 @@ import numpy as np
 
 from ... import native
 from ...errors import OutOfSharedMemory
-from .. import anomaly_mode as anomaly
-from ..dispatch.no_warnings import quiet
+from .. import anomaly_mode
+from ..dispatch.no_warnings import no_warnings
 from ..dispatch.op_function import table
 from ..grad_mode import recording
-from . import hooks as hooking
-from .accumulate_grad import Leaf
-from .grad_buffer import at_home
+from . import hooks
+from .accumulate_grad import AccumulateGrad
+from .grad_buffer import in_grad_buffer
 from .heap_gate import shut
 from .node_hooks import is_tracing
-from .running import Walk, walks
-from .sparse_grad import Scattered, added
-from .sum_to_size import refit
+from .running import BackwardRun, walks
+from .sparse_grad import SparseGradient, added
+from .sum_to_size import sum_to_size
 
-__all__ = ["waiting_for", "walk"]
+__all__ = ["run_steps", "waiting_for"]
 
 Node, Port = native.Node, native.Port
 add_arrays = native.InFloat32(np.add)  # gradients of 16 bits are summed so, and stay of 16 bits
@@ -41,9 +41,10 @@ add_arrays = native.InFloat32(np.add)  # gradients of 16 bits are summed so, and
 accumulating = threading.RLock()
 os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore[attr-defined]
 
-# Note [Taking over a gradient]: what becomes `.grad` of a leaf that has none, native.taken decides.
-# It takes the gradient out of the walk's dictionary, and the C code then holds the only reference
-# that the walk has, so the count says whether anybody else (a hook, a node, the caller) has one:
+# Note [Taking over a gradient]: what becomes `.grad` of a leaf that has none, native.steal_gradient
+# decides. It takes the gradient out of the walk's dictionary, and the C code then holds the only
+# reference that the walk has, so the count says whether anybody else (a hook, a node, the caller)
+# has one:
 #
 #   born at home, and nobody else has it     the array itself: grad_buffer.py
 #   elsewhere, and the home is free          the home, with a copy in it
@@ -54,8 +55,8 @@ os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore
 # So no variable here may refer to a gradient that is delivered. One that does costs a copy.
 
 
-@quiet
-def walk(
+@no_warnings
+def run_steps(
     roots: Sequence[tuple[Any, Any]],
     wanted: Sequence[Any] | None,
     keep: bool,
@@ -101,7 +102,7 @@ def steps(
 
     Returns:
         The gradients of the wanted edges, without those that leaves added to their `.grad`: key
-        (node, output number), or the Leaf.
+        (node, output number), or the AccumulateGrad.
     """
     starts = [e.node if e.__class__ is Port else e for e, _ in roots]
     needed: set[Any] | None = None
@@ -116,10 +117,14 @@ def steps(
     found: dict[Any, Any] = {}
     sums: dict[Any, Any] = {}
     made: set[Any] = set()  # edges whose sum this walk made, and may add to
-    this = Walk(waiting, needed, captures)
+    this = BackwardRun(waiting, needed, captures)
     if not accumulate:  # what only the caller gets must not be born at home
-        this.held = [e.home.take() for e in captures if e.__class__ is Leaf and e.home is not None]
-    fit, call, anomalies = native.fit, native.call, is_tracing()
+        this.held = [
+            e.grad_buffer.take()
+            for e in captures
+            if e.__class__ is AccumulateGrad and e.grad_buffer is not None
+        ]
+    fit, call, anomalies = native.sum_to_size, native.call, is_tracing()
     for e, g in roots:
         if e.__class__ is Port:
             add_output(sums, e, g, create)
@@ -128,17 +133,17 @@ def steps(
     ready = [node for node in dict.fromkeys(starts) if not waiting[node]]
     while ready:
         node = ready.pop()
-        if node.__class__ is Leaf:
+        if node.__class__ is AccumulateGrad:
             if node not in sums:
                 continue
             if node.hooks:
-                run = hooking.run_tensor_hooks
+                run = hooks.run_tensor_hooks
                 sums[node] = guarded(this, create, run, node.hooks, sums[node])
             if accumulate and (needed is None or node in captures):
                 if node.before:
-                    run = hooking.run_tensor_hooks
+                    run = hooks.run_tensor_hooks
                     sums[node] = guarded(this, create, run, node.before, sums[node])
-                deliver(node, sums, create, this)
+                accumulate_gradient(node, sums, create, this)
             elif node in captures:
                 found[node] = sums.pop(node)
             else:
@@ -149,21 +154,21 @@ def steps(
         if g is not None:
             own = node.hooks
             if own is not None:
-                g = guarded(this, create, hooking.run_before, own, g)
+                g = guarded(this, create, hooks.run_before, own, g)
             if node in captures:
                 for index in captures[node]:
                     found[node, index] = g[index] if g.__class__ is list else g
             if needed is not None and node not in needed:
                 continue
             if own is not None and own.before:
-                g = guarded(this, create, hooking.run_prehooks, own.before, g)
+                g = guarded(this, create, hooks.run_prehooks, own.before, g)
             grads: Any
             if anomalies:
-                grads = anomaly.gradients(node, g, create)
+                grads = anomaly_mode.gradients(node, g, create)
             else:
                 grads = row.tensors(node, g) if create else row.arrays(node, g)
             if own is not None and own.post:
-                grads = guarded(this, create, hooking.run_after, own, grads, g)
+                grads = guarded(this, create, hooks.run_after, own, grads, g)
             if not keep:
                 node.release()
         elif needed is not None and node not in needed:
@@ -181,7 +186,7 @@ def steps(
                 if gx is not None:
                     fitted = fit(gx, e)
                     if fitted is None:
-                        fitted = refit(gx, e, node)
+                        fitted = sum_to_size(gx, e, node)
                     add_output(sums, e, fitted, create)
             else:
                 target = e
@@ -190,11 +195,11 @@ def steps(
                 if gx is not None:
                     fitted = fit(gx, e)
                     if fitted is None:
-                        fitted = refit(gx, e, node)
+                        fitted = sum_to_size(gx, e, node)
                     old = sums.get(e)
                     if old is None:
                         sums[e] = fitted
-                    elif isinstance(fitted, Scattered) or isinstance(old, Scattered):
+                    elif isinstance(fitted, SparseGradient) or isinstance(old, SparseGradient):
                         sums[e] = added(old, fitted, create, e in made)
                         made.discard(e)
                     elif create:
@@ -219,7 +224,7 @@ def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
     stack = list(found)
     while stack:
         node = stack.pop()
-        if node.__class__ is Leaf:
+        if node.__class__ is AccumulateGrad:
             continue
         for e in node.edges:
             if e is None:
@@ -243,7 +248,7 @@ def waiting_for(roots: Sequence[Any]) -> dict[Any, int]:
     stack = list(counts)
     while stack:
         node = stack.pop()
-        if node.__class__ is Leaf:
+        if node.__class__ is AccumulateGrad:
             continue
         for e in node.edges:
             if e is None:
@@ -318,22 +323,22 @@ def guarded(this: Any, create: bool, run: Any, *given: Any) -> Any:
         walks.now = outer
 
 
-def laid_as_leaf(leaf: Any, g: Any) -> Any:
+def in_layout_of_leaf(leaf: Any, g: Any) -> Any:
     """A gradient with history, in the memory layout of its leaf. Copies: none or one."""
-    like = native.laid_as_grad(g.array, leaf.tensor)
+    like = native.in_layout_of_grad(g.array, leaf.tensor)
     if like is g.array:
         return g
     order = sorted(range(like.ndim), key=lambda d: -like.strides[d])
     back = sorted(range(like.ndim), key=order.__getitem__)
-    return table.permute(table.packed(table.permute(g, order)), back)
+    return table.permute(table._contiguous(table.permute(g, order)), back)
 
 
-def deliver(leaf: Any, sums: dict[Any, Any], create: bool, this: Any = None) -> None:
+def accumulate_gradient(leaf: Any, sums: dict[Any, Any], create: bool, this: Any = None) -> None:
     """Takes a leaf's gradient out of the sums, and adds it to `.grad`."""
     with accumulating:
         old = leaf.grad
         if old is None and not create:
-            leaf.grad = native.taken(sums, leaf, leaf.tensor, leaf.home)
+            leaf.grad = native.steal_gradient(sums, leaf, leaf.tensor, leaf.grad_buffer)
         else:
             add_to_grad(leaf, old, sums.pop(leaf), create)
     post = leaf.post
@@ -345,11 +350,11 @@ def deliver(leaf: Any, sums: dict[Any, Any], create: bool, this: Any = None) -> 
 
 def add_to_grad(leaf: Any, old: Any, g: Any, create: bool) -> None:
     """Adds a gradient to what a leaf has, or gives it one with history."""
-    if isinstance(g, Scattered) or isinstance(old, Scattered):
+    if isinstance(g, SparseGradient) or isinstance(old, SparseGradient):
         leaf.grad = g if old is None else added(old, g, create, True)
     elif create:
-        leaf.grad = laid_as_leaf(leaf, g) if old is None else table.add(old, g)
-    elif leaf.home is not None and at_home(leaf, old.array):
+        leaf.grad = in_layout_of_leaf(leaf, g) if old is None else table.add(old, g)
+    elif leaf.grad_buffer is not None and in_grad_buffer(leaf, old.array):
         add_arrays(old.array, g, old.array)
     elif old.node is None:
         try:

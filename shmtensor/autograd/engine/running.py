@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Walk", "after_backward", "walks"]
+__all__ = ["BackwardRun", "after_backward", "walks"]
 
 
-class Walk:
+class BackwardRun:
     """What a walk will do, for hooks that ask.
 
     Attributes:
@@ -25,14 +25,14 @@ class Walk:
         self.waiting, self.needed, self.captures = waiting, needed, captures
         self.held: list[Any] = []
 
-    def reaches(self, node: Any, index: int) -> bool:
+    def will_compute(self, node: Any, index: int) -> bool:
         """Whether the gradient of a node's output will be known."""
         if node not in self.waiting:
             return False
         return self.needed is None or node in self.needed or index in self.captures.get(node, ())
 
 
-class Walks(threading.local):
+class BackwardRuns(threading.local):
     """What this thread walks.
 
     Attributes:
@@ -43,7 +43,7 @@ class Walks(threading.local):
         ends: what is to be called after the outermost.
     """
 
-    now: Walk | None = None
+    now: BackwardRun | None = None
     depth = 0
     pushing = False
 
@@ -51,7 +51,7 @@ class Walks(threading.local):
         self.ends: list[Callable[[], None]] = []
 
 
-walks = Walks()
+walks = BackwardRuns()
 
 
 def after_backward(call: Callable[[], None]) -> None:

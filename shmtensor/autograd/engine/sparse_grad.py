@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...ops.table.sparse_gradient import Scattered, add_slices_at
+from ...ops.table.sparse_gradient import SparseGradient, add_slices_at
 from ..dispatch.op_function import table
-from .accumulate_grad import Leaf
+from .accumulate_grad import AccumulateGrad
 
-__all__ = ["Scattered", "added", "arrived", "shows"]
+__all__ = ["SparseGradient", "added", "arrived", "shows"]
 
 made: Any = None  # the class of a sparse tensor, which stands above this layer
 
@@ -37,13 +37,15 @@ def arrived(g: Any, edge: Any) -> Any:
     numbers = g.numbers
     if not isinstance(numbers, native.TensorBase):
         numbers = native.wrap(np.array(numbers) if numbers.base is not None else numbers)
-        if edge.__class__ is not Leaf or edge.shape != g.shape:
+        if edge.__class__ is not AccumulateGrad or edge.shape != g.shape:
             return made(native.wrap(g.places), numbers, g.shape).to_dense().array
     if numbers.dtype != edge.dtype:
         numbers = numbers.to(edge.dtype)
     places = g.places if isinstance(g.places, native.TensorBase) else native.wrap(g.places)
     sparse = made(places, numbers, g.shape)
-    return sparse if edge.__class__ is Leaf and edge.shape == g.shape else sparse.to_dense()
+    return (
+        sparse if edge.__class__ is AccumulateGrad and edge.shape == g.shape else sparse.to_dense()
+    )
 
 
 def added(old: Any, g: Any, create: bool, inplace: bool = False) -> Any:
@@ -53,20 +55,22 @@ def added(old: Any, g: Any, create: bool, inplace: bool = False) -> Any:
         old, g: sparse tensors, Tensors or arrays.
         inplace: old, if it is dense, may be written.
     """
-    if isinstance(old, Scattered) and isinstance(g, Scattered):
+    if isinstance(old, SparseGradient) and isinstance(g, SparseGradient):
         places = table.cat([old.places, g.places], 1)
         numbers = table.cat([old.numbers, g.numbers], 0)
         return made(places, numbers if create else numbers.detach(), g.shape)
     dense: Any
     sparse: Any
-    dense, sparse = (g, old) if isinstance(old, Scattered) else (old, g)
+    dense, sparse = (g, old) if isinstance(old, SparseGradient) else (old, g)
     if create:
         return table.add(dense, sparse.to_dense())
     is_tensor = isinstance(dense, native.TensorBase)
     array = dense.array if is_tensor else dense
     if not inplace or dense is g or (is_tensor and dense.node is not None):
         array = np.array(array, order="C")
-        dense = native.wrap(array) if isinstance(old, (native.TensorBase, Scattered)) else array
+        dense = (
+            native.wrap(array) if isinstance(old, (native.TensorBase, SparseGradient)) else array
+        )
     add_slices_at(array, sparse.places.array, sparse.numbers.array)
     if dense is old and is_tensor:
         native.wrote(dense)

@@ -8,12 +8,12 @@ import numpy as np
 
 from ... import native
 from ..dispatch.op_function import arrays, table
-from .sparse_grad import Scattered, arrived
+from .sparse_grad import SparseGradient, arrived
 
-__all__ = ["refit"]
+__all__ = ["sum_to_size"]
 
 
-def refit(g: Any, edge: Any, node: Any) -> Any:
+def sum_to_size(g: Any, edge: Any, node: Any) -> Any:
     """A gradient brought to the dtype and shape of the input it belongs to.
 
     Sums over stretched dimensions, casts, takes real parts.
@@ -22,9 +22,9 @@ def refit(g: Any, edge: Any, node: Any) -> Any:
         RuntimeError: the shape cannot be that input's.
     """
     ops: Any = table
-    if isinstance(g, Scattered):
+    if isinstance(g, SparseGradient):
         g = arrived(g, edge)
-        if isinstance(g, Scattered):
+        if isinstance(g, SparseGradient):
             return g
     array = g
     if isinstance(g, native.TensorBase):
@@ -38,10 +38,10 @@ def refit(g: Any, edge: Any, node: Any) -> Any:
         stretched = [a == b or b == 1 for a, b in zip(array.shape[::-1], shape[::-1])]
         if len(shape) > array.ndim or not all(stretched):
             raise RuntimeError(
-                f"backward: {node.row.name} returned an invalid gradient: shape {array.shape} is "
-                f"not compatible with its input's shape {shape}"
+                f"backward: {node.row.name.lstrip('_')} returned an invalid gradient: shape "
+                f"{array.shape} is not compatible with its input's shape {shape}"
             )
-        g = ops.sum_to(g, shape)
+        g = ops._sum_to_size(g, shape)
     if array.dtype is not dtype:
-        g = ops.cast(g, dtype)
+        g = ops._to_copy(g, dtype)
     return g

@@ -2,7 +2,7 @@
 
 A view remembers (parent, version seen, rule, attributes). When memory has been written since, its
 history is recorded again from the parent at the next look. A write to a view gives the root a new
-node, `Embedded`: the old root outside the written part, the written value inside.
+node, `WrittenView`: the old root outside the written part, the written value inside.
 
     root --getitem--> v        v.mul_(w)        root.node = Embedded(old root, mul(old v, w))
                                                  v.node    = getitem(root)      (at the next look)
@@ -24,10 +24,18 @@ import numpy as np
 from ... import native
 from ...ops.table.op_definition import op
 from ..grad_mode import FROZEN, inferring, recording
-from .accumulate_grad import Leaf, hooks_of, node_of_edge
+from .accumulate_grad import AccumulateGrad, hooks_of, node_of_edge
 from .unrecorded_views import ANY, is_unrecorded, node_of_unrecorded
 
-__all__ = ["FROM_FUNCTION", "Embedded", "history", "may_forget", "may_write", "retain", "written"]
+__all__ = [
+    "FROM_FUNCTION",
+    "WrittenView",
+    "history",
+    "may_forget",
+    "may_write",
+    "retain",
+    "rewrite_history",
+]
 
 ops: Any = None  # the table on Tensors, set by op_function.py
 FROM_FUNCTION = ("made inside a custom Function (or an input that it returned as it is)",)
@@ -47,7 +55,7 @@ def history(view: Any) -> Any:
             return ANY
         return node_of_unrecorded(view, chain_to(view)[0], ~seen == count)
     node = parent.node if parent.base is None else history(parent)
-    if node is None or view.node.__class__ is Leaf:
+    if node is None or view.node.__class__ is AccumulateGrad:
         view.base = (parent, count, rule, attributes)
         return view.node
     if rule is None:
@@ -58,8 +66,8 @@ def history(view: Any) -> Any:
         if attributes is FROM_FUNCTION:
             (reason,) = FROM_FUNCTION
         raise RuntimeError(
-            f"{owner.row.name}: a view {reason} was read after its base was modified inplace: "
-            f"shape {view.array.shape}, its history is lost; modify a clone() instead"
+            f"{owner.row.name.lstrip('_')}: a view {reason} was read after its base was modified "
+            f"inplace: shape {view.array.shape}, its history is lost; modify a clone() instead"
         )
     again, parent = recorded_again(view)
     former, view.node = view.node, again.node
@@ -159,7 +167,7 @@ def may_write(tensor: Any) -> None:
         RuntimeError: a leaf that requires grad, a view of one, or a view without a rule.
     """
     may_change(tensor)
-    if tensor.node.__class__ is Leaf:
+    if tensor.node.__class__ is AccumulateGrad:
         raise RuntimeError(
             "in-place write: a leaf Variable that requires grad is being used in an in-place "
             "operation: "
@@ -168,7 +176,7 @@ def may_write(tensor: Any) -> None:
     if tensor.base is None:
         return
     root, steps = chain_to(tensor)
-    if root.node.__class__ is Leaf:
+    if root.node.__class__ is AccumulateGrad:
         raise RuntimeError(
             "in-place write: a view of a leaf Variable that requires grad is being used in an "
             "in-place operation: "
@@ -199,7 +207,7 @@ def may_forget(tensor: Any) -> None:
     may_write(tensor)
 
 
-def written(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
+def rewrite_history(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
     """Gives a tensor that was just written its new history; `rule` computed what it now holds.
 
     The saved values are checked against the count of writes before this one: an operand that shares
@@ -242,7 +250,7 @@ def embed(view: Any, value: Any) -> None:
 def plant(root: Any, former: Any, value: Any, steps: list[Any]) -> None:
     """Gives a root its node after the part that the steps lead to was written."""
     root.node = native.Node(
-        Embedded, (former, value), (tuple(steps), order_of(root.array)), root.array
+        WrittenView, (former, value), (tuple(steps), order_of(root.array)), root.array
     )
     if root.leaf is not None and former is not None:
         move_retained(root, former)
@@ -250,7 +258,7 @@ def plant(root: Any, former: Any, value: Any, steps: list[Any]) -> None:
 
 def set_item(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`: the row of a written view with one more step."""
-    rule = ops.getitem_rule
+    rule = ops._getitem_rule
     node = node_of(value)
     untracked = (node is None and node_of(x) is None) or x.array.dtype.kind not in "fc"
     if untracked or not recording.get():
@@ -280,17 +288,17 @@ def retain(tensor: Any) -> None:
             f"retain_grad: can't retain_grad on Tensor that has requires_grad=False: shape "
             f"{tensor.array.shape}"
         )
-    if node.__class__ is Leaf or is_unrecorded(node):
+    if node.__class__ is AccumulateGrad or is_unrecorded(node):
         return
     if tensor.leaf is None:
-        tensor.leaf = Leaf(tensor)
+        tensor.leaf = AccumulateGrad(tensor)
     owner, index = node_of_edge(node)
     hooks_of(owner).retained[index] = weakref.ref(tensor)
 
 
 def move_retained(tensor: Any, former: Any) -> None:
     """`retain_grad` follows the tensor to its new node."""
-    if former.__class__ is Leaf or tensor.node is former:
+    if former.__class__ is AccumulateGrad or tensor.node is former:
         return
     owner, index = node_of_edge(former)
     if owner.hooks is not None and owner.hooks.retained.pop(index, None) is not None:
@@ -304,7 +312,7 @@ def order_of(array: Any) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.argsort([-s for s in array.strides], kind="stable"))
 
 
-def laid_out(g: Any, order: tuple[int, ...] | None) -> Any:
+def in_dim_order(g: Any, order: tuple[int, ...] | None) -> Any:
     """A copy of g with dimensions in that order in memory, so that the steps of a view apply to it
     as views.
     """
@@ -319,12 +327,12 @@ def laid_out(g: Any, order: tuple[int, ...] | None) -> Any:
 
 
 @op(method=False, function=False, samples=(), halves="moved")
-def blanked(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
+def _zero_view(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
     """x with zeros in the part that the steps lead to."""
-    fresh = laid_out(x, order)
+    fresh = in_dim_order(x, order)
     *before, (rule, attributes) = steps
     part = root_part(fresh, before)
-    if rule.row.name == "getitem":
+    if rule.row.name == "_getitem":
         part[attributes[0]] = 0
     else:
         rule.on_array(part, *attributes)[...] = 0
@@ -332,30 +340,32 @@ def blanked(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
 
 
 @op(method=False, function=False, samples=(), halves="moved")
-def through(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
+def _replay_view(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
     """The part of x that the steps lead to."""
-    return root_part(x if order is None else laid_out(x, order), list(steps)).copy()
+    return root_part(x if order is None else in_dim_order(x, order), list(steps)).copy()
 
 
 @op(method=False, function=False, samples=(), halves="moved")
-def planted(xp, x, /, shape, steps, order):  # type: ignore[no-untyped-def]
+def _replay_view_backward(xp, x, /, shape, steps, order):  # type: ignore[no-untyped-def]
     """Zeros of that shape, with x in the part that the steps lead to."""
-    fresh = laid_out(np.zeros(shape, x.dtype), order)
+    fresh = in_dim_order(np.zeros(shape, x.dtype), order)
     *before, (rule, attributes) = steps
     part = root_part(fresh, before)
-    if rule.row.name == "getitem":
+    if rule.row.name == "_getitem":
         part[attributes[0]] = x
     else:
         rule.on_array(part, *attributes)[...] = x
     return fresh
 
 
-blanked.pullback(x=lambda ops, g, steps, order: ops.blanked(g, steps, order))
-through.pullback(x=lambda ops, g, x_shape, steps, order: ops.planted(g, x_shape, steps, order))
-planted.pullback(x=lambda ops, g, steps, order: ops.through(g, steps, order))
+_zero_view.pullback(x=lambda ops, g, steps, order: ops._zero_view(g, steps, order))
+_replay_view.pullback(
+    x=lambda ops, g, x_shape, steps, order: ops._replay_view_backward(g, x_shape, steps, order)
+)
+_replay_view_backward.pullback(x=lambda ops, g, steps, order: ops._replay_view(g, steps, order))
 
 
-class Embedded:
+class WrittenView:
     """The rule of a root whose view was written: edges (old root, written value)."""
 
     name = "copy_slices"
@@ -366,17 +376,17 @@ class Embedded:
         steps, order = node.saved
         root, value = node.edges
         return (
-            None if root is None else table.blanked(g, steps, order),
-            None if value is None else table.through(g, steps, order),
+            None if root is None else table._zero_view(g, steps, order),
+            None if value is None else table._replay_view(g, steps, order),
         )
 
     @staticmethod
     def arrays(node: Any, g: Any) -> tuple[Any, Any]:
-        return Embedded.gradients(ops.arrays, node, g)
+        return WrittenView.gradients(ops.arrays, node, g)
 
     @staticmethod
     def tensors(node: Any, g: Any) -> tuple[Any, Any]:
-        return Embedded.gradients(ops, node, g)
+        return WrittenView.gradients(ops, node, g)
 
 
 class Stored:

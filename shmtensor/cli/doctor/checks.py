@@ -16,7 +16,7 @@ from ... import native
 from ..find_domains import NoDomain, discover
 from ..top.format import plural, size
 from ..top.snapshot import take
-from .finding import OK, PROBLEM, WARNING, Finding, Look
+from .finding import OK, PROBLEM, WARNING, Finding, MachineFiles
 
 __all__ = ["CHECKS"]
 
@@ -26,7 +26,7 @@ F_OFD_SETLK = 37
 MAPPED = 90 * GIB
 
 
-def shared_memory(look: Look) -> Finding:
+def shared_memory(look: MachineFiles) -> Finding:
     name = "shared memory"
     space = look.space("/dev/shm")
     if space is None:
@@ -46,7 +46,7 @@ def shared_memory(look: Look) -> Finding:
     return Finding(name, OK, found)
 
 
-def leftovers(look: Look) -> Finding:
+def leftovers(look: MachineFiles) -> Finding:
     name = "left in /dev/shm"
     counts: dict[str, tuple[int, int]] = {}
     with suppress(FileNotFoundError):
@@ -80,7 +80,7 @@ PREFIXES = {
 }
 
 
-def memory(look: Look) -> Finding:
+def memory(look: MachineFiles) -> Finding:
     available, limit, who = native.headroom(look.root)
     found = f"{size(available)} of {size(limit)} may still be committed ({who})"
     remedy = "free memory, or raise the limit of that group (docker run --memory, memory.max)"
@@ -89,7 +89,7 @@ def memory(look: Look) -> Finding:
     return Finding("memory", WARNING if available < GIB else OK, found, remedy * (available < GIB))
 
 
-def overcommit(look: Look) -> Finding:
+def overcommit(look: MachineFiles) -> Finding:
     mode = look.number("/proc/sys/vm/overcommit_memory")
     if mode == 2:
         return Finding(
@@ -100,7 +100,7 @@ def overcommit(look: Look) -> Finding:
     return Finding("overcommit", OK, f"vm.overcommit_memory = {mode}")
 
 
-def descriptors(look: Look) -> Finding:
+def descriptors(look: MachineFiles) -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"ulimit -n: {limit_text(soft)} (at most {limit_text(hard)})"
     if soft != resource.RLIM_INFINITY and soft < 128:
@@ -111,7 +111,7 @@ def descriptors(look: Look) -> Finding:
     return Finding("open files", OK, f"{found}; tensors and queues need none")
 
 
-def maps(look: Look) -> Finding:
+def maps(look: MachineFiles) -> Finding:
     most = look.number("/proc/sys/vm/max_map_count")
     found = f"vm.max_map_count = {most}; all tensors together need three"
     if most is not None and most < 4096:
@@ -119,7 +119,7 @@ def maps(look: Look) -> Finding:
     return Finding("memory maps", OK, found)
 
 
-def address_space(look: Look) -> Finding:
+def address_space(look: MachineFiles) -> Finding:
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY and soft < MAPPED:
         return Finding(
@@ -135,7 +135,7 @@ def limit_text(limit: int) -> str:
     return "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
 
 
-def locks(look: Look) -> Finding:
+def locks(look: MachineFiles) -> Finding:
     """Whether the kernel has locks that belong to an open file description, tried on a file."""
     descriptor = os.memfd_create("shmtensor-doctor")
     try:
@@ -159,7 +159,7 @@ def locks(look: Look) -> Finding:
     return Finding("locks", OK, "open-file-description locks: a death is noticed at once")
 
 
-def huge_pages(look: Look) -> Finding:
+def huge_pages(look: MachineFiles) -> Finding:
     policy, _ = native.huge_policy(look.root)
     found, remedy = f"for shared memory: {policy}", ""
     if policy == "deny":
@@ -169,7 +169,7 @@ def huge_pages(look: Look) -> Finding:
     return Finding("huge pages", OK, found, remedy)
 
 
-def blas(look: Look) -> Finding:
+def blas(look: MachineFiles) -> Finding:
     kernel, flags = native.blas(), (look.text("/proc/cpuinfo") or "").split()
     threads = native.get_num_threads()
     if not kernel:
@@ -184,16 +184,16 @@ def blas(look: Look) -> Finding:
     return Finding("BLAS", WARNING if slow else OK, found, remedy)
 
 
-def instructions(look: Look) -> Finding:
+def instructions(look: MachineFiles) -> Finding:
     level, flags = native.isa(), (look.text("/proc/cpuinfo") or "").split()
-    slow = level == "base" and "avx2" in flags
+    slow = level == "generic" and "avx2" in flags
     return Finding(
         "instruction set", WARNING if slow else OK, f"kernels of level {level}",
         "unset SHMTENSOR_ISA: this CPU has AVX2" if slow else "",
     )  # fmt: skip
 
 
-def gpu(look: Look) -> Finding:
+def gpu(look: MachineFiles) -> Finding:
     cards = look.path("/proc/driver/nvidia/gpus")
     n = len(list(cards.iterdir())) if cards.is_dir() else 0
     if not n:
@@ -207,7 +207,7 @@ def gpu(look: Look) -> Finding:
     return Finding("GPU", OK, f"{found}; loaders feed it (pin_memory, DevicePrefetcher)")
 
 
-def domains(look: Look) -> Finding:
+def domains(look: MachineFiles) -> Finding:
     """Processes that died and were not swept, handles that nobody claims."""
     found = discover() if not look.root else []
     trouble = []
@@ -233,7 +233,7 @@ def domains(look: Look) -> Finding:
     )  # fmt: skip
 
 
-CHECKS: tuple[Callable[[Look], Finding], ...] = (
+CHECKS: tuple[Callable[[MachineFiles], Finding], ...] = (
     shared_memory, leftovers, memory, overcommit, descriptors, maps, address_space, locks,
     huge_pages, blas, instructions, gpu, domains,
 )  # fmt: skip

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["OK", "PROBLEM", "WARNING", "Finding", "Look"]
+__all__ = ["OK", "PROBLEM", "WARNING", "Finding", "MachineFiles"]
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
@@ -22,7 +22,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Look:
+class MachineFiles:
     """The files of a machine, below a root ("" for this one)."""
 
     root: str = ""

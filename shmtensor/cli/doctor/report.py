@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import asdict
 
 from .checks import CHECKS
-from .finding import PROBLEM, Finding, Look
+from .finding import PROBLEM, Finding, MachineFiles
 
 __all__ = ["examine", "run"]
 
@@ -20,7 +20,7 @@ def examine(root: str = "") -> list[Finding]:
     Args:
         root: prefix of /proc, /sys and /dev (tests look at machines of their own).
     """
-    look = Look(root)
+    look = MachineFiles(root)
     findings = []
     for check in CHECKS:
         try:

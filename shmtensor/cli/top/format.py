@@ -74,14 +74,14 @@ def lines(snapshot: Snapshot, width: int = 80, height: int | None = None) -> lis
     room = None if height is None else max(height - len(head) - 4, 2)
     held = held_lines(s) if room is None or room > 8 else []
     if room is not None and held:
-        held = few(held, room // 4, "rows")
+        held = at_most(held, room // 4, "rows")
         room -= len(held) + 2
     tall = None if room is None else max(room - min(len(s.queues), room // 3), 1)
     processes = sorted(s.processes, key=lambda p: p.row)
     table = [
         f"{'ROW':>3} {'PID':>7} {'STATE':6} {'SLOTS':>5} {'MEMORY':>9} {'HOLDS':>6} {'UNREAD':>6} "
         f"{'OLDEST':>7} {'SENT/S':>6}  WHO",
-        *few([process_line(p, width) for p in processes], tall, "processes"),
+        *at_most([process_line(p, width) for p in processes], tall, "processes"),
     ]
     if held:
         table += ["", "BLOCKS OF  ARE HELD BY (row: how many)", *held]
@@ -92,7 +92,7 @@ def lines(snapshot: Snapshot, width: int = 80, height: int | None = None) -> lis
             "",
             f"{'QUEUE':14} {'READY':>7} {'BOUND':>7} {'WRITING':>7} {'READING':>7} {'BYTES':>9} "
             f"{'TAKEN':>7} {'/S':>6}",
-            *few([queue_line(q) for q in queues], left, "queues"),
+            *at_most([queue_line(q) for q in queues], left, "queues"),
         ]
     return [cut(line, width) for line in [*head, "", *table]]
 
@@ -101,7 +101,7 @@ def plural(n: int, one: str, many: str) -> str:
     return f"{n} {one if n == 1 else many}"
 
 
-def few(rows: list[str], room: int | None, what: str) -> list[str]:
+def at_most(rows: list[str], room: int | None, what: str) -> list[str]:
     """All of them, or as many as there is room for and how many more there are."""
     if room is None or len(rows) <= room:
         return rows

@@ -15,7 +15,7 @@ import time
 import tty
 from collections.abc import Iterator
 
-from .. import find_domains as discovery
+from .. import find_domains
 from .format import lines
 from .snapshot import Snapshot, take
 
@@ -83,7 +83,7 @@ def is_terminal(stream: object) -> bool:
         return False
 
 
-def looks(domain: discovery.Found, stops: Stops, interval: float) -> Iterator[Snapshot]:
+def snapshots(domain: find_domains.Found, stops: Stops, interval: float) -> Iterator[Snapshot]:
     """A snapshot now and after each interval, until something ends it."""
     before = None
     while not stops.stopped:
@@ -91,23 +91,23 @@ def looks(domain: discovery.Found, stops: Stops, interval: float) -> Iterator[Sn
         before = take(domain, before)
         yield before
         stops.wait(max(began + interval - time.monotonic(), 0.01))
-        with contextlib.suppress(discovery.NoDomain):  # those who joined meanwhile
-            domain = discovery.select(domain.id)
+        with contextlib.suppress(find_domains.NoDomain):  # those who joined meanwhile
+            domain = find_domains.select(domain.id)
 
 
 def run(options: argparse.Namespace) -> int:
     """Shows a domain once or until it is told to end, or the domain is gone."""
-    domain = discovery.select(options.domain)
+    domain = find_domains.select(options.domain)
     if options.once:
         snapshot = take(domain)
         print(json.dumps(snapshot.record()) if options.json else "\n".join(lines(snapshot)))
         return 0
     screen = is_terminal(sys.stdout) and not options.json
-    with Stops() as stops, drawing(screen):
+    with Stops() as stops, alternate_screen(screen):
         try:
-            for snapshot in looks(domain, stops, options.interval):
+            for snapshot in snapshots(domain, stops, options.interval):
                 show(snapshot, screen, options)
-        except discovery.NoDomain as error:
+        except find_domains.NoDomain as error:
             gone = str(error)
         else:
             return 0
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def drawing(screen: bool) -> Iterator[None]:
+def alternate_screen(screen: bool) -> Iterator[None]:
     """The terminal's other screen, and back whatever happens."""
     if not screen:
         yield

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["all_to_all", "all_to_all_single"]
 
 
-def all_to_all_parts(
+def all_to_all_splits(
     where: str, group: ProcessGroup, outputs: list[Array], x: Array, sends: list[int]
 ) -> None:
     """Fills `outputs[p]` with what rank p has for this one; `sends`: elements of x for each
@@ -84,7 +84,7 @@ def all_to_all(
             np.copyto(flat[at : at + x.size].reshape(x.shape), x)
             at += x.size
         staged = plain(arrays)
-        all_to_all_parts(where, found, staged, flat, [x.size for x in inputs])
+        all_to_all_splits(where, found, staged, flat, [x.size for x in inputs])
         write_back(found, output_tensor_list, arrays, staged)
 
     return found.issue(call, async_op, output_tensor_list)
@@ -133,7 +133,7 @@ def all_to_all_single(
             ends = np.cumsum([0, *takes]).tolist()
             parts = [flat[a:b] for a, b in pairwise(ends)]
             whole = np.ascontiguousarray(x).reshape(-1)
-            all_to_all_parts(where, found, parts, whole, sends)
+            all_to_all_splits(where, found, parts, whole, sends)
         else:
             found.native.all_to_all(staged[0], found.readable(x), found.timeout)
         write_back(found, [output], [array], staged)

@@ -54,14 +54,14 @@ def total_of(x: SparseTensor, op: Any, group: ProcessGroup) -> SparseTensor:
             )
     counts = table[:, -1].tolist()
     # kept elements first, so that those of all ranks follow one another
-    places = gathered(group, x.places.array.T, counts)
-    numbers = gathered(group, x.numbers.array, counts)
+    places = all_gather_rows(group, x.places.array.T, counts)
+    numbers = all_gather_rows(group, x.numbers.array, counts)
     whole = SparseTensor(wrap(np.ascontiguousarray(places.T)), wrap(numbers), x.shape)
     total = whole.coalesce().detach()
     return total / group.size() if op is ReduceOp.AVG else total
 
 
-def gathered(group: ProcessGroup, own: Array, counts: list[int]) -> Array:
+def all_gather_rows(group: ProcessGroup, own: Array, counts: list[int]) -> Array:
     """Everybody's rows, `counts[r]` of rank r, one after another in rank order."""
     row = own.shape[1:]
     out = np.empty((sum(counts), *row), own.dtype)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from ...autograd.engine.running import after_backward
 
-__all__ = ["Arrivals"]
+__all__ = ["ArrivedGradients"]
 
 
-class Arrivals:
+class ArrivedGradients:
     """The gradients of one backward.
 
     Args:

@@ -25,7 +25,7 @@ import numpy as np
 
 from ... import native
 from ...autograd import wrap
-from ...autograd.engine.grad_buffer import at_home
+from ...autograd.engine.grad_buffer import in_grad_buffer
 from ...memory.layout import array_at, offsets, zeros_shared
 from ..collectives.reference import ReduceOp
 from ..group.operands import Array, array_of
@@ -90,8 +90,8 @@ class Bucket:
         missing: ids of parameters whose gradient has not come in this step.
         trigger: ids whose coming makes the bucket ready.
         offsets, total: where each gradient begins in what is reduced, and its size, in elements.
-        homes: of the gradients, when they were last looked at.
-        at_home: one array over the homes if they lie so.
+        grad_buffers: where the first gradient of each parameter goes, as seen by the last `settle`.
+        gradient_block: one array over the grad buffers if they are in it as they are reduced.
         n_copied: bytes of gradients that were copied for a reduction so far, there and back.
     """
 
@@ -101,8 +101,8 @@ class Bucket:
         self.parameters = parameters
         self.trigger = {id(p) for p in parameters} if trigger is None else trigger
         self.missing: set[int] = set()
-        self.homes: list[native.GradientBuffer] = []
-        self.at_home: Array | None = None
+        self.grad_buffers: list[native.GradientBuffer] = []
+        self.gradient_block: Array | None = None
         self.n_copied = 0
         sizes = (p.array.size for p in parameters)
         self.offsets, self.total = offsets(sizes, self.dtype().itemsize)
@@ -120,23 +120,23 @@ class Bucket:
 
     def settle(self) -> None:
         """Sees that every gradient has a home, and whether they lie as they are reduced."""
-        homes = [p.leaf.home for p in self.parameters]
-        if homes == self.homes:
+        homes = [p.leaf.grad_buffer for p in self.parameters]
+        if homes == self.grad_buffers:
             return
         if None in homes:
             flat = zeros_shared((self.total,), self.dtype())
             for p, at in zip(self.parameters, self.offsets, strict=True):
-                if p.leaf.home is None:
-                    p.leaf.home = native.GradientBuffer(array_at(flat, at, p.array.shape))
-        self.homes = [p.leaf.home for p in self.parameters]
-        self.at_home = self.whole(self.homes)
+                if p.leaf.grad_buffer is None:
+                    p.leaf.grad_buffer = native.GradientBuffer(array_at(flat, at, p.array.shape))
+        self.grad_buffers = [p.leaf.grad_buffer for p in self.parameters]
+        self.gradient_block = self.whole(self.grad_buffers)
 
     def forget(self) -> None:
         """For a forked child: the block is its parent's, and two processes must not write there."""
         for p in self.parameters:
-            if p.leaf.home in self.homes:
-                p.leaf.home = None
-        self.homes, self.at_home = [], None
+            if p.leaf.grad_buffer in self.grad_buffers:
+                p.leaf.grad_buffer = None
+        self.grad_buffers, self.gradient_block = [], None
 
     def whole(self, homes: list[native.GradientBuffer]) -> Array | None:
         """One array over the homes, if they lie as they are reduced: in a block that has nothing
@@ -150,7 +150,7 @@ class Bucket:
         offset = begin - np.frombuffer(block, np.uint8).ctypes.data
         return np.ndarray((self.total,), dtype, block, offset)
 
-    def packed(self) -> tuple[list[int], int]:
+    def contiguous_offsets(self) -> tuple[list[int], int]:
         """Where each gradient begins without gaps, and the end: what communication hooks get."""
         size = self.size()
         if size == self.total:
@@ -161,14 +161,14 @@ class Bucket:
         """All gradients in one shared array, and whether it is their own memory. Copies: none if
         they are at home there, else one; a missing one counts as zero.
         """
-        if offsets is self.offsets and self.at_home is not None:
+        if offsets is self.offsets and self.gradient_block is not None:
             for p in self.parameters:
                 leaf = p.leaf
                 g = leaf.grad
-                if g is None or not at_home(leaf, g.array):
+                if g is None or not in_grad_buffer(leaf, g.array):
                     break
             else:
-                return self.at_home, True
+                return self.gradient_block, True
         if len(self.parameters) == 1 and (g := self.parameters[0].grad) is not None:
             array = array_of("DistributedDataParallel", g)
             if array.flags.c_contiguous and native.is_shared(array):
@@ -181,7 +181,7 @@ class Bucket:
                 self.n_copied += part.nbytes
         return flat, False
 
-    def spread(self, flat: Array, offsets: list[int], used: set[int] | None) -> None:
+    def copy_to_gradients(self, flat: Array, offsets: list[int], used: set[int] | None) -> None:
         """Copies the reduced gradients where they belong.
 
         Args:
@@ -208,7 +208,7 @@ class Bucket:
         flat, is_own = self.collect(self.offsets, self.total)
         self.join(group, flat, divisor, dtype)
         if not is_own:
-            self.spread(flat, self.offsets, None)
+            self.copy_to_gradients(flat, self.offsets, None)
 
     @staticmethod
     def join(group: ProcessGroup, flat: Array, divisor: int | None, dtype: Any) -> None:
@@ -250,12 +250,12 @@ def cut(parameters: list[Any], *caps: int) -> list[Bucket]:
 living: weakref.WeakSet[Bucket] = weakref.WeakSet()
 
 
-def _forget_homes() -> None:
+def _forget_grad_buffers() -> None:
     for bucket in list(living):
         bucket.forget()
 
 
-os.register_at_fork(after_in_child=_forget_homes)
+os.register_at_fork(after_in_child=_forget_grad_buffers)
 
 
 def asked(hook: Any, state: object, bucket: GradBucket) -> Future:

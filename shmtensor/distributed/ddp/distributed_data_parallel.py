@@ -25,14 +25,14 @@ from ..device_mesh import group_along
 from ..group.process_group import ProcessGroup
 from ..group.work import Future, Work
 from ..group.world import group_of
-from .arrived_gradients import Arrivals
+from .arrived_gradients import ArrivedGradients
 from .bucket import GradBucket, asked, cut
 from .join import Join, Joinable, JoinHook, summed
-from .join_shadow_step import Answers
+from .join_shadow_step import ShadowReductions
 from .mixed_precision import MixedPrecision, lowered
 from .replica import Replica, broadcast_buffers, take_over, verify
 from .sparse_bucket import SparseBucket, sparse_parameters
-from .torch_private_attributes import UnderscoreNames
+from .torch_private_attributes import PrivateNames
 from .unused_parameters import leaves_of, used_anywhere
 
 __all__ = ["DistributedDataParallel"]
@@ -41,7 +41,7 @@ FIRST = 1 << 20  # bytes of the first bucket, so that the first reduction begins
 Hook = Callable[[Any, GradBucket], Future]
 
 
-class DistributedDataParallel(Module, UnderscoreNames, Joinable):
+class DistributedDataParallel(Module, PrivateNames, Joinable):
     """Wraps a module so that after `backward` every rank has the average of all ranks' gradients.
 
     At construction the shapes of all ranks' parameters are compared, and everybody takes over rank
@@ -162,7 +162,9 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
         share = len(os.sched_getaffinity(0)) // self.process_group.size()
         self._overlaps = share >= 2
         self._n_steps = 0
-        self._arrivals = Arrivals({id(p): name for name, p in named}, self._counted)
+        self._arrivals = ArrivedGradients(
+            {id(p): name for name, p in named}, self._record_static_graph
+        )
         self._handles = [p.register_post_accumulate_grad_hook(self._arrived) for p in trained]
 
     def _cut(self, caps: list[int], delayed: list[tuple[str, Any]] | None) -> None:
@@ -182,7 +184,7 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """What the module returns."""
         syncs = self.require_backward_grad_sync and is_grad_enabled()
-        self._answer_joined(syncs)
+        self._run_shadow_step(syncs)
         if syncs:
             self._begin_step()
         if is_grad_enabled():
@@ -195,10 +197,10 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
         else:
             out = lowered(self.module, self._by_name, self._precision.param_dtype, inputs, named)
         if syncs and self._looks:
-            self._look(out)
+            self._find_used_parameters(out)
         return out
 
-    def _look(self, out: Any) -> None:
+    def _find_used_parameters(self, out: Any) -> None:
         """Which parameters `out` was made of; of a static graph, its first backward says."""
         if not self.static_graph or self._arrivals.expected is None:
             found = leaves_of(out)
@@ -239,7 +241,7 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
         if self.require_backward_grad_sync and is_last(id(parameter), self.static_graph):
             self._take(parameter)
 
-    def _counted(self) -> None:
+    def _record_static_graph(self) -> None:
         """The first backward of a static graph is over."""
         came = self._arrivals.expected or ()
         self._used = {id(p.leaf) for p in self._trained if id(p) in came}
@@ -280,7 +282,7 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
             self._open.append((bucket, None, None, self._begun(work).get_future()))
             return
         if self._hook is not None:
-            offsets, total = bucket.packed()
+            offsets, total = bucket.contiguous_offsets()
         else:
             offsets, total = bucket.offsets, bucket.total
         flat, is_own = bucket.collect(offsets, total)
@@ -322,7 +324,7 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
             if array is not flat:
                 np.copyto(flat, array.reshape(-1), casting="unsafe")
             if offsets is not None:
-                bucket.spread(flat, offsets, used)
+                bucket.copy_to_gradients(flat, offsets, used)
             self._update(bucket)  # while later ones are still under way
         self._n_steps += 1
 
@@ -385,9 +387,9 @@ class DistributedDataParallel(Module, UnderscoreNames, Joinable):
     def join_hook(self, divide_by_initial_world_size: bool = True, **kwargs: Any) -> JoinHook:
         """What a joined rank does meanwhile."""
         self._divides_by_all = divide_by_initial_world_size
-        return Answers(self)
+        return ShadowReductions(self)
 
-    def _answer_joined(self, syncs: bool) -> None:
+    def _run_shadow_step(self, syncs: bool) -> None:
         self._divisor = None
         if not self._joining.enable:
             return

@@ -37,7 +37,7 @@ class JoinHook:
         """
 
 
-class Joining(NamedTuple):
+class JoinState(NamedTuple):
     """What a Joinable knows about the Join that it is in."""
 
     enable: bool = False
@@ -49,7 +49,7 @@ class Joinable(ABC):
     """Something that calls collectives in each step, and can be in a Join."""
 
     def __init__(self) -> None:
-        self._joining = Joining()
+        self._joining = JoinState()
 
     @abstractmethod
     def join_hook(self, **kwargs: Any) -> JoinHook:
@@ -104,7 +104,7 @@ class Join:
 
     def __enter__(self) -> Join:
         for i, each in enumerate(self._joinables):
-            each._joining = Joining(self._enable, self._throws, i == 0)
+            each._joining = JoinState(self._enable, self._throws, i == 0)
         return self
 
     def __exit__(
@@ -114,7 +114,7 @@ class Join:
         trace: TracebackType | None,
     ) -> None:
         for each in self._joinables:
-            each._joining = Joining()
+            each._joining = JoinState()
         if not self._enable or kind is not None:
             return
         is_last = True

@@ -15,10 +15,10 @@ from .unused_parameters import used_anywhere
 if TYPE_CHECKING:
     from .distributed_data_parallel import DistributedDataParallel
 
-__all__ = ["Answers"]
+__all__ = ["ShadowReductions"]
 
 
-class Answers(JoinHook):
+class ShadowReductions(JoinHook):
     """Of a joined DistributedDataParallel: zeros for every reduction."""
 
     def __init__(self, ddp: DistributedDataParallel) -> None:
@@ -37,9 +37,11 @@ class Answers(JoinHook):
             bucket.settle()
             hook = ddp._hook
             if bucket.is_sparse:
-                bucket.answer(group, ddp._divisor, ddp._precision.reduce_dtype)
+                bucket.reduce_without_gradient(group, ddp._divisor, ddp._precision.reduce_dtype)
                 continue
-            offsets, total = (bucket.offsets, bucket.total) if hook is None else bucket.packed()
+            offsets, total = (
+                (bucket.offsets, bucket.total) if hook is None else bucket.contiguous_offsets()
+            )
             flat = zeros_shared((total,), bucket.dtype())
             if hook is not None:
                 last = at + 1 == len(ddp._buckets)
@@ -48,7 +50,7 @@ class Answers(JoinHook):
             else:
                 bucket.join(group, flat, ddp._divisor, ddp._precision.reduce_dtype)
             # an optimizer with a part of the parameters on this rank goes on with them
-            bucket.spread(flat, offsets, None)
+            bucket.copy_to_gradients(flat, offsets, None)
         if ddp._looks:
             used_anywhere(group, ddp._trained, None)
 

@@ -101,7 +101,7 @@ class SparseBucket:
     def reduce(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
         self.take(self.join(group, self.own(), divisor, dtype))
 
-    def answer(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
+    def reduce_without_gradient(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
         """Takes part without a gradient of its own: what a joined rank does."""
         self.parameters[0].grad = None
         self.reduce(group, divisor, dtype)

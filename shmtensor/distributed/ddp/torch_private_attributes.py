@@ -7,10 +7,10 @@ from typing import Any
 from ..group.process_group import ProcessGroup
 from .bucket import BuiltinCommHookType
 
-__all__ = ["UnderscoreNames"]
+__all__ = ["PrivateNames"]
 
 
-class UnderscoreNames:
+class PrivateNames:
     """Of DistributedDataParallel, whose attributes these are."""
 
     process_group: ProcessGroup
@@ -27,10 +27,10 @@ class UnderscoreNames:
 
     def _register_builtin_comm_hook(self, comm_hook_type: BuiltinCommHookType) -> None:
         """The hook of that name, over the model's group."""
-        from ..algorithms.ddp_comm_hooks import default_hooks as hooks
+        from ..algorithms.ddp_comm_hooks import default_hooks
 
         is_whole = comm_hook_type is BuiltinCommHookType.ALLREDUCE
-        hook = hooks.allreduce_hook if is_whole else hooks.fp16_compress_hook
+        hook = default_hooks.allreduce_hook if is_whole else default_hooks.fp16_compress_hook
         self.register_comm_hook(self.process_group, hook)
 
     def _register_fused_optim(

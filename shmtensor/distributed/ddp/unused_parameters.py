@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...autograd.engine.accumulate_grad import Leaf
+from ...autograd.engine.accumulate_grad import AccumulateGrad
 from ..collectives.reference import ReduceOp
 from ..group.process_group import ProcessGroup
 
@@ -28,7 +28,7 @@ def leaves_of(out: Any) -> set[int]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if node.__class__ is Leaf:
+        if node.__class__ is AccumulateGrad:
             found.add(id(node))
         else:
             stack += [e for e in node.edges if e is not None]

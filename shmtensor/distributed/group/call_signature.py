@@ -23,6 +23,7 @@ __all__ = [
     "INLINE",
     "NO_FOLD",
     "ROW",
+    "array_of_call",
     "check_list",
     "check_message",
     "check_pair",
@@ -30,7 +31,6 @@ __all__ = [
     "compare",
     "describe",
     "plain_op",
-    "taken",
     "write",
 ]
 
@@ -113,7 +113,7 @@ def compare(table: Array, where: str) -> None:
     )
 
 
-def taken(row: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+def array_of_call(row: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     """The array that came along with a rank's call."""
     count = int(np.prod(shape, dtype=np.int64))
     return np.ndarray(shape, dtype, row[: count * dtype.itemsize].tobytes())

@@ -44,7 +44,7 @@ def dump(group: ProcessGroup | None = None) -> dict[str, Any]:
         NotImplementedError: the backend keeps no trails.
     """
     found = group_of("flight_recorder.dump", group)
-    trail = getattr(found.native, "trail", None)
+    trail = getattr(found.native, "flight_record", None)
     if trail is None:
         raise NotImplementedError(
             f"flight_recorder.dump: the backend keeps no trails: {found.name()!r}, shm does"

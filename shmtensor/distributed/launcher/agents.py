@@ -158,7 +158,7 @@ class Agents:
             TimeoutError: not enough have come in time.
             ConnectionError: the store's node is gone.
         """
-        last = self._round if self._round >= 0 else int(self._run.look("round") or b"0") - 1
+        last = self._round if self._round >= 0 else int(self._run.try_get("round") or b"0") - 1
         end = time.monotonic() + self._join_timeout
         while True:
             last += 1
@@ -172,7 +172,7 @@ class Agents:
                 break
             if len(members) < self.high:
                 self.tell({"reason": "joins", "host": socket.gethostname()})
-            while not self._look_up("end"):  # the others run
+            while not self._get_key("end"):  # the others run
                 time.sleep(LOOK)
             end = time.monotonic() + self._join_timeout
         node = numbers.index(self._number)
@@ -196,11 +196,13 @@ class Agents:
         self._here.set(f"node/{self._number}", json.dumps(mine))
         enough = 0.0
         while True:
-            if closed := self._look_up("closed"):
+            if closed := self._get_key("closed"):
                 return closed
             came = range(self._here.add("came", 0))
             lost = set(came) - set(self._missing("gone", came))
-            alive = [i for i in came if i not in lost and self._here.look(f"node/{i}") is not None]
+            alive = [
+                i for i in came if i not in lost and self._here.try_get(f"node/{i}") is not None
+            ]
             now = time.monotonic()
             enough = (enough or now) if len(alive) >= self.low else 0.0
             waits = float(self.conf.get("last_call_timeout", 30))
@@ -216,7 +218,7 @@ class Agents:
             time.sleep(LOOK)
 
     def _close(self, alive: list[int]) -> dict[str, Any]:
-        members = [self._look_up(f"node/{i}") or {} for i in alive]
+        members = [self._get_key(f"node/{i}") or {} for i in alive]
         if self.is_static:
             members.sort(key=lambda each: each["node_rank"])
             ranks = [each["node_rank"] for each in members]
@@ -235,8 +237,8 @@ class Agents:
     def _here(self) -> PrefixStore:
         return PrefixStore(str(self._round), self._run)
 
-    def _look_up(self, key: str) -> dict[str, Any] | None:
-        found = self._here.look(key)
+    def _get_key(self, key: str) -> dict[str, Any] | None:
+        found = self._here.try_get(key)
         return None if found is None else dict(json.loads(found))
 
     def _missing(self, kind: str, numbers: Any) -> list[int]:
@@ -244,7 +246,7 @@ class Agents:
         return [int(key.rpartition("/")[2]) for key in self._here.await_all(keys, 0.0)]
 
     # ---------------------------------------------------------------- while ranks run
-    def look(self) -> dict[str, Any] | None:
+    def poll(self) -> dict[str, Any] | None:
         """Why the round has ended, if it has; asks every `--monitor-interval` seconds."""
         now = time.monotonic()
         if self._told is None and now - self._looked >= float(self.options.monitor_interval):
@@ -257,7 +259,7 @@ class Agents:
         return self._told
 
     def _ask(self) -> dict[str, Any] | None:
-        if told := self._look_up("end"):
+        if told := self._get_key("end"):
             return told
         others = [i for i in self._members if i != self._number]
         lost = sorted(set(others) - set(self._missing("gone", others)))
@@ -285,7 +287,7 @@ class Agents:
         with suppress(ConnectionError, OSError):
             self._here.add("done", 1)
             while self._here.add("done", 0) < len(self._members):
-                if told := self.look():
+                if told := self.poll():
                     return told
                 time.sleep(LOOK)
             return None

@@ -215,8 +215,8 @@ def watch(ranks: list[Rank], place: Place, agents: Agents | None) -> Failure | N
     """Waits until all have ended well, or the first has failed, on this node or another."""
     until = 0.0
     while True:
-        look(ranks)
-        if agents is not None and (told := agents.look()):
+        poll(ranks)
+        if agents is not None and (told := agents.poll()):
             return Failure.told(told)
         if any(r.exitcode for r in ranks):
             # A rank says why it ends before its interpreter winds down, and those that wait for it
@@ -252,7 +252,7 @@ def report(own: Failure, place: Place, agents: Agents) -> Failure:
     return first
 
 
-def look(ranks: list[Rank]) -> None:
+def poll(ranks: list[Rank]) -> None:
     """Finds out which ranks have ended; their exit codes are told to the domain."""
     for r in ranks:
         if r.exitcode is None and (code := r.process.poll()) is not None:
@@ -267,7 +267,7 @@ def end(ranks: list[Rank], grace: float) -> None:
             r.signal(signal.SIGTERM)
     until = time.monotonic() + grace
     while any(r.exitcode is None for r in ranks) and time.monotonic() < until:
-        look(ranks)
+        poll(ranks)
         time.sleep(LOOK)
     for r in ranks:
         r.signal(signal.SIGKILL)  # children that a rank has left behind, too

@@ -60,7 +60,7 @@ class Store(ABC):
         """Replaces a value by `of` it (None: there is none), in one step; returns both."""
 
     @abstractmethod
-    def look(self, key: str) -> bytes | None:
+    def try_get(self, key: str) -> bytes | None:
         """The value, without waiting; None if there is none."""
 
     @abstractmethod
@@ -70,7 +70,7 @@ class Store(ABC):
     def await_all(self, keys: Sequence[str], limit: float) -> list[str]:
         """Waits until all keys are there; returns those that are not in time."""
         end = time.monotonic() + limit if limit >= 0 else None
-        while missing := [key for key in keys if self.look(key) is None]:
+        while missing := [key for key in keys if self.try_get(key) is None]:
             if end is not None and time.monotonic() >= end:
                 return missing
             time.sleep(LOOK)
@@ -87,7 +87,7 @@ class Store(ABC):
     def get(self, key: str) -> bytes:
         """The value; waits until there is one."""
         self.wait([key])
-        value = self.look(key)
+        value = self.try_get(key)
         if value is None:  # deleted meanwhile
             raise KeyError(f"{type(self).__name__}.get: no such key: {key!r}")
         return value
@@ -128,7 +128,7 @@ class Store(ABC):
 
     def check(self, keys: Sequence[str]) -> bool:
         """Whether all keys are there."""
-        return all(self.look(key) is not None for key in keys)
+        return all(self.try_get(key) is not None for key in keys)
 
     def delete_key(self, key: str) -> bool:
         """Takes a key away; whether it was there."""
@@ -184,7 +184,7 @@ class Store(ABC):
 
     def queue_len(self, key: str) -> int:
         """How much lies in the queue."""
-        queue, n = self.look(key) or b"", 0
+        queue, n = self.try_get(key) or b"", 0
         while queue:
             n, queue = n + 1, queue[CHECK.size + CHECK.unpack_from(queue)[0] :]
         return n
@@ -231,7 +231,7 @@ class HashStore(Store):
             self._changed.notify_all()
         return old, new
 
-    def look(self, key: str) -> bytes | None:
+    def try_get(self, key: str) -> bytes | None:
         return self._values.get(key)
 
     def list_keys(self) -> list[str]:
@@ -306,7 +306,7 @@ class FileStore(Store):
                 self._catch_up(descriptor)
         return old, new
 
-    def look(self, key: str) -> bytes | None:
+    def try_get(self, key: str) -> bytes | None:
         with self._locked():
             return self._values.get(key)
 
@@ -339,8 +339,8 @@ class PrefixStore(Store):
     ) -> tuple[bytes | None, bytes | None]:
         return self.underlying_store.change(self._name(key), of)
 
-    def look(self, key: str) -> bytes | None:
-        return self.underlying_store.look(self._name(key))
+    def try_get(self, key: str) -> bytes | None:
+        return self.underlying_store.try_get(self._name(key))
 
     def list_keys(self) -> list[str]:
         n = len(self.prefix) + 1

@@ -140,7 +140,7 @@ class Server:
                     will = parts
                     code, parts = LOOK, [b""]
                 try:
-                    connection.send_bytes(pack(1, self._answer(code, parts, connection)))
+                    connection.send_bytes(pack(1, self._handle(code, parts, connection)))
                 except (ValueError, LookupError) as error:
                     connection.send_bytes(pack(0, [str(error).encode()]))
         if will:
@@ -148,7 +148,7 @@ class Server:
         self.clients.discard(connection)
         connection.close()
 
-    def _answer(self, code: int, parts: list[bytes], connection: Connection) -> list[bytes]:
+    def _handle(self, code: int, parts: list[bytes], connection: Connection) -> list[bytes]:
         values = self.values
         if code == KEYS:
             return [key.encode() for key in values.list_keys() if key != WORKERS]
@@ -157,7 +157,7 @@ class Server:
             return [key.encode() for key in values.await_all(keys, float(parts[0]))]
         key = parts[0].decode()
         if code == LOOK:
-            value = values.look(key)
+            value = values.try_get(key)
             return [] if value is None else [value]
         if code == TAKE:
             value = values.take_first(key)
@@ -327,7 +327,7 @@ class TCPStore(Store):
     def delete_key(self, key: str) -> bool:
         return self._ask(DELETE, key)[0] == b"1"
 
-    def look(self, key: str) -> bytes | None:
+    def try_get(self, key: str) -> bytes | None:
         answer = self._ask(LOOK, key)
         return answer[0] if answer else None
 

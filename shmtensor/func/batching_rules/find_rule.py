@@ -80,7 +80,7 @@ def promoted(call: Call) -> list[Any]:
         dtype = common_dtype([inputs[i] for i in at])
         for i in at:
             if not isinstance(inputs[i], NUMBERS) and inputs[i].dtype is not dtype:
-                inputs[i] = table.cast(inputs[i], dtype)
+                inputs[i] = table._to_copy(inputs[i], dtype)
     return inputs
 
 

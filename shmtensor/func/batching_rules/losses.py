@@ -7,22 +7,22 @@ from typing import Any
 
 from ...autograd import table
 
-__all__ = ["entropy", "measure_slopes", "measured"]
+__all__ = ["entropy", "pointwise_loss_gradients", "pointwise_losses"]
 
 
 def entropy(call: Any) -> Any:
     """Cross entropy, from the logarithms of the softmax."""
     x, target = (call.value(v) for v in call.inputs)
     counts = table.ne(target, call.attribute("ignore_index"))
-    safe = table.choose(counts, target, 0)
-    picked = table.gather(table.log_softmax_along(x, 2), 2, table.unsqueeze(safe, 2))
-    total = table.sum(table.choose(counts, table.neg(table.squeeze(picked, 2)), 0.0), 1)
+    safe = table._where(counts, target, 0)
+    picked = table.gather(table._log_softmax(x, 2), 2, table.unsqueeze(safe, 2))
+    total = table.sum(table._where(counts, table.neg(table.squeeze(picked, 2)), 0.0), 1)
     if call.attribute("reduction") == "mean":
         total = table.div(total, table.sum(counts, 1))
     return total
 
 
-def measured(call: Any) -> Any:
+def pointwise_losses(call: Any) -> Any:
     """Losses of two numbers: all of them, then each example's mean or sum."""
     x, y = (call.value(v) for v in call.inputs)
     if x.shape != y.shape:
@@ -34,7 +34,7 @@ def measured(call: Any) -> Any:
     return table.mean(losses, rest) if how == "mean" else table.sum(losses, rest)
 
 
-def measure_slopes(call: Any) -> Any:
+def pointwise_loss_gradients(call: Any) -> Any:
     """Their gradients, with each example's own incoming one."""
     g, x, y = (call.value(v) for v in call.inputs)
     if x.shape != y.shape:

@@ -11,7 +11,7 @@ from typing import Any
 from ...autograd import table
 from ...ops import Row
 from ..batched_tensor import Batched, Level, lifted
-from .losses import entropy, measure_slopes, measured
+from .losses import entropy, pointwise_loss_gradients, pointwise_losses
 
 __all__ = ["Call", "alone", "rule_of"]
 
@@ -266,7 +266,7 @@ def systems(call: Call) -> Any:
         missing = lead + 3 - value.ndim
         return value[(slice(None), *(None,) * missing)] if missing else value
 
-    return table.solved(operand(x), operand(y))
+    return table._solve(operand(x), operand(y))
 
 
 def folded(call: Call) -> Any:
@@ -326,7 +326,8 @@ RULES: dict[str, Any] = {
     for rule in (
         alone, along, shaped_along, first_along, shaped, widened, repeated, permuted, moved,
         squeezed, unsqueezed, diagonal_put, item, joined, product, layer, apart, systems, folded,
-        normalised, looked_up, flattened, dotted, entropy, measured, measure_slopes,
+        normalised, looked_up, flattened, dotted, entropy,
+        pointwise_losses, pointwise_loss_gradients,
     )
 }  # fmt: skip
 

@@ -5,7 +5,7 @@
 //
 //   TensorBase.node --> Node  (what computed it)       Node.edges: tuple of Edge or None, one per tensor input
 //                   --> Port  (output i of a Node)     Node.saved: what the pullbacks named
-//                   --> Leaf  (a Python Edge: where .grad lives)
+//                   --> AccumulateGrad  (a Python Edge: where .grad lives)
 //
 // An Edge knows the dtype and shape that a gradient arriving there must have.
 #pragma once
@@ -24,7 +24,7 @@ struct Edge {
   PyObject_HEAD
   PyArray_Descr* dtype;  // null: unknown (a node with several outputs)
   int ndim;
-  npy_intp* sizes;  // points at `few`, or at malloc'ed memory
+  npy_intp* sizes;  // points at `at_most`, or at malloc'ed memory
   npy_intp few[5];
 };
 
@@ -66,10 +66,10 @@ struct Port {
 struct TensorBase {
   PyObject_HEAD
   PyObject* array;
-  PyObject* node;     // None, Node, Port or Leaf; not None means "requires grad"
+  PyObject* node;     // None, Node, Port or AccumulateGrad; not None means "requires grad"
   PyObject* version;  // None or Version
   PyObject* base;     // None, or (parent, version count seen, row or None, attributes) of a view
-  PyObject* leaf;     // None, or the Leaf that owns .grad
+  PyObject* leaf;     // None, or the AccumulateGrad that owns .grad
   PyObject* weak;
   PyObject* own;  // null, or the dict of the attributes that people hang on it
 

@@ -66,7 +66,7 @@ uint64_t ones(int type) {
 }  // namespace
 
 // kind: 0 as the memory is, 1 zeros, 2 ones.
-PyObject* blank(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n) {
   npy_intp dims[NPY_MAXDIMS];
   if (n != 3 || !PyArray_DescrCheck(args[1])) Py_RETURN_NONE;
   PyArray_Descr* dtype = reinterpret_cast<PyArray_Descr*>(args[1]);
@@ -95,7 +95,7 @@ PyObject* blank(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 // start + i * step, from start to end: ints give int64, others the float dtype that is given.
-PyObject* counted(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* arange(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
   if (n != 4 || !PyArray_DescrCheck(args[3])) Py_RETURN_NONE;
   bool whole = true;

@@ -115,8 +115,8 @@ PyObject* selected(PyArrayObject* x, PyObject* index) {
 
 // Another shape and strides over x's memory, offset behind its first element: all in bytes, and within the memory, as the
 // caller knows. Never None.
-PyObject* relaid(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (n != 4 || !PyArray_Check(args[0])) return raise("TypeError", "relaid: (array, shape, strides, offset) is needed");
+PyObject* as_strided(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 4 || !PyArray_Check(args[0])) return raise("TypeError", "as_strided: (array, shape, strides, offset) is needed");
   auto* x = reinterpret_cast<PyArrayObject*>(args[0]);
   const Py_ssize_t offset = PyLong_AsSsize_t(args[3]);
   if (offset == -1 && PyErr_Occurred()) return nullptr;
@@ -125,7 +125,7 @@ PyObject* relaid(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (PyArray_IntpConverter(args[1], &shape) && PyArray_IntpConverter(args[2], &strides)) {
     made = shape.len == strides.len
                ? view(x, shape.len, shape.ptr, strides.ptr, PyArray_BYTES(x) + offset)
-               : raise("ValueError", "relaid: as many strides as sizes are needed: %d, %d", strides.len, shape.len);
+               : raise("ValueError", "as_strided: as many strides as sizes are needed: %d, %d", strides.len, shape.len);
   }
   PyDimMem_FREE(shape.ptr);
   PyDimMem_FREE(strides.ptr);

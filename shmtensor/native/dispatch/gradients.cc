@@ -315,14 +315,14 @@ Ref popped(PyObject* dictionary, PyObject* key) {
   return value;
 }
 
-// The gradient's memory if nobody else sees it, the home's if that is free, else a copy.
-Ref taken_over(Ref gradient, PyObject* tensor, PyObject* home) {
+// The gradient's memory if nobody else sees it, the grad_buffer's if that is free, else a copy.
+Ref taken_over(Ref gradient, PyObject* tensor, PyObject* grad_buffer) {
   const bool is_alone = is_seen_by_caller_alone(gradient.get());
-  if (home != Py_None) {
-    if (owns_gradient(home, gradient.get())) {
+  if (grad_buffer != Py_None) {
+    if (owns_gradient(grad_buffer, gradient.get())) {
       if (is_alone) return gradient;
     } else {
-      Ref own(take_gradient(home));
+      Ref own(take_gradient(grad_buffer));
       if (!own || own.get() != Py_None)
         return own && PyArray_CopyInto(own.array(), gradient.array()) < 0 ? Ref() : std::move(own);
     }
@@ -334,22 +334,22 @@ Ref taken_over(Ref gradient, PyObject* tensor, PyObject* home) {
   return by_layout_contract(gradient.array(), like.array());
 }
 
-// taken(sums: dict, leaf, tensor: weak reference, home: GradientBuffer or None): takes the leaf's gradient out of the
+// steal_gradient(sums: dict, leaf, tensor: weak reference, grad_buffer: GradientBuffer or None): takes the leaf's gradient out of the
 // walk's sums; what becomes `.grad`. What is no array becomes it as it is.
 // Note [Taking over a gradient] in autograd/engine/run_backward.py.
-PyObject* taken(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* steal_gradient(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 4 || !PyDict_CheckExact(args[0]) || (args[3] != Py_None && Py_TYPE(args[3]) != gradient_buffer_type))
-    return raise("TypeError", "taken: (sums, leaf, tensor, home) is needed");
+    return raise("TypeError", "steal_gradient: (sums, leaf, tensor, grad_buffer) is needed");
   Ref gradient = popped(args[0], args[1]);
   if (!gradient || !PyArray_Check(gradient.get())) return gradient.release();
   Ref array = taken_over(std::move(gradient), args[2], args[3]);
   return array ? make_tensor(array.get()) : nullptr;
 }
 
-// laid_as_grad(gradient, tensor: weak reference): the gradient if it lies as `.grad` of the tensor has to, else a copy
+// in_layout_of_grad(gradient, tensor: weak reference): the gradient if it lies as `.grad` of the tensor has to, else a copy
 // that does.
-PyObject* laid_as_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (n != 2 || !PyArray_Check(args[0])) return raise("TypeError", "laid_as_grad: (gradient, tensor) is needed");
+PyObject* in_layout_of_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 2 || !PyArray_Check(args[0])) return raise("TypeError", "in_layout_of_grad: (gradient, tensor) is needed");
   Ref like = laid_like(as_array(args[0]), args[1]);
   if (!like) return nullptr;
   if (obeys_layout_contract(as_array(args[0]), like.array())) return Py_NewRef(args[0]);
@@ -357,10 +357,10 @@ PyObject* laid_as_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyMethodDef functions[] = {
-    {"taken", method(taken), METH_FASTCALL,
-     "taken(sums, leaf, tensor, home): takes the leaf's gradient out of the sums; what becomes .grad."},
-    {"laid_as_grad", method(laid_as_grad), METH_FASTCALL,
-     "laid_as_grad(gradient, tensor): the gradient or a copy, as .grad of a weakly referred tensor lies."},
+    {"steal_gradient", method(steal_gradient), METH_FASTCALL,
+     "steal_gradient(sums, leaf, tensor, grad_buffer): takes the leaf's gradient out of the sums; what becomes .grad."},
+    {"in_layout_of_grad", method(in_layout_of_grad), METH_FASTCALL,
+     "in_layout_of_grad(gradient, tensor): the gradient or a copy, as .grad of a weakly referred tensor lies."},
     {nullptr, nullptr, 0, nullptr},
 };
 

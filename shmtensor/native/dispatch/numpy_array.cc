@@ -91,9 +91,9 @@ done:
 }
 
 // The gradient itself if its dtype and shape are the edge's (or the edge does not care), else None.
-PyObject* fit(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* sum_to_size(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 2 || !PyObject_TypeCheck(args[1], edge_type))
-    return raise("TypeError", "fit: (gradient, edge) is needed");
+    return raise("TypeError", "sum_to_size: (gradient, edge) is needed");
   PyObject* g = args[0];
   if (is_tensor(g)) g = reinterpret_cast<TensorBase*>(g)->array;
   if (!PyArray_CheckExact(g)) Py_RETURN_NONE;

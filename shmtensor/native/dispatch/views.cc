@@ -47,7 +47,7 @@ PyObject* view(PyArrayObject* x, int nd, const npy_intp* dims, const npy_intp* s
   return out.release();
 }
 
-PyObject* viewed(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* reshape_view(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = exact(args, n, 2);
   if (!x || !is_sizes(args[1]) || !PyArray_IS_C_CONTIGUOUS(x)) Py_RETURN_NONE;
   const Py_ssize_t nd = PyTuple_GET_SIZE(args[1]);
@@ -161,7 +161,7 @@ PyObject* unbind(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-PyObject* flipped(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* flip_view(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = exact(args, n, 2);
   if (!x) Py_RETURN_NONE;
   const int nd = PyArray_NDIM(x);

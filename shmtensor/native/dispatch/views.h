@@ -13,19 +13,19 @@ PyObject* view(PyArrayObject* x, int nd, const npy_intp* dims, const npy_intp* s
 PyObject* selected(PyArrayObject* x, PyObject* index);
 
 // Each answers None where the case is rare or wrong: the plain form does it, or says what is wrong.
-PyObject* basic(PyObject*, PyObject* const* args, Py_ssize_t n);      // (index, ...): a tuple for `selected`
+PyObject* basic(PyObject*, PyObject* const* args, Py_ssize_t n);      // (index, ...): a tuple for `_index_select`
 PyObject* assign(PyObject*, PyObject* const* args, Py_ssize_t n);      // x[index] = values, of arrays
-PyObject* viewed(PyObject*, PyObject* const* args, Py_ssize_t n);     // (x, shape)
+PyObject* reshape_view(PyObject*, PyObject* const* args, Py_ssize_t n);     // (x, shape)
 PyObject* flatten(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, start_dim, end_dim)
 PyObject* squeeze(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, dim)
 PyObject* unsqueeze(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x, dim)
 PyObject* diagonal(PyObject*, PyObject* const* args, Py_ssize_t n);   // (x, offset, dim1, dim2)
 PyObject* unbind(PyObject*, PyObject* const* args, Py_ssize_t n);     // (x, dim) -> list
-PyObject* relaid(PyObject*, PyObject* const* args, Py_ssize_t n);     // (x, shape, strides, offset): a view
-PyObject* flipped(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, dims): a view
+PyObject* as_strided(PyObject*, PyObject* const* args, Py_ssize_t n);     // (x, shape, strides, offset): a view
+PyObject* flip_view(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, dims): a view
 
-PyObject* blank(PyObject*, PyObject* const* args, Py_ssize_t n);    // (sizes, dtype, kind) -> Tensor
-PyObject* counted(PyObject*, PyObject* const* args, Py_ssize_t n);  // (start, end, step, dtype)
+PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n);    // (sizes, dtype, kind) -> Tensor
+PyObject* arange(PyObject*, PyObject* const* args, Py_ssize_t n);  // (start, end, step, dtype)
 
 int add_either(PyObject* module);
 

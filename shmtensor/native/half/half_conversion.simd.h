@@ -1,5 +1,5 @@
 // 16-bit floats to float32 and back, by bits. Included inside a level's namespace; no std:: here
-// (cpu_capability.h). Plain loops: the compiler makes vectors of them; float16 has instructions from v3 on.
+// (cpu_capability.h). Plain loops: the compiler makes vectors of them; float16 has instructions from avx2 on.
 
 // The upper half of a float32 is a bfloat16.
 inline void widen_bfloat16(const uint16_t* x, float* out, int64_t n) {

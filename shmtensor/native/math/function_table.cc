@@ -23,9 +23,9 @@ namespace shmtensor {
   MatrixProduct<uint32_t> product_of(uint32_t);           \
   MatrixProduct<uint64_t> product_of(uint64_t);           \
   }
-LEVEL(level_base)
-LEVEL(level_v3)
-LEVEL(level_v4)
+LEVEL(generic)
+LEVEL(avx2)
+LEVEL(avx512)
 #undef LEVEL
 
 namespace {
@@ -33,12 +33,12 @@ namespace {
 template <class T>
 const auto& of_level() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::functions_of(T());
-    case Level::V3:
-      return level_v3::functions_of(T());
+    case Level::Avx512:
+      return avx512::functions_of(T());
+    case Level::Avx2:
+      return avx2::functions_of(T());
     default:
-      return level_base::functions_of(T());
+      return generic::functions_of(T());
   }
 }
 
@@ -64,12 +64,12 @@ template const WholeFunctions<int64_t>& whole_functions<int64_t>();
 template <class T>
 const Truths<T>& truths() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::truths_of(T());
-    case Level::V3:
-      return level_v3::truths_of(T());
+    case Level::Avx512:
+      return avx512::truths_of(T());
+    case Level::Avx2:
+      return avx2::truths_of(T());
     default:
-      return level_base::truths_of(T());
+      return generic::truths_of(T());
   }
 }
 template const Truths<float>& truths<float>();
@@ -78,12 +78,12 @@ template const Truths<double>& truths<double>();
 template <class T>
 MatrixProduct<T> matrix_products() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::product_of(T());
-    case Level::V3:
-      return level_v3::product_of(T());
+    case Level::Avx512:
+      return avx512::product_of(T());
+    case Level::Avx2:
+      return avx2::product_of(T());
     default:
-      return level_base::product_of(T());
+      return generic::product_of(T());
   }
 }
 template MatrixProduct<float> matrix_products<float>();

@@ -101,10 +101,10 @@ static PyObject* py_row(PyObject*, PyObject*) {
   if (!domain_ensure()) return nullptr;
   return Py_BuildValue("iI", domain.row, domain.inc);
 }
-static PyObject* py_life(PyObject*, Arguments a, Py_ssize_t n) {
+static PyObject* py_liveness(PyObject*, Arguments a, Py_ssize_t n) {
   int row;
   uint32_t inc;
-  if (!count_is("life", n, 2, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
+  if (!count_is("liveness", n, 2, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
   switch (life_of(row, inc)) {
     case Life::Alive:
       return PyUnicode_InternFromString("alive");
@@ -309,7 +309,7 @@ static PyMethodDef functions[] = {
          "Joins a domain by the descriptors of its files. Raises DomainError."),
     {"row", py_row, METH_NOARGS,
      "The row of this process and its incarnation."},
-    fast("life", py_life,
+    fast("liveness", py_liveness,
          "'alive', 'doomed' (dying) or 'dead': the process of a row and incarnation."),
     fast("describe", py_describe,
          "Who a process was: a text, its pid, its exit code or None."),

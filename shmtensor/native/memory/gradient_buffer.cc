@@ -11,7 +11,7 @@ PyTypeObject* gradient_buffer_type;
 namespace {
 
 PyTypeObject* lease_type;
-PyObject* home_name;
+PyObject* grad_buffer_name;
 
 struct GradientBuffer {
   PyObject_HEAD
@@ -149,10 +149,10 @@ PyType_Slot buffer_slots[] = {
 PyType_Spec buffer_spec = {"shmtensor.native.GradientBuffer", sizeof(GradientBuffer), 0, Py_TPFLAGS_DEFAULT,
                            buffer_slots};
 
-// at_home(leaf, array)
-PyObject* at_home(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (n != 2) return raise("TypeError", "at_home: (leaf, array) is needed");
-  PyObject* home = PyObject_GetAttr(args[0], home_name);
+// in_grad_buffer(leaf, array)
+PyObject* in_grad_buffer(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 2) return raise("TypeError", "in_grad_buffer: (leaf, array) is needed");
+  PyObject* home = PyObject_GetAttr(args[0], grad_buffer_name);
   if (!home) return nullptr;
   const bool owned = Py_TYPE(home) == gradient_buffer_type && owns_gradient(home, args[1]);
   Py_DECREF(home);
@@ -160,8 +160,8 @@ PyObject* at_home(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyMethodDef functions[] = {
-    {"at_home", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(at_home)), METH_FASTCALL,
-     "at_home(leaf, array): whether leaf.home owns the array."},
+    {"in_grad_buffer", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(in_grad_buffer)), METH_FASTCALL,
+     "in_grad_buffer(leaf, array): whether leaf.grad_buffer owns the array."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -230,8 +230,8 @@ void mark_sent(PyArrayObject* array) {
 }
 
 bool add_gradient_buffer(PyObject* module) {
-  home_name = PyUnicode_InternFromString("home");
-  return home_name && add_type(module, &buffer_spec, &gradient_buffer_type) &&
+  grad_buffer_name = PyUnicode_InternFromString("grad_buffer");
+  return grad_buffer_name && add_type(module, &buffer_spec, &gradient_buffer_type) &&
          add_type(module, &lease_spec, &lease_type) && PyModule_AddFunctions(module, functions) == 0;
 }
 

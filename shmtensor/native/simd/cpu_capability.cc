@@ -39,33 +39,34 @@ namespace shmtensor {
   const Kernels<double>& doubles();                                                    \
   void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter); \
   }
-LEVEL(level_base)
-LEVEL(level_v3)
-LEVEL(level_v4)
+LEVEL(generic)
+LEVEL(avx2)
+LEVEL(avx512)
 #undef LEVEL
 
 namespace {
 
 Level detect() {
-  Level best = Level::Base;
+  Level best = Level::Generic;
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("bmi") &&
       __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt")) {
-    best = Level::V3;
+    best = Level::Avx2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512cd")) {
-      best = Level::V4;
+      best = Level::Avx512;
     }
   }
 #endif
   const char* asked = getenv("SHMTENSOR_ISA");
   if (!asked) return best;
-  Level wanted = !strcmp(asked, "base") ? Level::Base
-                 : !strcmp(asked, "v3") ? Level::V3
-                                        : Level::V4;
+  // The names that the x86-64 levels had before are understood as well.
+  Level wanted = Level::Avx512;
+  if (!strcmp(asked, "generic") || !strcmp(asked, "base")) wanted = Level::Generic;
+  if (!strcmp(asked, "avx2") || !strcmp(asked, "v3")) wanted = Level::Avx2;
   return wanted < best ? wanted : best;
 }
 
@@ -78,48 +79,48 @@ Level isa_level() {
 
 const char* isa_name() {
   switch (isa_level()) {
-    case Level::V4:
-      return "v4";
-    case Level::V3:
-      return "v3";
+    case Level::Avx512:
+      return "avx512";
+    case Level::Avx2:
+      return "avx2";
     default:
-      return "base";
+      return "generic";
   }
 }
 
 template <>
 const Kernels<float>& kernels<float>() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::floats();
-    case Level::V3:
-      return level_v3::floats();
+    case Level::Avx512:
+      return avx512::floats();
+    case Level::Avx2:
+      return avx2::floats();
     default:
-      return level_base::floats();
+      return generic::floats();
   }
 }
 
 template <>
 const Kernels<double>& kernels<double>() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::doubles();
-    case Level::V3:
-      return level_v3::doubles();
+    case Level::Avx512:
+      return avx512::doubles();
+    case Level::Avx2:
+      return avx2::doubles();
     default:
-      return level_base::doubles();
+      return generic::doubles();
   }
 }
 
 template <class T>
 const Folds<T>& folds() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::folds_of(T());
-    case Level::V3:
-      return level_v3::folds_of(T());
+    case Level::Avx512:
+      return avx512::folds_of(T());
+    case Level::Avx2:
+      return avx2::folds_of(T());
     default:
-      return level_base::folds_of(T());
+      return generic::folds_of(T());
   }
 }
 template const Folds<float>& folds<float>();
@@ -136,12 +137,12 @@ template const Folds<uint64_t>& folds<uint64_t>();
 template <class T>
 const Tallies<T>& tallies() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::tallies_of(T());
-    case Level::V3:
-      return level_v3::tallies_of(T());
+    case Level::Avx512:
+      return avx512::tallies_of(T());
+    case Level::Avx2:
+      return avx2::tallies_of(T());
     default:
-      return level_base::tallies_of(T());
+      return generic::tallies_of(T());
   }
 }
 template const Tallies<float>& tallies<float>();
@@ -158,12 +159,12 @@ template const Tallies<uint64_t>& tallies<uint64_t>();
 template <class T>
 const Moments<T>& moments() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::moments_of(T());
-    case Level::V3:
-      return level_v3::moments_of(T());
+    case Level::Avx512:
+      return avx512::moments_of(T());
+    case Level::Avx2:
+      return avx2::moments_of(T());
     default:
-      return level_base::moments_of(T());
+      return generic::moments_of(T());
   }
 }
 template const Moments<float>& moments<float>();
@@ -171,45 +172,45 @@ template const Moments<double>& moments<double>();
 
 const Elementary& elementary() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::functions_of();
-    case Level::V3:
-      return level_v3::functions_of();
+    case Level::Avx512:
+      return avx512::functions_of();
+    case Level::Avx2:
+      return avx2::functions_of();
     default:
-      return level_base::functions_of();
+      return generic::functions_of();
   }
 }
 
 const Halves& kernels_of_halves() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::halves_of();
-    case Level::V3:
-      return level_v3::halves_of();
+    case Level::Avx512:
+      return avx512::halves_of();
+    case Level::Avx2:
+      return avx2::halves_of();
     default:
-      return level_base::halves_of();
+      return generic::halves_of();
   }
 }
 
 const Moves& moves() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::moves_of();
-    case Level::V3:
-      return level_v3::moves_of();
+    case Level::Avx512:
+      return avx512::moves_of();
+    case Level::Avx2:
+      return avx2::moves_of();
     default:
-      return level_base::moves_of();
+      return generic::moves_of();
   }
 }
 
 PhiloxBlocks philox() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::random_words;
-    case Level::V3:
-      return level_v3::random_words;
+    case Level::Avx512:
+      return avx512::random_words;
+    case Level::Avx2:
+      return avx2::random_words;
     default:
-      return level_base::random_words;
+      return generic::random_words;
   }
 }
 

@@ -15,20 +15,20 @@ namespace shmtensor {
   const RowKernel* rows_of(uint32_t);  \
   const RowKernel* rows_of(uint64_t);  \
   }
-LEVEL(level_base)
-LEVEL(level_v3)
-LEVEL(level_v4)
+LEVEL(generic)
+LEVEL(avx2)
+LEVEL(avx512)
 #undef LEVEL
 
 template <class T>
 RowKernel row_kernel(Rowwise which) {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::rows_of(T())[which];
-    case Level::V3:
-      return level_v3::rows_of(T())[which];
+    case Level::Avx512:
+      return avx512::rows_of(T())[which];
+    case Level::Avx2:
+      return avx2::rows_of(T())[which];
     default:
-      return level_base::rows_of(T())[which];
+      return generic::rows_of(T())[which];
   }
 }
 

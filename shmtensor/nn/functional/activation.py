@@ -169,7 +169,7 @@ def rrelu(
     if not training:
         return _sloped("rrelu", ops.leaky_relu, input, (lower + upper) / 2, inplace)
     slopes = ops.rand_like(input) * (upper - lower) + lower
-    return applied(lambda x: ops.choose(x > 0, x, x * slopes), input, inplace)
+    return applied(lambda x: ops._where(x > 0, x, x * slopes), input, inplace)
 
 
 def rrelu_(

@@ -149,12 +149,12 @@ def embedding_bag(
     if max_norm is not None:
         _shorten(input, weight, max_norm, norm_type)
     rest = (offsets, mode, per_sample_weights, include_last_offset, padding_idx, sparse)
-    out: Tensor = ops.bag_sums(input, weight, *rest)
+    out: Tensor = ops._embedding_bag(input, weight, *rest)
     if scale_grad_by_freq and out.requires_grad:
         counts = input.reshape(-1).bincount(minlength=weight.shape[0]).clamp(min=1)
         share = (1 / counts.to(weight.dtype)).unsqueeze(-1)
         scaled = weight * share + weight.detach() * (1 - share)  # weight, its gradient scaled
-        out = ops.bag_sums(input, scaled, *rest)
+        out = ops._embedding_bag(input, scaled, *rest)
     return out
 
 

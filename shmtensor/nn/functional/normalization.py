@@ -83,7 +83,7 @@ def batch_norm(
         parts: Any = (input, running_mean, running_var, weight, bias)
         if given in HALVES:
             parts = [_single(x) for x in parts]
-        found: Tensor = ops.channel_normalised(*parts, eps)
+        found: Tensor = ops._batch_norm_inference(*parts, eps)
         return found.to(given)
     n = input.numel() // (shape[1] or 1)
     if n == 1:
@@ -91,11 +91,11 @@ def batch_norm(
             f"batch_norm: expected more than 1 value per channel when training: {shape}"
         )
     if not input.numel():
-        untouched: Tensor = ops.channel_affine(input, weight, bias)
+        untouched: Tensor = ops._channel_affine(input, weight, bias)
         return untouched
     if given in HALVES:  # PyTorch, too, normalises these in float32
         input, weight, bias = (_single(x) for x in (input, weight, bias))
-    out, mean, var = ops.channels_normed(input, weight, bias, eps)
+    out, mean, var = ops._native_batch_norm(input, weight, bias, eps)
     if running_mean is not None or running_var is not None:
         _follow(running_mean, mean, momentum)
         _follow(running_var, var.detach() * (n / (n - 1)), momentum)
@@ -147,7 +147,7 @@ def instance_norm(
         if running is not None and rows is not None and n:
             with no_grad():
                 running.copy_(rows.reshape(n, c).mean(0))
-    scaled: Tensor = ops.channel_affine(out, weight, bias)
+    scaled: Tensor = ops._channel_affine(out, weight, bias)
     return scaled.to(given)
 
 
@@ -192,5 +192,7 @@ def rms_norm(
         eps = finfo(input.dtype).eps
     half = input.dtype in HALVES
     wide, scale = (_single(input), _single(weight)) if half else (input, weight)
-    out: Tensor = like_image(ops, ops.normed(wide, scale, None, n, 0, eps, False), input)
+    out: Tensor = like_image(
+        ops, ops._native_layer_norm(wide, scale, None, n, 0, eps, False), input
+    )
     return out.to(input.dtype)

@@ -116,7 +116,7 @@ class ParametrizationList(ModuleList):
             raise ValueError(
                 f"A parametrization must return a tensor. Got {type(result).__name__}."
             )
-        _check_alike(
+        _check_same_shape(
             original,
             result,
             "Registering a parametrization may not change the {what} of the tensor, unless "
@@ -296,7 +296,7 @@ def _check_further(parametrization: Module, before: Tensor) -> None:
     after = parametrization(before)
     if not isinstance(after, Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
-    _check_alike(
+    _check_same_shape(
         before,
         after,
         "Registering a parametrization may not change the {what} of the tensor, unless the "
@@ -309,7 +309,7 @@ def _check_further(parametrization: Module, before: Tensor) -> None:
         raise ValueError(
             f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}"
         )
-    _check_alike(
+    _check_same_shape(
         before,
         back,
         "The tensor returned by parametrization.right_inverse must have the same {what} as "
@@ -318,7 +318,7 @@ def _check_further(parametrization: Module, before: Tensor) -> None:
     )
 
 
-def _check_alike(before: Tensor, after: Tensor, message: str) -> None:
+def _check_same_shape(before: Tensor, after: Tensor, message: str) -> None:
     """Raises ValueError(message), in which they are inserted, if dtype or shape differ."""
     for what in ("dtype", "shape"):
         a, b = getattr(before, what), getattr(after, what)

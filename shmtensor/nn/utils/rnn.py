@@ -258,10 +258,10 @@ def pad_packed_sequence(
         place = np.argsort(after)[place]
     places = place * total + at if batch_first else at * batch + place
     lead = (batch, total) if batch_first else (total, batch)
-    return _scattered(data, places, lead, padding_value), tensor(lengths)
+    return _filled_except(data, places, lead, padding_value), tensor(lengths)
 
 
-def _scattered(data: Tensor, places: Any, lead: tuple[int, int], value: float) -> Tensor:
+def _filled_except(data: Tensor, places: Any, lead: tuple[int, int], value: float) -> Tensor:
     """A tensor (*lead, *) that is `value` but at the places, which have the rows of the data."""
     blank = full((lead[0] * lead[1], *data.shape[1:]), value, dtype=data.dtype, device=data.device)
     out = ops.index_copy(blank, 0, tensor(places, device=data.device), data)
@@ -312,7 +312,7 @@ def pad_sequence(
     places = place * total + at if batch_first else at * batch + place
     data = cat([s.to(items[0].dtype) for s in items])
     lead = (batch, total) if batch_first else (total, batch)
-    return _scattered(data, places, lead, padding_value)
+    return _filled_except(data, places, lead, padding_value)
 
 
 def unpad_sequence(

@@ -12,7 +12,7 @@ from ... import native
 from ...dtypes import as_dtype, default_complex, get_default_dtype
 from ..random.bounds import check_drawable
 from ..table.op_definition import composite
-from .zeros_full_arange import default, dtype_beside, into, made, number
+from .zeros_full_arange import default, dtype_or_out, into, made, number
 
 raised = native.parallel(np.power)
 times = native.parallel(np.multiply)
@@ -24,7 +24,7 @@ def line(start: Any, end: Any, n: int, dtype: Any) -> Any:
     if n > 1 and dtype.kind in "iuf":
         if dtype.kind in "iu":
             start, end = int(start), int(end)
-        out = native.line(start, end, (end - start) / (n - 1), n, dtype.num)
+        out = native.linspace(start, end, (end - start) / (n - 1), n, dtype.num)
         if out is not None:
             return out
     return steps_of(start, end, n, dtype).astype(dtype)
@@ -95,13 +95,13 @@ def arange(
     default dtype.
     """
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = native.counted(start, end, step, get_default_dtype())
+        plain = native.arange(start, end, step, get_default_dtype())
         if plain is not None:
             return plain
     start, end, step = number(start), number(end), number(step)
     if end is None:
         start, end = 0, start
-    dtype = dtype_beside("arange", out, dtype)
+    dtype = dtype_or_out("arange", out, dtype)
     if dtype is None:
         whole = all(isinstance(v, int) for v in (start, end, step))
         dtype = np.dtype(np.int64) if whole else get_default_dtype()
@@ -127,12 +127,18 @@ def arange(
             stacklevel=2,
         )
     found = made(
-        counted, start, step, int(n), as_dtype(dtype), device=device, requires_grad=requires_grad
+        fused_range,
+        start,
+        step,
+        int(n),
+        as_dtype(dtype),
+        device=device,
+        requires_grad=requires_grad,
     )
     return into(out, found, keeps_shape=True)
 
 
-def counted(start: Any, step: Any, n: int, dtype: Any) -> Any:
+def fused_range(start: Any, step: Any, n: int, dtype: Any) -> Any:
     """n numbers from start on, formed as start + i * step."""
     out = native.steps(start, step, n, dtype.num)
     if out is not None:
@@ -156,9 +162,9 @@ def range(
     """start, start + step, ... up to end, which belongs to it (PyTorch's old form of arange)."""
     start, end = (0, start) if end is None else (start, end)
     n = math.floor((end - start) / step) + 1
-    dtype = default(dtype_beside("range", out, dtype))
+    dtype = default(dtype_or_out("range", out, dtype))
     check_drawable("range", dtype, "iuf")
-    found = made(counted, start, step, n, dtype, device=device, requires_grad=requires_grad)
+    found = made(fused_range, start, step, n, dtype, device=device, requires_grad=requires_grad)
     return into(out, found, keeps_shape=True)
 
 
@@ -198,7 +204,7 @@ def linspace(
     """`steps` numbers from start to end, both included, evenly spaced."""
     check_steps("linspace", start, end, steps)
     ends = number(start), number(end)
-    dtype = dtype_of_ends("linspace", ends, dtype_beside("linspace", out, dtype))
+    dtype = dtype_of_ends("linspace", ends, dtype_or_out("linspace", out, dtype))
     spaced = made(line, *ends, steps, dtype, device=device, requires_grad=requires_grad)
     return into(out, spaced, keeps_shape=True)
 
@@ -220,6 +226,6 @@ def logspace(
     """base to the power of `steps` evenly spaced numbers from start to end."""
     check_steps("logspace", start, end, steps)
     ends = number(start), number(end)
-    dtype = dtype_of_ends("logspace", ends, dtype_beside("logspace", out, dtype))
+    dtype = dtype_of_ends("logspace", ends, dtype_or_out("logspace", out, dtype))
     powers = made(power, base, *ends, steps, dtype, device=device, requires_grad=requires_grad)
     return into(out, powers, keeps_shape=True)

@@ -59,10 +59,10 @@ def fill(ops, input, value):
     if hasattr(value, "ndim"):
         if value.ndim:
             raise RuntimeError(f"fill: the value must be a number or 0-d: {tuple(value.shape)}")
-        value = ops.cast(value, input.dtype)
+        value = ops._to_copy(value, input.dtype)
     else:
         value = np.asarray(value, input.dtype)
-    return ops.choose(np.ones(tuple(input.shape), bool), value, input)
+    return ops._where(np.ones(tuple(input.shape), bool), value, input)
 
 
 @composite(method=False)
@@ -97,12 +97,12 @@ def constant_pad_nd(ops, input, pad, value=0):
     frames = [(max(a, 0), max(b, 0)) for a, b in frames]
     shape = tuple(n + a + b for n, (a, b) in zip(input.shape, frames, strict=True))
     inner = tuple(slice(a, a + n) for n, (a, _) in zip(input.shape, frames, strict=True))
-    out = ops.sliced(input, shape, inner)
+    out = ops._slice_backward(input, shape, inner)
     if not value:
         return out
     outside = np.ones(shape, bool)
     outside[inner] = False
-    return like_image(ops, ops.choose(outside, np.asarray(value, input.dtype), out), given)
+    return like_image(ops, ops._where(outside, np.asarray(value, input.dtype), out), given)
 
 
 @composite(method=False)
@@ -111,7 +111,7 @@ def unravel_index(ops, indices, shape):
     shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if indices.dtype.kind not in "iu":
         raise TypeError(f"unravel_index: whole numbers are needed: {indices.dtype}")
-    found, rest = [], ops.cast(indices, np.dtype(np.int64))
+    found, rest = [], ops._to_copy(indices, np.dtype(np.int64))
     for n in reversed(shape):
         found.append(ops.remainder(rest, n))
         rest = ops.floor_divide(rest, n)

@@ -11,7 +11,7 @@ from ...device import as_device
 from ...dtypes import as_dtype, get_default_dtype, of_number
 from ..table.op_definition import composite
 from ..table.python_scalars import as_element
-from ..table.tensor_like import laid_like
+from ..table.tensor_like import allocator_like
 
 Shape = tuple[int, ...]
 
@@ -55,7 +55,7 @@ def number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def dtype_beside(name: str, out: Any, dtype: Any) -> Any:
+def dtype_or_out(name: str, out: Any, dtype: Any) -> Any:
     """The dtype that is asked for; that of `out` if there is one.
 
     Raises:
@@ -103,10 +103,10 @@ def zeros(
 ):
     """A tensor of zeros."""
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = native.blank(size, get_default_dtype(), 1)
+        plain = native.empty(size, get_default_dtype(), 1)
         if plain is not None:
             return plain
-    shape, dtype = shaped("zeros", size), dtype_beside("zeros", out, dtype)
+    shape, dtype = shaped("zeros", size), dtype_or_out("zeros", out, dtype)
     return into(
         out, made(np.zeros, shape, default(dtype), device=device, requires_grad=requires_grad)
     )
@@ -125,10 +125,10 @@ def ones(
 ):
     """A tensor of ones."""
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = native.blank(size, get_default_dtype(), 2)
+        plain = native.empty(size, get_default_dtype(), 2)
         if plain is not None:
             return plain
-    shape, dtype = shaped("ones", size), dtype_beside("ones", out, dtype)
+    shape, dtype = shaped("ones", size), dtype_or_out("ones", out, dtype)
     return into(
         out,
         made(of_one_number, shape, 1, default(dtype), device=device, requires_grad=requires_grad),
@@ -151,10 +151,10 @@ def empty(
     if memory_format is out is dtype is layout is device is None and not (
         requires_grad or pin_memory
     ):
-        plain = native.blank(size, get_default_dtype(), 0)
+        plain = native.empty(size, get_default_dtype(), 0)
         if plain is not None:
             return plain
-    shape, dtype = shaped("empty", size), dtype_beside("empty", out, dtype)
+    shape, dtype = shaped("empty", size), dtype_or_out("empty", out, dtype)
     if out is not None:
         out.resize_(shape)
         return out.requires_grad_() if requires_grad else out
@@ -167,7 +167,7 @@ def full_of(size: Any, fill_value: Any) -> Any:
         return None
     if not -1e38 < fill_value < 1e38:  # perhaps more than the dtype holds
         return None
-    out = native.blank(size, get_default_dtype(), 0)
+    out = native.empty(size, get_default_dtype(), 0)
     if out is None or out.array.size > 4096:
         return None
     out.array.fill(fill_value)
@@ -183,7 +183,7 @@ def full(
         plain = full_of(size, fill_value)
         if plain is not None:
             return plain
-    dtype = dtype_of(fill_value, dtype_beside("full", out, dtype))
+    dtype = dtype_of(fill_value, dtype_or_out("full", out, dtype))
     shape = shaped("full", (size,))
     value = number(fill_value)
     return into(out, made(filled, shape, value, dtype, device=device, requires_grad=requires_grad))
@@ -199,7 +199,7 @@ def filled(shape: Any, value: Any, dtype: Any) -> Any:
 def of_one_number(shape: Any, value: Any, dtype: Any) -> Any:
     """`numpy.full`, large ones by all threads."""
     out = np.empty(shape, dtype)
-    if out.size > 4096 and native.store(out, np.full((), value, dtype)):
+    if out.size > 4096 and native.copy_into(out, np.full((), value, dtype)):
         return out
     out.fill(value)
     return out
@@ -214,7 +214,7 @@ def like(name: str, kernel: Any, doc: str) -> Any:
         dtype = input.dtype if dtype is None else as_dtype(dtype)
         if not hasattr(input, "requires_grad"):
             return kernel(tuple(input.shape), dtype)
-        kind = laid_like(kernel, input, memory_format)
+        kind = allocator_like(kernel, input, memory_format)
         return made(kind, tuple(input.shape), dtype, device=device, requires_grad=requires_grad)
 
     compute.__doc__ = doc
@@ -246,7 +246,7 @@ def full_like(
     """One number in the shape and dtype of a tensor."""
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = number(fill_value)
-    kind = laid_like(filled, input, memory_format)
+    kind = allocator_like(filled, input, memory_format)
     return made(kind, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad)
 
 
@@ -307,6 +307,6 @@ def eye(ops, n, m=None, *, out=None, dtype=None, layout=None, device=None, requi
     """n rows and m columns (as many, if not given), 1 on the diagonal and 0 elsewhere."""
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"eye: sizes must not be negative: {n}, {m}")
-    dtype = dtype_beside("eye", out, dtype)
+    dtype = dtype_or_out("eye", out, dtype)
     unit = made(np.eye, n, m, 0, default(dtype), device=device, requires_grad=requires_grad)
     return into(out, unit)

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.check_dtypes import alike, insist_on_indices
+from ..table.check_dtypes import insist_on_indices, same_dtype_rule
 from ..table.dims import axis, together
-from ..table.native_or_numpy import WRITES, either, writes
+from ..table.native_or_numpy import WRITES, kernel_or_fallback, writes
 from ..table.op_definition import composite, op
-from ..table.python_scalars import beside
+from ..table.python_scalars import as_operand_of
 from ..table.samples import ints
-from ..table.sparse_gradient import scattered_elements
+from ..table.sparse_gradient import sparse_gather_backward
 from .getitem_index_put_where import Shape
-from .index_add import add_places, mesh_places, slice_places
+from .index_add import add_at_flat_indices, flat_indices_along, flat_slice_indices
 
 
 def along(dim: int, index: Any) -> tuple[Any, ...]:
@@ -57,7 +57,7 @@ def one_row(name: str, index: Any) -> Any:
     halves="moved",
     vmap="first_along",
 )
-def selected(xp, x, index, /, dim):
+def _index_select(xp, x, index, /, dim):
     """The slices at indices along dim."""
     dim, index = axis(x, dim), one_row("index_select", index)
     checked("index_select", index, x.shape[dim] if x.ndim else 1)
@@ -68,37 +68,41 @@ def selected(xp, x, index, /, dim):
     return x.take(index, dim)
 
 
-selected.numpy = either(native.take, selected.forward)
+_index_select.numpy = kernel_or_fallback(native.take, _index_select.forward)
 
 
 @op(method=False, function=False, samples=[((5, 4), ints((5,), 3), (3, 4), 0)])
-def slices_added(xp, x, index, /, shape, dim):
+def _index_select_backward(xp, x, index, /, shape, dim):
     """Zeros of a shape, with slices added at indices along dim."""
     out = xp.zeros(shape, x.dtype)
     if not shape:
         return x.reshape(())
-    if native.add_slices(out, x, index, dim):
+    if native.index_add(out, x, index, dim):
         return out
-    add_places(xp, out, slice_places(xp, shape, dim % len(shape), index).reshape(-1), x.reshape(-1))
+    add_at_flat_indices(
+        xp, out, flat_slice_indices(xp, shape, dim % len(shape), index).reshape(-1), x.reshape(-1)
+    )
     return out
 
 
-selected.pullback(x=lambda ops, g, index, x_shape, dim: ops.slices_added(g, index, x_shape, dim))
-slices_added.pullback(x=lambda ops, g, index, dim: ops.selected(g, index, dim))
+_index_select.pullback(
+    x=lambda ops, g, index, x_shape, dim: ops._index_select_backward(g, index, x_shape, dim)
+)
+_index_select_backward.pullback(x=lambda ops, g, index, dim: ops._index_select(g, index, dim))
 
 
 @composite
 def index_select(ops, input, dim, index):
     """The slices along a dimension at these indices. Copies: one (the result)."""
     insist_on_indices("index_select", index)
-    return ops.selected(input, index, dim)
+    return ops._index_select(input, index, dim)
 
 
 @op(**WRITES, samples=[((3, 4), (2, 4), ints((2,), 3), 0)])
-def slices_plus(xp, x, source, index, /, dim):
+def _index_add(xp, x, source, index, /, dim):
     """x, with slices of source added at indices along dim."""
     out = xp.empty(x.shape, x.dtype)
-    if native.add_slices(out, source, index, dim, x):
+    if native.index_add(out, source, index, dim, x):
         return out
     index = checked(
         "index_add", one_row("index_add", index), x.shape[axis(x, dim)] if x.ndim else 1
@@ -112,50 +116,52 @@ def slices_plus(xp, x, source, index, /, dim):
     if source.shape != expected:
         raise RuntimeError(f"index_add: source must have shape {expected}: {source.shape}")
     out[...] = x
-    add_places(xp, out, slice_places(xp, x.shape, dim, index).reshape(-1), source.reshape(-1))
+    add_at_flat_indices(
+        xp, out, flat_slice_indices(xp, x.shape, dim, index).reshape(-1), source.reshape(-1)
+    )
     return out
 
 
-slices_plus.numpy = writes(native.add_slices, slices_plus.forward)
-slices_plus.pullback(
+_index_add.numpy = writes(native.index_add, _index_add.forward)
+_index_add.pullback(
     x=lambda g: g,
     source=lambda ops, g, index, source_shape, dim: ops.reshape(
-        ops.selected(g, index, dim), source_shape
+        ops._index_select(g, index, dim), source_shape
     ),
 )
 
 
-@composite(inplace="slices_plus")
+@composite(inplace="_index_add")
 def index_add(ops, input, dim, index, source, *, alpha=1):
     """The tensor with alpha times slices of source added at indices. Copies: one (the result)."""
     insist_on_indices("index_add", index)
-    return ops.slices_plus(input, source if alpha == 1 else ops.mul(source, alpha), index, dim)
+    return ops._index_add(input, source if alpha == 1 else ops.mul(source, alpha), index, dim)
 
 
-@composite(inplace="written", autocast="widest")
+@composite(inplace="_index_put", autocast="widest")
 def index_copy(ops, input, dim, index, source):
     """The tensor with slices of source written at indices. Copies: one (the result)."""
     insist_on_indices("index_copy", index, "lq")
-    alike("index_copy", input, source)
+    same_dtype_rule("index_copy", input, source)
     if not input.ndim:
         return ops.clone(ops.reshape(source, ()))
-    return ops.written(input, source, along(axis(input, dim), index), False)
+    return ops._index_put(input, source, along(axis(input, dim), index), False)
 
 
-@composite(inplace="written")
+@composite(inplace="_index_put")
 def index_fill(ops, input, dim, index, value):
     """The tensor with one number in the slices at indices. Copies: one (the result)."""
     insist_on_indices("index_fill", index, "lq", IndexError)
     if isinstance(value, (int, float, complex)):
-        value = beside("index_fill", value, input)
+        value = as_operand_of("index_fill", value, input)
     elif value.ndim:
         raise RuntimeError(f"index_fill: value must be a number or 0-d: {tuple(value.shape)}")
     else:  # it may have a gradient, which counts each place once
         index = np.unique(getattr(index, "array", index))
     if value.dtype != input.dtype:
-        value = ops.cast(value, input.dtype)
+        value = ops._to_copy(value, input.dtype)
     at = along(axis(input, dim), index) if input.ndim else ()
-    return ops.written(input, value, at, False)
+    return ops._index_put(input, value, at, False)
 
 
 # ---- element by element
@@ -193,7 +199,7 @@ def fits(name: str, x: Any, index: Any, dim: int) -> int:
     halves="moved",
     vmap="along",
 )
-def gathered(xp, x, index, /, dim, sparse=False):
+def _gather(xp, x, index, /, dim, sparse=False):
     """x[i, index[i, j]] for dim = 1. sparse: the gradient keeps those elements alone."""
     dim = fits("gather", x, index, dim) if index.size else axis(x, dim)
     if not x.ndim or not index.ndim:
@@ -203,14 +209,14 @@ def gathered(xp, x, index, /, dim, sparse=False):
     return x[mesh(xp, index, dim)]
 
 
-def gathered_slope(ops: Any, g: Any, index: Any, shape: Shape, dim: int, sparse: bool) -> Any:
+def gather_backward(ops: Any, g: Any, index: Any, shape: Shape, dim: int, sparse: bool) -> Any:
     """The gradient of what was read."""
     if sparse:
-        return scattered_elements(ops, g, index, shape, dim)
-    return ops.gathered_sum(g, index, shape, dim)
+        return sparse_gather_backward(ops, g, index, shape, dim)
+    return ops._gather_backward(g, index, shape, dim)
 
 
-gathered.numpy = (either(native.gather, gathered.forward), "x, index, dim")
+_gather.numpy = (kernel_or_fallback(native.gather, _gather.forward), "x, index, dim")
 
 
 @op(
@@ -219,14 +225,14 @@ gathered.numpy = (either(native.gather, gathered.forward), "x, index, dim")
     samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)],
     vmap="shaped_along",
 )
-def gathered_sum(xp, x, index, /, shape, dim):
+def _gather_backward(xp, x, index, /, shape, dim):
     """Zeros of a shape, with x added at indices along dim: the gradient of `gather`."""
     out = xp.zeros(shape, x.dtype)
-    if index.size and not native.scatter_into(out, x, index, dim, 1):
+    if index.size and not native.scatter(out, x, index, dim, 1):
         flat = not shape or not index.ndim
-        at = index if flat else mesh_places(xp, shape, dim % len(shape), index)
+        at = index if flat else flat_indices_along(xp, shape, dim % len(shape), index)
         part = x if flat else x[tuple(slice(0, n) for n in index.shape)]
-        add_places(xp, out, at, part)
+        add_at_flat_indices(xp, out, at, part)
     return out
 
 
@@ -234,16 +240,16 @@ def resized(ops: Any, g: Any, shape: Shape) -> Any:
     """Zeros around g, where the source was larger than the index."""
     if tuple(g.shape) == tuple(shape):
         return g
-    return ops.sliced(g, shape, tuple(slice(0, n) for n in g.shape))
+    return ops._slice_backward(g, shape, tuple(slice(0, n) for n in g.shape))
 
 
-gathered.pullback(
-    x=lambda ops, g, index, x_shape, dim, sparse: gathered_slope(
+_gather.pullback(
+    x=lambda ops, g, index, x_shape, dim, sparse: gather_backward(
         ops, g, index, x_shape, dim, sparse
     )
 )
-gathered_sum.pullback(
-    x=lambda ops, g, index, x_shape, dim: resized(ops, ops.gathered(g, index, dim), x_shape)
+_gather_backward.pullback(
+    x=lambda ops, g, index, x_shape, dim: resized(ops, ops._gather(g, index, dim), x_shape)
 )
 
 
@@ -253,7 +259,7 @@ def gather(ops, input, dim, index, *, sparse_grad=False):
     one (the result). sparse_grad: the gradient of a leaf is a sparse tensor.
     """
     insist_on_indices("gather", index)
-    return ops.gathered(input, index, dim, sparse_grad)
+    return ops._gather(input, index, dim, sparse_grad)
 
 
 @composite
@@ -261,7 +267,7 @@ def take_along_dim(ops, input, indices, dim=None):
     """`gather` with broadcasting; without dim from the flattened tensor."""
     insist_on_indices("take_along_dim", indices, "lq")
     if dim is None:
-        return ops.gathered(ops.reshape(input, (-1,)), ops.reshape(indices, (-1,)), 0)
+        return ops._gather(ops.reshape(input, (-1,)), ops.reshape(indices, (-1,)), 0)
     if input.ndim != indices.ndim:
         raise RuntimeError(
             f"take_along_dim: as many dims are needed: {tuple(input.shape)}, {tuple(indices.shape)}"
@@ -271,17 +277,17 @@ def take_along_dim(ops, input, indices, dim=None):
     common = together("take_along_dim", rest(tuple(input.shape)), rest(tuple(indices.shape)))
     stretch = lambda x: (*common[:dim], x.shape[dim], *common[dim + 1 :])  # noqa: E731
     input = ops.broadcast_to(input, stretch(input))
-    indices = ops.choose(indices < 0, indices + input.shape[dim], indices)
-    return ops.gathered(input, ops.broadcast_to(indices, stretch(indices)), dim)
+    indices = ops._where(indices < 0, indices + input.shape[dim], indices)
+    return ops._gather(input, ops.broadcast_to(indices, stretch(indices)), dim)
 
 
 @op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4, unique=True), 1)], vmap="along")
-def scattered(xp, x, source, index, /, dim):
+def _scatter(xp, x, source, index, /, dim):
     """x with elements of source written at indices along dim."""
     if not index.size:
         return x.copy()
     out = xp.empty(x.shape, x.dtype)
-    if native.scatter_into(out, source, index, dim, 0, x):
+    if native.scatter(out, source, index, dim, 0, x):
         return out
     out[...] = x
     dim = fits("scatter", x, index, dim)
@@ -313,7 +319,7 @@ def scatter_at(name: str, how: int) -> Any:
     """What writes at indices in place (how=0) or adds there (1)."""
 
     def write(x: Any, source: Any, index: Any, dim: int) -> bool:
-        if not index.size or native.scatter_into(x, source, index, dim, how):
+        if not index.size or native.scatter(x, source, index, dim, how):
             return True
         if source.dtype != x.dtype or not x.ndim or not index.ndim:
             return False
@@ -328,7 +334,7 @@ def scatter_at(name: str, how: int) -> Any:
     return write
 
 
-scattered.numpy = writes(scatter_at("scatter", 0), scattered.forward)
+_scatter.numpy = writes(scatter_at("scatter", 0), _scatter.forward)
 
 
 @op(
@@ -338,7 +344,7 @@ scattered.numpy = writes(scatter_at("scatter", 0), scattered.forward)
     halves="moved",
     vmap="along",
 )
-def zeroed(xp, x, index, /, dim):
+def _scatter_zeros(xp, x, index, /, dim):
     """x with 0 at indices along dim."""
     out = x.copy()
     if index.size:
@@ -349,50 +355,54 @@ def zeroed(xp, x, index, /, dim):
     return out
 
 
-zeroed.pullback(x=lambda ops, g, index, dim: ops.zeroed(g, index, dim))
+_scatter_zeros.pullback(x=lambda ops, g, index, dim: ops._scatter_zeros(g, index, dim))
 
 
-def source_slope(ops: Any, g: Any, index: Any, shape: Shape, dim: int) -> Any:
+def scatter_source_backward(ops: Any, g: Any, index: Any, shape: Shape, dim: int) -> Any:
     """What was written, read back."""
     if not shape and index.ndim:
-        return ops.sum(ops.gathered(g, index, dim))
-    return resized(ops, ops.gathered(g, index, dim), shape)
+        return ops.sum(ops._gather(g, index, dim))
+    return resized(ops, ops._gather(g, index, dim), shape)
 
 
-scattered.pullback(
-    x=lambda ops, g, index, dim: ops.zeroed(g, index, dim),
-    source=lambda ops, g, index, source_shape, dim: source_slope(ops, g, index, source_shape, dim),
+_scatter.pullback(
+    x=lambda ops, g, index, dim: ops._scatter_zeros(g, index, dim),
+    source=lambda ops, g, index, source_shape, dim: scatter_source_backward(
+        ops, g, index, source_shape, dim
+    ),
 )
 
 
 @op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4), 1)], vmap="along")
-def scatter_added(xp, x, source, index, /, dim):
+def _scatter_add(xp, x, source, index, /, dim):
     """x with elements of source added at indices along dim."""
     if not index.size:
         return x.copy()
     out = xp.empty(x.shape, x.dtype)
-    if native.scatter_into(out, source, index, dim, 1, x):
+    if native.scatter(out, source, index, dim, 1, x):
         return out
     out[...] = x
     dim = fits("scatter_add", x, index, dim)
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter_add: dtypes differ: {x.dtype}, src has {source.dtype}")
     if not x.ndim or not index.ndim:
-        add_places(xp, out, index.reshape(-1), source.reshape(-1)[: index.size])
+        add_at_flat_indices(xp, out, index.reshape(-1), source.reshape(-1)[: index.size])
     else:
         part = cropped("scatter_add", source, index)
-        add_places(xp, out, mesh_places(xp, x.shape, dim, index), part)
+        add_at_flat_indices(xp, out, flat_indices_along(xp, x.shape, dim, index), part)
     return out
 
 
-scatter_added.numpy = writes(scatter_at("scatter_add", 1), scatter_added.forward)
-scatter_added.pullback(
+_scatter_add.numpy = writes(scatter_at("scatter_add", 1), _scatter_add.forward)
+_scatter_add.pullback(
     x=lambda g: g,
-    source=lambda ops, g, index, source_shape, dim: source_slope(ops, g, index, source_shape, dim),
+    source=lambda ops, g, index, source_shape, dim: scatter_source_backward(
+        ops, g, index, source_shape, dim
+    ),
 )
 
 
-@composite(inplace="scattered scatter_added scatter_reduced")
+@composite(inplace="_scatter _scatter_add _scatter_reduce")
 def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
     """out[i][index[i][j]] = src[i][j] for dim = 1; reduce="add" or "multiply" combines. Copies: one
     (the result).
@@ -400,20 +410,20 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
     insist_on_indices("scatter", index)
     src = value if src is None else src
     if isinstance(src, (int, float, complex)):
-        src = beside("scatter", src, input)
+        src = as_operand_of("scatter", src, input)
     if reduce is None:
-        return ops.scattered(input, src, index, dim)
+        return ops._scatter(input, src, index, dim)
     if reduce == "add":
         full = src if src.ndim else ops.broadcast_to(src, tuple(index.shape))
-        return ops.scatter_added(input, full, index, dim)
+        return ops._scatter_add(input, full, index, dim)
     if reduce != "multiply":
         raise RuntimeError(f"scatter: no such reduction: {reduce!r}, 'add' or 'multiply' is needed")
     full = src if src.ndim else ops.broadcast_to(src, tuple(index.shape))
-    return ops.scatter_reduced(input, full, index, dim, "prod", True)
+    return ops._scatter_reduce(input, full, index, dim, "prod", True)
 
 
-@composite(inplace="scatter_added")
+@composite(inplace="_scatter_add")
 def scatter_add(ops, input, dim, index, src):
     """out[i][index[i][j]] += src[i][j] for dim = 1. Copies: one (the result)."""
     insist_on_indices("scatter_add", index)
-    return ops.scatter_added(input, src, index, dim)
+    return ops._scatter_add(input, src, index, dim)

@@ -9,19 +9,19 @@ import numpy as np
 
 from ... import native
 from ...dtypes import HALVES, float32
-from ..table.check_dtypes import alike, insist_on_indices
+from ..table.check_dtypes import insist_on_indices, same_dtype_rule
 from ..table.dims import together
-from ..table.native_or_numpy import WRITES, either, writes
+from ..table.native_or_numpy import WRITES, kernel_or_fallback, writes
 from ..table.op_definition import composite, index, op
-from ..table.python_scalars import beside, fits_dtype
+from ..table.python_scalars import as_operand_of, fits_dtype
 from ..table.samples import bools
-from .index_add import add_places, add_rows, index_places
+from .index_add import add_at_flat_indices, add_rows, flat_indices
 
 Shape = tuple[int, ...]
 
 
 @op(
-    numpy=native.choose,
+    numpy=native.where,
     broadcast=True,
     promote="common x y",
     inplace=False,
@@ -29,19 +29,19 @@ Shape = tuple[int, ...]
     function=False,
     samples=[(bools((3, 4)), (3, 4), (4,)), (bools((3, 1)), (), (4,)), (bools(()), (2,), (2,))],
 )
-def choose(xp, condition, x, y, /):
+def _where(xp, condition, x, y, /):
     """The elements of one tensor where a condition holds, of another where not."""
     return xp.where(condition, x, y)
 
 
-choose.pullback(
-    x=lambda ops, g, condition: ops.choose(condition, g, 0.0),
-    y=lambda ops, g, condition: ops.replace(condition, g, 0.0),
+_where.pullback(
+    x=lambda ops, g, condition: ops._where(condition, g, 0.0),
+    y=lambda ops, g, condition: ops._where_other(condition, g, 0.0),
 )
 
 
 @op(
-    numpy=lambda condition, x, y: native.choose(condition, y, x),
+    numpy=lambda condition, x, y: native.where(condition, y, x),
     broadcast=True,
     promote="common x y",
     inplace=False,
@@ -49,16 +49,16 @@ choose.pullback(
     function=False,
     samples=[(bools((3, 4)), (3, 4), (4,)), (bools((3, 1)), (), (4,)), (bools(()), (2,), (2,))],
 )
-def replace(xp, condition, x, y, /):
-    """One tensor, with the elements of another where a condition holds: `choose` the other way
+def _where_other(xp, condition, x, y, /):
+    """One tensor, with the elements of another where a condition holds: `_where` the other way
     round, for a number as the second one.
     """
     return xp.where(condition, y, x)
 
 
-replace.pullback(
-    x=lambda ops, g, condition: ops.replace(condition, g, 0.0),
-    y=lambda ops, g, condition: ops.choose(condition, g, 0.0),
+_where_other.pullback(
+    x=lambda ops, g, condition: ops._where_other(condition, g, 0.0),
+    y=lambda ops, g, condition: ops._where(condition, g, 0.0),
 )
 
 
@@ -74,8 +74,8 @@ def where(ops, condition, input=None, other=None):
     if isinstance(input, (int, float)):
         if isinstance(other, (int, float)):
             other = ops.full((), other)
-        return ops.replace(condition, other, input)
-    return ops.choose(condition, input, other)
+        return ops._where_other(condition, other, input)
+    return ops._where(condition, input, other)
 
 
 # ---- x[index]
@@ -95,7 +95,7 @@ def add_at(xp: Any, out: Any, index: Any, values: Any) -> None:
     if is_basic(index) or all(getattr(i, "dtype", None) == np.bool_ for i in parts):
         out[index] += values
     else:
-        add_places(xp, out, index_places(xp, out.shape, index), values)
+        add_at_flat_indices(xp, out, flat_indices(xp, out.shape, index), values)
 
 
 def item(x: Any, index: Any) -> Any:
@@ -115,7 +115,7 @@ def item(x: Any, index: Any) -> Any:
     halves="moved",
     vmap="item",
 )
-def getitem(xp, x, /, index: index):
+def _getitem(xp, x, /, index: index):
     """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""
     return item(x, index)
 
@@ -132,12 +132,12 @@ def wrong_step(inputs: Any, attributes: Any) -> Any:
     return None
 
 
-getitem.pullback(x=lambda ops, g, x_shape, index: ops.scatter_index(g, x_shape, index))
-getitem.wrong = wrong_step
+_getitem.pullback(x=lambda ops, g, x_shape, index: ops._index_backward(g, x_shape, index))
+_getitem.wrong = wrong_step
 
 
 @op(method=False, function=False, samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
-def scatter_index(xp, x, /, shape, index: index):
+def _index_backward(xp, x, /, shape, index: index):
     """Zeros of a shape, with x added at an index: the gradient of x[index]."""
     out = xp.zeros(shape, x.dtype)
     if is_basic(index):
@@ -147,11 +147,11 @@ def scatter_index(xp, x, /, shape, index: index):
     return out
 
 
-scatter_index.pullback(x=lambda ops, g, index: ops.getitem(g, index))
+_index_backward.pullback(x=lambda ops, g, index: ops._getitem(g, index))
 
 
 @op(**WRITES, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)], halves="moved")
-def written(xp, x, values, /, index: index, accumulate):
+def _index_put(xp, x, values, /, index: index, accumulate):
     """The tensor with values written, or added, at an index. Copies: one (the result)."""
     if not accumulate:
         out = x.copy(order="C")
@@ -180,54 +180,56 @@ def write_at(x: Any, values: Any, index: Any, accumulate: bool) -> bool:
     return True
 
 
-written.numpy = writes(write_at, written.forward)
+_index_put.numpy = writes(write_at, _index_put.forward)
 
 
 def erased(ops: Any, g: Any, index: Any) -> Any:
     """A gradient without the elements that were overwritten."""
-    return ops.written(g, np.zeros((), g.dtype), index, False)
+    return ops._index_put(g, np.zeros((), g.dtype), index, False)
 
 
-def gathered(ops: Any, g: Any, index: Any, shape: Shape) -> Any:
+def index_put_values_backward(ops: Any, g: Any, index: Any, shape: Shape) -> Any:
     """A gradient at an index, summed back to the shape of what was written there."""
-    g = ops.getitem(g, index)
+    g = ops._getitem(g, index)
     ahead = g.ndim - len(shape)
     dims = tuple(i for i in range(g.ndim) if i < ahead or (shape[i - ahead] == 1 != g.shape[i]))
     return ops.reshape(ops.sum(g, dims), shape) if dims else g
 
 
-written.pullback(
+_index_put.pullback(
     x=lambda ops, g, index, accumulate: g if accumulate else erased(ops, g, index),
-    values=lambda ops, g, index, values_shape: gathered(ops, g, index, values_shape),
+    values=lambda ops, g, index, values_shape: index_put_values_backward(
+        ops, g, index, values_shape
+    ),
 )
 
 
-@composite(inplace="written")
+@composite(inplace="_index_put")
 def index_put(ops, input, indices, values, accumulate=False):
     """The tensor with values written (accumulate=True: added) at a tuple of index tensors. Copies:
     one.
     """
-    alike("index_put", input, values)
-    return ops.written(input, values, tuple(indices), accumulate)
+    same_dtype_rule("index_put", input, values)
+    return ops._index_put(input, values, tuple(indices), accumulate)
 
 
 # ---- under a mask
 
 
 @op(method=False, function=False, samples=[((3, 4), (), bools((3, 4))), ((3, 4), (), bools((4,)))])
-def masked(xp, x, value, mask, /):
+def _masked_fill(xp, x, value, mask, /):
     """x, with the one element of value where mask is true."""
     if value.ndim:
         raise RuntimeError(f"masked_fill: value must be a number or 0-d: {value.shape}")
     if mask.dtype != np.bool_:
         raise RuntimeError(f"masked_fill: the mask must be bool: {mask.dtype}")
-    choose = native.choose if xp is np else xp.where
+    choose = native.where if xp is np else xp.where
     return choose(mask, value.astype(x.dtype, copy=False), x)
 
 
-masked.pullback(
-    x=lambda ops, g, mask, x_shape: shrink(ops, ops.replace(mask, g, 0.0), x_shape),
-    value=lambda ops, g, mask: ops.sum(ops.choose(mask, g, 0.0)),
+_masked_fill.pullback(
+    x=lambda ops, g, mask, x_shape: shrink(ops, ops._where_other(mask, g, 0.0), x_shape),
+    value=lambda ops, g, mask: ops.sum(ops._where(mask, g, 0.0)),
 )
 
 
@@ -242,11 +244,11 @@ def masked_fill(ops, input, mask, value):
     if isinstance(value, (int, float, complex)):
         if input.dtype.kind == "f" and value.__class__ in (int, float) and mask.dtype == np.bool_:
             fits_dtype("masked_fill", value, input.dtype)
-            return ops.replace(mask, input, float(value))
-        value = beside("masked_fill", value, input)
+            return ops._where_other(mask, input, float(value))
+        value = as_operand_of("masked_fill", value, input)
     elif value.dtype.kind == "c" and input.dtype.kind != "c":
         raise RuntimeError(f"masked_fill: a complex value does not fit: {value}, {input.dtype}")
-    return ops.masked(input, value, mask)
+    return ops._masked_fill(input, value, mask)
 
 
 @composite
@@ -255,7 +257,7 @@ def masked_select(ops, input, mask):
     if mask.dtype != np.bool_:
         raise RuntimeError(f"masked_select: the mask must be bool: {mask.dtype}")
     shape = together("masked_select", input.shape, mask.shape)
-    return ops.getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
+    return ops._getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
 
 
 @op(
@@ -264,7 +266,7 @@ def masked_select(ops, input, mask):
     samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))],
     halves="moved",
 )
-def masked_write(xp, x, source, mask, /):
+def _masked_scatter(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
     if mask.dtype != np.bool_:
         raise RuntimeError(f"masked_scatter: the mask must be bool: {mask.dtype}")
@@ -279,30 +281,30 @@ def masked_write(xp, x, source, mask, /):
     return out
 
 
-masked_write.pullback(
-    x=lambda ops, g, mask, x_shape: shrink(ops, ops.replace(mask, g, 0.0), x_shape),
-    source=lambda ops, g, mask, source_shape: ops.first(
-        ops.getitem(g, ops.broadcast_to(mask, tuple(g.shape))), source_shape
+_masked_scatter.pullback(
+    x=lambda ops, g, mask, x_shape: shrink(ops, ops._where_other(mask, g, 0.0), x_shape),
+    source=lambda ops, g, mask, source_shape: ops._masked_scatter_backward(
+        ops._getitem(g, ops.broadcast_to(mask, tuple(g.shape))), source_shape
     ),
 )
 
 
 @op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))], halves="moved")
-def first(xp, x, /, shape):
+def _masked_scatter_backward(xp, x, /, shape):
     """Zeros of a shape whose first elements are x's."""
     out = xp.zeros(shape, x.dtype)
     out.reshape(-1)[: x.size] = x
     return out
 
 
-first.pullback(x=lambda ops, g, x_shape: ops.reshape(g, (-1,))[: x_shape[0]])
+_masked_scatter_backward.pullback(x=lambda ops, g, x_shape: ops.reshape(g, (-1,))[: x_shape[0]])
 
 
 @composite(inplace=True)
 def masked_scatter(ops, input, mask, source):
     """The tensor with the elements of source, in order, where the mask is true. Copies: one."""
-    alike("masked_scatter", input, source)
-    return ops.masked_write(input, source, mask)
+    same_dtype_rule("masked_scatter", input, source)
+    return ops._masked_scatter(input, source, mask)
 
 
 # ---- in the flattened tensor, and which elements are not 0
@@ -312,13 +314,13 @@ def masked_scatter(ops, input, mask, source):
 def take(ops, input, index):
     """Elements of the flattened tensor at these indices."""
     insist_on_indices("take", index, "lq")
-    return ops.getitem(ops.reshape(input, (-1,)), index)
+    return ops._getitem(ops.reshape(input, (-1,)), index)
 
 
 def put_in_place(ops: Any, input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """`put` without a copy of the whole: its indices as one of each dimension."""
     insist_on_indices("put", index, "lq")
-    alike("put", input, source)
+    same_dtype_rule("put", input, source)
     shape = tuple(input.shape)
     at = np.array(index.array if hasattr(index, "array") else index)
     at[at < 0] += math.prod(shape)
@@ -326,33 +328,35 @@ def put_in_place(ops: Any, input: Any, index: Any, source: Any, accumulate: bool
         places = np.unravel_index(at, shape)
     except ValueError:
         return None  # the usual way says which is out of range
-    return ops.written_(input, ops.reshape(source, tuple(index.shape)), tuple(places), accumulate)
+    return ops._index_put_(
+        input, ops.reshape(source, tuple(index.shape)), tuple(places), accumulate
+    )
 
 
 @composite(inplace=put_in_place)
 def put(ops, input, index, source, accumulate=False):
     """The tensor with values written (or added) at indices of the flattened tensor. Copies: one."""
     insist_on_indices("put", index, "lq")
-    alike("put", input, source)
-    flat = ops.written(
+    same_dtype_rule("put", input, source)
+    flat = ops._index_put(
         ops.reshape(input, (-1,)), ops.reshape(source, index.shape), (index,), accumulate
     )
     return ops.reshape(flat, tuple(input.shape))
 
 
 @op(method=False, function=False, samples=[(bools((3, 4)),)])
-def argwhere_rows(xp, x, /):
+def _argwhere(xp, x, /):
     """The indices of the elements that are not 0, one row each."""
     return xp.argwhere(x)
 
 
-argwhere_rows.numpy = either(native.nonzero, argwhere_rows.forward)
+_argwhere.numpy = kernel_or_fallback(native.nonzero, _argwhere.forward)
 
 
 @composite
 def nonzero(ops, input, *, as_tuple=False):
     """Where the elements are not 0: a row of indices each, or a tuple of index vectors."""
-    rows = ops.argwhere_rows(input)
+    rows = ops._argwhere(input)
     if not as_tuple:
         return rows
     return tuple(ops.unbind(rows if input.ndim else ops.reshape(rows, (-1, 1)) * 0, 1))
@@ -363,7 +367,7 @@ def nonzero_static(ops, input, *, size, fill_value=-1):
     """`nonzero` with exactly `size` rows: cut off, or filled up with one number."""
     if size < 0:
         raise RuntimeError(f"nonzero_static: size must not be negative: {size}")
-    rows = ops.argwhere_rows(input)[:size]
+    rows = ops._argwhere(input)[:size]
     missing = size - rows.shape[0]
     return ops.cat([rows, ops.full((missing, input.ndim), fill_value, dtype=np.int64)])
 
@@ -371,4 +375,4 @@ def nonzero_static(ops, input, *, size, fill_value=-1):
 @composite
 def argwhere(ops, input):
     """Where the elements are not 0: a row of indices each."""
-    return ops.argwhere_rows(input)
+    return ops._argwhere(input)

@@ -11,12 +11,18 @@ import numpy as np
 
 from ... import native
 
-__all__ = ["add_places", "add_rows", "index_places", "mesh_places", "slice_places"]
+__all__ = [
+    "add_at_flat_indices",
+    "add_rows",
+    "flat_indices",
+    "flat_indices_along",
+    "flat_slice_indices",
+]
 
 Shape = tuple[int, ...]
 
 
-def add_places(xp: Any, out: Any, places: Any, values: Any, ufunc: str = "add") -> None:
+def add_at_flat_indices(xp: Any, out: Any, places: Any, values: Any, ufunc: str = "add") -> None:
     """out.flat[places] += values, where a place may come several times; out is contiguous."""
     values = xp.broadcast_to(values, places.shape)
     places, values = places.reshape(-1), values.reshape(-1)
@@ -27,7 +33,7 @@ def add_places(xp: Any, out: Any, places: Any, values: Any, ufunc: str = "add") 
 
 def add_rows(out: Any, index: Any, values: Any) -> bool:
     """out[index] += values for index arrays of the first dimensions; False: another case."""
-    rows = native.rows_at(out, index) if out.flags.c_contiguous else None
+    rows = native.take_rows(out, index) if out.flags.c_contiguous else None
     if rows is None:
         return False
     n = len(index) if isinstance(index, tuple) else 1
@@ -37,20 +43,20 @@ def add_rows(out: Any, index: Any, values: Any) -> bool:
     if values.shape != shape:
         values = np.broadcast_to(values, shape)
     if not rest and rows.ndim == 1:
-        return native.add_slices(out.reshape(-1), values, rows, 0)
+        return native.index_add(out.reshape(-1), values, rows, 0)
     values = values.reshape(rows.size, width)
     table = out.reshape(math.prod(out.shape[:n]), width)
-    return native.add_slices(table, values, rows.reshape(-1), 0)
+    return native.index_add(table, values, rows.reshape(-1), 0)
 
 
-def slice_places(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
+def flat_slice_indices(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
     """The flat places of the slices at indices along dim: (before, indices, after)."""
     before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
     heads = xp.arange(before).reshape(-1, 1, 1) * (shape[dim] * after)
     return heads + index.reshape(-1, 1) * after + xp.arange(after)
 
 
-def mesh_places(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
+def flat_indices_along(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
     """The flat places that `index` names along dim, and its own position elsewhere."""
     step, places = 1, 0
     for d in range(len(shape) - 1, -1, -1):
@@ -64,10 +70,10 @@ def mesh_places(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
     return places
 
 
-def index_places(xp: Any, shape: Shape, index: Any) -> Any:
+def flat_indices(xp: Any, shape: Shape, index: Any) -> Any:
     """The flat places of x[index] for an x of that shape."""
     only = index[0] if isinstance(index, tuple) and len(index) == 1 else index
     if getattr(only, "dtype", None) is not None and only.dtype.kind in "iu" and shape:
-        places = slice_places(xp, shape, 0, xp.arange(shape[0])[only])
+        places = flat_slice_indices(xp, shape, 0, xp.arange(shape[0])[only])
         return places.reshape(*only.shape, *shape[1:])
     return xp.arange(math.prod(shape)).reshape(shape)[index]

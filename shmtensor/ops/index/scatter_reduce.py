@@ -18,10 +18,10 @@ from ..table.op_definition import composite, op
 from ..table.samples import ints
 from .gather_scatter import checked, cropped, fits, resized
 from .getitem_index_put_where import Shape
-from .index_add import mesh_places
+from .index_add import flat_indices_along
 
 COMBINE = {"sum": "add", "prod": "multiply", "mean": "add", "amax": "maximum", "amin": "minimum"}
-HOW = {"sum": 1, "mean": 1, "prod": 2, "amax": 3, "amin": 4}  # native.scatter_into's
+HOW = {"sum": 1, "mean": 1, "prod": 2, "amax": 3, "amin": 4}  # native.scatter's
 KERNEL_DTYPES = "bBhHiIlLqQfd"
 at_least = parallel(np.maximum)
 NEUTRAL = {"sum": 0, "prod": 1, "mean": 0}
@@ -35,7 +35,7 @@ NEUTRAL = {"sum": 0, "prod": 1, "mean": 0}
         for own in (True, False)
     ],
 )
-def scatter_reduced(xp, x, source, index, /, dim, reduce, include_self):
+def _scatter_reduce(xp, x, source, index, /, dim, reduce, include_self):
     """x with elements of source combined into it at indices along dim."""
     if reduce not in COMBINE:
         raise RuntimeError(
@@ -47,7 +47,7 @@ def scatter_reduced(xp, x, source, index, /, dim, reduce, include_self):
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter_reduce: dtypes differ: {x.dtype}, src has {source.dtype}")
     flat = not x.ndim or not index.ndim
-    at = index if flat else mesh_places(xp, x.shape, dim, index)
+    at = index if flat else flat_indices_along(xp, x.shape, dim, index)
     at = at.reshape(-1)
     full = source.reshape(-1)[: index.size] if flat else cropped("scatter_reduce", source, index)
     part, target = full.reshape(-1), out.reshape(-1)
@@ -55,7 +55,7 @@ def scatter_reduced(xp, x, source, index, /, dim, reduce, include_self):
         target[at] = neutral(x.dtype, reduce)
     getattr(xp, COMBINE[reduce]).at(target, at, part)
     if reduce == "mean":
-        n = met(xp, target.shape, at, include_self)
+        n = counts_at(xp, target.shape, at, include_self)
         target[...] = target // n if x.dtype.kind in "iu" else target / n.astype(x.dtype)
     return out
 
@@ -76,15 +76,15 @@ def fast_scatter_reduced(
         done = True
         if not include_self:
             start = np.full(index.shape, neutral(x.dtype, reduce), x.dtype)
-            done = native.scatter_into(out, start, index, dim, 0, x)
+            done = native.scatter(out, start, index, dim, 0, x)
             base = None
-        done = done and native.scatter_into(out, source, index, dim, HOW[reduce], base)
+        done = done and native.scatter(out, source, index, dim, HOW[reduce], base)
         if done and reduce == "mean":
             done = averaged(out, index, dim, include_self)
         if done:
             return out
     with np.errstate(all="ignore"):
-        return scatter_reduced.forward(np, x, source, index, dim, reduce, include_self)
+        return _scatter_reduce.forward(np, x, source, index, dim, reduce, include_self)
 
 
 def along_alone(index: Any, dim: int) -> Any:
@@ -109,7 +109,7 @@ def slices_reduced(
             return None
         base = x.copy(order="C")
         base[(slice(None),) * dim + (places,)] = neutral(x.dtype, reduce)
-    if not native.add_slices(out, source, places, dim, base, HOW[reduce]):
+    if not native.index_add(out, source, places, dim, base, HOW[reduce]):
         return None
     if reduce == "mean":
         n = np.maximum(np.bincount(places, minlength=x.shape[dim]) + int(include_self), 1)
@@ -122,12 +122,12 @@ def slices_reduced(
 
 
 def averaged(out: Any, index: Any, dim: int, include_self: bool) -> bool:
-    """Divides sums by how many there are, as `met` counts them."""
+    """Divides sums by how many there are, as `counts_at` counts them."""
     kind = np.dtype(np.int64) if out.dtype.kind in "iu" else out.dtype
     if kind == np.float32 and index.size >= 1 << 24:  # where its whole numbers end
         kind = np.dtype(np.float64)
     n = np.full(out.shape, int(include_self), kind)
-    if not native.scatter_into(n, np.ones(index.shape, kind), index, dim, 1):
+    if not native.scatter(n, np.ones(index.shape, kind), index, dim, 1):
         return False
     n = at_least(n, 1)
     if out.dtype.kind in "iu":
@@ -154,15 +154,15 @@ def reduce_at(x: Any, source: Any, index: Any, dim: int, reduce: str, include_se
     how, places = HOW[reduce], along_alone(index, dim)
     if not include_self:
         start = np.full(index.shape, neutral(x.dtype, reduce), x.dtype)
-        if not native.scatter_into(x, start, index, dim, 0):
+        if not native.scatter(x, start, index, dim, 0):
             return False
-    if places is not None and native.add_slices(x, source, places, dim, None, how):
+    if places is not None and native.index_add(x, source, places, dim, None, how):
         return True
-    return native.scatter_into(x, source, index, dim, how)
+    return native.scatter(x, source, index, dim, how)
 
 
-in_place = writes(reduce_at, scatter_reduced.forward)
-scatter_reduced.numpy = lambda *a: fast_scatter_reduced(*a) if len(a) == 6 else in_place(*a)
+in_place = writes(reduce_at, _scatter_reduce.forward)
+_scatter_reduce.numpy = lambda *a: fast_scatter_reduced(*a) if len(a) == 6 else in_place(*a)
 
 
 def neutral(dtype: Any, reduce: str) -> Any:
@@ -177,45 +177,45 @@ def neutral(dtype: Any, reduce: str) -> Any:
     return -np.inf if reduce == "amax" else np.inf
 
 
-def met(xp: Any, shape: Shape, at: Any, include_self: bool) -> Any:
+def counts_at(xp: Any, shape: Shape, at: Any, include_self: bool) -> Any:
     """How many elements meet at each place, 1 at least."""
     n = xp.full(shape, int(include_self))
     xp.add.at(n, at, 1)
     return xp.maximum(n, 1)
 
 
-def reduced_slopes(
+def scatter_reduce_backward(
     ops: Any, g: Any, x: Any, source: Any, index: Any, out: Any, dim: int, reduce: str, own: bool
 ) -> tuple[Any, Any]:
     """The gradients by x and by source."""
-    read = lambda t: ops.gathered(t, index, dim)  # noqa: E731
+    read = lambda t: ops._gather(t, index, dim)  # noqa: E731
     shape, held = tuple(x.shape), tuple(index.shape)
     part = source[tuple(slice(0, n) for n in held)] if tuple(source.shape) != held else source
-    keep = g if own else ops.zeroed(g, index, dim)
+    keep = g if own else ops._scatter_zeros(g, index, dim)
     if reduce == "sum":
         return keep, resized(ops, read(g), tuple(source.shape))
     ones = np.ones(held, as_dtype(x.dtype))
     if reduce == "mean":
-        n = ops.scatter_added(np.full(shape, float(own)), ones.astype(np.float64), index, dim)
-        share = g / ops.clamped(n, 1.0, None)
-        keep = share if own else ops.zeroed(share, index, dim) + 0 * keep
+        n = ops._scatter_add(np.full(shape, float(own)), ones.astype(np.float64), index, dim)
+        share = g / ops._clamp(n, 1.0, None)
+        keep = share if own else ops._scatter_zeros(share, index, dim) + 0 * keep
         return keep, resized(ops, read(share), tuple(source.shape))
     if reduce == "prod":
-        start = x if own else ops.scattered(x, ones, index, dim)
-        by_x = ops.scatter_reduced(np.ones(shape, ones.dtype), part, index, dim, "prod", True)
+        start = x if own else ops._scatter(x, ones, index, dim)
+        by_x = ops._scatter_reduce(np.ones(shape, ones.dtype), part, index, dim, "prod", True)
         by_source = read(out) / part
         if bool((part == 0).any()) or bool((start == 0).any()):
             by_source = others(ops, start, part, index, dim)
         slope = g * by_x
-        return (slope if own else ops.zeroed(slope, index, dim)), resized(
+        return (slope if own else ops._scatter_zeros(slope, index, dim)), resized(
             ops, read(g) * by_source, tuple(source.shape)
         )
-    mine = (x == out) if own else ops.zeroed((x == out) * 1.0, index, dim) != 0
+    mine = (x == out) if own else ops._scatter_zeros((x == out) * 1.0, index, dim) != 0
     theirs = part == read(out)
-    n = ops.scatter_added((mine * 1.0), theirs * 1.0, index, dim)
-    share = g / ops.clamped(n, 1.0, None)
-    return ops.choose(mine, share, 0.0), resized(
-        ops, ops.choose(theirs, read(share), 0.0), tuple(source.shape)
+    n = ops._scatter_add((mine * 1.0), theirs * 1.0, index, dim)
+    share = g / ops._clamp(n, 1.0, None)
+    return ops._where(mine, share, 0.0), resized(
+        ops, ops._where(theirs, read(share), 0.0), tuple(source.shape)
     )
 
 
@@ -225,33 +225,33 @@ def others(ops: Any, start: Any, part: Any, index: Any, dim: int) -> Any:
     One zero at a place: its own slope is the product of the rest; two: all slopes are 0.
     """
     zero = part == 0
-    filled = ops.replace(zero, part, 1.0)
-    rest = ops.scatter_reduced(start, filled, index, dim, "prod", True)
-    n = ops.scatter_added(np.zeros(tuple(start.shape)), zero * 1.0, index, dim)
-    many = ops.gathered(n, index, dim) - zero * 1.0
-    return ops.replace(many > 0, ops.gathered(rest, index, dim) / filled, 0.0)
+    filled = ops._where_other(zero, part, 1.0)
+    rest = ops._scatter_reduce(start, filled, index, dim, "prod", True)
+    n = ops._scatter_add(np.zeros(tuple(start.shape)), zero * 1.0, index, dim)
+    many = ops._gather(n, index, dim) - zero * 1.0
+    return ops._where_other(many > 0, ops._gather(rest, index, dim) / filled, 0.0)
 
 
-scatter_reduced.pullback(
-    x=lambda ops, g, x, source, index, out, dim, reduce, include_self: reduced_slopes(
+_scatter_reduce.pullback(
+    x=lambda ops, g, x, source, index, out, dim, reduce, include_self: scatter_reduce_backward(
         ops, g, x, source, index, out, dim, reduce, include_self
     )[0],
-    source=lambda ops, g, x, source, index, out, dim, reduce, include_self: reduced_slopes(
+    source=lambda ops, g, x, source, index, out, dim, reduce, include_self: scatter_reduce_backward(
         ops, g, x, source, index, out, dim, reduce, include_self
     )[1],
 )
 
 
-@composite(inplace="scatter_reduced")
+@composite(inplace="_scatter_reduce")
 def scatter_reduce(ops, input, dim, index, src, reduce, *, include_self=True):
     """Elements of src combined ("sum", "prod", "mean", "amax", "amin") into the tensor at indices.
     Copies: one.
     """
     insist_on_indices("scatter_reduce", index)
-    return ops.scatter_reduced(input, src, index, dim, reduce, include_self)
+    return ops._scatter_reduce(input, src, index, dim, reduce, include_self)
 
 
-@composite(inplace="scatter_reduced")
+@composite(inplace="_scatter_reduce")
 def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
     """Slices of source combined ("prod", "mean", "amax", "amin") into the tensor at indices.
     Copies: one.
@@ -260,14 +260,14 @@ def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
         raise RuntimeError(f"index_reduce: no such reduction: {reduce!r}")
     insist_on_indices("index_reduce", index)
     if not input.ndim:
-        return ops.scatter_reduced(
+        return ops._scatter_reduce(
             input, ops.reshape(source, ()), ops.reshape(index, ()), 0, reduce, include_self
         )
     dim = axis(input, dim)
     column = ops.reshape(index, tuple(-1 if d == dim else 1 for d in range(input.ndim)))
     full = ops.broadcast_to(column, tuple(source.shape))
     try:
-        return ops.scatter_reduced(input, source, full, dim, reduce, include_self)
+        return ops._scatter_reduce(input, source, full, dim, reduce, include_self)
     except RuntimeError:
         checked("index_reduce", getattr(index, "array", index), input.shape[dim])
         raise

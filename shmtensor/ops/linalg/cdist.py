@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..reduce.norm_logsumexp import norm_slope, vector_norm
-from ..table.check_dtypes import alike
+from ..reduce.norm_logsumexp import _vector_norm, norm_backward
+from ..table.check_dtypes import same_dtype_rule
 from ..table.dims import together
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 
 # Orders for which there are kernels; the others take every difference to the power.
@@ -22,7 +22,7 @@ def lengths(away: Any, p: float) -> Any:
     """The p-norms of rows, 0 where a row is empty."""
     if not away.shape[-1]:
         return away.sum(-1)
-    return vector_norm.forward(np, away, p, -1, False)
+    return _vector_norm.forward(np, away, p, -1, False)
 
 
 @op(
@@ -38,28 +38,28 @@ def lengths(away: Any, p: float) -> Any:
     ],
     vmap="apart",
 )
-def distances(xp, x, y, /, p=2.0):
+def _cdist(xp, x, y, /, p=2.0):
     """Distances of all rows of one matrix from those of another, (P, M), (R, M) give (P, R); or of
     batches of matrices.
     """
     return lengths(x[..., :, None, :] - y[..., None, :, :], p)
 
 
-def distances_slope(ops: Any, g: Any, x: Any, y: Any, out: Any, p: float) -> Any:
+def cdist_backward(ops: Any, g: Any, x: Any, y: Any, out: Any, p: float) -> Any:
     """The sum over j of g[i, j] times the slope of the distance of x[i] from y[j], by x[i]; 0 where
     two rows are the same.
     """
     if p == 2:
-        weights = ops.replace(out == 0, g / ops.replace(out == 0, out, 1.0), 0.0)
+        weights = ops._where_other(out == 0, g / ops._where_other(out == 0, out, 1.0), 0.0)
         return x * ops.sum(weights, -1, True) - ops.matmul(weights, y)
     away = ops.sub(ops.unsqueeze(x, -2), ops.unsqueeze(y, -3))
-    return ops.sum(norm_slope(ops, g, away, out, p, -1, False), -2)
+    return ops.sum(norm_backward(ops, g, away, out, p, -1, False), -2)
 
 
-distances.numpy = either(native.distances, distances.forward)
-distances.pullback(
-    x=lambda ops, g, x, y, out, p: distances_slope(ops, g, x, y, out, p),
-    y=lambda ops, g, x, y, out, p: distances_slope(
+_cdist.numpy = kernel_or_fallback(native.cdist, _cdist.forward)
+_cdist.pullback(
+    x=lambda ops, g, x, y, out, p: cdist_backward(ops, g, x, y, out, p),
+    y=lambda ops, g, x, y, out, p: cdist_backward(
         ops, ops.transpose(g, -2, -1), y, x, ops.transpose(out, -2, -1), p
     ),
 )
@@ -78,23 +78,23 @@ def cdist(ops, x1, x2, p=2.0, compute_mode=None):
         raise RuntimeError(
             f"cdist: rows of one size are needed: {tuple(x1.shape)}, {tuple(x2.shape)}"
         )
-    alike("cdist", x1, x2)
+    same_dtype_rule("cdist", x1, x2)
     if x1.dtype.kind != "f":
         raise RuntimeError(f"cdist: floating-point points are needed: {x1.dtype}")
     if p < 0:
         raise RuntimeError(f"cdist: p must not be negative: {p}")
     if p in QUICK and x1.dtype == x2.dtype and x1.dtype.kind == "f":
         if x1.ndim == x2.ndim == 2:
-            return ops.distances(x1, x2, float(p))
+            return ops._cdist(x1, x2, float(p))
         lead = together("cdist", x1.shape[:-2], x2.shape[:-2])
         x1, x2 = (ops.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (x1, x2))
         batches = (ops.reshape(x, (math.prod(lead), *x.shape[-2:])) for x in (x1, x2))
-        out = ops.distances(*batches, float(p))
+        out = ops._cdist(*batches, float(p))
         return ops.reshape(out, (*lead, x1.shape[-2], x2.shape[-2]))
     away = ops.sub(ops.unsqueeze(x1, -2), ops.unsqueeze(x2, -3))
     if not away.shape[-1]:
         return ops.sum(away, -1)
-    return ops.vector_norm(away, p, -1, False)
+    return ops._vector_norm(away, p, -1, False)
 
 
 @op(
@@ -102,32 +102,36 @@ def cdist(ops, x1, x2, p=2.0, compute_mode=None):
     function=False,
     samples=[((5, 4),), ((4, 1), 1.0), ((1, 3),), ((4, 3), math.inf), ((3, 4), 0.0)],
 )
-def pair_distances(xp, x, /, p=2.0):
+def _pdist(xp, x, /, p=2.0):
     """Distances of the rows of a matrix from each later one: (N, M) gives (N * (N - 1) / 2)."""
     first, second = np.triu_indices(x.shape[0], 1)
     return lengths(x[first] - x[second], p)
 
 
-def pair_slope(ops: Any, g: Any, x: Any, out: Any, p: float) -> Any:
-    """The gradient of `pair_distances` by x."""
+def pdist_backward(ops: Any, g: Any, x: Any, out: Any, p: float) -> Any:
+    """The gradient of `_pdist` by x."""
     n = x.shape[0]
     first, second = np.triu_indices(n, 1)
     if p == 2:
 
         def matrix(v: Any) -> Any:
             """What belongs to pairs, at both of their places."""
-            upper = ops.reshape(ops.slices_added(v, first * n + second, (n * n,), 0), (n, n))
+            upper = ops.reshape(
+                ops._index_select_backward(v, first * n + second, (n * n,), 0), (n, n)
+            )
             return upper + ops.transpose(upper, 0, 1)
 
-        return distances_slope(ops, matrix(g), x, x, matrix(out), p)
-    away = ops.sub(ops.selected(x, first, 0), ops.selected(x, second, 0))
-    slope = norm_slope(ops, g, away, out, p, 1, False)
+        return cdist_backward(ops, matrix(g), x, x, matrix(out), p)
+    away = ops.sub(ops._index_select(x, first, 0), ops._index_select(x, second, 0))
+    slope = norm_backward(ops, g, away, out, p, 1, False)
     shape = tuple(x.shape)
-    return ops.slices_added(slope, first, shape, 0) - ops.slices_added(slope, second, shape, 0)
+    return ops._index_select_backward(slope, first, shape, 0) - ops._index_select_backward(
+        slope, second, shape, 0
+    )
 
 
-pair_distances.numpy = either(native.pair_distances, pair_distances.forward)
-pair_distances.pullback(x=pair_slope)
+_pdist.numpy = kernel_or_fallback(native.pdist, _pdist.forward)
+_pdist.pullback(x=pdist_backward)
 
 
 @composite(method=False, function=False)
@@ -138,7 +142,7 @@ def pdist(ops, input, p=2.0):
     if p < 0:
         raise RuntimeError(f"pdist: p must not be negative: {p}")
     if p in QUICK and input.dtype.kind == "f":
-        return ops.pair_distances(input, float(p))
+        return ops._pdist(input, float(p))
     first, second = np.triu_indices(input.shape[0], 1)
-    away = ops.sub(ops.selected(input, first, 0), ops.selected(input, second, 0))
-    return ops.vector_norm(away, p, 1, False) if away.shape[1] else ops.sum(away, 1)
+    away = ops.sub(ops._index_select(input, first, 0), ops._index_select(input, second, 0))
+    return ops._vector_norm(away, p, 1, False) if away.shape[1] else ops.sum(away, 1)

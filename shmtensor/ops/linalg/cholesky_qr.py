@@ -14,7 +14,7 @@ import numpy as np
 from ... import errors
 from ..table.named_results import named
 from ..table.op_definition import composite, op
-from .inverse_det_matrix_exp import BATCH, NEAR_ONE, TALL, insist, square, turned
+from .inverse_det_matrix_exp import BATCH, NEAR_ONE, TALL, conj_transpose, insist, square
 
 
 def each(ops: Any, v: Any) -> Any:
@@ -33,7 +33,7 @@ def halved(ops: Any, x: Any) -> Any:
 
 def right_solved(ops: Any, x: Any, y: Any) -> Any:
     """x @ y ** -1."""
-    return turned(ops.solved(turned(y), turned(x)))
+    return conj_transpose(ops._solve(conj_transpose(y), conj_transpose(x)))
 
 
 def data_of(x: Any) -> Any:
@@ -77,7 +77,7 @@ def whole(x: Any) -> bool:
     halves="asked",
     vmap="alone",
 )
-def linalg_cholesky_lower(xp, x, /):
+def _linalg_cholesky(xp, x, /):
     """The lower factor L of x = L @ L.mH, of which only the lower triangle is read."""
     square("cholesky", x)
     try:
@@ -93,14 +93,14 @@ def linalg_cholesky_lower(xp, x, /):
         ) from None
 
 
-def cholesky_slope(ops: Any, g: Any, out: Any) -> Any:
+def cholesky_backward(ops: Any, g: Any, out: Any) -> Any:
     """The symmetric part of L ** -H @ phi(L.mH @ g) @ L ** -1."""
-    inner = halved(ops, ops.matmul(turned(out), g))
-    inner = ops.solved(turned(out), inner + turned(inner))
+    inner = halved(ops, ops.matmul(conj_transpose(out), g))
+    inner = ops._solve(conj_transpose(out), inner + conj_transpose(inner))
     return right_solved(ops, inner, out) * 0.5
 
 
-linalg_cholesky_lower.pullback(x=lambda ops, g, out: cholesky_slope(ops, g, out))
+_linalg_cholesky.pullback(x=lambda ops, g, out: cholesky_backward(ops, g, out))
 
 
 @composite(method=False, function=False, autocast="full")
@@ -114,8 +114,8 @@ def linalg_cholesky(ops, A, *, upper=False):
     """
     square("linalg.cholesky", A)
     if upper:
-        return turned(ops.linalg_cholesky_lower(turned(A)))
-    return ops.linalg_cholesky_lower(A)
+        return conj_transpose(ops._linalg_cholesky(conj_transpose(A)))
+    return ops._linalg_cholesky(A)
 
 
 @composite(method=False, function=False, autocast="full")
@@ -129,8 +129,8 @@ def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
     else:
         bad = each(ops, ops.ne(ops.zeros_like(ops.sum(A, (-2, -1)), dtype=np.int32), info))
         eye = np.eye(A.shape[-1], dtype=data.dtype)
-        out = ops.linalg_cholesky(ops.choose(bad, eye, A), upper=upper)
-    return named("linalg_cholesky_ex", L=out, info=ops.cast(info, info.dtype))
+        out = ops.linalg_cholesky(ops._where(bad, eye, A), upper=upper)
+    return named("linalg_cholesky_ex", L=out, info=ops._to_copy(info, info.dtype))
 
 
 # ---- QR
@@ -144,14 +144,14 @@ def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
     halves="asked",
     vmap="alone",
 )
-def linalg_qr_parts(xp, x, /, mode):
+def _linalg_qr(xp, x, /, mode):
     """x = Q @ R with orthonormal columns in Q and an upper triangle R."""
     insist("linalg.qr", x)
     q, r = xp.linalg.qr(x, mode)
     return q, r
 
 
-def qr_slope(ops: Any, g_Q: Any, g_R: Any, x: Any, Q: Any, R: Any, mode: str) -> Any:
+def qr_backward(ops: Any, g_Q: Any, g_R: Any, x: Any, Q: Any, R: Any, mode: str) -> Any:
     """(g_Q + Q @ copied(R @ g_R.mH - g_Q.mH @ Q)) @ R ** -H; wide matrices by their left part."""
     m, n = x.shape[-2], x.shape[-1]
     if mode == "complete" and m > n:
@@ -162,16 +162,16 @@ def qr_slope(ops: Any, g_Q: Any, g_R: Any, x: Any, Q: Any, R: Any, mode: str) ->
     if m < n:
         right, g_right = x[..., m:], g_R[..., m:]
         rest = ops.matmul(Q, g_right)
-        g_Q = g_Q + ops.matmul(right, turned(g_right))
+        g_Q = g_Q + ops.matmul(right, conj_transpose(g_right))
         R, g_R = R[..., :m], g_R[..., :m]
-    inner = ops.matmul(R, turned(g_R)) - ops.matmul(turned(g_Q), Q)
+    inner = ops.matmul(R, conj_transpose(g_R)) - ops.matmul(conj_transpose(g_Q), Q)
     low = halved(ops, inner)
-    out = right_solved(ops, g_Q + ops.matmul(Q, low + turned(low)), turned(R))
+    out = right_solved(ops, g_Q + ops.matmul(Q, low + conj_transpose(low)), conj_transpose(R))
     return out if rest is None else ops.cat([out, rest], -1)
 
 
-linalg_qr_parts.pullback(
-    x=lambda ops, g_Q, g_R, x, Q, R, mode: qr_slope(ops, g_Q, g_R, x, Q, R, mode)
+_linalg_qr.pullback(
+    x=lambda ops, g_Q, g_R, x, Q, R, mode: qr_backward(ops, g_Q, g_R, x, Q, R, mode)
 )
 
 
@@ -195,8 +195,8 @@ def linalg_qr(ops, A, mode="reduced"):
                 "linalg.qr: the derivative is not implemented when mode='r': use mode='reduced'"
             )
         empty = ops.zeros((0,), dtype=A.dtype)
-        return named("linalg_qr", Q=empty, R=ops.linalg_qr_parts(A, "reduced")[1])
-    q, r = ops.linalg_qr_parts(A, mode)
+        return named("linalg_qr", Q=empty, R=ops._linalg_qr(A, "reduced")[1])
+    q, r = ops._linalg_qr(A, mode)
     return named("linalg_qr", Q=q, R=r)
 
 
@@ -209,7 +209,7 @@ def linalg_geqrf(ops, input):
     insist("geqrf", input)
     a, tau = np.linalg.qr(data_of(input), "raw")
     a = np.ascontiguousarray(a.swapaxes(-1, -2))
-    return named("geqrf", a=ops.cast(a, a.dtype), tau=ops.cast(tau, tau.dtype))
+    return named("geqrf", a=ops._to_copy(a, a.dtype), tau=ops._to_copy(tau, tau.dtype))
 
 
 def reflectors(ops: Any, A: Any, k: int) -> list[Any]:
@@ -225,7 +225,7 @@ def reflect(ops: Any, vectors: list[Any], tau: Any, x: Any, adjoint: bool) -> An
     for i in order:
         t = ops.select(tau, -1, i)
         t = each(ops, t.conjugate() if adjoint else t)
-        x = x - ops.matmul(t * vectors[i], ops.matmul(turned(vectors[i]), x))
+        x = x - ops.matmul(t * vectors[i], ops.matmul(conj_transpose(vectors[i]), x))
     return x
 
 
@@ -245,7 +245,7 @@ def linalg_householder_product(ops, A, tau):
             f"{tuple(A.shape)} {A.dtype}, {tuple(tau.shape)} {tau.dtype}"
         )
     one = ops.broadcast_to(
-        ops.cast(np.eye(m, n, dtype=A.dtype), A.dtype), (*tuple(A.shape[:-2]), m, n)
+        ops._to_copy(np.eye(m, n, dtype=A.dtype), A.dtype), (*tuple(A.shape[:-2]), m, n)
     )
     if not k:
         return ops.add(ops.mul(A, 0), one)
@@ -265,4 +265,4 @@ def linalg_ormqr(ops, input, tau, other, left=True, transpose=False):
         )
     if left:
         return reflect(ops, vectors, tau, other, transpose)
-    return turned(reflect(ops, vectors, tau, turned(other), not transpose))
+    return conj_transpose(reflect(ops, vectors, tau, conj_transpose(other), not transpose))

@@ -12,7 +12,15 @@ import numpy as np
 
 from ..table.named_results import named
 from ..table.op_definition import composite, op
-from .inverse_det_matrix_exp import BATCH, NEAR_ONE, insist, solved_by, square, svd_slope, turned
+from .inverse_det_matrix_exp import (
+    BATCH,
+    NEAR_ONE,
+    conj_transpose,
+    insist,
+    solved_by,
+    square,
+    svd_backward,
+)
 
 SYMMETRIC = NEAR_ONE + NEAR_ONE.T
 REAL = np.diag([1.0, 2.5, -1.5]) + 0.1 * np.arange(9.0).reshape(3, 3)
@@ -26,7 +34,7 @@ REAL = np.diag([1.0, 2.5, -1.5]) + 0.1 * np.arange(9.0).reshape(3, 3)
     halves="asked",
     vmap="alone",
 )
-def linalg_eigh_parts(xp, x, /, UPLO):
+def _linalg_eigh(xp, x, /, UPLO):
     """Eigenvalues, rising, and eigenvectors of Hermitian matrices; one triangle is read."""
     square("linalg.eigh", x)
     return tuple(solved_by("linalg.eigh", lambda a: xp.linalg.eigh(a, UPLO), x))
@@ -35,20 +43,20 @@ def linalg_eigh_parts(xp, x, /, UPLO):
 def gaps(ops: Any, values: Any) -> Any:
     """values[j] - values[i], and 1 on the diagonal."""
     wide = ops.unsqueeze(values, -2) - ops.unsqueeze(values, -1)
-    return ops.replace(np.eye(values.shape[-1], dtype=bool), wide, 1.0)
+    return ops._where_other(np.eye(values.shape[-1], dtype=bool), wide, 1.0)
 
 
-def eigh_slope(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors: Any) -> Any:
+def eigh_backward(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors: Any) -> Any:
     """V (diag(g of values) + skew(V.mH g) / gaps) V.mH."""
-    inner = ops.matmul(turned(vectors), g_vectors)
-    inner = (inner - turned(inner)) * 0.5
+    inner = ops.matmul(conj_transpose(vectors), g_vectors)
+    inner = (inner - conj_transpose(inner)) * 0.5
     apart = np.eye(values.shape[-1], dtype=bool)
-    inner = ops.replace(apart, inner / gaps(ops, values), 0.0) + ops.diag_embed(g_values)
-    return ops.matmul(ops.matmul(vectors, inner), turned(vectors))
+    inner = ops._where_other(apart, inner / gaps(ops, values), 0.0) + ops.diag_embed(g_values)
+    return ops.matmul(ops.matmul(vectors, inner), conj_transpose(vectors))
 
 
-linalg_eigh_parts.pullback(
-    x=lambda ops, g_values, g_vectors, values, vectors: eigh_slope(
+_linalg_eigh.pullback(
+    x=lambda ops, g_values, g_vectors, values, vectors: eigh_backward(
         ops, g_values, g_vectors, values, vectors
     )
 )
@@ -70,14 +78,14 @@ def linalg_eigh(ops, A, UPLO="L"):
     Args:
         UPLO: which triangle is read, "L" or "U".
     """
-    values, vectors = ops.linalg_eigh_parts(A, triangle_of(UPLO))
+    values, vectors = ops._linalg_eigh(A, triangle_of(UPLO))
     return named("linalg_eigh", eigenvalues=values, eigenvectors=vectors)
 
 
 @composite(method=False, function=False, autocast="full")
 def linalg_eigvalsh(ops, A, UPLO="L"):
     """The eigenvalues of Hermitian matrices, rising."""
-    return ops.linalg_eigh_parts(A, triangle_of(UPLO))[0]
+    return ops._linalg_eigh(A, triangle_of(UPLO))[0]
 
 
 @op(
@@ -88,7 +96,7 @@ def linalg_eigvalsh(ops, A, UPLO="L"):
     halves="asked",
     vmap="alone",
 )
-def linalg_eig_parts(xp, x, /):
+def _linalg_eig(xp, x, /):
     """Eigenvalues and eigenvectors, complex always."""
     square("linalg.eig", x)
     if not np.isfinite(x).all():
@@ -100,19 +108,19 @@ def linalg_eig_parts(xp, x, /):
     return values.astype(wide), vectors.astype(wide)
 
 
-def eig_slope(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors: Any) -> Any:
+def eig_backward(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors: Any) -> Any:
     """V ** -H (diag(g of values) + (V.mH g - V.mH V diag(Re(V.mH g))) / gaps*) V.mH."""
-    back = turned(vectors)
+    back = conj_transpose(vectors)
     inner = ops.matmul(back, g_vectors)
     real = ops.real(ops.diagonal(inner, 0, -2, -1))
     inner = inner - ops.matmul(back, vectors * ops.unsqueeze(real, -2))
     apart = np.eye(values.shape[-1], dtype=bool)
-    inner = ops.replace(apart, inner / gaps(ops, values).conjugate(), 0.0)
-    return ops.solved(back, ops.matmul(inner + ops.diag_embed(g_values), back))
+    inner = ops._where_other(apart, inner / gaps(ops, values).conjugate(), 0.0)
+    return ops._solve(back, ops.matmul(inner + ops.diag_embed(g_values), back))
 
 
-linalg_eig_parts.pullback(
-    x=lambda ops, g_values, g_vectors, values, vectors: eig_slope(
+_linalg_eig.pullback(
+    x=lambda ops, g_values, g_vectors, values, vectors: eig_backward(
         ops, g_values, g_vectors, values, vectors
     )
 )
@@ -121,14 +129,14 @@ linalg_eig_parts.pullback(
 @composite(method=False, function=False, autocast="full")
 def linalg_eig(ops, A):
     """(eigenvalues, eigenvectors) of square matrices, complex; A @ v = value * v."""
-    values, vectors = ops.linalg_eig_parts(A)
+    values, vectors = ops._linalg_eig(A)
     return named("linalg_eig", eigenvalues=values, eigenvectors=vectors)
 
 
 @composite(method=False, function=False, autocast="full")
 def linalg_eigvals(ops, A):
     """The eigenvalues of square matrices, complex, in no order."""
-    return ops.linalg_eig_parts(A)[0]
+    return ops._linalg_eig(A)[0]
 
 
 # ---- singular vectors
@@ -142,22 +150,22 @@ def linalg_eigvals(ops, A):
     halves="asked",
     vmap="alone",
 )
-def linalg_svd_full(xp, x, /):
+def _linalg_svd(xp, x, /):
     """x = u @ diag(s) @ vh with square u and vh."""
     insist("linalg.svd", x)
     return tuple(solved_by("linalg.svd", lambda a: xp.linalg.svd(a, full_matrices=True), x))
 
 
-def full_slope(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) -> Any:
+def full_backward(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) -> Any:
     """By the columns that belong to singular values: nothing else determines the others."""
     k = s.shape[-1]
-    return svd_slope(
+    return svd_backward(
         ops, g_u[..., :k], g_s, g_vh[..., :k, :], u[..., :k], s, vh[..., :k, :]
     )  # fmt: skip
 
 
-linalg_svd_full.pullback(
-    x=lambda ops, g_u, g_s, g_vh, u, s, vh: full_slope(ops, g_u, g_s, g_vh, u, s, vh)
+_linalg_svd.pullback(
+    x=lambda ops, g_u, g_s, g_vh, u, s, vh: full_backward(ops, g_u, g_s, g_vh, u, s, vh)
 )
 
 
@@ -174,7 +182,7 @@ def linalg_svd(ops, A, full_matrices=True, *, driver=None):
         raise RuntimeError(f"linalg.svd: driver= is supported on CUDA alone: {driver!r}")
     insist("linalg.svd", A)
     whole = full_matrices and A.shape[-2] != A.shape[-1]
-    u, s, vh = ops.linalg_svd_full(A) if whole else ops.svd_parts(A)
+    u, s, vh = ops._linalg_svd(A) if whole else ops._svd(A)
     return named("linalg_svd", U=u, S=s, Vh=vh)
 
 
@@ -182,7 +190,7 @@ def linalg_svd(ops, A, full_matrices=True, *, driver=None):
 def linalg_svdvals(ops, A, *, driver=None):
     """The singular values of matrices, falling."""
     insist("linalg.svdvals", A)
-    return ops.singular_values(A)
+    return ops._svdvals(A)
 
 
 def lowrank_values(ops: Any, name: str, x: Any, q: int, centred: bool) -> Any:
@@ -192,8 +200,8 @@ def lowrank_values(ops: Any, name: str, x: Any, q: int, centred: bool) -> Any:
         raise ValueError(f"{name}: q must be non-negative and at most min(m, n) = {min(m, n)}: {q}")
     if centred:
         x = x - ops.mean(x, -2, True)
-    u, s, vh = ops.svd_parts(x)
-    return u[..., :q], s[..., :q], turned(vh)[..., :q]
+    u, s, vh = ops._svd(x)
+    return u[..., :q], s[..., :q], conj_transpose(vh)[..., :q]
 
 
 @composite(method=False, function=False)

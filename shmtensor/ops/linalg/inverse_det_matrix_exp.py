@@ -45,7 +45,7 @@ def solved_by(name: str, function: Function, *arrays: Any) -> Any:
         raise errors.LinAlgError(f"{name}: {str(error).lower()}: {shapes}") from None
 
 
-def turned(x: Any) -> Any:
+def conj_transpose(x: Any) -> Any:
     """The matrices conjugated and transposed."""
     return x.swapaxes(-1, -2).conjugate()
 
@@ -65,7 +65,9 @@ def inverse(xp, x, /):
     return solved_by("inverse", xp.linalg.inv, x)
 
 
-inverse.pullback(x=lambda ops, g, out: -ops.matmul(ops.matmul(turned(out), g), turned(out)))
+inverse.pullback(
+    x=lambda ops, g, out: -ops.matmul(ops.matmul(conj_transpose(out), g), conj_transpose(out))
+)
 
 
 @op(
@@ -75,17 +77,17 @@ inverse.pullback(x=lambda ops, g, out: -ops.matmul(ops.matmul(turned(out), g), t
     halves="asked",
     vmap="systems",
 )
-def solved(xp, x, y, /):
+def _solve(xp, x, y, /):
     """The matrices z with x @ z = y."""
     square("solve", x)
     return solved_by("solve", xp.linalg.solve, x, y)
 
 
-solved.pullback(
+_solve.pullback(
     x=lambda ops, g, x, out, x_shape: shrunk(
-        ops, -ops.matmul(ops.solved(turned(x), g), turned(out)), x_shape
+        ops, -ops.matmul(ops._solve(conj_transpose(x), g), conj_transpose(out)), x_shape
     ),
-    y=lambda ops, g, x, y_shape: shrunk(ops, ops.solved(turned(x), g), y_shape),
+    y=lambda ops, g, x, y_shape: shrunk(ops, ops._solve(conj_transpose(x), g), y_shape),
 )
 
 
@@ -100,16 +102,16 @@ def slogdet(xp, x, /):
     return xp.asarray(sign, x.dtype), xp.asarray(size, x.real.dtype)
 
 
-def slogdet_slope(ops: Any, g_sign: Any, g_logabsdet: Any, x: Any, sign: Any) -> Any:
+def slogdet_backward(ops: Any, g_sign: Any, g_logabsdet: Any, x: Any, sign: Any) -> Any:
     """(g of the logarithm - i Im(conj(g of the sign) * sign)) times the inverse, turned."""
     scale = g_logabsdet
     if x.dtype.kind == "c":
         scale = scale - ops.imag(g_sign.conjugate() * sign) * 1j
-    return ops.unsqueeze(ops.unsqueeze(scale, -1), -1) * turned(ops.inverse(x))
+    return ops.unsqueeze(ops.unsqueeze(scale, -1), -1) * conj_transpose(ops.inverse(x))
 
 
 slogdet.pullback(
-    x=lambda ops, g_sign, g_logabsdet, x, sign: slogdet_slope(ops, g_sign, g_logabsdet, x, sign)
+    x=lambda ops, g_sign, g_logabsdet, x, sign: slogdet_backward(ops, g_sign, g_logabsdet, x, sign)
 )
 
 
@@ -124,7 +126,7 @@ def others(ops: Any, s: Any) -> Any:
     """For each number of a row, the product of the others, without a division."""
     n = s.shape[-1]
     wide = ops.broadcast_to(ops.unsqueeze(s, -2), (*s.shape, n))
-    return ops.prod(ops.replace(np.eye(n, dtype=bool), wide, 1.0), -1)
+    return ops.prod(ops._where_other(np.eye(n, dtype=bool), wide, 1.0), -1)
 
 
 @op(samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)], halves="asked", vmap="alone")
@@ -134,18 +136,18 @@ def det(xp, x, /):
     return xp.asarray(xp.linalg.det(x), x.dtype)
 
 
-def det_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:
+def det_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
     """The cofactors: det * inverse, or of singular matrices by way of their singular values."""
     each = lambda v: ops.unsqueeze(ops.unsqueeze(v, -1), -1)  # noqa: E731
     if bool(ops.all(out != 0)):
-        return each(g * out.conjugate()) * turned(ops.inverse(x))
-    u, s, vh = ops.svd_parts(x)
+        return each(g * out.conjugate()) * conj_transpose(ops.inverse(x))
+    u, s, vh = ops._svd(x)
     phase = ops.det(u) * ops.det(vh)
     rest = ops.unsqueeze(others(ops, s), -2)
     return each(g * phase.conjugate()) * ops.matmul(u * rest, vh)
 
 
-det.pullback(x=lambda ops, g, x, out: det_slope(ops, g, x, out))
+det.pullback(x=lambda ops, g, x, out: det_backward(ops, g, x, out))
 
 
 # ---- singular values
@@ -159,35 +161,39 @@ det.pullback(x=lambda ops, g, x, out: det_slope(ops, g, x, out))
     halves="asked",
     vmap="alone",
 )
-def svd_parts(xp, x, /):
+def _svd(xp, x, /):
     """x = u @ diag(s) @ vh, with s falling: (..., m, k), (..., k), (..., k, n), k the smaller."""
     insist("svd", x)
     return tuple(solved_by("svd", lambda a: xp.linalg.svd(a, full_matrices=False), x))
 
 
-def svd_slope(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) -> Any:
+def svd_backward(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) -> Any:
     """The gradient at x (Townsend 2016). It has no limit where singular values coincide."""
     m, k, n = u.shape[-2], s.shape[-1], vh.shape[-1]
-    uh, v, g_v = turned(u), turned(vh), turned(g_vh)
+    uh, v, g_v = conj_transpose(u), conj_transpose(vh), conj_transpose(g_vh)
     row, column = ops.unsqueeze(s, -2), ops.unsqueeze(s, -1)
     same = np.eye(k, dtype=bool)
-    gaps = ops.replace(same, (row - column) * (row + column), 1.0)
-    left, right = ops.matmul(uh, g_u), ops.matmul(turned(v), g_v)
-    inner = ((left - turned(left)) / gaps) * row + column * ((right - turned(right)) / gaps)
+    gaps = ops._where_other(same, (row - column) * (row + column), 1.0)
+    left, right = ops.matmul(uh, g_u), ops.matmul(conj_transpose(v), g_v)
+    inner = ((left - conj_transpose(left)) / gaps) * row + column * (
+        (right - conj_transpose(right)) / gaps
+    )
     inner = inner + ops.diag_embed(g_s)
     if u.dtype.kind == "c":
-        inner = ops.choose(same, ops.diag_embed(g_s) + (left - turned(left)) / (2 * row), inner)
+        inner = ops._where(
+            same, ops.diag_embed(g_s) + (left - conj_transpose(left)) / (2 * row), inner
+        )
     out = ops.matmul(ops.matmul(u, inner), vh)
     if m > k:
         across = g_u - ops.matmul(u, left)
         out = out + ops.matmul(across / row, vh)
     if n > k:
-        across = turned(g_v - ops.matmul(v, right))
+        across = conj_transpose(g_v - ops.matmul(v, right))
         out = out + ops.matmul(u / row, across)
     return out
 
 
-svd_parts.pullback(x=lambda ops, g_u, g_s, g_vh, u, s, vh: svd_slope(ops, g_u, g_s, g_vh, u, s, vh))
+_svd.pullback(x=lambda ops, g_u, g_s, g_vh, u, s, vh: svd_backward(ops, g_u, g_s, g_vh, u, s, vh))
 
 
 @op(
@@ -197,19 +203,19 @@ svd_parts.pullback(x=lambda ops, g_u, g_s, g_vh, u, s, vh: svd_slope(ops, g_u, g
     halves="asked",
     vmap="alone",
 )
-def singular_values(xp, x, /):
+def _svdvals(xp, x, /):
     """The singular values of matrices, falling. Their gradients are right where some coincide."""
     insist("svd", x)
     return solved_by("svd", lambda a: xp.linalg.svd(a, compute_uv=False), x)
 
 
-def values_slope(ops: Any, g: Any, x: Any) -> Any:
+def svdvals_backward(ops: Any, g: Any, x: Any) -> Any:
     """u diag(g) vh."""
-    u, _, vh = ops.svd_parts(x)
+    u, _, vh = ops._svd(x)
     return ops.matmul(u * ops.unsqueeze(g, -2), vh)
 
 
-singular_values.pullback(x=lambda ops, g, x: values_slope(ops, g, x))
+_svdvals.pullback(x=lambda ops, g, x: svdvals_backward(ops, g, x))
 
 
 @composite(autocast="full")
@@ -220,11 +226,11 @@ def svd(ops, input, some=True, compute_uv=True):
     """
     m, n = (input.shape[-2], input.shape[-1]) if input.ndim > 1 else (0, 0)
     if not compute_uv:
-        s = ops.singular_values(input)
+        s = ops._svdvals(input)
         lead = tuple(input.shape[:-2])
         zeros = [ops.zeros((*lead, k, k), dtype=input.dtype) for k in (m, n)]
         return named("svd", U=zeros[0], S=s, V=zeros[1])
-    u, s, vh = ops.svd_parts(input) if some or m == n else ops.linalg_svd_full(input)
+    u, s, vh = ops._svd(input) if some or m == n else ops._linalg_svd(input)
     return named("svd", U=u, S=s, V=ops.adjoint(vh))
 
 
@@ -239,15 +245,15 @@ def pinverse(xp, x, /, rcond=1e-15):
     return solved_by("pinverse", lambda a: xp.linalg.pinv(a, rcond), x)
 
 
-def pinverse_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:
+def pinverse_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
     """The gradient while the rank stays (Golub and Pereyra 1973)."""
-    gh, back = turned(g), turned(out)
+    gh, back = conj_transpose(g), conj_transpose(out)
     if x.shape[-2] <= x.shape[-1]:
         k = ops.matmul(gh, out)
         wide = ops.matmul(k, back)
         return (
             wide
-            - turned(ops.matmul(out, k))
+            - conj_transpose(ops.matmul(out, k))
             - ops.matmul(ops.matmul(x, out), wide)
             + ops.matmul(ops.matmul(back, out), gh - ops.matmul(k, x))
         )
@@ -255,13 +261,13 @@ def pinverse_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:
     wide = ops.matmul(back, k)
     return (
         wide
-        - turned(ops.matmul(k, out))
+        - conj_transpose(ops.matmul(k, out))
         + ops.matmul(ops.matmul(gh - ops.matmul(x, k), out), back)
         - ops.matmul(ops.matmul(wide, out), x)
     )
 
 
-pinverse.pullback(x=lambda ops, g, x, out: pinverse_slope(ops, g, x, out))
+pinverse.pullback(x=lambda ops, g, x, out: pinverse_backward(ops, g, x, out))
 
 
 # ---- triangular systems
@@ -288,7 +294,7 @@ def triangular_solve(ops, input, A, upper=True, transpose=False, unitriangular=F
         part = ops.add(keep(A, shift), np.eye(A.shape[-1], dtype=A.dtype))
     part = ops.transpose(part, -2, -1) if transpose else part
     return named(
-        "triangular_solve", solution=ops.solved(part, input), cloned_coefficient=ops.clone(A)
+        "triangular_solve", solution=ops._solve(part, input), cloned_coefficient=ops.clone(A)
     )
 
 
@@ -332,15 +338,15 @@ def matrix_exp(xp, x, /):
     return out.astype(dtype)
 
 
-def exponential_slope(ops: Any, g: Any, x: Any) -> Any:
+def matrix_exp_backward(ops: Any, g: Any, x: Any) -> Any:
     """The corner of exp([[x*, g], [0, x*]]) (Mathias 1996)."""
-    n, back = x.shape[-1], turned(x)
+    n, back = x.shape[-1], conj_transpose(x)
     above = ops.cat([back, g], -1)
     below = ops.cat([back * 0, back], -1)
     return ops.matrix_exp(ops.cat([above, below], -2))[..., :n, n:]
 
 
-matrix_exp.pullback(x=lambda ops, g, x: exponential_slope(ops, g, x))
+matrix_exp.pullback(x=lambda ops, g, x: matrix_exp_backward(ops, g, x))
 
 
 @composite

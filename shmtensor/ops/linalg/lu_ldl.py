@@ -16,7 +16,7 @@ from ..shape.view_expand_flip import shrunk
 from ..table.named_results import named
 from ..table.op_definition import composite, op
 from .cholesky_qr import data_of, right_solved
-from .inverse_det_matrix_exp import BATCH, NEAR_ONE, TALL, insist, square, turned
+from .inverse_det_matrix_exp import BATCH, NEAR_ONE, TALL, conj_transpose, insist, square
 
 
 @op(
@@ -27,7 +27,7 @@ from .inverse_det_matrix_exp import BATCH, NEAR_ONE, TALL, insist, square, turne
     halves="asked",
     vmap="alone",
 )
-def linalg_lu_packed(xp, x, /):
+def _linalg_lu_factor(xp, x, /):
     """L below the diagonal and U from it, the rows exchanged in turn, counted from 1, and where U's
     diagonal is zero first, or 0.
     """
@@ -46,7 +46,7 @@ def permutation(pivots: Any, m: int, dtype: Any) -> Any:
     return np.swapaxes(np.eye(m, dtype=dtype)[rows.reshape(*pivots.shape[:-1], m)], -1, -2)
 
 
-def lu_slope(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
+def lu_backward(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
     """P L ** -H (tril(L.mH gL, -1) + triu(gU U.mH)) U ** -H, for the square part."""
     m, n = LU.shape[-2], LU.shape[-1]
     k = min(m, n)
@@ -57,19 +57,21 @@ def lu_slope(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
     g_low, g_up = ops.tril(g, -1), ops.triu(g)
     rest = None
     if n > k:
-        rest = ops.solved(turned(low), g_LU[..., k:])
-        g_low = g_low - ops.matmul(rest, turned(LU[..., k:]))
+        rest = ops._solve(conj_transpose(low), g_LU[..., k:])
+        g_low = g_low - ops.matmul(rest, conj_transpose(LU[..., k:]))
     elif m > k:
-        rest = right_solved(ops, g_LU[..., k:, :], turned(up))
-        g_up = g_up - ops.matmul(turned(LU[..., k:, :]), rest)
-    inner = ops.tril(ops.matmul(turned(low), g_low), -1) + ops.triu(ops.matmul(g_up, turned(up)))
-    out = right_solved(ops, ops.solved(turned(low), inner), turned(up))
+        rest = right_solved(ops, g_LU[..., k:, :], conj_transpose(up))
+        g_up = g_up - ops.matmul(conj_transpose(LU[..., k:, :]), rest)
+    inner = ops.tril(ops.matmul(conj_transpose(low), g_low), -1) + ops.triu(
+        ops.matmul(g_up, conj_transpose(up))
+    )
+    out = right_solved(ops, ops._solve(conj_transpose(low), inner), conj_transpose(up))
     if rest is not None:
         out = ops.cat([out, rest], -1 if n > k else -2)
     return ops.matmul(permutation(data_of(pivots), m, data_of(LU).dtype), out)
 
 
-linalg_lu_packed.pullback(x=lambda ops, g_LU, LU, pivots: lu_slope(ops, g_LU, LU, pivots))
+_linalg_lu_factor.pullback(x=lambda ops, g_LU, LU, pivots: lu_backward(ops, g_LU, LU, pivots))
 
 
 def pivoted(name: str, pivot: bool) -> None:
@@ -90,7 +92,7 @@ def linalg_lu_factor_ex(ops, A, *, pivot=True, check_errors=False):
     """(LU, pivots, info): as `lu_factor`; info is where U's diagonal is zero first, or 0."""
     pivoted("linalg.lu_factor", pivot)
     insist("linalg.lu_factor", A)
-    packed, pivots, info = ops.linalg_lu_packed(A)
+    packed, pivots, info = ops._linalg_lu_factor(A)
     if check_errors and info.any():
         raise errors.LinAlgError(
             "linalg.lu_factor_ex: The diagonal element of U is zero, the factorization is of no "
@@ -109,11 +111,11 @@ def linalg_lu_unpacked(ops, LU_data, LU_pivots, unpack_data=True, unpack_pivots=
         )
     m, n = LU_data.shape[-2], LU_data.shape[-1]
     k = min(m, n)
-    empty = ops.cast(np.zeros(0, data_of(LU_data).dtype), LU_data.dtype)
+    empty = ops._to_copy(np.zeros(0, data_of(LU_data).dtype), LU_data.dtype)
     P, L, U = empty, empty, empty
     if unpack_pivots:
         made = permutation(data_of(LU_pivots), m, data_of(LU_data).dtype)
-        P = ops.cast(np.ascontiguousarray(made), LU_data.dtype)
+        P = ops._to_copy(np.ascontiguousarray(made), LU_data.dtype)
     if unpack_data:
         eye = np.eye(m, k, dtype=data_of(LU_data).dtype)
         L, U = ops.add(ops.tril(LU_data[..., :k], -1), eye), ops.triu(LU_data[..., :k, :])
@@ -128,7 +130,7 @@ def linalg_lu(ops, A, *, pivot=True):
         A: (..., m, n); L is (..., m, k), U (..., k, n), k the smaller.
     """
     pivoted("linalg.lu", pivot)
-    P, L, U = ops.linalg_lu_unpacked(*ops.linalg_lu_packed(A)[:2])
+    P, L, U = ops.linalg_lu_unpacked(*ops._linalg_lu_factor(A)[:2])
     return named("linalg_lu", P=P, L=L, U=U)
 
 
@@ -154,11 +156,13 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
             f"{tuple(pivots.shape)}"
         )
     if not left:
-        return turned(ops.linalg_lu_solve(LU, pivots, turned(B), adjoint=not adjoint))
+        return conj_transpose(
+            ops.linalg_lu_solve(LU, pivots, conj_transpose(B), adjoint=not adjoint)
+        )
     P, L, U = ops.linalg_lu_unpacked(LU, pivots)
     if adjoint:
-        return ops.matmul(P, ops.solved(turned(L), ops.solved(turned(U), B)))
-    return ops.solved(U, ops.solved(L, ops.matmul(turned(P), B)))
+        return ops.matmul(P, ops._solve(conj_transpose(L), ops._solve(conj_transpose(U), B)))
+    return ops._solve(U, ops._solve(L, ops.matmul(conj_transpose(P), B)))
 
 
 # ---- LDL
@@ -172,7 +176,7 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
     halves="asked",
     vmap="alone",
 )
-def linalg_ldl_packed(xp, x, /, hermitian):
+def _linalg_ldl_factor(xp, x, /, hermitian):
     """L below the diagonal and D on it, pivots and info of LAPACK's sytrf (hetrf)."""
     square("linalg.ldl_factor", x)
     insist("linalg.ldl_factor", x)
@@ -192,7 +196,7 @@ def linalg_ldl_factor(ops, A, *, hermitian=False):
 @composite(method=False, function=False)
 def linalg_ldl_factor_ex(ops, A, *, hermitian=False, check_errors=False):
     """(LD, pivots, info): as `ldl_factor`; info > 0 where D is singular."""
-    LD, pivots, info = ops.linalg_ldl_packed(A, hermitian)
+    LD, pivots, info = ops._linalg_ldl_factor(A, hermitian)
     if check_errors and info.any():
         raise errors.LinAlgError(
             f"linalg.ldl_factor: the factorization has a zero block in D: info {info.tolist()}"
@@ -209,7 +213,7 @@ def linalg_ldl_factor_ex(ops, A, *, hermitian=False, check_errors=False):
     ],
     halves="asked",
 )
-def linalg_ldl_solved(xp, x, pivots, y, /, hermitian):
+def _linalg_ldl_solve(xp, x, pivots, y, /, hermitian):
     """The matrices z with a @ z = y, for the a whose factors are x and pivots."""
     insist("linalg.ldl_solve", y)
     batch = xp.broadcast_shapes(x.shape[:-2], y.shape[:-2])
@@ -217,16 +221,16 @@ def linalg_ldl_solved(xp, x, pivots, y, /, hermitian):
     return native.ldl_solve(x, xp.broadcast_to(pivots, x.shape[:-1]), y, bool(hermitian))
 
 
-def ldl_solved_slope(ops: Any, g: Any, x: Any, pivots: Any, hermitian: bool) -> Any:
+def ldl_solve_backward(ops: Any, g: Any, x: Any, pivots: Any, hermitian: bool) -> Any:
     """a ** -H @ g, where a is symmetric or Hermitian."""
     if hermitian:
-        return ops.linalg_ldl_solved(x, pivots, g, True)
-    return ops.linalg_ldl_solved(x, pivots, g.conjugate(), False).conjugate()
+        return ops._linalg_ldl_solve(x, pivots, g, True)
+    return ops._linalg_ldl_solve(x, pivots, g.conjugate(), False).conjugate()
 
 
-linalg_ldl_solved.pullback(
+_linalg_ldl_solve.pullback(
     y=lambda ops, g, x, pivots, hermitian, y_shape: shrunk(
-        ops, ldl_solved_slope(ops, g, x, pivots, hermitian), y_shape
+        ops, ldl_solve_backward(ops, g, x, pivots, hermitian), y_shape
     )
 )
 
@@ -246,4 +250,4 @@ def linalg_ldl_solve(ops, LD, pivots, B, *, hermitian=False):
             f"linalg.ldl_solve: sizes or dtypes do not fit: LD {tuple(LD.shape)} {LD.dtype}, "
             f"pivots {tuple(pivots.shape)} {pivots.dtype}, B {tuple(B.shape)} {B.dtype}"
         )
-    return ops.linalg_ldl_solved(LD, pivots, B, hermitian)
+    return ops._linalg_ldl_solve(LD, pivots, B, hermitian)

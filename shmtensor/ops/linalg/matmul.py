@@ -10,9 +10,9 @@ import numpy as np
 
 from ... import native
 from ..shape.view_expand_flip import shrunk
-from ..table.check_dtypes import alike, unmixed
+from ..table.check_dtypes import same_dtype_rule, unmixed
 from ..table.dims import axis
-from ..table.native_or_numpy import either, narrowed, widened
+from ..table.native_or_numpy import kernel_or_fallback, narrowed, widened
 from ..table.op_definition import composite, op
 
 Shape = tuple[int, ...]
@@ -194,7 +194,7 @@ def bmm(xp, x, mat2, /):
     return xp.matmul(x, mat2)
 
 
-bmm.numpy = either(native.bmm, bmm.forward)
+bmm.numpy = kernel_or_fallback(native.bmm, bmm.forward)
 bmm.unlike = unmixed("bmm")
 bmm.pullback(
     x=lambda ops, g, mat2: ops.bmm(g, mat2.swapaxes(-1, -2).conjugate()),
@@ -225,7 +225,7 @@ def dot(xp, x, tensor, /):
     return xp.matmul(x, tensor)
 
 
-dot.numpy = either(native.dot, dot.forward)
+dot.numpy = kernel_or_fallback(native.dot, dot.forward)
 dot.unlike = unmixed("dot")
 dot.pullback(
     x=lambda g, tensor: g * tensor.conjugate(),
@@ -238,18 +238,18 @@ def vdot(ops, input, other):
     """Sum of the products of two vectors, the first one conjugated."""
     insist("vdot", (1, 1), input, other)
     if input.dtype.kind == other.dtype.kind == "c":
-        alike("vdot", input, other)
-        return ops.conjugate_dot(input, other)
+        same_dtype_rule("vdot", input, other)
+        return ops._vdot(input, other)
     return ops.matmul(ops.conj(input), other)
 
 
 @op(method=False, function=False, samples=[((5,), (5,))])
-def conjugate_dot(xp, x, y, /):
+def _vdot(xp, x, y, /):
     """Sum of the products of two complex vectors, the first one conjugated while it is read."""
     return xp.asarray(xp.vdot(x, y))
 
 
-conjugate_dot.pullback(x=lambda g, x, y: g.conjugate() * y, y=lambda g, x, y: g * x)
+_vdot.pullback(x=lambda g, x, y: g.conjugate() * y, y=lambda g, x, y: g * x)
 
 
 @composite
@@ -299,14 +299,14 @@ def blended(ops: Any, product: Any, x: Any, a: Any, b: Any, beta: Any, alpha: An
 @composite(inplace=True, autocast="lower", exact_out=True)
 def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * (mat1 @ mat2)."""
-    alike("addmm", input, mat1, mat2)
+    same_dtype_rule("addmm", input, mat1, mat2)
     return blended(ops, ops.mm, input, mat1, mat2, beta, alpha)
 
 
 @composite(inplace=True, autocast="alone", exact_out=True)
 def addmv(ops, input, mat, vec, *, beta=1, alpha=1):
     """beta * input + alpha * (mat @ vec)."""
-    alike("addmv", input, mat, vec)
+    same_dtype_rule("addmv", input, mat, vec)
     return blended(ops, ops.mv, input, mat, vec, beta, alpha)
 
 
@@ -319,7 +319,7 @@ def addr(ops, input, vec1, vec2, *, beta=1, alpha=1):
 @composite(inplace=True, autocast="lower", exact_out=True)
 def baddbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * (batch1 @ batch2), batch by batch."""
-    alike("baddbmm", input, batch1, batch2)
+    same_dtype_rule("baddbmm", input, batch1, batch2)
     return blended(ops, ops.bmm, input, batch1, batch2, beta, alpha)
 
 
@@ -335,7 +335,7 @@ def one_product(ops: Any, x: Any, y: Any) -> Any:
 @composite(inplace=True, autocast="lower", exact_out=True)
 def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
-    alike("addbmm", input, batch1, batch2)
+    same_dtype_rule("addbmm", input, batch1, batch2)
     product = functools.partial(one_product, ops)
     return blended(ops, product, input, batch1, batch2, beta, alpha)
 
@@ -386,7 +386,7 @@ def tensordot(ops, a, b, dims=2):
                     f"dim {j} of {tuple(b.shape)}"
                 )
             a, b = (
-                ops.cast(ops.sum(x, d, True), x.dtype) if x.shape[d] != 1 else x
+                ops._to_copy(ops.sum(x, d, True), x.dtype) if x.shape[d] != 1 else x
                 for x, d in ((a, i), (b, j))
             )
     free_a = [d for d in range(a.ndim) if d not in first]

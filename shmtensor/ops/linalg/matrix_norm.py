@@ -32,7 +32,7 @@ def prepared(ops: Any, name: str, A: Any, dtype: Any) -> Any:
             f"{name}: dtype must be {'complex' if A.dtype.kind == 'c' else 'real'} and at least as "
             f"wide as the input: {wanted}, {A.dtype}"
         )
-    return ops.cast(A, wanted)
+    return ops._to_copy(A, wanted)
 
 
 @composite(method=False, function=False)
@@ -45,7 +45,7 @@ def linalg_vector_norm(ops, x, ord=2, dim=None, keepdim=False, *, dtype=None):
     x = prepared(ops, "linalg.vector_norm", x, dtype)
     dim = None if dim is not None and not isinstance(dim, int) and not len(dim) else dim
     insist_on_norm("linalg.vector_norm", tuple(x.shape), ord, dim)
-    return narrowed(ops, ops.vector_norm(widened(ops, x), ord, dim, keepdim), x.dtype)
+    return narrowed(ops, ops._vector_norm(widened(ops, x), ord, dim, keepdim), x.dtype)
 
 
 def two_dims(name: str, A: Any, dim: Any) -> tuple[int, int]:
@@ -75,7 +75,7 @@ def linalg_matrix_norm(ops, A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=
     if ord == "fro":
         return ops.linalg_vector_norm(A, 2, (row, column), keepdim)
     if ord in ("nuc", 2, -2):
-        s = ops.singular_values(ops.movedim(A, (row, column), (-2, -1)))
+        s = ops._svdvals(ops.movedim(A, (row, column), (-2, -1)))
         none = ord == "nuc" or (ord == 2 and not s.shape[-1])
         out = (ops.sum if none else ops.amax if ord == 2 else ops.amin)(s, -1)
         for d in sorted((row, column)) if keepdim else ():
@@ -118,7 +118,7 @@ def linalg_cond(ops, A, p=None):
     """
     insist("linalg.cond", A)
     if p is None or p in (2, -2):
-        s = ops.singular_values(A)
+        s = ops._svdvals(A)
         if not s.shape[-1]:
             return ops.sum(s, -1)
         top, low = ops.select(s, -1, 0), ops.select(s, -1, -1)
@@ -134,5 +134,5 @@ def linalg_cond(ops, A, p=None):
         back, info = ops.linalg_inv_ex(A)
         bad = np.asarray(data_of(info)) > 0
         out = ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(back, p)
-        return ops.choose(ops.cast(bad, np.dtype(bool)), math.inf, out)
+        return ops._where(ops._to_copy(bad, np.dtype(bool)), math.inf, out)
     return ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(back, p)

@@ -112,7 +112,7 @@ def linalg_vander(ops, x, N=None):
     if n <= 1 and N is not None:
         raise RuntimeError(f"linalg.vander: N must be greater than 1: {N}")
     if x.dtype.kind in "iub":
-        x = ops.cast(x, np.dtype(np.int64))
+        x = ops._to_copy(x, np.dtype(np.int64))
     one = ops.ones_like(ops.unsqueeze(x, -1))
     wide = ops.broadcast_to(ops.unsqueeze(x, -1), (*tuple(x.shape), max(n - 1, 0)))
     return ops.cat([one, ops.cumprod(wide, -1)], -1)

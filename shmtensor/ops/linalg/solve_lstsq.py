@@ -11,7 +11,15 @@ from ... import errors, native
 from ..table.named_results import named
 from ..table.op_definition import composite, op
 from .cholesky_qr import data_of
-from .inverse_det_matrix_exp import BATCH, TALL, insist, pinverse_slope, solved_by, square, turned
+from .inverse_det_matrix_exp import (
+    BATCH,
+    TALL,
+    conj_transpose,
+    insist,
+    pinverse_backward,
+    solved_by,
+    square,
+)
 
 
 def fitting(name: str, A: Any, B: Any, left: bool = True) -> None:
@@ -47,9 +55,9 @@ def linalg_inv(ops, A):
 
 def despite(ops: Any, A: Any, info: Any, compute: Any) -> Any:
     """compute(A), with NaN for singular matrices."""
-    bad = ops.unsqueeze(ops.unsqueeze(ops.cast(info > 0, np.dtype(bool)), -1), -1)
+    bad = ops.unsqueeze(ops.unsqueeze(ops._to_copy(info > 0, np.dtype(bool)), -1), -1)
     eye = np.eye(A.shape[-1], dtype=data_of(A).dtype)
-    return bad, compute(ops.choose(bad, eye, A))
+    return bad, compute(ops._where(bad, eye, A))
 
 
 @composite(method=False, function=False, autocast="full")
@@ -63,8 +71,10 @@ def linalg_inv_ex(ops, A, *, check_errors=False):
             raise
         info = native.lu_factor(data_of(A))[2]
         bad, out = despite(ops, A, info, ops.inverse)
-        out = ops.choose(bad, math.nan, out)
-    return named("linalg_inv_ex", inverse=out, info=ops.cast(np.asarray(info), np.dtype(np.int32)))
+        out = ops._where(bad, math.nan, out)
+    return named(
+        "linalg_inv_ex", inverse=out, info=ops._to_copy(np.asarray(info), np.dtype(np.int32))
+    )
 
 
 def is_vector(A: Any, B: Any) -> bool:
@@ -89,9 +99,13 @@ def linalg_solve(ops, A, B, *, left=True):
             )
         wide = ops.unsqueeze(B, -1)
         fitting("linalg.solve", A, wide)
-        return ops.squeeze(ops.solved(A, wide), -1)
+        return ops.squeeze(ops._solve(A, wide), -1)
     fitting("linalg.solve", A, B, left)
-    return ops.solved(A, B) if left else turned(ops.solved(turned(A), turned(B)))
+    return (
+        ops._solve(A, B)
+        if left
+        else conj_transpose(ops._solve(conj_transpose(A), conj_transpose(B)))
+    )
 
 
 @composite(method=False, function=False)
@@ -104,8 +118,10 @@ def linalg_solve_ex(ops, A, B, *, left=True, check_errors=False):
             raise
         info = native.lu_factor(data_of(A))[2]
         bad, out = despite(ops, A, info, lambda a: ops.linalg_solve(a, B, left=left))
-        out = ops.choose(ops.squeeze(bad, -1) if is_vector(A, B) else bad, math.nan, out)
-    return named("linalg_solve_ex", result=out, info=ops.cast(np.asarray(info), np.dtype(np.int32)))
+        out = ops._where(ops.squeeze(bad, -1) if is_vector(A, B) else bad, math.nan, out)
+    return named(
+        "linalg_solve_ex", result=out, info=ops._to_copy(np.asarray(info), np.dtype(np.int32))
+    )
 
 
 @composite(method=False, function=False)
@@ -120,7 +136,11 @@ def linalg_solve_triangular(ops, A, B, *, upper, left=True, unitriangular=False)
     if unitriangular:
         rest = ops.triu(A, 1) if upper else ops.tril(A, -1)
         part = ops.add(rest, np.eye(A.shape[-1], dtype=data_of(A).dtype))
-    return ops.solved(part, B) if left else turned(ops.solved(turned(part), turned(B)))
+    return (
+        ops._solve(part, B)
+        if left
+        else conj_transpose(ops._solve(conj_transpose(part), conj_transpose(B)))
+    )
 
 
 @composite(method=False, function=False)
@@ -129,9 +149,9 @@ def linalg_cholesky_solve(ops, B, L, upper=False):
     fitting("cholesky_solve", L, B)
     if upper:
         L = ops.triu(L)
-        return ops.solved(L, ops.solved(turned(L), B))
+        return ops._solve(L, ops._solve(conj_transpose(L), B))
     L = ops.tril(L)
-    return ops.solved(turned(L), ops.solved(L, B))
+    return ops._solve(conj_transpose(L), ops._solve(L, B))
 
 
 @composite(method=False, function=False)
@@ -139,7 +159,9 @@ def linalg_cholesky_inverse(ops, L, upper=False):
     """The inverse of L @ L.mH (upper: L.mH @ L), of which L's one triangle is read."""
     square("cholesky_inverse", L)
     back = ops.inverse(ops.triu(L) if upper else ops.tril(L))
-    return ops.matmul(back, turned(back)) if upper else ops.matmul(turned(back), back)
+    return (
+        ops.matmul(back, conj_transpose(back)) if upper else ops.matmul(conj_transpose(back), back)
+    )
 
 
 # ---- tolerances: which singular values count
@@ -160,7 +182,7 @@ def tolerances(name: str, x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     return np.zeros(()) if given is None else given, ratio
 
 
-def counted(s: Any, atol: Any, rtol: Any) -> Any:
+def above_tolerance(s: Any, atol: Any, rtol: Any) -> Any:
     """Which of the singular values s (..., k) are larger than both tolerances."""
     top = s.max(-1, initial=0)
     return s > np.maximum(np.asarray(atol), np.asarray(rtol) * top)[..., None]
@@ -172,7 +194,7 @@ def counted(s: Any, atol: Any, rtol: Any) -> Any:
     samples=[(TALL, 0.0, 1e-9, False), (TALL.T, 0.0, 1e-9, False), (BATCH, 0.0, 1e-9, False)],
     halves="asked",
 )
-def linalg_pinv_cut(xp, x, /, atol, rtol, hermitian):
+def _linalg_pinv(xp, x, /, atol, rtol, hermitian):
     """The pseudo-inverse; singular values up to the tolerances count as 0."""
     insist("linalg.pinv", x)
     if hermitian:
@@ -182,12 +204,12 @@ def linalg_pinv_cut(xp, x, /, atol, rtol, hermitian):
     if not x.size:
         return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
     u, s, vh = solved_by("linalg.pinv", lambda a: xp.linalg.svd(a, full_matrices=False), x)
-    keep = counted(s, atol, rtol)
+    keep = above_tolerance(s, atol, rtol)
     back = xp.where(keep, 1 / xp.where(keep, s, 1), 0).astype(s.dtype)
     return (vh.conj().swapaxes(-1, -2) * back[..., None, :]) @ u.conj().swapaxes(-1, -2)
 
 
-linalg_pinv_cut.pullback(x=lambda ops, g, x, out: pinverse_slope(ops, g, x, out))
+_linalg_pinv.pullback(x=lambda ops, g, x, out: pinverse_backward(ops, g, x, out))
 
 
 @composite(method=False, function=False)
@@ -203,7 +225,7 @@ def linalg_pinv(ops, A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     if hermitian:
         square("linalg.pinv", A)
     a, r = tolerances("linalg.pinv", A, atol, rcond if rtol is None else rtol)
-    return ops.linalg_pinv_cut(A, a, r, hermitian)
+    return ops._linalg_pinv(A, a, r, hermitian)
 
 
 @composite(method=False, function=False, autocast="full")
@@ -221,10 +243,10 @@ def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=Non
     a, r = tolerances("linalg.matrix_rank", A, atol, rtol)
     data = np.asarray(data_of(A))
     if not data.size:
-        return ops.cast(np.zeros(data.shape[:-2], np.int64), np.dtype(np.int64))
+        return ops._to_copy(np.zeros(data.shape[:-2], np.int64), np.dtype(np.int64))
     s = np.abs(np.linalg.eigvalsh(data)) if hermitian else np.linalg.svd(data, compute_uv=False)
-    rank = np.asarray(counted(s, a, r).sum(-1), np.int64)
-    return ops.cast(rank, np.dtype(np.int64))
+    rank = np.asarray(above_tolerance(s, a, r).sum(-1), np.int64)
+    return ops._to_copy(rank, np.dtype(np.int64))
 
 
 @composite(method=False, function=False, autocast="full")
@@ -263,11 +285,11 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
         made = np.linalg.svd(data, compute_uv=False) if data.size else np.zeros(
             (*data.shape[:-2], min(m, n)), real
         )  # fmt: skip
-        rank = counted(made, *tolerances("linalg.lstsq", A, None, rcond)).sum(-1)
+        rank = above_tolerance(made, *tolerances("linalg.lstsq", A, None, rcond)).sum(-1)
         rank = np.asarray(rank, np.int64)
         full = bool(np.all(rank == n))
         s = made if driver in ("gelsd", "gelss") else s
-    residuals = ops.cast(np.zeros(0, real), real)
+    residuals = ops._to_copy(np.zeros(0, real), real)
     if m > n and full and driver not in (None, "gelsy"):
         away = ops.abs(ops.matmul(A, solution) - b)
         residuals = ops.sum(ops.square(away), -2)
@@ -276,8 +298,8 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
         "linalg_lstsq",
         solution=ops.squeeze(solution, -1) if flat else solution,
         residuals=residuals,
-        rank=ops.cast(rank, rank.dtype),
-        singular_values=ops.cast(s, s.dtype),
+        rank=ops._to_copy(rank, rank.dtype),
+        singular_values=ops._to_copy(s, s.dtype),
     )
 
 

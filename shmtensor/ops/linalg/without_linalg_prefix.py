@@ -101,6 +101,6 @@ def vander(ops, x, N=None, increasing=False):
         raise RuntimeError(f"vander: N must not be negative: {n}")
     if n < 2:
         out = ops.unsqueeze(ops.ones_like(x), 1)[:, :n]
-        return out if x.dtype.kind in "fc" else ops.cast(out, np.dtype(np.int64))
+        return out if x.dtype.kind in "fc" else ops._to_copy(out, np.dtype(np.int64))
     out = ops.linalg_vander(x, n)
     return out if increasing else ops.flip(out, (1,))

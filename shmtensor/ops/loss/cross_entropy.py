@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import native
 from ...errors import explained
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints, reals
 
@@ -54,7 +54,9 @@ def columns(x: Any) -> Any:
     return x.reshape((1, -1, 1) if x.ndim == 1 else (*x.shape[:2], math.prod(x.shape[2:])))
 
 
-def places(name: str, shape: tuple[int, ...], target: Any, ignore_index: int) -> tuple[Any, Any]:
+def class_indices(
+    name: str, shape: tuple[int, ...], target: Any, ignore_index: int
+) -> tuple[Any, Any]:
     """The class indices as (N, 1, d), 0 where they are ignored, and where they count.
 
     Raises:
@@ -121,11 +123,11 @@ CLASSES = [
 
 
 @op(method=False, function=False, samples=CLASSES)
-def picked(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"):
+def _nll_loss(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"):
     """-weight[c] * x[c] for each class c of target, 0 where it is ignored; or the sum of these, or
     that over the sum of the weights.
     """
-    safe, counts = places("nll_loss", x.shape, target, ignore_index)
+    safe, counts = class_indices("nll_loss", x.shape, target, ignore_index)
     weights = xp.where(counts, 1 if weight is None else weight[safe], 0)
     out = xp.where(counts, -xp.take_along_axis(columns(x), safe, 1) * weights, 0)
     if reduction == "none":
@@ -143,11 +145,13 @@ def picked(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"):
         ((), ints((2, 3), 4), None, (2, 4, 3), 1, "sum"),
     ],
 )
-def picked_backward(xp, x, target, weight=None, /, shape=(), ignore_index=-100, reduction="none"):
+def _nll_loss_backward(
+    xp, x, target, weight=None, /, shape=(), ignore_index=-100, reduction="none"
+):
     """Zeros of a shape with -weight[c] * x at each class c of target; for the mean, over the sum of
     the weights.
     """
-    safe, counts = places("nll_loss", shape, target, ignore_index)
+    safe, counts = class_indices("nll_loss", shape, target, ignore_index)
     weights = xp.where(counts, 1 if weight is None else weight[safe], 0)
     share = weights.sum() if reduction == "mean" else 1
     g = -xp.true_divide(x.reshape(safe.shape if reduction == "none" else ()), share) * weights
@@ -157,22 +161,22 @@ def picked_backward(xp, x, target, weight=None, /, shape=(), ignore_index=-100, 
     return out.reshape(shape)
 
 
-picked.pullback(
-    x=lambda ops, g, target, weight, x_shape, ignore_index, reduction: ops.picked_backward(
+_nll_loss.pullback(
+    x=lambda ops, g, target, weight, x_shape, ignore_index, reduction: ops._nll_loss_backward(
         g, target, weight, x_shape, ignore_index, reduction
     )
 )
-picked_backward.pullback(
-    x=lambda ops, g, target, weight, ignore_index, reduction: ops.picked(
+_nll_loss_backward.pullback(
+    x=lambda ops, g, target, weight, ignore_index, reduction: ops._nll_loss(
         g, target, weight, ignore_index, reduction
     )
 )
-picked.numpy = either(native.picked, picked.forward)
-picked_backward.numpy = either(native.picked_backward, picked_backward.forward)
+_nll_loss.numpy = kernel_or_fallback(native.nll_loss, _nll_loss.forward)
+_nll_loss_backward.numpy = kernel_or_fallback(native.nll_loss_backward, _nll_loss_backward.forward)
 
 
 @op(method=False, function=False, samples=[(ints((5,), 4), reals((4,), 0.5, 2.0), 1)])
-def weight_total(xp, target, weight, /, ignore_index):
+def _nll_loss_total_weight(xp, target, weight, /, ignore_index):
     """The sum of the weights of the classes that count."""
     return xp.where(
         target != ignore_index, weight[xp.where(target != ignore_index, target, 0)], 0
@@ -186,7 +190,7 @@ def per_class(
     if reduction != "mean":
         return reduced(ops, losses, reduction)
     if weight is not None:
-        return ops.div(ops.sum(losses), ops.weight_total(target, weight, ignore_index))
+        return ops.div(ops.sum(losses), ops._nll_loss_total_weight(target, weight, ignore_index))
     return ops.div(ops.sum(losses), ops.sum(target != ignore_index))
 
 
@@ -205,7 +209,7 @@ def nll_loss(
     reduction = legacy(size_average, reduce, reduction)
     insist_on("nll_loss", reduction)
     classes_fit("nll_loss", input, target, weight)
-    return ops.picked(input, target, weight, ignore_index, reduction)
+    return ops._nll_loss(input, target, weight, ignore_index, reduction)
 
 
 # ---- cross entropy of logits (N, C) and class indices (N): one kernel each way
@@ -219,11 +223,11 @@ def nll_loss(
     samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
     vmap="entropy",
 )
-def class_entropy(xp, x, target, /, ignore_index, reduction):
+def _cross_entropy(xp, x, target, /, ignore_index, reduction):
     """-log(softmax(x))[c] for each true class c: mean over those that count, or sum. Keeps the
     softmax.
     """
-    safe, counts = places("cross_entropy", x.shape, target, ignore_index)
+    safe, counts = class_indices("cross_entropy", x.shape, target, ignore_index)
     logp = x - x.max(1, keepdims=True)
     logp -= xp.log(xp.exp(logp).sum(1, keepdims=True))
     total = -xp.where(counts, xp.take_along_axis(logp, safe.reshape(-1, 1), 1)[..., None], 0).sum()
@@ -238,7 +242,7 @@ def class_entropy(xp, x, target, /, ignore_index, reduction):
     function=False,
     samples=[],
 )
-def class_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction):
+def _cross_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction):
     """(softmax - one hot) times the incoming gradient x, 0 where the class is ignored.
 
     p is the softmax of the logits; they stand beside it so that the second gradient has something
@@ -252,30 +256,30 @@ def class_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction)
     return out
 
 
-class_entropy.pullback(
-    x=lambda ops, g, x, p, target, ignore_index, reduction: ops.class_entropy_backward(
+_cross_entropy.pullback(
+    x=lambda ops, g, x, p, target, ignore_index, reduction: ops._cross_entropy_backward(
         g, x, p, target, ignore_index, reduction
     )
 )
 
 
-def entropy_curve(
+def cross_entropy_double_backward(
     ops: Any, g: Any, x: Any, logits: Any, target: Any, ignore_index: int, reduction: str
 ) -> tuple[Any, Any]:
     """The gradients of (softmax - one hot) * x by x and by the logits, by composition."""
     counts = target != ignore_index
     share = 1 / ops.sum(counts) if reduction == "mean" else 1.0
-    part = ops.choose(ops.unsqueeze(counts, 1), g, 0.0) * share
-    p = ops.softmax_along(logits, 1)
-    own = ops.sum(ops.picked(part, target, None, ignore_index))
-    return ops.sum(part * p) + own, ops.softmax_backward(part, p, 1) * x
+    part = ops._where(ops.unsqueeze(counts, 1), g, 0.0) * share
+    p = ops._softmax(logits, 1)
+    own = ops.sum(ops._nll_loss(part, target, None, ignore_index))
+    return ops.sum(part * p) + own, ops._softmax_backward_data(part, p, 1) * x
 
 
-class_entropy_backward.pullback(
-    x=lambda ops, g, x, logits, target, ignore_index, reduction: entropy_curve(
+_cross_entropy_backward.pullback(
+    x=lambda ops, g, x, logits, target, ignore_index, reduction: cross_entropy_double_backward(
         ops, g, x, logits, target, ignore_index, reduction
     )[0],
-    logits=lambda ops, g, x, logits, target, ignore_index, reduction: entropy_curve(
+    logits=lambda ops, g, x, logits, target, ignore_index, reduction: cross_entropy_double_backward(
         ops, g, x, logits, target, ignore_index, reduction
     )[1],
 )
@@ -307,18 +311,18 @@ def cross_entropy(
     plain = weight is None and not label_smoothing and reduction != "none"
     if plain and input.ndim == 2 and target.ndim == 1 and input.shape[0]:
         classes_fit("cross_entropy", input, target, None)
-        return ops.class_entropy(input, target, ignore_index, reduction)
-    logp = ops.log_softmax_along(input, 0 if input.ndim == 1 else 1)
+        return ops._cross_entropy(input, target, ignore_index, reduction)
+    logp = ops._log_softmax(input, 0 if input.ndim == 1 else 1)
     if tuple(target.shape) == tuple(input.shape) and target.dtype.kind == "f":
         return soft_entropy(ops, logp, target, weight, reduction, label_smoothing)
     insist_on("cross_entropy", reduction)
     classes_fit("cross_entropy", logp, target, weight)
-    out = ops.picked(logp, target, weight, ignore_index, reduction)
+    out = ops._nll_loss(logp, target, weight, ignore_index, reduction)
     if not label_smoothing:
         return out
     dim, n = (0 if input.ndim == 1 else 1), input.shape[0 if input.ndim == 1 else 1]
     weighted = logp if weight is None else ops.mul(logp, by_class(ops, weight, input.ndim))
-    even = ops.replace(target == ignore_index, ops.neg(ops.sum(weighted, dim)), 0.0)
+    even = ops._where_other(target == ignore_index, ops.neg(ops.sum(weighted, dim)), 0.0)
     spread = per_class(ops, even, target, weight, ignore_index, reduction)
     return ops.add(ops.mul(out, 1 - label_smoothing), ops.mul(spread, label_smoothing / n))
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ... import native
 from ...dtypes import float32, float64
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from .cross_entropy import reduced
 
@@ -63,7 +63,7 @@ def with_end(xp: Any, x: Any, at: int) -> Any:
 
 
 @op(method=False, function=False, keeps="alpha")
-def ctc(xp, x, targets, /, input_lengths, target_lengths, blank, zero_infinity):
+def _ctc_loss(xp, x, targets, /, input_lengths, target_lengths, blank, zero_infinity):
     """The negative logarithm of the sum over all alignments, for each sample of (T, N, C)."""
     steps, n, classes = x.shape
     out = xp.zeros(n, x.dtype)
@@ -82,7 +82,7 @@ def ctc(xp, x, targets, /, input_lengths, target_lengths, blank, zero_infinity):
 
 
 @op(method=False, function=False)
-def ctc_slope(
+def _ctc_loss_backward(
     xp,
     x,
     logp,
@@ -125,15 +125,17 @@ def fast(x: Any, targets: Any, *rest: Any) -> Any:
     """The native kernel: rest is the lengths, blank and zero_infinity."""
     inputs, labels, blank, _ = rest
     rows = in_rows(np, targets, labels)
-    return native.ctc(x, rows, np.array(inputs, np.int64), np.array(labels, np.int64), blank)
+    return native.ctc_loss(x, rows, np.array(inputs, np.int64), np.array(labels, np.int64), blank)
 
 
-def fast_slope(x: Any, logp: Any, targets: Any, loss: Any, alpha: Any, *rest: Any) -> Any:
+def fast_ctc_loss_backward(
+    x: Any, logp: Any, targets: Any, loss: Any, alpha: Any, *rest: Any
+) -> Any:
     """The native kernel of the gradient."""
     inputs, labels, blank, zero_infinity = rest
     steps, counts = np.array(inputs, np.int64), np.array(labels, np.int64)
     rows = in_rows(np, targets, labels)
-    return native.ctc_slope(x, logp, rows, loss, alpha, steps, counts, blank, zero_infinity)
+    return native.ctc_loss_backward(x, logp, rows, loss, alpha, steps, counts, blank, zero_infinity)
 
 
 def no_further(ops: Any) -> NoReturn:
@@ -144,16 +146,16 @@ def no_further(ops: Any) -> NoReturn:
     )
 
 
-ctc.numpy = either(fast, ctc.forward)
-ctc.pullback(
+_ctc_loss.numpy = kernel_or_fallback(fast, _ctc_loss.forward)
+_ctc_loss.pullback(
     x=lambda ops, g, x, targets, out, alpha, input_lengths, target_lengths, blank, zero_infinity: (
-        ops.ctc_slope(
+        ops._ctc_loss_backward(
             g, x, targets, out, alpha, input_lengths, target_lengths, blank, zero_infinity
         )
     )
 )
-ctc_slope.numpy = either(fast_slope, ctc_slope.forward)
-ctc_slope.pullback(x=no_further, logp=no_further)
+_ctc_loss_backward.numpy = kernel_or_fallback(fast_ctc_loss_backward, _ctc_loss_backward.forward)
+_ctc_loss_backward.pullback(x=no_further, logp=no_further)
 
 
 def lengths_of(name: str, given: Any, n: int, most: int) -> Lengths:
@@ -258,9 +260,9 @@ def ctc_loss(
     inputs = lengths_of("input_lengths", input_lengths, n, steps)
     labels = lengths_of("target_lengths", target_lengths, n, math.prod(targets.shape))
     check_targets(tuple(targets.shape), labels)
-    losses = ops.ctc(x, targets, inputs, labels, blank, bool(zero_infinity))
+    losses = ops._ctc_loss(x, targets, inputs, labels, blank, bool(zero_infinity))
     if zero_infinity:
-        losses = ops.replace(losses == math.inf, losses, 0.0)
+        losses = ops._where_other(losses == math.inf, losses, 0.0)
     if reduction == "mean":
         if min(labels) == max(labels):  # a number is the shorter way
             return ops.mean(ops.div(losses, max(labels[0], 1)))

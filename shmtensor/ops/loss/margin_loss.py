@@ -62,12 +62,14 @@ def multi_margin_loss(
             f"{name}: one weight for each of {c} classes is needed: {tuple(weight.shape)}"
         )
     x, at = ops.reshape(input, (n, c)), ops.reshape(target, (n, 1))
-    terms = ops.relu(ops.add(ops.sub(x, ops.gathered(x, at, 1)), margin))
+    terms = ops.relu(ops.add(ops.sub(x, ops._gather(x, at, 1)), margin))
     terms = terms if p == 1 else ops.square(terms)
     if weight is not None:
-        terms = ops.mul(terms, ops.reshape(ops.selected(weight, ops.reshape(at, (-1,)), 0), (n, 1)))
+        terms = ops.mul(
+            terms, ops.reshape(ops._index_select(weight, ops.reshape(at, (-1,)), 0), (n, 1))
+        )
     wrong = ops.ne(ops.arange(c), at)
-    losses = ops.div(ops.sum(ops.choose(wrong, terms, 0.0), 1), c)
+    losses = ops.div(ops.sum(ops._where(wrong, terms, 0.0), 1), c)
     return reduced(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
 
 
@@ -99,9 +101,9 @@ def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, r
     row, column = np.nonzero(counts)
     true[row, safe[row, column]] = True
     x = ops.reshape(input, (n, c))
-    own = ops.reshape(ops.gathered(x, safe, 1), (n, most, 1))
+    own = ops.reshape(ops._gather(x, safe, 1), (n, most, 1))
     terms = ops.relu(ops.add(ops.sub(ops.reshape(x, (n, 1, c)), own), 1.0))
-    terms = ops.choose(counts[:, :, None] & ~true[:, None, :], terms, 0.0)
+    terms = ops._where(counts[:, :, None] & ~true[:, None, :], terms, 0.0)
     losses = ops.div(ops.sum(terms, (1, 2)), c)
     return reduced(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..table.check_dtypes import alike, fractions
+from ..table.check_dtypes import fractions, same_dtype_rule
 from ..table.op_definition import composite
 from .cross_entropy import insist_on, legacy, reduced
 
@@ -23,8 +23,8 @@ def mse_loss(ops, input, target, size_average=None, reduce=None, reduction="mean
     insist_on("mse_loss", reduction)
     fractions("mse_loss", input, target)
     if weight is None:
-        return ops.measured(input, target, "squared", reduction)
-    return weighted(ops, ops.measured(input, target, "squared", "none"), weight, reduction)
+        return ops._pointwise_loss(input, target, "squared", reduction)
+    return weighted(ops, ops._pointwise_loss(input, target, "squared", "none"), weight, reduction)
 
 
 def weighted(ops: Any, losses: Any, weight: Any, reduction: str) -> Any:
@@ -42,7 +42,7 @@ def l1_loss(ops, input, target, size_average=None, reduce=None, reduction="mean"
     reduction = legacy(size_average, reduce, reduction)
     insist_on("l1_loss", reduction)
     if weight is None and real(input, target):
-        return ops.measured(input, target, "absolute", reduction)
+        return ops._pointwise_loss(input, target, "absolute", reduction)
     losses = ops.abs(ops.sub(input, target))
     return (
         reduced(ops, losses, reduction)
@@ -60,7 +60,7 @@ def smooth_l1_loss(ops, input, target, size_average=None, reduce=None, reduction
     insist_on("smooth_l1_loss", reduction)
     fractions("smooth_l1_loss", input, target)
     name = "bent" if beta else "absolute"
-    return ops.measured(input, target, name, reduction, float(beta), 1.0)
+    return ops._pointwise_loss(input, target, name, reduction, float(beta), 1.0)
 
 
 @composite(method=False, function=False, autocast="full")
@@ -72,8 +72,10 @@ def huber_loss(ops, input, target, reduction="mean", delta=1.0, weight=None):
     fractions("huber_loss", input, target)
     knee = float(delta)
     if weight is None:
-        return ops.measured(input, target, "bent", reduction, knee, knee)
-    return weighted(ops, ops.measured(input, target, "bent", "none", knee, knee), weight, reduction)
+        return ops._pointwise_loss(input, target, "bent", reduction, knee, knee)
+    return weighted(
+        ops, ops._pointwise_loss(input, target, "bent", "none", knee, knee), weight, reduction
+    )
 
 
 # ---- probabilities
@@ -88,19 +90,19 @@ def binary_cross_entropy(
         raise ValueError(
             f"binary_cross_entropy: shapes differ: {tuple(input.shape)}, {tuple(target.shape)}"
         )
-    alike("binary_cross_entropy", input, target)
+    same_dtype_rule("binary_cross_entropy", input, target)
     reduction = legacy(size_average, reduce, reduction)
     insist_on("binary_cross_entropy", reduction)
     if weight is None:
-        return ops.measured(input, target, "entropy", reduction)
-    losses = ops.measured(input, target, "entropy", "none")
-    return reduced(ops, weighed(ops, losses, weight), reduction)
+        return ops._pointwise_loss(input, target, "entropy", reduction)
+    losses = ops._pointwise_loss(input, target, "entropy", "none")
+    return reduced(ops, weighted_losses(ops, losses, weight), reduction)
 
 
-def weighed(ops: Any, losses: Any, weight: Any) -> Any:
+def weighted_losses(ops: Any, losses: Any, weight: Any) -> Any:
     """The losses times their weights, in the losses' dtype."""
     out = ops.mul(losses, weight)
-    return out if out.dtype == losses.dtype else ops.cast(out, losses.dtype)
+    return out if out.dtype == losses.dtype else ops._to_copy(out, losses.dtype)
 
 
 @composite(method=False, function=False, autocast="full")
@@ -132,14 +134,14 @@ def binary_cross_entropy_with_logits(
     if pos_weight is not None:
         low = ops.logsigmoid(input)
         if pos_weight.dtype != low.dtype:
-            pos_weight = ops.cast(pos_weight, low.dtype)
+            pos_weight = ops._to_copy(pos_weight, low.dtype)
         low = ops.mul(low, ops.add(ops.mul(ops.sub(pos_weight, 1), target), 1))
         losses = ops.sub(ops.mul(ops.rsub(target, 1), input), low)
     elif weight is None:
-        return ops.measured(input, target, "logit", reduction)
+        return ops._pointwise_loss(input, target, "logit", reduction)
     else:
-        losses = ops.measured(input, target, "logit", "none")
-    losses = losses if weight is None else weighed(ops, losses, weight)
+        losses = ops._pointwise_loss(input, target, "logit", "none")
+    losses = losses if weight is None else weighted_losses(ops, losses, weight)
     return reduced(ops, losses, reduction)
 
 
@@ -148,8 +150,8 @@ def kl_div(ops, input, target, size_average=None, reduce=None, reduction="mean",
     """target * (log(target) - input); reduction="batchmean" divides the sum by the first size."""
     name = "log_divergence" if log_target else "divergence"
     if reduction == "batchmean":
-        total = ops.measured(input, target, name, "sum")
+        total = ops._pointwise_loss(input, target, name, "sum")
         return ops.div(total, input.shape[0] if input.ndim else 1)
     reduction = legacy(size_average, reduce, reduction)
     insist_on("kl_div", reduction)
-    return ops.measured(input, target, name, reduction)
+    return ops._pointwise_loss(input, target, name, reduction)

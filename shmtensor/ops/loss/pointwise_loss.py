@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 from ... import native
 from ..shape.view_expand_flip import shrunk
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import reals
 
-__all__ = ["MEASURES", "Measure"]
+__all__ = ["MEASURES", "PointwiseLoss"]
 
 Function = Callable[..., Any]
 
 
-class Measure(NamedTuple):
+class PointwiseLoss(NamedTuple):
     """A loss of numbers x and y, (xp, x, y, a, b), its slopes by x and by y, and their slopes.
 
     `bends` are functions (ops, x, y, a, b) of the table's words: by x twice, by both, by y twice;
@@ -38,21 +38,21 @@ def logistic(xp: Any, x: Any) -> Any:
     return xp.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
-def curve(ops: Any, x: Any) -> Any:
+def sigmoid_derivative(ops: Any, x: Any) -> Any:
     """s (1 - s), the slope of the logistic function."""
     s = ops.sigmoid(x)
     return s * (1 - s)
 
 
-def bent(xp: Any, x: Any, y: Any, knee: float, scale: float) -> Any:
+def huber(xp: Any, x: Any, y: Any, knee: float, scale: float) -> Any:
     """scale * (d * d / (2 knee)) up to d = |x - y| = knee, then scale * (d - knee / 2)."""
     d = xp.abs(x - y)
     return xp.where(d < knee, d * d * (0.5 * scale / knee), scale * (d - 0.5 * knee))
 
 
-def bend_of_bent(ops: Any, x: Any, y: Any, knee: float, scale: float) -> Any:
+def huber_second_derivative(ops: Any, x: Any, y: Any, knee: float, scale: float) -> Any:
     """scale / knee up to the knee."""
-    return ops.cast(ops.abs(x - y) <= knee, x.dtype) * (scale / knee)
+    return ops._to_copy(ops.abs(x - y) <= knee, x.dtype) * (scale / knee)
 
 
 def entropy(xp: Any, x: Any, y: Any, a: float, b: float) -> Any:
@@ -68,11 +68,11 @@ def entropy(xp: Any, x: Any, y: Any, a: float, b: float) -> Any:
 TINY = 1e-12  # what x (1 - x) counts at least
 
 
-def bend_of_entropy(ops: Any, x: Any, y: Any, a: float, b: float) -> Any:
+def bce_second_derivative(ops: Any, x: Any, y: Any, a: float, b: float) -> Any:
     """The derivative of (x - y) / (x (1 - x))."""
     d = (1 - x) * x
-    low = ops.clamped(d, TINY, None)
-    return (low - (x - y) * ops.replace(d < TINY, 1 - 2 * x, 0.0)) / (low * low)
+    low = ops._clamp(d, TINY, None)
+    return (low - (x - y) * ops._where_other(d < TINY, 1 - 2 * x, 0.0)) / (low * low)
 
 
 def divergence(xp: Any, x: Any, y: Any, a: float, b: float) -> Any:
@@ -86,59 +86,63 @@ def flat(number: float) -> Function:
 
 
 MEASURES = {
-    "squared": Measure(
+    "squared": PointwiseLoss(
         lambda xp, x, y, a, b: (x - y) * (x - y),
         (lambda xp, x, y, a, b: 2 * (x - y), lambda xp, x, y, a, b: 2 * (y - x)),
         (flat(2.0), flat(-2.0), flat(2.0)),
     ),
-    "absolute": Measure(
+    "absolute": PointwiseLoss(
         lambda xp, x, y, a, b: xp.abs(x - y),
         (lambda xp, x, y, a, b: xp.sign(x - y), lambda xp, x, y, a, b: xp.sign(y - x)),
         (0, 0, 0),
     ),
-    "bent": Measure(  # a: knee, b: scale
-        bent,
+    "bent": PointwiseLoss(  # a: knee, b: scale
+        huber,
         (
             lambda xp, x, y, a, b: b * xp.clip((x - y) / a, -1, 1),
             lambda xp, x, y, a, b: b * xp.clip((y - x) / a, -1, 1),
         ),
-        (bend_of_bent, lambda *given: -bend_of_bent(*given), bend_of_bent),
+        (
+            huber_second_derivative,
+            lambda *given: -huber_second_derivative(*given),
+            huber_second_derivative,
+        ),
     ),
-    "entropy": Measure(  # of the probability x
+    "entropy": PointwiseLoss(  # of the probability x
         entropy,
         (
             lambda xp, x, y, a, b: (x - y) / xp.maximum((1 - x) * x, TINY),
             lambda xp, x, y, a, b: xp.maximum(xp.log1p(-x), -100) - xp.maximum(xp.log(x), -100),
         ),
         (
-            bend_of_entropy,
-            lambda ops, x, y, a, b: -1 / ops.clamped((1 - x) * x, TINY, None),
+            bce_second_derivative,
+            lambda ops, x, y, a, b: -1 / ops._clamp((1 - x) * x, TINY, None),
             0,
         ),
     ),
-    "logit": Measure(  # the entropy of sigmoid(x)
+    "logit": PointwiseLoss(  # the entropy of sigmoid(x)
         lambda xp, x, y, a, b: xp.where(x < 0, -y, 1 - y) * x + soft_plus(xp, -xp.abs(x)),
         (lambda xp, x, y, a, b: logistic(xp, x) - y, lambda xp, x, y, a, b: -x),
-        (lambda ops, x, y, a, b: curve(ops, x), flat(-1.0), 0),
+        (lambda ops, x, y, a, b: sigmoid_derivative(ops, x), flat(-1.0), 0),
     ),
-    "soft_margin": Measure(  # log(1 + exp(-x y))
+    "soft_margin": PointwiseLoss(  # log(1 + exp(-x y))
         lambda xp, x, y, a, b: soft_plus(xp, -x * y),
         (
             lambda xp, x, y, a, b: -y * logistic(xp, -x * y),
             lambda xp, x, y, a, b: -x * logistic(xp, -x * y),
         ),
         (
-            lambda ops, x, y, a, b: y * y * curve(ops, x * y),
-            lambda ops, x, y, a, b: x * y * curve(ops, x * y) - ops.sigmoid(-x * y),
-            lambda ops, x, y, a, b: x * x * curve(ops, x * y),
+            lambda ops, x, y, a, b: y * y * sigmoid_derivative(ops, x * y),
+            lambda ops, x, y, a, b: x * y * sigmoid_derivative(ops, x * y) - ops.sigmoid(-x * y),
+            lambda ops, x, y, a, b: x * x * sigmoid_derivative(ops, x * y),
         ),
     ),
-    "divergence": Measure(
+    "divergence": PointwiseLoss(
         divergence,
         (lambda xp, x, y, a, b: -y, lambda xp, x, y, a, b: xp.log(y) + 1 - x),
         (0, flat(-1.0), lambda ops, x, y, a, b: 1 / y),
     ),
-    "log_divergence": Measure(  # of logarithms y
+    "log_divergence": PointwiseLoss(  # of logarithms y
         lambda xp, x, y, a, b: xp.exp(y) * (y - x),
         (lambda xp, x, y, a, b: -xp.exp(y), lambda xp, x, y, a, b: xp.exp(y) * (y - x + 1)),
         (
@@ -147,7 +151,7 @@ MEASURES = {
             lambda ops, x, y, a, b: ops.exp(y) * (y - x + 2),
         ),
     ),
-    "poisson": Measure(  # of the logarithm x of a rate
+    "poisson": PointwiseLoss(  # of the logarithm x of a rate
         lambda xp, x, y, a, b: xp.exp(x) - y * x,
         (lambda xp, x, y, a, b: xp.exp(x) - y, lambda xp, x, y, a, b: -x),
         (lambda ops, x, y, a, b: ops.exp(x), flat(-1.0), 0),
@@ -186,9 +190,9 @@ def share(n: int, reduction: str) -> float:
     method=False,
     function=False,
     samples=SAMPLES,
-    vmap="measured",
+    vmap="pointwise_losses",
 )
-def measured(xp, x, y, /, name, reduction="mean", a=0.0, b=0.0):
+def _pointwise_loss(xp, x, y, /, name, reduction="mean", a=0.0, b=0.0):
     """The named loss of x and y: all of them, their mean or their sum."""
     losses = MEASURES[name].value(xp, x, y, a, b)
     if reduction != "none":
@@ -198,13 +202,13 @@ def measured(xp, x, y, /, name, reduction="mean", a=0.0, b=0.0):
     return xp.asarray(losses, losses.dtype if x.dtype.kind == "c" else x.dtype)
 
 
-measured.numpy = either(native.measure, measured.forward)
-measured.pullback(
+_pointwise_loss.numpy = kernel_or_fallback(native.pointwise_loss, _pointwise_loss.forward)
+_pointwise_loss.pullback(
     x=lambda ops, g, x, y, x_shape, name, reduction, a, b: shrunk(
-        ops, ops.measure_backward(g, x, y, name, 0, reduction, a, b), x_shape
+        ops, ops._pointwise_loss_backward(g, x, y, name, 0, reduction, a, b), x_shape
     ),
     y=lambda ops, g, x, y, y_shape, name, reduction, a, b: shrunk(
-        ops, ops.measure_backward(g, x, y, name, 1, reduction, a, b), y_shape
+        ops, ops._pointwise_loss_backward(g, x, y, name, 1, reduction, a, b), y_shape
     ),
 )
 
@@ -219,9 +223,9 @@ measured.pullback(
         for side in (0, 1)
     ],
     layout="pointwise",
-    vmap="measure_slopes",
+    vmap="pointwise_loss_gradients",
 )
-def measure_backward(xp, x, left, right, /, name, side, reduction="mean", a=0.0, b=0.0):
+def _pointwise_loss_backward(xp, x, left, right, /, name, side, reduction="mean", a=0.0, b=0.0):
     """x times the slope of the named loss by its left (side 0) or its right number, over the number
     of losses for their mean.
     """
@@ -231,17 +235,19 @@ def measure_backward(xp, x, left, right, /, name, side, reduction="mean", a=0.0,
     return xp.broadcast_to(factor * slope, shape).astype(left.dtype)
 
 
-measure_backward.numpy = either(native.measure_backward, measure_backward.forward)
+_pointwise_loss_backward.numpy = kernel_or_fallback(
+    native.pointwise_loss_backward, _pointwise_loss_backward.forward
+)
 
 
-def slope_of_slope(
+def pointwise_loss_double_backward(
     ops: Any, g: Any, x: Any, left: Any, right: Any, which: int, given: tuple[Any, ...]
 ) -> Any:
-    """The gradient of `measure_backward` by x (which -1), or by one of the numbers."""
+    """The gradient of `_pointwise_loss_backward` by x (which -1), or by one of the numbers."""
     name, side, reduction, a, b = given
     like = (left, right)[max(which, 0)]
     if which < 0:
-        slopes = ops.measure_backward(g, left, right, name, side, "none", a, b)
+        slopes = ops._pointwise_loss_backward(g, left, right, name, side, "none", a, b)
         if reduction == "none":
             return slopes
         return ops.sum(slopes) * share(math.prod(slopes.shape), reduction)
@@ -252,14 +258,14 @@ def slope_of_slope(
     return shrunk(ops, curved * share(math.prod(g.shape), reduction), tuple(like.shape))
 
 
-measure_backward.pullback(
-    x=lambda ops, g, x, left, right, name, side, reduction, a, b: slope_of_slope(
+_pointwise_loss_backward.pullback(
+    x=lambda ops, g, x, left, right, name, side, reduction, a, b: pointwise_loss_double_backward(
         ops, g, x, left, right, -1, (name, side, reduction, a, b)
     ),
-    left=lambda ops, g, x, left, right, name, side, reduction, a, b: slope_of_slope(
+    left=lambda ops, g, x, left, right, name, side, reduction, a, b: pointwise_loss_double_backward(
         ops, g, x, left, right, 0, (name, side, reduction, a, b)
     ),
-    right=lambda ops, g, x, left, right, name, side, reduction, a, b: slope_of_slope(
-        ops, g, x, left, right, 1, (name, side, reduction, a, b)
+    right=lambda ops, g, x, left, right, name, side, reduction, a, b: (
+        pointwise_loss_double_backward(ops, g, x, left, right, 1, (name, side, reduction, a, b))
     ),
 )

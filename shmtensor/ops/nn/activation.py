@@ -12,12 +12,12 @@ import numpy as np
 
 from ... import native
 from ..pointwise.exp_log_erf import error_function
-from ..table.check_dtypes import alike, floating, not_whole, refusal
+from ..table.check_dtypes import floating, not_whole, refusal, same_dtype_rule
 from ..table.dims import axis
-from ..table.native_or_numpy import either, for_floats
+from ..table.native_or_numpy import for_floats, kernel_or_fallback
 from ..table.op_definition import PRIVATE, composite, op
 from ..table.samples import reals
-from .activation_backward import silu_slope
+from .activation_backward import silu_derivative
 
 ROOT_HALF = math.sqrt(0.5)
 ROOT_2_PI = math.sqrt(2 / math.pi)
@@ -54,16 +54,16 @@ def relu(xp, x, /):
     return positive_part(xp, x)
 
 
-relu.pullback(x=lambda ops, g, out: ops.relu_backward(g, out))
+relu.pullback(x=lambda ops, g, out: ops._relu_backward(g, out))
 
 
 @op(numpy=native.relu_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
-def relu_backward(xp, x, y, /):
+def _relu_backward(xp, x, y, /):
     """x where y is positive, else 0."""
     return xp.where(y > 0, x, xp.zeros((), x.dtype))
 
 
-relu_backward.pullback(x=lambda ops, g, y: ops.relu_backward(g, y))
+_relu_backward.pullback(x=lambda ops, g, y: ops._relu_backward(g, y))
 
 
 def logistic(xp: Any, x: Any) -> Any:
@@ -87,30 +87,32 @@ def sigmoid(xp, x, /):
 
 sigmoid.pullback(
     x=lambda ops, g, out: (
-        ops.sigmoid_backward(g, out) if out.dtype.kind == "f" else g * (out * (1 - out)).conjugate()
+        ops._sigmoid_backward(g, out)
+        if out.dtype.kind == "f"
+        else g * (out * (1 - out)).conjugate()
     )
 )
 
 
 @op(numpy=native.sigmoid_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
-def sigmoid_backward(xp, x, y, /):
+def _sigmoid_backward(xp, x, y, /):
     """x * y * (1 - y)."""
     return x * (y * (1 - y))
 
 
-sigmoid_backward.pullback(
-    x=lambda ops, g, y: ops.sigmoid_backward(g, y), y=lambda g, x, y: g * x * (1 - 2 * y)
+_sigmoid_backward.pullback(
+    x=lambda ops, g, y: ops._sigmoid_backward(g, y), y=lambda g, x, y: g * x * (1 - 2 * y)
 )
 
 
 @op(numpy=native.tanh_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
-def tanh_backward(xp, x, y, /):
+def _tanh_backward(xp, x, y, /):
     """x * (1 - y * y)."""
     return x * (1 - y * y)
 
 
-tanh_backward.pullback(
-    x=lambda ops, g, y: ops.tanh_backward(g, y), y=lambda g, x, y: g * x * (-2 * y)
+_tanh_backward.pullback(
+    x=lambda ops, g, y: ops._tanh_backward(g, y), y=lambda g, x, y: g * x * (-2 * y)
 )
 
 
@@ -120,13 +122,13 @@ def silu(xp, x, /):
     return x * sigmoid.forward(xp, x)
 
 
-silu.numpy = either(native.silu, silu.forward)
+silu.numpy = kernel_or_fallback(native.silu, silu.forward)
 silu.unlike = not_whole("silu")
 silu.pullback(
     x=lambda ops, g, x: (
-        ops.curve_backward(g, x, "silu")
+        ops._activation_backward(g, x, "silu")
         if x.dtype.kind == "f"
-        else g * silu_slope(ops, x).conjugate()
+        else g * silu_derivative(ops, x).conjugate()
     )
 )
 
@@ -135,17 +137,17 @@ GELUS = [(reals((3, 4), -3.0, 3.0), False), (reals((3, 4), -3.0, 3.0), True), ((
 
 
 @op(numpy=native.gelu, **PRIVATE, samples=[*BOTH_SIDES, *GELUS], layout="pointwise")
-def gelu_rows(xp, x, /, tanh=False):
+def _gelu(xp, x, /, tanh=False):
     """x times the normal distribution's P(X <= x), exactly or by tanh."""
     if tanh:
         return 0.5 * x * (1 + xp.tanh(ROOT_2_PI * (x + 0.044715 * x * x * x)))
     return 0.5 * x * (1 + error_function(xp, x * x.dtype.type(ROOT_HALF), False))
 
 
-gelu_rows.pullback(x=lambda ops, g, x, tanh: ops.gelu_backward(g, x, tanh))
+_gelu.pullback(x=lambda ops, g, x, tanh: ops._gelu_backward(g, x, tanh))
 
 
-def gelu_slope(f: Any, erf: Any, y: Any, tanh: bool) -> Any:
+def gelu_derivative(f: Any, erf: Any, y: Any, tanh: bool) -> Any:
     """P(X <= y) + y times the density; f has the functions exp and tanh."""
     if tanh:
         t = f.tanh(ROOT_2_PI * (y + 0.044715 * y * y * y))
@@ -155,7 +157,7 @@ def gelu_slope(f: Any, erf: Any, y: Any, tanh: bool) -> Any:
     return 0.5 * (1 + erf(y * ROOT_HALF)) + y * density
 
 
-def gelu_curve(ops: Any, y: Any, tanh: bool) -> Any:
+def gelu_second_derivative(ops: Any, y: Any, tanh: bool) -> Any:
     """The second derivative."""
     if not tanh:
         return ops.exp(-0.5 * y * y) * (2 - y * y) * (1 / math.sqrt(2 * math.pi))
@@ -173,14 +175,14 @@ def gelu_curve(ops: Any, y: Any, tanh: bool) -> Any:
     samples=[((3, 4), reals((3, 4), -3.0, 3.0), tanh) for tanh in (False, True)],
     layout="pointwise",
 )
-def gelu_backward(xp, x, y, /, tanh):
+def _gelu_backward(xp, x, y, /, tanh):
     """x times the slope of gelu at y."""
-    return x * gelu_slope(xp, lambda z: error_function(xp, z, False), y, tanh)
+    return x * gelu_derivative(xp, lambda z: error_function(xp, z, False), y, tanh)
 
 
-gelu_backward.pullback(
-    x=lambda ops, g, y, tanh: ops.gelu_backward(g, y, tanh),
-    y=lambda ops, g, x, y, tanh: g * x * gelu_curve(ops, y, tanh),
+_gelu_backward.pullback(
+    x=lambda ops, g, y, tanh: ops._gelu_backward(g, y, tanh),
+    y=lambda ops, g, x, y, tanh: g * x * gelu_second_derivative(ops, y, tanh),
 )
 
 
@@ -192,7 +194,7 @@ def gelu(ops, input, approximate="none"):
             f"gelu: no such approximation: {approximate!r}, 'none' or 'tanh' is needed"
         )
     floating("gelu", input)
-    return ops.gelu_rows(input, approximate == "tanh")
+    return ops._gelu(input, approximate == "tanh")
 
 
 @op(
@@ -208,9 +210,9 @@ def softplus(xp, x, /, beta=1.0, threshold=20.0):
     return xp.where(z > threshold, x, xp.logaddexp(z, 0) / beta).astype(x.dtype)
 
 
-softplus.numpy = either(native.softplus, softplus.forward)
+softplus.numpy = kernel_or_fallback(native.softplus, softplus.forward)
 softplus.pullback(
-    x=lambda ops, g, x, beta, threshold: ops.curve_backward(g, x, "softplus", beta, threshold)
+    x=lambda ops, g, x, beta, threshold: ops._activation_backward(g, x, "softplus", beta, threshold)
 )
 
 
@@ -221,8 +223,8 @@ def logsigmoid(xp, x, /):
     return -xp.logaddexp(-x, 0)
 
 
-logsigmoid.numpy = either(native.logsigmoid, logsigmoid.forward)
-logsigmoid.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "logsigmoid"))
+logsigmoid.numpy = kernel_or_fallback(native.logsigmoid, logsigmoid.forward)
+logsigmoid.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "logsigmoid"))
 
 
 @op(
@@ -237,9 +239,9 @@ def leaky_relu(xp, x, /, negative_slope=0.01):
     return xp.where(x > 0, x, x * negative_slope)
 
 
-leaky_relu.numpy = either(native.leaky_relu, leaky_relu.forward)
+leaky_relu.numpy = kernel_or_fallback(native.leaky_relu, leaky_relu.forward)
 leaky_relu.pullback(
-    x=lambda ops, g, x, negative_slope: ops.curve_backward(g, x, "leaky_relu", negative_slope)
+    x=lambda ops, g, x, negative_slope: ops._activation_backward(g, x, "leaky_relu", negative_slope)
 )
 
 
@@ -255,9 +257,9 @@ def elu(xp, x, /, alpha=1.0, scale=1.0, input_scale=1.0):
     return xp.where(x > 0, x * scale, xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale))
 
 
-elu.numpy = either(native.elu, elu.forward)
+elu.numpy = kernel_or_fallback(native.elu, elu.forward)
 elu.pullback(
-    x=lambda ops, g, x, alpha, scale, input_scale: ops.curve_backward(
+    x=lambda ops, g, x, alpha, scale, input_scale: ops._activation_backward(
         g, x, "elu", alpha, scale, input_scale
     )
 )
@@ -290,9 +292,11 @@ def hardtanh(xp, x, /, min_val=-1.0, max_val=1.0):
     return xp.minimum(xp.maximum(x, x.dtype.type(min_val)), x.dtype.type(max_val))
 
 
-hardtanh.numpy = either(native.hardtanh, hardtanh.forward)
+hardtanh.numpy = kernel_or_fallback(native.hardtanh, hardtanh.forward)
 hardtanh.pullback(
-    x=lambda ops, g, x, min_val, max_val: ops.curve_backward(g, x, "hardtanh", min_val, max_val)
+    x=lambda ops, g, x, min_val, max_val: ops._activation_backward(
+        g, x, "hardtanh", min_val, max_val
+    )
 )
 
 
@@ -303,8 +307,8 @@ def hardsigmoid(xp, x, /):
     return xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
-hardsigmoid.numpy = either(native.hardsigmoid, hardsigmoid.forward)
-hardsigmoid.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "hardsigmoid"))
+hardsigmoid.numpy = kernel_or_fallback(native.hardsigmoid, hardsigmoid.forward)
+hardsigmoid.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "hardsigmoid"))
 
 
 @op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)], layout="pointwise")
@@ -314,8 +318,8 @@ def hardswish(xp, x, /):
     return x * xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
-hardswish.numpy = either(native.hardswish, hardswish.forward)
-hardswish.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "hardswish"))
+hardswish.numpy = kernel_or_fallback(native.hardswish, hardswish.forward)
+hardswish.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "hardswish"))
 
 
 @op(samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)], layout="pointwise")
@@ -325,8 +329,8 @@ def hardshrink(xp, x, /, lambd=0.5):
     return xp.where((x < -lambd) | (x > lambd) | (x != x), x, xp.zeros((), x.dtype))
 
 
-hardshrink.numpy = either(native.hardshrink, hardshrink.forward)
-hardshrink.pullback(x=lambda ops, g, x, lambd: ops.curve_backward(g, x, "hardshrink", lambd))
+hardshrink.numpy = kernel_or_fallback(native.hardshrink, hardshrink.forward)
+hardshrink.pullback(x=lambda ops, g, x, lambd: ops._activation_backward(g, x, "hardshrink", lambd))
 
 
 @op(
@@ -344,8 +348,8 @@ def softshrink(xp, x, /, lambd=0.5):
     return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, near))
 
 
-softshrink.numpy = either(native.softshrink, softshrink.forward)
-softshrink.pullback(x=lambda ops, g, x, lambd: ops.curve_backward(g, x, "softshrink", lambd))
+softshrink.numpy = kernel_or_fallback(native.softshrink, softshrink.forward)
+softshrink.pullback(x=lambda ops, g, x, lambd: ops._activation_backward(g, x, "softshrink", lambd))
 
 
 @op(inplace=True, method=False, samples=[((3, 4), 0.1, 20.0)], layout="pointwise")
@@ -354,8 +358,10 @@ def threshold(xp, x, /, threshold, value):
     return xp.where(x <= threshold, x.dtype.type(value), x)
 
 
-threshold.numpy = either(native.threshold, threshold.forward)
-threshold.pullback(x=lambda ops, g, x, threshold: ops.curve_backward(g, x, "threshold", threshold))
+threshold.numpy = kernel_or_fallback(native.threshold, threshold.forward)
+threshold.pullback(
+    x=lambda ops, g, x, threshold: ops._activation_backward(g, x, "threshold", threshold)
+)
 
 
 @op(**PRIVATE, samples=BOTH_SIDES, layout="pointwise")
@@ -365,8 +371,8 @@ def mish(xp, x, /):
     return x * xp.tanh(xp.logaddexp(x, 0))
 
 
-mish.numpy = either(native.mish, mish.forward)
-mish.pullback(x=lambda ops, g, x: ops.curve_backward(g, x, "mish"))
+mish.numpy = kernel_or_fallback(native.mish, mish.forward)
+mish.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "mish"))
 
 
 quick_prelu = native.elementwise("prelu")
@@ -379,7 +385,7 @@ def fast_prelu(x: Any, weight: Any) -> Any:
             return native.leaky_relu(x, weight.item())
         return quick_prelu(x, weight)
     with np.errstate(all="ignore"):
-        return weighted_below.forward(np, x, weight)
+        return _prelu_kernel.forward(np, x, weight)
 
 
 @op(
@@ -390,14 +396,14 @@ def fast_prelu(x: Any, weight: Any) -> Any:
     inplace=False,
     samples=[((3, 4), (3, 1)), ((3, 4), ())],
 )
-def weighted_below(xp, x, weight, /):
+def _prelu_kernel(xp, x, weight, /):
     """x where it is positive, weight * x elsewhere."""
     return xp.where(x > 0, x, weight * x)
 
 
-weighted_below.pullback(
-    x=lambda ops, g, x, weight: ops.choose(x > 0, g, weight * g),
-    weight=lambda ops, g, x: ops.replace(x > 0, g * x, 0.0),
+_prelu_kernel.pullback(
+    x=lambda ops, g, x, weight: ops._where(x > 0, g, weight * g),
+    weight=lambda ops, g, x: ops._where_other(x > 0, g * x, 0.0),
 )
 
 
@@ -406,7 +412,7 @@ def prelu(ops, input, weight):
     """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension
     1).
     """
-    alike("prelu", input, weight)
+    same_dtype_rule("prelu", input, weight)
     floating("prelu", input)
     if weight.ndim > 1:
         raise RuntimeError(f"prelu: weight must be 0-d or 1-d: {tuple(weight.shape)}")
@@ -419,7 +425,7 @@ def prelu(ops, input, weight):
         weight = ops.reshape(weight, (1, -1, *(1,) * (input.ndim - 2)))
     elif weight.ndim:
         weight = ops.reshape(weight, ())
-    return ops.weighted_below(input, weight)
+    return ops._prelu_kernel(input, weight)
 
 
 @composite(**PRIVATE)
@@ -429,6 +435,6 @@ def glu(ops, input, dim=-1):
     if not input.ndim or input.shape[dim] % 2:
         raise RuntimeError(f"glu: dim must have an even size: {tuple(input.shape)}, dim={dim}")
     if input.dtype.kind == "f":
-        return ops.gated(input, axis(input, dim))
+        return ops._glu(input, axis(input, dim))
     n = input.shape[dim] // 2
     return ops.mul(ops.narrow(input, dim, 0, n), ops.sigmoid(ops.narrow(input, dim, n, n)))

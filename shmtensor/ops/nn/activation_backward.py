@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import native
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import reals
 
-__all__ = ["CURVES", "Curve"]
+__all__ = ["CURVES", "ActivationDerivatives"]
 
 Function = Callable[..., Any]
 
 
-class Curve(NamedTuple):
+class ActivationDerivatives(NamedTuple):
     """The first derivative, (f, x, a, b, c), and the second, (ops, x, a, b, c), of an activation.
 
     f has the functions `exp`, `tanh`, `softplus`, `sigmoid` and `where`. A second derivative of 0
@@ -43,82 +43,84 @@ class Plain:
         return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
-def silu_slope(f: Any, x: Any) -> Any:
+def silu_derivative(f: Any, x: Any) -> Any:
     """s (1 + x (1 - s))."""
     s = f.sigmoid(x)
     return s * (1 + x * (1 - s))
 
 
-def silu_bend(ops: Any, x: Any) -> Any:
+def silu_second_derivative(ops: Any, x: Any) -> Any:
     """s (1 - s) (2 + x (1 - 2 s))."""
     s = ops.sigmoid(x)
     return s * (1 - s) * (2 + x * (1 - 2 * s))
 
 
-def mish_slope(f: Any, x: Any) -> Any:
+def mish_derivative(f: Any, x: Any) -> Any:
     """t + x s (1 - t t), where t is tanh(softplus(x))."""
     t, s = f.tanh(f.softplus(x)), f.sigmoid(x)
     return t + x * s * (1 - t * t)
 
 
-def mish_bend(ops: Any, x: Any) -> Any:
+def mish_second_derivative(ops: Any, x: Any) -> Any:
     """(1 - t t) s (2 + x (1 - s - 2 t s))."""
     t, s = ops.tanh(ops.softplus(x)), ops.sigmoid(x)
     return (1 - t * t) * s * (2 + x * (1 - s - 2 * t * s))
 
 
-def softplus_bend(ops: Any, x: Any, beta: float, threshold: float) -> Any:
+def softplus_second_derivative(ops: Any, x: Any, beta: float, threshold: float) -> Any:
     """beta s (1 - s), and 0 beyond the threshold."""
     s = ops.sigmoid(x * beta)
-    return ops.replace(x * beta > threshold, beta * s * (1 - s), 0.0)
+    return ops._where_other(x * beta > threshold, beta * s * (1 - s), 0.0)
 
 
-def logsigmoid_bend(ops: Any, x: Any) -> Any:
+def logsigmoid_second_derivative(ops: Any, x: Any) -> Any:
     """-s (1 - s)."""
     s = ops.sigmoid(x)
     return -s * (1 - s)
 
 
-def elu_bend(ops: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+def elu_second_derivative(ops: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
     """scale alpha input_scale^2 exp(input_scale x) on the negative side."""
-    low = ops.replace(x > 0, x, 0.0)
+    low = ops._where_other(x > 0, x, 0.0)
     bend = ops.exp(low * input_scale) * (alpha * scale * input_scale * input_scale)
-    return ops.replace(x > 0, bend, 0.0)
+    return ops._where_other(x > 0, bend, 0.0)
 
 
-def shrink_slope(f: Any, x: Any, lambd: float) -> Any:
+def shrink_derivative(f: Any, x: Any, lambd: float) -> Any:
     """0 up to lambd on either side."""
     return f.where((x >= -lambd) & (x <= lambd), 0.0, 1.0)
 
 
 CURVES = {
-    "silu": Curve(silu_slope, silu_bend),
-    "softplus": Curve(
+    "silu": ActivationDerivatives(silu_derivative, silu_second_derivative),
+    "softplus": ActivationDerivatives(
         lambda f, x, beta, threshold: f.where(x * beta > threshold, 1.0, f.sigmoid(x * beta)),
-        softplus_bend,
+        softplus_second_derivative,
     ),
-    "logsigmoid": Curve(lambda f, x: f.sigmoid(-x), logsigmoid_bend),
-    "mish": Curve(mish_slope, mish_bend),
-    "leaky_relu": Curve(lambda f, x, negative_slope: f.where(x > 0, 1.0, negative_slope)),
-    "elu": Curve(
+    "logsigmoid": ActivationDerivatives(lambda f, x: f.sigmoid(-x), logsigmoid_second_derivative),
+    "mish": ActivationDerivatives(mish_derivative, mish_second_derivative),
+    "leaky_relu": ActivationDerivatives(
+        lambda f, x, negative_slope: f.where(x > 0, 1.0, negative_slope)
+    ),
+    "elu": ActivationDerivatives(
         lambda f, x, alpha, scale, input_scale: f.where(
             x > 0,
             scale,
             f.exp(f.where(x > 0, 0.0, x) * input_scale) * (alpha * scale * input_scale),
         ),
-        elu_bend,
+        elu_second_derivative,
     ),
-    "hardtanh": Curve(
+    "hardtanh": ActivationDerivatives(
         lambda f, x, min_val, max_val: f.where((x > min_val) & (x < max_val), 1.0, 0.0)
     ),
-    "hardsigmoid": Curve(lambda f, x: f.where((x > -3) & (x < 3), 1 / 6, 0.0)),
-    "hardswish": Curve(
+    "hardsigmoid": ActivationDerivatives(lambda f, x: f.where((x > -3) & (x < 3), 1 / 6, 0.0)),
+    "hardswish": ActivationDerivatives(
         lambda f, x: f.where(x <= -3, 0.0, f.where(x >= 3, 1.0, x / 3 + 0.5)),
-        lambda ops, x: ops.cast((x > -3) & (x < 3), x.dtype) / 3,
+        lambda ops, x: ops._to_copy((x > -3) & (x < 3), x.dtype) / 3,
     ),
-    "hardshrink": Curve(shrink_slope),
-    "softshrink": Curve(shrink_slope),
-    "threshold": Curve(lambda f, x, threshold: f.where(x <= threshold, 0.0, 1.0)),
+    "hardshrink": ActivationDerivatives(shrink_derivative),
+    "softshrink": ActivationDerivatives(shrink_derivative),
+    "threshold": ActivationDerivatives(lambda f, x, threshold: f.where(x <= threshold, 0.0, 1.0)),
 }
 ARGUMENTS = {
     "softplus": 2, "leaky_relu": 1, "elu": 3, "hardtanh": 2, "hardshrink": 1, "softshrink": 1,
@@ -147,7 +149,7 @@ WIDE = reals((3, 4), -5.0, 5.0)
     ],
     layout="pointwise",
 )
-def curve_backward(xp, x, y, /, name, a=0.0, b=0.0, c=0.0):
+def _activation_backward(xp, x, y, /, name, a=0.0, b=0.0, c=0.0):
     """x times the slope of the named activation at y; where the slope is 0 the result is 0."""
     numbers = (a, b, c)[: ARGUMENTS.get(name, 0)]
     slope = CURVES[name].slope(Plain, y, *numbers)
@@ -156,18 +158,22 @@ def curve_backward(xp, x, y, /, name, a=0.0, b=0.0, c=0.0):
     return (xp.where(slope == 0, 0.0, out) if flat else out).astype(x.dtype)
 
 
-curve_backward.numpy = either(native.curve_backward, curve_backward.forward)
+_activation_backward.numpy = kernel_or_fallback(
+    native.activation_backward, _activation_backward.forward
+)
 
 
-def bent(ops: Any, g: Any, x: Any, y: Any, name: str, numbers: tuple[float, ...]) -> Any:
-    """The gradient of `curve_backward` by y; None where no slope changes."""
+def activation_double_backward(
+    ops: Any, g: Any, x: Any, y: Any, name: str, numbers: tuple[float, ...]
+) -> Any:
+    """The gradient of `_activation_backward` by y; None where no slope changes."""
     bend = CURVES[name].bend
     return None if bend is None else g * x * bend(ops, y, *numbers[: ARGUMENTS.get(name, 0)])
 
 
-curve_backward.pullback(
-    x=lambda ops, g, y, name, a, b, c: ops.curve_backward(g, y, name, a, b, c),
-    y=lambda ops, g, x, y, name, a, b, c: bent(ops, g, x, y, name, (a, b, c)),
+_activation_backward.pullback(
+    x=lambda ops, g, y, name, a, b, c: ops._activation_backward(g, y, name, a, b, c),
+    y=lambda ops, g, x, y, name, a, b, c: activation_double_backward(ops, g, x, y, name, (a, b, c)),
 )
 
 
@@ -182,7 +188,7 @@ def halves(x: Any, dim: int) -> tuple[Any, Any]:
 
 
 @op(method=False, function=False, samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)], vmap="along")
-def gated(xp, x, /, dim):
+def _glu(xp, x, /, dim):
     """The first half along dim times sigmoid(the second)."""
     left, right = halves(x, dim)
     return left * Plain.sigmoid(right)
@@ -194,15 +200,15 @@ def gated(xp, x, /, dim):
     samples=[((3, 2), (3, 4), 1), ((2, 3, 3), (2, 6, 3), 1)],
     vmap="along",
 )
-def gated_backward(xp, x, y, /, dim):
-    """The gradient of `gated` at y, by its incoming one x."""
+def _glu_backward(xp, x, y, /, dim):
+    """The gradient of `_glu` at y, by its incoming one x."""
     left, right = halves(y, dim)
     s = Plain.sigmoid(right)
     return xp.concatenate([x * s, x * left * s * (1 - s)], dim).astype(x.dtype)
 
 
-def gate_curve(ops: Any, g: Any, x: Any, y: Any, dim: int) -> tuple[Any, Any]:
-    """The gradients of `gated_backward` by x and by y."""
+def glu_double_backward(ops: Any, g: Any, x: Any, y: Any, dim: int) -> tuple[Any, Any]:
+    """The gradients of `_glu_backward` by x and by y."""
     n = x.shape[dim]
     (a, b), (left, right) = ((ops.narrow(v, dim, 0, n), ops.narrow(v, dim, n, n)) for v in (g, y))
     s = ops.sigmoid(right)
@@ -211,10 +217,10 @@ def gate_curve(ops: Any, g: Any, x: Any, y: Any, dim: int) -> tuple[Any, Any]:
     return a * s + b * left * rise, ops.cat([b * x * rise, by_right], dim)
 
 
-gated.numpy = either(native.gated, gated.forward)
-gated_backward.numpy = either(native.gated_backward, gated_backward.forward)
-gated.pullback(x=lambda ops, g, x, dim: ops.gated_backward(g, x, dim))
-gated_backward.pullback(
-    x=lambda ops, g, x, y, dim: gate_curve(ops, g, x, y, dim)[0],
-    y=lambda ops, g, x, y, dim: gate_curve(ops, g, x, y, dim)[1],
+_glu.numpy = kernel_or_fallback(native.glu, _glu.forward)
+_glu_backward.numpy = kernel_or_fallback(native.glu_backward, _glu_backward.forward)
+_glu.pullback(x=lambda ops, g, x, dim: ops._glu_backward(g, x, dim))
+_glu_backward.pullback(
+    x=lambda ops, g, x, y, dim: glu_double_backward(ops, g, x, y, dim)[0],
+    y=lambda ops, g, x, y, dim: glu_double_backward(ops, g, x, y, dim)[1],
 )

@@ -20,11 +20,11 @@ def others(ndim: int) -> tuple[int, ...]:
 
 def fast_channels(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     """The native kernel, or the plain form."""
-    found = native.batch_normed(x, weight, bias, eps)
+    found = native.batch_norm(x, weight, bias, eps)
     if found is not None:
         return (*found, {})
     with np.errstate(all="ignore"):
-        return channels_normed.forward(np, x, weight, bias, eps)
+        return _native_batch_norm.forward(np, x, weight, bias, eps)
 
 
 @op(
@@ -42,7 +42,7 @@ def fast_channels(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     ],
     layout="images x",
 )
-def channels_normed(xp, x, weight=None, bias=None, /, eps=1e-5):
+def _native_batch_norm(xp, x, weight=None, bias=None, /, eps=1e-5):
     """(x - mean) / sqrt(variance + eps) * weight + bias of each channel, dimension 1; the means and
     variances.
     """
@@ -56,7 +56,7 @@ def channels_normed(xp, x, weight=None, bias=None, /, eps=1e-5):
     return out, average.reshape(-1), spread.reshape(-1), {}
 
 
-def channel_slope(ops: Any, g: Any, x: Any, eps: float) -> Any:
+def mean_var_backward(ops: Any, g: Any, x: Any, eps: float) -> Any:
     """(g - mean(g) - out * mean(g * out)) * rstd, formed anew so that it carries history."""
     dims = others(x.ndim)
     away = x - ops.mean(x, dims, True)
@@ -65,7 +65,7 @@ def channel_slope(ops: Any, g: Any, x: Any, eps: float) -> Any:
     return (g - ops.mean(g, dims, True) - out * ops.mean(g * out, dims, True)) * rstd
 
 
-def moments_slope(ops: Any, g: Any, h: Any, x: Any) -> Any:
+def moments_backward(ops: Any, g: Any, h: Any, x: Any) -> Any:
     """What the gradients of the means and variances are at x; a number if there are none, as
     nearly always.
     """
@@ -79,18 +79,18 @@ def moments_slope(ops: Any, g: Any, h: Any, x: Any) -> Any:
     )
 
 
-def channels_slope(
+def batch_norm_backward(
     ops: Any, g: Any, g_average: Any, g_spread: Any, x: Any, weight: Any, average: Any,
     spread: Any, memo: Any, eps: float,
 ) -> Any:  # fmt: skip
     """The gradient by x; see Note [One pass]."""
-    more = moments_slope(ops, g_average, g_spread, x)
+    more = moments_backward(ops, g_average, g_spread, x)
     found = None
     if isinstance(g, np.ndarray):
-        found = native.call(native.batch_normed_slope, g, x, weight, average, spread, eps)
+        found = native.call(native.batch_norm_backward, g, x, weight, average, spread, eps)
     if found is None:
         scaled = g if weight is None else g * by_channel(ops, weight, x.ndim)
-        slope = channel_slope(ops, scaled, x, eps)
+        slope = mean_var_backward(ops, scaled, x, eps)
     else:
         slope = found[0]
         keep(memo, g, found[1], found[2])
@@ -113,9 +113,9 @@ def channels_bias(ops: Any, g: Any, memo: Any) -> Any:
     return ops.sum(g, others(g.ndim)) if found is None else found
 
 
-channels_normed.pullback(
-    x=lambda ops, g_out, g_average, g_spread, x, weight, average, spread, memo, eps: channels_slope(
-        ops, g_out, g_average, g_spread, x, weight, average, spread, memo, eps
+_native_batch_norm.pullback(
+    x=lambda ops, g_out, g_average, g_spread, x, weight, average, spread, memo, eps: (
+        batch_norm_backward(ops, g_out, g_average, g_spread, x, weight, average, spread, memo, eps)
     ),
     weight=lambda ops, g_out, x, memo, eps: channels_weight(ops, g_out, x, memo, eps),
     bias=lambda ops, g_out, memo: channels_bias(ops, g_out, memo),
@@ -128,19 +128,19 @@ def by_channel(ops: Any, x: Any, ndim: int) -> Any:
 
 
 @composite(method=False, function=False)
-def channel_affine(ops, input, weight, bias):
+def _channel_affine(ops, input, weight, bias):
     """input * weight + bias, with one number of each for every channel; either may be None."""
     out = input if weight is None else ops.mul(input, by_channel(ops, weight, input.ndim))
     return out if bias is None else ops.add(out, by_channel(ops, bias, input.ndim))
 
 
 @composite(method=False, function=False)
-def channel_normalised(ops, input, average, spread, weight, bias, eps):
+def _batch_norm_inference(ops, input, average, spread, weight, bias, eps):
     """(input - average) / sqrt(spread + eps) * weight + bias, channel by channel."""
     scale = ops.rsqrt(ops.add(spread, eps))
     scale = scale if weight is None else ops.mul(scale, weight)
     away = ops.sub(input, by_channel(ops, average, input.ndim))
-    return like_image(ops, ops.channel_affine(away, scale, bias), input)
+    return like_image(ops, ops._channel_affine(away, scale, bias), input)
 
 
 @composite(method=False, function=False)
@@ -154,5 +154,5 @@ def local_response_norm(ops, input, size, alpha=1e-4, beta=0.75, k=1.0):
         return input
     squares = ops.movedim(ops.square(input), 1, -1)
     squares = ops.constant_pad_nd(squares, (size // 2, (size - 1) // 2))
-    means = ops.div(ops.window_sums(squares, (size,), (1,), (0,), False), size)
+    means = ops.div(ops._sum_pool(squares, (size,), (1,), (0,), False), size)
     return ops.div(input, ops.pow(ops.add(ops.mul(ops.movedim(means, -1, 1), alpha), k), beta))

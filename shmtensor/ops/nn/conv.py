@@ -1,8 +1,9 @@
 """Convolution of any number of dimensions, as one matrix product for each image.
 
-Three bilinear rows that are each other's gradients: `convolved` of an image and a filter,
-`unconvolved` of a result and a filter (also the transposed convolution), `filters` of an image and
-a result. Images are (N, C, *size), filters (K, C / groups, *kernel), results (N, K, *fit).
+Three bilinear rows that are each other's gradients: `_convolution` of an image and a filter,
+`_conv_transpose` of a result and a filter (also the transposed convolution),
+`_convolution_backward_weight` of an image and a result. Images are (N, C, *size), filters (K, C /
+groups, *kernel), results (N, K, *fit).
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import math
 from typing import Any
 
 from ... import native
-from ..table.native_or_numpy import either, narrowed, widened
+from ..table.native_or_numpy import kernel_or_fallback, narrowed, widened
 from ..table.op_definition import composite, op
-from .sliding_window import Shape, added_back, counts, framed, numbers, views
+from .sliding_window import Shape, added_back, counts, numbers, padded, views
 
 
 def product(xp: Any, x: Any, y: Any) -> Any:
@@ -32,7 +33,7 @@ def columns(
     fit: Shape,
 ) -> Any:
     """The first `fit` windows of x as (N, groups, C / groups * elements of a window, windows)."""
-    x = framed(xp, x, padding, padding)
+    x = padded(xp, x, padding, padding)
     rows = x.shape[1] // groups * math.prod(kernel)
     found = views(xp, x, kernel, stride, dilation, fit)
     return found.reshape(x.shape[0], groups, rows, math.prod(fit))
@@ -66,7 +67,7 @@ CASES: list[tuple[Any, ...]] = [
     layout="images x weight",
     vmap="folded",
 )
-def convolved(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
+def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
     """Each filter's sums of products with all windows of the image, plus its bias."""
     kernel = weight.shape[2:]
     fit = counts(x.shape[2:], kernel, stride, padding, dilation)
@@ -89,7 +90,7 @@ def convolved(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(
     layout="images x weight",
     vmap="folded",
 )
-def unconvolved(xp, x, weight, /, size, stride, padding, dilation, groups):
+def _conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
     """The filters, weighted by each result, added up where their windows lie: (N, C, *size)."""
     kernel, fit = weight.shape[2:], x.shape[2:]
     parts = product(xp, flat_filters(weight, groups).swapaxes(1, 2), grouped(x, groups))
@@ -113,40 +114,46 @@ def unconvolved(xp, x, weight, /, size, stride, padding, dilation, groups):
     ],
     layout="images x",
 )
-def filters(xp, x, y, /, kernel, stride, padding, dilation, groups):
+def _convolution_backward_weight(xp, x, y, /, kernel, stride, padding, dilation, groups):
     """Sums of products of windows and results: (K, C / groups, *kernel)."""
     parts = columns(xp, x, kernel, stride, padding, dilation, groups, y.shape[2:])
     found = product(xp, grouped(y, groups), parts.swapaxes(2, 3))
     return found.sum(0, x.dtype).reshape(y.shape[1], x.shape[1] // groups, *kernel)
 
 
-convolved.numpy = either(native.convolved, convolved.forward)
-unconvolved.numpy = either(native.unconvolved, unconvolved.forward)
-filters.numpy = either(native.filters, filters.forward)
+_convolution.numpy = kernel_or_fallback(native.convolution, _convolution.forward)
+_conv_transpose.numpy = kernel_or_fallback(native.conv_transpose, _conv_transpose.forward)
+_convolution_backward_weight.numpy = kernel_or_fallback(
+    native.convolution_backward_weight, _convolution_backward_weight.forward
+)
 
-convolved.pullback(
+_convolution.pullback(
     bias=lambda ops, g: ops.sum(g, (0, *range(2, g.ndim))),
-    x=lambda ops, g, weight, x_shape, stride, padding, dilation, groups: ops.unconvolved(
+    x=lambda ops, g, weight, x_shape, stride, padding, dilation, groups: ops._conv_transpose(
         g, weight.conjugate(), x_shape[2:], stride, padding, dilation, groups
     ),
-    weight=lambda ops, g, x, weight_shape, stride, padding, dilation, groups: ops.filters(
-        x.conjugate(), g, weight_shape[2:], stride, padding, dilation, groups
+    weight=lambda ops, g, x, weight_shape, stride, padding, dilation, groups: (
+        ops._convolution_backward_weight(
+            x.conjugate(), g, weight_shape[2:], stride, padding, dilation, groups
+        )
     ),
 )
-unconvolved.pullback(
+_conv_transpose.pullback(
     x=lambda ops, g, x_shape, weight, stride, padding, dilation, groups: same(
-        ops.convolved(g, weight.conjugate(), None, stride, padding, dilation, groups), x_shape
+        ops._convolution(g, weight.conjugate(), None, stride, padding, dilation, groups), x_shape
     ),
-    weight=lambda ops, g, x, weight_shape, stride, padding, dilation, groups: ops.filters(
-        g, x.conjugate(), weight_shape[2:], stride, padding, dilation, groups
+    weight=lambda ops, g, x, weight_shape, stride, padding, dilation, groups: (
+        ops._convolution_backward_weight(
+            g, x.conjugate(), weight_shape[2:], stride, padding, dilation, groups
+        )
     ),
 )
-filters.pullback(
-    x=lambda ops, g, y, x_shape, stride, padding, dilation, groups: ops.unconvolved(
+_convolution_backward_weight.pullback(
+    x=lambda ops, g, y, x_shape, stride, padding, dilation, groups: ops._conv_transpose(
         y.conjugate(), g, x_shape[2:], stride, padding, dilation, groups
     ),
     y=lambda ops, g, x, y_shape, stride, padding, dilation, groups: same(
-        ops.convolved(x.conjugate(), g, None, stride, padding, dilation, groups), y_shape
+        ops._convolution(x.conjugate(), g, None, stride, padding, dilation, groups), y_shape
     ),
 )
 
@@ -258,7 +265,7 @@ def convolution(
     if bias is not None and tuple(bias.shape) != (weight.shape[0],):
         raise wrong_bias(name, weight.shape[0], bias)
     wide = (widened(ops, v) for v in (x, weight, bias))
-    out = narrowed(ops, ops.convolved(*wide, stride, padding, dilation, groups), x.dtype)
+    out = narrowed(ops, ops._convolution(*wide, stride, padding, dilation, groups), x.dtype)
     return ops.squeeze(out, 0) if lone else out
 
 
@@ -345,7 +352,7 @@ def transposed(
     )
     if min(size) < 1:
         raise RuntimeError(f"{name}: the result would have no elements: size {size}")
-    out = ops.unconvolved(
+    out = ops._conv_transpose(
         widened(ops, x), widened(ops, weight), size, stride, padding, dilation, groups
     )
     out = narrowed(ops, biased(ops, out, widened(ops, bias), n, name), x.dtype)

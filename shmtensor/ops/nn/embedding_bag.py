@@ -37,7 +37,7 @@ def bags_of(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, i
 
 
 @composite(method=False, function=False)
-def bag_sums(
+def _embedding_bag(
     ops, input, weight, offsets, mode, sample_weights, include_last_offset, padding_idx, sparse
 ):
     """Rows of weight (V, D) at whole numbers, folded bag by bag: (bags, D)."""
@@ -72,13 +72,13 @@ def bag_sums(
             raise RuntimeError(f"embedding_bag: no such row: {padding_idx}, there are {size}")
         kept = at != padding_idx % size
     at, bag = at[kept], bag[kept]
-    rows = ops.embedded(weight, at, -1, sparse)
+    rows = ops._embedding(weight, at, -1, sparse)
     if mode == "max" and len(at):
         return largest(ops, rows, bag, n)
     if sample_weights is not None:
-        shares = ops.selected(ops.reshape(sample_weights, (-1,)), np.nonzero(kept)[0], 0)
+        shares = ops._index_select(ops.reshape(sample_weights, (-1,)), np.nonzero(kept)[0], 0)
         rows = ops.mul(rows, ops.unsqueeze(shares, 1))
-    sums = ops.slices_added(widened(ops, rows), bag, (n, weight.shape[1]), 0)
+    sums = ops._index_select_backward(widened(ops, rows), bag, (n, weight.shape[1]), 0)
     if mode != "mean":
         return narrowed(ops, sums, rows.dtype)
     number = np.maximum(np.bincount(bag, minlength=n), 1).astype(sums.dtype)
@@ -94,4 +94,4 @@ def largest(ops: Any, rows: Any, bag: Any, n: int) -> Any:
     hits = np.where(values == out[bag], np.arange(len(values))[:, None], len(values))
     np.minimum.at(first, bag, hits)
     empty = first == len(values)
-    return ops.replace(empty, ops.gathered(rows, np.where(empty, 0, first), 0), 0.0)
+    return ops._where_other(empty, ops._gather(rows, np.where(empty, 0, first), 0), 0.0)

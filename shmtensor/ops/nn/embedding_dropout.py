@@ -9,12 +9,12 @@ import numpy as np
 
 from ... import native
 from ..index.gather_scatter import checked
-from ..index.index_add import add_places, add_rows, slice_places
+from ..index.index_add import add_at_flat_indices, add_rows, flat_slice_indices
 from ..random.philox import default_generator, uniform
 from ..table.check_dtypes import insist_on_indices
 from ..table.op_definition import composite, op
 from ..table.samples import ints
-from ..table.sparse_gradient import scattered_rows
+from ..table.sparse_gradient import sparse_embedding_backward
 
 
 @op(
@@ -23,7 +23,7 @@ from ..table.sparse_gradient import scattered_rows
     samples=[((5, 3), ints((2, 4), 5), -1), ((5, 3), ints((), 5), 2)],
     vmap="looked_up",
 )
-def embedded(xp, weight, index, /, padding_idx=-1, sparse=False):
+def _embedding(xp, weight, index, /, padding_idx=-1, sparse=False):
     """Rows of weight: (V, D) at (...) gives (..., D). sparse: the gradient keeps those alone."""
     rows = native.take(weight, index.reshape(-1), 0) if xp is np else None
     if rows is not None:
@@ -33,11 +33,13 @@ def embedded(xp, weight, index, /, padding_idx=-1, sparse=False):
 
 
 @op(method=False, function=False, samples=[((4, 3), ints((4,), 5), 5, 2)])
-def embedded_backward(xp, x, index, /, n, padding_idx):
+def _embedding_dense_backward(xp, x, index, /, n, padding_idx):
     """n rows, with x added at the indices, except at padding_idx."""
     out = xp.zeros((n, x.shape[-1]), x.dtype)
     if not add_rows(out, index, x):
-        add_places(xp, out, slice_places(xp, out.shape, 0, index).reshape(-1), x.reshape(-1))
+        add_at_flat_indices(
+            xp, out, flat_slice_indices(xp, out.shape, 0, index).reshape(-1), x.reshape(-1)
+        )
     if padding_idx >= 0:
         out[padding_idx] = 0
     return out
@@ -45,20 +47,22 @@ def embedded_backward(xp, x, index, /, n, padding_idx):
 
 def without(ops: Any, g: Any, index: Any, padding_idx: int) -> Any:
     """Rows of g at the indices, 0 where that is padding."""
-    rows = ops.embedded(g, index, padding_idx)
+    rows = ops._embedding(g, index, padding_idx)
     if padding_idx < 0:
         return rows
-    return ops.replace(ops.unsqueeze(index == padding_idx, -1), rows, 0.0)
+    return ops._where_other(ops.unsqueeze(index == padding_idx, -1), rows, 0.0)
 
 
-embedded.pullback(
+_embedding.pullback(
     weight=lambda ops, g, index, weight_shape, padding_idx, sparse: (
-        scattered_rows(ops, g, index, weight_shape, padding_idx)
+        sparse_embedding_backward(ops, g, index, weight_shape, padding_idx)
         if sparse
-        else ops.embedded_backward(g, index, weight_shape[0], padding_idx)
+        else ops._embedding_dense_backward(g, index, weight_shape[0], padding_idx)
     )
 )
-embedded_backward.pullback(x=lambda ops, g, index, padding_idx: without(ops, g, index, padding_idx))
+_embedding_dense_backward.pullback(
+    x=lambda ops, g, index, padding_idx: without(ops, g, index, padding_idx)
+)
 
 
 @composite(method=False, function=False)
@@ -70,11 +74,11 @@ def embedding(ops, input, weight, padding_idx=None, sparse=False):
     n = weight.shape[0]
     if padding_idx is not None and not -n <= padding_idx < n:
         raise AssertionError(f"embedding: padding_idx is out of range: {padding_idx}, {n} rows")
-    return ops.embedded(weight, input, -1 if padding_idx is None else padding_idx % n, sparse)
+    return ops._embedding(weight, input, -1 if padding_idx is None else padding_idx % n, sparse)
 
 
 @op(method=False, function=False, samples=[(ints((2, 3), 4), 5), (ints((4,), 3), -1)])
-def one_hot_rows(xp, x, /, n):
+def _one_hot(xp, x, /, n):
     """A row of n numbers for each, 1 at its place."""
     if x.dtype != np.int64:
         raise RuntimeError(f"one_hot: class numbers are int64: {x.dtype}, hint: x.long()")
@@ -92,7 +96,7 @@ def one_hot_rows(xp, x, /, n):
 @composite(method=False, function=False)
 def one_hot(ops, tensor, num_classes=-1):
     """Class indices (...) as rows of 0 and 1, (..., num_classes)."""
-    return ops.one_hot_rows(tensor, num_classes)
+    return ops._one_hot(tensor, num_classes)
 
 
 @op(
@@ -103,7 +107,7 @@ def one_hot(ops, tensor, num_classes=-1):
     samples=[((3, 4), 0.3, 7, 0), ((300,), 0.5, 1, 9)],
     layout="like",
 )
-def dropped(xp, x, /, p, seed, offset):
+def _dropout(xp, x, /, p, seed, offset):
     """x / (1 - p) where a random number is at least p, else 0. The numbers are those of
     `philox.uniform`.
     """
@@ -111,7 +115,7 @@ def dropped(xp, x, /, p, seed, offset):
     return xp.where(mask, x * x.dtype.type(1 / (1 - p)), xp.zeros((), x.dtype)), mask
 
 
-dropped.pullback(x=lambda ops, g, mask, p: ops.kept_by(g, mask, 1 / (1 - p)))
+_dropout.pullback(x=lambda ops, g, mask, p: ops._masked_scale(g, mask, 1 / (1 - p)))
 
 
 @composite(method=False)
@@ -126,4 +130,4 @@ def dropout(ops, input, p=0.5, train=True):
     if input.dtype.kind in "iub":
         raise RuntimeError(f"dropout: a float result does not fit into {input.dtype}: p={p}")
     seed, offset = default_generator.claim(-(-math.prod(input.shape) // 4))
-    return ops.dropped(input, p, seed, offset)
+    return ops._dropout(input, p, seed, offset)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..table.memory_format import like_image
 from ..table.op_definition import composite, op
-from .sliding_window import Shape, added_back, counts, framed, numbers, views
+from .sliding_window import Shape, added_back, counts, numbers, padded, views
 
 
 @op(
@@ -20,10 +20,10 @@ from .sliding_window import Shape, added_back, counts, framed, numbers, views
     ],
     vmap="folded",
 )
-def image_columns(xp, x, /, kernel, dilation, padding, stride):
+def _im2col(xp, x, /, kernel, dilation, padding, stride):
     """(N, C, *size) as (N, C * elements of a window, windows)."""
     fit = counts(x.shape[2:], kernel, stride, padding, dilation)
-    found = views(xp, framed(xp, x, padding, padding), kernel, stride, dilation, fit)
+    found = views(xp, padded(xp, x, padding, padding), kernel, stride, dilation, fit)
     columns = found.reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(fit))
     return columns.copy() if xp.may_share_memory(columns, x) else columns
 
@@ -36,7 +36,7 @@ def image_columns(xp, x, /, kernel, dilation, padding, stride):
         ((1, 4, 6), (6,), (2,), (2,), (1,), (1,)),
     ],
 )
-def columns_image(xp, x, /, size, kernel, dilation, padding, stride):
+def _col2im(xp, x, /, size, kernel, dilation, padding, stride):
     """Columns added up where their windows lie: (N, C, *size)."""
     fit = counts(size, kernel, stride, padding, dilation)
     channels = x.shape[1] // math.prod(kernel)
@@ -45,13 +45,13 @@ def columns_image(xp, x, /, size, kernel, dilation, padding, stride):
     return xp.ascontiguousarray(found)
 
 
-image_columns.pullback(
-    x=lambda ops, g, x_shape, kernel, dilation, padding, stride: ops.columns_image(
+_im2col.pullback(
+    x=lambda ops, g, x_shape, kernel, dilation, padding, stride: ops._col2im(
         g, x_shape[2:], kernel, dilation, padding, stride
     )
 )
-columns_image.pullback(
-    x=lambda ops, g, kernel, dilation, padding, stride: ops.image_columns(
+_col2im.pullback(
+    x=lambda ops, g, kernel, dilation, padding, stride: ops._im2col(
         g, kernel, dilation, padding, stride
     )
 )
@@ -97,9 +97,7 @@ def image_unfold(ops, input, kernel_size, dilation=1, padding=0, stride=1):
     if min(fit) < 1:
         raise RuntimeError(f"unfold: no window fits: {kernel} in {shape}, output size {fit}")
     lone = input.ndim == 3
-    out = ops.image_columns(
-        ops.unsqueeze(input, 0) if lone else input, kernel, dilation, padding, stride
-    )
+    out = ops._im2col(ops.unsqueeze(input, 0) if lone else input, kernel, dilation, padding, stride)
     return ops.squeeze(out, 0) if lone else out
 
 
@@ -120,7 +118,7 @@ def fold(ops, input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     if min(fit) < 1 or math.prod(fit) != shape[-1]:
         raise RuntimeError(f"fold: {fit} windows fit in {size}: input has {shape[-1]}, {shape}")
     lone = input.ndim == 2
-    out = ops.columns_image(
+    out = ops._col2im(
         ops.unsqueeze(input, 0) if lone else input, size, kernel, dilation, padding, stride
     )
     return ops.squeeze(out, 0) if lone else out

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..table.op_definition import composite, op
 from ..table.samples import reals
-from .pooling import lowest, placed, take_better
+from .pooling import lowest, take_better, unpool
 from .sliding_window import Shape, numbers
 
 
@@ -36,7 +36,7 @@ def starts(xp: Any, samples: Any, n: int, out: int, k: int) -> Any:
         ((1, 2, 5, 4, 6), reals((1, 2, 3), 0.0, 1.0), (2, 1, 2), (2, 3, 4)),
     ],
 )
-def fractional_max_pooled(xp, x, samples, /, kernel, size):
+def _fractional_max_pool(xp, x, samples, /, kernel, size):
     """The largest element of each window (NaN is larger than any), and its index in the image."""
     n, lead, inner = len(kernel), x.shape[:2], x.shape[2:]
     begin = []
@@ -58,8 +58,8 @@ def fractional_max_pooled(xp, x, samples, /, kernel, size):
     return best, at
 
 
-fractional_max_pooled.pullback(
-    x=lambda ops, g, indices, x_shape, kernel: placed(ops, g, indices, x_shape, len(kernel))
+_fractional_max_pool.pullback(
+    x=lambda ops, g, indices, x_shape, kernel: unpool(ops, g, indices, x_shape, len(kernel))
 )
 
 
@@ -128,7 +128,7 @@ def fractional(ops, n, input, kernel_size, wanted, ratio, indices, samples):
     if samples is None:
         samples = ops.rand(*shape[:2], n, dtype=input.dtype)
     check_samples(name, samples, shape, input.dtype)
-    found = ops.fractional_max_pooled(x, samples, kernel, size)
+    found = ops._fractional_max_pool(x, samples, kernel, size)
     if len(given) == n + 1:
         found = tuple(ops.squeeze(part, 0) for part in found)
     return tuple(found) if indices else found[0]

@@ -77,11 +77,13 @@ def reflected(ops: Any, at: Any, inner: tuple[int, ...], align_corners: bool) ->
     turns = ops.floor(ops.div(way, np.maximum(span, 1)))  # constant: the slope of the rest is way's
     rest = ops.sub(way, ops.mul(turns, span))
     back = ops.sub(span, rest)
-    mirrored = ops.add(ops.choose(ops.eq(ops.remainder(turns, 2), 0), rest, back), low)
+    mirrored = ops.add(ops._where(ops.eq(ops.remainder(turns, 2), 0), rest, back), low)
     return ops.mul(mirrored, (span > 0).astype(at.dtype))
 
 
-def framed(ops: Any, at: Any, inner: tuple[int, ...], frame: str, align_corners: bool) -> Any:
+def apply_padding_mode(
+    ops: Any, at: Any, inner: tuple[int, ...], frame: str, align_corners: bool
+) -> Any:
     """Places brought into the images as the frame says."""
     if frame == "zeros":
         return at
@@ -90,7 +92,7 @@ def framed(ops: Any, at: Any, inner: tuple[int, ...], frame: str, align_corners:
     return ops.clamp(at, 0.0, column(inner, at.dtype) - 1)
 
 
-def bends(ops: Any, t: Any) -> list[Any]:
+def cubic_weights(ops: Any, t: Any) -> list[Any]:
     """The weights of four neighbours, by cubic convolution with a = -0.75 (Keys 1981)."""
     a = -0.75
     far = lambda x: ((a * x - 5 * a) * x + 8 * a) * x - 4 * a  # noqa: E731
@@ -109,17 +111,19 @@ def multiplied(ops: Any, parts: list[Any], n: int) -> Any:
     return ops.stack(weights, 1)
 
 
-def warped(ops: Any, flat: Any, at: Any, inner: tuple[int, ...], mode: str, frame: int) -> Any:
+def sample_images(
+    ops: Any, flat: Any, at: Any, inner: tuple[int, ...], mode: str, frame: int
+) -> Any:
     """Images (N, C, M) read at places (N, n, P): (N, C, P)."""
     if mode == "nearest":
-        places = ops.neighbours(ops.round(at), inner, 1, frame)
+        places = ops._sample_indices(ops.round(at), inner, 1, frame)
         ones = ops.pow(ops.narrow(at, 1, 0, 1), 0)  # with history: the grid's gradient is zeros
-        return ops.weighed(flat, ones, places)
+        return ops._weighted_gather(flat, ones, places)
     low = ops.floor(at)
     part = ops.sub(at, low)
-    parts = bends(ops, part) if mode == "bicubic" else [ops.rsub(part, 1), part]
-    places = ops.neighbours(low, inner, len(parts), frame)
-    return ops.weighed(flat, multiplied(ops, parts, len(inner)), places)
+    parts = cubic_weights(ops, part) if mode == "bicubic" else [ops.rsub(part, 1), part]
+    places = ops._sample_indices(low, inner, len(parts), frame)
+    return ops._weighted_gather(flat, multiplied(ops, parts, len(inner)), places)
 
 
 @composite(method=False, function=False)
@@ -160,11 +164,11 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
     at = scaled(ops, grid, inner, corners)
     frame = "zeros"
     if mode != "bicubic":
-        at = framed(ops, at, inner, padding_mode, corners)
+        at = apply_padding_mode(ops, at, inner, padding_mode, corners)
     elif padding_mode != "zeros":  # the neighbours are brought into the image, not the place
         frame = "border" if padding_mode == "border" else "centres" if corners else "edges"
     flat = ops.reshape(input, (*shape[:2], -1))
-    return ops.reshape(warped(ops, flat, at, inner, mode, NEIGHBOURS.index(frame)), out)
+    return ops.reshape(sample_images(ops, flat, at, inner, mode, NEIGHBOURS.index(frame)), out)
 
 
 @composite(method=False, autocast="full")

@@ -24,7 +24,7 @@ Taps = tuple[Any, Any]
         ((3, 2), np.array([[0], [2], [2], [1]]), np.array([[1.0], [0.5], [2.0], [1.0]]), 0),
     ],
 )
-def tapped(xp, x, /, places, weights, dim):
+def _upsample(xp, x, /, places, weights, dim):
     """Each result is a few elements along dim, weighted: places and weights are (results, taps)."""
     dim = axis(x, dim)
     weights = weights.astype(x.dtype).reshape(*weights.shape, *(1,) * (x.ndim - 1 - dim))
@@ -40,7 +40,7 @@ def tapped(xp, x, /, places, weights, dim):
     )
 
 
-def turned(places: Any, weights: Any, n: int) -> Taps:
+def transposed_weights(places: Any, weights: Any, n: int) -> Taps:
     """The taps of the gradient: for each of n elements, which results it went to."""
     to = np.repeat(np.arange(len(places)), places.shape[1])
     source, parts = places.reshape(-1), weights.reshape(-1)
@@ -60,9 +60,9 @@ def turned(places: Any, weights: Any, n: int) -> Taps:
     return back, share
 
 
-tapped.pullback(
-    x=lambda ops, g, x_shape, places, weights, dim: ops.tapped(
-        g, *turned(places, weights, x_shape[dim]), dim
+_upsample.pullback(
+    x=lambda ops, g, x_shape, places, weights, dim: ops._upsample(
+        g, *transposed_weights(places, weights, x_shape[dim]), dim
     )
 )
 
@@ -76,7 +76,7 @@ def positions(n: int, out: int, scale: float, align_corners: bool, dtype: Any) -
     return at * dtype.type(scale) if align_corners else dtype.type(scale) * (at + 0.5) - 0.5
 
 
-def linear_taps(n: int, out: int, scale: float, align_corners: bool, dtype: Any) -> Taps:
+def linear_weights(n: int, out: int, scale: float, align_corners: bool, dtype: Any) -> Taps:
     """The two neighbours."""
     at = np.maximum(positions(n, out, scale, align_corners, dtype), 0)
     low = np.minimum(at.astype(np.int64), n - 1)
@@ -84,7 +84,7 @@ def linear_taps(n: int, out: int, scale: float, align_corners: bool, dtype: Any)
     return np.stack([low, np.minimum(low + 1, n - 1)], 1), np.stack([1 - part, part], 1)
 
 
-def bent(t: Any) -> Any:
+def cubic_kernel(t: Any) -> Any:
     """The cubic convolution kernel with a = -0.75 (Keys 1981)."""
     a, t = -0.75, abs(t)
     near = ((a + 2) * t - (a + 3)) * t * t + 1
@@ -92,16 +92,16 @@ def bent(t: Any) -> Any:
     return np.where(t <= 1, near, np.where(t < 2, far, 0))
 
 
-def cubic_taps(n: int, out: int, scale: float, align_corners: bool, dtype: Any) -> Taps:
+def cubic_weights(n: int, out: int, scale: float, align_corners: bool, dtype: Any) -> Taps:
     """The four neighbours."""
     at = positions(n, out, scale, align_corners, dtype)
     low = np.floor(at)
     near = low[:, None] + np.arange(-1, 3)
     places = np.clip(near.astype(np.int64), 0, n - 1)
-    return places, bent(at[:, None] - near)
+    return places, cubic_kernel(at[:, None] - near)
 
 
-def smooth_taps(reach: float, kernel: Callable[[Any], Any]) -> Callable[..., Taps]:
+def antialiased_weights(reach: float, kernel: Callable[[Any], Any]) -> Callable[..., Taps]:
     """The taps of a kernel that is as wide as the image shrinks: no aliasing."""
 
     def taps(n: int, out: int, scale: float, align_corners: bool, dtype: Any) -> Taps:
@@ -133,12 +133,12 @@ def triangle(t: Any) -> Any:
 
 
 TAPS: dict[str, tuple[int, Callable[..., Taps]]] = {
-    "linear": (1, linear_taps),
-    "bilinear": (2, linear_taps),
-    "trilinear": (3, linear_taps),
-    "bicubic": (2, cubic_taps),
+    "linear": (1, linear_weights),
+    "bilinear": (2, linear_weights),
+    "trilinear": (3, linear_weights),
+    "bicubic": (2, cubic_weights),
 }
-SMOOTH = {"bilinear": smooth_taps(1.0, triangle), "bicubic": smooth_taps(2.0, keys)}
+SMOOTH = {"bilinear": antialiased_weights(1.0, triangle), "bicubic": antialiased_weights(2.0, keys)}
 MODES = ("nearest", "nearest-exact", "area", *TAPS)
 OF_BYTES = ("nearest", "nearest-exact", *SMOOTH)  # all but those have floating-point images alone
 
@@ -235,19 +235,21 @@ def interpolate(
     given = input
     bytes_ = mode in TAPS and input.dtype == np.uint8
     if bytes_:
-        input = ops.cast(input, np.dtype(np.float32))
+        input = ops._to_copy(input, np.dtype(np.float32))
     for d, m in enumerate(out):
         n, factor = input.shape[2 + d], None if factors is None else factors[d]
         scale = step(n, m, factor, bool(align_corners))
         if mode in ("nearest", "nearest-exact"):
             if m != n or scale != 1:
-                input = ops.selected(input, nearest(n, m, scale, mode == "nearest-exact"), 2 + d)
+                input = ops._index_select(
+                    input, nearest(n, m, scale, mode == "nearest-exact"), 2 + d
+                )
             continue
         taps = SMOOTH[mode] if antialias else TAPS[mode][1]
         dtype = np.dtype(np.float64 if input.dtype == np.float64 else np.float32)
-        input = ops.tapped(input, *kept(taps, n, m, scale, bool(align_corners), dtype), 2 + d)
+        input = ops._upsample(input, *kept(taps, n, m, scale, bool(align_corners), dtype), 2 + d)
     if bytes_:
-        input = ops.cast(ops.clamped(ops.round(input), 0, 255), np.dtype(np.uint8))
+        input = ops._to_copy(ops._clamp(ops.round(input), 0, 255), np.dtype(np.uint8))
     return like_image(ops, input, given)
 
 

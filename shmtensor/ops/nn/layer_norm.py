@@ -28,24 +28,24 @@ def lengths(shape: Shape, n: int, groups: int) -> Shape:
     return math.prod(shape[: len(shape) - n]), math.prod(shape[len(shape) - n :])
 
 
-def beside(ops: Any, weight: Any, ndim: int, groups: int) -> Any:
+def broadcastable(ops: Any, weight: Any, ndim: int, groups: int) -> Any:
     """A weight so that it broadcasts against the tensor."""
     return ops.reshape(weight, (1, -1, *(1,) * (ndim - 2))) if groups else weight
 
 
-def fast_normed(
+def fast_layer_norm(
     x: Any, weight: Any, bias: Any, n: int, groups: int, eps: float, centred: bool
 ) -> Any:
     """The native kernel, or the plain form."""
-    found = native.normed(x, weight, bias, n, groups, eps, centred)
+    found = native.layer_norm(x, weight, bias, n, groups, eps, centred)
     if found is not None:
         return (*found, {})
     with np.errstate(all="ignore"):
-        return normed.forward(np, x, weight, bias, n, groups, eps, centred)
+        return _native_layer_norm.forward(np, x, weight, bias, n, groups, eps, centred)
 
 
 @op(
-    numpy=fast_normed,
+    numpy=fast_layer_norm,
     promote="float",
     inplace=False,
     method=False,
@@ -60,7 +60,7 @@ def fast_normed(
     ],
     vmap="normalised",
 )
-def normed(xp, x, weight=None, bias=None, /, n=1, groups=0, eps=1e-5, centred=True):
+def _native_layer_norm(xp, x, weight=None, bias=None, /, n=1, groups=0, eps=1e-5, centred=True):
     """(x - mean) / sqrt(variance + eps) * weight + bias of each row; not `centred`: the mean counts
     as 0.
     """
@@ -101,25 +101,27 @@ def kept(memo: dict[str, Any], g: Any, i: int) -> Any:
     return found[i]
 
 
-def normed_slope(
+def layer_norm_backward(
     ops: Any, g: Any, x: Any, weight: Any, mean: Any, rstd: Any, memo: Any,
     n: int, groups: int, eps: float, centred: bool,
 ) -> Any:  # fmt: skip
     """The gradient by x."""
     if isinstance(g, np.ndarray):
-        found = native.call(native.normed_slope, g, x, weight, mean, rstd, n, groups, centred)
+        found = native.call(
+            native.layer_norm_backward, g, x, weight, mean, rstd, n, groups, centred
+        )
         if found is not None:
             keep(memo, g, found[1], found[2])
             return found[0]
     out, scale = standard(ops, x, n, groups, eps, centred)
-    g = g if weight is None else g * beside(ops, weight, x.ndim, groups)
+    g = g if weight is None else g * broadcastable(ops, weight, x.ndim, groups)
     rows = ops.reshape(g, tuple(out.shape))
     inner = rows - out * ops.mean(rows * out, 1, True)
     inner = inner - ops.mean(rows, 1, True) if centred else inner
     return ops.reshape(inner * scale, tuple(x.shape))
 
 
-def normed_weight(
+def layer_norm_weight_backward(
     ops: Any, g: Any, x: Any, weight: Any, mean: Any, rstd: Any, memo: Any, shape: Shape,
     n: int, groups: int, eps: float, centred: bool,
 ) -> Any:  # fmt: skip
@@ -127,7 +129,9 @@ def normed_weight(
     if isinstance(g, np.ndarray):
         found = kept(memo, g, 1)
         if found is None:
-            every = native.call(native.normed_slope, g, x, weight, mean, rstd, n, groups, centred)
+            every = native.call(
+                native.layer_norm_backward, g, x, weight, mean, rstd, n, groups, centred
+            )
             if every is not None:
                 found = every[1]
                 keep(memo, g, every[1], every[2])
@@ -142,20 +146,24 @@ def by_weight(ops: Any, g: Any, shape: Shape, groups: int) -> Any:
     return ops.sum(g, (0, *range(2, g.ndim))) if groups else shrunk(ops, g, shape)
 
 
-def normed_bias(ops: Any, g: Any, memo: Any, shape: Shape, groups: int) -> Any:
+def layer_norm_bias_backward(ops: Any, g: Any, memo: Any, shape: Shape, groups: int) -> Any:
     """The gradient by the bias."""
     found = kept(memo, g, 2) if isinstance(g, np.ndarray) else None
     return by_weight(ops, g, shape, groups) if found is None else found.reshape(shape)
 
 
-normed.pullback(
-    x=lambda ops, g, x, weight, mean, rstd, memo, n, groups, eps, centred: normed_slope(
+_native_layer_norm.pullback(
+    x=lambda ops, g, x, weight, mean, rstd, memo, n, groups, eps, centred: layer_norm_backward(
         ops, g, x, weight, mean, rstd, memo, n, groups, eps, centred
     ),
     weight=lambda ops, g, x, weight, mean, rstd, memo, weight_shape, n, groups, eps, centred: (
-        normed_weight(ops, g, x, weight, mean, rstd, memo, weight_shape, n, groups, eps, centred)
+        layer_norm_weight_backward(
+            ops, g, x, weight, mean, rstd, memo, weight_shape, n, groups, eps, centred
+        )
     ),
-    bias=lambda ops, g, memo, bias_shape, groups: normed_bias(ops, g, memo, bias_shape, groups),
+    bias=lambda ops, g, memo, bias_shape, groups: layer_norm_bias_backward(
+        ops, g, memo, bias_shape, groups
+    ),
 )
 
 
@@ -172,8 +180,8 @@ def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, c
     parameters_fit("layer_norm", input, weight, bias)
     if input.dtype.itemsize == 2:
         wide = [widened(ops, v) for v in (input, weight, bias)]
-        return narrowed(ops, ops.normed(*wide, len(end), 0, eps, True), input.dtype)
-    return ops.normed(input, weight, bias, len(end), 0, eps, True)
+        return narrowed(ops, ops._native_layer_norm(*wide, len(end), 0, eps, True), input.dtype)
+    return ops._native_layer_norm(input, weight, bias, len(end), 0, eps, True)
 
 
 @composite(method=False)
@@ -198,7 +206,7 @@ def group_norm(ops, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_e
             )
     parameters_fit("group_norm", input, weight, bias)
     if not math.prod(shape):
-        return ops.channel_affine(input, weight, bias)
+        return ops._channel_affine(input, weight, bias)
     wide = [widened(ops, v) for v in (input, weight, bias)]
-    out = narrowed(ops, ops.normed(*wide, 1, num_groups, eps, True), input.dtype)
+    out = narrowed(ops, ops._native_layer_norm(*wide, 1, num_groups, eps, True), input.dtype)
     return like_image(ops, out, input)

@@ -11,7 +11,7 @@ def network(name: str, kind: str, result: str) -> None:
     """lstm, gru, rnn_tanh, rnn_relu."""
 
     def compute(ops, *args, **named):
-        return ops.recurrent_run(kind, args, named)
+        return ops._rnn(kind, args, named)
 
     compute.__doc__ = f"""Layers of {kind} cells: {result}.
 
@@ -32,14 +32,14 @@ network("rnn_relu", "relu", "(output, h)")
 @composite(method=False)
 def lstm_cell(ops, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """(h, c) after one step of a cell with input, forget, cell and output gates; hx is (h, c)."""
-    return ops.recurrent_cell("lstm", input, tuple(hx), (w_ih, w_hh, b_ih, b_hh))
+    return ops._rnn_cell("lstm", input, tuple(hx), (w_ih, w_hh, b_ih, b_hh))
 
 
 def single(name: str, kind: str, doc: str) -> None:
     """The cells of one state."""
 
     def compute(ops, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-        return ops.recurrent_cell(kind, input, (hx,), (w_ih, w_hh, b_ih, b_hh))[0]
+        return ops._rnn_cell(kind, input, (hx,), (w_ih, w_hh, b_ih, b_hh))[0]
 
     compute.__doc__ = doc
     composite(compute, name=name, method=False)

@@ -45,7 +45,7 @@ def max_unpool(ops, n, input, indices, kernel_size, stride, padding, output_size
     places = ops.reshape(indices, rows)
     zeros = ops.zeros((*lead, total), dtype=input.dtype)
     try:
-        out = ops.scattered(zeros, ops.reshape(input, rows), places, -1)
+        out = ops._scatter(zeros, ops.reshape(input, rows), places, -1)
     except RuntimeError as error:
         raise RuntimeError(f"{name}: output size {size}: {error}") from None
     return like_image(ops, ops.reshape(out, (*lead, *size)), input)

@@ -60,10 +60,12 @@ def added(ops: Any, name: str, mask: Any, dtype: Any) -> Any:
         return mask
     insist(mask.dtype == np.bool_, f"only bool and floating types of {name} are supported: "
            f"{mask.dtype}")  # fmt: skip
-    return ops.replace(mask, ops.zeros(shape_of(mask), dtype=dtype), -math.inf)
+    return ops._where_other(mask, ops.zeros(shape_of(mask), dtype=dtype), -math.inf)
 
 
-def packed(ops: Any, query: Any, key: Any, value: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+def in_projection_packed(
+    ops: Any, query: Any, key: Any, value: Any, weight: Any, bias: Any
+) -> tuple[Any, ...]:
     """Query, key and value by one weight (3 E, E): in one product where they are one tensor."""
     if query is key is value:
         return tuple(ops.chunk(ops.linear(query, weight, bias), 3, -1))
@@ -202,7 +204,7 @@ def multi_head_attention_forward(
             in_proj_weight is not None,
             "use_separate_proj_weight is False but in_proj_weight is None",
         )
-        q, k, v = packed(ops, query, key, value, in_proj_weight, in_proj_bias)
+        q, k, v = in_projection_packed(ops, query, key, value, in_proj_weight, in_proj_bias)
     if mask is not None:
         many = 1 if mask.ndim == 2 else batch * num_heads
         expected = (*(() if mask.ndim == 2 else (many,)), length, key.shape[0])
@@ -239,7 +241,7 @@ def multi_head_attention_forward(
     dropout_p = dropout_p if training else 0.0
     if need_weights:
         scores = ops.bmm(ops.mul(q, math.sqrt(1 / part)), ops.transpose(k, -2, -1))
-        found = ops.softmax_along(scores if mask is None else ops.add(scores, mask), -1)
+        found = ops._softmax(scores if mask is None else ops.add(scores, mask), -1)
         if dropout_p:
             found = ops.dropout(found, dropout_p)
         out = ops.bmm(found, v)

@@ -21,7 +21,7 @@ def mirrored(at: Any, n: int) -> Any:
 
 
 @lru_cache(maxsize=64)  # tensors of one size follow each other
-def places(mode: str, n: int, before: int, after: int) -> Any:
+def padded_indices(mode: str, n: int, before: int, after: int) -> Any:
     """The element of 0 to n - 1 that stands at each place of the framed dimension (read-only)."""
     found = placed(mode, n, before, after)
     found.flags.writeable = False
@@ -85,5 +85,5 @@ def pad(ops, input, pad, mode="constant", value=None):
         before, after, dim = pad[2 * i], pad[2 * i + 1], len(shape) - 1 - i
         fits(mode, shape[dim], before, after, shape)
         if before or after:
-            input = ops.selected(input, places(mode, shape[dim], before, after), dim)
+            input = ops._index_select(input, padded_indices(mode, shape[dim], before, after), dim)
     return (own if mode == "circular" else like_image)(ops, input, given)

@@ -14,9 +14,9 @@ import numpy as np
 
 from ... import native
 from ..table.memory_format import like_image
-from ..table.native_or_numpy import either, narrowed, widened
+from ..table.native_or_numpy import kernel_or_fallback, narrowed, widened
 from ..table.op_definition import op
-from .sliding_window import Shape, added_back, counts, each, framed, ints, numbers
+from .sliding_window import Shape, added_back, counts, each, ints, numbers, padded
 
 # ---- windows of one size
 
@@ -63,13 +63,13 @@ def take_better(xp: Any, best: Any, at: Any, part: Any, place: Any) -> None:
     layout="images x",
     vmap="folded",
 )
-def max_pooled(xp, x, /, kernel, stride, padding, dilation, ceil):
+def _max_pool(xp, x, /, kernel, stride, padding, dilation, ceil):
     """The largest element of each window (NaN is larger than any), and its index in the image."""
     n = len(kernel)
     size = x.shape[x.ndim - n :]
     fit = counts(size, kernel, stride, padding, dilation, ceil)
     after = beyond(size, kernel, stride, padding, dilation, fit)
-    wide = framed(xp, x, padding, after, lowest(x.dtype))
+    wide = padded(xp, x, padding, after, lowest(x.dtype))
     shape = (*x.shape[: x.ndim - n], *fit)
     best, at = xp.full(shape, lowest(x.dtype), x.dtype), xp.full(shape, -1, np.int64)
     starts = [xp.arange(f) * s - p for f, s, p in zip(fit, stride, padding, strict=True)]
@@ -85,27 +85,27 @@ def max_pooled(xp, x, /, kernel, stride, padding, dilation, ceil):
 def fast_max(x: Any, kernel: Shape, *rest: Any) -> Any:
     """The native kernel, for as many windows as there are: stride, padding, dilation, ceil."""
     fit = counts(x.shape[x.ndim - len(kernel) :], kernel, *rest)
-    return native.max_pooled(x, kernel, rest[0], rest[1], rest[2], fit)
+    return native.max_pool(x, kernel, rest[0], rest[1], rest[2], fit)
 
 
-max_pooled.numpy = either(fast_max, max_pooled.forward)
+_max_pool.numpy = kernel_or_fallback(fast_max, _max_pool.forward)
 
 
-def placed(ops: Any, g: Any, indices: Any, shape: Shape, n: int) -> Any:
+def unpool(ops: Any, g: Any, indices: Any, shape: Shape, n: int) -> Any:
     """g added at the indices of images of a shape, of which the last n dimensions count."""
     if isinstance(g, np.ndarray):
-        found = native.call(native.placed, g, indices, tuple(shape), n)
+        found = native.call(native.value_selecting_reduction_backward, g, indices, tuple(shape), n)
         if found is not None:
             return found
     lead, size = tuple(shape[: len(shape) - n]), tuple(shape[len(shape) - n :])
     rows = (*lead, math.prod(g.shape[len(lead) :]))
     places = ops.reshape(indices, rows)
-    out = ops.gathered_sum(ops.reshape(g, rows), places, (*lead, math.prod(size)), -1)
+    out = ops._gather_backward(ops.reshape(g, rows), places, (*lead, math.prod(size)), -1)
     return ops.reshape(out, shape)
 
 
-max_pooled.pullback(
-    x=lambda ops, g, indices, x_shape, kernel: placed(ops, g, indices, x_shape, len(kernel))
+_max_pool.pullback(
+    x=lambda ops, g, indices, x_shape, kernel: unpool(ops, g, indices, x_shape, len(kernel))
 )
 
 
@@ -120,12 +120,12 @@ max_pooled.pullback(
     layout="images x",
     vmap="folded",
 )
-def window_sums(xp, x, /, kernel, stride, padding, ceil):
+def _sum_pool(xp, x, /, kernel, stride, padding, ceil):
     """The sum of each window; outside the image are zeros."""
     n, ones = len(kernel), (1,) * len(kernel)
     size = x.shape[x.ndim - n :]
     fit = counts(size, kernel, stride, padding, ones, ceil)
-    wide = framed(xp, x, padding, beyond(size, kernel, stride, padding, ones, fit))
+    wide = padded(xp, x, padding, beyond(size, kernel, stride, padding, ones, fit))
     out = xp.zeros((*x.shape[: x.ndim - n], *fit), x.dtype)
     for _, index in each(kernel, stride, ones, fit):
         out += wide[index]
@@ -141,7 +141,7 @@ def window_sums(xp, x, /, kernel, stride, padding, ceil):
     ],
     layout="images x",
 )
-def spread_sums(xp, x, /, size, kernel, stride, padding, ceil):
+def _sum_pool_backward(xp, x, /, size, kernel, stride, padding, ceil):
     """Each number added to all elements of its window, in images of a size."""
     n, ones = len(kernel), (1,) * len(kernel)
     lead = x.ndim - n
@@ -160,29 +160,27 @@ def fast_sums(x: Any, kernel: Shape, stride: Shape, padding: Shape, ceil: bool) 
         return None
     ones = (1,) * len(kernel)
     fit = counts(x.shape[x.ndim - len(kernel) :], kernel, stride, padding, ones, ceil)
-    return native.window_sums(x, kernel, stride, padding, fit)
+    return native.sum_pool(x, kernel, stride, padding, fit)
 
 
-window_sums.numpy = either(fast_sums, window_sums.forward)
-spread_sums.numpy = either(
-    lambda x, size, kernel, stride, padding, ceil: native.spread_sums(
+_sum_pool.numpy = kernel_or_fallback(fast_sums, _sum_pool.forward)
+_sum_pool_backward.numpy = kernel_or_fallback(
+    lambda x, size, kernel, stride, padding, ceil: native.sum_pool_backward(
         x, size, kernel, stride, padding
     ),
-    spread_sums.forward,
+    _sum_pool_backward.forward,
 )
-window_sums.pullback(
-    x=lambda ops, g, x_shape, kernel, stride, padding, ceil: ops.spread_sums(
+_sum_pool.pullback(
+    x=lambda ops, g, x_shape, kernel, stride, padding, ceil: ops._sum_pool_backward(
         g, tuple(x_shape[len(x_shape) - len(kernel) :]), kernel, stride, padding, ceil
     )
 )
-spread_sums.pullback(
-    x=lambda ops, g, kernel, stride, padding, ceil: ops.window_sums(
-        g, kernel, stride, padding, ceil
-    )
+_sum_pool_backward.pullback(
+    x=lambda ops, g, kernel, stride, padding, ceil: ops._sum_pool(g, kernel, stride, padding, ceil)
 )
 
 
-def windows_of(
+def pooling_arguments(
     name: str,
     n: int,
     x: Any,
@@ -231,8 +229,8 @@ def windows_of(
 
 def max_pool(ops, name, n, input, kernel_size, stride, padding, dilation, ceil_mode, indices):
     """`max_pool<n>d`."""
-    made = windows_of(name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
-    found = ops.max_pooled(input, *made, ceil_mode)
+    made = pooling_arguments(name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
+    found = ops._max_pool(input, *made, ceil_mode)
     return tuple(found) if indices else found[0]
 
 
@@ -240,11 +238,11 @@ def avg_pool(ops, name, n, input, kernel_size, stride, padding, ceil_mode, insid
     """`avg_pool<n>d`."""
     if divisor == 0:
         raise RuntimeError(f"{name}: divisor must be not zero: divisor_override=0")
-    kernel, stride, padding, _ = windows_of(
+    kernel, stride, padding, _ = pooling_arguments(
         name, n, input, kernel_size, stride, padding, 1, ceil_mode
     )
     given, input = input.dtype, widened(ops, input)
-    sums = ops.window_sums(input, kernel, stride, padding, ceil_mode)
+    sums = ops._sum_pool(input, kernel, stride, padding, ceil_mode)
     if divisor is None:
         size, fit = (tuple(x.shape[input.ndim - n :]) for x in (input, sums))
         divisor = shares(size, kernel, stride, padding, fit, inside)
@@ -315,7 +313,7 @@ def adaptive_size(name: str, n: int, x: Any, output_size: Any) -> Shape:
     layout="images x",
     vmap="folded",
 )
-def adaptive_max_pooled(xp, x, /, size):
+def _adaptive_max_pool(xp, x, /, size):
     """The largest element of each of `size` windows, and its index in the image."""
     n = len(size)
     inner = x.shape[x.ndim - n :]
@@ -333,15 +331,15 @@ def adaptive_max_pooled(xp, x, /, size):
     return best, at
 
 
-adaptive_max_pooled.pullback(
-    x=lambda ops, g, indices, x_shape, size: placed(ops, g, indices, x_shape, len(size))
+_adaptive_max_pool.pullback(
+    x=lambda ops, g, indices, x_shape, size: unpool(ops, g, indices, x_shape, len(size))
 )
 
 
 def adaptive_max(ops, n, input, output_size, return_indices):
     """`adaptive_max_pool<n>d`."""
     size = adaptive_size(f"adaptive_max_pool{n}d", n, input, output_size)
-    found = ops.adaptive_max_pooled(input, size)
+    found = ops._adaptive_max_pool(input, size)
     return tuple(found) if return_indices else found[0]
 
 
@@ -363,7 +361,7 @@ def adaptive_mean(ops, n, input, output_size):
         widest = int((end - start).max()) if out else 1
         at = np.minimum(start[:, None] + np.arange(widest), end[:, None] - 1)
         weights = (np.arange(widest) < (end - start)[:, None]) / np.maximum(end - start, 1)[:, None]
-        input = ops.tapped(input, at, weights, len(lead) + d)
+        input = ops._upsample(input, at, weights, len(lead) + d)
     return like_image(ops, input, given)
 
 

@@ -77,7 +77,7 @@ def one_way(
 
 
 def is_fused(x: Any, state: Any, weights: Any) -> bool:
-    """Whether `recurrent_layer` computes a layer: in main memory, of float32 or float64 alone."""
+    """Whether `_rnn_layer` computes a layer: in main memory, of float32 or float64 alone."""
     tensors = [x, *state, *(w for w in weights if w is not None)]
     return (
         x.dtype in (float32, float64)
@@ -97,7 +97,7 @@ def fused(
     elif b_ih is not None and b_hh is not None:
         b_ih = b_ih + b_hh
     operands = [ops.linear(x, w_ih, b_ih), state[0], w_hh, *(v for v in extras if v is not None)]
-    results = ops.recurrent_layer(operands, kind, sizes, reverse)[: len(state)]
+    results = ops._rnn_layer(operands, kind, sizes, reverse)[: len(state)]
     n = sizes[0]
     if reverse:
         last = [ops.narrow(v, 0, 0, n) for v in results]
@@ -194,12 +194,12 @@ def cell(ops: Any, kind: str, x: Any, state: tuple[Any, ...], weights: Any) -> t
 
 
 @composite(method=False, function=False)
-def recurrent_run(ops, kind, args, named):
+def _rnn(ops, kind, args, named):
     """Layers of cells of a kind."""
     return run(ops, kind, args, named)
 
 
 @composite(method=False, function=False)
-def recurrent_cell(ops, kind, x, state, weights):
+def _rnn_cell(ops, kind, x, state, weights):
     """One step of a cell of a kind."""
     return cell(ops, kind, x, state, weights)

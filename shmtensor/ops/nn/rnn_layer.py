@@ -77,7 +77,7 @@ def operands(kind: str, xs: Any) -> tuple[Any, ...]:
         ([(4, 2), (2, 2), (2, 2)], "relu", (2, 2), False),
     ],
 )
-def recurrent_layer(xp, xs: list[Any], /, kind, sizes, reverse):
+def _rnn_layer(xp, xs: list[Any], /, kind, sizes, reverse):
     """(states, cells) after each row.
 
     xs: the input's share of the gates (rows, gates * n), the initial state, the state's weight; of
@@ -85,7 +85,7 @@ def recurrent_layer(xp, xs: list[Any], /, kind, sizes, reverse):
     Only an LSTM has cells, of others they are empty.
     """
     x, h, w, c, b, w_hr = operands(kind, xs)
-    return native.recurrent(kind, x, h, c, w, b, w_hr, np.array(sizes, np.int64), reverse)
+    return native.rnn_layer(kind, x, h, c, w, b, w_hr, np.array(sizes, np.int64), reverse)
 
 
 def gradients(
@@ -101,14 +101,14 @@ def gradients(
             g_out, g_cells, h, c, w, w_hr, out, cells = (widened(ops, x) for x in halves)
             states = widened(ops, states)
         by_x, by_back, by_h, by_c, totals = native.call(
-            native.recurrent_slope, kind, g_out, g_cells, h, c, w, w_hr, out, cells, gates,
+            native.rnn_layer_backward, kind, g_out, g_cells, h, c, w, w_hr, out, cells, gates,
             np.array(sizes, np.int64), reverse,
         )  # fmt: skip
         o = None if w_hr is None else gates[:, -cells.shape[1] :]
     else:
         earlier = None if c is None else before(ops, c, cells, sizes, reverse)
         shares, o = derivatives(ops, kind, x, states, w, b, earlier, out, cells)
-        by_x, by_back, by_h, by_c, totals = through_time(
+        by_x, by_back, by_h, by_c, totals = rnn_layer_backward(
             ops, kind, shares, h, c, w, w_hr, g_out, g_cells, sizes, reverse
         )
     found = [by_x, by_h, ops.matmul(ops.transpose(by_back, 0, 1), states)]
@@ -133,7 +133,7 @@ def derivatives(
     if kind == "tanh":
         return (1 - out * out,), None
     if kind == "relu":
-        return (1 - ops.cast(out <= 0, out.dtype),), None  # of NaN 1, as the kernel has it
+        return (1 - ops._to_copy(out <= 0, out.dtype),), None  # of NaN 1, as the kernel has it
     back = ops.linear(states, w, b)
     if kind == "lstm":
         i, f, g, o = ops.chunk(x + back, 4, -1)
@@ -147,12 +147,12 @@ def derivatives(
     return ((1 - z) * (1 - n * n), hn * r * (1 - r), (states - n) * z * (1 - z), r, z), None
 
 
-def through_time(
+def rnn_layer_backward(
     ops: Any, kind: str, shares: Any, h: Any, c: Any, w: Any, w_hr: Any, g_out: Any, g_cells: Any,
     sizes: Sizes, reverse: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """What native.recurrent_slope gives: gradients of the gates' sums by the input's share and the
-    state's, of the initial state and cell, and of each output.
+    """What native.rnn_layer_backward gives: gradients of the gates' sums by the input's share and
+    the state's, of the initial state and cell, and of each output.
     """
     cuts = list(sizes)
     each = [ops.split(v, cuts, 0) for v in (g_out, *shares)]
@@ -191,7 +191,7 @@ def replaced(ops: Any, x: Any, rows: Any) -> Any:
     return rows if n == total else ops.cat([rows, ops.narrow(x, 0, n, total - n)], 0)
 
 
-recurrent_layer.pullback(
+_rnn_layer.pullback(
     xs=lambda ops, g_out, g_cells, xs, out, cells, gates, kind, sizes, reverse: gradients(
         ops, g_out, g_cells, xs, out, cells, gates, kind, sizes, reverse
     )

@@ -62,9 +62,9 @@ def added_mask(ops: Any, mask: Any, dtype: Any) -> tuple[Any, Any]:
     if mask.dtype == np.bool_:
         blind = ops.logical_not(ops.any(mask, -1, True))
         zeros = ops.zeros(tuple(mask.shape), dtype=dtype)
-        return ops.choose(ops.logical_or(mask, blind), zeros, -math.inf), blind
+        return ops._where(ops.logical_or(mask, blind), zeros, -math.inf), blind
     blind = ops.all(mask == -math.inf, -1, True)
-    return ops.replace(blind, mask, 0.0), blind
+    return ops._where_other(blind, mask, 0.0), blind
 
 
 @composite(method=False, function=False, autocast="lower")
@@ -110,10 +110,10 @@ def scaled_dot_product_attention(
     elif attn_mask is not None:
         attn_mask, blind = added_mask(ops, widened(ops, attn_mask), query.dtype)
         scores = ops.add(scores, attn_mask)
-    weights = ops.softmax_along(scores, -1)
+    weights = ops._softmax(scores, -1)
     if dropout_p:
         weights = ops.dropout(weights, dropout_p)
     out = ops.matmul(weights, value)
     if blind is not None:
-        out = ops.replace(blind, out, 0.0)
+        out = ops._where_other(blind, out, 0.0)
     return narrowed(ops, out, given)

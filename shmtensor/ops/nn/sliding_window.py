@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-__all__ = ["added_back", "counts", "each", "framed", "ints", "numbers", "views"]
+__all__ = ["added_back", "counts", "each", "ints", "numbers", "padded", "views"]
 
 Shape = tuple[int, ...]
 
@@ -58,7 +58,7 @@ def counts(
     return tuple(found)
 
 
-def framed(xp: Any, x: Any, before: Shape, after: Shape, value: Any = 0) -> Any:
+def padded(xp: Any, x: Any, before: Shape, after: Shape, value: Any = 0) -> Any:
     """x in a frame of one value; x itself where the frame is empty."""
     if not any(before) and not any(after):
         return x

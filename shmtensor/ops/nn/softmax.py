@@ -7,7 +7,7 @@ from typing import Any
 from ... import native
 from ..table.check_dtypes import floating
 from ..table.dims import in_order
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import bools
 
@@ -34,7 +34,7 @@ def flat_axis(x: Any, dim: int) -> Any:
     samples=ALONG,
     vmap="along",
 )
-def softmax_along(xp, x, /, dim):
+def _softmax(xp, x, /, dim):
     """exp(x) over its sum along dim, without overflow."""
     axis = flat_axis(x, dim)
     if not x.size:
@@ -44,7 +44,7 @@ def softmax_along(xp, x, /, dim):
     return e
 
 
-softmax_along.pullback(x=lambda ops, g, out, dim: ops.softmax_backward(g, out, dim))
+_softmax.pullback(x=lambda ops, g, out, dim: ops._softmax_backward_data(g, out, dim))
 
 
 @op(
@@ -54,21 +54,21 @@ softmax_along.pullback(x=lambda ops, g, out, dim: ops.softmax_backward(g, out, d
     samples=[((3, 4), (3, 4), 1)],
     vmap="along",
 )
-def softmax_backward(xp, x, y, /, dim):
+def _softmax_backward_data(xp, x, y, /, dim):
     """y * (x - sum(x * y)): the gradient x brought through a softmax whose result is y."""
     product = x * y
     return product - y * product.sum(flat_axis(x, dim), keepdims=True)
 
 
-def softmax_curve(ops: Any, g: Any, x: Any, y: Any, dim: int) -> Any:
+def softmax_double_backward(ops: Any, g: Any, x: Any, y: Any, dim: int) -> Any:
     """Gradient of y * (x - sum(x * y)) by y."""
     total, inner = ops.sum(x * y, dim, True), ops.sum(g * y, dim, True)
     return g * (x - total) - x * inner
 
 
-softmax_backward.pullback(
-    x=lambda ops, g, y, dim: ops.softmax_backward(g, y, dim),
-    y=lambda ops, g, x, y, dim: softmax_curve(ops, g, x, y, dim),
+_softmax_backward_data.pullback(
+    x=lambda ops, g, y, dim: ops._softmax_backward_data(g, y, dim),
+    y=lambda ops, g, x, y, dim: softmax_double_backward(ops, g, x, y, dim),
 )
 
 
@@ -81,7 +81,7 @@ softmax_backward.pullback(
     samples=ALONG,
     vmap="along",
 )
-def log_softmax_along(xp, x, /, dim):
+def _log_softmax(xp, x, /, dim):
     """x - log(sum(exp(x))) along dim, without overflow."""
     axis = flat_axis(x, dim)
     if not x.size:
@@ -91,7 +91,7 @@ def log_softmax_along(xp, x, /, dim):
     return low
 
 
-log_softmax_along.pullback(x=lambda ops, g, out, dim: ops.log_softmax_backward(g, out, dim))
+_log_softmax.pullback(x=lambda ops, g, out, dim: ops._log_softmax_backward_data(g, out, dim))
 
 
 @op(
@@ -101,12 +101,12 @@ log_softmax_along.pullback(x=lambda ops, g, out, dim: ops.log_softmax_backward(g
     samples=[((3, 4), (3, 4), 1)],
     vmap="along",
 )
-def log_softmax_backward(xp, x, y, /, dim):
+def _log_softmax_backward_data(xp, x, y, /, dim):
     """x - exp(y) * sum(x): the gradient x brought through a log_softmax whose result is y."""
     return x - xp.exp(y) * x.sum(flat_axis(x, dim), keepdims=True)
 
 
-log_softmax_backward.pullback(
+_log_softmax_backward_data.pullback(
     x=lambda ops, g, y, dim: g - ops.sum(g * ops.exp(y), dim, True),
     y=lambda ops, g, x, y, dim: -g * ops.exp(y) * ops.sum(x, dim, True),
 )
@@ -115,17 +115,17 @@ log_softmax_backward.pullback(
 @composite
 def softmax(ops, input, dim=None, dtype=None):
     """exp(x) over its sum along a dimension: positive numbers that add up to 1."""
-    input = input if dtype is None else ops.cast(input, dtype)
+    input = input if dtype is None else ops._to_copy(input, dtype)
     floating("softmax", in_order("softmax", input))
-    return ops.softmax_along(input, implicit(input) if dim is None else dim)
+    return ops._softmax(input, implicit(input) if dim is None else dim)
 
 
 @composite
 def log_softmax(ops, input, dim=None, dtype=None):
     """The logarithm of `softmax`, without overflow."""
-    input = input if dtype is None else ops.cast(input, dtype)
+    input = input if dtype is None else ops._to_copy(input, dtype)
     floating("log_softmax", in_order("log_softmax", input))
-    return ops.log_softmax_along(input, implicit(input) if dim is None else dim)
+    return ops._log_softmax(input, implicit(input) if dim is None else dim)
 
 
 def implicit(input: Any) -> int:
@@ -134,10 +134,10 @@ def implicit(input: Any) -> int:
 
 
 @op(method=False, function=False, samples=[((3, 4), bools((3, 4)), 2.0)], layout="pointwise")
-def kept_by(xp, x, mask, /, scale):
+def _masked_scale(xp, x, mask, /, scale):
     """scale * x where the mask is true, else 0: dropout with a given mask."""
     return xp.where(mask, x * x.dtype.type(scale), xp.zeros((), x.dtype))
 
 
-kept_by.numpy = either(native.keep, kept_by.forward)
-kept_by.pullback(x=lambda ops, g, mask, scale: ops.kept_by(g, mask, scale))
+_masked_scale.numpy = kernel_or_fallback(native.masked_scale, _masked_scale.forward)
+_masked_scale.pullback(x=lambda ops, g, mask, scale: ops._masked_scale(g, mask, scale))

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..index.index_add import add_places
-from ..table.native_or_numpy import either
+from ..index.index_add import add_at_flat_indices
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import ints, reals
 
@@ -42,40 +42,44 @@ def found(xp: Any, x: Any, places: Any) -> Any:
         ((1, 2, 3), (1, 1, 2), ints((1, 1, 2), 3)),
     ],
 )
-def weighed(xp, x, weights, places, /):
+def _weighted_gather(xp, x, weights, places, /):
     """Each result is K elements, weighted: (N, C, M), (N, K, P) and places give (N, C, P)."""
     return (found(xp, x, places) * weights[:, None]).sum(2).astype(x.dtype)
 
 
 @op(method=False, function=False, samples=[((2, 3, 6), (2, 4, 6), ints((2, 4, 6), 7, -2), 5)])
-def dealt(xp, x, weights, places, /, size):
-    """The transpose of `weighed`: (N, C, P) added, weighted, at places of images (N, C, size)."""
+def _weighted_scatter(xp, x, weights, places, /, size):
+    """The transpose of `_weighted_gather`: (N, C, P) added, weighted, at places of images (N, C,
+    size).
+    """
     values = x[:, :, None] * weights[:, None]
     inside = (places >= 0) & (places < size)
     n, channels = x.shape[:2]
     out = xp.zeros((n, channels, size + 1), x.dtype)  # the last for what has no place
     rows = xp.arange(n * channels).reshape(n, channels, 1, 1) * (size + 1)
-    add_places(xp, out, rows + xp.where(inside, places, size)[:, None], values)
+    add_at_flat_indices(xp, out, rows + xp.where(inside, places, size)[:, None], values)
     return xp.ascontiguousarray(out[..., :size])
 
 
 @op(method=False, function=False, samples=[((2, 3, 6), (2, 3, 5), ints((2, 4, 6), 7, -2))])
-def matched(xp, x, y, places, /):
-    """What each weight of `weighed(y, ., places)` counts for in results x: (N, K, P)."""
+def _weighted_gather_backward_weights(xp, x, y, places, /):
+    """What each weight of `_weighted_gather(y, ., places)` counts for in results x: (N, K, P)."""
     return (found(xp, y, places) * x[:, :, None]).sum(1).astype(x.dtype)
 
 
-weighed.pullback(
-    x=lambda ops, g, weights, places, x_shape: ops.dealt(g, weights, places, x_shape[2]),
-    weights=lambda ops, g, x, places: ops.matched(g, x, places),
+_weighted_gather.pullback(
+    x=lambda ops, g, weights, places, x_shape: ops._weighted_scatter(
+        g, weights, places, x_shape[2]
+    ),
+    weights=lambda ops, g, x, places: ops._weighted_gather_backward_weights(g, x, places),
 )
-dealt.pullback(
-    x=lambda ops, g, weights, places: ops.weighed(g, weights, places),
-    weights=lambda ops, g, x, places: ops.matched(x, g, places),
+_weighted_scatter.pullback(
+    x=lambda ops, g, weights, places: ops._weighted_gather(g, weights, places),
+    weights=lambda ops, g, x, places: ops._weighted_gather_backward_weights(x, g, places),
 )
-matched.pullback(
-    x=lambda ops, g, y, places: ops.weighed(y, g, places),
-    y=lambda ops, g, x, places, y_shape: ops.dealt(x, g, places, y_shape[2]),
+_weighted_gather_backward_weights.pullback(
+    x=lambda ops, g, y, places: ops._weighted_gather(y, g, places),
+    y=lambda ops, g, x, places, y_shape: ops._weighted_scatter(x, g, places, y_shape[2]),
 )
 
 
@@ -92,7 +96,7 @@ def brought(xp: Any, at: Any, n: int, frame: int) -> Any:
 
 
 @op(method=False, function=False, samples=[(reals((2, 2, 5), -2.0, 6.0), (4, 5), 2, 0)])
-def neighbours(xp, x, /, sizes, reach, frame):
+def _sample_indices(xp, x, /, sizes, reach, frame):
     """The places of the reach ** D elements around places x (N, D, P) of images of D sizes:
     (N, reach ** D, P); -1 where the frame leaves nothing.
 
@@ -110,5 +114,10 @@ def neighbours(xp, x, /, sizes, reach, frame):
     return xp.stack(rows, 1)
 
 
-for row in (weighed, dealt, matched, neighbours):
-    row.numpy = either(getattr(native, row.name), row.forward)
+for row in (
+    _weighted_gather,
+    _weighted_scatter,
+    _weighted_gather_backward_weights,
+    _sample_indices,
+):
+    row.numpy = kernel_or_fallback(getattr(native, row.label), row.forward)

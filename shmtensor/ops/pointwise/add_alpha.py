@@ -21,21 +21,21 @@ from .arithmetic import add, plus, sub, times
     out=True,
     samples=[((3, 4), (3, 4), 0.5), ((3, 1), (4,), -2)],
 )
-def add_scaled(xp, x, y, /, value):
+def _add_alpha(xp, x, y, /, value):
     """x + value * y."""
     return x + y * value
 
 
-add_scaled.pullback(x=lambda g: g, y=lambda g, value: g * value)
+_add_alpha.pullback(x=lambda g: g, y=lambda g, value: g * value)
 
 
 def fast_add_scaled(x: Any, y: Any, value: Any, out: Any = None) -> Any:
     """In one pass, or in two."""
-    done = native.add_scaled(x, y, value, out)
+    done = native.add_alpha(x, y, value, out)
     return plus(x, times(y, value), out) if done is None else done
 
 
-add_scaled.numpy = fast_add_scaled
+_add_alpha.numpy = fast_add_scaled
 
 
 def with_floats(x: Any, y: Any, alpha: Any) -> bool:
@@ -52,15 +52,15 @@ def with_floats(x: Any, y: Any, alpha: Any) -> bool:
 def scaled_add(ops, x, y, /, *, alpha):
     """x + alpha * y."""
     if with_floats(x, y, alpha):
-        return ops.add_scaled(x, y, alpha)
+        return ops._add_alpha(x, y, alpha)
     return ops.add(x, multiple(ops, "add", x, y, alpha))
 
 
 def scaled_add_in_place(ops: Any, x: Any, y: Any, /, *, alpha: Any) -> Any:
     """x += alpha * y."""
     if with_floats(x, y, alpha):
-        return ops.add_scaled_(x, y, alpha)
-    return ops.overwrite_(x, scaled_add(ops, x, y, alpha=alpha))
+        return ops._add_alpha_(x, y, alpha)
+    return ops._overwrite_(x, scaled_add(ops, x, y, alpha=alpha))
 
 
 add.diverted_in_place = scaled_add_in_place
@@ -70,15 +70,15 @@ add.diverted_in_place = scaled_add_in_place
 def scaled_sub(ops, x, y, /, *, alpha):
     """x - alpha * y."""
     if with_floats(x, y, alpha):
-        return ops.add_scaled(x, y, -alpha)
+        return ops._add_alpha(x, y, -alpha)
     return ops.sub(x, multiple(ops, "sub", x, y, alpha))
 
 
 def scaled_sub_in_place(ops: Any, x: Any, y: Any, /, *, alpha: Any) -> Any:
     """x -= alpha * y."""
     if with_floats(x, y, alpha):
-        return ops.add_scaled_(x, y, -alpha)
-    return ops.overwrite_(x, scaled_sub(ops, x, y, alpha=alpha))
+        return ops._add_alpha_(x, y, -alpha)
+    return ops._overwrite_(x, scaled_sub(ops, x, y, alpha=alpha))
 
 
 sub.diverted_in_place = scaled_sub_in_place

@@ -10,7 +10,7 @@ import numpy as np
 from ... import native
 from ...native import parallel
 from ..table.check_dtypes import floating, multiple, scale_fits, unmixed
-from ..table.native_or_numpy import either, for_floats, stored
+from ..table.native_or_numpy import for_floats, kernel_or_fallback, stored
 from ..table.op_definition import composite, insist_on_tensors, op
 from ..table.samples import PAIR, TRIPLE, UNARY, reals, unary
 
@@ -105,7 +105,7 @@ def rounded_div(ops, x, y, /, *, rounding_mode):
     if rounding_mode == "floor":
         return ops.floor_divide(x, y)
     if rounding_mode == "trunc":
-        return ops.trunc_divide(x, y)
+        return ops._trunc_divide(x, y)
     raise RuntimeError(
         f"div: no such rounding_mode: {rounding_mode!r}, one of None, 'trunc', 'floor' is needed"
     )
@@ -180,7 +180,7 @@ def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
 
 
 def plain_addcdiv(xp: Any, x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None) -> Any:
-    """The forward; `either` passes attributes by position."""
+    """The forward; `kernel_or_fallback` passes attributes by position."""
     return stored(addcdiv.forward(xp, x, tensor1, tensor2, value=value), out)
 
 
@@ -194,7 +194,7 @@ def no_whole_quotients(x: Any, tensor1: Any, tensor2: Any) -> None:
         )
 
 
-addcdiv.numpy = either(native.addcdiv, plain_addcdiv)
+addcdiv.numpy = kernel_or_fallback(native.addcdiv, plain_addcdiv)
 addcdiv.unlike = no_whole_quotients
 addcdiv.pullback(
     x=lambda g: g,
@@ -293,7 +293,7 @@ def rsqrt(xp, x, /):
     return 1 / xp.sqrt(x)
 
 
-rsqrt.numpy = either(native.rsqrt, rsqrt.forward)
+rsqrt.numpy = kernel_or_fallback(native.rsqrt, rsqrt.forward)
 rsqrt.pullback(x=lambda g, out: g * (-0.5 * out * out * out).conjugate())
 
 
@@ -351,16 +351,16 @@ def sgn(xp, x, /):
 sgn.numpy = for_floats(native.elementwise("signs"), sgn.forward)
 
 
-def sgn_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:
+def sgn_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
     """The part of g across x, over abs(x): along x the sign does not change."""
     if x.dtype.kind != "c":
         return g * 0
     size = ops.abs(x)
-    across = (g - ops.real(g * out.conjugate()) * out) / ops.replace(size == 0, size, 1.0)
-    return ops.replace(size == 0, across, 0.0)
+    across = (g - ops.real(g * out.conjugate()) * out) / ops._where_other(size == 0, size, 1.0)
+    return ops._where_other(size == 0, across, 0.0)
 
 
-sgn.pullback(x=lambda ops, g, x, out: sgn_slope(ops, g, x, out))
+sgn.pullback(x=lambda ops, g, x, out: sgn_backward(ops, g, x, out))
 
 
 @op(numpy=parallel(np.copysign), broadcast=True, promote="float", samples=AWAY, tensors="x")
@@ -370,7 +370,7 @@ def copysign(xp, x, y, /):
 
 
 copysign.pullback(
-    x=lambda ops, g, x, out: ops.replace(x == 0, g * ops.sign(x) * ops.sign(out), 0.0),
+    x=lambda ops, g, x, out: ops._where_other(x == 0, g * ops.sign(x) * ops.sign(out), 0.0),
     y=lambda g: g * 0,
 )
 
@@ -390,5 +390,5 @@ def ldexp(ops, input, other):
     insist_on_tensors("ldexp", input, other)
     power = ops.pow(2.0, other)
     if input.dtype.kind == "f" and power.dtype.kind == "f" and other.dtype.kind != "f":
-        power = ops.cast(power, input.dtype)  # a power of two: exact
+        power = ops._to_copy(power, input.dtype)  # a power of two: exact
     return ops.mul(input, power)

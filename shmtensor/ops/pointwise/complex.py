@@ -12,36 +12,36 @@ from ..table.samples import UNARY, reals
 
 
 @op(method=False, function=False, samples=UNARY, layout="pointwise")
-def conjugated(xp, x, /):
+def _conj_physical(xp, x, /):
     """The complex conjugate of complex numbers, a copy."""
     return xp.conjugate(x)
 
 
-conjugated.pullback(x=lambda g: g.conjugate())
+_conj_physical.pullback(x=lambda g: g.conjugate())
 
 
 @composite(inplace=True)
 def conj(ops, input):
     """Complex conjugate; a real tensor itself."""
-    return ops.conjugated(input) if input.dtype.kind == "c" else input
+    return ops._conj_physical(input) if input.dtype.kind == "c" else input
 
 
 conj.alias("conjugate", "conj_physical")
 
 
 @op(view=True, method=False, function=False, samples=UNARY)
-def real_part(xp, x, /):
+def _real(xp, x, /):
     """Real part, a view."""
     return x.real
 
 
-real_part.pullback(x=lambda g: g)
+_real.pullback(x=lambda g: g)
 
 
 @composite(method=False)
 def real(ops, input):
     """Real part, a view; a real tensor itself."""
-    return ops.real_part(input) if input.dtype.kind == "c" else input
+    return ops._real(input) if input.dtype.kind == "c" else input
 
 
 @op(view=True, method=False, samples=[], vmap="alone")
@@ -63,15 +63,17 @@ def angle(xp, x, /):
     return xp.where(xp.isnan(x), x, xp.where(x < 0, xp.asarray(xp.pi, x.dtype), 0))
 
 
-def angle_slope(ops: Any, g: Any, x: Any) -> Any:
+def angle_backward(ops: Any, g: Any, x: Any) -> Any:
     """Across x, over abs(x); a real number does not turn."""
     if x.dtype.kind != "c":
         return g * 0
     size = ops.abs(x)
-    return ops.replace(size == 0, g * ops.sgn(x) * 1j / ops.replace(size == 0, size, 1.0), 0.0)
+    return ops._where_other(
+        size == 0, g * ops.sgn(x) * 1j / ops._where_other(size == 0, size, 1.0), 0.0
+    )
 
 
-angle.pullback(x=lambda ops, g, x: angle_slope(ops, g, x))
+angle.pullback(x=lambda ops, g, x: angle_backward(ops, g, x))
 
 
 @op(
@@ -135,7 +137,7 @@ def view_as_real(ops, input):
     """Complex numbers as pairs of real ones: (...) to (..., 2)."""
     if input.dtype.kind != "c":
         raise RuntimeError(f"view_as_real: is only supported for complex tensors: {input.dtype}")
-    return ops.complex_pairs(input)
+    return ops._view_as_real(input)
 
 
 @composite(method=False, autocast="full")
@@ -146,7 +148,7 @@ def view_as_complex(ops, input):
             "view_as_complex: a real tensor whose last dimension is 2 is needed: "
             f"{input.dtype}, {tuple(input.shape)}"
         )
-    return ops.pairs_complex(input)
+    return ops._view_as_complex(input)
 
 
 PAIRS_OF = {"complex64": np.float32, "complex128": np.float64}
@@ -154,17 +156,17 @@ OF_PAIRS = {"float32": np.complex64, "float64": np.complex128}
 
 
 @op(view=True, method=False, function=False, samples=())
-def complex_pairs(xp, x, /):
+def _view_as_real(xp, x, /):
     """Real and imaginary parts along a new last dimension, a view."""
     kind = np.dtype(PAIRS_OF[x.dtype.name])
     return x[..., None].view(kind)
 
 
-complex_pairs.pullback(x=lambda ops, g: ops.pairs_complex(ops.packed(g)))
+_view_as_real.pullback(x=lambda ops, g: ops._view_as_complex(ops._contiguous(g)))
 
 
 @op(view=True, method=False, function=False, samples=())
-def pairs_complex(xp, x, /):
+def _view_as_complex(xp, x, /):
     """The complex numbers whose parts lie along the last dimension, a view."""
     if x.strides[-1] != x.itemsize and x.size:
         raise RuntimeError(
@@ -176,4 +178,4 @@ def pairs_complex(xp, x, /):
     return x.view(OF_PAIRS[x.dtype.name])[..., 0]
 
 
-pairs_complex.pullback(x=lambda ops, g: ops.complex_pairs(g))
+_view_as_complex.pullback(x=lambda ops, g: ops._view_as_real(g))

@@ -156,7 +156,7 @@ def fast_xlogy(x: Any, y: Any) -> Any:
 equal, times, logarithm = parallel(np.equal), parallel(np.multiply), parallel(np.log)
 xlogy.numpy = fast_xlogy
 xlogy.pullback(
-    x=lambda ops, g, x, y: ops.replace((x == 0) & (y <= 0), g * ops.log(y), 0.0),
+    x=lambda ops, g, x, y: ops._where_other((x == 0) & (y <= 0), g * ops.log(y), 0.0),
     y=lambda g, x, y: g * x / y,
 )
 
@@ -173,14 +173,14 @@ def logit(xp, x, /, eps=None):
     return xp.log(x / (1 - x))
 
 
-def logit_slope(ops: Any, g: Any, x: Any, eps: float | None) -> Any:
+def logit_backward(ops: Any, g: Any, x: Any, eps: float | None) -> Any:
     """g / (x (1 - x)), and 0 where x was clamped (outside [0, 1] NaN)."""
     low = 0.0 if eps is None else eps
     outside = (x < low) | (x > 1 - low)
-    return ops.choose(outside, math.nan if eps is None else 0.0, g / (x * (1 - x)))
+    return ops._where(outside, math.nan if eps is None else 0.0, g / (x * (1 - x)))
 
 
-logit.pullback(x=lambda ops, g, x, eps: logit_slope(ops, g, x, eps))
+logit.pullback(x=lambda ops, g, x, eps: logit_backward(ops, g, x, eps))
 
 # ---- the error function: W. J. Cody, Rational Chebyshev approximations for the error function,
 # Math. Comp. 23 (1969), as in his CALERF: relative error below 1e-16 in each of three ranges.

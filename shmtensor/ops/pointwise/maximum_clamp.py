@@ -32,8 +32,8 @@ def maximum(xp, x, y, /):
 
 
 maximum.pullback(
-    x=lambda ops, g, x, y: ops.replace(x < y, ops.choose(x == y, g / 2, g), 0.0),
-    y=lambda ops, g, x, y: ops.replace(x > y, ops.choose(x == y, g / 2, g), 0.0),
+    x=lambda ops, g, x, y: ops._where_other(x < y, ops._where(x == y, g / 2, g), 0.0),
+    y=lambda ops, g, x, y: ops._where_other(x > y, ops._where(x == y, g / 2, g), 0.0),
 )
 
 
@@ -50,8 +50,8 @@ def minimum(xp, x, y, /):
 
 
 minimum.pullback(
-    x=lambda ops, g, x, y: ops.replace(x > y, ops.choose(x == y, g / 2, g), 0.0),
-    y=lambda ops, g, x, y: ops.replace(x < y, ops.choose(x == y, g / 2, g), 0.0),
+    x=lambda ops, g, x, y: ops._where_other(x > y, ops._where(x == y, g / 2, g), 0.0),
+    y=lambda ops, g, x, y: ops._where_other(x < y, ops._where(x == y, g / 2, g), 0.0),
 )
 
 
@@ -68,8 +68,8 @@ def fmax(xp, x, y, /):
 
 
 fmax.pullback(
-    x=lambda ops, g, x, y: ops.choose((x >= y) | (y != y), g, 0.0),
-    y=lambda ops, g, x, y: ops.replace((x >= y) | (y != y), g, 0.0),
+    x=lambda ops, g, x, y: ops._where((x >= y) | (y != y), g, 0.0),
+    y=lambda ops, g, x, y: ops._where_other((x >= y) | (y != y), g, 0.0),
 )
 
 
@@ -86,8 +86,8 @@ def fmin(xp, x, y, /):
 
 
 fmin.pullback(
-    x=lambda ops, g, x, y: ops.choose((x <= y) | (y != y), g, 0.0),
-    y=lambda ops, g, x, y: ops.replace((x <= y) | (y != y), g, 0.0),
+    x=lambda ops, g, x, y: ops._where((x <= y) | (y != y), g, 0.0),
+    y=lambda ops, g, x, y: ops._where_other((x <= y) | (y != y), g, 0.0),
 )
 
 
@@ -119,31 +119,31 @@ fast_clamp.half = native.clamp  # type: ignore[attr-defined]
     samples=[((3, 4), -0.5, 0.5), ((3, 4), None, 0.2), ((0,), 0.1, None)],
     layout="pointwise",
 )
-def clamped(xp, x, /, min, max):
+def _clamp(xp, x, /, min, max):
     """Each element, but at least the number `min` and at most the number `max`."""
     out = x if min is None else xp.maximum(x, min)
     return out if max is None else xp.minimum(out, max)
 
 
 @op(numpy=larger, broadcast=True, promote="common", method=False, function=False, samples=PAIR)
-def at_least(xp, x, bound, /):
+def _clamp_min(xp, x, bound, /):
     """The larger one; where they are equal, or x is NaN, the gradient is x's alone."""
     return xp.maximum(x, bound)
 
 
 @op(numpy=smaller, broadcast=True, promote="common", method=False, function=False, samples=PAIR)
-def at_most(xp, x, bound, /):
+def _clamp_max(xp, x, bound, /):
     """The smaller one; where they are equal, or x is NaN, the gradient is x's alone."""
     return xp.minimum(x, bound)
 
 
-at_least.pullback(
-    x=lambda ops, g, x, bound: ops.choose((x >= bound) | (x != x), g, 0.0),
-    bound=lambda ops, g, x, bound: ops.replace((x >= bound) | (x != x), g, 0.0),
+_clamp_min.pullback(
+    x=lambda ops, g, x, bound: ops._where((x >= bound) | (x != x), g, 0.0),
+    bound=lambda ops, g, x, bound: ops._where_other((x >= bound) | (x != x), g, 0.0),
 )
-at_most.pullback(
-    x=lambda ops, g, x, bound: ops.choose((x <= bound) | (x != x), g, 0.0),
-    bound=lambda ops, g, x, bound: ops.replace((x <= bound) | (x != x), g, 0.0),
+_clamp_max.pullback(
+    x=lambda ops, g, x, bound: ops._where((x <= bound) | (x != x), g, 0.0),
+    bound=lambda ops, g, x, bound: ops._where_other((x <= bound) | (x != x), g, 0.0),
 )
 
 
@@ -155,17 +155,17 @@ at_most.pullback(
     function=False,
     samples=[((3, 4), (3, 4), (3, 4)), ((2, 1, 4), (3, 1), (4,)), ((), (3,), ())],
 )
-def clamped_between(xp, x, min, max, /):
+def _clamp_tensor(xp, x, min, max, /):
     """Each element, but at least the one of `min` and at most the one of `max`, in the dtype of all
     three. Gradients are PyTorch's: where x is below a minimum that is the maximum, there is none.
     """
     return xp.minimum(xp.maximum(x, min), max)
 
 
-clamped_between.pullback(
-    x=lambda ops, g, x, min, max: ops.choose(inside(x, min, max), g, 0.0),
-    min=lambda ops, g, x, min, max: ops.choose((x < min) & (min < max), g, 0.0),
-    max=lambda ops, g, x, min, max: ops.choose((x > max) | (max < min), g, 0.0),
+_clamp_tensor.pullback(
+    x=lambda ops, g, x, min, max: ops._where(inside(x, min, max), g, 0.0),
+    min=lambda ops, g, x, min, max: ops._where((x < min) & (min < max), g, 0.0),
+    max=lambda ops, g, x, min, max: ops._where((x > max) | (max < min), g, 0.0),
 )
 
 
@@ -176,7 +176,7 @@ def inside(x: Any, min: Any, max: Any) -> Any:
     return x >= min if max is None else (x >= min) & (x <= max)
 
 
-clamped.pullback(x=lambda ops, g, x, min, max: ops.choose(inside(x, min, max), g, 0.0))
+_clamp.pullback(x=lambda ops, g, x, min, max: ops._where(inside(x, min, max), g, 0.0))
 
 
 def clamp_in_place(ops: Any, input: Any, min: Any = None, max: Any = None) -> Any:
@@ -187,7 +187,7 @@ def clamp_in_place(ops: Any, input: Any, min: Any = None, max: Any = None) -> An
         min, max = within(input.dtype, min), within(input.dtype, max)
     elif input.dtype.kind != "f":
         return None
-    return ops.clamped_(input, min, max)
+    return ops._clamp_(input, min, max)
 
 
 @composite(inplace=clamp_in_place)
@@ -197,14 +197,14 @@ def clamp(ops, input, min=None, max=None):
         raise RuntimeError("clamp: no bound given: min=None, max=None, give at least one of them")
     if min.__class__ in NUMBERS and max.__class__ in NUMBERS:
         if input.dtype.kind in "iub" and (min.__class__ is float or max.__class__ is float):
-            input = ops.cast(input, get_default_dtype())
+            input = ops._to_copy(input, get_default_dtype())
         if input.dtype.kind in "iu":  # bounds beyond the dtype bound as its own do
             min, max = within(input.dtype, min), within(input.dtype, max)
-        return ops.clamped(input, min, max)
+        return ops._clamp(input, min, max)
     if hasattr(min, "dtype") and hasattr(max, "dtype"):
-        return ops.clamped_between(input, min, max)
-    out = input if min is None else ops.at_least(input, min)
-    return out if max is None else ops.at_most(out, max)
+        return ops._clamp_tensor(input, min, max)
+    out = input if min is None else ops._clamp_min(input, min)
+    return out if max is None else ops._clamp_max(out, max)
 
 
 def within(dtype: Any, bound: Any) -> Any:

@@ -48,8 +48,8 @@ def nextafter(xp, x, y, /):
 
 
 nextafter.pullback(
-    x=lambda ops, g, x, y: ops.replace(x == y, g, 0.0),
-    y=lambda ops, g, x, y: ops.choose(x == y, g, 0.0),
+    x=lambda ops, g, x, y: ops._where_other(x == y, g, 0.0),
+    y=lambda ops, g, x, y: ops._where(x == y, g, 0.0),
 )
 
 
@@ -78,7 +78,7 @@ def fast_numbers(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = None) ->
         most = most if posinf is None else posinf
         least = least if neginf is None else neginf
         nan = 0.0 if nan is None else nan
-        done = native.finite(x, nan, most, least, out)
+        done = native.nan_to_num(x, nan, most, least, out)
         if done is not None:
             return done
         if x.dtype.itemsize == 2:  # the numbers are rounded to the dtype as the results are
@@ -113,4 +113,4 @@ def nan_to_num(xp, x, /, nan=0.0, posinf=None, neginf=None):
     )
 
 
-nan_to_num.pullback(x=lambda ops, g, x: ops.choose(ops.isfinite(x), g, 0.0))
+nan_to_num.pullback(x=lambda ops, g, x: ops._where(ops.isfinite(x), g, 0.0))

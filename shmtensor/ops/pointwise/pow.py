@@ -16,23 +16,27 @@ from .arithmetic import fast_square, root, times
 POSITIVE = [(reals((3, 4), 0.3, 2.0), (3, 4)), (reals((2, 1), 0.3, 2.0), (3,))]
 
 
-def power_slope(ops: Any, g: Any, x: Any, y: Any) -> Any:
+def power_backward(ops: Any, g: Any, x: Any, y: Any) -> Any:
     """Gradient of x ** y by x; 0 where y is 0, even at x = 0, where x ** (y - 1) is infinite."""
     if isinstance(y, (int, float, complex)):
         if y == 0:
             return g * 0
         return g * (2 * x if y == 2 else y * x ** (y - 1)).conjugate()
-    return ops.replace(y == 0, g * (y * x ** ops.replace(y == 0, y - 1, 1.0)).conjugate(), 0.0)
+    return ops._where_other(
+        y == 0, g * (y * x ** ops._where_other(y == 0, y - 1, 1.0)).conjugate(), 0.0
+    )
 
 
-def exponent_slope(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
+def exponent_backward(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
     """Gradient of x ** y by y; 0 where x is 0 and y is not negative, as PyTorch has it."""
     if isinstance(x, (int, float)):
         log = ops.log(x * ops.ones_like(y)) if x else -math.inf
         slope = g * (out * log).conjugate()
-        return slope if x else ops.replace(not_negative(y), slope, 0.0)
+        return slope if x else ops._where_other(not_negative(y), slope, 0.0)
     flat = (x == 0) & not_negative(y)
-    return ops.replace(flat, g * (out * ops.log(ops.replace(flat, x, 1.0))).conjugate(), 0.0)
+    return ops._where_other(
+        flat, g * (out * ops.log(ops._where_other(flat, x, 1.0))).conjugate(), 0.0
+    )
 
 
 def not_negative(y: Any) -> Any:
@@ -141,8 +145,8 @@ OF_HALF = {
 fast_power.half = power_of_half  # type: ignore[attr-defined]
 pow.numpy = fast_power
 pow.pullback(
-    x=lambda ops, g, x, exponent: power_slope(ops, g, x, exponent),
-    exponent=lambda ops, g, x, exponent, out: exponent_slope(ops, g, x, exponent, out),
+    x=lambda ops, g, x, exponent: power_backward(ops, g, x, exponent),
+    exponent=lambda ops, g, x, exponent, out: exponent_backward(ops, g, x, exponent, out),
 )
 
 
@@ -166,5 +170,5 @@ def only_double(ops, input, exponent):
 def float_power(ops, input, exponent):
     """input ** exponent in float64 (complex128 for complex numbers)."""
     kind = double_of(input, exponent)
-    a, b = (ops.cast(v, kind) if hasattr(v, "dtype") else v for v in (input, exponent))
+    a, b = (ops._to_copy(v, kind) if hasattr(v, "dtype") else v for v in (input, exponent))
     return ops.pow(a, b)

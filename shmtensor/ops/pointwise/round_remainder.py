@@ -166,10 +166,10 @@ def fast_truncation(x: Any, y: Any, out: Any = None) -> Any:
     out=True,
     samples=DIVISION,
 )
-def trunc_divide(xp, x, y, /):
+def _trunc_divide(xp, x, y, /):
     """Quotient rounded towards 0: `div(x, y, rounding_mode="trunc")`."""
     return truncated(xp, x, y)
 
 
-for row in (floor_divide, trunc_divide):
+for row in (floor_divide, _trunc_divide):
     row.pullback(x=lambda g: g * 0, y=lambda g: g * 0)

@@ -91,7 +91,7 @@ atan2.alias("arctan2")
 
 def unzero(ops: Any, x: Any) -> Any:
     """x with 1 in place of 0: what is divided by it is 0 there."""
-    return ops.replace(x == 0, x, 1.0)
+    return ops._where_other(x == 0, x, 1.0)
 
 
 @op(numpy=parallel(np.sinh), promote="float", samples=UNARY)
@@ -120,7 +120,7 @@ def tanh(xp, x, /):
 
 tanh.pullback(
     x=lambda ops, g, out: (
-        ops.tanh_backward(g, out) if out.dtype.kind == "f" else g * (1 - out * out).conjugate()
+        ops._tanh_backward(g, out) if out.dtype.kind == "f" else g * (1 - out * out).conjugate()
     )
 )
 
@@ -164,14 +164,14 @@ def sinc(xp, x, /):
 sinc.numpy = for_floats(elementwise("sinc"), sinc.forward)
 
 
-def sinc_slope(ops: Any, g: Any, x: Any) -> Any:
+def sinc_backward(ops: Any, g: Any, x: Any) -> Any:
     """g times (pi x cos(pi x) - sin(pi x)) / (pi x * x), and 0 at 0."""
     a = math.pi * x
-    whole = (a * ops.cos(a) - ops.sin(a)) / ops.replace(x == 0, a * x, 1.0)
-    return ops.replace(x == 0, g * whole.conjugate(), 0.0)
+    whole = (a * ops.cos(a) - ops.sin(a)) / ops._where_other(x == 0, a * x, 1.0)
+    return ops._where_other(x == 0, g * whole.conjugate(), 0.0)
 
 
-sinc.pullback(x=lambda ops, g, x: sinc_slope(ops, g, x))
+sinc.pullback(x=lambda ops, g, x: sinc_backward(ops, g, x))
 
 
 def scaled_by(factor: float) -> Any:

@@ -12,7 +12,7 @@ from ... import native
 from ..table.op_definition import composite, op
 from . import philox
 from .bounds import check_drawable, check_random_bounds, check_uniform_bounds, most_exact
-from .rand_multinomial import below, chances, claimed, size_of, whole
+from .rand_multinomial import below, claimed, size_of, uniform_float64, whole
 
 exponential, logarithm = native.parallel(np.exp), native.parallel(np.log)
 
@@ -40,7 +40,7 @@ def native_fill(kernel: Any) -> Any:
     samples=[((3, 4), 5, 0, 0.0, 1.0)],
     halves="asked",
 )
-def uniform_fill(xp, x, /, seed, offset, low, high):
+def _uniform(xp, x, /, seed, offset, low, high):
     """Evenly distributed numbers in the shape of x."""
     return philox.fill_uniform(xp.empty_like(x), seed, offset, low, high)
 
@@ -54,18 +54,18 @@ def uniform_fill(xp, x, /, seed, offset, low, high):
     samples=[((3, 4), 5, 0, 0.0, 1.0)],
     halves="asked",
 )
-def normal_fill(xp, x, /, seed, offset, mean, std):
+def _normal(xp, x, /, seed, offset, mean, std):
     """Normally distributed numbers in the shape of x."""
     return philox.fill_normal(xp.empty_like(x), seed, offset, mean, std)
 
 
 @op(inplace=True, method=False, function=False, samples=[])
-def refill(xp, x, /, values):
+def _refill(xp, x, /, values):
     """Values drawn elsewhere, in the dtype of x."""
     return xp.asarray(values).astype(x.dtype).reshape(x.shape)
 
 
-for row in (uniform_fill, normal_fill, refill):
+for row in (_uniform, _normal, _refill):
     row.pullback(x=lambda g: g * 0)
 
 
@@ -74,10 +74,10 @@ def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
     """Fills the tensor with evenly distributed numbers from [low, high)."""
     check_uniform_bounds("uniform_", low, high, input.dtype)
     if input.dtype.kind == "c":
-        parts = low + (high - low) * chances(2 * size_of(input), generator)
-        return ops.refill_(input, parts.view(np.complex128))
+        parts = low + (high - low) * uniform_float64(2 * size_of(input), generator)
+        return ops._refill_(input, parts.view(np.complex128))
     stream = claimed(generator, size_of(input), input.dtype == np.float64)
-    return ops.uniform_fill_(input, *stream, low, high)
+    return ops._uniform_(input, *stream, low, high)
 
 
 @composite(function=False)
@@ -89,9 +89,9 @@ def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
     if input.dtype.kind == "c":  # half of the variance in each part
         n = 2 * size_of(input)
         parts = philox.normal(*claimed(generator, n, True), n, np.dtype(np.float64))
-        return ops.refill_(input, mean + std * math.sqrt(0.5) * parts.view(np.complex128))
+        return ops._refill_(input, mean + std * math.sqrt(0.5) * parts.view(np.complex128))
     stream = claimed(generator, size_of(input), input.dtype == np.float64)
-    return ops.normal_fill_(input, *stream, mean, std)
+    return ops._normal_(input, *stream, mean, std)
 
 
 @composite(function=False)
@@ -102,8 +102,8 @@ def bernoulli_(ops, input, p=0.5, *, generator=None):
     low, high = (p, p) if isinstance(p, (int, float)) else (np.min(p), np.max(p))
     if low < 0 or high > 1:
         raise RuntimeError(f"bernoulli_: probabilities must lie in [0, 1]: {p}")
-    u = chances(size_of(input), generator).reshape(tuple(input.shape))
-    return ops.refill_(input, below(u, p))
+    u = uniform_float64(size_of(input), generator).reshape(tuple(input.shape))
+    return ops._refill_(input, below(u, p))
 
 
 @composite(function=False)
@@ -112,8 +112,8 @@ def exponential_(ops, input, lambd=1.0, *, generator=None):
     check_drawable("exponential_", input.dtype, "f", RuntimeError)
     if lambd <= 0:
         raise RuntimeError(f"exponential_: lambd must be positive: {lambd}")
-    left = 1.0 - chances(size_of(input), generator)  # exact, and never 0
-    return ops.refill_(input, (0.0 - logarithm(left)) / lambd)
+    left = 1.0 - uniform_float64(size_of(input), generator)  # exact, and never 0
+    return ops._refill_(input, (0.0 - logarithm(left)) / lambd)
 
 
 @composite(function=False)
@@ -122,8 +122,8 @@ def cauchy_(ops, input, median=0.0, sigma=1.0, *, generator=None):
     check_drawable("cauchy_", input.dtype, "f", RuntimeError)
     if sigma <= 0:
         raise RuntimeError(f"cauchy_: sigma must be positive: {sigma}")
-    turns = chances(size_of(input), generator) - 0.5
-    return ops.refill_(input, median + sigma * np.tan(math.pi * turns))
+    turns = uniform_float64(size_of(input), generator) - 0.5
+    return ops._refill_(input, median + sigma * np.tan(math.pi * turns))
 
 
 @composite(function=False)
@@ -132,8 +132,8 @@ def geometric_(ops, input, p, *, generator=None):
     check_drawable("geometric_", input.dtype, "fiu")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_: p must lie between 0 and 1: {p}")
-    u = chances(size_of(input), generator)
-    return ops.refill_(input, np.maximum(np.ceil(np.log1p(-u) / math.log1p(-p)), 1))
+    u = uniform_float64(size_of(input), generator)
+    return ops._refill_(input, np.maximum(np.ceil(np.log1p(-u) / math.log1p(-p)), 1))
 
 
 @composite(function=False)
@@ -144,7 +144,7 @@ def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
         raise RuntimeError(f"log_normal_: std must be positive: {std}")
     n = size_of(input)
     logarithms = native.normal_(np.empty(n), *claimed(generator, n, True), mean, std)
-    return ops.refill_(input, exponential(logarithms))
+    return ops._refill_(input, exponential(logarithms))
 
 
 @composite(function=False)
@@ -161,4 +161,4 @@ def random_(ops, input, low=None, high=..., *, generator=None):
     low = operator.index(low)
     high = most_exact(input.dtype) + 1 if high is None else operator.index(high)
     check_random_bounds("random_", low, high, input.dtype)
-    return ops.refill_(input, whole(tuple(input.shape), low, high, np.dtype(np.int64), generator))
+    return ops._refill_(input, whole(tuple(input.shape), low, high, np.dtype(np.int64), generator))

@@ -28,14 +28,14 @@ def stream(seed: int, offset: int) -> Any:
 
 
 @op(method=False, function=False, samples=[(reals((3, 4), 0.0, 9.0), 3, 0)])
-def events(xp, x, /, seed, offset):
+def _poisson(xp, x, /, seed, offset):
     """Poisson counts with the rate x."""
     if x.size and not (x.min() >= 0 and xp.isfinite(x.max())):
         raise RuntimeError(f"poisson: rates must be finite and not negative: {x.min()}, {x.max()}")
     return stream(seed, offset).poisson(x).astype(x.dtype)
 
 
-events.pullback(x=lambda g: g * 0)
+_poisson.pullback(x=lambda g: g * 0)
 
 
 @op(
@@ -43,7 +43,7 @@ events.pullback(x=lambda g: g * 0)
     function=False,
     samples=[(reals((3, 4), 5.0, 9.0), reals((3, 4), 0.1, 0.9), 3, 0)],
 )
-def successes(xp, x, y, /, seed, offset):
+def _binomial(xp, x, y, /, seed, offset):
     """Of x tries (cut off to a whole number) with the chance y each, how many succeed."""
     if x.size and not x.min() >= 0:
         raise RuntimeError(f"binomial: counts must not be negative: {x.min()}")
@@ -52,7 +52,7 @@ def successes(xp, x, y, /, seed, offset):
     return stream(seed, offset).binomial(x.astype(np.int64), y).astype(y.dtype)
 
 
-successes.pullback(x=lambda g: g * 0, y=lambda g: g * 0)
+_binomial.pullback(x=lambda g: g * 0, y=lambda g: g * 0)
 
 
 @composite(method=False)
@@ -60,7 +60,7 @@ def poisson(ops, input, generator=None):
     """Poisson counts, each with the rate that the element says; same shape and dtype."""
     if input.dtype.kind != "f":
         raise RuntimeError(f"poisson: rates must be floating point: {input.dtype}")
-    return ops.events(input, *claimed(generator, 1))
+    return ops._poisson(input, *claimed(generator, 1))
 
 
 @composite(method=False)
@@ -70,4 +70,4 @@ def binomial(ops, count, prob, generator=None):
         raise RuntimeError(
             f"binomial: count and prob must be of one floating dtype: {count.dtype}, {prob.dtype}"
         )
-    return ops.successes(*ops.broadcast_tensors(count, prob), *claimed(generator, 1))
+    return ops._binomial(*ops.broadcast_tensors(count, prob), *claimed(generator, 1))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import native
 from ...dtypes import as_dtype, get_default_dtype
-from ..creation.zeros_full_arange import default, dtype_beside, into, made, number, shaped
+from ..creation.zeros_full_arange import default, dtype_or_out, into, made, number, shaped
 from ..table.op_definition import composite, op
 from ..table.samples import reals
 from ..table.tensor_like import in_rows
@@ -29,16 +29,16 @@ def size_of(x: Any) -> int:
     return math.prod(x.shape)
 
 
-def chances(n: int, generator: Any) -> Any:
+def uniform_float64(n: int, generator: Any) -> Any:
     """n numbers from [0, 1) in float64, for transformations."""
     return native.uniform_(np.empty(n), *claimed(generator, n, True), 0.0, 1.0)
 
 
-def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: float) -> Any:
+def new_random(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: float) -> Any:
     """A new array of random numbers; complex ones have two random parts."""
     if dtype.kind == "c":
         part = np.dtype(np.float64 if dtype == np.complex128 else np.float32)
-        return drawn(fill, (*shape, 2), part, generator, low, high).view(dtype)[..., 0]
+        return new_random(fill, (*shape, 2), part, generator, low, high).view(dtype)[..., 0]
     check_drawable("random", dtype)
     seed, offset = claimed(generator, math.prod(shape), dtype == np.float64)
     if dtype.itemsize == 2:
@@ -46,10 +46,10 @@ def drawn(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: f
     return fill(np.empty(shape, dtype), seed, offset, low, high)
 
 
-def drawn_by_default(fill: Any, size: Any) -> Any:
+def new_random_default(fill: Any, size: Any) -> Any:
     """Numbers of the default dtype from the default generator; None where it takes more."""
     dtype = get_default_dtype()
-    out = native.blank(size, dtype, 0) if dtype.itemsize > 2 else None
+    out = native.empty(size, dtype, 0) if dtype.itemsize > 2 else None
     if out is not None:
         seed, offset = default_generator.claim(-(-out.array.nbytes // 16))
         fill(out.array, seed, offset, 0.0, 1.0)
@@ -70,12 +70,12 @@ def rand(
 ):
     """Evenly distributed numbers from [0, 1)."""
     if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = drawn_by_default(native.uniform_, size)
+        plain = new_random_default(native.uniform_, size)
         if plain is not None:
             return plain
-    shape, dtype = shaped("rand", size), default(dtype_beside("rand", out, dtype))
+    shape, dtype = shaped("rand", size), default(dtype_or_out("rand", out, dtype))
     given = native.uniform_, shape, dtype, generator, 0.0, 1.0
-    return into(out, made(drawn, *given, device=device, requires_grad=requires_grad))
+    return into(out, made(new_random, *given, device=device, requires_grad=requires_grad))
 
 
 @composite(method=False)
@@ -92,16 +92,16 @@ def randn(
 ):
     """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
     if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = drawn_by_default(native.normal_, size)
+        plain = new_random_default(native.normal_, size)
         if plain is not None:
             return plain
-    shape, dtype = shaped("randn", size), default(dtype_beside("randn", out, dtype))
+    shape, dtype = shaped("randn", size), default(dtype_or_out("randn", out, dtype))
     std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
     given = native.normal_, shape, dtype, generator, 0.0, std
-    return into(out, made(drawn, *given, device=device, requires_grad=requires_grad))
+    return into(out, made(new_random, *given, device=device, requires_grad=requires_grad))
 
 
-def laid_out(ops: Any, drawn: Any, like: Any, memory_format: Any) -> Any:
+def in_layout_like(ops: Any, drawn: Any, like: Any, memory_format: Any) -> Any:
     """New numbers in the layout that `empty_like` would have. Copies: one, unless it is rows."""
     if memory_format is None and in_rows(getattr(like, "array", like)):
         return drawn
@@ -112,7 +112,7 @@ def laid_out(ops: Any, drawn: Any, like: Any, memory_format: Any) -> Any:
     return out.requires_grad_() if getattr(drawn, "requires_grad", False) else out
 
 
-def drawn_like(draw: Any, like: Any, dtype: Any, generator: Any, requires_grad: bool) -> Any:
+def new_random_like(draw: Any, like: Any, dtype: Any, generator: Any, requires_grad: bool) -> Any:
     """New numbers of the shape and dtype of a tensor; the usual ones by `draw`'s short way."""
     dtype = like.dtype if dtype is None else dtype
     if like.ndim and dtype == get_default_dtype() and generator is None and not requires_grad:
@@ -133,8 +133,8 @@ def rand_like(
     memory_format=None,
 ):
     """`rand` in the shape and dtype of a tensor."""
-    out = drawn_like(ops.rand, input, dtype, generator, requires_grad)
-    return laid_out(ops, out, input, memory_format)
+    out = new_random_like(ops.rand, input, dtype, generator, requires_grad)
+    return in_layout_like(ops, out, input, memory_format)
 
 
 @composite(method=False)
@@ -150,8 +150,8 @@ def randn_like(
     memory_format=None,
 ):
     """`randn` in the shape and dtype of a tensor."""
-    out = drawn_like(ops.randn, input, dtype, generator, requires_grad)
-    return laid_out(ops, out, input, memory_format)
+    out = new_random_like(ops.randn, input, dtype, generator, requires_grad)
+    return in_layout_like(ops, out, input, memory_format)
 
 
 def whole(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
@@ -164,7 +164,7 @@ def whole(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
     n, span = math.prod(shape), high - low
     wide = span >= 2**32
     seed, offset = claimed(generator, n, wide)
-    raw = native.integers(n, seed, offset, low, span % 2**64)
+    raw = native.randint(n, seed, offset, low, span % 2**64)
     return raw.astype(dtype, copy=False).reshape(shape)
 
 
@@ -191,7 +191,7 @@ def randint(
         low, high = 0, low
     if size is None:
         raise TypeError(f"randint: size is needed: randint({low}, {high})")
-    dtype = dtype_beside("randint", out, dtype)
+    dtype = dtype_or_out("randint", out, dtype)
     dtype = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
     shape = shaped("randint", (size,))
     return into(
@@ -221,7 +221,7 @@ def randint_like(
     out = made(
         whole, shape, number(low), number(high), dtype, generator, requires_grad=requires_grad
     )
-    return laid_out(ops, out, input, memory_format)
+    return in_layout_like(ops, out, input, memory_format)
 
 
 @composite(method=False)
@@ -240,7 +240,7 @@ def randperm(
     """The numbers 0 to n - 1 in random order."""
     if n < 0:
         raise RuntimeError(f"randperm: n must not be negative: {n}")
-    dtype = dtype_beside("randperm", out, dtype)
+    dtype = dtype_or_out("randperm", out, dtype)
     dtype = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
     check_drawable("randperm", dtype, "iuf")
     if n - 1 > most_exact(dtype):
@@ -253,14 +253,14 @@ def randperm(
 def shuffled(n: int, dtype: Any, generator: Any) -> Any:
     """0 to n - 1, place by place exchanged with a random one behind it: `philox.permutation`."""
     seed, offset = claimed(generator, n, n > 2**20)
-    return native.permutation(n, seed, offset).astype(dtype, copy=False)
+    return native.randperm(n, seed, offset).astype(dtype, copy=False)
 
 
 # ---- by probabilities
 
 
 @op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="rows")
-def coins(xp, x, /, seed, offset):
+def _bernoulli(xp, x, /, seed, offset):
     """1 with probability x, else 0."""
     if x.size and not (x.min() >= 0 and x.max() <= 1):
         raise RuntimeError(f"bernoulli: probabilities must lie in [0, 1]: {x.min()} to {x.max()}")
@@ -271,16 +271,16 @@ def coins(xp, x, /, seed, offset):
 below = native.parallel(np.less)
 
 
-def fast_coins(x: Any, seed: int, offset: int) -> Any:
+def fast_bernoulli(x: Any, seed: int, offset: int) -> Any:
     """With the native uniform numbers."""
     if x.size and not (x.min() >= 0 and x.max() <= 1):
-        return coins.forward(np, x, seed, offset)
+        return _bernoulli.forward(np, x, seed, offset)
     u = native.uniform_(np.empty(x.shape), seed, offset, 0.0, 1.0)
     return below(u, x).astype(x.dtype)
 
 
-coins.numpy = fast_coins
-coins.pullback(x=lambda g: g * 0)
+_bernoulli.numpy = fast_bernoulli
+_bernoulli.pullback(x=lambda g: g * 0)
 
 
 @composite
@@ -290,7 +290,7 @@ def bernoulli(ops, input, p=None, *, generator=None):
         input = ops.full_like(input, p)
     if input.dtype.kind != "f":
         raise RuntimeError(f"bernoulli: probabilities must be floating point: {input.dtype}")
-    return ops.coins(input, *claimed(generator, size_of(input), True))
+    return ops._bernoulli(input, *claimed(generator, size_of(input), True))
 
 
 @composite(method=False)
@@ -311,7 +311,7 @@ def normal(
     if not hasattr(std, "shape") and std < 0:
         raise RuntimeError(f"normal: std must not be negative: {std}")
     if size is not None:
-        dtype = dtype_beside("normal", out, dtype)
+        dtype = dtype_or_out("normal", out, dtype)
         z = ops.randn(size, generator=generator, dtype=dtype, device=device)
         drawing = ops.add(ops.mul(z, std), mean)
         return into(out, drawing.requires_grad_(True) if requires_grad else drawing)
@@ -337,7 +337,7 @@ def normal(
         (reals((5,), 0.1, 1.0), 7, True, 3, 0),
     ],
 )
-def multinomial_places(xp, x, /, num_samples, replacement, seed, offset):
+def _multinomial(xp, x, /, num_samples, replacement, seed, offset):
     """Indices drawn with the weights of each row: where a uniform number falls among the running
     sums, or the first ones of a race, in which each takes an exponential time over its weight.
     """
@@ -359,22 +359,22 @@ def multinomial_places(xp, x, /, num_samples, replacement, seed, offset):
     return out.reshape(*x.shape[:-1], num_samples).astype(xp.int64)
 
 
-def fast_places(x: Any, num_samples: int, replacement: bool, seed: int, offset: int) -> Any:
+def fast_multinomial(x: Any, num_samples: int, replacement: bool, seed: int, offset: int) -> Any:
     """By the kernels; weights that are wrong are refused by the forward."""
     rows = x.reshape(-1, x.shape[-1])
     shape = (len(rows), num_samples if replacement else rows.shape[1])
     u = native.uniform_(np.empty(shape), seed, offset, 0.0, 1.0)
     found = None
     if replacement:
-        found = native.drawn(rows, u)
-    elif native.waited(rows, u, num_samples):
+        found = native.multinomial(rows, u)
+    elif native.multinomial_without_replacement(rows, u, num_samples):
         _, found = native.topk(u, num_samples, 1, False) or (None, None)
     if found is None:
-        return multinomial_places.forward(np, x, num_samples, replacement, seed, offset)
+        return _multinomial.forward(np, x, num_samples, replacement, seed, offset)
     return found.reshape(*x.shape[:-1], num_samples)
 
 
-multinomial_places.numpy = fast_places
+_multinomial.numpy = fast_multinomial
 
 
 @composite(exact_out=True)
@@ -390,4 +390,4 @@ def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
     replacement = replacement or num_samples == 1  # which is the same, and needs one number a row
     rows = size_of(input) // n if n else 0
     stream = claimed(generator, rows * (num_samples if replacement else n), True)
-    return ops.multinomial_places(input, num_samples, replacement, *stream)
+    return ops._multinomial(input, num_samples, replacement, *stream)

@@ -11,14 +11,14 @@ from ...dtypes import finfo
 from ..pointwise.exp_log_erf import complex_logaddexp
 from ..table.check_dtypes import floating
 from ..table.dims import axis, in_order
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, dtype, op
 from .sum_mean_var import accumulator
 
 ALONG = [((3, 4), 1), ((3, 4), 0), ((), 0), ((0, 3), 0)]
 
 
-def running(x: Any, dim: int, dtype: Any, accumulate: Any) -> Any:
+def cumulative(x: Any, dim: int, dtype: Any, accumulate: Any) -> Any:
     """An accumulation along dim; of a 0-d tensor itself."""
     dim = axis(x, dim)
     kind = accumulator(x.dtype, dtype)
@@ -28,56 +28,56 @@ def running(x: Any, dim: int, dtype: Any, accumulate: Any) -> Any:
 @op(inplace=True, samples=ALONG, vmap="along")
 def cumsum(xp, x, /, dim, *, dtype: dtype = None):
     """Running sum along a dimension."""
-    return running(x, dim, dtype, xp.add.accumulate)
+    return cumulative(x, dim, dtype, xp.add.accumulate)
 
 
-def fast_running(row: Any, product: bool) -> Any:
+def fast_cumulative(row: Any, product: bool) -> Any:
     """The native kernel, where the dtype is the usual one."""
 
     def kernel(x: Any, dim: int, dtype: Any) -> Any:
         usual = dtype is None or dtype == accumulator(x.dtype, None)
-        out = native.running(x, dim, product) if usual else None
+        out = native.cumsum_cumprod(x, dim, product) if usual else None
         return row.forward(np, x, dim, dtype=dtype) if out is None else out
 
     return kernel
 
 
-cumsum.numpy = fast_running(cumsum, False)
+cumsum.numpy = fast_cumulative(cumsum, False)
 
 
-def turned_sum(ops: Any, g: Any, dim: int) -> Any:
+def reversed_cumsum(ops: Any, g: Any, dim: int) -> Any:
     """Running sum from the end."""
     return ops.flip(ops.cumsum(ops.flip(g, (dim,)), dim), (dim,)) if g.ndim else g
 
 
-cumsum.pullback(x=lambda ops, g, dim: turned_sum(ops, g, dim))
+cumsum.pullback(x=lambda ops, g, dim: reversed_cumsum(ops, g, dim))
 
 
 @op(inplace=True, samples=ALONG, vmap="along")
 def cumprod(xp, x, /, dim, *, dtype: dtype = None):
     """Running product along a dimension."""
-    return running(x, dim, dtype, xp.multiply.accumulate)
+    return cumulative(x, dim, dtype, xp.multiply.accumulate)
 
 
-cumprod.numpy = fast_running(cumprod, True)
+cumprod.numpy = fast_cumulative(cumprod, True)
 
 
-def cumprod_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
+def cumprod_backward(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     """Later products without the own factor. Where elements are 0 that cannot be had by division:
     then row i of an n x n table is the running product with x_i replaced by 1: slow but right."""
     if not x.ndim:
         return g
     if not bool((x == 0).any()):
-        return turned_sum(ops, g * out.conjugate(), dim) / x.conjugate()
+        return reversed_cumsum(ops, g * out.conjugate(), dim) / x.conjugate()
     dim, n = dim % x.ndim, x.shape[dim]
     own, later = np.eye(n, dtype=bool), np.triu(np.ones((n, n), dtype=bool))
     rows = ops.unsqueeze(ops.movedim(x, dim, -1), -2)
-    table = ops.choose(later, ops.cumprod(ops.replace(own, rows, 1.0), -1), 0.0)
+    table = ops._where(later, ops.cumprod(ops._where_other(own, rows, 1.0), -1), 0.0)
     slope = ops.sum(ops.unsqueeze(ops.movedim(g, dim, -1), -2) * table.conjugate(), -1)
     return ops.movedim(slope, -1, dim)
 
 
-cumprod.pullback(x=lambda ops, g, x, out, dim: cumprod_slope(ops, g, x, out, dim))
+cumprod.pullback(x=lambda ops, g, x, out, dim: cumprod_backward(ops, g, x, out, dim))
 
 
 def record(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any]:
@@ -109,14 +109,16 @@ def cummin(xp, x, /, dim):
     return record(xp, in_order("cummin", x), dim, xp.less_equal)
 
 
-cummax.numpy = either(lambda x, dim: native.running_extreme(x, dim, True), cummax.forward)
-cummin.numpy = either(lambda x, dim: native.running_extreme(x, dim, False), cummin.forward)
+cummax.numpy = kernel_or_fallback(lambda x, dim: native.cummax_cummin(x, dim, True), cummax.forward)
+cummin.numpy = kernel_or_fallback(
+    lambda x, dim: native.cummax_cummin(x, dim, False), cummin.forward
+)
 
 
 for row in (cummax, cummin):
     row.pullback(
         x=lambda ops, g, indices, x_shape, dim: (
-            ops.gathered_sum(g, indices, x_shape, dim) if x_shape else g
+            ops._gather_backward(g, indices, x_shape, dim) if x_shape else g
         )
     )
 
@@ -138,10 +140,10 @@ def logcumsumexp(xp, x, /, dim):
     return xp.logaddexp.accumulate(x, dim)
 
 
-logcumsumexp.numpy = either(native.running_log_sum, logcumsumexp.forward)
+logcumsumexp.numpy = kernel_or_fallback(native.logcumsumexp, logcumsumexp.forward)
 
 
-def logcumsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
+def logcumsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     """exp(x) times the running sum from the end of g exp(-out), by sign and in logarithms."""
     if not x.ndim or 0 in x.shape:
         return g
@@ -152,7 +154,7 @@ def logcumsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
         return running * ops.exp(x - top).conjugate()
     tiny = finfo(x.dtype).min
     gains = [
-        ops.choose(s * g > 0, ops.log(ops.choose(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)
+        ops._where(s * g > 0, ops.log(ops._where(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)
     ]
     up, down = (
         ops.exp(ops.flip(ops.logcumsumexp(ops.flip(w - out, (dim,)), dim), (dim,)) + x)
@@ -161,7 +163,7 @@ def logcumsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     return up - down
 
 
-logcumsumexp.pullback(x=lambda ops, g, x, out, dim: logcumsumexp_slope(ops, g, x, out, dim))
+logcumsumexp.pullback(x=lambda ops, g, x, out, dim: logcumsumexp_backward(ops, g, x, out, dim))
 
 
 @composite
@@ -188,19 +190,19 @@ builtin_min = min
 @composite(method=False)
 def trapezoid(ops, y, x=None, *, dx=None, dim=-1):
     """Integral along a dimension by the trapezoidal rule."""
-    return ops.sum(strips(ops, y, x, dx, dim), dim)
+    return ops.sum(trapezoids(ops, y, x, dx, dim), dim)
 
 
 @composite(method=False)
 def cumulative_trapezoid(ops, y, x=None, *, dx=None, dim=-1):
     """Running integral along a dimension by the trapezoidal rule."""
-    return ops.cumsum(strips(ops, y, x, dx, dim), dim)
+    return ops.cumsum(trapezoids(ops, y, x, dx, dim), dim)
 
 
 trapezoid.alias("trapz")
 
 
-def strips(ops: Any, y: Any, x: Any, dx: Any, dim: int) -> Any:
+def trapezoids(ops: Any, y: Any, x: Any, dx: Any, dim: int) -> Any:
     """The area under each pair of neighbours."""
     given = [y] if x is None else [y, x]
     if any(v.dtype.kind == "b" for v in given):

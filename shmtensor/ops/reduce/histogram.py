@@ -62,7 +62,7 @@ def weigh(name: str, x: Any, edges: list[Any], weight: Any, density: bool) -> An
         (reals((20,)), reals((20,), 0.5, 1.0), EDGES, None, None, True),
     ],
 )
-def bins_of(xp, x, weight=None, /, bins=10, low=None, high=None, density=False):
+def _histogram(xp, x, weight=None, /, bins=10, low=None, high=None, density=False):
     """How much lies in each bin, and the bins' edges."""
     edges = edges_of("histogram", x, bins, low, high)
     return weigh("histogram", x.reshape(-1, 1), [edges], weight, density), edges
@@ -74,7 +74,7 @@ def bins_of(xp, x, weight=None, /, bins=10, low=None, high=None, density=False):
     outputs="hist",
     samples=[(reals((20, 2)), None, (EDGES, EDGES), False)],
 )
-def cells_of(xp, x, weight=None, /, edges=(), density=False):
+def _histogramdd(xp, x, weight=None, /, edges=(), density=False):
     """How much lies in each cell of a grid."""
     return weigh("histogramdd", x.reshape(-1, x.shape[-1]), list(edges), weight, density)
 
@@ -95,7 +95,7 @@ def histogram(ops, input, bins=100, *, range=None, weight=None, density=False):
         density: the integral over all bins is 1.
     """
     low, high = (None, None) if range is None else range
-    hist, edges = ops.bins_of(input, weight, plain(bins), low, high, density)
+    hist, edges = ops._histogram(input, weight, plain(bins), low, high, density)
     return named("histogram", hist=hist, bin_edges=edges)
 
 
@@ -118,5 +118,5 @@ def histogramdd(ops, input, bins, *, range=None, weight=None, density=False):
     for d, b in enumerate(bins):
         low, high = (None, None) if range is None else (range[2 * d], range[2 * d + 1])
         edges.append(edges_of("histogramdd", points[:, d], plain(b), low, high))
-    hist = ops.cells_of(input, weight, tuple(edges), density)
-    return named("histogramdd", hist=hist, bin_edges=tuple(ops.cast(e, e.dtype) for e in edges))
+    hist = ops._histogramdd(input, weight, tuple(edges), density)
+    return named("histogramdd", hist=hist, bin_edges=tuple(ops._to_copy(e, e.dtype) for e in edges))

@@ -78,7 +78,7 @@ def left(ops: Any, name: str, input: Any, mask: Any, value: Any) -> Any:
     """The input, with a value where it is masked out."""
     if mask is None:
         return input
-    return ops.replace(~whole_mask(ops, name, input, mask), input, value)
+    return ops._where_other(~whole_mask(ops, name, input, mask), input, value)
 
 
 def extended(ops: Any, name: str, input: Any, mask: Any, sign: int) -> Any:
@@ -109,7 +109,7 @@ def masked_sum(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
 @composite(method=False, function=False)
 def masked_prod(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The product of what the mask leaves, of all elements or along dimensions; of nothing 1."""
-    x = ops.cast(left(ops, "prod", input, mask, 1), added_dtype(input, dtype))
+    x = ops._to_copy(left(ops, "prod", input, mask, 1), added_dtype(input, dtype))
     for d in reversed(dims_of("prod", dim, input.ndim)):
         x = ops.prod(x, d, bool(keepdim))
     return x
@@ -129,17 +129,17 @@ def masked_cumprod(ops, input, dim, *, dtype=None, mask=None):
     return ops.cumprod(left(ops, "cumprod", input, mask, 1), d, dtype=result_dtype(input, dtype))
 
 
-def extreme(ops, name, sign, input, dim, keepdim, dtype, mask):
+def masked_minmax(ops, name, sign, input, dim, keepdim, dtype, mask):
     """`masked.amax` (-1, the sign of what stands for nothing) or `masked.amin` (1)."""
     x = extended(ops, name, input, mask, sign)
     made = getattr(ops, name)(x, dims_of(name, dim, input.ndim), bool(keepdim))
-    return ops.cast(made, result_dtype(input, dtype))
+    return ops._to_copy(made, result_dtype(input, dtype))
 
 
 def place(ops, name, sign, input, dim, keepdim, dtype, mask):
     """`masked.argmax` or `masked.argmin`, in the same way."""
     x = extended(ops, name, input, mask, sign)
-    return ops.cast(getattr(ops, name)(x, dim, bool(keepdim)), result_dtype(input, dtype))
+    return ops._to_copy(getattr(ops, name)(x, dim, bool(keepdim)), result_dtype(input, dtype))
 
 
 @composite(method=False, function=False)
@@ -147,7 +147,7 @@ def masked_amax(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The largest element that the mask leaves, of all or along dimensions; of none the smallest
     number of the dtype.
     """
-    return extreme(ops, "amax", -1, input, dim, keepdim, dtype, mask)
+    return masked_minmax(ops, "amax", -1, input, dim, keepdim, dtype, mask)
 
 
 @composite(method=False, function=False)
@@ -155,7 +155,7 @@ def masked_amin(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """The smallest element that the mask leaves, of all or along dimensions; of none the largest
     number of the dtype.
     """
-    return extreme(ops, "amin", 1, input, dim, keepdim, dtype, mask)
+    return masked_minmax(ops, "amin", 1, input, dim, keepdim, dtype, mask)
 
 
 @composite(method=False, function=False)
@@ -174,7 +174,7 @@ def masked_argmin(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None)
     return place(ops, "argmin", 1, input, dim, keepdim, dtype, mask)
 
 
-def counted(ops: Any, name: str, input: Any, dims: Dims, mask: Any) -> Any:
+def count_unmasked(ops: Any, name: str, input: Any, dims: Dims, mask: Any) -> Any:
     """How many elements the mask leaves along dimensions, which are kept."""
     if mask is None:
         mask = ops.ones(tuple(input.shape), dtype=np.dtype(bool))
@@ -194,7 +194,7 @@ def masked_mean(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
             f"complex dtype. Got: {wanted}"
         )
     total = ops.masked_sum(input, dims, keepdim=keepdim, dtype=wanted, mask=mask)
-    counts = ops.reshape(counted(ops, "mean", input, dims, mask), tuple(total.shape))
+    counts = ops.reshape(count_unmasked(ops, "mean", input, dims, mask), tuple(total.shape))
     return ops.div(total, counts)
 
 
@@ -206,7 +206,7 @@ def masked_median(ops, input, dim=-1, *, keepdim=False, dtype=None, mask=None):
     Raises: ValueError if whole numbers are all masked out.
     """
     d = dims_of("median", dim, input.ndim)[0]
-    x = input if input.dtype.kind == "f" else ops.cast(input, float32)
+    x = input if input.dtype.kind == "f" else ops._to_copy(input, float32)
     out = ops.nanmedian(left(ops, "median", x, mask, math.nan), d, keepdim)[0]
     if input.dtype.kind == "f":
         return out
@@ -215,7 +215,7 @@ def masked_median(ops, input, dim=-1, *, keepdim=False, dtype=None, mask=None):
             "masked.median: expects no fully masked out rows if dtype is not floating point: "
             f"{input.dtype}"
         )
-    return ops.cast(out, result_dtype(input, dtype))
+    return ops._to_copy(out, result_dtype(input, dtype))
 
 
 @composite(method=False, function=False)
@@ -228,7 +228,7 @@ def masked_logsumexp(ops, input, dim=None, *, keepdim=False, dtype=None, mask=No
     else:
         x = extended(ops, "logsumexp", input, mask, -1)
     out = ops.logsumexp(x, dims_of("logsumexp", dim, input.ndim), bool(keepdim))
-    return ops.cast(out, result_dtype(input, dtype))
+    return ops._to_copy(out, result_dtype(input, dtype))
 
 
 @composite(method=False, function=False)
@@ -237,7 +237,7 @@ def masked_logaddexp(ops, input, other, *, dtype=None, input_mask=None, other_ma
     refuse_whole("logaddexp", input.dtype)
     x = extended(ops, "logaddexp", input, input_mask, -1)
     y = extended(ops, "logaddexp", other, other_mask, -1)
-    return ops.cast(ops.logaddexp(x, y), result_dtype(input, dtype))
+    return ops._to_copy(ops.logaddexp(x, y), result_dtype(input, dtype))
 
 
 @composite(method=False, function=False)
@@ -251,7 +251,7 @@ def masked_norm(ops, input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mas
     return ops.linalg_vector_norm(x, 2 if ord is None else ord, dims, bool(keepdim), dtype=dtype)
 
 
-def spread(ops, name, input, dim, unbiased, correction, keepdim, dtype, mask):
+def variance_of(ops, name, input, dim, unbiased, correction, keepdim, dtype, mask):
     """The variance, by `masked.var`'s arguments; in the dtype that it is computed in."""
     if unbiased is not None and correction is not None:
         raise AssertionError(
@@ -264,7 +264,7 @@ def spread(ops, name, input, dim, unbiased, correction, keepdim, dtype, mask):
     if dtype is None and wanted.kind not in "fc":
         wanted = float32
     compute = wanted if wanted.kind in "fc" else float32
-    counts = counted(ops, name, input, dims, mask)
+    counts = count_unmasked(ops, name, input, dims, mask)
     total = ops.masked_sum(input, dims, keepdim=True, dtype=wanted, mask=mask)
     away = left(ops, name, ops.sub(input, ops.div(total, counts)), mask, 0)
     square = ops.mul(away, ops.conj(away) if away.dtype.kind == "c" else away)
@@ -272,8 +272,8 @@ def spread(ops, name, input, dim, unbiased, correction, keepdim, dtype, mask):
     counts = ops.reshape(counts, tuple(total.shape))
     if correction:
         real = np.dtype(f"f{compute.itemsize // 2}") if compute.kind == "c" else compute
-        counts = ops.clamp(ops.sub(ops.cast(counts, real), float(correction)), min=0)
-    return ops.cast(ops.div(total, counts), wanted)
+        counts = ops.clamp(ops.sub(ops._to_copy(counts, real), float(correction)), min=0)
+    return ops._to_copy(ops.div(total, counts), wanted)
 
 
 @composite(method=False, function=False)
@@ -294,7 +294,7 @@ def masked_var(
         unbiased, correction: divide by their number less 1 (the default, and True), less 0 (False)
             or less the correction.
     """
-    return spread(ops, "var", input, dim, unbiased, correction, keepdim, dtype, mask)
+    return variance_of(ops, "var", input, dim, unbiased, correction, keepdim, dtype, mask)
 
 
 @composite(method=False, function=False)
@@ -310,7 +310,7 @@ def masked_std(
     mask=None,
 ):
     """The square root of `masked.var`."""
-    return ops.sqrt(spread(ops, "std", input, dim, unbiased, correction, keepdim, dtype, mask))
+    return ops.sqrt(variance_of(ops, "std", input, dim, unbiased, correction, keepdim, dtype, mask))
 
 
 def refuse_whole(name: str, dtype: Any) -> None:
@@ -324,7 +324,7 @@ def soft(ops, name, input, dim, dtype, mask, sign=-1):
     wanted = result_dtype(input, dtype)
     refuse_whole(name, wanted)
     d = dims_of(name, dim, input.ndim)[0]
-    return ops.cast(extended(ops, name, input, mask, sign), wanted), d
+    return ops._to_copy(extended(ops, name, input, mask, sign), wanted), d
 
 
 @composite(method=False, function=False)
@@ -332,20 +332,20 @@ def masked_softmax(ops, input, dim, *, dtype=None, mask=None):
     """exp(x) over its sum along a dimension, of what the mask leaves; 0 elsewhere, NaN where it
     leaves nothing.
     """
-    return ops.softmax_along(*soft(ops, "softmax", input, dim, dtype, mask))
+    return ops._softmax(*soft(ops, "softmax", input, dim, dtype, mask))
 
 
 @composite(method=False, function=False)
 def masked_log_softmax(ops, input, dim, *, dtype=None, mask=None):
     """The logarithm of `masked.softmax`."""
-    return ops.log_softmax_along(*soft(ops, "log_softmax", input, dim, dtype, mask))
+    return ops._log_softmax(*soft(ops, "log_softmax", input, dim, dtype, mask))
 
 
 @composite(method=False, function=False)
 def masked_softmin(ops, input, dim, *, dtype=None, mask=None):
     """`masked.softmax` of -x."""
     x, d = soft(ops, "softmin", input, dim, dtype, mask, 1)
-    return ops.softmax_along(ops.neg(x), d)
+    return ops._softmax(ops.neg(x), d)
 
 
 @composite(method=False, function=False)

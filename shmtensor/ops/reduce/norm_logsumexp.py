@@ -9,8 +9,8 @@ import numpy as np
 
 from ... import native
 from ...dtypes import promote_types
-from ..table.dims import axes, flat_or, kept, spread
-from ..table.native_or_numpy import either, narrowed, widened
+from ..table.dims import axes, expand_reduced, flat_or, kept
+from ..table.native_or_numpy import kernel_or_fallback, narrowed, widened
 from ..table.op_definition import composite, insist_on_tensors, op
 
 INFINITE = (math.inf, -math.inf)
@@ -34,18 +34,18 @@ def logsumexp(xp, x, /, dim, keepdim=False):
     return out if keepdim else out.squeeze(flat_or(dim, x.shape) if x.ndim else ())
 
 
-logsumexp.numpy = either(native.logsumexp, logsumexp.forward)
+logsumexp.numpy = kernel_or_fallback(native.logsumexp, logsumexp.forward)
 logsumexp.pullback(
-    x=lambda ops, g, x, out, dim, keepdim: logsumexp_slope(ops, g, x, out, dim, keepdim)
+    x=lambda ops, g, x, out, dim, keepdim: logsumexp_backward(ops, g, x, out, dim, keepdim)
 )
 
 
-def logsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
+def logsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     """g exp(x - out): the softmax; 0 where the sum is 0."""
     shape = tuple(x.shape)
-    top = ops.replace(ops.isinf(out), out, 0.0)
-    weights = ops.exp(x - spread(ops, top, shape, dim, keepdim))
-    return spread(ops, g, shape, dim, keepdim) * weights.conjugate()
+    top = ops._where_other(ops.isinf(out), out, 0.0)
+    weights = ops.exp(x - expand_reduced(ops, top, shape, dim, keepdim))
+    return expand_reduced(ops, g, shape, dim, keepdim) * weights.conjugate()
 
 
 @op(
@@ -62,7 +62,7 @@ def logsumexp_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool)
     layout="rows",
     vmap="along",
 )
-def vector_norm(xp, x, /, ord, dim, keepdim):
+def _vector_norm(xp, x, /, ord, dim, keepdim):
     """(sum of |x| ** ord) ** (1 / ord) along dimensions; infinity: the largest; 0: how many are not
     0.
     """
@@ -90,14 +90,14 @@ def fast_norm(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
         n = native.count(x, dim, keepdim)
         return None if n is None else n.astype(x.dtype)
     if ord == math.inf:
-        low, high = (native.extreme(x, dim, keepdim, largest) for largest in (False, True))
+        low, high = (native.minmax(x, dim, keepdim, largest) for largest in (False, True))
         if low is None or high is None:
             return None
         return np.maximum(np.abs(low), np.abs(high))
     return None
 
 
-vector_norm.numpy = either(fast_norm, vector_norm.forward)
+_vector_norm.numpy = kernel_or_fallback(fast_norm, _vector_norm.forward)
 
 
 def insist_on_norm(name: str, shape: tuple[int, ...], ord: float, dim: Any) -> None:
@@ -112,11 +112,11 @@ def insist_on_norm(name: str, shape: tuple[int, ...], ord: float, dim: Any) -> N
         )
 
 
-def norm_slope(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keepdim: bool) -> Any:
+def norm_backward(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keepdim: bool) -> Any:
     """x |x| ** (ord - 2) / out ** (ord - 1); 0 where the norm is 0 (a subgradient)."""
     shape = tuple(x.shape)
     if ord == 0:
-        return spread(ops, g, shape, dim, keepdim) * 0
+        return expand_reduced(ops, g, shape, dim, keepdim) * 0
     # What is reckoned once for each norm is not for each element: both are stretched at the end.
     g, norm = (ops.reshape(v, kept(shape, dim)) for v in (g, out))
     if ord == 1:
@@ -125,19 +125,19 @@ def norm_slope(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keepdim
         size = ops.abs(x)
         hit = size == norm
         n = ops.reshape(ops.sum(hit, dim, keepdim), kept(shape, dim))
-        return ops.choose(hit, g / n, 0.0) * ops.sgn(x)
+        return ops._where(hit, g / n, 0.0) * ops.sgn(x)
     zero = norm == 0
-    safe = ops.replace(zero, norm, 1.0)
+    safe = ops._where_other(zero, norm, 1.0)
     if ord == 2:
-        return ops.replace(zero, g / safe, 0.0) * x
+        return ops._where_other(zero, g / safe, 0.0) * x
     still = x == 0
-    size = ops.abs(ops.replace(still, x, 1.0))
+    size = ops.abs(ops._where_other(still, x, 1.0))
     slope = g * ops.sgn(x) * (size / safe) ** (ord - 1)
-    return ops.replace(zero | still, slope, 0.0)
+    return ops._where_other(zero | still, slope, 0.0)
 
 
-vector_norm.pullback(
-    x=lambda ops, g, x, out, ord, dim, keepdim: norm_slope(ops, g, x, out, ord, dim, keepdim)
+_vector_norm.pullback(
+    x=lambda ops, g, x, out, ord, dim, keepdim: norm_backward(ops, g, x, out, ord, dim, keepdim)
 )
 
 
@@ -147,7 +147,7 @@ def nuclear(ops: Any, x: Any, dim: Any, keepdim: bool) -> Any:
     if len(dims) != 2 or x.ndim < 2:
         raise RuntimeError(f"norm: p='nuc' is for two dimensions: dim={dim}, {tuple(x.shape)}")
     kept_dims = sorted(d % x.ndim for d in dims)
-    out = ops.sum(ops.singular_values(ops.movedim(x, dims, (-2, -1))), -1)
+    out = ops.sum(ops._svdvals(ops.movedim(x, dims, (-2, -1))), -1)
     if keepdim:
         for d in kept_dims:
             out = ops.unsqueeze(out, d)
@@ -160,7 +160,7 @@ def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
     singular values.
     """
     if dtype is not None:
-        input = ops.cast(input, dtype)
+        input = ops._to_copy(input, dtype)
     if input.dtype.kind in "iub":
         raise RuntimeError(
             f"norm: the tensor must be floating point or complex: {input.dtype}, give dtype="
@@ -172,7 +172,7 @@ def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
     dim = None if dim is None or dim == () or dim == [] else dim
     ord = 2 if p == "fro" or p is None else p
     insist_on_norm("norm", tuple(input.shape), ord, dim)
-    return narrowed(ops, ops.vector_norm(widened(ops, input), ord, dim, keepdim), input.dtype)
+    return narrowed(ops, ops._vector_norm(widened(ops, input), ord, dim, keepdim), input.dtype)
 
 
 @composite
@@ -191,8 +191,8 @@ def renorm(ops, input, p, dim, maxnorm):
     if input.dtype.kind not in "fc":
         raise RuntimeError(f"renorm: the tensor must be floating point or complex: {input.dtype}")
     others = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
-    norms = ops.vector_norm(input, p, others, True)
-    scale = ops.choose(norms > maxnorm, maxnorm / (norms + 1e-7), np.ones((), input.dtype))
+    norms = ops._vector_norm(input, p, others, True)
+    scale = ops._where(norms > maxnorm, maxnorm / (norms + 1e-7), np.ones((), input.dtype))
     return ops.mul(input, scale)
 
 

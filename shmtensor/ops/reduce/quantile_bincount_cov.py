@@ -9,15 +9,15 @@ import numpy as np
 
 from ... import native
 from ...dtypes import get_default_dtype
-from ..table.check_dtypes import alike, floating
+from ..table.check_dtypes import floating, same_dtype_rule
 from ..table.dims import axis, in_order, together
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 
 
 @op(method=False, function=False, samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)])
-def tally(xp, x, weights=None, /, minlength=0):
+def _bincount(xp, x, weights=None, /, minlength=0):
     """How often each whole number occurs, or the sum of the weights there."""
     if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
         raise RuntimeError(
@@ -29,17 +29,17 @@ def tally(xp, x, weights=None, /, minlength=0):
     return xp.bincount(x, weights, minlength).astype(kind)
 
 
-tally.numpy = either(native.occurrences, tally.forward)
+_bincount.numpy = kernel_or_fallback(native.bincount, _bincount.forward)
 
 
 @composite
 def bincount(ops, input, weights=None, minlength=0):
     """How often each of the numbers 0, 1, ... occurs in a vector."""
-    return ops.tally(input, weights, minlength)
+    return ops._bincount(input, weights, minlength)
 
 
 @op(method=False, function=False, samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
-def bars(xp, x, /, n, low, high):
+def _histc(xp, x, /, n, low, high):
     """How many elements lie in each of n equal parts of [low, high]; outside ones do not count."""
     if low > high:
         raise RuntimeError(f"histc: max must not be less than min: {low}, {high}")
@@ -54,18 +54,18 @@ def bars(xp, x, /, n, low, high):
     return xp.histogram(x, n, (low, high))[0].astype(x.dtype)
 
 
-def fast_bars(x: Any, n: int, low: float, high: float) -> Any:
+def fast_histc(x: Any, n: int, low: float, high: float) -> Any:
     """By the kernel where the range is given or found; the forward does or refuses the rest."""
     found = None
     if n > 0 and x.dtype.char in "fd" and x.size:
         a, b = (float(x.min()), float(x.max())) if low == high else (low, high)
         if a < b and math.isfinite(b - a):
             edges = np.histogram_bin_edges(np.empty(0, x.dtype), n, (a, b))
-            found = native.bars(x.reshape(-1) if not x.ndim else x, edges.astype(x.dtype))
-    return bars.forward(np, x, n, low, high) if found is None else found.astype(x.dtype)
+            found = native.histogram(x.reshape(-1) if not x.ndim else x, edges.astype(x.dtype))
+    return _histc.forward(np, x, n, low, high) if found is None else found.astype(x.dtype)
 
 
-bars.numpy = fast_bars
+_histc.numpy = fast_histc
 
 
 @composite
@@ -74,13 +74,13 @@ def histc(ops, input, bins=100, min=0, max=0):
     range).
     """
     floating("histc", in_order("histc", input))
-    return ops.bars(input, bins, min, max)
+    return ops._histc(input, bins, min, max)
 
 
 # ---- quantiles
 
 
-def places(n: int, q: Any, interpolation: str) -> tuple[Any, Any, Any]:
+def quantile_ranks(n: int, q: Any, interpolation: str) -> tuple[Any, Any, Any]:
     """The ranks below and above each quantile, and how far it is to the upper one."""
     rank = q * (n - 1)
     if interpolation == "lower":
@@ -114,7 +114,7 @@ def ranked(
             f"{name}: not implemented for {input.dtype}: shape {tuple(input.shape)}, "
             "hint: x.float()"
         )
-    alike(name, input, q)
+    same_dtype_rule(name, input, q)
     values = np.asarray(getattr(q, "array", q), np.float64)
     if values.ndim > 1 or not ((values >= 0) & (values <= 1)).all():
         raise RuntimeError(f"{name}: q must be numbers from 0 to 1: {values.tolist()}")
@@ -129,30 +129,32 @@ def ranked(
         else ops.reshape(rows, (1,))
     )
     n = rows.shape[-1]
-    ordered = ops.sort_along(rows, -1, False)[0]
+    ordered = ops._sort(rows, -1, False)[0]
     if not (values.ndim or skip or getattr(q, "requires_grad", False)):
-        out = at_one_rank(ops, ordered, *(v.item() for v in places(n, values, interpolation)))
+        out = at_one_rank(
+            ops, ordered, *(v.item() for v in quantile_ranks(n, values, interpolation))
+        )
         return with_dims_of_one(ops, out, dim, ndim) if keepdim else out
     data = getattr(rows, "array", rows)
     holes = np.isnan(data).sum(-1)[..., None]
     flat = values.reshape(-1)
     if skip:
         counts = np.maximum(n - holes, 1)
-        low, high, part = places(counts, flat, interpolation)
+        low, high, part = quantile_ranks(counts, flat, interpolation)
         low, high = np.minimum(low, counts - 1), np.minimum(low + 1, counts - 1)
     else:
         low, high, part = (
             np.broadcast_to(v, (*rows.shape[:-1], flat.size))
-            for v in places(n, flat, interpolation)
+            for v in quantile_ranks(n, flat, interpolation)
         )
     part = np.asarray(part, input.dtype)
     if interpolation == "linear" and getattr(q, "requires_grad", False):
         rank = ops.mul(ops.reshape(q, (-1,)), (counts if skip else n) - 1.0)
         part = ops.sub(rank, low.astype(input.dtype))
-    below, above = ops.gathered(ordered, low, -1), ops.gathered(ordered, high, -1)
-    out = ops.choose(part == 0, below, ops.lerp(below, above, part))
+    below, above = ops._gather(ordered, low, -1), ops._gather(ordered, high, -1)
+    out = ops._where(part == 0, below, ops.lerp(below, above, part))
     if not skip:
-        out = ops.choose(np.broadcast_to(holes > 0, tuple(out.shape)), math.nan, out)
+        out = ops._where(np.broadcast_to(holes > 0, tuple(out.shape)), math.nan, out)
     if keepdim:
         out = ops.unsqueeze(out, -1)
         if whole:
@@ -172,7 +174,7 @@ def at_one_rank(ops: Any, ordered: Any, low: int, high: int, part: float) -> Any
         out = ops.lerp(out, ops.select(ordered, -1, high), part)
     last = ops.select(ordered, -1, ordered.shape[-1] - 1)  # NaN is sorted last
     bad = ops.ne(last, last)
-    return ops.choose(bad, math.nan, out) if bool(ops.any(bad)) else out
+    return ops._where(bad, math.nan, out) if bool(ops.any(bad)) else out
 
 
 def with_dims_of_one(ops: Any, out: Any, dim: int | None, ndim: int) -> Any:
@@ -234,7 +236,7 @@ def cov(ops, input, *, correction=1, fweights=None, aweights=None):
     check_weights("fweights", fweights, "iu", observations)
     check_weights("aweights", aweights, "f", observations)
     if input.dtype.kind in "iub":
-        input = ops.cast(input, get_default_dtype())
+        input = ops._to_copy(input, get_default_dtype())
     rows = input if input.ndim == 2 else ops.reshape(input, (1, -1))
     weights = (
         fweights
@@ -283,16 +285,16 @@ def corrcoef(ops, input):
     samples=[((4, 3), (4, 3), 1), ((3, 2, 2), (3, 2, 2), 0)],
     vmap="along",
 )
-def crossed(xp, x, y, /, dim):
+def _cross(xp, x, y, /, dim):
     """Vector product of tensors of one shape along a dimension of size 3."""
     first = xp.roll(x, -1, dim) * xp.roll(y, -2, dim)
     return first - xp.roll(x, -2, dim) * xp.roll(y, -1, dim)
 
 
-crossed.numpy = either(native.cross, crossed.forward)
-crossed.pullback(
-    x=lambda ops, g, y, dim: ops.crossed(ops.conj(y), g, dim),
-    y=lambda ops, g, x, dim: ops.crossed(g, ops.conj(x), dim),
+_cross.numpy = kernel_or_fallback(native.cross, _cross.forward)
+_cross.pullback(
+    x=lambda ops, g, y, dim: ops._cross(ops.conj(y), g, dim),
+    y=lambda ops, g, x, dim: ops._cross(g, ops.conj(x), dim),
 )
 
 
@@ -304,7 +306,7 @@ def cross(ops, input, other, dim=None):
         if not found:
             raise RuntimeError(f"cross: a dimension of size 3 is needed: {tuple(input.shape)}")
         dim = found[0]
-    alike("cross", input, other)
+    same_dtype_rule("cross", input, other)
     shape = together("cross", input.shape, other.shape)
     if not -len(shape) <= dim < len(shape):
         raise IndexError(f"cross: dim out of range: {dim} for {shape}")
@@ -314,7 +316,7 @@ def cross(ops, input, other, dim=None):
             f"cross: dim {dim} must have size 3: {tuple(input.shape)}, {tuple(other.shape)}"
         )
     a, b = ops.broadcast_to(input, shape), ops.broadcast_to(other, shape)
-    return ops.crossed(a, b, dim)
+    return ops._cross(a, b, dim)
 
 
 @composite(method=False)
@@ -329,4 +331,4 @@ def combinations(ops, input, r=2, with_replacement=False):
     rows = native.call(native.combinations, input.shape[0], r, bool(with_replacement))
     if rows is None:
         raise RuntimeError(f"combinations: too many rows: {r} out of {input.shape[0]} elements")
-    return ops.getitem(input, rows)
+    return ops._getitem(input, rows)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.dims import axes, each_or, flat_or, in_order, shared, spread
+from ..table.dims import axes, each_or, expand_reduced, flat_or, in_order, shared
 from ..table.named_results import named
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import PRIVATE, composite, dtype, op
 from ..table.samples import bools
 
@@ -41,7 +41,7 @@ def sum(xp, x, /, dim=None, keepdim=False):
     return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
 
 
-sum.pullback(x=lambda ops, g, x_shape, dim, keepdim: spread(ops, g, x_shape, dim, keepdim))
+sum.pullback(x=lambda ops, g, x_shape, dim, keepdim: expand_reduced(ops, g, x_shape, dim, keepdim))
 
 
 @sum.rare(dtype=None)
@@ -49,8 +49,8 @@ def sum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
     """The sum in another dtype."""
     if dtype == np.bool_:
         found = ops.any(x, None if axes(x, dim) is None else dim, keepdim)
-        return ops.cast(found, dtype)  # of uint8 `any` gives uint8
-    return ops.cast(ops.sum(ops.cast(x, dtype), dim, keepdim), dtype)
+        return ops._to_copy(found, dtype)  # of uint8 `any` gives uint8
+    return ops._to_copy(ops.sum(ops._to_copy(x, dtype), dim, keepdim), dtype)
 
 
 @op(samples=DIMS, layout="rows", vmap="along")
@@ -77,13 +77,13 @@ def fast_nansum(x: Any, dim: Any, keepdim: bool) -> Any:
 @nansum.rare(dtype=None)
 def nansum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
     """The sum in another dtype."""
-    return ops.cast(ops.nansum(ops.cast(x, dtype), dim, keepdim), dtype)
+    return ops._to_copy(ops.nansum(ops._to_copy(x, dtype), dim, keepdim), dtype)
 
 
 nansum.numpy = fast_nansum
 nansum.pullback(
-    x=lambda ops, g, x, x_shape, dim, keepdim: ops.replace(
-        x != x, spread(ops, g, x_shape, dim, keepdim), 0.0
+    x=lambda ops, g, x, x_shape, dim, keepdim: ops._where_other(
+        x != x, expand_reduced(ops, g, x_shape, dim, keepdim), 0.0
     )
 )
 
@@ -126,50 +126,50 @@ def mean(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
 
 
 mean.pullback(
-    x=lambda ops, g, x_shape, dim, keepdim: spread(
+    x=lambda ops, g, x_shape, dim, keepdim: expand_reduced(
         ops, g / (reduced(x_shape, dim) or math.nan), x_shape, dim, keepdim
     )
 )
 
 
 @op(
-    name="prod_along",
+    name="_prod",
     **PRIVATE,
     samples=[((3, 4), 1, False), ((3, 4), 0, True)],
     layout="rows",
     vmap="along",
 )
-def prod_along(xp, x, /, dim, keepdim):
+def _prod(xp, x, /, dim, keepdim):
     """Product along one dimension, or of all elements (None)."""
     return x.prod(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
 
 
-def prod_slope(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
+def prod_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     """The product of the others. Where elements are 0 it cannot be had by division:
     then all n products of n - 1 elements are formed, which is slow but right to every order."""
     if dim is None or not x.ndim:
         flat = ops.reshape(x, (-1,))
-        return ops.reshape(prod_slope(ops, g, flat, out, 0, False), x.shape)
+        return ops.reshape(prod_backward(ops, g, flat, out, 0, False), x.shape)
     shape = tuple(x.shape)
-    g = spread(ops, g, shape, dim, keepdim)
+    g = expand_reduced(ops, g, shape, dim, keepdim)
     if not bool((x == 0).any()):
-        return g * (spread(ops, out, shape, dim, keepdim) / x).conjugate()
+        return g * (expand_reduced(ops, out, shape, dim, keepdim) / x).conjugate()
     n, dim = shape[dim], dim % len(shape)
     rows = ops.movedim(x, dim, -1)
     own = np.eye(n, dtype=bool)
-    others = ops.replace(own, ops.unsqueeze(rows, -2), 1.0)
-    return g * ops.movedim(ops.prod_along(others, -1, False), -1, dim).conjugate()
+    others = ops._where_other(own, ops.unsqueeze(rows, -2), 1.0)
+    return g * ops.movedim(ops._prod(others, -1, False), -1, dim).conjugate()
 
 
-prod_along.numpy = either(native.product, prod_along.forward)
-prod_along.pullback(x=lambda ops, g, x, out, dim, keepdim: prod_slope(ops, g, x, out, dim, keepdim))
+_prod.numpy = kernel_or_fallback(native.prod, _prod.forward)
+_prod.pullback(x=lambda ops, g, x, out, dim, keepdim: prod_backward(ops, g, x, out, dim, keepdim))
 
 
 @composite(autocast="full")
 def prod(ops, input, dim=None, keepdim=False, *, dtype=None):
     """Product of all elements, or along one dimension; of whole numbers an int64."""
-    found = ops.prod_along(input if dtype is None else ops.cast(input, dtype), dim, keepdim)
-    return found if dtype is None else ops.cast(found, dtype)
+    found = ops._prod(input if dtype is None else ops._to_copy(input, dtype), dim, keepdim)
+    return found if dtype is None else ops._to_copy(found, dtype)
 
 
 # ---- extremes
@@ -200,8 +200,12 @@ def amin(xp, x, /, dim=(), keepdim=False):
     return x.min(nonempty("amin", x, dim), keepdims=keepdim)
 
 
-amax.numpy = either(lambda x, dim, keep: native.extreme(x, dim, keep, True), amax.forward)
-amin.numpy = either(lambda x, dim, keep: native.extreme(x, dim, keep, False), amin.forward)
+amax.numpy = kernel_or_fallback(
+    lambda x, dim, keep: native.minmax(x, dim, keep, True), amax.forward
+)
+amin.numpy = kernel_or_fallback(
+    lambda x, dim, keep: native.minmax(x, dim, keep, False), amin.forward
+)
 
 for row in (amax, amin):
     row.pullback(x=lambda ops, g, x, out, dim, keepdim: shared(ops, g, x, out, dim, keepdim))
@@ -230,9 +234,11 @@ def argmin(xp, x, /, dim=None, keepdim=False):
     return position(xp.argmin, "argmin", x, dim, keepdim)
 
 
-argmax.numpy = either(lambda x, dim, keep: native.extreme_place(x, dim, keep, True), argmax.forward)
-argmin.numpy = either(
-    lambda x, dim, keep: native.extreme_place(x, dim, keep, False), argmin.forward
+argmax.numpy = kernel_or_fallback(
+    lambda x, dim, keep: native.argminmax(x, dim, keep, True), argmax.forward
+)
+argmin.numpy = kernel_or_fallback(
+    lambda x, dim, keep: native.argminmax(x, dim, keep, False), argmin.forward
 )
 
 
@@ -273,13 +279,13 @@ def truth(every: bool) -> Any:
     def kernel(x: Any, dim: Any, keepdim: bool) -> Any:
         if x.dtype.char != "?" or each_or(x, dim) == ():
             return None
-        return native.extreme(x, dim, keepdim, not every)
+        return native.minmax(x, dim, keepdim, not every)
 
     return kernel
 
 
-all.numpy = either(truth(True), all.forward)
-any.numpy = either(truth(False), any.forward)
+all.numpy = kernel_or_fallback(truth(True), all.forward)
+any.numpy = kernel_or_fallback(truth(False), any.forward)
 
 
 @op(samples=COUNTS, layout="rows", vmap="along")
@@ -288,7 +294,9 @@ def count_nonzero(xp, x, /, dim=None):
     return (x != 0).sum(axes(x, dim), np.dtype(np.int64))
 
 
-count_nonzero.numpy = either(lambda x, dim: native.count(x, dim, False), count_nonzero.forward)
+count_nonzero.numpy = kernel_or_fallback(
+    lambda x, dim: native.count(x, dim, False), count_nonzero.forward
+)
 
 
 # ---- spread
@@ -300,7 +308,7 @@ count_nonzero.numpy = either(lambda x, dim: native.count(x, dim, False), count_n
     layout="rows",
     vmap="along",
 )
-def variance(xp, x, /, dim, correction, keepdim):
+def _var(xp, x, /, dim, correction, keepdim):
     """Mean squared distance from the mean, over n - correction."""
     away = x - x.mean(axes(x, dim), keepdims=True)
     if x.dtype.kind == "c":
@@ -310,54 +318,52 @@ def variance(xp, x, /, dim, correction, keepdim):
     return xp.true_divide(total, total.dtype.type(n))
 
 
-variance.numpy = either(
-    lambda x, dim, correction, keep: native.variance(x, dim, correction, keep, False),
-    variance.forward,
+_var.numpy = kernel_or_fallback(
+    lambda x, dim, correction, keep: native.var(x, dim, correction, keep, False),
+    _var.forward,
 )
 
 
-def variance_slope(ops: Any, g: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+def var_backward(ops: Any, g: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
     """2 (x - mean) / (n - correction)."""
     shape = tuple(x.shape)
     n = reduced(shape, dim) - correction
     if n <= 0:
-        return spread(ops, g, shape, dim, keepdim) * math.nan
+        return expand_reduced(ops, g, shape, dim, keepdim) * math.nan
     all_dims = tuple(range(len(shape))) if dim is None else dim
     away = x - ops.mean(x, all_dims, True)
-    return spread(ops, g * (2 / n), shape, dim, keepdim) * away
+    return expand_reduced(ops, g * (2 / n), shape, dim, keepdim) * away
 
 
-variance.pullback(
-    x=lambda ops, g, x, dim, correction, keepdim: variance_slope(
-        ops, g, x, dim, correction, keepdim
-    )
+_var.pullback(
+    x=lambda ops, g, x, dim, correction, keepdim: var_backward(ops, g, x, dim, correction, keepdim)
 )
 
 
 @op(
     **PRIVATE, samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)], layout="rows", vmap="along"
 )
-def deviation(xp, x, /, dim, correction, keepdim):
+def _std(xp, x, /, dim, correction, keepdim):
     """The square root of the variance."""
-    return xp.sqrt(variance.forward(xp, x, dim, correction, keepdim))
+    return xp.sqrt(_var.forward(xp, x, dim, correction, keepdim))
 
 
-deviation.numpy = either(
-    lambda x, dim, correction, keep: native.variance(x, dim, correction, keep, True),
-    deviation.forward,
+_std.numpy = kernel_or_fallback(
+    lambda x, dim, correction, keep: native.var(x, dim, correction, keep, True),
+    _std.forward,
 )
 
 
-def deviation_slope(
+def std_backward(
     ops: Any, g: Any, x: Any, out: Any, dim: Any, correction: float, keepdim: bool
 ) -> Any:
     """Of the variance, over 2 out; 0 where nothing varies."""
-    half = ops.replace(out == 0, g / (2 * ops.replace(out == 0, out, 1.0)), 0.0)
-    return variance_slope(ops, half, x, dim, correction, keepdim)
+    half = ops._where_other(out == 0, g / (2 * ops._where_other(out == 0, out, 1.0)), 0.0)
+    return var_backward(ops, half, x, dim, correction, keepdim)
 
 
-deviation.pullback(
-    x=lambda ops, g, x, out, dim, correction, keepdim: deviation_slope(
+_std.pullback(
+    x=lambda ops, g, x, out, dim, correction, keepdim: std_backward(
         ops, g, x, out, dim, correction, keepdim
     )
 )
@@ -386,25 +392,25 @@ def measurable(name: str, input: Any) -> None:
 def var(ops, input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Variance of all elements, or along dimensions: divided by n - correction (1 by default)."""
     measurable("var", input)
-    return ops.variance(input, *freedom(dim, unbiased, keepdim, correction))
+    return ops._var(input, *freedom(dim, unbiased, keepdim, correction))
 
 
 @composite
 def std(ops, input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Standard deviation of all elements, or along dimensions: the square root of `var`."""
     measurable("std", input)
-    return ops.deviation(input, *freedom(dim, unbiased, keepdim, correction))
+    return ops._std(input, *freedom(dim, unbiased, keepdim, correction))
 
 
 @composite(method=False)
 def var_mean(ops, input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Variance and mean."""
     dim, correction, keepdim = freedom(dim, unbiased, keepdim, correction)
-    return ops.variance(input, dim, correction, keepdim), ops.mean(input, dim, keepdim)
+    return ops._var(input, dim, correction, keepdim), ops.mean(input, dim, keepdim)
 
 
 @composite(method=False)
 def std_mean(ops, input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Standard deviation and mean."""
     dim, correction, keepdim = freedom(dim, unbiased, keepdim, correction)
-    return ops.deviation(input, dim, correction, keepdim), ops.mean(input, dim, keepdim)
+    return ops._std(input, dim, correction, keepdim), ops.mean(input, dim, keepdim)

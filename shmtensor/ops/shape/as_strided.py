@@ -45,7 +45,7 @@ def offset_of(x: Any) -> int:
     return int(x.ctypes.data - memory.ctypes.data) // int(x.itemsize)
 
 
-def laid(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
+def strided_view(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
     """The layout over a vector.
 
     Raises:
@@ -60,7 +60,9 @@ def laid(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
             f"the memory has {memory.size} elements"
         )
     steps = tuple(s * memory.itemsize for s in stride)
-    return native.relaid(memory, size, steps, offset * memory.itemsize if math.prod(size) else 0)
+    return native.as_strided(
+        memory, size, steps, offset * memory.itemsize if math.prod(size) else 0
+    )
 
 
 # ---- Note [Strides of a view]
@@ -76,7 +78,7 @@ def strides_of(x: Any) -> Shape:
     return tuple([s // size if n > 1 else 0 for n, s in zip(x.shape, x.strides, strict=True)])
 
 
-def places(size: Shape, stride: Shape, offset: int) -> Any:
+def element_offsets(size: Shape, stride: Shape, offset: int) -> Any:
     """The offset of each element from the first one of another layout."""
     found = np.full(size, offset)
     for d, (n, s) in enumerate(zip(size, stride, strict=True)):
@@ -88,7 +90,7 @@ def joint(*layouts: Any) -> tuple[int, list[Any]]:
     """The size of the memory that layouts (size, stride, offset) span together, and the place of
     each one's elements in it.
     """
-    found = [places(*layout) for layout in layouts]
+    found = [element_offsets(*layout) for layout in layouts]
     low = min((int(at.min()) for at in found if at.size), default=0)
     high = max((int(at.max()) for at in found if at.size), default=-1)
     return high - low + 1, [at - low for at in found]
@@ -114,11 +116,11 @@ def _as_strided(xp, x, /, size, stride, offset, own):
         memory = xp.zeros(n, x.dtype)
         memory[to] = x
         return xp.asarray(memory[source])
-    return laid(owner(x), size, stride, offset_of(x) + offset)
+    return strided_view(owner(x), size, stride, offset_of(x) + offset)
 
 
 @op(method=False, function=False, samples=[((2, 2), (3, 4), (4, 1), (4, 1), 1)])
-def strided_sum(xp, x, /, shape, own, stride, offset):
+def _as_strided_backward(xp, x, /, shape, own, stride, offset):
     """Zeros of a shape, with x added at strides over it: the gradient of `as_strided`. Elements
     that share memory share what is added there.
     """
@@ -132,9 +134,11 @@ def strided_sum(xp, x, /, shape, own, stride, offset):
 
 
 _as_strided.pullback(
-    x=lambda ops, g, x_shape, stride, offset, own: ops.strided_sum(g, x_shape, own, stride, offset)
+    x=lambda ops, g, x_shape, stride, offset, own: ops._as_strided_backward(
+        g, x_shape, own, stride, offset
+    )
 )
-strided_sum.pullback(
+_as_strided_backward.pullback(
     x=lambda ops, g, x_shape, own, stride, offset: ops._as_strided(g, x_shape, stride, offset, own)
 )
 
@@ -162,11 +166,11 @@ def as_strided_copy(ops, input, size, stride, storage_offset=None):
 def as_strided_scatter(ops, input, src, size, stride, storage_offset=0):
     """The tensor with src at strides over it. Copies: one (the result)."""
     count = math.prod(input.shape)
-    places = laid(np.arange(count), tuple(size), tuple(stride), storage_offset or 0)
+    places = strided_view(np.arange(count), tuple(size), tuple(stride), storage_offset or 0)
     if tuple(src.shape) != places.shape:
         raise RuntimeError(f"as_strided_scatter: shapes differ: {tuple(src.shape)}, {places.shape}")
     return ops.reshape(
-        ops.written(ops.reshape(input, (-1,)), src, (places,), False), tuple(input.shape)
+        ops._index_put(ops.reshape(input, (-1,)), src, (places,), False), tuple(input.shape)
     )
 
 
@@ -179,7 +183,7 @@ def resize_as_(ops, input, the_template, *, memory_format=None):
 def blank(size: Shape, stride: Shape, dtype: Any) -> Any:
     """Memory just large enough for the strides, in their layout."""
     need = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else 0
-    return laid(np.empty(need, dtype), size, stride, 0)
+    return strided_view(np.empty(need, dtype), size, stride, 0)
 
 
 @composite(method=False)

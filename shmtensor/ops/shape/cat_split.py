@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import native
 from ..table.dims import axis
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 
@@ -46,7 +46,7 @@ def cat(xp, tensors: list[Any], /, dim=0):
         return xp.concatenate(left, dim)
 
 
-def cuts(ops: Any, g: Any, shapes: list[Shape], dim: int) -> list[Any]:
+def split_gradient(ops: Any, g: Any, shapes: list[Shape], dim: int) -> list[Any]:
     """A gradient cut into the parts that were joined."""
     parts, start = [], 0
     for shape in shapes:
@@ -58,7 +58,7 @@ def cuts(ops: Any, g: Any, shapes: list[Shape], dim: int) -> list[Any]:
     return parts
 
 
-cat.pullback(tensors=lambda ops, g, tensors_shape, dim: cuts(ops, g, tensors_shape, dim))
+cat.pullback(tensors=lambda ops, g, tensors_shape, dim: split_gradient(ops, g, tensors_shape, dim))
 cat.alias("concat", "concatenate")
 
 
@@ -185,7 +185,7 @@ def atleast_3d(ops, *tensors):
     halves="moved",
     vmap="along",
 )
-def parts(xp, x, /, sizes, dim):
+def _split_with_sizes(xp, x, /, sizes, dim):
     """Consecutive parts of these sizes along a dimension. Copies: none."""
     dim, start, out = axis(x, dim), 0, []
     before = (slice(None),) * dim
@@ -195,7 +195,7 @@ def parts(xp, x, /, sizes, dim):
     return out
 
 
-parts.pullback(x=lambda ops, g, dim: ops.cat(g, dim))
+_split_with_sizes.pullback(x=lambda ops, g, dim: ops.cat(g, dim))
 
 
 @composite
@@ -209,10 +209,10 @@ def split(ops, tensor, split_size_or_sections, dim=0):
     if isinstance(size, int):
         if size < 0 or (size == 0 and n):
             raise RuntimeError(f"split: the size must be positive: {size}")
-        return ops.parts(tensor, even(n, size), dim)
+        return ops._split_with_sizes(tensor, even(n, size), dim)
     if sum(size) != n or min(size, default=0) < 0:
         raise RuntimeError(f"split: sizes must add up to {n}, dim {dim}: {list(size)}")
-    return ops.parts(tensor, tuple(size), dim)
+    return ops._split_with_sizes(tensor, tuple(size), dim)
 
 
 split.alias("split_with_sizes")
@@ -236,7 +236,7 @@ def chunk(ops, input, chunks, dim=0):
         raise RuntimeError(f"chunk: at least one chunk is needed: {chunks}")
     n = input.shape[axis(input, dim)]
     sizes = even(n, -(-n // chunks)) if n else (0,) * chunks
-    return ops.parts(input, sizes, dim)
+    return ops._split_with_sizes(input, sizes, dim)
 
 
 @composite
@@ -252,7 +252,9 @@ def tensor_split(ops, input, indices_or_sections, dim=0):
     if isinstance(at, int):
         if at < 1:
             raise RuntimeError(f"tensor_split: at least one section is needed: {at}")
-        return ops.parts(input, (n // at + 1,) * (n % at) + (n // at,) * (at - n % at), dim)
+        return ops._split_with_sizes(
+            input, (n // at + 1,) * (n % at) + (n // at,) * (at - n % at), dim
+        )
     ends = [slice(None, i).indices(n)[1] for i in at] + [n]
     starts = [0, *ends[:-1]]
     pieces = [(b, max(e - b, 0)) for b, e in zip(starts, ends, strict=True)]
@@ -298,7 +300,7 @@ def unbind(xp, x, /, dim=0):
     return [x[(*before, i, ...)] for i in range(x.shape[dim])]
 
 
-unbind.numpy = either(native.unbind, unbind.forward)
+unbind.numpy = kernel_or_fallback(native.unbind, unbind.forward)
 unbind.pullback(x=lambda ops, g, dim: ops.stack(g, dim))
 
 
@@ -309,7 +311,7 @@ def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
     if repeats is None:
         if not counts.ndim:
             raise RuntimeError("repeat_interleave: repeats must be a vector: shape ()")
-        return ops.counted(input)
+        return ops._repeat_interleave(input)
     if dim is None:
         input, dim = ops.reshape(input, (-1,)), 0
     n = input.shape[axis(input, dim)] if input.ndim else 1
@@ -339,7 +341,7 @@ def insist_on_counts(counts: Any) -> Any:
 
 
 @op(method=False, function=False, samples=[(ints((4,), 3),)])
-def counted(xp, x, /):
+def _repeat_interleave(xp, x, /):
     """The numbers 0, 1, ... each as often as x says."""
     return xp.repeat(xp.arange(x.shape[0]), x)
 
@@ -355,6 +357,6 @@ def block_diag(ops, *tensors):
     out, i, j = None, 0, 0
     for b in blocks:
         m, n = b.shape
-        placed = ops.sliced(b, (rows, columns), (slice(i, i + m), slice(j, j + n)))
+        placed = ops._slice_backward(b, (rows, columns), (slice(i, i + m), slice(j, j + n)))
         out, i, j = placed if out is None else ops.add(out, placed), i + m, j + n
     return out

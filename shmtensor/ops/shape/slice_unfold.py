@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import native
 from ..table.dims import axis
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 
 # ---- dimensions as one
@@ -20,7 +20,7 @@ from ..table.op_definition import composite, op
     samples=[((3, 4),), ((2, 3, 4), 1), ((2, 3, 4), 0, 1), ((),), ((0, 3), 0, -1)],
     vmap="flattened",
 )
-def flattened(xp, x, /, start_dim=0, end_dim=-1):
+def _flatten(xp, x, /, start_dim=0, end_dim=-1):
     """Dimensions start_dim to end_dim as one. Copies: none if the strides allow it."""
     if not x.ndim:
         axis(x, start_dim), axis(x, end_dim)
@@ -32,8 +32,8 @@ def flattened(xp, x, /, start_dim=0, end_dim=-1):
     return x.reshape((*x.shape[:start], whole, *x.shape[end + 1 :]))
 
 
-flattened.numpy = either(native.flatten, flattened.forward)
-flattened.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
+_flatten.numpy = kernel_or_fallback(native.flatten, _flatten.forward)
+_flatten.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
 @composite
@@ -46,7 +46,7 @@ def flatten(ops, input, start_dim=0, end_dim=-1):
         return input
     if n > 1 and -n <= start_dim < n and -n <= end_dim < n and start_dim % n == end_dim % n:
         return input
-    return ops.flattened(input, start_dim, end_dim)
+    return ops._flatten(input, start_dim, end_dim)
 
 
 # ---- parts of a tensor, as views
@@ -81,7 +81,7 @@ def inserted(ops: Any, g: Any, shape: tuple[int, ...], dim: int, start: int) -> 
     dim %= len(shape)
     start = int(start) % (shape[dim] or 1) if start != shape[dim] else shape[dim]
     stop = start + g.shape[dim]
-    return ops.sliced(g, shape, (slice(None),) * dim + (slice(start, stop),))
+    return ops._slice_backward(g, shape, (slice(None),) * dim + (slice(start, stop),))
 
 
 @op(
@@ -91,14 +91,14 @@ def inserted(ops: Any, g: Any, shape: tuple[int, ...], dim: int, start: int) -> 
     layout="images x",
     halves="moved",
 )
-def sliced(xp, x, /, shape, index):
+def _slice_backward(xp, x, /, shape, index):
     """Zeros of a shape, with x in the part that a basic index names."""
     out = xp.zeros(shape, x.dtype)
     out[index] = x
     return out
 
 
-sliced.pullback(x=lambda g, index: g[index])
+_slice_backward.pullback(x=lambda g, index: g[index])
 
 
 @op(view=True, samples=[((3, 4), 1, 2), ((3, 4), 0, -1)], vmap="along")
@@ -113,7 +113,7 @@ def select(xp, x, /, dim, index):
 
 
 select.pullback(
-    x=lambda ops, g, x_shape, dim, index: ops.sliced(
+    x=lambda ops, g, x_shape, dim, index: ops._slice_backward(
         g, x_shape, (slice(None),) * (dim % len(x_shape)) + (int(index), ...)
     )
 )
@@ -132,9 +132,11 @@ def writable(out: Any, x: Any) -> Any:
     return out
 
 
-diagonal.numpy = either(native.diagonal, diagonal.forward)
+diagonal.numpy = kernel_or_fallback(native.diagonal, diagonal.forward)
 diagonal.pullback(
-    x=lambda ops, g, x_shape, offset, dim1, dim2: ops.diagonal_set(g, x_shape, offset, dim1, dim2)
+    x=lambda ops, g, x_shape, offset, dim1, dim2: ops._diagonal_backward(
+        g, x_shape, offset, dim1, dim2
+    )
 )
 
 
@@ -145,14 +147,16 @@ diagonal.pullback(
     halves="moved",
     vmap="diagonal_put",
 )
-def diagonal_set(xp, x, /, shape, offset, dim1, dim2):
+def _diagonal_backward(xp, x, /, shape, offset, dim1, dim2):
     """Zeros of a shape, with x on the diagonal of two dimensions."""
     out = xp.zeros(shape, x.dtype)
     writable(out.diagonal(offset, dim1, dim2), out)[...] = x
     return out
 
 
-diagonal_set.pullback(x=lambda ops, g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2))
+_diagonal_backward.pullback(
+    x=lambda ops, g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2)
+)
 
 
 @op(view=True, function=False, samples=[((8,), 0, 3, 2), ((3, 7), 1, 2, 2)], vmap="moved dimension")
@@ -177,14 +181,14 @@ def fast_unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     shape, strides = list(x.shape), list(x.strides)
     shape[dimension] = (shape[dimension] - size) // step + 1
     strides[dimension] *= step
-    return native.relaid(x, (*shape, size), (*strides, x.strides[dimension]), 0)
+    return native.as_strided(x, (*shape, size), (*strides, x.strides[dimension]), 0)
 
 
-unfold.numpy = either(fast_unfold, unfold.forward)
+unfold.numpy = kernel_or_fallback(fast_unfold, unfold.forward)
 
 
 @op(method=False, function=False, samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])
-def folded(xp, x, /, shape, dimension, size, step):
+def _unfold_backward(xp, x, /, shape, dimension, size, step):
     """Zeros of a shape, with windows along a dimension added in."""
     out = xp.zeros(shape, x.dtype)
     dim = dimension % len(shape)
@@ -197,7 +201,9 @@ def folded(xp, x, /, shape, dimension, size, step):
 
 unfold.pullback(
     x=lambda ops, g, x_shape, dimension, size, step: (
-        ops.folded(g, x_shape, dimension, size, step) if x_shape else ops.sum(g)
+        ops._unfold_backward(g, x_shape, dimension, size, step) if x_shape else ops.sum(g)
     )
 )
-folded.pullback(x=lambda ops, g, dimension, size, step: ops.unfold(g, dimension, size, step))
+_unfold_backward.pullback(
+    x=lambda ops, g, dimension, size, step: ops.unfold(g, dimension, size, step)
+)

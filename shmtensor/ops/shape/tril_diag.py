@@ -44,13 +44,13 @@ def triu(xp, x, /, diagonal=0):
 
 def fast_tril(x: Any, diagonal: Any, out: Any = None) -> Any:
     """The kernel, which in place only clears; else the forward."""
-    done = native.triangle(x, diagonal, False, out)
+    done = native.tril_triu(x, diagonal, False, out)
     return stored(tril.forward(np, x, diagonal), out) if done is None else done
 
 
 def fast_triu(x: Any, diagonal: Any, out: Any = None) -> Any:
     """The kernel, which in place only clears; else the forward."""
-    done = native.triangle(x, diagonal, True, out)
+    done = native.tril_triu(x, diagonal, True, out)
     return stored(triu.forward(np, x, diagonal), out) if done is None else done
 
 
@@ -72,7 +72,7 @@ def diag_embed(ops, input, offset=0, dim1=-2, dim2=-1):
     out = list(shape[:-1])
     for d in sorted((first, second)):
         out.insert(d, size)
-    return ops.diagonal_set(input, tuple(out), offset, first, second)
+    return ops._diagonal_backward(input, tuple(out), offset, first, second)
 
 
 @composite
@@ -111,8 +111,8 @@ def diagonal_scatter(ops, input, src, offset=0, dim1=0, dim2=1):
     diagonal.flags.writeable = True
     diagonal[...] = True
     if src.dtype != input.dtype:
-        src = ops.cast(src, input.dtype)
-    return ops.choose(hole, ops.diagonal_set(src, shape, offset, first, second), input)
+        src = ops._to_copy(src, input.dtype)
+    return ops._where(hole, ops._diagonal_backward(src, shape, offset, first, second), input)
 
 
 @composite
@@ -121,14 +121,14 @@ def select_scatter(ops, input, src, dim, index):
     dim = axis(input, dim)
     if not -input.shape[dim] <= index < input.shape[dim]:
         raise IndexError(f"select_scatter: index is out of range: {index} of {tuple(input.shape)}")
-    return ops.written(input, src, (slice(None),) * dim + (index,), False)
+    return ops._index_put(input, src, (slice(None),) * dim + (index,), False)
 
 
 @composite
 def slice_scatter(ops, input, src, dim=0, start=None, end=None, step=1):
     """The tensor with src in a range of slices. Copies: one (the result)."""
     dim = axis(input, dim)
-    return ops.written(input, src, (slice(None),) * dim + (slice(start, end, step),), False)
+    return ops._index_put(input, src, (slice(None),) * dim + (slice(start, end, step),), False)
 
 
 # ---- where they are

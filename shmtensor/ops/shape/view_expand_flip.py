@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import native
 from ..table.dims import axis, together
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import PRIVATE, composite, dtype, op, sizes
 
 Shape = tuple[int, ...]
@@ -41,13 +41,13 @@ reshape.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
 @op(
-    name="viewed",
+    name="_view",
     view=True,
     **PRIVATE,
     samples=[((3, 4), (4, 3)), ((3, 4), (2, -1))],
     vmap="shaped shape",
 )
-def viewed(xp, x, /, shape: sizes):
+def _view(xp, x, /, shape: sizes):
     """`reshape` that never copies.
 
     Raises:
@@ -62,12 +62,12 @@ def viewed(xp, x, /, shape: sizes):
     return out
 
 
-viewed.numpy = either(native.viewed, viewed.forward)
-viewed.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
+_view.numpy = kernel_or_fallback(native.reshape_view, _view.forward)
+_view.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
 @op(view=True, **PRIVATE, samples=[])
-def reinterpreted(xp, x, /, dtype: dtype):
+def _view_dtype(xp, x, /, dtype: dtype):
     """The same bytes as another dtype."""
     return x.view(dtype)
 
@@ -78,18 +78,18 @@ def view(ops, input, *shape):
     none.
     """
     if shape and shape[0].__class__ is int:
-        return ops.viewed(input, shape)
+        return ops._view(input, shape)
     if len(shape) == 1 and not isinstance(shape[0], int):
         if isinstance(shape[0], Sequence):
-            return ops.viewed(input, tuple(shape[0]))
-        return ops.reinterpreted(input, shape[0])
-    return ops.viewed(input, shape)
+            return ops._view(input, tuple(shape[0]))
+        return ops._view_dtype(input, shape[0])
+    return ops._view(input, shape)
 
 
 @composite(function=False)
 def view_as(ops, input, other):
     """`view` in the shape of another tensor."""
-    return ops.viewed(input, tuple(other.shape))
+    return ops._view(input, tuple(other.shape))
 
 
 @composite(function=False)
@@ -137,7 +137,7 @@ def squeeze(xp, x, /, dim=None):
     return x.squeeze(tuple(d for d in found if x.ndim and x.shape[d] == 1))
 
 
-squeeze.numpy = either(native.squeeze, squeeze.forward)
+squeeze.numpy = kernel_or_fallback(native.squeeze, squeeze.forward)
 squeeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
@@ -150,7 +150,7 @@ def unsqueeze(xp, x, /, dim):
     return x[(*(slice(None),) * (dim % n), None, ...)]
 
 
-unsqueeze.numpy = either(native.unsqueeze, unsqueeze.forward)
+unsqueeze.numpy = kernel_or_fallback(native.unsqueeze, unsqueeze.forward)
 unsqueeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
@@ -300,10 +300,10 @@ def flip(xp, x, /, dims: sizes):
     if not x.ndim:
         return x.copy()
     turned = xp.flip(x, dims)
-    return native.packed(turned) if xp is np else turned.copy()
+    return native.contiguous(turned) if xp is np else turned.copy()
 
 
-flip.numpy = either(native.flip, flip.forward)
+flip.numpy = kernel_or_fallback(native.flip, flip.forward)
 flip.pullback(x=lambda ops, g, dims: ops.flip(g, dims))
 
 
@@ -362,7 +362,7 @@ def roll(xp, x, /, shifts, dims=None):
     return xp.roll(x, shifts, dims)
 
 
-roll.numpy = either(native.roll, roll.forward)
+roll.numpy = kernel_or_fallback(native.roll, roll.forward)
 roll.pullback(
     x=lambda ops, g, shifts, dims: ops.roll(
         g, -shifts if isinstance(shifts, int) else tuple(-s for s in shifts), dims
@@ -383,7 +383,7 @@ def repeat(xp, x, /, repeats: sizes):
             f"repeat: one number for each of {x.ndim} dims is needed: {tuple(repeats)}"
         )
     if xp is np and x.size > 4096 and 0 not in repeats:
-        return native.packed(tiled(x, tuple(repeats))).reshape(
+        return native.contiguous(tiled(x, tuple(repeats))).reshape(
             tuple(
                 r * n
                 for r, n in zip(repeats, (1,) * (len(repeats) - x.ndim) + x.shape, strict=True)
@@ -397,7 +397,7 @@ def tiled(x: Any, repeats: Shape) -> Any:
     ahead = len(repeats) - x.ndim
     shape = (1,) * ahead + x.shape
     strides = (0,) * ahead + x.strides
-    return native.relaid(
+    return native.as_strided(
         x,
         tuple(k for pair in zip(repeats, shape, strict=True) for k in pair),
         tuple(k for stride in strides for k in (0, stride)),
@@ -405,7 +405,7 @@ def tiled(x: Any, repeats: Shape) -> Any:
     )
 
 
-def repeat_slope(ops: Any, g: Any, shape: Shape, repeats: Shape) -> Any:
+def repeat_backward(ops: Any, g: Any, shape: Shape, repeats: Shape) -> Any:
     """The sum over the copies."""
     ahead = len(repeats) - len(shape)
     full = (1,) * ahead + tuple(shape)
@@ -415,7 +415,7 @@ def repeat_slope(ops: Any, g: Any, shape: Shape, repeats: Shape) -> Any:
     return ops.reshape(ops.sum(ops.reshape(g, split), tuple(range(0, len(split), 2))), shape)
 
 
-repeat.pullback(x=lambda ops, g, x_shape, repeats: repeat_slope(ops, g, x_shape, repeats))
+repeat.pullback(x=lambda ops, g, x_shape, repeats: repeat_backward(ops, g, x_shape, repeats))
 
 
 @composite

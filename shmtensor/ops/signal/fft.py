@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import as_dtype, get_default_dtype
-from ..creation.zeros_full_arange import default, dtype_beside, into, made
+from ..creation.zeros_full_arange import default, dtype_or_out, into, made
 from ..table.op_definition import composite, op
 
 OTHER = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
@@ -25,7 +25,7 @@ OTHER = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
     samples=[((3, 5), 3, 1), ((3, 5), 7, -1), ((2, 3, 2), 4, 1)],
     vmap="along",
 )
-def fft_fitted(xp, x, /, n, dim):
+def _fft_resize(xp, x, /, n, dim):
     """The first n elements along a dimension, with zeros after them if there are fewer."""
     dim %= x.ndim
     have = x.shape[dim]
@@ -36,12 +36,12 @@ def fft_fitted(xp, x, /, n, dim):
     return out
 
 
-fft_fitted.pullback(x=lambda ops, g, x_shape, dim: ops.fft_fitted(g, x_shape[dim], dim))
+_fft_resize.pullback(x=lambda ops, g, x_shape, dim: ops._fft_resize(g, x_shape[dim], dim))
 
 
 def fitted(ops: Any, g: Any, shape: tuple[int, ...], dim: int) -> Any:
-    """`fft_fitted`, where there is something to do."""
-    return g if g.shape[dim] == shape[dim] else ops.fft_fitted(g, shape[dim], dim)
+    """`_fft_resize`, where there is something to do."""
+    return g if g.shape[dim] == shape[dim] else ops._fft_resize(g, shape[dim], dim)
 
 
 EACH = [
@@ -53,15 +53,15 @@ EACH = [
 
 
 @op(method=False, function=False, samples=EACH, vmap="along")
-def fft_turned(xp, x, /, n, dim, norm, inverse):
+def _fft_c2c(xp, x, /, n, dim, norm, inverse):
     """The transform of n elements along one dimension, cut or filled up with zeros before it."""
     kernel = xp.fft.ifft if inverse else xp.fft.fft
     return kernel(x, n, dim, norm)
 
 
-fft_turned.pullback(
+_fft_c2c.pullback(
     x=lambda ops, g, x_shape, n, dim, norm, inverse: fitted(
-        ops, ops.fft_turned(g, n, dim, OTHER[norm], not inverse), x_shape, dim
+        ops, ops._fft_c2c(g, n, dim, OTHER[norm], not inverse), x_shape, dim
     )
 )
 
@@ -72,14 +72,14 @@ fft_turned.pullback(
     samples=[((3, 4), 4, 1, "backward"), ((3, 4), 5, 0, "ortho"), ((5,), 3, -1, "forward")],
     vmap="along",
 )
-def fft_halved(xp, x, /, n, dim, norm):
+def _fft_r2c(xp, x, /, n, dim, norm):
     """The transform of real numbers: n // 2 + 1 frequencies, the others are their conjugates."""
     return xp.fft.rfft(x, n, dim, norm)
 
 
-fft_halved.pullback(
+_fft_r2c.pullback(
     x=lambda ops, g, x_shape, n, dim, norm: fitted(
-        ops, ops.real(ops.fft_turned(g, n, dim, OTHER[norm], True)), x_shape, dim
+        ops, ops.real(ops._fft_c2c(g, n, dim, OTHER[norm], True)), x_shape, dim
     )
 )
 
@@ -90,12 +90,12 @@ fft_halved.pullback(
     samples=[((3, 3), 4, 1, "backward"), ((3, 4), 5, 0, "ortho"), ((5,), 5, -1, "forward")],
     vmap="along",
 )
-def fft_doubled(xp, x, /, n, dim, norm):
-    """n real numbers of n // 2 + 1 frequencies, the inverse of `fft_halved`."""
+def _fft_c2r(xp, x, /, n, dim, norm):
+    """n real numbers of n // 2 + 1 frequencies, the inverse of `_fft_r2c`."""
     return xp.fft.irfft(x, n, dim, norm)
 
 
-def doubled_slope(ops: Any, g: Any, shape: tuple[int, ...], n: int, dim: int, norm: str) -> Any:
+def fft_c2r_backward(ops: Any, g: Any, shape: tuple[int, ...], n: int, dim: int, norm: str) -> Any:
     """Frequencies that stand for their conjugates as well count twice."""
     half = n // 2 + 1
     weights = np.full(half, 2, g.dtype)
@@ -103,11 +103,11 @@ def doubled_slope(ops: Any, g: Any, shape: tuple[int, ...], n: int, dim: int, no
     if n % 2 == 0:
         weights[-1] = 1
     weights = weights.reshape(-1, *(1,) * (len(shape) - 1 - dim % len(shape)))
-    return fitted(ops, ops.mul(ops.fft_halved(g, n, dim, OTHER[norm]), weights), shape, dim)
+    return fitted(ops, ops.mul(ops._fft_r2c(g, n, dim, OTHER[norm]), weights), shape, dim)
 
 
-fft_doubled.pullback(
-    x=lambda ops, g, x_shape, n, dim, norm: doubled_slope(ops, g, x_shape, n, dim, norm)
+_fft_c2r.pullback(
+    x=lambda ops, g, x_shape, n, dim, norm: fft_c2r_backward(ops, g, x_shape, n, dim, norm)
 )
 
 
@@ -124,7 +124,7 @@ def norm_of(name: str, norm: str | None) -> str:
 def ready(ops: Any, name: str, x: Any, real: bool = False) -> Any:
     """The tensor as numbers that can be transformed: whole ones become the default dtype."""
     if x.dtype.kind in "iub":
-        x = ops.cast(x, get_default_dtype())
+        x = ops._to_copy(x, get_default_dtype())
     if x.dtype == np.float16 or x.dtype.kind not in "fc":
         raise RuntimeError(f"{name}: unsupported dtype: {x.dtype}")
     if real and x.dtype.kind == "c":
@@ -179,28 +179,28 @@ def fft_fft(ops, input, n=None, dim=-1, norm=None):
         norm: "backward" (no scale), "ortho" (1 / sqrt(n)) or "forward" (1 / n).
     """
     x = ready(ops, "fft", input)
-    return ops.fft_turned(x, one("fft", x, n, dim), dim, norm_of("fft", norm), False)
+    return ops._fft_c2c(x, one("fft", x, n, dim), dim, norm_of("fft", norm), False)
 
 
 @composite(method=False, function=False, autocast="full")
 def fft_ifft(ops, input, n=None, dim=-1, norm=None):
     """The inverse of `fft`; "backward" scales by 1 / n, "forward" not."""
     x = ready(ops, "ifft", input)
-    return ops.fft_turned(x, one("ifft", x, n, dim), dim, norm_of("ifft", norm), True)
+    return ops._fft_c2c(x, one("ifft", x, n, dim), dim, norm_of("ifft", norm), True)
 
 
 @composite(method=False, function=False, autocast="full")
 def fft_rfft(ops, input, n=None, dim=-1, norm=None):
     """The transform of real numbers: n // 2 + 1 frequencies."""
     x = ready(ops, "rfft", input, real=True)
-    return ops.fft_halved(x, one("rfft", x, n, dim), dim, norm_of("rfft", norm))
+    return ops._fft_r2c(x, one("rfft", x, n, dim), dim, norm_of("rfft", norm))
 
 
 @composite(method=False, function=False, autocast="full")
 def fft_irfft(ops, input, n=None, dim=-1, norm=None):
     """The inverse of `rfft`: n real numbers, by default twice the frequencies but one."""
     x = ready(ops, "irfft", input)
-    return ops.fft_doubled(x, one("irfft", x, n, dim, True), dim, norm_of("irfft", norm))
+    return ops._fft_c2r(x, one("irfft", x, n, dim, True), dim, norm_of("irfft", norm))
 
 
 @composite(method=False, function=False, autocast="full")
@@ -208,7 +208,7 @@ def fft_hfft(ops, input, n=None, dim=-1, norm=None):
     """The real transform of a Hermitian signal of which one half is given."""
     x = ready(ops, "hfft", input)
     n = one("hfft", x, n, dim, True)
-    return ops.fft_doubled(ops.conj(x), n, dim, OTHER[norm_of("hfft", norm)])
+    return ops._fft_c2r(ops.conj(x), n, dim, OTHER[norm_of("hfft", norm)])
 
 
 @composite(method=False, function=False, autocast="full")
@@ -216,23 +216,23 @@ def fft_ihfft(ops, input, n=None, dim=-1, norm=None):
     """The inverse of `hfft`, of real numbers."""
     x = ready(ops, "ihfft", input, real=True)
     n = one("ihfft", x, n, dim)
-    return ops.conj(ops.fft_halved(x, n, dim, OTHER[norm_of("ihfft", norm)]))
+    return ops.conj(ops._fft_r2c(x, n, dim, OTHER[norm_of("ihfft", norm)]))
 
 
 # ---- several dimensions
 
 
-def turned(ops: Any, x: Any, lengths: Any, dims: Any, norm: str, inverse: bool) -> Any:
+def transform_dims(ops: Any, x: Any, lengths: Any, dims: Any, norm: str, inverse: bool) -> Any:
     """The complex transform along dimensions, one after the other."""
     for n, d in zip(lengths, dims):
-        x = ops.fft_turned(x, n, d, norm, inverse)
+        x = ops._fft_c2c(x, n, d, norm, inverse)
     return x
 
 
 def complex_of(ops: Any, x: Any) -> Any:
     """The tensor as complex numbers."""
     wide = np.complex128 if x.dtype in (np.float64, np.complex128) else np.complex64
-    return x if x.dtype.kind == "c" else ops.cast(x, as_dtype(wide))
+    return x if x.dtype.kind == "c" else ops._to_copy(x, as_dtype(wide))
 
 
 def whole(name: str, inverse: bool) -> Any:
@@ -241,7 +241,7 @@ def whole(name: str, inverse: bool) -> Any:
     def compute(ops, input, s=None, dim=None, norm=None):
         x = ready(ops, name, input)
         lengths, dims = several(name, x, s, dim, False)
-        return turned(ops, complex_of(ops, x), lengths, dims, norm_of(name, norm), inverse)
+        return transform_dims(ops, complex_of(ops, x), lengths, dims, norm_of(name, norm), inverse)
 
     return compute
 
@@ -255,8 +255,8 @@ def half(name: str) -> Any:
         if not dims:
             raise RuntimeError(f"{name}: must transform at least one axis")
         mode = norm_of(name, norm)
-        x = ops.fft_halved(x, lengths[-1], dims[-1], mode)
-        return turned(ops, x, lengths[:-1], dims[:-1], mode, False)
+        x = ops._fft_r2c(x, lengths[-1], dims[-1], mode)
+        return transform_dims(ops, x, lengths[:-1], dims[:-1], mode, False)
 
     return compute
 
@@ -270,10 +270,10 @@ def double(name: str, inverse: bool) -> Any:
         if not dims:
             raise RuntimeError(f"{name}: must transform at least one axis")
         mode = norm_of(name, norm)
-        x = turned(ops, x, lengths[:-1], dims[:-1], mode, inverse)
+        x = transform_dims(ops, x, lengths[:-1], dims[:-1], mode, inverse)
         if inverse:
-            return ops.fft_doubled(x, lengths[-1], dims[-1], mode)
-        return ops.fft_doubled(ops.conj(x), lengths[-1], dims[-1], OTHER[mode])
+            return ops._fft_c2r(x, lengths[-1], dims[-1], mode)
+        return ops._fft_c2r(ops.conj(x), lengths[-1], dims[-1], OTHER[mode])
 
     return compute
 
@@ -287,8 +287,8 @@ def hermitian(name: str) -> Any:
         if not dims:
             raise RuntimeError(f"{name}: must transform at least one axis")
         mode = norm_of(name, norm)
-        x = ops.conj(ops.fft_halved(x, lengths[-1], dims[-1], OTHER[mode]))
-        return turned(ops, x, lengths[:-1], dims[:-1], mode, True)
+        x = ops.conj(ops._fft_r2c(x, lengths[-1], dims[-1], OTHER[mode]))
+        return transform_dims(ops, x, lengths[:-1], dims[:-1], mode, True)
 
     return compute
 
@@ -329,7 +329,7 @@ def fft_fftfreq(
     ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """The frequencies of `fft` for n samples, d apart."""
-    dtype = default(dtype_beside("fft_fftfreq", out, dtype))
+    dtype = default(dtype_or_out("fft_fftfreq", out, dtype))
     values = made(
         lambda: np.fft.fftfreq(n, d).astype(dtype), device=device, requires_grad=requires_grad
     )
@@ -341,7 +341,7 @@ def fft_rfftfreq(
     ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """The frequencies of `rfft` for n samples, d apart."""
-    dtype = default(dtype_beside("fft_rfftfreq", out, dtype))
+    dtype = default(dtype_or_out("fft_rfftfreq", out, dtype))
     values = made(
         lambda: np.fft.rfftfreq(n, d).astype(dtype), device=device, requires_grad=requires_grad
     )

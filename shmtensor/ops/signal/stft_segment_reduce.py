@@ -106,9 +106,9 @@ def fft_istft(
         frames = ops.real(ops.fft_ifft(frames, n_fft, -1, norm))
     count = x.shape[2]
     total = n_fft + hop * (count - 1)
-    added = ops.folded(ops.mul(frames, window), (x.shape[0], total), 1, n_fft, hop)
+    added = ops._unfold_backward(ops.mul(frames, window), (x.shape[0], total), 1, n_fft, hop)
     squares = ops.expand(ops.unsqueeze(ops.square(window), 0), (count, n_fft))
-    weight = ops.folded(squares, (total,), 0, n_fft, hop)
+    weight = ops._unfold_backward(squares, (total,), 0, n_fft, hop)
     start = n_fft // 2 if center else 0
     stop = total - (n_fft // 2 if center else 0) if length is None else start + length
     stop_here = min(stop, total)

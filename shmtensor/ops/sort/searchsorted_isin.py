@@ -8,13 +8,13 @@ import numpy as np
 
 from ... import native
 from ..table.dims import in_order
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, insist_on_tensors, op
 from ..table.samples import ascending, reals
 
 
 @op(samples=[((3, 4), reals((5,)))], method=False, function=False)
-def among(xp, x, tests, /, *, invert=False):
+def _isin(xp, x, tests, /, *, invert=False):
     """Which elements occur among the test elements?"""
     for part in (x, tests):
         in_order("isin", part)
@@ -23,20 +23,20 @@ def among(xp, x, tests, /, *, invert=False):
     return xp.isin(x, tests, invert=invert)
 
 
-def fast_among(x: Any, tests: Any, invert: bool = False) -> Any:
+def fast_isin(x: Any, tests: Any, invert: bool = False) -> Any:
     """Each element is sought among the sorted test elements; what the kernels leave, NumPy does."""
     found = None
     if x.dtype == tests.dtype and tests.size and x.dtype.kind in "iuf":
-        line = native.distinct(tests)
-        if line is not None and (places := native.sought(line, x, None, "left")) is not None:
+        line = native.unique(tests)
+        if line is not None and (places := native.searchsorted(line, x, None, "left")) is not None:
             np.minimum(places, line.size - 1, out=places)
             found = equal(native.item(line, places), x)
     if found is None:
-        return among.forward(np, x, tests, invert=invert)
+        return _isin.forward(np, x, tests, invert=invert)
     return ~found if invert else found
 
 
-equal, among.numpy = native.parallel(np.equal), fast_among
+equal, _isin.numpy = native.parallel(np.equal), fast_isin
 
 
 @composite(method=False)
@@ -52,7 +52,7 @@ def isin(ops, elements, test_elements, *, assume_unique=False, invert=False):
         x = comparable(x, tests)
     elif not hasattr(tests, "dtype"):
         tests = comparable(tests, x)
-    return ops.among(x, tests, invert=invert)
+    return ops._isin(x, tests, invert=invert)
 
 
 def comparable(number: Any, like: Any) -> Any:
@@ -71,7 +71,7 @@ def comparable(number: Any, like: Any) -> Any:
         (ascending((3, 5)), (3, 4), None, "right"),
     ],
 )
-def sought(xp, sorted_sequence, x, sorter=None, /, side="left"):
+def _searchsorted(xp, sorted_sequence, x, sorter=None, /, side="left"):
     """Where to put elements into sorted rows so that they stay sorted."""
     in_order("searchsorted", sorted_sequence)
     in_order("searchsorted", x)
@@ -90,7 +90,7 @@ def sought(xp, sorted_sequence, x, sorter=None, /, side="left"):
     return out
 
 
-sought.numpy = either(native.sought, sought.forward)
+_searchsorted.numpy = kernel_or_fallback(native.searchsorted, _searchsorted.forward)
 
 
 @composite(method=False)
@@ -109,8 +109,8 @@ def searchsorted(
     if sorted_sequence.dtype.kind == "b":
         raise NotImplementedError(f"searchsorted: not for bool: {sorted_sequence.dtype}")
     side = side or ("right" if right else "left")
-    places = ops.sought(sorted_sequence, input, sorter, side)
-    return ops.cast(places, np.dtype(np.int32)) if out_int32 else places
+    places = ops._searchsorted(sorted_sequence, input, sorter, side)
+    return ops._to_copy(places, np.dtype(np.int32)) if out_int32 else places
 
 
 @composite

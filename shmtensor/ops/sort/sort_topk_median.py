@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import native
 from ..table.dims import axis, in_order, kept, shared
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 
@@ -23,7 +23,7 @@ def put(ops: Any, g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdi
     if not keepdim:
         g = ops.reshape(g, kept(shape, dim))
         indices = ops.reshape(indices, kept(shape, dim))
-    return ops.placed(g, indices, shape, dim)
+    return ops._value_selecting_reduction_backward(g, indices, shape, dim)
 
 
 @op(
@@ -32,15 +32,17 @@ def put(ops: Any, g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdi
     samples=[((2, 3), ints((2, 3), 3, unique=True), (2, 5), 1)],
     vmap="shaped_along",
 )
-def placed(xp, x, indices, /, shape, dim):
+def _value_selecting_reduction_backward(xp, x, indices, /, shape, dim):
     """Zeros of a shape, with x put at the indices along dim; no index may occur twice."""
     out = xp.zeros(shape, x.dtype)
-    if not native.scatter_into(out, x, indices, dim, 0):
+    if not native.scatter(out, x, indices, dim, 0):
         xp.put_along_axis(out, indices, x, dim)
     return out
 
 
-placed.pullback(x=lambda ops, g, indices, dim: ops.take_along(g, indices, dim))
+_value_selecting_reduction_backward.pullback(
+    x=lambda ops, g, indices, dim: ops._take_along_dim(g, indices, dim)
+)
 
 
 @op(
@@ -50,13 +52,17 @@ placed.pullback(x=lambda ops, g, indices, dim: ops.take_along(g, indices, dim))
     halves="moved",
     vmap="along",
 )
-def take_along(xp, x, indices, /, dim):
+def _take_along_dim(xp, x, indices, /, dim):
     """The elements at the indices along dim, no index twice."""
     return xp.take_along_axis(x, indices, dim)
 
 
-take_along.numpy = either(native.gather, take_along.forward)
-take_along.pullback(x=lambda ops, g, indices, x_shape, dim: ops.placed(g, indices, x_shape, dim))
+_take_along_dim.numpy = kernel_or_fallback(native.gather, _take_along_dim.forward)
+_take_along_dim.pullback(
+    x=lambda ops, g, indices, x_shape, dim: ops._value_selecting_reduction_backward(
+        g, indices, x_shape, dim
+    )
+)
 
 
 def chosen(xp: Any, x: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
@@ -67,7 +73,7 @@ def chosen(xp: Any, x: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any,
     return values.squeeze(dim), indices.squeeze(dim)
 
 
-def extreme(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+def minmax_along(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     """The largest or smallest elements along dim, and where the first of them is."""
     in_order(name, x)
     if not x.ndim:
@@ -89,9 +95,9 @@ def extreme(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[Any, A
     layout="rows",
     vmap="along",
 )
-def max_along(xp, x, /, dim, keepdim=False):
+def _max(xp, x, /, dim, keepdim=False):
     """Largest elements along a dimension, and where they are."""
-    return extreme(xp, "max", x, dim, keepdim)
+    return minmax_along(xp, "max", x, dim, keepdim)
 
 
 @op(
@@ -102,22 +108,22 @@ def max_along(xp, x, /, dim, keepdim=False):
     layout="rows",
     vmap="along",
 )
-def min_along(xp, x, /, dim, keepdim=False):
+def _min(xp, x, /, dim, keepdim=False):
     """Smallest elements along a dimension, and where they are."""
-    return extreme(xp, "min", x, dim, keepdim)
+    return minmax_along(xp, "min", x, dim, keepdim)
 
 
-max_along.numpy = either(
-    lambda x, dim, keep: native.extreme_along(x, dim, keep, True), max_along.forward
+_max.numpy = kernel_or_fallback(
+    lambda x, dim, keep: native.minmax_dim(x, dim, keep, True), _max.forward
 )
-min_along.numpy = either(
-    lambda x, dim, keep: native.extreme_along(x, dim, keep, False), min_along.forward
+_min.numpy = kernel_or_fallback(
+    lambda x, dim, keep: native.minmax_dim(x, dim, keep, False), _min.forward
 )
 
 
 def ranked(x: Any, k: int, dim: int, keepdim: bool) -> Any:
     """The k-th smallest along dim and its place; None where NumPy has to do it."""
-    found = native.rank(x, k, dim)
+    found = native.kthvalue(x, k, dim)
     if found is None or keepdim:
         return found
     values, indices = found
@@ -154,7 +160,7 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
     layout="rows",
     vmap="along",
 )
-def median_along(xp, x, /, dim, keepdim=False, ignore_nan=False):
+def _median(xp, x, /, dim, keepdim=False, ignore_nan=False):
     """The lower median along a dimension, and where it is; NaN if there is one (unless ignored)."""
     in_order("median", x)
     if not x.ndim:
@@ -172,12 +178,12 @@ def median_along(xp, x, /, dim, keepdim=False, ignore_nan=False):
     return chosen(xp, x, xp.take_along_axis(order, rank, dim), dim, keepdim)
 
 
-kthvalue.numpy = either(
+kthvalue.numpy = kernel_or_fallback(
     lambda x, k, dim, keep: ranked(x, k, dim, keep) if k > 0 else None, kthvalue.forward
 )
-median_along.numpy = either(
+_median.numpy = kernel_or_fallback(
     lambda x, dim, keep, ignore_nan: ranked(x, -2 if ignore_nan else -1, dim, keep),
-    median_along.forward,
+    _median.forward,
 )
 
 
@@ -223,9 +229,9 @@ def fast_mode(x: Any, dim: int, keepdim: bool) -> Any:
     return tuple(np.expand_dims(a, dim) if keepdim else a for a in both)
 
 
-mode.numpy = either(fast_mode, mode.forward)
+mode.numpy = kernel_or_fallback(fast_mode, mode.forward)
 
-for row in (max_along, min_along, kthvalue, median_along, mode):
+for row in (_max, _min, kthvalue, _median, mode):
     row.pullback(
         x=lambda ops, g, indices, x_shape, dim, keepdim: put(ops, g, indices, x_shape, dim, keepdim)
     )
@@ -237,7 +243,7 @@ def max(ops, input, dim=None, keepdim=False):
     if dim is None:
         return ops.amax(input)
     if isinstance(dim, int):
-        return ops.max_along(input, dim, keepdim)
+        return ops._max(input, dim, keepdim)
     return ops.maximum(input, dim)
 
 
@@ -247,17 +253,17 @@ def min(ops, input, dim=None, keepdim=False):
     if dim is None:
         return ops.amin(input)
     if isinstance(dim, int):
-        return ops.min_along(input, dim, keepdim)
+        return ops._min(input, dim, keepdim)
     return ops.minimum(input, dim)
 
 
 @op(method=False, function=False, samples=[((3, 5),), ((4, 2), True), ((),)])
-def median_of_all(xp, x, /, ignore_nan=False):
+def _median_all(xp, x, /, ignore_nan=False):
     """The lower median of all elements; equal ones share the gradient."""
-    return median_along.numpy(x.reshape(-1), 0, False, ignore_nan)[0]
+    return _median.numpy(x.reshape(-1), 0, False, ignore_nan)[0]
 
 
-median_of_all.pullback(x=lambda ops, g, x, out: shared(ops, g, x, out, None, False))
+_median_all.pullback(x=lambda ops, g, x, out: shared(ops, g, x, out, None, False))
 
 
 def median_of_none(ops: Any, x: Any) -> Any:
@@ -277,8 +283,8 @@ def median(ops, input, dim=None, keepdim=False):
     if dim is None and (0 in input.shape or input.dtype.kind == "b"):
         return median_of_none(ops, input)
     if dim is None:
-        return ops.median_of_all(input)
-    return ops.median_along(input, dim, keepdim)
+        return ops._median_all(input)
+    return ops._median(input, dim, keepdim)
 
 
 @composite
@@ -287,14 +293,14 @@ def nanmedian(ops, input, dim=None, keepdim=False):
     if dim is None and 0 in input.shape:
         return median_of_none(ops, input)
     if dim is None:
-        return ops.median_of_all(input, True)
-    return ops.median_along(input, dim, keepdim, True)
+        return ops._median_all(input, True)
+    return ops._median(input, dim, keepdim, True)
 
 
 # ---- sorting
 
 
-def sorted_places(xp: Any, x: Any, dim: int, descending: bool) -> Any:
+def stable_argsort(xp: Any, x: Any, dim: int, descending: bool) -> Any:
     """The stable order of the elements; NaN counts as the largest."""
     if not descending:
         return xp.argsort(x, dim, kind="stable")
@@ -310,14 +316,14 @@ def sorted_places(xp: Any, x: Any, dim: int, descending: bool) -> Any:
     layout="like",
     vmap="along",
 )
-def sort_along(xp, x, /, dim, descending):
+def _sort(xp, x, /, dim, descending):
     """The elements in order along a dimension, and where each was."""
     in_order("sort", x)
     if not x.ndim:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
     dim = axis(x, dim)
-    indices = sorted_places(xp, x, dim, descending)
+    indices = stable_argsort(xp, x, dim, descending)
     return xp.take_along_axis(x, indices, dim), indices
 
 
@@ -336,17 +342,17 @@ def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):
     dim = axis(x, dim)
     if not 0 <= k <= x.shape[dim]:
         raise RuntimeError(f"topk: k is out of range: k={k}, dim {dim} of {x.shape}")
-    indices = xp.moveaxis(sorted_places(xp, x, dim, largest), dim, -1)[..., :k]
+    indices = xp.moveaxis(stable_argsort(xp, x, dim, largest), dim, -1)[..., :k]
     indices = xp.ascontiguousarray(xp.moveaxis(indices, -1, dim))
     return xp.take_along_axis(x, indices, dim), indices
 
 
-sort_along.numpy = either(native.sort, sort_along.forward)
-topk.numpy = either(
+_sort.numpy = kernel_or_fallback(native.sort, _sort.forward)
+topk.numpy = kernel_or_fallback(
     lambda x, k, dim, largest, sorted: native.topk(x, k, dim, largest), topk.forward
 )
 
-for row in (sort_along, topk):
+for row in (_sort, topk):
     row.pullback(x=lambda ops, g, indices, x_shape, dim: put(ops, g, indices, x_shape, dim, True))
 
 
@@ -355,16 +361,16 @@ def sort(ops, input, dim=-1, descending=False, stable=False):
     """The elements in order along a dimension, and where each was; always stable."""
     if isinstance(dim, bool):
         dim, descending = -1, dim
-    return ops.sort_along(input, dim, descending)
+    return ops._sort(input, dim, descending)
 
 
 @composite
 def argsort(ops, input, dim=-1, descending=False, stable=False):
     """Where the elements in order along a dimension are; always stable."""
-    return ops.sort_along(input, dim, descending)[1]
+    return ops._sort(input, dim, descending)[1]
 
 
 @composite
 def msort(ops, input):
     """The rows sorted: `sort(input, 0)[0]`."""
-    return ops.sort_along(input, 0, False)[0]
+    return ops._sort(input, 0, False)[0]

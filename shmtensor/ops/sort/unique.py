@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import native
 from ..table.dims import axis
-from ..table.native_or_numpy import either
+from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 
@@ -20,7 +20,7 @@ from ..table.samples import ints
     function=False,
     samples=[(ints((3, 4), 4),), (ints((6, 2), 2), 0)],
 )
-def unique_values(xp, x, /, dim=None):
+def _unique2(xp, x, /, dim=None):
     """The different values (of a dimension: slices), in order, where each element's is, and how
     often it occurs.
     """
@@ -46,8 +46,8 @@ def no_derivative(g: Any) -> Any:
     )
 
 
-unique_values.pullback(x=no_derivative)
-unique_values.numpy = either(native.unique_values, unique_values.forward)
+_unique2.pullback(x=no_derivative)
+_unique2.numpy = kernel_or_fallback(native.unique2, _unique2.forward)
 
 
 @op(
@@ -56,7 +56,7 @@ unique_values.numpy = either(native.unique_values, unique_values.forward)
     function=False,
     samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)],
 )
-def unique_runs(xp, x, /, dim=None):
+def _unique_consecutive(xp, x, /, dim=None):
     """The first of each run of equal values (slices), which run each element is in, and how long
     each is.
     """
@@ -77,18 +77,22 @@ def unique_runs(xp, x, /, dim=None):
     return values, inverse.astype(np.int64), counts.astype(np.int64)
 
 
-unique_runs.pullback(x=no_derivative)
-unique_runs.numpy = either(native.unique_runs, unique_runs.forward)
+_unique_consecutive.pullback(x=no_derivative)
+_unique_consecutive.numpy = kernel_or_fallback(
+    native.unique_consecutive, _unique_consecutive.forward
+)
 
 
 @op(method=False, function=False, samples=[(ints((3, 4), 2),)])
-def run_values(xp, x, /):
+def _unique_consecutive_values(xp, x, /):
     """The first of each run of equal values."""
-    return unique_runs.forward(xp, x)[0]
+    return _unique_consecutive.forward(xp, x)[0]
 
 
-run_values.pullback(x=no_derivative)
-run_values.numpy = either(native.run_values, run_values.forward)
+_unique_consecutive_values.pullback(x=no_derivative)
+_unique_consecutive_values.numpy = kernel_or_fallback(
+    native.unique_consecutive_values, _unique_consecutive_values.forward
+)
 
 
 def asked(found: Any, return_inverse: bool, return_counts: bool) -> Any:
@@ -100,26 +104,26 @@ def asked(found: Any, return_inverse: bool, return_counts: bool) -> Any:
 
 
 @op(method=False, function=False, samples=[(ints((3, 4), 4),)])
-def distinct(xp, x, /):
+def _unique(xp, x, /):
     """The different values, in order."""
     return xp.unique(of_real(x))
 
 
-distinct.pullback(x=no_derivative)
-distinct.numpy = either(native.distinct, distinct.forward)
+_unique.pullback(x=no_derivative)
+_unique.numpy = kernel_or_fallback(native.unique, _unique.forward)
 
 
 @composite
 def unique(ops, input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The different values in order; with dim the different slices."""
     if dim is None and not (return_inverse or return_counts):
-        return ops.distinct(input)
-    return asked(ops.unique_values(input, dim), return_inverse, return_counts)
+        return ops._unique(input)
+    return asked(ops._unique2(input, dim), return_inverse, return_counts)
 
 
 @composite
 def unique_consecutive(ops, input, return_inverse=False, return_counts=False, dim=None):
     """The values without immediate repetitions."""
     if dim is None and not (return_inverse or return_counts):
-        return ops.run_values(input)
-    return asked(ops.unique_runs(input, dim), return_inverse, return_counts)
+        return ops._unique_consecutive_values(input)
+    return asked(ops._unique_consecutive(input, dim), return_inverse, return_counts)

@@ -118,7 +118,7 @@ def special_bessel_y1(xp, x, /):
 
 def over(ops: Any, y: Any, x: Any, limit: float) -> Any:
     """y / x, and its limit where x is 0."""
-    return ops.replace(x == 0, y / ops.replace(x == 0, x, 1.0), limit)
+    return ops._where_other(x == 0, y / ops._where_other(x == 0, x, 1.0), limit)
 
 
 special_bessel_j0.pullback(x=lambda ops, g, x: -g * ops.special_bessel_j1(x))

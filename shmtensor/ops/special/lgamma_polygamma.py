@@ -88,7 +88,7 @@ def digamma(xp, x, /):
     return xp.where(wide == 0, xp.copysign(xp.inf, -wide), out).astype(x.dtype)
 
 
-digamma.pullback(x=lambda ops, g, x: g * ops.polygamma_of(x, 1))
+digamma.pullback(x=lambda ops, g, x: g * ops._polygamma(x, 1))
 
 
 def hurwitz(xp: Any, s: int, x: Any) -> Any:
@@ -115,7 +115,7 @@ def fast_polygamma(x: Any, n: int) -> Any:
     if n == 1:
         return quick_trigamma(x)
     with np.errstate(all="ignore"):
-        return polygamma_of.forward(np, x, n)
+        return _polygamma.forward(np, x, n)
 
 
 @op(
@@ -131,7 +131,7 @@ def fast_polygamma(x: Any, n: int) -> Any:
     ],
     layout="pointwise",
 )
-def polygamma_of(xp, x, /, n):
+def _polygamma(xp, x, /, n):
     """The n-th derivative of `digamma`, n >= 1."""
     wide = x.astype(xp.float64)
     if n == 1:  # for negative arguments by reflection
@@ -143,7 +143,7 @@ def polygamma_of(xp, x, /, n):
     return (sign * math.factorial(n) * hurwitz(xp, n + 1, wide)).astype(x.dtype)
 
 
-polygamma_of.pullback(x=lambda ops, g, x, n: g * ops.polygamma_of(x, n + 1))
+_polygamma.pullback(x=lambda ops, g, x, n: g * ops._polygamma(x, n + 1))
 
 
 @composite(method=False)
@@ -151,7 +151,7 @@ def polygamma(ops, n, input):
     """The n-th derivative of `digamma`."""
     if n < 0:
         raise RuntimeError(f"polygamma: n must not be negative: {n}")
-    return ops.digamma(input) if n == 0 else ops.polygamma_of(input, n)
+    return ops.digamma(input) if n == 0 else ops._polygamma(input, n)
 
 
 def bessel(xp: Any, order: int, x: Any) -> Any:
@@ -197,6 +197,6 @@ def i1(xp, x, /):
 i0.pullback(x=lambda ops, g, x: g * ops.i1(x))
 i1.pullback(
     x=lambda ops, g, x, out: (
-        g * (ops.i0(x) - ops.replace(x == 0, out / ops.replace(x == 0, x, 1.0), 0.5))
+        g * (ops.i0(x) - ops._where_other(x == 0, out / ops._where_other(x == 0, x, 1.0), 0.5))
     )
 )

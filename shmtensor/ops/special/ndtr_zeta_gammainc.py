@@ -92,15 +92,15 @@ def special_erfcx(xp, x, /):
     return scaled_erfc(x).astype(x.dtype)
 
 
-def erfcx_slope(ops: Any, g: Any, x: Any, out: Any) -> Any:
+def erfcx_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
     """2 x out - 2 / sqrt(pi), of which little is left where x is large: 16 bits are too few."""
     if x.dtype in HALVES:
-        x = ops.cast(x, float32)
+        x = ops._to_copy(x, float32)
         out = ops.special_erfcx(x)
     return g * (2 * x * out - 2 / math.sqrt(math.pi))
 
 
-special_erfcx.pullback(x=lambda ops, g, x, out: erfcx_slope(ops, g, x, out))
+special_erfcx.pullback(x=lambda ops, g, x, out: erfcx_backward(ops, g, x, out))
 
 # The quantile function by three ratios of polynomials, highest powers last (Wichura 1988, AS 241).
 MIDDLE = (
@@ -205,7 +205,7 @@ def special_xlog1py(xp, x, y, /):
 
 
 special_xlog1py.pullback(
-    x=lambda ops, g, x, y: g * ops.replace((x == 0) & (y <= -1), ops.log1p(y), 0.0),
+    x=lambda ops, g, x, y: g * ops._where_other((x == 0) & (y <= -1), ops.log1p(y), 0.0),
     y=lambda g, x, y: g * x / (y + 1),
 )
 
@@ -241,7 +241,7 @@ special_i1e.pullback(
         * (
             ops.special_i0e(x)
             - ops.sign(x) * out
-            - ops.replace(x == 0, out / ops.replace(x == 0, x, 1.0), 0.5)
+            - ops._where_other(x == 0, out / ops._where_other(x == 0, x, 1.0), 0.5)
         )
     )
 )

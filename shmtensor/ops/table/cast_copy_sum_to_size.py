@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from .native_or_numpy import either
+from .native_or_numpy import kernel_or_fallback
 from .op_definition import op
 from .tensor_like import order_of
 
 
 @op(method=False, function=False, samples=(), layout="like", halves="moved", vmap="alone")
-def cast(xp, x, /, dtype):
+def _to_copy(xp, x, /, dtype):
     """The tensor in another dtype; complex to real keeps the real part, as for gradients."""
     if x.dtype.kind == "c" and dtype.kind != "c":
         if dtype.kind == "b":
@@ -24,10 +24,10 @@ def cast(xp, x, /, dtype):
     return native.recast(x, dtype)
 
 
-at_once = either(
+at_once = kernel_or_fallback(
     # the kernel takes the real part, for bool (number 0) as well
     lambda x, dtype: native.cast(x, dtype.num) if dtype.num or x.dtype.kind != "c" else None,
-    cast.forward,
+    _to_copy.forward,
 )
 FLOAT = np.dtype(np.float32)
 
@@ -61,12 +61,12 @@ def in_its_order(x: Any, dtype: Any) -> Any:
     return in_rows(x.transpose(order), dtype).transpose(np.argsort(order))
 
 
-cast.numpy = in_its_order
-cast.pullback(x=lambda g: g)  # the engine brings it to x's dtype
+_to_copy.numpy = in_its_order
+_to_copy.pullback(x=lambda g: g)  # the engine brings it to x's dtype
 
 
 @op(method=False, function=False, samples=[((2, 3, 4), (3, 1)), ((2, 3), ())])
-def sum_to(xp, x, /, shape):
+def _sum_to_size(xp, x, /, shape):
     """Sums over the dimensions along which `shape` would be stretched to x's shape."""
     extra = x.ndim - len(shape)
     axes = tuple(
@@ -75,7 +75,7 @@ def sum_to(xp, x, /, shape):
     return x.sum(axes, keepdims=True).reshape(shape)
 
 
-sum_to.pullback(x=lambda ops, g, x_shape: ops.expand(g, x_shape))
+_sum_to_size.pullback(x=lambda ops, g, x_shape: ops.expand(g, x_shape))
 
 
 def store(x, y, out=None):
@@ -89,7 +89,7 @@ def store(x, y, out=None):
     if out.size > 4096 and y.dtype != out.dtype and not y.ndim:
         with np.errstate(all="ignore"):
             y = y.astype(out.dtype)
-    if not (out.size > 4096 and native.store(out, y)):
+    if not (out.size > 4096 and native.copy_into(out, y)):
         np.copyto(out, y, casting="unsafe")
     return out
 
@@ -103,12 +103,12 @@ def store(x, y, out=None):
     function=False,
     halves="moved",
 )
-def overwrite(xp, x, y, /):
+def _overwrite(xp, x, y, /):
     """The second tensor, in the first one's shape and dtype."""
     return store(x, y)
 
 
-overwrite.pullback(y=lambda g: g)
+_overwrite.pullback(y=lambda g: g)
 
 
 @op(
@@ -121,7 +121,7 @@ overwrite.pullback(y=lambda g: g)
     halves="moved",
 )
 def copy(xp, x, y, /):
-    """`overwrite` as users call it: Tensor.copy_. What was there has a gradient, 0."""
+    """`_overwrite` as users call it: Tensor.copy_. What was there has a gradient, 0."""
     return store(x, y)
 
 
@@ -146,18 +146,18 @@ clone.pullback(x=lambda g: g)
 
 
 @op(method=False, function=False, samples=[((3, 4),), ((),)], halves="moved", vmap="alone")
-def packed(xp, x, /):
+def _contiguous(xp, x, /):
     """A copy whose elements lie in order in memory."""
-    return native.packed(x) if xp is np else x.copy("C")
+    return native.contiguous(x) if xp is np else x.copy("C")
 
 
-packed.pullback(x=lambda g: g)
+_contiguous.pullback(x=lambda g: g)
 
 
 @op(method=False, function=False, samples=[((2, 3, 4, 5),), ((2, 3, 2, 2, 2),)])
-def packed_by_channel(xp, x, /):
+def _contiguous_channels_last(xp, x, /):
     """A copy whose elements lie in order with dimension 1 as the last: channels_last."""
     return xp.moveaxis(xp.moveaxis(x, 1, -1).copy("C"), -1, 1)
 
 
-packed_by_channel.pullback(x=lambda g: g)
+_contiguous_channels_last.pullback(x=lambda g: g)

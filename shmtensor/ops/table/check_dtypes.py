@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def alike(name: str, *xs: Any) -> None:
+def same_dtype_rule(name: str, *xs: Any) -> None:
     """Nothing, if all tensors are of one dtype; Python numbers do not count.
 
     Raises:
@@ -26,10 +26,12 @@ def alike(name: str, *xs: Any) -> None:
 
 
 def unmixed(name: str) -> Callable[..., None]:
-    """`alike` as a row's column `unlike`: it is asked only after the usual way was left."""
+    """`same_dtype_rule` as a row's column `unlike`: asked only after the usual way was left."""
 
     def check(*inputs: Any) -> None:
-        alike(name, *(x for x in inputs if hasattr(x, "array")))  # NumPy's own are converted
+        same_dtype_rule(
+            name, *(x for x in inputs if hasattr(x, "array"))
+        )  # NumPy's own are converted
 
     return check
 
@@ -120,7 +122,7 @@ def multiple(ops: Any, name: str, x: Any, y: Any, alpha: Any) -> Any:
         return y * bool(alpha) if hasattr(y, "dtype") else y and bool(alpha)
     dtype = getattr(y, "dtype", None)
     if dtype is not None and dtype.kind == "b" and hasattr(x, "dtype"):
-        y = ops.cast(y, x.dtype)
+        y = ops._to_copy(y, x.dtype)
     return y * alpha
 
 

@@ -13,11 +13,11 @@ __all__ = [
     "axes",
     "axis",
     "each_or",
+    "expand_reduced",
     "flat_or",
     "in_order",
     "kept",
     "shared",
-    "spread",
     "together",
 ]
 
@@ -99,7 +99,7 @@ def flat_or(dim: int | Sequence[int] | None, shape: Shape) -> tuple[int, ...]:
     return tuple(sorted({d % n for d in dim})) or tuple(range(n))
 
 
-def spread(
+def expand_reduced(
     ops: Any, g: Any, shape: Shape, dim: int | Sequence[int] | None, keepdim: bool = False
 ) -> Any:
     """A reduced tensor, stretched back to the shape that it was reduced from (a view)."""
@@ -111,6 +111,8 @@ def spread(
 def shared(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     """The gradient of an extreme or a median, evenly among the elements that attain it."""
     shape = tuple(x.shape)
-    peak = spread(ops, out, shape, dim, keepdim)
+    peak = expand_reduced(ops, out, shape, dim, keepdim)
     hit = (x == peak) | ((x != x) & (peak != peak))
-    return ops.choose(hit, spread(ops, g / ops.sum(hit, dim, keepdim), shape, dim, keepdim), 0.0)
+    return ops._where(
+        hit, expand_reduced(ops, g / ops.sum(hit, dim, keepdim), shape, dim, keepdim), 0.0
+    )

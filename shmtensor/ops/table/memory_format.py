@@ -41,7 +41,7 @@ def format_of(row: Row, kernel: Any) -> tuple[int, ...] | None:
     deciding = row.layout.split()
     leads = sum(1 << i for i, x in enumerate(row.inputs) if x.name in deciding)
     arguments = len(row.inputs) + len(row.attributes) + plain
-    outputs = 1 if row.name == "channels_normed" else len(row.outputs)
+    outputs = 1 if row.name == "_native_batch_norm" else len(row.outputs)
     return rule, int(plain), len(row.inputs), arguments, leads, outputs
 
 
@@ -76,5 +76,5 @@ def like_image(ops: Any, out: Any, image: Any) -> Any:
         array = memory_of(out)
     if native.suggests_channels_last(like) and array.ndim == like.ndim:
         last = native.suggests_channels_last(array)
-        return out if last else ops.packed_by_channel(out)
-    return out if array.flags.c_contiguous else ops.packed(out)
+        return out if last else ops._contiguous_channels_last(out)
+    return out if array.flags.c_contiguous else ops._contiguous(out)

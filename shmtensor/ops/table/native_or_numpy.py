@@ -13,7 +13,16 @@ import numpy as np
 from ... import native
 from ...dtypes import HALVES, float32
 
-__all__ = ["WRITES", "either", "for_floats", "narrowed", "of_halves", "stored", "widened", "writes"]
+__all__ = [
+    "WRITES",
+    "for_floats",
+    "kernel_or_fallback",
+    "narrowed",
+    "of_halves",
+    "stored",
+    "widened",
+    "writes",
+]
 
 
 def for_floats(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,7 +38,7 @@ def for_floats(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callabl
     return chosen
 
 
-def either(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+def kernel_or_fallback(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel; where it answers None (a rare case, or a wrong one) the plain forward, which does
     it or says what is wrong.
     """
@@ -38,14 +47,14 @@ def either(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..
         with np.errstate(all="ignore"):
             return plain(np, *arguments)
 
-    return native.Either(kernel, instead)
+    return native.KernelOrFallback(kernel, instead)
 
 
 def of_halves(kernel: Any) -> Any:
     """The kernel to ask first with 16-bit floats as they lie in memory (column `halves`), or
     None: where it is native or Python code names one.
     """
-    if isinstance(kernel, native.Either) and not isinstance(kernel.kernel, FunctionType):
+    if isinstance(kernel, native.KernelOrFallback) and not isinstance(kernel.kernel, FunctionType):
         return kernel.kernel
     return getattr(kernel, "half", None)
 
@@ -90,9 +99,9 @@ def stored(result: Any, out: Any) -> Any:
 
 def widened(ops: Any, x: Any) -> Any:
     """A 16-bit float tensor as float32, in which sums of many are formed; others as they are."""
-    return ops.cast(x, float32) if x is not None and x.dtype in HALVES else x
+    return ops._to_copy(x, float32) if x is not None and x.dtype in HALVES else x
 
 
 def narrowed(ops: Any, x: Any, dtype: Any) -> Any:
     """A result in the dtype that was given before `widened`."""
-    return ops.cast(x, dtype) if x.dtype == float32 and dtype in HALVES else x
+    return ops._to_copy(x, dtype) if x.dtype == float32 and dtype in HALVES else x

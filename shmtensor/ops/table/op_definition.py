@@ -163,6 +163,11 @@ class Row:
             self.pullbacks[name] = Pullback(function, needs)
         return self
 
+    @property
+    def label(self) -> str:
+        """The name in messages: without the underscore of a private row."""
+        return self.name.lstrip("_")
+
     def names(self) -> set[str]:
         """What a pullback of this op may name."""
         names = {"g", "ops", "into", *self.outputs, *self.keeps, *(a.name for a in self.attributes)}

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import dtypes, native
 
-__all__ = ["as_element", "as_written", "beside", "fits_dtype", "in_64_bits"]
+__all__ = ["as_assigned", "as_element", "as_operand_of", "fits_dtype", "in_64_bits"]
 
 
 def bounds(dtype: Any) -> tuple[Any, Any]:
@@ -81,13 +81,13 @@ def as_element(where: str, value: Any, dtype: Any) -> Any:
     return np.asarray(value, dtype)
 
 
-def beside(where: str, value: Any, like: Any) -> Any:
+def as_operand_of(where: str, value: Any, like: Any) -> Any:
     """A number that fits as an operand beside a tensor or an array: 0-d, of its dtype."""
     element = as_element(where, value, like.dtype)
     return native.wrap(element) if isinstance(like, native.TensorBase) else element
 
 
-def as_written(value: Any, dtype: Any) -> Any:
+def as_assigned(value: Any, dtype: Any) -> Any:
     """A number that is assigned as a 0-d array. Of 16-bit floats too large ones become infinite."""
     if isinstance(value, complex) and value.imag and dtype.kind not in "bc":
         raise RuntimeError(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["PAIR", "TRIPLE", "UNARY", "Draw", "ascending", "bools", "ints", "reals", "unary"]
+__all__ = ["PAIR", "TRIPLE", "UNARY", "Sample", "ascending", "bools", "ints", "reals", "unary"]
 
 
-class Draw:
+class Sample:
     """Numbers of a kind ("f", "i", "b"), evenly from [low, high), of one shape; in the last
     dimension all different, or in ascending order, if so said."""
 
@@ -35,24 +35,24 @@ class Draw:
         )
 
 
-def reals(shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> Draw:
+def reals(shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> Sample:
     """Real numbers from [low, high)."""
-    return Draw(shape, "f", low, high)
+    return Sample(shape, "f", low, high)
 
 
-def ascending(shape: tuple[int, ...]) -> Draw:
+def ascending(shape: tuple[int, ...]) -> Sample:
     """Real numbers from [-1, 1), in ascending order in the last dimension."""
-    return Draw(shape, ascending=True)
+    return Sample(shape, ascending=True)
 
 
-def ints(shape: tuple[int, ...], high: int, low: int = 0, unique: bool = False) -> Draw:
+def ints(shape: tuple[int, ...], high: int, low: int = 0, unique: bool = False) -> Sample:
     """Whole numbers (int64) from [low, high); unique: no number twice in the last dimension."""
-    return Draw(shape, "i", low, high, unique)
+    return Sample(shape, "i", low, high, unique)
 
 
-def bools(shape: tuple[int, ...]) -> Draw:
+def bools(shape: tuple[int, ...]) -> Sample:
     """True and False."""
-    return Draw(shape, "b")
+    return Sample(shape, "b")
 
 
 def unary(low: float, high: float) -> list[tuple[Any, ...]]:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..index.index_add import add_places, index_places
+from ..index.index_add import add_at_flat_indices, flat_indices
 
-__all__ = ["Scattered", "add_slices_at", "scattered_elements", "scattered_rows"]
+__all__ = ["SparseGradient", "add_slices_at", "sparse_embedding_backward", "sparse_gather_backward"]
 
 
-class Scattered:
+class SparseGradient:
     """What is not at one of the places is zero; what is at one place several times is summed.
 
     Attributes:
@@ -31,15 +31,17 @@ class Scattered:
 
 def add_slices_at(out: Any, places: Any, numbers: Any) -> None:
     """Adds numbers to the slices of an array at places."""
-    if len(places) == 1 and native.add_slices(out, numbers, places[0], 0):
+    if len(places) == 1 and native.index_add(out, numbers, places[0], 0):
         return
     if out.flags.c_contiguous:
-        add_places(np, out, index_places(np, out.shape, tuple(places)), numbers)
+        add_at_flat_indices(np, out, flat_indices(np, out.shape, tuple(places)), numbers)
     else:
         np.add.at(out, tuple(places), numbers)
 
 
-def scattered_rows(ops: Any, g: Any, index: Any, shape: Any, padding_idx: int) -> Scattered:
+def sparse_embedding_backward(
+    ops: Any, g: Any, index: Any, shape: Any, padding_idx: int
+) -> SparseGradient:
     """The gradient of a table of a shape whose rows at index got g; none for padding_idx.
 
     Copies: one of the indices, which may be the user's.
@@ -48,11 +50,11 @@ def scattered_rows(ops: Any, g: Any, index: Any, shape: Any, padding_idx: int) -
     numbers = ops.reshape(g, (places.shape[1], *shape[1:]))
     if padding_idx >= 0:
         kept = np.flatnonzero(places[0] != padding_idx)
-        places, numbers = places[:, kept], ops.selected(numbers, kept, 0)
-    return Scattered(places, numbers, shape)
+        places, numbers = places[:, kept], ops._index_select(numbers, kept, 0)
+    return SparseGradient(places, numbers, shape)
 
 
-def scattered_elements(ops: Any, g: Any, index: Any, shape: Any, dim: int) -> Scattered:
+def sparse_gather_backward(ops: Any, g: Any, index: Any, shape: Any, dim: int) -> SparseGradient:
     """The gradient of a tensor of a shape whose elements at index along dim got g."""
     if not shape or not index.ndim:
         places = np.zeros((len(shape), index.size), np.int64)
@@ -61,4 +63,4 @@ def scattered_elements(ops: Any, g: Any, index: Any, shape: Any, dim: int) -> Sc
     else:
         places = np.indices(index.shape, np.int64).reshape(index.ndim, -1)
         places[dim] = index.reshape(-1)
-    return Scattered(places, ops.reshape(g, (-1,)), shape)
+    return SparseGradient(places, ops.reshape(g, (-1,)), shape)

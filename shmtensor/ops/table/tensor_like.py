@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import native
 
-__all__ = ["in_rows", "laid_like", "order_in", "order_of"]
+__all__ = ["allocator_like", "in_rows", "order_in", "order_of"]
 
 CHANNELS_LAST = {"channels_last": (0, 2, 3, 1), "channels_last_3d": (0, 2, 3, 4, 1)}
 
@@ -52,7 +52,7 @@ def in_rows(array: Any) -> bool:
     return bool(channel > last or (channel == last and array.shape[1] > 1))
 
 
-def laid_like(kernel: Callable[..., Any], x: Any, memory_format: Any) -> Callable[..., Any]:
+def allocator_like(kernel: Callable[..., Any], x: Any, memory_format: Any) -> Callable[..., Any]:
     """The function of a shape (and more) that gives new memory, so that its dimensions lie as those
     of the tensor x, or as a format says.
     """
@@ -62,10 +62,10 @@ def laid_like(kernel: Callable[..., Any], x: Any, memory_format: Any) -> Callabl
         return kernel
     order = order_of(like, memory_format)
     if order is None:
-        return (lambda *given: native.laid(kernel(*given), like)) if preserves else kernel
+        return (lambda *given: native.in_layout_of(kernel(*given), like)) if preserves else kernel
 
     def compute(shape: tuple[int, ...], *more: Any) -> Any:
         made = kernel(tuple(shape[d] for d in order), *more).transpose(np.argsort(order))
-        return native.laid(made, like) if preserves else made
+        return native.in_layout_of(made, like) if preserves else made
 
     return compute

@@ -9,7 +9,7 @@ import numpy as np
 from ...autograd import enable_grad, wrap
 from ...autograd import table as ops
 from ...tensor import Tensor
-from .. import reference_updates as rules
+from .. import reference_updates
 from ..arguments import as_numbers
 from .flat_parameters import scalar_dtype
 
@@ -57,7 +57,7 @@ def step_one(optimizer: FlatOptimizer, group: dict[str, Any], p: Any) -> None:
         x, g = ops.view_as_real(p), ops.view_as_real(g)
         parts = {name: ops.view_as_real(value) for name, value in state.items()}
     arrays = [parts.get(name) for name in optimizer.states]
-    rule = getattr(rules, optimizer.rule)
+    rule = getattr(reference_updates, optimizer.rule)
     rule(x, g, *arrays, *optimizer._arguments(group, step, scalars))
     if optimizer.counts:
         entry["step"] = wrap(np.array(step, scalar_dtype()))

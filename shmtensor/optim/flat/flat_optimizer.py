@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import native
 from ...dtypes import HALVES, float32
-from .. import reference_updates as rules
+from .. import reference_updates
 from ..arguments import as_numbers, check_implementations
 from ..optimizer import Group, Optimizer
 from .differentiable import step_in_graph
@@ -77,7 +77,9 @@ class FlatOptimizer(Optimizer):
         scalars: dict[str, Any],
     ) -> None:
         """Applies the rule to equally long arrays, in place."""
-        rule = getattr(native if p.ndim == 1 and p.dtype.char in "fd" else rules, self.rule)
+        rule = getattr(
+            native if p.ndim == 1 and p.dtype.char in "fd" else reference_updates, self.rule
+        )
         used = self._names(group)
         arrays = [state[name] if name in used else None for name in self.states]
         rule(p, g, *arrays, *self._arguments(group, step, scalars))
@@ -161,7 +163,7 @@ class FlatOptimizer(Optimizer):
             p, g = p[start:stop], g[start:stop]
             state = {name: array[start:stop] for name, array in state.items()}
         if p.dtype.kind == "c":  # real and imaginary part are updated as two numbers
-            for part in parts_of_complex(p):
+            for part in real_views(p):
                 parts = {name: part(array) for name, array in state.items()}
                 self._update(group, part(p), part(g), parts, step, scalars)
             return
@@ -304,7 +306,7 @@ class FlatOptimizer(Optimizer):
         living.add(self)
 
 
-def parts_of_complex(p: Array) -> list[Callable[[Array], Array]]:
+def real_views(p: Array) -> list[Callable[[Array], Array]]:
     """Real views of complex arrays like p: one of all numbers if p is flat, else one a part."""
     if p.ndim == 1 and p.flags.c_contiguous:
         real = p.real.dtype

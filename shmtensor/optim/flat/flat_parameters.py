@@ -24,7 +24,7 @@ import numpy as np
 
 from ... import native
 from ...autograd import wrap
-from ...autograd.engine.grad_buffer import at_home
+from ...autograd.engine.grad_buffer import in_grad_buffer
 from ...dtypes import float32, float64, get_default_dtype
 from ...memory.layout import zeros_shared
 from ...tensor import Tensor
@@ -111,7 +111,7 @@ class Flat:
         self.gradient = None
         for _, _, leaf in self.slots:
             if leaf is not None:
-                leaf.home = None
+                leaf.grad_buffer = None
 
     def gather(self) -> list[int] | None:
         """Brings every gradient into the block, but sparse ones.
@@ -131,11 +131,11 @@ class Flat:
             if g is None:
                 missing = True
                 continue
-            if leaf is None or not at_home(leaf, g.array):
+            if leaf is None or not in_grad_buffer(leaf, g.array):
                 if g.is_sparse:
                     missing = True
                     continue
-                if leaf is not None and leaf.home is not None and leaf.home.lent:
+                if leaf is not None and leaf.grad_buffer is not None and leaf.grad_buffer.lent:
                     # somebody keeps the gradient of a step before, which lies there
                     self.make_gradients()
                     return self.gather()
@@ -161,7 +161,7 @@ class Flat:
     def _settle(self, leaf: Any, i: int) -> None:
         if leaf is not None:
             home = self.part(self.gradient, i).reshape(self.tensors[i].array.shape)
-            leaf.home = native.GradientBuffer(home)
+            leaf.grad_buffer = native.GradientBuffer(home)
 
     # ---------------------------------------------------------------- state
     def add_state(self, names: tuple[str, ...]) -> None:

@@ -31,7 +31,7 @@ def lay_out(group: dict[str, Any], tensors: list[Any]) -> list[Flat]:
     """
     flats: list[Flat] = []
     movable: dict[Any, list[Any]] = {}
-    for run in neighbours(tensors):
+    for run in adjacent_runs(tensors):
         if len(run) > 1:
             flats.append(adopt(group, run))
         elif expects_sparse(run[0]) or not is_alone(run[0]):
@@ -65,7 +65,7 @@ def adopt(group: dict[str, Any], tensors: list[Any]) -> Flat:
     return Flat(group, tensors, flat, starts)
 
 
-def neighbours(tensors: list[Any]) -> list[list[Any]]:
+def adjacent_runs(tensors: list[Any]) -> list[list[Any]]:
     """The parameters in runs that lie already as `offsets` would lay them, in one memory."""
     runs: list[list[Any]] = []
     for p in tensors:

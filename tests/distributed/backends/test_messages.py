@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmtensor.distributed.backends.mpi import large_collectives as chain
+from shmtensor.distributed.backends.mpi import large_collectives
 from shmtensor.distributed.backends.mpi import messages as wire
 from shmtensor.distributed.backends.mpi.messages import Base, Wire
 from shmtensor.errors import CollectiveTimeout, PeerLostError
@@ -62,7 +62,7 @@ def test_bad_news_arrive_as_they_were_told(comm: Comm) -> None:
     teller, listener = Wire(comm, 0, range(3)), Wire(comm, 1, range(3))
     text = "größer " + "\N{SNAIL}" * 500
     teller.tell(teller.note("lost", 2, text, name="rank 2", pid=77, host="anderswo"), [1])
-    listener.look()
+    listener.receive_news()
     with pytest.raises(PeerLostError, match="größer") as caught:
         listener.fail("barrier")
     assert (caught.value.name, caught.value.pid, caught.value.host) == ("rank 2", 77, "anderswo")
@@ -80,7 +80,7 @@ def test_who_left_is_no_bad_news(comm: Comm) -> None:
     one = Wire(comm, 0, range(3))
     comm.rank = 2
     Wire(comm, 2, range(3)).tell({"reason": "left", "rank": 2, "number": 5}, [0])
-    one.look()
+    one.receive_news()
     assert (one.trouble, one.left) == (None, {2: 5})
 
 
@@ -111,7 +111,7 @@ def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> Non
     def look() -> None:
         for _ in range(20):
             try:
-                one.look()
+                one.receive_news()
             except BaseException as error:
                 failed.append(error)
 
@@ -124,7 +124,7 @@ def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> Non
         time.sleep(2e-3)
     for thread in threads:
         thread.join()
-    one.look()
+    one.receive_news()
     assert not failed
     assert one.left == {1: 8, 2: 9}
 
@@ -135,7 +135,7 @@ def test_who_is_gone_without_a_word_is_named(comm: Comm, monkeypatch: pytest.Mon
     monkeypatch.setattr(Base, "watch", seen)
     one = Wire(comm, 0, [7, 8, 9])
     one.left[1] = 3
-    one.look()
+    one.receive_news()
     with pytest.raises(PeerLostError, match=r"barrier: rank 2 \(pid 109\) has died") as caught:
         one.fail("barrier")
     assert (caught.value.name, caught.value.pid, caught.value.host) == ("rank 2", 109, "host9")
@@ -143,5 +143,7 @@ def test_who_is_gone_without_a_word_is_named(comm: Comm, monkeypatch: pytest.Mon
 
 def test_a_sum_beyond_float16_is_infinity_without_a_warning() -> None:
     out = np.zeros((1, 2), np.float16)
-    chain.rounded(np.array([1e6, 2.0], np.float32), out)  # a warning would be an error here
+    large_collectives.rounded(
+        np.array([1e6, 2.0], np.float32), out
+    )  # a warning would be an error here
     assert out.tolist() == [[np.inf, 2.0]]

@@ -203,7 +203,7 @@ def test_an_end_is_gone_for_who_has_no_ledger_of_it(
     a.drop()
     end = time.monotonic() + 20
     while not b.gone() and time.monotonic() < end:
-        wire.look()
+        wire.receive_news()
     assert b.gone() == [0]
     b.near = [0]
     assert b.gone() == []

@@ -11,7 +11,7 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native, nn, optim
-from shmtensor.autograd.engine.grad_buffer import at_home
+from shmtensor.autograd.engine.grad_buffer import in_grad_buffer
 from shmtensor.distributed import DistributedDataParallel
 from shmtensor.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
 from shmtensor.distributed.ddp.bucket import Bucket
@@ -75,8 +75,8 @@ def pointer(x: Any) -> int:
 def are_views(model: Any) -> bool:
     """Whether every gradient is a view of what is reduced."""
     return all(
-        at_home(p.leaf, p.grad.array)
-        and pointer(p.grad) == pointer(bucket.at_home) + at * p.array.itemsize
+        in_grad_buffer(p.leaf, p.grad.array)
+        and pointer(p.grad) == pointer(bucket.gradient_block) + at * p.array.itemsize
         for bucket in model._buckets
         for p, at in zip(bucket.parameters, bucket.offsets, strict=True)
     )
@@ -93,7 +93,7 @@ def views(optimizer: str, cap: float | None) -> None:
     born: list[bool] = []
     for p in model.parameters():
         if p.ndim == 2:
-            p.register_hook(lambda g, p=p: born.append(pointer(g) == p.leaf.home.address))
+            p.register_hook(lambda g, p=p: born.append(pointer(g) == p.leaf.grad_buffer.address))
     before = n_copied(model)
     for _ in range(3):
         model.zero_grad()
@@ -285,7 +285,9 @@ def test_a_forked_child_has_gradients_of_its_own() -> None:
     try:
         model = make()
         backward(model)
-        blocks = [np.frombuffer(bucket.homes[0].memory, np.uint8) for bucket in model._buckets]
+        blocks = [
+            np.frombuffer(bucket.grad_buffers[0].memory, np.uint8) for bucket in model._buckets
+        ]
         kept = [block.copy() for block in blocks]
         model.zero_grad()
         pid = os.fork()

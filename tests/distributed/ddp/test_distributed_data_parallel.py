@@ -270,7 +270,7 @@ def test_power_sgd_feeds_its_error_back() -> None:
     assert values(run(low_rank, 2)) == [True, True]
 
 
-def at_home(before: bool) -> list[bool]:
+def in_grad_buffers(before: bool) -> list[bool]:
     """Whether the gradients stay where the optimizer wants them, so that nothing is copied."""
     model = nn.Sequential(nn.Linear(9, 5), nn.ReLU(), nn.Linear(5, 3))
     early = optim.Adam(model.parameters()) if before else None
@@ -280,15 +280,15 @@ def at_home(before: bool) -> list[bool]:
     for _ in range(3):
         optimizer.zero_grad()
         wrapped(st.ones(2, 9)).sum().backward()
-        found += [p.leaf.home.owns(p.grad.array) for p in model.parameters()]
-        found.append(wrapped._buckets[0].at_home is not None)
+        found += [p.leaf.grad_buffer.owns(p.grad.array) for p in model.parameters()]
+        found.append(wrapped._buckets[0].gradient_block is not None)
         optimizer.step()
     return found
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_gradients_are_reduced_at_home(before: bool) -> None:
-    for found in values(run(at_home, 2, before)):
+def test_gradients_are_reduced_in_their_buffers(before: bool) -> None:
+    for found in values(run(in_grad_buffers, 2, before)):
         assert all(found), found
 
 

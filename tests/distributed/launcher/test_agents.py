@@ -245,10 +245,10 @@ def test_a_key_is_set_when_its_owner_is_gone() -> None:
         other = TCPStore("127.0.0.1", store.port, secret=b"s")
         other.set_when_gone("first", "replaced")
         other.set_when_gone("gone", "its host")
-        assert store.look("gone") is None
+        assert store.try_get("gone") is None
         other.close()
         assert store.get("gone") == b"its host"
-        assert store.look("first") is None
+        assert store.try_get("first") is None
 
 
 def test_arguments() -> None:

@@ -18,8 +18,8 @@ from ..cases import each
 
 RNG = np.random.default_rng(0)
 EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
-OWN = native.isa() != "v4"  # with AVX-512 functions that NumPy has are NumPy's
-FUSES = native.isa() != "base"  # without fused multiply-adds the last roundings are not carried
+OWN = native.isa() != "avx512"  # with AVX-512 functions that NumPy has are NumPy's
+FUSES = native.isa() != "generic"  # without fused multiply-adds the last roundings are not carried
 
 
 def inside(low: float, high: float) -> Any:

@@ -10,11 +10,11 @@ import pytest
 
 from shmtensor import native
 
-LEVELS = ["base", "v3", "v4"]
+LEVELS = ["generic", "avx2", "avx512"]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_the_environment_lowers_the_level(level: str) -> None:
+def isa_with(level: str) -> str:
+    """The level of a process that the environment asks for one."""
     done = subprocess.run(
         [sys.executable, "-c", "from shmtensor import native; print(native.isa())"],
         env={**os.environ, "SHMTENSOR_ISA": level},
@@ -22,4 +22,14 @@ def test_the_environment_lowers_the_level(level: str) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == min(level, native.isa(), key=LEVELS.index)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_environment_lowers_the_level(level: str) -> None:
+    assert isa_with(level) == min(level, native.isa(), key=LEVELS.index)
+
+
+@pytest.mark.parametrize(("former", "level"), [("base", "generic"), ("v3", "avx2")])
+def test_the_former_names_of_the_levels_are_understood(former: str, level: str) -> None:
+    assert isa_with(former) == min(level, native.isa(), key=LEVELS.index)

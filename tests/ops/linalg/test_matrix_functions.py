@@ -34,7 +34,7 @@ def test_values(x: Any) -> None:
     for n in (-2, 0, 1, 5):
         assert np.allclose(t.matrix_power(n).numpy(), np.linalg.matrix_power(x, n))
     b = st.tensor(RANDOM.normal(size=(4, 2)).astype(x.dtype))
-    assert np.allclose(ops.solved(t, b).numpy(), np.linalg.solve(x, np.stack([b.numpy()] * 2)))
+    assert np.allclose(ops._solve(t, b).numpy(), np.linalg.solve(x, np.stack([b.numpy()] * 2)))
 
 
 def test_singular_values() -> None:

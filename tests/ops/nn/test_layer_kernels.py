@@ -58,39 +58,43 @@ def test_convolution_is_the_plain_sum(case: tuple[Any, ...], dtype: Any) -> None
     steps = (stride, padding, dilation, groups)
     x, b = numbers(*shape, dtype=dtype), numbers(k, dtype=dtype, seed=1)
     w = numbers(k, shape[1] // groups, *kernel, dtype=dtype, seed=2)
-    y = native.convolved(x, w, b, *steps)
+    y = native.convolution(x, w, b, *steps)
     assert y is not None
     wide = [v.astype(np.float64) for v in (x, w, b)]
-    assert near(y, ROWS["convolved"].forward(np, *wide, *steps), dtype)
+    assert near(y, ROWS["_convolution"].forward(np, *wide, *steps), dtype)
     g = numbers(*y.shape, dtype=dtype, seed=3)
-    found = native.unconvolved(g, w, shape[2:], *steps)
+    found = native.conv_transpose(g, w, shape[2:], *steps)
     assert found is not None
-    expected = ROWS["unconvolved"].forward(np, g.astype(float), wide[1], shape[2:], *steps)
+    expected = ROWS["_conv_transpose"].forward(np, g.astype(float), wide[1], shape[2:], *steps)
     assert near(found, expected, dtype)
-    found = native.filters(x, g, kernel, *steps)
+    found = native.convolution_backward_weight(x, g, kernel, *steps)
     assert found is not None
-    assert near(found, ROWS["filters"].forward(np, wide[0], g.astype(float), kernel, *steps), dtype)
+    assert near(
+        found,
+        ROWS["_convolution_backward_weight"].forward(np, wide[0], g.astype(float), kernel, *steps),
+        dtype,
+    )
 
 
 def test_convolution_takes_strided_images() -> None:
     x, w = numbers(2, 6, 9, 8), numbers(4, 3, 3, 3, seed=1)
     turned = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)[:, ::2]
     steps = ((1, 1), (1, 1), (1, 1), 1)
-    expected = native.convolved(np.ascontiguousarray(turned), w, None, *steps)
-    assert np.array_equal(native.convolved(turned, w, None, *steps), expected)
+    expected = native.convolution(np.ascontiguousarray(turned), w, None, *steps)
+    assert np.array_equal(native.convolution(turned, w, None, *steps), expected)
 
 
 def test_odd_convolutions_are_left_to_the_plain_form() -> None:
     x, w = numbers(1, 3, 5, 5), numbers(2, 3, 3, 3)
     one = ((1, 1), (0, 0), (1, 1), 1)
-    assert native.convolved(x.astype(np.complex128), w, None, *one) is None
-    assert native.convolved(x, w.astype(np.float32), None, *one) is None
-    assert native.convolved(x, w[:, :2], None, *one) is None
-    assert native.convolved(x[:, :, :2], w, None, *one) is None
-    assert native.convolved(x[:0], w, None, *one) is None
-    assert native.convolved(x, w, numbers(3), *one) is None
-    assert native.unconvolved(numbers(1, 2, 9, 9), w, (5, 5), *one) is None
-    assert native.filters(x, numbers(1, 2, 9, 9), (3, 3), *one) is None
+    assert native.convolution(x.astype(np.complex128), w, None, *one) is None
+    assert native.convolution(x, w.astype(np.float32), None, *one) is None
+    assert native.convolution(x, w[:, :2], None, *one) is None
+    assert native.convolution(x[:, :, :2], w, None, *one) is None
+    assert native.convolution(x[:0], w, None, *one) is None
+    assert native.convolution(x, w, numbers(3), *one) is None
+    assert native.conv_transpose(numbers(1, 2, 9, 9), w, (5, 5), *one) is None
+    assert native.convolution_backward_weight(x, numbers(1, 2, 9, 9), (3, 3), *one) is None
 
 
 def test_a_wrong_bias_is_named() -> None:
@@ -141,27 +145,29 @@ def test_pooling_is_the_plain_form(case: tuple[Any, ...], dtype: Any) -> None:
         if odd:
             chosen = np.random.default_rng(1).random(shape)
             x[chosen < 0.2], x[chosen > 0.8] = np.nan, -np.inf
-        row = ROWS["max_pooled"]
+        row = ROWS["_max_pool"]
         values, places = row.numpy(x, kernel, stride, padding, ones, ceil)
         best, at = row.forward(np, x, kernel, stride, padding, ones, ceil)
         assert np.array_equal(values, best, equal_nan=True)
         assert np.array_equal(places, at)
     x = numbers(*shape, dtype=dtype)
-    row = ROWS["window_sums"]
+    row = ROWS["_sum_pool"]
     sums = row.numpy.kernel(x, kernel, stride, padding, ceil)
     assert near(sums, row.forward(np, x, kernel, stride, padding, ceil), dtype)
-    row, size = ROWS["spread_sums"], shape[2:]
+    row, size = ROWS["_sum_pool_backward"], shape[2:]
     spread = row.numpy.kernel(sums, size, kernel, stride, padding, ceil)
     assert near(spread, row.forward(np, sums, size, kernel, stride, padding, ceil), dtype)
 
 
 def test_places_beyond_the_image_are_left_to_the_plain_form() -> None:
     g = numbers(1, 1, 2)
-    assert native.placed(g, np.array([[[0, 3]]]), (1, 1, 4), 1).tolist() == [  # type: ignore[union-attr]
+    assert native.value_selecting_reduction_backward(
+        g, np.array([[[0, 3]]]), (1, 1, 4), 1
+    ).tolist() == [  # type: ignore[union-attr]
         [[g[0, 0, 0], 0, 0, g[0, 0, 1]]]
     ]
-    assert native.placed(g, np.array([[[0, 4]]]), (1, 1, 4), 1) is None
-    assert native.placed(g, np.array([[[-1, 0]]]), (1, 1, 4), 1) is None
+    assert native.value_selecting_reduction_backward(g, np.array([[[0, 4]]]), (1, 1, 4), 1) is None
+    assert native.value_selecting_reduction_backward(g, np.array([[[-1, 0]]]), (1, 1, 4), 1) is None
 
 
 # ---- norms: shapes of x, weight, bias; n, groups, centred
@@ -185,14 +191,14 @@ def test_norms_and_slopes_are_the_plain_forms(case: tuple[Any, ...], dtype: Any)
     given = [numbers(*shape, dtype=dtype)]
     given += [numbers(*s, dtype=dtype, seed=i) if s else None for i, s in enumerate((weight, bias))]
     rest = (n, groups, 1e-3, centred)
-    row = ROWS["normed"]
+    row = ROWS["_native_layer_norm"]
     wide = [None if v is None else v.astype(np.float64) for v in given]
-    found = native.normed(*given, *rest)
+    found = native.layer_norm(*given, *rest)
     assert found is not None
     expected = row.forward(np, *wide, *rest)
     for a, b in zip(found, expected, strict=False):
         assert near(a, b, dtype)
-    same_slopes("normed", given, rest, dtype)
+    same_slopes("_native_layer_norm", given, rest, dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -202,12 +208,12 @@ def test_batch_norm_is_the_plain_form(shape: tuple[int, ...], dtype: Any) -> Non
         numbers(*shape, dtype=dtype),
         *(numbers(shape[1], dtype=dtype, seed=i) for i in (1, 2)),
     ]
-    found = native.batch_normed(*given, 1e-3)
+    found = native.batch_norm(*given, 1e-3)
     assert found is not None
-    expected = ROWS["channels_normed"].forward(np, *(v.astype(float) for v in given), 1e-3)
+    expected = ROWS["_native_batch_norm"].forward(np, *(v.astype(float) for v in given), 1e-3)
     for a, b in zip(found, expected, strict=False):
         assert near(a, b, dtype)
-    same_slopes("channels_normed", given, (1e-3,), dtype)
+    same_slopes("_native_batch_norm", given, (1e-3,), dtype)
 
 
 def same_slopes(name: str, given: list[Any], rest: tuple[Any, ...], dtype: Any) -> None:
@@ -271,16 +277,16 @@ def test_bits_do_not_depend_on_threads(threads: Any) -> None:
     results = []
     for n in (1, 2, 5):
         threads(n)
-        _, mean, rstd = native.normed(x, None, None, 3, 0, 1e-5, True)  # type: ignore[misc]
-        _, average, spread = native.batch_normed(x, None, None, 1e-5)  # type: ignore[misc]
+        _, mean, rstd = native.layer_norm(x, None, None, 3, 0, 1e-5, True)  # type: ignore[misc]
+        _, average, spread = native.batch_norm(x, None, None, 1e-5)  # type: ignore[misc]
         results.append(
             [
-                native.convolved(x, w, None, *one),
-                native.unconvolved(y, w, (20, 20), *two),
-                native.filters(x, x, (3, 3), *one),
-                native.filters(x, y, (3, 3), *two),
-                *native.normed_slope(x, x, None, mean, rstd, 3, 0, True),  # type: ignore[misc]
-                *native.batch_normed_slope(x, x, None, average, spread, 1e-5),  # type: ignore[misc]
+                native.convolution(x, w, None, *one),
+                native.conv_transpose(y, w, (20, 20), *two),
+                native.convolution_backward_weight(x, x, (3, 3), *one),
+                native.convolution_backward_weight(x, y, (3, 3), *two),
+                *native.layer_norm_backward(x, x, None, mean, rstd, 3, 0, True),  # type: ignore[misc]
+                *native.batch_norm_backward(x, x, None, average, spread, 1e-5),  # type: ignore[misc]
             ]
         )
     for other in results[1:]:

@@ -89,7 +89,7 @@ def test_second_gradients(kind: str, extras: list[Any], reverse: bool) -> None:
     ops = st.autograd.table
 
     def run(*xs: Any) -> Any:
-        out, cells = ops.recurrent_layer(list(xs), kind, (2, 1), reverse)
+        out, cells = ops._rnn_layer(list(xs), kind, (2, 1), reverse)
         return (out, cells) if kind == "lstm" else out
 
     assert gradgradcheck(run, xs)

@@ -19,7 +19,7 @@ def strided() -> list[np.ndarray]:
 def test_flatten_merges(start: int, end: int) -> None:
     for x in strided()[:3]:
         found = st.from_numpy(x).flatten(start, end)
-        assert found.numpy().tolist() == ROWS["flattened"].forward(np, x, start, end).tolist()
+        assert found.numpy().tolist() == ROWS["_flatten"].forward(np, x, start, end).tolist()
 
 
 def test_flatten_shares_memory() -> None:
@@ -159,7 +159,7 @@ def test_bmm_and_dot() -> None:
 
 
 def test_either_asks_the_kernel_first() -> None:
-    made = native.Either(lambda x: x or None, lambda x: "plain")
+    made = native.KernelOrFallback(lambda x: x or None, lambda x: "plain")
     assert made(3) == 3
     assert made(0) == "plain"
     assert made.kernel(1) == 1
@@ -199,7 +199,7 @@ def test_index_reduce_takes_whole_slices(reduce: str, own: bool, dim: int, dtype
         dim, st.tensor(index), st.tensor(source), reduce, include_self=own
     )
     full = np.broadcast_to(index[:, None] if dim == 0 else index, source.shape).copy()
-    want = ROWS["scatter_reduced"].forward(np, x, source, full, dim % 2, reduce, own)
+    want = ROWS["_scatter_reduce"].forward(np, x, source, full, dim % 2, reduce, own)
     assert got.dtype == dtype
     np.testing.assert_allclose(got.numpy(), want)
 
@@ -260,7 +260,7 @@ def test_scatter_of_a_number_makes_no_array_of_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_histc_counts_by_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ROWS["bars"], "forward", None)
+    monkeypatch.setattr(ROWS["_histc"], "forward", None)
     x = st.tensor([0.0, 0.1, 0.5, 0.99, 1.0, 2.0, float("nan")])
     assert x.histc(2, 0, 1).tolist() == [2, 3]
     assert x[:-1].histc(4).tolist() == [2, 2, 1, 1]

@@ -17,17 +17,17 @@ from ...collectives.reference import fold
 from ...group.call_signature import (
     HEAD,
     INLINE,
+    array_of_call,
     check_list,
     check_message,
     check_pair,
     checked,
     plain_op,
-    taken,
 )
 from ...group.operands import Array
 from ...rendezvous.find_group import exchange_text
-from . import large_collectives as chain
-from .begin_and_fail import Meeting
+from . import large_collectives
+from .begin_and_fail import GroupMember
 from .liveness_across_nodes import keep_watch
 from .messages import BODY, HEADER, VERDICT, Base, Wire, begin
 from .nodes import describe_self, meet_node, runs
@@ -37,7 +37,7 @@ __all__ = ["Engine", "world_engine"]
 EVER = 1 << 62  # a call that nobody has come to before leaving
 
 
-class Engine(Meeting):
+class Engine(GroupMember):
     """One rank's end of a group that spans nodes: what `native.Group` can do."""
 
     # ---------------------------------------------------------------- the collectives
@@ -53,9 +53,9 @@ class Engine(Meeting):
             data = x if is_small and self.rank == root else None
             table = self.agree("broadcast", x, timeout, root=root, data=data)
             if not is_small:
-                chain.hand_down(self, x, root, timeout)
+                large_collectives.hand_down(self, x, root, timeout)
             elif self.rank != root:
-                x[...] = taken(table[root], x.dtype, x.shape)
+                x[...] = array_of_call(table[root], x.dtype, x.shape)
 
     def all_reduce(self, x: Array, number: int, timeout: float) -> None:
         """The reduction of all into everybody's x."""
@@ -64,12 +64,14 @@ class Engine(Meeting):
             is_small = x.nbytes <= INLINE
             table = self.agree("all_reduce", x, timeout, number, data=x if is_small else None)
             if is_small:
-                x[...] = fold([taken(row, x.dtype, x.shape) for row in table], plain_op(op))
+                x[...] = fold([array_of_call(row, x.dtype, x.shape) for row in table], plain_op(op))
                 return
-            work = chain.scratch(x) if x.dtype in HALVES else x
-            chain.fold_up(self, "all_reduce", work, plain_op(op), timeout, hands_back=True)
+            work = large_collectives.scratch(x) if x.dtype in HALVES else x
+            large_collectives.fold_up(
+                self, "all_reduce", work, plain_op(op), timeout, hands_back=True
+            )
             if work is not x:
-                chain.rounded(work, x)
+                large_collectives.rounded(work, x)
 
     def reduce(self, x: Array, number: int, root: int, timeout: float) -> None:
         """The reduction of all into x of `root`."""
@@ -79,18 +81,20 @@ class Engine(Meeting):
             table = self.agree("reduce", x, timeout, number, root, x if is_small else None)
             if is_small:
                 if self.rank == root:
-                    x[...] = fold([taken(row, x.dtype, x.shape) for row in table], plain_op(op))
+                    x[...] = fold(
+                        [array_of_call(row, x.dtype, x.shape) for row in table], plain_op(op)
+                    )
                 return
-            work = chain.scratch(x)
+            work = large_collectives.scratch(x)
             last = self.nodes[-1]
-            chain.fold_up(self, "reduce", work, plain_op(op), timeout, sink=root)
+            large_collectives.fold_up(self, "reduce", work, plain_op(op), timeout, sink=root)
             if root not in last:
                 if self.rank == last[0]:
                     self.wait("reduce", [(self.post(work, root), [root])], timeout)
                 elif self.rank == root:
                     self.wait("reduce", [(self.fetch(work, last[0]), last)], timeout)
             if self.rank == root:
-                chain.rounded(work, x)
+                large_collectives.rounded(work, x)
 
     def all_gather(self, outs: Sequence[Array], x: Array, timeout: float) -> None:
         """Everybody's x into everybody's list."""
@@ -100,9 +104,9 @@ class Engine(Meeting):
             table = self.agree("all_gather", x, timeout, data=x if is_small else None)
             if is_small:
                 for out, row in zip(outs, table, strict=True):
-                    out[...] = taken(row, x.dtype, x.shape).reshape(out.shape)
+                    out[...] = array_of_call(row, x.dtype, x.shape).reshape(out.shape)
             else:
-                chain.gather_all(self, outs, x, timeout)
+                large_collectives.gather_all(self, outs, x, timeout)
 
     def gather(self, x: Array, outs: Sequence[Array], root: int, timeout: float) -> None:
         """Everybody's x into the list of `root`."""
@@ -112,10 +116,10 @@ class Engine(Meeting):
             is_small = x.nbytes <= INLINE
             table = self.agree("gather", x, timeout, root=root, data=x if is_small else None)
             if not is_small:
-                chain.gather_to(self, outs, x, root, timeout)
+                large_collectives.gather_to(self, outs, x, root, timeout)
             elif self.rank == root:
                 for out, row in zip(outs, table, strict=True):
-                    out[...] = taken(row, x.dtype, x.shape)
+                    out[...] = array_of_call(row, x.dtype, x.shape)
 
     def scatter(self, out: Array, xs: Sequence[Array], root: int, timeout: float) -> None:
         """The r-th of the root's list into rank r's `out`."""
@@ -127,9 +131,9 @@ class Engine(Meeting):
             data = np.concatenate([x.reshape(-1) for x in xs]) if has_data else None
             table = self.agree("scatter", out, timeout, root=root, data=data)
             if not is_small:
-                chain.scatter_from(self, out, xs, root, timeout)
+                large_collectives.scatter_from(self, out, xs, root, timeout)
             elif out.nbytes:
-                all_parts = taken(table[root], out.dtype, (self.world, *out.shape))
+                all_parts = array_of_call(table[root], out.dtype, (self.world, *out.shape))
                 out[...] = all_parts[self.rank]
 
     def reduce_scatter(self, out: Array, x: Array, number: int, timeout: float) -> None:
@@ -141,10 +145,12 @@ class Engine(Meeting):
             data = x if is_small else None
             table = self.agree("reduce_scatter", x, timeout, number, data=data)
             if is_small:
-                parts = [taken(row, x.dtype, (self.world, out.size))[self.rank] for row in table]
+                parts = [
+                    array_of_call(row, x.dtype, (self.world, out.size))[self.rank] for row in table
+                ]
                 out[...] = fold(parts, plain_op(op)).reshape(out.shape)
             else:
-                chain.fold_and_scatter(self, out, x, plain_op(op), timeout)
+                large_collectives.fold_and_scatter(self, out, x, plain_op(op), timeout)
 
     def all_to_all(self, out: Array, x: Array, timeout: float) -> None:
         """Everybody's r-th part into rank r's `out`, in rank order."""
@@ -155,13 +161,15 @@ class Engine(Meeting):
             parts = out.reshape(self.world, -1)
             if is_small:
                 for part, row in zip(parts, table, strict=True):
-                    part[...] = taken(row, x.dtype, parts.shape)[self.rank]
+                    part[...] = array_of_call(row, x.dtype, parts.shape)[self.rank]
                 return
             chunk = x.nbytes // self.world
             places = np.arange(self.world) * chunk
             sizes = np.full(self.world, chunk)
             is_direct = x.nbytes > native.GROUP_INLINE
-            chain.swap(self, list(parts), x, self.rank * chunk, places, sizes, is_direct, timeout)
+            large_collectives.swap(
+                self, list(parts), x, self.rank * chunk, places, sizes, is_direct, timeout
+            )
 
     def exchange(
         self,
@@ -180,9 +188,11 @@ class Engine(Meeting):
             is_small = wanted.nbytes <= INLINE
             rows = self.agree("exchange", None, timeout, data=wanted if is_small else None)
             if is_small:
-                table = np.stack([taken(row, wanted.dtype, wanted.shape) for row in rows])
+                table = np.stack([array_of_call(row, wanted.dtype, wanted.shape) for row in rows])
             asked = table[:, self.rank]
-            chain.swap(self, outs, x, offsets, asked[:, 0], asked[:, 1], is_direct, timeout)
+            large_collectives.swap(
+                self, outs, x, offsets, asked[:, 0], asked[:, 1], is_direct, timeout
+            )
 
     # ---------------------------------------------------------------- messages
     def check_peer(self, where: str, peer: int) -> None:
@@ -195,7 +205,7 @@ class Engine(Meeting):
         """Until a message has gone or come. A neighbour's death ends it, too."""
 
         def watch() -> None:
-            if peer in self.kin and native.life(*self.kin[peer]) != "alive":
+            if peer in self.kin and native.liveness(*self.kin[peer]) != "alive":
                 native.raise_peer_lost(where, *self.kin[peer])
 
         try:

@@ -24,7 +24,7 @@ from ..engine import Member
 from .messages import CALL, DATA, Wire
 from .nodes import Node
 
-__all__ = ["Meeting"]
+__all__ = ["GroupMember"]
 
 SEE_NEWS = "the news say why"  # what a node hears in memory of what MPI brings
 SLACK = 2.0  # seconds that a node waits longer than its head, which can say more
@@ -36,7 +36,7 @@ def myself(rank: int) -> dict[str, Any]:
     return {"name": f"rank {rank}", "pid": os.getpid(), "host": socket.gethostname()}
 
 
-class Meeting(Member):
+class GroupMember(Member):
     """One rank's end of a group that spans nodes: who comes, what all call, who fails.
 
     Attributes:

@@ -24,7 +24,7 @@ from ...group.operands import Array
 from .messages import BACK
 
 if TYPE_CHECKING:
-    from .begin_and_fail import Meeting
+    from .begin_and_fail import GroupMember
 
 __all__ = [
     "fold_and_scatter",
@@ -66,7 +66,7 @@ def average(x: Array, n: int) -> None:
 
 
 def fold_up(
-    meeting: Meeting,
+    meeting: GroupMember,
     where: str,
     work: Array,
     op: ReduceOp,
@@ -121,7 +121,9 @@ def fold_up(
     meeting.wait(where, sent, timeout)
 
 
-def fold_and_scatter(meeting: Meeting, out: Array, x: Array, op: ReduceOp, timeout: float) -> None:
+def fold_and_scatter(
+    meeting: GroupMember, out: Array, x: Array, op: ReduceOp, timeout: float
+) -> None:
     """The r-th part of everybody's x, folded, into rank r's `out`."""
     where = "reduce_scatter"
     work = scratch(x)
@@ -142,7 +144,7 @@ def fold_and_scatter(meeting: Meeting, out: Array, x: Array, op: ReduceOp, timeo
     rounded(part, out)
 
 
-def hand_down(meeting: Meeting, x: Array, root: int, timeout: float) -> None:
+def hand_down(meeting: GroupMember, x: Array, root: int, timeout: float) -> None:
     """x of `root` into everybody's, along the nodes beginning with the root's."""
     home = meeting.node_of(root)
     order = [home, *(i for i in range(len(meeting.nodes)) if i != home)]
@@ -161,7 +163,7 @@ def hand_down(meeting: Meeting, x: Array, root: int, timeout: float) -> None:
     meeting.wait("broadcast", begun, timeout)
 
 
-def gather_all(meeting: Meeting, outs: Sequence[Array], x: Array, timeout: float) -> None:
+def gather_all(meeting: GroupMember, outs: Sequence[Array], x: Array, timeout: float) -> None:
     """Everybody's x into everybody's list."""
     where, near, local = "all_gather", meeting.near, meeting.local
     is_head = meeting.place == 0
@@ -193,7 +195,9 @@ def gather_all(meeting: Meeting, outs: Sequence[Array], x: Array, timeout: float
             np.copyto(out, row.reshape(out.shape))
 
 
-def gather_to(meeting: Meeting, outs: Sequence[Array], x: Array, root: int, timeout: float) -> None:
+def gather_to(
+    meeting: GroupMember, outs: Sequence[Array], x: Array, root: int, timeout: float
+) -> None:
     """Everybody's x into the list of `root`."""
     near, local, is_root = meeting.near, meeting.local, meeting.rank == root
     begun: list[tuple[list[Any], Sequence[int]]] = []
@@ -217,7 +221,7 @@ def gather_to(meeting: Meeting, outs: Sequence[Array], x: Array, root: int, time
 
 
 def scatter_from(
-    meeting: Meeting, out: Array, xs: Sequence[Array], root: int, timeout: float
+    meeting: GroupMember, out: Array, xs: Sequence[Array], root: int, timeout: float
 ) -> None:
     """The r-th of the root's list into rank r's `out`."""
     near, local, is_root = meeting.near, meeting.local, meeting.rank == root
@@ -239,7 +243,7 @@ def scatter_from(
 
 
 def swap(
-    meeting: Meeting,
+    meeting: GroupMember,
     outs: Sequence[Array],
     x: Array,
     offsets: int | Sequence[int],

@@ -122,7 +122,7 @@ def meet() -> bool:
     pauses = 0
     while not request.Test():
         for wire in Base.wires:
-            wire.look()
+            wire.receive_news()
         if pauses > PATIENCE / PAUSE and any(wire.trouble for wire in Base.wires):
             return False
         time.sleep(PAUSE)
@@ -247,7 +247,7 @@ class Wire:
             now = time.monotonic()
             if is_first or now - looked > LOOK:
                 looked, is_first = now, False
-                self.look()
+                self.receive_news()
                 if self.trouble is not None:
                     self.fail(where)
                 if watch is not None:
@@ -285,7 +285,7 @@ class Wire:
             with suppress(Exception):
                 self._under_way += self.send(letter, rank, NEWS)
 
-    def look(self) -> None:
+    def receive_news(self) -> None:
         """Takes the news that have come."""
         with suppress(self.mpi.Exception):
             while (found := self.open_letter()) is not None:
@@ -320,7 +320,7 @@ class Wire:
         """Waits for bad news for a while."""
         end = time.monotonic() + seconds
         while self.trouble is None and time.monotonic() < end:
-            self.look()
+            self.receive_news()
             time.sleep(PAUSE)
 
     def fail(self, where: str) -> NoReturn:

@@ -17,14 +17,14 @@ from .... import native
 from ....memory.layout import empty_shared
 from ...group.call_signature import check_list, check_message, check_pair, checked
 from ...group.operands import Array
-from .begin_and_fail import Meeting, rest_of, turn
+from .begin_and_fail import GroupMember, rest_of, turn
 from .communicator import Communicator, Part
 from .cupy_nccl import number_of
 
 __all__ = ["Engine"]
 
 
-class Engine(Meeting):
+class Engine(GroupMember):
     """One rank's end of a group on GPUs: what `native.Group` can do.
 
     Attributes:

@@ -37,7 +37,7 @@ from ..engine import Member
 from .communicator import Communicator
 from .host_staging import Staging
 
-__all__ = ["Meeting", "rest_of"]
+__all__ = ["GroupMember", "rest_of"]
 
 LOOK = 0.01  # seconds between two looks at who lives
 PAUSE = 0.001  # the longest sleep between two looks at the stream
@@ -66,7 +66,7 @@ def named(where: str) -> Iterator[None]:
         raise
 
 
-class Meeting(Member):
+class GroupMember(Member):
     """One rank's end of a group on GPUs: who comes, what all call, who fails.
 
     Attributes:
@@ -163,7 +163,7 @@ class Meeting(Member):
             peer: the other rank of a message; None: a collective.
         """
         while not turn.acquire(timeout=LOOK):
-            self.look(where, peer)
+            self.check_peers(where, peer)
             if time.monotonic() > end:
                 raise CollectiveTimeout(
                     f"{where}: another NCCL operation of this process has not ended: "
@@ -225,26 +225,26 @@ class Meeting(Member):
 
     def wait(self, where: str, end: float, peer: int | None) -> bool:
         """Until the stream has done its work: whether it has in time."""
-        event, pause, look = self.communicator.mark(), 0.0, time.monotonic() + LOOK
+        event, pause, next_check = self.communicator.mark(), 0.0, time.monotonic() + LOOK
         while not event.done:
             now = time.monotonic()
             if now > end:
                 return False
-            if now > look:
-                self.look(where, peer)
+            if now > next_check:
+                self.check_peers(where, peer)
                 self.communicator.check()
-                look = now + LOOK
+                next_check = now + LOOK
             time.sleep(pause)
             pause = min(PAUSE, 2 * pause + 1e-5)
         return True
 
     # ---------------------------------------------------------------- who lives
-    def look(self, where: str, peer: int | None) -> None:
+    def check_peers(self, where: str, peer: int | None) -> None:
         """Raises if somebody concerned died, or anybody gave up."""
         if self.is_broken:
             self.fail(where)
         for row, inc in self.kin if peer is None else [self.kin[peer]]:
-            if native.life(row, inc) != "alive":
+            if native.liveness(row, inc) != "alive":
                 if peer is None:  # a meeting: all find the same rank
                     self.control.barrier(GRACE)
                 native.raise_peer_lost(where, row, inc)
@@ -253,7 +253,7 @@ class Meeting(Member):
         """Raises if somebody concerned is about to be seen dead."""
         end = time.monotonic() + NEWS
         while time.monotonic() < end:
-            self.look(where, peer)
+            self.check_peers(where, peer)
             time.sleep(LOOK)
 
     def fail(self, where: str) -> NoReturn:

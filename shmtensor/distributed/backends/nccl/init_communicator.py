@@ -113,7 +113,7 @@ def connect(
         if control.is_broken:
             control.barrier(0.0)  # raises why
         for row, inc in kin:
-            if native.life(row, inc) != "alive":
+            if native.liveness(row, inc) != "alive":
                 native.raise_peer_lost("init_process_group", row, inc)
         if time.monotonic() > end:
             raise CollectiveTimeout("init_process_group: NCCL has not brought all ranks together")

@@ -54,7 +54,7 @@ def world_engine(
     deadline = time.monotonic() + (timeout if timeout >= 0 else 1e9)
     try:
         if store is None:
-            own = store = open_store(rank, timeout, init_method, secret)
+            own = store = connect_store(rank, timeout, init_method, secret)
             host = own.local_address()
             inside = "" if is_loopback(host) and not is_loopback(own.host) else host
         place = PrefixStore(f"world/{turn}/{times}", store)
@@ -84,7 +84,7 @@ def world_engine(
     return engine
 
 
-def open_store(rank: int, timeout: float, init_method: str | None, secret: bytes) -> TCPStore:
+def connect_store(rank: int, timeout: float, init_method: str | None, secret: bytes) -> TCPStore:
     """The launcher's store, or that of rank 0."""
     host, port = address_of(init_method)
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and init_method in (

@@ -141,7 +141,7 @@ class Link:
             return
         came = self.arrived[tag].popleft()
         came.request = request
-        self._taken(came)
+        self._received(came)
         if came.is_whole:
             self._hand_over(came)
 
@@ -185,14 +185,14 @@ class Link:
         request = self.posted[tag].popleft() if self.posted[tag] else None
         if request is not None and request.buffer.nbytes == nbytes:
             self._coming = Arrival(request.buffer, number, request)
-            self._taken(self._coming)
+            self._received(self._coming)
         else:
             self._coming = Arrival(memoryview(bytearray(nbytes)), number, request)
             if request is None:
                 self.arrived[tag].append(self._coming)
         return True
 
-    def _taken(self, came: Arrival) -> None:
+    def _received(self, came: Arrival) -> None:
         if came.number and not self.ended:
             self._put(FRAME.pack(TAKEN, came.number, 0), None, None)
 

@@ -227,12 +227,12 @@ PyObject* method_find_sender(PyObject* self, PyObject* timeout) {
 
 // [(number, progress, call, bytes, began, ended)] of rank p, the oldest first.
 template <bool OfMessages>
-PyObject* method_trail(PyObject* self, PyObject* rank) {
+PyObject* method_flight_record(PyObject* self, PyObject* rank) {
   static const char* const names[] = {"", "called", "met", "done"};
   constexpr uint64_t kept = OfMessages ? kMessages : kTrail;
   Group& group = group_of(self);
   int p;
-  if (!read_rank("trail", self, rank, &p)) return nullptr;
+  if (!read_rank("flight_record", self, rank, &p)) return nullptr;
   PyObject* list = PyList_New(0);
   uint64_t last = group.last_number(p, OfMessages);
   for (uint64_t n = last > kept ? last - kept + 1 : 1; list && n <= last; n++) {
@@ -303,8 +303,8 @@ PyMethodDef methods[] = {
     {"exchange", as<method_exchange>(), METH_FASTCALL, "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"},
     {"find_sender", method_find_sender, METH_O, "find_sender(timeout) -> a rank whose message lies here"},
     {"missing", method_missing, METH_NOARGS, "missing() -> bits of the ranks that have not come to the last meeting"},
-    {"trail", method_trail<false>, METH_O, "trail(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},
-    {"messages", method_trail<true>, METH_O, "messages(rank): the same of its last messages"},
+    {"flight_record", method_flight_record<false>, METH_O, "flight_record(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},
+    {"messages", method_flight_record<true>, METH_O, "messages(rank): the same of its last messages"},
     {"leave", method_leave, METH_NOARGS, "leave(): the others no longer wait for this rank"},
     {"break_off", method_break_off, METH_O, "break_off(why): ends the waits of all ranks with an error"},
     {"statistics", method_statistics, METH_NOARGS, "statistics() -> (collectives, bytes copied inline, bytes sent directly)"},

@@ -199,8 +199,8 @@ Ref picked(PyArrayObject* x, PyObject* index) {
   return at_indices(x, parts, static_cast<int>(count));
 }
 
-PyObject* rows_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("rows_at", n, 2, 2) < 0) return nullptr;
+PyObject* take_rows(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("take_rows", n, 2, 2) < 0) return nullptr;
   if (!PyArray_CheckExact(args[0])) Py_RETURN_NONE;
   PyArrayObject* x = as_array(args[0]);
   const bool several = PyTuple_CheckExact(args[1]);

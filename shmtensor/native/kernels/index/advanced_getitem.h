@@ -11,7 +11,7 @@ namespace shmtensor {
 Ref picked(PyArrayObject* x, PyObject* index);
 
 // (x, index): the numbers of the slices x[i, j, ...] in what the first dimensions of x span, or None.
-PyObject* rows_at(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* take_rows(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* nonzero(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x): a row of indices each
 
 }  // namespace shmtensor

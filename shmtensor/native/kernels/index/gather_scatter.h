@@ -9,8 +9,8 @@ namespace shmtensor {
 // and says what is wrong.
 PyObject* gather(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* take(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* scatter_into(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* add_slices(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* scatter(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* index_add(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

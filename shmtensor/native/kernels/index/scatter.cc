@@ -218,9 +218,9 @@ void join_all(const Writing& w) {
 
 }  // namespace
 
-// scatter_into(out, source, index, dim, how, base=None): out is in order, source has index's shape, or to be put is
+// scatter(out, source, index, dim, how, base=None): out is in order, source has index's shape, or to be put is
 // one number for all; how is one of How
-PyObject* scatter_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("scatter", n, 5, 6) < 0) return nullptr;
   const long how = PyLong_Check(args[4]) ? PyLong_AsLong(args[4]) : -1;
   Writing w;
@@ -257,16 +257,16 @@ PyObject* scatter_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return PyBool_FromLong(done && valid);
 }
 
-// add_slices(out, source, index, dim, base=None, how=kAdd): out[.., index[j], ..] += source[.., j, ..], or joined in
+// index_add(out, source, index, dim, base=None, how=kAdd): out[.., index[j], ..] += source[.., j, ..], or joined in
 // another way
-PyObject* add_slices(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("add_slices", n, 4, 6) < 0) return nullptr;
+PyObject* index_add(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("index_add", n, 4, 6) < 0) return nullptr;
   Writing w;
   int dim;
   const long how = n > 5 ? PyLong_AsLong(args[5]) : static_cast<long>(kAdd);
   if (how < kAdd || how > kSmallest) {
     PyErr_Clear();
-    return raise("RuntimeError", "add_slices: no such way to join: %ld", how);
+    return raise("RuntimeError", "index_add: no such way to join: %ld", how);
   }
   const int ready = prepare(args, n > 4 ? args[4] : Py_None, &w, &dim);
   if (ready < 0) return nullptr;

@@ -41,11 +41,11 @@ Ref columns_of(PyArrayObject* x) {
 
 }  // namespace
 
-// distances(x, y, p): (P, M), (R, M) -> (P, R), or batches of both; None for other dtypes and orders
-PyObject* distances(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("distances", n, 3, 3) < 0) return nullptr;
-  PyArrayObject *x = array_argument("distances", "x", args[0]),
-                *y = x ? array_argument("distances", "y", args[1]) : nullptr;
+// cdist(x, y, p): (P, M), (R, M) -> (P, R), or batches of both; None for other dtypes and orders
+PyObject* cdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("cdist", n, 3, 3) < 0) return nullptr;
+  PyArrayObject *x = array_argument("cdist", "x", args[0]),
+                *y = x ? array_argument("cdist", "y", args[1]) : nullptr;
   if (!y) return nullptr;
   const int metric = metric_argument(args[2]);
   const int nd = PyArray_NDIM(x), type = PyArray_TYPE(x);
@@ -76,10 +76,10 @@ PyObject* distances(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-// pair_distances(x, p): of row i from row j for all i < j, (N, M) -> (N * (N - 1) / 2)
-PyObject* pair_distances(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("pair_distances", n, 2, 2) < 0) return nullptr;
-  PyArrayObject* x = array_argument("pair_distances", "x", args[0]);
+// pdist(x, p): of row i from row j for all i < j, (N, M) -> (N * (N - 1) / 2)
+PyObject* pdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("pdist", n, 2, 2) < 0) return nullptr;
+  PyArrayObject* x = array_argument("pdist", "x", args[0]);
   if (!x) return nullptr;
   const int metric = metric_argument(args[1]);
   if (metric < 0) return none_or_error();

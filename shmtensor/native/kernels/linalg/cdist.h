@@ -5,7 +5,7 @@
 
 namespace shmtensor {
 
-PyObject* distances(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* pair_distances(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* cdist(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* pdist(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -66,7 +66,7 @@ Ref columns(PyArrayObject* x) {
   if (!view) return view;
   if (!is_plain(x)) return contiguous(view.array());
   PyObject* argument = view.get();
-  return Ref(packed(nullptr, &argument, 1));
+  return Ref(contiguous(nullptr, &argument, 1));
 }
 
 // A batch of matrices of x: how many, and their sizes.

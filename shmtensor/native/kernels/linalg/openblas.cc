@@ -110,7 +110,7 @@ bool load() {
   {
     Setting threads("OPENBLAS_NUM_THREADS", "1");
     if (isa_level() ==
-        Level::V4) {  // an inherited setting was meant for NumPy's copy, on some other machine
+        Level::Avx512) {  // an inherited setting was meant for NumPy's copy, on some other machine
       Setting kernels("OPENBLAS_CORETYPE", "SkylakeX");
       handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     } else {

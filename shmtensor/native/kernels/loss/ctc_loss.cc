@@ -203,8 +203,8 @@ struct Given {
 
 }  // namespace
 
-PyObject* ctc(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("ctc", n, 5, 5) < 0) return nullptr;
+PyObject* ctc_loss(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("ctc_loss", n, 5, 5) < 0) return nullptr;
   PyArrayObject* x = real(args[0]);
   Given given;
   if (!given.read(x, args[1], args[2], args[3], args[4])) return left_to_caller();
@@ -225,8 +225,8 @@ PyObject* ctc(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return PyTuple_Pack(2, loss.get(), alpha.get());
 }
 
-PyObject* ctc_slope(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("ctc_slope", n, 9, 9) < 0) return nullptr;
+PyObject* ctc_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("ctc_loss_backward", n, 9, 9) < 0) return nullptr;
   PyArrayObject* x = real(args[1]);
   Given given;
   if (!given.read(x, args[2], args[5], args[6], args[7])) return left_to_caller();

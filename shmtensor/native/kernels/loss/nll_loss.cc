@@ -140,8 +140,8 @@ PyArrayObject* numbers_of(PyObject* p) {
 
 }  // namespace
 
-PyObject* picked(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("picked", n, 5, 5) < 0) return nullptr;
+PyObject* nll_loss(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("nll_loss", n, 5, 5) < 0) return nullptr;
   PyArrayObject* x = numbers_of(args[0]);
   Classes c;
   if (!x || !read(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x), args[1], args[2], args[3],
@@ -158,8 +158,8 @@ PyObject* picked(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-PyObject* picked_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("picked_backward", n, 6, 6) < 0) return nullptr;
+PyObject* nll_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("nll_loss_backward", n, 6, 6) < 0) return nullptr;
   PyArrayObject* g = numbers_of(args[0]);
   npy_intp dims[NPY_MAXDIMS];
   const int nd = g && PyTuple_Check(args[3]) && PyTuple_GET_SIZE(args[3]) <= NPY_MAXDIMS

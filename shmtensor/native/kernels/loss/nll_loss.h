@@ -5,9 +5,9 @@
 
 namespace shmtensor {
 
-// picked(x, target, weight, ignore_index, reduction): -weight[c] x[c], their mean or their sum
-PyObject* picked(PyObject*, PyObject* const* args, Py_ssize_t n);
-// picked_backward(g, target, weight, shape, ignore_index, reduction)
-PyObject* picked_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
+// nll_loss(x, target, weight, ignore_index, reduction): -weight[c] x[c], their mean or their sum
+PyObject* nll_loss(PyObject*, PyObject* const* args, Py_ssize_t n);
+// nll_loss_backward(g, target, weight, shape, ignore_index, reduction)
+PyObject* nll_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -141,8 +141,8 @@ void gradients(const Measured& m, int side, const Ref& g, const Ref& out) {
 
 }  // namespace
 
-PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("measure", n, 6, 6) < 0) return nullptr;
+PyObject* pointwise_loss(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("pointwise_loss", n, 6, 6) < 0) return nullptr;
   Measured m;
   if (!read(args[0], args[1], args[2], args[3], args + 4, &m)) return left_to_caller();
   const bool each = m.reduction == Reduction::None;
@@ -153,8 +153,8 @@ PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-PyObject* measure_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("measure_backward", n, 8, 8) < 0) return nullptr;
+PyObject* pointwise_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("pointwise_loss_backward", n, 8, 8) < 0) return nullptr;
   Measured m;
   const long side = PyLong_AsLong(args[4]);
   if (!read(args[1], args[2], args[3], args[5], args + 6, &m) || side < 0 || side > 1 ||

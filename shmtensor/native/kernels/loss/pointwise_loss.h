@@ -5,9 +5,9 @@
 
 namespace shmtensor {
 
-// measure(x, y, name, reduction, a, b): the losses, their mean or their sum
-PyObject* measure(PyObject*, PyObject* const* args, Py_ssize_t n);
-// measure_backward(g, x, y, name, side, reduction, a, b): the gradient of x (side 0) or y (1)
-PyObject* measure_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
+// pointwise_loss(x, y, name, reduction, a, b): the losses, their mean or their sum
+PyObject* pointwise_loss(PyObject*, PyObject* const* args, Py_ssize_t n);
+// pointwise_loss_backward(g, x, y, name, side, reduction, a, b): the gradient of x (side 0) or y (1)
+PyObject* pointwise_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

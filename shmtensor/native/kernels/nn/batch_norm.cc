@@ -151,7 +151,7 @@ void batch_slope(const Channels& k, const T* g, const T* x, const T* w, const T*
 
 }  // namespace
 
-PyObject* batch_normed(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* batch_norm(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("batch_norm", n, 4, 4) < 0) return nullptr;
   PyArrayObject* x = real(args[0]);
   Channels k;
@@ -178,7 +178,7 @@ PyObject* batch_normed(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return three(std::move(out), std::move(mean), std::move(spread));
 }
 
-PyObject* batch_normed_slope(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* batch_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("batch_norm_slope", n, 6, 6) < 0) return nullptr;
   PyArrayObject* x = real(args[1]);
   Channels k;

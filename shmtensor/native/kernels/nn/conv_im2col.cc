@@ -294,7 +294,7 @@ bool computed(int type, int64_t work, F f) {
 
 }  // namespace
 
-PyObject* convolved(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* convolution(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("conv", n, 7, 7) < 0) return nullptr;
   PyArrayObject *x = real(args[0]), *w = real(args[1]);
   Convolution v;
@@ -327,7 +327,7 @@ PyObject* convolved(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return done ? out.release() : nullptr;
 }
 
-PyObject* unconvolved(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* conv_transpose(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("conv_transpose", n, 7, 7) < 0) return nullptr;
   PyArrayObject *y = real(args[0]), *w = real(args[1]);
   Convolution v;
@@ -355,7 +355,7 @@ PyObject* unconvolved(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return done ? out.release() : nullptr;
 }
 
-PyObject* filters(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* convolution_backward_weight(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("conv_filters", n, 7, 7) < 0) return nullptr;
   PyArrayObject *x = real(args[0]), *y = real(args[1]);
   Convolution v;

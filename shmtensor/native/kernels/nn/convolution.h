@@ -10,11 +10,11 @@
 namespace shmtensor {
 
 // (x, weight, bias, stride, padding, dilation, groups)
-PyObject* convolved(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* convolution(PyObject*, PyObject* const* args, Py_ssize_t n);
 // (y, weight, size, stride, padding, dilation, groups): the gradient by the image
-PyObject* unconvolved(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* conv_transpose(PyObject*, PyObject* const* args, Py_ssize_t n);
 // (x, y, kernel, stride, padding, dilation, groups): the gradient by the filters
-PyObject* filters(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* convolution_backward_weight(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 // What one convolution is: sizes in three dimensions, the missing ones 1.
 struct Convolution {

@@ -164,8 +164,8 @@ PyObject* filled(int type, npy_intp n, npy_intp second, npy_intp third, F f) {
 
 }  // namespace
 
-PyObject* weighed(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("weighed", n, 3, 3) < 0) return nullptr;
+PyObject* weighted_gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("weighted_gather", n, 3, 3) < 0) return nullptr;
   Operands o;
   if (!o.read(args)) return left_to_caller();
   const Sizes s = {o.dim(o.a, 0), o.dim(o.a, 1), o.dim(o.a, 2), o.dim(o.places, 1),
@@ -178,8 +178,8 @@ PyObject* weighed(PyObject*, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-PyObject* dealt(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("dealt", n, 4, 4) < 0) return nullptr;
+PyObject* weighted_scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("weighted_scatter", n, 4, 4) < 0) return nullptr;
   Operands o;
   long size;
   if (!number(args[3], &size) || !o.read(args)) return left_to_caller();
@@ -193,8 +193,8 @@ PyObject* dealt(PyObject*, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-PyObject* matched(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("matched", n, 3, 3) < 0) return nullptr;
+PyObject* weighted_gather_backward_weights(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("weighted_gather_backward_weights", n, 3, 3) < 0) return nullptr;
   Operands o;
   if (!o.read(args)) return left_to_caller();
   const Sizes s = {o.dim(o.b, 0), o.dim(o.b, 1), o.dim(o.b, 2), o.dim(o.places, 1),
@@ -272,8 +272,8 @@ void around(const Image& image, const T* x, int64_t* out, int64_t places, int64_
 
 }  // namespace
 
-PyObject* neighbours(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("neighbours", n, 4, 4) < 0) return nullptr;
+PyObject* sample_indices(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("sample_indices", n, 4, 4) < 0) return nullptr;
   PyArrayObject* given = real(args[0]);
   Image image;
   if (!given || PyArray_NDIM(given) != 3 || !PyTuple_Check(args[1])) Py_RETURN_NONE;

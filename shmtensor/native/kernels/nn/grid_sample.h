@@ -9,12 +9,12 @@
 namespace shmtensor {
 
 // (x (N, C, M), weights (N, K, P), places (N, K, P)) -> (N, C, P)
-PyObject* weighed(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* weighted_gather(PyObject*, PyObject* const* args, Py_ssize_t n);
 // (g (N, C, P), weights (N, K, P), places (N, K, P), size) -> (N, C, size): the transpose of the same
-PyObject* dealt(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* weighted_scatter(PyObject*, PyObject* const* args, Py_ssize_t n);
 // (g (N, C, P), x (N, C, M), places (N, K, P)) -> (N, K, P): what each weight counts for
-PyObject* matched(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* weighted_gather_backward_weights(PyObject*, PyObject* const* args, Py_ssize_t n);
 // (x (N, D, P), sizes, reach, frame) -> (N, reach ** D, P): the places around x in a flattened image
-PyObject* neighbours(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* sample_indices(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -127,7 +127,7 @@ void backward(const Rows& r, const T* g, const T* x, const T* w, const T* means,
 
 }  // namespace
 
-PyObject* normed(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* layer_norm(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("norm", n, 7, 7) < 0) return nullptr;
   PyArrayObject* x = real(args[0]);
   long last, groups;
@@ -158,7 +158,7 @@ PyObject* normed(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return three(std::move(out), std::move(mean), std::move(rstd));
 }
 
-PyObject* normed_slope(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* layer_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("norm_slope", n, 8, 8) < 0) return nullptr;
   PyArrayObject* x = real(args[1]);
   long last, groups;

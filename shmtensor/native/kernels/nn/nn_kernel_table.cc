@@ -10,20 +10,20 @@ namespace shmtensor {
   const Layers<float>& layers_of(float); \
   const Layers<double>& layers_of(double); \
   }
-LEVEL(level_base)
-LEVEL(level_v3)
-LEVEL(level_v4)
+LEVEL(generic)
+LEVEL(avx2)
+LEVEL(avx512)
 #undef LEVEL
 
 template <class T>
 const Layers<T>& layers() {
   switch (isa_level()) {
-    case Level::V4:
-      return level_v4::layers_of(T());
-    case Level::V3:
-      return level_v3::layers_of(T());
+    case Level::Avx512:
+      return avx512::layers_of(T());
+    case Level::Avx2:
+      return avx2::layers_of(T());
     default:
-      return level_base::layers_of(T());
+      return generic::layers_of(T());
   }
 }
 template const Layers<float>& layers<float>();

@@ -9,13 +9,13 @@ namespace shmtensor {
 
 // (x, weight, bias, n, groups, eps, centred) -> (out, mean, rstd): over the last n dimensions, or over
 // each of `groups` groups of channels; mean and rstd one a row.
-PyObject* normed(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* layer_norm(PyObject*, PyObject* const* args, Py_ssize_t n);
 // (g, x, weight, mean, rstd, n, groups, centred) -> (gx, gw, gb), as many numbers as the weight has
-PyObject* normed_slope(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* layer_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 // (x, weight, bias, eps) -> (out, mean, variance): over all but dimension 1
-PyObject* batch_normed(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* batch_norm(PyObject*, PyObject* const* args, Py_ssize_t n);
 // (g, x, weight, mean, variance, eps) -> (gx, gw, gb)
-PyObject* batch_normed_slope(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* batch_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -165,7 +165,7 @@ int64_t volume(const int64_t* sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
 }  // namespace
 
-PyObject* max_pooled(PyObject*, PyObject* const* args, Py_ssize_t n) {
+PyObject* max_pool(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("max_pool", n, 6, 6) < 0) return nullptr;
   PyArrayObject* x = real(args[0]);
   const int nd = rank_of(x, args[1]);
@@ -189,8 +189,8 @@ PyObject* max_pooled(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return PyTuple_Pack(2, best.get(), at.get());
 }
 
-PyObject* window_sums(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("window_sums", n, 5, 5) < 0) return nullptr;
+PyObject* sum_pool(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("sum_pool", n, 5, 5) < 0) return nullptr;
   PyArrayObject* x = real(args[0]);
   const int nd = rank_of(x, args[1]);
   Windows w;
@@ -212,8 +212,8 @@ PyObject* window_sums(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-PyObject* spread_sums(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("spread_sums", n, 5, 5) < 0) return nullptr;
+PyObject* sum_pool_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("sum_pool_backward", n, 5, 5) < 0) return nullptr;
   PyArrayObject* x = real(args[0]);
   const int nd = rank_of(x, args[2]);
   Windows w;
@@ -235,8 +235,8 @@ PyObject* spread_sums(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-PyObject* placed(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("placed", n, 4, 4) < 0) return nullptr;
+PyObject* value_selecting_reduction_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("value_selecting_reduction_backward", n, 4, 4) < 0) return nullptr;
   PyArrayObject* g = real(args[0]);
   long nd;
   if (!g || !number(args[3], &nd) || nd < 1 || nd > 3 || PyArray_NDIM(g) < nd) Py_RETURN_NONE;

@@ -8,12 +8,12 @@
 namespace shmtensor {
 
 // (x, kernel, stride, padding, dilation, fit) -> (values, indices of the flattened image)
-PyObject* max_pooled(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* max_pool(PyObject*, PyObject* const* args, Py_ssize_t n);
 // (x, kernel, stride, padding, fit): the sum of each window, zeros outside
-PyObject* window_sums(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* sum_pool(PyObject*, PyObject* const* args, Py_ssize_t n);
 // (x, size, kernel, stride, padding): each number added to all elements of its window
-PyObject* spread_sums(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* sum_pool_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 // (g, indices, shape, n): g added at indices of the last n dimensions of zeros
-PyObject* placed(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* value_selecting_reduction_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

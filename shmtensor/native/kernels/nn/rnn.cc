@@ -227,20 +227,20 @@ PyObject* misfit(const char* where) {
 
 }  // namespace
 
-PyObject* recurrent(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count_arguments("recurrent", count, 9, 9) < 0) return nullptr;
+PyObject* rnn_layer(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count_arguments("rnn_layer", count, 9, 9) < 0) return nullptr;
   Shape s;
   Weights weights;
   LayerOperand x, b;
   PyArrayObject* given = real(args[1]);
   if (!kind_of(args[0], &s.kind) || !given || !weights.read(args[2], args[3], args[4], args[6], &s))
-    return misfit("recurrent");
+    return misfit("rnn_layer");
   const int type = weights.type;
   s.reverse = args[8] == Py_True;
   s.rows = PyArray_DIM(given, 0);
   if (!s.read(args[7]) || !x.read(args[1], type, s.rows * s.gates()) ||
       !optional(&b, args[5], type, s.gates()))
-    return misfit("recurrent");
+    return misfit("rnn_layer");
   const bool lstm = s.kind == Kind::kLstm;
   Ref out(matrix(s.rows, s.h, type)), cells(matrix(lstm ? s.rows : 0, s.n, type));
   Ref gates(matrix(s.kept() ? s.rows : 0, s.kept(), type));
@@ -260,14 +260,14 @@ PyObject* recurrent(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return PyTuple_Pack(3, out.get(), cells.get(), gates.get());
 }
 
-PyObject* recurrent_slope(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count_arguments("recurrent_slope", count, 12, 12) < 0) return nullptr;
+PyObject* rnn_layer_backward(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count_arguments("rnn_layer_backward", count, 12, 12) < 0) return nullptr;
   Shape s;
   Weights weights;
   LayerOperand g_out, g_cells, out, cells, gates;
   if (!kind_of(args[0], &s.kind) || !real(args[1]) ||
       !weights.read(args[3], args[4], args[5], args[6], &s))
-    return misfit("recurrent_slope");
+    return misfit("rnn_layer_backward");
   const int type = weights.type;
   const bool lstm = s.kind == Kind::kLstm, gru = s.kind == Kind::kGru;
   s.reverse = args[11] == Py_True;
@@ -276,7 +276,7 @@ PyObject* recurrent_slope(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (!s.read(args[10]) || !g_out.read(args[1], type, size) ||
       !g_cells.read(args[2], type, cell_size) || !out.read(args[7], type, size) ||
       !cells.read(args[8], type, cell_size) || !gates.read(args[9], type, s.rows * s.kept()))
-    return misfit("recurrent_slope");
+    return misfit("rnn_layer_backward");
   Ref by_x(matrix(s.rows, s.gates(), type)), by_h(matrix(s.batch, s.h, type));
   Ref by_back(gru ? matrix(s.rows, s.gates(), type) : nullptr);
   Ref by_c(lstm ? matrix(s.batch, s.n, type) : nullptr);

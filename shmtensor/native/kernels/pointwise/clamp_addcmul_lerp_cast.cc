@@ -200,9 +200,9 @@ PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-// finite(x, nan, posinf, neginf, out=None): numbers in place of NaN and the infinities
-PyObject* finite(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("finite", n, 4, 5) < 0) return nullptr;
+// nan_to_num(x, nan, posinf, neginf, out=None): numbers in place of NaN and the infinities
+PyObject* nan_to_num(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("nan_to_num", n, 4, 5) < 0) return nullptr;
   double p[3];
   const bool half = is_half_array(args[0]);
   if ((!half && !alike(args, 1)) || !number(args[1], p) || !number(args[2], p + 1) || !number(args[3], p + 2))
@@ -242,9 +242,9 @@ PyObject* addcdiv(PyObject*, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-// add_scaled(x, y, value, out=None): x + value * y
-PyObject* add_scaled(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("add_scaled", n, 3, 4) < 0) return nullptr;
+// add_alpha(x, y, value, out=None): x + value * y
+PyObject* add_alpha(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("add_alpha", n, 3, 4) < 0) return nullptr;
   double value;
   if (!alike(args, 2) || !number(args[2], &value)) Py_RETURN_NONE;
   return run(args, 2, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
@@ -263,9 +263,9 @@ PyObject* cube(PyObject*, PyObject* x) {
   });
 }
 
-// keep(x, mask, scale): x * scale where the mask holds, else 0
-PyObject* keep(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("keep", n, 3, 3) < 0) return nullptr;
+// masked_scale(x, mask, scale): x * scale where the mask holds, else 0
+PyObject* masked_scale(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("masked_scale", n, 3, 3) < 0) return nullptr;
   double scale;
   if (!alike(args, 1) || !PyArray_CheckExact(args[1]) || !number(args[2], &scale)) Py_RETURN_NONE;
   PyArrayObject* mask = as_array(args[1]);

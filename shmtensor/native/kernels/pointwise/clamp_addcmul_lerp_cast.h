@@ -6,10 +6,10 @@
 namespace shmtensor {
 
 PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* finite(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* add_scaled(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* nan_to_num(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* add_alpha(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* cube(PyObject*, PyObject* x);
-PyObject* keep(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* masked_scale(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* addcmul(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* addcdiv(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n);

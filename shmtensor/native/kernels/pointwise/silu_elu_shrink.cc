@@ -170,8 +170,8 @@ void run_back(int which, const Ref& g, const Ref& x, const Ref& out, const doubl
 
 }  // namespace
 
-PyObject* curve_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("curve_backward", n, 6, 6) < 0) return nullptr;
+PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("activation_backward", n, 6, 6) < 0) return nullptr;
   double p[3];
   for (int i = 0; i < 3; ++i) {
     p[i] = PyFloat_AsDouble(args[3 + i]);
@@ -238,8 +238,8 @@ bool gate_of(PyObject* x, PyObject* dim, Gate* out) {
 
 }  // namespace
 
-PyObject* gated(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("gated", n, 2, 2) < 0) return nullptr;
+PyObject* glu(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("glu", n, 2, 2) < 0) return nullptr;
   Gate h;
   if (!gate_of(args[0], args[1], &h)) return left_to_caller();
   PyArrayObject* x = as_array(args[0]);
@@ -260,9 +260,9 @@ PyObject* gated(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-// gated_backward(g, x, dim)
-PyObject* gated_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("gated_backward", n, 3, 3) < 0) return nullptr;
+// glu_backward(g, x, dim)
+PyObject* glu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("glu_backward", n, 3, 3) < 0) return nullptr;
   Gate h;
   if (!gate_of(args[1], args[2], &h) || !PyArray_CheckExact(args[0])) return left_to_caller();
   PyArrayObject *g = as_array(args[0]), *x = as_array(args[1]);

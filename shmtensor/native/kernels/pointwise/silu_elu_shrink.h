@@ -18,10 +18,10 @@ PyObject* hardshrink(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* softshrink(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* threshold(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* numbers(PyObject*, PyObject* const* args, Py_ssize_t n);
-// gated(x, dim): the first half along dim times the logistic function of the second
-PyObject* gated(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* gated_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
-// curve_backward(g, x, name, a, b, c): the gradient of x, of one shape and dtype with g
-PyObject* curve_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
+// glu(x, dim): the first half along dim times the logistic function of the second
+PyObject* glu(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* glu_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
+// activation_backward(g, x, name, a, b, c): the gradient of x, of one shape and dtype with g
+PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

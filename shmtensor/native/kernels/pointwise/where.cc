@@ -112,8 +112,8 @@ bool is_number(PyObject* p) { return PyFloat_CheckExact(p) || PyLong_CheckExact(
 
 }  // namespace
 
-// choose(condition, x, y): as numpy.where; x or y may be a Python number.
-PyObject* choose(PyObject*, PyObject* const* args, Py_ssize_t n) {
+// where(condition, x, y): as numpy.where; x or y may be a Python number.
+PyObject* where(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("where", n, 3, 3) < 0) return nullptr;
   PyObject* lead = PyArray_CheckExact(args[1]) ? args[1] : args[2];
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(lead) ||

@@ -5,6 +5,6 @@
 
 namespace shmtensor {
 
-PyObject* choose(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* where(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -161,8 +161,8 @@ int prepare(PyObject* weights, PyObject* u, Asked* a) {
 
 }  // namespace
 
-PyObject* drawn(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("drawn", n, 2, 2) < 0) return nullptr;
+PyObject* multinomial(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("multinomial", n, 2, 2) < 0) return nullptr;
   Asked a;
   const int ready = prepare(args[0], args[1], &a);
   if (ready < 0) return nullptr;
@@ -183,8 +183,8 @@ PyObject* drawn(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-PyObject* waited(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("waited", n, 3, 3) < 0) return nullptr;
+PyObject* multinomial_without_replacement(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("multinomial_without_replacement", n, 3, 3) < 0) return nullptr;
   const Py_ssize_t k = PyLong_AsSsize_t(args[2]);
   if (k == -1 && PyErr_Occurred()) return nullptr;
   Asked a;

@@ -235,10 +235,10 @@ uint64_t mask_argument(PyObject* p) { return PyLong_AsUnsignedLongLongMask(p); }
 
 }  // namespace
 
-// integers(n, seed, offset, low, span): word modulo span, plus low; ranges from 2^32 on take two
+// randint(n, seed, offset, low, span): word modulo span, plus low; ranges from 2^32 on take two
 // words each, and span 0 is all of them
-PyObject* integers(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("integers", n, 5, 5) < 0) return nullptr;
+PyObject* randint(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("randint", n, 5, 5) < 0) return nullptr;
   const npy_intp size = PyLong_AsSsize_t(args[0]);
   if (size == -1 && PyErr_Occurred()) return nullptr;
   uint64_t rest[4];
@@ -258,9 +258,9 @@ PyObject* integers(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-// permutation(n, seed, offset): up to 2^20 numbers by one word each, more by two
-PyObject* permutation(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count_arguments("permutation", count, 3, 3) < 0) return nullptr;
+// randperm(n, seed, offset): up to 2^20 numbers by one word each, more by two
+PyObject* randperm(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count_arguments("randperm", count, 3, 3) < 0) return nullptr;
   const npy_intp n = PyLong_AsSsize_t(args[0]);
   if (n == -1 && PyErr_Occurred()) return nullptr;
   const uint64_t seed = mask_argument(args[1]), offset = mask_argument(args[2]);

@@ -7,8 +7,8 @@
 namespace shmtensor {
 
 PyObject* uniform_(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* integers(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* permutation(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* randint(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* randperm(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* normal_(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -279,10 +279,10 @@ void run_logs(const Along& a, T* out) {
 
 }  // namespace
 
-// running_log_sum(x, dim): float32 and float64 alone
-PyObject* running_log_sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("running_log_sum", n, 2, 2) < 0) return nullptr;
-  PyArrayObject* x = array_argument("running_log_sum", "input", args[0]);
+// logcumsumexp(x, dim): float32 and float64 alone
+PyObject* logcumsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("logcumsumexp", n, 2, 2) < 0) return nullptr;
+  PyArrayObject* x = array_argument("logcumsumexp", "input", args[0]);
   if (!x) return nullptr;
   const int type = PyArray_TYPE(x);
   if ((type != NPY_FLOAT && type != NPY_DOUBLE) || !PyArray_SIZE(x)) Py_RETURN_NONE;
@@ -306,10 +306,10 @@ void accumulate_as(const Along& a, bool product, O* out) {
 
 }  // namespace
 
-// running(x, dim, product): of whole numbers and bool as int64
-PyObject* running(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("running", n, 3, 3) < 0) return nullptr;
-  PyArrayObject* x = array_argument("running", "input", args[0]);
+// cumsum_cumprod(x, dim, product): of whole numbers and bool as int64
+PyObject* cumsum_cumprod(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("cumsum_cumprod", n, 3, 3) < 0) return nullptr;
+  PyArrayObject* x = array_argument("cumsum_cumprod", "input", args[0]);
   const int product = x ? PyObject_IsTrue(args[2]) : -1;
   if (product < 0) return nullptr;
   const int type = PyArray_TYPE(x);
@@ -342,10 +342,10 @@ PyObject* running(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-// running_extreme(x, dim, largest) -> (values, places)
-PyObject* running_extreme(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("running_extreme", n, 3, 3) < 0) return nullptr;
-  PyArrayObject* x = array_argument("running_extreme", "input", args[0]);
+// cummax_cummin(x, dim, largest) -> (values, places)
+PyObject* cummax_cummin(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("cummax_cummin", n, 3, 3) < 0) return nullptr;
+  PyArrayObject* x = array_argument("cummax_cummin", "input", args[0]);
   const int largest = x ? PyObject_IsTrue(args[2]) : -1;
   if (largest < 0) return nullptr;
   if (PyArray_TYPE(x) > NPY_DOUBLE) Py_RETURN_NONE;

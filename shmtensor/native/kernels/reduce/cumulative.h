@@ -6,8 +6,8 @@
 namespace shmtensor {
 
 // None where NumPy has to do it.
-PyObject* running(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* running_log_sum(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* running_extreme(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* cumsum_cumprod(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* logcumsumexp(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* cummax_cummin(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

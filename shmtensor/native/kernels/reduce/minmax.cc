@@ -192,19 +192,19 @@ PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants
 
 }  // namespace
 
-// extreme(x, dim, keepdim, largest)
-PyObject* extreme(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run("extreme", args, n, true, false);
+// minmax(x, dim, keepdim, largest)
+PyObject* minmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return run("minmax", args, n, true, false);
 }
 
-// extreme_place(x, dim, keepdim, largest): dim None counts in the flattened array
-PyObject* extreme_place(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run("extreme_place", args, n, false, true);
+// argminmax(x, dim, keepdim, largest): dim None counts in the flattened array
+PyObject* argminmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return run("argminmax", args, n, false, true);
 }
 
-// extreme_along(x, dim, keepdim, largest) -> (values, places)
-PyObject* extreme_along(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run("extreme_along", args, n, true, true);
+// minmax_dim(x, dim, keepdim, largest) -> (values, places)
+PyObject* minmax_dim(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return run("minmax_dim", args, n, true, true);
 }
 
 }  // namespace shmtensor

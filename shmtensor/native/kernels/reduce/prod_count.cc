@@ -299,8 +299,8 @@ PyObject* tally_dims(PyArrayObject* x, bool* goes, bool keep, Tally what) {
   return out;
 }
 
-// product(x, dim, keepdim, dtype=None)
-PyObject* product(PyObject*, PyObject* const* args, Py_ssize_t n) {
+// prod(x, dim, keepdim, dtype=None)
+PyObject* prod(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return called("prod", args, n, Tally::Product);
 }
 

@@ -11,7 +11,7 @@ enum class Tally { Sum, Product, Count };
 // `goes` is changed. None for dtypes without a kernel (complex, and the sum of floating numbers).
 PyObject* tally_dims(PyArrayObject* x, bool* goes, bool keep, Tally what);
 
-PyObject* product(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* prod(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* count(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

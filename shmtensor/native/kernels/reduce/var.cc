@@ -161,10 +161,10 @@ PyObject* of_parts(PyObject* x, PyObject* dim, bool keep, double correction, boo
 
 }  // namespace
 
-// variance(x, dim, correction, keepdim, root)
-PyObject* variance(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("variance", n, 5, 5) < 0) return nullptr;
-  PyArrayObject* x = array_argument("variance", "input", args[0]);
+// var(x, dim, correction, keepdim, root)
+PyObject* var(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("var", n, 5, 5) < 0) return nullptr;
+  PyArrayObject* x = array_argument("var", "input", args[0]);
   if (!x) return nullptr;
   const double correction = PyFloat_AsDouble(args[2]);
   if (correction == -1 && PyErr_Occurred()) return nullptr;

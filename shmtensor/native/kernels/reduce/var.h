@@ -6,7 +6,7 @@
 namespace shmtensor {
 
 // None where NumPy has to do it.
-PyObject* variance(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* var(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* norm(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

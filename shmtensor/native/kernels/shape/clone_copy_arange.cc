@@ -117,9 +117,9 @@ PyObject* clone(PyObject*, PyObject* argument) {
   return out.release();
 }
 
-// store(out, y) -> bool: out[...] = y for one element, or the same shape and dtype; was it done?
-PyObject* store(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("store", n, 2, 2) < 0) return nullptr;
+// copy_into(out, y) -> bool: out[...] = y for one element, or the same shape and dtype; was it done?
+PyObject* copy_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("copy_into", n, 2, 2) < 0) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_FALSE;
   PyArrayObject *out = as_array(args[0]), *y = as_array(args[1]);
   if (PyArray_TYPE(out) != PyArray_TYPE(y) || !PyArray_ISCARRAY(out) || !is_simple(y) ||
@@ -177,10 +177,10 @@ PyObject* steps(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return out.release();
 }
 
-// line(start, end, step, n, type): n > 1 numbers, half of them counted from the start, half from the end, in
+// linspace(start, end, step, n, type): n > 1 numbers, half of them counted from the start, half from the end, in
 // double and then cast
-PyObject* line(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count_arguments("line", count, 5, 5) < 0) return nullptr;
+PyObject* linspace(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count_arguments("linspace", count, 5, 5) < 0) return nullptr;
   double p[3];
   for (int i = 0; i < 3; ++i) {
     p[i] = PyFloat_AsDouble(args[i]);

@@ -6,8 +6,8 @@
 namespace shmtensor {
 
 PyObject* clone(PyObject*, PyObject* argument);
-PyObject* store(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* line(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* copy_into(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* linspace(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* steps(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

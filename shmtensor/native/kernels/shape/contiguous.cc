@@ -245,10 +245,10 @@ void interleave(PyObject* const* items, int64_t count, int64_t outer, int64_t wi
   }
 }
 
-// packed(x): a copy in C order
-PyObject* packed(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("packed", n, 1, 1) < 0) return nullptr;
-  PyArrayObject* x = array_argument("packed", "input", args[0]);
+// contiguous(x): a copy in C order
+PyObject* contiguous(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("contiguous", n, 1, 1) < 0) return nullptr;
+  PyArrayObject* x = array_argument("contiguous", "input", args[0]);
   if (!x) return nullptr;
   const int type = PyArray_TYPE(x);
   if (!is_plain(x) || !is_bytes(type)) {

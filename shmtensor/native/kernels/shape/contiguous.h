@@ -14,7 +14,7 @@ bool pack_into(PyArrayObject* x, void* to);
 // to[o, i] = items[i][o]: `outer` runs of `width` bytes of each of `count` contiguous arrays in turn.
 void interleave(PyObject* const* items, int64_t count, int64_t outer, int64_t width, char* to);
 
-PyObject* packed(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* contiguous(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -35,10 +35,10 @@ bool whole(PyObject* p, Py_ssize_t* out) {
 
 PyObject* flip(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("flip", n, 2, 2) < 0) return nullptr;
-  Ref turned(flipped(self, args, n));
+  Ref turned(flip_view(self, args, n));
   if (!turned || turned.get() == Py_None) return turned.release();
   PyObject* given[1] = {turned.get()};
-  return packed(self, given, 1);
+  return contiguous(self, given, 1);
 }
 
 PyObject* roll(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -73,8 +73,8 @@ PyObject* roll(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-PyObject* triangle(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("triangle", n, 3, 4) < 0) return nullptr;
+PyObject* tril_triu(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("tril_triu", n, 3, 4) < 0) return nullptr;
   PyArrayObject* x = movable(args[0]);
   Py_ssize_t diagonal;
   if (!x || PyArray_NDIM(x) < 2 || !PyArray_SIZE(x) || !whole(args[1], &diagonal)) Py_RETURN_NONE;

@@ -9,6 +9,6 @@ namespace shmtensor {
 
 PyObject* flip(PyObject*, PyObject* const* args, Py_ssize_t n);      // (x, dims)
 PyObject* roll(PyObject*, PyObject* const* args, Py_ssize_t n);      // (x, shift, dim)
-PyObject* triangle(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x, diagonal, upper)
+PyObject* tril_triu(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x, diagonal, upper)
 
 }  // namespace shmtensor

@@ -398,12 +398,12 @@ PyObject* suggests_channels_last(PyObject*, PyObject* array) {
   return x ? PyBool_FromLong(suggests_channels_last(x)) : nullptr;
 }
 
-// laid(array, like): the array, or a copy, that lies as a tensor made like the other does.
-PyObject* laid(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("laid", n, 2, 2) < 0) return nullptr;
-  PyArrayObject* array = array_argument("laid", "array", args[0]);
-  PyArrayObject* like = array ? array_argument("laid", "like", args[1]) : nullptr;
-  if (!like || !same_shape("laid", "array", array, "like", like)) return nullptr;
+// in_layout_of(array, like): the array, or a copy, that lies as a tensor made like the other does.
+PyObject* in_layout_of(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("in_layout_of", n, 2, 2) < 0) return nullptr;
+  PyArrayObject* array = array_argument("in_layout_of", "array", args[0]);
+  PyArrayObject* like = array ? array_argument("in_layout_of", "like", args[1]) : nullptr;
+  if (!like || !same_shape("in_layout_of", "array", array, "like", like)) return nullptr;
   npy_intp strides[kMostDims];
   strides_like(like, strides);
   return with_strides(Ref(Py_NewRef(args[0])), strides).release();

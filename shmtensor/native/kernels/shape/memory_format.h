@@ -66,6 +66,6 @@ using Run = std::function<PyObject*(PyObject* const* args, Py_ssize_t n)>;
 PyObject* run_formatted(const Format& format, const Run& run, PyObject* kernel, PyObject* const* args, Py_ssize_t n);
 
 PyObject* suggests_channels_last(PyObject*, PyObject* array);
-PyObject* laid(PyObject*, PyObject* const* args, Py_ssize_t n);  // laid(array, like)
+PyObject* in_layout_of(PyObject*, PyObject* const* args, Py_ssize_t n);  // in_layout_of(array, like)
 
 }  // namespace shmtensor

@@ -90,8 +90,8 @@ void count_bars(const T* x, int64_t n, const T* edges, int64_t bins, int64_t* co
 
 }  // namespace
 
-// sought(sequence, x, sorter, side): a sequence for all, or one for each row of x
-PyObject* sought(PyObject*, PyObject* const* args, Py_ssize_t n) {
+// searchsorted(sequence, x, sorter, side): a sequence for all, or one for each row of x
+PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("searchsorted", n, 4, 4) < 0) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1]) || args[2] != Py_None ||
       !PyUnicode_Check(args[3]))
@@ -131,8 +131,8 @@ PyObject* sought(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-// occurrences(x, weights, least): how often 0, 1, ... occur in a vector, at least so many numbers
-PyObject* occurrences(PyObject*, PyObject* const* args, Py_ssize_t n) {
+// bincount(x, weights, least): how often 0, 1, ... occur in a vector, at least so many numbers
+PyObject* bincount(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("bincount", n, 3, 3) < 0) return nullptr;
   if (!PyArray_CheckExact(args[0]) || args[1] != Py_None || !PyLong_CheckExact(args[2]))
     Py_RETURN_NONE;
@@ -170,8 +170,8 @@ PyObject* occurrences(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-// bars(x, edges): how many elements lie between each two of the edges, which lie evenly; the last one belongs to its bin
-PyObject* bars(PyObject*, PyObject* const* args, Py_ssize_t n) {
+// histogram(x, edges): how many elements lie between each two of the edges, which lie evenly; the last one belongs to its bin
+PyObject* histogram(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("histc", n, 2, 2) < 0) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
   PyArrayObject *x = as_array(args[0]), *edges = as_array(args[1]);

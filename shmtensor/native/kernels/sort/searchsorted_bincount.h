@@ -6,8 +6,8 @@
 namespace shmtensor {
 
 // None where it is not the simple case, or a wrong one.
-PyObject* sought(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* bars(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* occurrences(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* histogram(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* bincount(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

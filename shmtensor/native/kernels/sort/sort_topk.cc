@@ -287,14 +287,14 @@ PyObject* topk(PyObject*, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-// rank(x, k, dim) -> (values, places), one a row: the k-th smallest; k = -1 the median, -2 of
+// kthvalue(x, k, dim) -> (values, places), one a row: the k-th smallest; k = -1 the median, -2 of
 // numbers
-PyObject* rank(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("rank", n, 3, 3) < 0) return nullptr;
+PyObject* kthvalue(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (count_arguments("kthvalue", n, 3, 3) < 0) return nullptr;
   const Py_ssize_t k = PyNumber_AsSsize_t(args[1], PyExc_OverflowError);
   if (k == -1 && PyErr_Occurred()) return nullptr;
   Work w;
-  const int ready = prepare("rank", args, args[2], 1, &w);
+  const int ready = prepare("kthvalue", args, args[2], 1, &w);
   if (ready < 0) return left_to_caller();
   if (ready == 0 || w.m == 0 || k == 0 || k < kNanMedian || k > w.m) Py_RETURN_NONE;
   return run(w, [&](auto zero) {

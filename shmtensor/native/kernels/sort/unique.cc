@@ -311,9 +311,9 @@ PyObject* longest_runs(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-PyObject* distinct(PyObject*, PyObject* const* args, Py_ssize_t n) { return values_of(args, n, false); }
-PyObject* unique_values(PyObject*, PyObject* const* args, Py_ssize_t n) { return all_of(args, n, false); }
-PyObject* run_values(PyObject*, PyObject* const* args, Py_ssize_t n) { return values_of(args, n, true); }
-PyObject* unique_runs(PyObject*, PyObject* const* args, Py_ssize_t n) { return all_of(args, n, true); }
+PyObject* unique(PyObject*, PyObject* const* args, Py_ssize_t n) { return values_of(args, n, false); }
+PyObject* unique2(PyObject*, PyObject* const* args, Py_ssize_t n) { return all_of(args, n, false); }
+PyObject* unique_consecutive_values(PyObject*, PyObject* const* args, Py_ssize_t n) { return values_of(args, n, true); }
+PyObject* unique_consecutive(PyObject*, PyObject* const* args, Py_ssize_t n) { return all_of(args, n, true); }
 
 }  // namespace shmtensor

@@ -106,14 +106,14 @@ def test_rows_are_numbered_as_numpy_numbers_them() -> None:
             count = len(index) if isinstance(index, tuple) else 1
             step = int(np.prod(x.shape[count:]))
             want = numbers.reshape(*x.shape[:count], step)[..., 0][index] // step
-            np.testing.assert_array_equal(native.rows_at(x, index), want)
+            np.testing.assert_array_equal(native.take_rows(x, index), want)
     i = RNG.integers(0, 7, 70_000)
     for wrong in (7, -8):
         bad = i.copy()
         bad[-5] = wrong
-        assert native.rows_at(x, (bad, i)) is None
-    assert native.rows_at(x, (i, i[1:])) is None
-    assert native.rows_at(x, (i, slice(None))) is None
-    assert native.rows_at(x, (i, i.astype(float))) is None
-    assert native.rows_at(x, (i,) * 5) is None
-    assert native.rows_at(x, ()) is None
+        assert native.take_rows(x, (bad, i)) is None
+    assert native.take_rows(x, (i, i[1:])) is None
+    assert native.take_rows(x, (i, slice(None))) is None
+    assert native.take_rows(x, (i, i.astype(float))) is None
+    assert native.take_rows(x, (i,) * 5) is None
+    assert native.take_rows(x, ()) is None

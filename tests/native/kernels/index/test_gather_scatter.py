@@ -38,22 +38,20 @@ CHOICES = [
 def test_choose_is_numpys_where(shapes: Any, dtype: str) -> None:
     c = RNG.random(shapes[0]) < 0.5
     x, y = draw(shapes[1], dtype), draw(shapes[2], dtype)
-    np.testing.assert_array_equal(
-        native.choose(np.asarray(c), x, y), np.where(c, x, y), strict=True
-    )
+    np.testing.assert_array_equal(native.where(np.asarray(c), x, y), np.where(c, x, y), strict=True)
 
 
 def test_choose_of_any_layout_and_of_numbers() -> None:
     c = RNG.random((60, 80)) < 0.5
     x, y = draw((80, 60), "f4").T, draw((120, 80), "f4")[::2]
     for a, b, d in ((c, x, y), (c.T.copy().T, y, x), (c[:, ::-1], x[::-1], y)):
-        np.testing.assert_array_equal(native.choose(a, b, d), np.where(a, b, d), strict=True)
+        np.testing.assert_array_equal(native.where(a, b, d), np.where(a, b, d), strict=True)
     for a, b in ((x, 0.0), (1, x), (x, 2.5), (draw((60, 80), "i4"), 7), (c, True)):
-        np.testing.assert_array_equal(native.choose(c, a, b), np.where(c, a, b), strict=True)
+        np.testing.assert_array_equal(native.where(c, a, b), np.where(c, a, b), strict=True)
     for a, b in ((draw((60, 80), "i4"), 2.5), (c, 3), (x, y.astype("f8")), (1, 2)):
-        np.testing.assert_array_equal(native.choose(c, a, b), np.where(c, a, b), strict=True)
+        np.testing.assert_array_equal(native.where(c, a, b), np.where(c, a, b), strict=True)
     with pytest.raises(ValueError, match="broadcast"):
-        native.choose(c, x[:3], y)
+        native.where(c, x[:3], y)
 
 
 def around(shape: tuple[int, ...], dim: int, n: int) -> tuple[int, ...]:
@@ -85,7 +83,7 @@ def test_scatter_is_one_after_the_other(shape: tuple[int, ...], dtype: str) -> N
         for add in (False, True):
             out = draw(shape, dtype)
             expected = out.copy()
-            assert native.scatter_into(out, source, index, dim, add)
+            assert native.scatter(out, source, index, dim, add)
             place = tuple(np.indices(index.shape, sparse=True))
             at = (*place[:dim], index, *place[dim + 1 :])
             if add:
@@ -100,13 +98,13 @@ def test_scatter_is_one_after_the_other(shape: tuple[int, ...], dtype: str) -> N
             expected, part = out.copy(), source.copy()
             if dtype[0] == "f" and n:
                 part.reshape(-1)[::3] = np.nan
-            assert native.scatter_into(out, part, index, dim, how)
+            assert native.scatter(out, part, index, dim, how)
             with np.errstate(invalid="ignore"):
                 ufunc.at(expected, at, part)
             np.testing.assert_array_equal(out, expected)
         rows, out = RNG.integers(0, shape[dim], n), draw(shape, dtype)
         expected = out.copy()
-        assert native.add_slices(out, source, rows, dim)
+        assert native.index_add(out, source, rows, dim)
         np.add.at(expected, (slice(None),) * dim + (rows,), source)
         np.testing.assert_array_equal(out, expected)
 
@@ -118,16 +116,16 @@ def test_with_a_base_the_result_begins_as_its_copy(shape: tuple[int, ...], dtype
         index = RNG.integers(0, shape[dim], around(shape, dim, n))
         source = draw(index.shape, dtype)
         expected, out = base.copy(), np.empty_like(base)
-        assert native.scatter_into(expected, source, index, dim, add)
-        assert native.scatter_into(out, source, index, dim, add, base)
+        assert native.scatter(expected, source, index, dim, add)
+        assert native.scatter(out, source, index, dim, add, base)
         np.testing.assert_array_equal(out, expected)
         if n:
             index.reshape(-1)[-1] = shape[dim]
-            assert not native.scatter_into(out, source, index, dim, add, base)
+            assert not native.scatter(out, source, index, dim, add, base)
         rows = RNG.integers(0, shape[dim], n)
         expected, out = base.copy(), np.empty_like(base)
-        assert native.add_slices(expected, source, rows, dim)
-        assert native.add_slices(out, source, rows, dim, base)
+        assert native.index_add(expected, source, rows, dim)
+        assert native.index_add(out, source, rows, dim, base)
         np.testing.assert_array_equal(out, expected)
 
 
@@ -143,10 +141,10 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
             for dim, i, v in ((0, index, source), (1, index.T.copy(), source.T.copy())):
                 base = x if dim == 0 else x.T.copy()
                 out = np.empty_like(base)
-                assert native.scatter_into(out, v, i, dim, 1, base)
+                assert native.scatter(out, v, i, dim, 1, base)
                 found.append(out if dim == 0 else out.T)
             out = np.empty_like(x)
-            assert native.add_slices(out, slices, rows, 0, x)
+            assert native.index_add(out, slices, rows, 0, x)
             found.append(out)
     finally:
         native.set_num_threads(before)
@@ -172,7 +170,7 @@ def test_any_layout() -> None:
     np.testing.assert_array_equal(native.take(x, index[:, 0], 0), x.take(index[:, 0], 0))
     out, expected = np.zeros((40, 30), "f4"), np.zeros((40, 30), "f4")
     source = draw((30, 9), "f4").T
-    assert native.scatter_into(out, source, index, 0, 1)
+    assert native.scatter(out, source, index, 0, 1)
     np.add.at(expected, (index, np.arange(30)), source)
     np.testing.assert_array_equal(out, expected)
 
@@ -183,12 +181,12 @@ def test_wrong_indices_and_rare_cases_change_nothing() -> None:
     bad, good = np.array([[0, 1, 2, 4, -1]]), np.zeros((1, 5), np.int64)
     for index in (bad, bad + 1, good.astype("f4"), good[:, :4]):
         assert native.gather(x, index, 0) is None
-        assert not native.scatter_into(x, np.ones(index.shape, "f4"), index, 0, 1)
+        assert not native.scatter(x, np.ones(index.shape, "f4"), index, 0, 1)
     assert native.take(x, np.array([4]), 0) is None
-    assert not native.add_slices(x, np.ones((1, 5), "f4"), np.array([-1]), 0)
+    assert not native.index_add(x, np.ones((1, 5), "f4"), np.array([-1]), 0)
     assert not native.add_at(x.reshape(-1), np.array([20]), np.ones(1, "f4"))
-    assert not native.scatter_into(x, np.ones((1, 5), "f8"), good, 0, 1)
-    assert not native.scatter_into(x.T, np.ones((5, 1), "f4"), good.T, 1, 1)
+    assert not native.scatter(x, np.ones((1, 5), "f8"), good, 0, 1)
+    assert not native.scatter(x.T, np.ones((5, 1), "f4"), good.T, 1, 1)
     np.testing.assert_array_equal(x, kept)
 
 
@@ -206,11 +204,11 @@ def test_one_number_is_put_at_all_places(dtype: str) -> None:
         want = x.copy()
         np.put_along_axis(want, index, 1, dim)
         out = np.empty_like(x)
-        assert native.scatter_into(out, np.ones((), dtype), index, dim, 0, x)
+        assert native.scatter(out, np.ones((), dtype), index, dim, 0, x)
         np.testing.assert_array_equal(out, want)
         index.flat[-1] = shape[dim]
-        assert not native.scatter_into(out, np.ones((), dtype), index, dim, 0, x)
-        assert not native.scatter_into(out, np.ones((), dtype), index * 0, dim, 1, x)
+        assert not native.scatter(out, np.ones((), dtype), index, dim, 0, x)
+        assert not native.scatter(out, np.ones((), dtype), index * 0, dim, 1, x)
 
 
 @each("dtype", ["c8", "c16", "?", "i1", "i4", "i8"])
@@ -231,9 +229,9 @@ def test_complex_numbers_and_bools_are_added(dtype: str) -> None:
         )
         want, out = x.copy(), np.empty_like(x)
         np.add.at(want, (slice(None),) * dim + (index,), source)
-        assert native.add_slices(out, source, index, dim, x)
+        assert native.index_add(out, source, index, dim, x)
         np.testing.assert_array_equal(out, want, strict=True)
-        assert native.scatter_into(out, source, mesh.copy(), dim, 1, x)
+        assert native.scatter(out, source, mesh.copy(), dim, 1, x)
         np.testing.assert_array_equal(out, want, strict=True)
         if len(shape) == 1:
             out = x.copy()
@@ -259,7 +257,7 @@ def test_slices_are_joined_one_after_the_other(how: int, join: Any, dtype: str) 
         want, out = x.copy(), np.empty_like(x)
         with np.errstate(all="ignore"):
             join.at(want, (slice(None),) * dim + (index,), source)
-        assert native.add_slices(out, source, index, dim, x, how)
+        assert native.index_add(out, source, index, dim, x, how)
         np.testing.assert_array_equal(out, want)
     with pytest.raises(RuntimeError, match="no such way to join: 0"):
-        native.add_slices(x, source, index, dim, None, 0)
+        native.index_add(x, source, index, dim, None, 0)

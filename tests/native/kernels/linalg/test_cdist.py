@@ -39,13 +39,13 @@ def test_distances(p: int, r: int, m: int, order: float, dtype: str) -> None:
     x, y = points(dtype, p, m), points(dtype, r, m)
     want = lengths(x[:, None] - y[None], order)
     for a in (x, np.asfortranarray(x)):
-        got = native.distances(a, np.repeat(y, 2, 0)[::2], order)
+        got = native.cdist(a, np.repeat(y, 2, 0)[::2], order)
         assert got.dtype == np.dtype(dtype)
         np.testing.assert_allclose(got, want, rtol=1e-5)
-    assert not np.diag(native.distances(x, x, order)).any()
-    assert native.distances(x, y.astype("f2"), order) is None
-    assert native.distances(x[0] if p else x[:, 0], y, order) is None
-    assert native.distances(x, y, 3) is None
+    assert not np.diag(native.cdist(x, x, order)).any()
+    assert native.cdist(x, y.astype("f2"), order) is None
+    assert native.cdist(x[0] if p else x[:, 0], y, order) is None
+    assert native.cdist(x, y, 3) is None
 
 
 @each("order", ORDERS)
@@ -53,9 +53,9 @@ def test_distances(p: int, r: int, m: int, order: float, dtype: str) -> None:
 def test_distances_of_pairs(n: int, order: float) -> None:
     for m in (0, 1, 7):
         x = points("f4", n, m)
-        want = native.distances(x, x, order)[np.triu_indices(n, 1)]
-        np.testing.assert_array_equal(native.pair_distances(x, order), want)
-    assert native.pair_distances(points("f4", 3), order) is None
+        want = native.cdist(x, x, order)[np.triu_indices(n, 1)]
+        np.testing.assert_array_equal(native.pdist(x, order), want)
+    assert native.pdist(points("f4", 3), order) is None
 
 
 @each("order", ORDERS)
@@ -71,7 +71,7 @@ def test_batches(order: float) -> None:
 def test_nan_stays(order: float) -> None:
     x = np.ones((2, 40), "f4")
     x[0, 7] = np.nan
-    got = native.distances(x, np.zeros((30, 40), "f4"), order)
+    got = native.cdist(x, np.zeros((30, 40), "f4"), order)
     if order:
         assert np.isnan(got[0]).all()
     assert not np.isnan(got[1]).any()

@@ -38,14 +38,14 @@ def test_classes_are_picked(weighted: bool) -> None:
         want = -np.take_along_axis(x.astype("float64"), at, axis).squeeze(axis) * each
         close = 1e-6 if dtype == "float32" else 1e-14
         for y, t in ((x, target), (x.copy("F"), target.astype("int32"))):
-            got = native.picked(y, t, weight, IGNORED, "none")
+            got = native.nll_loss(y, t, weight, IGNORED, "none")
             assert got is not None
             assert (got.shape, got.dtype) == (target.shape, x.dtype)
             np.testing.assert_allclose(got, want, rtol=close)
         with np.errstate(all="ignore"):
             sums = {"sum": want.sum(), "mean": np.true_divide(want.sum(), each.sum())}
         for how, number in sums.items():
-            total = native.picked(x, target, weight, IGNORED, how)
+            total = native.nll_loss(x, target, weight, IGNORED, how)
             assert total is not None
             assert total.shape == ()
             np.testing.assert_allclose(total, number, rtol=10 * close, atol=10 * close)
@@ -58,10 +58,10 @@ def test_the_way_back_is_the_adjoint(weighted: bool) -> None:
         x, target, weight = case(shape, "float64", weighted)
         if how == "mean" and not weights_of(target, weight).sum():
             continue
-        forward = native.picked(x, target, weight, IGNORED, how)
+        forward = native.nll_loss(x, target, weight, IGNORED, how)
         assert forward is not None
         g = np.asarray(RNG.standard_normal(forward.shape))
-        back = native.picked_backward(g, target, weight, shape, IGNORED, how)
+        back = native.nll_loss_backward(g, target, weight, shape, IGNORED, how)
         assert back is not None
         assert back.shape == x.shape
         np.testing.assert_allclose((back * x).sum(), (forward * g).sum(), rtol=1e-12, atol=1e-12)
@@ -75,7 +75,7 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
-            total = native.picked(x, target, weight, IGNORED, "mean")
+            total = native.nll_loss(x, target, weight, IGNORED, "mean")
             assert total is not None
             found.add(total.tobytes())
     finally:
@@ -85,17 +85,17 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
 
 def test_what_is_left_to_the_plain_form() -> None:
     x, target, weight = np.ones((3, 4), "float32"), np.array([0, 1, 3]), np.ones(4, "float32")
-    assert native.picked(x, target, weight, -100, "mean") is not None
-    assert native.picked(x, target + 1, weight, -100, "mean") is None  # there is no class 4
-    assert native.picked(x, target - 1, None, -100, "none") is None
-    assert native.picked(x, target[:2], None, -100, "none") is None
-    assert native.picked(x, target, weight[:3], -100, "none") is None
-    assert native.picked(x, target, weight.astype("float64"), -100, "none") is None
-    assert native.picked(x, target.astype("float32"), None, -100, "none") is None
-    assert native.picked(x.astype("int64"), target, None, -100, "none") is None
-    assert native.picked(x, target, None, -100, "median") is None
+    assert native.nll_loss(x, target, weight, -100, "mean") is not None
+    assert native.nll_loss(x, target + 1, weight, -100, "mean") is None  # there is no class 4
+    assert native.nll_loss(x, target - 1, None, -100, "none") is None
+    assert native.nll_loss(x, target[:2], None, -100, "none") is None
+    assert native.nll_loss(x, target, weight[:3], -100, "none") is None
+    assert native.nll_loss(x, target, weight.astype("float64"), -100, "none") is None
+    assert native.nll_loss(x, target.astype("float32"), None, -100, "none") is None
+    assert native.nll_loss(x.astype("int64"), target, None, -100, "none") is None
+    assert native.nll_loss(x, target, None, -100, "median") is None
     g = np.ones(3, "float32")
-    assert native.picked_backward(g, target, None, (3, 4), -100, "none") is not None
-    assert native.picked_backward(g, target, None, (3, 4), -100, "mean") is None
-    assert native.picked_backward(g, target, None, (2, 4), -100, "none") is None
-    assert native.picked_backward(g, target + 1, None, (3, 4), -100, "none") is None
+    assert native.nll_loss_backward(g, target, None, (3, 4), -100, "none") is not None
+    assert native.nll_loss_backward(g, target, None, (3, 4), -100, "mean") is None
+    assert native.nll_loss_backward(g, target, None, (2, 4), -100, "none") is None
+    assert native.nll_loss_backward(g, target + 1, None, (3, 4), -100, "none") is None

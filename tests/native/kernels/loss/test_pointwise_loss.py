@@ -77,12 +77,12 @@ def test_losses_and_their_sums(name: str) -> None:
         close = TOLERANCE[dtype]
         spread = np.repeat(y, 2, 0)[::2] if shape else y
         for left, right in ((x, y), (x.copy("F"), spread)):
-            got = native.measure(left, right, name, "none", 0.5, 2.0)
+            got = native.pointwise_loss(left, right, name, "none", 0.5, 2.0)
             assert got is not None
             assert (got.shape, got.dtype) == (x.shape, x.dtype)
             np.testing.assert_allclose(got, want, rtol=close, atol=close)
         for how, number in (("sum", want.sum()), ("mean", want.sum() / (want.size or np.nan))):
-            total = native.measure(x, y, name, how, 0.5, 2.0)
+            total = native.pointwise_loss(x, y, name, how, 0.5, 2.0)
             assert total is not None
             assert (total.shape, total.dtype) == ((), x.dtype)
             np.testing.assert_allclose(total, number, rtol=close, atol=close)
@@ -101,7 +101,7 @@ def test_slopes(name: str, side: int) -> None:
             (one, "sum", -1.5),
             (one, "mean", -1.5 / max(x.size, 1)),
         ):
-            got = native.measure_backward(g, x, y, name, side, how, 0.5, 2.0)
+            got = native.pointwise_loss_backward(g, x, y, name, side, how, 0.5, 2.0)
             assert got is not None
             assert (got.shape, got.dtype) == (x.shape, x.dtype)
             np.testing.assert_allclose(got, factor * slope, rtol=close, atol=close)
@@ -110,7 +110,9 @@ def test_slopes(name: str, side: int) -> None:
 def test_a_mean_of_many_is_as_good_as_one_in_double() -> None:
     x, y = (RNG.random(3_000_000).astype("float32") for _ in range(2))
     want = ((x.astype("float64") - y) ** 2).mean()
-    np.testing.assert_allclose(native.measure(x, y, "squared", "mean", 0.0, 0.0), want, rtol=2e-7)
+    np.testing.assert_allclose(
+        native.pointwise_loss(x, y, "squared", "mean", 0.0, 0.0), want, rtol=2e-7
+    )
 
 
 def test_the_same_bits_on_any_number_of_threads() -> None:
@@ -120,7 +122,7 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
-            total = native.measure(x, y, "logit", "mean", 0.0, 0.0)
+            total = native.pointwise_loss(x, y, "logit", "mean", 0.0, 0.0)
             assert total is not None
             found.add(total.tobytes())
     finally:
@@ -132,9 +134,11 @@ def test_certain_probabilities_count_at_most_100() -> None:
     for dtype in TOLERANCE:
         x = np.array([0, 1, 0, 1, 1e-30, 0.5], dtype)
         y = np.array([0, 1, 1, 0, 0, 0], dtype)
-        got = native.measure(x, y, "entropy", "none", 0.0, 0.0)
+        got = native.pointwise_loss(x, y, "entropy", "none", 0.0, 0.0)
         np.testing.assert_allclose(got, [0, 0, 100, 100, 1e-30, np.log(2)], rtol=1e-6)
-        slopes = native.measure_backward(np.ones_like(x), x, y, "entropy", 0, "none", 0.0, 0.0)
+        slopes = native.pointwise_loss_backward(
+            np.ones_like(x), x, y, "entropy", 0, "none", 0.0, 0.0
+        )
         np.testing.assert_allclose(slopes, [0, 0, -1e12, 1e12, 1e-18, 2], rtol=1e-6, atol=1e-37)
 
 
@@ -142,7 +146,7 @@ def test_far_logits_lose_nothing() -> None:
     for dtype in TOLERANCE:
         x = np.array([80, -80, 500, -500, np.inf, -np.inf], dtype)
         y = np.array([1, 0, 1, 0, 0, 1], dtype)
-        got = native.measure(x, y, "logit", "none", 0.0, 0.0)
+        got = native.pointwise_loss(x, y, "logit", "none", 0.0, 0.0)
         small = np.exp(-80)
         np.testing.assert_allclose(
             got, [small, small, 0, 0, np.inf, np.inf], rtol=1e-5, atol=1e-200
@@ -153,23 +157,23 @@ def test_nan_stays() -> None:
     nan, half = np.array([np.nan, 0.5], "float32"), np.array([0.5, 0.5], "float32")
     for name in MEASURES:
         for x, y in ((nan, half), (half, nan)):
-            got = native.measure(x, y, name, "none", 0.5, 2.0)
+            got = native.pointwise_loss(x, y, name, "none", 0.5, 2.0)
             assert got is not None
             assert np.isnan(got).tolist() == [True, False], name
-            total = native.measure(x, y, name, "sum", 0.5, 2.0)
+            total = native.pointwise_loss(x, y, name, "sum", 0.5, 2.0)
             assert total is not None
             assert np.isnan(total), name
 
 
 def test_what_is_left_to_the_plain_form() -> None:
     x, y = np.ones(3, "float32"), np.ones(3, "float32")
-    assert native.measure(x, y.astype("float64"), "squared", "mean", 0.0, 0.0) is None
-    assert native.measure(x, y[:1], "squared", "mean", 0.0, 0.0) is None
-    assert native.measure(x.astype("int64"), y, "squared", "mean", 0.0, 0.0) is None
-    assert native.measure(x, y, "cubed", "mean", 0.0, 0.0) is None
-    assert native.measure(x, y, "squared", "median", 0.0, 0.0) is None
-    assert native.measure(x + 1, y, "entropy", "mean", 0.0, 0.0) is None  # no probability
-    assert native.measure(-x, y, "entropy", "none", 0.0, 0.0) is None
-    assert native.measure_backward(x, x, y, "squared", 0, "mean", 0.0, 0.0) is None
-    assert native.measure_backward(x[:1], x, y, "squared", 0, "none", 0.0, 0.0) is None
-    assert native.measure_backward(x, x, y, "squared", 2, "none", 0.0, 0.0) is None
+    assert native.pointwise_loss(x, y.astype("float64"), "squared", "mean", 0.0, 0.0) is None
+    assert native.pointwise_loss(x, y[:1], "squared", "mean", 0.0, 0.0) is None
+    assert native.pointwise_loss(x.astype("int64"), y, "squared", "mean", 0.0, 0.0) is None
+    assert native.pointwise_loss(x, y, "cubed", "mean", 0.0, 0.0) is None
+    assert native.pointwise_loss(x, y, "squared", "median", 0.0, 0.0) is None
+    assert native.pointwise_loss(x + 1, y, "entropy", "mean", 0.0, 0.0) is None  # no probability
+    assert native.pointwise_loss(-x, y, "entropy", "none", 0.0, 0.0) is None
+    assert native.pointwise_loss_backward(x, x, y, "squared", 0, "mean", 0.0, 0.0) is None
+    assert native.pointwise_loss_backward(x[:1], x, y, "squared", 0, "none", 0.0, 0.0) is None
+    assert native.pointwise_loss_backward(x, x, y, "squared", 2, "none", 0.0, 0.0) is None

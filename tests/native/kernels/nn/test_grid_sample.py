@@ -35,9 +35,13 @@ def test_sums_equal_the_plain_ones(sizes: tuple[int, ...], dtype: str) -> None:
         x[0, 0, 0] = np.inf  # is not read where there is no place
     close = {"rtol": 2e-5 if dtype == "f4" else 1e-12, "atol": 1e-5 if dtype == "f4" else 1e-12}
     for kernel, form, arguments in (
-        (native.weighed, plain.weighed, (x, weights, at)),
-        (native.dealt, plain.dealt, (g, weights, at, m)),
-        (native.matched, plain.matched, (g, x, at)),
+        (native.weighted_gather, plain._weighted_gather, (x, weights, at)),
+        (native.weighted_scatter, plain._weighted_scatter, (g, weights, at, m)),
+        (
+            native.weighted_gather_backward_weights,
+            plain._weighted_gather_backward_weights,
+            (g, x, at),
+        ),
     ):
         with np.errstate(invalid="ignore"):
             want = form.forward(np, *arguments)
@@ -59,8 +63,8 @@ def test_neighbours_equal_the_plain_ones(
 ) -> None:
     x = draw(2, len(sizes), 1500, dtype=dtype) * 6
     x[0, :, :7] = [[np.nan, np.inf, -np.inf, 3e30, -3e30, -0.0, 2.0]]
-    want = plain.neighbours.forward(np, x, sizes, reach, frame)
-    got = native.neighbours(x, sizes, reach, frame)
+    want = plain._sample_indices.forward(np, x, sizes, reach, frame)
+    got = native.sample_indices(x, sizes, reach, frame)
     np.testing.assert_array_equal(got, want, strict=True)
     assert got.min() >= -1
     assert got.max() < np.prod(sizes)
@@ -68,14 +72,14 @@ def test_neighbours_equal_the_plain_ones(
 
 def test_what_does_not_fit_is_left_to_the_plain_forms() -> None:
     x, w, at = np.ones((2, 3, 5)), np.ones((2, 4, 6)), np.zeros((2, 4, 6), np.int64)
-    assert native.weighed(x, w[:1], at) is None
-    assert native.weighed(x, w.astype("f4"), at) is None
-    assert native.weighed(x, w, at.astype("i4")) is None
-    assert native.weighed(x[:1], w, at) is None
-    assert native.dealt(np.ones((2, 3, 5)), w, at, 5) is None
-    assert native.dealt(np.ones((2, 3, 6)), w, at, -1) is None
-    assert native.matched(np.ones((2, 2, 6)), x, at) is None
+    assert native.weighted_gather(x, w[:1], at) is None
+    assert native.weighted_gather(x, w.astype("f4"), at) is None
+    assert native.weighted_gather(x, w, at.astype("i4")) is None
+    assert native.weighted_gather(x[:1], w, at) is None
+    assert native.weighted_scatter(np.ones((2, 3, 5)), w, at, 5) is None
+    assert native.weighted_scatter(np.ones((2, 3, 6)), w, at, -1) is None
+    assert native.weighted_gather_backward_weights(np.ones((2, 2, 6)), x, at) is None
     for sizes, reach, frame in (((5,), 2, 0), ((5, 0), 2, 0), ((5, 4), 3, 0), ((5, 4), 2, 4)):
-        assert native.neighbours(np.ones((2, 2, 6)), sizes, reach, frame) is None
-    with pytest.raises(TypeError, match="weighed"):
-        native.weighed(x, w)
+        assert native.sample_indices(np.ones((2, 2, 6)), sizes, reach, frame) is None
+    with pytest.raises(TypeError, match="weighted_gather"):
+        native.weighted_gather(x, w)

@@ -64,7 +64,7 @@ def loop(kind: str, xs: list[Any], sizes: list[int], reverse: bool) -> tuple[Any
 
 
 def forward(kind: str, xs: list[Any], sizes: list[int], reverse: bool) -> tuple[Any, Any, Any]:
-    return native.recurrent(kind, *xs, np.array(sizes), reverse)
+    return native.rnn_layer(kind, *xs, np.array(sizes), reverse)
 
 
 CASES = [(kind, 0) for kind in GATES] + [("lstm", 3)]
@@ -94,7 +94,7 @@ def test_gradients_are_those_of_differences(kind: str, projected: int, reverse: 
     out, cells, gates = forward(kind, xs, sizes, reverse)
     random = np.random.default_rng(1)
     g_out, g_cells = random.standard_normal(out.shape), random.standard_normal(cells.shape)
-    by_x, _, by_h, by_c, _ = native.recurrent_slope(
+    by_x, _, by_h, by_c, _ = native.rnn_layer_backward(
         kind, g_out, g_cells, h, c, w, w_hr, out, cells, gates, np.array(sizes), reverse
     )
 
@@ -118,13 +118,13 @@ def test_gradients_are_those_of_differences(kind: str, projected: int, reverse: 
 def test_gates_saturate_and_keep_what_is_no_number(dtype: Any) -> None:
     x = np.array([[-1e30, 1e4, -200, 0, 1e-9, 90, np.inf, -np.inf, np.nan]], dtype)
     zero, w = np.zeros((1, 9), dtype), np.zeros((9, 9), dtype)
-    out, _, _ = native.recurrent("tanh", x, zero, None, w, None, None, np.array([1]), False)
+    out, _, _ = native.rnn_layer("tanh", x, zero, None, w, None, None, np.array([1]), False)
     np.testing.assert_allclose(out, np.tanh(x), 1e-6 if dtype == np.float32 else 1e-14)
-    out, _, _ = native.recurrent("relu", x, zero, None, w, None, None, np.array([1]), False)
+    out, _, _ = native.rnn_layer("relu", x, zero, None, w, None, None, np.array([1]), False)
     np.testing.assert_array_equal(out, np.maximum(x, 0))
     rows = np.concatenate([x, np.zeros((1, 18), dtype), x], 1)
     w4 = np.zeros((36, 9), dtype)
-    _, _, gates = native.recurrent("lstm", rows, zero, zero, w4, None, None, np.array([1]), False)
+    _, _, gates = native.rnn_layer("lstm", rows, zero, zero, w4, None, None, np.array([1]), False)
     np.testing.assert_allclose(gates[:, :9], sigmoid(x), 1e-6, 1e-37)
 
 

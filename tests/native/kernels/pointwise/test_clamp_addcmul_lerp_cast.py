@@ -99,7 +99,7 @@ def test_results_are_written_where_it_is_said(dtype: str) -> None:
     x, y, z = whole
     calls = (
         (native.clamp, (x, -0.5, 0.5)),
-        (native.finite, (x, 0.0, 1.0, 2.0)),
+        (native.nan_to_num, (x, 0.0, 1.0, 2.0)),
         (native.addcmul, (x, y, z, 3)),
         (native.addcdiv, (x, y, z, 3)),
         (native.lerp, (x, y, 0.3)),
@@ -121,7 +121,7 @@ def test_numbers_in_place_of_nan_and_infinity(dtype: str) -> None:
         x = RNG.normal(size=n).astype(dtype)
         x[::3], x[1::5], x[2::7] = np.nan, np.inf, -np.inf
         want = np.nan_to_num(x, nan=3.0, posinf=4.0, neginf=-5.0)
-        np.testing.assert_array_equal(native.finite(x, 3.0, 4.0, -5.0), want)
+        np.testing.assert_array_equal(native.nan_to_num(x, 3.0, 4.0, -5.0), want)
 
 
 def test_what_is_not_plain_is_left_to_the_caller() -> None:
@@ -131,7 +131,7 @@ def test_what_is_not_plain_is_left_to_the_caller() -> None:
     assert native.addcmul(x, x, x.T.copy().T, 1) is None
     assert native.lerp(x, 1.0, 0.5) is None
     assert native.lerp(x, x, x.astype("f8")) is None
-    assert native.finite(np.arange(3), 0, 1, 2) is None
+    assert native.nan_to_num(np.arange(3), 0, 1, 2) is None
     assert native.clamp(x, np.nan, None) is None
     assert native.clamp(np.ones(3, np.complex64), 0, 1) is None
     assert native.rsqrt(np.arange(3)) is None
@@ -188,24 +188,24 @@ def test_whole_numbers_are_clamped_in_one_pass(n: int, dtype: str) -> None:
 def test_scaled_cubed_and_kept(shape: tuple[int, ...], dtype: str) -> None:
     x, y = (np.asarray(RNG.normal(size=shape)).astype(dtype) for _ in range(2))
     tight = {"rtol": 1e-6 if dtype == "f4" else 1e-15, "atol": 1e-6 if dtype == "f4" else 1e-15}
-    np.testing.assert_allclose(native.add_scaled(x, y, -1.5), x - y * x.dtype.type(1.5), **tight)
+    np.testing.assert_allclose(native.add_alpha(x, y, -1.5), x - y * x.dtype.type(1.5), **tight)
     z = x.copy()
-    assert native.add_scaled(z, y, 2, z) is z
+    assert native.add_alpha(z, y, 2, z) is z
     np.testing.assert_allclose(z, x + 2 * y, **tight)
     np.testing.assert_array_equal(native.cube(x), x * x * x)
     mask = np.asarray(RNG.random(shape) < 0.5)
     want = np.where(mask, x * x.dtype.type(0.75), x.dtype.type(0))
-    np.testing.assert_array_equal(native.keep(x, mask, 0.75), want, strict=True)
+    np.testing.assert_array_equal(native.masked_scale(x, mask, 0.75), want, strict=True)
 
 
 def test_scaled_cubed_and_kept_leave_what_is_rare() -> None:
     x = np.ones((3, 4), "f4")
-    assert native.add_scaled(x, x[0], 2.0) is None
-    assert native.add_scaled(x, x.astype("f8"), 2.0) is None
-    assert native.add_scaled(x, x, 2j) is None
+    assert native.add_alpha(x, x[0], 2.0) is None
+    assert native.add_alpha(x, x.astype("f8"), 2.0) is None
+    assert native.add_alpha(x, x, 2j) is None
     assert native.cube(x.astype("i8")) is None
-    assert native.keep(x, np.ones((4, 3), bool), 2.0) is None
-    assert native.keep(x, x, 2.0) is None
+    assert native.masked_scale(x, np.ones((4, 3), bool), 2.0) is None
+    assert native.masked_scale(x, x, 2.0) is None
 
 
 def test_floats_are_cut_off() -> None:

@@ -73,16 +73,16 @@ def test_integers_are_those_of_the_plain_form(n: int) -> None:
     words, bits = philox.words(seed, offset, n).astype("u8"), philox.bits(seed, offset, n)
     for low, span in ((0, 10), (-7, 2**32 - 1), (2**40, 3)):
         want = (words % np.uint64(span)).astype("i8") + low
-        np.testing.assert_array_equal(native.integers(n, seed, offset, low, span), want)
+        np.testing.assert_array_equal(native.randint(n, seed, offset, low, span), want)
     for span in (2**32, 2**63 + 1):
         want = (bits % np.uint64(span)).view("i8") - 5
-        np.testing.assert_array_equal(native.integers(n, seed, offset, -5, span), want)
-    np.testing.assert_array_equal(native.integers(n, seed, offset, 0, 0), bits.view("i8"))
+        np.testing.assert_array_equal(native.randint(n, seed, offset, -5, span), want)
+    np.testing.assert_array_equal(native.randint(n, seed, offset, 0, 0), bits.view("i8"))
 
 
 @each("n", [0, 1, 2, 5, 1001, 2**20 + 1])
 def test_permutations_are_those_of_the_plain_form(n: int) -> None:
-    got = native.permutation(n, 9, 4)
+    got = native.randperm(n, 9, 4)
     np.testing.assert_array_equal(np.sort(got), np.arange(n))
     if n < 10_000:
         np.testing.assert_array_equal(got, philox.permutation(9, 4, n))
@@ -91,5 +91,5 @@ def test_permutations_are_those_of_the_plain_form(n: int) -> None:
 def test_permutations_are_even() -> None:
     places = np.zeros((4, 4))
     for seed in range(4000):
-        places[np.arange(4), native.permutation(4, seed, 0)] += 1
+        places[np.arange(4), native.randperm(4, seed, 0)] += 1
     assert abs(places / 4000 - 0.25).max() < 0.04

@@ -26,10 +26,10 @@ def test_running_sums_and_products_are_numpys(shape: tuple[int, ...], dtype: str
     x = draw(shape, dtype)
     ones = np.sign(x) + (x == 0).astype(dtype)
     for dim in range(-1, x.ndim):
-        sums = native.running(x, dim, False)
+        sums = native.cumsum_cumprod(x, dim, False)
         np.testing.assert_array_equal(sums, x.cumsum(dim, dtype=dtype), strict=True)
         np.testing.assert_array_equal(
-            native.running(ones, dim, True), ones.cumprod(dim, dtype=dtype)
+            native.cumsum_cumprod(ones, dim, True), ones.cumprod(dim, dtype=dtype)
         )
 
 
@@ -39,7 +39,7 @@ def test_running_whole_numbers_are_int64(shape: tuple[int, ...], dtype: str) -> 
     for a in (x, np.asfortranarray(x)):
         for dim in range(-1, x.ndim):
             for product, want in ((False, np.cumsum), (True, np.cumprod)):
-                got = native.running(a, dim, product)
+                got = native.cumsum_cumprod(a, dim, product)
                 np.testing.assert_array_equal(got, want(x, dim, np.int64), strict=True)
 
 
@@ -47,19 +47,19 @@ def test_running_whole_numbers_are_int64(shape: tuple[int, ...], dtype: str) -> 
 def test_running_sums_of_complex_numbers(shape: tuple[int, ...], dtype: str) -> None:
     x = (draw(shape, "f4") + 1j * draw(shape, "f4")).astype(dtype)
     for dim in range(-1, x.ndim):
-        got = native.running(x, dim, False)
+        got = native.cumsum_cumprod(x, dim, False)
         np.testing.assert_array_equal(got, x.cumsum(dim), strict=True)
 
 
 def test_whole_numbers_wrap_round() -> None:
     x = np.array([2**62, 2**62, 2**62], np.int64)
-    np.testing.assert_array_equal(native.running(x, 0, False), x.cumsum())
-    np.testing.assert_array_equal(native.running(x, 0, True), x.cumprod())
+    np.testing.assert_array_equal(native.cumsum_cumprod(x, 0, False), x.cumsum())
+    np.testing.assert_array_equal(native.cumsum_cumprod(x, 0, True), x.cumprod())
 
 
 def test_a_long_float32_sum_is_as_good_as_a_float64_one() -> None:
     x = RNG.random(200_000).astype("f4")
-    got = native.running(x, 0, False)
+    got = native.cumsum_cumprod(x, 0, False)
     np.testing.assert_allclose(got, x.cumsum(dtype="f8"), 1e-7)
 
 
@@ -68,17 +68,17 @@ def test_long_sums_of_what_is_no_number_or_overflows() -> None:
     for values in ([np.inf], [np.inf, -np.inf], [np.nan], [1e308, 1e308, -1e308], [-1e308, 1e308]):
         x[40_000 : 40_000 + len(values)] = values
         with np.errstate(all="ignore"):
-            np.testing.assert_array_equal(native.running(x, 0, False), x.cumsum())
+            np.testing.assert_array_equal(native.cumsum_cumprod(x, 0, False), x.cumsum())
     y = np.ones(70_000, "f4")
     y[40_000:40_002] = np.inf, -np.inf
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(native.running(y, 0, False), y.cumsum())
+        np.testing.assert_array_equal(native.cumsum_cumprod(y, 0, False), y.cumsum())
 
 
 def test_products_near_zero_keep_float32s_smallest_numbers() -> None:
     x = np.full((6, 300), 0.5, "f4")
     expected = x.cumprod(1, dtype="f8").astype("f4")
-    np.testing.assert_array_equal(native.running(x, 1, True), expected)
+    np.testing.assert_array_equal(native.cumsum_cumprod(x, 1, True), expected)
     assert 0 < expected[0, 145] < np.finfo("f4").tiny  # denormal, and still there
 
 
@@ -90,7 +90,7 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
         for n in (1, 2, 3):
             native.set_num_threads(n)
             found.append(
-                [native.running(x.astype(t), 0, False) for x in cases for t in ("f4", "f8")]
+                [native.cumsum_cumprod(x.astype(t), 0, False) for x in cases for t in ("f4", "f8")]
             )
     finally:
         native.set_num_threads(before)
@@ -118,7 +118,7 @@ def test_running_extremes_by_definition(shape: tuple[int, ...], dtype: str) -> N
     if dtype[0] == "f" and x.size > 5:
         x.reshape(-1)[5] = np.nan
     for dim, largest in itertools.product(range(x.ndim), (True, False)):
-        found = native.running_extreme(x, dim, largest)
+        found = native.cummax_cummin(x, dim, largest)
         assert found is not None
         expected = so_far(np.moveaxis(x, dim, -1), largest)
         for a, b in zip(found, expected, strict=True):
@@ -128,12 +128,12 @@ def test_running_extremes_by_definition(shape: tuple[int, ...], dtype: str) -> N
 def test_any_layout_and_what_is_rare() -> None:
     x = draw((40, 60), "f4")
     for y in (x.T, x[::-1], x[:, ::3]):
-        np.testing.assert_array_equal(native.running(y, 0, False), y.cumsum(0))
-    assert native.running(np.zeros((), "f4"), 0, False) is None
-    assert native.running(np.zeros(3, "f2"), 0, True) is None
-    assert native.running(np.zeros(3, "f2"), 0, False) is None
-    assert native.running(np.zeros(3, "f4"), 1, False) is None
-    assert native.running_extreme(np.zeros(3, "f2"), 0, True) is None
+        np.testing.assert_array_equal(native.cumsum_cumprod(y, 0, False), y.cumsum(0))
+    assert native.cumsum_cumprod(np.zeros((), "f4"), 0, False) is None
+    assert native.cumsum_cumprod(np.zeros(3, "f2"), 0, True) is None
+    assert native.cumsum_cumprod(np.zeros(3, "f2"), 0, False) is None
+    assert native.cumsum_cumprod(np.zeros(3, "f4"), 1, False) is None
+    assert native.cummax_cummin(np.zeros(3, "f2"), 0, True) is None
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -144,13 +144,13 @@ def test_running_logarithms_of_sums(dtype: str) -> None:
         x = (rng.standard_normal(shape) * 40).astype(dtype)
         for dim in range(-x.ndim, x.ndim):
             for y in (x, x.copy("F")):
-                got = native.running_log_sum(y, dim)
+                got = native.logcumsumexp(y, dim)
                 assert got is not None
                 assert (got.shape, got.dtype) == (x.shape, x.dtype)
                 wanted = np.logaddexp.accumulate(x.astype("f8"), dim)
                 np.testing.assert_allclose(got, wanted, rtol=close, atol=close)
     inf, nan = np.inf, np.nan
     x = np.array([-inf, -inf, 1, -inf, inf, inf, 2, nan, 3, inf], dtype)
-    got = native.running_log_sum(x, 0)
+    got = native.logcumsumexp(x, 0)
     np.testing.assert_allclose(got, [-inf, -inf, 1, 1, inf, inf, inf, nan, nan, nan], rtol=1e-6)
-    assert native.running_log_sum(np.arange(3), 0) is None
+    assert native.logcumsumexp(np.arange(3), 0) is None

@@ -51,13 +51,13 @@ def test_extremes_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
     x = draw(shape, dtype)
     for dim, keep in itertools.product(dims(x), (False, True)):
         for largest, value, place in ((True, np.max, np.argmax), (False, np.min, np.argmin)):
-            same(native.extreme(x, dim, keep, largest), np.asarray(value(x, dim, keepdims=keep)))
+            same(native.minmax(x, dim, keep, largest), np.asarray(value(x, dim, keepdims=keep)))
             same(
-                native.extreme_place(x, dim, keep, largest),
+                native.argminmax(x, dim, keep, largest),
                 np.asarray(place(x, dim, keepdims=keep)),
             )
             if dim is not None:
-                v, p = native.extreme_along(x, dim, keep, largest)
+                v, p = native.minmax_dim(x, dim, keep, largest)
                 same(v, np.asarray(value(x, dim, keepdims=keep)))
                 same(p, np.asarray(place(x, dim, keepdims=keep)))
 
@@ -71,8 +71,8 @@ def layouts(x: Any) -> list[Any]:
 def test_extremes_of_any_layout(dtype: str) -> None:
     for x in layouts(draw((60, 90), dtype)):
         for dim in (None, 0, 1):
-            same(native.extreme(x, dim, False, True), np.asarray(x.max(dim)))
-            same(native.extreme_place(x, dim, False, False), np.asarray(x.argmin(dim)))
+            same(native.minmax(x, dim, False, True), np.asarray(x.max(dim)))
+            same(native.argminmax(x, dim, False, False), np.asarray(x.argmin(dim)))
 
 
 @pytest.mark.parametrize("shape", [(5, 300), (300, 5), (3, 70_000), (200_000,)])
@@ -85,8 +85,8 @@ def test_the_first_nan_wins(shape: tuple[int, ...], dtype: str) -> None:
     with np.errstate(invalid="ignore"):
         for dim in dims(x):
             for largest, value, place in ((True, np.max, np.argmax), (False, np.min, np.argmin)):
-                same(native.extreme(x, dim, False, largest), np.asarray(value(x, dim)))
-                same(native.extreme_place(x, dim, False, largest), np.asarray(place(x, dim)))
+                same(native.minmax(x, dim, False, largest), np.asarray(value(x, dim)))
+                same(native.argminmax(x, dim, False, largest), np.asarray(place(x, dim)))
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "?"])
@@ -95,10 +95,10 @@ def test_many_short_rows_and_axes_apart(dtype: str) -> None:
     for shape, dim in (((3000, 10), 1), ((40, 50, 3), 2), ((1100, 24), 1), ((20, 30, 7), (0, 2))):
         x = draw(shape, dtype)
         for keep in (False, True):
-            same(native.extreme(x, dim, keep, True), np.asarray(x.max(dim, keepdims=keep)))
-            same(native.extreme(x, dim, keep, False), np.asarray(x.min(dim, keepdims=keep)))
+            same(native.minmax(x, dim, keep, True), np.asarray(x.max(dim, keepdims=keep)))
+            same(native.minmax(x, dim, keep, False), np.asarray(x.min(dim, keepdims=keep)))
             if isinstance(dim, int):
-                places = native.extreme_place(x, dim, keep, True)
+                places = native.argminmax(x, dim, keep, True)
                 same(places, np.asarray(x.argmax(dim, keepdims=keep)))
             if dtype[0] == "f":
                 wide = x.astype("f8")
@@ -106,7 +106,7 @@ def test_many_short_rows_and_axes_apart(dtype: str) -> None:
                 for got, wanted in (
                     (native.norm(x, dim, keep, 1), abs(wide).sum(dim, keepdims=keep)),
                     (native.norm(x, dim, keep, 2), np.sqrt((wide**2).sum(dim, keepdims=keep))),
-                    (native.variance(x, dim, 1, keep, False), wide.var(dim, ddof=1, keepdims=keep)),
+                    (native.var(x, dim, 1, keep, False), wide.var(dim, ddof=1, keepdims=keep)),
                     (native.logsumexp(x, dim, keep), np.log(np.exp(wide).sum(dim, keepdims=keep))),
                 ):
                     assert got is not None
@@ -131,14 +131,14 @@ def test_logarithms_of_sums_down_columns(dtype: str) -> None:
 
 
 def test_extremes_leave_to_numpy_what_is_rare() -> None:
-    assert native.extreme(np.zeros((2, 2), "f2"), None, False, True) is None
-    assert native.extreme(np.zeros((2, 2), "c8"), None, False, True) is None
-    assert native.extreme(np.zeros((0, 3), "f4"), 0, False, True) is None
-    empty = native.extreme(np.zeros((0, 3), "f4"), 1, True, True)
+    assert native.minmax(np.zeros((2, 2), "f2"), None, False, True) is None
+    assert native.minmax(np.zeros((2, 2), "c8"), None, False, True) is None
+    assert native.minmax(np.zeros((0, 3), "f4"), 0, False, True) is None
+    empty = native.minmax(np.zeros((0, 3), "f4"), 1, True, True)
     assert empty is not None
     assert empty.shape == (0, 1)
-    assert native.extreme(np.zeros((2, 2)), 2, False, True) is None
-    assert native.extreme(np.zeros((2, 2)), (0, 0), False, True) is None
+    assert native.minmax(np.zeros((2, 2)), 2, False, True) is None
+    assert native.minmax(np.zeros((2, 2)), (0, 0), False, True) is None
 
 
 @each(("shape", "dtype"), itertools.product([*SHAPES, (3, 5000, 4)], ("f4", "f8")))
@@ -154,7 +154,7 @@ def test_variance_is_numpys(shape: tuple[int, ...], dtype: str) -> None:
                 (away * away).sum(dim, keepdims=keep) / np.float64(n - correction)
             )
             for root in (False, True):
-                got = native.variance(x, dim, correction, keep, root)
+                got = native.var(x, dim, correction, keep, root)
                 assert got is not None
                 assert got.dtype == x.dtype
                 assert got.shape == expected.shape
@@ -171,10 +171,10 @@ def test_variance_is_numpys(shape: tuple[int, ...], dtype: str) -> None:
 
 def test_variance_of_few_and_none() -> None:
     for x in (np.ones(1, "f4"), np.ones(0, "f4")):
-        out = native.variance(x, None, 1, False, False)
+        out = native.var(x, None, 1, False, False)
         assert out is not None
         assert np.isnan(out)
-    two = native.variance(np.array([1.0, 3.0], "f4"), None, 3, False, False)
+    two = native.var(np.array([1.0, 3.0], "f4"), None, 3, False, False)
     assert two is not None
     assert np.isinf(two)
 
@@ -187,8 +187,8 @@ def test_extremes_do_not_depend_on_the_number_of_threads() -> None:
         for n in (1, 2, 3):
             native.set_num_threads(n)
             results.append(
-                [native.extreme_place(x, d, False, True) for d in (None, 0, 1)]
-                + [native.variance(x, d, 1, False, False) for d in (None, 0, 1)]
+                [native.argminmax(x, d, False, True) for d in (None, 0, 1)]
+                + [native.var(x, d, 1, False, False) for d in (None, 0, 1)]
             )
         for a, b, c in zip(*results, strict=True):
             same(a, b)

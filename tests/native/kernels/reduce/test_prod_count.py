@@ -49,7 +49,7 @@ def test_of_whole_numbers_an_int64(dtype: str) -> None:
         for (shape, dim), keep in itertools.product(CASES, (False, True)):
             for x in layouts(draw(shape, dtype)):
                 same(native.sum(x, dim, keep), x.sum(dim, np.int64, keepdims=keep))
-                same(native.product(x, dim, keep), x.prod(dim, np.int64, keepdims=keep))
+                same(native.prod(x, dim, keep), x.prod(dim, np.int64, keepdims=keep))
                 same(native.count(x, dim, keep), (x != 0).sum(dim, np.int64, keepdims=keep))
 
 
@@ -59,7 +59,7 @@ def test_of_floating_numbers(dtype: str) -> None:
         for x in layouts(draw(shape, dtype)):
             with np.errstate(all="ignore"):
                 want = x.astype("f8").prod(dim, keepdims=keep).astype(dtype)
-            same(native.product(x, dim, keep), want)
+            same(native.prod(x, dim, keep), want)
             x = np.asarray(x - 1)
             same(native.count(x, dim, keep), (x != 0).sum(dim, np.int64, keepdims=keep))
 
@@ -69,17 +69,17 @@ def test_products_of_short_rows(dtype: str) -> None:
     for rows, m in itertools.product((16, 17, 23, 31, 5000), (1, 2, 10, 24)):
         x = np.random.default_rng(0).uniform(0.5, 2, (rows, m)).astype(dtype)
         want = x.astype("f8").prod(1).astype(dtype)
-        np.testing.assert_allclose(native.product(x, 1, False), want, 2e-7, strict=True)
+        np.testing.assert_allclose(native.prod(x, 1, False), want, 2e-7, strict=True)
 
 
 def test_nan_counts_and_passes() -> None:
     for n in (3, 1000):
         x = np.ones((n, 2), "f4")
         x[1, 0] = np.nan
-        assert np.isnan(native.product(x, 0, False)).tolist() == [True, False]
+        assert np.isnan(native.prod(x, 0, False)).tolist() == [True, False]
         assert native.count(x, 0, False).tolist() == [n, n]
     x = np.array([0.0, np.inf], "f4")
-    assert np.isnan(native.product(x, 0, False))
+    assert np.isnan(native.prod(x, 0, False))
     assert native.count(x, None, False) == 1
 
 
@@ -87,16 +87,16 @@ def test_products_of_double_keep_denormal_numbers() -> None:
     x = np.full(400, 1e-200)
     x[2:] = 1
     x[2:6] = 1e25
-    assert native.product(x[:6], 0, False) == pytest.approx(1e-300)
+    assert native.prod(x[:6], 0, False) == pytest.approx(1e-300)
     x = np.array([1e-300, 1e-20])
-    assert native.product(x, 0, False) == 1e-300 * 1e-20 > 0
+    assert native.prod(x, 0, False) == 1e-300 * 1e-20 > 0
 
 
 def test_other_numbers_and_wrong_dims_are_left_to_the_caller() -> None:
-    assert native.product(np.ones(3, "g"), None, False) is None
+    assert native.prod(np.ones(3, "g"), None, False) is None
     assert native.count(np.ones(3, "c8"), None, False) is None
     for dtype in ("f8", "c8"):
-        assert native.product(np.ones(3, dtype), 1, False) is None
+        assert native.prod(np.ones(3, dtype), 1, False) is None
     assert native.count(np.ones(3), (0, 0), False) is None
 
 
@@ -106,7 +106,7 @@ def test_bits_do_not_depend_on_threads() -> None:
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
-            results.append([native.product(x, d, False).tobytes() for d in (None, 0, 1)])
+            results.append([native.prod(x, d, False).tobytes() for d in (None, 0, 1)])
     finally:
         native.set_num_threads(threads)
     assert results[0] == results[1] == results[2]
@@ -124,15 +124,15 @@ def test_transposed_sums_and_extremes_are_the_originals() -> None:
                 assert got.flags.c_contiguous
                 np.testing.assert_allclose(got, want, atol=1e-3, rtol=1e-5, strict=False)
                 assert got.shape == want.shape
-                largest = native.extreme(y, dim, keep, True)
+                largest = native.minmax(y, dim, keep, True)
                 if largest is not None:
                     same(largest, y.max(dim, keepdims=keep))
                 if not isinstance(dim, tuple):
                     same(
-                        native.extreme_place(y, dim, keep, True),
+                        native.argminmax(y, dim, keep, True),
                         np.asarray(y.argmax(dim, keepdims=keep)),
                     )
-                spread = native.variance(y, dim, 1, keep, False)
+                spread = native.var(y, dim, 1, keep, False)
                 if spread is not None:
                     want = y.astype("f8").var(dim, ddof=1, keepdims=keep)
                     np.testing.assert_allclose(spread, want, rtol=1e-4)
@@ -147,7 +147,7 @@ def test_products_of_float32_are_nearly_those_of_double(n: int) -> None:
     rng = np.random.default_rng(n)
     x = np.exp(rng.standard_normal((20, n)) / n).astype("f4")
     want = x.astype("f8").prod(1)
-    for got in (native.product(x, 1, False), native.product(x.T.copy(), 0, False)):
+    for got in (native.prod(x, 1, False), native.prod(x.T.copy(), 0, False)):
         np.testing.assert_allclose(got, want, rtol=1.01 * 2.0**-24)
 
 
@@ -159,7 +159,7 @@ def test_products_leave_the_range_of_float32_and_come_back(n: int) -> None:
     x[1::2] = 1 / x[1::2]
     x = rng.permuted(x, axis=1).astype("f4")
     want = x.astype("f8").prod(1)
-    for got in (native.product(x, 1, False), native.product(x.T.copy(), 0, False)):
+    for got in (native.prod(x, 1, False), native.prod(x.T.copy(), 0, False)):
         np.testing.assert_allclose(got, want, rtol=2e-6)
 
 
@@ -173,7 +173,7 @@ def test_products_meet_what_is_no_normal_number(n: int) -> None:
     with np.errstate(all="ignore"):
         want = x.astype("f8").prod(1).astype("f4")
     some = np.abs(want) > 1e-37
-    for got in (native.product(x, 1, False), native.product(x.T.copy(), 0, False)):
+    for got in (native.prod(x, 1, False), native.prod(x.T.copy(), 0, False)):
         np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
         np.testing.assert_allclose(got[some], want[some], rtol=4e-6)
         np.testing.assert_allclose(got[~some], want[~some], atol=1e-37)
@@ -186,7 +186,7 @@ def test_products_of_float32_are_the_same_for_any_number_of_threads() -> None:
     try:
         for threads in (1, 2, 3):
             native.set_num_threads(threads)
-            found.append([native.product(x, dim, False) for dim in (None, 0, 1)])
+            found.append([native.prod(x, dim, False) for dim in (None, 0, 1)])
     finally:
         native.set_num_threads(before)
     for other in found[1:]:

@@ -17,11 +17,11 @@ RNG = np.random.default_rng(5)
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": lambda x, dim: native.sum(x, dim, False),
     "sum, kept": lambda x, dim: native.sum(x, dim, True),
-    "product": lambda x, dim: native.product(x, dim, False),
+    "product": lambda x, dim: native.prod(x, dim, False),
     "count": lambda x, dim: native.count(x, dim, False),
-    "extreme": lambda x, dim: native.extreme(x, dim, False, True),
-    "place": lambda x, dim: native.extreme_place(x, dim, True, False),
-    "variance": lambda x, dim: native.variance(x, dim, 1.0, False, False),
+    "extreme": lambda x, dim: native.minmax(x, dim, False, True),
+    "place": lambda x, dim: native.argminmax(x, dim, True, False),
+    "variance": lambda x, dim: native.var(x, dim, 1.0, False, False),
     "norm": lambda x, dim: native.norm(x, dim, False, 2),
 }
 

@@ -34,12 +34,12 @@ def test_16_bit_floats_move_as_others_do() -> None:
     bits = np.random.default_rng(2).integers(0, 2**16, (70, 90)).astype(np.uint16)
     x = bits.view(st.bfloat16)
     out = np.zeros_like(x)
-    assert native.store(out, x)
+    assert native.copy_into(out, x)
     same(out.view(np.uint16), bits)
-    assert native.store(out, x[3:4, 4].reshape(()))
+    assert native.copy_into(out, x[3:4, 4].reshape(()))
     same(out.view(np.uint16), np.full_like(bits, bits[3, 4]))
     for view in layouts(bits):
-        same(native.packed(view.view(st.bfloat16)).view(np.uint16), np.ascontiguousarray(view))
+        same(native.contiguous(view.view(st.bfloat16)).view(np.uint16), np.ascontiguousarray(view))
     for dim in (0, 1, 2):
         got = native.stack([x, x[::-1].copy()], dim)
         assert got is not None
@@ -52,7 +52,7 @@ def test_stretched_elements_are_packed(dtype: str) -> None:
     column = draw((300, 1), dtype)
     for x in (np.broadcast_to(column, (300, 70)), np.broadcast_to(column.T, (70, 300)),
               np.broadcast_to(column[:4, None], (4, 20_000, 3))):  # fmt: skip
-        same(native.packed(x), np.ascontiguousarray(x))
+        same(native.contiguous(x), np.ascontiguousarray(x))
 
 
 @each("n", [1023, 1024, 1025, 1151, 5000])
@@ -67,7 +67,7 @@ def test_copies_that_lie_just_ahead_are_whole(n: int) -> None:
         for ahead in (0, 1, 2, 8, 15, 16, 31, 33, 63, 64, 100):
             memory[far - 1 :] = 1
             out = memory[far + begin + ahead :][:n]
-            assert native.store(out, x[begin : begin + n])
+            assert native.copy_into(out, x[begin : begin + n])
             same(out, x[begin : begin + n])
             assert memory[far - 1 : far + begin + ahead].all()
             assert memory[far + begin + ahead + n :].all()
@@ -78,7 +78,7 @@ def test_runs_are_filled_and_turned_to_their_ends(dtype: str) -> None:
     for n in (1, 7, 8, 9, 15, 16, 31, 33, 63, 65, 127, 200, 1001):
         for begin in (0, 1, 2, 3, 5, 8):
             out = np.zeros(n + 20, dtype)
-            assert native.store(out[begin : begin + n], np.asarray(113).astype(dtype))
+            assert native.copy_into(out[begin : begin + n], np.asarray(113).astype(dtype))
             want = np.zeros(n + 20, dtype)
             want[begin : begin + n] = 113
             same(out, want)
@@ -101,15 +101,15 @@ def test_store(dtype: str) -> None:
     for shape in ((0,), (5,), (3, 4), (300, 400)):
         for y in [*layouts(draw(shape, dtype)), np.asarray(3).astype(dtype)]:
             out = np.zeros(shape, dtype)
-            if native.store(out, y):
+            if native.copy_into(out, y):
                 same(out, np.broadcast_to(y, shape))
             else:
                 assert dtype == "c16"
     x = np.arange(6.0)
-    assert not native.store(x[:3], x[1:4])
-    assert not native.store(x[::2], np.zeros(3))
-    assert not native.store(x, np.zeros(6, "f4"))
-    assert not native.store(x, np.zeros(1))
+    assert not native.copy_into(x[:3], x[1:4])
+    assert not native.copy_into(x[::2], np.zeros(3))
+    assert not native.copy_into(x, np.zeros(6, "f4"))
+    assert not native.copy_into(x, np.zeros(1))
 
 
 @each("dtype", TYPES)
@@ -119,9 +119,9 @@ def test_triangle(shape: tuple[int, ...], dtype: str) -> None:
         if not x.size:
             continue
         for diagonal in (0, 1, -1, 500, -500):
-            same(native.triangle(x, diagonal, False), np.tril(x, diagonal))
-            same(native.triangle(x, diagonal, True), np.triu(x, diagonal))
-    assert native.triangle(np.ones(3), 0, True) is None
+            same(native.tril_triu(x, diagonal, False), np.tril(x, diagonal))
+            same(native.tril_triu(x, diagonal, True), np.triu(x, diagonal))
+    assert native.tril_triu(np.ones(3), 0, True) is None
 
 
 @each("dtype", TYPES)
@@ -164,7 +164,7 @@ def test_one_element_everywhere(dtype: str) -> None:
         expected = x.copy()
         value = np.asarray(77, dtype)
         expected[start : start + n] = value
-        assert native.store(x[start : start + n], value)
+        assert native.copy_into(x[start : start + n], value)
         same(x, expected)
 
 
@@ -173,19 +173,19 @@ def test_one_element_everywhere(dtype: str) -> None:
 def test_line(n: int, dtype: str) -> None:
     for start, end in [(0.0, 100.0), (100.0, -3.0), (-7.25, 7.25), (5.0, 5.0)]:
         if dtype == "u1" and min(start, end) < 0:
-            assert native.line(start, end, 0.0, n, np.dtype(dtype).num) is None
+            assert native.linspace(start, end, 0.0, n, np.dtype(dtype).num) is None
             continue
         step, i = (end - start) / (n - 1), np.arange(n)
         want = np.where(i < n // 2, start + step * i, end - step * (n - 1 - i)).astype(dtype)
-        same(native.line(start, end, step, n, np.dtype(dtype).num), want)
+        same(native.linspace(start, end, step, n, np.dtype(dtype).num), want)
 
 
 def test_line_leaves_what_the_type_does_not_hold() -> None:
-    assert native.line(0, 2.0**63, 1.0, 5, np.dtype("i8").num) is None
-    assert native.line(0, 128, 1.0, 5, np.dtype("i1").num) is None
-    assert native.line(0, 127, 1.0, 5, np.dtype("i1").num) is not None
-    assert native.line(0, 1, 1.0, 1, np.dtype("f4").num) is None
-    assert native.line(1j, 1, 1.0, 3, np.dtype("f4").num) is None
+    assert native.linspace(0, 2.0**63, 1.0, 5, np.dtype("i8").num) is None
+    assert native.linspace(0, 128, 1.0, 5, np.dtype("i1").num) is None
+    assert native.linspace(0, 127, 1.0, 5, np.dtype("i1").num) is not None
+    assert native.linspace(0, 1, 1.0, 1, np.dtype("f4").num) is None
+    assert native.linspace(1j, 1, 1.0, 3, np.dtype("f4").num) is None
 
 
 @each("dtype", TYPES)
@@ -195,9 +195,9 @@ def test_triangle_in_place(shape: tuple[int, ...], dtype: str) -> None:
         for upper, plain in ((False, np.tril), (True, np.triu)):
             x = draw(shape, dtype)
             want = plain(x, diagonal)
-            assert native.triangle(x, diagonal, upper, x) is x
+            assert native.tril_triu(x, diagonal, upper, x) is x
             same(x, want)
     x = draw(shape, dtype)
-    assert native.triangle(x, 0, True, x.copy()) is None
+    assert native.tril_triu(x, 0, True, x.copy()) is None
     turned = x.swapaxes(-1, -2)
-    assert native.triangle(turned, 0, True, turned) is None
+    assert native.tril_triu(turned, 0, True, turned) is None

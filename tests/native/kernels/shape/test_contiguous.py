@@ -41,7 +41,7 @@ def layouts(dtype: str) -> list[Any]:
 @each("dtype", TYPES)
 def test_packed_is_a_copy_in_order(dtype: str) -> None:
     for x in layouts(dtype):
-        out = native.packed(x)
+        out = native.contiguous(x)
         assert out.flags.c_contiguous
         assert not np.shares_memory(out, x)
         np.testing.assert_array_equal(out, x, strict=True)
@@ -49,9 +49,9 @@ def test_packed_is_a_copy_in_order(dtype: str) -> None:
 
 def test_packed_swaps_and_aligns_nothing_wrongly() -> None:
     swapped = np.arange(6, dtype=">f4").reshape(2, 3).T
-    np.testing.assert_array_equal(native.packed(swapped), swapped)
+    np.testing.assert_array_equal(native.contiguous(swapped), swapped)
     odd = np.frombuffer(bytes(range(25)), "u1")[1:].view("f4")
-    np.testing.assert_array_equal(native.packed(odd), odd)
+    np.testing.assert_array_equal(native.contiguous(odd), odd)
 
 
 STACKS = [(), (4,), (3, 4), (2, 3, 5), (0, 3), (300, 200), (40_000,), (1, 1)]

@@ -30,7 +30,7 @@ def test_sought_is_numpys(m: int, dtype: str) -> None:
     s = np.sort(draw(m, dtype))
     for shape, side in itertools.product(((), (1,), (15,), (5, 1000), (7001,)), ("left", "right")):
         x = draw(shape, dtype)
-        found = native.sought(s, x, None, side)
+        found = native.searchsorted(s, x, None, side)
         np.testing.assert_array_equal(found, np.searchsorted(s, x, side), strict=True)
 
 
@@ -38,20 +38,20 @@ def test_sought_in_rows_of_any_layout() -> None:
     s = np.sort(draw((6, 50), "f4"))
     x = draw((1000, 6), "f4").T
     for side in ("left", "right"):
-        found = native.sought(s, x, None, side)
+        found = native.searchsorted(s, x, None, side)
         expected = [np.searchsorted(row, values, side) for row, values in zip(s, x, strict=True)]
         np.testing.assert_array_equal(found, expected)
-        back = native.sought(s[0, ::2], x, None, side)
+        back = native.searchsorted(s[0, ::2], x, None, side)
         np.testing.assert_array_equal(back, np.searchsorted(s[0, ::2], x, side))
 
 
 def test_what_is_left_to_numpy() -> None:
     s, x = np.arange(5.0), np.ones(3)
-    assert native.sought(s, x.astype("f4"), None, "left") is None
-    assert native.sought(s, x, np.arange(5), "left") is None
-    assert native.sought(np.ones((2, 5)), np.ones((3, 4)), None, "left") is None
-    assert native.sought(np.zeros(5000), x, None, "left") is None  # few searches in many
-    assert native.sought(s.astype("f2"), x.astype("f2"), None, "left") is None
+    assert native.searchsorted(s, x.astype("f4"), None, "left") is None
+    assert native.searchsorted(s, x, np.arange(5), "left") is None
+    assert native.searchsorted(np.ones((2, 5)), np.ones((3, 4)), None, "left") is None
+    assert native.searchsorted(np.zeros(5000), x, None, "left") is None  # few searches in many
+    assert native.searchsorted(s.astype("f2"), x.astype("f2"), None, "left") is None
 
 
 def test_occurrences_are_numpys() -> None:
@@ -59,14 +59,14 @@ def test_occurrences_are_numpys() -> None:
         x = RNG.integers(0, high, n)
         for least in (0, 5, 2000):
             expected = np.bincount(x, minlength=least)
-            np.testing.assert_array_equal(native.occurrences(x, None, least), expected, strict=True)
+            np.testing.assert_array_equal(native.bincount(x, None, least), expected, strict=True)
         np.testing.assert_array_equal(
-            native.occurrences(x.repeat(2)[::2], None, 0), np.bincount(x), strict=True
+            native.bincount(x.repeat(2)[::2], None, 0), np.bincount(x), strict=True
         )
     x[-1] = -1
-    assert native.occurrences(x, None, 0) is None
-    assert native.occurrences(x[:0], None, 0) is None
-    assert native.occurrences(np.full(70_000, 2**40), None, 0) is None
+    assert native.bincount(x, None, 0) is None
+    assert native.bincount(x[:0], None, 0) is None
+    assert native.bincount(np.full(70_000, 2**40), None, 0) is None
 
 
 @each(("bins", "dtype"), itertools.product((1, 7, 100, 3000), ("f4", "f8")))
@@ -78,15 +78,15 @@ def test_bars_are_numpys(bins: int, dtype: str) -> None:
         for low, high in ((-1.0, 1.0), (0.0, 2.0), (-3.0, 3.0)):
             edges = np.linspace(low, high, bins + 1, dtype=dtype)
             want = np.histogram(x[~np.isnan(x)], bins, (low, high))[0]
-            np.testing.assert_array_equal(native.bars(x, edges), want)
-    assert native.bars(np.ones(3, "i8"), np.ones(2)) is None
-    assert native.bars(np.ones(3), np.ones(1)) is None
+            np.testing.assert_array_equal(native.histogram(x, edges), want)
+    assert native.histogram(np.ones(3, "i8"), np.ones(2)) is None
+    assert native.histogram(np.ones(3), np.ones(1)) is None
 
 
 @each("dtype", ["f4", "f8", "i1", "u1", "i4", "i8", "f2"])
 def test_membership_is_numpys(dtype: str) -> None:
     rng = np.random.default_rng(4)
-    among = ROWS["among"]
+    among = ROWS["_isin"]
     for shape, n in (((0,), 3), ((5,), 0), ((), 4), ((7,), 1), ((300, 40), 9), ((20_000,), 5000)):
         x = rng.integers(0, 100, shape).astype(dtype)
         tests = rng.integers(0, 120, (n, 1)).astype(dtype)

@@ -60,7 +60,7 @@ def test_sort_and_topk_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
                 first = np.take(places, np.arange(k), dim)
                 check(native.topk(x, k, dim, descending), x, first, dim)
         for k in (1, shape[dim] // 2 + 1, shape[dim]):
-            check(native.rank(x, k, dim), x, np.take(order(x, dim, False), [k - 1], dim), dim)
+            check(native.kthvalue(x, k, dim), x, np.take(order(x, dim, False), [k - 1], dim), dim)
 
 
 @each(("shape", "dtype"), itertools.product(SHAPES, ("f4", "f8", "i8")))
@@ -70,9 +70,9 @@ def test_medians(shape: tuple[int, ...], dtype: str) -> None:
         places, n = order(x, dim, False), shape[dim]
         nans = (x != x).sum(dim, keepdims=True)
         whole = np.where(nans > 0, n - nans, (n - 1) // 2)
-        check(native.rank(x, -1, dim), x, np.take_along_axis(places, whole, dim), dim)
+        check(native.kthvalue(x, -1, dim), x, np.take_along_axis(places, whole, dim), dim)
         part = np.maximum(n - nans - 1, 0) // 2
-        check(native.rank(x, -2, dim), x, np.take_along_axis(places, part, dim), dim)
+        check(native.kthvalue(x, -2, dim), x, np.take_along_axis(places, part, dim), dim)
 
 
 def test_any_layout() -> None:
@@ -90,8 +90,8 @@ def test_empty_and_rare() -> None:
     assert native.sort(np.zeros((), "f4"), 0, False) is None
     assert native.sort(np.zeros(3, "f2"), 0, False) is None
     assert native.topk(np.zeros(3, "f4"), 4, 0, True) is None
-    assert native.rank(np.zeros(3, "f4"), 0, 0) is None
-    assert native.rank(np.zeros((2, 0), "f4"), 1, 1) is None
+    assert native.kthvalue(np.zeros(3, "f4"), 0, 0) is None
+    assert native.kthvalue(np.zeros((2, 0), "f4"), 1, 1) is None
 
 
 def test_long_rows_of_whole_numbers_far_apart() -> None:
@@ -101,7 +101,7 @@ def test_long_rows_of_whole_numbers_far_apart() -> None:
             check(native.sort(x, 0, descending), x, order(x, 0, descending), 0)
             check(native.topk(x, 100, 0, descending), x, order(x, 0, descending)[:100], 0)
         for k in (1, 20_000, 40_000):
-            check(native.rank(x, k, 0), x, order(x, 0, False)[k - 1 : k], 0)
+            check(native.kthvalue(x, k, 0), x, order(x, 0, False)[k - 1 : k], 0)
 
 
 def test_more_first_ones_than_a_piece_keeps() -> None:

@@ -20,9 +20,9 @@ TYPES = ("f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?")
 def check_runs(x: Any) -> None:
     flat = x.reshape(-1)
     first = np.append(np.ones(min(1, flat.size), bool), flat[1:] != flat[:-1])
-    values, inverse, counts = native.unique_runs(x) or ()
+    values, inverse, counts = native.unique_consecutive(x) or ()
     np.testing.assert_array_equal(values, flat[first], strict=True)
-    np.testing.assert_array_equal(native.run_values(x), flat[first], strict=True)
+    np.testing.assert_array_equal(native.unique_consecutive_values(x), flat[first], strict=True)
     np.testing.assert_array_equal(inverse, np.cumsum(first).reshape(x.shape) - 1, strict=True)
     np.testing.assert_array_equal(counts, np.diff(np.flatnonzero(first), append=flat.size))
 
@@ -30,13 +30,13 @@ def check_runs(x: Any) -> None:
 def check(x: Any) -> None:
     check_runs(x)
     expected = np.unique(x, return_inverse=True, return_counts=True)
-    found = native.unique_values(x)
+    found = native.unique2(x)
     assert found is not None
     values, inverse, counts = found
     if x.dtype.kind == "f" and x.size > 4096:
-        assert native.distinct(x) is None  # NumPy sorts them faster
+        assert native.unique(x) is None  # NumPy sorts them faster
     else:
-        np.testing.assert_array_equal(native.distinct(x), expected[0], strict=True)
+        np.testing.assert_array_equal(native.unique(x), expected[0], strict=True)
     np.testing.assert_array_equal(values, expected[0], strict=True)
     np.testing.assert_array_equal(inverse, expected[1].reshape(x.shape), strict=True)
     np.testing.assert_array_equal(counts, expected[2], strict=True)
@@ -63,10 +63,10 @@ def test_any_layout_and_what_is_left_to_numpy() -> None:
     for y in (x.T, x[::-1], x[:, ::3], np.broadcast_to(x[0], (5, 80))):
         check(y)
     x = np.array([1.0, np.nan, 2.0])
-    assert native.distinct(x) is None
-    assert native.unique_values(x) is None
-    assert native.unique_values(np.ones((2, 2)), 0) is None
-    assert native.unique_values(np.ones(3, "f2")) is None
+    assert native.unique(x) is None
+    assert native.unique2(x) is None
+    assert native.unique2(np.ones((2, 2)), 0) is None
+    assert native.unique2(np.ones(3, "f2")) is None
 
 
 @each("dtype", TYPES)
@@ -98,6 +98,6 @@ def test_runs_of_any_length() -> None:
     x = np.array([0.0, -0.0, np.nan, np.nan, 1, 1])
     check_runs(x)
     check_runs(-x)
-    assert np.signbit(native.run_values(-x)[0])
-    assert native.run_values(np.ones(3, "f2")) is None
-    assert native.unique_runs(np.ones((2, 2)), 0) is None
+    assert np.signbit(native.unique_consecutive_values(-x)[0])
+    assert native.unique_consecutive_values(np.ones(3, "f2")) is None
+    assert native.unique_consecutive(np.ones((2, 2)), 0) is None
