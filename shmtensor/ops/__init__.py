@@ -102,10 +102,10 @@ def load(word: str = "") -> bool:
     """Declares the later families of a word, or all of them; whether any were not declared yet."""
     words = (word,) if word else tuple(LATER)
     families = [family for w in words for family in LATER.get(w, ())]
-    known = len(ROWS) + len(COMPOSITES)
+    declared = len(ROWS) + len(COMPOSITES)
     for family in families:
         _import_module(f"{__name__}.{family}")
-    return len(ROWS) + len(COMPOSITES) > known
+    return len(ROWS) + len(COMPOSITES) > declared
 
 
 for _family in FAMILIES:  # in this order the rows stand in the table, and in the reference

@@ -21,7 +21,7 @@ from ... import native
 from ...ops import LATER
 from ...ops.table import named_results
 from ...ops.table.memory_format import format_of
-from ...ops.table.native_or_numpy import of_halves
+from ...ops.table.native_or_numpy import half_kernel_of
 from ...ops.table.op_definition import EMPTY, Input, Row
 from .no_warnings import no_warnings
 
@@ -268,7 +268,7 @@ def fill(op: Any) -> None:
     items, constants = kernel_items(row)
     widening = None
     if not row.view and not row.halves:  # 16-bit floats are computed with in float32
-        widening = len(row.outputs), of_halves(row.numpy)
+        widening = len(row.outputs), half_kernel_of(row.numpy)
     result = None
     if len(row.outputs) > 1 and not row.listed and form != "array":
         # max_along is what max(dim) runs

@@ -35,8 +35,8 @@ __all__ = [
     "Composite",
     "Input",
     "Row",
+    "check_tensors",
     "composite",
-    "insist_on_tensors",
     "op",
 ]
 
@@ -147,18 +147,20 @@ class Row:
         Raises:
             TypeError: a name that this op does not have.
         """
-        known = self.names()
+        available = self.names()
         for name, function in functions.items():
             if name not in {i.name for i in self.inputs}:
-                raise TypeError(f"{self.name}.pullback: no such input: {name!r}, it has {known}")
+                raise TypeError(
+                    f"{self.name}.pullback: no such input: {name!r}, it has {available}"
+                )
             if function is None:
                 continue
             needs = parameters_of(function)
-            unknown = [n for n in needs if n not in known]
+            unknown = [n for n in needs if n not in available]
             if unknown:
                 raise TypeError(
                     f"{self.name}.pullback: {name} names what the op does not have: {unknown}, "
-                    f"it has {sorted(known)}"
+                    f"it has {sorted(available)}"
                 )
             self.pullbacks[name] = Pullback(function, needs)
         return self
@@ -229,7 +231,7 @@ class Composite:
         return self
 
 
-def insist_on_tensors(name: str, *values: Any) -> None:
+def check_tensors(name: str, *values: Any) -> None:
     """Raises TypeError if one of the operands of a composite is a Python number."""
     if any(isinstance(v, (bool, int, float, complex)) for v in values):
         raise TypeError(f"{name}: a tensor is needed, not a number: {values}")
@@ -356,18 +358,20 @@ def read_signature(forward: Any) -> tuple[tuple[Input, ...], tuple[Attribute, ..
     Read from its code: `inspect.signature` takes 40 us a function, and there are a thousand.
     """
     code = forward.__code__
-    names, ahead = code.co_varnames, code.co_posonlyargcount
-    if names[:1] != ("xp",) or not ahead:
+    names, n_positional = code.co_varnames, code.co_posonlyargcount
+    if names[:1] != ("xp",) or not n_positional:
         raise TypeError(
             f"op: {forward.__name__}: the first parameter must be xp, before '/': {names[:1]}"
         )
     notes = forward.__annotations__
-    given = forward.__defaults__ or ()
-    defaults = dict(zip(names[code.co_argcount - len(given) : code.co_argcount], given))
+    tail = forward.__defaults__ or ()
+    defaults = dict(zip(names[code.co_argcount - len(tail) : code.co_argcount], tail))
     defaults.update(forward.__kwdefaults__ or {})
-    inputs = [Input(n, word_of(notes.get(n, "")) == "list", n in defaults) for n in names[1:ahead]]
+    inputs = [
+        Input(n, word_of(notes.get(n, "")) == "list", n in defaults) for n in names[1:n_positional]
+    ]
     attributes = []
-    for i in range(ahead, code.co_argcount + code.co_kwonlyargcount):
+    for i in range(n_positional, code.co_argcount + code.co_kwonlyargcount):
         word = word_of(notes.get(names[i], ""))
         kind = word if word in ANNOTATIONS else ""
         default = defaults.get(names[i], EMPTY)
@@ -410,7 +414,7 @@ def composite(
     """
 
     def declare(compute: Function) -> Composite:
-        made = Composite(
+        result = Composite(
             name=name or compute.__name__,
             compute=compute,
             doc=compute.__doc__ or "",
@@ -422,10 +426,10 @@ def composite(
             exact_out=exact_out,
         )
         if parameters_of(compute)[:1] != ("ops",):
-            raise TypeError(f"composite: {made.name}: the first parameter must be ops")
-        if made.name in ROWS or made.name in COMPOSITES:
-            raise TypeError(f"composite: declared twice: {made.name!r}")
-        COMPOSITES[made.name] = made
-        return made
+            raise TypeError(f"composite: {result.name}: the first parameter must be ops")
+        if result.name in ROWS or result.name in COMPOSITES:
+            raise TypeError(f"composite: declared twice: {result.name!r}")
+        COMPOSITES[result.name] = result
+        return result
 
     return declare if compute is None else declare(compute)
