@@ -103,8 +103,8 @@ def usual(rule: Any, form: str, inputs: tuple[Any, ...], attributes: tuple[Any, 
         for x, value in zip(row.inputs, inputs):
             if x.name in row.tensors and isinstance(value, NUMBERS):
                 raise wrong_operand(row, inputs)
-    if row.unlike is not None:
-        row.unlike(*inputs)
+    if row.check_dtypes is not None:
+        row.check_dtypes(*inputs)
     if form == "inplace" and row.promote is not None:
         written = elsewhere(rule, inputs, attributes)
         if written is not None:

@@ -1,4 +1,7 @@
-"""Reading and writing along one dimension: index_select, index_add, gather, scatter."""
+"""Reading and writing along one dimension: index_select, index_add, gather, scatter.
+
+Longer than other files: the columns that each row declares are here.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def as_vector(name: str, index: Any) -> Any:
     method=False,
     function=False,
     samples=[((3, 4), ints((5,), 3), 0), ((3, 4), ints((2,), 4), 1)],
-    halves="moved",
+    halves="copies",
     vmap="first_along",
 )
 def _index_select(xp, x, index, /, dim):
@@ -194,7 +197,7 @@ def check_index_shape(name: str, x: Any, index: Any, dim: int) -> int:
     method=False,
     function=False,
     samples=[((3, 4), ints((2, 5), 4), 1), ((3, 4), ints((5, 2), 3), 0)],
-    halves="moved",
+    halves="copies",
     vmap="along",
 )
 def _gather(xp, x, index, /, dim, sparse=False):
@@ -341,7 +344,7 @@ _scatter.numpy = inplace_kernel(scatter_in_place("scatter", 0), _scatter.forward
     method=False,
     function=False,
     samples=[((3, 4), ints((2, 4), 4), 1)],
-    halves="moved",
+    halves="copies",
     vmap="along",
 )
 def _scatter_zeros(xp, x, index, /, dim):

@@ -112,7 +112,7 @@ def getitem(x: Any, index: Any) -> Any:
     method=False,
     function=False,
     samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
-    halves="moved",
+    halves="copies",
     vmap="item",
 )
 def _getitem(xp, x, /, index: index):
@@ -133,7 +133,7 @@ def explain_slice_step(inputs: Any, attributes: Any) -> Any:
 
 
 _getitem.pullback(x=lambda ops, g, x_shape, index: ops._index_backward(g, x_shape, index))
-_getitem.wrong = explain_slice_step
+_getitem.diagnose = explain_slice_step
 
 
 @op(method=False, function=False, samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
@@ -150,7 +150,7 @@ def _index_backward(xp, x, /, shape, index: index):
 _index_backward.pullback(x=lambda ops, g, index: ops._getitem(g, index))
 
 
-@op(**INPLACE_COLUMNS, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)], halves="moved")
+@op(**INPLACE_COLUMNS, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)], halves="copies")
 def _index_put(xp, x, values, /, index: index, accumulate):
     """The tensor with values written or added at an index. Copies: one (the result)."""
     if not accumulate:
@@ -264,7 +264,7 @@ def masked_select(ops, input, mask):
     method=False,
     function=False,
     samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))],
-    halves="moved",
+    halves="copies",
 )
 def _masked_scatter(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
@@ -289,7 +289,7 @@ _masked_scatter.pullback(
 )
 
 
-@op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))], halves="moved")
+@op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))], halves="copies")
 def _masked_scatter_backward(xp, x, /, shape):
     """Zeros of a shape whose first elements are x's."""
     out = xp.zeros(shape, x.dtype)

@@ -39,7 +39,7 @@ def row_norms(difference: Any, p: float) -> Any:
     vmap="apart",
 )
 def _cdist(xp, x, y, /, p=2.0):
-    """Distances of all rows of x from all rows of y: (..., P, M) and (..., R, M) give (..., P, R)."""
+    """Distances of all rows of x and y: (..., P, M) and (..., R, M) give (..., P, R)."""
     return row_norms(x[..., :, None, :] - y[..., None, :, :], p)
 
 

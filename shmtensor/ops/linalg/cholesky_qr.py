@@ -81,7 +81,7 @@ def is_positive_definite(x: Any) -> bool:
     method=False,
     function=False,
     samples=[(NEAR_ONE @ NEAR_ONE.T,), (BATCH @ BATCH.swapaxes(1, 2),)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_cholesky(xp, x, /):
@@ -148,7 +148,7 @@ def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
     function=False,
     outputs="Q R",
     samples=[(NEAR_ONE, "reduced"), (TALL, "reduced"), (TALL.T, "reduced"), (BATCH, "complete")],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_qr(xp, x, /, mode):

@@ -31,7 +31,7 @@ REAL = np.diag([1.0, 2.5, -1.5]) + 0.1 * np.arange(9.0).reshape(3, 3)
     function=False,
     outputs="values vectors",
     samples=[(SYMMETRIC, "L"), (SYMMETRIC, "U"), (BATCH + BATCH.swapaxes(1, 2), "L")],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_eigh(xp, x, /, UPLO):
@@ -94,7 +94,7 @@ def linalg_eigvalsh(ops, A, UPLO="L"):
     function=False,
     outputs="values vectors",
     samples=[(REAL,), (np.stack([REAL, REAL.T + np.eye(3)]),)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_eig(xp, x, /):
@@ -148,7 +148,7 @@ def linalg_eigvals(ops, A):
     function=False,
     outputs="u s vh",
     samples=[(NEAR_ONE,), (BATCH,)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_svd(xp, x, /):

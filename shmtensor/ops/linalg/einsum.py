@@ -114,7 +114,7 @@ def plan_product(equation: str, ranks: tuple[int, int]) -> Plan | None:
 
 
 def run_plan(ops: Any, x: Any, y: Any, plan: Plan) -> Any:
-    """Computes the product of a plan; None if sizes differ (one may be 1) or an operand is empty."""
+    """The product of a plan; None if sizes differ (one may be 1) or an operand is empty."""
     first, second, batch, rows, inner, last = plan
     x = x if first is None else ops.permute(x, first)
     y = y if second is None else ops.permute(y, second)

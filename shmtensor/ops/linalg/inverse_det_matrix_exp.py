@@ -55,7 +55,7 @@ BATCH = np.stack([NEAR_ONE, NEAR_ONE.T + 0.2])
 TALL = np.array([[1.0, 0.2], [0.3, 2.0], [-0.4, 0.6]])
 
 
-@op(samples=[(NEAR_ONE,), (BATCH,), ((0, 2, 2),)], halves="asked", autocast="full", vmap="alone")
+@op(samples=[(NEAR_ONE,), (BATCH,), ((0, 2, 2),)], halves="checks", autocast="full", vmap="alone")
 def inverse(xp, x, /):
     """The inverse of square matrices.
 
@@ -74,7 +74,7 @@ inverse.pullback(
     method=False,
     function=False,
     samples=[(NEAR_ONE, (3, 2)), (BATCH, (3, 1)), (NEAR_ONE, (2, 3, 1))],
-    halves="asked",
+    halves="checks",
     vmap="systems",
 )
 def _solve(xp, x, y, /):
@@ -94,7 +94,7 @@ _solve.pullback(
 # ---- determinants
 
 
-@op(outputs="sign logabsdet", samples=[(NEAR_ONE,), (BATCH,)], halves="asked", vmap="alone")
+@op(outputs="sign logabsdet", samples=[(NEAR_ONE,), (BATCH,)], halves="checks", vmap="alone")
 def slogdet(xp, x, /):
     """The sign (complex: the phase) of the determinant and the logarithm of its absolute value."""
     check_square("slogdet", x)
@@ -129,7 +129,7 @@ def product_of_others(ops: Any, s: Any) -> Any:
     return ops.prod(ops._where_other(np.eye(n, dtype=bool), wide, 1.0), -1)
 
 
-@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)], halves="asked", vmap="alone")
+@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)], halves="checks", vmap="alone")
 def det(xp, x, /):
     """The determinant of square matrices."""
     check_square("det", x)
@@ -158,7 +158,7 @@ det.pullback(x=lambda ops, g, x, out: det_backward(ops, g, x, out))
     function=False,
     outputs="u s vh",
     samples=[(NEAR_ONE,), (TALL,), (TALL.T,)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _svd(xp, x, /):
@@ -200,7 +200,7 @@ _svd.pullback(x=lambda ops, g_u, g_s, g_vh, u, s, vh: svd_backward(ops, g_u, g_s
     method=False,
     function=False,
     samples=[(NEAR_ONE,), (TALL,), (TALL.T,)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _svdvals(xp, x, /):
@@ -234,7 +234,7 @@ def svd(ops, input, some=True, compute_uv=True):
     return named_result("svd", U=u, S=s, V=ops.adjoint(vh))
 
 
-@op(samples=[(TALL,), (TALL.T,), (BATCH,)], halves="asked", autocast="full", vmap="alone")
+@op(samples=[(TALL,), (TALL.T,), (BATCH,)], halves="checks", autocast="full", vmap="alone")
 def pinverse(xp, x, /, rcond=1e-15):
     """The pseudo-inverse (Moore and Penrose); singular values up to rcond times the largest count
     as 0.

@@ -32,7 +32,7 @@ from .inverse_det_matrix_exp import (
     function=False,
     outputs="LU pivots info",
     samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_lu_factor(xp, x, /):
@@ -181,7 +181,7 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
     function=False,
     outputs="LD pivots info",
     samples=[(NEAR_ONE, False), (BATCH, True)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_ldl_factor(xp, x, /, hermitian):
@@ -219,7 +219,7 @@ def linalg_ldl_factor_ex(ops, A, *, hermitian=False, check_errors=False):
         (np.tril(NEAR_ONE), np.array([3, 2, 3], np.int32), TALL, False),
         (np.tril(BATCH), np.array([[-3, -3, 3], [1, -2, -2]], np.int32), TALL, True),
     ],
-    halves="asked",
+    halves="checks",
 )
 def _linalg_ldl_solve(xp, x, pivots, y, /, hermitian):
     """The matrices z with a @ z = y, for the a whose factors are x and pivots."""

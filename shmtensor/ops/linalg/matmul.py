@@ -46,7 +46,7 @@ def matmul(xp, x, y, /):
     return xp.matmul(x, y)
 
 
-matmul.unlike = same_dtype_check("matmul")
+matmul.check_dtypes = same_dtype_check("matmul")
 
 
 def matmul_into(ops: Any, x: Any, y: Any, into: Any) -> Any:
@@ -146,7 +146,7 @@ def linear_backward_weight(ops: Any, g: Any, x: Any, shape: Shape, into: Any) ->
     return matmul_into(ops, rows.swapaxes(0, 1), ops.reshape(x, (n, shape[1])).conjugate(), into)
 
 
-linear.unlike = same_dtype_check("linear")
+linear.check_dtypes = same_dtype_check("linear")
 linear.pullback(
     x=lambda ops, g, weight: (
         ops.matmul(g, weight.conjugate())
@@ -199,7 +199,7 @@ def bmm(xp, x, mat2, /):
 
 
 bmm.numpy = kernel_or_fallback(native.bmm, bmm.forward)
-bmm.unlike = same_dtype_check("bmm")
+bmm.check_dtypes = same_dtype_check("bmm")
 bmm.pullback(
     x=lambda ops, g, mat2: ops.bmm(g, mat2.swapaxes(-1, -2).conjugate()),
     mat2=lambda ops, g, x: ops.bmm(x.swapaxes(-1, -2).conjugate(), g),
@@ -230,7 +230,7 @@ def dot(xp, x, tensor, /):
 
 
 dot.numpy = kernel_or_fallback(native.dot, dot.forward)
-dot.unlike = same_dtype_check("dot")
+dot.check_dtypes = same_dtype_check("dot")
 dot.pullback(
     x=lambda g, tensor: g * tensor.conjugate(),
     tensor=lambda g, x: g * x.conjugate(),

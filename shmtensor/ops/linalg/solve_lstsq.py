@@ -192,7 +192,7 @@ def above_tolerance(s: Any, atol: Any, rtol: Any) -> Any:
     method=False,
     function=False,
     samples=[(TALL, 0.0, 1e-9, False), (TALL.T, 0.0, 1e-9, False), (BATCH, 0.0, 1e-9, False)],
-    halves="asked",
+    halves="checks",
 )
 def _linalg_pinv(xp, x, /, atol, rtol, hermitian):
     """The pseudo-inverse; singular values up to the tolerances count as 0."""

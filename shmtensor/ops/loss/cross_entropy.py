@@ -220,7 +220,7 @@ def nll_loss(
     numpy=native.cross_entropy,
     method=False,
     function=False,
-    keeps="p",
+    saves="p",
     samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
     vmap="entropy",
 )

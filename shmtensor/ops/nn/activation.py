@@ -57,7 +57,7 @@ def relu_kernel(x: Any, out: Any = None) -> Any:
     out=True,
     samples=BOTH_SIDES,
     layout="pointwise",
-    halves="chosen",
+    halves="dispatches",
 )
 def relu(xp, x, /):
     """max(x, 0)."""
@@ -133,7 +133,7 @@ def silu(xp, x, /):
 
 
 silu.numpy = kernel_or_fallback(native.silu, silu.forward)
-silu.unlike = any_floating_check("silu")
+silu.check_dtypes = any_floating_check("silu")
 silu.pullback(
     x=lambda ops, g, x: (
         ops._activation_backward(g, x, "silu")
@@ -226,7 +226,7 @@ softplus.pullback(
 )
 
 
-@op(**PRIVATE, samples=BOTH_SIDES, layout="rows", vmap="alone")
+@op(**PRIVATE, samples=BOTH_SIDES, layout="contiguous", vmap="alone")
 def logsigmoid(xp, x, /):
     """log(sigmoid(x)), without overflow."""
     check_floating("logsigmoid", x)

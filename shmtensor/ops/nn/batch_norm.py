@@ -34,7 +34,7 @@ def batch_norm_kernel(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     method=False,
     function=False,
     outputs="out mean var",
-    keeps="memo",
+    saves="memo",
     samples=[
         ((4, 3), (3,), (3,), 1e-5),
         ((2, 3, 4), None, (3,), 1e-5),

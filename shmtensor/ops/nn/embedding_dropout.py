@@ -101,7 +101,7 @@ def one_hot(ops, tensor, num_classes=-1):
     numpy=native.dropout,
     method=False,
     function=False,
-    keeps="mask",
+    saves="mask",
     samples=[((3, 4), 0.3, 7, 0), ((300,), 0.5, 1, 9)],
     layout="like",
 )

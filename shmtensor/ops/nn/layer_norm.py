@@ -50,7 +50,7 @@ def layer_norm_kernel(
     inplace=False,
     method=False,
     function=False,
-    keeps="mean rstd memo",
+    saves="mean rstd memo",
     samples=[
         ((3, 4), (4,), (4,), 1, 0, 1e-5, True),
         ((2, 3, 4), (3, 4), None, 2, 0, 1e-5, True),

@@ -55,7 +55,7 @@ def previous_states(ops: Any, initial: Any, outputs: Any, sizes: Sizes, reverse:
 
 
 def unpack_operands(kind: str, xs: Any) -> tuple[Any, ...]:
-    """(x, h, w_hh, c, b_hh, w_hr) of the row's operands; None for those that a kind does not have."""
+    """(x, h, w_hh, c, b_hh, w_hr) of the row's operands, None for those that the kind lacks."""
     x, h, w, *optional = xs
     c = optional.pop(0) if kind == "lstm" else None
     extra = optional[0] if optional else None
@@ -64,7 +64,7 @@ def unpack_operands(kind: str, xs: Any) -> tuple[Any, ...]:
 
 @op(
     outputs="out cells",
-    keeps="gates",
+    saves="gates",
     inplace=False,
     method=False,
     function=False,

@@ -63,7 +63,7 @@ def scaled_add_in_place(ops: Any, x: Any, y: Any, /, *, alpha: Any) -> Any:
     return ops._overwrite_(x, scaled_add(ops, x, y, alpha=alpha))
 
 
-add.diverted_in_place = scaled_add_in_place
+add.rare_form_inplace = scaled_add_in_place
 
 
 @sub.rare(alpha=1)
@@ -81,4 +81,4 @@ def scaled_sub_in_place(ops: Any, x: Any, y: Any, /, *, alpha: Any) -> Any:
     return ops._overwrite_(x, scaled_sub(ops, x, y, alpha=alpha))
 
 
-sub.diverted_in_place = scaled_sub_in_place
+sub.rare_form_inplace = scaled_sub_in_place

@@ -70,8 +70,8 @@ def refuse_bool(*operands: Any) -> None:
         )
 
 
-sub.unlike = refuse_bool
-sub.wrong = explain_bool("sub", "logical_xor()")
+sub.check_dtypes = refuse_bool
+sub.diagnose = explain_bool("sub", "logical_xor()")
 
 
 @composite(inplace=True)
@@ -126,7 +126,7 @@ def neg(xp, x, /):
 
 neg.pullback(x=lambda g: -g)
 neg.alias("negative")
-neg.wrong = explain_bool("neg", "logical_not()")
+neg.diagnose = explain_bool("neg", "logical_not()")
 
 
 @composite
@@ -204,7 +204,7 @@ def refuse_integer_division(x: Any, tensor1: Any, tensor2: Any) -> None:
 
 
 addcdiv.numpy = kernel_or_fallback(native.addcdiv, addcdiv_forward)
-addcdiv.unlike = refuse_integer_division
+addcdiv.check_dtypes = refuse_integer_division
 addcdiv.pullback(
     x=lambda g: g,
     tensor1=lambda g, tensor2, value: g * (value / tensor2).conjugate(),
@@ -258,7 +258,7 @@ def check_same_floating(x: Any, end: Any, weight: Any) -> None:
     same_dtype_check("lerp")(x, end, weight)
 
 
-lerp.unlike = check_same_floating
+lerp.check_dtypes = check_same_floating
 lerp.pullback(
     x=lambda g, weight: g * (1 - weight).conjugate(),
     end=lambda g, weight: g * weight.conjugate(),

@@ -157,7 +157,7 @@ def isclose(xp, x, y, /, rtol=1e-05, atol=1e-08, equal_nan=False):
     return near | ((x != x) & (y != y)) if equal_nan else near
 
 
-isclose.unlike = same_dtype_check("isclose")
+isclose.check_dtypes = same_dtype_check("isclose")
 
 
 @op(numpy=parallel(np.logical_and), broadcast=True, inplace=True, samples=PAIR, tensors="x y")
@@ -192,7 +192,7 @@ def heaviside(xp, x, values, /):
     return xp.where(x == 0, values, (x > 0).astype(x.dtype))
 
 
-heaviside.unlike = same_dtype_check("heaviside")
+heaviside.check_dtypes = same_dtype_check("heaviside")
 
 
 @composite

@@ -92,7 +92,7 @@ def complex(xp, real, imag, /):
     return out
 
 
-complex.unlike = same_dtype_check("complex")
+complex.check_dtypes = same_dtype_check("complex")
 complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g * -1j))
 
 
@@ -113,7 +113,7 @@ def polar(xp, abs, angle, /):
     return out
 
 
-polar.unlike = same_dtype_check("polar")
+polar.check_dtypes = same_dtype_check("polar")
 polar.pullback(
     abs=lambda ops, g, out: ops.real(g * ops.sgn(out).conjugate()),
     angle=lambda ops, g, out: ops.real(g * (out * 1j).conjugate()),

@@ -114,7 +114,7 @@ def logaddexp(xp, x, y, /):
     return complex_logaddexp(xp, x, y) if x.dtype.kind == "c" else xp.logaddexp(x, y)
 
 
-logaddexp.unlike = any_floating_check("logaddexp")
+logaddexp.check_dtypes = any_floating_check("logaddexp")
 logaddexp.pullback(
     x=lambda ops, g, x, y: g * ops.sigmoid(x - y).conjugate(),
     y=lambda ops, g, x, y: g * ops.sigmoid(y - x).conjugate(),
@@ -127,7 +127,7 @@ def logaddexp2(xp, x, y, /):
     return xp.logaddexp2(x, y)
 
 
-logaddexp2.unlike = any_floating_check("logaddexp2")
+logaddexp2.check_dtypes = any_floating_check("logaddexp2")
 logaddexp2.pullback(
     x=lambda ops, g, x, y: g * ops.sigmoid((x - y) * LN2),
     y=lambda ops, g, x, y: g * ops.sigmoid((y - x) * LN2),

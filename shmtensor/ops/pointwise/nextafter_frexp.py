@@ -40,7 +40,7 @@ def nextafter_kernel(x: Any, y: Any, out: Any = None) -> Any:
     promote="common",
     samples=PAIR,
     tensors="x y",
-    halves="asked",
+    halves="checks",
 )
 def nextafter(xp, x, y, /):
     """The next floating-point number from x towards y."""
@@ -96,7 +96,7 @@ def nan_to_num_kernel(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = Non
     out=True,
     samples=[((3, 4),), ((3, 4), 1.0, 2.0, -2.0)],
     layout="pointwise",
-    halves="asked",
+    halves="checks",
 )
 def nan_to_num(xp, x, /, nan=0.0, posinf=None, neginf=None):
     """x with numbers in place of NaN and the infinities (by default 0 and the largest numbers)."""

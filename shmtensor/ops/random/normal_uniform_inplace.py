@@ -38,7 +38,7 @@ def native_fill(kernel: Any) -> Any:
     method=False,
     function=False,
     samples=[((3, 4), 5, 0, 0.0, 1.0)],
-    halves="asked",
+    halves="checks",
 )
 def _uniform(xp, x, /, seed, offset, low, high):
     """Evenly distributed numbers in the shape of x."""
@@ -52,7 +52,7 @@ def _uniform(xp, x, /, seed, offset, low, high):
     method=False,
     function=False,
     samples=[((3, 4), 5, 0, 0.0, 1.0)],
-    halves="asked",
+    halves="checks",
 )
 def _normal(xp, x, /, seed, offset, mean, std):
     """Normally distributed numbers in the shape of x."""

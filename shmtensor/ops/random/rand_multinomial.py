@@ -288,7 +288,7 @@ def random_permutation(n: int, dtype: Any, generator: Any) -> Any:
 # ---- by probabilities
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="rows")
+@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="contiguous")
 def _bernoulli(xp, x, /, seed, offset):
     """1 with probability x, else 0."""
     if x.size and not (x.min() >= 0 and x.max() <= 1):

@@ -20,7 +20,7 @@ INFINITE = (math.inf, -math.inf)
     promote="float",
     inplace=False,
     samples=[((3, 4), 1), ((3, 4), (0, 1), True), ((), 0), ((3, 4), 0)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def logsumexp(xp, x, /, dim, keepdim=False):
@@ -59,7 +59,7 @@ def logsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bo
         ((3, 4), math.inf, 1, False),
         ((3, 4), -math.inf, None, False),
     ],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def _vector_norm(xp, x, /, ord, dim, keepdim):

@@ -42,7 +42,7 @@ def accumulator(dtype: Any, out_dtype: Any) -> Any:
 # ---- sums
 
 
-@op(numpy=native.sum, samples=DIMS, layout="rows", vmap="along")
+@op(numpy=native.sum, samples=DIMS, layout="contiguous", vmap="along")
 def sum(xp, x, /, dim=None, keepdim=False):
     """Sum of all elements, or along dimensions; integers and bool are summed as int64."""
     return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
@@ -60,7 +60,7 @@ def sum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
     return ops._to_copy(ops.sum(ops._to_copy(x, dtype), dim, keepdim), dtype)
 
 
-@op(samples=DIMS, layout="rows", vmap="along")
+@op(samples=DIMS, layout="contiguous", vmap="along")
 def nansum(xp, x, /, dim=None, keepdim=False):
     """Sum in which NaN counts as 0."""
     if x.dtype.kind == "f":
@@ -69,7 +69,7 @@ def nansum(xp, x, /, dim=None, keepdim=False):
 
 
 def nansum_kernel(x: Any, dim: Any, keepdim: bool) -> Any:
-    """The sum, if it is not NaN: then no element is. Else a pass that replaces NaN by 0 and a sum."""
+    """The sum, if it is not NaN: then no element is. Else NaN is replaced by 0 before the sum."""
     if x.dtype.kind == "f":
         total = native.sum(x, dim, keepdim)
         if total.dtype.itemsize > 2 and not np.isnan(total).any():
@@ -122,7 +122,7 @@ def mean_kernel(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return total
 
 
-@op(numpy=mean_kernel, samples=DIMS, layout="rows", vmap="along")
+@op(numpy=mean_kernel, samples=DIMS, layout="contiguous", vmap="along")
 def mean(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
     """Average of all elements, or along dimensions; NaN if there are none."""
     if dtype is not None or x.dtype.kind in "iub":
@@ -143,7 +143,7 @@ mean.pullback(
     name="_prod",
     **PRIVATE,
     samples=[((3, 4), 1, False), ((3, 4), 0, True)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def _prod(xp, x, /, dim, keepdim):
@@ -196,13 +196,13 @@ def nonempty_axes(name: str, x: Any, dim: Any) -> Any:
     return axes(check_ordered(name, x), dim)
 
 
-@op(samples=FULL, layout="rows", vmap="along")
+@op(samples=FULL, layout="contiguous", vmap="along")
 def amax(xp, x, /, dim=(), keepdim=False):
     """The largest element, of all or along dimensions; equal ones share the gradient."""
     return x.max(nonempty_axes("amax", x, dim), keepdims=keepdim)
 
 
-@op(samples=FULL, layout="rows", vmap="along")
+@op(samples=FULL, layout="contiguous", vmap="along")
 def amin(xp, x, /, dim=(), keepdim=False):
     """The smallest element, of all or along dimensions; equal ones share the gradient."""
     return x.min(nonempty_axes("amin", x, dim), keepdims=keepdim)
@@ -233,7 +233,9 @@ def aminmax(ops, input, *, dim=None, keepdim=False):
 
 
 @op(
-    samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)], layout="rows", vmap="along"
+    samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)],
+    layout="contiguous",
+    vmap="along",
 )
 def argmax(xp, x, /, dim=None, keepdim=False):
     """The index of the largest element along dim, or in the flattened tensor."""
@@ -241,7 +243,9 @@ def argmax(xp, x, /, dim=None, keepdim=False):
 
 
 @op(
-    samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)], layout="rows", vmap="along"
+    samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)],
+    layout="contiguous",
+    vmap="along",
 )
 def argmin(xp, x, /, dim=None, keepdim=False):
     """The index of the smallest element along dim, or in the flattened tensor."""
@@ -273,14 +277,14 @@ BOOLS = [*((bools((3, 4)), *dim) for dim in ((), (1,), ((),))),
          (bools((2, 3, 4)), (0, 2), True), (bools(()),)]  # fmt: skip
 
 
-@op(samples=BOOLS, layout="rows", vmap="along")
+@op(samples=BOOLS, layout="contiguous", vmap="along")
 def all(xp, x, /, dim=None, keepdim=False):
     """Are all elements true? A bool, or uint8 for uint8; dim=(): for each element alone."""
     out = xp.logical_and.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
     return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
-@op(samples=BOOLS, layout="rows", vmap="along")
+@op(samples=BOOLS, layout="contiguous", vmap="along")
 def any(xp, x, /, dim=None, keepdim=False):
     """Is any element true? A bool, or uint8 for uint8; dim=(): for each element alone."""
     out = xp.logical_or.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
@@ -302,7 +306,7 @@ all.numpy = kernel_or_fallback(all_any_kernel(True), all.forward)
 any.numpy = kernel_or_fallback(all_any_kernel(False), any.forward)
 
 
-@op(samples=COUNTS, layout="rows", vmap="along")
+@op(samples=COUNTS, layout="contiguous", vmap="along")
 def count_nonzero(xp, x, /, dim=None):
     """The number of elements that are not 0."""
     return (x != 0).sum(axes(x, dim), np.dtype(np.int64))
@@ -319,7 +323,7 @@ count_nonzero.numpy = kernel_or_fallback(
 @op(
     **PRIVATE,
     samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True), ((2, 3, 4), (0, 2), 1, False)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def _var(xp, x, /, dim, correction, keepdim):
@@ -355,7 +359,10 @@ _var.pullback(
 
 
 @op(
-    **PRIVATE, samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)], layout="rows", vmap="along"
+    **PRIVATE,
+    samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)],
+    layout="contiguous",
+    vmap="along",
 )
 def _std(xp, x, /, dim, correction, keepdim):
     """The square root of the variance."""

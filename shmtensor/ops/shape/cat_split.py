@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 def without_empty(xs: list[Any]) -> list[Any]:
-    """The tensors without empty vectors, which `cat` ignores as in PyTorch; all if all are empty."""
+    """The tensors without empty vectors, which `cat` ignores, as in PyTorch; if all are, all."""
     return [x for x in xs if x.shape != (0,)] or xs
 
 
@@ -27,7 +27,7 @@ def without_empty(xs: list[Any]) -> list[Any]:
     method=False,
     samples=[([(3, 4), (2, 4)],), ([(3, 4), (3, 1)], 1), ([(3,)], -1), ([(2, 0), (2, 3)], 1)],
     layout="all images tensors",
-    halves="moved",
+    halves="copies",
     autocast="widest",
     vmap="joined",
 )
@@ -83,7 +83,7 @@ def stack_kernel(tensors: list[Any], dim: int) -> Any:
     inplace=False,
     method=False,
     samples=[([(3, 4), (3, 4)],), ([(3, 4), (3, 4)], -1), ([(), ()],)],
-    halves="moved",
+    halves="copies",
     autocast="widest",
     vmap="joined",
 )
@@ -180,7 +180,7 @@ def atleast_3d(ops, *tensors):
     method=False,
     function=False,
     samples=[((5, 2), (2, 3), 0), ((3, 4), (1, 3), 1)],
-    halves="moved",
+    halves="copies",
     vmap="along",
 )
 def _split_with_sizes(xp, x, /, sizes, dim):
@@ -290,7 +290,7 @@ hsplit, vsplit, dsplit = (
     listed=True,
     view=True,
     samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -2)],
-    halves="moved",
+    halves="copies",
     vmap="along",
 )
 def unbind(xp, x, /, dim=0):

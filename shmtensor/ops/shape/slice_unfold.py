@@ -89,7 +89,7 @@ def narrow_backward(ops: Any, g: Any, shape: tuple[int, ...], dim: int, start: i
     function=False,
     samples=[((2, 4), (3, 4), (slice(1, 3),))],
     layout="images x",
-    halves="moved",
+    halves="copies",
 )
 def _slice_backward(xp, x, /, shape, index):
     """Zeros of a shape, with x at a basic index."""
@@ -144,7 +144,7 @@ diagonal.pullback(
     method=False,
     function=False,
     samples=[((3,), (3, 4), 0, 0, 1), ((2, 3), (4, 2, 3), 1, -1, 0)],
-    halves="moved",
+    halves="copies",
     vmap="diagonal_put",
 )
 def _diagonal_backward(xp, x, /, shape, offset, dim1, dim2):

@@ -18,7 +18,7 @@ from ..table.op_definition import composite, op
     inplace=True,
     out=True,
     samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],
-    halves="moved",
+    halves="copies",
     vmap="alone",
 )
 def tril(xp, x, /, diagonal=0):
@@ -32,7 +32,7 @@ def tril(xp, x, /, diagonal=0):
     inplace=True,
     out=True,
     samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],
-    halves="moved",
+    halves="copies",
     vmap="alone",
 )
 def triu(xp, x, /, diagonal=0):

@@ -289,7 +289,7 @@ def broadcast_tensors(ops, *tensors):
 @op(
     samples=[((3, 4), (0,)), ((3, 4), (0, -1)), ((0, 3), (1,))],
     layout="like",
-    halves="moved",
+    halves="copies",
     vmap="moved dims",
 )
 def flip(xp, x, /, dims: sizes):
@@ -339,7 +339,7 @@ def rot90(ops, input, k=1, dims=(0, 1)):
 @op(
     samples=[((3, 4), 1), ((3, 4), (1, -2), (0, 1)), ((3, 4), 5, 1)],
     layout="images x",
-    halves="moved",
+    halves="copies",
     vmap="moved dims",
 )
 def roll(xp, x, /, shifts, dims=None):
@@ -373,7 +373,7 @@ roll.pullback(
 @op(
     function=False,
     samples=[((3, 4), (2, 1)), ((4,), (2, 3)), ((), (2,)), ((3,), (0,))],
-    halves="moved",
+    halves="copies",
     vmap="repeated",
 )
 def repeat(xp, x, /, repeats: sizes):

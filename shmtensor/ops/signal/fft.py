@@ -150,7 +150,7 @@ def transform_length(name: str, x: Any, n: int | None, dim: int, half: bool = Fa
 def transform_lengths(
     name: str, x: Any, s: Sequence[int] | int | None, dim: Sequence[int] | int | None, half: bool
 ) -> tuple[list[int], list[int]]:
-    """(lengths, dimensions) of a transform along several dimensions; half: as `transform_length`."""
+    """(lengths, dimensions) of a transform of several dimensions; half: as `transform_length`."""
     s = (s,) if isinstance(s, int) else s
     dim = (dim,) if isinstance(dim, int) else dim
     if dim is None:

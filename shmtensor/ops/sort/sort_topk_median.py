@@ -51,7 +51,7 @@ _value_selecting_reduction_backward.pullback(
     method=False,
     function=False,
     samples=[((2, 5), ints((2, 3), 3, unique=True), 1)],
-    halves="moved",
+    halves="copies",
     vmap="along",
 )
 def _take_along_dim(xp, x, indices, /, dim):
@@ -94,7 +94,7 @@ def minmax_along(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[A
     method=False,
     function=False,
     samples=ALONG,
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def _max(xp, x, /, dim, keepdim=False):
@@ -107,7 +107,7 @@ def _max(xp, x, /, dim, keepdim=False):
     method=False,
     function=False,
     samples=ALONG,
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def _min(xp, x, /, dim, keepdim=False):
@@ -135,7 +135,7 @@ def kthvalue_kernel(x: Any, k: int, dim: int, keepdim: bool) -> Any:
 @op(
     outputs="values indices",
     samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
@@ -159,11 +159,11 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
     method=False,
     function=False,
     samples=[((3, 5), 1), ((3, 4), 0, True)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def _median(xp, x, /, dim, keepdim=False, ignore_nan=False):
-    """The lower median along a dimension and its index; NaN if there is a NaN, unless ignore_nan."""
+    """The lower median along a dimension and its index; NaN propagates unless ignore_nan."""
     check_ordered("median", x)
     if not x.ndim:
         axis(x, dim)
@@ -192,7 +192,7 @@ _median.numpy = kernel_or_fallback(
 @op(
     outputs="values indices",
     samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def mode(xp, x, /, dim=-1, keepdim=False):
@@ -336,7 +336,7 @@ def _sort(xp, x, /, dim, descending):
 @op(
     outputs="values indices",
     samples=[((3, 5), 2), ((3, 5), 2, 0, False), ((), 1)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):

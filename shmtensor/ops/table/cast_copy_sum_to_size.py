@@ -12,7 +12,7 @@ from .op_definition import op
 from .tensor_like import order_of
 
 
-@op(method=False, function=False, samples=(), layout="like", halves="moved", vmap="alone")
+@op(method=False, function=False, samples=(), layout="like", halves="copies", vmap="alone")
 def _to_copy(xp, x, /, dtype):
     """The tensor in another dtype; complex to real keeps the real part, as for gradients."""
     if x.dtype.kind == "c" and dtype.kind != "c":
@@ -99,7 +99,7 @@ def copy_values(x, y, out=None):
     inplace=True,
     method=False,
     function=False,
-    halves="moved",
+    halves="copies",
 )
 def _overwrite(xp, x, y, /):
     """The second tensor, in the first one's shape and dtype."""
@@ -116,7 +116,7 @@ _overwrite.pullback(y=lambda g: g)
     inplace=True,
     method=False,
     function=False,
-    halves="moved",
+    halves="copies",
 )
 def copy(xp, x, y, /):
     """`_overwrite` as users call it: Tensor.copy_. The old values have the gradient 0."""
@@ -131,7 +131,7 @@ copy.pullback(x=lambda ops, g: ops.zeros_like(g), y=lambda g: g)
     method=False,
     samples=[((3, 4),), ((),)],
     layout="like",
-    halves="moved",
+    halves="copies",
     vmap="alone",
 )
 def clone(xp, x, /):
@@ -143,7 +143,7 @@ clone.numpy = native.clone
 clone.pullback(x=lambda g: g)
 
 
-@op(method=False, function=False, samples=[((3, 4),), ((),)], halves="moved", vmap="alone")
+@op(method=False, function=False, samples=[((3, 4),), ((),)], halves="copies", vmap="alone")
 def _contiguous(xp, x, /):
     """A copy in C order."""
     return native.contiguous(x) if xp is np else x.copy("C")

@@ -19,7 +19,7 @@ RULES = (
     "pointwise",
     "images",
     "all",
-    "rows",
+    "contiguous",
     "like",
 )  # in the order of native/kernels/shape/memory_format.h
 POINTWISE = 0
