@@ -23,9 +23,9 @@ def mse_loss(ops, input, target, size_average=None, reduce=None, reduction="mean
     check_reduction("mse_loss", reduction)
     check_any_floating("mse_loss", input, target)
     if weight is None:
-        return ops._pointwise_loss(input, target, "squared", reduction)
+        return ops._pointwise_loss(input, target, "mse", reduction)
     return apply_weighted_reduction(
-        ops, ops._pointwise_loss(input, target, "squared", "none"), weight, reduction
+        ops, ops._pointwise_loss(input, target, "mse", "none"), weight, reduction
     )
 
 
@@ -44,7 +44,7 @@ def l1_loss(ops, input, target, size_average=None, reduce=None, reduction="mean"
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     check_reduction("l1_loss", reduction)
     if weight is None and all_floating(input, target):
-        return ops._pointwise_loss(input, target, "absolute", reduction)
+        return ops._pointwise_loss(input, target, "l1", reduction)
     losses = ops.abs(ops.sub(input, target))
     return (
         apply_reduction(ops, losses, reduction)
@@ -61,7 +61,7 @@ def smooth_l1_loss(ops, input, target, size_average=None, reduce=None, reduction
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     check_reduction("smooth_l1_loss", reduction)
     check_any_floating("smooth_l1_loss", input, target)
-    name = "bent" if beta else "absolute"
+    name = "huber" if beta else "l1"
     return ops._pointwise_loss(input, target, name, reduction, float(beta), 1.0)
 
 
@@ -74,9 +74,9 @@ def huber_loss(ops, input, target, reduction="mean", delta=1.0, weight=None):
     check_any_floating("huber_loss", input, target)
     knee = float(delta)
     if weight is None:
-        return ops._pointwise_loss(input, target, "bent", reduction, knee, knee)
+        return ops._pointwise_loss(input, target, "huber", reduction, knee, knee)
     return apply_weighted_reduction(
-        ops, ops._pointwise_loss(input, target, "bent", "none", knee, knee), weight, reduction
+        ops, ops._pointwise_loss(input, target, "huber", "none", knee, knee), weight, reduction
     )
 
 
@@ -96,8 +96,8 @@ def binary_cross_entropy(
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     check_reduction("binary_cross_entropy", reduction)
     if weight is None:
-        return ops._pointwise_loss(input, target, "entropy", reduction)
-    losses = ops._pointwise_loss(input, target, "entropy", "none")
+        return ops._pointwise_loss(input, target, "bce", reduction)
+    losses = ops._pointwise_loss(input, target, "bce", "none")
     return apply_reduction(ops, multiply_by_weight(ops, losses, weight), reduction)
 
 
@@ -140,9 +140,9 @@ def binary_cross_entropy_with_logits(
         low = ops.mul(low, ops.add(ops.mul(ops.sub(pos_weight, 1), target), 1))
         losses = ops.sub(ops.mul(ops.rsub(target, 1), input), low)
     elif weight is None:
-        return ops._pointwise_loss(input, target, "logit", reduction)
+        return ops._pointwise_loss(input, target, "bce_with_logits", reduction)
     else:
-        losses = ops._pointwise_loss(input, target, "logit", "none")
+        losses = ops._pointwise_loss(input, target, "bce_with_logits", "none")
     losses = losses if weight is None else multiply_by_weight(ops, losses, weight)
     return apply_reduction(ops, losses, reduction)
 
@@ -150,7 +150,7 @@ def binary_cross_entropy_with_logits(
 @composite(method=False, function=False, autocast="full")
 def kl_div(ops, input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target * (log(target) - input); reduction="batchmean" divides the sum by the first size."""
-    name = "log_divergence" if log_target else "divergence"
+    name = "kl_div_log_target" if log_target else "kl_div"
     if reduction == "batchmean":
         total = ops._pointwise_loss(input, target, name, "sum")
         return ops.div(total, input.shape[0] if input.ndim else 1)

@@ -87,17 +87,17 @@ def constant(number: float) -> Function:
 
 
 POINTWISE_LOSSES = {
-    "squared": PointwiseLoss(
+    "mse": PointwiseLoss(
         lambda xp, x, y, a, b: (x - y) * (x - y),
         (lambda xp, x, y, a, b: 2 * (x - y), lambda xp, x, y, a, b: 2 * (y - x)),
         (constant(2.0), constant(-2.0), constant(2.0)),
     ),
-    "absolute": PointwiseLoss(
+    "l1": PointwiseLoss(
         lambda xp, x, y, a, b: xp.abs(x - y),
         (lambda xp, x, y, a, b: xp.sign(x - y), lambda xp, x, y, a, b: xp.sign(y - x)),
         (0, 0, 0),
     ),
-    "bent": PointwiseLoss(  # a: knee, b: scale
+    "huber": PointwiseLoss(  # a: knee, b: scale
         huber,
         (
             lambda xp, x, y, a, b: b * xp.clip((x - y) / a, -1, 1),
@@ -109,7 +109,7 @@ POINTWISE_LOSSES = {
             huber_second_derivative,
         ),
     ),
-    "entropy": PointwiseLoss(  # of the probability x
+    "bce": PointwiseLoss(  # of the probability x
         binary_cross_entropy,
         (
             lambda xp, x, y, a, b: (x - y) / xp.maximum((1 - x) * x, TINY),
@@ -121,7 +121,7 @@ POINTWISE_LOSSES = {
             0,
         ),
     ),
-    "logit": PointwiseLoss(  # the entropy of sigmoid(x)
+    "bce_with_logits": PointwiseLoss(  # the entropy of sigmoid(x)
         lambda xp, x, y, a, b: xp.where(x < 0, -y, 1 - y) * x + soft_plus(xp, -xp.abs(x)),
         (lambda xp, x, y, a, b: logistic(xp, x) - y, lambda xp, x, y, a, b: -x),
         (lambda ops, x, y, a, b: sigmoid_derivative(ops, x), constant(-1.0), 0),
@@ -138,12 +138,12 @@ POINTWISE_LOSSES = {
             lambda ops, x, y, a, b: x * x * sigmoid_derivative(ops, x * y),
         ),
     ),
-    "divergence": PointwiseLoss(
+    "kl_div": PointwiseLoss(
         divergence,
         (lambda xp, x, y, a, b: -y, lambda xp, x, y, a, b: xp.log(y) + 1 - x),
         (0, constant(-1.0), lambda ops, x, y, a, b: 1 / y),
     ),
-    "log_divergence": PointwiseLoss(  # of logarithms y
+    "kl_div_log_target": PointwiseLoss(  # of logarithms y
         lambda xp, x, y, a, b: xp.exp(y) * (y - x),
         (lambda xp, x, y, a, b: -xp.exp(y), lambda xp, x, y, a, b: xp.exp(y) * (y - x + 1)),
         (
@@ -152,7 +152,7 @@ POINTWISE_LOSSES = {
             lambda ops, x, y, a, b: ops.exp(y) * (y - x + 2),
         ),
     ),
-    "poisson": PointwiseLoss(  # of the logarithm x of a rate
+    "poisson_nll": PointwiseLoss(  # of the logarithm x of a rate
         lambda xp, x, y, a, b: xp.exp(x) - y * x,
         (lambda xp, x, y, a, b: xp.exp(x) - y, lambda xp, x, y, a, b: -x),
         (lambda ops, x, y, a, b: ops.exp(x), constant(-1.0), 0),
@@ -161,21 +161,21 @@ POINTWISE_LOSSES = {
 
 PROBABLE = (reals((3, 4), 0.1, 0.9), reals((3, 4), 0.1, 0.9))
 SAMPLES = [
-    ((3, 4), (3, 4), "squared", "mean"),
-    ((3, 4), (4,), "squared", "sum"),
-    ((3, 4), (4,), "squared", "none"),
-    ((3, 4), (3, 4), "absolute", "mean"),
-    ((3, 4), (3, 4), "bent", "sum", 0.5, 2.0),
-    ((3, 4), (4,), "bent", "none", 1.0, 1.0),
-    (*PROBABLE, "entropy", "mean"),
-    (*PROBABLE, "entropy", "none"),
-    ((3, 4), (3, 4), "logit", "mean"),
-    ((), (3, 1), "logit", "none"),
+    ((3, 4), (3, 4), "mse", "mean"),
+    ((3, 4), (4,), "mse", "sum"),
+    ((3, 4), (4,), "mse", "none"),
+    ((3, 4), (3, 4), "l1", "mean"),
+    ((3, 4), (3, 4), "huber", "sum", 0.5, 2.0),
+    ((3, 4), (4,), "huber", "none", 1.0, 1.0),
+    (*PROBABLE, "bce", "mean"),
+    (*PROBABLE, "bce", "none"),
+    ((3, 4), (3, 4), "bce_with_logits", "mean"),
+    ((), (3, 1), "bce_with_logits", "none"),
     ((3, 4), (3, 4), "soft_margin", "sum"),
-    ((3, 4), reals((3, 4), 0.1, 0.9), "divergence", "mean"),
-    ((3, 4), (3, 4), "log_divergence", "sum"),
-    ((3, 4), (3, 4), "poisson", "none"),
-    ((0, 4), (0, 4), "squared", "sum"),
+    ((3, 4), reals((3, 4), 0.1, 0.9), "kl_div", "mean"),
+    ((3, 4), (3, 4), "kl_div_log_target", "sum"),
+    ((3, 4), (3, 4), "poisson_nll", "none"),
+    ((0, 4), (0, 4), "mse", "sum"),
 ]
 
 
