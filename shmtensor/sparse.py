@@ -119,10 +119,10 @@ class SparseTensor(sparse_grad.SparseGradient):
     def _values(self) -> Tensor:
         return self.numbers
 
-    def must_be_coalesced(self, where: str) -> None:
+    def must_be_coalesced(self, name: str) -> None:
         if not self.ordered:
             raise RuntimeError(
-                f"{where}: Cannot get {where} on an uncoalesced tensor, please call .coalesce() "
+                f"{name}: Cannot get {name} on an uncoalesced tensor, please call .coalesce() "
                 f"first: shape {tuple(self.shape)}"
             )
 

@@ -97,9 +97,9 @@ def arange(
     default dtype.
     """
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = native.arange(start, end, step, get_default_dtype())
-        if plain is not None:
-            return plain
+        fast_result = native.arange(start, end, step, get_default_dtype())
+        if fast_result is not None:
+            return fast_result
     start, end, step = as_number(start), as_number(end), as_number(step)
     if end is None:
         start, end = 0, start

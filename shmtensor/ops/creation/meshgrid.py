@@ -49,8 +49,8 @@ def cartesian_prod(ops, *tensors):
 def broadcast_shapes(ops, *shapes):
     """The shape to which tensors of these shapes are broadcast."""
     try:
-        each = ((s,) if isinstance(s, int) else tuple(s) for s in shapes)
-        return native.Size(np.broadcast_shapes(*each))
+        sizes = ((s,) if isinstance(s, int) else tuple(s) for s in shapes)
+        return native.Size(np.broadcast_shapes(*sizes))
     except ValueError:
         raise RuntimeError(f"broadcast_shapes: they do not fit together: {shapes}") from None
 

@@ -105,9 +105,9 @@ def zeros(
 ):
     """A tensor of zeros."""
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = native.empty(size, get_default_dtype(), 1)
-        if plain is not None:
-            return plain
+        result = native.empty(size, get_default_dtype(), 1)
+        if result is not None:
+            return result
     shape, dtype = as_shape("zeros", size), dtype_or_out("zeros", out, dtype)
     return copy_into_out(
         out,
@@ -130,9 +130,9 @@ def ones(
 ):
     """A tensor of ones."""
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = native.empty(size, get_default_dtype(), 2)
-        if plain is not None:
-            return plain
+        result = native.empty(size, get_default_dtype(), 2)
+        if result is not None:
+            return result
     shape, dtype = as_shape("ones", size), dtype_or_out("ones", out, dtype)
     return copy_into_out(
         out,
@@ -163,9 +163,9 @@ def empty(
     if memory_format is out is dtype is layout is device is None and not (
         requires_grad or pin_memory
     ):
-        plain = native.empty(size, get_default_dtype(), 0)
-        if plain is not None:
-            return plain
+        result = native.empty(size, get_default_dtype(), 0)
+        if result is not None:
+            return result
     shape, dtype = as_shape("empty", size), dtype_or_out("empty", out, dtype)
     if out is not None:
         out.resize_(shape)
@@ -194,9 +194,9 @@ def full(
 ):
     """A tensor of one number; its dtype is the number's."""
     if out is dtype is layout is device is None and not requires_grad:
-        plain = small_full(size, fill_value)
-        if plain is not None:
-            return plain
+        result = small_full(size, fill_value)
+        if result is not None:
+            return result
     dtype = dtype_of(fill_value, dtype_or_out("full", out, dtype))
     shape = as_shape("full", (size,))
     value = as_number(fill_value)

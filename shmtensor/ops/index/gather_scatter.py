@@ -35,8 +35,8 @@ def check_index_range(name: str, index: Any, size: int, error: type[Exception] =
     if index.dtype.kind not in "iu":
         raise error(f"{name}: indices must be whole numbers: {index.dtype}")
     if index.size and (index.min() < 0 or index.max() >= size):
-        wrong = int(index.min()) if index.min() < 0 else int(index.max())
-        raise error(f"{name}: index is out of range: {wrong}, expected 0 to {size - 1}")
+        value = int(index.min()) if index.min() < 0 else int(index.max())
+        raise error(f"{name}: index is out of range: {value}, expected 0 to {size - 1}")
     return index
 
 

@@ -191,8 +191,8 @@ def zero_at(ops: Any, g: Any, index: Any) -> Any:
 def index_put_values_backward(ops: Any, g: Any, index: Any, shape: Shape) -> Any:
     """The gradient of index_put's values: g at the index, summed to the values' shape."""
     g = ops._getitem(g, index)
-    ahead = g.ndim - len(shape)
-    dims = tuple(i for i in range(g.ndim) if i < ahead or (shape[i - ahead] == 1 != g.shape[i]))
+    n_new = g.ndim - len(shape)
+    dims = tuple(i for i in range(g.ndim) if i < n_new or (shape[i - n_new] == 1 != g.shape[i]))
     return ops.reshape(ops.sum(g, dims), shape) if dims else g
 
 

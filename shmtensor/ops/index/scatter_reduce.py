@@ -210,17 +210,17 @@ def scatter_reduce_backward(
         if tuple(source.shape) != index_shape
         else source
     )
-    keep = g if include_self else ops._scatter_zeros(g, index, dim)
+    g_kept = g if include_self else ops._scatter_zeros(g, index, dim)
     if reduce == "sum":
-        return keep, pad_with_zeros(ops, read(g), tuple(source.shape))
+        return g_kept, pad_with_zeros(ops, read(g), tuple(source.shape))
     ones = np.ones(index_shape, as_dtype(x.dtype))
     if reduce == "mean":
         n = ops._scatter_add(
             np.full(shape, float(include_self)), ones.astype(np.float64), index, dim
         )
         share = g / ops._clamp(n, 1.0, None)
-        keep = share if include_self else ops._scatter_zeros(share, index, dim) + 0 * keep
-        return keep, pad_with_zeros(ops, read(share), tuple(source.shape))
+        g_kept = share if include_self else ops._scatter_zeros(share, index, dim) + 0 * g_kept
+        return g_kept, pad_with_zeros(ops, read(share), tuple(source.shape))
     if reduce == "prod":
         start = x if include_self else ops._scatter(x, ones, index, dim)
         others_of_x = ops._scatter_reduce(
@@ -251,8 +251,8 @@ def product_of_others(ops: Any, start: Any, part: Any, index: Any, dim: int) -> 
     nonzero = ops._where_other(zero, part, 1.0)
     product = ops._scatter_reduce(start, nonzero, index, dim, "prod", True)
     n = ops._scatter_add(np.zeros(tuple(start.shape)), zero * 1.0, index, dim)
-    many = ops._gather(n, index, dim) - zero * 1.0
-    return ops._where_other(many > 0, ops._gather(product, index, dim) / nonzero, 0.0)
+    n_other_zeros = ops._gather(n, index, dim) - zero * 1.0
+    return ops._where_other(n_other_zeros > 0, ops._gather(product, index, dim) / nonzero, 0.0)
 
 
 _scatter_reduce.pullback(

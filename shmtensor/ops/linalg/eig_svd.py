@@ -111,13 +111,13 @@ def _linalg_eig(xp, x, /):
 
 def eig_backward(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors: Any) -> Any:
     """V ** -H (diag(g of values) + (V.mH g - V.mH V diag(Re(V.mH g))) / gaps*) V.mH."""
-    back = conj_transpose(vectors)
-    inner = ops.matmul(back, g_vectors)
+    adjoint = conj_transpose(vectors)
+    inner = ops.matmul(adjoint, g_vectors)
     real = ops.real(ops.diagonal(inner, 0, -2, -1))
-    inner = inner - ops.matmul(back, vectors * ops.unsqueeze(real, -2))
+    inner = inner - ops.matmul(adjoint, vectors * ops.unsqueeze(real, -2))
     diagonal = np.eye(values.shape[-1], dtype=bool)
     inner = ops._where_other(diagonal, inner / gaps(ops, values).conjugate(), 0.0)
-    return ops._solve(back, ops.matmul(inner + ops.diag_embed(g_values), back))
+    return ops._solve(adjoint, ops.matmul(inner + ops.diag_embed(g_values), adjoint))
 
 
 _linalg_eig.pullback(

@@ -140,19 +140,21 @@ def run_plan(ops: Any, x: Any, y: Any, plan: Plan) -> Any:
 def parse_equation(equation: str, ranks: tuple[int, ...]) -> tuple[list[Labels], Labels]:
     """The labels of each operand and of the result; each dimension of "..." gets its own label."""
     operands_part, arrow, result_part = equation.replace(" ", "").partition("->")
-    words = operands_part.split(",")
-    if len(words) != len(ranks):
-        raise RuntimeError(f"einsum: {len(ranks)} operands for {len(words)} terms: {equation!r}")
+    input_terms = operands_part.split(",")
+    if len(input_terms) != len(ranks):
+        raise RuntimeError(
+            f"einsum: {len(ranks)} operands for {len(input_terms)} terms: {equation!r}"
+        )
     terms = []
-    for word, n in zip(words, ranks, strict=True):
-        head, dots, tail = word.partition("...")
+    for term_text, n in zip(input_terms, ranks, strict=True):
+        head, dots, tail = term_text.partition("...")
         extra = n - len(head) - len(tail)
         if extra < 0 or (extra and not dots) or (not (head + tail).isalpha() and head + tail):
-            raise RuntimeError(f"einsum: the term does not fit {n} dimensions: {word!r}")
+            raise RuntimeError(f"einsum: the term does not fit {n} dimensions: {term_text!r}")
         terms.append([*head, *(f".{i}" for i in range(extra - 1, -1, -1)), *tail])
     ellipsis = sorted({label for term in terms for label in term if label[0] == "."}, reverse=True)
     if not arrow:
-        letters = "".join(words).replace(".", "")
+        letters = "".join(input_terms).replace(".", "")
         return terms, [*ellipsis, *sorted(c for c in set(letters) if letters.count(c) == 1)]
     head, dots, tail = result_part.partition("...")
     result = [*head, *(ellipsis if dots else []), *tail]

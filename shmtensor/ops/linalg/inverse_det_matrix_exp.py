@@ -138,13 +138,13 @@ def det(xp, x, /):
 
 def det_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
     """The cofactors: det * inverse, or from the singular values if a matrix is singular."""
-    each = lambda v: ops.unsqueeze(ops.unsqueeze(v, -1), -1)  # noqa: E731
+    as_1x1 = lambda v: ops.unsqueeze(ops.unsqueeze(v, -1), -1)  # noqa: E731
     if bool(ops.all(out != 0)):
-        return each(g * out.conjugate()) * conj_transpose(ops.inverse(x))
+        return as_1x1(g * out.conjugate()) * conj_transpose(ops.inverse(x))
     u, s, vh = ops._svd(x)
     phase = ops.det(u) * ops.det(vh)
     scale = ops.unsqueeze(product_of_others(ops, s), -2)
-    return each(g * phase.conjugate()) * ops.matmul(u * scale, vh)
+    return as_1x1(g * phase.conjugate()) * ops.matmul(u * scale, vh)
 
 
 det.pullback(x=lambda ops, g, x, out: det_backward(ops, g, x, out))
@@ -247,22 +247,22 @@ def pinverse(xp, x, /, rcond=1e-15):
 
 def pinverse_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
     """The gradient for a constant rank (Golub and Pereyra 1973)."""
-    gh, back = conj_transpose(g), conj_transpose(out)
+    gh, adjoint = conj_transpose(g), conj_transpose(out)
     if x.shape[-2] <= x.shape[-1]:
         k = ops.matmul(gh, out)
-        wide = ops.matmul(k, back)
+        wide = ops.matmul(k, adjoint)
         return (
             wide
             - conj_transpose(ops.matmul(out, k))
             - ops.matmul(ops.matmul(x, out), wide)
-            + ops.matmul(ops.matmul(back, out), gh - ops.matmul(k, x))
+            + ops.matmul(ops.matmul(adjoint, out), gh - ops.matmul(k, x))
         )
     k = ops.matmul(out, gh)
-    wide = ops.matmul(back, k)
+    wide = ops.matmul(adjoint, k)
     return (
         wide
         - conj_transpose(ops.matmul(k, out))
-        + ops.matmul(ops.matmul(gh - ops.matmul(x, k), out), back)
+        + ops.matmul(ops.matmul(gh - ops.matmul(x, k), out), adjoint)
         - ops.matmul(ops.matmul(wide, out), x)
     )
 
@@ -340,9 +340,9 @@ def matrix_exp(xp, x, /):
 
 def matrix_exp_backward(ops: Any, g: Any, x: Any) -> Any:
     """The corner of exp([[x*, g], [0, x*]]) (Mathias 1996)."""
-    n, back = x.shape[-1], conj_transpose(x)
-    above = ops.cat([back, g], -1)
-    below = ops.cat([back * 0, back], -1)
+    n, adjoint = x.shape[-1], conj_transpose(x)
+    above = ops.cat([adjoint, g], -1)
+    below = ops.cat([adjoint * 0, adjoint], -1)
     return ops.matrix_exp(ops.cat([above, below], -2))[..., :n, n:]
 
 

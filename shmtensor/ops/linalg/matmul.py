@@ -283,8 +283,8 @@ outer.alias("ger")
 def blend(ops: Any, x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta * x + alpha * product; with beta = 0 x is ignored, even a NaN."""
     if product.dtype.kind in "iub":
-        kind = bool if product.dtype.kind == "b" else int
-        beta, alpha = kind(beta), kind(alpha)
+        number_class = bool if product.dtype.kind == "b" else int
+        beta, alpha = number_class(beta), number_class(alpha)
     product = product if alpha == 1 else ops.mul(product, alpha)
     if beta == 0:
         np.broadcast_shapes(tuple(x.shape), tuple(product.shape))

@@ -121,18 +121,18 @@ def linalg_cond(ops, A, p=None):
         s = ops._svdvals(A)
         if not s.shape[-1]:
             return ops.sum(s, -1)
-        top, low = ops.select(s, -1, 0), ops.select(s, -1, -1)
-        return low / top if p == -2 else top / low
+        largest, smallest = ops.select(s, -1, 0), ops.select(s, -1, -1)
+        return smallest / largest if p == -2 else largest / smallest
     if p not in ORDERS:
         raise RuntimeError(f"linalg.cond got an invalid norm type: {p!r}, one of {ORDERS}")
     check_square("linalg.cond", A)
     if not A.shape[-1]:
         return ops.sum(ops.abs(A), (-2, -1))
     try:
-        back = ops.inverse(A)
+        inverse = ops.inverse(A)
     except errors.LinAlgError:
-        back, info = ops.linalg_inv_ex(A)
-        bad = np.asarray(data_of(info)) > 0
-        out = ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(back, p)
-        return ops._where(ops._to_copy(bad, np.dtype(bool)), math.inf, out)
-    return ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(back, p)
+        inverse, info = ops.linalg_inv_ex(A)
+        is_singular = np.asarray(data_of(info)) > 0
+        out = ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(inverse, p)
+        return ops._where(ops._to_copy(is_singular, np.dtype(bool)), math.inf, out)
+    return ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(inverse, p)

@@ -70,8 +70,8 @@ def linalg_inv_ex(ops, A, *, check_errors=False):
         if check_errors:
             raise
         info = native.lu_factor(data_of(A))[2]
-        bad, out = compute_nonsingular(ops, A, info, ops.inverse)
-        out = ops._where(bad, math.nan, out)
+        is_singular, out = compute_nonsingular(ops, A, info, ops.inverse)
+        out = ops._where(is_singular, math.nan, out)
     return named_result(
         "linalg_inv_ex", inverse=out, info=ops._to_copy(np.asarray(info), np.dtype(np.int32))
     )
@@ -117,8 +117,12 @@ def linalg_solve_ex(ops, A, B, *, left=True, check_errors=False):
         if check_errors:
             raise
         info = native.lu_factor(data_of(A))[2]
-        bad, out = compute_nonsingular(ops, A, info, lambda a: ops.linalg_solve(a, B, left=left))
-        out = ops._where(ops.squeeze(bad, -1) if is_vector(A, B) else bad, math.nan, out)
+        is_singular, out = compute_nonsingular(
+            ops, A, info, lambda a: ops.linalg_solve(a, B, left=left)
+        )
+        out = ops._where(
+            ops.squeeze(is_singular, -1) if is_vector(A, B) else is_singular, math.nan, out
+        )
     return named_result(
         "linalg_solve_ex", result=out, info=ops._to_copy(np.asarray(info), np.dtype(np.int32))
     )
@@ -158,9 +162,11 @@ def linalg_cholesky_solve(ops, B, L, upper=False):
 def linalg_cholesky_inverse(ops, L, upper=False):
     """The inverse of L @ L.mH (upper: L.mH @ L), of which L's one triangle is read."""
     check_square("cholesky_inverse", L)
-    back = ops.inverse(ops.triu(L) if upper else ops.tril(L))
+    inverse = ops.inverse(ops.triu(L) if upper else ops.tril(L))
     return (
-        ops.matmul(back, conj_transpose(back)) if upper else ops.matmul(conj_transpose(back), back)
+        ops.matmul(inverse, conj_transpose(inverse))
+        if upper
+        else ops.matmul(conj_transpose(inverse), inverse)
     )
 
 
@@ -169,9 +175,9 @@ def linalg_cholesky_inverse(ops, L, upper=False):
 
 def tolerances(name: str, x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """(atol, rtol) as arrays; without both, rtol is the larger size times the dtype's epsilon."""
-    for what, value in (("atol", atol), ("rtol", rtol)):
+    for parameter, value in (("atol", atol), ("rtol", rtol)):
         if getattr(getattr(value, "dtype", None), "kind", "f") == "c":
-            raise RuntimeError(f"{name}: {what} tensor of complex type is not supported")
+            raise RuntimeError(f"{name}: {parameter} tensor of complex type is not supported")
     absolute = None if atol is None else np.asarray(data_of(atol), np.float64)
     if rtol is None:
         eps = np.finfo(data_of(x).dtype).eps * max(x.shape[-2:])
@@ -184,8 +190,8 @@ def tolerances(name: str, x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 def above_tolerance(s: Any, atol: Any, rtol: Any) -> Any:
     """Which of the singular values s (..., k) are larger than both tolerances."""
-    top = s.max(-1, initial=0)
-    return s > np.maximum(np.asarray(atol), np.asarray(rtol) * top)[..., None]
+    largest = s.max(-1, initial=0)
+    return s > np.maximum(np.asarray(atol), np.asarray(rtol) * largest)[..., None]
 
 
 @op(
@@ -205,8 +211,8 @@ def _linalg_pinv(xp, x, /, atol, rtol, hermitian):
         return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
     u, s, vh = call_numpy("linalg.pinv", lambda a: xp.linalg.svd(a, full_matrices=False), x)
     keep = above_tolerance(s, atol, rtol)
-    back = xp.where(keep, 1 / xp.where(keep, s, 1), 0).astype(s.dtype)
-    return (vh.conj().swapaxes(-1, -2) * back[..., None, :]) @ u.conj().swapaxes(-1, -2)
+    inverse_s = xp.where(keep, 1 / xp.where(keep, s, 1), 0).astype(s.dtype)
+    return (vh.conj().swapaxes(-1, -2) * inverse_s[..., None, :]) @ u.conj().swapaxes(-1, -2)
 
 
 _linalg_pinv.pullback(x=lambda ops, g, x, out: pinverse_backward(ops, g, x, out))

@@ -76,8 +76,8 @@ def class_indices(
     safe = np.where(counts, flat, 0) if not counts.all() else flat
     n = shape[0] if len(shape) == 1 else shape[1]
     if safe.size and (safe.min() < 0 or safe.max() >= n):
-        wrong = int(safe.min()) if safe.min() < 0 else int(safe.max())
-        raise IndexError(f"{name}: class is out of range: {wrong}, there are {n} classes")
+        value = int(safe.min()) if safe.min() < 0 else int(safe.max())
+        raise IndexError(f"{name}: class is out of range: {value}, there are {n} classes")
     return safe, counts
 
 
@@ -154,8 +154,11 @@ def _nll_loss_backward(
     """
     safe, counts = class_indices("nll_loss", shape, target, ignore_index)
     weights = xp.where(counts, 1 if weight is None else weight[safe], 0)
-    share = weights.sum() if reduction == "mean" else 1
-    g = -xp.true_divide(x.reshape(safe.shape if reduction == "none" else ()), share) * weights
+    total_weight = weights.sum() if reduction == "mean" else 1
+    g = (
+        -xp.true_divide(x.reshape(safe.shape if reduction == "none" else ()), total_weight)
+        * weights
+    )
     g = xp.where(counts, g, 0)
     out = xp.zeros((1, shape[0], 1) if len(shape) == 1 else (*shape[:2], safe.shape[2]), x.dtype)
     xp.put_along_axis(out, safe, g.astype(x.dtype), 1)
@@ -268,8 +271,8 @@ def cross_entropy_double_backward(
 ) -> tuple[Any, Any]:
     """The gradients of (softmax - one hot) * x by x and by the logits, by composition."""
     counts = target != ignore_index
-    share = 1 / ops.sum(counts) if reduction == "mean" else 1.0
-    part = ops._where(ops.unsqueeze(counts, 1), g, 0.0) * share
+    weight = 1 / ops.sum(counts) if reduction == "mean" else 1.0
+    part = ops._where(ops.unsqueeze(counts, 1), g, 0.0) * weight
     p = ops._softmax(logits, 1)
     target_part = ops.sum(ops._nll_loss(part, target, None, ignore_index))
     return ops.sum(part * p) + target_part, ops._softmax_backward_data(part, p, 1) * x
@@ -308,8 +311,8 @@ def cross_entropy(
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"cross_entropy: label_smoothing must be from 0 to 1: {label_smoothing}")
-    plain = weight is None and not label_smoothing and reduction != "none"
-    if plain and input.ndim == 2 and target.ndim == 1 and input.shape[0]:
+    is_fused = weight is None and not label_smoothing and reduction != "none"
+    if is_fused and input.ndim == 2 and target.ndim == 1 and input.shape[0]:
         check_classes("cross_entropy", input, target, None)
         return ops._cross_entropy(input, target, ignore_index, reduction)
     logp = ops._log_softmax(input, 0 if input.ndim == 1 else 1)

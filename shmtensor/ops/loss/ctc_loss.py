@@ -116,8 +116,10 @@ def _ctc_loss_backward(
             share[blank] = state_shares(
                 xp, alpha[i, t, : m + 1] + blanks, y[t, blank], loss[i]
             ).sum()
-            each = state_shares(xp, alpha[i, t, m + 2 : 2 * m + 2] + states, y[t, labels], loss[i])
-            xp.add.at(share, labels, each)
+            label_shares = state_shares(
+                xp, alpha[i, t, m + 2 : 2 * m + 2] + states, y[t, labels], loss[i]
+            )
+            xp.add.at(share, labels, label_shares)
             out[t, i] = (xp.exp(y[t]) - share) * x[i] if loss[i] < math.inf else math.nan
     return out
 

@@ -68,8 +68,8 @@ def multi_margin_loss(
         terms = ops.mul(
             terms, ops.reshape(ops._index_select(weight, ops.reshape(indices, (-1,)), 0), (n, 1))
         )
-    wrong = ops.ne(ops.arange(c), indices)
-    losses = ops.div(ops.sum(ops._where(wrong, terms, 0.0), 1), c)
+    is_other = ops.ne(ops.arange(c), indices)
+    losses = ops.div(ops.sum(ops._where(is_other, terms, 0.0), 1), c)
     return apply_reduction(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
 
 
@@ -94,14 +94,14 @@ def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, r
             f"{name}: class is out of range: {labels.min()} to {labels.max()}, {c} classes"
         )
     counts = np.logical_and.accumulate(labels >= 0, 1)
-    most = max(int(counts.sum(1).max(initial=0)), 1)  # labels of a row; memory grows with them
-    counts = counts[:, :most]
-    safe = np.where(counts, labels[:, :most], 0)
+    n_labels = max(int(counts.sum(1).max(initial=0)), 1)  # labels of a row; memory grows with them
+    counts = counts[:, :n_labels]
+    safe = np.where(counts, labels[:, :n_labels], 0)
     true = np.zeros((n, c), bool)
     row, column = np.nonzero(counts)
     true[row, safe[row, column]] = True
     x = ops.reshape(input, (n, c))
-    target_scores = ops.reshape(ops._gather(x, safe, 1), (n, most, 1))
+    target_scores = ops.reshape(ops._gather(x, safe, 1), (n, n_labels, 1))
     terms = ops.relu(ops.add(ops.sub(ops.reshape(x, (n, 1, c)), target_scores), 1.0))
     terms = ops._where(counts[:, :, None] & ~true[:, None, :], terms, 0.0)
     losses = ops.div(ops.sum(terms, (1, 2)), c)

@@ -187,8 +187,8 @@ _activation_backward.pullback(
 def split_halves(x: Any, dim: int) -> tuple[Any, Any]:
     """Views of an array's two halves along dim."""
     n = x.shape[dim] // 2
-    ahead = (slice(None),) * dim
-    return x[(*ahead, slice(n))], x[(*ahead, slice(n, None))]
+    leading = (slice(None),) * dim
+    return x[(*leading, slice(n))], x[(*leading, slice(n, None))]
 
 
 @op(method=False, function=False, samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)], vmap="along")

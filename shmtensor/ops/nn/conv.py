@@ -196,10 +196,11 @@ def check_arguments(name: str, n: int, x: Any, weight: Any, bias: Any, groups: i
         )
     if 0 in weight.shape[2:]:
         raise RuntimeError(f"{name}: kernel size must be greater than zero: {tuple(weight.shape)}")
-    for what, other in (("weight", weight), ("bias", bias)):
+    for parameter, other in (("weight", weight), ("bias", bias)):
         if other is not None and other.dtype != x.dtype:
             raise RuntimeError(
-                f"{name}: input and {what} should have the same dtype: {x.dtype}, {other.dtype}"
+                f"{name}: input and {parameter} should have the same dtype: {x.dtype}, "
+                f"{other.dtype}"
             )
 
 
@@ -210,8 +211,8 @@ def check_strides(name: str, n: int, stride: Any, padding: Any, dilation: Any) -
         RuntimeError: a stride or dilation that is not positive, a negative padding.
     """
     stride, padding, dilation = (
-        expand_to_tuple(name, what, value, n)
-        for what, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
+        expand_to_tuple(name, parameter, value, n)
+        for parameter, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
     )
     if min(stride) < 1:
         raise RuntimeError(f"{name}: non-positive stride is not supported: {stride}")

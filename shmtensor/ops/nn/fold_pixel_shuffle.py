@@ -73,17 +73,17 @@ def window_arguments(
         RuntimeError: a size or step that is not positive, a negative padding.
     """
     kernel, dilation, padding, stride = (
-        expand_to_tuple(name, what, value, 2)
-        for what, value in (
+        expand_to_tuple(name, parameter, value, 2)
+        for parameter, value in (
             ("kernel_size", kernel_size),
             ("dilation", dilation),
             ("padding", padding),
             ("stride", stride),
         )
     )
-    for what, value in (("kernel_size", kernel), ("dilation", dilation), ("stride", stride)):
+    for parameter, value in (("kernel_size", kernel), ("dilation", dilation), ("stride", stride)):
         if min(value) < 1:
-            raise RuntimeError(f"{name}: {what} must be greater than zero: {value}")
+            raise RuntimeError(f"{name}: {parameter} must be greater than zero: {value}")
     if min(padding) < 0:
         raise RuntimeError(f"{name}: padding must not be negative: {padding}")
     return kernel, dilation, padding, stride

@@ -76,8 +76,8 @@ def reflect(ops: Any, at: Any, inner: tuple[int, ...], align_corners: bool) -> A
     distance = ops.abs(ops.sub(at, low))
     periods = ops.floor(ops.div(distance, np.maximum(span, 1)))  # constant, without a gradient
     offset = ops.sub(distance, ops.mul(periods, span))
-    back = ops.sub(span, offset)
-    mirrored = ops.add(ops._where(ops.eq(ops.remainder(periods, 2), 0), offset, back), low)
+    reflected = ops.sub(span, offset)
+    mirrored = ops.add(ops._where(ops.eq(ops.remainder(periods, 2), 0), offset, reflected), low)
     return ops.mul(mirrored, (span > 0).astype(at.dtype))
 
 
@@ -107,7 +107,7 @@ def multiply_weights(ops: Any, parts: list[Any], n: int) -> Any:
     weights = [ops.select(part, 1, 0) for part in parts]
     for d in range(1, n):
         inner = [ops.select(part, 1, d) for part in parts]
-        weights = [ops.mul(w, each) for w in weights for each in inner]
+        weights = [ops.mul(w, inner_weight) for w in weights for inner_weight in inner]
     return ops.stack(weights, 1)
 
 

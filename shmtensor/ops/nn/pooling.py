@@ -212,12 +212,12 @@ def pooling_arguments(
     empty = stride is None or (not isinstance(stride, int) and not len(stride))
     stride = kernel if empty else expand_to_tuple(name, "stride", stride, n)
     padding, dilation = (
-        expand_to_tuple(name, what, value, n)
-        for what, value in (("padding", padding), ("dilation", dilation))
+        expand_to_tuple(name, parameter, value, n)
+        for parameter, value in (("padding", padding), ("dilation", dilation))
     )
-    for what, value in (("kernel_size", kernel), ("stride", stride), ("dilation", dilation)):
+    for parameter, value in (("kernel_size", kernel), ("stride", stride), ("dilation", dilation)):
         if min(value) < 1:
-            raise RuntimeError(f"{name}: {what} must be greater than zero: {value}")
+            raise RuntimeError(f"{name}: {parameter} must be greater than zero: {value}")
     if min(padding) < 0:
         raise RuntimeError(f"{name}: pad must be non-negative: {padding}")
     if any(p > ((k - 1) * d + 1) // 2 for p, k, d in zip(padding, kernel, dilation, strict=True)):
@@ -276,8 +276,8 @@ def window_counts(
         end = np.minimum(start + kernel[d], size[d] + (padding[d] if include_pad else 0))
         lengths = end - (start if include_pad else np.maximum(start, 0))
         counts = counts * lengths.reshape(-1, *(1,) * (n - 1 - d))
-    same = int(counts.flat[0]) if counts.size and (counts == counts.flat[0]).all() else None
-    return counts if same is None else same
+    common = int(counts.flat[0]) if counts.size and (counts == counts.flat[0]).all() else None
+    return counts if common is None else common
 
 
 # ---- windows that divide the image evenly

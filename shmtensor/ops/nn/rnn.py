@@ -21,18 +21,18 @@ def step(
     and bias of the state's, and w_hr projects an LSTM's output.
     """
     h = state[0]
-    back = ops.linear(h, w, b)
+    state_gates = ops.linear(h, w, b)
     if kind == "lstm":
-        i, f, g, o = ops.chunk(x + back, 4, -1)
+        i, f, g, o = ops.chunk(x + state_gates, 4, -1)
         c = ops.sigmoid(f) * state[1] + ops.sigmoid(i) * ops.tanh(g)
         h = ops.sigmoid(o) * ops.tanh(c)
         return h if w_hr is None else ops.linear(h, w_hr), c
     if kind == "gru":
-        (r, z, n), (hr, hz, hn) = ops.chunk(x, 3, -1), ops.chunk(back, 3, -1)
+        (r, z, n), (hr, hz, hn) = ops.chunk(x, 3, -1), ops.chunk(state_gates, 3, -1)
         r, z = ops.sigmoid(r + hr), ops.sigmoid(z + hz)
         n = ops.tanh(n + r * hn)
         return ((h - n) * z + n,)
-    return ((ops.tanh if kind == "tanh" else ops.relu)(x + back),)
+    return ((ops.tanh if kind == "tanh" else ops.relu)(x + state_gates),)
 
 
 def check_sizes(kind: str, x: Any, state: Any, weights: Any) -> None:
@@ -65,8 +65,8 @@ def run_direction(
     outputs: list[Any] = [None] * len(sizes)
     for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
         n, total = sizes[t], state[0].shape[0]
-        here = state if n == total else tuple(ops.narrow(s, 0, 0, n) for s in state)
-        new = step(ops, kind, parts[t], here, w_hh, b_hh, w_hr)
+        active = state if n == total else tuple(ops.narrow(s, 0, 0, n) for s in state)
+        new = step(ops, kind, parts[t], active, w_hh, b_hh, w_hr)
         outputs[t] = new[0]
         if n < total:
             remaining = (ops.narrow(s, 0, n, total - n) for s in state)

@@ -46,8 +46,8 @@ def previous_states(ops: Any, initial: Any, outputs: Any, sizes: Sizes, reverse:
     """The previous state of each row."""
     n = sizes[0]
     if n != sizes[-1]:
-        both = ops.cat([initial, outputs], 0)
-        return ops.index_select(both, 0, previous_rows(sizes, reverse))
+        states = ops.cat([initial, outputs], 0)
+        return ops.index_select(states, 0, previous_rows(sizes, reverse))
     others_count = outputs.shape[0] - n
     if reverse:
         return ops.cat([ops.narrow(outputs, 0, n, others_count), initial], 0)
@@ -142,14 +142,14 @@ def derivatives(
         return (1 - out * out,), None
     if kind == "relu":
         return (1 - ops._to_copy(out <= 0, out.dtype),), None  # of NaN 1, as the kernel has it
-    back = ops.linear(states, w, b)
+    state_gates = ops.linear(states, w, b)
     if kind == "lstm":
-        i, f, g, o = ops.chunk(x + back, 4, -1)
+        i, f, g, o = ops.chunk(x + state_gates, 4, -1)
         i, f, g, o = ops.sigmoid(i), ops.sigmoid(f), ops.tanh(g), ops.sigmoid(o)
         y = ops.tanh(cells)
         inner = [g * i * (1 - i), previous_cells * f * (1 - f), i * (1 - g * g)]
         return (o * (1 - y * y), *inner, y * o * (1 - o), f), o
-    (r, z, n), (hr, hz, hn) = ops.chunk(x, 3, -1), ops.chunk(back, 3, -1)
+    (r, z, n), (hr, hz, hn) = ops.chunk(x, 3, -1), ops.chunk(state_gates, 3, -1)
     r, z = ops.sigmoid(r + hr), ops.sigmoid(z + hz)
     n = ops.tanh(n + r * hn)
     return ((1 - z) * (1 - n * n), hn * r * (1 - r), (states - n) * z * (1 - z), r, z), None
@@ -163,13 +163,13 @@ def rnn_layer_backward(
     contribution to the gates, of the initial state and cell, and of each output.
     """
     step_sizes = list(sizes)
-    each = [ops.split(v, step_sizes, 0) for v in (g_out, *factors)]
+    step_values = [ops.split(v, step_sizes, 0) for v in (g_out, *factors)]
     g_cell_steps = ops.split(g_cells, step_sizes, 0) if kind == "lstm" else ()
     g_h, g_c = ops.zeros_like(h), None if c is None else ops.zeros_like(c)
     rows: list[Any] = [None] * len(sizes)
     for t in range(len(sizes)) if reverse else reversed(range(len(sizes))):
         size = sizes[t]
-        g, *parts = (v[t] for v in each)
+        g, *parts = (v[t] for v in step_values)
         total = d = g + ops.narrow(g_h, 0, 0, size)
         if kind == "lstm":
             to_c, *to_gates, to_o, forget = parts

@@ -26,20 +26,20 @@ __all__ = [
 Shape = tuple[int, ...]
 
 
-def expand_to_tuple(name: str, what: str, value: Any, n: int) -> Shape:
+def expand_to_tuple(name: str, parameter: str, value: Any, n: int) -> Shape:
     """A number for each dimension, from one number or n.
 
     Raises:
         RuntimeError: neither one number nor n.
         TypeError: not ints.
     """
-    values = (value,) if isinstance(value, int) else as_ints(name, what, value)
+    values = (value,) if isinstance(value, int) else as_ints(name, parameter, value)
     if len(values) not in (1, n):
-        raise RuntimeError(f"{name}: {what} must be one number or {n}: {value}")
+        raise RuntimeError(f"{name}: {parameter} must be one number or {n}: {value}")
     return values * n if len(values) == 1 else values
 
 
-def as_ints(name: str, what: str, value: Any) -> Shape:
+def as_ints(name: str, parameter: str, value: Any) -> Shape:
     """The numbers as ints.
 
     Raises:
@@ -48,7 +48,9 @@ def as_ints(name: str, what: str, value: Any) -> Shape:
     try:
         return tuple(map(operator.index, value))
     except TypeError:
-        raise TypeError(f"{name}: {what} must be an int or a tuple of ints: {value!r}") from None
+        raise TypeError(
+            f"{name}: {parameter} must be an int or a tuple of ints: {value!r}"
+        ) from None
 
 
 def output_sizes(

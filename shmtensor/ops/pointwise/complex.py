@@ -158,8 +158,8 @@ COMPLEX_DTYPES = {"float32": np.complex64, "float64": np.complex128}
 @op(view=True, method=False, function=False, samples=())
 def _view_as_real(xp, x, /):
     """Real and imaginary parts along a new last dimension, a view."""
-    kind = np.dtype(REAL_DTYPES[x.dtype.name])
-    return x[..., None].view(kind)
+    dtype = np.dtype(REAL_DTYPES[x.dtype.name])
+    return x[..., None].view(dtype)
 
 
 _view_as_real.pullback(x=lambda ops, g: ops._view_as_complex(ops._contiguous(g)))

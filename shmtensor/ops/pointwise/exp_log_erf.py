@@ -82,9 +82,9 @@ def complex_logaddexp(xp: Any, x: Any, y: Any) -> Any:
     """log(exp(x) + exp(y)), relative to the operand with the larger real part."""
     swap = x.real < y.real
     high, lower = xp.where(swap, y, x), xp.where(swap, x, y)
-    same = ~xp.isfinite(high.real) & (high.real == lower.real)
+    is_equal = ~xp.isfinite(high.real) & (high.real == lower.real)
     out = high + xp.log1p(xp.exp(lower - high))
-    return xp.where(same, xp.log(xp.exp(x) + xp.exp(y)), out).astype(high.dtype)
+    return xp.where(is_equal, xp.log(xp.exp(x) + xp.exp(y)), out).astype(high.dtype)
 
 
 def logaddexp_kernel(x: Any, y: Any, out: Any = None) -> Any:
@@ -208,14 +208,14 @@ FAR_Q += (6.05183413124413191e-2, 2.33520497626869185e-3)
 ROOT_PI = math.sqrt(math.pi)
 
 
-def rational(x: Any, top: Terms, bottom: Terms) -> Any:
-    """Cody's quotient of polynomials: the leading coefficient of `top` is its last one, of `bottom`
-    1.
+def rational(x: Any, numerator: Terms, denominator: Terms) -> Any:
+    """Cody's quotient of polynomials: the leading coefficient of the numerator is its last one, of
+    the denominator 1.
     """
-    above, below = top[-1] * x, x
-    for a, b in zip(top[:-2], bottom[:-1], strict=True):
+    above, below = numerator[-1] * x, x
+    for a, b in zip(numerator[:-2], denominator[:-1], strict=True):
         above, below = (above + a) * x, (below + b) * x
-    return (above + top[-2]) / (below + bottom[-1])
+    return (above + numerator[-2]) / (below + denominator[-1])
 
 
 def erf_near(x: Any) -> Any:

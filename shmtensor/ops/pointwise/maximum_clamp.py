@@ -225,8 +225,8 @@ def limit_bound(dtype: Any, bound: Any) -> Any:
     """A bound, limited to the numbers of the dtype."""
     if bound is None:
         return None
-    least, most = limits(dtype)
-    return int(least if bound < least else most if bound > most else bound)
+    smallest, largest = limits(dtype)
+    return int(smallest if bound < smallest else largest if bound > largest else bound)
 
 
 @functools.cache

@@ -74,15 +74,15 @@ def finite_range(dtype: Any) -> tuple[float, float]:
 def nan_to_num_kernel(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = None) -> Any:
     """The native kernel for float32 and float64, also into `out`."""
     if x.dtype.kind == "f":
-        least, most = finite_range(x.dtype)
-        most = most if posinf is None else posinf
-        least = least if neginf is None else neginf
+        smallest, largest = finite_range(x.dtype)
+        largest = largest if posinf is None else posinf
+        smallest = smallest if neginf is None else neginf
         nan = 0.0 if nan is None else nan
-        result = native.nan_to_num(x, nan, most, least, out)
+        result = native.nan_to_num(x, nan, largest, smallest, out)
         if result is not None:
             return result
         if x.dtype.itemsize == 2:  # the numbers are rounded to the dtype as the results are
-            wide = nan_to_num_kernel(native.recast(x, float32), nan, most, least)
+            wide = nan_to_num_kernel(native.recast(x, float32), nan, largest, smallest)
             return copy_to_out(native.recast(wide, x.dtype), out)
     if x.dtype.kind in "iub":
         return native.clone(x) if out is None else out  # x itself

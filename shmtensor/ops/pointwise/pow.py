@@ -155,10 +155,10 @@ def double_dtype_of(*values):
 
 def check_double(ops, input, exponent):
     """Checks that float_power's result has the base's dtype and can be written there."""
-    kind = double_dtype_of(input, exponent)
-    if input.dtype != kind:
+    dtype = double_dtype_of(input, exponent)
+    if input.dtype != dtype:
         raise RuntimeError(
-            f"float_power_: the base has dtype {input.dtype}, the result requires {kind}: "
+            f"float_power_: the base has dtype {input.dtype}, the result requires {dtype}: "
             "use float_power, or convert the base first"
         )
 
@@ -166,6 +166,6 @@ def check_double(ops, input, exponent):
 @composite(inplace=check_double, exact_out=True)
 def float_power(ops, input, exponent):
     """input ** exponent in float64 (complex128 for complex numbers)."""
-    kind = double_dtype_of(input, exponent)
-    a, b = (ops._to_copy(v, kind) if hasattr(v, "dtype") else v for v in (input, exponent))
+    dtype = double_dtype_of(input, exponent)
+    a, b = (ops._to_copy(v, dtype) if hasattr(v, "dtype") else v for v in (input, exponent))
     return ops.pow(a, b)

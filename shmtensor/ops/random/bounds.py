@@ -14,7 +14,7 @@ from ... import dtypes
 __all__ = ["check_random_bounds", "check_random_dtype", "check_uniform_bounds", "max_exact_integer"]
 
 
-def check_random_dtype(where: str, dtype: Any, kinds: str = "fc", error: Any = None) -> None:
+def check_random_dtype(name: str, dtype: Any, kinds: str = "fc", error: Any = None) -> None:
     """Checks that the distribution is defined for the dtype.
 
     Args:
@@ -22,7 +22,7 @@ def check_random_dtype(where: str, dtype: Any, kinds: str = "fc", error: Any = N
         error: the exception's class, NotImplementedError by default.
     """
     if dtype.kind not in kinds:
-        raise (error or NotImplementedError)(f"{where}: not implemented for {dtype}")
+        raise (error or NotImplementedError)(f"{name}: not implemented for {dtype}")
 
 
 @functools.cache
@@ -43,7 +43,7 @@ def finite_max(dtype: Any) -> float:
     return float(np.finfo(dtype).max if dtype.kind == "c" else dtypes.finfo(dtype).max)
 
 
-def check_random_bounds(where: str, low: int, high: int, dtype: Any) -> None:
+def check_random_bounds(name: str, low: int, high: int, dtype: Any) -> None:
     """Checks that there are integers in [low, high), and that the dtype holds them; warns if a
     floating-point dtype does not have all of them.
 
@@ -52,39 +52,39 @@ def check_random_bounds(where: str, low: int, high: int, dtype: Any) -> None:
     """
     if low >= high:
         raise RuntimeError(
-            f"{where}: expects 'from' to be less than 'to', but got from={low} >= to={high}"
+            f"{name}: expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
-    check_random_dtype(where, dtype, "biuf", RuntimeError)
+    check_random_dtype(name, dtype, "biuf", RuntimeError)
     exact = max_exact_integer(dtype)
     largest = finite_max(dtype) if dtype.kind == "f" else exact
     smallest = 0 if dtype.kind in "bu" else -largest - (dtype.kind == "i")
-    for name, value in (("from", low), ("to - 1", high - 1)):
+    for bound_name, value in (("from", low), ("to - 1", high - 1)):
         if not smallest <= value <= largest:
-            raise RuntimeError(f"{where}: {name} is out of bounds for {dtype}: {value}")
+            raise RuntimeError(f"{name}: {bound_name} is out of bounds for {dtype}: {value}")
         if dtype.kind == "f" and abs(value) > exact:
             warnings.warn(
-                f"{where}: {name} is out of bounds [-{exact}, {exact}]: {value}, beyond which "
+                f"{name}: {bound_name} is out of bounds [-{exact}, {exact}]: {value}, beyond which "
                 f"{dtype} does not have all whole numbers",
                 stacklevel=4,
             )
 
 
-def check_uniform_bounds(where: str, low: float, high: float, dtype: Any) -> None:
+def check_uniform_bounds(name: str, low: float, high: float, dtype: Any) -> None:
     """Checks that the dtype holds both bounds and their distance.
 
     Raises:
         RuntimeError: it does not, or low is above high. NotImplementedError: an integer dtype.
     """
-    check_random_dtype(where, dtype)
+    check_random_dtype(name, dtype)
     largest = finite_max(dtype)
-    for name, value in (("from", low), ("to", high)):
+    for bound_name, value in (("from", low), ("to", high)):
         if not -largest <= value <= largest:
-            raise RuntimeError(f"{where}: {name} is out of bounds for {dtype}: {value}")
+            raise RuntimeError(f"{name}: {bound_name} is out of bounds for {dtype}: {value}")
     if low > high:
         raise RuntimeError(
-            f"{where}: expects to return a [from, to) range, but found from={low} > to={high}"
+            f"{name}: expects to return a [from, to) range, but found from={low} > to={high}"
         )
     if not math.isfinite(high - low) or high - low > largest:
         raise RuntimeError(
-            f"{where}: expects to - from to be at most the largest {dtype}: from={low}, to={high}"
+            f"{name}: expects to - from to be at most the largest {dtype}: from={low}, to={high}"
         )

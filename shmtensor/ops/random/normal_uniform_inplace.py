@@ -122,8 +122,8 @@ def cauchy_(ops, input, median=0.0, sigma=1.0, *, generator=None):
     check_random_dtype("cauchy_", input.dtype, "f", RuntimeError)
     if sigma <= 0:
         raise RuntimeError(f"cauchy_: sigma must be positive: {sigma}")
-    turns = uniform_float64(numel(input), generator) - 0.5
-    return ops._refill_(input, median + sigma * np.tan(math.pi * turns))
+    u = uniform_float64(numel(input), generator) - 0.5
+    return ops._refill_(input, median + sigma * np.tan(math.pi * u))
 
 
 @composite(function=False)

@@ -87,8 +87,8 @@ def uniform(seed: int, offset: int, n: int, dtype: Any) -> Any:
 def normal(seed: int, offset: int, n: int, dtype: Any) -> Any:
     """n normally distributed numbers of mean 0 and variance 1."""
     pairs = uniform(seed, offset, n + n % 2, dtype).reshape(-1, 2).astype(np.float64)
-    least = 2.0**-53 if dtype == np.float64 else 2.0**-24
-    radius, angle = np.sqrt(-2 * np.log(pairs[:, 0] + least)), 2 * math.pi * pairs[:, 1]
+    smallest = 2.0**-53 if dtype == np.float64 else 2.0**-24
+    radius, angle = np.sqrt(-2 * np.log(pairs[:, 0] + smallest)), 2 * math.pi * pairs[:, 1]
     out = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)[:n]
     return out.astype(dtype, copy=False)
 
@@ -105,17 +105,17 @@ def permutation(seed: int, offset: int, n: int) -> Any:
 
 def fill_uniform(out: Any, seed: int, offset: int, low: float, high: float) -> Any:
     """Writes low + (high - low) * uniform numbers."""
-    kind = out.dtype.type
+    scalar = out.dtype.type
     numbers = uniform(seed, offset, out.size, out.dtype).astype(out.dtype)
-    out[...] = (numbers * kind(high - low) + kind(low)).reshape(out.shape)
+    out[...] = (numbers * scalar(high - low) + scalar(low)).reshape(out.shape)
     return out
 
 
 def fill_normal(out: Any, seed: int, offset: int, mean: float, std: float) -> Any:
     """Writes mean + std * normal numbers."""
-    kind = out.dtype.type
+    scalar = out.dtype.type
     numbers = normal(seed, offset, out.size, out.dtype).astype(out.dtype)
-    out[...] = (numbers * kind(std) + kind(mean)).reshape(out.shape)
+    out[...] = (numbers * scalar(std) + scalar(mean)).reshape(out.shape)
     return out
 
 

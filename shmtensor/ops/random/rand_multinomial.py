@@ -77,9 +77,9 @@ def rand(
 ):
     """Evenly distributed numbers from [0, 1)."""
     if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = new_random_default(native.uniform_, size)
-        if plain is not None:
-            return plain
+        result = new_random_default(native.uniform_, size)
+        if result is not None:
+            return result
     shape, dtype = as_shape("rand", size), dtype_or_default(dtype_or_out("rand", out, dtype))
     arguments = native.uniform_, shape, dtype, generator, 0.0, 1.0
     return copy_into_out(
@@ -101,9 +101,9 @@ def randn(
 ):
     """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
     if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = new_random_default(native.normal_, size)
-        if plain is not None:
-            return plain
+        result = new_random_default(native.normal_, size)
+        if result is not None:
+            return result
     shape, dtype = as_shape("randn", size), dtype_or_default(dtype_or_out("randn", out, dtype))
     std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
     arguments = native.normal_, shape, dtype, generator, 0.0, std

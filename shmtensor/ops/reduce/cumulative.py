@@ -21,8 +21,8 @@ ALONG = [((3, 4), 1), ((3, 4), 0), ((), 0), ((0, 3), 0)]
 def cumulative(x: Any, dim: int, dtype: Any, accumulate: Any) -> Any:
     """An accumulation along dim; a 0-d tensor is its own result."""
     dim = axis(x, dim)
-    kind = accumulator(x.dtype, dtype)
-    return accumulate(x, dim, kind) if x.ndim else x.astype(kind)
+    out_dtype = accumulator(x.dtype, dtype)
+    return accumulate(x, dim, out_dtype) if x.ndim else x.astype(out_dtype)
 
 
 @op(inplace=True, samples=ALONG, vmap="along")
@@ -149,10 +149,10 @@ def logcumsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     if not x.ndim or 0 in x.shape:
         return g
     if x.dtype.kind == "c":  # shifted by the largest real part, so that nothing overflows
-        top = ops.amax(ops.real(out), dim, True)
-        weights = g * ops.exp(top - out).conjugate()
+        largest = ops.amax(ops.real(out), dim, True)
+        weights = g * ops.exp(largest - out).conjugate()
         cumulative = ops.flip(ops.cumsum(ops.flip(weights, (dim,)), dim), (dim,))
-        return cumulative * ops.exp(x - top).conjugate()
+        return cumulative * ops.exp(x - largest).conjugate()
     tiny = finfo(x.dtype).min
     logarithms = [
         ops._where(s * g > 0, ops.log(ops._where(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)
@@ -180,8 +180,8 @@ def diff(ops, input, n=1, dim=-1, prepend=None, append=None):
     out = ops.cat(ends, dim) if len(ends) > 1 else input
     for _ in range(builtin_min(n, out.shape[dim])):
         size = out.shape[dim]
-        after, before = ops.narrow(out, dim, 1, size - 1), ops.narrow(out, dim, 0, size - 1)
-        out = ops.logical_xor(after, before) if out.dtype == np.bool_ else ops.sub(after, before)
+        upper, lower = ops.narrow(out, dim, 1, size - 1), ops.narrow(out, dim, 0, size - 1)
+        out = ops.logical_xor(upper, lower) if out.dtype == np.bool_ else ops.sub(upper, lower)
     return out
 
 

@@ -28,9 +28,9 @@ def logsumexp(xp, x, /, dim, keepdim=False):
     axis = axes(x, dim)
     if not x.size:
         return xp.log(xp.exp(x).sum(axis, keepdims=keepdim))
-    top = x.max(axis, keepdims=True) if x.dtype.kind != "c" else x.real.max(axis, keepdims=True)
-    top = xp.where(xp.isfinite(top), top, 0)
-    out = xp.log(xp.exp(x - top).sum(axis, keepdims=True)) + top
+    largest = x.max(axis, keepdims=True) if x.dtype.kind != "c" else x.real.max(axis, keepdims=True)
+    largest = xp.where(xp.isfinite(largest), largest, 0)
+    out = xp.log(xp.exp(x - largest).sum(axis, keepdims=True)) + largest
     return out if keepdim else out.squeeze(reduced_dims(dim, x.shape) if x.ndim else ())
 
 
@@ -43,8 +43,8 @@ logsumexp.pullback(
 def logsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     """g exp(x - out): the softmax; 0 where the sum is 0."""
     shape = tuple(x.shape)
-    top = ops._where_other(ops.isinf(out), out, 0.0)
-    weights = ops.exp(x - expand_reduced(ops, top, shape, dim, keepdim))
+    finite_out = ops._where_other(ops.isinf(out), out, 0.0)
+    weights = ops.exp(x - expand_reduced(ops, finite_out, shape, dim, keepdim))
     return expand_reduced(ops, g, shape, dim, keepdim) * weights.conjugate()
 
 

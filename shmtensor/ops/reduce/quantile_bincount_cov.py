@@ -25,8 +25,8 @@ def _bincount(xp, x, weights=None, /, minlength=0):
         )
     if weights is None:
         return xp.bincount(x, minlength=minlength).astype(np.int64)
-    kind = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
-    return xp.bincount(x, weights, minlength).astype(kind)
+    dtype = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
+    return xp.bincount(x, weights, minlength).astype(dtype)
 
 
 _bincount.numpy = kernel_or_fallback(native.bincount, _bincount.forward)
@@ -225,8 +225,8 @@ def check_weights(name: str, weights: Any, kinds: str, n: int) -> None:
             f"{tuple(weights.shape)}"
         )
     if weights.dtype.kind not in kinds:
-        word = "integers" if kinds == "iu" else "floating-point numbers"
-        raise RuntimeError(f"cov: {name} must be {word}: {weights.dtype}")
+        expected = "integers" if kinds == "iu" else "floating-point numbers"
+        raise RuntimeError(f"cov: {name} must be {expected}: {weights.dtype}")
     data = getattr(weights, "array", weights)
     if data.size and data.min() < 0:
         raise RuntimeError(f"cov: {name} cannot be negative: {data.min()}")
@@ -262,8 +262,8 @@ def cov(ops, input, *, correction=1, fweights=None, aweights=None):
         if aweights is None or correction == 0:
             norm = ops.sub(total, correction)
         else:
-            share = ops.div(ops.sum(ops.mul(weights, aweights)), total)
-            norm = ops.sub(total, ops.mul(share, correction))
+            weight_ratio = ops.div(ops.sum(ops.mul(weights, aweights)), total)
+            norm = ops.sub(total, ops.mul(weight_ratio, correction))
     difference = ops.sub(rows, mean)
     scaled = difference if weights is None else ops.mul(difference, weights)
     norm = max(norm, 0) if isinstance(norm, (int, float)) else ops.clamp(norm, 0, None)

@@ -28,8 +28,8 @@ def memory_vector(x: Any) -> Any:
             memory.flags.writeable = False
         return memory
     buffer = memory_of(x)
-    before = (x.ctypes.data - buffer.ctypes.data) % x.itemsize  # of a view that begins between
-    return buffer[before : buffer.size - (buffer.size - before) % x.itemsize].view(x.dtype)
+    skipped = (x.ctypes.data - buffer.ctypes.data) % x.itemsize  # of a view that begins between
+    return buffer[skipped : buffer.size - (buffer.size - skipped) % x.itemsize].view(x.dtype)
 
 
 def offset_of(x: Any) -> int:

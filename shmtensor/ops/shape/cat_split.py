@@ -244,19 +244,21 @@ def tensor_split(ops, input, indices_or_sections, dim=0):
     """
     if not input.ndim:
         raise RuntimeError("tensor_split: a 0-d tensor cannot be split: shape ()")
-    n, at = input.shape[axis(input, dim)], indices_or_sections
-    if hasattr(at, "tolist"):
-        at = at.tolist()
-    if isinstance(at, int):
-        if at < 1:
-            raise RuntimeError(f"tensor_split: at least one section is needed: {at}")
+    n, sections = input.shape[axis(input, dim)], indices_or_sections
+    if hasattr(sections, "tolist"):
+        sections = sections.tolist()
+    if isinstance(sections, int):
+        if sections < 1:
+            raise RuntimeError(f"tensor_split: at least one section is needed: {sections}")
         return ops._split_with_sizes(
-            input, (n // at + 1,) * (n % at) + (n // at,) * (at - n % at), dim
+            input,
+            (n // sections + 1,) * (n % sections) + (n // sections,) * (sections - n % sections),
+            dim,
         )
-    ends = [slice(None, i).indices(n)[1] for i in at] + [n]
+    ends = [slice(None, i).indices(n)[1] for i in sections] + [n]
     starts = [0, *ends[:-1]]
-    pieces = [(b, max(e - b, 0)) for b, e in zip(starts, ends, strict=True)]
-    return tuple(ops.narrow(input, dim, b, size) for b, size in pieces)
+    ranges = [(b, max(e - b, 0)) for b, e in zip(starts, ends, strict=True)]
+    return tuple(ops.narrow(input, dim, b, size) for b, size in ranges)
 
 
 def declare_split(name: str, min_ndim: int) -> Any:
@@ -266,12 +268,12 @@ def declare_split(name: str, min_ndim: int) -> Any:
         if input.ndim < min_ndim:
             raise RuntimeError(f"{name}: at least {min_ndim} dims are needed: {tuple(input.shape)}")
         dim = {"hsplit": min(input.ndim - 1, 1), "vsplit": 0, "dsplit": 2}[name]
-        at = indices_or_sections
-        if isinstance(at, int) and (at < 1 or input.shape[dim] % at):
+        sections = indices_or_sections
+        if isinstance(sections, int) and (sections < 1 or input.shape[dim] % sections):
             raise RuntimeError(
-                f"{name}: sections must divide dim {dim}: {at}, {tuple(input.shape)}"
+                f"{name}: sections must divide dim {dim}: {sections}, {tuple(input.shape)}"
             )
-        return ops.tensor_split(input, at, dim)
+        return ops.tensor_split(input, sections, dim)
 
     compute.__doc__ = (
         f"Parts along dimension {'1' if name == 'hsplit' else '0' if name == 'vsplit' else '2'}."

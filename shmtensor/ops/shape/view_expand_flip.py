@@ -225,9 +225,9 @@ def expand(xp, x, /, size: sizes):
     """Dimensions of size 1 expanded, new ones in front; -1 means the same size. Copies: none, the
     elements are shared.
     """
-    ahead = len(size) - x.ndim
-    shape = tuple(x.shape[i - ahead] if s == -1 and i >= ahead else s for i, s in enumerate(size))
-    if ahead < 0 or -1 in shape:
+    n_new = len(size) - x.ndim
+    shape = tuple(x.shape[i - n_new] if s == -1 and i >= n_new else s for i, s in enumerate(size))
+    if n_new < 0 or -1 in shape:
         raise RuntimeError(f"expand: no way to stretch {x.shape} to {tuple(size)}")
     return xp.broadcast_to(x, shape)
 
@@ -247,9 +247,9 @@ def sum_to_shape(ops: Any, g: Any, shape: Shape) -> Any:
     """A gradient, summed over the dimensions that were broadcast."""
     if g.shape == shape:
         return g
-    ahead = g.ndim - len(shape)
+    n_new = g.ndim - len(shape)
     dims = tuple(
-        i for i in range(g.ndim) if i < ahead or (shape[i - ahead] == 1 and g.shape[i] != 1)
+        i for i in range(g.ndim) if i < n_new or (shape[i - n_new] == 1 and g.shape[i] != 1)
     )
     return ops.reshape(ops.sum(g, dims), shape) if dims else g
 
@@ -394,9 +394,9 @@ def repeat(xp, x, /, repeats: sizes):
 
 def tiled_view(x: Any, repeats: Shape) -> Any:
     """A view with a stride of 0 before each dimension: (repeats[0], n, repeats[1], m, ...)."""
-    ahead = len(repeats) - x.ndim
-    shape = (1,) * ahead + x.shape
-    strides = (0,) * ahead + x.strides
+    n_new = len(repeats) - x.ndim
+    shape = (1,) * n_new + x.shape
+    strides = (0,) * n_new + x.strides
     return native.as_strided(
         x,
         tuple(k for pair in zip(repeats, shape, strict=True) for k in pair),
@@ -407,8 +407,8 @@ def tiled_view(x: Any, repeats: Shape) -> Any:
 
 def repeat_backward(ops: Any, g: Any, shape: Shape, repeats: Shape) -> Any:
     """The sum over the copies."""
-    ahead = len(repeats) - len(shape)
-    full = (1,) * ahead + tuple(shape)
+    n_new = len(repeats) - len(shape)
+    full = (1,) * n_new + tuple(shape)
     if 0 in repeats:
         return ops.broadcast_to(ops.sum(g), shape)
     split = tuple(n for pair in zip(repeats, full, strict=True) for n in pair)

@@ -137,16 +137,18 @@ STEP = 0.2
 
 def bessel_k_scaled(order: float, x: Any) -> Any:
     """exp(x) K_order(x) for x > 0: the integral of exp(-x (cosh t - 1)) cosh(order t)."""
-    usual = np.where((x > 0) & np.isfinite(x), x, 1.0)
-    lowest = float(np.min(usual, initial=1.0))
-    highest = float(np.max(usual, initial=1.0))
+    finite = np.where((x > 0) & np.isfinite(x), x, 1.0)
+    lowest = float(np.min(finite, initial=1.0))
+    highest = float(np.max(finite, initial=1.0))
     step = STEP / max(1.0, math.sqrt(highest / 20))
     stop = math.acosh(1 + 760 / lowest) if lowest > 1e-150 else math.log(1520) - math.log(lowest)
-    total = np.full_like(usual, 0.5)
+    total = np.full_like(finite, 0.5)
     for k in range(1, math.ceil(stop / step) + 1):
         t = k * step
-        rise = math.cosh(t) - 1 if t < 700 else math.inf
-        total = total + np.exp(-usual * rise + order * t) * (0.5 + 0.5 * math.exp(-2 * order * t))
+        cosh_minus_1 = math.cosh(t) - 1 if t < 700 else math.inf
+        total = total + np.exp(-finite * cosh_minus_1 + order * t) * (
+            0.5 + 0.5 * math.exp(-2 * order * t)
+        )
     out = total * step
     out = np.where(np.isinf(x), 0.0, np.where(x == 0, np.inf, np.where(x < 0, np.nan, out)))
     return np.where(np.isnan(x), x, out)
@@ -212,9 +214,9 @@ START = 0.35502805388781723926, -0.25881940379280679841  # Ai and Ai' at 0
 TAYLOR_RANGE = 12  # Taylor's series, each around an integer, are used down to -TAYLOR_RANGE
 
 
-def taylor(c: float, value: Any, slope: Any, h: Any, terms: int = 40) -> tuple[Any, Any]:
-    """(y, y') at c + h of the solution of y'' = x y with value and slope at c."""
-    a = [value, slope, c * value / 2]
+def taylor(c: float, value: Any, derivative: Any, h: Any, terms: int = 40) -> tuple[Any, Any]:
+    """(y, y') at c + h of the solution of y'' = x y with this value and derivative at c."""
+    a = [value, derivative, c * value / 2]
     for n in range(1, terms):
         a.append((c * a[n] + a[n - 1]) / ((n + 2) * (n + 1)))
     y = dy = 0.0 * h

@@ -49,8 +49,8 @@ def check_floating(name: str, x: Any) -> None:
 
 def unsupported_dtype(name: str, x: Any) -> Exception:
     """The error of an op that does not take x's dtype."""
-    kind = NotImplementedError if x.dtype.kind == "c" else RuntimeError
-    return kind(f"{name}: not for {x.dtype}: shape {x.shape}")
+    error = NotImplementedError if x.dtype.kind == "c" else RuntimeError
+    return error(f"{name}: not for {x.dtype}: shape {x.shape}")
 
 
 def check_parameter_dtypes(name: str, x: Any, *parameters: Any) -> None:

@@ -27,7 +27,7 @@ def bounds(dtype: Any) -> tuple[Any, Any]:
 BOUNDS = {dtype: bounds(dtype) for dtype in dtypes.ALL}
 
 
-def fits_dtype(where: str, value: Any, dtype: Any) -> None:
+def fits_dtype(name: str, value: Any, dtype: Any) -> None:
     """Checks that a number can be an element.
 
     Raises:
@@ -36,7 +36,7 @@ def fits_dtype(where: str, value: Any, dtype: Any) -> None:
     parts: tuple[Any, ...] = (value,)
     if isinstance(value, complex):
         if value.imag and dtype.kind not in "bc":
-            raise overflow_error(where, value, dtype)
+            raise overflow_error(name, value, dtype)
         parts = (value.real, value.imag)
     low, high = BOUNDS[dtype]
     if dtype.kind == "u" and not isinstance(value, int):
@@ -48,13 +48,13 @@ def fits_dtype(where: str, value: Any, dtype: Any) -> None:
             if dtype.kind != "b":
                 if isinstance(part, int):
                     check_64_bits(part)
-                raise overflow_error(where, value, dtype)
+                raise overflow_error(name, value, dtype)
 
 
-def overflow_error(where: str, value: Any, dtype: Any) -> RuntimeError:
-    what = "a complex value does not fit: " if isinstance(value, complex) else ""
+def overflow_error(name: str, value: Any, dtype: Any) -> RuntimeError:
+    reason = "a complex value does not fit: " if isinstance(value, complex) else ""
     return RuntimeError(
-        f"{where}: {what}value cannot be converted to type {dtype} without overflow: {value!r}"
+        f"{name}: {reason}value cannot be converted to type {dtype} without overflow: {value!r}"
     )
 
 
@@ -69,9 +69,9 @@ def check_64_bits(value: int) -> int:
     return value
 
 
-def as_element(where: str, value: Any, dtype: Any) -> Any:
+def as_element(name: str, value: Any, dtype: Any) -> Any:
     """A number that fits, as a 0-d array; below 0 it wraps around if the dtype is unsigned."""
-    fits_dtype(where, value, dtype)
+    fits_dtype(name, value, dtype)
     if dtype.kind == "b":
         value = bool(value)
     elif isinstance(value, complex) and dtype.kind != "c":
@@ -81,9 +81,9 @@ def as_element(where: str, value: Any, dtype: Any) -> Any:
     return np.asarray(value, dtype)
 
 
-def as_operand_of(where: str, value: Any, like: Any) -> Any:
+def as_operand_of(name: str, value: Any, like: Any) -> Any:
     """A number that fits, as an operand for a tensor or an array: 0-d, of its dtype."""
-    element = as_element(where, value, like.dtype)
+    element = as_element(name, value, like.dtype)
     return native.wrap(element) if isinstance(like, native.TensorBase) else element
 
 
