@@ -108,15 +108,15 @@ def aten(name: str, *rest: Any) -> Torch:
 
 
 LOSSES: dict[str, Torch] = {
-    "squared": functional("mse_loss"),
-    "absolute": functional("l1_loss"),
-    "bent": functional("smooth_l1_loss"),
-    "entropy": functional("binary_cross_entropy"),
-    "logit": functional("binary_cross_entropy_with_logits"),
+    "mse": functional("mse_loss"),
+    "l1": functional("l1_loss"),
+    "huber": functional("smooth_l1_loss"),
+    "bce": functional("binary_cross_entropy"),
+    "bce_with_logits": functional("binary_cross_entropy_with_logits"),
     "soft_margin": functional("soft_margin_loss"),
-    "divergence": functional("kl_div"),
-    "log_divergence": lambda t, x, y: t.nn.functional.kl_div(x, y, log_target=True),
-    "poisson": functional("poisson_nll_loss"),
+    "kl_div": functional("kl_div"),
+    "kl_div_log_target": lambda t, x, y: t.nn.functional.kl_div(x, y, log_target=True),
+    "poisson_nll": functional("poisson_nll_loss"),
 }
 
 IMAGES = (8, 32, 64, 64)

@@ -92,7 +92,7 @@ SPELLINGS: dict[Any, Dtype] = {
     "bfloat16": bfloat16,
 }
 
-# PyTorch's old names of tensors by dtype; of the first ten there are classes (legacy_types.py).
+# PyTorch's old names of tensors by dtype; the first ten are classes (legacy_types.py).
 TENSOR_TYPES: dict[str, Dtype] = {
     "FloatTensor": float32,
     "DoubleTensor": float64,
@@ -112,7 +112,7 @@ TENSOR_TYPES: dict[str, Dtype] = {
 }
 NAMES_OF_TYPES = {d: f"shmtensor.{name}" for name, d in TENSOR_TYPES.items()}
 
-PROMOTED: dict[tuple[Dtype, Dtype], Dtype] = {}
+PROMOTIONS: dict[tuple[Dtype, Dtype], Dtype] = {}
 
 default = float32
 
@@ -129,10 +129,12 @@ def set_default_dtype(d: Any) -> None:
         TypeError: not a floating dtype.
     """
     global default
-    given = as_dtype(d)
-    if given.kind != "f":
-        raise TypeError(f"set_default_dtype: only floating-point types are supported: {given}")
-    default = given
+    new_default = as_dtype(d)
+    if new_default.kind != "f":
+        raise TypeError(
+            f"set_default_dtype: only floating-point types are supported: {new_default}"
+        )
+    default = new_default
     native.forget_promotions()
 
 
@@ -148,16 +150,16 @@ def as_dtype(spelling: Any) -> Dtype:
         TypeError: no tensor can have it.
     """
     try:
-        found = SPELLINGS.get(spelling)
-        if found is None:
+        result = SPELLINGS.get(spelling)
+        if result is None:
             other = np.dtype(spelling)
-            found = bfloat16 if is_bfloat16(other) else SPELLINGS[other]
+            result = bfloat16 if is_bfloat16(other) else SPELLINGS[other]
     except (TypeError, KeyError):
         raise TypeError(
             f"dtype: not a dtype that tensors can have: {spelling!r}, they can have "
             f"{', '.join(str(d) for d in ALL)}"
         ) from None
-    return found
+    return result
 
 
 def of_tensor_type(spelling: Any) -> Dtype:
@@ -170,15 +172,15 @@ def of_tensor_type(spelling: Any) -> Dtype:
     name = spelling if isinstance(spelling, str) else getattr(spelling, "__name__", "")
     if not name.endswith("Tensor"):
         return as_dtype(spelling)
-    found = TENSOR_TYPES.get(name.rpartition(".")[2])
-    if found is None:
+    result = TENSOR_TYPES.get(name.rpartition(".")[2])
+    if result is None:
         raise ValueError(f"invalid type: {name!r}, one of {', '.join(TENSOR_TYPES)} is needed")
-    return found
+    return result
 
 
 def of_number(cls: type) -> Dtype:
-    """The dtype that a Python number is taken for: of fractions the default one. (Named as a dtype,
-    `float` is float64 and `complex` complex128.)
+    """The dtype of a Python number of this class: the default dtype for `float`. (As a dtype,
+    `float` means float64, and `complex` complex128.)
     """
     if cls is builtins.float:
         return default
@@ -198,20 +200,20 @@ def category(d: Dtype) -> builtins.int:
 def promote_types(type1: Any, type2: Any) -> Dtype:
     """The smallest dtype that holds both as PyTorch sees it: int64 with float32 is float32."""
     a, b = as_dtype(type1), as_dtype(type2)
-    found = PROMOTED.get((a, b))
-    if found is None:
-        found = PROMOTED[a, b] = promoted(a, b)
-    return found
+    result = PROMOTIONS.get((a, b))
+    if result is None:
+        result = PROMOTIONS[a, b] = promote(a, b)
+    return result
 
 
-def promoted(a: Dtype, b: Dtype) -> Dtype:
+def promote(a: Dtype, b: Dtype) -> Dtype:
     if a is b:
         return a
     if bfloat16 in (a, b):
-        return promoted_bfloat16(a if b is bfloat16 else b)
+        return promote_bfloat16(a if b is bfloat16 else b)
     low, high = sorted((a, b), key=category)
     if category(low) < category(high):
-        # A float beside a complex number still counts: float64 with complex64 is complex128.
+        # The precision of the float counts: float64 with complex64 is complex128.
         if low.kind == "f":
             return as_dtype(np.result_type(low, high))
         return high
@@ -221,20 +223,20 @@ def promoted(a: Dtype, b: Dtype) -> Dtype:
     return as_dtype(common)
 
 
-def promoted_bfloat16(other: Dtype) -> Dtype:
-    """bfloat16 beside another dtype: neither it nor float16 holds the other, float32 holds both."""
+def promote_bfloat16(other: Dtype) -> Dtype:
+    """bfloat16 with another dtype; float16 and bfloat16 give float32, which holds both."""
     if category(other) < category(bfloat16):
         return bfloat16
     return float32 if other is float16 else other
 
 
 def can_cast(from_: Any, to: Any) -> builtins.bool:
-    """Whether a result of one dtype may be written into the other: the category may not fall."""
+    """Whether a result of one dtype may be written into the other: not to a lower category."""
     return category(as_dtype(from_)) <= category(as_dtype(to))
 
 
 class Bfloat16:
-    """Its limits, by NumPy's names: 8 bits exponent, 8 bits precision (7 stored)."""
+    """Limits of bfloat16, by NumPy's names: 8 bits exponent, 8 bits precision (7 stored)."""
 
     bits = 16
     eps = 2.0**-7

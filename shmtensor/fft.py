@@ -1,4 +1,4 @@
-"""Fourier transforms, `torch.fft` by name: ops/signal/fft.py has what they are."""
+"""Fourier transforms, `torch.fft` by name; they are implemented in ops/signal/fft.py."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'shmtensor.fft' has no attribute {name!r}")
-    made = globals()[name] = getattr(table, f"fft_{name}")
-    return made
+    function = globals()[name] = getattr(table, f"fft_{name}")
+    return function
 
 
 def __dir__() -> list[str]:

@@ -1,10 +1,10 @@
-"""The functions of shmtensor that come from the op table. Their types are in functions.pyi, which a
-script writes.
+"""The functions of shmtensor that come from the op table. Their types are in functions.pyi, which
+is generated.
 """
 
 from .autograd.dispatch.tensor_methods import functions
 
-found = functions()
-globals().update(found)
-__all__ = sorted(found)
-del functions, found
+table_functions = functions()
+globals().update(table_functions)
+__all__ = sorted(table_functions)
+del functions, table_functions

@@ -1,7 +1,7 @@
 """Linear algebra, `torch.linalg` by name; batched over leading dimensions, on NumPy's LAPACK.
 
-ops/linalg/inverse_det_matrix_exp.py, cholesky_qr.py, lu_ldl.py, eig_svd.py, solve_lstsq.py,
-matrix_norm.py and multi_dot_vander.py have what the functions are, with the sources of their
+They are implemented in ops/linalg: inverse_det_matrix_exp.py, cholesky_qr.py, lu_ldl.py,
+eig_svd.py, solve_lstsq.py, matrix_norm.py and multi_dot_vander.py, which cite the sources of their
 gradients.
 """
 
@@ -61,8 +61,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'shmtensor.linalg' has no attribute {name!r}")
-    made = globals()[name] = getattr(table, name if name == "matmul" else f"linalg_{name}")
-    return made
+    function = globals()[name] = getattr(table, name if name == "matmul" else f"linalg_{name}")
+    return function
 
 
 def __dir__() -> list[str]:

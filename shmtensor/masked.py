@@ -1,7 +1,5 @@
-"""Reductions and normalisations of what a mask leaves: `torch.masked` by name, without its
-MaskedTensor.
-
-ops/reduce/masked.py has what the functions are.
+"""Reductions and normalizations of unmasked elements: `torch.masked` by name, without its
+MaskedTensor. They are implemented in ops/reduce/masked.py.
 """
 
 from __future__ import annotations
@@ -36,8 +34,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'shmtensor.masked' has no attribute {name!r}")
-    made = globals()[name] = getattr(table, f"masked_{name}")
-    return made
+    function = globals()[name] = getattr(table, f"masked_{name}")
+    return function
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
-"""Sparse tensors in coordinate form (COO), as far as graphs need them: made, converted, multiplied.
+"""Sparse tensors in coordinate form (COO): creation, conversion, products.
 
-A sparse tensor is its indices and a tensor of values; the values carry the history, so everything
-here is differentiable by the values and by dense operands.
+A sparse tensor is its indices and a tensor of values; the values carry the history, so all
+functions here are differentiable by the values and by dense operands.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ __all__ = ["SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "sp
 
 @sparse_grad.shows
 class SparseTensor(sparse_grad.SparseGradient):
-    """A tensor of which only some elements are kept.
+    """A tensor that stores only some of its elements.
 
     Args:
-        indices: int64, (sparse dimensions, kept elements).
-        values: (kept elements, *dense dimensions).
-        shape: of the whole: sparse dimensions first, then dense ones.
-        is_coalesced: no place occurs twice, and they are in order.
+        indices: int64, (sparse dimensions, nnz).
+        values: (nnz, *dense dimensions).
+        shape: of the dense tensor: sparse dimensions first, then dense ones.
+        is_coalesced: the indices are unique and in order.
+
+    The attributes `places` and `numbers` are the indices and values, `ordered` is is_coalesced.
     """
 
     places: Tensor
     numbers: Tensor
 
     is_sparse = True
-    array: Any = NotImplemented  # there is none of it, and it is no leaf.home
+    array: Any = NotImplemented  # there is none, and no gradient buffer
     is_leaf = True
     layout = sparse_coo
 
@@ -65,7 +67,7 @@ class SparseTensor(sparse_grad.SparseGradient):
 
     @property
     def grad(self) -> SparseTensor | None:
-        """The gradient of the kept elements, at the same places."""
+        """The gradient of the values, at the same indices."""
         g = self.numbers.grad
         return None if g is None else SparseTensor(self.places, g, self.shape, self.ordered)
 
@@ -73,11 +75,11 @@ class SparseTensor(sparse_grad.SparseGradient):
         return self.ndim
 
     def sparse_dim(self) -> int:
-        """How many dimensions the indices span."""
+        """The number of sparse dimensions."""
         return self.places.shape[0]
 
     def dense_dim(self) -> int:
-        """How many dimensions each kept element has."""
+        """The number of dense dimensions of each value."""
         return self.numbers.ndim - 1
 
     def size(self, dim: int | None = None) -> Any:
@@ -90,11 +92,11 @@ class SparseTensor(sparse_grad.SparseGradient):
         return self.places.shape[1]
 
     def is_coalesced(self) -> bool:
-        """Whether no place occurs twice, and they are in order."""
+        """Whether the indices are unique and in order."""
         return self.ordered
 
     def indices(self) -> Tensor:
-        """The places, (sparse dimensions, kept elements). Copies: none.
+        """The indices, (sparse dimensions, nnz). Copies: none.
 
         Raises:
             RuntimeError: it is not coalesced.
@@ -103,7 +105,7 @@ class SparseTensor(sparse_grad.SparseGradient):
         return self.places
 
     def values(self) -> Tensor:
-        """The kept elements. Copies: none.
+        """The values, (nnz, *dense dimensions). Copies: none.
 
         Raises:
             RuntimeError: it is not coalesced.
@@ -117,10 +119,10 @@ class SparseTensor(sparse_grad.SparseGradient):
     def _values(self) -> Tensor:
         return self.numbers
 
-    def must_be_coalesced(self, where: str) -> None:
+    def must_be_coalesced(self, name: str) -> None:
         if not self.ordered:
             raise RuntimeError(
-                f"{where}: Cannot get {where} on an uncoalesced tensor, please call .coalesce() "
+                f"{name}: Cannot get {name} on an uncoalesced tensor, please call .coalesce() "
                 f"first: shape {tuple(self.shape)}"
             )
 
@@ -132,22 +134,22 @@ class SparseTensor(sparse_grad.SparseGradient):
     # ------------------------------------------------------------ other forms
 
     def coalesce(self) -> SparseTensor:
-        """Each place once, in order; elements at the same place are summed. Copies: one."""
+        """Unique indices, in order; values with the same index are summed. Copies: one."""
         if self.ordered:
             return self
         sizes, places = self.shape[: self.sparse_dim()], self.places.array
         flat = places[0] if len(sizes) == 1 else np.ravel_multi_index(tuple(places), sizes)
-        kept, where = np.unique(flat, return_inverse=True)
-        empty = native.wrap(np.zeros((len(kept), *self.numbers.shape[1:]), self.dtype))
+        unique, where = np.unique(flat, return_inverse=True)
+        empty = native.wrap(np.zeros((len(unique), *self.numbers.shape[1:]), self.dtype))
         values = table.index_add(empty, 0, native.wrap(where.reshape(-1)), self.numbers)
-        places = np.stack(np.unravel_index(kept, sizes)).astype(np.int64)
+        places = np.stack(np.unravel_index(unique, sizes)).astype(np.int64)
         return SparseTensor(native.wrap(places), values, self.shape, True)
 
     def to_dense(self, dtype: Any = None, **unused: Any) -> Tensor:
-        """Every element in its place. Copies: one."""
+        """The dense tensor. Copies: one."""
         empty = native.wrap(native.call(np.zeros, self.shape, self.dtype))
-        made = table.index_put(empty, tuple(self.places), self.numbers, True)
-        return made if dtype is None else made.to(dtype)  # type: ignore[no-any-return]
+        result = table.index_put(empty, tuple(self.places), self.numbers, True)
+        return result if dtype is None else result.to(dtype)  # type: ignore[no-any-return]
 
     def to_sparse(self, *unused: Any) -> SparseTensor:
         return self
@@ -162,7 +164,7 @@ class SparseTensor(sparse_grad.SparseGradient):
         return self.detach().clone()
 
     def share_memory_(self) -> SparseTensor:
-        """Moves places and elements into shared memory, where they are as a rule."""
+        """Moves indices and values into shared memory, where they usually are already."""
         self.places.share_memory_()
         self.numbers.share_memory_()
         return self
@@ -171,8 +173,8 @@ class SparseTensor(sparse_grad.SparseGradient):
         """Whether other processes can see it."""
         return self.places.is_shared() and self.numbers.is_shared()
 
-    def to(self, *args: Any, **named: Any) -> SparseTensor:
-        return self.with_values(self.numbers.to(*args, **named))
+    def to(self, *args: Any, **kwargs: Any) -> SparseTensor:
+        return self.with_values(self.numbers.to(*args, **kwargs))
 
     def with_values(self, values: Tensor) -> SparseTensor:
         return SparseTensor(self.places, values, self.shape, self.ordered)
@@ -206,40 +208,40 @@ class SparseTensor(sparse_grad.SparseGradient):
 
     def __mul__(self, other: Any) -> SparseTensor:
         if isinstance(other, native.TensorBase) and other.array.ndim:
-            kept = table._getitem(other, tuple(p for p in self.places.numpy()))
-            return self.with_values(self.numbers * kept)
+            elements = table._getitem(other, tuple(p for p in self.places.numpy()))
+            return self.with_values(self.numbers * elements)
         return self.with_values(self.numbers * other)
 
     __rmul__ = __mul__
 
     def mul_(self, other: Any) -> SparseTensor:
-        """Multiplies each kept element by a number, in place."""
+        """Multiplies each value by a number, in place."""
         self.numbers.mul_(other)
         return self
 
     def div_(self, other: Any) -> SparseTensor:
-        """Divides each kept element by a number, in place."""
+        """Divides each value by a number, in place."""
         self.numbers.div_(other)
         return self
 
     __imul__, __itruediv__ = mul_, div_
 
     def clamp_(self, min: Any = None, max: Any = None) -> SparseTensor:
-        """Cuts each kept element, in place; what is summed at a place is one element."""
-        once = self.coalesce()
-        self.places, self.numbers, self.ordered = once.places, once.numbers, True
+        """Clamps each value in place, after coalescing."""
+        coalesced = self.coalesce()
+        self.places, self.numbers, self.ordered = coalesced.places, coalesced.numbers, True
         self.numbers.clamp_(min, max)
         return self
 
     def zero_(self) -> SparseTensor:
-        """Keeps nothing any more."""
+        """Removes all elements, in place."""
         self.places, self.numbers, self.ordered = self.places[:, :0], self.numbers[:0], True
         return self
 
     def norm(self, p: Any = 2) -> Tensor:
         """The norm of all elements as one vector."""
-        found: Tensor = self.coalesce().numbers.norm(p)
-        return found
+        result: Tensor = self.coalesce().numbers.norm(p)
+        return result
 
     def __neg__(self) -> SparseTensor:
         return self.with_values(-self.numbers)
@@ -264,7 +266,7 @@ class SparseTensor(sparse_grad.SparseGradient):
     def __repr__(self) -> str:
         indent = " " * 7
         notes = ", requires_grad=True" if self.requires_grad and self.numbers.is_leaf else ""
-        # The places begin a line of their own: further lines stand under their first bracket.
+        # Further lines of the indices are aligned below their first bracket.
         places = repr(self.places).replace("\n", "\n" + " " * len("tensor(indices="))
         values = self.numbers.detach() if self.numbers.is_leaf else self.numbers
         numbers = repr(values).replace("\n", "\n" + " " * len("       values="))
@@ -286,16 +288,15 @@ def sparse_coo_tensor(
     check_invariants: bool | None = None,
     is_coalesced: bool = False,
 ) -> SparseTensor:
-    """A sparse tensor from the places and values of its elements; elements at one place are summed.
+    """A sparse tensor from indices and values; values with the same index are summed.
 
     Args:
-        indices: (sparse dimensions, kept elements), integers; or the size alone, of a tensor
-            without elements.
-        values: (kept elements, *dense dimensions).
-        size: of the whole; by default as small as it can be.
+        indices: (sparse dimensions, nnz), integers; or only the size, of a tensor without elements.
+        values: (nnz, *dense dimensions).
+        size: of the dense tensor; by default the smallest possible.
 
     Raises:
-        RuntimeError: shapes that do not fit, an index out of range.
+        RuntimeError: shapes do not fit, or an index is out of range.
     """
     if values is None:
         indices, values, size = np.empty((len(indices), 0), np.int64), [], indices
@@ -310,23 +311,23 @@ def sparse_coo_tensor(
     if size is None:
         size = (*(array.max(1) + 1 if array.size else [0] * len(array)), *numbers.shape[1:])
     shape = tuple(int(n) for n in size)
-    wrong = len(shape) != len(array) + numbers.ndim - 1
-    for d, row in enumerate(array if not wrong else ()):
-        wrong = wrong or bool(row.size and (row.min() < 0 or row.max() >= shape[d]))
-    if wrong or shape[len(array) :] != numbers.shape[1:]:
+    is_wrong = len(shape) != len(array) + numbers.ndim - 1
+    for d, row in enumerate(array if not is_wrong else ()):
+        is_wrong = is_wrong or bool(row.size and (row.min() < 0 or row.max() >= shape[d]))
+    if is_wrong or shape[len(array) :] != numbers.shape[1:]:
         raise RuntimeError(
             f"sparse_coo_tensor: size is inconsistent with indices and values: {shape}, indices "
             f"up to {array.max(1).tolist() if array.size else []}, values {numbers.shape}"
         )
-    made = SparseTensor(places, numbers, shape, is_coalesced)
-    return made.requires_grad_() if requires_grad else made
+    result = SparseTensor(places, numbers, shape, is_coalesced)
+    return result.requires_grad_() if requires_grad else result
 
 
 def mm(mat1: SparseTensor, mat2: Tensor) -> Tensor:
     """The product of a sparse matrix (n, m) and a dense one (m, k).
 
     Raises:
-        RuntimeError: shapes that do not fit.
+        RuntimeError: shapes do not fit.
     """
     if mat1.ndim != 2 or mat2.ndim != 2 or mat1.shape[1] != mat2.shape[0]:
         raise RuntimeError(f"mm: inner sizes differ: {mat1.shape} @ {mat2.shape}")
@@ -343,23 +344,23 @@ def addmm(
     mat: Tensor, mat1: SparseTensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
     """`beta * mat + alpha * (mat1 @ mat2)` with a sparse mat1."""
-    made: Tensor = mat * beta + mm(mat1, mat2) * alpha
-    return made
+    result: Tensor = mat * beta + mm(mat1, mat2) * alpha
+    return result
 
 
 def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
-    """The elements that are not zero, with their places. Copies: one."""
+    """The elements that are not zero, with their indices. Copies: one."""
     n = input.ndim if sparse_dim is None else sparse_dim
     array = input.detach().numpy()
-    kept = array != 0
+    mask = array != 0
     if n < array.ndim:
-        kept = kept.any(tuple(range(n, array.ndim)))
-    places = np.stack(np.nonzero(kept)) if array.ndim else np.zeros((0, int(kept)), np.int64)
-    values = table._getitem(input, tuple(places)) if array.ndim else input.reshape(1)[: int(kept)]
+        mask = mask.any(tuple(range(n, array.ndim)))
+    places = np.stack(np.nonzero(mask)) if array.ndim else np.zeros((0, int(mask)), np.int64)
+    values = table._getitem(input, tuple(places)) if array.ndim else input.reshape(1)[: int(mask)]
     return SparseTensor(native.wrap(places), values, input.shape, True)
 
 
-def only_sparse(name: str) -> Any:
+def refuse_strided(name: str) -> Any:
     def refuse(input: Tensor) -> Any:
         raise RuntimeError(
             f"{name}: expected sparse coordinate tensor layout but got Strided: shape "
@@ -372,7 +373,7 @@ def only_sparse(name: str) -> Any:
 
 
 def to_dense(input: Tensor, dtype: Any = None, **unused: Any) -> Tensor:
-    """Itself: it is dense."""
+    """The tensor itself, which is dense."""
     return input if dtype is None else input.to(dtype)
 
 
@@ -383,4 +384,4 @@ for _name, _method in (
 ):
     setattr(Tensor, _name, _method)
 for _name in ("coalesce", "indices", "values", "is_coalesced", "sparse_dim", "dense_dim"):
-    setattr(Tensor, _name, only_sparse(_name))
+    setattr(Tensor, _name, refuse_strided(_name))

@@ -1,7 +1,7 @@
-"""Special functions, `torch.special` by name; computed by NumPy alone.
+"""Special functions, `torch.special` by name.
 
-ops/special/ndtr_zeta_gammainc.py, bessel.py, orthogonal_polynomials.py and lgamma_polygamma.py have
-what the functions are, with the sources of their algorithms.
+They are implemented in ops/special: ndtr_zeta_gammainc.py, bessel.py, orthogonal_polynomials.py and
+lgamma_polygamma.py, which cite the sources of their algorithms.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ __all__ = [
     "zeta",
 ]
 
-# What the core has, by its name there.
+# Functions that the op table has under a name without `special_`.
 CORE = {
     "digamma": "digamma",
     "erf": "erf",
@@ -99,8 +99,8 @@ CORE = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'shmtensor.special' has no attribute {name!r}")
-    made = globals()[name] = getattr(table, CORE.get(name) or f"special_{name}")
-    return made
+    function = globals()[name] = getattr(table, CORE.get(name) or f"special_{name}")
+    return function
 
 
 def __dir__() -> list[str]:

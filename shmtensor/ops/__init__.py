@@ -1,5 +1,5 @@
-"""The ops: a table of rows, a file per family. Arrays only; `autograd` turns rows into functions of
-Tensors.
+"""The ops: a table of rows, a file for each family. They work on arrays; `autograd` turns them into
+functions of Tensors.
 """
 
 from importlib import import_module as _import_module
@@ -80,8 +80,8 @@ FAMILIES = (
     "nn.lstm_gru_rnn",
 )
 
-# Families that are declared when one of their ops is first asked for: the import stays cheap.
-# The names of their ops begin with the word, and they are reached by namespaces (shmtensor.linalg).
+# Families that are declared on the first use of one of their ops, so that the import stays cheap.
+# The names of their ops begin with the prefix; users call them by a namespace (shmtensor.linalg).
 LATER = {
     "fft": ("signal.fft", "signal.stft_segment_reduce"),
     "linalg": (
@@ -98,15 +98,15 @@ LATER = {
 }
 
 
-def load(word: str = "") -> bool:
-    """Declares the later families of a word, or all of them; whether any were not declared yet."""
-    words = (word,) if word else tuple(LATER)
-    families = [family for w in words for family in LATER.get(w, ())]
-    known = len(ROWS) + len(COMPOSITES)
+def load(prefix: str = "") -> bool:
+    """Declares the later families of a prefix, or all of them. Returns whether there were any."""
+    prefixes = (prefix,) if prefix else tuple(LATER)
+    families = [family for w in prefixes for family in LATER.get(w, ())]
+    declared = len(ROWS) + len(COMPOSITES)
     for family in families:
         _import_module(f"{__name__}.{family}")
-    return len(ROWS) + len(COMPOSITES) > known
+    return len(ROWS) + len(COMPOSITES) > declared
 
 
-for _family in FAMILIES:  # in this order the rows stand in the table, and in the reference
+for _family in FAMILIES:  # the order of the rows in the table, and in the reference
     _import_module(f"{__name__}.{_family}")

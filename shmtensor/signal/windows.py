@@ -1,7 +1,7 @@
 """Window functions, `torch.signal.windows` by name (Harris 1978; Nuttall 1981).
 
-All take the number of points M first, then by name their shape and `sym`: symmetric (the default),
-or the first M points of a window one point longer, for Fourier transforms.
+All take the number of points M first, then keyword arguments for the shape, and `sym`: symmetric
+(the default), or the first M points of a window with M + 1 points, for Fourier transforms.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def window(
     if M < 0:
         raise ValueError(f"{name}: requires non-negative window length, got M={M}")
     as_device(device)
-    wanted = get_default_dtype() if dtype is None else as_dtype(dtype)
-    if wanted not in (np.float32, np.float64):
-        raise ValueError(f"{name}: expects float32 or float64 dtypes, got: {wanted}")
+    window_dtype = get_default_dtype() if dtype is None else as_dtype(dtype)
+    if window_dtype not in (np.float32, np.float64):
+        raise ValueError(f"{name}: expects float32 or float64 dtypes, got: {window_dtype}")
     n = M if sym else M + 1
     values = np.ones(M) if M <= 1 else shape(np.arange(n, dtype=np.float64), n)[:M]
-    made: Any = native.compute(np.array, values, wanted)
-    return made.requires_grad_() if requires_grad else made
+    result: Any = native.compute(np.array, values, window_dtype)
+    return result.requires_grad_() if requires_grad else result
 
 
 def exponential(
@@ -67,7 +67,7 @@ def exponential(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """exp(-|n - center| / tau); center: by default the middle, and only for sym=False another."""
+    """exp(-|n - center| / tau); center: by default the middle; another only for sym=False."""
     if tau <= 0:
         raise ValueError(f"exponential: tau must be positive, got: {tau}")
     if sym and center is not None:
@@ -152,8 +152,8 @@ def general_cosine(
         raise ValueError("general_cosine: coefficients cannot be empty")
 
     def shape(x: Any, n: int) -> Any:
-        turn = 2 * math.pi * x / (n - 1)
-        return sum((-1) ** i * w * np.cos(i * turn) for i, w in enumerate(weights))
+        angle = 2 * math.pi * x / (n - 1)
+        return sum((-1) ** i * w * np.cos(i * angle) for i, w in enumerate(weights))
 
     return window("general_cosine", M, sym, dtype, device, requires_grad, shape)
 
@@ -175,9 +175,9 @@ def general_hamming(
 
 
 def cosines(name: str, a: list[float], doc: str) -> Callable[..., Any]:
-    """A window of cosines that has a name."""
+    """A named window of cosines."""
 
-    def made(
+    def window_function(
         M: int,
         *,
         sym: bool = True,
@@ -190,9 +190,9 @@ def cosines(name: str, a: list[float], doc: str) -> Callable[..., Any]:
             M, a=a, sym=sym, dtype=dtype, device=device, requires_grad=requires_grad
         )
 
-    made.__name__ = made.__qualname__ = name
-    made.__doc__ = doc
-    return made
+    window_function.__name__ = window_function.__qualname__ = name
+    window_function.__doc__ = doc
+    return window_function
 
 
 hamming = cosines("hamming", [0.54, 0.46], "`general_cosine` of 0.54, 0.46.")

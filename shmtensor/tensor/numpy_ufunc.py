@@ -74,7 +74,7 @@ def as_tensor(value: Any, precise: bool) -> Any:
 def common(name: str, operands: list[Any]) -> list[Any]:
     """Tensors of one dtype for an op that mixes none: NumPy's functions do."""
     row = ROWS.get(name)
-    if row is None or row.unlike is None or name == "sub":
+    if row is None or row.check_dtypes is None or name == "sub":
         return operands
     return in_common(operands)
 

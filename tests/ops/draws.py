@@ -45,7 +45,7 @@ class Call:
             found = self.row.forward(np, *(inputs or self.inputs), *values, **self.named)
         if self.row.listed:
             return list(found)
-        many = len(self.row.outputs) + len(self.row.keeps) > 1
+        many = len(self.row.outputs) + len(self.row.saves) > 1
         return [np.asarray(v) for v in (found[: len(self.row.outputs)] if many else (found,))]
 
     def public(self, *inputs: Any) -> list[Any]:

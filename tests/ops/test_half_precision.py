@@ -16,10 +16,10 @@ from shmtensor.ops import ROWS, Row, load
 
 HALVES = [st.bfloat16, st.float16]
 load()
-ASK = {name for name, row in ROWS.items() if row.halves == "asked"}
+CHECKS = {name for name, row in ROWS.items() if row.halves == "checks"}
 # Where the numbers themselves depend on the dtype: bits, neighbours, random draws, refusals.
-OTHERS = ASK - {"nan_to_num"} | {"_view_dtype", "_dropout"}
-REFUSED = ASK - {"nan_to_num", "nextafter", "_uniform", "_normal"}
+OTHERS = CHECKS - {"nan_to_num"} | {"_view_dtype", "_dropout"}
+REFUSED = CHECKS - {"nan_to_num", "nextafter", "_uniform", "_normal"}
 
 
 def as_half(x: Any, dtype: Any) -> Any:

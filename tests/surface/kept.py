@@ -39,9 +39,9 @@ def rows() -> list[Row]:
 
 def names(row: Row) -> list[str]:
     """The arrays that the row's pullbacks name."""
-    arrays = {x.name for x in row.inputs} | set(row.outputs) | set(row.keeps)
+    arrays = {x.name for x in row.inputs} | set(row.outputs) | set(row.saves)
     needed = {n for p in row.pullbacks.values() for n in p.needs}
-    order = [*(x.name for x in row.inputs), *row.outputs, *row.keeps]
+    order = [*(x.name for x in row.inputs), *row.outputs, *row.saves]
     return [n for n in order if n in needed & arrays]
 
 
@@ -95,7 +95,7 @@ def kept_bytes(row: Row) -> tuple[int, int, int]:
         if name in names(row):
             said[id(t.array)] = t.nbytes
     extras = {i: b for i, b in held.items() if i not in said}
-    allowed = any(name in row.keeps for name in names(row)) or any(a.kind for a in row.attributes)
+    allowed = any(name in row.saves for name in names(row)) or any(a.kind for a in row.attributes)
     surplus = sum(extras.values()) if not allowed else 0
     return sum(held.values()), sum(held.values()) - surplus, total
 

@@ -72,7 +72,7 @@ def failed(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
             f"{name}: the memory cannot be written: {shown}, it is stretched (expand) or came "
             "read-only; write to a clone()"
         ) from None
-    if row.wrong is not None and (wrong := row.wrong(inputs, attributes)) is not None:
+    if row.diagnose is not None and (wrong := row.diagnose(inputs, attributes)) is not None:
         raise wrong from None
     if isinstance(error, ValueError):
         told = mismatch(row, form, inputs, shown)

@@ -55,7 +55,7 @@ def row_parameters(row: Row, variant: str) -> list[str]:
         if a.name in spellings:
             text = f"{a.name}: Any = ..."
         (keywords if a.keyword_only or starred else shown).append(text)
-    keywords += [f"{k}: Any = ..." for k in row.rarely]
+    keywords += [f"{k}: Any = ..." for k in row.rare_defaults]
     keywords += [f"{other}: Any = ..." for other in spellings.values()]
     if variant == "function" and takes_out(row):
         keywords.append("out: Any = ...")

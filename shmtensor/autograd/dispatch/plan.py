@@ -21,7 +21,7 @@ from ... import native
 from ...ops import LATER
 from ...ops.table import named_results
 from ...ops.table.memory_format import format_of
-from ...ops.table.native_or_numpy import of_halves
+from ...ops.table.native_or_numpy import half_kernel_of
 from ...ops.table.op_definition import EMPTY, Input, Row
 from .no_warnings import no_warnings
 
@@ -153,7 +153,7 @@ class Saved:
         row = self.row
         inputs = {x.name: i for i, x in enumerate(row.inputs)}
         attributes = {a.name: len(inputs) + i for i, a in enumerate(row.attributes)}
-        outputs = {n: i for i, n in enumerate((*row.outputs, *row.keeps))}
+        outputs = {n: i for i, n in enumerate((*row.outputs, *row.saves))}
         items = []
         for n in self.names:
             base, _, part = n.rpartition("_")
@@ -226,12 +226,12 @@ def arguments(row: Row, form: str) -> list[tuple[Any, ...]]:
 
 def rare_of(row: Row, form: str) -> Any:
     """The composite that takes a call with a rare keyword; None if there are none."""
-    diverted = row.diverted
-    if form != "inplace" or diverted is None:
-        return diverted
-    if row.diverted_in_place is not None:
-        return row.diverted_in_place
-    return lambda ops, x, *args, **named: ops._overwrite_(x, diverted(ops, x, *args, **named))
+    rare_form = row.rare_form
+    if form != "inplace" or rare_form is None:
+        return rare_form
+    if row.rare_form_inplace is not None:
+        return row.rare_form_inplace
+    return lambda ops, x, *args, **named: ops._overwrite_(x, rare_form(ops, x, *args, **named))
 
 
 def fill(op: Any) -> None:
@@ -244,7 +244,7 @@ def fill(op: Any) -> None:
     writes_out = (
         row.out
         and callable(row.numpy)
-        and not (row.attributes or row.keeps or row.listed or len(row.outputs) > 1)
+        and not (row.attributes or row.saves or row.listed or len(row.outputs) > 1)
         and not row.autocast
     )
     pair = (
@@ -252,7 +252,7 @@ def fill(op: Any) -> None:
         and row.promote is not None
         and n_inputs == len(row.promoted) == 2
         and not row.attributes
-        and row.unlike is None
+        and row.check_dtypes is None
         and form not in ("inplace", "array")
     )
     flags = (
@@ -261,14 +261,14 @@ def fill(op: Any) -> None:
         | row.out << 2
         | writes_out << 3
         | (form == "function" and takes_out(row)) << 4
-        | bool(row.keeps) << 5
+        | bool(row.saves) << 5
         | pair << 6
         | row.wraps << 7
     )
     items, constants = kernel_items(row)
     widening = None
     if not row.view and not row.halves:  # 16-bit floats are computed with in float32
-        widening = len(row.outputs), of_halves(row.numpy)
+        widening = len(row.outputs), half_kernel_of(row.numpy)
     result = None
     if len(row.outputs) > 1 and not row.listed and form != "array":
         # max_along is what max(dim) runs
@@ -286,7 +286,7 @@ def fill(op: Any) -> None:
         constants=constants,
         saved_items=tuple(Saved(row).items()),
         rare=rare_of(row, form),
-        rare_defaults={} if is_operator(form) else row.rarely,
+        rare_defaults={} if is_operator(form) else row.rare_defaults,
         ops=rule.ops.arrays if form == "array" else rule.ops,
         result=result,
         widening=widening,
@@ -313,7 +313,7 @@ def signature(op: Any) -> inspect.Signature:
         else:
             shown.append(P(a.name, P.POSITIONAL_OR_KEYWORD, default=a.default))
     if not is_operator(form):
-        keywords += [P(k, P.KEYWORD_ONLY, default=v) for k, v in row.rarely.items()]
+        keywords += [P(k, P.KEYWORD_ONLY, default=v) for k, v in row.rare_defaults.items()]
     if form == "function" and takes_out(row):
         keywords.append(P("out", P.KEYWORD_ONLY, default=None))
     return inspect.Signature(shown + keywords)
@@ -339,7 +339,7 @@ def gradients(rule: Any, tensors: bool, offered: Any, make_zeros: Any) -> Any:
             return INPUT, edges.get(name, -1), 0
         if name in row.outputs:
             return OUTPUT, row.outputs.index(name), 0
-        return CONSTANT if name in row.keeps else ATTRIBUTE, 0, 0
+        return CONSTANT if name in row.saves else ATTRIBUTE, 0, 0
 
     def argument(name: str) -> Item:
         if saved.is_gradient(name):

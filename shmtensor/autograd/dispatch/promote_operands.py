@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import dtypes, native
 from ...ops.table.op_definition import Row
-from ...ops.table.python_scalars import in_64_bits
+from ...ops.table.python_scalars import check_64_bits
 from ..grad_mode import recording
 
 __all__ = ["as_operand", "common_dtype", "common_of_pair", "usual"]
@@ -103,8 +103,8 @@ def usual(rule: Any, form: str, inputs: tuple[Any, ...], attributes: tuple[Any, 
         for x, value in zip(row.inputs, inputs):
             if x.name in row.tensors and isinstance(value, NUMBERS):
                 raise wrong_operand(row, inputs)
-    if row.unlike is not None:
-        row.unlike(*inputs)
+    if row.check_dtypes is not None:
+        row.check_dtypes(*inputs)
     if form == "inplace" and row.promote is not None:
         written = elsewhere(rule, inputs, attributes)
         if written is not None:
@@ -246,7 +246,7 @@ def cast(rule: Any, value: Any, dtype: dtypes.Dtype, first: bool) -> Any:
 def wrapped(value: int, dtype: dtypes.Dtype) -> Any:
     """A Python integer as that dtype, modulo its size, as PyTorch stores it."""
     bits = 8 * dtype.itemsize
-    in_64_bits(value)
+    check_64_bits(value)
     value &= (1 << bits) - 1
     if dtype.kind == "i" and value >> (bits - 1):
         value -= 1 << bits

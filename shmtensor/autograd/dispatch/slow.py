@@ -48,7 +48,7 @@ class Binder:
         self.rarely: dict[str, Any] = {}
         if not is_operator(form):
             self.spellings = {other: name for name, other in numpy_names(row).items()}
-            self.rarely = row.rarely
+            self.rarely = row.rare_defaults
         self.takes_out = form == "function" and takes_out(row)
         self.defaults: dict[str, Any] = {x.public: None for x in row.inputs if x.optional}
         self.defaults |= {a.name: a.default for a in row.attributes if a.default is not EMPTY}
@@ -144,9 +144,9 @@ def bind(op: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     n = len(row.inputs)
     attributes = {a.name: v for a, v in zip(row.attributes, values[n:])}
     ops = op.rule.ops.arrays if form == "array" else op.rule.ops
-    if form == "inplace" and row.diverted_in_place is not None:
-        return row.diverted_in_place(ops, *values[:n], **attributes, **rare)
-    result = row.diverted(ops, *values[:n], **attributes, **rare)
+    if form == "inplace" and row.rare_form_inplace is not None:
+        return row.rare_form_inplace(ops, *values[:n], **attributes, **rare)
+    result = row.rare_form(ops, *values[:n], **attributes, **rare)
     if form == "inplace":
         return ops._overwrite_(values[0], result)
     return result if out is None else put(out, row.name, result)

@@ -232,7 +232,7 @@ def class_of(node: Any) -> type[Any]:
     if made is None:
         body: dict[str, Any] = {"__slots__": (), "__module__": "shmtensor.autograd"}
         if isinstance(row, Row):
-            tensors = {x.name for x in row.inputs} | set(row.outputs) | set(row.keeps)
+            tensors = {x.name for x in row.inputs} | set(row.outputs) | set(row.saves)
             for name in kept_by(row).places:
                 body[f"_saved_{spelled(row, name)}"] = property(partial(read, row, name))
                 if name in tensors:

@@ -326,7 +326,7 @@ def in_dim_order(g: Any, order: tuple[int, ...] | None) -> Any:
 # ---------------------------------------------------------------- rows over a chain of view steps
 
 
-@op(method=False, function=False, samples=(), halves="moved")
+@op(method=False, function=False, samples=(), halves="copies")
 def _zero_view(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
     """x with zeros in the part that the steps lead to."""
     fresh = in_dim_order(x, order)
@@ -339,13 +339,13 @@ def _zero_view(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
     return fresh
 
 
-@op(method=False, function=False, samples=(), halves="moved")
+@op(method=False, function=False, samples=(), halves="copies")
 def _replay_view(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
     """The part of x that the steps lead to."""
     return root_part(x if order is None else in_dim_order(x, order), list(steps)).copy()
 
 
-@op(method=False, function=False, samples=(), halves="moved")
+@op(method=False, function=False, samples=(), halves="copies")
 def _replay_view_backward(xp, x, /, shape, steps, order):  # type: ignore[no-untyped-def]
     """Zeros of that shape, with x in the part that the steps lead to."""
     fresh = in_dim_order(np.zeros(shape, x.dtype), order)

@@ -13,7 +13,7 @@ from ...autograd import no_grad
 from ...autograd import table as ops
 from ...autograd.dispatch.autocast import in_given_precision
 from ...dtypes import promote_types
-from ...ops.table.check_dtypes import insist_on_indices
+from ...ops.table.check_dtypes import check_index_dtype
 from ...tensor import Tensor
 
 __all__ = [
@@ -145,7 +145,7 @@ def embedding_bag(
             "embedding_bag: mode 'max' takes neither scale_grad_by_freq nor sparse: "
             f"{scale_grad_by_freq}, {sparse}"
         )
-    insist_on_indices("embedding_bag", input)
+    check_index_dtype("embedding_bag", input)
     if max_norm is not None:
         _shorten(input, weight, max_norm, norm_type)
     rest = (offsets, mode, per_sample_weights, include_last_offset, padding_idx, sparse)

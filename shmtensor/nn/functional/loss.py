@@ -152,7 +152,9 @@ def poisson_nll_loss(
     """Negative log-likelihood of counts, up to a constant; with `full`, by Stirling's formula."""
     reduction = _older(size_average, reduce, reduction)
     if log_input and not full and input.is_floating_point():
-        return ops._pointwise_loss(input, target, "poisson", named(reduction, "poisson_nll_loss"))
+        return ops._pointwise_loss(
+            input, target, "poisson_nll", named(reduction, "poisson_nll_loss")
+        )
     loss = input.exp() - target * input if log_input else input - target * ops.log(input + eps)
     if full:
         stirling = target * ops.log(target) - target + 0.5 * ops.log(2 * math.pi * target)

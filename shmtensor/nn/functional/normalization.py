@@ -10,7 +10,7 @@ import numpy as np
 from ...autograd import no_grad
 from ...autograd import table as ops
 from ...dtypes import HALVES, finfo
-from ...ops.table.check_dtypes import parameters_fit
+from ...ops.table.check_dtypes import check_parameter_dtypes
 from ...ops.table.memory_format import like_image
 from ...tensor import Tensor
 
@@ -72,7 +72,7 @@ def batch_norm(
                 f"batch_norm: {name} must have {shape[1]} elements, not {tuple(x.shape)}: "
                 f"input has {shape}"
             )
-    parameters_fit("batch_norm", input, running_mean, running_var, weight, bias)
+    check_parameter_dtypes("batch_norm", input, running_mean, running_var, weight, bias)
     given = input.dtype
     if not training:
         if running_mean is None or running_var is None:
@@ -134,7 +134,7 @@ def instance_norm(
         raise ValueError(
             f"instance_norm: expected more than 1 spatial element when training: {shape}"
         )
-    parameters_fit("instance_norm", input, running_mean, running_var, weight, bias)
+    check_parameter_dtypes("instance_norm", input, running_mean, running_var, weight, bias)
     given = input.dtype
     if given in HALVES:
         input, weight, bias = (_single(x) for x in (input, weight, bias))

@@ -1,1 +1,1 @@
-"""Rows that make tensors: filled, counted, spaced, on grids."""
+"""Functions that create tensors: zeros, arange, linspace, meshgrid."""

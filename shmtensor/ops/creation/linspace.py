@@ -1,4 +1,4 @@
-"""New tensors of numbers at even distances, and of powers of them."""
+"""New tensors of evenly spaced numbers, and of powers of them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import numpy as np
 
 from ... import native
 from ...dtypes import as_dtype, default_complex, get_default_dtype
-from ..random.bounds import check_drawable
+from ..random.bounds import check_random_dtype
 from ..table.op_definition import composite
-from .zeros_full_arange import default, dtype_or_out, into, made, number
+from .zeros_full_arange import as_number, copy_into_out, dtype_or_default, dtype_or_out, new_tensor
 
-raised = native.parallel(np.power)
-times = native.parallel(np.multiply)
+parallel_power = native.parallel(np.power)
+parallel_multiply = native.parallel(np.multiply)
 RUN = 1024  # numbers whose powers are products of one
 
 
-def line(start: Any, end: Any, n: int, dtype: Any) -> Any:
-    """Evenly spaced numbers; whole ones are cut off, as a cast does."""
+def linspace_array(start: Any, end: Any, n: int, dtype: Any) -> Any:
+    """Evenly spaced numbers; for an integer dtype they are truncated."""
     if n > 1 and dtype.kind in "iuf":
         if dtype.kind in "iu":
             start, end = int(start), int(end)
         out = native.linspace(start, end, (end - start) / (n - 1), n, dtype.num)
         if out is not None:
             return out
-    return steps_of(start, end, n, dtype).astype(dtype)
+    return linspace_float64(start, end, n, dtype).astype(dtype)
 
 
-def steps_of(start: Any, end: Any, n: int, dtype: Any) -> Any:
+def linspace_float64(start: Any, end: Any, n: int, dtype: Any) -> Any:
     """n numbers in float64: the first half counted from the start, the second from the end, as
     PyTorch does.
     """
@@ -45,12 +45,12 @@ def steps_of(start: Any, end: Any, n: int, dtype: Any) -> Any:
     )
 
 
-def power(base: float, start: Any, end: Any, n: int, dtype: Any) -> Any:
+def logspace_array(base: float, start: Any, end: Any, n: int, dtype: Any) -> Any:
     """Powers of one base."""
     with np.errstate(all="ignore"):
         if dtype == np.float32 and n > 2 * RUN and within_double(base, start, end):
             return power_runs(float(base), start, end, n)
-        return raised(float(base), steps_of(start, end, n, dtype)).astype(dtype)
+        return parallel_power(float(base), linspace_float64(start, end, n, dtype)).astype(dtype)
 
 
 def within_double(base: Any, start: Any, end: Any) -> bool:
@@ -66,10 +66,12 @@ def power_runs(base: float, start: float, end: float, n: int) -> Any:
     """
     step, half = (end - start) / (n - 1), n // 2
     out = np.empty(n, np.float32)
-    for part, first, way in ((out[:half], start, step), (out[half:][::-1], end, -step)):
+    for part, first, signed_step in ((out[:half], start, step), (out[half:][::-1], end, -step)):
         runs = -(-len(part) // RUN)
-        firsts = raised(base, first + way * (np.arange(runs) * RUN))[:, None]
-        products = times(firsts, raised(base, way * np.arange(RUN))).reshape(-1)
+        firsts = parallel_power(base, first + signed_step * (np.arange(runs) * RUN))[:, None]
+        products = parallel_multiply(
+            firsts, parallel_power(base, signed_step * np.arange(RUN))
+        ).reshape(-1)
         part[...] = native.cast(products[: len(part)], part.dtype.num)
     return out
 
@@ -91,23 +93,23 @@ def arange(
     requires_grad=False,
     pin_memory=False,
 ):
-    """start, start + step, ... up to end, which is left out; whole numbers give int64, others the
+    """start, start + step, ... up to end, which is excluded; integers give int64, others the
     default dtype.
     """
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = native.arange(start, end, step, get_default_dtype())
-        if plain is not None:
-            return plain
-    start, end, step = number(start), number(end), number(step)
+        fast_result = native.arange(start, end, step, get_default_dtype())
+        if fast_result is not None:
+            return fast_result
+    start, end, step = as_number(start), as_number(end), as_number(step)
     if end is None:
         start, end = 0, start
     dtype = dtype_or_out("arange", out, dtype)
     if dtype is None:
-        whole = all(isinstance(v, int) for v in (start, end, step))
-        dtype = np.dtype(np.int64) if whole else get_default_dtype()
+        is_integer = all(isinstance(v, int) for v in (start, end, step))
+        dtype = np.dtype(np.int64) if is_integer else get_default_dtype()
     if step == 0:
         raise RuntimeError("arange: step must not be 0: 0")
-    check_drawable("arange", as_dtype(dtype), "iuf")
+    check_random_dtype("arange", as_dtype(dtype), "iuf")
     if as_dtype(dtype) == np.int64 and all(math.isfinite(v) for v in (start, end, step)):
         if not int(step):
             raise ValueError(f"arange: step must be nonzero: {step} as int64")
@@ -126,8 +128,8 @@ def arange(
             f"resized to shape ({n},)",
             stacklevel=2,
         )
-    found = made(
-        fused_range,
+    result = new_tensor(
+        arange_array,
         start,
         step,
         int(n),
@@ -135,11 +137,11 @@ def arange(
         device=device,
         requires_grad=requires_grad,
     )
-    return into(out, found, keeps_shape=True)
+    return copy_into_out(out, result, keeps_shape=True)
 
 
-def fused_range(start: Any, step: Any, n: int, dtype: Any) -> Any:
-    """n numbers from start on, formed as start + i * step."""
+def arange_array(start: Any, step: Any, n: int, dtype: Any) -> Any:
+    """n numbers start + i * step."""
     out = native.steps(start, step, n, dtype.num)
     if out is not None:
         return out
@@ -159,13 +161,15 @@ def range(
     device=None,
     requires_grad=False,
 ):
-    """start, start + step, ... up to end, which belongs to it (PyTorch's old form of arange)."""
+    """start, start + step, ... up to end, which is included (PyTorch's old form of arange)."""
     start, end = (0, start) if end is None else (start, end)
     n = math.floor((end - start) / step) + 1
-    dtype = default(dtype_or_out("range", out, dtype))
-    check_drawable("range", dtype, "iuf")
-    found = made(fused_range, start, step, n, dtype, device=device, requires_grad=requires_grad)
-    return into(out, found, keeps_shape=True)
+    dtype = dtype_or_default(dtype_or_out("range", out, dtype))
+    check_random_dtype("range", dtype, "iuf")
+    result = new_tensor(
+        arange_array, start, step, n, dtype, device=device, requires_grad=requires_grad
+    )
+    return copy_into_out(out, result, keeps_shape=True)
 
 
 def check_steps(name: str, start: Any, end: Any, steps: Any) -> None:
@@ -179,7 +183,7 @@ def check_steps(name: str, start: Any, end: Any, steps: Any) -> None:
 
 
 def dtype_of_ends(name: str, ends: tuple[Any, Any], dtype: Any) -> Any:
-    """The dtype that is asked for, or the default one; the complex one if an end is complex.
+    """The argument `dtype`, or the default one; the default complex one if an end is complex.
 
     Raises:
         RuntimeError: an end is complex and the dtype is not. NotImplementedError: it is bool.
@@ -193,7 +197,7 @@ def dtype_of_ends(name: str, ends: tuple[Any, Any], dtype: Any) -> Any:
             f"{name}: inferred dtype {default_complex()} can't be safely cast to passed dtype "
             f"{dtype}: {ends[0]} to {ends[1]}"
         )
-    check_drawable(name, dtype, "iufc")
+    check_random_dtype(name, dtype, "iufc")
     return dtype
 
 
@@ -203,10 +207,12 @@ def linspace(
 ):
     """`steps` numbers from start to end, both included, evenly spaced."""
     check_steps("linspace", start, end, steps)
-    ends = number(start), number(end)
+    ends = as_number(start), as_number(end)
     dtype = dtype_of_ends("linspace", ends, dtype_or_out("linspace", out, dtype))
-    spaced = made(line, *ends, steps, dtype, device=device, requires_grad=requires_grad)
-    return into(out, spaced, keeps_shape=True)
+    result = new_tensor(
+        linspace_array, *ends, steps, dtype, device=device, requires_grad=requires_grad
+    )
+    return copy_into_out(out, result, keeps_shape=True)
 
 
 @composite(method=False)
@@ -225,7 +231,9 @@ def logspace(
 ):
     """base to the power of `steps` evenly spaced numbers from start to end."""
     check_steps("logspace", start, end, steps)
-    ends = number(start), number(end)
+    ends = as_number(start), as_number(end)
     dtype = dtype_of_ends("logspace", ends, dtype_or_out("logspace", out, dtype))
-    powers = made(power, base, *ends, steps, dtype, device=device, requires_grad=requires_grad)
-    return into(out, powers, keeps_shape=True)
+    result = new_tensor(
+        logspace_array, base, *ends, steps, dtype, device=device, requires_grad=requires_grad
+    )
+    return copy_into_out(out, result, keeps_shape=True)

@@ -1,4 +1,4 @@
-"""Grids, combinations and frames: tensors made of other tensors."""
+"""meshgrid, cartesian_prod, constant_pad_nd, unravel_index: tensors made of other tensors."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ def meshgrid(ops, *tensors, indexing=None):
     """Vectors as grids: output i has tensor i along dimension i ("xy": the first two exchanged).
     Copies: none.
     """
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    vectors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f"meshgrid: no such indexing: {indexing!r}, 'ij' or 'xy' is needed")
-    if any(x.ndim > 1 for x in given):
-        raise RuntimeError(f"meshgrid: vectors are needed: {[tuple(x.shape) for x in given]}")
-    if any(x.dtype != given[0].dtype for x in given):
-        raise RuntimeError(f"meshgrid: vectors of one dtype are needed: {[x.dtype for x in given]}")
-    sizes = tuple(math.prod(x.shape) for x in given)
-    n = len(given)
+    if any(x.ndim > 1 for x in vectors):
+        raise RuntimeError(f"meshgrid: vectors are needed: {[tuple(x.shape) for x in vectors]}")
+    if any(x.dtype != vectors[0].dtype for x in vectors):
+        raise RuntimeError(
+            f"meshgrid: vectors of one dtype are needed: {[x.dtype for x in vectors]}"
+        )
+    sizes = tuple(math.prod(x.shape) for x in vectors)
+    n = len(vectors)
     grids = [
         ops.broadcast_to(ops.reshape(x, (1,) * i + (-1,) + (1,) * (n - 1 - i)), sizes)
-        for i, x in enumerate(given)
+        for i, x in enumerate(vectors)
     ]
     return tuple(ops.transpose(x, 0, 1) if indexing == "xy" and n > 1 else x for x in grids)
 
@@ -45,10 +47,10 @@ def cartesian_prod(ops, *tensors):
 
 @composite(method=False)
 def broadcast_shapes(ops, *shapes):
-    """The shape that tensors of these shapes have together."""
+    """The shape to which tensors of these shapes are broadcast."""
     try:
-        each = ((s,) if isinstance(s, int) else tuple(s) for s in shapes)
-        return native.Size(np.broadcast_shapes(*each))
+        sizes = ((s,) if isinstance(s, int) else tuple(s) for s in shapes)
+        return native.Size(np.broadcast_shapes(*sizes))
     except ValueError:
         raise RuntimeError(f"broadcast_shapes: they do not fit together: {shapes}") from None
 
@@ -67,23 +69,23 @@ def fill(ops, input, value):
 
 @composite(method=False)
 def zero_(ops, input):
-    """Writes 0 over the whole tensor."""
+    """Fills the tensor with 0."""
     return input.zero_()
 
 
 @composite(method=False)
 def constant_pad_nd(ops, input, pad, value=0):
-    """The tensor in a frame of one number: pad is (before, after) of the last dimension, then of
-    the one before.
+    """The tensor padded with one number: pad is (before, after) of the last dimension, then of the
+    one before it.
     """
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise RuntimeError(f"constant_pad_nd: pad does not fit: {tuple(pad)}, {tuple(input.shape)}")
     if not builtins.any(pad):
         return ops.clone(input)
-    given = input
-    frames = [(0, 0)] * (input.ndim - len(pad) // 2)
-    frames += [(pad[i], pad[i + 1]) for i in builtins.range(len(pad) - 2, -1, -2)]
-    for dim, (before, after) in enumerate(frames):
+    original = input
+    widths = [(0, 0)] * (input.ndim - len(pad) // 2)
+    widths += [(pad[i], pad[i + 1]) for i in builtins.range(len(pad) - 2, -1, -2)]
+    for dim, (before, after) in enumerate(widths):
         if before >= 0 and after >= 0:
             continue
         start = max(-before, 0)
@@ -94,15 +96,15 @@ def constant_pad_nd(ops, input, pad, value=0):
                 f"{dim} of {tuple(input.shape)}"
             )
         input = ops.narrow(input, dim, start, length)
-    frames = [(max(a, 0), max(b, 0)) for a, b in frames]
-    shape = tuple(n + a + b for n, (a, b) in zip(input.shape, frames, strict=True))
-    inner = tuple(slice(a, a + n) for n, (a, _) in zip(input.shape, frames, strict=True))
+    widths = [(max(a, 0), max(b, 0)) for a, b in widths]
+    shape = tuple(n + a + b for n, (a, b) in zip(input.shape, widths, strict=True))
+    inner = tuple(slice(a, a + n) for n, (a, _) in zip(input.shape, widths, strict=True))
     out = ops._slice_backward(input, shape, inner)
     if not value:
         return out
     outside = np.ones(shape, bool)
     outside[inner] = False
-    return like_image(ops, ops._where(outside, np.asarray(value, input.dtype), out), given)
+    return like_image(ops, ops._where(outside, np.asarray(value, input.dtype), out), original)
 
 
 @composite(method=False)
@@ -111,8 +113,8 @@ def unravel_index(ops, indices, shape):
     shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if indices.dtype.kind not in "iu":
         raise TypeError(f"unravel_index: whole numbers are needed: {indices.dtype}")
-    found, rest = [], ops._to_copy(indices, np.dtype(np.int64))
+    coordinates, flat = [], ops._to_copy(indices, np.dtype(np.int64))
     for n in reversed(shape):
-        found.append(ops.remainder(rest, n))
-        rest = ops.floor_divide(rest, n)
-    return tuple(reversed(found))
+        coordinates.append(ops.remainder(flat, n))
+        flat = ops.floor_divide(flat, n)
+    return tuple(reversed(coordinates))

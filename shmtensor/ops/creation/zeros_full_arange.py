@@ -1,4 +1,4 @@
-"""New tensors: filled with a number, and shaped like others."""
+"""New tensors: filled with a number, and with the shape of others."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from ..table.tensor_like import allocator_like
 Shape = tuple[int, ...]
 
 
-def made(kernel: Any, *arguments: Any, device: Any = None, requires_grad: bool = False) -> Any:
-    """A tensor of what a NumPy function gives, born in shared memory."""
+def new_tensor(
+    kernel: Any, *arguments: Any, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """A tensor of a NumPy function's result, allocated in shared memory."""
     if device is not None:
         as_device(device)
     out = native.compute(kernel, *arguments)
     return out.requires_grad_(True) if requires_grad else out
 
 
-def shaped(name: str, size: tuple[Any, ...]) -> Shape:
+def as_shape(name: str, size: tuple[Any, ...]) -> Shape:
     """A shape given as one sequence or as several numbers."""
     if len(size) == 1 and not isinstance(size[0], (int, np.integer)):
         size = tuple(size[0])
@@ -34,8 +36,8 @@ def shaped(name: str, size: tuple[Any, ...]) -> Shape:
     return shape
 
 
-def default(dtype: Any) -> Any:
-    """The canonical dtype; the default one if none is given."""
+def dtype_or_default(dtype: Any) -> Any:
+    """The canonical dtype; the default one for None."""
     return get_default_dtype() if dtype is None else as_dtype(dtype)
 
 
@@ -50,34 +52,34 @@ def dtype_of(value: Any, dtype: Any) -> Any:
     return of_number(type(value))
 
 
-def number(value: Any) -> Any:
+def as_number(value: Any) -> Any:
     """A Python number, of a number or a tensor with one element."""
     return value.item() if hasattr(value, "item") else value
 
 
 def dtype_or_out(name: str, out: Any, dtype: Any) -> Any:
-    """The dtype that is asked for; that of `out` if there is one.
+    """The argument `dtype`, or the dtype of `out`.
 
     Raises:
-        RuntimeError: they differ. TypeError: `out` is no tensor.
+        RuntimeError: they differ. TypeError: `out` is not a tensor.
     """
     if out is None:
         return dtype
     if not isinstance(out, native.TensorBase):
         raise TypeError(f"{name}: argument 'out' must be Tensor, not {type(out).__name__}")
-    found = out.array.dtype
-    if dtype is not None and as_dtype(dtype) is not found:
+    out_dtype = out.array.dtype
+    if dtype is not None and as_dtype(dtype) is not out_dtype:
         raise RuntimeError(
-            f"{name}: dtype {as_dtype(dtype)} does not match dtype of out parameter ({found})"
+            f"{name}: dtype {as_dtype(dtype)} does not match dtype of out parameter ({out_dtype})"
         )
-    return found
+    return out_dtype
 
 
-def into(out: Any, value: Any, keeps_shape: bool = False) -> Any:
-    """The value, or `out` with the value copied in; it takes the value's shape.
+def copy_into_out(out: Any, value: Any, keeps_shape: bool = False) -> Any:
+    """The value, or `out` with the value copied in; `out` is resized to the value's shape.
 
     Args:
-        keeps_shape: not if it has as many elements: the value is written in order.
+        keeps_shape: `out` keeps its shape if it has as many elements.
     """
     if out is None:
         return value
@@ -103,12 +105,15 @@ def zeros(
 ):
     """A tensor of zeros."""
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = native.empty(size, get_default_dtype(), 1)
-        if plain is not None:
-            return plain
-    shape, dtype = shaped("zeros", size), dtype_or_out("zeros", out, dtype)
-    return into(
-        out, made(np.zeros, shape, default(dtype), device=device, requires_grad=requires_grad)
+        result = native.empty(size, get_default_dtype(), 1)
+        if result is not None:
+            return result
+    shape, dtype = as_shape("zeros", size), dtype_or_out("zeros", out, dtype)
+    return copy_into_out(
+        out,
+        new_tensor(
+            np.zeros, shape, dtype_or_default(dtype), device=device, requires_grad=requires_grad
+        ),
     )
 
 
@@ -125,13 +130,20 @@ def ones(
 ):
     """A tensor of ones."""
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = native.empty(size, get_default_dtype(), 2)
-        if plain is not None:
-            return plain
-    shape, dtype = shaped("ones", size), dtype_or_out("ones", out, dtype)
-    return into(
+        result = native.empty(size, get_default_dtype(), 2)
+        if result is not None:
+            return result
+    shape, dtype = as_shape("ones", size), dtype_or_out("ones", out, dtype)
+    return copy_into_out(
         out,
-        made(of_one_number, shape, 1, default(dtype), device=device, requires_grad=requires_grad),
+        new_tensor(
+            of_one_number,
+            shape,
+            1,
+            dtype_or_default(dtype),
+            device=device,
+            requires_grad=requires_grad,
+        ),
     )
 
 
@@ -147,22 +159,24 @@ def empty(
     pin_memory=False,
     memory_format=None,
 ):
-    """A tensor whose elements are whatever the memory held."""
+    """A tensor of uninitialized memory."""
     if memory_format is out is dtype is layout is device is None and not (
         requires_grad or pin_memory
     ):
-        plain = native.empty(size, get_default_dtype(), 0)
-        if plain is not None:
-            return plain
-    shape, dtype = shaped("empty", size), dtype_or_out("empty", out, dtype)
+        result = native.empty(size, get_default_dtype(), 0)
+        if result is not None:
+            return result
+    shape, dtype = as_shape("empty", size), dtype_or_out("empty", out, dtype)
     if out is not None:
         out.resize_(shape)
         return out.requires_grad_() if requires_grad else out
-    return made(np.empty, shape, default(dtype), device=device, requires_grad=requires_grad)
+    return new_tensor(
+        np.empty, shape, dtype_or_default(dtype), device=device, requires_grad=requires_grad
+    )
 
 
-def full_of(size: Any, fill_value: Any) -> Any:
-    """Memory filled with a Python float, of the default dtype; None where `full` has more to do."""
+def small_full(size: Any, fill_value: Any) -> Any:
+    """A small tensor of a Python float in the default dtype; None where `full` has more to do."""
     if fill_value.__class__ is not float or size.__class__ is not tuple:
         return None
     if not -1e38 < fill_value < 1e38:  # perhaps more than the dtype holds
@@ -180,24 +194,26 @@ def full(
 ):
     """A tensor of one number; its dtype is the number's."""
     if out is dtype is layout is device is None and not requires_grad:
-        plain = full_of(size, fill_value)
-        if plain is not None:
-            return plain
+        result = small_full(size, fill_value)
+        if result is not None:
+            return result
     dtype = dtype_of(fill_value, dtype_or_out("full", out, dtype))
-    shape = shaped("full", (size,))
-    value = number(fill_value)
-    return into(out, made(filled, shape, value, dtype, device=device, requires_grad=requires_grad))
+    shape = as_shape("full", (size,))
+    value = as_number(fill_value)
+    return copy_into_out(
+        out, new_tensor(full_array, shape, value, dtype, device=device, requires_grad=requires_grad)
+    )
 
 
-def filled(shape: Any, value: Any, dtype: Any) -> Any:
-    """An array of one number; numbers below 0 wrap around where they are unsigned."""
+def full_array(shape: Any, value: Any, dtype: Any) -> Any:
+    """An array of one number, which wraps around if it is below 0 and the dtype is unsigned."""
     if value:
         value = as_element("full", value, dtype)
     return of_one_number(shape, value, dtype)
 
 
 def of_one_number(shape: Any, value: Any, dtype: Any) -> Any:
-    """`numpy.full`, large ones by all threads."""
+    """`numpy.full`, in parallel if the array is large."""
     out = np.empty(shape, dtype)
     if out.size > 4096 and native.copy_into(out, np.full((), value, dtype)):
         return out
@@ -206,7 +222,7 @@ def of_one_number(shape: Any, value: Any, dtype: Any) -> Any:
 
 
 def like(name: str, kernel: Any, doc: str) -> Any:
-    """zeros_like and its kin."""
+    """Declares zeros_like and the like."""
 
     def compute(
         ops, input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
@@ -214,21 +230,23 @@ def like(name: str, kernel: Any, doc: str) -> Any:
         dtype = input.dtype if dtype is None else as_dtype(dtype)
         if not hasattr(input, "requires_grad"):
             return kernel(tuple(input.shape), dtype)
-        kind = allocator_like(kernel, input, memory_format)
-        return made(kind, tuple(input.shape), dtype, device=device, requires_grad=requires_grad)
+        allocator = allocator_like(kernel, input, memory_format)
+        return new_tensor(
+            allocator, tuple(input.shape), dtype, device=device, requires_grad=requires_grad
+        )
 
     compute.__doc__ = doc
     return composite(compute, name=name, method=False)
 
 
 def ones_of(shape: Shape, dtype: Any) -> Any:
-    """np.ones, without its detour through a Python function for the fill."""
+    """np.ones, without its call of a Python function for the fill."""
     return np.full(shape, 1, dtype)
 
 
 zeros_like = like("zeros_like", np.zeros, "Zeros in the shape and dtype of a tensor.")
 ones_like = like("ones_like", ones_of, "Ones in the shape and dtype of a tensor.")
-empty_like = like("empty_like", np.empty, "Memory as it is, in the shape and dtype of a tensor.")
+empty_like = like("empty_like", np.empty, "Uninitialized, in the shape and dtype of a tensor.")
 
 
 @composite(method=False)
@@ -245,13 +263,15 @@ def full_like(
 ):
     """One number in the shape and dtype of a tensor."""
     dtype = input.dtype if dtype is None else as_dtype(dtype)
-    value = number(fill_value)
-    kind = allocator_like(filled, input, memory_format)
-    return made(kind, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad)
+    value = as_number(fill_value)
+    allocator = allocator_like(full_array, input, memory_format)
+    return new_tensor(
+        allocator, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad
+    )
 
 
 def new(name: str, kernel: Any, doc: str) -> Any:
-    """new_zeros and its kin."""
+    """Declares new_zeros and the like."""
 
     def compute(
         ops,
@@ -264,8 +284,8 @@ def new(name: str, kernel: Any, doc: str) -> Any:
         pin_memory=False,
     ):
         dtype = input.dtype if dtype is None else as_dtype(dtype)
-        shape = shaped(name, size)
-        return made(kernel, shape, dtype, device=device, requires_grad=requires_grad)
+        shape = as_shape(name, size)
+        return new_tensor(kernel, shape, dtype, device=device, requires_grad=requires_grad)
 
     compute.__doc__ = doc
     return composite(compute, name=name, function=False)
@@ -273,7 +293,7 @@ def new(name: str, kernel: Any, doc: str) -> Any:
 
 new_zeros = new("new_zeros", np.zeros, "Zeros of a shape, in this tensor's dtype.")
 new_ones = new("new_ones", ones_of, "Ones of a shape, in this tensor's dtype.")
-new_empty = new("new_empty", np.empty, "Memory as it is, in this tensor's dtype.")
+new_empty = new("new_empty", np.empty, "Uninitialized memory, in this tensor's dtype.")
 
 
 @composite(function=False)
@@ -291,10 +311,10 @@ def new_full(
 ):
     """One number in a shape, in this tensor's dtype."""
     dtype = input.dtype if dtype is None else as_dtype(dtype)
-    value = number(fill_value)
-    return made(
-        filled,
-        shaped("new_full", (size,)),
+    value = as_number(fill_value)
+    return new_tensor(
+        full_array,
+        as_shape("new_full", (size,)),
         value,
         dtype,
         device=device,
@@ -308,5 +328,7 @@ def eye(ops, n, m=None, *, out=None, dtype=None, layout=None, device=None, requi
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"eye: sizes must not be negative: {n}, {m}")
     dtype = dtype_or_out("eye", out, dtype)
-    unit = made(np.eye, n, m, 0, default(dtype), device=device, requires_grad=requires_grad)
-    return into(out, unit)
+    result = new_tensor(
+        np.eye, n, m, 0, dtype_or_default(dtype), device=device, requires_grad=requires_grad
+    )
+    return copy_into_out(out, result)

@@ -1,4 +1,4 @@
-"""Reading and writing along one dimension: index_select, gather, scatter and their kin.
+"""Reading and writing along one dimension: index_select, index_add, gather, scatter.
 
 Longer than other files: the columns that each row declares are here.
 """
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.check_dtypes import insist_on_indices, same_dtype_rule
-from ..table.dims import axis, together
-from ..table.native_or_numpy import WRITES, kernel_or_fallback, writes
+from ..table.check_dtypes import check_index_dtype, check_same_dtype
+from ..table.dims import axis, broadcast_shape
+from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel, kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.python_scalars import as_operand_of
 from ..table.samples import ints
@@ -21,26 +21,26 @@ from .getitem_index_put_where import Shape
 from .index_add import add_at_flat_indices, flat_indices_along, flat_slice_indices
 
 
-def along(dim: int, index: Any) -> tuple[Any, ...]:
-    """The index that names `index` along dim and everything else."""
+def index_along(dim: int, index: Any) -> tuple[Any, ...]:
+    """The index tuple with `index` along dim and full slices before it."""
     return (slice(None),) * dim + (index,)
 
 
-def checked(name: str, index: Any, size: int, error: type[Exception] = IndexError) -> Any:
+def check_index_range(name: str, index: Any, size: int, error: type[Exception] = IndexError) -> Any:
     """The indices, if all of them are from 0 to size - 1.
 
     Raises:
-        IndexError: one is not, or they are not whole numbers.
+        IndexError: one is not, or they are not integers.
     """
     if index.dtype.kind not in "iu":
         raise error(f"{name}: indices must be whole numbers: {index.dtype}")
     if index.size and (index.min() < 0 or index.max() >= size):
-        wrong = int(index.min()) if index.min() < 0 else int(index.max())
-        raise error(f"{name}: index is out of range: {wrong}, expected 0 to {size - 1}")
+        value = int(index.min()) if index.min() < 0 else int(index.max())
+        raise error(f"{name}: index is out of range: {value}, expected 0 to {size - 1}")
     return index
 
 
-def one_row(name: str, index: Any) -> Any:
+def as_vector(name: str, index: Any) -> Any:
     """The indices as a vector."""
     if index.ndim > 1:
         raise IndexError(f"{name}: the indices must be a vector: shape {index.shape}")
@@ -54,13 +54,13 @@ def one_row(name: str, index: Any) -> Any:
     method=False,
     function=False,
     samples=[((3, 4), ints((5,), 3), 0), ((3, 4), ints((2,), 4), 1)],
-    halves="moved",
+    halves="copies",
     vmap="first_along",
 )
 def _index_select(xp, x, index, /, dim):
     """The slices at indices along dim."""
-    dim, index = axis(x, dim), one_row("index_select", index)
-    checked("index_select", index, x.shape[dim] if x.ndim else 1)
+    dim, index = axis(x, dim), as_vector("index_select", index)
+    check_index_range("index_select", index, x.shape[dim] if x.ndim else 1)
     if not x.ndim:
         if index.size != 1:
             raise IndexError(f"index_select: a 0-d tensor has one element: {index.tolist()}")
@@ -94,18 +94,18 @@ _index_select_backward.pullback(x=lambda ops, g, index, dim: ops._index_select(g
 @composite
 def index_select(ops, input, dim, index):
     """The slices along a dimension at these indices. Copies: one (the result)."""
-    insist_on_indices("index_select", index)
+    check_index_dtype("index_select", index)
     return ops._index_select(input, index, dim)
 
 
-@op(**WRITES, samples=[((3, 4), (2, 4), ints((2,), 3), 0)])
+@op(**INPLACE_COLUMNS, samples=[((3, 4), (2, 4), ints((2,), 3), 0)])
 def _index_add(xp, x, source, index, /, dim):
     """x, with slices of source added at indices along dim."""
     out = xp.empty(x.shape, x.dtype)
     if native.index_add(out, source, index, dim, x):
         return out
-    index = checked(
-        "index_add", one_row("index_add", index), x.shape[axis(x, dim)] if x.ndim else 1
+    index = check_index_range(
+        "index_add", as_vector("index_add", index), x.shape[axis(x, dim)] if x.ndim else 1
     )
     if not x.ndim:
         return x + source.sum().astype(x.dtype)
@@ -122,7 +122,7 @@ def _index_add(xp, x, source, index, /, dim):
     return out
 
 
-_index_add.numpy = writes(native.index_add, _index_add.forward)
+_index_add.numpy = inplace_kernel(native.index_add, _index_add.forward)
 _index_add.pullback(
     x=lambda g: g,
     source=lambda ops, g, index, source_shape, dim: ops.reshape(
@@ -134,41 +134,41 @@ _index_add.pullback(
 @composite(inplace="_index_add")
 def index_add(ops, input, dim, index, source, *, alpha=1):
     """The tensor with alpha times slices of source added at indices. Copies: one (the result)."""
-    insist_on_indices("index_add", index)
+    check_index_dtype("index_add", index)
     return ops._index_add(input, source if alpha == 1 else ops.mul(source, alpha), index, dim)
 
 
 @composite(inplace="_index_put", autocast="widest")
 def index_copy(ops, input, dim, index, source):
     """The tensor with slices of source written at indices. Copies: one (the result)."""
-    insist_on_indices("index_copy", index, "lq")
-    same_dtype_rule("index_copy", input, source)
+    check_index_dtype("index_copy", index, "lq")
+    check_same_dtype("index_copy", input, source)
     if not input.ndim:
         return ops.clone(ops.reshape(source, ()))
-    return ops._index_put(input, source, along(axis(input, dim), index), False)
+    return ops._index_put(input, source, index_along(axis(input, dim), index), False)
 
 
 @composite(inplace="_index_put")
 def index_fill(ops, input, dim, index, value):
     """The tensor with one number in the slices at indices. Copies: one (the result)."""
-    insist_on_indices("index_fill", index, "lq", IndexError)
+    check_index_dtype("index_fill", index, "lq", IndexError)
     if isinstance(value, (int, float, complex)):
         value = as_operand_of("index_fill", value, input)
     elif value.ndim:
         raise RuntimeError(f"index_fill: value must be a number or 0-d: {tuple(value.shape)}")
-    else:  # it may have a gradient, which counts each place once
+    else:  # value may have a gradient, in which each index counts once
         index = np.unique(getattr(index, "array", index))
     if value.dtype != input.dtype:
         value = ops._to_copy(value, input.dtype)
-    at = along(axis(input, dim), index) if input.ndim else ()
-    return ops._index_put(input, value, at, False)
+    index_tuple = index_along(axis(input, dim), index) if input.ndim else ()
+    return ops._index_put(input, value, index_tuple, False)
 
 
 # ---- element by element
 
 
-def mesh(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
-    """The index tuple whose element i names `index[i]` along dim and i elsewhere."""
+def mesh_index(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
+    """The index tuple that has `index` along dim, and each element's own position elsewhere."""
     n = index.ndim
     return tuple(
         index if d == dim else xp.arange(size).reshape((size,) + (1,) * (n - 1 - d))
@@ -176,11 +176,12 @@ def mesh(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
     )
 
 
-def fits(name: str, x: Any, index: Any, dim: int) -> int:
-    """The dimension, once index names elements of x alone.
+def check_index_shape(name: str, x: Any, index: Any, dim: int) -> int:
+    """The dimension, counted from the front, if index fits x.
 
     Raises:
-        RuntimeError: another number of dimensions, or larger than x in another one.
+        RuntimeError: it has another number of dimensions, is larger than x along another dimension,
+            or is out of range.
     """
     dim = axis(x, dim)
     larger = any(
@@ -188,7 +189,7 @@ def fits(name: str, x: Any, index: Any, dim: int) -> int:
     )
     if max(index.ndim, 1) != max(x.ndim, 1) or (larger and index.size):
         raise RuntimeError(f"{name}: the index must fit in the tensor: {index.shape} in {x.shape}")
-    checked(name, index, x.shape[dim] if x.ndim else 1, RuntimeError)
+    check_index_range(name, index, x.shape[dim] if x.ndim else 1, RuntimeError)
     return dim
 
 
@@ -196,21 +197,21 @@ def fits(name: str, x: Any, index: Any, dim: int) -> int:
     method=False,
     function=False,
     samples=[((3, 4), ints((2, 5), 4), 1), ((3, 4), ints((5, 2), 3), 0)],
-    halves="moved",
+    halves="copies",
     vmap="along",
 )
 def _gather(xp, x, index, /, dim, sparse=False):
-    """x[i, index[i, j]] for dim = 1. sparse: the gradient keeps those elements alone."""
-    dim = fits("gather", x, index, dim) if index.size else axis(x, dim)
+    """x[i, index[i, j]] for dim = 1. sparse: the gradient is a SparseGradient."""
+    dim = check_index_shape("gather", x, index, dim) if index.size else axis(x, dim)
     if not x.ndim or not index.ndim:
         return x.reshape(-1)[index]
     if not index.size:
         return xp.empty(index.shape, x.dtype)
-    return x[mesh(xp, index, dim)]
+    return x[mesh_index(xp, index, dim)]
 
 
 def gather_backward(ops: Any, g: Any, index: Any, shape: Shape, dim: int, sparse: bool) -> Any:
-    """The gradient of what was read."""
+    """The gradient of gather's input."""
     if sparse:
         return sparse_gather_backward(ops, g, index, shape, dim)
     return ops._gather_backward(g, index, shape, dim)
@@ -236,8 +237,8 @@ def _gather_backward(xp, x, index, /, shape, dim):
     return out
 
 
-def resized(ops: Any, g: Any, shape: Shape) -> Any:
-    """Zeros around g, where the source was larger than the index."""
+def pad_with_zeros(ops: Any, g: Any, shape: Shape) -> Any:
+    """g, padded with zeros to the shape of a source that is larger than the index."""
     if tuple(g.shape) == tuple(shape):
         return g
     return ops._slice_backward(g, shape, tuple(slice(0, n) for n in g.shape))
@@ -249,7 +250,7 @@ _gather.pullback(
     )
 )
 _gather_backward.pullback(
-    x=lambda ops, g, index, x_shape, dim: resized(ops, ops._gather(g, index, dim), x_shape)
+    x=lambda ops, g, index, x_shape, dim: pad_with_zeros(ops, ops._gather(g, index, dim), x_shape)
 )
 
 
@@ -258,14 +259,14 @@ def gather(ops, input, dim, index, *, sparse_grad=False):
     """out[i][j] = input[i][index[i][j]] for dim = 1; the index may be smaller elsewhere. Copies:
     one (the result). sparse_grad: the gradient of a leaf is a sparse tensor.
     """
-    insist_on_indices("gather", index)
+    check_index_dtype("gather", index)
     return ops._gather(input, index, dim, sparse_grad)
 
 
 @composite
 def take_along_dim(ops, input, indices, dim=None):
     """`gather` with broadcasting; without dim from the flattened tensor."""
-    insist_on_indices("take_along_dim", indices, "lq")
+    check_index_dtype("take_along_dim", indices, "lq")
     if dim is None:
         return ops._gather(ops.reshape(input, (-1,)), ops.reshape(indices, (-1,)), 0)
     if input.ndim != indices.ndim:
@@ -273,15 +274,17 @@ def take_along_dim(ops, input, indices, dim=None):
             f"take_along_dim: as many dims are needed: {tuple(input.shape)}, {tuple(indices.shape)}"
         )
     dim = axis(input, dim)
-    rest = lambda shape: (*shape[:dim], 1, *shape[dim + 1 :])  # noqa: E731
-    common = together("take_along_dim", rest(tuple(input.shape)), rest(tuple(indices.shape)))
-    stretch = lambda x: (*common[:dim], x.shape[dim], *common[dim + 1 :])  # noqa: E731
-    input = ops.broadcast_to(input, stretch(input))
+    other_sizes = lambda shape: (*shape[:dim], 1, *shape[dim + 1 :])  # noqa: E731
+    common = broadcast_shape(
+        "take_along_dim", other_sizes(tuple(input.shape)), other_sizes(tuple(indices.shape))
+    )
+    expanded_shape = lambda x: (*common[:dim], x.shape[dim], *common[dim + 1 :])  # noqa: E731
+    input = ops.broadcast_to(input, expanded_shape(input))
     indices = ops._where(indices < 0, indices + input.shape[dim], indices)
-    return ops._gather(input, ops.broadcast_to(indices, stretch(indices)), dim)
+    return ops._gather(input, ops.broadcast_to(indices, expanded_shape(indices)), dim)
 
 
-@op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4, unique=True), 1)], vmap="along")
+@op(**INPLACE_COLUMNS, samples=[((3, 4), (3, 4), ints((2, 4), 4, unique=True), 1)], vmap="along")
 def _scatter(xp, x, source, index, /, dim):
     """x with elements of source written at indices along dim."""
     if not index.size:
@@ -290,18 +293,18 @@ def _scatter(xp, x, source, index, /, dim):
     if native.scatter(out, source, index, dim, 0, x):
         return out
     out[...] = x
-    dim = fits("scatter", x, index, dim)
+    dim = check_index_shape("scatter", x, index, dim)
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter: dtypes differ: {x.dtype}, src has {source.dtype}")
     if not x.ndim or not index.ndim:
         out.reshape(-1)[index] = source
     else:
-        out[mesh(xp, index, dim)] = cropped("scatter", source, index)
+        out[mesh_index(xp, index, dim)] = crop_to_index("scatter", source, index)
     return out
 
 
-def cropped(name: str, source: Any, index: Any) -> Any:
-    """The part of source that index speaks of; a 0-d one is a number for all.
+def crop_to_index(name: str, source: Any, index: Any) -> Any:
+    """The part of source that has index's shape; a 0-d source is one number for all.
 
     Raises:
         RuntimeError: source is smaller than index.
@@ -315,17 +318,17 @@ def cropped(name: str, source: Any, index: Any) -> Any:
     return source[tuple(slice(0, n) for n in index.shape)]
 
 
-def scatter_at(name: str, how: int) -> Any:
-    """What writes at indices in place (how=0) or adds there (1)."""
+def scatter_in_place(name: str, reduction: int) -> Any:
+    """A function that writes (reduction=0) or adds (1) at indices in place."""
 
     def write(x: Any, source: Any, index: Any, dim: int) -> bool:
-        if not index.size or native.scatter(x, source, index, dim, how):
+        if not index.size or native.scatter(x, source, index, dim, reduction):
             return True
         if source.dtype != x.dtype or not x.ndim or not index.ndim:
             return False
-        at = mesh(np, index, fits(name, x, index, dim))
-        part = cropped(name, source, index)
-        if how:
+        at = mesh_index(np, index, check_index_shape(name, x, index, dim))
+        part = crop_to_index(name, source, index)
+        if reduction:
             np.add.at(x, at, part)
         else:
             x[at] = part
@@ -334,14 +337,14 @@ def scatter_at(name: str, how: int) -> Any:
     return write
 
 
-_scatter.numpy = writes(scatter_at("scatter", 0), _scatter.forward)
+_scatter.numpy = inplace_kernel(scatter_in_place("scatter", 0), _scatter.forward)
 
 
 @op(
     method=False,
     function=False,
     samples=[((3, 4), ints((2, 4), 4), 1)],
-    halves="moved",
+    halves="copies",
     vmap="along",
 )
 def _scatter_zeros(xp, x, index, /, dim):
@@ -349,7 +352,7 @@ def _scatter_zeros(xp, x, index, /, dim):
     out = x.copy()
     if index.size:
         if x.ndim and index.ndim:
-            out[mesh(xp, index, axis(x, dim))] = 0
+            out[mesh_index(xp, index, axis(x, dim))] = 0
         else:
             out.reshape(-1)[index] = 0
     return out
@@ -359,10 +362,10 @@ _scatter_zeros.pullback(x=lambda ops, g, index, dim: ops._scatter_zeros(g, index
 
 
 def scatter_source_backward(ops: Any, g: Any, index: Any, shape: Shape, dim: int) -> Any:
-    """What was written, read back."""
+    """The gradient of scatter's source: g at the indices."""
     if not shape and index.ndim:
         return ops.sum(ops._gather(g, index, dim))
-    return resized(ops, ops._gather(g, index, dim), shape)
+    return pad_with_zeros(ops, ops._gather(g, index, dim), shape)
 
 
 _scatter.pullback(
@@ -373,7 +376,7 @@ _scatter.pullback(
 )
 
 
-@op(**WRITES, samples=[((3, 4), (3, 4), ints((2, 4), 4), 1)], vmap="along")
+@op(**INPLACE_COLUMNS, samples=[((3, 4), (3, 4), ints((2, 4), 4), 1)], vmap="along")
 def _scatter_add(xp, x, source, index, /, dim):
     """x with elements of source added at indices along dim."""
     if not index.size:
@@ -382,18 +385,18 @@ def _scatter_add(xp, x, source, index, /, dim):
     if native.scatter(out, source, index, dim, 1, x):
         return out
     out[...] = x
-    dim = fits("scatter_add", x, index, dim)
+    dim = check_index_shape("scatter_add", x, index, dim)
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter_add: dtypes differ: {x.dtype}, src has {source.dtype}")
     if not x.ndim or not index.ndim:
         add_at_flat_indices(xp, out, index.reshape(-1), source.reshape(-1)[: index.size])
     else:
-        part = cropped("scatter_add", source, index)
+        part = crop_to_index("scatter_add", source, index)
         add_at_flat_indices(xp, out, flat_indices_along(xp, x.shape, dim, index), part)
     return out
 
 
-_scatter_add.numpy = writes(scatter_at("scatter_add", 1), _scatter_add.forward)
+_scatter_add.numpy = inplace_kernel(scatter_in_place("scatter_add", 1), _scatter_add.forward)
 _scatter_add.pullback(
     x=lambda g: g,
     source=lambda ops, g, index, source_shape, dim: scatter_source_backward(
@@ -407,7 +410,7 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
     """out[i][index[i][j]] = src[i][j] for dim = 1; reduce="add" or "multiply" combines. Copies: one
     (the result).
     """
-    insist_on_indices("scatter", index)
+    check_index_dtype("scatter", index)
     src = value if src is None else src
     if isinstance(src, (int, float, complex)):
         src = as_operand_of("scatter", src, input)
@@ -425,5 +428,5 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
 @composite(inplace="_scatter_add")
 def scatter_add(ops, input, dim, index, src):
     """out[i][index[i][j]] += src[i][j] for dim = 1. Copies: one (the result)."""
-    insist_on_indices("scatter_add", index)
+    check_index_dtype("scatter_add", index)
     return ops._scatter_add(input, src, index, dim)

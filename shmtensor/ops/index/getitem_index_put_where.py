@@ -1,4 +1,6 @@
-"""Elements by their places: `x[index]`, `where`, reading and writing at indices and masks."""
+"""`x[index]`, index_put, where, masked_fill, take, nonzero: reading and writing at indices and
+masks.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ import numpy as np
 
 from ... import native
 from ...dtypes import HALVES, float32
-from ..table.check_dtypes import insist_on_indices, same_dtype_rule
-from ..table.dims import together
-from ..table.native_or_numpy import WRITES, kernel_or_fallback, writes
+from ..table.check_dtypes import check_index_dtype, check_same_dtype
+from ..table.dims import broadcast_shape
+from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel, kernel_or_fallback
 from ..table.op_definition import composite, index, op
 from ..table.python_scalars import as_operand_of, fits_dtype
 from ..table.samples import bools
@@ -50,9 +52,7 @@ _where.pullback(
     samples=[(bools((3, 4)), (3, 4), (4,)), (bools((3, 1)), (), (4,)), (bools(()), (2,), (2,))],
 )
 def _where_other(xp, condition, x, y, /):
-    """One tensor, with the elements of another where a condition holds: `_where` the other way
-    round, for a number as the second one.
-    """
+    """`_where` with exchanged operands, so that the second one may be a number."""
     return xp.where(condition, y, x)
 
 
@@ -82,13 +82,13 @@ def where(ops, condition, input=None, other=None):
 
 
 def is_basic(index: Any) -> bool:
-    """Is it made of numbers, slices, None and `...` alone, so that no element is named twice?"""
+    """Is it made of numbers, slices, None and `...` only, so that no element occurs twice?"""
     parts = index if isinstance(index, tuple) else (index,)
     return all(not hasattr(i, "dtype") and not isinstance(i, (list, bool)) for i in parts)
 
 
 def add_at(xp: Any, out: Any, index: Any, values: Any) -> None:
-    """out[index] += values, where an element may be named several times."""
+    """out[index] += values, where an element may occur several times."""
     if xp is np and add_rows(out, index, values):
         return
     parts = index if isinstance(index, tuple) else (index,)
@@ -98,8 +98,8 @@ def add_at(xp: Any, out: Any, index: Any, values: Any) -> None:
         add_at_flat_indices(xp, out, flat_indices(xp, out.shape, index), values)
 
 
-def item(x: Any, index: Any) -> Any:
-    """x[index] as an array also where it is one element: a 0-d view, not a number."""
+def getitem(x: Any, index: Any) -> Any:
+    """x[index]; one element is a 0-d view, not a number."""
     out = x[index]
     if out.__class__ is not x.__class__:
         out = x[(*index, ...) if isinstance(index, tuple) else (index, ...)]
@@ -112,16 +112,16 @@ def item(x: Any, index: Any) -> Any:
     method=False,
     function=False,
     samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
-    halves="moved",
+    halves="copies",
     vmap="item",
 )
 def _getitem(xp, x, /, index: index):
     """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""
-    return item(x, index)
+    return getitem(x, index)
 
 
-def wrong_step(inputs: Any, attributes: Any) -> Any:
-    """The error of a slice that does not go forward."""
+def explain_slice_step(inputs: Any, attributes: Any) -> Any:
+    """The error of a slice with a step that is not positive."""
     (index,) = attributes
     for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, slice) and part.step is not None and part.step <= 0:
@@ -133,7 +133,7 @@ def wrong_step(inputs: Any, attributes: Any) -> Any:
 
 
 _getitem.pullback(x=lambda ops, g, x_shape, index: ops._index_backward(g, x_shape, index))
-_getitem.wrong = wrong_step
+_getitem.diagnose = explain_slice_step
 
 
 @op(method=False, function=False, samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
@@ -150,9 +150,9 @@ def _index_backward(xp, x, /, shape, index: index):
 _index_backward.pullback(x=lambda ops, g, index: ops._getitem(g, index))
 
 
-@op(**WRITES, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)], halves="moved")
+@op(**INPLACE_COLUMNS, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)], halves="copies")
 def _index_put(xp, x, values, /, index: index, accumulate):
-    """The tensor with values written, or added, at an index. Copies: one (the result)."""
+    """The tensor with values written or added at an index. Copies: one (the result)."""
     if not accumulate:
         out = x.copy(order="C")
         out[index] = values
@@ -166,8 +166,8 @@ def _index_put(xp, x, values, /, index: index, accumulate):
     return native.recast(wide, x.dtype)
 
 
-def write_at(x: Any, values: Any, index: Any, accumulate: bool) -> bool:
-    """The same in place; sums of 16-bit floats are not formed there."""
+def index_put_in_place(x: Any, values: Any, index: Any, accumulate: bool) -> bool:
+    """`_index_put` in place; False for sums of 16-bit floats, which need float32."""
     if not accumulate:
         native.assign(x, index, values)
         return True
@@ -180,24 +180,24 @@ def write_at(x: Any, values: Any, index: Any, accumulate: bool) -> bool:
     return True
 
 
-_index_put.numpy = writes(write_at, _index_put.forward)
+_index_put.numpy = inplace_kernel(index_put_in_place, _index_put.forward)
 
 
-def erased(ops: Any, g: Any, index: Any) -> Any:
-    """A gradient without the elements that were overwritten."""
+def zero_at(ops: Any, g: Any, index: Any) -> Any:
+    """A gradient with 0 at the elements that were overwritten."""
     return ops._index_put(g, np.zeros((), g.dtype), index, False)
 
 
 def index_put_values_backward(ops: Any, g: Any, index: Any, shape: Shape) -> Any:
-    """A gradient at an index, summed back to the shape of what was written there."""
+    """The gradient of index_put's values: g at the index, summed to the values' shape."""
     g = ops._getitem(g, index)
-    ahead = g.ndim - len(shape)
-    dims = tuple(i for i in range(g.ndim) if i < ahead or (shape[i - ahead] == 1 != g.shape[i]))
+    n_new = g.ndim - len(shape)
+    dims = tuple(i for i in range(g.ndim) if i < n_new or (shape[i - n_new] == 1 != g.shape[i]))
     return ops.reshape(ops.sum(g, dims), shape) if dims else g
 
 
 _index_put.pullback(
-    x=lambda ops, g, index, accumulate: g if accumulate else erased(ops, g, index),
+    x=lambda ops, g, index, accumulate: g if accumulate else zero_at(ops, g, index),
     values=lambda ops, g, index, values_shape: index_put_values_backward(
         ops, g, index, values_shape
     ),
@@ -209,7 +209,7 @@ def index_put(ops, input, indices, values, accumulate=False):
     """The tensor with values written (accumulate=True: added) at a tuple of index tensors. Copies:
     one.
     """
-    same_dtype_rule("index_put", input, values)
+    check_same_dtype("index_put", input, values)
     return ops._index_put(input, values, tuple(indices), accumulate)
 
 
@@ -228,13 +228,13 @@ def _masked_fill(xp, x, value, mask, /):
 
 
 _masked_fill.pullback(
-    x=lambda ops, g, mask, x_shape: shrink(ops, ops._where_other(mask, g, 0.0), x_shape),
+    x=lambda ops, g, mask, x_shape: sum_to_shape(ops, ops._where_other(mask, g, 0.0), x_shape),
     value=lambda ops, g, mask: ops.sum(ops._where(mask, g, 0.0)),
 )
 
 
-def shrink(ops: Any, g: Any, shape: Shape) -> Any:
-    """The sum over what was stretched."""
+def sum_to_shape(ops: Any, g: Any, shape: Shape) -> Any:
+    """g, summed over the dimensions that were broadcast."""
     return g if tuple(g.shape) == tuple(shape) else ops.sum_to_size(g, *shape)
 
 
@@ -256,7 +256,7 @@ def masked_select(ops, input, mask):
     """The elements where the mask is true, in one dimension. Copies: one (the result)."""
     if mask.dtype != np.bool_:
         raise RuntimeError(f"masked_select: the mask must be bool: {mask.dtype}")
-    shape = together("masked_select", input.shape, mask.shape)
+    shape = broadcast_shape("masked_select", input.shape, mask.shape)
     return ops._getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
 
 
@@ -264,13 +264,13 @@ def masked_select(ops, input, mask):
     method=False,
     function=False,
     samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))],
-    halves="moved",
+    halves="copies",
 )
 def _masked_scatter(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
     if mask.dtype != np.bool_:
         raise RuntimeError(f"masked_scatter: the mask must be bool: {mask.dtype}")
-    shape = together("masked_scatter", x.shape, mask.shape)
+    shape = broadcast_shape("masked_scatter", x.shape, mask.shape)
     out, mask = xp.broadcast_to(x, shape).copy(), xp.broadcast_to(mask, shape)
     n = int(mask.sum())
     if n > source.size:
@@ -282,14 +282,14 @@ def _masked_scatter(xp, x, source, mask, /):
 
 
 _masked_scatter.pullback(
-    x=lambda ops, g, mask, x_shape: shrink(ops, ops._where_other(mask, g, 0.0), x_shape),
+    x=lambda ops, g, mask, x_shape: sum_to_shape(ops, ops._where_other(mask, g, 0.0), x_shape),
     source=lambda ops, g, mask, source_shape: ops._masked_scatter_backward(
         ops._getitem(g, ops.broadcast_to(mask, tuple(g.shape))), source_shape
     ),
 )
 
 
-@op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))], halves="moved")
+@op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))], halves="copies")
 def _masked_scatter_backward(xp, x, /, shape):
     """Zeros of a shape whose first elements are x's."""
     out = xp.zeros(shape, x.dtype)
@@ -303,41 +303,41 @@ _masked_scatter_backward.pullback(x=lambda ops, g, x_shape: ops.reshape(g, (-1,)
 @composite(inplace=True)
 def masked_scatter(ops, input, mask, source):
     """The tensor with the elements of source, in order, where the mask is true. Copies: one."""
-    same_dtype_rule("masked_scatter", input, source)
+    check_same_dtype("masked_scatter", input, source)
     return ops._masked_scatter(input, source, mask)
 
 
-# ---- in the flattened tensor, and which elements are not 0
+# ---- the flattened tensor, and the elements that are not 0
 
 
 @composite
 def take(ops, input, index):
     """Elements of the flattened tensor at these indices."""
-    insist_on_indices("take", index, "lq")
+    check_index_dtype("take", index, "lq")
     return ops._getitem(ops.reshape(input, (-1,)), index)
 
 
 def put_in_place(ops: Any, input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
-    """`put` without a copy of the whole: its indices as one of each dimension."""
-    insist_on_indices("put", index, "lq")
-    same_dtype_rule("put", input, source)
+    """`put` without a copy of the tensor: the flat indices become one index per dimension."""
+    check_index_dtype("put", index, "lq")
+    check_same_dtype("put", input, source)
     shape = tuple(input.shape)
-    at = np.array(index.array if hasattr(index, "array") else index)
-    at[at < 0] += math.prod(shape)
+    flat = np.array(index.array if hasattr(index, "array") else index)
+    flat[flat < 0] += math.prod(shape)
     try:
-        places = np.unravel_index(at, shape)
+        indices = np.unravel_index(flat, shape)
     except ValueError:
-        return None  # the usual way says which is out of range
+        return None  # `put` itself raises the error
     return ops._index_put_(
-        input, ops.reshape(source, tuple(index.shape)), tuple(places), accumulate
+        input, ops.reshape(source, tuple(index.shape)), tuple(indices), accumulate
     )
 
 
 @composite(inplace=put_in_place)
 def put(ops, input, index, source, accumulate=False):
     """The tensor with values written (or added) at indices of the flattened tensor. Copies: one."""
-    insist_on_indices("put", index, "lq")
-    same_dtype_rule("put", input, source)
+    check_index_dtype("put", index, "lq")
+    check_same_dtype("put", input, source)
     flat = ops._index_put(
         ops.reshape(input, (-1,)), ops.reshape(source, index.shape), (index,), accumulate
     )
@@ -346,7 +346,7 @@ def put(ops, input, index, source, accumulate=False):
 
 @op(method=False, function=False, samples=[(bools((3, 4)),)])
 def _argwhere(xp, x, /):
-    """The indices of the elements that are not 0, one row each."""
+    """The indices of the elements that are not 0, a row for each."""
     return xp.argwhere(x)
 
 
@@ -355,7 +355,7 @@ _argwhere.numpy = kernel_or_fallback(native.nonzero, _argwhere.forward)
 
 @composite
 def nonzero(ops, input, *, as_tuple=False):
-    """Where the elements are not 0: a row of indices each, or a tuple of index vectors."""
+    """The indices of the elements that are not 0: a row for each, or a tuple of vectors."""
     rows = ops._argwhere(input)
     if not as_tuple:
         return rows
@@ -364,7 +364,7 @@ def nonzero(ops, input, *, as_tuple=False):
 
 @composite
 def nonzero_static(ops, input, *, size, fill_value=-1):
-    """`nonzero` with exactly `size` rows: cut off, or filled up with one number."""
+    """`nonzero` with exactly `size` rows: truncated, or padded with one number."""
     if size < 0:
         raise RuntimeError(f"nonzero_static: size must not be negative: {size}")
     rows = ops._argwhere(input)[:size]
@@ -374,5 +374,5 @@ def nonzero_static(ops, input, *, size, fill_value=-1):
 
 @composite
 def argwhere(ops, input):
-    """Where the elements are not 0: a row of indices each."""
+    """The indices of the elements that are not 0, a row for each."""
     return ops._argwhere(input)

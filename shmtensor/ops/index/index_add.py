@@ -1,5 +1,5 @@
-"""Adding at places that may coincide, as one addition on the flat memory: NumPy's `add.at` is ten
-times faster on one vector of places than on several index arrays.
+"""Adding at indices that may coincide, on the flat memory: NumPy's `add.at` is ten times faster
+with one vector of indices than with several index arrays.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = [
 Shape = tuple[int, ...]
 
 
-def add_at_flat_indices(xp: Any, out: Any, places: Any, values: Any, ufunc: str = "add") -> None:
-    """out.flat[places] += values, where a place may come several times; out is contiguous."""
-    values = xp.broadcast_to(values, places.shape)
-    places, values = places.reshape(-1), values.reshape(-1)
-    if ufunc == "add" and native.add_at(out.reshape(-1), places, values):
+def add_at_flat_indices(xp: Any, out: Any, indices: Any, values: Any, ufunc: str = "add") -> None:
+    """out.flat[indices] += values, where an index may occur several times; out is contiguous."""
+    values = xp.broadcast_to(values, indices.shape)
+    indices, values = indices.reshape(-1), values.reshape(-1)
+    if ufunc == "add" and native.add_at(out.reshape(-1), indices, values):
         return
-    getattr(xp, ufunc).at(out.reshape(-1), places, values)
+    getattr(xp, ufunc).at(out.reshape(-1), indices, values)
 
 
 def add_rows(out: Any, index: Any, values: Any) -> bool:
@@ -37,12 +37,12 @@ def add_rows(out: Any, index: Any, values: Any) -> bool:
     if rows is None:
         return False
     n = len(index) if isinstance(index, tuple) else 1
-    rest = out.shape[n:]
-    width = math.prod(rest)
-    shape = (*rows.shape, *rest)
+    row_shape = out.shape[n:]
+    width = math.prod(row_shape)
+    shape = (*rows.shape, *row_shape)
     if values.shape != shape:
         values = np.broadcast_to(values, shape)
-    if not rest and rows.ndim == 1:
+    if not row_shape and rows.ndim == 1:
         return native.index_add(out.reshape(-1), values, rows, 0)
     values = values.reshape(rows.size, width)
     table = out.reshape(math.prod(out.shape[:n]), width)
@@ -50,30 +50,30 @@ def add_rows(out: Any, index: Any, values: Any) -> bool:
 
 
 def flat_slice_indices(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
-    """The flat places of the slices at indices along dim: (before, indices, after)."""
+    """The flat indices of the slices at `index` along dim: (before, index, after)."""
     before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
-    heads = xp.arange(before).reshape(-1, 1, 1) * (shape[dim] * after)
-    return heads + index.reshape(-1, 1) * after + xp.arange(after)
+    starts = xp.arange(before).reshape(-1, 1, 1) * (shape[dim] * after)
+    return starts + index.reshape(-1, 1) * after + xp.arange(after)
 
 
 def flat_indices_along(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
-    """The flat places that `index` names along dim, and its own position elsewhere."""
-    step, places = 1, 0
+    """The flat indices of gather and scatter: `index` along dim, its own positions elsewhere."""
+    step, indices = 1, 0
     for d in range(len(shape) - 1, -1, -1):
         if d == dim:
-            places = places + index * step
+            indices = indices + index * step
         else:
-            places = (
-                places + xp.arange(index.shape[d]).reshape(-1, *(1,) * (index.ndim - 1 - d)) * step
+            indices = (
+                indices + xp.arange(index.shape[d]).reshape(-1, *(1,) * (index.ndim - 1 - d)) * step
             )
         step *= shape[d]
-    return places
+    return indices
 
 
 def flat_indices(xp: Any, shape: Shape, index: Any) -> Any:
-    """The flat places of x[index] for an x of that shape."""
+    """The flat indices of x[index] for an x of that shape."""
     only = index[0] if isinstance(index, tuple) and len(index) == 1 else index
     if getattr(only, "dtype", None) is not None and only.dtype.kind in "iu" and shape:
-        places = flat_slice_indices(xp, shape, 0, xp.arange(shape[0])[only])
-        return places.reshape(*only.shape, *shape[1:])
+        indices = flat_slice_indices(xp, shape, 0, xp.arange(shape[0])[only])
+        return indices.reshape(*only.shape, *shape[1:])
     return xp.arange(math.prod(shape)).reshape(shape)[index]

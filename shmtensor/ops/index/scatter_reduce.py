@@ -1,5 +1,5 @@
-"""Scattering that combines: several elements that meet at one place are added, multiplied, averaged
-or compared.
+"""scatter_reduce and index_reduce: elements with the same index are added, multiplied, averaged or
+compared.
 """
 
 from __future__ import annotations
@@ -11,84 +11,91 @@ import numpy as np
 from ... import native
 from ...dtypes import as_dtype
 from ...native import parallel
-from ..table.check_dtypes import insist_on_indices
+from ..table.check_dtypes import check_index_dtype
 from ..table.dims import axis
-from ..table.native_or_numpy import WRITES, writes
+from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel
 from ..table.op_definition import composite, op
 from ..table.samples import ints
-from .gather_scatter import checked, cropped, fits, resized
+from .gather_scatter import check_index_range, check_index_shape, crop_to_index, pad_with_zeros
 from .getitem_index_put_where import Shape
 from .index_add import flat_indices_along
 
-COMBINE = {"sum": "add", "prod": "multiply", "mean": "add", "amax": "maximum", "amin": "minimum"}
-HOW = {"sum": 1, "mean": 1, "prod": 2, "amax": 3, "amin": 4}  # native.scatter's
+UFUNCS = {"sum": "add", "prod": "multiply", "mean": "add", "amax": "maximum", "amin": "minimum"}
+REDUCTION_CODES = {"sum": 1, "mean": 1, "prod": 2, "amax": 3, "amin": 4}  # native.scatter's
 KERNEL_DTYPES = "bBhHiIlLqQfd"
-at_least = parallel(np.maximum)
+parallel_maximum = parallel(np.maximum)
 NEUTRAL = {"sum": 0, "prod": 1, "mean": 0}
 
 
 @op(
-    **WRITES,
+    **INPLACE_COLUMNS,
     samples=[
-        ((3, 4), (2, 4), ints((2, 4), 4), 1, how, own)
-        for how in ("sum", "prod", "mean", "amax", "amin")
-        for own in (True, False)
+        ((3, 4), (2, 4), ints((2, 4), 4), 1, reduce, include_self)
+        for reduce in ("sum", "prod", "mean", "amax", "amin")
+        for include_self in (True, False)
     ],
 )
 def _scatter_reduce(xp, x, source, index, /, dim, reduce, include_self):
     """x with elements of source combined into it at indices along dim."""
-    if reduce not in COMBINE:
-        raise RuntimeError(
-            f"scatter_reduce: no such reduction: {reduce!r}, one of {tuple(COMBINE)}"
-        )
+    if reduce not in UFUNCS:
+        raise RuntimeError(f"scatter_reduce: no such reduction: {reduce!r}, one of {tuple(UFUNCS)}")
     if not index.size:
         return x.copy()
-    dim, out = fits("scatter_reduce", x, index, dim), x.copy(order="C")
+    dim, out = check_index_shape("scatter_reduce", x, index, dim), x.copy(order="C")
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter_reduce: dtypes differ: {x.dtype}, src has {source.dtype}")
     flat = not x.ndim or not index.ndim
-    at = index if flat else flat_indices_along(xp, x.shape, dim, index)
-    at = at.reshape(-1)
-    full = source.reshape(-1)[: index.size] if flat else cropped("scatter_reduce", source, index)
+    indices = index if flat else flat_indices_along(xp, x.shape, dim, index)
+    indices = indices.reshape(-1)
+    full = (
+        source.reshape(-1)[: index.size] if flat else crop_to_index("scatter_reduce", source, index)
+    )
     part, target = full.reshape(-1), out.reshape(-1)
     if not include_self:
-        target[at] = neutral(x.dtype, reduce)
-    getattr(xp, COMBINE[reduce]).at(target, at, part)
+        target[indices] = neutral(x.dtype, reduce)
+    getattr(xp, UFUNCS[reduce]).at(target, indices, part)
     if reduce == "mean":
-        n = counts_at(xp, target.shape, at, include_self)
+        n = counts_at(xp, target.shape, indices, include_self)
         target[...] = target // n if x.dtype.kind in "iu" else target / n.astype(x.dtype)
     return out
 
 
-divided = parallel(np.true_divide)
+parallel_divide = parallel(np.true_divide)
 
 
-def fast_scatter_reduced(
+def scatter_reduce_kernel(
     x: Any, source: Any, index: Any, dim: int, reduce: str, include_self: bool
 ) -> Any:
-    """By the kernels of scatter; what they leave is done, or refused, by the forward."""
-    if reduce in HOW and index.size and x.dtype == source.dtype and x.dtype.char in KERNEL_DTYPES:
-        if index.shape == source.shape and (places := along_alone(index, dim)) is not None:
-            out = slices_reduced(x, source, places, dim, reduce, include_self)
+    """By the native kernels of scatter; the forward does what they refuse, or raises the error."""
+    if (
+        reduce in REDUCTION_CODES
+        and index.size
+        and x.dtype == source.dtype
+        and x.dtype.char in KERNEL_DTYPES
+    ):
+        if index.shape == source.shape and (indices := slice_indices(index, dim)) is not None:
+            out = reduce_slices(x, source, indices, dim, reduce, include_self)
             if out is not None:
                 return out
-        out, base = np.empty(x.shape, x.dtype), x
-        done = True
+        out, initial = np.empty(x.shape, x.dtype), x
+        success = True
         if not include_self:
             start = np.full(index.shape, neutral(x.dtype, reduce), x.dtype)
-            done = native.scatter(out, start, index, dim, 0, x)
-            base = None
-        done = done and native.scatter(out, source, index, dim, HOW[reduce], base)
-        if done and reduce == "mean":
-            done = averaged(out, index, dim, include_self)
-        if done:
+            success = native.scatter(out, start, index, dim, 0, x)
+            initial = None
+        success = success and native.scatter(
+            out, source, index, dim, REDUCTION_CODES[reduce], initial
+        )
+        if success and reduce == "mean":
+            success = divide_by_counts(out, index, dim, include_self)
+        if success:
             return out
     with np.errstate(all="ignore"):
         return _scatter_reduce.forward(np, x, source, index, dim, reduce, include_self)
 
 
-def along_alone(index: Any, dim: int) -> Any:
-    """The places along dim, where a stretched index names the same ones everywhere; else None."""
+def slice_indices(index: Any, dim: int) -> Any:
+    """The vector of indices along dim, if index is such a vector that was expanded; else None."""
     if index.ndim < 2 or not -index.ndim <= dim < index.ndim:
         return None
     dim %= index.ndim
@@ -98,50 +105,50 @@ def along_alone(index: Any, dim: int) -> Any:
     return index[(0,) * dim + (slice(None),) + (0,) * (index.ndim - dim - 1)]
 
 
-def slices_reduced(
-    x: Any, source: Any, places: Any, dim: int, reduce: str, include_self: bool
+def reduce_slices(
+    x: Any, source: Any, indices: Any, dim: int, reduce: str, include_self: bool
 ) -> Any:
-    """Whole slices combined at places, which all lie within x; else None."""
+    """Reduces slices of source into x at a vector of indices; None if the kernel refuses."""
     dim %= x.ndim
-    out, base = np.empty(x.shape, x.dtype), x
+    out, initial = np.empty(x.shape, x.dtype), x
     if not include_self:
-        if int(places.min()) < 0 or int(places.max()) >= x.shape[dim]:
+        if int(indices.min()) < 0 or int(indices.max()) >= x.shape[dim]:
             return None
-        base = x.copy(order="C")
-        base[(slice(None),) * dim + (places,)] = neutral(x.dtype, reduce)
-    if not native.index_add(out, source, places, dim, base, HOW[reduce]):
+        initial = x.copy(order="C")
+        initial[(slice(None),) * dim + (indices,)] = neutral(x.dtype, reduce)
+    if not native.index_add(out, source, indices, dim, initial, REDUCTION_CODES[reduce]):
         return None
     if reduce == "mean":
-        n = np.maximum(np.bincount(places, minlength=x.shape[dim]) + int(include_self), 1)
+        n = np.maximum(np.bincount(indices, minlength=x.shape[dim]) + int(include_self), 1)
         n = n.reshape(-1, *(1,) * (x.ndim - dim - 1))
         if x.dtype.kind in "iu":
             np.floor_divide(out, n, out, casting="unsafe")
         else:
-            divided(out, n.astype(out.dtype), out)
+            parallel_divide(out, n.astype(out.dtype), out)
     return out
 
 
-def averaged(out: Any, index: Any, dim: int, include_self: bool) -> bool:
-    """Divides sums by how many there are, as `counts_at` counts them."""
+def divide_by_counts(out: Any, index: Any, dim: int, include_self: bool) -> bool:
+    """Divides sums by the number of their terms, as `counts_at` counts them."""
     kind = np.dtype(np.int64) if out.dtype.kind in "iu" else out.dtype
-    if kind == np.float32 and index.size >= 1 << 24:  # where its whole numbers end
+    if kind == np.float32 and index.size >= 1 << 24:  # beyond, float32 does not hold every integer
         kind = np.dtype(np.float64)
     n = np.full(out.shape, int(include_self), kind)
     if not native.scatter(n, np.ones(index.shape, kind), index, dim, 1):
         return False
-    n = at_least(n, 1)
+    n = parallel_maximum(n, 1)
     if out.dtype.kind in "iu":
         np.floor_divide(out, n, out, casting="unsafe")
     else:
-        divided(out, n.astype(out.dtype, copy=False), out)
+        parallel_divide(out, n.astype(out.dtype, copy=False), out)
     return True
 
 
 def reduce_at(x: Any, source: Any, index: Any, dim: int, reduce: str, include_self: bool) -> bool:
-    """Combines in place; where it answers False after elements were written, those are the ones
-    that `include_self=False` leaves out anyway.
+    """Reduces in place. If it returns False after it wrote elements, these are the ones that
+    `include_self=False` ignores anyway.
     """
-    if reduce == "mean" or reduce not in HOW:
+    if reduce == "mean" or reduce not in REDUCTION_CODES:
         return False
     if x.dtype != source.dtype or x.dtype.char not in KERNEL_DTYPES:
         return False
@@ -150,23 +157,23 @@ def reduce_at(x: Any, source: Any, index: Any, dim: int, reduce: str, include_se
     if not x.ndim or not index.ndim:
         return False
     if source.shape != index.shape:
-        source = cropped("scatter_reduce", source, index)
-    how, places = HOW[reduce], along_alone(index, dim)
+        source = crop_to_index("scatter_reduce", source, index)
+    code, indices = REDUCTION_CODES[reduce], slice_indices(index, dim)
     if not include_self:
         start = np.full(index.shape, neutral(x.dtype, reduce), x.dtype)
         if not native.scatter(x, start, index, dim, 0):
             return False
-    if places is not None and native.index_add(x, source, places, dim, None, how):
+    if indices is not None and native.index_add(x, source, indices, dim, None, code):
         return True
-    return native.scatter(x, source, index, dim, how)
+    return native.scatter(x, source, index, dim, code)
 
 
-in_place = writes(reduce_at, _scatter_reduce.forward)
-_scatter_reduce.numpy = lambda *a: fast_scatter_reduced(*a) if len(a) == 6 else in_place(*a)
+reduce_in_place = inplace_kernel(reduce_at, _scatter_reduce.forward)
+_scatter_reduce.numpy = lambda *a: scatter_reduce_kernel(*a) if len(a) == 6 else reduce_in_place(*a)
 
 
 def neutral(dtype: Any, reduce: str) -> Any:
-    """What changes nothing in a reduction."""
+    """The neutral element of a reduction."""
     if reduce in NEUTRAL:
         return NEUTRAL[reduce]
     if dtype.kind == "b":
@@ -178,58 +185,74 @@ def neutral(dtype: Any, reduce: str) -> Any:
 
 
 def counts_at(xp: Any, shape: Shape, at: Any, include_self: bool) -> Any:
-    """How many elements meet at each place, 1 at least."""
+    """The number of elements at each index, at least 1."""
     n = xp.full(shape, int(include_self))
     xp.add.at(n, at, 1)
     return xp.maximum(n, 1)
 
 
 def scatter_reduce_backward(
-    ops: Any, g: Any, x: Any, source: Any, index: Any, out: Any, dim: int, reduce: str, own: bool
+    ops: Any,
+    g: Any,
+    x: Any,
+    source: Any,
+    index: Any,
+    out: Any,
+    dim: int,
+    reduce: str,
+    include_self: bool,
 ) -> tuple[Any, Any]:
     """The gradients by x and by source."""
     read = lambda t: ops._gather(t, index, dim)  # noqa: E731
-    shape, held = tuple(x.shape), tuple(index.shape)
-    part = source[tuple(slice(0, n) for n in held)] if tuple(source.shape) != held else source
-    keep = g if own else ops._scatter_zeros(g, index, dim)
+    shape, index_shape = tuple(x.shape), tuple(index.shape)
+    part = (
+        source[tuple(slice(0, n) for n in index_shape)]
+        if tuple(source.shape) != index_shape
+        else source
+    )
+    g_kept = g if include_self else ops._scatter_zeros(g, index, dim)
     if reduce == "sum":
-        return keep, resized(ops, read(g), tuple(source.shape))
-    ones = np.ones(held, as_dtype(x.dtype))
+        return g_kept, pad_with_zeros(ops, read(g), tuple(source.shape))
+    ones = np.ones(index_shape, as_dtype(x.dtype))
     if reduce == "mean":
-        n = ops._scatter_add(np.full(shape, float(own)), ones.astype(np.float64), index, dim)
-        share = g / ops._clamp(n, 1.0, None)
-        keep = share if own else ops._scatter_zeros(share, index, dim) + 0 * keep
-        return keep, resized(ops, read(share), tuple(source.shape))
-    if reduce == "prod":
-        start = x if own else ops._scatter(x, ones, index, dim)
-        by_x = ops._scatter_reduce(np.ones(shape, ones.dtype), part, index, dim, "prod", True)
-        by_source = read(out) / part
-        if bool((part == 0).any()) or bool((start == 0).any()):
-            by_source = others(ops, start, part, index, dim)
-        slope = g * by_x
-        return (slope if own else ops._scatter_zeros(slope, index, dim)), resized(
-            ops, read(g) * by_source, tuple(source.shape)
+        n = ops._scatter_add(
+            np.full(shape, float(include_self)), ones.astype(np.float64), index, dim
         )
-    mine = (x == out) if own else ops._scatter_zeros((x == out) * 1.0, index, dim) != 0
-    theirs = part == read(out)
-    n = ops._scatter_add((mine * 1.0), theirs * 1.0, index, dim)
+        share = g / ops._clamp(n, 1.0, None)
+        g_kept = share if include_self else ops._scatter_zeros(share, index, dim) + 0 * g_kept
+        return g_kept, pad_with_zeros(ops, read(share), tuple(source.shape))
+    if reduce == "prod":
+        start = x if include_self else ops._scatter(x, ones, index, dim)
+        others_of_x = ops._scatter_reduce(
+            np.ones(shape, ones.dtype), part, index, dim, "prod", True
+        )
+        others_of_source = read(out) / part
+        if bool((part == 0).any()) or bool((start == 0).any()):
+            others_of_source = product_of_others(ops, start, part, index, dim)
+        g_x = g * others_of_x
+        return (g_x if include_self else ops._scatter_zeros(g_x, index, dim)), pad_with_zeros(
+            ops, read(g) * others_of_source, tuple(source.shape)
+        )
+    x_mask = (x == out) if include_self else ops._scatter_zeros((x == out) * 1.0, index, dim) != 0
+    source_mask = part == read(out)
+    n = ops._scatter_add((x_mask * 1.0), source_mask * 1.0, index, dim)
     share = g / ops._clamp(n, 1.0, None)
-    return ops._where(mine, share, 0.0), resized(
-        ops, ops._where(theirs, read(share), 0.0), tuple(source.shape)
+    return ops._where(x_mask, share, 0.0), pad_with_zeros(
+        ops, ops._where(source_mask, read(share), 0.0), tuple(source.shape)
     )
 
 
-def others(ops: Any, start: Any, part: Any, index: Any, dim: int) -> Any:
-    """For each element of source the product of everything else at its place, without division.
+def product_of_others(ops: Any, start: Any, part: Any, index: Any, dim: int) -> Any:
+    """For each element of source the product of all others with its index, without division by 0.
 
-    One zero at a place: its own slope is the product of the rest; two: all slopes are 0.
+    With one zero at an index, its derivative is the product of the others; with two, all are 0.
     """
     zero = part == 0
-    filled = ops._where_other(zero, part, 1.0)
-    rest = ops._scatter_reduce(start, filled, index, dim, "prod", True)
+    nonzero = ops._where_other(zero, part, 1.0)
+    product = ops._scatter_reduce(start, nonzero, index, dim, "prod", True)
     n = ops._scatter_add(np.zeros(tuple(start.shape)), zero * 1.0, index, dim)
-    many = ops._gather(n, index, dim) - zero * 1.0
-    return ops._where_other(many > 0, ops._gather(rest, index, dim) / filled, 0.0)
+    n_other_zeros = ops._gather(n, index, dim) - zero * 1.0
+    return ops._where_other(n_other_zeros > 0, ops._gather(product, index, dim) / nonzero, 0.0)
 
 
 _scatter_reduce.pullback(
@@ -247,7 +270,7 @@ def scatter_reduce(ops, input, dim, index, src, reduce, *, include_self=True):
     """Elements of src combined ("sum", "prod", "mean", "amax", "amin") into the tensor at indices.
     Copies: one.
     """
-    insist_on_indices("scatter_reduce", index)
+    check_index_dtype("scatter_reduce", index)
     return ops._scatter_reduce(input, src, index, dim, reduce, include_self)
 
 
@@ -258,7 +281,7 @@ def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce: no such reduction: {reduce!r}")
-    insist_on_indices("index_reduce", index)
+    check_index_dtype("index_reduce", index)
     if not input.ndim:
         return ops._scatter_reduce(
             input, ops.reshape(source, ()), ops.reshape(index, ()), 0, reduce, include_self
@@ -269,5 +292,5 @@ def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
     try:
         return ops._scatter_reduce(input, source, full, dim, reduce, include_self)
     except RuntimeError:
-        checked("index_reduce", getattr(index, "array", index), input.shape[dim])
+        check_index_range("index_reduce", getattr(index, "array", index), input.shape[dim])
         raise

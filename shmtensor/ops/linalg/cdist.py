@@ -9,20 +9,20 @@ import numpy as np
 
 from ... import native
 from ..reduce.norm_logsumexp import _vector_norm, norm_backward
-from ..table.check_dtypes import same_dtype_rule
-from ..table.dims import together
+from ..table.check_dtypes import check_same_dtype
+from ..table.dims import broadcast_shape
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 
-# Orders for which there are kernels; the others take every difference to the power.
-QUICK = (0, 1, 2, math.inf)
+# Orders with a kernel; for the others all differences are formed.
+KERNEL_ORDERS = (0, 1, 2, math.inf)
 
 
-def lengths(away: Any, p: float) -> Any:
+def row_norms(difference: Any, p: float) -> Any:
     """The p-norms of rows, 0 where a row is empty."""
-    if not away.shape[-1]:
-        return away.sum(-1)
-    return _vector_norm.forward(np, away, p, -1, False)
+    if not difference.shape[-1]:
+        return difference.sum(-1)
+    return _vector_norm.forward(np, difference, p, -1, False)
 
 
 @op(
@@ -39,21 +39,19 @@ def lengths(away: Any, p: float) -> Any:
     vmap="apart",
 )
 def _cdist(xp, x, y, /, p=2.0):
-    """Distances of all rows of one matrix from those of another, (P, M), (R, M) give (P, R); or of
-    batches of matrices.
-    """
-    return lengths(x[..., :, None, :] - y[..., None, :, :], p)
+    """Distances of all rows of x and y: (..., P, M) and (..., R, M) give (..., P, R)."""
+    return row_norms(x[..., :, None, :] - y[..., None, :, :], p)
 
 
 def cdist_backward(ops: Any, g: Any, x: Any, y: Any, out: Any, p: float) -> Any:
-    """The sum over j of g[i, j] times the slope of the distance of x[i] from y[j], by x[i]; 0 where
-    two rows are the same.
+    """The sum over j of g[i, j] times the derivative of the distance of x[i] and y[j] by x[i]; 0
+    where the two rows are equal.
     """
     if p == 2:
         weights = ops._where_other(out == 0, g / ops._where_other(out == 0, out, 1.0), 0.0)
         return x * ops.sum(weights, -1, True) - ops.matmul(weights, y)
-    away = ops.sub(ops.unsqueeze(x, -2), ops.unsqueeze(y, -3))
-    return ops.sum(norm_backward(ops, g, away, out, p, -1, False), -2)
+    difference = ops.sub(ops.unsqueeze(x, -2), ops.unsqueeze(y, -3))
+    return ops.sum(norm_backward(ops, g, difference, out, p, -1, False), -2)
 
 
 _cdist.numpy = kernel_or_fallback(native.cdist, _cdist.forward)
@@ -78,23 +76,23 @@ def cdist(ops, x1, x2, p=2.0, compute_mode=None):
         raise RuntimeError(
             f"cdist: rows of one size are needed: {tuple(x1.shape)}, {tuple(x2.shape)}"
         )
-    same_dtype_rule("cdist", x1, x2)
+    check_same_dtype("cdist", x1, x2)
     if x1.dtype.kind != "f":
         raise RuntimeError(f"cdist: floating-point points are needed: {x1.dtype}")
     if p < 0:
         raise RuntimeError(f"cdist: p must not be negative: {p}")
-    if p in QUICK and x1.dtype == x2.dtype and x1.dtype.kind == "f":
+    if p in KERNEL_ORDERS and x1.dtype == x2.dtype and x1.dtype.kind == "f":
         if x1.ndim == x2.ndim == 2:
             return ops._cdist(x1, x2, float(p))
-        lead = together("cdist", x1.shape[:-2], x2.shape[:-2])
-        x1, x2 = (ops.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (x1, x2))
-        batches = (ops.reshape(x, (math.prod(lead), *x.shape[-2:])) for x in (x1, x2))
+        batch = broadcast_shape("cdist", x1.shape[:-2], x2.shape[:-2])
+        x1, x2 = (ops.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (x1, x2))
+        batches = (ops.reshape(x, (math.prod(batch), *x.shape[-2:])) for x in (x1, x2))
         out = ops._cdist(*batches, float(p))
-        return ops.reshape(out, (*lead, x1.shape[-2], x2.shape[-2]))
-    away = ops.sub(ops.unsqueeze(x1, -2), ops.unsqueeze(x2, -3))
-    if not away.shape[-1]:
-        return ops.sum(away, -1)
-    return ops._vector_norm(away, p, -1, False)
+        return ops.reshape(out, (*batch, x1.shape[-2], x2.shape[-2]))
+    difference = ops.sub(ops.unsqueeze(x1, -2), ops.unsqueeze(x2, -3))
+    if not difference.shape[-1]:
+        return ops.sum(difference, -1)
+    return ops._vector_norm(difference, p, -1, False)
 
 
 @op(
@@ -105,7 +103,7 @@ def cdist(ops, x1, x2, p=2.0, compute_mode=None):
 def _pdist(xp, x, /, p=2.0):
     """Distances of the rows of a matrix from each later one: (N, M) gives (N * (N - 1) / 2)."""
     first, second = np.triu_indices(x.shape[0], 1)
-    return lengths(x[first] - x[second], p)
+    return row_norms(x[first] - x[second], p)
 
 
 def pdist_backward(ops: Any, g: Any, x: Any, out: Any, p: float) -> Any:
@@ -115,18 +113,18 @@ def pdist_backward(ops: Any, g: Any, x: Any, out: Any, p: float) -> Any:
     if p == 2:
 
         def matrix(v: Any) -> Any:
-            """What belongs to pairs, at both of their places."""
+            """The values of pairs as a symmetric matrix."""
             upper = ops.reshape(
                 ops._index_select_backward(v, first * n + second, (n * n,), 0), (n, n)
             )
             return upper + ops.transpose(upper, 0, 1)
 
         return cdist_backward(ops, matrix(g), x, x, matrix(out), p)
-    away = ops.sub(ops._index_select(x, first, 0), ops._index_select(x, second, 0))
-    slope = norm_backward(ops, g, away, out, p, 1, False)
+    difference = ops.sub(ops._index_select(x, first, 0), ops._index_select(x, second, 0))
+    g_difference = norm_backward(ops, g, difference, out, p, 1, False)
     shape = tuple(x.shape)
-    return ops._index_select_backward(slope, first, shape, 0) - ops._index_select_backward(
-        slope, second, shape, 0
+    return ops._index_select_backward(g_difference, first, shape, 0) - ops._index_select_backward(
+        g_difference, second, shape, 0
     )
 
 
@@ -141,8 +139,10 @@ def pdist(ops, input, p=2.0):
         raise RuntimeError(f"pdist: a matrix is needed: {tuple(input.shape)}")
     if p < 0:
         raise RuntimeError(f"pdist: p must not be negative: {p}")
-    if p in QUICK and input.dtype.kind == "f":
+    if p in KERNEL_ORDERS and input.dtype.kind == "f":
         return ops._pdist(input, float(p))
     first, second = np.triu_indices(input.shape[0], 1)
-    away = ops.sub(ops._index_select(input, first, 0), ops._index_select(input, second, 0))
-    return ops._vector_norm(away, p, 1, False) if away.shape[1] else ops.sum(away, 1)
+    difference = ops.sub(ops._index_select(input, first, 0), ops._index_select(input, second, 0))
+    return (
+        ops._vector_norm(difference, p, 1, False) if difference.shape[1] else ops.sum(difference, 1)
+    )

@@ -12,26 +12,33 @@ from typing import Any
 import numpy as np
 
 from ... import errors
-from ..table.named_results import named
+from ..table.named_results import named_result
 from ..table.op_definition import composite, op
-from .inverse_det_matrix_exp import BATCH, NEAR_ONE, TALL, conj_transpose, insist, square
+from .inverse_det_matrix_exp import (
+    BATCH,
+    NEAR_ONE,
+    TALL,
+    check_floating,
+    check_square,
+    conj_transpose,
+)
 
 
-def each(ops: Any, v: Any) -> Any:
-    """Numbers of a batch, as batches of 1 x 1 matrices."""
+def as_1x1(ops: Any, v: Any) -> Any:
+    """A batch of numbers as a batch of 1 x 1 matrices."""
     return ops.unsqueeze(ops.unsqueeze(v, -1), -1)
 
 
-def halved(ops: Any, x: Any) -> Any:
+def tril_half_diagonal(ops: Any, x: Any) -> Any:
     """The lower triangles, with half of the diagonal (of which the real part counts)."""
     diagonal = ops.diagonal(x, 0, -2, -1)
     real = ops.real(diagonal) if x.dtype.kind == "c" else diagonal
-    rest = ops.diag_embed(diagonal - real * 0.5) if x.dtype.kind == "c" else None
+    imaginary = ops.diag_embed(diagonal - real * 0.5) if x.dtype.kind == "c" else None
     lower = ops.tril(x)
-    return lower - (ops.diag_embed(real * 0.5) if rest is None else rest)
+    return lower - (ops.diag_embed(real * 0.5) if imaginary is None else imaginary)
 
 
-def right_solved(ops: Any, x: Any, y: Any) -> Any:
+def solve_right(ops: Any, x: Any, y: Any) -> Any:
     """x @ y ** -1."""
     return conj_transpose(ops._solve(conj_transpose(y), conj_transpose(x)))
 
@@ -54,14 +61,14 @@ def leading_minor(x: Any) -> int:
     return 0
 
 
-def minors(x: Any) -> Any:
+def leading_minors(x: Any) -> Any:
     """`leading_minor` of each matrix of a batch."""
     flat = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
-    found = [0 if whole(a) else leading_minor(a) for a in flat]
-    return np.asarray(found, np.int32).reshape(x.shape[:-2])
+    orders = [0 if is_positive_definite(a) else leading_minor(a) for a in flat]
+    return np.asarray(orders, np.int32).reshape(x.shape[:-2])
 
 
-def whole(x: Any) -> bool:
+def is_positive_definite(x: Any) -> bool:
     """Whether a matrix is positive-definite."""
     try:
         np.linalg.cholesky(x)
@@ -74,16 +81,16 @@ def whole(x: Any) -> bool:
     method=False,
     function=False,
     samples=[(NEAR_ONE @ NEAR_ONE.T,), (BATCH @ BATCH.swapaxes(1, 2),)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_cholesky(xp, x, /):
     """The lower factor L of x = L @ L.mH, of which only the lower triangle is read."""
-    square("cholesky", x)
+    check_square("cholesky", x)
     try:
         return xp.linalg.cholesky(x)
     except np.linalg.LinAlgError:
-        orders = minors(x)
+        orders = leading_minors(x)
         at = tuple(int(i) for i in np.argwhere(orders)[0])
         where = f"(Batch element {at[0] if len(at) == 1 else at}): " if at else ""
         raise errors.LinAlgError(
@@ -95,9 +102,9 @@ def _linalg_cholesky(xp, x, /):
 
 def cholesky_backward(ops: Any, g: Any, out: Any) -> Any:
     """The symmetric part of L ** -H @ phi(L.mH @ g) @ L ** -1."""
-    inner = halved(ops, ops.matmul(conj_transpose(out), g))
+    inner = tril_half_diagonal(ops, ops.matmul(conj_transpose(out), g))
     inner = ops._solve(conj_transpose(out), inner + conj_transpose(inner))
-    return right_solved(ops, inner, out) * 0.5
+    return solve_right(ops, inner, out) * 0.5
 
 
 _linalg_cholesky.pullback(x=lambda ops, g, out: cholesky_backward(ops, g, out))
@@ -112,7 +119,7 @@ def linalg_cholesky(ops, A, *, upper=False):
 
     Raises: LinAlgError, a matrix is not positive-definite.
     """
-    square("linalg.cholesky", A)
+    check_square("linalg.cholesky", A)
     if upper:
         return conj_transpose(ops._linalg_cholesky(conj_transpose(A)))
     return ops._linalg_cholesky(A)
@@ -121,16 +128,16 @@ def linalg_cholesky(ops, A, *, upper=False):
 @composite(method=False, function=False, autocast="full")
 def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
     """(L, info): as `cholesky`, but a matrix that is not positive-definite has info > 0."""
-    square("linalg.cholesky_ex", A)
+    check_square("linalg.cholesky_ex", A)
     data = np.asarray(data_of(A))
-    info = minors(data.swapaxes(-1, -2) if upper else data)
+    info = leading_minors(data.swapaxes(-1, -2) if upper else data)
     if check_errors or not info.any():
         out = ops.linalg_cholesky(A, upper=upper)
     else:
-        bad = each(ops, ops.ne(ops.zeros_like(ops.sum(A, (-2, -1)), dtype=np.int32), info))
+        is_bad = as_1x1(ops, ops.ne(ops.zeros_like(ops.sum(A, (-2, -1)), dtype=np.int32), info))
         eye = np.eye(A.shape[-1], dtype=data.dtype)
-        out = ops.linalg_cholesky(ops._where(bad, eye, A), upper=upper)
-    return named("linalg_cholesky_ex", L=out, info=ops._to_copy(info, info.dtype))
+        out = ops.linalg_cholesky(ops._where(is_bad, eye, A), upper=upper)
+    return named_result("linalg_cholesky_ex", L=out, info=ops._to_copy(info, info.dtype))
 
 
 # ---- QR
@@ -141,33 +148,33 @@ def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
     function=False,
     outputs="Q R",
     samples=[(NEAR_ONE, "reduced"), (TALL, "reduced"), (TALL.T, "reduced"), (BATCH, "complete")],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_qr(xp, x, /, mode):
     """x = Q @ R with orthonormal columns in Q and an upper triangle R."""
-    insist("linalg.qr", x)
+    check_floating("linalg.qr", x)
     q, r = xp.linalg.qr(x, mode)
     return q, r
 
 
 def qr_backward(ops: Any, g_Q: Any, g_R: Any, x: Any, Q: Any, R: Any, mode: str) -> Any:
-    """(g_Q + Q @ copied(R @ g_R.mH - g_Q.mH @ Q)) @ R ** -H; wide matrices by their left part."""
+    """(g_Q + Q @ copyltu(R @ g_R.mH - g_Q.mH @ Q)) @ R ** -H; wide matrices by their left part."""
     m, n = x.shape[-2], x.shape[-1]
     if mode == "complete" and m > n:
         raise RuntimeError(
             f"linalg.qr: gradients in the mode 'complete' need as many columns as rows: {m} x {n}"
         )
-    rest = None
+    right_gradient = None
     if m < n:
-        right, g_right = x[..., m:], g_R[..., m:]
-        rest = ops.matmul(Q, g_right)
-        g_Q = g_Q + ops.matmul(right, conj_transpose(g_right))
+        R_right, g_R_right = x[..., m:], g_R[..., m:]
+        right_gradient = ops.matmul(Q, g_R_right)
+        g_Q = g_Q + ops.matmul(R_right, conj_transpose(g_R_right))
         R, g_R = R[..., :m], g_R[..., :m]
     inner = ops.matmul(R, conj_transpose(g_R)) - ops.matmul(conj_transpose(g_Q), Q)
-    low = halved(ops, inner)
-    out = right_solved(ops, g_Q + ops.matmul(Q, low + conj_transpose(low)), conj_transpose(R))
-    return out if rest is None else ops.cat([out, rest], -1)
+    low = tril_half_diagonal(ops, inner)
+    out = solve_right(ops, g_Q + ops.matmul(Q, low + conj_transpose(low)), conj_transpose(R))
+    return out if right_gradient is None else ops.cat([out, right_gradient], -1)
 
 
 _linalg_qr.pullback(
@@ -188,16 +195,16 @@ def linalg_qr(ops, A, mode="reduced"):
         raise RuntimeError(
             f"linalg.qr: qr received unrecognized mode {mode!r}, one of reduced, complete, r"
         )
-    insist("linalg.qr", A)
+    check_floating("linalg.qr", A)
     if mode == "r":
         if getattr(A, "requires_grad", False):
             raise RuntimeError(
                 "linalg.qr: the derivative is not implemented when mode='r': use mode='reduced'"
             )
         empty = ops.zeros((0,), dtype=A.dtype)
-        return named("linalg_qr", Q=empty, R=ops._linalg_qr(A, "reduced")[1])
+        return named_result("linalg_qr", Q=empty, R=ops._linalg_qr(A, "reduced")[1])
     q, r = ops._linalg_qr(A, mode)
-    return named("linalg_qr", Q=q, R=r)
+    return named_result("linalg_qr", Q=q, R=r)
 
 
 # ---- Householder reflectors
@@ -205,11 +212,11 @@ def linalg_qr(ops, A, mode="reduced"):
 
 @composite(method=False, function=False)
 def linalg_geqrf(ops, input):
-    """(a, tau): R above the diagonal, the reflectors of Q below it (LAPACK's geqrf), no slope."""
-    insist("geqrf", input)
+    """(a, tau): R above the diagonal, Q's reflectors below it (LAPACK's geqrf); no gradient."""
+    check_floating("geqrf", input)
     a, tau = np.linalg.qr(data_of(input), "raw")
     a = np.ascontiguousarray(a.swapaxes(-1, -2))
-    return named("geqrf", a=ops._to_copy(a, a.dtype), tau=ops._to_copy(tau, tau.dtype))
+    return named_result("geqrf", a=ops._to_copy(a, a.dtype), tau=ops._to_copy(tau, tau.dtype))
 
 
 def reflectors(ops: Any, A: Any, k: int) -> list[Any]:
@@ -224,7 +231,7 @@ def reflect(ops: Any, vectors: list[Any], tau: Any, x: Any, adjoint: bool) -> An
     order = range(len(vectors)) if adjoint else reversed(range(len(vectors)))
     for i in order:
         t = ops.select(tau, -1, i)
-        t = each(ops, t.conjugate() if adjoint else t)
+        t = as_1x1(ops, t.conjugate() if adjoint else t)
         x = x - ops.matmul(t * vectors[i], ops.matmul(conj_transpose(vectors[i]), x))
     return x
 
@@ -232,7 +239,7 @@ def reflect(ops: Any, vectors: list[Any], tau: Any, x: Any, adjoint: bool) -> An
 @composite(method=False, function=False, autocast="full")
 def linalg_householder_product(ops, A, tau):
     """The first n columns of the product of the reflectors that A (..., m, n) and tau describe."""
-    insist("linalg.householder_product", A)
+    check_floating("linalg.householder_product", A)
     m, n, k = A.shape[-2], A.shape[-1], tau.shape[-1]
     if m < n or n < k:
         raise RuntimeError(
@@ -255,8 +262,8 @@ def linalg_householder_product(ops, A, tau):
 @composite(method=False, function=False)
 def linalg_ormqr(ops, input, tau, other, left=True, transpose=False):
     """Q @ other (or other @ Q) for the square Q of `geqrf`; transpose: with its adjoint."""
-    insist("ormqr", input)
-    insist("ormqr", other)
+    check_floating("ormqr", input)
+    check_floating("ormqr", other)
     vectors, k = reflectors(ops, input, tau.shape[-1]), input.shape[-2]
     if other.shape[-2 if left else -1] != k or tau.shape[-1] > input.shape[-1]:
         raise RuntimeError(

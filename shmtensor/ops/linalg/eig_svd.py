@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ..table.named_results import named
+from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from .inverse_det_matrix_exp import (
     BATCH,
     NEAR_ONE,
+    call_numpy,
+    check_floating,
+    check_square,
     conj_transpose,
-    insist,
-    solved_by,
-    square,
     svd_backward,
 )
 
@@ -31,13 +31,13 @@ REAL = np.diag([1.0, 2.5, -1.5]) + 0.1 * np.arange(9.0).reshape(3, 3)
     function=False,
     outputs="values vectors",
     samples=[(SYMMETRIC, "L"), (SYMMETRIC, "U"), (BATCH + BATCH.swapaxes(1, 2), "L")],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_eigh(xp, x, /, UPLO):
-    """Eigenvalues, rising, and eigenvectors of Hermitian matrices; one triangle is read."""
-    square("linalg.eigh", x)
-    return tuple(solved_by("linalg.eigh", lambda a: xp.linalg.eigh(a, UPLO), x))
+    """Ascending eigenvalues, and eigenvectors, of Hermitian matrices; one triangle is read."""
+    check_square("linalg.eigh", x)
+    return tuple(call_numpy("linalg.eigh", lambda a: xp.linalg.eigh(a, UPLO), x))
 
 
 def gaps(ops: Any, values: Any) -> Any:
@@ -50,8 +50,8 @@ def eigh_backward(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors:
     """V (diag(g of values) + skew(V.mH g) / gaps) V.mH."""
     inner = ops.matmul(conj_transpose(vectors), g_vectors)
     inner = (inner - conj_transpose(inner)) * 0.5
-    apart = np.eye(values.shape[-1], dtype=bool)
-    inner = ops._where_other(apart, inner / gaps(ops, values), 0.0) + ops.diag_embed(g_values)
+    diagonal = np.eye(values.shape[-1], dtype=bool)
+    inner = ops._where_other(diagonal, inner / gaps(ops, values), 0.0) + ops.diag_embed(g_values)
     return ops.matmul(ops.matmul(vectors, inner), conj_transpose(vectors))
 
 
@@ -73,18 +73,19 @@ def triangle_of(UPLO: Any) -> str:
 
 @composite(method=False, function=False, autocast="full")
 def linalg_eigh(ops, A, UPLO="L"):
-    """(eigenvalues, eigenvectors) of Hermitian matrices (..., n, n); the values are real and rise.
+    """(eigenvalues, eigenvectors) of Hermitian matrices (..., n, n); the values are real,
+    ascending.
 
     Args:
         UPLO: which triangle is read, "L" or "U".
     """
     values, vectors = ops._linalg_eigh(A, triangle_of(UPLO))
-    return named("linalg_eigh", eigenvalues=values, eigenvectors=vectors)
+    return named_result("linalg_eigh", eigenvalues=values, eigenvectors=vectors)
 
 
 @composite(method=False, function=False, autocast="full")
 def linalg_eigvalsh(ops, A, UPLO="L"):
-    """The eigenvalues of Hermitian matrices, rising."""
+    """The eigenvalues of Hermitian matrices, ascending."""
     return ops._linalg_eigh(A, triangle_of(UPLO))[0]
 
 
@@ -93,30 +94,30 @@ def linalg_eigvalsh(ops, A, UPLO="L"):
     function=False,
     outputs="values vectors",
     samples=[(REAL,), (np.stack([REAL, REAL.T + np.eye(3)]),)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_eig(xp, x, /):
-    """Eigenvalues and eigenvectors, complex always."""
-    square("linalg.eig", x)
+    """Eigenvalues and eigenvectors, always complex."""
+    check_square("linalg.eig", x)
     if not np.isfinite(x).all():
         raise RuntimeError(
             "linalg.eig: input tensor should not contain infs or NaNs: shape " + str(x.shape)
         )
     wide = np.complex64 if x.dtype in (np.float32, np.complex64) else np.complex128
-    values, vectors = solved_by("linalg.eig", xp.linalg.eig, x)
+    values, vectors = call_numpy("linalg.eig", xp.linalg.eig, x)
     return values.astype(wide), vectors.astype(wide)
 
 
 def eig_backward(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors: Any) -> Any:
     """V ** -H (diag(g of values) + (V.mH g - V.mH V diag(Re(V.mH g))) / gaps*) V.mH."""
-    back = conj_transpose(vectors)
-    inner = ops.matmul(back, g_vectors)
+    adjoint = conj_transpose(vectors)
+    inner = ops.matmul(adjoint, g_vectors)
     real = ops.real(ops.diagonal(inner, 0, -2, -1))
-    inner = inner - ops.matmul(back, vectors * ops.unsqueeze(real, -2))
-    apart = np.eye(values.shape[-1], dtype=bool)
-    inner = ops._where_other(apart, inner / gaps(ops, values).conjugate(), 0.0)
-    return ops._solve(back, ops.matmul(inner + ops.diag_embed(g_values), back))
+    inner = inner - ops.matmul(adjoint, vectors * ops.unsqueeze(real, -2))
+    diagonal = np.eye(values.shape[-1], dtype=bool)
+    inner = ops._where_other(diagonal, inner / gaps(ops, values).conjugate(), 0.0)
+    return ops._solve(adjoint, ops.matmul(inner + ops.diag_embed(g_values), adjoint))
 
 
 _linalg_eig.pullback(
@@ -130,7 +131,7 @@ _linalg_eig.pullback(
 def linalg_eig(ops, A):
     """(eigenvalues, eigenvectors) of square matrices, complex; A @ v = value * v."""
     values, vectors = ops._linalg_eig(A)
-    return named("linalg_eig", eigenvalues=values, eigenvectors=vectors)
+    return named_result("linalg_eig", eigenvalues=values, eigenvectors=vectors)
 
 
 @composite(method=False, function=False, autocast="full")
@@ -147,17 +148,17 @@ def linalg_eigvals(ops, A):
     function=False,
     outputs="u s vh",
     samples=[(NEAR_ONE,), (BATCH,)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_svd(xp, x, /):
     """x = u @ diag(s) @ vh with square u and vh."""
-    insist("linalg.svd", x)
-    return tuple(solved_by("linalg.svd", lambda a: xp.linalg.svd(a, full_matrices=True), x))
+    check_floating("linalg.svd", x)
+    return tuple(call_numpy("linalg.svd", lambda a: xp.linalg.svd(a, full_matrices=True), x))
 
 
 def full_backward(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) -> Any:
-    """By the columns that belong to singular values: nothing else determines the others."""
+    """The gradient of the columns that belong to singular values; the others have none."""
     k = s.shape[-1]
     return svd_backward(
         ops, g_u[..., :k], g_s, g_vh[..., :k, :], u[..., :k], s, vh[..., :k, :]
@@ -171,7 +172,7 @@ _linalg_svd.pullback(
 
 @composite(method=False, function=False, autocast="full")
 def linalg_svd(ops, A, full_matrices=True, *, driver=None):
-    """A = U @ diag(S) @ Vh, with S falling: (U, S, Vh).
+    """A = U @ diag(S) @ Vh, with descending S: (U, S, Vh).
 
     Args:
         A: (..., m, n)
@@ -180,16 +181,16 @@ def linalg_svd(ops, A, full_matrices=True, *, driver=None):
     """
     if driver is not None:
         raise RuntimeError(f"linalg.svd: driver= is supported on CUDA alone: {driver!r}")
-    insist("linalg.svd", A)
-    whole = full_matrices and A.shape[-2] != A.shape[-1]
-    u, s, vh = ops._linalg_svd(A) if whole else ops._svd(A)
-    return named("linalg_svd", U=u, S=s, Vh=vh)
+    check_floating("linalg.svd", A)
+    needs_square = full_matrices and A.shape[-2] != A.shape[-1]
+    u, s, vh = ops._linalg_svd(A) if needs_square else ops._svd(A)
+    return named_result("linalg_svd", U=u, S=s, Vh=vh)
 
 
 @composite(method=False, function=False, autocast="full")
 def linalg_svdvals(ops, A, *, driver=None):
-    """The singular values of matrices, falling."""
-    insist("linalg.svdvals", A)
+    """The singular values of matrices, descending."""
+    check_floating("linalg.svdvals", A)
     return ops._svdvals(A)
 
 

@@ -22,7 +22,7 @@ def einsum(ops, equation, *operands):
     Operands are contracted from the left, each pair by one (batched) matrix product.
     """
     if not isinstance(equation, str):
-        equation, operands = spelled(equation, *operands)
+        equation, operands = equation_of(equation, *operands)
     elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     if len(operands) == 2 and is_product(equation, operands[0].ndim, operands[1].ndim):
@@ -30,14 +30,14 @@ def einsum(ops, equation, *operands):
         if tuple(x.shape[:-2]) == tuple(y.shape[:-2]) and x.shape[-1] == y.shape[-2]:
             return ops.matmul(x, y)
     ranks = tuple([x.ndim for x in operands])
-    plan = planned(equation, ranks) if len(ranks) == 2 else None
+    plan = plan_product(equation, ranks) if len(ranks) == 2 else None
     if plan is not None:
         x, y = operands
-        out = carried_out(ops, x, y, plan)
+        out = run_plan(ops, x, y, plan)
         if out is not None:
             return out
-    terms, result = parsed(equation, ranks)
-    pairs = [traced(ops, x, labels) for x, labels in zip(operands, terms, strict=True)]
+    terms, result = parse_equation(equation, ranks)
+    pairs = [take_diagonals(ops, x, labels) for x, labels in zip(operands, terms, strict=True)]
     sizes: dict[str, int] = {}
     for x, labels in pairs:
         for label, n in zip(labels, x.shape, strict=True):
@@ -48,19 +48,19 @@ def einsum(ops, equation, *operands):
             sizes[label] = max(sizes[label], n) if 1 in (n, sizes[label]) else n
     x, labels = pairs[0]
     if len(pairs) == 1:
-        x, labels = summed(ops, x, labels, set(result))
-    for i, (y, others) in enumerate(pairs[1:], 1):
+        x, labels = sum_out(ops, x, labels, set(result))
+    for i, (y, y_labels) in enumerate(pairs[1:], 1):
         later = set(result).union(*(set(names) for _, names in pairs[i + 1 :]))
-        x, labels = contracted(ops, x, labels, y, others, later)
+        x, labels = contract(ops, x, labels, y, y_labels, later)
     return ops.permute(x, tuple(labels.index(label) for label in result)) if result else x
 
 
 @lru_cache(1000)
 def is_product(equation: str, rows: int, columns: int) -> bool:
-    """Is it a matrix product as it stands, perhaps of batches: "bij,bjk->bik"?"""
-    left, _, result = equation.replace(" ", "").partition("->")
-    x, _, y = left.partition(",")
-    if not left.replace(",", "").isalpha() or not (len(x) == rows == columns == len(y) >= 2):
+    """Is it a (batched) matrix product without permutations: "bij,bjk->bik"?"""
+    operands, _, result = equation.replace(" ", "").partition("->")
+    x, _, y = operands.partition(",")
+    if not operands.replace(",", "").isalpha() or not (len(x) == rows == columns == len(y) >= 2):
         return False
     batch, row, column = x[:-2], x[-2], y[-1]
     if x[-1] != y[-2] or batch != y[:-2] or result != batch + row + column:
@@ -68,8 +68,8 @@ def is_product(equation: str, rows: int, columns: int) -> bool:
     return len(set(x + column)) == len(x) + 1
 
 
-def spelled(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
-    """The equation of the form with lists of numbers."""
+def equation_of(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
+    """The equation and the operands of the form with lists of numbers."""
 
     def word(labels: Any) -> str:
         return "".join("..." if i is Ellipsis else string.ascii_letters[i] for i in labels)
@@ -85,12 +85,12 @@ Plan = tuple[Any, Any, int, int, int, Any]
 
 
 @lru_cache(1000)
-def planned(equation: str, ranks: tuple[int, int]) -> Plan | None:
+def plan_product(equation: str, ranks: tuple[int, int]) -> Plan | None:
     """How two operands become one product: the order of the dimensions of each (batch, rows, inner;
-    batch, inner, columns; None as they are), how many are a batch, rows and inner, and the order of
-    the result. None: a letter comes twice in one, or is summed over in one alone.
+    batch, inner, columns; None: unchanged), the numbers of batch, row and inner dimensions, and the
+    order of the result. None: one operand has a letter twice, or is summed alone over a letter.
     """
-    (left, right), result = parsed(equation, ranks)
+    (left, right), result = parse_equation(equation, ranks)
     if len(set(left)) != len(left) or len(set(right)) != len(right):
         return None
     batch = [k for k in left if k in right and k in result]
@@ -100,8 +100,8 @@ def planned(equation: str, ranks: tuple[int, int]) -> Plan | None:
     if not set(result).issuperset(rows + columns):
         return None
 
-    def order(labels: Labels, wanted: Labels) -> Any:
-        return None if labels == wanted else tuple(labels.index(k) for k in wanted)
+    def order(labels: Labels, target: Labels) -> Any:
+        return None if labels == target else tuple(labels.index(k) for k in target)
 
     return (
         order(left, batch + rows + inner),
@@ -113,8 +113,8 @@ def planned(equation: str, ranks: tuple[int, int]) -> Plan | None:
     )
 
 
-def carried_out(ops: Any, x: Any, y: Any, plan: Plan) -> Any:
-    """The product of a plan; None where sizes differ (one may be 1), or there is nothing."""
+def run_plan(ops: Any, x: Any, y: Any, plan: Plan) -> Any:
+    """The product of a plan; None if sizes differ (one may be 1) or an operand is empty."""
     first, second, batch, rows, inner, last = plan
     x = x if first is None else ops.permute(x, first)
     y = y if second is None else ops.permute(y, second)
@@ -137,35 +137,37 @@ def carried_out(ops: Any, x: Any, y: Any, plan: Plan) -> Any:
 
 
 @lru_cache(1000)
-def parsed(equation: str, ranks: tuple[int, ...]) -> tuple[list[Labels], Labels]:
-    """The labels of each operand and of the result; "..." becomes labels of its own."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    words = left.split(",")
-    if len(words) != len(ranks):
-        raise RuntimeError(f"einsum: {len(ranks)} operands for {len(words)} terms: {equation!r}")
+def parse_equation(equation: str, ranks: tuple[int, ...]) -> tuple[list[Labels], Labels]:
+    """The labels of each operand and of the result; each dimension of "..." gets its own label."""
+    operands_part, arrow, result_part = equation.replace(" ", "").partition("->")
+    input_terms = operands_part.split(",")
+    if len(input_terms) != len(ranks):
+        raise RuntimeError(
+            f"einsum: {len(ranks)} operands for {len(input_terms)} terms: {equation!r}"
+        )
     terms = []
-    for word, n in zip(words, ranks, strict=True):
-        head, dots, tail = word.partition("...")
+    for term_text, n in zip(input_terms, ranks, strict=True):
+        head, dots, tail = term_text.partition("...")
         extra = n - len(head) - len(tail)
         if extra < 0 or (extra and not dots) or (not (head + tail).isalpha() and head + tail):
-            raise RuntimeError(f"einsum: the term does not fit {n} dimensions: {word!r}")
+            raise RuntimeError(f"einsum: the term does not fit {n} dimensions: {term_text!r}")
         terms.append([*head, *(f".{i}" for i in range(extra - 1, -1, -1)), *tail])
-    spread = sorted({label for term in terms for label in term if label[0] == "."}, reverse=True)
+    ellipsis = sorted({label for term in terms for label in term if label[0] == "."}, reverse=True)
     if not arrow:
-        letters = "".join(words).replace(".", "")
-        return terms, [*spread, *sorted(c for c in set(letters) if letters.count(c) == 1)]
-    head, dots, tail = right.partition("...")
-    result = [*head, *(spread if dots else []), *tail]
-    known = {label for term in terms for label in term}
-    if len(set(result)) != len(result) or not known.issuperset(result):
+        letters = "".join(input_terms).replace(".", "")
+        return terms, [*ellipsis, *sorted(c for c in set(letters) if letters.count(c) == 1)]
+    head, dots, tail = result_part.partition("...")
+    result = [*head, *(ellipsis if dots else []), *tail]
+    labels = {label for term in terms for label in term}
+    if len(set(result)) != len(result) or not labels.issuperset(result):
         raise RuntimeError(
             f"einsum: a letter of the result is unknown or comes twice: {equation!r}"
         )
     return terms, result
 
 
-def traced(ops: Any, x: Any, labels: Labels) -> tuple[Any, Labels]:
-    """Letters that come twice in one operand name its diagonal."""
+def take_diagonals(ops: Any, x: Any, labels: Labels) -> tuple[Any, Labels]:
+    """Takes the diagonal for letters that one operand has twice."""
     labels = list(labels)
     for label in [k for k in dict.fromkeys(labels) if labels.count(k) > 1]:
         while labels.count(label) > 1:
@@ -178,32 +180,32 @@ def traced(ops: Any, x: Any, labels: Labels) -> tuple[Any, Labels]:
     return x, labels
 
 
-def summed(ops: Any, x: Any, labels: Labels, wanted: set[str]) -> tuple[Any, Labels]:
-    """Without the letters that nobody wants."""
-    gone = tuple(d for d, label in enumerate(labels) if label not in wanted)
-    if not gone:
+def sum_out(ops: Any, x: Any, labels: Labels, needed: set[str]) -> tuple[Any, Labels]:
+    """Sums over the letters that are not needed."""
+    dims = tuple(d for d, label in enumerate(labels) if label not in needed)
+    if not dims:
         return x, labels
-    return ops.sum(x, gone), [label for label in labels if label in wanted]
+    return ops.sum(x, dims), [label for label in labels if label in needed]
 
 
-def contracted(
-    ops: Any, x: Any, left: Labels, y: Any, right: Labels, later: set[str]
+def contract(
+    ops: Any, x: Any, x_labels: Labels, y: Any, y_labels: Labels, later: set[str]
 ) -> tuple[Any, Labels]:
-    """Two operands as one: letters of both are a batch if wanted later, else summed over."""
-    x, left = summed(ops, x, left, later | set(right))
-    y, right = summed(ops, y, right, later | set(left))
-    both = [label for label in left if label in right]
-    for label in both:  # a size of 1 stretches
-        i, j = left.index(label), right.index(label)
+    """Contracts two operands: common letters are a batch if they are needed later, else summed."""
+    x, x_labels = sum_out(ops, x, x_labels, later | set(y_labels))
+    y, y_labels = sum_out(ops, y, y_labels, later | set(x_labels))
+    both = [label for label in x_labels if label in y_labels]
+    for label in both:  # a size of 1 is expanded
+        i, j = x_labels.index(label), y_labels.index(label)
         if x.shape[i] != y.shape[j]:
             n = max(x.shape[i], y.shape[j])
             x = ops.expand(x, (*x.shape[:i], n, *x.shape[i + 1 :]))
             y = ops.expand(y, (*y.shape[:j], n, *y.shape[j + 1 :]))
-    batch, inner = ([k for k in both if (k in later) is wanted] for wanted in (True, False))
-    rows, columns = ([k for k in labels if k not in both] for labels in (left, right))
-    size = dict(zip(left, x.shape, strict=True)) | dict(zip(right, y.shape, strict=True))
+    batch, inner = ([k for k in both if (k in later) is is_batch] for is_batch in (True, False))
+    rows, columns = ([k for k in labels if k not in both] for labels in (x_labels, y_labels))
+    size = dict(zip(x_labels, x.shape, strict=True)) | dict(zip(y_labels, y.shape, strict=True))
 
-    def laid(z: Any, labels: Labels, *groups: Labels) -> Any:
+    def arrange(z: Any, labels: Labels, *groups: Labels) -> Any:
         order = tuple(labels.index(label) for group in groups for label in group)
         shape = tuple(math.prod(size[k] for k in group) for group in groups)
         return ops.reshape(ops.permute(z, order), shape)
@@ -212,9 +214,11 @@ def contracted(
     if not inner:
         shape = [size[k] for k in batch]
         high, wide = (math.prod(size[k] for k in group) for group in (rows, columns))
-        x = ops.reshape(laid(x, left, batch, rows), (*shape, high, 1))
-        y = ops.reshape(laid(y, right, batch, columns), (*shape, 1, wide))
+        x = ops.reshape(arrange(x, x_labels, batch, rows), (*shape, high, 1))
+        y = ops.reshape(arrange(y, y_labels, batch, columns), (*shape, 1, wide))
         out = ops.mul(x, y)
     else:
-        out = ops.matmul(laid(x, left, batch, rows, inner), laid(y, right, batch, inner, columns))
+        out = ops.matmul(
+            arrange(x, x_labels, batch, rows, inner), arrange(y, y_labels, batch, inner, columns)
+        )
     return ops.reshape(out, tuple(size[k] for k in labels)), labels

@@ -12,21 +12,21 @@ import numpy as np
 
 from ... import errors
 from ...dtypes import HALVES
-from ..shape.view_expand_flip import shrunk
-from ..table.named_results import named
+from ..shape.view_expand_flip import sum_to_shape
+from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 
 Function = Callable[..., Any]
 
 
-def square(name: str, x: Any) -> None:
+def check_square(name: str, x: Any) -> None:
     """Raises RuntimeError unless x is a batch of square matrices of real or complex numbers."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise RuntimeError(f"{name}: square matrices (..., n, n) are needed: {tuple(x.shape)}")
-    insist(name, x)
+    check_floating(name, x)
 
 
-def insist(name: str, x: Any) -> None:
+def check_floating(name: str, x: Any) -> None:
     """Raises RuntimeError unless the numbers are real or complex, in single or double precision."""
     if x.ndim < 2:
         raise RuntimeError(f"{name}: at least 2 dimensions are needed: {tuple(x.shape)}")
@@ -36,8 +36,8 @@ def insist(name: str, x: Any) -> None:
         )
 
 
-def solved_by(name: str, function: Function, *arrays: Any) -> Any:
-    """The result of one of NumPy's functions, whose error becomes ours, with the shapes."""
+def call_numpy(name: str, function: Function, *arrays: Any) -> Any:
+    """Calls one of NumPy's functions; its LinAlgError becomes ours, with the shapes."""
     try:
         return function(*arrays)
     except np.linalg.LinAlgError as error:
@@ -55,14 +55,14 @@ BATCH = np.stack([NEAR_ONE, NEAR_ONE.T + 0.2])
 TALL = np.array([[1.0, 0.2], [0.3, 2.0], [-0.4, 0.6]])
 
 
-@op(samples=[(NEAR_ONE,), (BATCH,), ((0, 2, 2),)], halves="asked", autocast="full", vmap="alone")
+@op(samples=[(NEAR_ONE,), (BATCH,), ((0, 2, 2),)], halves="checks", autocast="full", vmap="alone")
 def inverse(xp, x, /):
     """The inverse of square matrices.
 
     Raises: RuntimeError, one is singular.
     """
-    square("inverse", x)
-    return solved_by("inverse", xp.linalg.inv, x)
+    check_square("inverse", x)
+    return call_numpy("inverse", xp.linalg.inv, x)
 
 
 inverse.pullback(
@@ -74,36 +74,36 @@ inverse.pullback(
     method=False,
     function=False,
     samples=[(NEAR_ONE, (3, 2)), (BATCH, (3, 1)), (NEAR_ONE, (2, 3, 1))],
-    halves="asked",
+    halves="checks",
     vmap="systems",
 )
 def _solve(xp, x, y, /):
     """The matrices z with x @ z = y."""
-    square("solve", x)
-    return solved_by("solve", xp.linalg.solve, x, y)
+    check_square("solve", x)
+    return call_numpy("solve", xp.linalg.solve, x, y)
 
 
 _solve.pullback(
-    x=lambda ops, g, x, out, x_shape: shrunk(
+    x=lambda ops, g, x, out, x_shape: sum_to_shape(
         ops, -ops.matmul(ops._solve(conj_transpose(x), g), conj_transpose(out)), x_shape
     ),
-    y=lambda ops, g, x, y_shape: shrunk(ops, ops._solve(conj_transpose(x), g), y_shape),
+    y=lambda ops, g, x, y_shape: sum_to_shape(ops, ops._solve(conj_transpose(x), g), y_shape),
 )
 
 
 # ---- determinants
 
 
-@op(outputs="sign logabsdet", samples=[(NEAR_ONE,), (BATCH,)], halves="asked", vmap="alone")
+@op(outputs="sign logabsdet", samples=[(NEAR_ONE,), (BATCH,)], halves="checks", vmap="alone")
 def slogdet(xp, x, /):
-    """The sign (of complex matrices: the phase) of the determinant and its size's logarithm."""
-    square("slogdet", x)
+    """The sign (complex: the phase) of the determinant and the logarithm of its absolute value."""
+    check_square("slogdet", x)
     sign, size = xp.linalg.slogdet(x)
     return xp.asarray(sign, x.dtype), xp.asarray(size, x.real.dtype)
 
 
 def slogdet_backward(ops: Any, g_sign: Any, g_logabsdet: Any, x: Any, sign: Any) -> Any:
-    """(g of the logarithm - i Im(conj(g of the sign) * sign)) times the inverse, turned."""
+    """(g of the logarithm - i Im(conj(g of the sign) * sign)) times the inverse's adjoint."""
     scale = g_logabsdet
     if x.dtype.kind == "c":
         scale = scale - ops.imag(g_sign.conjugate() * sign) * 1j
@@ -122,29 +122,29 @@ def logdet(ops, input):
     return ops.add(size, ops.log(sign))
 
 
-def others(ops: Any, s: Any) -> Any:
-    """For each number of a row, the product of the others, without a division."""
+def product_of_others(ops: Any, s: Any) -> Any:
+    """For each number of the last dimension, the product of the others, without a division."""
     n = s.shape[-1]
     wide = ops.broadcast_to(ops.unsqueeze(s, -2), (*s.shape, n))
     return ops.prod(ops._where_other(np.eye(n, dtype=bool), wide, 1.0), -1)
 
 
-@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)], halves="asked", vmap="alone")
+@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)], halves="checks", vmap="alone")
 def det(xp, x, /):
     """The determinant of square matrices."""
-    square("det", x)
+    check_square("det", x)
     return xp.asarray(xp.linalg.det(x), x.dtype)
 
 
 def det_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
-    """The cofactors: det * inverse, or of singular matrices by way of their singular values."""
-    each = lambda v: ops.unsqueeze(ops.unsqueeze(v, -1), -1)  # noqa: E731
+    """The cofactors: det * inverse, or from the singular values if a matrix is singular."""
+    as_1x1 = lambda v: ops.unsqueeze(ops.unsqueeze(v, -1), -1)  # noqa: E731
     if bool(ops.all(out != 0)):
-        return each(g * out.conjugate()) * conj_transpose(ops.inverse(x))
+        return as_1x1(g * out.conjugate()) * conj_transpose(ops.inverse(x))
     u, s, vh = ops._svd(x)
     phase = ops.det(u) * ops.det(vh)
-    rest = ops.unsqueeze(others(ops, s), -2)
-    return each(g * phase.conjugate()) * ops.matmul(u * rest, vh)
+    scale = ops.unsqueeze(product_of_others(ops, s), -2)
+    return as_1x1(g * phase.conjugate()) * ops.matmul(u * scale, vh)
 
 
 det.pullback(x=lambda ops, g, x, out: det_backward(ops, g, x, out))
@@ -158,13 +158,13 @@ det.pullback(x=lambda ops, g, x, out: det_backward(ops, g, x, out))
     function=False,
     outputs="u s vh",
     samples=[(NEAR_ONE,), (TALL,), (TALL.T,)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _svd(xp, x, /):
-    """x = u @ diag(s) @ vh, with s falling: (..., m, k), (..., k), (..., k, n), k the smaller."""
-    insist("svd", x)
-    return tuple(solved_by("svd", lambda a: xp.linalg.svd(a, full_matrices=False), x))
+    """x = u @ diag(s) @ vh, s descending: (..., m, k), (..., k), (..., k, n), k = min(m, n)."""
+    check_floating("svd", x)
+    return tuple(call_numpy("svd", lambda a: xp.linalg.svd(a, full_matrices=False), x))
 
 
 def svd_backward(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: Any) -> Any:
@@ -174,22 +174,22 @@ def svd_backward(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: An
     row, column = ops.unsqueeze(s, -2), ops.unsqueeze(s, -1)
     same = np.eye(k, dtype=bool)
     gaps = ops._where_other(same, (row - column) * (row + column), 1.0)
-    left, right = ops.matmul(uh, g_u), ops.matmul(conj_transpose(v), g_v)
-    inner = ((left - conj_transpose(left)) / gaps) * row + column * (
-        (right - conj_transpose(right)) / gaps
+    u_part, v_part = ops.matmul(uh, g_u), ops.matmul(conj_transpose(v), g_v)
+    inner = ((u_part - conj_transpose(u_part)) / gaps) * row + column * (
+        (v_part - conj_transpose(v_part)) / gaps
     )
     inner = inner + ops.diag_embed(g_s)
     if u.dtype.kind == "c":
         inner = ops._where(
-            same, ops.diag_embed(g_s) + (left - conj_transpose(left)) / (2 * row), inner
+            same, ops.diag_embed(g_s) + (u_part - conj_transpose(u_part)) / (2 * row), inner
         )
     out = ops.matmul(ops.matmul(u, inner), vh)
     if m > k:
-        across = g_u - ops.matmul(u, left)
-        out = out + ops.matmul(across / row, vh)
+        orthogonal = g_u - ops.matmul(u, u_part)
+        out = out + ops.matmul(orthogonal / row, vh)
     if n > k:
-        across = conj_transpose(g_v - ops.matmul(v, right))
-        out = out + ops.matmul(u / row, across)
+        orthogonal = conj_transpose(g_v - ops.matmul(v, v_part))
+        out = out + ops.matmul(u / row, orthogonal)
     return out
 
 
@@ -200,13 +200,13 @@ _svd.pullback(x=lambda ops, g_u, g_s, g_vh, u, s, vh: svd_backward(ops, g_u, g_s
     method=False,
     function=False,
     samples=[(NEAR_ONE,), (TALL,), (TALL.T,)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _svdvals(xp, x, /):
-    """The singular values of matrices, falling. Their gradients are right where some coincide."""
-    insist("svd", x)
-    return solved_by("svd", lambda a: xp.linalg.svd(a, compute_uv=False), x)
+    """The singular values of matrices, descending. Gradients are right even if some coincide."""
+    check_floating("svd", x)
+    return call_numpy("svd", lambda a: xp.linalg.svd(a, compute_uv=False), x)
 
 
 def svdvals_backward(ops: Any, g: Any, x: Any) -> Any:
@@ -229,40 +229,40 @@ def svd(ops, input, some=True, compute_uv=True):
         s = ops._svdvals(input)
         lead = tuple(input.shape[:-2])
         zeros = [ops.zeros((*lead, k, k), dtype=input.dtype) for k in (m, n)]
-        return named("svd", U=zeros[0], S=s, V=zeros[1])
+        return named_result("svd", U=zeros[0], S=s, V=zeros[1])
     u, s, vh = ops._svd(input) if some or m == n else ops._linalg_svd(input)
-    return named("svd", U=u, S=s, V=ops.adjoint(vh))
+    return named_result("svd", U=u, S=s, V=ops.adjoint(vh))
 
 
-@op(samples=[(TALL,), (TALL.T,), (BATCH,)], halves="asked", autocast="full", vmap="alone")
+@op(samples=[(TALL,), (TALL.T,), (BATCH,)], halves="checks", autocast="full", vmap="alone")
 def pinverse(xp, x, /, rcond=1e-15):
     """The pseudo-inverse (Moore and Penrose); singular values up to rcond times the largest count
     as 0.
     """
-    insist("pinverse", x)
+    check_floating("pinverse", x)
     if not x.size:
         return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
-    return solved_by("pinverse", lambda a: xp.linalg.pinv(a, rcond), x)
+    return call_numpy("pinverse", lambda a: xp.linalg.pinv(a, rcond), x)
 
 
 def pinverse_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
-    """The gradient while the rank stays (Golub and Pereyra 1973)."""
-    gh, back = conj_transpose(g), conj_transpose(out)
+    """The gradient for a constant rank (Golub and Pereyra 1973)."""
+    gh, adjoint = conj_transpose(g), conj_transpose(out)
     if x.shape[-2] <= x.shape[-1]:
         k = ops.matmul(gh, out)
-        wide = ops.matmul(k, back)
+        wide = ops.matmul(k, adjoint)
         return (
             wide
             - conj_transpose(ops.matmul(out, k))
             - ops.matmul(ops.matmul(x, out), wide)
-            + ops.matmul(ops.matmul(back, out), gh - ops.matmul(k, x))
+            + ops.matmul(ops.matmul(adjoint, out), gh - ops.matmul(k, x))
         )
     k = ops.matmul(out, gh)
-    wide = ops.matmul(back, k)
+    wide = ops.matmul(adjoint, k)
     return (
         wide
         - conj_transpose(ops.matmul(k, out))
-        + ops.matmul(ops.matmul(gh - ops.matmul(x, k), out), back)
+        + ops.matmul(ops.matmul(gh - ops.matmul(x, k), out), adjoint)
         - ops.matmul(ops.matmul(wide, out), x)
     )
 
@@ -279,21 +279,21 @@ def triangular_solve(ops, input, A, upper=True, transpose=False, unitriangular=F
 
     Args:
         upper: which triangle of A counts.
-        transpose: A's transpose is meant.
+        transpose: solve with A's transpose.
         unitriangular: A's diagonal counts as ones.
     """
-    square("triangular_solve", A)
-    insist("triangular_solve", input)
+    check_square("triangular_solve", A)
+    check_floating("triangular_solve", input)
     if A.shape[-1] != input.shape[-2]:
         raise RuntimeError(
             f"triangular_solve: sizes differ: A {tuple(A.shape)}, b {tuple(input.shape)}"
         )
-    keep, shift = (ops.triu, 1) if upper else (ops.tril, -1)
-    part = keep(A)
+    triangle, shift = (ops.triu, 1) if upper else (ops.tril, -1)
+    part = triangle(A)
     if unitriangular:
-        part = ops.add(keep(A, shift), np.eye(A.shape[-1], dtype=A.dtype))
+        part = ops.add(triangle(A, shift), np.eye(A.shape[-1], dtype=A.dtype))
     part = ops.transpose(part, -2, -1) if transpose else part
-    return named(
+    return named_result(
         "triangular_solve", solution=ops._solve(part, input), cloned_coefficient=ops.clone(A)
     )
 
@@ -310,7 +310,7 @@ PADE = (
 @op(samples=[(NEAR_ONE,), (BATCH,), ((2, 2),), ((0, 2, 2),)], vmap="alone")
 def matrix_exp(xp, x, /):
     """The exponential of square matrices, by scaling and squaring (Higham 2005)."""
-    square("matrix_exp", x)
+    check_square("matrix_exp", x)
     if not x.size:
         return x.copy()
     dtype = x.dtype
@@ -340,9 +340,9 @@ def matrix_exp(xp, x, /):
 
 def matrix_exp_backward(ops: Any, g: Any, x: Any) -> Any:
     """The corner of exp([[x*, g], [0, x*]]) (Mathias 1996)."""
-    n, back = x.shape[-1], conj_transpose(x)
-    above = ops.cat([back, g], -1)
-    below = ops.cat([back * 0, back], -1)
+    n, adjoint = x.shape[-1], conj_transpose(x)
+    above = ops.cat([adjoint, g], -1)
+    below = ops.cat([adjoint * 0, adjoint], -1)
     return ops.matrix_exp(ops.cat([above, below], -2))[..., :n, n:]
 
 

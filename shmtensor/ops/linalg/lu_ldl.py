@@ -1,7 +1,8 @@
 """LU factors with row exchanges, and LDL factors, by LAPACK: NumPy has neither.
 
-The gradient of LU: the differential of A = P L U, with the triangles of L ** -1 dA U ** -1; what is
-left of or below the square part follows from it (as in PyTorch, Seeger et al. 2017).
+The gradient of LU is that of the differential of A = P L U, with the triangles of L ** -1 dA
+U ** -1; the part right of or below the square part follows from it (as in PyTorch, Seeger et al.
+2017).
 """
 
 from __future__ import annotations
@@ -12,11 +13,18 @@ from typing import Any
 import numpy as np
 
 from ... import errors, native
-from ..shape.view_expand_flip import shrunk
-from ..table.named_results import named
+from ..shape.view_expand_flip import sum_to_shape
+from ..table.named_results import named_result
 from ..table.op_definition import composite, op
-from .cholesky_qr import data_of, right_solved
-from .inverse_det_matrix_exp import BATCH, NEAR_ONE, TALL, conj_transpose, insist, square
+from .cholesky_qr import data_of, solve_right
+from .inverse_det_matrix_exp import (
+    BATCH,
+    NEAR_ONE,
+    TALL,
+    check_floating,
+    check_square,
+    conj_transpose,
+)
 
 
 @op(
@@ -24,14 +32,14 @@ from .inverse_det_matrix_exp import BATCH, NEAR_ONE, TALL, conj_transpose, insis
     function=False,
     outputs="LU pivots info",
     samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_lu_factor(xp, x, /):
-    """L below the diagonal and U from it, the rows exchanged in turn, counted from 1, and where U's
-    diagonal is zero first, or 0.
+    """(LU, pivots, info): L below the diagonal and U on and above it, the row exchanges counted
+    from 1, and the first position where U's diagonal is zero, or 0.
     """
-    insist("linalg.lu_factor", x)
+    check_floating("linalg.lu_factor", x)
     return native.lu_factor(x)
 
 
@@ -55,26 +63,26 @@ def lu_backward(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
     low, up = ops.add(ops.tril(square_part, -1), eye), ops.triu(square_part)
     g = g_LU[..., :k, :k]
     g_low, g_up = ops.tril(g, -1), ops.triu(g)
-    rest = None
+    outer = None
     if n > k:
-        rest = ops._solve(conj_transpose(low), g_LU[..., k:])
-        g_low = g_low - ops.matmul(rest, conj_transpose(LU[..., k:]))
+        outer = ops._solve(conj_transpose(low), g_LU[..., k:])
+        g_low = g_low - ops.matmul(outer, conj_transpose(LU[..., k:]))
     elif m > k:
-        rest = right_solved(ops, g_LU[..., k:, :], conj_transpose(up))
-        g_up = g_up - ops.matmul(conj_transpose(LU[..., k:, :]), rest)
+        outer = solve_right(ops, g_LU[..., k:, :], conj_transpose(up))
+        g_up = g_up - ops.matmul(conj_transpose(LU[..., k:, :]), outer)
     inner = ops.tril(ops.matmul(conj_transpose(low), g_low), -1) + ops.triu(
         ops.matmul(g_up, conj_transpose(up))
     )
-    out = right_solved(ops, ops._solve(conj_transpose(low), inner), conj_transpose(up))
-    if rest is not None:
-        out = ops.cat([out, rest], -1 if n > k else -2)
+    out = solve_right(ops, ops._solve(conj_transpose(low), inner), conj_transpose(up))
+    if outer is not None:
+        out = ops.cat([out, outer], -1 if n > k else -2)
     return ops.matmul(permutation(data_of(pivots), m, data_of(LU).dtype), out)
 
 
 _linalg_lu_factor.pullback(x=lambda ops, g_LU, LU, pivots: lu_backward(ops, g_LU, LU, pivots))
 
 
-def pivoted(name: str, pivot: bool) -> None:
+def check_pivot(name: str, pivot: bool) -> None:
     """Raises RuntimeError if no rows are to be exchanged."""
     if not pivot:
         raise RuntimeError(f"{name}: LU without pivoting is not implemented on the CPU")
@@ -84,21 +92,21 @@ def pivoted(name: str, pivot: bool) -> None:
 def linalg_lu_factor(ops, A, *, pivot=True):
     """(LU, pivots): the factors of A = P @ L @ U in one matrix, and the row exchanges."""
     out = ops.linalg_lu_factor_ex(A, pivot=pivot, check_errors=False)
-    return named("linalg_lu_factor", LU=out[0], pivots=out[1])
+    return named_result("linalg_lu_factor", LU=out[0], pivots=out[1])
 
 
 @composite(method=False, function=False)
 def linalg_lu_factor_ex(ops, A, *, pivot=True, check_errors=False):
-    """(LU, pivots, info): as `lu_factor`; info is where U's diagonal is zero first, or 0."""
-    pivoted("linalg.lu_factor", pivot)
-    insist("linalg.lu_factor", A)
-    packed, pivots, info = ops._linalg_lu_factor(A)
+    """(LU, pivots, info): as `lu_factor`; info is the first zero of U's diagonal, or 0."""
+    check_pivot("linalg.lu_factor", pivot)
+    check_floating("linalg.lu_factor", A)
+    LU, pivots, info = ops._linalg_lu_factor(A)
     if check_errors and info.any():
         raise errors.LinAlgError(
             "linalg.lu_factor_ex: The diagonal element of U is zero, the factorization is of no "
             f"use for solving systems: info {info.tolist()}, shape {tuple(A.shape)}"
         )
-    return named("linalg_lu_factor_ex", LU=packed, pivots=pivots, info=info)
+    return named_result("linalg_lu_factor_ex", LU=LU, pivots=pivots, info=info)
 
 
 @composite(method=False, function=False)
@@ -114,12 +122,12 @@ def linalg_lu_unpacked(ops, LU_data, LU_pivots, unpack_data=True, unpack_pivots=
     empty = ops._to_copy(np.zeros(0, data_of(LU_data).dtype), LU_data.dtype)
     P, L, U = empty, empty, empty
     if unpack_pivots:
-        made = permutation(data_of(LU_pivots), m, data_of(LU_data).dtype)
-        P = ops._to_copy(np.ascontiguousarray(made), LU_data.dtype)
+        permutation_matrix = permutation(data_of(LU_pivots), m, data_of(LU_data).dtype)
+        P = ops._to_copy(np.ascontiguousarray(permutation_matrix), LU_data.dtype)
     if unpack_data:
         eye = np.eye(m, k, dtype=data_of(LU_data).dtype)
         L, U = ops.add(ops.tril(LU_data[..., :k], -1), eye), ops.triu(LU_data[..., :k, :])
-    return named("lu_unpack", P=P, L=L, U=U)
+    return named_result("lu_unpack", P=P, L=L, U=U)
 
 
 @composite(method=False, function=False)
@@ -129,20 +137,20 @@ def linalg_lu(ops, A, *, pivot=True):
     Args:
         A: (..., m, n); L is (..., m, k), U (..., k, n), k the smaller.
     """
-    pivoted("linalg.lu", pivot)
+    check_pivot("linalg.lu", pivot)
     P, L, U = ops.linalg_lu_unpacked(*ops._linalg_lu_factor(A)[:2])
-    return named("linalg_lu", P=P, L=L, U=U)
+    return named_result("linalg_lu", P=P, L=L, U=U)
 
 
 @composite(method=False, function=False, autocast="alone")
 def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
-    """X with A @ X = B (left=False: X @ A = B) for the A that `lu_factor` took apart.
+    """X with A @ X = B (left=False: X @ A = B) for the A that `lu_factor` factorized.
 
     Args:
-        adjoint: A's conjugate transpose is meant.
+        adjoint: solve with A's conjugate transpose.
     """
-    square("linalg.lu_solve", LU)
-    insist("linalg.lu_solve", B)
+    check_square("linalg.lu_solve", LU)
+    check_floating("linalg.lu_solve", B)
     if data_of(pivots).dtype != np.int32:
         raise RuntimeError(f"linalg.lu_solve: pivots must be int32: {pivots.dtype}")
     if LU.shape[-1] != B.shape[-2 if left else -1] or LU.dtype != B.dtype:
@@ -173,13 +181,13 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
     function=False,
     outputs="LD pivots info",
     samples=[(NEAR_ONE, False), (BATCH, True)],
-    halves="asked",
+    halves="checks",
     vmap="alone",
 )
 def _linalg_ldl_factor(xp, x, /, hermitian):
     """L below the diagonal and D on it, pivots and info of LAPACK's sytrf (hetrf)."""
-    square("linalg.ldl_factor", x)
-    insist("linalg.ldl_factor", x)
+    check_square("linalg.ldl_factor", x)
+    check_floating("linalg.ldl_factor", x)
     return native.ldl_factor(x, bool(hermitian))
 
 
@@ -190,7 +198,7 @@ def linalg_ldl_factor(ops, A, *, hermitian=False):
     Only the lower triangles are read. No gradients.
     """
     out = ops.linalg_ldl_factor_ex(A, hermitian=hermitian, check_errors=True)
-    return named("linalg_ldl_factor", LD=out[0], pivots=out[1])
+    return named_result("linalg_ldl_factor", LD=out[0], pivots=out[1])
 
 
 @composite(method=False, function=False)
@@ -201,7 +209,7 @@ def linalg_ldl_factor_ex(ops, A, *, hermitian=False, check_errors=False):
         raise errors.LinAlgError(
             f"linalg.ldl_factor: the factorization has a zero block in D: info {info.tolist()}"
         )
-    return named("linalg_ldl_factor_ex", LD=LD, pivots=pivots, info=info)
+    return named_result("linalg_ldl_factor_ex", LD=LD, pivots=pivots, info=info)
 
 
 @op(
@@ -211,11 +219,11 @@ def linalg_ldl_factor_ex(ops, A, *, hermitian=False, check_errors=False):
         (np.tril(NEAR_ONE), np.array([3, 2, 3], np.int32), TALL, False),
         (np.tril(BATCH), np.array([[-3, -3, 3], [1, -2, -2]], np.int32), TALL, True),
     ],
-    halves="asked",
+    halves="checks",
 )
 def _linalg_ldl_solve(xp, x, pivots, y, /, hermitian):
     """The matrices z with a @ z = y, for the a whose factors are x and pivots."""
-    insist("linalg.ldl_solve", y)
+    check_floating("linalg.ldl_solve", y)
     batch = xp.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     x, y = (xp.broadcast_to(v, (*batch, *v.shape[-2:])) for v in (x, y))
     return native.ldl_solve(x, xp.broadcast_to(pivots, x.shape[:-1]), y, bool(hermitian))
@@ -229,7 +237,7 @@ def ldl_solve_backward(ops: Any, g: Any, x: Any, pivots: Any, hermitian: bool) -
 
 
 _linalg_ldl_solve.pullback(
-    y=lambda ops, g, x, pivots, hermitian, y_shape: shrunk(
+    y=lambda ops, g, x, pivots, hermitian, y_shape: sum_to_shape(
         ops, ldl_solve_backward(ops, g, x, pivots, hermitian), y_shape
     )
 )
@@ -237,9 +245,9 @@ _linalg_ldl_solve.pullback(
 
 @composite(method=False, function=False)
 def linalg_ldl_solve(ops, LD, pivots, B, *, hermitian=False):
-    """X with A @ X = B for the A that `ldl_factor` took apart; differentiable in B alone."""
-    square("linalg.ldl_solve", LD)
-    insist("linalg.ldl_solve", B)
+    """X with A @ X = B for the A that `ldl_factor` factorized; differentiable in B only."""
+    check_square("linalg.ldl_solve", LD)
+    check_floating("linalg.ldl_solve", B)
     if (
         tuple(pivots.shape) != tuple(LD.shape[:-1])
         or pivots.dtype.kind != "i"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..shape.view_expand_flip import shrunk
-from ..table.check_dtypes import same_dtype_rule, unmixed
+from ..shape.view_expand_flip import sum_to_shape
+from ..table.check_dtypes import check_same_dtype, same_dtype_check
 from ..table.dims import axis
-from ..table.native_or_numpy import kernel_or_fallback, narrowed, widened
+from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
 from ..table.op_definition import composite, op
 
 Shape = tuple[int, ...]
@@ -46,67 +46,67 @@ def matmul(xp, x, y, /):
     return xp.matmul(x, y)
 
 
-matmul.unlike = unmixed("matmul")
+matmul.check_dtypes = same_dtype_check("matmul")
 
 
-def product(ops: Any, x: Any, y: Any, into: Any) -> Any:
-    """x @ y, as a gradient: where it is wanted, if that is known."""
+def matmul_into(ops: Any, x: Any, y: Any, into: Any) -> Any:
+    """x @ y, written to `into` if there is such an array."""
     if into is None or into.dtype not in BLAS:
         return ops.matmul(x, y)
     return native.call(native.matmul, x, y, into)
 
 
-def left(ops: Any, g: Any, y: Any, shape: Shape) -> Any:
+def matmul_backward_x(ops: Any, g: Any, y: Any, shape: Shape) -> Any:
     """Gradient of x @ y by x."""
     if y.ndim == 1:
         return (
             g * y.conjugate() if len(shape) == 1 else ops.mul(ops.unsqueeze(g, -1), y.conjugate())
         )
-    turned = y.swapaxes(-1, -2).conjugate()
+    adjoint = y.swapaxes(-1, -2).conjugate()
     if len(shape) == 1 == g.ndim:
-        return ops.matmul(g, turned)
+        return ops.matmul(g, adjoint)
     if len(shape) == 1:
-        return shrunk(ops, ops.matmul(ops.unsqueeze(g, -2), turned).squeeze(-2), shape)
+        return sum_to_shape(ops, ops.matmul(ops.unsqueeze(g, -2), adjoint).squeeze(-2), shape)
     if len(shape) == 2 < g.ndim:  # one product instead of a batch that is summed
         rows = ops.reshape(ops.movedim(g, -2, 0), (shape[0], math.prod(g.shape) // (shape[0] or 1)))
-        return ops.matmul(rows, joined(ops, turned, g.shape[:-2]))
-    return shrunk(ops, ops.matmul(g, turned), shape)
+        return ops.matmul(rows, stack_matrices(ops, adjoint, g.shape[:-2]))
+    return sum_to_shape(ops, ops.matmul(g, adjoint), shape)
 
 
-def right(ops: Any, g: Any, x: Any, shape: Shape, into: Any) -> Any:
+def matmul_backward_y(ops: Any, g: Any, x: Any, shape: Shape, into: Any) -> Any:
     """Gradient of x @ y by y."""
     if x.ndim == 1:
         if len(shape) == 1:
             return g * x.conjugate()
         return ops.mul(ops.unsqueeze(x, -1).conjugate(), ops.unsqueeze(g, -2))
     if len(shape) == 1:
-        turned = x.swapaxes(-1, -2).conjugate()
+        adjoint = x.swapaxes(-1, -2).conjugate()
         if g.ndim == 1:
-            return ops.matmul(turned, g)
-        return shrunk(ops, ops.matmul(turned, ops.unsqueeze(g, -1)).squeeze(-1), shape)
+            return ops.matmul(adjoint, g)
+        return sum_to_shape(ops, ops.matmul(adjoint, ops.unsqueeze(g, -1)).squeeze(-1), shape)
     if len(shape) == 2 < x.ndim and x.shape[:-1] == g.shape[:-1]:
         n = math.prod(x.shape[:-1])
         rows, columns = ops.reshape(x, (n, x.shape[-1])), ops.reshape(g, (n, g.shape[-1]))
-        return product(ops, rows.swapaxes(-1, -2).conjugate(), columns, into)
+        return matmul_into(ops, rows.swapaxes(-1, -2).conjugate(), columns, into)
     if len(shape) == 2 == x.ndim == g.ndim:
-        return product(ops, x.swapaxes(0, 1).conjugate(), g, into)
-    return shrunk(ops, ops.matmul(x.swapaxes(-1, -2).conjugate(), g), shape)
+        return matmul_into(ops, x.swapaxes(0, 1).conjugate(), g, into)
+    return sum_to_shape(ops, ops.matmul(x.swapaxes(-1, -2).conjugate(), g), shape)
 
 
-def joined(ops: Any, y: Any, batch: Shape) -> Any:
-    """Matrices of a batch, one below the other."""
+def stack_matrices(ops: Any, y: Any, batch: Shape) -> Any:
+    """The matrices of a batch, stacked vertically."""
     full = ops.broadcast_to(y, (*batch, *y.shape[-2:]))
     return ops.reshape(full, (math.prod(batch) * y.shape[-2], y.shape[-1]))
 
 
 matmul.pullback(
-    x=lambda ops, g, y, x_shape: left(ops, g, y, x_shape),
-    y=lambda ops, g, x, y_shape, into: right(ops, g, x, y_shape, into),
+    x=lambda ops, g, y, x_shape: matmul_backward_x(ops, g, y, x_shape),
+    y=lambda ops, g, x, y_shape, into: matmul_backward_y(ops, g, x, y_shape, into),
 )
 
 
-def for_matrices(x: Any, weight: Any, bias: Any) -> Any:
-    """The native kernel, for the usual weights."""
+def linear_kernel(x: Any, weight: Any, bias: Any) -> Any:
+    """The native kernel for weights that are matrices; a product for others."""
     if weight.ndim == 2:
         return native.linear(x, weight, bias)
     out = native.matmul(x, weight)
@@ -114,7 +114,7 @@ def for_matrices(x: Any, weight: Any, bias: Any) -> Any:
 
 
 @op(
-    numpy=for_matrices,
+    numpy=linear_kernel,
     promote="common",
     inplace=False,
     method=False,
@@ -135,35 +135,39 @@ def linear(xp, x, weight, bias=None, /):
     return out if bias is None else out + bias
 
 
-def linear_weight(ops: Any, g: Any, x: Any, shape: Shape, into: Any) -> Any:
+def linear_backward_weight(ops: Any, g: Any, x: Any, shape: Shape, into: Any) -> Any:
     """g.T @ x over all leading dimensions as one product."""
     if len(shape) == 1:
-        return shrunk(ops, ops.mul(ops.unsqueeze(g, -1), x.conjugate()), shape)
+        return sum_to_shape(ops, ops.mul(ops.unsqueeze(g, -1), x.conjugate()), shape)
     if g.ndim == 2:
-        return product(ops, g.swapaxes(0, 1), x.conjugate(), into)
+        return matmul_into(ops, g.swapaxes(0, 1), x.conjugate(), into)
     n = math.prod(x.shape[:-1])
     rows = ops.reshape(g, (n, shape[0]))
-    return product(ops, rows.swapaxes(0, 1), ops.reshape(x, (n, shape[1])).conjugate(), into)
+    return matmul_into(ops, rows.swapaxes(0, 1), ops.reshape(x, (n, shape[1])).conjugate(), into)
 
 
-linear.unlike = unmixed("linear")
+linear.check_dtypes = same_dtype_check("linear")
 linear.pullback(
     x=lambda ops, g, weight: (
         ops.matmul(g, weight.conjugate())
         if weight.ndim == 2
         else ops.mul(ops.unsqueeze(g, -1), weight.conjugate())
     ),
-    weight=lambda ops, g, x, weight_shape, into: linear_weight(ops, g, x, weight_shape, into),
+    weight=lambda ops, g, x, weight_shape, into: linear_backward_weight(
+        ops, g, x, weight_shape, into
+    ),
     bias=lambda ops, g, bias_shape: (
-        ops.sum(g, 0) if g.ndim == 2 and bias_shape == g.shape[1:] else shrunk(ops, g, bias_shape)
+        ops.sum(g, 0)
+        if g.ndim == 2 and bias_shape == g.shape[1:]
+        else sum_to_shape(ops, g, bias_shape)
     ),
 )
 
 
-# ---- products that insist on their ranks
+# ---- products of tensors with fixed numbers of dimensions
 
 
-def insist(name: str, ranks: tuple[int, ...], *xs: Any) -> None:
+def check_ranks(name: str, ranks: tuple[int, ...], *xs: Any) -> None:
     """Raises RuntimeError unless the tensors have these numbers of dimensions."""
     if tuple(x.ndim for x in xs) != ranks:
         shapes = ", ".join(str(tuple(x.shape)) for x in xs)
@@ -174,7 +178,7 @@ def insist(name: str, ranks: tuple[int, ...], *xs: Any) -> None:
 def mm(ops, input, mat2):
     """Product of two matrices."""
     if not input.ndim == mat2.ndim == 2:
-        insist("mm", (2, 2), input, mat2)
+        check_ranks("mm", (2, 2), input, mat2)
     return ops.matmul(input, mat2)
 
 
@@ -188,14 +192,14 @@ def mm(ops, input, mat2):
 )
 def bmm(xp, x, mat2, /):
     """Products of two batches of matrices, (B, n, m) and (B, m, p)."""
-    insist("bmm", (3, 3), x, mat2)
+    check_ranks("bmm", (3, 3), x, mat2)
     if x.shape[0] != mat2.shape[0]:
         raise RuntimeError(f"bmm: batch sizes differ: {tuple(x.shape)}, {tuple(mat2.shape)}")
     return xp.matmul(x, mat2)
 
 
 bmm.numpy = kernel_or_fallback(native.bmm, bmm.forward)
-bmm.unlike = unmixed("bmm")
+bmm.check_dtypes = same_dtype_check("bmm")
 bmm.pullback(
     x=lambda ops, g, mat2: ops.bmm(g, mat2.swapaxes(-1, -2).conjugate()),
     mat2=lambda ops, g, x: ops.bmm(x.swapaxes(-1, -2).conjugate(), g),
@@ -206,7 +210,7 @@ bmm.pullback(
 def mv(ops, input, vec):
     """Product of a matrix and a vector."""
     if input.ndim != 2 or vec.ndim != 1:
-        insist("mv", (2, 1), input, vec)
+        check_ranks("mv", (2, 1), input, vec)
     return ops.matmul(input, vec)
 
 
@@ -221,12 +225,12 @@ def mv(ops, input, vec):
 )
 def dot(xp, x, tensor, /):
     """Sum of the products of two vectors."""
-    insist("dot", (1, 1), x, tensor)
+    check_ranks("dot", (1, 1), x, tensor)
     return xp.matmul(x, tensor)
 
 
 dot.numpy = kernel_or_fallback(native.dot, dot.forward)
-dot.unlike = unmixed("dot")
+dot.check_dtypes = same_dtype_check("dot")
 dot.pullback(
     x=lambda g, tensor: g * tensor.conjugate(),
     tensor=lambda g, x: g * x.conjugate(),
@@ -236,9 +240,9 @@ dot.pullback(
 @composite(autocast="alone", exact_out=True)
 def vdot(ops, input, other):
     """Sum of the products of two vectors, the first one conjugated."""
-    insist("vdot", (1, 1), input, other)
+    check_ranks("vdot", (1, 1), input, other)
     if input.dtype.kind == other.dtype.kind == "c":
-        same_dtype_rule("vdot", input, other)
+        check_same_dtype("vdot", input, other)
         return ops._vdot(input, other)
     return ops.matmul(ops.conj(input), other)
 
@@ -269,7 +273,7 @@ def inner(ops, input, other):
 @composite
 def outer(ops, input, vec2):
     """All products of the elements of two vectors."""
-    insist("outer", (1, 1), input, vec2)
+    check_ranks("outer", (1, 1), input, vec2)
     return ops.mul(ops.unsqueeze(input, 1), vec2)
 
 
@@ -277,10 +281,10 @@ outer.alias("ger")
 
 
 def blend(ops: Any, x: Any, product: Any, beta: Any, alpha: Any) -> Any:
-    """beta * x + alpha * product; with beta = 0 what is in x does not matter, not even NaN."""
+    """beta * x + alpha * product; with beta = 0 x is ignored, even a NaN."""
     if product.dtype.kind in "iub":
-        kind = bool if product.dtype.kind == "b" else int
-        beta, alpha = kind(beta), kind(alpha)
+        number_class = bool if product.dtype.kind == "b" else int
+        beta, alpha = number_class(beta), number_class(alpha)
     product = product if alpha == 1 else ops.mul(product, alpha)
     if beta == 0:
         np.broadcast_shapes(tuple(x.shape), tuple(product.shape))
@@ -288,44 +292,44 @@ def blend(ops: Any, x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     return ops.add(x if beta == 1 else ops.mul(x, beta), product)
 
 
-def blended(ops: Any, product: Any, x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
-    """`blend` of a product that is formed here; 16-bit floats are rounded at the end alone."""
+def blend_product(ops: Any, product: Any, x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+    """`blend` of x and product(a, b); 16-bit floats are rounded once, at the end."""
     if not (x.dtype == a.dtype == b.dtype):
         return blend(ops, x, product(a, b), beta, alpha)
-    wide = (widened(ops, v) for v in (a, b))
-    return narrowed(ops, blend(ops, widened(ops, x), product(*wide), beta, alpha), a.dtype)
+    wide = (upcast_half(ops, v) for v in (a, b))
+    return restore_half(ops, blend(ops, upcast_half(ops, x), product(*wide), beta, alpha), a.dtype)
 
 
 @composite(inplace=True, autocast="lower", exact_out=True)
 def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * (mat1 @ mat2)."""
-    same_dtype_rule("addmm", input, mat1, mat2)
-    return blended(ops, ops.mm, input, mat1, mat2, beta, alpha)
+    check_same_dtype("addmm", input, mat1, mat2)
+    return blend_product(ops, ops.mm, input, mat1, mat2, beta, alpha)
 
 
 @composite(inplace=True, autocast="alone", exact_out=True)
 def addmv(ops, input, mat, vec, *, beta=1, alpha=1):
     """beta * input + alpha * (mat @ vec)."""
-    same_dtype_rule("addmv", input, mat, vec)
-    return blended(ops, ops.mv, input, mat, vec, beta, alpha)
+    check_same_dtype("addmv", input, mat, vec)
+    return blend_product(ops, ops.mv, input, mat, vec, beta, alpha)
 
 
 @composite(inplace=True)
 def addr(ops, input, vec1, vec2, *, beta=1, alpha=1):
     """beta * input + alpha * outer(vec1, vec2)."""
-    return blended(ops, ops.outer, input, vec1, vec2, beta, alpha)
+    return blend_product(ops, ops.outer, input, vec1, vec2, beta, alpha)
 
 
 @composite(inplace=True, autocast="lower", exact_out=True)
 def baddbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * (batch1 @ batch2), batch by batch."""
-    same_dtype_rule("baddbmm", input, batch1, batch2)
-    return blended(ops, ops.bmm, input, batch1, batch2, beta, alpha)
+    check_same_dtype("baddbmm", input, batch1, batch2)
+    return blend_product(ops, ops.bmm, input, batch1, batch2, beta, alpha)
 
 
-def one_product(ops: Any, x: Any, y: Any) -> Any:
+def sum_of_products(ops: Any, x: Any, y: Any) -> Any:
     """The sum over the batch of x @ y."""
-    insist("addbmm", (3, 3), x, y)
+    check_ranks("addbmm", (3, 3), x, y)
     if x.shape[0] != y.shape[0]:
         raise RuntimeError(f"addbmm: batch sizes differ: {tuple(x.shape)}, {tuple(y.shape)}")
     rows = ops.reshape(ops.permute(x, (1, 0, 2)), (x.shape[1], x.shape[0] * x.shape[2]))
@@ -335,9 +339,9 @@ def one_product(ops: Any, x: Any, y: Any) -> Any:
 @composite(inplace=True, autocast="lower", exact_out=True)
 def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
-    same_dtype_rule("addbmm", input, batch1, batch2)
-    product = functools.partial(one_product, ops)
-    return blended(ops, product, input, batch1, batch2, beta, alpha)
+    check_same_dtype("addbmm", input, batch1, batch2)
+    product = functools.partial(sum_of_products, ops)
+    return blend_product(ops, product, input, batch1, batch2, beta, alpha)
 
 
 @composite(method=False)

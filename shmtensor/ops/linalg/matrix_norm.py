@@ -9,30 +9,30 @@ import numpy as np
 
 from ... import errors
 from ...dtypes import as_dtype
-from ..reduce.norm_logsumexp import insist_on_norm
-from ..table.native_or_numpy import narrowed, widened
+from ..reduce.norm_logsumexp import check_norm
+from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import composite
 from .cholesky_qr import data_of
-from .inverse_det_matrix_exp import insist, square
+from .inverse_det_matrix_exp import check_floating, check_square
 
 ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
 
 
-def prepared(ops: Any, name: str, A: Any, dtype: Any) -> Any:
-    """The tensor in the dtype that the norm is to be computed in."""
+def cast_for_norm(ops: Any, name: str, A: Any, dtype: Any) -> Any:
+    """The tensor in the dtype in which the norm is computed."""
     if A.dtype.kind not in "fc":
         raise RuntimeError(
             f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype}"
         )
     if dtype is None:
         return A
-    wanted = as_dtype(dtype)
-    if wanted.kind != A.dtype.kind or wanted.itemsize < A.dtype.itemsize:
+    norm_dtype = as_dtype(dtype)
+    if norm_dtype.kind != A.dtype.kind or norm_dtype.itemsize < A.dtype.itemsize:
         raise RuntimeError(
             f"{name}: dtype must be {'complex' if A.dtype.kind == 'c' else 'real'} and at least as "
-            f"wide as the input: {wanted}, {A.dtype}"
+            f"wide as the input: {norm_dtype}, {A.dtype}"
         )
-    return ops._to_copy(A, wanted)
+    return ops._to_copy(A, norm_dtype)
 
 
 @composite(method=False, function=False)
@@ -42,10 +42,10 @@ def linalg_vector_norm(ops, x, ord=2, dim=None, keepdim=False, *, dtype=None):
     """
     if isinstance(ord, str):
         raise RuntimeError(f"linalg.vector_norm: ord must be a number: {ord!r}")
-    x = prepared(ops, "linalg.vector_norm", x, dtype)
+    x = cast_for_norm(ops, "linalg.vector_norm", x, dtype)
     dim = None if dim is not None and not isinstance(dim, int) and not len(dim) else dim
-    insist_on_norm("linalg.vector_norm", tuple(x.shape), ord, dim)
-    return narrowed(ops, ops._vector_norm(widened(ops, x), ord, dim, keepdim), x.dtype)
+    check_norm("linalg.vector_norm", tuple(x.shape), ord, dim)
+    return restore_half(ops, ops._vector_norm(upcast_half(ops, x), ord, dim, keepdim), x.dtype)
 
 
 def two_dims(name: str, A: Any, dim: Any) -> tuple[int, int]:
@@ -68,7 +68,7 @@ def linalg_matrix_norm(ops, A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=
     """A norm of matrices: "fro" of all elements; "nuc", 2, -2 of the singular values their sum,
     largest, smallest; 1 and -1 the largest and smallest sum of a column, infinity of a row.
     """
-    A = prepared(ops, "linalg.matrix_norm", A, dtype)
+    A = cast_for_norm(ops, "linalg.matrix_norm", A, dtype)
     row, column = two_dims("linalg.matrix_norm", A, dim)
     if ord not in ORDERS:
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported, one of {ORDERS}")
@@ -76,8 +76,8 @@ def linalg_matrix_norm(ops, A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=
         return ops.linalg_vector_norm(A, 2, (row, column), keepdim)
     if ord in ("nuc", 2, -2):
         s = ops._svdvals(ops.movedim(A, (row, column), (-2, -1)))
-        none = ord == "nuc" or (ord == 2 and not s.shape[-1])
-        out = (ops.sum if none else ops.amax if ord == 2 else ops.amin)(s, -1)
+        takes_sum = ord == "nuc" or (ord == 2 and not s.shape[-1])
+        out = (ops.sum if takes_sum else ops.amax if ord == 2 else ops.amin)(s, -1)
         for d in sorted((row, column)) if keepdim else ():
             out = ops.unsqueeze(out, d)
         return out
@@ -116,23 +116,23 @@ def linalg_cond(ops, A, p=None):
     """The condition number: norm(A, p) * norm(inv(A), p), by default of the 2-norm; of singular
     matrices infinite.
     """
-    insist("linalg.cond", A)
+    check_floating("linalg.cond", A)
     if p is None or p in (2, -2):
         s = ops._svdvals(A)
         if not s.shape[-1]:
             return ops.sum(s, -1)
-        top, low = ops.select(s, -1, 0), ops.select(s, -1, -1)
-        return low / top if p == -2 else top / low
+        largest, smallest = ops.select(s, -1, 0), ops.select(s, -1, -1)
+        return smallest / largest if p == -2 else largest / smallest
     if p not in ORDERS:
         raise RuntimeError(f"linalg.cond got an invalid norm type: {p!r}, one of {ORDERS}")
-    square("linalg.cond", A)
+    check_square("linalg.cond", A)
     if not A.shape[-1]:
         return ops.sum(ops.abs(A), (-2, -1))
     try:
-        back = ops.inverse(A)
+        inverse = ops.inverse(A)
     except errors.LinAlgError:
-        back, info = ops.linalg_inv_ex(A)
-        bad = np.asarray(data_of(info)) > 0
-        out = ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(back, p)
-        return ops._where(ops._to_copy(bad, np.dtype(bool)), math.inf, out)
-    return ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(back, p)
+        inverse, info = ops.linalg_inv_ex(A)
+        is_singular = np.asarray(data_of(info)) > 0
+        out = ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(inverse, p)
+        return ops._where(ops._to_copy(is_singular, np.dtype(bool)), math.inf, out)
+    return ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(inverse, p)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..table.dims import together
+from ..table.dims import broadcast_shape
 from ..table.op_definition import composite
 
 
@@ -18,57 +18,57 @@ def linalg_multi_dot(ops, tensors):
 
     Source of the order: dynamic programming over the products' costs (Cormen et al., 15.2).
     """
-    given = list(tensors)
-    if len(given) < 2:
-        raise RuntimeError(f"linalg.multi_dot: expected at least 2 tensors but got {len(given)}")
-    for i, x in enumerate(given):
-        ends = (1, 2) if i in (0, len(given) - 1) else (2,)
-        if x.ndim not in ends:
+    matrices = list(tensors)
+    if len(matrices) < 2:
+        raise RuntimeError(f"linalg.multi_dot: expected at least 2 tensors but got {len(matrices)}")
+    for i, x in enumerate(matrices):
+        ranks = (1, 2) if i in (0, len(matrices) - 1) else (2,)
+        if x.ndim not in ranks:
             raise RuntimeError(
-                f"linalg.multi_dot: tensor {i} must have {' or '.join(map(str, ends))} dimensions: "
-                f"{tuple(x.shape)}"
+                f"linalg.multi_dot: tensor {i} must have {' or '.join(map(str, ranks))} dimensions"
+                f": {tuple(x.shape)}"
             )
-        if x.dtype != given[0].dtype:
+        if x.dtype != matrices[0].dtype:
             raise RuntimeError(
-                f"linalg.multi_dot: all tensors must have be the same dtype: {given[0].dtype}, "
+                f"linalg.multi_dot: all tensors must have be the same dtype: {matrices[0].dtype}, "
                 f"{x.dtype}"
             )
-    row, column = given[0].ndim == 1, given[-1].ndim == 1
-    given[0] = ops.unsqueeze(given[0], 0) if row else given[0]
-    given[-1] = ops.unsqueeze(given[-1], -1) if column else given[-1]
-    for x, y in pairwise(given):
+    row, column = matrices[0].ndim == 1, matrices[-1].ndim == 1
+    matrices[0] = ops.unsqueeze(matrices[0], 0) if row else matrices[0]
+    matrices[-1] = ops.unsqueeze(matrices[-1], -1) if column else matrices[-1]
+    for x, y in pairwise(matrices):
         if x.shape[1] != y.shape[0]:
             raise RuntimeError(
                 f"linalg.multi_dot: tensors cannot be multiplied: {tuple(x.shape)}, "
                 f"{tuple(y.shape)}"
             )
-    sizes = [given[0].shape[0], *(x.shape[1] for x in given)]
-    cuts = cheapest(sizes)
+    sizes = [matrices[0].shape[0], *(x.shape[1] for x in matrices)]
+    splits = cheapest_splits(sizes)
 
     def product(i: int, j: int) -> Any:
         if i == j:
-            return given[i]
-        k = cuts[i, j]
+            return matrices[i]
+        k = splits[i, j]
         return ops.matmul(product(i, k), product(k + 1, j))
 
-    out = product(0, len(given) - 1)
+    out = product(0, len(matrices) - 1)
     out = ops.squeeze(out, 0) if row else out
     return ops.squeeze(out, -1) if column else out
 
 
-def cheapest(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Where to cut the product of matrices i to j, whose sizes are sizes[i] x sizes[i + 1]."""
+def cheapest_splits(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Where to split the product of matrices i to j; matrix i is sizes[i] x sizes[i + 1]."""
     n = len(sizes) - 1
     cost = {(i, i): 0 for i in range(n)}
-    cuts: dict[tuple[int, int], int] = {}
+    splits: dict[tuple[int, int], int] = {}
     for span in range(1, n):
         for i in range(n - span):
             j = i + span
-            cost[i, j], cuts[i, j] = min(
+            cost[i, j], splits[i, j] = min(
                 (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
                 for k in range(i, j)
             )
-    return cuts
+    return splits
 
 
 @composite(method=False, function=False, autocast="lower")
@@ -94,7 +94,7 @@ def linalg_cross(ops, input, other, *, dim=-1):
             f"linalg.cross: inputs dimension {dim} must have length 3: {tuple(input.shape)}, "
             f"{tuple(other.shape)}"
         )
-    shape = together("linalg.cross", input.shape, other.shape)
+    shape = broadcast_shape("linalg.cross", input.shape, other.shape)
     return ops.cross(ops.broadcast_to(input, shape), ops.broadcast_to(other, shape), dim)
 
 

@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 
 from ... import errors, native
-from ..table.named_results import named
+from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from .cholesky_qr import data_of
 from .inverse_det_matrix_exp import (
     BATCH,
     TALL,
+    call_numpy,
+    check_floating,
+    check_square,
     conj_transpose,
-    insist,
     pinverse_backward,
-    solved_by,
-    square,
 )
 
 
-def fitting(name: str, A: Any, B: Any, left: bool = True) -> None:
+def check_system(name: str, A: Any, B: Any, left: bool = True) -> None:
     """Raises RuntimeError unless B has a row (or a column) for each of A's, and its dtype."""
-    square(name, A)
-    insist(name, B)
+    check_square(name, A)
+    check_floating(name, B)
     if A.dtype != B.dtype:
         raise RuntimeError(
             f"{name}: Expected A and B to have the same dtype, but got {A.dtype} and {B.dtype}"
@@ -49,30 +49,30 @@ def linalg_inv(ops, A):
 
     Raises: LinAlgError, a matrix is singular.
     """
-    square("linalg.inv", A)
+    check_square("linalg.inv", A)
     return ops.inverse(A)
 
 
-def despite(ops: Any, A: Any, info: Any, compute: Any) -> Any:
-    """compute(A), with NaN for singular matrices."""
-    bad = ops.unsqueeze(ops.unsqueeze(ops._to_copy(info > 0, np.dtype(bool)), -1), -1)
+def compute_nonsingular(ops: Any, A: Any, info: Any, compute: Any) -> Any:
+    """Which matrices are singular (info > 0), and compute(A) with the identity in their place."""
+    is_singular = ops.unsqueeze(ops.unsqueeze(ops._to_copy(info > 0, np.dtype(bool)), -1), -1)
     eye = np.eye(A.shape[-1], dtype=data_of(A).dtype)
-    return bad, compute(ops._where(bad, eye, A))
+    return is_singular, compute(ops._where(is_singular, eye, A))
 
 
 @composite(method=False, function=False, autocast="full")
 def linalg_inv_ex(ops, A, *, check_errors=False):
     """(inverse, info): as `inv`, but a singular matrix has info > 0 and NaN for its inverse."""
-    square("linalg.inv", A)
+    check_square("linalg.inv", A)
     try:
         out, info = ops.inverse(A), np.zeros(tuple(A.shape[:-2]), np.int32)
     except errors.LinAlgError:
         if check_errors:
             raise
         info = native.lu_factor(data_of(A))[2]
-        bad, out = despite(ops, A, info, ops.inverse)
-        out = ops._where(bad, math.nan, out)
-    return named(
+        is_singular, out = compute_nonsingular(ops, A, info, ops.inverse)
+        out = ops._where(is_singular, math.nan, out)
+    return named_result(
         "linalg_inv_ex", inverse=out, info=ops._to_copy(np.asarray(info), np.dtype(np.int32))
     )
 
@@ -98,9 +98,9 @@ def linalg_solve(ops, A, B, *, left=True):
                 "linalg.solve: Vector broadcasting of B is not supported for left=False"
             )
         wide = ops.unsqueeze(B, -1)
-        fitting("linalg.solve", A, wide)
+        check_system("linalg.solve", A, wide)
         return ops.squeeze(ops._solve(A, wide), -1)
-    fitting("linalg.solve", A, B, left)
+    check_system("linalg.solve", A, B, left)
     return (
         ops._solve(A, B)
         if left
@@ -117,9 +117,13 @@ def linalg_solve_ex(ops, A, B, *, left=True, check_errors=False):
         if check_errors:
             raise
         info = native.lu_factor(data_of(A))[2]
-        bad, out = despite(ops, A, info, lambda a: ops.linalg_solve(a, B, left=left))
-        out = ops._where(ops.squeeze(bad, -1) if is_vector(A, B) else bad, math.nan, out)
-    return named(
+        is_singular, out = compute_nonsingular(
+            ops, A, info, lambda a: ops.linalg_solve(a, B, left=left)
+        )
+        out = ops._where(
+            ops.squeeze(is_singular, -1) if is_vector(A, B) else is_singular, math.nan, out
+        )
+    return named_result(
         "linalg_solve_ex", result=out, info=ops._to_copy(np.asarray(info), np.dtype(np.int32))
     )
 
@@ -131,11 +135,11 @@ def linalg_solve_triangular(ops, A, B, *, upper, left=True, unitriangular=False)
     Args:
         unitriangular: A's diagonal counts as ones.
     """
-    fitting("linalg.solve_triangular", A, B, left)
+    check_system("linalg.solve_triangular", A, B, left)
     part = ops.triu(A) if upper else ops.tril(A)
     if unitriangular:
-        rest = ops.triu(A, 1) if upper else ops.tril(A, -1)
-        part = ops.add(rest, np.eye(A.shape[-1], dtype=data_of(A).dtype))
+        triangle = ops.triu(A, 1) if upper else ops.tril(A, -1)
+        part = ops.add(triangle, np.eye(A.shape[-1], dtype=data_of(A).dtype))
     return (
         ops._solve(part, B)
         if left
@@ -146,7 +150,7 @@ def linalg_solve_triangular(ops, A, B, *, upper, left=True, unitriangular=False)
 @composite(method=False, function=False)
 def linalg_cholesky_solve(ops, B, L, upper=False):
     """X with A @ X = B for A = L @ L.mH (upper: L.mH @ L), of which L's one triangle is read."""
-    fitting("cholesky_solve", L, B)
+    check_system("cholesky_solve", L, B)
     if upper:
         L = ops.triu(L)
         return ops._solve(L, ops._solve(conj_transpose(L), B))
@@ -157,10 +161,12 @@ def linalg_cholesky_solve(ops, B, L, upper=False):
 @composite(method=False, function=False)
 def linalg_cholesky_inverse(ops, L, upper=False):
     """The inverse of L @ L.mH (upper: L.mH @ L), of which L's one triangle is read."""
-    square("cholesky_inverse", L)
-    back = ops.inverse(ops.triu(L) if upper else ops.tril(L))
+    check_square("cholesky_inverse", L)
+    inverse = ops.inverse(ops.triu(L) if upper else ops.tril(L))
     return (
-        ops.matmul(back, conj_transpose(back)) if upper else ops.matmul(conj_transpose(back), back)
+        ops.matmul(inverse, conj_transpose(inverse))
+        if upper
+        else ops.matmul(conj_transpose(inverse), inverse)
     )
 
 
@@ -169,44 +175,44 @@ def linalg_cholesky_inverse(ops, L, upper=False):
 
 def tolerances(name: str, x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """(atol, rtol) as arrays; without both, rtol is the larger size times the dtype's epsilon."""
-    for what, value in (("atol", atol), ("rtol", rtol)):
+    for parameter, value in (("atol", atol), ("rtol", rtol)):
         if getattr(getattr(value, "dtype", None), "kind", "f") == "c":
-            raise RuntimeError(f"{name}: {what} tensor of complex type is not supported")
-    given = None if atol is None else np.asarray(data_of(atol), np.float64)
+            raise RuntimeError(f"{name}: {parameter} tensor of complex type is not supported")
+    absolute = None if atol is None else np.asarray(data_of(atol), np.float64)
     if rtol is None:
         eps = np.finfo(data_of(x).dtype).eps * max(x.shape[-2:])
-        some = np.zeros(()) if given is None else given
-        ratio = np.where(some > 0, 0.0, eps)
+        positive = np.zeros(()) if absolute is None else absolute
+        ratio = np.where(positive > 0, 0.0, eps)
     else:
         ratio = np.asarray(data_of(rtol), np.float64)
-    return np.zeros(()) if given is None else given, ratio
+    return np.zeros(()) if absolute is None else absolute, ratio
 
 
 def above_tolerance(s: Any, atol: Any, rtol: Any) -> Any:
     """Which of the singular values s (..., k) are larger than both tolerances."""
-    top = s.max(-1, initial=0)
-    return s > np.maximum(np.asarray(atol), np.asarray(rtol) * top)[..., None]
+    largest = s.max(-1, initial=0)
+    return s > np.maximum(np.asarray(atol), np.asarray(rtol) * largest)[..., None]
 
 
 @op(
     method=False,
     function=False,
     samples=[(TALL, 0.0, 1e-9, False), (TALL.T, 0.0, 1e-9, False), (BATCH, 0.0, 1e-9, False)],
-    halves="asked",
+    halves="checks",
 )
 def _linalg_pinv(xp, x, /, atol, rtol, hermitian):
     """The pseudo-inverse; singular values up to the tolerances count as 0."""
-    insist("linalg.pinv", x)
+    check_floating("linalg.pinv", x)
     if hermitian:
-        square("linalg.pinv", x)
+        check_square("linalg.pinv", x)
         low = xp.tril(x, -1)
         x = low + low.conj().swapaxes(-1, -2) + x * xp.eye(x.shape[-1], dtype=x.dtype)
     if not x.size:
         return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
-    u, s, vh = solved_by("linalg.pinv", lambda a: xp.linalg.svd(a, full_matrices=False), x)
+    u, s, vh = call_numpy("linalg.pinv", lambda a: xp.linalg.svd(a, full_matrices=False), x)
     keep = above_tolerance(s, atol, rtol)
-    back = xp.where(keep, 1 / xp.where(keep, s, 1), 0).astype(s.dtype)
-    return (vh.conj().swapaxes(-1, -2) * back[..., None, :]) @ u.conj().swapaxes(-1, -2)
+    inverse_s = xp.where(keep, 1 / xp.where(keep, s, 1), 0).astype(s.dtype)
+    return (vh.conj().swapaxes(-1, -2) * inverse_s[..., None, :]) @ u.conj().swapaxes(-1, -2)
 
 
 _linalg_pinv.pullback(x=lambda ops, g, x, out: pinverse_backward(ops, g, x, out))
@@ -221,9 +227,9 @@ def linalg_pinv(ops, A, rcond=None, hermitian=False, *, atol=None, rtol=None):
             by default rtol is max(m, n) times the dtype's epsilon. rcond is an old name of rtol.
         hermitian: the matrices are Hermitian; only their lower triangle is read.
     """
-    insist("linalg.pinv", A)
+    check_floating("linalg.pinv", A)
     if hermitian:
-        square("linalg.pinv", A)
+        check_square("linalg.pinv", A)
     a, r = tolerances("linalg.pinv", A, atol, rcond if rtol is None else rtol)
     return ops._linalg_pinv(A, a, r, hermitian)
 
@@ -235,9 +241,9 @@ def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=Non
         raise RuntimeError(
             f"linalg.matrix_rank: The input must have at least 2 dimensions: {tuple(A.shape)}"
         )
-    insist("linalg.matrix_rank", A)
+    check_floating("linalg.matrix_rank", A)
     if hermitian:
-        square("linalg.matrix_rank", A)
+        check_square("linalg.matrix_rank", A)
     if tol is not None:
         atol, rtol = tol, 0.0
     a, r = tolerances("linalg.matrix_rank", A, atol, rtol)
@@ -261,7 +267,7 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
         driver: "gelsy" (the default), "gels", "gelsd" or "gelss": what is returned besides the
             solution follows PyTorch; the solution is computed from singular values in any case.
     """
-    insist("linalg.lstsq", A)
+    check_floating("linalg.lstsq", A)
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError(
             f"linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss): "
@@ -269,7 +275,7 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
         )
     flat = is_vector(A, B) if B.ndim else False
     b = ops.unsqueeze(B, -1) if flat else B
-    insist("linalg.lstsq", b)
+    check_floating("linalg.lstsq", b)
     m, n = A.shape[-2], A.shape[-1]
     if b.shape[-2] != m or A.dtype != B.dtype:
         raise RuntimeError(
@@ -282,19 +288,19 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
     rank, s = np.zeros(0, np.int64), np.zeros(0, real)
     full = True
     if driver != "gels":
-        made = np.linalg.svd(data, compute_uv=False) if data.size else np.zeros(
+        singular_values = np.linalg.svd(data, compute_uv=False) if data.size else np.zeros(
             (*data.shape[:-2], min(m, n)), real
         )  # fmt: skip
-        rank = above_tolerance(made, *tolerances("linalg.lstsq", A, None, rcond)).sum(-1)
+        rank = above_tolerance(singular_values, *tolerances("linalg.lstsq", A, None, rcond)).sum(-1)
         rank = np.asarray(rank, np.int64)
         full = bool(np.all(rank == n))
-        s = made if driver in ("gelsd", "gelss") else s
+        s = singular_values if driver in ("gelsd", "gelss") else s
     residuals = ops._to_copy(np.zeros(0, real), real)
     if m > n and full and driver not in (None, "gelsy"):
-        away = ops.abs(ops.matmul(A, solution) - b)
-        residuals = ops.sum(ops.square(away), -2)
+        difference = ops.abs(ops.matmul(A, solution) - b)
+        residuals = ops.sum(ops.square(difference), -2)
         residuals = ops.squeeze(residuals, -1) if flat else residuals
-    return named(
+    return named_result(
         "linalg_lstsq",
         solution=ops.squeeze(solution, -1) if flat else solution,
         residuals=residuals,
@@ -328,36 +334,41 @@ def linalg_tensorsolve(ops, A, B, dims=None):
     """X with tensordot(A, X, X.ndim) = B; dims: those of A moved to the end first."""
     if dims is not None:
         A = ops.movedim(A, tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
-    rest = tuple(A.shape[B.ndim :])
-    if math.prod(rest) != math.prod(B.shape):
+    solution_shape = tuple(A.shape[B.ndim :])
+    if math.prod(solution_shape) != math.prod(B.shape):
         raise RuntimeError(
             "linalg.tensorsolve: Expected self to satisfy the requirement prod(self.shape"
             f"[other.ndim:]) == prod(self.shape[:other.ndim]): {tuple(A.shape)}, {tuple(B.shape)}"
         )
-    n = math.prod(rest)
+    n = math.prod(solution_shape)
     return ops.reshape(
-        ops.linalg_solve(ops.reshape(A, (math.prod(B.shape), n)), ops.reshape(B, (-1,))), rest
+        ops.linalg_solve(ops.reshape(A, (math.prod(B.shape), n)), ops.reshape(B, (-1,))),
+        solution_shape,
     )
 
 
-# ---- functions of square matrices that the core has by shorter names
+# ---- functions of square matrices that also have a name without `linalg`
 
 
-def renamed(name: str, core: str, doc: str) -> None:
-    """linalg.det and the like."""
+def declare_linalg(name: str, core: str, doc: str) -> None:
+    """Declares linalg.det and the like."""
 
     def compute(ops, A):
-        square(f"linalg.{name}", A)
+        check_square(f"linalg.{name}", A)
         out = getattr(ops, core)(A)
-        return named("linalg_slogdet", sign=out[0], logabsdet=out[1]) if core == "slogdet" else out
+        return (
+            named_result("linalg_slogdet", sign=out[0], logabsdet=out[1])
+            if core == "slogdet"
+            else out
+        )
 
     compute.__doc__ = doc
     composite(compute, name=f"linalg_{name}", method=False, function=False)
 
 
-renamed("det", "det", "The determinant of square matrices (..., n, n).")
-renamed("slogdet", "slogdet", "(sign, logabsdet) of the determinant of square matrices.")
-renamed("matrix_exp", "matrix_exp", "The exponential of square matrices.")
+declare_linalg("det", "det", "The determinant of square matrices (..., n, n).")
+declare_linalg("slogdet", "slogdet", "(sign, logabsdet) of the determinant of square matrices.")
+declare_linalg("matrix_exp", "matrix_exp", "The exponential of square matrices.")
 
 
 @composite(method=False, function=False)

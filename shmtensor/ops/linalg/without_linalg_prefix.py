@@ -1,12 +1,12 @@
-"""Linear algebra under the names that `shmtensor` itself and Tensor have for it. The work is done
-in the families of `linalg`, which are declared later (ops/__init__.py).
+"""Linear algebra under its names in `shmtensor` and Tensor. The rows are in the families of
+`linalg`, which are declared on first use (ops/__init__.py).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..table.named_results import named
+from ..table.named_results import named_result
 from ..table.op_definition import composite
 
 
@@ -36,14 +36,14 @@ def geqrf(ops, input):
 
 @composite
 def lu(ops, A, pivot=True, get_infos=False):
-    """(LU, pivots), and with get_infos where U's diagonal is zero first: `linalg.lu_factor`."""
+    """(LU, pivots), and with get_infos the first zero of U's diagonal: `linalg.lu_factor`."""
     out = ops.linalg_lu_factor_ex(A, pivot=pivot)
     return tuple(out) if get_infos else tuple(out[:2])
 
 
 @composite(autocast="full")
 def lu_solve(ops, b, LU_data, LU_pivots):
-    """X with A @ X = b for the A that `lu` took apart."""
+    """X with A @ X = b for the A that `lu` factorized."""
     return ops.linalg_lu_solve(LU_data, LU_pivots, b)
 
 
@@ -69,7 +69,7 @@ def ormqr(ops, input, tau, other, left=True, transpose=False):
 def qr(ops, input, some=True):
     """input = Q @ R; some=False: square Q. `linalg.qr`."""
     q, r = ops.linalg_qr(input, "reduced" if some else "complete")
-    return named("qr", Q=q, R=r)
+    return named_result("qr", Q=q, R=r)
 
 
 @composite(method=False)
@@ -89,10 +89,10 @@ def vander(ops, x, N=None, increasing=False):
     """The powers of the numbers of a vector (n,): (n, N), by default N = n.
 
     Args:
-        increasing: from 0 to N - 1; otherwise the other way round, as NumPy has it.
+        increasing: from 0 to N - 1; otherwise from N - 1 to 0, as in NumPy.
 
     Raises:
-        RuntimeError: x is no vector, or N is negative.
+        RuntimeError: x is not a vector, or N is negative.
     """
     if x.ndim != 1:
         raise RuntimeError(f"vander: x must be a vector: {tuple(x.shape)}")

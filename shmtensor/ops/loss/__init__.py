@@ -1,1 +1,1 @@
-"""Rows of losses, with their native forms."""
+"""Rows of losses."""

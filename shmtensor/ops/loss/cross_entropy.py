@@ -1,7 +1,6 @@
-"""Losses: how far a model's answers are from the truth.
+"""nll_loss and cross_entropy, and the reductions of all losses.
 
-Those that networks meet most are rows, so that a fused kernel fits; the others are plain
-compositions.
+The most frequent losses are rows with a fused kernel; the others are composites.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ..table.samples import ints, reals
 REDUCTIONS = ("none", "mean", "sum")
 
 
-def reduced(ops: Any, losses: Any, reduction: str) -> Any:
+def apply_reduction(ops: Any, losses: Any, reduction: str) -> Any:
     """All losses, their mean or their sum."""
     if reduction == "mean":
         return ops.mean(losses)
@@ -31,13 +30,13 @@ def reduced(ops: Any, losses: Any, reduction: str) -> Any:
     raise ValueError(f"loss: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
 
 
-def insist_on(name: str, reduction: str) -> None:
+def check_reduction(name: str, reduction: str) -> None:
     """Raises ValueError unless there is such a reduction."""
     if reduction not in REDUCTIONS:
         raise ValueError(f"{name}: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
 
 
-def legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+def reduction_of_legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
     """PyTorch's two older arguments, as a reduction."""
     if size_average is None and reduce is None:
         return reduction
@@ -49,7 +48,7 @@ def legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> st
 # ---- class indices: (N, C) or (N, C, d1, ...) against (N) or (N, d1, ...)
 
 
-def columns(x: Any) -> Any:
+def as_n_c_d(x: Any) -> Any:
     """(C), (N, C), (N, C, d1, ...) all as (N, C, d)."""
     return x.reshape((1, -1, 1) if x.ndim == 1 else (*x.shape[:2], math.prod(x.shape[2:])))
 
@@ -57,17 +56,19 @@ def columns(x: Any) -> Any:
 def class_indices(
     name: str, shape: tuple[int, ...], target: Any, ignore_index: int
 ) -> tuple[Any, Any]:
-    """The class indices as (N, 1, d), 0 where they are ignored, and where they count.
+    """The class indices as (N, 1, d), 0 where they are ignored, and the mask of those that count.
 
     Raises:
-        ValueError, RuntimeError: shapes do not belong together.
+        ValueError, RuntimeError: shapes do not match.
         IndexError: a class that does not exist.
     """
     expected = shape[:1] + shape[2:] if len(shape) > 1 else ()
     if target.shape != expected:
         batches_differ = expected and target.ndim and target.shape[0] != expected[0]
-        told = f"{name}: target does not fit input: {target.shape} for {shape}, expected {expected}"
-        raise explained(ValueError(told)) if batches_differ else RuntimeError(told)
+        message = (
+            f"{name}: target does not fit input: {target.shape} for {shape}, expected {expected}"
+        )
+        raise explained(ValueError(message)) if batches_differ else RuntimeError(message)
     if target.dtype.kind not in "iu":
         raise RuntimeError(f"{name}: classes must be whole numbers: {target.dtype}")
     flat = target.reshape((1, 1, 1) if len(shape) == 1 else (shape[0], 1, math.prod(shape[2:])))
@@ -75,14 +76,14 @@ def class_indices(
     safe = np.where(counts, flat, 0) if not counts.all() else flat
     n = shape[0] if len(shape) == 1 else shape[1]
     if safe.size and (safe.min() < 0 or safe.max() >= n):
-        wrong = int(safe.min()) if safe.min() < 0 else int(safe.max())
-        raise IndexError(f"{name}: class is out of range: {wrong}, there are {n} classes")
+        value = int(safe.min()) if safe.min() < 0 else int(safe.max())
+        raise IndexError(f"{name}: class is out of range: {value}, there are {n} classes")
     return safe, counts
 
 
-def classes_fit(name: str, input: Any, target: Any, weight: Any) -> None:
-    """Nothing, if the target is of class numbers and there is a weight of the input's dtype for
-    each class.
+def check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
+    """Checks that the target holds class indices and that weight has the input's dtype and an
+    element for each class.
 
     Raises:
         ValueError: the input has no dimension of classes.
@@ -98,14 +99,14 @@ def classes_fit(name: str, input: Any, target: Any, weight: Any) -> None:
         raise RuntimeError(
             f"{name}: weight must be of the input's dtype: {weight.dtype}, {input.dtype}"
         )
-    weights_fit(name, input.shape[0 if input.ndim == 1 else 1], weight)
+    check_class_weights(name, input.shape[0 if input.ndim == 1 else 1], weight)
 
 
-def weights_fit(name: str, n: int, weight: Any) -> None:
-    """Nothing, if there is no weight or one for each of n classes.
+def check_class_weights(name: str, n: int, weight: Any) -> None:
+    """Checks that weight is None or has an element for each of n classes.
 
     Raises:
-        RuntimeError: there are others.
+        RuntimeError: it has another shape.
     """
     if weight is not None and tuple(weight.shape) != (n,):
         raise RuntimeError(
@@ -129,7 +130,7 @@ def _nll_loss(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"
     """
     safe, counts = class_indices("nll_loss", x.shape, target, ignore_index)
     weights = xp.where(counts, 1 if weight is None else weight[safe], 0)
-    out = xp.where(counts, -xp.take_along_axis(columns(x), safe, 1) * weights, 0)
+    out = xp.where(counts, -xp.take_along_axis(as_n_c_d(x), safe, 1) * weights, 0)
     if reduction == "none":
         return out.astype(x.dtype).reshape(target.shape)
     total = xp.true_divide(out.sum(), weights.sum()) if reduction == "mean" else out.sum()
@@ -153,8 +154,11 @@ def _nll_loss_backward(
     """
     safe, counts = class_indices("nll_loss", shape, target, ignore_index)
     weights = xp.where(counts, 1 if weight is None else weight[safe], 0)
-    share = weights.sum() if reduction == "mean" else 1
-    g = -xp.true_divide(x.reshape(safe.shape if reduction == "none" else ()), share) * weights
+    total_weight = weights.sum() if reduction == "mean" else 1
+    g = (
+        -xp.true_divide(x.reshape(safe.shape if reduction == "none" else ()), total_weight)
+        * weights
+    )
     g = xp.where(counts, g, 0)
     out = xp.zeros((1, shape[0], 1) if len(shape) == 1 else (*shape[:2], safe.shape[2]), x.dtype)
     xp.put_along_axis(out, safe, g.astype(x.dtype), 1)
@@ -183,12 +187,12 @@ def _nll_loss_total_weight(xp, target, weight, /, ignore_index):
     ).sum()
 
 
-def per_class(
+def reduce_weighted(
     ops: Any, losses: Any, target: Any, weight: Any, ignore_index: int, reduction: str
 ) -> Any:
-    """Reduced losses, where the mean is weighted by class and over those that count."""
+    """The reduced losses; the mean is weighted by class, over the targets that count."""
     if reduction != "mean":
-        return reduced(ops, losses, reduction)
+        return apply_reduction(ops, losses, reduction)
     if weight is not None:
         return ops.div(ops.sum(losses), ops._nll_loss_total_weight(target, weight, ignore_index))
     return ops.div(ops.sum(losses), ops.sum(target != ignore_index))
@@ -206,25 +210,25 @@ def nll_loss(
     reduction="mean",
 ):
     """-input[c] for the true class c, of log-probabilities (N, C) or (N, C, d1, ...)."""
-    reduction = legacy(size_average, reduce, reduction)
-    insist_on("nll_loss", reduction)
-    classes_fit("nll_loss", input, target, weight)
+    reduction = reduction_of_legacy(size_average, reduce, reduction)
+    check_reduction("nll_loss", reduction)
+    check_classes("nll_loss", input, target, weight)
     return ops._nll_loss(input, target, weight, ignore_index, reduction)
 
 
-# ---- cross entropy of logits (N, C) and class indices (N): one kernel each way
+# ---- cross entropy of logits (N, C) and class indices (N): one kernel forward, one backward
 
 
 @op(
     numpy=native.cross_entropy,
     method=False,
     function=False,
-    keeps="p",
+    saves="p",
     samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
     vmap="entropy",
 )
 def _cross_entropy(xp, x, target, /, ignore_index, reduction):
-    """-log(softmax(x))[c] for each true class c: mean over those that count, or sum. Keeps the
+    """-log(softmax(x))[c] for each target c: the mean over those that count, or the sum. Saves the
     softmax.
     """
     safe, counts = class_indices("cross_entropy", x.shape, target, ignore_index)
@@ -245,8 +249,7 @@ def _cross_entropy(xp, x, target, /, ignore_index, reduction):
 def _cross_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction):
     """(softmax - one hot) times the incoming gradient x, 0 where the class is ignored.
 
-    p is the softmax of the logits; they stand beside it so that the second gradient has something
-    to go to.
+    p is the softmax of the logits, which are an input only for the second gradient.
     """
     counts = target != ignore_index
     out = p.copy()
@@ -268,11 +271,11 @@ def cross_entropy_double_backward(
 ) -> tuple[Any, Any]:
     """The gradients of (softmax - one hot) * x by x and by the logits, by composition."""
     counts = target != ignore_index
-    share = 1 / ops.sum(counts) if reduction == "mean" else 1.0
-    part = ops._where(ops.unsqueeze(counts, 1), g, 0.0) * share
+    weight = 1 / ops.sum(counts) if reduction == "mean" else 1.0
+    part = ops._where(ops.unsqueeze(counts, 1), g, 0.0) * weight
     p = ops._softmax(logits, 1)
-    own = ops.sum(ops._nll_loss(part, target, None, ignore_index))
-    return ops.sum(part * p) + own, ops._softmax_backward_data(part, p, 1) * x
+    target_part = ops.sum(ops._nll_loss(part, target, None, ignore_index))
+    return ops.sum(part * p) + target_part, ops._softmax_backward_data(part, p, 1) * x
 
 
 _cross_entropy_backward.pullback(
@@ -297,53 +300,53 @@ def cross_entropy(
     reduction="mean",
     label_smoothing=0.0,
 ):
-    """Cross entropy of logits (N, C) or (N, C, d1, ...) and a truth: class indices, or
+    """Cross entropy of logits (N, C) or (N, C, d1, ...) and a target: class indices, or
     probabilities of input's shape.
 
     Args:
         weight: one weight for each class, (C).
-        ignore_index: a class index that counts for nothing.
-        label_smoothing: the part of the truth that is spread evenly over all classes.
+        ignore_index: a class index that does not count.
+        label_smoothing: the part of the target that is distributed evenly over all classes.
     """
-    reduction = legacy(size_average, reduce, reduction)
+    reduction = reduction_of_legacy(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"cross_entropy: label_smoothing must be from 0 to 1: {label_smoothing}")
-    plain = weight is None and not label_smoothing and reduction != "none"
-    if plain and input.ndim == 2 and target.ndim == 1 and input.shape[0]:
-        classes_fit("cross_entropy", input, target, None)
+    is_fused = weight is None and not label_smoothing and reduction != "none"
+    if is_fused and input.ndim == 2 and target.ndim == 1 and input.shape[0]:
+        check_classes("cross_entropy", input, target, None)
         return ops._cross_entropy(input, target, ignore_index, reduction)
     logp = ops._log_softmax(input, 0 if input.ndim == 1 else 1)
     if tuple(target.shape) == tuple(input.shape) and target.dtype.kind == "f":
-        return soft_entropy(ops, logp, target, weight, reduction, label_smoothing)
-    insist_on("cross_entropy", reduction)
-    classes_fit("cross_entropy", logp, target, weight)
+        return cross_entropy_of_probabilities(ops, logp, target, weight, reduction, label_smoothing)
+    check_reduction("cross_entropy", reduction)
+    check_classes("cross_entropy", logp, target, weight)
     out = ops._nll_loss(logp, target, weight, ignore_index, reduction)
     if not label_smoothing:
         return out
     dim, n = (0 if input.ndim == 1 else 1), input.shape[0 if input.ndim == 1 else 1]
-    weighted = logp if weight is None else ops.mul(logp, by_class(ops, weight, input.ndim))
+    weighted = logp if weight is None else ops.mul(logp, broadcast_weight(ops, weight, input.ndim))
     even = ops._where_other(target == ignore_index, ops.neg(ops.sum(weighted, dim)), 0.0)
-    spread = per_class(ops, even, target, weight, ignore_index, reduction)
-    return ops.add(ops.mul(out, 1 - label_smoothing), ops.mul(spread, label_smoothing / n))
+    smoothing = reduce_weighted(ops, even, target, weight, ignore_index, reduction)
+    return ops.add(ops.mul(out, 1 - label_smoothing), ops.mul(smoothing, label_smoothing / n))
 
 
-def by_class(ops: Any, weight: Any, ndim: int) -> Any:
-    """Weights of the classes, to stand beside (N, C, d1, ...)."""
+def broadcast_weight(ops: Any, weight: Any, ndim: int) -> Any:
+    """The weights of the classes, in a shape that broadcasts with (N, C, d1, ...)."""
     return ops.reshape(weight, (-1, *(1,) * (ndim - 2))) if ndim > 2 else weight
 
 
-def soft_entropy(
+def cross_entropy_of_probabilities(
     ops: Any, logp: Any, target: Any, weight: Any, reduction: str, label_smoothing: float
 ) -> Any:
     """-sum(target * logp) over the classes; the mean is over all samples."""
     dim = 0 if logp.ndim == 1 else 1
     classes, n = logp.shape[dim], math.prod(logp.shape)
-    weights_fit("cross_entropy", classes, weight)
+    check_class_weights("cross_entropy", classes, weight)
     if label_smoothing:
         target = ops.add(ops.mul(target, 1 - label_smoothing), label_smoothing / (classes or 1))
     terms = ops.mul(logp, target)
     if weight is not None:
-        terms = ops.mul(terms, by_class(ops, weight, logp.ndim))
+        terms = ops.mul(terms, broadcast_weight(ops, weight, logp.ndim))
     if reduction == "none":
         return ops.neg(ops.sum(terms, dim))
     total = ops.neg(ops.sum(terms))

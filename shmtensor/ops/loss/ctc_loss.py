@@ -1,9 +1,9 @@
-"""Connectionist temporal classification: the loss of a sequence of labels, over all ways in which
-it may lie in a longer sequence of steps (Graves, Fernandez, Gomez and Schmidhuber 2006).
+"""Connectionist temporal classification: the loss of a sequence of labels over all its alignments
+with a longer sequence of steps (Graves, Fernandez, Gomez and Schmidhuber 2006).
 
 The states of a sample with S labels are S + 1 blanks and, between them, the S labels. `alpha` has a
-row for each sample and step: the logarithms of what all beginnings of alignments amount to that are
-in a state by then, as `blanks, -infinity, labels`.
+row for each sample and step, `blanks, -infinity, labels`: for each state the logarithm of the total
+probability of the partial alignments that end there.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ... import native
 from ...dtypes import float32, float64
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
-from .cross_entropy import reduced
+from .cross_entropy import apply_reduction
 
 Lengths = tuple[int, ...]
 
 
-def in_rows(xp: Any, targets: Any, lengths: Lengths) -> Any:
-    """The labels as int64 (N, S): padded ones as they are, those of one line row by row."""
+def padded_targets(xp: Any, targets: Any, lengths: Lengths) -> Any:
+    """The labels as int64 (N, S); concatenated labels are split into rows by the lengths."""
     if targets.ndim == 2:
         return targets.astype(np.int64, copy=False)
     out = xp.zeros((len(lengths), max(lengths)), np.int64)
@@ -38,46 +38,50 @@ def labels_of(xp: Any, targets: Any, lengths: Lengths, classes: int) -> list[Any
     """Each sample's labels.
 
     Raises:
-        IndexError: a label that is no class.
+        IndexError: a label is not a class.
     """
-    found = [row[:n] for row, n in zip(in_rows(xp, targets, lengths), lengths, strict=True)]
-    for labels in found:
+    samples = [
+        row[:n] for row, n in zip(padded_targets(xp, targets, lengths), lengths, strict=True)
+    ]
+    for labels in samples:
         for end in (labels.min(), labels.max()) if labels.size else ():
             if not 0 <= end < classes:
                 raise IndexError(
                     f"ctc_loss: label is out of range: {int(end)}, there are {classes} classes"
                 )
-    return found
+    return samples
 
 
-def jumps(xp: Any, labels: Any, dtype: Any) -> Any:
+def skip_penalties(xp: Any, labels: Any, dtype: Any) -> Any:
     """0 where a label may follow the one before it without a blank, else -infinity."""
     out = xp.full(len(labels), -math.inf, dtype)
     out[1:][labels[1:] != labels[:-1]] = 0
     return out
 
 
-def with_end(xp: Any, x: Any, at: int) -> Any:
+def pad_with_inf(xp: Any, x: Any, at: int) -> Any:
     """x with -infinity before (0) or after it (its length)."""
     return xp.insert(x, at, -math.inf)
 
 
-@op(method=False, function=False, keeps="alpha")
+@op(method=False, function=False, saves="alpha")
 def _ctc_loss(xp, x, targets, /, input_lengths, target_lengths, blank, zero_infinity):
     """The negative logarithm of the sum over all alignments, for each sample of (T, N, C)."""
     steps, n, classes = x.shape
     out = xp.zeros(n, x.dtype)
-    alpha = xp.full((n, steps, 2 * in_rows(xp, targets, target_lengths).shape[1] + 2), -math.inf)
+    alpha = xp.full(
+        (n, steps, 2 * padded_targets(xp, targets, target_lengths).shape[1] + 2), -math.inf
+    )
     for i, labels in enumerate(labels_of(xp, targets, target_lengths, classes)):
-        y, m, jump = x[:, i], len(labels), jumps(xp, labels, x.dtype)
-        blanks, named = xp.full(m + 1, -math.inf, x.dtype), xp.full(m, -math.inf, x.dtype)
+        y, m, penalty = x[:, i], len(labels), skip_penalties(xp, labels, x.dtype)
+        blanks, states = xp.full(m + 1, -math.inf, x.dtype), xp.full(m, -math.inf, x.dtype)
         blanks[0] = 0
         for t in range(input_lengths[i]):
-            ahead = with_end(xp, named, 0)  # the label before each blank
-            named = xp.logaddexp(xp.logaddexp(named, blanks[:-1]), ahead[:-1] + jump)
-            named, blanks = named + y[t, labels], xp.logaddexp(blanks, ahead) + y[t, blank]
-            alpha[i, t, : m + 1], alpha[i, t, m + 2 : 2 * m + 2] = blanks, named
-        out[i] = -xp.logaddexp(blanks[-1], with_end(xp, named, 0)[-1])
+            preceding = pad_with_inf(xp, states, 0)  # the label before each blank
+            states = xp.logaddexp(xp.logaddexp(states, blanks[:-1]), preceding[:-1] + penalty)
+            states, blanks = states + y[t, labels], xp.logaddexp(blanks, preceding) + y[t, blank]
+            alpha[i, t, : m + 1], alpha[i, t, m + 2 : 2 * m + 2] = blanks, states
+        out[i] = -xp.logaddexp(blanks[-1], pad_with_inf(xp, states, 0)[-1])
     return out, alpha.astype(x.dtype)
 
 
@@ -100,53 +104,57 @@ def _ctc_loss_backward(
     for i, labels in enumerate(labels_of(xp, targets, target_lengths, logp.shape[2])):
         if zero_infinity and loss[i] == math.inf:
             continue
-        y, m, jump = logp[:, i], len(labels), jumps(xp, labels, logp.dtype)
-        blanks, named = xp.full(m + 1, -math.inf, x.dtype), xp.full(m, -math.inf, x.dtype)
+        y, m, penalty = logp[:, i], len(labels), skip_penalties(xp, labels, logp.dtype)
+        blanks, states = xp.full(m + 1, -math.inf, x.dtype), xp.full(m, -math.inf, x.dtype)
         blanks[-1] = 0
         for t in reversed(range(input_lengths[i])):
-            past = with_end(xp, named + jump, m)[1:]
-            behind = with_end(xp, named, m)
-            named = xp.logaddexp(xp.logaddexp(named, blanks[1:]), past) + y[t, labels]
-            blanks = xp.logaddexp(blanks, behind) + y[t, blank]
+            skipped = pad_with_inf(xp, states + penalty, m)[1:]
+            following = pad_with_inf(xp, states, m)
+            states = xp.logaddexp(xp.logaddexp(states, blanks[1:]), skipped) + y[t, labels]
+            blanks = xp.logaddexp(blanks, following) + y[t, blank]
             share = xp.zeros(logp.shape[2], logp.dtype)
-            share[blank] = shares(xp, alpha[i, t, : m + 1] + blanks, y[t, blank], loss[i]).sum()
-            each = shares(xp, alpha[i, t, m + 2 : 2 * m + 2] + named, y[t, labels], loss[i])
-            xp.add.at(share, labels, each)
+            share[blank] = state_shares(
+                xp, alpha[i, t, : m + 1] + blanks, y[t, blank], loss[i]
+            ).sum()
+            label_shares = state_shares(
+                xp, alpha[i, t, m + 2 : 2 * m + 2] + states, y[t, labels], loss[i]
+            )
+            xp.add.at(share, labels, label_shares)
             out[t, i] = (xp.exp(y[t]) - share) * x[i] if loss[i] < math.inf else math.nan
     return out
 
 
-def shares(xp: Any, both: Any, y: Any, loss: Any) -> Any:
-    """What part of all alignments is in each state: alpha and beta both hold y."""
-    return xp.where(both == -math.inf, 0, xp.exp(both - y + loss))
+def state_shares(xp: Any, product: Any, y: Any, loss: Any) -> Any:
+    """The share of all alignments that are in each state; alpha + beta contains y twice."""
+    return xp.where(product == -math.inf, 0, xp.exp(product - y + loss))
 
 
-def fast(x: Any, targets: Any, *rest: Any) -> Any:
-    """The native kernel: rest is the lengths, blank and zero_infinity."""
-    inputs, labels, blank, _ = rest
-    rows = in_rows(np, targets, labels)
+def ctc_loss_kernel(x: Any, targets: Any, *args: Any) -> Any:
+    """The native kernel; args are the lengths, blank and zero_infinity."""
+    inputs, labels, blank, _ = args
+    rows = padded_targets(np, targets, labels)
     return native.ctc_loss(x, rows, np.array(inputs, np.int64), np.array(labels, np.int64), blank)
 
 
-def fast_ctc_loss_backward(
-    x: Any, logp: Any, targets: Any, loss: Any, alpha: Any, *rest: Any
+def ctc_loss_backward_kernel(
+    x: Any, logp: Any, targets: Any, loss: Any, alpha: Any, *args: Any
 ) -> Any:
     """The native kernel of the gradient."""
-    inputs, labels, blank, zero_infinity = rest
+    inputs, labels, blank, zero_infinity = args
     steps, counts = np.array(inputs, np.int64), np.array(labels, np.int64)
-    rows = in_rows(np, targets, labels)
+    rows = padded_targets(np, targets, labels)
     return native.ctc_loss_backward(x, logp, rows, loss, alpha, steps, counts, blank, zero_infinity)
 
 
-def no_further(ops: Any) -> NoReturn:
-    """Says that the gradient has no gradient."""
+def refuse_double_backward(ops: Any) -> NoReturn:
+    """Raises the error of a gradient of the gradient."""
     raise RuntimeError(
         "ctc_loss: derivative of its gradient is not implemented (as in PyTorch), hint: leave "
         "create_graph=True away, or detach the gradient"
     )
 
 
-_ctc_loss.numpy = kernel_or_fallback(fast, _ctc_loss.forward)
+_ctc_loss.numpy = kernel_or_fallback(ctc_loss_kernel, _ctc_loss.forward)
 _ctc_loss.pullback(
     x=lambda ops, g, x, targets, out, alpha, input_lengths, target_lengths, blank, zero_infinity: (
         ops._ctc_loss_backward(
@@ -154,40 +162,40 @@ _ctc_loss.pullback(
         )
     )
 )
-_ctc_loss_backward.numpy = kernel_or_fallback(fast_ctc_loss_backward, _ctc_loss_backward.forward)
-_ctc_loss_backward.pullback(x=no_further, logp=no_further)
+_ctc_loss_backward.numpy = kernel_or_fallback(ctc_loss_backward_kernel, _ctc_loss_backward.forward)
+_ctc_loss_backward.pullback(x=refuse_double_backward, logp=refuse_double_backward)
 
 
-def lengths_of(name: str, given: Any, n: int, most: int) -> Lengths:
+def lengths_of(name: str, lengths: Any, n: int, longest: int) -> Lengths:
     """Lengths from a tensor or a sequence.
 
     Raises:
-        RuntimeError: not n whole numbers from 0 to `most`.
-        TypeError: something else.
+        RuntimeError: not n integers from 0 to `longest`.
+        TypeError: not a tensor or sequence.
     """
-    if hasattr(given, "tolist"):
-        if given.dtype.kind not in "iu":
-            raise RuntimeError(f"ctc_loss: {name} must be integral: {given.dtype}")
-        given = given.tolist()
-        given = given if isinstance(given, list) else [given]
-    elif not isinstance(given, (tuple, list)):
+    if hasattr(lengths, "tolist"):
+        if lengths.dtype.kind not in "iu":
+            raise RuntimeError(f"ctc_loss: {name} must be integral: {lengths.dtype}")
+        lengths = lengths.tolist()
+        lengths = lengths if isinstance(lengths, list) else [lengths]
+    elif not isinstance(lengths, (tuple, list)):
         raise TypeError(
-            f"ctc_loss: {name} must be a tensor or a tuple of ints, not {type(given).__name__}"
+            f"ctc_loss: {name} must be a tensor or a tuple of ints, not {type(lengths).__name__}"
         )
-    found = tuple(int(v) for v in given)
-    if len(found) != n:
-        raise RuntimeError(f"ctc_loss: {name} must be of size batch_size: {len(found)}, not {n}")
-    for v in found:
-        if not 0 <= v <= most:
+    sizes = tuple(int(v) for v in lengths)
+    if len(sizes) != n:
+        raise RuntimeError(f"ctc_loss: {name} must be of size batch_size: {len(sizes)}, not {n}")
+    for v in sizes:
+        if not 0 <= v <= longest:
             raise RuntimeError(
-                f"ctc_loss: Expected {name} to have value at least 0 and at most {most}: {v}"
+                f"ctc_loss: Expected {name} to have value at least 0 and at most {longest}: {v}"
             )
-    return found
+    return sizes
 
 
 def check_shapes(log_probs: Any, targets: Any, blank: int) -> None:
     """Raises unless these can be log-probabilities, labels and a class."""
-    shape, where = tuple(log_probs.shape), tuple(targets.shape)
+    shape, target_shape = tuple(log_probs.shape), tuple(targets.shape)
     if log_probs.dtype not in (float32, float64):
         raise NotImplementedError(
             f"ctc_loss: not implemented for {log_probs.dtype}, hint: log_probs.float()"
@@ -196,8 +204,8 @@ def check_shapes(log_probs: Any, targets: Any, blank: int) -> None:
         raise RuntimeError(f"ctc_loss: log_probs must have 2 or 3 dimensions: {shape}")
     if 0 in shape:
         raise RuntimeError(f"ctc_loss: log_probs tensor must not be empty: {shape}")
-    if len(where) not in (1, 2):
-        raise RuntimeError(f"ctc_loss: targets must have 1 or 2 dimensions: {where}")
+    if len(target_shape) not in (1, 2):
+        raise RuntimeError(f"ctc_loss: targets must have 1 or 2 dimensions: {target_shape}")
     if targets.dtype.kind == "c":
         raise RuntimeError(f"ctc_loss: targets must be real: {targets.dtype}")
     if not 0 <= blank < shape[-1]:
@@ -206,15 +214,15 @@ def check_shapes(log_probs: Any, targets: Any, blank: int) -> None:
 
 def check_targets(shape: tuple[int, ...], lengths: Lengths) -> None:
     """Raises unless there are as many labels as the lengths say."""
-    n, most, total = len(lengths), max(lengths), sum(lengths)
+    n, longest, total = len(lengths), max(lengths), sum(lengths)
     if len(shape) == 1 and shape[0] != total:
         raise RuntimeError(
             f"ctc_loss: Expected targets to have size {total}, the sum of target_lengths, but got "
             f"size {shape[0]}"
         )
-    if len(shape) == 2 and (shape[0] != n or shape[1] < most):
+    if len(shape) == 2 and (shape[0] != n or shape[1] < longest):
         raise RuntimeError(
-            f"ctc_loss: Expected targets to have size {n} at dimension 0 and at least {most} at "
+            f"ctc_loss: Expected targets to have size {n} at dimension 0 and at least {longest} at "
             f"dimension 1, but got {shape}"
         )
 
@@ -230,28 +238,28 @@ def ctc_loss(
     reduction="mean",
     zero_infinity=False,
 ):
-    """The loss of labels that lie somewhere in a longer sequence, with blanks between (Graves,
-    Fernandez, Gomez and Schmidhuber 2006).
+    """The loss of a sequence of labels over all its alignments with a longer sequence, with blanks
+    between labels (Graves, Fernandez, Gomez and Schmidhuber 2006).
 
     Args:
         log_probs: (T, N, C) or (T, C), float32 or float64: logarithms of probabilities, as
             `log_softmax` gives them.
-        targets: (N, S), padded with anything, or all labels in one line; whole numbers from 0 to
-            C - 1 without the blank.
+        targets: (N, S) with any padding, or the labels of all samples concatenated; integers from 0
+            to C - 1 without the blank.
         input_lengths, target_lengths: how many steps, and how many labels, each sample has: tensors
             or tuples, (N) or ().
-        blank: the class that is no label.
+        blank: the class of the blank.
         reduction: "none", "sum", or "mean": of the losses over their target lengths.
         zero_infinity: losses of samples without any alignment are 0, and so are their gradients.
 
     The gradient is PyTorch's: that of `ctc_loss(x.log_softmax(-1))` by x, which goes through
-    `log_softmax` unchanged; log_probs that do not come from there have another. It has no
-    derivative itself.
+    `log_softmax` unchanged; other log_probs would have another gradient. It has no derivative
+    itself.
 
     Raises:
-        RuntimeError: shapes, lengths or the blank do not go together.
-        IndexError: a label is no class.
-        NotImplementedError: 16-bit or whole-number log_probs.
+        RuntimeError: shapes, lengths or the blank do not match.
+        IndexError: a label is not a class.
+        NotImplementedError: 16-bit or integer log_probs.
     """
     check_shapes(log_probs, targets, blank)
     single = log_probs.ndim == 2
@@ -264,8 +272,8 @@ def ctc_loss(
     if zero_infinity:
         losses = ops._where_other(losses == math.inf, losses, 0.0)
     if reduction == "mean":
-        if min(labels) == max(labels):  # a number is the shorter way
+        if min(labels) == max(labels):  # a Python number is faster
             return ops.mean(ops.div(losses, max(labels[0], 1)))
         counts = np.maximum(np.array(labels), 1).astype(x.dtype)
         return ops.mean(ops.div(losses, counts))
-    return reduced(ops, ops.reshape(losses, ()) if single else losses, reduction)
+    return apply_reduction(ops, ops.reshape(losses, ()) if single else losses, reduction)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..table.op_definition import composite
-from .cross_entropy import insist_on, legacy, reduced
+from .cross_entropy import apply_reduction, check_reduction, reduction_of_legacy
 
 
-def rows_of(name: str, input: Any) -> tuple[int, int]:
-    """(N, C), where a vector counts as one row, and a number as one of one class.
+def n_and_c(name: str, input: Any) -> tuple[int, int]:
+    """(N, C); a vector counts as one row, and a number as one row of one class.
 
     Raises:
-        RuntimeError: neither, or nothing in it.
+        RuntimeError: more dimensions, or no class.
     """
     shape = tuple(input.shape)
     if not shape:
@@ -44,13 +44,13 @@ def multi_margin_loss(
     indices (N).
     """
     name = "multi_margin_loss"
-    reduction = legacy(size_average, reduce, reduction)
-    insist_on(name, reduction)
+    reduction = reduction_of_legacy(size_average, reduce, reduction)
+    check_reduction(name, reduction)
     if p not in (1, 2):
         raise ValueError(f"{name}: only p == 1 and p == 2 are supported: {p}")
     if weight is not None and weight.ndim != 1:
         raise ValueError(f"{name}: weight must be one-dimensional: {tuple(weight.shape)}")
-    n, c = rows_of(name, input)
+    n, c = n_and_c(name, input)
     if math.prod(target.shape) != n or target.ndim > 1:
         raise RuntimeError(
             f"{name}: one class for each of {n} rows is needed: target has {tuple(target.shape)}"
@@ -61,16 +61,16 @@ def multi_margin_loss(
         raise RuntimeError(
             f"{name}: one weight for each of {c} classes is needed: {tuple(weight.shape)}"
         )
-    x, at = ops.reshape(input, (n, c)), ops.reshape(target, (n, 1))
-    terms = ops.relu(ops.add(ops.sub(x, ops._gather(x, at, 1)), margin))
+    x, indices = ops.reshape(input, (n, c)), ops.reshape(target, (n, 1))
+    terms = ops.relu(ops.add(ops.sub(x, ops._gather(x, indices, 1)), margin))
     terms = terms if p == 1 else ops.square(terms)
     if weight is not None:
         terms = ops.mul(
-            terms, ops.reshape(ops._index_select(weight, ops.reshape(at, (-1,)), 0), (n, 1))
+            terms, ops.reshape(ops._index_select(weight, ops.reshape(indices, (-1,)), 0), (n, 1))
         )
-    wrong = ops.ne(ops.arange(c), at)
-    losses = ops.div(ops.sum(ops._where(wrong, terms, 0.0), 1), c)
-    return reduced(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
+    is_other = ops.ne(ops.arange(c), indices)
+    losses = ops.div(ops.sum(ops._where(is_other, terms, 0.0), 1), c)
+    return apply_reduction(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
 
 
 @composite(method=False, function=False, autocast="full")
@@ -79,9 +79,9 @@ def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, r
     indices (N, C), of which those before the first -1 count.
     """
     name = "multilabel_margin_loss"
-    reduction = legacy(size_average, reduce, reduction)
-    insist_on(name, reduction)
-    n, c = rows_of(name, input)
+    reduction = reduction_of_legacy(size_average, reduce, reduction)
+    check_reduction(name, reduction)
+    n, c = n_and_c(name, input)
     if tuple(target.shape) != tuple(input.shape):
         raise RuntimeError(
             f"{name}: inconsistent target size: {tuple(target.shape)} for {tuple(input.shape)}"
@@ -94,18 +94,18 @@ def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, r
             f"{name}: class is out of range: {labels.min()} to {labels.max()}, {c} classes"
         )
     counts = np.logical_and.accumulate(labels >= 0, 1)
-    most = max(int(counts.sum(1).max(initial=0)), 1)  # labels of a row; memory grows with them
-    counts = counts[:, :most]
-    safe = np.where(counts, labels[:, :most], 0)
+    n_labels = max(int(counts.sum(1).max(initial=0)), 1)  # labels of a row; memory grows with them
+    counts = counts[:, :n_labels]
+    safe = np.where(counts, labels[:, :n_labels], 0)
     true = np.zeros((n, c), bool)
     row, column = np.nonzero(counts)
     true[row, safe[row, column]] = True
     x = ops.reshape(input, (n, c))
-    own = ops.reshape(ops._gather(x, safe, 1), (n, most, 1))
-    terms = ops.relu(ops.add(ops.sub(ops.reshape(x, (n, 1, c)), own), 1.0))
+    target_scores = ops.reshape(ops._gather(x, safe, 1), (n, n_labels, 1))
+    terms = ops.relu(ops.add(ops.sub(ops.reshape(x, (n, 1, c)), target_scores), 1.0))
     terms = ops._where(counts[:, :, None] & ~true[:, None, :], terms, 0.0)
     losses = ops.div(ops.sum(terms, (1, 2)), c)
-    return reduced(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
+    return apply_reduction(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
 
 
 @composite(method=False, function=False)
@@ -113,12 +113,12 @@ def multilabel_soft_margin_loss(
     ops, input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
     """The mean over classes of the cross entropy of sigmoid(input) and truths from 0 to 1."""
-    reduction = legacy(size_average, reduce, reduction)
-    insist_on("multilabel_soft_margin_loss", reduction)
+    reduction = reduction_of_legacy(size_average, reduce, reduction)
+    check_reduction("multilabel_soft_margin_loss", reduction)
     yes, no = ops.logsigmoid(input), ops.logsigmoid(ops.neg(input))
     losses = ops.neg(ops.add(ops.mul(target, yes), ops.mul(ops.rsub(target, 1), no)))
     losses = losses if weight is None else ops.mul(losses, weight)
-    return reduced(ops, ops.mean(losses, -1), reduction)
+    return apply_reduction(ops, ops.mean(losses, -1), reduction)
 
 
 @composite(method=False, function=False)
@@ -140,7 +140,7 @@ def triplet_margin_with_distance_loss(
         swap: the nearer of anchor and positive is compared with the negative.
     """
     name = "triplet_margin_loss"
-    insist_on(name, reduction)
+    check_reduction(name, reduction)
     if margin <= 0:
         raise ValueError(f"{name}: margin must be greater than 0: {margin}")
     if not anchor.ndim == positive.ndim == negative.ndim:
@@ -148,11 +148,13 @@ def triplet_margin_with_distance_loss(
             f"{name}: anchor, positive and negative must have as many dimensions: "
             f"{tuple(anchor.shape)}, {tuple(positive.shape)}, {tuple(negative.shape)}"
         )
-    far = distance_function or pairwise(ops)
-    near, away = far(anchor, positive), far(anchor, negative)
+    distance = distance_function or pairwise(ops)
+    positive_distance, negative_distance = distance(anchor, positive), distance(anchor, negative)
     if swap:
-        away = ops.minimum(away, far(positive, negative))
-    return reduced(ops, ops.relu(ops.add(ops.sub(near, away), margin)), reduction)
+        negative_distance = ops.minimum(negative_distance, distance(positive, negative))
+    return apply_reduction(
+        ops, ops.relu(ops.add(ops.sub(positive_distance, negative_distance), margin)), reduction
+    )
 
 
 def pairwise(ops: Any, p: float = 2.0, eps: float = 1e-6) -> Callable[[Any, Any], Any]:
@@ -177,26 +179,28 @@ def linear_cross_entropy(
     """`cross_entropy` of `linear(input, linear_weight, linear_bias)`: (N, E) and (C, ..., E).
 
     Args:
-        options: PyTorch's ways to save memory; accepted, and without effect here.
+        options: PyTorch's options to save memory; accepted, and without effect here.
     """
     name = "linear_cross_entropy"
-    shape, wide = tuple(input.shape), tuple(linear_weight.shape)
+    shape, weight_shape = tuple(input.shape), tuple(linear_weight.shape)
     if len(shape) not in (1, 2):
         raise RuntimeError(f"{name}: expected input with dimensionality 1 or 2: {shape}")
-    if len(wide) < 2 or wide[-1] != shape[-1]:
-        raise RuntimeError(f"{name}: expected linear_weight (C, ..., {shape[-1]}): {wide}")
-    if linear_bias is not None and tuple(linear_bias.shape) != wide[:-1]:
+    if len(weight_shape) < 2 or weight_shape[-1] != shape[-1]:
+        raise RuntimeError(f"{name}: expected linear_weight (C, ..., {shape[-1]}): {weight_shape}")
+    if linear_bias is not None and tuple(linear_bias.shape) != weight_shape[:-1]:
         raise RuntimeError(
-            f"{name}: expected linear_bias of shape {wide[:-1]}: {tuple(linear_bias.shape)}"
+            f"{name}: expected linear_bias of shape {weight_shape[:-1]}: {tuple(linear_bias.shape)}"
         )
-    if len(wide) > 2 and len(shape) == 1:
-        raise RuntimeError(f"{name}: such a linear_weight needs a batched input: {wide}, {shape}")
-    inner = (*shape[:-1], *wide[:-1])
+    if len(weight_shape) > 2 and len(shape) == 1:
+        raise RuntimeError(
+            f"{name}: such a linear_weight needs a batched input: {weight_shape}, {shape}"
+        )
+    inner = (*shape[:-1], *weight_shape[:-1])
     if ignore_index is not None and tuple(target.shape) == inner:
         raise RuntimeError(
             f"{name}: ignore_index goes with class indices, not probabilities: {ignore_index}"
         )
-    flat = ops.reshape(linear_weight, (-1, wide[-1]))
+    flat = ops.reshape(linear_weight, (-1, weight_shape[-1]))
     bias = None if linear_bias is None else ops.reshape(linear_bias, (-1,))
     logits = ops.reshape(ops.linear(input, flat, bias), inner)
     return ops.cross_entropy(

@@ -1,4 +1,4 @@
-"""Losses of two numbers, reduced in the same pass: a row for all, and one for their gradients."""
+"""Pointwise losses of two tensors, reduced in the same pass: one row for all, one for gradients."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ... import native
-from ..shape.view_expand_flip import shrunk
+from ..shape.view_expand_flip import sum_to_shape
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import reals
 
-__all__ = ["MEASURES", "PointwiseLoss"]
+__all__ = ["POINTWISE_LOSSES", "PointwiseLoss"]
 
 Function = Callable[..., Any]
 
 
 class PointwiseLoss(NamedTuple):
-    """A loss of numbers x and y, (xp, x, y, a, b), its slopes by x and by y, and their slopes.
+    """A loss of numbers x and y, (xp, x, y, a, b), its derivatives by x and by y, and the second
+    ones.
 
-    `bends` are functions (ops, x, y, a, b) of the table's words: by x twice, by both, by y twice;
-    0 for a number that is 0 everywhere.
+    `second_derivatives` are functions (ops, x, y, a, b) on the table: by x twice, by both, by y
+    twice; the number 0 if it is 0 everywhere.
     """
 
     value: Function
-    slopes: tuple[Function, Function]
-    bends: tuple[Any, Any, Any]
+    derivatives: tuple[Function, Function]
+    second_derivatives: tuple[Any, Any, Any]
 
 
 def soft_plus(xp: Any, x: Any) -> Any:
@@ -39,7 +40,7 @@ def logistic(xp: Any, x: Any) -> Any:
 
 
 def sigmoid_derivative(ops: Any, x: Any) -> Any:
-    """s (1 - s), the slope of the logistic function."""
+    """s (1 - s), the derivative of the logistic function."""
     s = ops.sigmoid(x)
     return s * (1 - s)
 
@@ -55,7 +56,7 @@ def huber_second_derivative(ops: Any, x: Any, y: Any, knee: float, scale: float)
     return ops._to_copy(ops.abs(x - y) <= knee, x.dtype) * (scale / knee)
 
 
-def entropy(xp: Any, x: Any, y: Any, a: float, b: float) -> Any:
+def binary_cross_entropy(xp: Any, x: Any, y: Any, a: float, b: float) -> Any:
     """-(y log(x) + (1 - y) log(1 - x)), with logarithms of at least -100."""
     for name, p in (("input", x), ("target", y)):
         if p.size and (p.min() < 0 or p.max() > 1):
@@ -65,7 +66,7 @@ def entropy(xp: Any, x: Any, y: Any, a: float, b: float) -> Any:
     return -(y * xp.maximum(xp.log(x), -100) + (1 - y) * xp.maximum(xp.log1p(-x), -100))
 
 
-TINY = 1e-12  # what x (1 - x) counts at least
+TINY = 1e-12  # the lower bound of x (1 - x)
 
 
 def bce_second_derivative(ops: Any, x: Any, y: Any, a: float, b: float) -> Any:
@@ -80,23 +81,23 @@ def divergence(xp: Any, x: Any, y: Any, a: float, b: float) -> Any:
     return xp.where(y == 0, xp.zeros((), y.dtype), y * xp.log(y)) - y * x
 
 
-def flat(number: float) -> Function:
-    """The same everywhere."""
+def constant(number: float) -> Function:
+    """A constant second derivative."""
     return lambda ops, x, y, a, b: number
 
 
-MEASURES = {
-    "squared": PointwiseLoss(
+POINTWISE_LOSSES = {
+    "mse": PointwiseLoss(
         lambda xp, x, y, a, b: (x - y) * (x - y),
         (lambda xp, x, y, a, b: 2 * (x - y), lambda xp, x, y, a, b: 2 * (y - x)),
-        (flat(2.0), flat(-2.0), flat(2.0)),
+        (constant(2.0), constant(-2.0), constant(2.0)),
     ),
-    "absolute": PointwiseLoss(
+    "l1": PointwiseLoss(
         lambda xp, x, y, a, b: xp.abs(x - y),
         (lambda xp, x, y, a, b: xp.sign(x - y), lambda xp, x, y, a, b: xp.sign(y - x)),
         (0, 0, 0),
     ),
-    "bent": PointwiseLoss(  # a: knee, b: scale
+    "huber": PointwiseLoss(  # a: knee, b: scale
         huber,
         (
             lambda xp, x, y, a, b: b * xp.clip((x - y) / a, -1, 1),
@@ -104,12 +105,12 @@ MEASURES = {
         ),
         (
             huber_second_derivative,
-            lambda *given: -huber_second_derivative(*given),
+            lambda *args: -huber_second_derivative(*args),
             huber_second_derivative,
         ),
     ),
-    "entropy": PointwiseLoss(  # of the probability x
-        entropy,
+    "bce": PointwiseLoss(  # of the probability x
+        binary_cross_entropy,
         (
             lambda xp, x, y, a, b: (x - y) / xp.maximum((1 - x) * x, TINY),
             lambda xp, x, y, a, b: xp.maximum(xp.log1p(-x), -100) - xp.maximum(xp.log(x), -100),
@@ -120,10 +121,10 @@ MEASURES = {
             0,
         ),
     ),
-    "logit": PointwiseLoss(  # the entropy of sigmoid(x)
+    "bce_with_logits": PointwiseLoss(  # the entropy of sigmoid(x)
         lambda xp, x, y, a, b: xp.where(x < 0, -y, 1 - y) * x + soft_plus(xp, -xp.abs(x)),
         (lambda xp, x, y, a, b: logistic(xp, x) - y, lambda xp, x, y, a, b: -x),
-        (lambda ops, x, y, a, b: sigmoid_derivative(ops, x), flat(-1.0), 0),
+        (lambda ops, x, y, a, b: sigmoid_derivative(ops, x), constant(-1.0), 0),
     ),
     "soft_margin": PointwiseLoss(  # log(1 + exp(-x y))
         lambda xp, x, y, a, b: soft_plus(xp, -x * y),
@@ -137,12 +138,12 @@ MEASURES = {
             lambda ops, x, y, a, b: x * x * sigmoid_derivative(ops, x * y),
         ),
     ),
-    "divergence": PointwiseLoss(
+    "kl_div": PointwiseLoss(
         divergence,
         (lambda xp, x, y, a, b: -y, lambda xp, x, y, a, b: xp.log(y) + 1 - x),
-        (0, flat(-1.0), lambda ops, x, y, a, b: 1 / y),
+        (0, constant(-1.0), lambda ops, x, y, a, b: 1 / y),
     ),
-    "log_divergence": PointwiseLoss(  # of logarithms y
+    "kl_div_log_target": PointwiseLoss(  # of logarithms y
         lambda xp, x, y, a, b: xp.exp(y) * (y - x),
         (lambda xp, x, y, a, b: -xp.exp(y), lambda xp, x, y, a, b: xp.exp(y) * (y - x + 1)),
         (
@@ -151,35 +152,35 @@ MEASURES = {
             lambda ops, x, y, a, b: ops.exp(y) * (y - x + 2),
         ),
     ),
-    "poisson": PointwiseLoss(  # of the logarithm x of a rate
+    "poisson_nll": PointwiseLoss(  # of the logarithm x of a rate
         lambda xp, x, y, a, b: xp.exp(x) - y * x,
         (lambda xp, x, y, a, b: xp.exp(x) - y, lambda xp, x, y, a, b: -x),
-        (lambda ops, x, y, a, b: ops.exp(x), flat(-1.0), 0),
+        (lambda ops, x, y, a, b: ops.exp(x), constant(-1.0), 0),
     ),
 }
 
 PROBABLE = (reals((3, 4), 0.1, 0.9), reals((3, 4), 0.1, 0.9))
 SAMPLES = [
-    ((3, 4), (3, 4), "squared", "mean"),
-    ((3, 4), (4,), "squared", "sum"),
-    ((3, 4), (4,), "squared", "none"),
-    ((3, 4), (3, 4), "absolute", "mean"),
-    ((3, 4), (3, 4), "bent", "sum", 0.5, 2.0),
-    ((3, 4), (4,), "bent", "none", 1.0, 1.0),
-    (*PROBABLE, "entropy", "mean"),
-    (*PROBABLE, "entropy", "none"),
-    ((3, 4), (3, 4), "logit", "mean"),
-    ((), (3, 1), "logit", "none"),
+    ((3, 4), (3, 4), "mse", "mean"),
+    ((3, 4), (4,), "mse", "sum"),
+    ((3, 4), (4,), "mse", "none"),
+    ((3, 4), (3, 4), "l1", "mean"),
+    ((3, 4), (3, 4), "huber", "sum", 0.5, 2.0),
+    ((3, 4), (4,), "huber", "none", 1.0, 1.0),
+    (*PROBABLE, "bce", "mean"),
+    (*PROBABLE, "bce", "none"),
+    ((3, 4), (3, 4), "bce_with_logits", "mean"),
+    ((), (3, 1), "bce_with_logits", "none"),
     ((3, 4), (3, 4), "soft_margin", "sum"),
-    ((3, 4), reals((3, 4), 0.1, 0.9), "divergence", "mean"),
-    ((3, 4), (3, 4), "log_divergence", "sum"),
-    ((3, 4), (3, 4), "poisson", "none"),
-    ((0, 4), (0, 4), "squared", "sum"),
+    ((3, 4), reals((3, 4), 0.1, 0.9), "kl_div", "mean"),
+    ((3, 4), (3, 4), "kl_div_log_target", "sum"),
+    ((3, 4), (3, 4), "poisson_nll", "none"),
+    ((0, 4), (0, 4), "mse", "sum"),
 ]
 
 
-def share(n: int, reduction: str) -> float:
-    """What one of n losses counts."""
+def loss_weight(n: int, reduction: str) -> float:
+    """The weight of one of n losses in their reduction."""
     return 1 / (n or math.nan) if reduction == "mean" else 1.0
 
 
@@ -194,7 +195,7 @@ def share(n: int, reduction: str) -> float:
 )
 def _pointwise_loss(xp, x, y, /, name, reduction="mean", a=0.0, b=0.0):
     """The named loss of x and y: all of them, their mean or their sum."""
-    losses = MEASURES[name].value(xp, x, y, a, b)
+    losses = POINTWISE_LOSSES[name].value(xp, x, y, a, b)
     if reduction != "none":
         losses = losses.mean() if reduction == "mean" and losses.size else losses.sum()
         if reduction == "mean" and not xp.broadcast(x, y).size:
@@ -204,10 +205,10 @@ def _pointwise_loss(xp, x, y, /, name, reduction="mean", a=0.0, b=0.0):
 
 _pointwise_loss.numpy = kernel_or_fallback(native.pointwise_loss, _pointwise_loss.forward)
 _pointwise_loss.pullback(
-    x=lambda ops, g, x, y, x_shape, name, reduction, a, b: shrunk(
+    x=lambda ops, g, x, y, x_shape, name, reduction, a, b: sum_to_shape(
         ops, ops._pointwise_loss_backward(g, x, y, name, 0, reduction, a, b), x_shape
     ),
-    y=lambda ops, g, x, y, y_shape, name, reduction, a, b: shrunk(
+    y=lambda ops, g, x, y, y_shape, name, reduction, a, b: sum_to_shape(
         ops, ops._pointwise_loss_backward(g, x, y, name, 1, reduction, a, b), y_shape
     ),
 )
@@ -226,13 +227,13 @@ _pointwise_loss.pullback(
     vmap="pointwise_loss_gradients",
 )
 def _pointwise_loss_backward(xp, x, left, right, /, name, side, reduction="mean", a=0.0, b=0.0):
-    """x times the slope of the named loss by its left (side 0) or its right number, over the number
-    of losses for their mean.
+    """x times the derivative of the named loss by its left (side 0) or right operand, divided by
+    the number of losses if they are averaged.
     """
-    slope = MEASURES[name].slopes[side](xp, left, right, a, b)
+    derivative = POINTWISE_LOSSES[name].derivatives[side](xp, left, right, a, b)
     shape = xp.broadcast(left, right).shape
-    factor = x * x.dtype.type(share(math.prod(shape), reduction))
-    return xp.broadcast_to(factor * slope, shape).astype(left.dtype)
+    factor = x * x.dtype.type(loss_weight(math.prod(shape), reduction))
+    return xp.broadcast_to(factor * derivative, shape).astype(left.dtype)
 
 
 _pointwise_loss_backward.numpy = kernel_or_fallback(
@@ -241,21 +242,23 @@ _pointwise_loss_backward.numpy = kernel_or_fallback(
 
 
 def pointwise_loss_double_backward(
-    ops: Any, g: Any, x: Any, left: Any, right: Any, which: int, given: tuple[Any, ...]
+    ops: Any, g: Any, x: Any, left: Any, right: Any, which: int, attributes: tuple[Any, ...]
 ) -> Any:
-    """The gradient of `_pointwise_loss_backward` by x (which -1), or by one of the numbers."""
-    name, side, reduction, a, b = given
-    like = (left, right)[max(which, 0)]
+    """The gradient of `_pointwise_loss_backward` by x (which = -1), left (0) or right (1)."""
+    name, side, reduction, a, b = attributes
+    operand = (left, right)[max(which, 0)]
     if which < 0:
-        slopes = ops._pointwise_loss_backward(g, left, right, name, side, "none", a, b)
+        derivatives = ops._pointwise_loss_backward(g, left, right, name, side, "none", a, b)
         if reduction == "none":
-            return slopes
-        return ops.sum(slopes) * share(math.prod(slopes.shape), reduction)
-    bend = MEASURES[name].bends[side + which]
-    if bend == 0:
+            return derivatives
+        return ops.sum(derivatives) * loss_weight(math.prod(derivatives.shape), reduction)
+    second_derivative = POINTWISE_LOSSES[name].second_derivatives[side + which]
+    if second_derivative == 0:
         return None
-    curved = g * x * bend(ops, left, right, a, b)
-    return shrunk(ops, curved * share(math.prod(g.shape), reduction), tuple(like.shape))
+    gradient = g * x * second_derivative(ops, left, right, a, b)
+    return sum_to_shape(
+        ops, gradient * loss_weight(math.prod(g.shape), reduction), tuple(operand.shape)
+    )
 
 
 _pointwise_loss_backward.pullback(

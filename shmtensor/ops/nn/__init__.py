@@ -1,1 +1,1 @@
-"""Rows under the layers: activations, norms, convolution, pooling, attention, recurrence."""
+"""Rows of layers: activations, norms, convolution, pooling, attention, recurrent networks."""

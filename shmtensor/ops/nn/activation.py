@@ -1,4 +1,4 @@
-"""Activations: what stands between the layers of a network.
+"""Activation functions.
 
 Longer than other files: the columns that each row declares are here.
 """
@@ -12,9 +12,14 @@ import numpy as np
 
 from ... import native
 from ..pointwise.exp_log_erf import error_function
-from ..table.check_dtypes import floating, not_whole, refusal, same_dtype_rule
+from ..table.check_dtypes import (
+    any_floating_check,
+    check_floating,
+    check_same_dtype,
+    unsupported_dtype,
+)
 from ..table.dims import axis
-from ..table.native_or_numpy import for_floats, kernel_or_fallback
+from ..table.native_or_numpy import floating_kernel, kernel_or_fallback
 from ..table.op_definition import PRIVATE, composite, op
 from ..table.samples import reals
 from .activation_backward import silu_derivative
@@ -24,34 +29,39 @@ ROOT_2_PI = math.sqrt(2 / math.pi)
 BOTH_SIDES = [(reals((3, 4), -3.0, 3.0),), (reals(()),), ((0, 3),)]
 
 
-def positive_part(xp: Any, x: Any) -> Any:
+def relu_array(xp: Any, x: Any) -> Any:
     """max(x, 0)."""
     return xp.maximum(x, 0)
 
 
-quick_relu = native.elementwise("relu")
-relu_of_half = native.InFloat32(quick_relu)
+native_relu = native.elementwise("relu")
+relu_in_float32 = native.InFloat32(native_relu)
 
 
-def fast_relu(x: Any, out: Any = None) -> Any:
-    """In one pass of floating-point numbers, into `out` too."""
+def relu_kernel(x: Any, out: Any = None) -> Any:
+    """The native kernel for floating-point numbers, also into `out`."""
     if x.dtype.kind == "f":
-        return quick_relu(x, out) if x.dtype.itemsize > 2 else relu_of_half(x, out)
+        return native_relu(x, out) if x.dtype.itemsize > 2 else relu_in_float32(x, out)
     if x.dtype.kind in "cb":
-        raise refusal("relu", x)
-    found = positive_part(np, x)
+        raise unsupported_dtype("relu", x)
+    result = relu_array(np, x)
     if out is None:
-        return found
-    out[...] = found
+        return result
+    out[...] = result
     return out
 
 
 @op(
-    numpy=fast_relu, inplace=True, out=True, samples=BOTH_SIDES, layout="pointwise", halves="chosen"
+    numpy=relu_kernel,
+    inplace=True,
+    out=True,
+    samples=BOTH_SIDES,
+    layout="pointwise",
+    halves="dispatches",
 )
 def relu(xp, x, /):
     """max(x, 0)."""
-    return positive_part(xp, x)
+    return relu_array(xp, x)
 
 
 relu.pullback(x=lambda ops, g, out: ops._relu_backward(g, out))
@@ -75,7 +85,7 @@ def logistic(xp: Any, x: Any) -> Any:
 
 
 @op(
-    numpy=for_floats(native.sigmoid, logistic),
+    numpy=floating_kernel(native.sigmoid, logistic),
     promote="float",
     samples=BOTH_SIDES,
     layout="pointwise",
@@ -123,7 +133,7 @@ def silu(xp, x, /):
 
 
 silu.numpy = kernel_or_fallback(native.silu, silu.forward)
-silu.unlike = not_whole("silu")
+silu.check_dtypes = any_floating_check("silu")
 silu.pullback(
     x=lambda ops, g, x: (
         ops._activation_backward(g, x, "silu")
@@ -164,8 +174,8 @@ def gelu_second_derivative(ops: Any, y: Any, tanh: bool) -> Any:
     t = ops.tanh(ROOT_2_PI * (y + 0.044715 * y * y * y))
     first = ROOT_2_PI * (1 + 3 * 0.044715 * y * y)
     second = ROOT_2_PI * 6 * 0.044715 * y
-    rise = 1 - t * t
-    return rise * first + 0.5 * y * rise * (second - 2 * t * first * first)
+    tanh_derivative = 1 - t * t
+    return tanh_derivative * first + 0.5 * y * tanh_derivative * (second - 2 * t * first * first)
 
 
 @op(
@@ -176,7 +186,7 @@ def gelu_second_derivative(ops: Any, y: Any, tanh: bool) -> Any:
     layout="pointwise",
 )
 def _gelu_backward(xp, x, y, /, tanh):
-    """x times the slope of gelu at y."""
+    """x times the derivative of gelu at y."""
     return x * gelu_derivative(xp, lambda z: error_function(xp, z, False), y, tanh)
 
 
@@ -193,7 +203,7 @@ def gelu(ops, input, approximate="none"):
         raise RuntimeError(
             f"gelu: no such approximation: {approximate!r}, 'none' or 'tanh' is needed"
         )
-    floating("gelu", input)
+    check_floating("gelu", input)
     return ops._gelu(input, approximate == "tanh")
 
 
@@ -205,7 +215,7 @@ def gelu(ops, input, approximate="none"):
 )
 def softplus(xp, x, /, beta=1.0, threshold=20.0):
     """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""
-    floating("softplus", x)
+    check_floating("softplus", x)
     z = x * beta
     return xp.where(z > threshold, x, xp.logaddexp(z, 0) / beta).astype(x.dtype)
 
@@ -216,10 +226,10 @@ softplus.pullback(
 )
 
 
-@op(**PRIVATE, samples=BOTH_SIDES, layout="rows", vmap="alone")
+@op(**PRIVATE, samples=BOTH_SIDES, layout="contiguous", vmap="alone")
 def logsigmoid(xp, x, /):
     """log(sigmoid(x)), without overflow."""
-    floating("logsigmoid", x)
+    check_floating("logsigmoid", x)
     return -xp.logaddexp(-x, 0)
 
 
@@ -235,7 +245,7 @@ logsigmoid.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "logsigmo
 )
 def leaky_relu(xp, x, /, negative_slope=0.01):
     """x where it is positive, negative_slope * x elsewhere."""
-    floating("leaky_relu", x)
+    check_floating("leaky_relu", x)
     return xp.where(x > 0, x, x * negative_slope)
 
 
@@ -253,7 +263,7 @@ leaky_relu.pullback(
 )
 def elu(xp, x, /, alpha=1.0, scale=1.0, input_scale=1.0):
     """scale * x where it is positive, scale * alpha * (exp(input_scale * x) - 1) elsewhere."""
-    floating("elu", x)
+    check_floating("elu", x)
     return xp.where(x > 0, x * scale, xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale))
 
 
@@ -303,7 +313,7 @@ hardtanh.pullback(
 @op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)], layout="pointwise")
 def hardsigmoid(xp, x, /):
     """x / 6 + 1 / 2, but at least 0 and at most 1."""
-    floating("hardsigmoid", x)
+    check_floating("hardsigmoid", x)
     return xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
@@ -314,7 +324,7 @@ hardsigmoid.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "hardsig
 @op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)], layout="pointwise")
 def hardswish(xp, x, /):
     """x * hardsigmoid(x)."""
-    floating("hardswish", x)
+    check_floating("hardswish", x)
     return x * xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
@@ -325,7 +335,7 @@ hardswish.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "hardswish
 @op(samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)], layout="pointwise")
 def hardshrink(xp, x, /, lambd=0.5):
     """x outside [-lambd, lambd], 0 inside."""
-    floating("hardshrink", x)
+    check_floating("hardshrink", x)
     return xp.where((x < -lambd) | (x > lambd) | (x != x), x, xp.zeros((), x.dtype))
 
 
@@ -340,12 +350,12 @@ hardshrink.pullback(x=lambda ops, g, x, lambd: ops._activation_backward(g, x, "h
     layout="pointwise",
 )
 def softshrink(xp, x, /, lambd=0.5):
-    """x moved by lambd towards 0, and 0 where it is nearer."""
-    floating("softshrink", x)
+    """x moved by lambd towards 0; 0 where |x| is at most lambd."""
+    check_floating("softshrink", x)
     if lambd < 0:
         raise RuntimeError(f"softshrink: lambd must not be negative: {lambd}")
-    near = xp.zeros((), x.dtype) * x
-    return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, near))
+    zeros = xp.zeros((), x.dtype) * x
+    return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, zeros))
 
 
 softshrink.numpy = kernel_or_fallback(native.softshrink, softshrink.forward)
@@ -367,7 +377,7 @@ threshold.pullback(
 @op(**PRIVATE, samples=BOTH_SIDES, layout="pointwise")
 def mish(xp, x, /):
     """x * tanh(softplus(x)) (Misra 2019)."""
-    floating("mish", x)
+    check_floating("mish", x)
     return x * xp.tanh(xp.logaddexp(x, 0))
 
 
@@ -375,21 +385,21 @@ mish.numpy = kernel_or_fallback(native.mish, mish.forward)
 mish.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "mish"))
 
 
-quick_prelu = native.elementwise("prelu")
+native_prelu = native.elementwise("prelu")
 
 
-def fast_prelu(x: Any, weight: Any) -> Any:
-    """In one pass of float32 and float64."""
+def prelu_kernel(x: Any, weight: Any) -> Any:
+    """The native kernel for float32 and float64."""
     if x.dtype == weight.dtype and x.dtype.char in "fd":
         if weight.size == 1 and weight.ndim <= x.ndim:
             return native.leaky_relu(x, weight.item())
-        return quick_prelu(x, weight)
+        return native_prelu(x, weight)
     with np.errstate(all="ignore"):
         return _prelu_kernel.forward(np, x, weight)
 
 
 @op(
-    numpy=fast_prelu,
+    numpy=prelu_kernel,
     broadcast=True,
     promote="common",
     **PRIVATE,
@@ -412,8 +422,8 @@ def prelu(ops, input, weight):
     """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension
     1).
     """
-    same_dtype_rule("prelu", input, weight)
-    floating("prelu", input)
+    check_same_dtype("prelu", input, weight)
+    check_floating("prelu", input)
     if weight.ndim > 1:
         raise RuntimeError(f"prelu: weight must be 0-d or 1-d: {tuple(weight.shape)}")
     if math.prod(weight.shape) not in (1, input.shape[1] if input.ndim > 1 else 1):
@@ -431,7 +441,7 @@ def prelu(ops, input, weight):
 @composite(**PRIVATE)
 def glu(ops, input, dim=-1):
     """The first half along a dimension times the sigmoid of the second."""
-    floating("glu", input)
+    check_floating("glu", input)
     if not input.ndim or input.shape[dim] % 2:
         raise RuntimeError(f"glu: dim must have an even size: {tuple(input.shape)}, dim={dim}")
     if input.dtype.kind == "f":

@@ -1,4 +1,4 @@
-"""Slopes of activations: one row for all, and what its own gradient needs; the gate of glu."""
+"""Derivatives of activations: one row for all, and its second derivatives; glu."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import reals
 
-__all__ = ["CURVES", "ActivationDerivatives"]
+__all__ = ["DERIVATIVES", "ActivationDerivatives"]
 
 Function = Callable[..., Any]
 
@@ -24,12 +24,12 @@ class ActivationDerivatives(NamedTuple):
     almost everywhere is None.
     """
 
-    slope: Function
-    bend: Function | None = None
+    first: Function
+    second: Function | None = None
 
 
-class Plain:
-    """The functions of slopes on arrays."""
+class NumPyFunctions:
+    """The functions `f` on NumPy's arrays."""
 
     exp, tanh, where = np.exp, np.tanh, np.where
 
@@ -82,16 +82,16 @@ def logsigmoid_second_derivative(ops: Any, x: Any) -> Any:
 def elu_second_derivative(ops: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
     """scale alpha input_scale^2 exp(input_scale x) on the negative side."""
     low = ops._where_other(x > 0, x, 0.0)
-    bend = ops.exp(low * input_scale) * (alpha * scale * input_scale * input_scale)
-    return ops._where_other(x > 0, bend, 0.0)
+    value = ops.exp(low * input_scale) * (alpha * scale * input_scale * input_scale)
+    return ops._where_other(x > 0, value, 0.0)
 
 
 def shrink_derivative(f: Any, x: Any, lambd: float) -> Any:
-    """0 up to lambd on either side."""
+    """0 from -lambd to lambd, else 1."""
     return f.where((x >= -lambd) & (x <= lambd), 0.0, 1.0)
 
 
-CURVES = {
+DERIVATIVES = {
     "silu": ActivationDerivatives(silu_derivative, silu_second_derivative),
     "softplus": ActivationDerivatives(
         lambda f, x, beta, threshold: f.where(x * beta > threshold, 1.0, f.sigmoid(x * beta)),
@@ -122,7 +122,7 @@ CURVES = {
     "softshrink": ActivationDerivatives(shrink_derivative),
     "threshold": ActivationDerivatives(lambda f, x, threshold: f.where(x <= threshold, 0.0, 1.0)),
 }
-ARGUMENTS = {
+ARGUMENT_COUNTS = {
     "softplus": 2, "leaky_relu": 1, "elu": 3, "hardtanh": 2, "hardshrink": 1, "softshrink": 1,
     "threshold": 1,
 }  # fmt: skip
@@ -150,12 +150,12 @@ WIDE = reals((3, 4), -5.0, 5.0)
     layout="pointwise",
 )
 def _activation_backward(xp, x, y, /, name, a=0.0, b=0.0, c=0.0):
-    """x times the slope of the named activation at y; where the slope is 0 the result is 0."""
-    numbers = (a, b, c)[: ARGUMENTS.get(name, 0)]
-    slope = CURVES[name].slope(Plain, y, *numbers)
-    flat = CURVES[name].bend is None or name == "hardswish"
-    out = x * slope
-    return (xp.where(slope == 0, 0.0, out) if flat else out).astype(x.dtype)
+    """x times the derivative of the named activation at y; 0 where the derivative is 0."""
+    numbers = (a, b, c)[: ARGUMENT_COUNTS.get(name, 0)]
+    derivative = DERIVATIVES[name].first(NumPyFunctions, y, *numbers)
+    has_zero_derivative = DERIVATIVES[name].second is None or name == "hardswish"
+    out = x * derivative
+    return (xp.where(derivative == 0, 0.0, out) if has_zero_derivative else out).astype(x.dtype)
 
 
 _activation_backward.numpy = kernel_or_fallback(
@@ -166,9 +166,13 @@ _activation_backward.numpy = kernel_or_fallback(
 def activation_double_backward(
     ops: Any, g: Any, x: Any, y: Any, name: str, numbers: tuple[float, ...]
 ) -> Any:
-    """The gradient of `_activation_backward` by y; None where no slope changes."""
-    bend = CURVES[name].bend
-    return None if bend is None else g * x * bend(ops, y, *numbers[: ARGUMENTS.get(name, 0)])
+    """The gradient of `_activation_backward` by y; None if the second derivative is 0."""
+    second_derivative = DERIVATIVES[name].second
+    return (
+        None
+        if second_derivative is None
+        else g * x * second_derivative(ops, y, *numbers[: ARGUMENT_COUNTS.get(name, 0)])
+    )
 
 
 _activation_backward.pullback(
@@ -177,21 +181,21 @@ _activation_backward.pullback(
 )
 
 
-# ---- the gate of glu
+# ---- glu
 
 
-def halves(x: Any, dim: int) -> tuple[Any, Any]:
+def split_halves(x: Any, dim: int) -> tuple[Any, Any]:
     """Views of an array's two halves along dim."""
     n = x.shape[dim] // 2
-    ahead = (slice(None),) * dim
-    return x[(*ahead, slice(n))], x[(*ahead, slice(n, None))]
+    leading = (slice(None),) * dim
+    return x[(*leading, slice(n))], x[(*leading, slice(n, None))]
 
 
 @op(method=False, function=False, samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)], vmap="along")
 def _glu(xp, x, /, dim):
     """The first half along dim times sigmoid(the second)."""
-    left, right = halves(x, dim)
-    return left * Plain.sigmoid(right)
+    value, gate = split_halves(x, dim)
+    return value * NumPyFunctions.sigmoid(gate)
 
 
 @op(
@@ -202,19 +206,19 @@ def _glu(xp, x, /, dim):
 )
 def _glu_backward(xp, x, y, /, dim):
     """The gradient of `_glu` at y, by its incoming one x."""
-    left, right = halves(y, dim)
-    s = Plain.sigmoid(right)
-    return xp.concatenate([x * s, x * left * s * (1 - s)], dim).astype(x.dtype)
+    value, gate = split_halves(y, dim)
+    s = NumPyFunctions.sigmoid(gate)
+    return xp.concatenate([x * s, x * value * s * (1 - s)], dim).astype(x.dtype)
 
 
 def glu_double_backward(ops: Any, g: Any, x: Any, y: Any, dim: int) -> tuple[Any, Any]:
     """The gradients of `_glu_backward` by x and by y."""
     n = x.shape[dim]
-    (a, b), (left, right) = ((ops.narrow(v, dim, 0, n), ops.narrow(v, dim, n, n)) for v in (g, y))
-    s = ops.sigmoid(right)
-    rise = s * (1 - s)
-    by_right = x * rise * (a + b * left * (1 - 2 * s))
-    return a * s + b * left * rise, ops.cat([b * x * rise, by_right], dim)
+    (a, b), (value, gate) = ((ops.narrow(v, dim, 0, n), ops.narrow(v, dim, n, n)) for v in (g, y))
+    s = ops.sigmoid(gate)
+    derivative = s * (1 - s)
+    g_gate = x * derivative * (a + b * value * (1 - 2 * s))
+    return a * s + b * value * derivative, ops.cat([b * x * derivative, g_gate], dim)
 
 
 _glu.numpy = kernel_or_fallback(native.glu, _glu.forward)

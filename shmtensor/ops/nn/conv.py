@@ -12,17 +12,24 @@ import math
 from typing import Any
 
 from ... import native
-from ..table.native_or_numpy import kernel_or_fallback, narrowed, widened
+from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
 from ..table.op_definition import composite, op
-from .sliding_window import Shape, added_back, counts, numbers, padded, views
+from .sliding_window import (
+    Shape,
+    add_windows,
+    expand_to_tuple,
+    output_sizes,
+    pad_with,
+    window_views,
+)
 
 
-def product(xp: Any, x: Any, y: Any) -> Any:
+def batched_matmul(xp: Any, x: Any, y: Any) -> Any:
     """Matrix products of a batch."""
     return xp.matmul(x, y) if x.__class__.__module__ != "numpy" else native.matmul(x, y)
 
 
-def columns(
+def im2col(
     xp: Any,
     x: Any,
     kernel: Shape,
@@ -33,13 +40,13 @@ def columns(
     fit: Shape,
 ) -> Any:
     """The first `fit` windows of x as (N, groups, C / groups * elements of a window, windows)."""
-    x = padded(xp, x, padding, padding)
+    x = pad_with(xp, x, padding, padding)
     rows = x.shape[1] // groups * math.prod(kernel)
-    found = views(xp, x, kernel, stride, dilation, fit)
-    return found.reshape(x.shape[0], groups, rows, math.prod(fit))
+    windows = window_views(xp, x, kernel, stride, dilation, fit)
+    return windows.reshape(x.shape[0], groups, rows, math.prod(fit))
 
 
-def grouped(x: Any, groups: int) -> Any:
+def split_groups(x: Any, groups: int) -> Any:
     """(N, K, *fit) as (N, groups, K / groups, windows)."""
     return x.reshape(x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:]))
 
@@ -68,11 +75,11 @@ CASES: list[tuple[Any, ...]] = [
     vmap="folded",
 )
 def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
-    """Each filter's sums of products with all windows of the image, plus its bias."""
+    """The convolution of images with filters, plus the bias."""
     kernel = weight.shape[2:]
-    fit = counts(x.shape[2:], kernel, stride, padding, dilation)
-    parts = columns(xp, x, kernel, stride, padding, dilation, groups, fit)
-    out = product(xp, flat_filters(weight, groups), parts)
+    fit = output_sizes(x.shape[2:], kernel, stride, padding, dilation)
+    parts = im2col(xp, x, kernel, stride, padding, dilation, groups, fit)
+    out = batched_matmul(xp, flat_filters(weight, groups), parts)
     out = out.reshape(x.shape[0], weight.shape[0], *fit)
     return out if bias is None else out + bias.reshape(-1, *(1,) * len(fit))
 
@@ -91,14 +98,14 @@ def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilatio
     vmap="folded",
 )
 def _conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
-    """The filters, weighted by each result, added up where their windows lie: (N, C, *size)."""
+    """The filters times each result, added at the windows' positions: (N, C, *size)."""
     kernel, fit = weight.shape[2:], x.shape[2:]
-    parts = product(xp, flat_filters(weight, groups).swapaxes(1, 2), grouped(x, groups))
+    parts = batched_matmul(xp, flat_filters(weight, groups).swapaxes(1, 2), split_groups(x, groups))
     lead = (x.shape[0], groups * weight.shape[1])
-    found = added_back(
+    out = add_windows(
         xp, parts.reshape(*lead, *kernel, *fit), size, kernel, stride, padding, dilation
     )
-    return xp.ascontiguousarray(found)
+    return xp.ascontiguousarray(out)
 
 
 @op(
@@ -116,9 +123,9 @@ def _conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
 )
 def _convolution_backward_weight(xp, x, y, /, kernel, stride, padding, dilation, groups):
     """Sums of products of windows and results: (K, C / groups, *kernel)."""
-    parts = columns(xp, x, kernel, stride, padding, dilation, groups, y.shape[2:])
-    found = product(xp, grouped(y, groups), parts.swapaxes(2, 3))
-    return found.sum(0, x.dtype).reshape(y.shape[1], x.shape[1] // groups, *kernel)
+    parts = im2col(xp, x, kernel, stride, padding, dilation, groups, y.shape[2:])
+    products = batched_matmul(xp, split_groups(y, groups), parts.swapaxes(2, 3))
+    return products.sum(0, x.dtype).reshape(y.shape[1], x.shape[1] // groups, *kernel)
 
 
 _convolution.numpy = kernel_or_fallback(native.convolution, _convolution.forward)
@@ -139,7 +146,7 @@ _convolution.pullback(
     ),
 )
 _conv_transpose.pullback(
-    x=lambda ops, g, x_shape, weight, stride, padding, dilation, groups: same(
+    x=lambda ops, g, x_shape, weight, stride, padding, dilation, groups: crop_windows(
         ops._convolution(g, weight.conjugate(), None, stride, padding, dilation, groups), x_shape
     ),
     weight=lambda ops, g, x, weight_shape, stride, padding, dilation, groups: (
@@ -152,14 +159,14 @@ _convolution_backward_weight.pullback(
     x=lambda ops, g, y, x_shape, stride, padding, dilation, groups: ops._conv_transpose(
         y.conjugate(), g, x_shape[2:], stride, padding, dilation, groups
     ),
-    y=lambda ops, g, x, y_shape, stride, padding, dilation, groups: same(
+    y=lambda ops, g, x, y_shape, stride, padding, dilation, groups: crop_windows(
         ops._convolution(x.conjugate(), g, None, stride, padding, dilation, groups), y_shape
     ),
 )
 
 
-def same(x: Any, shape: Shape) -> Any:
-    """The windows that there were: a larger image may hold one more."""
+def crop_windows(x: Any, shape: Shape) -> Any:
+    """x without surplus windows: a larger image may contain one more."""
     if tuple(x.shape) == tuple(shape):
         return x
     return x[(..., *(slice(0, n) for n in shape[2:]))]
@@ -168,7 +175,7 @@ def same(x: Any, shape: Shape) -> Any:
 # ---- public
 
 
-def checked(name: str, n: int, x: Any, weight: Any, bias: Any, groups: int) -> None:
+def check_arguments(name: str, n: int, x: Any, weight: Any, bias: Any, groups: int) -> None:
     """Raises RuntimeError unless these can be an image, filters and a bias."""
     if groups < 1:
         raise RuntimeError(f"{name}: non-positive groups is not supported: {groups}")
@@ -189,22 +196,23 @@ def checked(name: str, n: int, x: Any, weight: Any, bias: Any, groups: int) -> N
         )
     if 0 in weight.shape[2:]:
         raise RuntimeError(f"{name}: kernel size must be greater than zero: {tuple(weight.shape)}")
-    for what, other in (("weight", weight), ("bias", bias)):
+    for parameter, other in (("weight", weight), ("bias", bias)):
         if other is not None and other.dtype != x.dtype:
             raise RuntimeError(
-                f"{name}: input and {what} should have the same dtype: {x.dtype}, {other.dtype}"
+                f"{name}: input and {parameter} should have the same dtype: {x.dtype}, "
+                f"{other.dtype}"
             )
 
 
-def steps(name: str, n: int, stride: Any, padding: Any, dilation: Any) -> tuple[Shape, ...]:
-    """The three as tuples.
+def check_strides(name: str, n: int, stride: Any, padding: Any, dilation: Any) -> tuple[Shape, ...]:
+    """stride, padding and dilation as tuples.
 
     Raises:
         RuntimeError: a stride or dilation that is not positive, a negative padding.
     """
     stride, padding, dilation = (
-        numbers(name, what, value, n)
-        for what, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
+        expand_to_tuple(name, parameter, value, n)
+        for parameter, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
     )
     if min(stride) < 1:
         raise RuntimeError(f"{name}: non-positive stride is not supported: {stride}")
@@ -215,19 +223,19 @@ def steps(name: str, n: int, stride: Any, padding: Any, dilation: Any) -> tuple[
     return stride, padding, dilation
 
 
-def wrong_bias(name: str, n: int, bias: Any) -> RuntimeError:
-    """What is raised for a bias of another shape."""
+def bias_error(name: str, n: int, bias: Any) -> RuntimeError:
+    """The error of a bias of another shape."""
     return RuntimeError(
         f"{name}: bias must have shape ({n},), one number for each channel: {tuple(bias.shape)}"
     )
 
 
-def biased(ops: Any, out: Any, bias: Any, n: int, name: str) -> Any:
-    """The result with one number more for each channel."""
+def add_bias(ops: Any, out: Any, bias: Any, n: int, name: str) -> Any:
+    """The result plus one number for each channel."""
     if bias is None:
         return out
     if tuple(bias.shape) != (out.shape[1],):
-        raise wrong_bias(name, out.shape[1], bias)
+        raise bias_error(name, out.shape[1], bias)
     return ops.add(out, ops.reshape(bias, (-1, *(1,) * n)))
 
 
@@ -244,35 +252,35 @@ def convolution(
 ) -> Any:
     """`conv<n>d`."""
     name = f"conv{n}d"
-    checked(name, n, x, weight, bias, groups)
+    check_arguments(name, n, x, weight, bias, groups)
     if isinstance(padding, str):
-        stride, _, dilation = steps(name, n, stride, 0, dilation)
-        x, padding = worded(ops, name, n, x, weight, stride, padding, dilation)
-    stride, padding, dilation = steps(name, n, stride, padding, dilation)
-    lone = x.ndim == n + 1
-    x = ops.unsqueeze(x, 0) if lone else x
+        stride, _, dilation = check_strides(name, n, stride, 0, dilation)
+        x, padding = resolve_padding(ops, name, n, x, weight, stride, padding, dilation)
+    stride, padding, dilation = check_strides(name, n, stride, padding, dilation)
+    is_unbatched = x.ndim == n + 1
+    x = ops.unsqueeze(x, 0) if is_unbatched else x
     if x.shape[1] != weight.shape[1] * groups:
         raise RuntimeError(
             f"{name}: weight {tuple(weight.shape)} with groups={groups} expects "
             f"{weight.shape[1] * groups} channels: input has {tuple(x.shape)}"
         )
     kernel = tuple(weight.shape[2:])
-    if min(counts(tuple(x.shape[2:]), kernel, stride, padding, dilation)) < 1:
+    if min(output_sizes(tuple(x.shape[2:]), kernel, stride, padding, dilation)) < 1:
         raise RuntimeError(
             f"{name}: kernel size can't be greater than actual input size: {kernel}, input has "
             f"{tuple(x.shape)}, padding={padding}, dilation={dilation}"
         )
     if bias is not None and tuple(bias.shape) != (weight.shape[0],):
-        raise wrong_bias(name, weight.shape[0], bias)
-    wide = (widened(ops, v) for v in (x, weight, bias))
-    out = narrowed(ops, ops._convolution(*wide, stride, padding, dilation, groups), x.dtype)
-    return ops.squeeze(out, 0) if lone else out
+        raise bias_error(name, weight.shape[0], bias)
+    wide = (upcast_half(ops, v) for v in (x, weight, bias))
+    out = restore_half(ops, ops._convolution(*wide, stride, padding, dilation, groups), x.dtype)
+    return ops.squeeze(out, 0) if is_unbatched else out
 
 
-def worded(
+def resolve_padding(
     ops: Any, name: str, n: int, x: Any, weight: Any, stride: Shape, padding: str, dilation: Shape
 ) -> tuple[Any, Shape]:
-    """The image, framed already if need be, and the padding that "valid" or "same" stands for."""
+    """The image, padded already if necessary, and the padding that "valid" or "same" means."""
     if padding == "valid":
         return x, (0,) * n
     if padding != "same":
@@ -292,11 +300,11 @@ def conv1d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, group
     """Convolution of (N, C, L) or (C, L) with filters (K, C / groups, k): (N, K, L').
 
     Args:
-        padding: zeros on either side, or "valid" (none), or "same" (so many that L' = L).
-        groups: the channels fall into so many groups, each with filters of its own.
+        padding: zeros at both ends, or "valid" (none), or "same" (so many that L' = L).
+        groups: the number of groups of channels, each with its own filters.
 
     Raises:
-        RuntimeError: shapes or dtypes do not belong together.
+        RuntimeError: shapes or dtypes do not match.
     """
     return convolution(ops, 1, input, weight, bias, stride, padding, dilation, groups)
 
@@ -315,7 +323,7 @@ def conv3d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, group
     return convolution(ops, 3, input, weight, bias, stride, padding, dilation, groups)
 
 
-def transposed(
+def conv_transpose(
     ops: Any,
     n: int,
     x: Any,
@@ -329,16 +337,16 @@ def transposed(
 ) -> Any:
     """`conv_transpose<n>d`."""
     name = f"conv_transpose{n}d"
-    checked(name, n, x, weight, bias, groups)
-    stride, padding, dilation = steps(name, n, stride, padding, dilation)
-    more = numbers(name, "output_padding", output_padding, n)
-    if any(m < 0 or m >= max(s, d) for m, s, d in zip(more, stride, dilation, strict=True)):
+    check_arguments(name, n, x, weight, bias, groups)
+    stride, padding, dilation = check_strides(name, n, stride, padding, dilation)
+    extra = expand_to_tuple(name, "output_padding", output_padding, n)
+    if any(m < 0 or m >= max(s, d) for m, s, d in zip(extra, stride, dilation, strict=True)):
         raise RuntimeError(
-            f"{name}: output padding must be smaller than either stride or dilation: {more}, "
+            f"{name}: output padding must be smaller than either stride or dilation: {extra}, "
             f"stride={stride}, dilation={dilation}"
         )
-    lone = x.ndim == n + 1
-    x = ops.unsqueeze(x, 0) if lone else x
+    is_unbatched = x.ndim == n + 1
+    x = ops.unsqueeze(x, 0) if is_unbatched else x
     if x.shape[1] != weight.shape[0]:
         raise RuntimeError(
             f"{name}: weight {tuple(weight.shape)} expects {weight.shape[0]} channels: "
@@ -347,16 +355,16 @@ def transposed(
     size = tuple(
         (m - 1) * s - 2 * p + d * (k - 1) + a + 1
         for m, s, p, d, k, a in zip(
-            x.shape[2:], stride, padding, dilation, weight.shape[2:], more, strict=True
+            x.shape[2:], stride, padding, dilation, weight.shape[2:], extra, strict=True
         )
     )
     if min(size) < 1:
         raise RuntimeError(f"{name}: the result would have no elements: size {size}")
     out = ops._conv_transpose(
-        widened(ops, x), widened(ops, weight), size, stride, padding, dilation, groups
+        upcast_half(ops, x), upcast_half(ops, weight), size, stride, padding, dilation, groups
     )
-    out = narrowed(ops, biased(ops, out, widened(ops, bias), n, name), x.dtype)
-    return ops.squeeze(out, 0) if lone else out
+    out = restore_half(ops, add_bias(ops, out, upcast_half(ops, bias), n, name), x.dtype)
+    return ops.squeeze(out, 0) if is_unbatched else out
 
 
 @composite(method=False, autocast="lower")
@@ -367,10 +375,10 @@ def conv_transpose1d(
     (N, C, L').
 
     Args:
-        output_padding: so many more elements at one side of the result, where several sizes would
-            have given the same L.
+        output_padding: additional elements at one side of the result, because several sizes L'
+            have the same L.
     """
-    return transposed(
+    return conv_transpose(
         ops, 1, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
 
@@ -380,7 +388,7 @@ def conv_transpose2d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
     """The gradient of `conv2d` by its image, as a function; see `conv_transpose1d`."""
-    return transposed(
+    return conv_transpose(
         ops, 2, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
 
@@ -390,7 +398,7 @@ def conv_transpose3d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
     """The gradient of `conv3d` by its image, as a function; see `conv_transpose1d`."""
-    return transposed(
+    return conv_transpose(
         ops, 3, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
 

@@ -1,4 +1,4 @@
-"""Sums, means and maxima of bags of embeddings, without the embeddings in between to the user."""
+"""embedding_bag: sums, means and maxima of bags of embeddings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..table.native_or_numpy import narrowed, widened
+from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import composite
 
 MODES = ("sum", "mean", "max")
 
 
-def bags_of(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, int]:
-    """The bag of each element, and how many bags there are."""
+def bag_of_each(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, int]:
+    """The bag of each element, and the number of bags."""
     n = math.prod(input.shape)
     if input.ndim == 2:
         if offsets is not None:
@@ -40,7 +40,7 @@ def bags_of(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, i
 def _embedding_bag(
     ops, input, weight, offsets, mode, sample_weights, include_last_offset, padding_idx, sparse
 ):
-    """Rows of weight (V, D) at whole numbers, folded bag by bag: (bags, D)."""
+    """Rows of weight (V, D) at indices, reduced bag by bag: (bags, D)."""
     if mode not in MODES:
         raise ValueError(f"embedding_bag: no such mode: {mode!r}, one of {MODES} is needed")
     if weight.ndim != 2:
@@ -62,36 +62,36 @@ def _embedding_bag(
                 "embedding_bag: per_sample_weights has to be of weight's dtype: "
                 f"{sample_weights.dtype}, {weight.dtype}"
             )
-    bag, n = bags_of(input, offsets, include_last_offset)
+    bag, n = bag_of_each(input, offsets, include_last_offset)
     flat = ops.reshape(input, (-1,))
-    at = np.asarray(getattr(flat, "array", flat))
+    indices = np.asarray(getattr(flat, "array", flat))
     size = weight.shape[0]
-    kept = np.ones(len(at), bool)
+    mask = np.ones(len(indices), bool)
     if padding_idx is not None:
         if not -size <= padding_idx < size:
             raise RuntimeError(f"embedding_bag: no such row: {padding_idx}, there are {size}")
-        kept = at != padding_idx % size
-    at, bag = at[kept], bag[kept]
-    rows = ops._embedding(weight, at, -1, sparse)
-    if mode == "max" and len(at):
-        return largest(ops, rows, bag, n)
+        mask = indices != padding_idx % size
+    indices, bag = indices[mask], bag[mask]
+    rows = ops._embedding(weight, indices, -1, sparse)
+    if mode == "max" and len(indices):
+        return max_of_bags(ops, rows, bag, n)
     if sample_weights is not None:
-        shares = ops._index_select(ops.reshape(sample_weights, (-1,)), np.nonzero(kept)[0], 0)
-        rows = ops.mul(rows, ops.unsqueeze(shares, 1))
-    sums = ops._index_select_backward(widened(ops, rows), bag, (n, weight.shape[1]), 0)
+        weights = ops._index_select(ops.reshape(sample_weights, (-1,)), np.nonzero(mask)[0], 0)
+        rows = ops.mul(rows, ops.unsqueeze(weights, 1))
+    sums = ops._index_select_backward(upcast_half(ops, rows), bag, (n, weight.shape[1]), 0)
     if mode != "mean":
-        return narrowed(ops, sums, rows.dtype)
+        return restore_half(ops, sums, rows.dtype)
     number = np.maximum(np.bincount(bag, minlength=n), 1).astype(sums.dtype)
-    return narrowed(ops, ops.div(sums, number[:, None]), rows.dtype)
+    return restore_half(ops, ops.div(sums, number[:, None]), rows.dtype)
 
 
-def largest(ops: Any, rows: Any, bag: Any, n: int) -> Any:
+def max_of_bags(ops: Any, rows: Any, bag: Any, n: int) -> Any:
     """The largest of each column in each bag; 0 where a bag is empty."""
     values = np.asarray(getattr(rows, "array", rows))
     out = np.full((n, values.shape[1]), -np.inf, values.dtype)
     np.maximum.at(out, bag, values)
     first = np.full(out.shape, len(values), np.int64)
-    hits = np.where(values == out[bag], np.arange(len(values))[:, None], len(values))
-    np.minimum.at(first, bag, hits)
+    positions = np.where(values == out[bag], np.arange(len(values))[:, None], len(values))
+    np.minimum.at(first, bag, positions)
     empty = first == len(values)
     return ops._where_other(empty, ops._gather(rows, np.where(empty, 0, first), 0), 0.0)

@@ -1,4 +1,4 @@
-"""Embedding and dropout: rows that networks use and plain arithmetic would do in many passes."""
+"""embedding, one_hot and dropout."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..index.gather_scatter import checked
+from ..index.gather_scatter import check_index_range
 from ..index.index_add import add_at_flat_indices, add_rows, flat_slice_indices
 from ..random.philox import default_generator, uniform
-from ..table.check_dtypes import insist_on_indices
+from ..table.check_dtypes import check_index_dtype
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 from ..table.sparse_gradient import sparse_embedding_backward
@@ -24,11 +24,11 @@ from ..table.sparse_gradient import sparse_embedding_backward
     vmap="looked_up",
 )
 def _embedding(xp, weight, index, /, padding_idx=-1, sparse=False):
-    """Rows of weight: (V, D) at (...) gives (..., D). sparse: the gradient keeps those alone."""
+    """Rows of weight: (V, D) at (...) gives (..., D). sparse: the gradient is a SparseGradient."""
     rows = native.take(weight, index.reshape(-1), 0) if xp is np else None
     if rows is not None:
         return rows.reshape(*index.shape, *weight.shape[1:])
-    checked("embedding", index, weight.shape[0])
+    check_index_range("embedding", index, weight.shape[0])
     return weight.take(index, 0)
 
 
@@ -45,8 +45,8 @@ def _embedding_dense_backward(xp, x, index, /, n, padding_idx):
     return out
 
 
-def without(ops: Any, g: Any, index: Any, padding_idx: int) -> Any:
-    """Rows of g at the indices, 0 where that is padding."""
+def embedding_double_backward(ops: Any, g: Any, index: Any, padding_idx: int) -> Any:
+    """Rows of g at the indices, 0 at padding_idx."""
     rows = ops._embedding(g, index, padding_idx)
     if padding_idx < 0:
         return rows
@@ -61,16 +61,14 @@ _embedding.pullback(
     )
 )
 _embedding_dense_backward.pullback(
-    x=lambda ops, g, index, padding_idx: without(ops, g, index, padding_idx)
+    x=lambda ops, g, index, padding_idx: embedding_double_backward(ops, g, index, padding_idx)
 )
 
 
 @composite(method=False, function=False)
 def embedding(ops, input, weight, padding_idx=None, sparse=False):
-    """Rows of a table, (V, D), at whole numbers (...): (..., D). The row padding_idx gets no
-    gradient.
-    """
-    insist_on_indices("embedding", input)
+    """Rows of a table (V, D) at indices (...): (..., D). The row padding_idx gets no gradient."""
+    check_index_dtype("embedding", input)
     n = weight.shape[0]
     if padding_idx is not None and not -n <= padding_idx < n:
         raise AssertionError(f"embedding: padding_idx is out of range: {padding_idx}, {n} rows")
@@ -79,7 +77,7 @@ def embedding(ops, input, weight, padding_idx=None, sparse=False):
 
 @op(method=False, function=False, samples=[(ints((2, 3), 4), 5), (ints((4,), 3), -1)])
 def _one_hot(xp, x, /, n):
-    """A row of n numbers for each, 1 at its place."""
+    """For each class index a row of n numbers: 1 at the index, else 0."""
     if x.dtype != np.int64:
         raise RuntimeError(f"one_hot: class numbers are int64: {x.dtype}, hint: x.long()")
     if not x.size and n <= 0:
@@ -103,7 +101,7 @@ def one_hot(ops, tensor, num_classes=-1):
     numpy=native.dropout,
     method=False,
     function=False,
-    keeps="mask",
+    saves="mask",
     samples=[((3, 4), 0.3, 7, 0), ((300,), 0.5, 1, 9)],
     layout="like",
 )

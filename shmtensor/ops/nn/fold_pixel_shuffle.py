@@ -1,4 +1,4 @@
-"""Windows of images as columns of a matrix and back; channels as pixels and back."""
+"""unfold (im2col) and fold (col2im); pixel_shuffle, pixel_unshuffle, channel_shuffle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 
 from ..table.memory_format import like_image
 from ..table.op_definition import composite, op
-from .sliding_window import Shape, added_back, counts, numbers, padded, views
+from .sliding_window import (
+    Shape,
+    add_windows,
+    expand_to_tuple,
+    output_sizes,
+    pad_with,
+    window_views,
+)
 
 
 @op(
@@ -22,9 +29,9 @@ from .sliding_window import Shape, added_back, counts, numbers, padded, views
 )
 def _im2col(xp, x, /, kernel, dilation, padding, stride):
     """(N, C, *size) as (N, C * elements of a window, windows)."""
-    fit = counts(x.shape[2:], kernel, stride, padding, dilation)
-    found = views(xp, padded(xp, x, padding, padding), kernel, stride, dilation, fit)
-    columns = found.reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(fit))
+    fit = output_sizes(x.shape[2:], kernel, stride, padding, dilation)
+    windows = window_views(xp, pad_with(xp, x, padding, padding), kernel, stride, dilation, fit)
+    columns = windows.reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(fit))
     return columns.copy() if xp.may_share_memory(columns, x) else columns
 
 
@@ -37,12 +44,12 @@ def _im2col(xp, x, /, kernel, dilation, padding, stride):
     ],
 )
 def _col2im(xp, x, /, size, kernel, dilation, padding, stride):
-    """Columns added up where their windows lie: (N, C, *size)."""
-    fit = counts(size, kernel, stride, padding, dilation)
+    """Columns, each added at its window's position: (N, C, *size)."""
+    fit = output_sizes(size, kernel, stride, padding, dilation)
     channels = x.shape[1] // math.prod(kernel)
     parts = x.reshape(x.shape[0], channels, *kernel, *fit)
-    found = added_back(xp, parts, size, kernel, stride, padding, dilation)
-    return xp.ascontiguousarray(found)
+    out = add_windows(xp, parts, size, kernel, stride, padding, dilation)
+    return xp.ascontiguousarray(out)
 
 
 _im2col.pullback(
@@ -57,26 +64,26 @@ _col2im.pullback(
 )
 
 
-def window(
+def window_arguments(
     name: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> tuple[Shape, Shape, Shape, Shape]:
-    """The four as pairs.
+    """kernel_size, dilation, padding and stride as pairs.
 
     Raises:
         RuntimeError: a size or step that is not positive, a negative padding.
     """
     kernel, dilation, padding, stride = (
-        numbers(name, what, value, 2)
-        for what, value in (
+        expand_to_tuple(name, parameter, value, 2)
+        for parameter, value in (
             ("kernel_size", kernel_size),
             ("dilation", dilation),
             ("padding", padding),
             ("stride", stride),
         )
     )
-    for what, value in (("kernel_size", kernel), ("dilation", dilation), ("stride", stride)):
+    for parameter, value in (("kernel_size", kernel), ("dilation", dilation), ("stride", stride)):
         if min(value) < 1:
-            raise RuntimeError(f"{name}: {what} must be greater than zero: {value}")
+            raise RuntimeError(f"{name}: {parameter} must be greater than zero: {value}")
     if min(padding) < 0:
         raise RuntimeError(f"{name}: padding must not be negative: {padding}")
     return kernel, dilation, padding, stride
@@ -89,39 +96,45 @@ def image_unfold(ops, input, kernel_size, dilation=1, padding=0, stride=1):
     Raises:
         RuntimeError: no window fits.
     """
-    kernel, dilation, padding, stride = window("unfold", kernel_size, dilation, padding, stride)
+    kernel, dilation, padding, stride = window_arguments(
+        "unfold", kernel_size, dilation, padding, stride
+    )
     shape = tuple(input.shape)
     if input.ndim not in (3, 4) or not all(shape[input.ndim - 3 :]):
         raise RuntimeError(f"unfold: expected 3 or 4 dimensions, none but N empty: {shape}")
-    fit = counts(shape[-2:], kernel, stride, padding, dilation)
+    fit = output_sizes(shape[-2:], kernel, stride, padding, dilation)
     if min(fit) < 1:
         raise RuntimeError(f"unfold: no window fits: {kernel} in {shape}, output size {fit}")
-    lone = input.ndim == 3
-    out = ops._im2col(ops.unsqueeze(input, 0) if lone else input, kernel, dilation, padding, stride)
-    return ops.squeeze(out, 0) if lone else out
+    is_unbatched = input.ndim == 3
+    out = ops._im2col(
+        ops.unsqueeze(input, 0) if is_unbatched else input, kernel, dilation, padding, stride
+    )
+    return ops.squeeze(out, 0) if is_unbatched else out
 
 
 @composite(method=False, function=False)
 def fold(ops, input, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """Columns (N, C * kh * kw, L) added up where their windows lie: (N, C, *output_size).
+    """Columns (N, C * kh * kw, L), each added at its window's position: (N, C, *output_size).
 
     Raises:
-        RuntimeError: the columns do not belong to such windows.
+        RuntimeError: the columns do not match the windows.
     """
-    kernel, dilation, padding, stride = window("fold", kernel_size, dilation, padding, stride)
-    size, shape = numbers("fold", "output_size", output_size, 2), tuple(input.shape)
+    kernel, dilation, padding, stride = window_arguments(
+        "fold", kernel_size, dilation, padding, stride
+    )
+    size, shape = expand_to_tuple("fold", "output_size", output_size, 2), tuple(input.shape)
     if input.ndim not in (2, 3) or not all(shape[input.ndim - 2 :]):
         raise RuntimeError(f"fold: expected 2 or 3 dimensions, none but N empty: {shape}")
     if shape[-2] % math.prod(kernel):
         raise RuntimeError(f"fold: rows must be a multiple of {math.prod(kernel)}: {shape}")
-    fit = counts(size, kernel, stride, padding, dilation)
+    fit = output_sizes(size, kernel, stride, padding, dilation)
     if min(fit) < 1 or math.prod(fit) != shape[-1]:
         raise RuntimeError(f"fold: {fit} windows fit in {size}: input has {shape[-1]}, {shape}")
-    lone = input.ndim == 2
+    is_unbatched = input.ndim == 2
     out = ops._col2im(
-        ops.unsqueeze(input, 0) if lone else input, size, kernel, dilation, padding, stride
+        ops.unsqueeze(input, 0) if is_unbatched else input, size, kernel, dilation, padding, stride
     )
-    return ops.squeeze(out, 0) if lone else out
+    return ops.squeeze(out, 0) if is_unbatched else out
 
 
 # ---- channels and pixels
@@ -146,11 +159,11 @@ def pixel_shuffle(ops, input, upscale_factor):
         raise RuntimeError(
             f"pixel_shuffle: channels must be a multiple of the factor's square: {shape}, {r}"
         )
-    lead, (c, h, w) = shape[:-3], shape[-3:]
-    n = len(lead)
-    parts = ops.reshape(input, (*lead, c // (r * r), r, r, h, w))
+    batch, (c, h, w) = shape[:-3], shape[-3:]
+    n = len(batch)
+    parts = ops.reshape(input, (*batch, c // (r * r), r, r, h, w))
     parts = ops.permute(parts, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
-    return like_image(ops, ops.reshape(parts, (*lead, c // (r * r), h * r, w * r)), input)
+    return like_image(ops, ops.reshape(parts, (*batch, c // (r * r), h * r, w * r)), input)
 
 
 @composite(method=False)
@@ -162,11 +175,11 @@ def pixel_unshuffle(ops, input, downscale_factor):
         raise RuntimeError(
             f"pixel_unshuffle: height and width must be multiples of the factor: {shape}, {r}"
         )
-    lead, (c, h, w) = shape[:-3], shape[-3:]
-    n = len(lead)
-    parts = ops.reshape(input, (*lead, c, h // r, r, w // r, r))
+    batch, (c, h, w) = shape[:-3], shape[-3:]
+    n = len(batch)
+    parts = ops.reshape(input, (*batch, c, h // r, r, w // r, r))
     parts = ops.permute(parts, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
-    return like_image(ops, ops.reshape(parts, (*lead, c * r * r, h // r, w // r)), input)
+    return like_image(ops, ops.reshape(parts, (*batch, c * r * r, h // r, w // r)), input)
 
 
 @composite(method=False)

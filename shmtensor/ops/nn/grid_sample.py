@@ -1,4 +1,4 @@
-"""Images read at any places: grids of places by an affine map, and `grid_sample`."""
+"""`grid_sample`: images read at the points of a grid; `affine_grid`: the grid of an affine map."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from ..table.op_definition import composite
-from .weighted_sample import FRAMES as NEIGHBOURS
+from .weighted_sample import PADDING_MODES as OUTSIDE_MODES
 
 MODES = ("bilinear", "nearest", "bicubic")
-FRAMES = ("zeros", "border", "reflection")
+PADDING_MODES = ("zeros", "border", "reflection")
 
 
-# ---- places
+# ---- grids
 
 
-def centres(n: int, align_corners: bool, dtype: Any) -> Any:
-    """Where n elements lie in [-1, 1]."""
+def element_centres(n: int, align_corners: bool, dtype: Any) -> Any:
+    """The positions of n elements in [-1, 1]."""
     if align_corners:
         return np.linspace(-1, 1, n, dtype=dtype) if n > 1 else np.zeros(n, dtype)
     return ((2 * np.arange(n) + 1) / n - 1).astype(dtype)
@@ -26,8 +26,8 @@ def centres(n: int, align_corners: bool, dtype: Any) -> Any:
 
 @composite(method=False, function=False)
 def affine_grid(ops, theta, size, align_corners=None):
-    """The places that an affine map (N, 2, 3) or (N, 3, 4) gives the elements of an image (N, C,
-    *size): (N, *size, 2 or 3), x first, from -1 to 1.
+    """The points to which an affine map (N, 2, 3) or (N, 3, 4) takes the elements of an image (N,
+    C, *size): (N, *size, 2 or 3), x first, from -1 to 1.
     """
     n = len(size) - 2
     if theta.dtype.kind != "f":
@@ -42,7 +42,7 @@ def affine_grid(ops, theta, size, align_corners=None):
     if min(size) <= 0:
         raise ValueError(f"affine_grid: sizes must be positive: {tuple(size)}")
     inner = tuple(size[2:])
-    lines = [centres(m, bool(align_corners), theta.dtype) for m in inner]
+    lines = [element_centres(m, bool(align_corners), theta.dtype) for m in inner]
     mesh = np.meshgrid(*lines, indexing="ij")[::-1]
     base = np.stack([*mesh, np.ones(inner, theta.dtype)], -1).reshape(1, -1, n + 1)
     out = ops.matmul(
@@ -51,45 +51,45 @@ def affine_grid(ops, theta, size, align_corners=None):
     return ops.reshape(out, (theta.shape[0], *inner, n))
 
 
-def column(inner: tuple[int, ...], dtype: Any) -> Any:
-    """The sizes, one below the other; one number where all are the same, which is faster."""
+def sizes_column(inner: tuple[int, ...], dtype: Any) -> Any:
+    """The sizes as a column; one number if they are equal, which is faster."""
     if len(set(inner)) == 1:
         return float(inner[0])
     return np.array(inner, dtype).reshape(-1, 1)
 
 
-def scaled(ops: Any, grid: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
-    """A grid (N, *out, n) of places from [-1, 1] in elements: (N, n, P), in the order of inner."""
+def unnormalize(ops: Any, grid: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
+    """A grid (N, *out, n) of points from [-1, 1] in elements: (N, n, P), in the order of inner."""
     n = len(inner)
     at = ops.flip(ops.transpose(ops.reshape(grid, (len(grid), -1, n)), 1, 2), (1,))
-    sizes = column(inner, at.dtype)
+    sizes = sizes_column(inner, at.dtype)
     if align_corners:
         return ops.mul(ops.add(at, 1), (sizes - 1) / 2)
     return ops.div(ops.sub(ops.mul(ops.add(at, 1), sizes), 1), 2)
 
 
-def reflected(ops: Any, at: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
-    """Places mirrored at the centres of the corner elements, or at the images' edges."""
-    sizes = np.asarray(column(inner, at.dtype))
+def reflect(ops: Any, at: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
+    """Points reflected at the centres of the corner elements, or at the images' edges."""
+    sizes = np.asarray(sizes_column(inner, at.dtype))
     low = 0.0 if align_corners else -0.5
     span = sizes - 1 if align_corners else sizes
-    way = ops.abs(ops.sub(at, low))
-    turns = ops.floor(ops.div(way, np.maximum(span, 1)))  # constant: the slope of the rest is way's
-    rest = ops.sub(way, ops.mul(turns, span))
-    back = ops.sub(span, rest)
-    mirrored = ops.add(ops._where(ops.eq(ops.remainder(turns, 2), 0), rest, back), low)
+    distance = ops.abs(ops.sub(at, low))
+    periods = ops.floor(ops.div(distance, np.maximum(span, 1)))  # constant, without a gradient
+    offset = ops.sub(distance, ops.mul(periods, span))
+    reflected = ops.sub(span, offset)
+    mirrored = ops.add(ops._where(ops.eq(ops.remainder(periods, 2), 0), offset, reflected), low)
     return ops.mul(mirrored, (span > 0).astype(at.dtype))
 
 
 def apply_padding_mode(
-    ops: Any, at: Any, inner: tuple[int, ...], frame: str, align_corners: bool
+    ops: Any, at: Any, inner: tuple[int, ...], padding_mode: str, align_corners: bool
 ) -> Any:
-    """Places brought into the images as the frame says."""
-    if frame == "zeros":
+    """Points mapped into the images by the padding mode."""
+    if padding_mode == "zeros":
         return at
-    if frame == "reflection":
-        at = reflected(ops, at, inner, align_corners)
-    return ops.clamp(at, 0.0, column(inner, at.dtype) - 1)
+    if padding_mode == "reflection":
+        at = reflect(ops, at, inner, align_corners)
+    return ops.clamp(at, 0.0, sizes_column(inner, at.dtype) - 1)
 
 
 def cubic_weights(ops: Any, t: Any) -> list[Any]:
@@ -100,47 +100,50 @@ def cubic_weights(ops: Any, t: Any) -> list[Any]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-def multiplied(ops: Any, parts: list[Any], n: int) -> Any:
+def multiply_weights(ops: Any, parts: list[Any], n: int) -> Any:
     """The weights (N, K, P) of all neighbours in n dimensions from those in each: parts (N, n, P),
     one for each neighbour in a dimension.
     """
     weights = [ops.select(part, 1, 0) for part in parts]
     for d in range(1, n):
         inner = [ops.select(part, 1, d) for part in parts]
-        weights = [ops.mul(w, each) for w in weights for each in inner]
+        weights = [ops.mul(w, inner_weight) for w in weights for inner_weight in inner]
     return ops.stack(weights, 1)
 
 
 def sample_images(
-    ops: Any, flat: Any, at: Any, inner: tuple[int, ...], mode: str, frame: int
+    ops: Any, flat: Any, at: Any, inner: tuple[int, ...], mode: str, outside: int
 ) -> Any:
-    """Images (N, C, M) read at places (N, n, P): (N, C, P)."""
+    """Images (N, C, M) read at points (N, n, P): (N, C, P)."""
     if mode == "nearest":
-        places = ops._sample_indices(ops.round(at), inner, 1, frame)
+        places = ops._sample_indices(ops.round(at), inner, 1, outside)
         ones = ops.pow(ops.narrow(at, 1, 0, 1), 0)  # with history: the grid's gradient is zeros
         return ops._weighted_gather(flat, ones, places)
     low = ops.floor(at)
     part = ops.sub(at, low)
     parts = cubic_weights(ops, part) if mode == "bicubic" else [ops.rsub(part, 1), part]
-    places = ops._sample_indices(low, inner, len(parts), frame)
-    return ops._weighted_gather(flat, multiplied(ops, parts, len(inner)), places)
+    places = ops._sample_indices(low, inner, len(parts), outside)
+    return ops._weighted_gather(flat, multiply_weights(ops, parts, len(inner)), places)
 
 
 @composite(method=False, function=False)
 def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
-    """Images (N, C, *size) read at places (N, *out, 2 or 3), x first, from -1 to 1: (N, C, *out).
+    """Images (N, C, *size) read at points (N, *out, 2 or 3), x first, from -1 to 1: (N, C, *out).
 
     Args:
-        mode: "bilinear" (of volumes: trilinear), "nearest", "bicubic" (images alone).
-        padding_mode: what lies outside: "zeros", the "border", or the image's "reflection".
+        mode: "bilinear" (of volumes: trilinear), "nearest", "bicubic" (of images only).
+        padding_mode: what is outside: "zeros", the "border", or the image's "reflection".
         align_corners: -1 and 1 are the centres of the corner elements, not the image's edges.
 
     Raises:
-        ValueError: no such mode. RuntimeError: shapes do not belong together.
+        ValueError: no such mode. RuntimeError: shapes do not match.
     """
-    for name, value, known in (("mode", mode, MODES), ("padding_mode", padding_mode, FRAMES)):
-        if value not in known:
-            raise ValueError(f"grid_sample: no such {name}: {value!r}, one of {known} is needed")
+    for name, value, choices in (
+        ("mode", mode, MODES),
+        ("padding_mode", padding_mode, PADDING_MODES),
+    ):
+        if value not in choices:
+            raise ValueError(f"grid_sample: no such {name}: {value!r}, one of {choices} is needed")
     if input.dtype.kind != "f" or input.dtype != grid.dtype:
         raise RuntimeError(
             f"grid_sample: input and grid must be of one floating dtype: {input.dtype}, "
@@ -159,23 +162,23 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
     corners, inner = bool(align_corners), shape[2:]
     out = (*shape[:2], *grid.shape[1:-1])
     if not math.prod(out):
-        history = ops.add(ops.sum(input), ops.sum(grid))  # whose gradients are 0
+        history = ops.add(ops.sum(input), ops.sum(grid))  # so that their gradients are 0
         return ops.add(ops.zeros(out, dtype=input.dtype), history)
-    at = scaled(ops, grid, inner, corners)
-    frame = "zeros"
+    at = unnormalize(ops, grid, inner, corners)
+    outside = "zeros"
     if mode != "bicubic":
         at = apply_padding_mode(ops, at, inner, padding_mode, corners)
-    elif padding_mode != "zeros":  # the neighbours are brought into the image, not the place
-        frame = "border" if padding_mode == "border" else "centres" if corners else "edges"
+    elif padding_mode != "zeros":  # the neighbours are mapped into the image, not the point
+        outside = "border" if padding_mode == "border" else "centres" if corners else "edges"
     flat = ops.reshape(input, (*shape[:2], -1))
-    return ops.reshape(sample_images(ops, flat, at, inner, mode, NEIGHBOURS.index(frame)), out)
+    return ops.reshape(sample_images(ops, flat, at, inner, mode, OUTSIDE_MODES.index(outside)), out)
 
 
 @composite(method=False, autocast="full")
 def grid_sampler(ops, input, grid, interpolation_mode, padding_mode, align_corners):
     """`grid_sample` with the modes as numbers, in the order of its docstring."""
     return ops.grid_sample(
-        input, grid, MODES[interpolation_mode], FRAMES[padding_mode], align_corners
+        input, grid, MODES[interpolation_mode], PADDING_MODES[padding_mode], align_corners
     )
 
 

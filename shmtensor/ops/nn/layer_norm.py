@@ -1,6 +1,6 @@
-"""Normalisation of rows: over the last dimensions, or over groups of channels; scaled and shifted.
+"""layer_norm, over the last dimensions, and group_norm, over groups of channels.
 
-The kernels give all gradients in one pass; each pullback takes its own (`Note [One pass]`).
+The kernels compute all gradients in one pass; each pullback takes its own (Note [One pass]).
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..shape.view_expand_flip import shrunk
-from ..table.check_dtypes import parameters_fit
+from ..shape.view_expand_flip import sum_to_shape
+from ..table.check_dtypes import check_parameter_dtypes
 from ..table.memory_format import like_image
-from ..table.native_or_numpy import narrowed, widened
+from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import composite, op
 
 Shape = tuple[int, ...]
 
 
-def lengths(shape: Shape, n: int, groups: int) -> Shape:
-    """How many rows are normalised, and how long they are."""
+def rows_and_length(shape: Shape, n: int, groups: int) -> Shape:
+    """The number of normalized rows, and their length."""
     if groups:
         return shape[0] * groups, math.prod(shape[1:]) // groups
     return math.prod(shape[: len(shape) - n]), math.prod(shape[len(shape) - n :])
 
 
-def broadcastable(ops: Any, weight: Any, ndim: int, groups: int) -> Any:
-    """A weight so that it broadcasts against the tensor."""
+def broadcast_weight(ops: Any, weight: Any, ndim: int, groups: int) -> Any:
+    """A weight in a shape that broadcasts with the tensor."""
     return ops.reshape(weight, (1, -1, *(1,) * (ndim - 2))) if groups else weight
 
 
-def fast_layer_norm(
+def layer_norm_kernel(
     x: Any, weight: Any, bias: Any, n: int, groups: int, eps: float, centred: bool
 ) -> Any:
-    """The native kernel, or the plain form."""
-    found = native.layer_norm(x, weight, bias, n, groups, eps, centred)
-    if found is not None:
-        return (*found, {})
+    """The native kernel, or else the forward."""
+    results = native.layer_norm(x, weight, bias, n, groups, eps, centred)
+    if results is not None:
+        return (*results, {})
     with np.errstate(all="ignore"):
         return _native_layer_norm.forward(np, x, weight, bias, n, groups, eps, centred)
 
 
 @op(
-    numpy=fast_layer_norm,
+    numpy=layer_norm_kernel,
     promote="float",
     inplace=False,
     method=False,
     function=False,
-    keeps="mean rstd memo",
+    saves="mean rstd memo",
     samples=[
         ((3, 4), (4,), (4,), 1, 0, 1e-5, True),
         ((2, 3, 4), (3, 4), None, 2, 0, 1e-5, True),
@@ -61,14 +61,14 @@ def fast_layer_norm(
     vmap="normalised",
 )
 def _native_layer_norm(xp, x, weight=None, bias=None, /, n=1, groups=0, eps=1e-5, centred=True):
-    """(x - mean) / sqrt(variance + eps) * weight + bias of each row; not `centred`: the mean counts
-    as 0.
+    """(x - mean) / sqrt(variance + eps) * weight + bias of each row; not `centred`: the mean is
+    taken as 0.
     """
-    rows = x.reshape(lengths(x.shape, n, groups))
+    rows = x.reshape(rows_and_length(x.shape, n, groups))
     mean = rows.mean(1, keepdims=True) if centred else xp.zeros((len(rows), 1), x.dtype)
-    away = rows - mean
-    rstd = 1 / xp.sqrt((away * away).mean(1, keepdims=True) + x.dtype.type(eps))
-    out = (away * rstd).reshape(x.shape)
+    centered = rows - mean
+    rstd = 1 / xp.sqrt((centered * centered).mean(1, keepdims=True) + x.dtype.type(eps))
+    out = (centered * rstd).reshape(x.shape)
     if weight is not None:
         out = out * (weight.reshape(-1, *(1,) * (x.ndim - 2)) if groups else weight)
     if bias is not None:
@@ -76,29 +76,29 @@ def _native_layer_norm(xp, x, weight=None, bias=None, /, n=1, groups=0, eps=1e-5
     return out, mean.reshape(-1), rstd.reshape(-1), {}
 
 
-def standard(ops: Any, x: Any, n: int, groups: int, eps: float, centred: bool) -> Any:
-    """The rows without weight and bias, and their scales, formed anew so as to carry history."""
-    rows = ops.reshape(x, lengths(tuple(x.shape), n, groups))
-    away = rows - ops.mean(rows, 1, True) if centred else rows
-    rstd = ops.rsqrt(ops.mean(away * away, 1, True) + eps)
-    return away * rstd, rstd
+def normalize_rows(ops: Any, x: Any, n: int, groups: int, eps: float, centred: bool) -> Any:
+    """The normalized rows without weight and bias, and their rstd, recomputed with history."""
+    rows = ops.reshape(x, rows_and_length(tuple(x.shape), n, groups))
+    centered = rows - ops.mean(rows, 1, True) if centred else rows
+    rstd = ops.rsqrt(ops.mean(centered * centered, 1, True) + eps)
+    return centered * rstd, rstd
 
 
-def keep(memo: dict[str, Any], g: Any, *found: Any) -> None:
-    """Note [One pass]: the kernel behind the first pullback finds the gradients of weight and bias
-    as well. They wait in `memo`, for the same g alone, until their own pullbacks ask.
+def save_gradients(memo: dict[str, Any], g: Any, *gradients: Any) -> None:
+    """Note [One pass]: the kernel of the first pullback also computes the gradients of weight and
+    bias. They are saved in `memo`, for the same g only, until their own pullbacks take them.
     """
-    memo["found"] = (weakref.ref(g), *found)
+    memo["gradients"] = (weakref.ref(g), *gradients)
 
 
-def kept(memo: dict[str, Any], g: Any, i: int) -> Any:
-    """What was found for this g, or None."""
-    found = memo.get("found")
-    if found is None or found[0]() is not g:
+def take_gradient(memo: dict[str, Any], g: Any, i: int) -> Any:
+    """The gradient saved for this g, or None."""
+    saved = memo.get("gradients")
+    if saved is None or saved[0]() is not g:
         return None
-    if i == len(found) - 1:
-        memo.pop("found", None)
-    return found[i]
+    if i == len(saved) - 1:
+        memo.pop("gradients", None)
+    return saved[i]
 
 
 def layer_norm_backward(
@@ -107,14 +107,14 @@ def layer_norm_backward(
 ) -> Any:  # fmt: skip
     """The gradient by x."""
     if isinstance(g, np.ndarray):
-        found = native.call(
+        gradients = native.call(
             native.layer_norm_backward, g, x, weight, mean, rstd, n, groups, centred
         )
-        if found is not None:
-            keep(memo, g, found[1], found[2])
-            return found[0]
-    out, scale = standard(ops, x, n, groups, eps, centred)
-    g = g if weight is None else g * broadcastable(ops, weight, x.ndim, groups)
+        if gradients is not None:
+            save_gradients(memo, g, gradients[1], gradients[2])
+            return gradients[0]
+    out, scale = normalize_rows(ops, x, n, groups, eps, centred)
+    g = g if weight is None else g * broadcast_weight(ops, weight, x.ndim, groups)
     rows = ops.reshape(g, tuple(out.shape))
     inner = rows - out * ops.mean(rows * out, 1, True)
     inner = inner - ops.mean(rows, 1, True) if centred else inner
@@ -127,29 +127,29 @@ def layer_norm_weight_backward(
 ) -> Any:  # fmt: skip
     """The gradient by the weight."""
     if isinstance(g, np.ndarray):
-        found = kept(memo, g, 1)
-        if found is None:
-            every = native.call(
+        gradient = take_gradient(memo, g, 1)
+        if gradient is None:
+            gradients = native.call(
                 native.layer_norm_backward, g, x, weight, mean, rstd, n, groups, centred
             )
-            if every is not None:
-                found = every[1]
-                keep(memo, g, every[1], every[2])
-        if found is not None:
-            return found.reshape(shape)
-    out, _ = standard(ops, x, n, groups, eps, centred)
-    return by_weight(ops, g * ops.reshape(out, tuple(x.shape)), shape, groups)
+            if gradients is not None:
+                gradient = gradients[1]
+                save_gradients(memo, g, gradients[1], gradients[2])
+        if gradient is not None:
+            return gradient.reshape(shape)
+    out, _ = normalize_rows(ops, x, n, groups, eps, centred)
+    return sum_to_weight(ops, g * ops.reshape(out, tuple(x.shape)), shape, groups)
 
 
-def by_weight(ops: Any, g: Any, shape: Shape, groups: int) -> Any:
+def sum_to_weight(ops: Any, g: Any, shape: Shape, groups: int) -> Any:
     """A gradient of all elements, summed to the weight's shape."""
-    return ops.sum(g, (0, *range(2, g.ndim))) if groups else shrunk(ops, g, shape)
+    return ops.sum(g, (0, *range(2, g.ndim))) if groups else sum_to_shape(ops, g, shape)
 
 
 def layer_norm_bias_backward(ops: Any, g: Any, memo: Any, shape: Shape, groups: int) -> Any:
     """The gradient by the bias."""
-    found = kept(memo, g, 2) if isinstance(g, np.ndarray) else None
-    return by_weight(ops, g, shape, groups) if found is None else found.reshape(shape)
+    gradient = take_gradient(memo, g, 2) if isinstance(g, np.ndarray) else None
+    return sum_to_weight(ops, g, shape, groups) if gradient is None else gradient.reshape(shape)
 
 
 _native_layer_norm.pullback(
@@ -169,7 +169,8 @@ _native_layer_norm.pullback(
 
 @composite(method=False)
 def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
-    """Each sample brought to mean 0 and variance 1 over the last dimensions, then scaled and moved.
+    """Each sample normalized to mean 0 and variance 1 over the last dimensions, then scaled and
+    shifted.
 
     Raises:
         RuntimeError: normalized_shape is not the end of input's shape.
@@ -177,19 +178,19 @@ def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, c
     end = tuple(normalized_shape)
     if not end or tuple(input.shape[input.ndim - len(end) :]) != end:
         raise RuntimeError(f"layer_norm: the shape does not end so: {tuple(input.shape)}, {end}")
-    parameters_fit("layer_norm", input, weight, bias)
+    check_parameter_dtypes("layer_norm", input, weight, bias)
     if input.dtype.itemsize == 2:
-        wide = [widened(ops, v) for v in (input, weight, bias)]
-        return narrowed(ops, ops._native_layer_norm(*wide, len(end), 0, eps, True), input.dtype)
+        wide = [upcast_half(ops, v) for v in (input, weight, bias)]
+        return restore_half(ops, ops._native_layer_norm(*wide, len(end), 0, eps, True), input.dtype)
     return ops._native_layer_norm(input, weight, bias, len(end), 0, eps, True)
 
 
 @composite(method=False)
 def group_norm(ops, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
-    """Each group of channels of each sample brought to mean 0 and variance 1: (N, C, ...).
+    """Each group of channels of each sample normalized to mean 0 and variance 1: (N, C, ...).
 
     Raises:
-        RuntimeError: the channels do not fall into so many groups.
+        RuntimeError: num_groups does not divide the channels.
     """
     shape = tuple(input.shape)
     if input.ndim < 2:
@@ -204,9 +205,9 @@ def group_norm(ops, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_e
             raise RuntimeError(
                 f"group_norm: {name} must be ({shape[1]},), one for each channel: {tuple(x.shape)}"
             )
-    parameters_fit("group_norm", input, weight, bias)
+    check_parameter_dtypes("group_norm", input, weight, bias)
     if not math.prod(shape):
         return ops._channel_affine(input, weight, bias)
-    wide = [widened(ops, v) for v in (input, weight, bias)]
-    out = narrowed(ops, ops._native_layer_norm(*wide, 1, num_groups, eps, True), input.dtype)
+    wide = [upcast_half(ops, v) for v in (input, weight, bias)]
+    out = restore_half(ops, ops._native_layer_norm(*wide, 1, num_groups, eps, True), input.dtype)
     return like_image(ops, out, input)

@@ -1,5 +1,5 @@
-"""Recurrent networks and cells by PyTorch's names: `rnn.py` does the work, and is declared later
-(ops/__init__.py).
+"""Recurrent networks and cells by PyTorch's names. They are implemented in `rnn.py`, which is
+declared on first use (ops/__init__.py).
 """
 
 from __future__ import annotations
@@ -7,11 +7,11 @@ from __future__ import annotations
 from ..table.op_definition import composite
 
 
-def network(name: str, kind: str, result: str) -> None:
-    """lstm, gru, rnn_tanh, rnn_relu."""
+def declare_rnn(name: str, kind: str, result: str) -> None:
+    """Declares lstm, gru, rnn_tanh or rnn_relu."""
 
-    def compute(ops, *args, **named):
-        return ops._rnn(kind, args, named)
+    def compute(ops, *args, **kwargs):
+        return ops._rnn(kind, args, kwargs)
 
     compute.__doc__ = f"""Layers of {kind} cells: {result}.
 
@@ -23,10 +23,10 @@ def network(name: str, kind: str, result: str) -> None:
     composite(compute, name=name, method=False)
 
 
-network("lstm", "lstm", "(output, h, c), hx is (h, c)")
-network("gru", "gru", "(output, h)")
-network("rnn_tanh", "tanh", "(output, h)")
-network("rnn_relu", "relu", "(output, h)")
+declare_rnn("lstm", "lstm", "(output, h, c), hx is (h, c)")
+declare_rnn("gru", "gru", "(output, h)")
+declare_rnn("rnn_tanh", "tanh", "(output, h)")
+declare_rnn("rnn_relu", "relu", "(output, h)")
 
 
 @composite(method=False)
@@ -35,8 +35,8 @@ def lstm_cell(ops, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     return ops._rnn_cell("lstm", input, tuple(hx), (w_ih, w_hh, b_ih, b_hh))
 
 
-def single(name: str, kind: str, doc: str) -> None:
-    """The cells of one state."""
+def declare_cell(name: str, kind: str, doc: str) -> None:
+    """Declares a cell with one state."""
 
     def compute(ops, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
         return ops._rnn_cell(kind, input, (hx,), (w_ih, w_hh, b_ih, b_hh))[0]
@@ -45,6 +45,6 @@ def single(name: str, kind: str, doc: str) -> None:
     composite(compute, name=name, method=False)
 
 
-single("gru_cell", "gru", "The state after one step of a cell with reset and update gates.")
-single("rnn_tanh_cell", "tanh", "tanh(w_ih @ input + b_ih + w_hh @ hx + b_hh).")
-single("rnn_relu_cell", "relu", "relu(w_ih @ input + b_ih + w_hh @ hx + b_hh).")
+declare_cell("gru_cell", "gru", "The state after one step of a cell with reset and update gates.")
+declare_cell("rnn_tanh_cell", "tanh", "tanh(w_ih @ input + b_ih + w_hh @ hx + b_hh).")
+declare_cell("rnn_relu_cell", "relu", "relu(w_ih @ input + b_ih + w_hh @ hx + b_hh).")

@@ -1,13 +1,13 @@
-"""The public names of pooling, by the number of dimensions; `pooling` and `unpooling` do the work.
+"""The public names of pooling by the number of dimensions; see `pooling.py` and `max_unpool.py`.
 
-Where the docstrings say (N, C, ...), an image without the batch, (C, ...), is taken as well.
+Where a docstring says (N, C, ...), an image without the batch, (C, ...), is accepted as well.
 """
 
 from __future__ import annotations
 
 from ..table.op_definition import composite
 from .max_unpool import max_unpool
-from .pooling import adaptive_max, adaptive_mean, avg_pool, lp_pool, max_pool
+from .pooling import adaptive_avg_pool, adaptive_max_pool, avg_pool, lp_pool, max_pool
 
 
 @composite(method=False)
@@ -21,7 +21,7 @@ def max_pool1d(
     ceil_mode=False,
     return_indices=False,
 ):
-    """The largest element of each window of (N, C, L); with return_indices also its place in the
+    """The largest element of each window of (N, C, L); with return_indices also its index in the
     flattened image.
     """
     return max_pool(
@@ -42,7 +42,7 @@ def max_pool1d(
 def avg_pool1d(
     ops, input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True
 ):
-    """The mean of each window of (N, C, L); count_include_pad: the frame's zeros count."""
+    """The mean of each window of (N, C, L); count_include_pad: zeros of the padding count."""
     return avg_pool(
         ops,
         "avg_pool1d",
@@ -60,13 +60,13 @@ def avg_pool1d(
 @composite(method=False)
 def adaptive_avg_pool1d(ops, input, output_size):
     """The mean of each of output_size windows that cover (N, C, L)."""
-    return adaptive_mean(ops, 1, input, output_size)
+    return adaptive_avg_pool(ops, 1, input, output_size)
 
 
 @composite(method=False, function=False)
 def adaptive_max_pool1d(ops, input, output_size, return_indices=False):
     """The largest element of each of output_size windows that cover (N, C, L)."""
-    return adaptive_max(ops, 1, input, output_size, return_indices)
+    return adaptive_max_pool(ops, 1, input, output_size, return_indices)
 
 
 @composite(method=False, function=False)
@@ -77,7 +77,7 @@ def lp_pool1d(ops, input, norm_type, kernel_size, stride=None, ceil_mode=False):
 
 @composite(method=False, function=False)
 def max_unpool1d(ops, input, indices, kernel_size, stride=None, padding=0, output_size=None):
-    """What `max_pool1d` found, put back at its indices among zeros."""
+    """What `max_pool1d` returned, written to its indices among zeros."""
     return max_unpool(ops, 1, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -92,7 +92,7 @@ def max_pool2d(
     ceil_mode=False,
     return_indices=False,
 ):
-    """The largest element of each window of (N, C, H, W); with return_indices also its place in the
+    """The largest element of each window of (N, C, H, W); with return_indices also its index in the
     flattened image.
     """
     return max_pool(
@@ -138,13 +138,13 @@ def avg_pool2d(
 @composite(method=False, function=False)
 def adaptive_avg_pool2d(ops, input, output_size):
     """The mean of each of output_size windows that cover (N, C, H, W)."""
-    return adaptive_mean(ops, 2, input, output_size)
+    return adaptive_avg_pool(ops, 2, input, output_size)
 
 
 @composite(method=False, function=False)
 def adaptive_max_pool2d(ops, input, output_size, return_indices=False):
     """The largest element of each of output_size windows that cover (N, C, H, W)."""
-    return adaptive_max(ops, 2, input, output_size, return_indices)
+    return adaptive_max_pool(ops, 2, input, output_size, return_indices)
 
 
 @composite(method=False, function=False)
@@ -155,7 +155,7 @@ def lp_pool2d(ops, input, norm_type, kernel_size, stride=None, ceil_mode=False):
 
 @composite(method=False, function=False, autocast="full")
 def max_unpool2d(ops, input, indices, kernel_size, stride=None, padding=0, output_size=None):
-    """What `max_pool2d` found, put back at its indices among zeros."""
+    """What `max_pool2d` returned, written to its indices among zeros."""
     return max_unpool(ops, 2, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -170,7 +170,7 @@ def max_pool3d(
     ceil_mode=False,
     return_indices=False,
 ):
-    """The largest element of each window of (N, C, D, H, W); return_indices: also its place in the
+    """The largest element of each window of (N, C, D, H, W); return_indices: also its index in the
     flattened image.
     """
     return max_pool(
@@ -216,13 +216,13 @@ def avg_pool3d(
 @composite(method=False, function=False, autocast="full")
 def adaptive_avg_pool3d(ops, input, output_size):
     """The mean of each of output_size windows that cover (N, C, D, H, W)."""
-    return adaptive_mean(ops, 3, input, output_size)
+    return adaptive_avg_pool(ops, 3, input, output_size)
 
 
 @composite(method=False, function=False, autocast="full")
 def adaptive_max_pool3d(ops, input, output_size, return_indices=False):
     """The largest element of each of output_size windows that cover (N, C, D, H, W)."""
-    return adaptive_max(ops, 3, input, output_size, return_indices)
+    return adaptive_max_pool(ops, 3, input, output_size, return_indices)
 
 
 @composite(method=False, function=False)
@@ -233,5 +233,5 @@ def lp_pool3d(ops, input, norm_type, kernel_size, stride=None, ceil_mode=False):
 
 @composite(method=False, function=False, autocast="full")
 def max_unpool3d(ops, input, indices, kernel_size, stride=None, padding=0, output_size=None):
-    """What `max_pool3d` found, put back at its indices among zeros."""
+    """What `max_pool3d` returned, written to its indices among zeros."""
     return max_unpool(ops, 3, input, indices, kernel_size, stride, padding, output_size)

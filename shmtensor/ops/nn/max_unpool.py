@@ -1,4 +1,4 @@
-"""`max_unpool`: what `max_pool` kept, back where it was, for images (N, C, *size) or (C, *size)."""
+"""`max_unpool`: the inverse of `max_pool`, for images (N, C, *size) or (C, *size)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import math
 import numpy as np
 
 from ..table.memory_format import like_image
-from .sliding_window import ints, numbers
+from .sliding_window import as_ints, expand_to_tuple
 
 
 def max_unpool(ops, n, input, indices, kernel_size, stride, padding, output_size):
     """`max_unpool<n>d`."""
     name = f"max_unpool{n}d"
-    kernel = numbers(name, "kernel_size", kernel_size, n)
-    stride = kernel if stride is None else numbers(name, "stride", stride, n)
-    padding = numbers(name, "padding", padding, n)
+    kernel = expand_to_tuple(name, "kernel_size", kernel_size, n)
+    stride = kernel if stride is None else expand_to_tuple(name, "stride", stride, n)
+    padding = expand_to_tuple(name, "padding", padding, n)
     shape = tuple(input.shape)
     if min(kernel) < 1 or min(stride) < 1:
         raise RuntimeError(
@@ -29,23 +29,23 @@ def max_unpool(ops, n, input, indices, kernel_size, stride, padding, output_size
         )
     if len(shape) not in (n + 1, n + 2):
         raise RuntimeError(f"{name}: expected {n + 1} or {n + 2} dimensions: {shape}")
-    lead, inner = shape[: len(shape) - n], shape[len(shape) - n :]
-    least = tuple(
+    batch, inner = shape[: len(shape) - n], shape[len(shape) - n :]
+    default_size = tuple(
         (m - 1) * s + k - 2 * p for m, s, k, p in zip(inner, stride, kernel, padding, strict=True)
     )
-    size = least if output_size is None else ints(name, "output_size", output_size)
+    size = default_size if output_size is None else as_ints(name, "output_size", output_size)
     if len(size) == n + 2:
         size = size[2:]
     if len(size) != n:
         raise ValueError(f"{name}: output_size must have {n} or {n + 2} numbers: {output_size}")
-    near = all(abs(a - b) < s for a, b, s in zip(size, least, stride, strict=True))
-    if not near or min(size) < 0:
-        raise ValueError(f"{name}: invalid output_size: {size}, near {least} is expected")
-    rows, total = (*lead, math.prod(inner)), math.prod(size)
+    is_near = all(abs(a - b) < s for a, b, s in zip(size, default_size, stride, strict=True))
+    if not is_near or min(size) < 0:
+        raise ValueError(f"{name}: invalid output_size: {size}, near {default_size} is expected")
+    rows, total = (*batch, math.prod(inner)), math.prod(size)
     places = ops.reshape(indices, rows)
-    zeros = ops.zeros((*lead, total), dtype=input.dtype)
+    zeros = ops.zeros((*batch, total), dtype=input.dtype)
     try:
         out = ops._scatter(zeros, ops.reshape(input, rows), places, -1)
     except RuntimeError as error:
         raise RuntimeError(f"{name}: output size {size}: {error}") from None
-    return like_image(ops, ops.reshape(out, (*lead, *size)), input)
+    return like_image(ops, ops.reshape(out, (*batch, *size)), input)

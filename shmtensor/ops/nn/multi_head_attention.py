@@ -1,4 +1,4 @@
-"""Attention of several heads (Vaswani and others 2017): projections, masks, heads and back."""
+"""multi_head_attention_forward (Vaswani and others 2017): projections, masks and heads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ NAME = "multi_head_attention_forward"
 Shape = tuple[int, ...]
 
 
-def insist(holds: bool, message: str) -> None:
-    """Raises AssertionError, which is what PyTorch raises here."""
-    if not holds:
+def check(condition: bool, message: str) -> None:
+    """Raises AssertionError, as PyTorch does here, unless the condition holds."""
+    if not condition:
         raise AssertionError(f"{NAME}: {message}")
 
 
@@ -25,40 +25,40 @@ def shape_of(x: Any) -> Shape:
 
 
 def check_ranks(query: Any, key: Any, value: Any, padding: Any, mask: Any, heads: int) -> None:
-    """Raises AssertionError unless all have, or have not, a batch."""
+    """Raises AssertionError unless either all inputs have a batch dimension or none has."""
     n = query.ndim
     shapes = [shape_of(x) for x in (query, key, value)]
-    insist(
+    check(
         n in (2, 3),
         f"query should be unbatched 2D or batched 3D tensor but received {n}-D query tensor: "
         f"{shapes[0]}",
     )
-    insist(
+    check(
         key.ndim == value.ndim == n,
         f"for {n}-D query, expected key and value to be {n}-D: {shapes[1]}, {shapes[2]}",
     )
-    insist(
+    check(
         padding is None or padding.ndim == n - 1,
         f"for {n}-D query, expected key_padding_mask to be None or {n - 1}-D: "
         f"{padding is not None and shape_of(padding)}",
     )
-    insist(
+    check(
         mask is None or mask.ndim in (2, 3),
         f"expected attn_mask to be None, 2-D or 3-D: {mask is not None and shape_of(mask)}",
     )
     if n == 2 and mask is not None and mask.ndim == 3:
         expected = (heads, shapes[0][0], shapes[1][0])
-        insist(
+        check(
             shape_of(mask) == expected,
             f"expected attn_mask shape to be {expected} but got {shape_of(mask)}",
         )
 
 
-def added(ops: Any, name: str, mask: Any, dtype: Any) -> Any:
-    """A mask as numbers that are added: -infinity where a bool one is true."""
+def additive_mask(ops: Any, name: str, mask: Any, dtype: Any) -> Any:
+    """A mask as numbers to add: -infinity where a bool mask is true."""
     if mask is None or mask.dtype.kind == "f":
         return mask
-    insist(mask.dtype == np.bool_, f"only bool and floating types of {name} are supported: "
+    check(mask.dtype == np.bool_, f"only bool and floating types of {name} are supported: "
            f"{mask.dtype}")  # fmt: skip
     return ops._where_other(mask, ops.zeros(shape_of(mask), dtype=dtype), -math.inf)
 
@@ -66,7 +66,7 @@ def added(ops: Any, name: str, mask: Any, dtype: Any) -> Any:
 def in_projection_packed(
     ops: Any, query: Any, key: Any, value: Any, weight: Any, bias: Any
 ) -> tuple[Any, ...]:
-    """Query, key and value by one weight (3 E, E): in one product where they are one tensor."""
+    """Query, key and value projected by one weight (3 E, E); in one product if they are equal."""
     if query is key is value:
         return tuple(ops.chunk(ops.linear(query, weight, bias), 3, -1))
     weights = ops.chunk(weight, 3)
@@ -75,12 +75,12 @@ def in_projection_packed(
     return tuple(ops.linear(x, w, b) for x, w, b in parts)
 
 
-def separate(ops: Any, inputs: tuple[Any, ...], weights: tuple[Any, ...], bias: Any) -> Any:
-    """Each by a weight of its own, (E, its size)."""
+def in_projection(ops: Any, inputs: tuple[Any, ...], weights: tuple[Any, ...], bias: Any) -> Any:
+    """Query, key and value, each projected by its own weight (E, its size)."""
     n = inputs[0].shape[-1]
     for name, x, w in zip("qkv", inputs, weights, strict=True):
-        insist(w is not None, f"use_separate_proj_weight is True but {name}_proj_weight is None")
-        insist(
+        check(w is not None, f"use_separate_proj_weight is True but {name}_proj_weight is None")
+        check(
             shape_of(w) == (n, x.shape[-1]),
             f"expecting {name}_proj_weight of shape {(n, x.shape[-1])}, but got {shape_of(w)}",
         )
@@ -88,20 +88,20 @@ def separate(ops: Any, inputs: tuple[Any, ...], weights: tuple[Any, ...], bias: 
     return tuple(ops.linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True))
 
 
-def with_one_more(ops: Any, mask: Any) -> Any:
-    """A mask for one more key, which every query may see."""
+def pad_mask(ops: Any, mask: Any) -> Any:
+    """A mask with one more key, which every query may attend to."""
     return None if mask is None else ops.pad(mask, (0, 1))
 
 
-def split(ops: Any, x: Any, batch: int, heads: int) -> Any:
+def split_heads(ops: Any, x: Any, batch: int, heads: int) -> Any:
     """(L, N, E) as (N * heads, L, E / heads)."""
     length, size = x.shape[0], x.shape[2] // heads
     return ops.transpose(ops.reshape(x, (length, batch * heads, size)), 0, 1)
 
 
-def fixed(name: str, x: Any, batch: int, size: int) -> Any:
-    """A key or value that is given ready, (N * heads, S, E / heads)."""
-    insist(
+def check_static(name: str, x: Any, batch: int, size: int) -> Any:
+    """Checks a static key or value: (N * heads, S, E / heads)."""
+    check(
         x.ndim == 3 and (x.shape[0], x.shape[2]) == (batch, size),
         f"expecting {name} of shape ({batch}, any, {size}), but got {shape_of(x)}",
     )
@@ -137,8 +137,8 @@ def multi_head_attention_forward(
     average_attn_weights=True,
     is_causal=False,
 ):
-    """What `nn.MultiheadAttention` computes: query (L, N, E) or (L, E), key and value (S, N, E) or
-    (S, E) give the result (L, N, E) or (L, E), and the weights or None.
+    """The function of `nn.MultiheadAttention`: query (L, N, E) or (L, E), key and value (S, N, E)
+    or (S, E) give the result (L, N, E) or (L, E), and the weights or None.
 
     Args:
         embed_dim_to_check: E, which must be query's last size.
@@ -147,26 +147,29 @@ def multi_head_attention_forward(
         add_zero_attn: a further key and value of zeros.
         dropout_p: each weight is 0 with this probability, if `training`.
         out_proj_weight, out_proj_bias: (E, E), (E): the projection of the result.
-        key_padding_mask: (N, S) or (S): true where a key is not looked at, or numbers to add.
+        key_padding_mask: (N, S) or (S): true where a key is ignored, or numbers to add.
         need_weights: return the weights, (N, L, S), or (N, heads, L, S) if not
-            `average_attn_weights`; otherwise None in their place.
-        attn_mask: (L, S) or (N * heads, L, S): true where a query may not look, or numbers to add.
+            `average_attn_weights`; otherwise return None for them.
+        attn_mask: (L, S) or (N * heads, L, S): true where a query must not attend, or numbers to
+            add.
         use_separate_proj_weight: q_proj_weight (E, E), k_proj_weight (E, key's size), v_proj_weight
-            (E, value's size) in the place of in_proj_weight.
-        static_k, static_v: (N * heads, S, E / heads), in the place of projected ones.
-        is_causal: attn_mask is the causal one; where neither weights nor padding are asked for, the
-            mask itself is not read.
+            (E, value's size) instead of in_proj_weight.
+        static_k, static_v: (N * heads, S, E / heads), instead of projected ones.
+        is_causal: attn_mask is the causal one; without need_weights and key_padding_mask, the mask
+            itself is not read.
 
     Raises:
-        AssertionError: shapes or arguments do not go together.
+        AssertionError: shapes or arguments do not match.
         RuntimeError: attn_mask has another shape; is_causal without it.
     """
     check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
-    single = query.ndim == 2
-    if single:
-        one = query is key is value
+    is_unbatched = query.ndim == 2
+    if is_unbatched:
+        is_self_attention = query is key is value
         query = ops.unsqueeze(query, 1)
-        key, value = (query, query) if one else (ops.unsqueeze(x, 1) for x in (key, value))
+        key, value = (
+            (query, query) if is_self_attention else (ops.unsqueeze(x, 1) for x in (key, value))
+        )
         if key_padding_mask is not None:
             key_padding_mask = ops.unsqueeze(key_padding_mask, 0)
     length, batch, size = shape_of(query)
@@ -184,54 +187,56 @@ def multi_head_attention_forward(
             "hint: Transformer.generate_square_subsequent_mask makes it"
         )
     is_causal = is_causal and key_padding_mask is None and not need_weights
-    padding = added(ops, "key_padding_mask", key_padding_mask, query.dtype)
-    mask = None if is_causal else added(ops, "attn_mask", attn_mask, query.dtype)
-    insist(
+    padding = additive_mask(ops, "key_padding_mask", key_padding_mask, query.dtype)
+    mask = None if is_causal else additive_mask(ops, "attn_mask", attn_mask, query.dtype)
+    check(
         size == embed_dim_to_check,
         f"was expecting embedding dimension of {embed_dim_to_check}, but got {size}",
     )
-    insist(size % num_heads == 0, f"embed_dim {size} not divisible by num_heads {num_heads}")
-    same = 2 if use_separate_proj_weight else 3
-    insist(
-        shape_of(key)[:same] == shape_of(value)[:same],
+    check(size % num_heads == 0, f"embed_dim {size} not divisible by num_heads {num_heads}")
+    common_dims = 2 if use_separate_proj_weight else 3
+    check(
+        shape_of(key)[:common_dims] == shape_of(value)[:common_dims],
         f"key shape {shape_of(key)} does not match value shape {shape_of(value)}",
     )
     if use_separate_proj_weight:
         weights = (q_proj_weight, k_proj_weight, v_proj_weight)
-        q, k, v = separate(ops, (query, key, value), weights, in_proj_bias)
+        q, k, v = in_projection(ops, (query, key, value), weights, in_proj_bias)
     else:
-        insist(
+        check(
             in_proj_weight is not None,
             "use_separate_proj_weight is False but in_proj_weight is None",
         )
         q, k, v = in_projection_packed(ops, query, key, value, in_proj_weight, in_proj_bias)
     if mask is not None:
-        many = 1 if mask.ndim == 2 else batch * num_heads
-        expected = (*(() if mask.ndim == 2 else (many,)), length, key.shape[0])
+        n_masks = 1 if mask.ndim == 2 else batch * num_heads
+        expected = (*(() if mask.ndim == 2 else (n_masks,)), length, key.shape[0])
         if shape_of(mask) != expected:
             raise RuntimeError(
                 f"{NAME}: The shape of the {mask.ndim}D attn_mask is {shape_of(mask)}, but should "
                 f"be {expected}"
             )
-        mask = ops.reshape(mask, (many, length, key.shape[0]))
-    insist((bias_k is None) == (bias_v is None), "bias_k and bias_v are given together or not")
+        mask = ops.reshape(mask, (n_masks, length, key.shape[0]))
+    check((bias_k is None) == (bias_v is None), "bias_k and bias_v are given together or not")
     if bias_k is not None:
-        insist(static_k is None and static_v is None, "bias cannot be added to static key or value")
+        check(static_k is None and static_v is None, "bias cannot be added to static key or value")
         k, v = (ops.cat([x, ops.repeat(b, (1, batch, 1))]) for x, b in ((k, bias_k), (v, bias_v)))
-        mask, padding = with_one_more(ops, mask), with_one_more(ops, padding)
-    part = size // num_heads
-    q = split(ops, q, batch, num_heads)
+        mask, padding = pad_mask(ops, mask), pad_mask(ops, padding)
+    head_dim = size // num_heads
+    q = split_heads(ops, q, batch, num_heads)
     k, v = (
-        split(ops, x, batch, num_heads) if s is None else fixed(name, s, batch * num_heads, part)
+        split_heads(ops, x, batch, num_heads)
+        if s is None
+        else check_static(name, s, batch * num_heads, head_dim)
         for name, x, s in (("static_k", k, static_k), ("static_v", v, static_v))
     )
     if add_zero_attn:
-        zeros = ops.zeros((batch * num_heads, 1, part), dtype=k.dtype)
+        zeros = ops.zeros((batch * num_heads, 1, head_dim), dtype=k.dtype)
         k, v = (ops.cat([x, zeros], 1) for x in (k, v))
-        mask, padding = with_one_more(ops, mask), with_one_more(ops, padding)
+        mask, padding = pad_mask(ops, mask), pad_mask(ops, padding)
     keys = k.shape[1]
     if padding is not None:
-        insist(
+        check(
             shape_of(padding) == (batch, keys),
             f"expected key_padding_mask of shape {(batch, keys)}, but got {shape_of(padding)}",
         )
@@ -240,22 +245,24 @@ def multi_head_attention_forward(
         mask = padding if mask is None else ops.add(mask, padding)
     dropout_p = dropout_p if training else 0.0
     if need_weights:
-        scores = ops.bmm(ops.mul(q, math.sqrt(1 / part)), ops.transpose(k, -2, -1))
-        found = ops._softmax(scores if mask is None else ops.add(scores, mask), -1)
+        scores = ops.bmm(ops.mul(q, math.sqrt(1 / head_dim)), ops.transpose(k, -2, -1))
+        attention_weights = ops._softmax(scores if mask is None else ops.add(scores, mask), -1)
         if dropout_p:
-            found = ops.dropout(found, dropout_p)
-        out = ops.bmm(found, v)
-        found = ops.reshape(found, (batch, num_heads, length, keys))
-        found = ops.mean(found, 1) if average_attn_weights else found
-        found = ops.squeeze(found, 0) if single else found
+            attention_weights = ops.dropout(attention_weights, dropout_p)
+        out = ops.bmm(attention_weights, v)
+        attention_weights = ops.reshape(attention_weights, (batch, num_heads, length, keys))
+        attention_weights = (
+            ops.mean(attention_weights, 1) if average_attn_weights else attention_weights
+        )
+        attention_weights = ops.squeeze(attention_weights, 0) if is_unbatched else attention_weights
     else:
         heads = (batch, num_heads)
         if mask is not None:
             mask = ops.reshape(mask, (*(heads if mask.shape[0] > 1 else (1, 1)), -1, keys))
         q, k, v = (ops.reshape(x, (*heads, *x.shape[1:])) for x in (q, k, v))
         out = ops.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal)
-        out = ops.reshape(out, (batch * num_heads, length, part))
-        found = None
+        out = ops.reshape(out, (batch * num_heads, length, head_dim))
+        attention_weights = None
     out = ops.reshape(ops.transpose(out, 0, 1), (length, batch, size))
     out = ops.linear(out, out_proj_weight, out_proj_bias)
-    return (ops.squeeze(out, 1) if single else out), found
+    return (ops.squeeze(out, 1) if is_unbatched else out), attention_weights

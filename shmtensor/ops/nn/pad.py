@@ -1,4 +1,4 @@
-"""Frames around a tensor: of one number, or of its own elements mirrored, repeated or wrapped."""
+"""`pad`: with one number, or with the tensor's elements reflected, replicated or wrapped around."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from typing import Any
 
 import numpy as np
 
-from ..table.memory_format import like_image, own
+from ..table.memory_format import clone_if_same_memory, like_image
 from ..table.op_definition import composite
-from .sliding_window import ints
+from .sliding_window import as_ints
 
 MODES = ("constant", "reflect", "replicate", "circular")
 
 
-def mirrored(at: Any, n: int) -> Any:
-    """Places beyond the ends, reflected at the first and last element."""
+def reflect(at: Any, n: int) -> Any:
+    """Indices outside 0 to n - 1, reflected at the first and last element."""
     at = abs(at)
     return np.where(at >= n, 2 * (n - 1) - at, at)
 
 
-@lru_cache(maxsize=64)  # tensors of one size follow each other
+@lru_cache(maxsize=64)  # tensors often have the same size
 def padded_indices(mode: str, n: int, before: int, after: int) -> Any:
-    """The element of 0 to n - 1 that stands at each place of the framed dimension (read-only)."""
-    found = placed(mode, n, before, after)
-    found.flags.writeable = False
-    return found
+    """For each element of the padded dimension its index of 0 to n - 1 (read-only)."""
+    indices = compute_padded_indices(mode, n, before, after)
+    indices.flags.writeable = False
+    return indices
 
 
-def placed(mode: str, n: int, before: int, after: int) -> Any:
-    """A fresh one."""
+def compute_padded_indices(mode: str, n: int, before: int, after: int) -> Any:
+    """`padded_indices` without the cache."""
     at = np.arange(-before, n + after)
     if mode == "reflect":
-        return mirrored(at, n)
+        return reflect(at, n)
     if mode == "replicate":
         return np.clip(at, 0, n - 1)
-    kept = np.arange(max(-before, 0), n - max(-after, 0))  # what is cut off does not come around
-    return kept[np.arange(-max(before, 0), len(kept) + max(after, 0)) % len(kept)]
+    inside = np.arange(max(-before, 0), n - max(-after, 0))  # cropped elements do not wrap around
+    return inside[np.arange(-max(before, 0), len(inside) + max(after, 0)) % len(inside)]
 
 
-def fits(mode: str, n: int, before: int, after: int, shape: tuple[int, ...]) -> None:
-    """Raises RuntimeError if the frame is wider than the mode allows."""
+def check_padding(mode: str, n: int, before: int, after: int, shape: tuple[int, ...]) -> None:
+    """Raises RuntimeError if the padding is larger than the mode allows."""
     limit = {"reflect": n - 1, "circular": n}.get(mode)
     if limit is not None and max(before, after) > limit:
         raise RuntimeError(
@@ -53,18 +53,18 @@ def fits(mode: str, n: int, before: int, after: int, shape: tuple[int, ...]) -> 
 
 @composite(method=False, function=False)
 def pad(ops, input, pad, mode="constant", value=None):
-    """The tensor in a frame: pad is (before, after) of the last dimension, then of the one before.
+    """The padded tensor: pad is (before, after) of the last dimension, then of the one before.
 
     Args:
-        mode: "constant" (of `value`, 0), "reflect" (mirrored, without the edge), "replicate" (the
+        mode: "constant" (`value`, by default 0), "reflect" (without the edge), "replicate" (the
             edge), "circular" (from the other end).
 
     Raises:
         NotImplementedError: the mode does not exist, or not for so many dimensions.
         TypeError: pad is not made of ints.
-        RuntimeError: the frame does not fit.
+        RuntimeError: the padding does not fit.
     """
-    pad = list(ints("pad", "pad", pad))
+    pad = list(as_ints("pad", "pad", pad))
     if mode == "constant":
         return ops.constant_pad_nd(input, pad, 0 if value is None else value)
     if mode not in MODES:
@@ -80,10 +80,10 @@ def pad(ops, input, pad, mode="constant", value=None):
             f"pad: {mode} padding needs 2, 4 or 6 numbers, for half as many dimensions behind "
             f"(N, C) or (C,): {tuple(pad)}, {tuple(input.shape)}"
         )
-    shape, given = tuple(input.shape), input
+    shape, original = tuple(input.shape), input
     for i in range(len(pad) // 2):
         before, after, dim = pad[2 * i], pad[2 * i + 1], len(shape) - 1 - i
-        fits(mode, shape[dim], before, after, shape)
+        check_padding(mode, shape[dim], before, after, shape)
         if before or after:
             input = ops._index_select(input, padded_indices(mode, shape[dim], before, after), dim)
-    return (own if mode == "circular" else like_image)(ops, input, given)
+    return (clone_if_same_memory if mode == "circular" else like_image)(ops, input, original)

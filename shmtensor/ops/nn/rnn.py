@@ -1,7 +1,6 @@
 """Recurrent networks as functions: cells (Elman 1990; Hochreiter and Schmidhuber 1997; Cho et al.
 2014), and layers of them in one or two directions, with projections of an LSTM's output (Sak et al.
-2014). Plain Python over other ops; layers in common dtypes go by the kernel of
-`rnn_layer.py`.
+2014). Composites of other ops; layers of float32 and float64 use the kernel of `rnn_layer.py`.
 """
 
 from __future__ import annotations
@@ -15,36 +14,36 @@ from .rnn_layer import last_rows
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
 
 
-def stepped(
+def step(
     ops: Any, kind: str, x: Any, state: tuple[Any, ...], w: Any, b: Any, w_hr: Any = None
 ) -> tuple[Any, ...]:
-    """The state after one step; x is the input's share of the gates, w and b are the state's, and
-    w_hr projects an LSTM's output.
+    """The state after one step; x is the input's contribution to the gates, w and b are the weight
+    and bias of the state's, and w_hr projects an LSTM's output.
     """
     h = state[0]
-    back = ops.linear(h, w, b)
+    state_gates = ops.linear(h, w, b)
     if kind == "lstm":
-        i, f, g, o = ops.chunk(x + back, 4, -1)
+        i, f, g, o = ops.chunk(x + state_gates, 4, -1)
         c = ops.sigmoid(f) * state[1] + ops.sigmoid(i) * ops.tanh(g)
         h = ops.sigmoid(o) * ops.tanh(c)
         return h if w_hr is None else ops.linear(h, w_hr), c
     if kind == "gru":
-        (r, z, n), (hr, hz, hn) = ops.chunk(x, 3, -1), ops.chunk(back, 3, -1)
+        (r, z, n), (hr, hz, hn) = ops.chunk(x, 3, -1), ops.chunk(state_gates, 3, -1)
         r, z = ops.sigmoid(r + hr), ops.sigmoid(z + hz)
         n = ops.tanh(n + r * hn)
         return ((h - n) * z + n,)
-    return ((ops.tanh if kind == "tanh" else ops.relu)(x + back),)
+    return ((ops.tanh if kind == "tanh" else ops.relu)(x + state_gates),)
 
 
-def fitting(kind: str, x: Any, state: Any, weights: Any) -> None:
+def check_sizes(kind: str, x: Any, state: Any, weights: Any) -> None:
     """Raises RuntimeError unless sizes of input, state and weights agree."""
     gates, n, h = GATES[kind] * state[-1].shape[-1], state[-1].shape[-1], state[0].shape[-1]
     projected = weights[4] is not None
-    needed = [(gates, x.shape[-1]), (gates, h), (gates,), (gates,), (h, n)]
-    wrong = (h != n and not projected) or any(
-        w is not None and tuple(w.shape) != shape for w, shape in zip(weights, needed)
+    expected = [(gates, x.shape[-1]), (gates, h), (gates,), (gates,), (h, n)]
+    is_wrong = (h != n and not projected) or any(
+        w is not None and tuple(w.shape) != shape for w, shape in zip(weights, expected)
     )
-    if wrong or any(s.shape[:-1] != state[0].shape[:-1] for s in state):
+    if is_wrong or any(s.shape[:-1] != state[0].shape[:-1] for s in state):
         shapes = ", ".join("None" if w is None else str(tuple(w.shape)) for w in weights)
         raise RuntimeError(
             f"{kind}: sizes differ: input {tuple(x.shape)}, state "
@@ -52,32 +51,32 @@ def fitting(kind: str, x: Any, state: Any, weights: Any) -> None:
         )
 
 
-def one_way(
+def run_direction(
     ops: Any, kind: str, x: Any, state: Any, weights: Any, sizes: list[int], reverse: bool
 ) -> tuple[Any, Any]:
     """(outputs, last state) of one layer in one direction; x is packed: step after step, of
     sizes[t] sequences each.
     """
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    fitting(kind, x, state, weights)
+    check_sizes(kind, x, state, weights)
     if is_fused(x, state, weights):
-        return fused(ops, kind, x, state, weights, tuple(sizes), reverse)
+        return run_fused(ops, kind, x, state, weights, tuple(sizes), reverse)
     parts = ops.split(ops.linear(x, w_ih, b_ih), sizes, 0)
     outputs: list[Any] = [None] * len(sizes)
     for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
         n, total = sizes[t], state[0].shape[0]
-        here = state if n == total else tuple(ops.narrow(s, 0, 0, n) for s in state)
-        new = stepped(ops, kind, parts[t], here, w_hh, b_hh, w_hr)
+        active = state if n == total else tuple(ops.narrow(s, 0, 0, n) for s in state)
+        new = step(ops, kind, parts[t], active, w_hh, b_hh, w_hr)
         outputs[t] = new[0]
         if n < total:
-            rest = (ops.narrow(s, 0, n, total - n) for s in state)
-            new = tuple(ops.cat([a, b], 0) for a, b in zip(new, rest))
+            remaining = (ops.narrow(s, 0, n, total - n) for s in state)
+            new = tuple(ops.cat([a, b], 0) for a, b in zip(new, remaining))
         state = new
     return ops.cat(outputs, 0), state
 
 
 def is_fused(x: Any, state: Any, weights: Any) -> bool:
-    """Whether `_rnn_layer` computes a layer: in main memory, of float32 or float64 alone."""
+    """Whether `_rnn_layer` computes a layer: on the CPU, in float32 or float64 only."""
     tensors = [x, *state, *(w for w in weights if w is not None)]
     return (
         x.dtype in (float32, float64)
@@ -86,10 +85,10 @@ def is_fused(x: Any, state: Any, weights: Any) -> bool:
     )
 
 
-def fused(
+def run_fused(
     ops: Any, kind: str, x: Any, state: Any, weights: Any, sizes: tuple[int, ...], reverse: bool
 ) -> tuple[Any, Any]:
-    """`one_way` by the kernel of all steps."""
+    """`run_direction` by the kernel of all steps."""
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
     extras = [*state[1:], w_hr]
     if kind == "gru":
@@ -108,7 +107,7 @@ def fused(
     return results[0], tuple(last)
 
 
-def layers(
+def run_layers(
     ops: Any,
     kind: str,
     x: Any,
@@ -118,88 +117,91 @@ def layers(
     count: int,
     dropout: float,
     train: bool,
-    two: bool,
+    bidirectional: bool,
     sizes: list[int],
 ) -> tuple[Any, list[Any]]:
-    """(outputs, last states) of layers one on the other; states are (layers * ways, batch, n)."""
+    """(outputs, last states) of stacked layers; states are (layers * directions, batch, n)."""
     projected = len(states) > 1 and states[0].shape[-1] != states[1].shape[-1]
-    own, ways = 4 if biased else 2, 1 + two
-    step = own + projected
-    if len(params) != step * ways * count:
+    n_weights, n_directions = 4 if biased else 2, 1 + bidirectional
+    n_params = n_weights + projected
+    expected = n_params * n_directions * count
+    if len(params) != expected:
         raise RuntimeError(
-            f"{kind}: got an incorrect number of RNN parameters: {step * ways * count} are needed, "
+            f"{kind}: got an incorrect number of RNN parameters: {expected} are needed, "
             f"not {len(params)}"
         )
     last: list[list[Any]] = [[] for _ in states]
     for layer in range(count):
         outs = []
-        for way in range(ways):
-            k = layer * ways + way
-            weights = [*params[k * step : k * step + own], None, None][:4]
-            weights.append(params[k * step + own] if projected else None)
+        for direction in range(n_directions):
+            k = layer * n_directions + direction
+            weights = [*params[k * n_params : k * n_params + n_weights], None, None][:4]
+            weights.append(params[k * n_params + n_weights] if projected else None)
             start = tuple(ops.select(s, 0, k) for s in states)
-            out, end = one_way(ops, kind, x, start, weights, sizes, way == 1)
+            out, end = run_direction(ops, kind, x, start, weights, sizes, direction == 1)
             outs.append(out)
-            for found, s in zip(last, end):
-                found.append(s)
-        x = outs[0] if ways == 1 else ops.cat(outs, -1)
+            for states_of, s in zip(last, end):
+                states_of.append(s)
+        x = outs[0] if n_directions == 1 else ops.cat(outs, -1)
         if dropout and train and layer < count - 1:
             x = ops.dropout(x, dropout, True)
-    return x, [ops.stack(found, 0) for found in last]
+    return x, [ops.stack(states_of, 0) for states_of in last]
 
 
-def run(ops: Any, kind: str, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+def run_network(
+    ops: Any, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
     """Both forms: (input, hx, params, ...) and (data, batch_sizes, hx, params, ...)."""
     names = ["hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional"]
-    packed = len(args) > 3 and isinstance(args[3], (list, tuple))
-    x, *rest = args
+    is_packed = len(args) > 3 and isinstance(args[3], (list, tuple))
+    x, *remaining = args
     sizes: Any = None
-    if packed:
-        sizes, *rest = rest
-    arguments = {**dict(zip([*names, "batch_first"], rest)), **named}
+    if is_packed:
+        sizes, *remaining = remaining
+    arguments = {**dict(zip([*names, "batch_first"], remaining)), **kwargs}
     if missing := [name for name in names if name not in arguments]:
         raise TypeError(f"{kind}: missing arguments: {', '.join(missing)}")
     hx = arguments["hx"]
     states = tuple(hx) if kind == "lstm" else (hx,)
-    first = bool(arguments.get("batch_first", False)) and not packed
-    if first:
+    batch_first = bool(arguments.get("batch_first", False)) and not is_packed
+    if batch_first:
         x = ops.transpose(x, 0, 1)
     lead = tuple(x.shape[:-1])
     if not x.shape[0]:
         raise RuntimeError(f"{kind}: Expected sequence length to be larger than 0: {lead}")
-    steps = [int(n) for n in sizes.tolist()] if packed else [lead[1]] * lead[0]
-    batch, rows = states[0].shape[1], lead[0] if packed else lead[0] * lead[1]
+    steps = [int(n) for n in sizes.tolist()] if is_packed else [lead[1]] * lead[0]
+    batch, rows = states[0].shape[1], lead[0] if is_packed else lead[0] * lead[1]
     if steps[0] != batch or steps != sorted(steps, reverse=True) or sum(steps) != rows:
         raise RuntimeError(
             f"{kind}: batch sizes must begin with the state's, never increase, and sum to the rows "
             f"of the input: {steps[:8]}, state {tuple(states[0].shape)}, input {tuple(x.shape)}"
         )
-    flat = x if packed else ops.reshape(x, (rows, x.shape[-1]))
-    out, last = layers(
+    flat = x if is_packed else ops.reshape(x, (rows, x.shape[-1]))
+    out, last = run_layers(
         ops, kind, flat, states, list(arguments["params"]), arguments["has_biases"],
         arguments["num_layers"], arguments["dropout"], arguments["train"],
         bool(arguments["bidirectional"]), steps,
     )  # fmt: skip
-    if not packed:
+    if not is_packed:
         out = ops.reshape(out, (*lead, out.shape[-1]))
-        out = ops.transpose(out, 0, 1) if first else out
+        out = ops.transpose(out, 0, 1) if batch_first else out
     return (out, *last)
 
 
-def cell(ops: Any, kind: str, x: Any, state: tuple[Any, ...], weights: Any) -> tuple[Any, ...]:
+def run_cell(ops: Any, kind: str, x: Any, state: tuple[Any, ...], weights: Any) -> tuple[Any, ...]:
     """One step of one cell."""
     w_ih, w_hh, b_ih, b_hh = weights
-    fitting(kind, x, state, (*weights, None))
-    return stepped(ops, kind, ops.linear(x, w_ih, b_ih), state, w_hh, b_hh)
+    check_sizes(kind, x, state, (*weights, None))
+    return step(ops, kind, ops.linear(x, w_ih, b_ih), state, w_hh, b_hh)
 
 
 @composite(method=False, function=False)
-def _rnn(ops, kind, args, named):
+def _rnn(ops, kind, args, kwargs):
     """Layers of cells of a kind."""
-    return run(ops, kind, args, named)
+    return run_network(ops, kind, args, kwargs)
 
 
 @composite(method=False, function=False)
 def _rnn_cell(ops, kind, x, state, weights):
     """One step of a cell of a kind."""
-    return cell(ops, kind, x, state, weights)
+    return run_cell(ops, kind, x, state, weights)

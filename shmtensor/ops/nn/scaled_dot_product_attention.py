@@ -1,4 +1,4 @@
-"""Attention: every query's mean of the values, weighted by how well their keys fit."""
+"""Scaled dot product attention."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import float32
-from ..table.native_or_numpy import narrowed, widened
+from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import composite
 
 NAME = "scaled_dot_product_attention"
 
 
 def check_inputs(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, p: float) -> None:
-    """Raises RuntimeError unless the arguments go together."""
+    """Raises RuntimeError unless the arguments match."""
     for name, x in (("query", query), ("key", key), ("value", value)):
         if x.ndim < 2:
             raise RuntimeError(f"{NAME}: {name} needs 2 dimensions: {tuple(x.shape)}")
@@ -42,29 +42,29 @@ def repeat_heads(ops: Any, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
     shapes = [tuple(x.shape) for x in (query, key, value)]
     if any(len(shape) < 3 for shape in shapes):
         raise IndexError(f"{NAME}: enable_gqa needs heads, dimension -3: {shapes}")
-    heads, *fewer = (shape[-3] for shape in shapes)
-    if any(n == 0 or heads % n for n in fewer):
+    heads, *kv_heads = (shape[-3] for shape in shapes)
+    if any(n == 0 or heads % n for n in kv_heads):
         raise RuntimeError(
             f"{NAME}: the number of heads in key and value must divide the one in query: {shapes}"
         )
     key, value = (
         x if n == heads else ops.repeat_interleave(x, heads // n, -3)
-        for x, n in zip((key, value), fewer, strict=True)
+        for x, n in zip((key, value), kv_heads, strict=True)
     )
     return key, value
 
 
-def added_mask(ops: Any, mask: Any, dtype: Any) -> tuple[Any, Any]:
-    """The mask as numbers to add to the scores, and which queries may look nowhere.
+def additive_mask(ops: Any, mask: Any, dtype: Any) -> tuple[Any, Any]:
+    """The mask as numbers to add to the scores, and the queries that may attend to no key.
 
     The numbers of such a query are 0, so that neither its weights nor their gradient are NaN.
     """
     if mask.dtype == np.bool_:
-        blind = ops.logical_not(ops.any(mask, -1, True))
+        is_masked_out = ops.logical_not(ops.any(mask, -1, True))
         zeros = ops.zeros(tuple(mask.shape), dtype=dtype)
-        return ops._where(ops.logical_or(mask, blind), zeros, -math.inf), blind
-    blind = ops.all(mask == -math.inf, -1, True)
-    return ops._where_other(blind, mask, 0.0), blind
+        return ops._where(ops.logical_or(mask, is_masked_out), zeros, -math.inf), is_masked_out
+    is_masked_out = ops.all(mask == -math.inf, -1, True)
+    return ops._where_other(is_masked_out, mask, 0.0), is_masked_out
 
 
 @composite(method=False, function=False, autocast="lower")
@@ -84,36 +84,36 @@ def scaled_dot_product_attention(
     (..., L, V).
 
     Args:
-        attn_mask: bool (..., L, S), true where a query may look, or numbers that are added.
+        attn_mask: bool (..., L, S), true where a query may attend, or numbers to add.
         dropout_p: each weight is 0 with this probability; the others are scaled up.
-        is_causal: a query sees no key after its own place.
+        is_causal: a query attends to no key after its own position.
         scale: by default 1 / sqrt(E).
         enable_gqa: key and value have fewer heads (dimension -3), each for several of query's.
 
-    A query that may look nowhere gives 0.
+    The result is 0 for a query that may attend to no key.
 
     Raises:
-        RuntimeError: dtypes, shapes or numbers of heads do not go together; attn_mask together
-            with is_causal; dropout_p is no probability.
+        RuntimeError: dtypes, shapes or numbers of heads do not match; attn_mask together with
+            is_causal; dropout_p is not a probability.
     """
     check_inputs(query, key, value, attn_mask, is_causal, dropout_p)
-    given = query.dtype
+    dtype = query.dtype
     if enable_gqa:
         key, value = repeat_heads(ops, query, key, value)
-    query, key, value = (widened(ops, x) for x in (query, key, value))
+    query, key, value = (upcast_half(ops, x) for x in (query, key, value))
     scale = 1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
     scores = ops.matmul(ops.mul(query, scale), ops.transpose(key, -2, -1))
-    blind = None
+    is_masked_out = None
     if is_causal:  # every query sees the first key
-        ahead = np.full((query.shape[-2], key.shape[-2]), -math.inf, query.dtype)
-        scores = ops.add(scores, np.triu(ahead, 1))
+        causal_mask = np.full((query.shape[-2], key.shape[-2]), -math.inf, query.dtype)
+        scores = ops.add(scores, np.triu(causal_mask, 1))
     elif attn_mask is not None:
-        attn_mask, blind = added_mask(ops, widened(ops, attn_mask), query.dtype)
+        attn_mask, is_masked_out = additive_mask(ops, upcast_half(ops, attn_mask), query.dtype)
         scores = ops.add(scores, attn_mask)
     weights = ops._softmax(scores, -1)
     if dropout_p:
         weights = ops.dropout(weights, dropout_p)
     out = ops.matmul(weights, value)
-    if blind is not None:
-        out = ops._where_other(blind, out, 0.0)
-    return narrowed(ops, out, given)
+    if is_masked_out is not None:
+        out = ops._where_other(is_masked_out, out, 0.0)
+    return restore_half(ops, out, dtype)

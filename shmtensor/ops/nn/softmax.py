@@ -1,12 +1,12 @@
-"""Softmax and its logarithm over a dimension, and dropout with a given mask."""
+"""Softmax and its logarithm over a dimension; `_masked_scale` of dropout."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ... import native
-from ..table.check_dtypes import floating
-from ..table.dims import in_order
+from ..table.check_dtypes import check_floating
+from ..table.dims import check_ordered
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import bools
@@ -16,8 +16,8 @@ from ..table.samples import bools
 ALONG = [((3, 4), 1), ((3, 4), 0), ((2, 3, 4), -2), ((), 0), ((0, 3), 1)]
 
 
-def flat_axis(x: Any, dim: int) -> Any:
-    """NumPy's axis; of a 0-d tensor none."""
+def softmax_axis(x: Any, dim: int) -> Any:
+    """NumPy's axis; () for a 0-d tensor."""
     if x.ndim:
         return dim
     if dim not in (0, -1):
@@ -36,7 +36,7 @@ def flat_axis(x: Any, dim: int) -> Any:
 )
 def _softmax(xp, x, /, dim):
     """exp(x) over its sum along dim, without overflow."""
-    axis = flat_axis(x, dim)
+    axis = softmax_axis(x, dim)
     if not x.size:
         return x.copy()
     e = xp.exp(x - x.max(axis, keepdims=True))
@@ -55,9 +55,9 @@ _softmax.pullback(x=lambda ops, g, out, dim: ops._softmax_backward_data(g, out, 
     vmap="along",
 )
 def _softmax_backward_data(xp, x, y, /, dim):
-    """y * (x - sum(x * y)): the gradient x brought through a softmax whose result is y."""
+    """y * (x - sum(x * y)): the gradient of a softmax with the result y, for the gradient x."""
     product = x * y
-    return product - y * product.sum(flat_axis(x, dim), keepdims=True)
+    return product - y * product.sum(softmax_axis(x, dim), keepdims=True)
 
 
 def softmax_double_backward(ops: Any, g: Any, x: Any, y: Any, dim: int) -> Any:
@@ -83,7 +83,7 @@ _softmax_backward_data.pullback(
 )
 def _log_softmax(xp, x, /, dim):
     """x - log(sum(exp(x))) along dim, without overflow."""
-    axis = flat_axis(x, dim)
+    axis = softmax_axis(x, dim)
     if not x.size:
         return x.copy()
     low = x - x.max(axis, keepdims=True)
@@ -102,8 +102,8 @@ _log_softmax.pullback(x=lambda ops, g, out, dim: ops._log_softmax_backward_data(
     vmap="along",
 )
 def _log_softmax_backward_data(xp, x, y, /, dim):
-    """x - exp(y) * sum(x): the gradient x brought through a log_softmax whose result is y."""
-    return x - xp.exp(y) * x.sum(flat_axis(x, dim), keepdims=True)
+    """x - exp(y) * sum(x): the gradient of a log_softmax with the result y, for the gradient x."""
+    return x - xp.exp(y) * x.sum(softmax_axis(x, dim), keepdims=True)
 
 
 _log_softmax_backward_data.pullback(
@@ -116,19 +116,19 @@ _log_softmax_backward_data.pullback(
 def softmax(ops, input, dim=None, dtype=None):
     """exp(x) over its sum along a dimension: positive numbers that add up to 1."""
     input = input if dtype is None else ops._to_copy(input, dtype)
-    floating("softmax", in_order("softmax", input))
-    return ops._softmax(input, implicit(input) if dim is None else dim)
+    check_floating("softmax", check_ordered("softmax", input))
+    return ops._softmax(input, default_dim(input) if dim is None else dim)
 
 
 @composite
 def log_softmax(ops, input, dim=None, dtype=None):
     """The logarithm of `softmax`, without overflow."""
     input = input if dtype is None else ops._to_copy(input, dtype)
-    floating("log_softmax", in_order("log_softmax", input))
-    return ops._log_softmax(input, implicit(input) if dim is None else dim)
+    check_floating("log_softmax", check_ordered("log_softmax", input))
+    return ops._log_softmax(input, default_dim(input) if dim is None else dim)
 
 
-def implicit(input: Any) -> int:
+def default_dim(input: Any) -> int:
     """The dimension that PyTorch takes when none is given."""
     return 0 if input.ndim in (0, 1, 3) else 1
 

@@ -1,8 +1,8 @@
-"""Sums of weighted neighbours, which image warping reads, and which its gradients write.
+"""Weighted sums of neighbouring elements, for grid_sample and its gradients.
 
-The three sums are one form, linear in images (N, C, M), weights (N, K, P) and results (N, C, P):
-each is the gradient of the others, to every order. Places are whole numbers (N, K, P) into the
-flattened images; outside [0, M) there is 0.
+The three rows are one form, linear in images (N, C, M), weights (N, K, P) and results (N, C, P):
+each is the gradient of the others, to every order. Places are indices (N, K, P) into the flattened
+images; an index outside [0, M) means 0.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import ints, reals
 
-__all__ = ["FRAMES"]
+__all__ = ["PADDING_MODES"]
 
-# What lies outside an image, as numbers: nothing, the border, mirrors at its edges or at the
-# centres of its corner elements.
-FRAMES = ("zeros", "border", "edges", "centres")
+# What is outside an image: zeros, its border, its reflection at the edges or at the centres of the
+# corner elements. The native kernel knows them by number.
+PADDING_MODES = ("zeros", "border", "edges", "centres")
 
 
-def found(xp: Any, x: Any, places: Any) -> Any:
-    """The elements (N, C, K, P) at places, 0 where there is none."""
+def gather_elements(xp: Any, x: Any, places: Any) -> Any:
+    """The elements (N, C, K, P) at places, 0 outside the image."""
     inside = (places >= 0) & (places < x.shape[2])
     at = xp.where(inside, places, 0).reshape(len(places), 1, -1)
     at = xp.broadcast_to(at, (*x.shape[:2], at.shape[2]))
@@ -44,18 +44,18 @@ def found(xp: Any, x: Any, places: Any) -> Any:
 )
 def _weighted_gather(xp, x, weights, places, /):
     """Each result is K elements, weighted: (N, C, M), (N, K, P) and places give (N, C, P)."""
-    return (found(xp, x, places) * weights[:, None]).sum(2).astype(x.dtype)
+    return (gather_elements(xp, x, places) * weights[:, None]).sum(2).astype(x.dtype)
 
 
 @op(method=False, function=False, samples=[((2, 3, 6), (2, 4, 6), ints((2, 4, 6), 7, -2), 5)])
 def _weighted_scatter(xp, x, weights, places, /, size):
-    """The transpose of `_weighted_gather`: (N, C, P) added, weighted, at places of images (N, C,
-    size).
+    """The transpose of `_weighted_gather`: x (N, C, P) times weights, added at places of images
+    (N, C, size).
     """
     values = x[:, :, None] * weights[:, None]
     inside = (places >= 0) & (places < size)
     n, channels = x.shape[:2]
-    out = xp.zeros((n, channels, size + 1), x.dtype)  # the last for what has no place
+    out = xp.zeros((n, channels, size + 1), x.dtype)  # the last is for indices outside
     rows = xp.arange(n * channels).reshape(n, channels, 1, 1) * (size + 1)
     add_at_flat_indices(xp, out, rows + xp.where(inside, places, size)[:, None], values)
     return xp.ascontiguousarray(out[..., :size])
@@ -63,8 +63,8 @@ def _weighted_scatter(xp, x, weights, places, /, size):
 
 @op(method=False, function=False, samples=[((2, 3, 6), (2, 3, 5), ints((2, 4, 6), 7, -2))])
 def _weighted_gather_backward_weights(xp, x, y, places, /):
-    """What each weight of `_weighted_gather(y, ., places)` counts for in results x: (N, K, P)."""
-    return (found(xp, y, places) * x[:, :, None]).sum(1).astype(x.dtype)
+    """The gradient of `_weighted_gather(y, ., places)` by the weights, x being g: (N, K, P)."""
+    return (gather_elements(xp, y, places) * x[:, :, None]).sum(1).astype(x.dtype)
 
 
 _weighted_gather.pullback(
@@ -83,24 +83,24 @@ _weighted_gather_backward_weights.pullback(
 )
 
 
-def brought(xp: Any, at: Any, n: int, frame: int) -> Any:
-    """Whole places brought into [0, n) as the frame says."""
-    if FRAMES[frame] == "zeros":
+def pad_index(xp: Any, at: Any, n: int, frame: int) -> Any:
+    """Integer indices mapped into [0, n) by the padding mode."""
+    if PADDING_MODES[frame] == "zeros":
         return at
-    if FRAMES[frame] == "border" or n == 1:
+    if PADDING_MODES[frame] == "border" or n == 1:
         return xp.clip(at, 0, n - 1)
-    is_edge = FRAMES[frame] == "edges"
-    way = xp.where(at >= 0, at, -at - is_edge)
+    is_edge = PADDING_MODES[frame] == "edges"
+    position = xp.where(at >= 0, at, -at - is_edge)
     span = n if is_edge else n - 1
-    return xp.where(way // span % 2 == 0, way % span, n - 1 - way % span)
+    return xp.where(position // span % 2 == 0, position % span, n - 1 - position % span)
 
 
 @op(method=False, function=False, samples=[(reals((2, 2, 5), -2.0, 6.0), (4, 5), 2, 0)])
 def _sample_indices(xp, x, /, sizes, reach, frame):
-    """The places of the reach ** D elements around places x (N, D, P) of images of D sizes:
-    (N, reach ** D, P); -1 where the frame leaves nothing.
+    """The indices of the reach ** D elements around the points x (N, D, P) of images of D sizes:
+    (N, reach ** D, P); -1 outside an image that is padded with zeros.
 
-    1: the one below, 2: and the one above, 4: two on each side.
+    reach = 1: the element below, 2: also the one above, 4: two on each side.
     """
     low = xp.floor(xp.nan_to_num(xp.clip(x, -1e9, 1e9), nan=-1e9)).astype(np.int64)
     first = -1 if reach == 4 else 0
@@ -108,8 +108,8 @@ def _sample_indices(xp, x, /, sizes, reach, frame):
     for corner in product(range(first, first + reach), repeat=len(sizes)):
         at, inside = 0, True
         for d, (n, step) in enumerate(zip(sizes, corner)):
-            place = brought(xp, low[:, d] + step, n, frame)
-            at, inside = at * n + place, inside & (place >= 0) & (place < n)
+            index = pad_index(xp, low[:, d] + step, n, frame)
+            at, inside = at * n + index, inside & (index >= 0) & (index < n)
         rows.append(xp.where(inside, at, -1))
     return xp.stack(rows, 1)
 

@@ -1,4 +1,4 @@
-"""A multiple of one tensor added to another in one pass: `add` and `sub` with an alpha."""
+"""`add` and `sub` with an alpha, in one pass."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.check_dtypes import multiple
+from ..table.check_dtypes import scaled_operand
 from ..table.op_definition import op
-from .arithmetic import add, plus, sub, times
+from .arithmetic import add, parallel_add, parallel_multiply, sub
 
 
 @op(
@@ -29,17 +29,17 @@ def _add_alpha(xp, x, y, /, value):
 _add_alpha.pullback(x=lambda g: g, y=lambda g, value: g * value)
 
 
-def fast_add_scaled(x: Any, y: Any, value: Any, out: Any = None) -> Any:
-    """In one pass, or in two."""
-    done = native.add_alpha(x, y, value, out)
-    return plus(x, times(y, value), out) if done is None else done
+def add_alpha_kernel(x: Any, y: Any, value: Any, out: Any = None) -> Any:
+    """One pass by the native kernel, else two."""
+    result = native.add_alpha(x, y, value, out)
+    return parallel_add(x, parallel_multiply(y, value), out) if result is None else result
 
 
-_add_alpha.numpy = fast_add_scaled
+_add_alpha.numpy = add_alpha_kernel
 
 
-def with_floats(x: Any, y: Any, alpha: Any) -> bool:
-    """Are both real floating-point tensors of one dtype, which a real number keeps?"""
+def all_same_float(x: Any, y: Any, alpha: Any) -> bool:
+    """Are both float32 or both float64 tensors, and alpha a real number?"""
     dtype = getattr(x, "dtype", None)
     return (
         dtype in (np.float32, np.float64)
@@ -51,34 +51,34 @@ def with_floats(x: Any, y: Any, alpha: Any) -> bool:
 @add.rare(alpha=1)
 def scaled_add(ops, x, y, /, *, alpha):
     """x + alpha * y."""
-    if with_floats(x, y, alpha):
+    if all_same_float(x, y, alpha):
         return ops._add_alpha(x, y, alpha)
-    return ops.add(x, multiple(ops, "add", x, y, alpha))
+    return ops.add(x, scaled_operand(ops, "add", x, y, alpha))
 
 
 def scaled_add_in_place(ops: Any, x: Any, y: Any, /, *, alpha: Any) -> Any:
     """x += alpha * y."""
-    if with_floats(x, y, alpha):
+    if all_same_float(x, y, alpha):
         return ops._add_alpha_(x, y, alpha)
     return ops._overwrite_(x, scaled_add(ops, x, y, alpha=alpha))
 
 
-add.diverted_in_place = scaled_add_in_place
+add.rare_form_inplace = scaled_add_in_place
 
 
 @sub.rare(alpha=1)
 def scaled_sub(ops, x, y, /, *, alpha):
     """x - alpha * y."""
-    if with_floats(x, y, alpha):
+    if all_same_float(x, y, alpha):
         return ops._add_alpha(x, y, -alpha)
-    return ops.sub(x, multiple(ops, "sub", x, y, alpha))
+    return ops.sub(x, scaled_operand(ops, "sub", x, y, alpha))
 
 
 def scaled_sub_in_place(ops: Any, x: Any, y: Any, /, *, alpha: Any) -> Any:
     """x -= alpha * y."""
-    if with_floats(x, y, alpha):
+    if all_same_float(x, y, alpha):
         return ops._add_alpha_(x, y, -alpha)
     return ops._overwrite_(x, scaled_sub(ops, x, y, alpha=alpha))
 
 
-sub.diverted_in_place = scaled_sub_in_place
+sub.rare_form_inplace = scaled_sub_in_place

@@ -1,4 +1,4 @@
-"""Arithmetic, element by element: sums, products, quotients, powers, extremes."""
+"""Arithmetic, element by element: add, sub, mul, div, addcmul, lerp, square, sqrt, abs, sign."""
 
 from __future__ import annotations
 
@@ -9,24 +9,31 @@ import numpy as np
 
 from ... import native
 from ...native import parallel
-from ..table.check_dtypes import floating, multiple, scale_fits, unmixed
-from ..table.native_or_numpy import for_floats, kernel_or_fallback, stored
-from ..table.op_definition import composite, insist_on_tensors, op
+from ..table.check_dtypes import check_floating, check_scale, same_dtype_check, scaled_operand
+from ..table.native_or_numpy import copy_to_out, floating_kernel, kernel_or_fallback
+from ..table.op_definition import check_tensors, composite, op
 from ..table.samples import PAIR, TRIPLE, UNARY, reals, unary
 
-plus, minus, times = parallel(np.add), parallel(np.subtract), parallel(np.multiply)
-AWAY = [(reals((3, 4)), reals((3, 4), 0.5, 2.0)), (reals((2, 1)), reals((3,), 0.5, 2.0))]
+parallel_add, parallel_subtract, parallel_multiply = (
+    parallel(np.add),
+    parallel(np.subtract),
+    parallel(np.multiply),
+)
+NONZERO_DIVISORS = [
+    (reals((3, 4)), reals((3, 4), 0.5, 2.0)),
+    (reals((2, 1)), reals((3,), 0.5, 2.0)),
+]
 
 
-def not_of_bool(name: str, instead: str) -> Any:
-    """What is wrong with an op that PyTorch refuses for truth values by a plain RuntimeError."""
+def explain_bool(name: str, instead: str) -> Any:
+    """A row's `diagnose`, for an op that raises RuntimeError if all operands are bool."""
 
-    def wrong(inputs: Any, attributes: Any) -> Any:
+    def diagnose(inputs: Any, attributes: Any) -> Any:
         if all(getattr(x, "dtype", None) == np.bool_ for x in inputs):
             return RuntimeError(f"{name}: not implemented for bool, hint: use {instead}")
         return None
 
-    return wrong
+    return diagnose
 
 
 # ---- sum and product
@@ -51,29 +58,29 @@ sub.pullback(x=lambda g: g, y=lambda g: -g)
 sub.alias("subtract")
 
 
-def no_bools(*operands: Any) -> None:
-    """Raises if one of the operands is bool: what the difference means is not plain."""
+def refuse_bool(*operands: Any) -> None:
+    """Raises RuntimeError if one of the operands is bool."""
     if any(
         v.dtype.kind == "b" if hasattr(v, "dtype") else v is True or v is False for v in operands
     ):
-        shown = ", ".join(str(v.dtype) if hasattr(v, "dtype") else repr(v) for v in operands)
+        dtypes = ", ".join(str(v.dtype) if hasattr(v, "dtype") else repr(v) for v in operands)
         raise RuntimeError(
-            f"sub: subtraction with bool is not supported: {shown}, use `~`, logical_not() or "
+            f"sub: subtraction with bool is not supported: {dtypes}, use `~`, logical_not() or "
             "convert it first"
         )
 
 
-sub.unlike = no_bools
-sub.wrong = not_of_bool("sub", "logical_xor()")
+sub.check_dtypes = refuse_bool
+sub.diagnose = explain_bool("sub", "logical_xor()")
 
 
 @composite(inplace=True)
 def rsub(ops, input, other, *, alpha=1):
     """other - alpha * input."""
-    insist_on_tensors("rsub", input)
+    check_tensors("rsub", input)
     if alpha.__class__ is int and alpha == 1:
         return ops.sub(other, input)
-    return ops.sub(other, multiple(ops, "rsub", other, input, alpha))
+    return ops.sub(other, scaled_operand(ops, "rsub", other, input, alpha))
 
 
 @op(numpy=parallel(np.multiply), broadcast=True, promote="common", samples=PAIR)
@@ -86,7 +93,7 @@ mul.pullback(x=lambda g, y: g * y.conjugate(), y=lambda g, x: g * x.conjugate())
 mul.alias("multiply")
 
 
-@op(numpy=parallel(np.true_divide), broadcast=True, promote="float", samples=AWAY)
+@op(numpy=parallel(np.true_divide), broadcast=True, promote="float", samples=NONZERO_DIVISORS)
 def div(xp, x, y, /):
     """Quotient of two tensors, with broadcasting; integers divide to the default dtype."""
     return x / y
@@ -100,7 +107,7 @@ div.alias("divide", "true_divide")
 
 
 @div.rare(rounding_mode=None)
-def rounded_div(ops, x, y, /, *, rounding_mode):
+def div_with_rounding_mode(ops, x, y, /, *, rounding_mode):
     """The quotient, rounded down ("floor") or towards 0 ("trunc")."""
     if rounding_mode == "floor":
         return ops.floor_divide(x, y)
@@ -113,13 +120,13 @@ def rounded_div(ops, x, y, /, *, rounding_mode):
 
 @op(numpy=parallel(np.negative), inplace=True, samples=UNARY)
 def neg(xp, x, /):
-    """Each element with the other sign."""
+    """Each element with the opposite sign."""
     return -x
 
 
 neg.pullback(x=lambda g: -g)
 neg.alias("negative")
-neg.wrong = not_of_bool("neg", "logical_not()")
+neg.diagnose = explain_bool("neg", "logical_not()")
 
 
 @composite
@@ -132,34 +139,34 @@ def positive(ops, input):
 
 @op(broadcast=True, promote="common", out=True, samples=TRIPLE, tensors="x tensor1 tensor2")
 def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
-    """x + value * tensor1 * tensor2; among whole numbers value is one, cut off."""
+    """x + value * tensor1 * tensor2; for integer tensors value is truncated to an integer."""
     if value != 1:
-        value = as_factor("addcmul", value, x)
+        value = check_factor("addcmul", value, x)
     return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
 
 
-def fast_addcmul(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None) -> Any:
-    """In one pass; else without NumPy's operators, so that large tensors use the threads."""
-    done = native.addcmul(x, tensor1, tensor2, value, out)
-    if done is not None:
-        return done
-    product = times(tensor1, tensor2)
+def addcmul_kernel(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None) -> Any:
+    """One pass by the native kernel; else parallel ufuncs instead of NumPy's operators."""
+    result = native.addcmul(x, tensor1, tensor2, value, out)
+    if result is not None:
+        return result
+    product = parallel_multiply(tensor1, tensor2)
     if value != 1:
-        product = times(product, as_factor("addcmul", value, x))
-    return stored(plus(x, product), out)
+        product = parallel_multiply(product, check_factor("addcmul", value, x))
+    return copy_to_out(parallel_add(x, product), out)
 
 
-def as_factor(name: str, value: Any, x: Any) -> Any:
-    """A factor as a number of the tensor's kind."""
+def check_factor(name: str, value: Any, x: Any) -> Any:
+    """A factor as a number of the tensor's category."""
     if x.dtype.kind in "iu" and value.__class__ is float:
         return int(value)
     if x.dtype.kind == "b":
         raise NotImplementedError(f"{name}: not for bool: shape {x.shape}, value={value}")
-    scale_fits(name, "value", value, x)
+    check_scale(name, "value", value, x)
     return value
 
 
-addcmul.numpy = fast_addcmul
+addcmul.numpy = addcmul_kernel
 addcmul.pullback(
     x=lambda g: g,
     tensor1=lambda g, tensor2, value: g * (tensor2 * value).conjugate(),
@@ -179,13 +186,15 @@ def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
     return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
 
 
-def plain_addcdiv(xp: Any, x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None) -> Any:
-    """The forward; `kernel_or_fallback` passes attributes by position."""
-    return stored(addcdiv.forward(xp, x, tensor1, tensor2, value=value), out)
+def addcdiv_forward(
+    xp: Any, x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None
+) -> Any:
+    """The forward, for `kernel_or_fallback`, which passes attributes by position."""
+    return copy_to_out(addcdiv.forward(xp, x, tensor1, tensor2, value=value), out)
 
 
-def no_whole_quotients(x: Any, tensor1: Any, tensor2: Any) -> None:
-    """Nothing, unless both are of whole numbers."""
+def refuse_integer_division(x: Any, tensor1: Any, tensor2: Any) -> None:
+    """Raises RuntimeError if both are integer or bool."""
     if all(getattr(t, "dtype", None) is not None and t.dtype.kind in "iub"
            for t in (tensor1, tensor2)):  # fmt: skip
         raise RuntimeError(
@@ -194,8 +203,8 @@ def no_whole_quotients(x: Any, tensor1: Any, tensor2: Any) -> None:
         )
 
 
-addcdiv.numpy = kernel_or_fallback(native.addcdiv, plain_addcdiv)
-addcdiv.unlike = no_whole_quotients
+addcdiv.numpy = kernel_or_fallback(native.addcdiv, addcdiv_forward)
+addcdiv.check_dtypes = refuse_integer_division
 addcdiv.pullback(
     x=lambda g: g,
     tensor1=lambda g, tensor2, value: g * (value / tensor2).conjugate(),
@@ -214,38 +223,42 @@ addcdiv.pullback(
 )
 def lerp(xp, x, end, weight, /):
     """The point at `weight` of the way from one tensor to the other: x + weight * (end - x)."""
-    way = end - x
-    return xp.where(xp.abs(weight) < 0.5, x + weight * way, end - way * (1 - weight))
+    difference = end - x
+    return xp.where(xp.abs(weight) < 0.5, x + weight * difference, end - difference * (1 - weight))
 
 
-def fast_lerp(x: Any, end: Any, weight: Any, out: Any = None) -> Any:
-    """In one pass, or with one weight for all in three, instead of eight."""
-    done = native.lerp(x, end, weight, out)
-    if done is not None:
-        return done
-    floating("lerp", x)
+def lerp_kernel(x: Any, end: Any, weight: Any, out: Any = None) -> Any:
+    """One pass by the native kernel; three if weight is one number; else eight."""
+    result = native.lerp(x, end, weight, out)
+    if result is not None:
+        return result
+    check_floating("lerp", x)
     if x.dtype.kind != "c" and weight.__class__ is builtins.complex:
         raise RuntimeError(f"lerp: a complex weight does not fit: {weight}, {x.dtype}")
     if weight.__class__ is not float:
-        return stored(lerp.forward(np, x, end, weight), out)
-    way = minus(end, x)
-    near = builtins.abs(weight) < 0.5
-    found = plus(x, times(way, weight)) if near else minus(end, times(way, 1 - weight))
-    return stored(found, out)
+        return copy_to_out(lerp.forward(np, x, end, weight), out)
+    difference = parallel_subtract(end, x)
+    is_near = builtins.abs(weight) < 0.5
+    value = (
+        parallel_add(x, parallel_multiply(difference, weight))
+        if is_near
+        else parallel_subtract(end, parallel_multiply(difference, 1 - weight))
+    )
+    return copy_to_out(value, out)
 
 
-lerp.numpy = fast_lerp
+lerp.numpy = lerp_kernel
 
 
-def one_float(x: Any, end: Any, weight: Any) -> None:
-    """Nothing, if all are of one dtype, which is of floating-point numbers."""
+def check_same_floating(x: Any, end: Any, weight: Any) -> None:
+    """Checks that all have the same floating-point dtype."""
     for number in (x, end, weight):
         if hasattr(number, "array"):
-            floating("lerp", number)
-    unmixed("lerp")(x, end, weight)
+            check_floating("lerp", number)
+    same_dtype_check("lerp")(x, end, weight)
 
 
-lerp.unlike = one_float
+lerp.check_dtypes = check_same_floating
 lerp.pullback(
     x=lambda g, weight: g * (1 - weight).conjugate(),
     end=lambda g, weight: g * weight.conjugate(),
@@ -253,20 +266,20 @@ lerp.pullback(
 )
 
 
-fast_square = parallel(np.square)
+parallel_square = parallel(np.square)
 
 
-def squared(x: Any, out: Any = None) -> Any:
+def square_kernel(x: Any, out: Any = None) -> Any:
     """NumPy's square; of bool an int64."""
     if x.dtype.kind == "b":
         return np.multiply(x, x, out, dtype=None if out is not None else np.int64)
-    return fast_square(x, out) if out is not None else fast_square(x)
+    return parallel_square(x, out) if out is not None else parallel_square(x)
 
 
-squared.half = fast_square  # type: ignore[attr-defined]  # asked first with 16-bit floats
+square_kernel.half = parallel_square  # type: ignore[attr-defined]  # tried first with 16-bit floats
 
 
-@op(numpy=squared, out=True, inplace=True, samples=UNARY, layout="pointwise")
+@op(numpy=square_kernel, out=True, inplace=True, samples=UNARY, layout="pointwise")
 def square(xp, x, /):
     """Each element times itself; of bool an int64."""
     return x.astype(xp.int64) if x.dtype == bool else x * x
@@ -275,10 +288,10 @@ def square(xp, x, /):
 square.pullback(x=lambda g, x: g * (2 * x).conjugate())
 
 
-root = parallel(np.sqrt)
+parallel_sqrt = parallel(np.sqrt)
 
 
-@op(numpy=root, promote="float", samples=unary(0.2, 3.0))
+@op(numpy=parallel_sqrt, promote="float", samples=unary(0.2, 3.0))
 def sqrt(xp, x, /):
     """Square root."""
     return xp.sqrt(x)
@@ -335,7 +348,7 @@ def signs(xp: Any, x: Any) -> Any:
     return (x > 0).astype(x.dtype) - (x < 0) if x.dtype.kind == "f" else xp.sign(x)
 
 
-sign.numpy = for_floats(native.elementwise("signs"), sign.forward)
+sign.numpy = floating_kernel(native.elementwise("signs"), sign.forward)
 sign.pullback(x=lambda g: g * 0)
 
 
@@ -348,22 +361,28 @@ def sgn(xp, x, /):
     return xp.where(size == 0, 0, x / xp.where(size == 0, 1, size)).astype(x.dtype)
 
 
-sgn.numpy = for_floats(native.elementwise("signs"), sgn.forward)
+sgn.numpy = floating_kernel(native.elementwise("signs"), sgn.forward)
 
 
 def sgn_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
-    """The part of g across x, over abs(x): along x the sign does not change."""
+    """The part of g orthogonal to x, over abs(x): along x the sign does not change."""
     if x.dtype.kind != "c":
         return g * 0
     size = ops.abs(x)
-    across = (g - ops.real(g * out.conjugate()) * out) / ops._where_other(size == 0, size, 1.0)
-    return ops._where_other(size == 0, across, 0.0)
+    orthogonal = (g - ops.real(g * out.conjugate()) * out) / ops._where_other(size == 0, size, 1.0)
+    return ops._where_other(size == 0, orthogonal, 0.0)
 
 
 sgn.pullback(x=lambda ops, g, x, out: sgn_backward(ops, g, x, out))
 
 
-@op(numpy=parallel(np.copysign), broadcast=True, promote="float", samples=AWAY, tensors="x")
+@op(
+    numpy=parallel(np.copysign),
+    broadcast=True,
+    promote="float",
+    samples=NONZERO_DIVISORS,
+    tensors="x",
+)
 def copysign(xp, x, y, /):
     """The size of one tensor with the sign of the other."""
     return xp.copysign(x, y)
@@ -375,7 +394,13 @@ copysign.pullback(
 )
 
 
-@op(numpy=parallel(np.hypot, "biu"), broadcast=True, promote="common", samples=AWAY, tensors="x y")
+@op(
+    numpy=parallel(np.hypot, "biu"),
+    broadcast=True,
+    promote="common",
+    samples=NONZERO_DIVISORS,
+    tensors="x y",
+)
 def hypot(xp, x, y, /):
     """Length of the hypotenuse: sqrt(x * x + y * y), without overflow."""
     return xp.hypot(x, y)
@@ -387,7 +412,7 @@ hypot.pullback(x=lambda g, x, out: g * x / out, y=lambda g, y, out: g * y / out)
 @composite(inplace=True)
 def ldexp(ops, input, other):
     """input * 2 ** other."""
-    insist_on_tensors("ldexp", input, other)
+    check_tensors("ldexp", input, other)
     power = ops.pow(2.0, other)
     if input.dtype.kind == "f" and power.dtype.kind == "f" and other.dtype.kind != "f":
         power = ops._to_copy(power, input.dtype)  # a power of two: exact

@@ -1,31 +1,31 @@
-"""Bits of whole numbers, and what only whole numbers have: greatest divisor, least multiple."""
+"""Bitwise operations, gcd, lcm and hash_tensor."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ...native import parallel
-from ..table.dims import axes, in_order
+from ..table.dims import axes, check_ordered
 from ..table.op_definition import op
 from ..table.samples import ints, reals
 
-WHOLE = [(ints((3, 4), 100), ints((3, 4), 100)), (ints((2, 1), 100), ints((3,), 100))]
+INTEGERS = [(ints((3, 4), 100), ints((3, 4), 100)), (ints((2, 1), 100), ints((3,), 100))]
 SHIFT = [(ints((3, 4), 100), ints((3, 4), 7)), (ints((2, 1), 100), ints((3,), 7))]
 
 
-@op(numpy=parallel(np.bitwise_and), broadcast=True, promote="common", samples=WHOLE)
+@op(numpy=parallel(np.bitwise_and), broadcast=True, promote="common", samples=INTEGERS)
 def bitwise_and(xp, x, y, /):
     """Bits that are set in both; of bools `and`."""
     return x & y
 
 
-@op(numpy=parallel(np.bitwise_or), broadcast=True, promote="common", samples=WHOLE)
+@op(numpy=parallel(np.bitwise_or), broadcast=True, promote="common", samples=INTEGERS)
 def bitwise_or(xp, x, y, /):
     """Bits that are set in one of the two; of bools `or`."""
     return x | y
 
 
-@op(numpy=parallel(np.bitwise_xor), broadcast=True, promote="common", samples=WHOLE)
+@op(numpy=parallel(np.bitwise_xor), broadcast=True, promote="common", samples=INTEGERS)
 def bitwise_xor(xp, x, y, /):
     """Bits that are set in exactly one of the two."""
     return x ^ y
@@ -33,7 +33,7 @@ def bitwise_xor(xp, x, y, /):
 
 @op(numpy=parallel(np.invert), inplace=True, samples=[(ints((3, 4), 100),)])
 def bitwise_not(xp, x, /):
-    """All bits turned over; of bools `not`."""
+    """All bits inverted; of bools `not`."""
     if x.dtype.kind == "f":
         raise RuntimeError(f"bitwise_not: the tensor must hold whole numbers or bool: {x.dtype}")
     return ~x
@@ -47,17 +47,17 @@ def bitwise_left_shift(xp, x, y, /):
 
 @op(numpy=parallel(np.right_shift, "b"), broadcast=True, promote="common", samples=SHIFT)
 def bitwise_right_shift(xp, x, y, /):
-    """Bits moved down by y places, the sign kept: x // 2 ** y."""
+    """Bits moved down by y places, with the sign: x // 2 ** y."""
     return x >> y
 
 
-@op(numpy=parallel(np.gcd), broadcast=True, promote="common", samples=WHOLE, tensors="x y")
+@op(numpy=parallel(np.gcd), broadcast=True, promote="common", samples=INTEGERS, tensors="x y")
 def gcd(xp, x, y, /):
     """Greatest common divisor."""
     return xp.gcd(x, y)
 
 
-@op(numpy=parallel(np.lcm), broadcast=True, promote="common", samples=WHOLE, tensors="x y")
+@op(numpy=parallel(np.lcm), broadcast=True, promote="common", samples=INTEGERS, tensors="x y")
 def lcm(xp, x, y, /):
     """Least common multiple."""
     return xp.lcm(x, y)
@@ -65,10 +65,10 @@ def lcm(xp, x, y, /):
 
 @op(samples=[(reals((3, 4)),), (reals((3, 4)), 1, True), (ints((2, 3, 4), 9), (0, 2)), ((),)])
 def hash_tensor(xp, x, /, dim=None, keepdim=False, *, mode=0):
-    """The exclusive or of the elements' bits, as int64 or float64, in uint64: a checksum that no
-    order or layout changes. Of nothing 0.
+    """The exclusive or of the elements' bits, as int64 or float64, in uint64: a checksum that is
+    independent of order and layout. It is 0 for no elements.
     """
-    in_order("hash_tensor", x)
+    check_ordered("hash_tensor", x)
     if mode != 0:
         raise RuntimeError(f"hash_tensor: no such mode: {mode}, 0 is needed")
     if dim is None and not x.size:

@@ -1,11 +1,11 @@
-"""Comparisons and tests, element by element; the answers are bool."""
+"""Comparisons and tests, element by element; the results are bool."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ...native import parallel
-from ..table.check_dtypes import refusal, unmixed
+from ..table.check_dtypes import same_dtype_check, unsupported_dtype
 from ..table.op_definition import composite, op
 from ..table.samples import PAIR, UNARY
 
@@ -157,7 +157,7 @@ def isclose(xp, x, y, /, rtol=1e-05, atol=1e-08, equal_nan=False):
     return near | ((x != x) & (y != y)) if equal_nan else near
 
 
-isclose.unlike = unmixed("isclose")
+isclose.check_dtypes = same_dtype_check("isclose")
 
 
 @op(numpy=parallel(np.logical_and), broadcast=True, inplace=True, samples=PAIR, tensors="x y")
@@ -188,11 +188,11 @@ def logical_not(xp, x, /):
 def heaviside(xp, x, values, /):
     """0 where x is negative, 1 where it is positive, `values` where it is 0."""
     if x.dtype.kind == "c":
-        raise refusal("heaviside", x)
+        raise unsupported_dtype("heaviside", x)
     return xp.where(x == 0, values, (x > 0).astype(x.dtype))
 
 
-heaviside.unlike = unmixed("heaviside")
+heaviside.check_dtypes = same_dtype_check("heaviside")
 
 
 @composite

@@ -1,4 +1,4 @@
-"""Complex numbers: their parts, their conjugate, their angle; as pairs of real numbers."""
+"""Complex numbers: real, imag, conj, angle, polar; view_as_real and view_as_complex."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..table.check_dtypes import unmixed
+from ..table.check_dtypes import same_dtype_check
 from ..table.op_definition import composite, op
 from ..table.samples import UNARY, reals
 
@@ -64,7 +64,7 @@ def angle(xp, x, /):
 
 
 def angle_backward(ops: Any, g: Any, x: Any) -> Any:
-    """Across x, over abs(x); a real number does not turn."""
+    """The part of g orthogonal to x, over abs(x); 0 for real numbers."""
     if x.dtype.kind != "c":
         return g * 0
     size = ops.abs(x)
@@ -86,13 +86,13 @@ angle.pullback(x=lambda ops, g, x: angle_backward(ops, g, x))
     exact_out=True,
 )
 def complex(xp, real, imag, /):
-    """Complex numbers out of their real and imaginary parts."""
+    """Complex numbers from their real and imaginary parts."""
     out = xp.empty(xp.broadcast(real, imag).shape, xp.result_type(real.dtype, xp.complex64))
     out.real, out.imag = real, imag
     return out
 
 
-complex.unlike = unmixed("complex")
+complex.check_dtypes = same_dtype_check("complex")
 complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g * -1j))
 
 
@@ -107,13 +107,13 @@ complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g
     exact_out=True,
 )
 def polar(xp, abs, angle, /):
-    """Complex numbers out of their modulus and angle."""
+    """Complex numbers from their modulus and angle."""
     out = xp.empty(xp.broadcast(abs, angle).shape, xp.result_type(abs.dtype, xp.complex64))
     out.real, out.imag = abs * xp.cos(angle), abs * xp.sin(angle)
     return out
 
 
-polar.unlike = unmixed("polar")
+polar.check_dtypes = same_dtype_check("polar")
 polar.pullback(
     abs=lambda ops, g, out: ops.real(g * ops.sgn(out).conjugate()),
     angle=lambda ops, g, out: ops.real(g * (out * 1j).conjugate()),
@@ -122,13 +122,13 @@ polar.pullback(
 
 @composite
 def resolve_conj(ops, input):
-    """The tensor itself: a conjugate is never put off here."""
+    """The tensor itself: conjugation is never lazy here."""
     return input
 
 
 @composite
 def resolve_neg(ops, input):
-    """The tensor itself: a sign is never put off here."""
+    """The tensor itself: negation is never lazy here."""
     return input
 
 
@@ -151,15 +151,15 @@ def view_as_complex(ops, input):
     return ops._view_as_complex(input)
 
 
-PAIRS_OF = {"complex64": np.float32, "complex128": np.float64}
-OF_PAIRS = {"float32": np.complex64, "float64": np.complex128}
+REAL_DTYPES = {"complex64": np.float32, "complex128": np.float64}
+COMPLEX_DTYPES = {"float32": np.complex64, "float64": np.complex128}
 
 
 @op(view=True, method=False, function=False, samples=())
 def _view_as_real(xp, x, /):
     """Real and imaginary parts along a new last dimension, a view."""
-    kind = np.dtype(PAIRS_OF[x.dtype.name])
-    return x[..., None].view(kind)
+    dtype = np.dtype(REAL_DTYPES[x.dtype.name])
+    return x[..., None].view(dtype)
 
 
 _view_as_real.pullback(x=lambda ops, g: ops._view_as_complex(ops._contiguous(g)))
@@ -167,15 +167,15 @@ _view_as_real.pullback(x=lambda ops, g: ops._view_as_complex(ops._contiguous(g))
 
 @op(view=True, method=False, function=False, samples=())
 def _view_as_complex(xp, x, /):
-    """The complex numbers whose parts lie along the last dimension, a view."""
+    """The complex numbers whose parts are the last dimension, a view."""
     if x.strides[-1] != x.itemsize and x.size:
         raise RuntimeError(
             "view_as_complex: Tensor must have a last dimension with stride 1: strides "
             f"{tuple(s // x.itemsize for s in x.strides)}"
         )
-    if x.dtype.name not in OF_PAIRS:
+    if x.dtype.name not in COMPLEX_DTYPES:
         raise RuntimeError(f"view_as_complex: float32 or float64 are needed: {x.dtype}")
-    return x.view(OF_PAIRS[x.dtype.name])[..., 0]
+    return x.view(COMPLEX_DTYPES[x.dtype.name])[..., 0]
 
 
 _view_as_complex.pullback(x=lambda ops, g: ops._view_as_real(g))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...native import elementwise, parallel
-from ..table.check_dtypes import not_whole
+from ..table.check_dtypes import any_floating_check
 from ..table.op_definition import op
 from ..table.samples import PAIR, UNARY, reals, unary
 
@@ -79,30 +79,30 @@ log1p.pullback(x=lambda g, x: g / (x + 1).conjugate())
 
 
 def complex_logaddexp(xp: Any, x: Any, y: Any) -> Any:
-    """log(exp(x) + exp(y)), by way of the one with the larger real part."""
-    low = x.real < y.real
-    high, rest = xp.where(low, y, x), xp.where(low, x, y)
-    same = ~xp.isfinite(high.real) & (high.real == rest.real)
-    out = high + xp.log1p(xp.exp(rest - high))
-    return xp.where(same, xp.log(xp.exp(x) + xp.exp(y)), out).astype(high.dtype)
+    """log(exp(x) + exp(y)), relative to the operand with the larger real part."""
+    swap = x.real < y.real
+    high, lower = xp.where(swap, y, x), xp.where(swap, x, y)
+    is_equal = ~xp.isfinite(high.real) & (high.real == lower.real)
+    out = high + xp.log1p(xp.exp(lower - high))
+    return xp.where(is_equal, xp.log(xp.exp(x) + xp.exp(y)), out).astype(high.dtype)
 
 
-def fast_logaddexp(x: Any, y: Any, out: Any = None) -> Any:
-    """The kernel of real numbers; the formula for complex ones."""
+def logaddexp_kernel(x: Any, y: Any, out: Any = None) -> Any:
+    """The ufunc for real numbers; the formula for complex ones."""
     if (x if hasattr(x, "dtype") else y).dtype.kind != "c":
-        return real_logaddexp(x, y) if out is None else real_logaddexp(x, y, out)
-    found = complex_logaddexp(np, x, y)
+        return parallel_logaddexp(x, y) if out is None else parallel_logaddexp(x, y, out)
+    result = complex_logaddexp(np, x, y)
     if out is None:
-        return found
-    out[...] = found
+        return result
+    out[...] = result
     return out
 
 
-real_logaddexp = parallel(np.logaddexp)
+parallel_logaddexp = parallel(np.logaddexp)
 
 
 @op(
-    numpy=fast_logaddexp,
+    numpy=logaddexp_kernel,
     broadcast=True,
     promote="float",
     out=True,
@@ -114,7 +114,7 @@ def logaddexp(xp, x, y, /):
     return complex_logaddexp(xp, x, y) if x.dtype.kind == "c" else xp.logaddexp(x, y)
 
 
-logaddexp.unlike = not_whole("logaddexp")
+logaddexp.check_dtypes = any_floating_check("logaddexp")
 logaddexp.pullback(
     x=lambda ops, g, x, y: g * ops.sigmoid(x - y).conjugate(),
     y=lambda ops, g, x, y: g * ops.sigmoid(y - x).conjugate(),
@@ -127,7 +127,7 @@ def logaddexp2(xp, x, y, /):
     return xp.logaddexp2(x, y)
 
 
-logaddexp2.unlike = not_whole("logaddexp2")
+logaddexp2.check_dtypes = any_floating_check("logaddexp2")
 logaddexp2.pullback(
     x=lambda ops, g, x, y: g * ops.sigmoid((x - y) * LN2),
     y=lambda ops, g, x, y: g * ops.sigmoid((y - x) * LN2),
@@ -144,17 +144,21 @@ def xlogy(xp, x, y, /):
     return xp.where((x == 0) & ~xp.isnan(y), xp.zeros((), x.dtype), x * xp.log(y))
 
 
-def fast_xlogy(x: Any, y: Any) -> Any:
-    """As the product that it is, if there is no 0; else by the forward."""
+def xlogy_kernel(x: Any, y: Any) -> Any:
+    """x * log(y) in parallel if x has no 0; else the forward."""
     arrays = all(isinstance(v, np.ndarray) and v.dtype.kind == "f" for v in (x, y))
-    if arrays and not equal(x, 0).any():
-        return times(x, logarithm(y))
+    if arrays and not parallel_equal(x, 0).any():
+        return parallel_multiply(x, parallel_log(y))
     with np.errstate(all="ignore"):
         return xlogy.forward(np, x, y)
 
 
-equal, times, logarithm = parallel(np.equal), parallel(np.multiply), parallel(np.log)
-xlogy.numpy = fast_xlogy
+parallel_equal, parallel_multiply, parallel_log = (
+    parallel(np.equal),
+    parallel(np.multiply),
+    parallel(np.log),
+)
+xlogy.numpy = xlogy_kernel
 xlogy.pullback(
     x=lambda ops, g, x, y: ops._where_other((x == 0) & (y <= 0), g * ops.log(y), 0.0),
     y=lambda g, x, y: g * x / y,
@@ -204,27 +208,27 @@ FAR_Q += (6.05183413124413191e-2, 2.33520497626869185e-3)
 ROOT_PI = math.sqrt(math.pi)
 
 
-def ratio(x: Any, top: Terms, bottom: Terms) -> Any:
-    """Cody's quotient of polynomials: the leading coefficient of `top` is its last one, of `bottom`
-    1.
+def rational(x: Any, numerator: Terms, denominator: Terms) -> Any:
+    """Cody's quotient of polynomials: the leading coefficient of the numerator is its last one, of
+    the denominator 1.
     """
-    above, below = top[-1] * x, x
-    for a, b in zip(top[:-2], bottom[:-1], strict=True):
+    above, below = numerator[-1] * x, x
+    for a, b in zip(numerator[:-2], denominator[:-1], strict=True):
         above, below = (above + a) * x, (below + b) * x
-    return (above + top[-2]) / (below + bottom[-1])
+    return (above + numerator[-2]) / (below + denominator[-1])
 
 
 def erf_near(x: Any) -> Any:
     """erf(x) for abs(x) <= 0.46875."""
-    return x * ratio(x * x, NEAR_P, NEAR_Q)
+    return x * rational(x * x, NEAR_P, NEAR_Q)
 
 
 def erfc_far(xp: Any, x: Any) -> Any:
     """erfc(x) for x >= 0.46875."""
-    middle = ratio(xp.minimum(x, 4.0), MIDDLE_P, MIDDLE_Q)
-    long = xp.maximum(x, 4.0)
-    square = 1 / (long * long)
-    far = (1 / ROOT_PI - square * ratio(square, FAR_P, FAR_Q)) / long
+    middle = rational(xp.minimum(x, 4.0), MIDDLE_P, MIDDLE_Q)
+    large = xp.maximum(x, 4.0)
+    square = 1 / (large * large)
+    far = (1 / ROOT_PI - square * rational(square, FAR_P, FAR_Q)) / large
     head = xp.trunc(xp.minimum(x, 27.5) * 16) / 16  # exp(-x * x) in two factors loses no digits
     tail = (xp.minimum(x, 27.5) - head) * (xp.minimum(x, 27.5) + head)
     return xp.exp(-head * head) * xp.exp(-tail) * xp.where(x <= 4.0, middle, far)
@@ -282,14 +286,14 @@ def erfinv(xp, x, /):
     inside = xp.abs(wide) < 1
     for _ in range(4):
         out = xp.where(inside, out, 0.0)
-        # near the ends 1 - x is what is exact, so the complement is what is matched there
+        # near the ends 1 - x is exact, so erfc is compared there
         size = xp.abs(out)
-        miss = xp.where(
+        error = xp.where(
             size < 0.5,
             error_function(xp, size, False) - xp.abs(wide),
             (1 - xp.abs(wide)) - error_function(xp, size, True),
         )
-        step = miss * (ROOT_PI / 2) * xp.exp(size * size)
+        step = error * (ROOT_PI / 2) * xp.exp(size * size)
         out = xp.copysign(size - step / (1 + size * step), wide)
     out = xp.where(inside, out, xp.where(xp.abs(wide) == 1, xp.copysign(xp.inf, wide), xp.nan))
     return xp.asarray(out).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""The larger, the smaller, the bounded: extremes of pairs; equal elements share the gradient."""
+"""maximum, minimum, fmax, fmin and clamp."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from ... import native
 from ...dtypes import get_default_dtype
 from ...native import parallel
-from ..table.op_definition import composite, insist_on_tensors, op
+from ..table.op_definition import check_tensors, composite, op
 from ..table.samples import PAIR
 
 NUMBERS = (bool, int, float, type(None))
 
 
-# ---- extremes: equal elements share the gradient
+# ---- pairs: equal elements share the gradient
 
 
 @op(
@@ -91,27 +91,27 @@ fmin.pullback(
 )
 
 
-larger, smaller = parallel(np.maximum, "c"), parallel(np.minimum, "c")
+parallel_maximum, parallel_minimum = parallel(np.maximum, "c"), parallel(np.minimum, "c")
 
 
-def fast_clamp(x: Any, min: Any, max: Any, out: Any = None) -> Any:
-    """The kernel; of whole numbers two passes, the second one in place."""
-    done = native.clamp(x, min, max, out)
-    if done is not None:
-        return done
+def clamp_kernel(x: Any, min: Any, max: Any, out: Any = None) -> Any:
+    """The native kernel; for integers two passes, the second one in place."""
+    result = native.clamp(x, min, max, out)
+    if result is not None:
+        return result
     if min is None:
-        return smaller(x, max, out)
-    out = larger(x, min, out)
+        return parallel_minimum(x, max, out)
+    out = parallel_maximum(x, min, out)
     if max is None:
         return out
-    return smaller(out, max, out) if out.ndim else smaller(out, max)
+    return parallel_minimum(out, max, out) if out.ndim else parallel_minimum(out, max)
 
 
-fast_clamp.half = native.clamp  # type: ignore[attr-defined]
+clamp_kernel.half = native.clamp  # type: ignore[attr-defined]
 
 
 @op(
-    numpy=fast_clamp,
+    numpy=clamp_kernel,
     method=False,
     function=False,
     inplace=True,
@@ -125,15 +125,29 @@ def _clamp(xp, x, /, min, max):
     return out if max is None else xp.minimum(out, max)
 
 
-@op(numpy=larger, broadcast=True, promote="common", method=False, function=False, samples=PAIR)
+@op(
+    numpy=parallel_maximum,
+    broadcast=True,
+    promote="common",
+    method=False,
+    function=False,
+    samples=PAIR,
+)
 def _clamp_min(xp, x, bound, /):
-    """The larger one; where they are equal, or x is NaN, the gradient is x's alone."""
+    """The larger one; where they are equal, or x is NaN, only x has the gradient."""
     return xp.maximum(x, bound)
 
 
-@op(numpy=smaller, broadcast=True, promote="common", method=False, function=False, samples=PAIR)
+@op(
+    numpy=parallel_minimum,
+    broadcast=True,
+    promote="common",
+    method=False,
+    function=False,
+    samples=PAIR,
+)
 def _clamp_max(xp, x, bound, /):
-    """The smaller one; where they are equal, or x is NaN, the gradient is x's alone."""
+    """The smaller one; where they are equal, or x is NaN, only x has the gradient."""
     return xp.minimum(x, bound)
 
 
@@ -148,7 +162,7 @@ _clamp_max.pullback(
 
 
 @op(
-    numpy=lambda x, min, max: smaller(larger(x, min), max),
+    numpy=lambda x, min, max: parallel_minimum(parallel_maximum(x, min), max),
     broadcast=True,
     promote="common",
     method=False,
@@ -156,35 +170,35 @@ _clamp_max.pullback(
     samples=[((3, 4), (3, 4), (3, 4)), ((2, 1, 4), (3, 1), (4,)), ((), (3,), ())],
 )
 def _clamp_tensor(xp, x, min, max, /):
-    """Each element, but at least the one of `min` and at most the one of `max`, in the dtype of all
-    three. Gradients are PyTorch's: where x is below a minimum that is the maximum, there is none.
+    """Each element, but at least the one of `min` and at most the one of `max`, in their common
+    dtype. Gradients are PyTorch's: none where x is below a minimum that equals the maximum.
     """
     return xp.minimum(xp.maximum(x, min), max)
 
 
 _clamp_tensor.pullback(
-    x=lambda ops, g, x, min, max: ops._where(inside(x, min, max), g, 0.0),
+    x=lambda ops, g, x, min, max: ops._where(is_within(x, min, max), g, 0.0),
     min=lambda ops, g, x, min, max: ops._where((x < min) & (min < max), g, 0.0),
     max=lambda ops, g, x, min, max: ops._where((x > max) | (max < min), g, 0.0),
 )
 
 
-def inside(x: Any, min: Any, max: Any) -> Any:
-    """Where x lies within the bounds, the bounds themselves included."""
+def is_within(x: Any, min: Any, max: Any) -> Any:
+    """Where x is within the bounds, inclusive."""
     if min is None:
         return x <= max
     return x >= min if max is None else (x >= min) & (x <= max)
 
 
-_clamp.pullback(x=lambda ops, g, x, min, max: ops._where(inside(x, min, max), g, 0.0))
+_clamp.pullback(x=lambda ops, g, x, min, max: ops._where(is_within(x, min, max), g, 0.0))
 
 
 def clamp_in_place(ops: Any, input: Any, min: Any = None, max: Any = None) -> Any:
-    """In one pass, where both bounds are numbers that the dtype has; else None."""
+    """One pass if both bounds are numbers of the dtype; else None."""
     if min.__class__ not in NUMBERS or max.__class__ not in NUMBERS or min is max is None:
         return None
     if input.dtype.kind in "iu" and float not in (min.__class__, max.__class__):
-        min, max = within(input.dtype, min), within(input.dtype, max)
+        min, max = limit_bound(input.dtype, min), limit_bound(input.dtype, max)
     elif input.dtype.kind != "f":
         return None
     return ops._clamp_(input, min, max)
@@ -198,8 +212,8 @@ def clamp(ops, input, min=None, max=None):
     if min.__class__ in NUMBERS and max.__class__ in NUMBERS:
         if input.dtype.kind in "iub" and (min.__class__ is float or max.__class__ is float):
             input = ops._to_copy(input, get_default_dtype())
-        if input.dtype.kind in "iu":  # bounds beyond the dtype bound as its own do
-            min, max = within(input.dtype, min), within(input.dtype, max)
+        if input.dtype.kind in "iu":  # bounds beyond the dtype act as the dtype's own
+            min, max = limit_bound(input.dtype, min), limit_bound(input.dtype, max)
         return ops._clamp(input, min, max)
     if hasattr(min, "dtype") and hasattr(max, "dtype"):
         return ops._clamp_tensor(input, min, max)
@@ -207,19 +221,19 @@ def clamp(ops, input, min=None, max=None):
     return out if max is None else ops._clamp_max(out, max)
 
 
-def within(dtype: Any, bound: Any) -> Any:
-    """A bound, at most as far out as the dtype's own."""
+def limit_bound(dtype: Any, bound: Any) -> Any:
+    """A bound, limited to the numbers of the dtype."""
     if bound is None:
         return None
-    least, most = limits(dtype)
-    return int(least if bound < least else most if bound > most else bound)
+    smallest, largest = limits(dtype)
+    return int(smallest if bound < smallest else largest if bound > largest else bound)
 
 
 @functools.cache
 def limits(dtype: Any) -> tuple[int, int]:
     """The smallest and the largest whole number of a dtype."""
-    found = np.iinfo(dtype)
-    return found.min, found.max
+    info = np.iinfo(dtype)
+    return info.min, info.max
 
 
 clamp.alias("clip")
@@ -228,12 +242,12 @@ clamp.alias("clip")
 @composite(inplace=lambda ops, input, min: clamp_in_place(ops, input, min, None))
 def clamp_min(ops, input, min):
     """Each element, but at least `min`."""
-    insist_on_tensors("clamp_min", input)
+    check_tensors("clamp_min", input)
     return ops.clamp(input, min, None)
 
 
 @composite(inplace=lambda ops, input, max: clamp_in_place(ops, input, None, max))
 def clamp_max(ops, input, max):
     """Each element, but at most `max`."""
-    insist_on_tensors("clamp_max", input)
+    check_tensors("clamp_max", input)
     return ops.clamp(input, None, max)

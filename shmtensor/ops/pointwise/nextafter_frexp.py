@@ -1,4 +1,4 @@
-"""What asks for the format of the numbers: the next one, mantissa and exponent, the largest."""
+"""nextafter, frexp and nan_to_num, which depend on the floating-point format."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import numpy as np
 from ... import native
 from ...dtypes import bfloat16, finfo, float32
 from ...native import parallel
-from ..table.native_or_numpy import stored
+from ..table.native_or_numpy import copy_to_out
 from ..table.op_definition import op
 from ..table.samples import PAIR, unary
 
-quick_nextafter = parallel(np.nextafter, "biu")
+parallel_nextafter = parallel(np.nextafter, "biu")
 
 
-def fast_nextafter(x: Any, y: Any, out: Any = None) -> Any:
-    """NumPy's, and ours for bfloat16, whose bits count upwards with the magnitude."""
+def nextafter_kernel(x: Any, y: Any, out: Any = None) -> Any:
+    """NumPy's ufunc; for bfloat16 the bits plus or minus 1: they grow with the magnitude."""
     if x.dtype is not bfloat16:
-        return quick_nextafter(x, y, out)
+        return parallel_nextafter(x, y, out)
     x, y = np.broadcast_arrays(native.recast(x, float32), native.recast(y, float32))
     bits = native.recast(x, bfloat16).view(np.int16)
     bits = bits + np.where((x < y) == (x > 0), 1, -1).astype(np.int16)
     bits = np.where(x == 0, np.where(np.signbit(y), -32767, 1).astype(np.int16), bits)
     steps = native.recast(np.where(x == y, y, x + y), bfloat16)  # equal, or one is NaN
-    found = np.where((x == y) | np.isnan(x + y), steps.view(np.int16), bits).view(bfloat16)
+    result = np.where((x == y) | np.isnan(x + y), steps.view(np.int16), bits).view(bfloat16)
     if out is None:
-        return found
-    out[...] = found
+        return result
+    out[...] = result
     return out
 
 
 @op(
-    numpy=fast_nextafter,
+    numpy=nextafter_kernel,
     out=True,
     broadcast=True,
     promote="common",
     samples=PAIR,
     tensors="x y",
-    halves="asked",
+    halves="checks",
 )
 def nextafter(xp, x, y, /):
     """The next floating-point number from x towards y."""
@@ -65,38 +65,38 @@ frexp.pullback(x=lambda g, x, mantissa: g * (mantissa / x))
 
 
 @functools.cache
-def ends(dtype: Any) -> tuple[float, float]:
+def finite_range(dtype: Any) -> tuple[float, float]:
     """The least and the largest number of a floating-point dtype."""
     limits = finfo(dtype)
     return limits.min, limits.max
 
 
-def fast_numbers(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = None) -> Any:
-    """In one pass of float32 and float64, into `out` too."""
+def nan_to_num_kernel(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = None) -> Any:
+    """The native kernel for float32 and float64, also into `out`."""
     if x.dtype.kind == "f":
-        least, most = ends(x.dtype)
-        most = most if posinf is None else posinf
-        least = least if neginf is None else neginf
+        smallest, largest = finite_range(x.dtype)
+        largest = largest if posinf is None else posinf
+        smallest = smallest if neginf is None else neginf
         nan = 0.0 if nan is None else nan
-        done = native.nan_to_num(x, nan, most, least, out)
-        if done is not None:
-            return done
+        result = native.nan_to_num(x, nan, largest, smallest, out)
+        if result is not None:
+            return result
         if x.dtype.itemsize == 2:  # the numbers are rounded to the dtype as the results are
-            wide = fast_numbers(native.recast(x, float32), nan, most, least)
-            return stored(native.recast(wide, x.dtype), out)
+            wide = nan_to_num_kernel(native.recast(x, float32), nan, largest, smallest)
+            return copy_to_out(native.recast(wide, x.dtype), out)
     if x.dtype.kind in "iub":
         return native.clone(x) if out is None else out  # x itself
     with np.errstate(all="ignore"):
-        return stored(nan_to_num.forward(np, x, nan, posinf, neginf), out)
+        return copy_to_out(nan_to_num.forward(np, x, nan, posinf, neginf), out)
 
 
 @op(
-    numpy=fast_numbers,
+    numpy=nan_to_num_kernel,
     inplace=True,
     out=True,
     samples=[((3, 4),), ((3, 4), 1.0, 2.0, -2.0)],
     layout="pointwise",
-    halves="asked",
+    halves="checks",
 )
 def nan_to_num(xp, x, /, nan=0.0, posinf=None, neginf=None):
     """x with numbers in place of NaN and the infinities (by default 0 and the largest numbers)."""

@@ -1,4 +1,4 @@
-"""Powers, of floating-point and of whole numbers."""
+"""Powers of floating-point numbers and of integers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ... import native
 from ...native import parallel
 from ..table.op_definition import composite, op
 from ..table.samples import reals
-from .arithmetic import fast_square, root, times
+from .arithmetic import parallel_multiply, parallel_sqrt, parallel_square
 
 POSITIVE = [(reals((3, 4), 0.3, 2.0), (3, 4)), (reals((2, 1), 0.3, 2.0), (3,))]
 
 
-def power_backward(ops: Any, g: Any, x: Any, y: Any) -> Any:
+def pow_backward_base(ops: Any, g: Any, x: Any, y: Any) -> Any:
     """Gradient of x ** y by x; 0 where y is 0, even at x = 0, where x ** (y - 1) is infinite."""
     if isinstance(y, (int, float, complex)):
         if y == 0:
@@ -27,48 +27,45 @@ def power_backward(ops: Any, g: Any, x: Any, y: Any) -> Any:
     )
 
 
-def exponent_backward(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
-    """Gradient of x ** y by y; 0 where x is 0 and y is not negative, as PyTorch has it."""
+def pow_backward_exponent(ops: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
+    """Gradient of x ** y by y; 0 where x is 0 and y is not negative, as in PyTorch."""
     if isinstance(x, (int, float)):
         log = ops.log(x * ops.ones_like(y)) if x else -math.inf
-        slope = g * (out * log).conjugate()
-        return slope if x else ops._where_other(not_negative(y), slope, 0.0)
-    flat = (x == 0) & not_negative(y)
+        gradient = g * (out * log).conjugate()
+        return gradient if x else ops._where_other(is_nonnegative(y), gradient, 0.0)
+    is_constant = (x == 0) & is_nonnegative(y)
     return ops._where_other(
-        flat, g * (out * ops.log(ops._where_other(flat, x, 1.0))).conjugate(), 0.0
+        is_constant, g * (out * ops.log(ops._where_other(is_constant, x, 1.0))).conjugate(), 0.0
     )
 
 
-def not_negative(y: Any) -> Any:
+def is_nonnegative(y: Any) -> Any:
     """Where the numbers are real and not below 0."""
     return (y.imag == 0) & (y.real >= 0) if y.dtype.kind == "c" else y >= 0
 
 
 @op(broadcast=True, promote="common", samples=POSITIVE, wraps=False)
 def pow(xp, x, exponent, /):
-    """x to the power of `exponent`, with broadcasting; whole numbers stay whole."""
+    """x to the power of `exponent`, with broadcasting; integers stay integers."""
     if isinstance(exponent, np.ndarray) and exponent.dtype.kind == "i":
-        return whole_power(xp, xp.asarray(x, exponent.dtype), exponent)
+        return integer_pow(xp, xp.asarray(x, exponent.dtype), exponent)
     return x**exponent
 
 
-def whole_power(xp: Any, x: Any, y: Any) -> Any:
-    """Powers of whole numbers; of negative exponents what the quotient 1 / x ** -y is without its
-    fraction.
-    """
+def integer_pow(xp: Any, x: Any, y: Any) -> Any:
+    """Powers of integers; for a negative exponent y the quotient 1 / x ** -y, truncated."""
     if not y.size or y.min() >= 0:
         return x**y
-    odd = (y & 1) * 2 - 1  # of -1 the sign
-    small = xp.where(x == 1, 1, xp.where(x == -1, -odd, 0)).astype(x.dtype)
-    return xp.where(y < 0, small, x ** xp.maximum(y, 0))
+    odd = (y & 1) * 2 - 1  # the sign of a power of -1
+    of_unit = xp.where(x == 1, 1, xp.where(x == -1, -odd, 0)).astype(x.dtype)
+    return xp.where(y < 0, of_unit, x ** xp.maximum(y, 0))
 
 
-def power_of_bool(x: Any, exponent: Any) -> Any:
-    """Powers with truth values: of a tensor of them by a number; by True or False they stay what
-    they are.
+def bool_pow(x: Any, exponent: Any) -> Any:
+    """Powers of a bool tensor by a number, or of a tensor by True or False.
 
     Raises:
-        NotImplementedError: the exponents are a tensor of truth values.
+        NotImplementedError: the exponents are a bool tensor.
     """
     y = np.asarray(exponent)
     if y.dtype.kind == "b":
@@ -81,14 +78,14 @@ def power_of_bool(x: Any, exponent: Any) -> Any:
         return pow.forward(np, x, exponent)
 
 
-power, over_one = parallel(np.power), parallel(np.reciprocal)
+parallel_power, parallel_reciprocal = parallel(np.power), parallel(np.reciprocal)
 
 
-def whole_exponent(x: Any, exponent: Any) -> Any:
-    """The exponent of a power of whole numbers, in their dtype if it is a number.
+def check_integer_exponent(x: Any, exponent: Any) -> Any:
+    """The exponent of a power of integers; a number is reduced to their dtype.
 
     Raises:
-        RuntimeError: it is negative: the power would be no whole number.
+        RuntimeError: it is negative: the power would not be an integer.
     """
     if exponent.__class__ is not int or x.__class__ is not np.ndarray or x.dtype.kind not in "iub":
         return exponent
@@ -100,37 +97,37 @@ def whole_exponent(x: Any, exponent: Any) -> Any:
     return exponent if x.dtype.kind == "b" else exponent % (1 << 8 * x.dtype.itemsize)
 
 
-def fast_power(x: Any, exponent: Any) -> Any:
-    """Of floating-point tensors on the threads, squares and roots by their own loops."""
+def pow_kernel(x: Any, exponent: Any) -> Any:
+    """Parallel kernels for floating-point tensors, special ones for squares, cubes and roots."""
     if x.__class__ is not np.ndarray or x.dtype.kind not in "fi":
-        exponent = whole_exponent(x, exponent)
+        exponent = check_integer_exponent(x, exponent)
         if "b" in (np.asarray(x).dtype.kind, np.asarray(exponent).dtype.kind):
-            return power_of_bool(x, exponent)
+            return bool_pow(x, exponent)
         with np.errstate(all="ignore"):
             return pow.forward(np, x, exponent)
     if exponent.__class__ is int or (exponent.__class__ is float and x.dtype.kind == "f"):
         if exponent == 2:
-            return fast_square(x)
+            return parallel_square(x)
         if exponent == 3 and x.dtype.char in "bhilfd":
-            found = native.cube(x)
-            if found is None:
-                found = fast_square(x)
-                times(found, x, found)
-            return found
+            result = native.cube(x)
+            if result is None:
+                result = parallel_square(x)
+                parallel_multiply(result, x, result)
+            return result
     if x.dtype.kind == "i":
-        exponent = whole_exponent(x, exponent)
+        exponent = check_integer_exponent(x, exponent)
         with np.errstate(all="ignore"):
             return pow.forward(np, x, exponent)
     if exponent.__class__ is float and exponent == 0.5:
-        return root(x)
+        return parallel_sqrt(x)
     if exponent.__class__ in (int, float) and exponent == -1:
-        return over_one(x)
-    return power(x, exponent)
+        return parallel_reciprocal(x)
+    return parallel_power(x, exponent)
 
 
-def power_of_half(x: Any, exponent: Any) -> Any:
-    """Of 16 bits what has a loop of its own; None for the rest."""
-    kernel = OF_HALF.get(exponent) if is_number(exponent) else None
+def half_pow_kernel(x: Any, exponent: Any) -> Any:
+    """The kernel of a 16-bit power if there is a special one; else None."""
+    kernel = HALF_KERNELS.get(exponent) if is_number(exponent) else None
     return kernel and kernel(x)
 
 
@@ -138,37 +135,37 @@ def is_number(x: Any) -> bool:
     return x.__class__ in (int, float)
 
 
-OF_HALF = {
+HALF_KERNELS = {
     exponent: native.InFloat32(kernel)
-    for exponent, kernel in ((2, fast_square), (0.5, root), (-1, over_one))
+    for exponent, kernel in ((2, parallel_square), (0.5, parallel_sqrt), (-1, parallel_reciprocal))
 }
-fast_power.half = power_of_half  # type: ignore[attr-defined]
-pow.numpy = fast_power
+pow_kernel.half = half_pow_kernel  # type: ignore[attr-defined]
+pow.numpy = pow_kernel
 pow.pullback(
-    x=lambda ops, g, x, exponent: power_backward(ops, g, x, exponent),
-    exponent=lambda ops, g, x, exponent, out: exponent_backward(ops, g, x, exponent, out),
+    x=lambda ops, g, x, exponent: pow_backward_base(ops, g, x, exponent),
+    exponent=lambda ops, g, x, exponent, out: pow_backward_exponent(ops, g, x, exponent, out),
 )
 
 
-def double_of(*values):
+def double_dtype_of(*values):
     """complex128 if one of the numbers or tensors is complex, else float64."""
     kinds = [v.dtype.kind if hasattr(v, "dtype") else np.min_scalar_type(v).kind for v in values]
     return np.dtype(np.complex128 if "c" in kinds else np.float64)
 
 
-def only_double(ops, input, exponent):
-    """Nothing, if float_power's result has the base's dtype; else it cannot be written there."""
-    kind = double_of(input, exponent)
-    if input.dtype != kind:
+def check_double(ops, input, exponent):
+    """Checks that float_power's result has the base's dtype and can be written there."""
+    dtype = double_dtype_of(input, exponent)
+    if input.dtype != dtype:
         raise RuntimeError(
-            f"float_power_: the base has dtype {input.dtype}, the result requires {kind}: "
+            f"float_power_: the base has dtype {input.dtype}, the result requires {dtype}: "
             "use float_power, or convert the base first"
         )
 
 
-@composite(inplace=only_double, exact_out=True)
+@composite(inplace=check_double, exact_out=True)
 def float_power(ops, input, exponent):
     """input ** exponent in float64 (complex128 for complex numbers)."""
-    kind = double_of(input, exponent)
-    a, b = (ops._to_copy(v, kind) if hasattr(v, "dtype") else v for v in (input, exponent))
+    dtype = double_dtype_of(input, exponent)
+    a, b = (ops._to_copy(v, dtype) if hasattr(v, "dtype") else v for v in (input, exponent))
     return ops.pow(a, b)

@@ -1,4 +1,4 @@
-"""Whole numbers from real ones: rounding, and division with a whole quotient or a remainder."""
+"""Rounding, and division with an integer quotient or a remainder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import native
 from ...native import elementwise, parallel
-from ..table.native_or_numpy import for_floats, stored
+from ..table.native_or_numpy import copy_to_out, floating_kernel
 from ..table.op_definition import op
 from ..table.samples import UNARY, reals
 
@@ -18,30 +18,30 @@ DIVISION = [
 ]
 
 
-def for_real(ufunc: Any) -> Any:
-    """The ufunc on all threads; whole numbers are copied."""
+def rounding_kernel(ufunc: Any) -> Any:
+    """The ufunc in parallel; integers are copied."""
     kernel = parallel(ufunc)
 
     def rounded(x: Any, out: Any = None) -> Any:
-        return stored(x.copy(), out) if x.dtype.kind in "iub" else kernel(x, out)
+        return copy_to_out(x.copy(), out) if x.dtype.kind in "iub" else kernel(x, out)
 
-    rounded.half = kernel  # type: ignore[attr-defined]  # asked first with 16-bit floats
+    rounded.half = kernel  # type: ignore[attr-defined]  # tried first with 16-bit floats
     return rounded
 
 
-@op(numpy=for_real(np.floor), out=True, inplace=True, samples=UNARY, layout="pointwise")
+@op(numpy=rounding_kernel(np.floor), out=True, inplace=True, samples=UNARY, layout="pointwise")
 def floor(xp, x, /):
     """The largest whole number that is not above each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.floor(x)
 
 
-@op(numpy=for_real(np.ceil), out=True, inplace=True, samples=UNARY, layout="pointwise")
+@op(numpy=rounding_kernel(np.ceil), out=True, inplace=True, samples=UNARY, layout="pointwise")
 def ceil(xp, x, /):
     """The smallest whole number that is not below each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.ceil(x)
 
 
-@op(numpy=for_real(np.trunc), out=True, inplace=True, samples=UNARY, layout="pointwise")
+@op(numpy=rounding_kernel(np.trunc), out=True, inplace=True, samples=UNARY, layout="pointwise")
 def trunc(xp, x, /):
     """Each element without its fraction: rounded towards 0."""
     return x.copy() if x.dtype.kind in "iub" else xp.trunc(x)
@@ -53,7 +53,7 @@ def trunc(xp, x, /):
     layout="pointwise",
 )
 def round(xp, x, /, *, decimals=0):
-    """The nearest number with so many decimals; halves go to the even neighbour."""
+    """The nearest number with `decimals` decimals; halves are rounded to even."""
     if x.dtype.kind in "iub":
         if decimals:
             raise NotImplementedError(f"round: decimals not implemented for {x.dtype}: {decimals}")
@@ -64,30 +64,34 @@ def round(xp, x, /, *, decimals=0):
     return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
 
 
-to_whole, times, over = parallel(np.rint), parallel(np.multiply), parallel(np.true_divide)
+parallel_rint, parallel_multiply, parallel_divide = (
+    parallel(np.rint),
+    parallel(np.multiply),
+    parallel(np.true_divide),
+)
 
 
-def fast_round(x: Any, decimals: int) -> Any:
-    """The forward of floating-point numbers on all threads."""
+def round_kernel(x: Any, decimals: int) -> Any:
+    """The forward, in parallel for floating-point numbers."""
     if x.dtype.kind != "f":
         with np.errstate(all="ignore"):
             return round.forward(np, x, decimals=decimals)
     if decimals == 0:
-        return to_whole(x)
+        return parallel_rint(x)
     scale = 10.0 ** (decimals if decimals > 0 else -decimals)
     if decimals > 0:
-        return over(to_whole(times(x, scale)), scale)
-    return times(to_whole(over(x, scale)), scale)
+        return parallel_divide(parallel_rint(parallel_multiply(x, scale)), scale)
+    return parallel_multiply(parallel_rint(parallel_divide(x, scale)), scale)
 
 
-def round_of_half(x: Any, decimals: int) -> Any:
-    """Of 16 bits; None with decimals."""
-    return to_whole_half(x) if decimals == 0 else None
+def half_round_kernel(x: Any, decimals: int) -> Any:
+    """The kernel of 16-bit floats; None with decimals."""
+    return rint_in_float32(x) if decimals == 0 else None
 
 
-to_whole_half = native.InFloat32(to_whole)
-fast_round.half = round_of_half  # type: ignore[attr-defined]
-round.numpy = fast_round
+rint_in_float32 = native.InFloat32(parallel_rint)
+round_kernel.half = half_round_kernel  # type: ignore[attr-defined]
+round.numpy = round_kernel
 
 trunc.alias("fix")
 
@@ -101,7 +105,7 @@ def frac(xp, x, /):
     return x - xp.trunc(x)
 
 
-frac.numpy = for_floats(elementwise("frac"), frac.forward)
+frac.numpy = floating_kernel(elementwise("frac"), frac.forward)
 frac.pullback(x=lambda g: g)
 
 
@@ -113,7 +117,7 @@ def floor_divide(xp, x, y, /):
 
 @op(numpy=parallel(np.remainder, "b"), broadcast=True, promote="common", samples=DIVISION)
 def remainder(xp, x, y, /):
-    """What is left of x after whole multiples of y; has the sign of y (Python's %)."""
+    """The remainder of x / y with the sign of y (Python's %)."""
     return x % y
 
 
@@ -125,7 +129,7 @@ remainder.pullback(
 
 @op(numpy=parallel(np.fmod, "b"), broadcast=True, promote="common", samples=DIVISION, tensors="x")
 def fmod(xp, x, y, /):
-    """What is left of x after whole multiples of y; has the sign of x (C's fmod)."""
+    """The remainder of x / y with the sign of x (C's fmod)."""
     return xp.fmod(x, y)
 
 
@@ -135,8 +139,8 @@ fmod.pullback(
 )
 
 
-def truncated(xp: Any, x: Any, y: Any) -> Any:
-    """Quotient rounded towards 0, exactly for whole numbers too."""
+def trunc_quotient(xp: Any, x: Any, y: Any) -> Any:
+    """Quotient rounded towards 0, also exact for integers."""
     if x.dtype.kind not in "iu":
         return xp.trunc(x / y)
     if np.size(x) and not np.all(y):
@@ -145,20 +149,20 @@ def truncated(xp: Any, x: Any, y: Any) -> Any:
     return quotient + ((quotient < 0) & (quotient * y != x)).astype(quotient.dtype)
 
 
-quick_truncation = elementwise("trunc_divide")
+native_trunc_divide = elementwise("trunc_divide")
 
 
-def fast_truncation(x: Any, y: Any, out: Any = None) -> Any:
-    """In one pass of the dtypes that have a loop of their own."""
+def trunc_divide_kernel(x: Any, y: Any, out: Any = None) -> Any:
+    """The native kernel for its dtypes; NumPy for others."""
     dtypes = {v.dtype.char for v in (x, y) if hasattr(v, "dtype")}
     if len(dtypes) == 1 and dtypes <= set("bBhilfd"):
-        return quick_truncation(x, y, out)
+        return native_trunc_divide(x, y, out)
     with np.errstate(all="ignore"):
-        return stored(truncated(np, x, y), out)
+        return copy_to_out(trunc_quotient(np, x, y), out)
 
 
 @op(
-    numpy=fast_truncation,
+    numpy=trunc_divide_kernel,
     broadcast=True,
     promote="common",
     method=False,
@@ -168,7 +172,7 @@ def fast_truncation(x: Any, y: Any, out: Any = None) -> Any:
 )
 def _trunc_divide(xp, x, y, /):
     """Quotient rounded towards 0: `div(x, y, rounding_mode="trunc")`."""
-    return truncated(xp, x, y)
+    return trunc_quotient(xp, x, y)
 
 
 for row in (floor_divide, _trunc_divide):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...native import elementwise, parallel
-from ..table.native_or_numpy import for_floats
+from ..table.native_or_numpy import floating_kernel
 from ..table.op_definition import op
 from ..table.samples import UNARY, reals, unary
 
@@ -83,14 +83,14 @@ def atan2(xp, x, y, /):
 
 
 atan2.pullback(
-    x=lambda ops, g, x, y: g * y / unzero(ops, x * x + y * y),
-    y=lambda ops, g, x, y: -g * x / unzero(ops, x * x + y * y),
+    x=lambda ops, g, x, y: g * y / replace_zero(ops, x * x + y * y),
+    y=lambda ops, g, x, y: -g * x / replace_zero(ops, x * x + y * y),
 )
 atan2.alias("arctan2")
 
 
-def unzero(ops: Any, x: Any) -> Any:
-    """x with 1 in place of 0: what is divided by it is 0 there."""
+def replace_zero(ops: Any, x: Any) -> Any:
+    """x with 1 instead of 0, as a divisor of what is 0 there."""
     return ops._where_other(x == 0, x, 1.0)
 
 
@@ -161,21 +161,21 @@ def sinc(xp, x, /):
     return xp.sinc(x).astype(x.dtype)
 
 
-sinc.numpy = for_floats(elementwise("sinc"), sinc.forward)
+sinc.numpy = floating_kernel(elementwise("sinc"), sinc.forward)
 
 
 def sinc_backward(ops: Any, g: Any, x: Any) -> Any:
     """g times (pi x cos(pi x) - sin(pi x)) / (pi x * x), and 0 at 0."""
     a = math.pi * x
-    whole = (a * ops.cos(a) - ops.sin(a)) / ops._where_other(x == 0, a * x, 1.0)
-    return ops._where_other(x == 0, g * whole.conjugate(), 0.0)
+    derivative = (a * ops.cos(a) - ops.sin(a)) / ops._where_other(x == 0, a * x, 1.0)
+    return ops._where_other(x == 0, g * derivative.conjugate(), 0.0)
 
 
 sinc.pullback(x=lambda ops, g, x: sinc_backward(ops, g, x))
 
 
-def scaled_by(factor: float) -> Any:
-    """A kernel that multiplies by a number, on all threads."""
+def scale_kernel(factor: float) -> Any:
+    """A kernel that multiplies by a number, in parallel."""
     times = parallel(np.multiply)
     return lambda x: times(x, factor)
 
@@ -186,7 +186,7 @@ def deg2rad(xp, x, /):
     return x * (math.pi / 180)
 
 
-deg2rad.numpy = scaled_by(math.pi / 180)
+deg2rad.numpy = scale_kernel(math.pi / 180)
 deg2rad.pullback(x=lambda g: g * (math.pi / 180))
 
 
@@ -196,5 +196,5 @@ def rad2deg(xp, x, /):
     return x * (180 / math.pi)
 
 
-rad2deg.numpy = scaled_by(180 / math.pi)
+rad2deg.numpy = scale_kernel(180 / math.pi)
 rad2deg.pullback(x=lambda g: g * (180 / math.pi))

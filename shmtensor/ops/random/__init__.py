@@ -1,1 +1,1 @@
-"""Random numbers: Philox streams, and the rows that draw from them."""
+"""Random numbers: Philox streams, and the rows that use them."""

@@ -1,4 +1,4 @@
-"""Which numbers can be drawn for a dtype: the checks before random numbers are."""
+"""Checks of dtypes and bounds of random numbers."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 
 from ... import dtypes
 
-__all__ = ["check_drawable", "check_random_bounds", "check_uniform_bounds", "most_exact"]
+__all__ = ["check_random_bounds", "check_random_dtype", "check_uniform_bounds", "max_exact_integer"]
 
 
-def check_drawable(where: str, dtype: Any, kinds: str = "fc", error: Any = None) -> None:
-    """Nothing, if numbers of the distribution can be elements of the dtype.
+def check_random_dtype(name: str, dtype: Any, kinds: str = "fc", error: Any = None) -> None:
+    """Checks that the distribution is defined for the dtype.
 
     Args:
-        kinds: the kinds of dtypes that can, as NumPy writes them.
+        kinds: the possible kinds of dtypes, as in NumPy.
         error: the exception's class, NotImplementedError by default.
     """
     if dtype.kind not in kinds:
-        raise (error or NotImplementedError)(f"{where}: not implemented for {dtype}")
+        raise (error or NotImplementedError)(f"{name}: not implemented for {dtype}")
 
 
 @functools.cache
-def most_exact(dtype: Any) -> int:
-    """The largest whole number up to which a dtype has all of them: of floating-point ones 2 to the
+def max_exact_integer(dtype: Any) -> int:
+    """The largest integer up to which a dtype has all integers: for floating-point dtypes 2 to the
     power of their digits.
     """
     if dtype.kind == "b":
@@ -38,53 +38,53 @@ def most_exact(dtype: Any) -> int:
 
 
 @functools.cache
-def largest_of(dtype: Any) -> float:
+def finite_max(dtype: Any) -> float:
     """The largest finite number of a floating-point dtype, or of a complex one's parts."""
     return float(np.finfo(dtype).max if dtype.kind == "c" else dtypes.finfo(dtype).max)
 
 
-def check_random_bounds(where: str, low: int, high: int, dtype: Any) -> None:
-    """Nothing, if there are whole numbers in [low, high), and the dtype can hold them; a warning if
-    a floating-point dtype does not have all of them.
+def check_random_bounds(name: str, low: int, high: int, dtype: Any) -> None:
+    """Checks that there are integers in [low, high), and that the dtype holds them; warns if a
+    floating-point dtype does not have all of them.
 
     Raises:
         RuntimeError: there is none, or some do not fit.
     """
     if low >= high:
         raise RuntimeError(
-            f"{where}: expects 'from' to be less than 'to', but got from={low} >= to={high}"
+            f"{name}: expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
-    check_drawable(where, dtype, "biuf", RuntimeError)
-    exact = most_exact(dtype)
-    largest = largest_of(dtype) if dtype.kind == "f" else exact
-    least = 0 if dtype.kind in "bu" else -largest - (dtype.kind == "i")
-    for name, value in (("from", low), ("to - 1", high - 1)):
-        if not least <= value <= largest:
-            raise RuntimeError(f"{where}: {name} is out of bounds for {dtype}: {value}")
+    check_random_dtype(name, dtype, "biuf", RuntimeError)
+    exact = max_exact_integer(dtype)
+    largest = finite_max(dtype) if dtype.kind == "f" else exact
+    smallest = 0 if dtype.kind in "bu" else -largest - (dtype.kind == "i")
+    for bound_name, value in (("from", low), ("to - 1", high - 1)):
+        if not smallest <= value <= largest:
+            raise RuntimeError(f"{name}: {bound_name} is out of bounds for {dtype}: {value}")
         if dtype.kind == "f" and abs(value) > exact:
             warnings.warn(
-                f"{where}: {name} is out of bounds [-{exact}, {exact}]: {value}, beyond which "
+                f"{name}: {bound_name} is out of bounds [-{exact}, {exact}]: {value}, beyond which "
                 f"{dtype} does not have all whole numbers",
                 stacklevel=4,
             )
 
 
-def check_uniform_bounds(where: str, low: float, high: float, dtype: Any) -> None:
-    """Nothing, if the dtype can hold both bounds and their distance.
+def check_uniform_bounds(name: str, low: float, high: float, dtype: Any) -> None:
+    """Checks that the dtype holds both bounds and their distance.
 
     Raises:
-        RuntimeError: it cannot, or low is above high. NotImplementedError: whole numbers.
+        RuntimeError: it does not, or low is above high. NotImplementedError: an integer dtype.
     """
-    check_drawable(where, dtype)
-    largest = largest_of(dtype)
-    for name, value in (("from", low), ("to", high)):
+    check_random_dtype(name, dtype)
+    largest = finite_max(dtype)
+    for bound_name, value in (("from", low), ("to", high)):
         if not -largest <= value <= largest:
-            raise RuntimeError(f"{where}: {name} is out of bounds for {dtype}: {value}")
+            raise RuntimeError(f"{name}: {bound_name} is out of bounds for {dtype}: {value}")
     if low > high:
         raise RuntimeError(
-            f"{where}: expects to return a [from, to) range, but found from={low} > to={high}"
+            f"{name}: expects to return a [from, to) range, but found from={low} > to={high}"
         )
     if not math.isfinite(high - low) or high - low > largest:
         raise RuntimeError(
-            f"{where}: expects to - from to be at most the largest {dtype}: from={low}, to={high}"
+            f"{name}: expects to - from to be at most the largest {dtype}: from={low}, to={high}"
         )

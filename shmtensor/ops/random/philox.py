@@ -1,18 +1,18 @@
 """Random bits by counting: Philox 4x32-10. One seed gives the same bits on any number of threads.
 
 Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). The functions here
-are the plain form; the native kernels `uniform_`, `normal_` and `dropout` give the same numbers.
-The layout that both keep to:
+are the reference; the native kernels `uniform_`, `normal_` and `dropout` give the same numbers.
+Both use this layout:
 
 ```
 key      = seed, low and high 32 bits
 block i  = philox(counter = (i low, i high, 0, 0), key) = words w0 w1 w2 w3;  i starts at `offset`
 float32  : number e is word e % 4 of block e // 4;  u = (w >> 8) / 2**24, in [0, 1)
 float64  : number e is words 2 (e % 2), + 1 of block e // 2;  u = ((low | high << 32) >> 11) / 2**53
-normal   : numbers 2 k and 2 k + 1 are r cos(t) and r sin(t) (Box and Muller) out of the uniform
+normal   : numbers 2 k and 2 k + 1 are r cos(t) and r sin(t) (Box and Muller) of the uniform
            u = number 2 k, v = number 2 k + 1:
            r = sqrt(-2 log(u + 2**-24)) (float64: 2**-53), t = 2 pi v
-integers : number e is its word, or for ranges from 2**32 on its two words, modulo the range
+integers : number e is its word, or for ranges of 2**32 or more its two words, modulo the range
 shuffled : of 0 to n - 1 place i changes with place i + ((w * (n - i)) >> 32), i going up, w word i
            (n above 2**20: word i of 64 bits, and >> 64); Durstenfeld: Algorithm 235 (1964)
 ```
@@ -87,8 +87,8 @@ def uniform(seed: int, offset: int, n: int, dtype: Any) -> Any:
 def normal(seed: int, offset: int, n: int, dtype: Any) -> Any:
     """n normally distributed numbers of mean 0 and variance 1."""
     pairs = uniform(seed, offset, n + n % 2, dtype).reshape(-1, 2).astype(np.float64)
-    least = 2.0**-53 if dtype == np.float64 else 2.0**-24
-    radius, angle = np.sqrt(-2 * np.log(pairs[:, 0] + least)), 2 * math.pi * pairs[:, 1]
+    smallest = 2.0**-53 if dtype == np.float64 else 2.0**-24
+    radius, angle = np.sqrt(-2 * np.log(pairs[:, 0] + smallest)), 2 * math.pi * pairs[:, 1]
     out = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)[:n]
     return out.astype(dtype, copy=False)
 
@@ -96,8 +96,8 @@ def normal(seed: int, offset: int, n: int, dtype: Any) -> Any:
 def permutation(seed: int, offset: int, n: int) -> Any:
     """0 to n - 1 in random order."""
     wide = n > 2**20
-    order, drawn = np.arange(n), (bits if wide else words)(seed, offset, n).tolist()
-    for i, w in enumerate(drawn):
+    order, numbers = np.arange(n), (bits if wide else words)(seed, offset, n).tolist()
+    for i, w in enumerate(numbers):
         j = i + (w * (n - i) >> (64 if wide else 32))
         order[i], order[j] = order[j], order[i]
     return order
@@ -105,39 +105,39 @@ def permutation(seed: int, offset: int, n: int) -> Any:
 
 def fill_uniform(out: Any, seed: int, offset: int, low: float, high: float) -> Any:
     """Writes low + (high - low) * uniform numbers."""
-    kind = out.dtype.type
-    drawn = uniform(seed, offset, out.size, out.dtype).astype(out.dtype)
-    out[...] = (drawn * kind(high - low) + kind(low)).reshape(out.shape)
+    scalar = out.dtype.type
+    numbers = uniform(seed, offset, out.size, out.dtype).astype(out.dtype)
+    out[...] = (numbers * scalar(high - low) + scalar(low)).reshape(out.shape)
     return out
 
 
 def fill_normal(out: Any, seed: int, offset: int, mean: float, std: float) -> Any:
     """Writes mean + std * normal numbers."""
-    kind = out.dtype.type
-    drawn = normal(seed, offset, out.size, out.dtype).astype(out.dtype)
-    out[...] = (drawn * kind(std) + kind(mean)).reshape(out.shape)
+    scalar = out.dtype.type
+    numbers = normal(seed, offset, out.size, out.dtype).astype(out.dtype)
+    out[...] = (numbers * scalar(std) + scalar(mean)).reshape(out.shape)
     return out
 
 
 def fill_half(kernel: Any, out: Any, seed: int, offset: int, low: float, high: float) -> Any:
-    """A native fill of 16-bit floats: drawn in float32 and rounded, and never up to the bound that
-    evenly distributed numbers stay below.
+    """A native fill of 16-bit floats: float32 numbers are rounded, but uniform ones stay below the
+    upper bound.
     """
     wide = kernel(np.empty(out.shape, np.float32), seed, offset, low, high)
     out[...] = native.recast(wide, out.dtype)
     if kernel is native.uniform_ and low < high:
         bound = np.array(high).astype(out.dtype)
         bits = int(bound.view(np.int16))
-        below = -32767 if high == 0 else bits - 1 if high > 0 else bits + 1
-        out[out >= bound] = np.int16(below).view(out.dtype)
+        largest_below = -32767 if high == 0 else bits - 1 if high > 0 else bits + 1
+        out[out >= bound] = np.int16(largest_below).view(out.dtype)
     return out
 
 
-guard: Any = None  # called before numbers are drawn, while a vmap runs
+guard: Any = None  # called before random numbers are made, while a vmap runs
 
 
 class Generator:
-    """A stream of random numbers: a seed, and how many blocks of it are used up.
+    """A stream of random numbers: a seed, and the number of its blocks that are used up.
 
     Example:
         >>> Generator().manual_seed(7).initial_seed()
@@ -164,7 +164,7 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Starts a stream that nobody foresees, and returns its seed."""
+        """Starts a stream of an unpredictable seed, and returns the seed."""
         self.manual_seed(int.from_bytes(os.urandom(8), "little"))
         return self._seed
 
@@ -176,8 +176,8 @@ class Generator:
         """Seed and offset of n blocks, which are then used up.
 
         Raises:
-            TypeError: n is no whole number; nothing is used up.
-            RuntimeError: n is negative; nothing is used up.
+            TypeError: n is not an integer; no block is used up.
+            RuntimeError: n is negative; no block is used up.
         """
         n = operator.index(n)
         if n < 0:
@@ -199,11 +199,11 @@ class Generator:
         return native.compute(self.read)
 
     def set_state(self, state: Any) -> None:
-        """Goes on from a state that `get_state` gave."""
+        """Continues from a state of `get_state`."""
         self.write(getattr(state, "array", state))
 
     def write(self, state: Any) -> None:
-        """Goes on from a state that `read` gave."""
+        """Continues from a state of `read`."""
         state = np.ascontiguousarray(state)
         if state.dtype != np.uint8 or state.shape != (16,):
             raise RuntimeError(
@@ -214,10 +214,10 @@ class Generator:
 
 
 def restored(device: Any, seed: int, offset: int) -> Generator:
-    """A generator out of its pickled state."""
-    made = Generator(device)
-    made._seed, made._offset = seed, offset
-    return made
+    """Rebuilds a generator from its pickle, which names this function."""
+    generator = Generator(device)
+    generator._seed, generator._offset = seed, offset
+    return generator
 
 
 default_generator = Generator()

@@ -1,4 +1,4 @@
-"""Random tensors, and random numbers written in place; all of them from `philox` streams."""
+"""Random tensors, from `philox` streams."""
 
 from __future__ import annotations
 
@@ -9,29 +9,36 @@ import numpy as np
 
 from ... import native
 from ...dtypes import as_dtype, get_default_dtype
-from ..creation.zeros_full_arange import default, dtype_or_out, into, made, number, shaped
+from ..creation.zeros_full_arange import (
+    as_number,
+    as_shape,
+    copy_into_out,
+    dtype_or_default,
+    dtype_or_out,
+    new_tensor,
+)
 from ..table.op_definition import composite, op
 from ..table.samples import reals
-from ..table.tensor_like import in_rows
+from ..table.tensor_like import is_contiguous
 from . import philox
-from .bounds import check_drawable, check_random_bounds, most_exact
+from .bounds import check_random_bounds, check_random_dtype, max_exact_integer
 from .philox import default_generator
 
 
-def claimed(generator: Any, n: int, wide: bool = False) -> tuple[int, int]:
-    """Seed and offset for n numbers; wide ones (float64, large integers) come two to a block."""
+def claim(generator: Any, n: int, wide: bool = False) -> tuple[int, int]:
+    """Seed and offset for n numbers; a block has two wide ones (float64, large integers)."""
     blocks = -(-n // 2) if wide else -(-n // 4)
     return (default_generator if generator is None else generator).claim(blocks)
 
 
-def size_of(x: Any) -> int:
-    """How many elements a tensor has."""
+def numel(x: Any) -> int:
+    """The number of elements of a tensor."""
     return math.prod(x.shape)
 
 
 def uniform_float64(n: int, generator: Any) -> Any:
     """n numbers from [0, 1) in float64, for transformations."""
-    return native.uniform_(np.empty(n), *claimed(generator, n, True), 0.0, 1.0)
+    return native.uniform_(np.empty(n), *claim(generator, n, True), 0.0, 1.0)
 
 
 def new_random(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: float) -> Any:
@@ -39,15 +46,15 @@ def new_random(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, hi
     if dtype.kind == "c":
         part = np.dtype(np.float64 if dtype == np.complex128 else np.float32)
         return new_random(fill, (*shape, 2), part, generator, low, high).view(dtype)[..., 0]
-    check_drawable("random", dtype)
-    seed, offset = claimed(generator, math.prod(shape), dtype == np.float64)
+    check_random_dtype("random", dtype)
+    seed, offset = claim(generator, math.prod(shape), dtype == np.float64)
     if dtype.itemsize == 2:
         return philox.fill_half(fill, np.empty(shape, dtype), seed, offset, low, high)
     return fill(np.empty(shape, dtype), seed, offset, low, high)
 
 
 def new_random_default(fill: Any, size: Any) -> Any:
-    """Numbers of the default dtype from the default generator; None where it takes more."""
+    """Numbers of the default dtype from the default generator; None if that is not possible."""
     dtype = get_default_dtype()
     out = native.empty(size, dtype, 0) if dtype.itemsize > 2 else None
     if out is not None:
@@ -70,12 +77,14 @@ def rand(
 ):
     """Evenly distributed numbers from [0, 1)."""
     if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = new_random_default(native.uniform_, size)
-        if plain is not None:
-            return plain
-    shape, dtype = shaped("rand", size), default(dtype_or_out("rand", out, dtype))
-    given = native.uniform_, shape, dtype, generator, 0.0, 1.0
-    return into(out, made(new_random, *given, device=device, requires_grad=requires_grad))
+        result = new_random_default(native.uniform_, size)
+        if result is not None:
+            return result
+    shape, dtype = as_shape("rand", size), dtype_or_default(dtype_or_out("rand", out, dtype))
+    arguments = native.uniform_, shape, dtype, generator, 0.0, 1.0
+    return copy_into_out(
+        out, new_tensor(new_random, *arguments, device=device, requires_grad=requires_grad)
+    )
 
 
 @composite(method=False)
@@ -92,32 +101,34 @@ def randn(
 ):
     """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
     if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        plain = new_random_default(native.normal_, size)
-        if plain is not None:
-            return plain
-    shape, dtype = shaped("randn", size), default(dtype_or_out("randn", out, dtype))
+        result = new_random_default(native.normal_, size)
+        if result is not None:
+            return result
+    shape, dtype = as_shape("randn", size), dtype_or_default(dtype_or_out("randn", out, dtype))
     std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
-    given = native.normal_, shape, dtype, generator, 0.0, std
-    return into(out, made(new_random, *given, device=device, requires_grad=requires_grad))
+    arguments = native.normal_, shape, dtype, generator, 0.0, std
+    return copy_into_out(
+        out, new_tensor(new_random, *arguments, device=device, requires_grad=requires_grad)
+    )
 
 
-def in_layout_like(ops: Any, drawn: Any, like: Any, memory_format: Any) -> Any:
-    """New numbers in the layout that `empty_like` would have. Copies: one, unless it is rows."""
-    if memory_format is None and in_rows(getattr(like, "array", like)):
-        return drawn
-    out = ops.empty_like(like, dtype=drawn.dtype, memory_format=memory_format)
-    if in_rows(getattr(out, "array", out)):
-        return drawn
-    getattr(out, "array", out)[...] = getattr(drawn, "array", drawn)
-    return out.requires_grad_() if getattr(drawn, "requires_grad", False) else out
+def in_layout_like(ops: Any, numbers: Any, like: Any, memory_format: Any) -> Any:
+    """New numbers in the layout of `empty_like`. Copies: one, unless it is contiguous."""
+    if memory_format is None and is_contiguous(getattr(like, "array", like)):
+        return numbers
+    out = ops.empty_like(like, dtype=numbers.dtype, memory_format=memory_format)
+    if is_contiguous(getattr(out, "array", out)):
+        return numbers
+    getattr(out, "array", out)[...] = getattr(numbers, "array", numbers)
+    return out.requires_grad_() if getattr(numbers, "requires_grad", False) else out
 
 
-def new_random_like(draw: Any, like: Any, dtype: Any, generator: Any, requires_grad: bool) -> Any:
-    """New numbers of the shape and dtype of a tensor; the usual ones by `draw`'s short way."""
+def new_random_like(random: Any, like: Any, dtype: Any, generator: Any, requires_grad: bool) -> Any:
+    """New numbers of the shape and dtype of a tensor; with default arguments if possible."""
     dtype = like.dtype if dtype is None else dtype
     if like.ndim and dtype == get_default_dtype() and generator is None and not requires_grad:
-        return draw(*like.shape)
-    return draw(tuple(like.shape), generator=generator, dtype=dtype, requires_grad=requires_grad)
+        return random(*like.shape)
+    return random(tuple(like.shape), generator=generator, dtype=dtype, requires_grad=requires_grad)
 
 
 @composite(method=False)
@@ -154,8 +165,8 @@ def randn_like(
     return in_layout_like(ops, out, input, memory_format)
 
 
-def whole(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
-    """Whole numbers from [low, high).
+def random_integers(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
+    """Integers from [low, high).
 
     Raises:
         RuntimeError: there is none, or the dtype cannot hold them.
@@ -163,7 +174,7 @@ def whole(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
     check_random_bounds("randint", low, high, dtype)
     n, span = math.prod(shape), high - low
     wide = span >= 2**32
-    seed, offset = claimed(generator, n, wide)
+    seed, offset = claim(generator, n, wide)
     raw = native.randint(n, seed, offset, low, span % 2**64)
     return raw.astype(dtype, copy=False).reshape(shape)
 
@@ -182,8 +193,8 @@ def randint(
     device=None,
     requires_grad=False,
 ):
-    """Whole numbers from [low, high), int64 unless told otherwise: `randint(high, size)` or
-    `randint(low, high, size)`.
+    """Integers from [low, high), by default int64: `randint(high, size)` or `randint(low, high,
+    size)`.
     """
     if size is None:
         low, high, size = (0, low, high) if not isinstance(high, int) else (low, high, None)
@@ -193,10 +204,19 @@ def randint(
         raise TypeError(f"randint: size is needed: randint({low}, {high})")
     dtype = dtype_or_out("randint", out, dtype)
     dtype = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
-    shape = shaped("randint", (size,))
-    return into(
+    shape = as_shape("randint", (size,))
+    return copy_into_out(
         out,
-        made(whole, shape, low, high, dtype, generator, device=device, requires_grad=requires_grad),
+        new_tensor(
+            random_integers,
+            shape,
+            low,
+            high,
+            dtype,
+            generator,
+            device=device,
+            requires_grad=requires_grad,
+        ),
     )
 
 
@@ -218,8 +238,14 @@ def randint_like(
     low, high = (0, low) if high is None else (low, high)
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     shape = tuple(input.shape)
-    out = made(
-        whole, shape, number(low), number(high), dtype, generator, requires_grad=requires_grad
+    out = new_tensor(
+        random_integers,
+        shape,
+        as_number(low),
+        as_number(high),
+        dtype,
+        generator,
+        requires_grad=requires_grad,
     )
     return in_layout_like(ops, out, input, memory_format)
 
@@ -242,24 +268,27 @@ def randperm(
         raise RuntimeError(f"randperm: n must not be negative: {n}")
     dtype = dtype_or_out("randperm", out, dtype)
     dtype = np.dtype(np.int64) if dtype is None else as_dtype(dtype)
-    check_drawable("randperm", dtype, "iuf")
-    if n - 1 > most_exact(dtype):
+    check_random_dtype("randperm", dtype, "iuf")
+    if n - 1 > max_exact_integer(dtype):
         raise RuntimeError(f"randperm: n is too large for {dtype}: {n}")
-    return into(
-        out, made(shuffled, n, dtype, generator, device=device, requires_grad=requires_grad)
+    return copy_into_out(
+        out,
+        new_tensor(
+            random_permutation, n, dtype, generator, device=device, requires_grad=requires_grad
+        ),
     )
 
 
-def shuffled(n: int, dtype: Any, generator: Any) -> Any:
-    """0 to n - 1, place by place exchanged with a random one behind it: `philox.permutation`."""
-    seed, offset = claimed(generator, n, n > 2**20)
+def random_permutation(n: int, dtype: Any, generator: Any) -> Any:
+    """0 to n - 1 in random order, as `philox.permutation`."""
+    seed, offset = claim(generator, n, n > 2**20)
     return native.randperm(n, seed, offset).astype(dtype, copy=False)
 
 
 # ---- by probabilities
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="rows")
+@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="contiguous")
 def _bernoulli(xp, x, /, seed, offset):
     """1 with probability x, else 0."""
     if x.size and not (x.min() >= 0 and x.max() <= 1):
@@ -268,29 +297,29 @@ def _bernoulli(xp, x, /, seed, offset):
     return (u < x).astype(x.dtype)
 
 
-below = native.parallel(np.less)
+parallel_less = native.parallel(np.less)
 
 
-def fast_bernoulli(x: Any, seed: int, offset: int) -> Any:
-    """With the native uniform numbers."""
+def bernoulli_kernel(x: Any, seed: int, offset: int) -> Any:
+    """The forward with native uniform numbers."""
     if x.size and not (x.min() >= 0 and x.max() <= 1):
         return _bernoulli.forward(np, x, seed, offset)
     u = native.uniform_(np.empty(x.shape), seed, offset, 0.0, 1.0)
-    return below(u, x).astype(x.dtype)
+    return parallel_less(u, x).astype(x.dtype)
 
 
-_bernoulli.numpy = fast_bernoulli
+_bernoulli.numpy = bernoulli_kernel
 _bernoulli.pullback(x=lambda g: g * 0)
 
 
 @composite
 def bernoulli(ops, input, p=None, *, generator=None):
-    """1 with the probability that each element says (or p), else 0."""
+    """1 with the probability of each element (or p), else 0."""
     if p is not None:
         input = ops.full_like(input, p)
     if input.dtype.kind != "f":
         raise RuntimeError(f"bernoulli: probabilities must be floating point: {input.dtype}")
-    return ops._bernoulli(input, *claimed(generator, size_of(input), True))
+    return ops._bernoulli(input, *claim(generator, numel(input), True))
 
 
 @composite(method=False)
@@ -313,19 +342,19 @@ def normal(
     if size is not None:
         dtype = dtype_or_out("normal", out, dtype)
         z = ops.randn(size, generator=generator, dtype=dtype, device=device)
-        drawing = ops.add(ops.mul(z, std), mean)
-        return into(out, drawing.requires_grad_(True) if requires_grad else drawing)
+        result = ops.add(ops.mul(z, std), mean)
+        return copy_into_out(out, result.requires_grad_(True) if requires_grad else result)
     tensors = [v for v in (mean, std) if hasattr(v, "shape")]
     if not tensors:
         raise TypeError(f"normal: a size is needed beside numbers: mean={mean}, std={std}")
     shape = np.broadcast_shapes(*(tuple(v.shape) for v in tensors))
     dtype = tensors[0].dtype
     if out is not None:
-        check_drawable("normal", out.dtype)
+        check_random_dtype("normal", out.dtype)
     if hasattr(std, "shape") and math.prod(std.shape) and std.min() < 0:
         raise RuntimeError(f"normal: std must not be negative: {std.min()}")
     z = ops.randn(shape, generator=generator, dtype=dtype)
-    return into(out, ops.add(ops.mul(z, std), mean))
+    return copy_into_out(out, ops.add(ops.mul(z, std), mean))
 
 
 @op(
@@ -338,8 +367,8 @@ def normal(
     ],
 )
 def _multinomial(xp, x, /, num_samples, replacement, seed, offset):
-    """Indices drawn with the weights of each row: where a uniform number falls among the running
-    sums, or the first ones of a race, in which each takes an exponential time over its weight.
+    """Indices sampled with the weights of each row: the position of a uniform number among the
+    cumulative sums, or the smallest exponential numbers over their weights.
     """
     rows = x.reshape(-1, x.shape[-1]).astype(xp.float64)
     if not (xp.isfinite(rows).all() and (rows >= 0).all() and (rows.sum(1) > 0).all()):
@@ -359,27 +388,27 @@ def _multinomial(xp, x, /, num_samples, replacement, seed, offset):
     return out.reshape(*x.shape[:-1], num_samples).astype(xp.int64)
 
 
-def fast_multinomial(x: Any, num_samples: int, replacement: bool, seed: int, offset: int) -> Any:
-    """By the kernels; weights that are wrong are refused by the forward."""
+def multinomial_kernel(x: Any, num_samples: int, replacement: bool, seed: int, offset: int) -> Any:
+    """The native kernels; the forward refuses wrong weights."""
     rows = x.reshape(-1, x.shape[-1])
     shape = (len(rows), num_samples if replacement else rows.shape[1])
     u = native.uniform_(np.empty(shape), seed, offset, 0.0, 1.0)
-    found = None
+    indices = None
     if replacement:
-        found = native.multinomial(rows, u)
+        indices = native.multinomial(rows, u)
     elif native.multinomial_without_replacement(rows, u, num_samples):
-        _, found = native.topk(u, num_samples, 1, False) or (None, None)
-    if found is None:
+        _, indices = native.topk(u, num_samples, 1, False) or (None, None)
+    if indices is None:
         return _multinomial.forward(np, x, num_samples, replacement, seed, offset)
-    return found.reshape(*x.shape[:-1], num_samples)
+    return indices.reshape(*x.shape[:-1], num_samples)
 
 
-_multinomial.numpy = fast_multinomial
+_multinomial.numpy = multinomial_kernel
 
 
 @composite(exact_out=True)
 def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
-    """Indices drawn with the weights in each row."""
+    """Indices sampled with the weights of each row."""
     n = input.shape[-1] if input.ndim else 0
     if input.ndim not in (1, 2) or input.dtype.kind != "f":
         raise RuntimeError(
@@ -387,7 +416,7 @@ def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
         )
     if num_samples < 1 or (num_samples > n and not replacement):
         raise RuntimeError(f"multinomial: cannot draw {num_samples} of {n} without replacement")
-    replacement = replacement or num_samples == 1  # which is the same, and needs one number a row
-    rows = size_of(input) // n if n else 0
-    stream = claimed(generator, rows * (num_samples if replacement else n), True)
+    replacement = replacement or num_samples == 1  # the same, with one number for each row
+    rows = numel(input) // n if n else 0
+    stream = claim(generator, rows * (num_samples if replacement else n), True)
     return ops._multinomial(input, num_samples, replacement, *stream)

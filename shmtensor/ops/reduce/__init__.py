@@ -1,1 +1,1 @@
-"""Rows that make one number, or one per row, out of many; running results."""
+"""Rows of reductions and cumulative results."""

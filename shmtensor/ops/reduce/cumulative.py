@@ -1,4 +1,4 @@
-"""Running results along a dimension: sums, products, extremes, differences."""
+"""Cumulative sums, products and extremes along a dimension; diff and trapezoid."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from ... import native
 from ...dtypes import finfo
 from ..pointwise.exp_log_erf import complex_logaddexp
-from ..table.check_dtypes import floating
-from ..table.dims import axis, in_order
+from ..table.check_dtypes import check_floating
+from ..table.dims import axis, check_ordered
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, dtype, op
 from .sum_mean_var import accumulator
@@ -19,34 +19,34 @@ ALONG = [((3, 4), 1), ((3, 4), 0), ((), 0), ((0, 3), 0)]
 
 
 def cumulative(x: Any, dim: int, dtype: Any, accumulate: Any) -> Any:
-    """An accumulation along dim; of a 0-d tensor itself."""
+    """An accumulation along dim; a 0-d tensor is its own result."""
     dim = axis(x, dim)
-    kind = accumulator(x.dtype, dtype)
-    return accumulate(x, dim, kind) if x.ndim else x.astype(kind)
+    out_dtype = accumulator(x.dtype, dtype)
+    return accumulate(x, dim, out_dtype) if x.ndim else x.astype(out_dtype)
 
 
 @op(inplace=True, samples=ALONG, vmap="along")
 def cumsum(xp, x, /, dim, *, dtype: dtype = None):
-    """Running sum along a dimension."""
+    """Cumulative sum along a dimension."""
     return cumulative(x, dim, dtype, xp.add.accumulate)
 
 
-def fast_cumulative(row: Any, product: bool) -> Any:
-    """The native kernel, where the dtype is the usual one."""
+def cumulative_kernel(row: Any, product: bool) -> Any:
+    """The native kernel, if the result has the default dtype."""
 
     def kernel(x: Any, dim: int, dtype: Any) -> Any:
-        usual = dtype is None or dtype == accumulator(x.dtype, None)
-        out = native.cumsum_cumprod(x, dim, product) if usual else None
+        is_default = dtype is None or dtype == accumulator(x.dtype, None)
+        out = native.cumsum_cumprod(x, dim, product) if is_default else None
         return row.forward(np, x, dim, dtype=dtype) if out is None else out
 
     return kernel
 
 
-cumsum.numpy = fast_cumulative(cumsum, False)
+cumsum.numpy = cumulative_kernel(cumsum, False)
 
 
 def reversed_cumsum(ops: Any, g: Any, dim: int) -> Any:
-    """Running sum from the end."""
+    """Cumulative sum from the end."""
     return ops.flip(ops.cumsum(ops.flip(g, (dim,)), dim), (dim,)) if g.ndim else g
 
 
@@ -55,33 +55,34 @@ cumsum.pullback(x=lambda ops, g, dim: reversed_cumsum(ops, g, dim))
 
 @op(inplace=True, samples=ALONG, vmap="along")
 def cumprod(xp, x, /, dim, *, dtype: dtype = None):
-    """Running product along a dimension."""
+    """Cumulative product along a dimension."""
     return cumulative(x, dim, dtype, xp.multiply.accumulate)
 
 
-cumprod.numpy = fast_cumulative(cumprod, True)
+cumprod.numpy = cumulative_kernel(cumprod, True)
 
 
 def cumprod_backward(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
-    """Later products without the own factor. Where elements are 0 that cannot be had by division:
-    then row i of an n x n table is the running product with x_i replaced by 1: slow but right."""
+    """For each x_i the products from i on without the factor x_i, by division. If elements are 0,
+    row i of an n x n table is the cumulative product with x_i replaced by 1: slow but right.
+    """
     if not x.ndim:
         return g
     if not bool((x == 0).any()):
         return reversed_cumsum(ops, g * out.conjugate(), dim) / x.conjugate()
     dim, n = dim % x.ndim, x.shape[dim]
-    own, later = np.eye(n, dtype=bool), np.triu(np.ones((n, n), dtype=bool))
+    diagonal, later = np.eye(n, dtype=bool), np.triu(np.ones((n, n), dtype=bool))
     rows = ops.unsqueeze(ops.movedim(x, dim, -1), -2)
-    table = ops._where(later, ops.cumprod(ops._where_other(own, rows, 1.0), -1), 0.0)
-    slope = ops.sum(ops.unsqueeze(ops.movedim(g, dim, -1), -2) * table.conjugate(), -1)
-    return ops.movedim(slope, -1, dim)
+    table = ops._where(later, ops.cumprod(ops._where_other(diagonal, rows, 1.0), -1), 0.0)
+    gradient = ops.sum(ops.unsqueeze(ops.movedim(g, dim, -1), -2) * table.conjugate(), -1)
+    return ops.movedim(gradient, -1, dim)
 
 
 cumprod.pullback(x=lambda ops, g, x, out, dim: cumprod_backward(ops, g, x, out, dim))
 
 
-def record(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any]:
-    """The best so far along dim, and where it is: of equal ones the last; NaN stays."""
+def cumulative_extreme(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any]:
+    """The extreme so far along dim and its index: of equal ones the last; a NaN remains."""
     dim = axis(x, dim)
     if not x.ndim:
         return x.copy(), np.zeros((), np.int64)
@@ -99,14 +100,14 @@ def record(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any]:
 
 @op(outputs="values indices", samples=ALONG, vmap="along")
 def cummax(xp, x, /, dim):
-    """Largest element so far along a dimension, and where it is."""
-    return record(xp, in_order("cummax", x), dim, xp.greater_equal)
+    """Largest element so far along a dimension, and its index."""
+    return cumulative_extreme(xp, check_ordered("cummax", x), dim, xp.greater_equal)
 
 
 @op(outputs="values indices", samples=ALONG, vmap="along")
 def cummin(xp, x, /, dim):
-    """Smallest element so far along a dimension, and where it is."""
-    return record(xp, in_order("cummin", x), dim, xp.less_equal)
+    """Smallest element so far along a dimension, and its index."""
+    return cumulative_extreme(xp, check_ordered("cummin", x), dim, xp.less_equal)
 
 
 cummax.numpy = kernel_or_fallback(lambda x, dim: native.cummax_cummin(x, dim, True), cummax.forward)
@@ -125,17 +126,17 @@ for row in (cummax, cummin):
 
 @op(samples=ALONG, vmap="along")
 def logcumsumexp(xp, x, /, dim):
-    """Logarithm of the running sum of exponentials along a dimension, without overflow."""
+    """Logarithm of the cumulative sum of exponentials along a dimension, without overflow."""
     dim = axis(x, dim)
-    floating("logcumsumexp", x)
+    check_floating("logcumsumexp", x)
     if not x.ndim or not x.size:
         return x.copy()
     if x.dtype.kind == "c":
         rows, out = xp.moveaxis(x, dim, 0), xp.empty_like(x)
-        line = xp.moveaxis(out, dim, 0)
-        line[0] = rows[0]
+        results = xp.moveaxis(out, dim, 0)
+        results[0] = rows[0]
         for i in range(1, len(rows)):
-            line[i] = complex_logaddexp(xp, line[i - 1], rows[i])
+            results[i] = complex_logaddexp(xp, results[i - 1], rows[i])
         return out
     return xp.logaddexp.accumulate(x, dim)
 
@@ -144,21 +145,21 @@ logcumsumexp.numpy = kernel_or_fallback(native.logcumsumexp, logcumsumexp.forwar
 
 
 def logcumsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
-    """exp(x) times the running sum from the end of g exp(-out), by sign and in logarithms."""
+    """exp(x) times the cumulative sum from the end of g exp(-out), by sign and in logarithms."""
     if not x.ndim or 0 in x.shape:
         return g
     if x.dtype.kind == "c":  # shifted by the largest real part, so that nothing overflows
-        top = ops.amax(ops.real(out), dim, True)
-        weights = g * ops.exp(top - out).conjugate()
-        running = ops.flip(ops.cumsum(ops.flip(weights, (dim,)), dim), (dim,))
-        return running * ops.exp(x - top).conjugate()
+        largest = ops.amax(ops.real(out), dim, True)
+        weights = g * ops.exp(largest - out).conjugate()
+        cumulative = ops.flip(ops.cumsum(ops.flip(weights, (dim,)), dim), (dim,))
+        return cumulative * ops.exp(x - largest).conjugate()
     tiny = finfo(x.dtype).min
-    gains = [
+    logarithms = [
         ops._where(s * g > 0, ops.log(ops._where(s * g > 0, s * g, 1.0)), tiny) for s in (1, -1)
     ]
     up, down = (
         ops.exp(ops.flip(ops.logcumsumexp(ops.flip(w - out, (dim,)), dim), (dim,)) + x)
-        for w in gains
+        for w in logarithms
     )
     return up - down
 
@@ -179,8 +180,8 @@ def diff(ops, input, n=1, dim=-1, prepend=None, append=None):
     out = ops.cat(ends, dim) if len(ends) > 1 else input
     for _ in range(builtin_min(n, out.shape[dim])):
         size = out.shape[dim]
-        after, before = ops.narrow(out, dim, 1, size - 1), ops.narrow(out, dim, 0, size - 1)
-        out = ops.logical_xor(after, before) if out.dtype == np.bool_ else ops.sub(after, before)
+        upper, lower = ops.narrow(out, dim, 1, size - 1), ops.narrow(out, dim, 0, size - 1)
+        out = ops.logical_xor(upper, lower) if out.dtype == np.bool_ else ops.sub(upper, lower)
     return out
 
 
@@ -195,7 +196,7 @@ def trapezoid(ops, y, x=None, *, dx=None, dim=-1):
 
 @composite(method=False)
 def cumulative_trapezoid(ops, y, x=None, *, dx=None, dim=-1):
-    """Running integral along a dimension by the trapezoidal rule."""
+    """Cumulative integral along a dimension by the trapezoidal rule."""
     return ops.cumsum(trapezoids(ops, y, x, dx, dim), dim)
 
 
@@ -204,9 +205,9 @@ trapezoid.alias("trapz")
 
 def trapezoids(ops: Any, y: Any, x: Any, dx: Any, dim: int) -> Any:
     """The area under each pair of neighbours."""
-    given = [y] if x is None else [y, x]
-    if any(v.dtype.kind == "b" for v in given):
-        raise RuntimeError(f"trapezoid: not for bool: {', '.join(str(v.dtype) for v in given)}")
+    tensors = [y] if x is None else [y, x]
+    if any(v.dtype.kind == "b" for v in tensors):
+        raise RuntimeError(f"trapezoid: not for bool: {', '.join(str(v.dtype) for v in tensors)}")
     if isinstance(dx, bool):
         raise RuntimeError(f"trapezoid: dx must be a real number: {dx}")
     dim = axis(y, dim)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..table.named_results import named
+from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from ..table.samples import reals
 
@@ -15,7 +15,7 @@ EDGES = np.array([-1.0, -0.5, 0.25, 1.0])
 
 
 def edges_of(name: str, x: Any, bins: Any, low: float | None, high: float | None) -> Any:
-    """The edges of equal parts of [low, high], by default of the data's range; or those given."""
+    """The edges of equal bins of [low, high], by default of the data's range; or `bins` itself."""
     if not isinstance(bins, (int, np.integer)):
         return np.asarray(bins).astype(x.dtype)
     if bins < 1:
@@ -31,10 +31,11 @@ def edges_of(name: str, x: Any, bins: Any, low: float | None, high: float | None
     return np.linspace(low, high, int(bins) + 1, dtype=x.dtype)
 
 
-def weigh(name: str, x: Any, edges: list[Any], weight: Any, density: bool) -> Any:
-    """The sums of the weights of the rows of x in each cell; over volume and total for densities.
+def weighted_histogram(name: str, x: Any, edges: list[Any], weight: Any, density: bool) -> Any:
+    """The sums of the weights of the rows of x in each cell; divided by volume and total if
+    density.
 
-    A cell has its lower edges; the last ones have their upper edges, too.
+    A cell includes its lower edges; the last ones also include their upper edges.
     """
     if weight is not None and weight.size != len(x):
         raise RuntimeError(f"{name}: each of {len(x)} points needs one weight: {weight.shape}")
@@ -63,9 +64,9 @@ def weigh(name: str, x: Any, edges: list[Any], weight: Any, density: bool) -> An
     ],
 )
 def _histogram(xp, x, weight=None, /, bins=10, low=None, high=None, density=False):
-    """How much lies in each bin, and the bins' edges."""
+    """The weight in each bin, and the bins' edges."""
     edges = edges_of("histogram", x, bins, low, high)
-    return weigh("histogram", x.reshape(-1, 1), [edges], weight, density), edges
+    return weighted_histogram("histogram", x.reshape(-1, 1), [edges], weight, density), edges
 
 
 @op(
@@ -75,28 +76,30 @@ def _histogram(xp, x, weight=None, /, bins=10, low=None, high=None, density=Fals
     samples=[(reals((20, 2)), None, (EDGES, EDGES), False)],
 )
 def _histogramdd(xp, x, weight=None, /, edges=(), density=False):
-    """How much lies in each cell of a grid."""
-    return weigh("histogramdd", x.reshape(-1, x.shape[-1]), list(edges), weight, density)
+    """The weight in each cell of a grid."""
+    return weighted_histogram(
+        "histogramdd", x.reshape(-1, x.shape[-1]), list(edges), weight, density
+    )
 
 
-def plain(x: Any) -> Any:
-    """The array of a tensor; numbers stay."""
+def array_of(x: Any) -> Any:
+    """The array of a tensor; numbers unchanged."""
     return getattr(x, "array", x)
 
 
 @composite
 def histogram(ops, input, bins=100, *, range=None, weight=None, density=False):
-    """How much lies in each bin, and the bins' edges: (hist, bin_edges).
+    """The weight in each bin, and the bins' edges: (hist, bin_edges).
 
     Args:
-        bins: how many equal bins, or a vector of edges.
+        bins: the number of equal bins, or a vector of edges.
         range: (low, high) that the bins cover; by default the data's.
-        weight: what each element counts, by default 1.
+        weight: the weight of each element, by default 1.
         density: the integral over all bins is 1.
     """
     low, high = (None, None) if range is None else range
-    hist, edges = ops._histogram(input, weight, plain(bins), low, high, density)
-    return named("histogram", hist=hist, bin_edges=edges)
+    hist, edges = ops._histogram(input, weight, array_of(bins), low, high, density)
+    return named_result("histogram", hist=hist, bin_edges=edges)
 
 
 @composite(method=False)
@@ -113,10 +116,12 @@ def histogramdd(ops, input, bins, *, range=None, weight=None, density=False):
     bins = [bins] * n if isinstance(bins, int) else list(bins)
     if len(bins) != n:
         raise RuntimeError(f"histogramdd: bins for each of {n} dimensions are needed: {len(bins)}")
-    points = plain(input).reshape(-1, n)
+    points = array_of(input).reshape(-1, n)
     edges = []
     for d, b in enumerate(bins):
         low, high = (None, None) if range is None else (range[2 * d], range[2 * d + 1])
-        edges.append(edges_of("histogramdd", points[:, d], plain(b), low, high))
+        edges.append(edges_of("histogramdd", points[:, d], array_of(b), low, high))
     hist = ops._histogramdd(input, weight, tuple(edges), density)
-    return named("histogramdd", hist=hist, bin_edges=tuple(ops._to_copy(e, e.dtype) for e in edges))
+    return named_result(
+        "histogramdd", hist=hist, bin_edges=tuple(ops._to_copy(e, e.dtype) for e in edges)
+    )

@@ -1,8 +1,8 @@
-"""Reductions and normalisations of what a mask leaves: what is masked out takes the value that
-changes nothing (0 for a sum, -infinity for a maximum), and has no gradient.
+"""Reductions and normalizations of unmasked elements: masked ones take the neutral value (0 for a
+sum, -infinity for a maximum), and have no gradient.
 
-A mask is true where an element counts; it is broadcast to the input's shape, and may be of any
-dtype. Without a mask everything counts.
+A mask is true where an element counts; it is broadcast to the input's shape, and may have any
+dtype. Without a mask all elements count.
 """
 
 from __future__ import annotations
@@ -22,50 +22,52 @@ def dims_of(name: str, dim: Any, n: int) -> Dims:
     """The dimensions in ascending order; all for None and ().
 
     Raises:
-        RuntimeError: one twice.
-        IndexError: one that is not there.
+        RuntimeError: a dimension occurs twice.
+        IndexError: a dimension does not exist.
     """
     if dim is None or (not isinstance(dim, int) and not len(dim)):
         return tuple(range(n))
-    found, n = [], max(n, 1)
+    dims, n = [], max(n, 1)
     for d in (dim,) if isinstance(dim, int) else dim:
         if not -n <= d < n:
             raise IndexError(
                 f"masked.{name}: Dimension out of range (expected to be in range of [{-n}, "
                 f"{n - 1}], but got {d})"
             )
-        if d % n in found:
+        if d % n in dims:
             raise RuntimeError(
                 f"masked.{name}: dim={d} appears multiple times in the list of dims: {dim}"
             )
-        found.append(d % n)
-    return tuple(sorted(found))
+        dims.append(d % n)
+    return tuple(sorted(dims))
 
 
-def whole_mask(ops: Any, name: str, input: Any, mask: Any) -> Any:
+def full_mask(ops: Any, name: str, input: Any, mask: Any) -> Any:
     """The mask as bool, of the input's shape.
 
     Raises:
         IndexError: it has more dimensions than the input.
         RuntimeError: it cannot be broadcast to it.
     """
-    own, shape = tuple(mask.shape), tuple(input.shape)
-    if len(own) > len(shape):
+    mask_shape, shape = tuple(mask.shape), tuple(input.shape)
+    if len(mask_shape) > len(shape):
         raise IndexError(
             f"masked.{name}: expected broadcastable mask (got mask dimensionality higher than of "
-            f"the input): {own}, {shape}"
+            f"the input): {mask_shape}, {shape}"
         )
-    if any(m not in (1, n) for m, n in zip(reversed(own), reversed(shape))):
-        raise RuntimeError(f"masked.{name}: the mask does not fit: {own}, the input has {shape}")
+    if any(m not in (1, n) for m, n in zip(reversed(mask_shape), reversed(shape))):
+        raise RuntimeError(
+            f"masked.{name}: the mask does not fit: {mask_shape}, the input has {shape}"
+        )
     mask = mask if mask.dtype == np.bool_ else mask != 0
-    return mask if own == shape else ops.broadcast_to(mask, shape)
+    return mask if mask_shape == shape else ops.broadcast_to(mask, shape)
 
 
-def bound(name: str, dtype: Any, sign: int) -> Any:
+def extreme_of_dtype(name: str, dtype: Any, sign: int) -> Any:
     """The smallest (-1) or largest (1) number of a dtype.
 
     Raises:
-        NotImplementedError: there is none.
+        NotImplementedError: the dtype is complex or bool.
     """
     if dtype.kind == "f":
         return sign * math.inf
@@ -74,42 +76,42 @@ def bound(name: str, dtype: Any, sign: int) -> Any:
     raise NotImplementedError(f"masked.{name}: identity of {name} on {dtype} input")
 
 
-def left(ops: Any, name: str, input: Any, mask: Any, value: Any) -> Any:
-    """The input, with a value where it is masked out."""
+def fill_masked(ops: Any, name: str, input: Any, mask: Any, value: Any) -> Any:
+    """The input, with a value at masked elements."""
     if mask is None:
         return input
-    return ops._where_other(~whole_mask(ops, name, input, mask), input, value)
+    return ops._where_other(~full_mask(ops, name, input, mask), input, value)
 
 
-def extended(ops: Any, name: str, input: Any, mask: Any, sign: int) -> Any:
-    """The input, with the smallest (-1) or largest (1) number where it is masked out."""
+def fill_with_extreme(ops: Any, name: str, input: Any, mask: Any, sign: int) -> Any:
+    """The input, with the smallest (-1) or largest (1) number at masked elements."""
     if mask is None:
         return input
-    return left(ops, name, input, mask, bound(name, input.dtype, sign))
+    return fill_masked(ops, name, input, mask, extreme_of_dtype(name, input.dtype, sign))
 
 
 def result_dtype(input: Any, dtype: Any) -> Any:
-    """The dtype that was asked for, or the input's."""
+    """The argument `dtype`, or the input's."""
     return input.dtype if dtype is None else as_dtype(dtype)
 
 
-def added_dtype(input: Any, dtype: Any) -> Any:
-    """The same for sums and products, where whole numbers and bool become int64."""
+def sum_dtype(input: Any, dtype: Any) -> Any:
+    """`result_dtype` of sums and products, where integers and bool become int64."""
     return int64 if dtype is None and input.dtype.kind in "biu" else result_dtype(input, dtype)
 
 
 @composite(method=False, function=False)
 def masked_sum(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The sum of what the mask leaves, of all elements or along dimensions; of nothing 0."""
+    """The sum of the unmasked elements, of all or along dimensions; 0 if there are none."""
     dims = dims_of("sum", dim, input.ndim)
-    x = left(ops, "sum", input, mask, 0)
-    return ops.sum(x, dims, bool(keepdim), dtype=added_dtype(input, dtype))
+    x = fill_masked(ops, "sum", input, mask, 0)
+    return ops.sum(x, dims, bool(keepdim), dtype=sum_dtype(input, dtype))
 
 
 @composite(method=False, function=False)
 def masked_prod(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The product of what the mask leaves, of all elements or along dimensions; of nothing 1."""
-    x = ops._to_copy(left(ops, "prod", input, mask, 1), added_dtype(input, dtype))
+    """The product of the unmasked elements, of all or along dimensions; 1 if there are none."""
+    x = ops._to_copy(fill_masked(ops, "prod", input, mask, 1), sum_dtype(input, dtype))
     for d in reversed(dims_of("prod", dim, input.ndim)):
         x = ops.prod(x, d, bool(keepdim))
     return x
@@ -117,97 +119,101 @@ def masked_prod(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 @composite(method=False, function=False)
 def masked_cumsum(ops, input, dim, *, dtype=None, mask=None):
-    """The running sum of what the mask leaves, along a dimension."""
+    """The cumulative sum of the unmasked elements along a dimension."""
     d = dims_of("cumsum", dim, input.ndim)[0]
-    return ops.cumsum(left(ops, "cumsum", input, mask, 0), d, dtype=result_dtype(input, dtype))
+    return ops.cumsum(
+        fill_masked(ops, "cumsum", input, mask, 0), d, dtype=result_dtype(input, dtype)
+    )
 
 
 @composite(method=False, function=False)
 def masked_cumprod(ops, input, dim, *, dtype=None, mask=None):
-    """The running product of what the mask leaves, along a dimension."""
+    """The cumulative product of the unmasked elements along a dimension."""
     d = dims_of("cumprod", dim, input.ndim)[0]
-    return ops.cumprod(left(ops, "cumprod", input, mask, 1), d, dtype=result_dtype(input, dtype))
+    return ops.cumprod(
+        fill_masked(ops, "cumprod", input, mask, 1), d, dtype=result_dtype(input, dtype)
+    )
 
 
 def masked_minmax(ops, name, sign, input, dim, keepdim, dtype, mask):
-    """`masked.amax` (-1, the sign of what stands for nothing) or `masked.amin` (1)."""
-    x = extended(ops, name, input, mask, sign)
-    made = getattr(ops, name)(x, dims_of(name, dim, input.ndim), bool(keepdim))
-    return ops._to_copy(made, result_dtype(input, dtype))
+    """`masked.amax` (-1, the sign of the neutral value) or `masked.amin` (1)."""
+    x = fill_with_extreme(ops, name, input, mask, sign)
+    result = getattr(ops, name)(x, dims_of(name, dim, input.ndim), bool(keepdim))
+    return ops._to_copy(result, result_dtype(input, dtype))
 
 
-def place(ops, name, sign, input, dim, keepdim, dtype, mask):
-    """`masked.argmax` or `masked.argmin`, in the same way."""
-    x = extended(ops, name, input, mask, sign)
+def masked_argminmax(ops, name, sign, input, dim, keepdim, dtype, mask):
+    """`masked.argmax` (-1) or `masked.argmin` (1)."""
+    x = fill_with_extreme(ops, name, input, mask, sign)
     return ops._to_copy(getattr(ops, name)(x, dim, bool(keepdim)), result_dtype(input, dtype))
 
 
 @composite(method=False, function=False)
 def masked_amax(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The largest element that the mask leaves, of all or along dimensions; of none the smallest
-    number of the dtype.
+    """The largest unmasked element, of all or along dimensions; the dtype's smallest number if
+    there are none.
     """
     return masked_minmax(ops, "amax", -1, input, dim, keepdim, dtype, mask)
 
 
 @composite(method=False, function=False)
 def masked_amin(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The smallest element that the mask leaves, of all or along dimensions; of none the largest
-    number of the dtype.
+    """The smallest unmasked element, of all or along dimensions; the dtype's largest number if
+    there are none.
     """
     return masked_minmax(ops, "amin", 1, input, dim, keepdim, dtype, mask)
 
 
 @composite(method=False, function=False)
 def masked_argmax(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Where the largest element is that the mask leaves, along dim or in the flattened tensor; in
-    the input's dtype, as PyTorch has it.
+    """The index of the largest unmasked element, along dim or in the flattened tensor; in the
+    input's dtype, as in PyTorch.
     """
-    return place(ops, "argmax", -1, input, dim, keepdim, dtype, mask)
+    return masked_argminmax(ops, "argmax", -1, input, dim, keepdim, dtype, mask)
 
 
 @composite(method=False, function=False)
 def masked_argmin(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Where the smallest element is that the mask leaves, along dim or in the flattened tensor; in
-    the input's dtype, as PyTorch has it.
+    """The index of the smallest unmasked element, along dim or in the flattened tensor; in the
+    input's dtype, as in PyTorch.
     """
-    return place(ops, "argmin", 1, input, dim, keepdim, dtype, mask)
+    return masked_argminmax(ops, "argmin", 1, input, dim, keepdim, dtype, mask)
 
 
 def count_unmasked(ops: Any, name: str, input: Any, dims: Dims, mask: Any) -> Any:
-    """How many elements the mask leaves along dimensions, which are kept."""
+    """The number of unmasked elements along dimensions, which remain with size 1."""
     if mask is None:
         mask = ops.ones(tuple(input.shape), dtype=np.dtype(bool))
-    return ops.sum(whole_mask(ops, name, input, mask), dims, True)
+    return ops.sum(full_mask(ops, name, input, mask), dims, True)
 
 
 @composite(method=False, function=False)
 def masked_mean(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The mean of what the mask leaves, of all elements or along dimensions; of nothing NaN.
+    """The mean of the unmasked elements, of all or along dimensions; NaN if there are none.
 
     Raises: ValueError if neither the input's dtype nor `dtype` is floating-point or complex.
     """
-    dims, wanted = dims_of("mean", dim, input.ndim), result_dtype(input, dtype)
-    if wanted.kind not in "fc":
+    dims, mean_dtype = dims_of("mean", dim, input.ndim), result_dtype(input, dtype)
+    if mean_dtype.kind not in "fc":
         raise ValueError(
             "masked.mean: Could not infer output dtype. dtype must be either a floating point or "
-            f"complex dtype. Got: {wanted}"
+            f"complex dtype. Got: {mean_dtype}"
         )
-    total = ops.masked_sum(input, dims, keepdim=keepdim, dtype=wanted, mask=mask)
+    total = ops.masked_sum(input, dims, keepdim=keepdim, dtype=mean_dtype, mask=mask)
     counts = ops.reshape(count_unmasked(ops, "mean", input, dims, mask), tuple(total.shape))
     return ops.div(total, counts)
 
 
 @composite(method=False, function=False)
 def masked_median(ops, input, dim=-1, *, keepdim=False, dtype=None, mask=None):
-    """The median of what the mask leaves along a dimension, the lower one of two; of nothing NaN.
-    NaN counts for nothing either.
+    """The median of the unmasked elements along a dimension, the lower one of two; NaN if there are
+    none. NaN elements are ignored.
 
-    Raises: ValueError if whole numbers are all masked out.
+    Raises: ValueError if all integers of a row are masked.
     """
     d = dims_of("median", dim, input.ndim)[0]
     x = input if input.dtype.kind == "f" else ops._to_copy(input, float32)
-    out = ops.nanmedian(left(ops, "median", x, mask, math.nan), d, keepdim)[0]
+    out = ops.nanmedian(fill_masked(ops, "median", x, mask, math.nan), d, keepdim)[0]
     if input.dtype.kind == "f":
         return out
     if bool(ops.any(ops.isnan(out))):
@@ -220,39 +226,39 @@ def masked_median(ops, input, dim=-1, *, keepdim=False, dtype=None, mask=None):
 
 @composite(method=False, function=False)
 def masked_logsumexp(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """log(sum(exp(x))) of what the mask leaves, of all elements or along dimensions; of nothing
-    -infinity.
+    """log(sum(exp(x))) of the unmasked elements, of all or along dimensions; -infinity if there are
+    none.
     """
     if input.dtype.kind == "c":
-        x = left(ops, "logsumexp", input, mask, -math.inf)
+        x = fill_masked(ops, "logsumexp", input, mask, -math.inf)
     else:
-        x = extended(ops, "logsumexp", input, mask, -1)
+        x = fill_with_extreme(ops, "logsumexp", input, mask, -1)
     out = ops.logsumexp(x, dims_of("logsumexp", dim, input.ndim), bool(keepdim))
     return ops._to_copy(out, result_dtype(input, dtype))
 
 
 @composite(method=False, function=False)
 def masked_logaddexp(ops, input, other, *, dtype=None, input_mask=None, other_mask=None):
-    """log(exp(input) + exp(other)), each where its mask leaves it; of nothing -infinity."""
-    refuse_whole("logaddexp", input.dtype)
-    x = extended(ops, "logaddexp", input, input_mask, -1)
-    y = extended(ops, "logaddexp", other, other_mask, -1)
+    """log(exp(input) + exp(other)) of the unmasked operands; -infinity if both are masked."""
+    check_floating("logaddexp", input.dtype)
+    x = fill_with_extreme(ops, "logaddexp", input, input_mask, -1)
+    y = fill_with_extreme(ops, "logaddexp", other, other_mask, -1)
     return ops._to_copy(ops.logaddexp(x, y), result_dtype(input, dtype))
 
 
 @composite(method=False, function=False)
 def masked_norm(ops, input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The norm of what the mask leaves, as `linalg.vector_norm`; of nothing 0, of order -infinity
-    infinity.
+    """`linalg.vector_norm` of the unmasked elements; of none 0, or infinity for the order
+    -infinity.
     """
-    nothing = math.inf if ord == -math.inf and input.dtype.kind == "f" else 0
-    x = left(ops, "norm", input, mask, nothing)
+    neutral = math.inf if ord == -math.inf and input.dtype.kind == "f" else 0
+    x = fill_masked(ops, "norm", input, mask, neutral)
     dims = dims_of("norm", dim, input.ndim)
     return ops.linalg_vector_norm(x, 2 if ord is None else ord, dims, bool(keepdim), dtype=dtype)
 
 
 def variance_of(ops, name, input, dim, unbiased, correction, keepdim, dtype, mask):
-    """The variance, by `masked.var`'s arguments; in the dtype that it is computed in."""
+    """The variance of `masked.var` and `masked.std`."""
     if unbiased is not None and correction is not None:
         raise AssertionError(
             f"masked.{name}: Only one of unbiased and correction may be given: {unbiased}, "
@@ -260,20 +266,22 @@ def variance_of(ops, name, input, dim, unbiased, correction, keepdim, dtype, mas
         )
     if correction is None:
         correction = 1.0 if unbiased is None else float(unbiased)
-    dims, wanted = dims_of(name, dim, input.ndim), result_dtype(input, dtype)
-    if dtype is None and wanted.kind not in "fc":
-        wanted = float32
-    compute = wanted if wanted.kind in "fc" else float32
+    dims, out_dtype = dims_of(name, dim, input.ndim), result_dtype(input, dtype)
+    if dtype is None and out_dtype.kind not in "fc":
+        out_dtype = float32
+    compute = out_dtype if out_dtype.kind in "fc" else float32
     counts = count_unmasked(ops, name, input, dims, mask)
-    total = ops.masked_sum(input, dims, keepdim=True, dtype=wanted, mask=mask)
-    away = left(ops, name, ops.sub(input, ops.div(total, counts)), mask, 0)
-    square = ops.mul(away, ops.conj(away) if away.dtype.kind == "c" else away)
+    total = ops.masked_sum(input, dims, keepdim=True, dtype=out_dtype, mask=mask)
+    difference = fill_masked(ops, name, ops.sub(input, ops.div(total, counts)), mask, 0)
+    square = ops.mul(
+        difference, ops.conj(difference) if difference.dtype.kind == "c" else difference
+    )
     total = ops.sum(square, dims, bool(keepdim), dtype=compute)
     counts = ops.reshape(counts, tuple(total.shape))
     if correction:
         real = np.dtype(f"f{compute.itemsize // 2}") if compute.kind == "c" else compute
         counts = ops.clamp(ops.sub(ops._to_copy(counts, real), float(correction)), min=0)
-    return ops._to_copy(ops.div(total, counts), wanted)
+    return ops._to_copy(ops.div(total, counts), out_dtype)
 
 
 @composite(method=False, function=False)
@@ -288,7 +296,7 @@ def masked_var(
     dtype=None,
     mask=None,
 ):
-    """The variance of what the mask leaves, of all elements or along dimensions; of nothing NaN.
+    """The variance of the unmasked elements, of all or along dimensions; NaN if there are none.
 
     Args:
         unbiased, correction: divide by their number less 1 (the default, and True), less 0 (False)
@@ -313,43 +321,43 @@ def masked_std(
     return ops.sqrt(variance_of(ops, "std", input, dim, unbiased, correction, keepdim, dtype, mask))
 
 
-def refuse_whole(name: str, dtype: Any) -> None:
-    """Raises NotImplementedError for whole numbers and bool."""
+def check_floating(name: str, dtype: Any) -> None:
+    """Raises NotImplementedError for integers and bool."""
     if dtype.kind not in "fc":
         raise NotImplementedError(f"masked.{name}: not implemented for {dtype}")
 
 
-def soft(ops, name, input, dim, dtype, mask, sign=-1):
-    """What the mask leaves, and the dimension and dtype of a softmax."""
-    wanted = result_dtype(input, dtype)
-    refuse_whole(name, wanted)
+def softmax_arguments(ops, name, input, dim, dtype, mask, sign=-1):
+    """The input of a softmax with its masked elements filled, and the dimension."""
+    out_dtype = result_dtype(input, dtype)
+    check_floating(name, out_dtype)
     d = dims_of(name, dim, input.ndim)[0]
-    return ops._to_copy(extended(ops, name, input, mask, sign), wanted), d
+    return ops._to_copy(fill_with_extreme(ops, name, input, mask, sign), out_dtype), d
 
 
 @composite(method=False, function=False)
 def masked_softmax(ops, input, dim, *, dtype=None, mask=None):
-    """exp(x) over its sum along a dimension, of what the mask leaves; 0 elsewhere, NaN where it
-    leaves nothing.
+    """exp(x) over its sum along a dimension, of the unmasked elements; 0 at masked ones, NaN where
+    all are masked.
     """
-    return ops._softmax(*soft(ops, "softmax", input, dim, dtype, mask))
+    return ops._softmax(*softmax_arguments(ops, "softmax", input, dim, dtype, mask))
 
 
 @composite(method=False, function=False)
 def masked_log_softmax(ops, input, dim, *, dtype=None, mask=None):
     """The logarithm of `masked.softmax`."""
-    return ops._log_softmax(*soft(ops, "log_softmax", input, dim, dtype, mask))
+    return ops._log_softmax(*softmax_arguments(ops, "log_softmax", input, dim, dtype, mask))
 
 
 @composite(method=False, function=False)
 def masked_softmin(ops, input, dim, *, dtype=None, mask=None):
     """`masked.softmax` of -x."""
-    x, d = soft(ops, "softmin", input, dim, dtype, mask, 1)
+    x, d = softmax_arguments(ops, "softmin", input, dim, dtype, mask, 1)
     return ops._softmax(ops.neg(x), d)
 
 
 @composite(method=False, function=False)
 def masked_normalize(ops, input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
-    """What the mask leaves over its norm along a dimension (at least eps); 0 elsewhere."""
+    """The unmasked elements over their norm along a dimension (at least eps); 0 at masked ones."""
     norms = ops.masked_norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
-    return ops.div(left(ops, "normalize", input, mask, 0), ops.clamp(norms, min=eps))
+    return ops.div(fill_masked(ops, "normalize", input, mask, 0), ops.clamp(norms, min=eps))

@@ -9,9 +9,9 @@ import numpy as np
 
 from ... import native
 from ...dtypes import promote_types
-from ..table.dims import axes, expand_reduced, flat_or, kept
-from ..table.native_or_numpy import kernel_or_fallback, narrowed, widened
-from ..table.op_definition import composite, insist_on_tensors, op
+from ..table.dims import axes, expand_reduced, keepdim_shape, reduced_dims
+from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
+from ..table.op_definition import check_tensors, composite, op
 
 INFINITE = (math.inf, -math.inf)
 
@@ -20,7 +20,7 @@ INFINITE = (math.inf, -math.inf)
     promote="float",
     inplace=False,
     samples=[((3, 4), 1), ((3, 4), (0, 1), True), ((), 0), ((3, 4), 0)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def logsumexp(xp, x, /, dim, keepdim=False):
@@ -28,10 +28,10 @@ def logsumexp(xp, x, /, dim, keepdim=False):
     axis = axes(x, dim)
     if not x.size:
         return xp.log(xp.exp(x).sum(axis, keepdims=keepdim))
-    top = x.max(axis, keepdims=True) if x.dtype.kind != "c" else x.real.max(axis, keepdims=True)
-    top = xp.where(xp.isfinite(top), top, 0)
-    out = xp.log(xp.exp(x - top).sum(axis, keepdims=True)) + top
-    return out if keepdim else out.squeeze(flat_or(dim, x.shape) if x.ndim else ())
+    largest = x.max(axis, keepdims=True) if x.dtype.kind != "c" else x.real.max(axis, keepdims=True)
+    largest = xp.where(xp.isfinite(largest), largest, 0)
+    out = xp.log(xp.exp(x - largest).sum(axis, keepdims=True)) + largest
+    return out if keepdim else out.squeeze(reduced_dims(dim, x.shape) if x.ndim else ())
 
 
 logsumexp.numpy = kernel_or_fallback(native.logsumexp, logsumexp.forward)
@@ -43,8 +43,8 @@ logsumexp.pullback(
 def logsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
     """g exp(x - out): the softmax; 0 where the sum is 0."""
     shape = tuple(x.shape)
-    top = ops._where_other(ops.isinf(out), out, 0.0)
-    weights = ops.exp(x - expand_reduced(ops, top, shape, dim, keepdim))
+    finite_out = ops._where_other(ops.isinf(out), out, 0.0)
+    weights = ops.exp(x - expand_reduced(ops, finite_out, shape, dim, keepdim))
     return expand_reduced(ops, g, shape, dim, keepdim) * weights.conjugate()
 
 
@@ -59,12 +59,12 @@ def logsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bo
         ((3, 4), math.inf, 1, False),
         ((3, 4), -math.inf, None, False),
     ],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def _vector_norm(xp, x, /, ord, dim, keepdim):
-    """(sum of |x| ** ord) ** (1 / ord) along dimensions; infinity: the largest; 0: how many are not
-    0.
+    """(sum of |x| ** ord) ** (1 / ord) along dimensions; infinity: the largest |x|; 0: the number
+    of elements that are not 0.
     """
     axis, size = axes(x, dim), xp.abs(x)
     if ord == math.inf:
@@ -80,8 +80,8 @@ def _vector_norm(xp, x, /, ord, dim, keepdim):
     return (size**ord).sum(axis, keepdims=keepdim) ** (1 / ord)
 
 
-def fast_norm(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
-    """The norms that need no power of each element; None: not one of them."""
+def norm_kernel(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
+    """The norms that need no power of each element; None for others."""
     if ord == 2 or ord == 1:
         return native.norm(x, dim, keepdim, int(ord))
     if x.dtype.kind != "f":
@@ -97,15 +97,15 @@ def fast_norm(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
     return None
 
 
-_vector_norm.numpy = kernel_or_fallback(fast_norm, _vector_norm.forward)
+_vector_norm.numpy = kernel_or_fallback(norm_kernel, _vector_norm.forward)
 
 
-def insist_on_norm(name: str, shape: tuple[int, ...], ord: float, dim: Any) -> None:
-    """Raises RuntimeError where nothing would be reduced that has a norm of that order."""
+def check_norm(name: str, shape: tuple[int, ...], ord: float, dim: Any) -> None:
+    """Raises RuntimeError for a norm of no elements that is not defined for the order."""
     if (
         (ord < 0 or ord == math.inf)
         and 0 in shape
-        and any(not shape[d] for d in flat_or(dim, shape))
+        and any(not shape[d] for d in reduced_dims(dim, shape))
     ):
         raise RuntimeError(
             f"{name}: the norm of order {ord} of no elements is not defined: {shape}"
@@ -117,23 +117,23 @@ def norm_backward(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keep
     shape = tuple(x.shape)
     if ord == 0:
         return expand_reduced(ops, g, shape, dim, keepdim) * 0
-    # What is reckoned once for each norm is not for each element: both are stretched at the end.
-    g, norm = (ops.reshape(v, kept(shape, dim)) for v in (g, out))
+    # Compute per norm, not per element: both are broadcast at the end.
+    g, norm = (ops.reshape(v, keepdim_shape(shape, dim)) for v in (g, out))
     if ord == 1:
         return g * ops.sgn(x)
     if ord in INFINITE:
         size = ops.abs(x)
-        hit = size == norm
-        n = ops.reshape(ops.sum(hit, dim, keepdim), kept(shape, dim))
-        return ops._where(hit, g / n, 0.0) * ops.sgn(x)
+        mask = size == norm
+        n = ops.reshape(ops.sum(mask, dim, keepdim), keepdim_shape(shape, dim))
+        return ops._where(mask, g / n, 0.0) * ops.sgn(x)
     zero = norm == 0
     safe = ops._where_other(zero, norm, 1.0)
     if ord == 2:
         return ops._where_other(zero, g / safe, 0.0) * x
-    still = x == 0
-    size = ops.abs(ops._where_other(still, x, 1.0))
-    slope = g * ops.sgn(x) * (size / safe) ** (ord - 1)
-    return ops._where_other(zero | still, slope, 0.0)
+    is_zero = x == 0
+    size = ops.abs(ops._where_other(is_zero, x, 1.0))
+    gradient = g * ops.sgn(x) * (size / safe) ** (ord - 1)
+    return ops._where_other(zero | is_zero, gradient, 0.0)
 
 
 _vector_norm.pullback(
@@ -146,10 +146,10 @@ def nuclear(ops: Any, x: Any, dim: Any, keepdim: bool) -> Any:
     dims = (-2, -1) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     if len(dims) != 2 or x.ndim < 2:
         raise RuntimeError(f"norm: p='nuc' is for two dimensions: dim={dim}, {tuple(x.shape)}")
-    kept_dims = sorted(d % x.ndim for d in dims)
+    sorted_dims = sorted(d % x.ndim for d in dims)
     out = ops.sum(ops._svdvals(ops.movedim(x, dims, (-2, -1))), -1)
     if keepdim:
-        for d in kept_dims:
+        for d in sorted_dims:
             out = ops.unsqueeze(out, d)
     return out
 
@@ -171,16 +171,18 @@ def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
         raise RuntimeError(f"norm: no such norm: p={p!r}, a number or 'fro' is needed")
     dim = None if dim is None or dim == () or dim == [] else dim
     ord = 2 if p == "fro" or p is None else p
-    insist_on_norm("norm", tuple(input.shape), ord, dim)
-    return narrowed(ops, ops._vector_norm(widened(ops, input), ord, dim, keepdim), input.dtype)
+    check_norm("norm", tuple(input.shape), ord, dim)
+    return restore_half(
+        ops, ops._vector_norm(upcast_half(ops, input), ord, dim, keepdim), input.dtype
+    )
 
 
 @composite
 def dist(ops, input, other, p=2):
     """The p-norm of the difference."""
-    insist_on_tensors("dist", input, other)
-    away = ops.sub(widened(ops, input), widened(ops, other))
-    return narrowed(ops, ops.norm(away, p), promote_types(input.dtype, other.dtype))
+    check_tensors("dist", input, other)
+    difference = ops.sub(upcast_half(ops, input), upcast_half(ops, other))
+    return restore_half(ops, ops.norm(difference, p), promote_types(input.dtype, other.dtype))
 
 
 @composite(inplace=True)
@@ -190,16 +192,16 @@ def renorm(ops, input, p, dim, maxnorm):
         raise RuntimeError(f"renorm: at least 2 dimensions are needed: {tuple(input.shape)}")
     if input.dtype.kind not in "fc":
         raise RuntimeError(f"renorm: the tensor must be floating point or complex: {input.dtype}")
-    others = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
-    norms = ops._vector_norm(input, p, others, True)
+    other_dims = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
+    norms = ops._vector_norm(input, p, other_dims, True)
     scale = ops._where(norms > maxnorm, maxnorm / (norms + 1e-7), np.ones((), input.dtype))
     return ops.mul(input, scale)
 
 
 @composite(method=False)
 def norm_except_dim(ops, v, pow=2, dim=0):
-    """The norm of v over all dimensions but one, kept as sizes of 1; dim -1: over all."""
+    """The norm of v over all dimensions except dim, which become 1; dim = -1: over all."""
     if dim == -1:
         return ops.norm(v, pow)
-    rest = [d for d in range(v.ndim) if d != dim % v.ndim]
-    return ops.linalg_vector_norm(v, pow, rest, keepdim=True) if rest else ops.abs(v)
+    other_dims = [d for d in range(v.ndim) if d != dim % v.ndim]
+    return ops.linalg_vector_norm(v, pow, other_dims, keepdim=True) if other_dims else ops.abs(v)

@@ -1,4 +1,4 @@
-"""Counts, histograms, quantiles, covariance."""
+"""bincount, histc, quantiles, covariance, cross and combinations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from ... import native
 from ...dtypes import get_default_dtype
-from ..table.check_dtypes import floating, same_dtype_rule
-from ..table.dims import axis, in_order, together
+from ..table.check_dtypes import check_floating, check_same_dtype
+from ..table.dims import axis, broadcast_shape, check_ordered
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
@@ -18,15 +18,15 @@ from ..table.samples import ints
 
 @op(method=False, function=False, samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)])
 def _bincount(xp, x, weights=None, /, minlength=0):
-    """How often each whole number occurs, or the sum of the weights there."""
+    """The number of occurrences of each integer, or the sum of its weights."""
     if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
         raise RuntimeError(
             f"bincount: a vector of whole numbers >= 0 is needed: {x.shape} {x.dtype}"
         )
     if weights is None:
         return xp.bincount(x, minlength=minlength).astype(np.int64)
-    kind = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
-    return xp.bincount(x, weights, minlength).astype(kind)
+    dtype = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
+    return xp.bincount(x, weights, minlength).astype(dtype)
 
 
 _bincount.numpy = kernel_or_fallback(native.bincount, _bincount.forward)
@@ -34,13 +34,13 @@ _bincount.numpy = kernel_or_fallback(native.bincount, _bincount.forward)
 
 @composite
 def bincount(ops, input, weights=None, minlength=0):
-    """How often each of the numbers 0, 1, ... occurs in a vector."""
+    """The number of occurrences of 0, 1, ... in a vector."""
     return ops._bincount(input, weights, minlength)
 
 
 @op(method=False, function=False, samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
 def _histc(xp, x, /, n, low, high):
-    """How many elements lie in each of n equal parts of [low, high]; outside ones do not count."""
+    """The number of elements in each of n equal parts of [low, high]; others do not count."""
     if low > high:
         raise RuntimeError(f"histc: max must not be less than min: {low}, {high}")
     if n <= 0:
@@ -54,26 +54,26 @@ def _histc(xp, x, /, n, low, high):
     return xp.histogram(x, n, (low, high))[0].astype(x.dtype)
 
 
-def fast_histc(x: Any, n: int, low: float, high: float) -> Any:
-    """By the kernel where the range is given or found; the forward does or refuses the rest."""
-    found = None
+def histc_kernel(x: Any, n: int, low: float, high: float) -> Any:
+    """The native kernel for a finite range; the forward for others, or it raises the error."""
+    counts = None
     if n > 0 and x.dtype.char in "fd" and x.size:
         a, b = (float(x.min()), float(x.max())) if low == high else (low, high)
         if a < b and math.isfinite(b - a):
             edges = np.histogram_bin_edges(np.empty(0, x.dtype), n, (a, b))
-            found = native.histogram(x.reshape(-1) if not x.ndim else x, edges.astype(x.dtype))
-    return _histc.forward(np, x, n, low, high) if found is None else found.astype(x.dtype)
+            counts = native.histogram(x.reshape(-1) if not x.ndim else x, edges.astype(x.dtype))
+    return _histc.forward(np, x, n, low, high) if counts is None else counts.astype(x.dtype)
 
 
-_histc.numpy = fast_histc
+_histc.numpy = histc_kernel
 
 
 @composite
 def histc(ops, input, bins=100, min=0, max=0):
-    """How many elements lie in each of `bins` equal parts of [min, max] (by default of the data's
+    """The number of elements in each of `bins` equal parts of [min, max] (by default the data's
     range).
     """
-    floating("histc", in_order("histc", input))
+    check_floating("histc", check_ordered("histc", input))
     return ops._histc(input, bins, min, max)
 
 
@@ -81,7 +81,7 @@ def histc(ops, input, bins=100, min=0, max=0):
 
 
 def quantile_ranks(n: int, q: Any, interpolation: str) -> tuple[Any, Any, Any]:
-    """The ranks below and above each quantile, and how far it is to the upper one."""
+    """The ranks below and above each quantile, and its fraction of the way to the upper one."""
     rank = q * (n - 1)
     if interpolation == "lower":
         rank = np.floor(rank)
@@ -90,22 +90,29 @@ def quantile_ranks(n: int, q: Any, interpolation: str) -> tuple[Any, Any, Any]:
     elif interpolation == "nearest":
         rank = np.rint(rank)
     low = np.floor(rank).astype(np.int64)
-    part = rank - low
+    fraction = rank - low
     if interpolation == "midpoint":
-        part = np.where(part > 0, 0.5, 0.0)
-    return low, np.minimum(low + 1, n - 1), part
+        fraction = np.where(fraction > 0, 0.5, 0.0)
+    return low, np.minimum(low + 1, n - 1), fraction
 
 
-KINDS = ("linear", "lower", "higher", "midpoint", "nearest")
+INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def ranked(
-    ops: Any, name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolation: str, skip: bool
+def quantiles(
+    ops: Any,
+    name: str,
+    input: Any,
+    q: Any,
+    dim: Any,
+    keepdim: bool,
+    interpolation: str,
+    ignore_nan: bool,
 ) -> Any:
-    """Quantiles along dim; NaN where the row has one, unless those are skipped."""
-    if interpolation not in KINDS:
+    """Quantiles along dim; NaN if the row contains one, unless ignore_nan."""
+    if interpolation not in INTERPOLATIONS:
         raise RuntimeError(
-            f"{name}: no such interpolation: {interpolation!r}, one of {KINDS} is needed"
+            f"{name}: no such interpolation: {interpolation!r}, one of {INTERPOLATIONS} is needed"
         )
     if input.dtype.kind != "f":
         raise RuntimeError(f"{name}: the tensor must be floating point: {input.dtype}")
@@ -114,50 +121,50 @@ def ranked(
             f"{name}: not implemented for {input.dtype}: shape {tuple(input.shape)}, "
             "hint: x.float()"
         )
-    same_dtype_rule(name, input, q)
+    check_same_dtype(name, input, q)
     values = np.asarray(getattr(q, "array", q), np.float64)
     if values.ndim > 1 or not ((values >= 0) & (values <= 1)).all():
         raise RuntimeError(f"{name}: q must be numbers from 0 to 1: {values.tolist()}")
     if not math.prod(input.shape):
         raise RuntimeError(f"{name}: the tensor is empty: {tuple(input.shape)}")
-    whole = dim is None
+    is_flat = dim is None
     ndim = input.ndim
-    rows = ops.reshape(input, (-1,)) if whole else input
+    rows = ops.reshape(input, (-1,)) if is_flat else input
     rows = (
-        ops.movedim(rows, axis(rows, 0 if whole else dim), -1)
+        ops.movedim(rows, axis(rows, 0 if is_flat else dim), -1)
         if rows.ndim
         else ops.reshape(rows, (1,))
     )
     n = rows.shape[-1]
-    ordered = ops._sort(rows, -1, False)[0]
-    if not (values.ndim or skip or getattr(q, "requires_grad", False)):
-        out = at_one_rank(
-            ops, ordered, *(v.item() for v in quantile_ranks(n, values, interpolation))
+    sorted_rows = ops._sort(rows, -1, False)[0]
+    if not (values.ndim or ignore_nan or getattr(q, "requires_grad", False)):
+        out = quantile_of_sorted(
+            ops, sorted_rows, *(v.item() for v in quantile_ranks(n, values, interpolation))
         )
-        return with_dims_of_one(ops, out, dim, ndim) if keepdim else out
+        return restore_dims(ops, out, dim, ndim) if keepdim else out
     data = getattr(rows, "array", rows)
-    holes = np.isnan(data).sum(-1)[..., None]
+    n_nan = np.isnan(data).sum(-1)[..., None]
     flat = values.reshape(-1)
-    if skip:
-        counts = np.maximum(n - holes, 1)
-        low, high, part = quantile_ranks(counts, flat, interpolation)
+    if ignore_nan:
+        counts = np.maximum(n - n_nan, 1)
+        low, high, fraction = quantile_ranks(counts, flat, interpolation)
         low, high = np.minimum(low, counts - 1), np.minimum(low + 1, counts - 1)
     else:
-        low, high, part = (
+        low, high, fraction = (
             np.broadcast_to(v, (*rows.shape[:-1], flat.size))
             for v in quantile_ranks(n, flat, interpolation)
         )
-    part = np.asarray(part, input.dtype)
+    fraction = np.asarray(fraction, input.dtype)
     if interpolation == "linear" and getattr(q, "requires_grad", False):
-        rank = ops.mul(ops.reshape(q, (-1,)), (counts if skip else n) - 1.0)
-        part = ops.sub(rank, low.astype(input.dtype))
-    below, above = ops._gather(ordered, low, -1), ops._gather(ordered, high, -1)
-    out = ops._where(part == 0, below, ops.lerp(below, above, part))
-    if not skip:
-        out = ops._where(np.broadcast_to(holes > 0, tuple(out.shape)), math.nan, out)
+        rank = ops.mul(ops.reshape(q, (-1,)), (counts if ignore_nan else n) - 1.0)
+        fraction = ops.sub(rank, low.astype(input.dtype))
+    below, above = ops._gather(sorted_rows, low, -1), ops._gather(sorted_rows, high, -1)
+    out = ops._where(fraction == 0, below, ops.lerp(below, above, fraction))
+    if not ignore_nan:
+        out = ops._where(np.broadcast_to(n_nan > 0, tuple(out.shape)), math.nan, out)
     if keepdim:
         out = ops.unsqueeze(out, -1)
-        if whole:
+        if is_flat:
             out = ops.reshape(out, (flat.size, *(1,) * ndim))
         else:
             out = ops.movedim(ops.movedim(out, -2, 0), -1, dim % (ndim or 1) + 1)
@@ -167,17 +174,17 @@ def ranked(
     return out if values.ndim else out[0]
 
 
-def at_one_rank(ops: Any, ordered: Any, low: int, high: int, part: float) -> Any:
-    """What is at a rank of sorted rows or between it and the next; NaN where the row has one."""
-    out = ops.select(ordered, -1, low)
-    if part:
-        out = ops.lerp(out, ops.select(ordered, -1, high), part)
-    last = ops.select(ordered, -1, ordered.shape[-1] - 1)  # NaN is sorted last
-    bad = ops.ne(last, last)
-    return ops._where(bad, math.nan, out) if bool(ops.any(bad)) else out
+def quantile_of_sorted(ops: Any, sorted_rows: Any, low: int, high: int, fraction: float) -> Any:
+    """The value between two ranks of sorted rows; NaN if the row contains one."""
+    out = ops.select(sorted_rows, -1, low)
+    if fraction:
+        out = ops.lerp(out, ops.select(sorted_rows, -1, high), fraction)
+    last = ops.select(sorted_rows, -1, sorted_rows.shape[-1] - 1)  # NaN is sorted last
+    is_nan = ops.ne(last, last)
+    return ops._where(is_nan, math.nan, out) if bool(ops.any(is_nan)) else out
 
 
-def with_dims_of_one(ops: Any, out: Any, dim: int | None, ndim: int) -> Any:
+def restore_dims(ops: Any, out: Any, dim: int | None, ndim: int) -> Any:
     """A reduced tensor with its reduced dimensions, of size 1."""
     if dim is None:
         return ops.reshape(out, (1,) * ndim)
@@ -187,13 +194,13 @@ def with_dims_of_one(ops: Any, out: Any, dim: int | None, ndim: int) -> Any:
 @composite(autocast="full")
 def quantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear"):
     """The q-th quantiles (0 <= q <= 1) of all elements or along a dimension."""
-    return ranked(ops, "quantile", input, q, dim, keepdim, interpolation, False)
+    return quantiles(ops, "quantile", input, q, dim, keepdim, interpolation, False)
 
 
 @composite(autocast="full")
 def nanquantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """The q-th quantiles of what is not NaN."""
-    return ranked(ops, "nanquantile", input, q, dim, keepdim, interpolation, True)
+    """The q-th quantiles of the elements that are not NaN."""
+    return quantiles(ops, "nanquantile", input, q, dim, keepdim, interpolation, True)
 
 
 # ---- averages, covariance
@@ -218,8 +225,8 @@ def check_weights(name: str, weights: Any, kinds: str, n: int) -> None:
             f"{tuple(weights.shape)}"
         )
     if weights.dtype.kind not in kinds:
-        word = "integers" if kinds == "iu" else "floating-point numbers"
-        raise RuntimeError(f"cov: {name} must be {word}: {weights.dtype}")
+        expected = "integers" if kinds == "iu" else "floating-point numbers"
+        raise RuntimeError(f"cov: {name} must be {expected}: {weights.dtype}")
     data = getattr(weights, "array", weights)
     if data.size and data.min() < 0:
         raise RuntimeError(f"cov: {name} cannot be negative: {data.min()}")
@@ -255,12 +262,12 @@ def cov(ops, input, *, correction=1, fweights=None, aweights=None):
         if aweights is None or correction == 0:
             norm = ops.sub(total, correction)
         else:
-            share = ops.div(ops.sum(ops.mul(weights, aweights)), total)
-            norm = ops.sub(total, ops.mul(share, correction))
-    away = ops.sub(rows, mean)
-    scaled = away if weights is None else ops.mul(away, weights)
+            weight_ratio = ops.div(ops.sum(ops.mul(weights, aweights)), total)
+            norm = ops.sub(total, ops.mul(weight_ratio, correction))
+    difference = ops.sub(rows, mean)
+    scaled = difference if weights is None else ops.mul(difference, weights)
     norm = max(norm, 0) if isinstance(norm, (int, float)) else ops.clamp(norm, 0, None)
-    out = ops.div(ops.matmul(scaled, ops.conj(ops.transpose(away, 0, 1))), norm)
+    out = ops.div(ops.matmul(scaled, ops.conj(ops.transpose(difference, 0, 1))), norm)
     return ops.reshape(out, ()) if rows.shape[0] == 1 else out
 
 
@@ -302,12 +309,12 @@ _cross.pullback(
 def cross(ops, input, other, dim=None):
     """Vector product along a dimension of size 3 (the first such one, if none is given)."""
     if dim is None:
-        found = [d for d, n in enumerate(input.shape) if n == 3]
-        if not found:
+        dims = [d for d, n in enumerate(input.shape) if n == 3]
+        if not dims:
             raise RuntimeError(f"cross: a dimension of size 3 is needed: {tuple(input.shape)}")
-        dim = found[0]
-    same_dtype_rule("cross", input, other)
-    shape = together("cross", input.shape, other.shape)
+        dim = dims[0]
+    check_same_dtype("cross", input, other)
+    shape = broadcast_shape("cross", input.shape, other.shape)
     if not -len(shape) <= dim < len(shape):
         raise IndexError(f"cross: dim out of range: {dim} for {shape}")
     dim = dim % len(shape)

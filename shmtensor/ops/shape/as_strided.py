@@ -9,47 +9,47 @@ import numpy as np
 
 from ... import native
 from ...storage import memory_of, owner_of
-from ..creation.zeros_full_arange import default, made
+from ..creation.zeros_full_arange import dtype_or_default, new_tensor
 from ..table.op_definition import composite, op
 
 Shape = tuple[int, ...]
 
 
-def owner(x: Any) -> Any:
-    """All the memory that x lies in, as a vector of its dtype. It can be written if x can.
+def memory_vector(x: Any) -> Any:
+    """The full memory of x, as a vector of its dtype. It is writable if x is.
 
     Raises:
-        RuntimeError: the memory is not one piece.
+        RuntimeError: the memory is not contiguous.
     """
-    whole = owner_of(x)
-    if whole.dtype is x.dtype and whole.flags.c_contiguous:
-        memory = whole.reshape(-1)
+    owner = owner_of(x)
+    if owner.dtype is x.dtype and owner.flags.c_contiguous:
+        memory = owner.reshape(-1)
         if memory.flags.writeable and not x.flags.writeable:
             memory.flags.writeable = False
         return memory
-    held = memory_of(x)
-    before = (x.ctypes.data - held.ctypes.data) % x.itemsize  # of a view that begins between
-    return held[before : held.size - (held.size - before) % x.itemsize].view(x.dtype)
+    buffer = memory_of(x)
+    skipped = (x.ctypes.data - buffer.ctypes.data) % x.itemsize  # of a view that begins between
+    return buffer[skipped : buffer.size - (buffer.size - skipped) % x.itemsize].view(x.dtype)
 
 
 def offset_of(x: Any) -> int:
-    """Elements between the start of the memory and the first one of x.
+    """The number of elements between the start of the memory and the first one of x.
 
     Raises:
-        RuntimeError: the memory is not one piece.
+        RuntimeError: the memory is not contiguous.
     """
-    whole = owner_of(x)
-    if whole is x and x.flags.c_contiguous:
+    owner = owner_of(x)
+    if owner is x and x.flags.c_contiguous:
         return 0
-    memory = whole if whole.flags.c_contiguous else memory_of(x)
+    memory = owner if owner.flags.c_contiguous else memory_of(x)
     return int(x.ctypes.data - memory.ctypes.data) // int(x.itemsize)
 
 
 def strided_view(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
-    """The layout over a vector.
+    """A view of a vector with this layout.
 
     Raises:
-        RuntimeError: it reaches beyond the memory.
+        RuntimeError: it exceeds the memory.
     """
     if len(size) != len(stride):
         raise RuntimeError(f"as_strided: size and stride differ in length: {size}, {stride}")
@@ -67,33 +67,33 @@ def strided_view(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
 
 # ---- Note [Strides of a view]
 #
-# A row does not know where its operand lies in memory: its gradient, or a write to a view of it, is
-# computed on other memory. So `as_strided` tells the row `_as_strided` the offset from the
-# operand's first element, and the operand's own strides.
+# A row does not know its operand's position in memory: its gradient, or a write to a view of it, is
+# computed on other memory. So `as_strided` passes the offset from the operand's first element, and
+# the operand's strides (`x_stride`), to the row `_as_strided`.
 
 
 def strides_of(x: Any) -> Shape:
-    """The strides in elements; of sizes of 1, which say nothing, 0."""
+    """The strides in elements; 0 for sizes of 1, whose strides have no meaning."""
     size = x.itemsize
     return tuple([s // size if n > 1 else 0 for n, s in zip(x.shape, x.strides, strict=True)])
 
 
 def element_offsets(size: Shape, stride: Shape, offset: int) -> Any:
     """The offset of each element from the first one of another layout."""
-    found = np.full(size, offset)
+    offsets = np.full(size, offset)
     for d, (n, s) in enumerate(zip(size, stride, strict=True)):
-        found += (np.arange(n) * s).reshape((-1,) + (1,) * (len(size) - 1 - d))
-    return found
+        offsets += (np.arange(n) * s).reshape((-1,) + (1,) * (len(size) - 1 - d))
+    return offsets
 
 
-def joint(*layouts: Any) -> tuple[int, list[Any]]:
-    """The size of the memory that layouts (size, stride, offset) span together, and the place of
-    each one's elements in it.
+def common_memory(*layouts: Any) -> tuple[int, list[Any]]:
+    """The size of the common memory of layouts (size, stride, offset), and the offsets of each
+    one's elements in it.
     """
-    found = [element_offsets(*layout) for layout in layouts]
-    low = min((int(at.min()) for at in found if at.size), default=0)
-    high = max((int(at.max()) for at in found if at.size), default=-1)
-    return high - low + 1, [at - low for at in found]
+    offsets = [element_offsets(*layout) for layout in layouts]
+    low = min((int(at.min()) for at in offsets if at.size), default=0)
+    high = max((int(at.max()) for at in offsets if at.size), default=-1)
+    return high - low + 1, [at - low for at in offsets]
 
 
 @op(
@@ -102,44 +102,46 @@ def joint(*layouts: Any) -> tuple[int, list[Any]]:
     function=False,
     samples=[((3, 4), (2, 2), (4, 1), 1, (4, 1)), ((6,), (4, 3), (1, 1), 0, (1,))],
 )
-def _as_strided(xp, x, /, size, stride, offset, own):
-    """Another shape and strides (in elements) over the tensor's memory, `offset` elements behind
-    its first one. Copies: none; one where x does not have its `own` strides.
+def _as_strided(xp, x, /, size, stride, offset, x_stride):
+    """Another shape and strides (in elements) over the tensor's memory, from `offset` elements
+    after its first one. Copies: none; one if x does not have the strides x_stride.
     """
-    if x.ndim != len(own):
+    if x.ndim != len(x_stride):
         raise RuntimeError(
             f"as_strided: the tensor was given another geometry in place since: {x.shape}, it had "
-            f"the strides {own}"
+            f"the strides {x_stride}"
         )
-    if strides_of(x) != own:
-        n, (to, source) = joint((x.shape, own, 0), (size, stride, offset))
+    if strides_of(x) != x_stride:
+        n, (target, source) = common_memory((x.shape, x_stride, 0), (size, stride, offset))
         memory = xp.zeros(n, x.dtype)
-        memory[to] = x
+        memory[target] = x
         return xp.asarray(memory[source])
-    return strided_view(owner(x), size, stride, offset_of(x) + offset)
+    return strided_view(memory_vector(x), size, stride, offset_of(x) + offset)
 
 
 @op(method=False, function=False, samples=[((2, 2), (3, 4), (4, 1), (4, 1), 1)])
-def _as_strided_backward(xp, x, /, shape, own, stride, offset):
+def _as_strided_backward(xp, x, /, shape, x_stride, stride, offset):
     """Zeros of a shape, with x added at strides over it: the gradient of `as_strided`. Elements
-    that share memory share what is added there.
+    that share memory share the sum.
     """
-    n, (to, source) = joint((x.shape, stride, offset), (shape, own, 0))
+    n, (target, source) = common_memory((x.shape, stride, offset), (shape, x_stride, 0))
     memory = xp.zeros(n, x.dtype)
-    xp.add.at(memory, to, x)
-    if any(size > 1 and not step for size, step in zip(shape, own, strict=True)):
+    xp.add.at(memory, target, x)
+    if any(size > 1 and not step for size, step in zip(shape, x_stride, strict=True)):
         count = xp.bincount(source.reshape(-1), minlength=n)
         memory /= xp.maximum(count, 1).astype(x.dtype)
     return xp.asarray(memory[source])
 
 
 _as_strided.pullback(
-    x=lambda ops, g, x_shape, stride, offset, own: ops._as_strided_backward(
-        g, x_shape, own, stride, offset
+    x=lambda ops, g, x_shape, stride, offset, x_stride: ops._as_strided_backward(
+        g, x_shape, x_stride, stride, offset
     )
 )
 _as_strided_backward.pullback(
-    x=lambda ops, g, x_shape, own, stride, offset: ops._as_strided(g, x_shape, stride, offset, own)
+    x=lambda ops, g, x_shape, x_stride, stride, offset: ops._as_strided(
+        g, x_shape, stride, offset, x_stride
+    )
 )
 
 
@@ -158,7 +160,7 @@ def as_strided(ops, input, size, stride, storage_offset=None):
 
 @composite(method=False)
 def as_strided_copy(ops, input, size, stride, storage_offset=None):
-    """`as_strided` in memory of its own. Copies: one (the result)."""
+    """A copy of `as_strided`. Copies: one (the result)."""
     return ops.clone(ops.as_strided(input, size, stride, storage_offset))
 
 
@@ -166,24 +168,28 @@ def as_strided_copy(ops, input, size, stride, storage_offset=None):
 def as_strided_scatter(ops, input, src, size, stride, storage_offset=0):
     """The tensor with src at strides over it. Copies: one (the result)."""
     count = math.prod(input.shape)
-    places = strided_view(np.arange(count), tuple(size), tuple(stride), storage_offset or 0)
-    if tuple(src.shape) != places.shape:
-        raise RuntimeError(f"as_strided_scatter: shapes differ: {tuple(src.shape)}, {places.shape}")
+    indices = strided_view(np.arange(count), tuple(size), tuple(stride), storage_offset or 0)
+    if tuple(src.shape) != indices.shape:
+        raise RuntimeError(
+            f"as_strided_scatter: shapes differ: {tuple(src.shape)}, {indices.shape}"
+        )
     return ops.reshape(
-        ops._index_put(ops.reshape(input, (-1,)), src, (places,), False), tuple(input.shape)
+        ops._index_put(ops.reshape(input, (-1,)), src, (indices,), False), tuple(input.shape)
     )
 
 
 @composite(method=False)
 def resize_as_(ops, input, the_template, *, memory_format=None):
-    """The tensor brought to another one's shape, in place: `input.resize_as_(the_template)`."""
+    """Resizes the tensor to another one's shape, in place: `input.resize_as_(the_template)`."""
     return input.resize_as_(the_template, memory_format=memory_format)
 
 
-def blank(size: Shape, stride: Shape, dtype: Any) -> Any:
-    """Memory just large enough for the strides, in their layout."""
-    need = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else 0
-    return strided_view(np.empty(need, dtype), size, stride, 0)
+def empty_strided_array(size: Shape, stride: Shape, dtype: Any) -> Any:
+    """An uninitialized array with these strides, in memory of the minimal size."""
+    n_elements = (
+        1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else 0
+    )
+    return strided_view(np.empty(n_elements, dtype), size, stride, 0)
 
 
 @composite(method=False)
@@ -198,9 +204,9 @@ def empty_strided(
     requires_grad=False,
     pin_memory=False,
 ):
-    """Memory as it is, with strides (in elements) as given."""
-    arguments = tuple(size), tuple(stride), default(dtype)
-    return made(blank, *arguments, device=device, requires_grad=requires_grad)
+    """Uninitialized memory with these strides (in elements)."""
+    arguments = tuple(size), tuple(stride), dtype_or_default(dtype)
+    return new_tensor(empty_strided_array, *arguments, device=device, requires_grad=requires_grad)
 
 
 @composite(function=False)
@@ -216,7 +222,7 @@ def new_empty_strided(
     requires_grad=False,
     pin_memory=False,
 ):
-    """Memory as it is, with strides as given, in this tensor's dtype."""
+    """Uninitialized memory with these strides, in this tensor's dtype."""
     dtype = input.dtype if dtype is None else dtype
     return ops.empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
 
@@ -233,7 +239,7 @@ def empty_permuted(
     requires_grad=False,
     pin_memory=False,
 ):
-    """Memory as it is, whose dimensions lie in the order physical_layout, slowest first."""
+    """Uninitialized memory with the dimensions in the order physical_layout, slowest first."""
     order = list(physical_layout)
     if sorted(order) != list(range(len(size))):
         raise RuntimeError(

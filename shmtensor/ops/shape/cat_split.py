@@ -1,4 +1,4 @@
-"""Several tensors made one, and one made several."""
+"""cat, stack and their variants; split, chunk, unbind; repeat_interleave, block_diag."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from ..table.samples import ints
 Shape = tuple[int, ...]
 
 
-def filled(xs: list[Any]) -> list[Any]:
-    """Without the empty vectors, which join with anything (PyTorch's custom); all if there is
-    nothing else.
-    """
+def without_empty(xs: list[Any]) -> list[Any]:
+    """The tensors without empty vectors, which `cat` ignores, as in PyTorch; if all are, all."""
     return [x for x in xs if x.shape != (0,)] or xs
 
 
@@ -29,7 +27,7 @@ def filled(xs: list[Any]) -> list[Any]:
     method=False,
     samples=[([(3, 4), (2, 4)],), ([(3, 4), (3, 1)], 1), ([(3,)], -1), ([(2, 0), (2, 3)], 1)],
     layout="all images tensors",
-    halves="moved",
+    halves="copies",
     autocast="widest",
     vmap="joined",
 )
@@ -40,14 +38,14 @@ def cat(xp, tensors: list[Any], /, dim=0):
     try:
         return xp.concatenate(tensors, dim)
     except ValueError:
-        left = filled(tensors)
-        if len(left) == len(tensors):
+        nonempty = without_empty(tensors)
+        if len(nonempty) == len(tensors):
             raise
-        return xp.concatenate(left, dim)
+        return xp.concatenate(nonempty, dim)
 
 
 def split_gradient(ops: Any, g: Any, shapes: list[Shape], dim: int) -> list[Any]:
-    """A gradient cut into the parts that were joined."""
+    """The gradient of `cat`, split into its operands' parts."""
     parts, start = [], 0
     for shape in shapes:
         if shape == (0,) and g.ndim != 1:
@@ -62,7 +60,7 @@ cat.pullback(tensors=lambda ops, g, tensors_shape, dim: split_gradient(ops, g, t
 cat.alias("concat", "concatenate")
 
 
-def fast_stack(tensors: list[Any], dim: int) -> Any:
+def stack_kernel(tensors: list[Any], dim: int) -> Any:
     """The native kernel, or `cat` of the tensors with a new dimension each."""
     out = native.stack(tensors, dim)
     if out is not None:
@@ -80,12 +78,12 @@ def fast_stack(tensors: list[Any], dim: int) -> Any:
 
 
 @op(
-    numpy=fast_stack,
+    numpy=stack_kernel,
     promote="common",
     inplace=False,
     method=False,
     samples=[([(3, 4), (3, 4)],), ([(3, 4), (3, 4)], -1), ([(), ()],)],
-    halves="moved",
+    halves="copies",
     autocast="widest",
     vmap="joined",
 )
@@ -103,8 +101,8 @@ def stack(xp, tensors: list[Any], /, dim=0):
 stack.pullback(tensors=lambda ops, g, dim: list(ops.unbind(g, dim)))
 
 
-def raised(ops: Any, tensors: Any, n: int) -> list[Any]:
-    """At least n dimensions each."""
+def at_least_nd(ops: Any, tensors: Any, n: int) -> list[Any]:
+    """The tensors with at least n dimensions each."""
     return [
         ops.reshape(x, (1,) * (n - x.ndim) + tuple(x.shape)) if x.ndim < n else x for x in tensors
     ]
@@ -113,7 +111,7 @@ def raised(ops: Any, tensors: Any, n: int) -> list[Any]:
 @composite(method=False)
 def hstack(ops, tensors):
     """Joined along the second dimension (vectors along the first)."""
-    tensors = raised(ops, tensors, 1)
+    tensors = at_least_nd(ops, tensors, 1)
     if not tensors:
         raise RuntimeError("hstack: at least one tensor is needed: []")
     return ops.cat(tensors, 0 if tensors[0].ndim == 1 else 1)
@@ -122,7 +120,7 @@ def hstack(ops, tensors):
 @composite(method=False)
 def vstack(ops, tensors):
     """Joined along the first dimension; vectors are rows."""
-    return ops.cat(raised(ops, tensors, 2), 0)
+    return ops.cat(at_least_nd(ops, tensors, 2), 0)
 
 
 vstack.alias("row_stack")
@@ -131,11 +129,11 @@ vstack.alias("row_stack")
 @composite(method=False)
 def dstack(ops, tensors):
     """Joined along the third dimension."""
-    return ops.cat([deep(ops, x) for x in tensors], 2)
+    return ops.cat([at_least_3d(ops, x) for x in tensors], 2)
 
 
-def deep(ops: Any, x: Any) -> Any:
-    """At least three dimensions, the last one new."""
+def at_least_3d(ops: Any, x: Any) -> Any:
+    """x with at least three dimensions, the last one new."""
     if x.ndim >= 3:
         return x
     return ops.reshape(x, {0: (1, 1, 1), 1: (1, *x.shape, 1), 2: (*x.shape, 1)}[x.ndim])
@@ -147,30 +145,30 @@ def column_stack(ops, tensors):
     return ops.cat([ops.reshape(x, (-1, 1)) if x.ndim < 2 else x for x in tensors], 1)
 
 
-def each(ops: Any, tensors: Any, make: Any) -> Any:
-    """Of one tensor the result, of several a tuple."""
+def map_tensors(ops: Any, tensors: Any, function: Any) -> Any:
+    """The function of one tensor, or a tuple of results for several."""
     if len(tensors) == 1 and not isinstance(tensors[0], (list, tuple)):
-        return make(ops, tensors[0])
+        return function(ops, tensors[0])
     tensors = tensors[0] if len(tensors) == 1 else tensors
-    return tuple(make(ops, x) for x in tensors)
+    return tuple(function(ops, x) for x in tensors)
 
 
 @composite(method=False)
 def atleast_1d(ops, *tensors):
     """With one dimension at least."""
-    return each(ops, tensors, lambda ops, x: raised(ops, [x], 1)[0])
+    return map_tensors(ops, tensors, lambda ops, x: at_least_nd(ops, [x], 1)[0])
 
 
 @composite(method=False)
 def atleast_2d(ops, *tensors):
     """With two dimensions at least, new ones in front."""
-    return each(ops, tensors, lambda ops, x: raised(ops, [x], 2)[0])
+    return map_tensors(ops, tensors, lambda ops, x: at_least_nd(ops, [x], 2)[0])
 
 
 @composite(method=False)
 def atleast_3d(ops, *tensors):
     """With three dimensions at least."""
-    return each(ops, tensors, deep)
+    return map_tensors(ops, tensors, at_least_3d)
 
 
 # ---- parts
@@ -182,7 +180,7 @@ def atleast_3d(ops, *tensors):
     method=False,
     function=False,
     samples=[((5, 2), (2, 3), 0), ((3, 4), (1, 3), 1)],
-    halves="moved",
+    halves="copies",
     vmap="along",
 )
 def _split_with_sizes(xp, x, /, sizes, dim):
@@ -209,7 +207,7 @@ def split(ops, tensor, split_size_or_sections, dim=0):
     if isinstance(size, int):
         if size < 0 or (size == 0 and n):
             raise RuntimeError(f"split: the size must be positive: {size}")
-        return ops._split_with_sizes(tensor, even(n, size), dim)
+        return ops._split_with_sizes(tensor, equal_sizes(n, size), dim)
     if sum(size) != n or min(size, default=0) < 0:
         raise RuntimeError(f"split: sizes must add up to {n}, dim {dim}: {list(size)}")
     return ops._split_with_sizes(tensor, tuple(size), dim)
@@ -218,8 +216,8 @@ def split(ops, tensor, split_size_or_sections, dim=0):
 split.alias("split_with_sizes")
 
 
-def even(n: int, size: int) -> Shape:
-    """n cut into pieces of a size; the last has what is left."""
+def equal_sizes(n: int, size: int) -> Shape:
+    """n as equal sizes; the last one is the remainder."""
     if not n:
         return (0,)
     return (size,) * (n // size) + ((n % size,) if n % size else ())
@@ -235,45 +233,47 @@ def chunk(ops, input, chunks, dim=0):
     if chunks < 1:
         raise RuntimeError(f"chunk: at least one chunk is needed: {chunks}")
     n = input.shape[axis(input, dim)]
-    sizes = even(n, -(-n // chunks)) if n else (0,) * chunks
+    sizes = equal_sizes(n, -(-n // chunks)) if n else (0,) * chunks
     return ops._split_with_sizes(input, sizes, dim)
 
 
 @composite
 def tensor_split(ops, input, indices_or_sections, dim=0):
-    """So many parts, as equal as can be, or parts ending at the indices, along a dimension. Copies:
-    none.
+    """A number of parts of nearly equal sizes, or parts that end at the indices, along a dimension.
+    Copies: none.
     """
     if not input.ndim:
         raise RuntimeError("tensor_split: a 0-d tensor cannot be split: shape ()")
-    n, at = input.shape[axis(input, dim)], indices_or_sections
-    if hasattr(at, "tolist"):
-        at = at.tolist()
-    if isinstance(at, int):
-        if at < 1:
-            raise RuntimeError(f"tensor_split: at least one section is needed: {at}")
+    n, sections = input.shape[axis(input, dim)], indices_or_sections
+    if hasattr(sections, "tolist"):
+        sections = sections.tolist()
+    if isinstance(sections, int):
+        if sections < 1:
+            raise RuntimeError(f"tensor_split: at least one section is needed: {sections}")
         return ops._split_with_sizes(
-            input, (n // at + 1,) * (n % at) + (n // at,) * (at - n % at), dim
+            input,
+            (n // sections + 1,) * (n % sections) + (n // sections,) * (sections - n % sections),
+            dim,
         )
-    ends = [slice(None, i).indices(n)[1] for i in at] + [n]
+    ends = [slice(None, i).indices(n)[1] for i in sections] + [n]
     starts = [0, *ends[:-1]]
-    pieces = [(b, max(e - b, 0)) for b, e in zip(starts, ends, strict=True)]
-    return tuple(ops.narrow(input, dim, b, size) for b, size in pieces)
+    ranges = [(b, max(e - b, 0)) for b, e in zip(starts, ends, strict=True)]
+    return tuple(ops.narrow(input, dim, b, size) for b, size in ranges)
 
 
-def along(name: str, least: int) -> Any:
+def declare_split(name: str, min_ndim: int) -> Any:
     """hsplit, vsplit and dsplit: `tensor_split` along a fixed dimension."""
 
     def compute(ops, input, indices_or_sections):
-        if input.ndim < least:
-            raise RuntimeError(f"{name}: at least {least} dims are needed: {tuple(input.shape)}")
+        if input.ndim < min_ndim:
+            raise RuntimeError(f"{name}: at least {min_ndim} dims are needed: {tuple(input.shape)}")
         dim = {"hsplit": min(input.ndim - 1, 1), "vsplit": 0, "dsplit": 2}[name]
-        at = indices_or_sections
-        if isinstance(at, int) and (at < 1 or input.shape[dim] % at):
+        sections = indices_or_sections
+        if isinstance(sections, int) and (sections < 1 or input.shape[dim] % sections):
             raise RuntimeError(
-                f"{name}: sections must divide dim {dim}: {at}, {tuple(input.shape)}"
+                f"{name}: sections must divide dim {dim}: {sections}, {tuple(input.shape)}"
             )
-        return ops.tensor_split(input, at, dim)
+        return ops.tensor_split(input, sections, dim)
 
     compute.__doc__ = (
         f"Parts along dimension {'1' if name == 'hsplit' else '0' if name == 'vsplit' else '2'}."
@@ -281,18 +281,22 @@ def along(name: str, least: int) -> Any:
     return composite(compute, name=name)
 
 
-hsplit, vsplit, dsplit = along("hsplit", 1), along("vsplit", 2), along("dsplit", 3)
+hsplit, vsplit, dsplit = (
+    declare_split("hsplit", 1),
+    declare_split("vsplit", 2),
+    declare_split("dsplit", 3),
+)
 
 
 @op(
     listed=True,
     view=True,
     samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -2)],
-    halves="moved",
+    halves="copies",
     vmap="along",
 )
 def unbind(xp, x, /, dim=0):
-    """The slices along a dimension, which goes. Copies: none."""
+    """The slices along a dimension, which is removed. Copies: none."""
     if not x.ndim:
         raise IndexError("unbind: a 0-d tensor has no slices: shape ()")
     dim = axis(x, dim)
@@ -306,8 +310,8 @@ unbind.pullback(x=lambda ops, g, dim: ops.stack(g, dim))
 
 @composite
 def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
-    """Each element so many times in a row, along a dimension or flattened."""
-    counts = insist_on_counts(input if repeats is None else repeats)
+    """Each element repeated, along a dimension or flattened."""
+    counts = check_repeats(input if repeats is None else repeats)
     if repeats is None:
         if not counts.ndim:
             raise RuntimeError("repeat_interleave: repeats must be a vector: shape ()")
@@ -322,19 +326,21 @@ def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
     return ops.index_select(input, dim, np.repeat(np.arange(n), counts))
 
 
-def insist_on_counts(counts: Any) -> Any:
-    """The array of a number, a list or a tensor that says how often each is repeated.
+def check_repeats(repeats: Any) -> Any:
+    """The array of `repeats`: a number, a list or a tensor.
 
     Raises:
         RuntimeError: a number is negative, or there is more than one dimension.
         NotImplementedError: they are not int32 or int64.
     """
-    data = np.asarray(getattr(counts, "array", counts))
-    shown = f"{data.dtype} of shape {data.shape}"
+    data = np.asarray(getattr(repeats, "array", repeats))
+    message = f"{data.dtype} of shape {data.shape}"
     if data.ndim > 1:
-        raise RuntimeError(f"repeat_interleave: repeats must be a vector: {shown}")
+        raise RuntimeError(f"repeat_interleave: repeats must be a vector: {message}")
     if data.dtype not in (np.int32, np.int64) and data.size:
-        raise NotImplementedError(f"repeat_interleave: not implemented for {shown}, hint: x.long()")
+        raise NotImplementedError(
+            f"repeat_interleave: not implemented for {message}, hint: x.long()"
+        )
     if (data < 0).any():
         raise RuntimeError(f"repeat_interleave: repeats must not be negative: {data.min()}")
     return data
@@ -342,7 +348,7 @@ def insist_on_counts(counts: Any) -> Any:
 
 @op(method=False, function=False, samples=[(ints((4,), 3),)])
 def _repeat_interleave(xp, x, /):
-    """The numbers 0, 1, ... each as often as x says."""
+    """The numbers 0, 1, ..., each repeated x[i] times."""
     return xp.repeat(xp.arange(x.shape[0]), x)
 
 
@@ -350,13 +356,13 @@ def _repeat_interleave(xp, x, /):
 def block_diag(ops, *tensors):
     """Matrices along the diagonal of a large one."""
     if any(x.ndim > 2 for x in tensors):
-        shown = ", ".join(str(tuple(x.shape)) for x in tensors)
-        raise RuntimeError(f"block_diag: at most 2 dimensions each: {shown}")
-    blocks = raised(ops, tensors, 2)
+        shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
+        raise RuntimeError(f"block_diag: at most 2 dimensions each: {shapes}")
+    blocks = at_least_nd(ops, tensors, 2)
     rows, columns = sum(b.shape[0] for b in blocks), sum(b.shape[1] for b in blocks)
     out, i, j = None, 0, 0
     for b in blocks:
         m, n = b.shape
-        placed = ops._slice_backward(b, (rows, columns), (slice(i, i + m), slice(j, j + n)))
-        out, i, j = placed if out is None else ops.add(out, placed), i + m, j + n
+        padded = ops._slice_backward(b, (rows, columns), (slice(i, i + m), slice(j, j + n)))
+        out, i, j = padded if out is None else ops.add(out, padded), i + m, j + n
     return out

@@ -1,4 +1,4 @@
-"""Parts of a tensor as views: slices, diagonals, windows."""
+"""flatten, narrow, select, diagonal and unfold: views of a tensor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..table.dims import axis
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 
-# ---- dimensions as one
+# ---- flatten
 
 
 @op(
@@ -28,8 +28,8 @@ def _flatten(xp, x, /, start_dim=0, end_dim=-1):
     start, end = axis(x, start_dim), axis(x, end_dim)
     if start > end:
         raise RuntimeError(f"flatten: start_dim comes after end_dim: {start_dim}, {end_dim}")
-    whole = math.prod(x.shape[start : end + 1])
-    return x.reshape((*x.shape[:start], whole, *x.shape[end + 1 :]))
+    size = math.prod(x.shape[start : end + 1])
+    return x.reshape((*x.shape[:start], size, *x.shape[end + 1 :]))
 
 
 _flatten.numpy = kernel_or_fallback(native.flatten, _flatten.forward)
@@ -38,8 +38,8 @@ _flatten.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 @composite
 def flatten(ops, input, start_dim=0, end_dim=-1):
-    """Dimensions start_dim to end_dim as one; the tensor itself where that is one dimension
-    already. Copies: none if the strides allow it.
+    """Dimensions start_dim to end_dim as one; the tensor itself if they are one dimension. Copies:
+    none if the strides allow it.
     """
     n = input.ndim
     if n == 1 and start_dim in (0, -1) and end_dim in (0, -1):
@@ -73,11 +73,11 @@ def narrow(xp, x, /, dim, start, length):
     return x[(slice(None),) * dim + (slice(start, start + length),)]
 
 
-narrow.pullback(x=lambda ops, g, x_shape, dim, start: inserted(ops, g, x_shape, dim, start))
+narrow.pullback(x=lambda ops, g, x_shape, dim, start: narrow_backward(ops, g, x_shape, dim, start))
 
 
-def inserted(ops: Any, g: Any, shape: tuple[int, ...], dim: int, start: int) -> Any:
-    """g as a slice of zeros."""
+def narrow_backward(ops: Any, g: Any, shape: tuple[int, ...], dim: int, start: int) -> Any:
+    """Zeros of a shape, with g as a slice."""
     dim %= len(shape)
     start = int(start) % (shape[dim] or 1) if start != shape[dim] else shape[dim]
     stop = start + g.shape[dim]
@@ -89,10 +89,10 @@ def inserted(ops: Any, g: Any, shape: tuple[int, ...], dim: int, start: int) -> 
     function=False,
     samples=[((2, 4), (3, 4), (slice(1, 3),))],
     layout="images x",
-    halves="moved",
+    halves="copies",
 )
 def _slice_backward(xp, x, /, shape, index):
-    """Zeros of a shape, with x in the part that a basic index names."""
+    """Zeros of a shape, with x at a basic index."""
     out = xp.zeros(shape, x.dtype)
     out[index] = x
     return out
@@ -103,7 +103,7 @@ _slice_backward.pullback(x=lambda g, index: g[index])
 
 @op(view=True, samples=[((3, 4), 1, 2), ((3, 4), 0, -1)], vmap="along")
 def select(xp, x, /, dim, index):
-    """One element of a dimension, which goes. Copies: none."""
+    """One slice of a dimension, which is removed. Copies: none."""
     if not x.ndim:
         raise IndexError("select: a 0-d tensor has nothing to select: shape ()")
     dim, index = axis(x, dim), int(index)
@@ -122,11 +122,11 @@ select.pullback(
 @op(view=True, samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 0, 2)], vmap="moved dim1 dim2")
 def diagonal(xp, x, /, offset=0, dim1=0, dim2=1):
     """The diagonal of two dimensions, as a last dimension. Copies: none."""
-    return writable(x.diagonal(offset, axis(x, dim1), axis(x, dim2)), x)
+    return make_writable(x.diagonal(offset, axis(x, dim1), axis(x, dim2)), x)
 
 
-def writable(out: Any, x: Any) -> Any:
-    """NumPy gives diagonals read-only for history's sake."""
+def make_writable(out: Any, x: Any) -> Any:
+    """A diagonal, writable if x is: NumPy's diagonals are read-only for historical reasons."""
     if x.flags.writeable:
         out.flags.writeable = True
     return out
@@ -144,13 +144,13 @@ diagonal.pullback(
     method=False,
     function=False,
     samples=[((3,), (3, 4), 0, 0, 1), ((2, 3), (4, 2, 3), 1, -1, 0)],
-    halves="moved",
+    halves="copies",
     vmap="diagonal_put",
 )
 def _diagonal_backward(xp, x, /, shape, offset, dim1, dim2):
     """Zeros of a shape, with x on the diagonal of two dimensions."""
     out = xp.zeros(shape, x.dtype)
-    writable(out.diagonal(offset, dim1, dim2), out)[...] = x
+    make_writable(out.diagonal(offset, dim1, dim2), out)[...] = x
     return out
 
 
@@ -173,8 +173,8 @@ def unfold(xp, x, /, dimension, size, step):
     return windows[(slice(None),) * dim + (slice(None, None, step),)]
 
 
-def fast_unfold(x: Any, dimension: int, size: int, step: int) -> Any:
-    """Without NumPy's Python layer; None where nothing fits."""
+def unfold_kernel(x: Any, dimension: int, size: int, step: int) -> Any:
+    """`unfold` without NumPy's Python layer; None if no window fits."""
     n = x.ndim
     if not -n <= dimension < n or not 0 <= size <= x.shape[dimension] or step < 1:
         return None
@@ -184,12 +184,12 @@ def fast_unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     return native.as_strided(x, (*shape, size), (*strides, x.strides[dimension]), 0)
 
 
-unfold.numpy = kernel_or_fallback(fast_unfold, unfold.forward)
+unfold.numpy = kernel_or_fallback(unfold_kernel, unfold.forward)
 
 
 @op(method=False, function=False, samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])
 def _unfold_backward(xp, x, /, shape, dimension, size, step):
-    """Zeros of a shape, with windows along a dimension added in."""
+    """Zeros of a shape, with windows along a dimension added."""
     out = xp.zeros(shape, x.dtype)
     dim = dimension % len(shape)
     rows = xp.moveaxis(out, dim, 0)

@@ -8,9 +8,9 @@ import numpy as np
 
 from ... import native
 from ...dtypes import as_dtype
-from ..creation.zeros_full_arange import made
+from ..creation.zeros_full_arange import new_tensor
 from ..table.dims import axis
-from ..table.native_or_numpy import stored
+from ..table.native_or_numpy import copy_to_out
 from ..table.op_definition import composite, op
 
 
@@ -18,7 +18,7 @@ from ..table.op_definition import composite, op
     inplace=True,
     out=True,
     samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],
-    halves="moved",
+    halves="copies",
     vmap="alone",
 )
 def tril(xp, x, /, diagonal=0):
@@ -32,7 +32,7 @@ def tril(xp, x, /, diagonal=0):
     inplace=True,
     out=True,
     samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],
-    halves="moved",
+    halves="copies",
     vmap="alone",
 )
 def triu(xp, x, /, diagonal=0):
@@ -42,26 +42,26 @@ def triu(xp, x, /, diagonal=0):
     return xp.triu(x, diagonal)
 
 
-def fast_tril(x: Any, diagonal: Any, out: Any = None) -> Any:
-    """The kernel, which in place only clears; else the forward."""
-    done = native.tril_triu(x, diagonal, False, out)
-    return stored(tril.forward(np, x, diagonal), out) if done is None else done
+def tril_kernel(x: Any, diagonal: Any, out: Any = None) -> Any:
+    """The native kernel, which in place only writes zeros; else the forward."""
+    result = native.tril_triu(x, diagonal, False, out)
+    return copy_to_out(tril.forward(np, x, diagonal), out) if result is None else result
 
 
-def fast_triu(x: Any, diagonal: Any, out: Any = None) -> Any:
-    """The kernel, which in place only clears; else the forward."""
-    done = native.tril_triu(x, diagonal, True, out)
-    return stored(triu.forward(np, x, diagonal), out) if done is None else done
+def triu_kernel(x: Any, diagonal: Any, out: Any = None) -> Any:
+    """The native kernel, which in place only writes zeros; else the forward."""
+    result = native.tril_triu(x, diagonal, True, out)
+    return copy_to_out(triu.forward(np, x, diagonal), out) if result is None else result
 
 
-tril.numpy, triu.numpy = fast_tril, fast_triu
+tril.numpy, triu.numpy = tril_kernel, triu_kernel
 tril.pullback(x=lambda ops, g, diagonal: ops.tril(g, diagonal))
 triu.pullback(x=lambda ops, g, diagonal: ops.triu(g, diagonal))
 
 
 @composite
 def diag_embed(ops, input, offset=0, dim1=-2, dim2=-1):
-    """The last dimension put on the diagonal of two new ones."""
+    """The last dimension as the diagonal of two new ones."""
     shape = tuple(input.shape)
     n, size = input.ndim + 1, shape[-1] + abs(offset)
     if not (-n <= dim1 < n and -n <= dim2 < n):
@@ -77,7 +77,7 @@ def diag_embed(ops, input, offset=0, dim1=-2, dim2=-1):
 
 @composite
 def diag(ops, input, diagonal=0):
-    """Of a matrix its diagonal (a copy), of a vector the matrix with it."""
+    """The diagonal of a matrix (a copy), or the matrix with a vector as its diagonal."""
     if input.ndim == 1:
         return ops.diag_embed(input, diagonal)
     if input.ndim != 2:
@@ -104,15 +104,15 @@ def diagonal_scatter(ops, input, src, offset=0, dim1=0, dim2=1):
     """The tensor with src on the diagonal of two dimensions. Copies: one (the result)."""
     first, second = axis(input, dim1), axis(input, dim2)
     shape = tuple(input.shape)
-    hole = np.zeros(shape, bool)
-    diagonal = hole.diagonal(offset, first, second)
+    mask = np.zeros(shape, bool)
+    diagonal = mask.diagonal(offset, first, second)
     if tuple(src.shape) != diagonal.shape:
         raise RuntimeError(f"diagonal_scatter: shapes differ: {tuple(src.shape)}, {diagonal.shape}")
     diagonal.flags.writeable = True
     diagonal[...] = True
     if src.dtype != input.dtype:
         src = ops._to_copy(src, input.dtype)
-    return ops._where(hole, ops._diagonal_backward(src, shape, offset, first, second), input)
+    return ops._where(mask, ops._diagonal_backward(src, shape, offset, first, second), input)
 
 
 @composite
@@ -131,27 +131,27 @@ def slice_scatter(ops, input, src, dim=0, start=None, end=None, step=1):
     return ops._index_put(input, src, (slice(None),) * dim + (slice(start, end, step),), False)
 
 
-# ---- where they are
+# ---- indices
 
 
 @composite(method=False)
 def tril_indices(ops, row, col, offset=0, *, dtype=None, device=None, layout=None):
-    """Where a matrix's lower triangle is: (2, n), rows above columns."""
-    return made(corner, False, row, col, offset, default_index(dtype), device=device)
+    """The indices of a matrix's lower triangle: (2, n), rows and columns."""
+    return new_tensor(triangle_indices, False, row, col, offset, index_dtype(dtype), device=device)
 
 
 @composite(method=False)
 def triu_indices(ops, row, col, offset=0, *, dtype=None, device=None, layout=None):
-    """Where a matrix's upper triangle is: (2, n), rows above columns."""
-    return made(corner, True, row, col, offset, default_index(dtype), device=device)
+    """The indices of a matrix's upper triangle: (2, n), rows and columns."""
+    return new_tensor(triangle_indices, True, row, col, offset, index_dtype(dtype), device=device)
 
 
-def default_index(dtype: Any) -> Any:
-    """int64 unless told otherwise."""
+def index_dtype(dtype: Any) -> Any:
+    """The dtype of indices, by default int64."""
     return np.dtype(np.int64) if dtype is None else as_dtype(dtype)
 
 
-def corner(upper: bool, row: int, col: int, offset: int, dtype: Any) -> Any:
-    """The two index vectors as rows."""
+def triangle_indices(upper: bool, row: int, col: int, offset: int, dtype: Any) -> Any:
+    """The indices of a triangle: (2, n)."""
     lower = np.tri(row, col, offset - upper, bool)
     return np.array((~lower if upper else lower).nonzero(), dtype)

@@ -1,4 +1,4 @@
-"""The same elements in another shape or order: views where NumPy can, copies where it must.
+"""The same elements in another shape or order: views if the strides allow it, else copies.
 
 Longer than other files: the columns that each row declares are here.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.dims import axis, together
+from ..table.dims import axis, broadcast_shape
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import PRIVATE, composite, dtype, op, sizes
 
@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 def is_view(out: Any, x: Any) -> bool:
-    """Does out look at the memory of x?"""
+    """Does out share the memory of x?"""
     return out.base is x or (out.base is not None and out.base is x.base)
 
 
@@ -74,9 +74,7 @@ def _view_dtype(xp, x, /, dtype: dtype):
 
 @composite(function=False)
 def view(ops, input, *shape):
-    """The same memory in another shape, or (given a dtype) its bytes as another dtype. Copies:
-    none.
-    """
+    """The same memory in another shape, or its bytes as another dtype. Copies: none."""
     if shape and shape[0].__class__ is int:
         return ops._view(input, shape)
     if len(shape) == 1 and not isinstance(shape[0], int):
@@ -113,11 +111,11 @@ def unflatten(ops, input, dim, sizes):
     sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
     if not sizes:
         raise RuntimeError("unflatten: sizes must not be empty: ()")
-    rest = math.prod(s for s in sizes if s != -1)
-    fits = shape[dim] == rest if -1 not in sizes else rest and shape[dim] % rest == 0
+    product = math.prod(s for s in sizes if s != -1)
+    fits = shape[dim] == product if -1 not in sizes else product and shape[dim] % product == 0
     if not fits:
         raise RuntimeError(f"unflatten: sizes do not make up dim {dim}: {sizes} of {shape}")
-    sizes = tuple(shape[dim] // rest if s == -1 else s for s in sizes)
+    sizes = tuple(shape[dim] // product if s == -1 else s for s in sizes)
     return ops.reshape(input, (*shape[:dim], *sizes, *shape[dim + 1 :]))
 
 
@@ -127,14 +125,14 @@ def unflatten(ops, input, dim, sizes):
     vmap="squeezed",
 )
 def squeeze(xp, x, /, dim=None):
-    """Without its dimensions of size 1, or without those named that have size 1. Copies: none."""
+    """Without its dimensions of size 1, or without those of `dim` with size 1. Copies: none."""
     if dim is None:
         return x.squeeze()
     dims = (dim,) if isinstance(dim, int) else dim
-    found = {axis(x, d) for d in dims}
-    if len(found) < len(dims):
+    axes = {axis(x, d) for d in dims}
+    if len(axes) < len(dims):
         raise RuntimeError(f"squeeze: a dim appears multiple times: {dim}: shape {x.shape}")
-    return x.squeeze(tuple(d for d in found if x.ndim and x.shape[d] == 1))
+    return x.squeeze(tuple(d for d in axes if x.ndim and x.shape[d] == 1))
 
 
 squeeze.numpy = kernel_or_fallback(native.squeeze, squeeze.forward)
@@ -184,7 +182,7 @@ permute.pullback(
 
 @composite
 def t(ops, input):
-    """A matrix transposed; vectors and numbers as they are."""
+    """A matrix transposed; vectors and 0-d tensors unchanged."""
     if input.ndim > 2:
         raise RuntimeError(f"t: at most 2 dimensions are expected: {tuple(input.shape)}")
     return ops.transpose(input, 0, 1) if input.ndim == 2 else ops.reshape(input, input.shape)
@@ -198,7 +196,7 @@ def adjoint(ops, input):
 
 @composite
 def movedim(ops, input, source, destination):
-    """Dimensions moved to other places, the rest in order. Copies: none."""
+    """Dimensions moved to other positions, the others in order. Copies: none."""
     n = input.ndim
     source = (source,) if isinstance(source, int) else source
     destination = (destination,) if isinstance(destination, int) else destination
@@ -208,8 +206,8 @@ def movedim(ops, input, source, destination):
             f"movedim: dims must be distinct, as many to as from: {source}, {destination}"
         )
     order = [d for d in range(n) if d not in start]
-    for to, dim in sorted(zip(end, start, strict=True)):
-        order.insert(to, dim)
+    for target, dim in sorted(zip(end, start, strict=True)):
+        order.insert(target, dim)
     return ops.permute(input, tuple(order)) if n else ops.reshape(input, ())
 
 
@@ -224,12 +222,12 @@ movedim.alias("moveaxis")
     vmap="widened",
 )
 def expand(xp, x, /, size: sizes):
-    """Dimensions of size 1 stretched, new ones in front; -1 keeps a size. Copies: none, the
+    """Dimensions of size 1 expanded, new ones in front; -1 means the same size. Copies: none, the
     elements are shared.
     """
-    ahead = len(size) - x.ndim
-    shape = tuple(x.shape[i - ahead] if s == -1 and i >= ahead else s for i, s in enumerate(size))
-    if ahead < 0 or -1 in shape:
+    n_new = len(size) - x.ndim
+    shape = tuple(x.shape[i - n_new] if s == -1 and i >= n_new else s for i, s in enumerate(size))
+    if n_new < 0 or -1 in shape:
         raise RuntimeError(f"expand: no way to stretch {x.shape} to {tuple(size)}")
     return xp.broadcast_to(x, shape)
 
@@ -241,23 +239,23 @@ def expand(xp, x, /, size: sizes):
     vmap="widened",
 )
 def broadcast_to(xp, x, /, size: sizes):
-    """Stretched to a shape as operands of an op are. Copies: none, the elements are shared."""
+    """Broadcast to a shape. Copies: none, the elements are shared."""
     return xp.broadcast_to(x, size)
 
 
-def shrunk(ops: Any, g: Any, shape: Shape) -> Any:
-    """A gradient summed back to the shape that was stretched."""
+def sum_to_shape(ops: Any, g: Any, shape: Shape) -> Any:
+    """A gradient, summed over the dimensions that were broadcast."""
     if g.shape == shape:
         return g
-    ahead = g.ndim - len(shape)
+    n_new = g.ndim - len(shape)
     dims = tuple(
-        i for i in range(g.ndim) if i < ahead or (shape[i - ahead] == 1 and g.shape[i] != 1)
+        i for i in range(g.ndim) if i < n_new or (shape[i - n_new] == 1 and g.shape[i] != 1)
     )
     return ops.reshape(ops.sum(g, dims), shape) if dims else g
 
 
 for row in (expand, broadcast_to):
-    row.pullback(x=lambda ops, g, x_shape: shrunk(ops, g, x_shape))
+    row.pullback(x=lambda ops, g, x_shape: sum_to_shape(ops, g, x_shape))
 
 
 @composite(function=False)
@@ -272,15 +270,17 @@ def sum_to_size(ops, input, *size):
     size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     if not size:
         return ops.sum(input)
-    return shrunk(ops, input, size)
+    return sum_to_shape(ops, input, size)
 
 
 @composite(method=False)
 def broadcast_tensors(ops, *tensors):
-    """All tensors stretched to their common shape."""
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    shape = together("broadcast_tensors", *(t.shape for t in given))
-    return tuple(ops.broadcast_to(t, shape) for t in given)
+    """All tensors broadcast to their common shape."""
+    operands = (
+        tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    )
+    shape = broadcast_shape("broadcast_tensors", *(t.shape for t in operands))
+    return tuple(ops.broadcast_to(t, shape) for t in operands)
 
 
 # ---- copies in another order
@@ -289,18 +289,18 @@ def broadcast_tensors(ops, *tensors):
 @op(
     samples=[((3, 4), (0,)), ((3, 4), (0, -1)), ((0, 3), (1,))],
     layout="like",
-    halves="moved",
+    halves="copies",
     vmap="moved dims",
 )
 def flip(xp, x, /, dims: sizes):
-    """Dimensions turned round. Copies: one (the result)."""
+    """Dimensions reversed. Copies: one (the result)."""
     dims = (dims,) if isinstance(dims, int) else tuple(axis(x, d) for d in dims)
     if len(set(dims)) != len(dims):
         raise RuntimeError(f"flip: a dim appears twice: {dims}")
     if not x.ndim:
         return x.copy()
-    turned = xp.flip(x, dims)
-    return native.contiguous(turned) if xp is np else turned.copy()
+    flipped = xp.flip(x, dims)
+    return native.contiguous(flipped) if xp is np else flipped.copy()
 
 
 flip.numpy = kernel_or_fallback(native.flip, flip.forward)
@@ -309,7 +309,7 @@ flip.pullback(x=lambda ops, g, dims: ops.flip(g, dims))
 
 @composite
 def fliplr(ops, input):
-    """The second dimension turned round."""
+    """The second dimension reversed."""
     if input.ndim < 2:
         raise RuntimeError(f"fliplr: at least 2 dimensions are needed: {tuple(input.shape)}")
     return ops.flip(input, (1,))
@@ -317,7 +317,7 @@ def fliplr(ops, input):
 
 @composite
 def flipud(ops, input):
-    """The first dimension turned round."""
+    """The first dimension reversed."""
     if not input.ndim:
         raise RuntimeError("flipud: at least 1 dimension is needed: ()")
     return ops.flip(input, (0,))
@@ -331,19 +331,19 @@ def rot90(ops, input, k=1, dims=(0, 1)):
             f"rot90: two different dims are needed: {tuple(dims)} of {tuple(input.shape)}"
         )
     k = operator.index(k)
-    turned = {1: (dims[1],), 2: tuple(dims), 3: (dims[0],)}
-    out = ops.flip(input, turned[k % 4]) if k % 4 else ops.clone(input)
+    flipped_dims = {1: (dims[1],), 2: tuple(dims), 3: (dims[0],)}
+    out = ops.flip(input, flipped_dims[k % 4]) if k % 4 else ops.clone(input)
     return ops.transpose(out, *dims) if k % 2 else out
 
 
 @op(
     samples=[((3, 4), 1), ((3, 4), (1, -2), (0, 1)), ((3, 4), 5, 1)],
     layout="images x",
-    halves="moved",
+    halves="copies",
     vmap="moved dims",
 )
 def roll(xp, x, /, shifts, dims=None):
-    """Elements moved on along dimensions; what leaves at the end comes in at the front."""
+    """Elements shifted along dimensions; elements beyond the end reenter at the front."""
     if dims == () or dims == []:
         dims = None
     if not isinstance(shifts, int):
@@ -373,17 +373,17 @@ roll.pullback(
 @op(
     function=False,
     samples=[((3, 4), (2, 1)), ((4,), (2, 3)), ((), (2,)), ((3,), (0,))],
-    halves="moved",
+    halves="copies",
     vmap="repeated",
 )
 def repeat(xp, x, /, repeats: sizes):
-    """The whole tensor again and again along each dimension. Copies: one (the result)."""
+    """The tensor repeated along each dimension. Copies: one (the result)."""
     if len(repeats) < x.ndim:
         raise RuntimeError(
             f"repeat: one number for each of {x.ndim} dims is needed: {tuple(repeats)}"
         )
     if xp is np and x.size > 4096 and 0 not in repeats:
-        return native.contiguous(tiled(x, tuple(repeats))).reshape(
+        return native.contiguous(tiled_view(x, tuple(repeats))).reshape(
             tuple(
                 r * n
                 for r, n in zip(repeats, (1,) * (len(repeats) - x.ndim) + x.shape, strict=True)
@@ -392,11 +392,11 @@ def repeat(xp, x, /, repeats: sizes):
     return xp.tile(x, repeats)
 
 
-def tiled(x: Any, repeats: Shape) -> Any:
+def tiled_view(x: Any, repeats: Shape) -> Any:
     """A view with a stride of 0 before each dimension: (repeats[0], n, repeats[1], m, ...)."""
-    ahead = len(repeats) - x.ndim
-    shape = (1,) * ahead + x.shape
-    strides = (0,) * ahead + x.strides
+    n_new = len(repeats) - x.ndim
+    shape = (1,) * n_new + x.shape
+    strides = (0,) * n_new + x.strides
     return native.as_strided(
         x,
         tuple(k for pair in zip(repeats, shape, strict=True) for k in pair),
@@ -407,8 +407,8 @@ def tiled(x: Any, repeats: Shape) -> Any:
 
 def repeat_backward(ops: Any, g: Any, shape: Shape, repeats: Shape) -> Any:
     """The sum over the copies."""
-    ahead = len(repeats) - len(shape)
-    full = (1,) * ahead + tuple(shape)
+    n_new = len(repeats) - len(shape)
+    full = (1,) * n_new + tuple(shape)
     if 0 in repeats:
         return ops.broadcast_to(ops.sum(g), shape)
     split = tuple(n for pair in zip(repeats, full, strict=True) for n in pair)

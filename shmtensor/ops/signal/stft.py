@@ -1,6 +1,5 @@
-"""Short-time Fourier transforms under the names that `shmtensor` itself has for them, and
-reductions of segments: `stft_segment_reduce.py` does the work, and is declared later
-(ops/__init__.py).
+"""stft, istft and segment_reduce under their names in `shmtensor`. They are implemented in
+`stft_segment_reduce.py`, which is declared on first use (ops/__init__.py).
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def segment_reduce(
     Args:
         lengths: of the segments, (..., segments), the dimensions before it those of data before
             axis; or offsets: where they start and the last one ends.
-        initial: what a reduction starts from, and an empty segment gives.
+        initial: the start of a reduction, and the result of an empty segment.
         unsafe: the lengths are not checked.
     """
     if indices is not None:

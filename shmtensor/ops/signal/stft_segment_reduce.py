@@ -11,8 +11,8 @@ import numpy as np
 from ..table.op_definition import composite
 
 
-def framing(ops: Any, name: str, x: Any, n: int, hop: Any, length: Any, window: Any) -> Any:
-    """(hop, window of n points) with the defaults; a shorter window stands in the middle.
+def frame_arguments(ops: Any, name: str, x: Any, n: int, hop: Any, length: Any, window: Any) -> Any:
+    """(hop, window of n points) with the defaults; a shorter window is centred.
 
     Raises: RuntimeError, sizes that are not positive or do not fit.
     """
@@ -28,8 +28,8 @@ def framing(ops: Any, name: str, x: Any, n: int, hop: Any, length: Any, window: 
             f"{name}: expected a 1D window tensor of size equal to win_length={length}, but got "
             f"{tuple(window.shape)}"
         )
-    left = (n - length) // 2
-    return hop, ops.constant_pad_nd(window, (left, n - length - left)) if length < n else window
+    before = (n - length) // 2
+    return hop, ops.constant_pad_nd(window, (before, n - length - before)) if length < n else window
 
 
 @composite(method=False, function=False)
@@ -52,7 +52,7 @@ def fft_stft(
     x = input if input.ndim == 2 else ops.unsqueeze(input, 0)
     if n_fft <= 0:
         raise RuntimeError(f"stft: expected 0 < n_fft: {n_fft}")
-    hop, window = framing(ops, "stft", x, n_fft, hop_length, win_length, window)
+    hop, window = frame_arguments(ops, "stft", x, n_fft, hop_length, win_length, window)
     if center:
         half = n_fft // 2
         x = ops.squeeze(ops.pad(ops.unsqueeze(x, 0), (half, half), mode), 0)
@@ -91,11 +91,11 @@ def fft_istft(
             f"return_complex=True: {input.dtype}, {tuple(input.shape)}"
         )
     x = input if input.ndim == 3 else ops.unsqueeze(input, 0)
-    hop, window = framing(ops, "istft", x, n_fft, hop_length, win_length, window)
+    hop, window = frame_arguments(ops, "istft", x, n_fft, hop_length, win_length, window)
     onesided = x.shape[1] != n_fft if onesided is None else onesided
-    wanted = n_fft // 2 + 1 if onesided else n_fft
-    if x.shape[1] != wanted:
-        raise RuntimeError(f"istft: expected {wanted} frequencies, but got {x.shape[1]}")
+    n_frequencies = n_fft // 2 + 1 if onesided else n_fft
+    if x.shape[1] != n_frequencies:
+        raise RuntimeError(f"istft: expected {n_frequencies} frequencies, but got {x.shape[1]}")
     norm = "ortho" if normalized else "backward"
     frames = ops.transpose(x, 1, 2)
     if wide:
@@ -106,17 +106,17 @@ def fft_istft(
         frames = ops.real(ops.fft_ifft(frames, n_fft, -1, norm))
     count = x.shape[2]
     total = n_fft + hop * (count - 1)
-    added = ops._unfold_backward(ops.mul(frames, window), (x.shape[0], total), 1, n_fft, hop)
+    summed = ops._unfold_backward(ops.mul(frames, window), (x.shape[0], total), 1, n_fft, hop)
     squares = ops.expand(ops.unsqueeze(ops.square(window), 0), (count, n_fft))
     weight = ops._unfold_backward(squares, (total,), 0, n_fft, hop)
     start = n_fft // 2 if center else 0
     stop = total - (n_fft // 2 if center else 0) if length is None else start + length
     stop_here = min(stop, total)
-    added, weight = ops.narrow(added, 1, start, stop_here - start), weight[start:stop_here]
-    least = float(ops.amin(ops.abs(weight)).item()) if stop_here > start else 1.0
-    if least < 1e-11:
-        raise RuntimeError(f"istft: window overlap add min: {least}, the frames leave gaps")
-    out = ops.div(added, weight)
+    summed, weight = ops.narrow(summed, 1, start, stop_here - start), weight[start:stop_here]
+    smallest = float(ops.amin(ops.abs(weight)).item()) if stop_here > start else 1.0
+    if smallest < 1e-11:
+        raise RuntimeError(f"istft: window overlap add min: {smallest}, the frames leave gaps")
+    out = ops.div(summed, weight)
     if stop > stop_here:
         out = ops.constant_pad_nd(out, (0, stop - stop_here))
     return out if input.ndim == 3 else ops.squeeze(out, 0)
@@ -125,19 +125,19 @@ def fft_istft(
 STARTS = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf, "prod": 1.0}
 
 
-def bounds_of(lengths: Any, offsets: Any, n: int, unsafe: bool) -> Any:
-    """(starts and stops of the segments): (..., segments + 1) of whole numbers."""
+def segment_bounds(lengths: Any, offsets: Any, n: int, unsafe: bool) -> Any:
+    """The bounds of the segments: integers (..., segments + 1)."""
     if lengths is not None:
-        given = np.asarray(getattr(lengths, "array", lengths))
-        ends = np.cumsum(given, -1)
-        bounds = np.concatenate([np.zeros((*given.shape[:-1], 1), given.dtype), ends], -1)
+        sizes = np.asarray(getattr(lengths, "array", lengths))
+        ends = np.cumsum(sizes, -1)
+        bounds = np.concatenate([np.zeros((*sizes.shape[:-1], 1), sizes.dtype), ends], -1)
     elif offsets is not None:
         bounds = np.asarray(getattr(offsets, "array", offsets))
     else:
         raise RuntimeError("segment_reduce: either lengths or offsets must be given")
     if not unsafe and bounds.size:
-        rises = (np.diff(bounds, axis=-1) >= 0).all()
-        if not rises or (lengths is not None and (bounds[..., -1] != n).any()):
+        is_ascending = (np.diff(bounds, axis=-1) >= 0).all()
+        if not is_ascending or (lengths is not None and (bounds[..., -1] != n).any()):
             raise RuntimeError(
                 f"segment_reduce: lengths must be non-negative and sum to the size {n} of the data "
                 f"along axis: {np.diff(bounds, axis=-1).tolist()}"
@@ -151,32 +151,34 @@ def fft_segments(ops, data, reduce, lengths, offsets, axis, unsafe, initial):
     if reduce not in STARTS:
         raise RuntimeError(f"segment_reduce: unsupported reduce {reduce!r}, one of {[*STARTS]}")
     axis %= max(data.ndim, 1)
-    bounds = bounds_of(lengths, offsets, data.shape[axis], unsafe)
+    bounds = segment_bounds(lengths, offsets, data.shape[axis], unsafe)
     if bounds.ndim != axis + 1 or bounds.shape[:-1] != tuple(data.shape[:axis]):
         raise RuntimeError(
             f"segment_reduce: lengths or offsets must have axis + 1 = {axis + 1} dimensions: "
             f"{bounds.shape}, data {tuple(data.shape)}"
         )
-    lead = math.prod(data.shape[:axis])
-    rest = tuple(data.shape[axis + 1 :])
-    flat = ops.reshape(data, (lead, data.shape[axis], *rest))
-    rows = bounds.reshape(lead, bounds.shape[-1]).tolist()
+    batch = math.prod(data.shape[:axis])
+    inner_shape = tuple(data.shape[axis + 1 :])
+    flat = ops.reshape(data, (batch, data.shape[axis], *inner_shape))
+    rows = bounds.reshape(batch, bounds.shape[-1]).tolist()
     start = STARTS[reduce] if initial is None else initial
-    made = []
+    results = []
     for i, row in enumerate(rows):
         for low, high in pairwise(row):
-            made.append(one_segment(ops, flat[i, low:high], reduce, start, initial, rest, data))
-    out = ops.stack(made) if made else ops.zeros((0, *rest), dtype=data.dtype)
-    return ops.reshape(out, (*bounds.shape[:-1], bounds.shape[-1] - 1, *rest))
+            results.append(
+                reduce_segment(ops, flat[i, low:high], reduce, start, initial, inner_shape, data)
+            )
+    out = ops.stack(results) if results else ops.zeros((0, *inner_shape), dtype=data.dtype)
+    return ops.reshape(out, (*bounds.shape[:-1], bounds.shape[-1] - 1, *inner_shape))
 
 
-def one_segment(
-    ops: Any, part: Any, reduce: str, start: float, initial: Any, rest: Any, data: Any
+def reduce_segment(
+    ops: Any, part: Any, reduce: str, start: float, initial: Any, inner_shape: Any, data: Any
 ) -> Any:
     """The reduction of one segment along its first dimension."""
     n = part.shape[0]
     if not n:
-        return ops.full(rest, start, dtype=data.dtype)
+        return ops.full(inner_shape, start, dtype=data.dtype)
     if reduce in ("max", "min"):
         out = (ops.amax if reduce == "max" else ops.amin)(part, 0)
         if initial is None:

@@ -1,4 +1,4 @@
-"""Tapers, the windows of signal processing: symmetric, or a period without its last point."""
+"""Window functions of signal processing: symmetric, or a period without its last point."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ...native import elementwise
-from ..creation.zeros_full_arange import default, made
+from ..creation.zeros_full_arange import dtype_or_default, new_tensor
 from ..table.op_definition import composite
 
-bessel = elementwise("i0")
+i0 = elementwise("i0")
 
 
-def window(
+def new_window(
     name: str,
     formula: Any,
     n: int,
@@ -22,8 +22,8 @@ def window(
     device: Any,
     requires_grad: bool,
 ) -> Any:
-    """A window of n points; `formula` takes the places 0 to 1 of a symmetric one."""
-    dtype = default(dtype)
+    """A window of n points; `formula` takes positions from 0 to 1 of a symmetric one."""
+    dtype = dtype_or_default(dtype)
     if n < 0:
         raise RuntimeError(f"{name}: window_length must not be negative: {n}")
     if dtype.kind != "f":
@@ -34,7 +34,7 @@ def window(
             return np.ones(1, dtype)
         return formula(np.arange(n) / max(n - (not periodic), 1)).astype(dtype)
 
-    return made(points, device=device, requires_grad=requires_grad)
+    return new_tensor(points, device=device, requires_grad=requires_grad)
 
 
 def cosines(*weights: float) -> Any:
@@ -60,7 +60,9 @@ def hann_window(
     periodic.
     """
     name = "hann_window"
-    return window(name, cosines(0.5, 0.5), window_length, periodic, dtype, device, requires_grad)
+    return new_window(
+        name, cosines(0.5, 0.5), window_length, periodic, dtype, device, requires_grad
+    )
 
 
 @composite(method=False)
@@ -78,7 +80,9 @@ def hamming_window(
 ):
     """alpha - beta cos(2 pi n / N) for each n of (window_length,); N as for `hann_window`."""
     name = "hamming_window"
-    return window(name, cosines(alpha, beta), window_length, periodic, dtype, device, requires_grad)
+    return new_window(
+        name, cosines(alpha, beta), window_length, periodic, dtype, device, requires_grad
+    )
 
 
 @composite(method=False)
@@ -95,7 +99,7 @@ def blackman_window(
     """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N); N as for `hann_window`."""
     formula = cosines(0.42, 0.5, 0.08)
     name = "blackman_window"
-    return window(name, formula, window_length, periodic, dtype, device, requires_grad)
+    return new_window(name, formula, window_length, periodic, dtype, device, requires_grad)
 
 
 @composite(method=False)
@@ -112,7 +116,7 @@ def bartlett_window(
     """A triangle: 1 - abs(2 n / N - 1); N as for `hann_window`."""
     name = "bartlett_window"
     triangle = lambda t: 1 - np.abs(2 * t - 1)  # noqa: E731
-    return window(name, triangle, window_length, periodic, dtype, device, requires_grad)
+    return new_window(name, triangle, window_length, periodic, dtype, device, requires_grad)
 
 
 @composite(method=False)
@@ -133,7 +137,7 @@ def kaiser_window(
 
     def formula(t: Any) -> Any:
         at = beta * np.sqrt(np.maximum(1 - (2 * t - 1) ** 2, 0))
-        return bessel(at) / bessel(np.float64(beta))
+        return i0(at) / i0(np.float64(beta))
 
     name = "kaiser_window"
-    return window(name, formula, window_length, periodic, dtype, device, requires_grad)
+    return new_window(name, formula, window_length, periodic, dtype, device, requires_grad)

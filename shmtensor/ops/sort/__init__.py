@@ -1,1 +1,1 @@
-"""Rows that depend on the order of elements: sorting, searching, different values."""
+"""Rows that depend on the order of elements: sort, searchsorted, unique."""

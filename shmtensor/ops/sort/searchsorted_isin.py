@@ -1,4 +1,4 @@
-"""Where elements are: among test elements, or between sorted ones."""
+"""isin, searchsorted and bucketize."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.dims import in_order
+from ..table.dims import check_ordered
 from ..table.native_or_numpy import kernel_or_fallback
-from ..table.op_definition import composite, insist_on_tensors, op
+from ..table.op_definition import check_tensors, composite, op
 from ..table.samples import ascending, reals
 
 
@@ -17,26 +17,29 @@ from ..table.samples import ascending, reals
 def _isin(xp, x, tests, /, *, invert=False):
     """Which elements occur among the test elements?"""
     for part in (x, tests):
-        in_order("isin", part)
+        check_ordered("isin", part)
         if part.dtype.kind == "b":
             raise RuntimeError(f"isin: not for bool: shape {part.shape}, hint: x.int()")
     return xp.isin(x, tests, invert=invert)
 
 
-def fast_isin(x: Any, tests: Any, invert: bool = False) -> Any:
-    """Each element is sought among the sorted test elements; what the kernels leave, NumPy does."""
-    found = None
+def isin_kernel(x: Any, tests: Any, invert: bool = False) -> Any:
+    """Searches each element among the sorted test elements; NumPy for what the kernels refuse."""
+    result = None
     if x.dtype == tests.dtype and tests.size and x.dtype.kind in "iuf":
-        line = native.unique(tests)
-        if line is not None and (places := native.searchsorted(line, x, None, "left")) is not None:
-            np.minimum(places, line.size - 1, out=places)
-            found = equal(native.item(line, places), x)
-    if found is None:
+        sorted_tests = native.unique(tests)
+        if (
+            sorted_tests is not None
+            and (indices := native.searchsorted(sorted_tests, x, None, "left")) is not None
+        ):
+            np.minimum(indices, sorted_tests.size - 1, out=indices)
+            result = parallel_equal(native.item(sorted_tests, indices), x)
+    if result is None:
         return _isin.forward(np, x, tests, invert=invert)
-    return ~found if invert else found
+    return ~result if invert else result
 
 
-equal, _isin.numpy = native.parallel(np.equal), fast_isin
+parallel_equal, _isin.numpy = native.parallel(np.equal), isin_kernel
 
 
 @composite(method=False)
@@ -44,23 +47,23 @@ def isin(ops, elements, test_elements, *, assume_unique=False, invert=False):
     """Which elements occur among the test elements? One of the two may be a number.
 
     Args:
-        assume_unique: PyTorch's hint; accepted, it makes nothing faster here.
+        assume_unique: PyTorch's hint; accepted, without effect.
     """
     x, tests = elements, test_elements
     if not hasattr(x, "dtype"):
-        insist_on_tensors("isin", tests)
-        x = comparable(x, tests)
+        check_tensors("isin", tests)
+        x = as_comparable(x, tests)
     elif not hasattr(tests, "dtype"):
-        tests = comparable(tests, x)
+        tests = as_comparable(tests, x)
     return ops._isin(x, tests, invert=invert)
 
 
-def comparable(number: Any, like: Any) -> Any:
-    """A number as a 0-d array; among floating-point numbers of their dtype: 0.1 is their 0.1."""
+def as_comparable(number: Any, like: Any) -> Any:
+    """A number as a 0-d array, in the dtype of a floating-point tensor, so that 0.1 is its 0.1."""
     if not isinstance(number, (bool, int, float, complex)):
         raise TypeError(f"isin: a tensor or a number is needed, not {type(number).__name__}")
-    as_theirs = like.dtype.kind == "f" and not isinstance(number, complex)
-    return np.asarray(number, like.dtype if as_theirs else None)
+    takes_dtype = like.dtype.kind == "f" and not isinstance(number, complex)
+    return np.asarray(number, like.dtype if takes_dtype else None)
 
 
 @op(
@@ -72,9 +75,9 @@ def comparable(number: Any, like: Any) -> Any:
     ],
 )
 def _searchsorted(xp, sorted_sequence, x, sorter=None, /, side="left"):
-    """Where to put elements into sorted rows so that they stay sorted."""
-    in_order("searchsorted", sorted_sequence)
-    in_order("searchsorted", x)
+    """The indices at which elements can be inserted into sorted rows."""
+    check_ordered("searchsorted", sorted_sequence)
+    check_ordered("searchsorted", x)
     kind = np.dtype(np.int64)
     if sorter is not None:
         sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, -1)
@@ -97,8 +100,8 @@ _searchsorted.numpy = kernel_or_fallback(native.searchsorted, _searchsorted.forw
 def searchsorted(
     ops, sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None
 ):
-    """Where to put elements into sorted rows so that they stay sorted: before equal ones, or
-    (right) after them.
+    """The indices at which elements can be inserted into sorted rows: before equal ones, or (right)
+    after them.
     """
     if side not in (None, "left", "right") or (side == "left" and right):
         raise RuntimeError(
@@ -109,13 +112,13 @@ def searchsorted(
     if sorted_sequence.dtype.kind == "b":
         raise NotImplementedError(f"searchsorted: not for bool: {sorted_sequence.dtype}")
     side = side or ("right" if right else "left")
-    places = ops._searchsorted(sorted_sequence, input, sorter, side)
-    return ops._to_copy(places, np.dtype(np.int32)) if out_int32 else places
+    indices = ops._searchsorted(sorted_sequence, input, sorter, side)
+    return ops._to_copy(indices, np.dtype(np.int32)) if out_int32 else indices
 
 
 @composite
 def bucketize(ops, input, boundaries, *, out_int32=False, right=False):
-    """Which bucket between sorted boundaries each element falls into."""
+    """The index of the bucket between sorted boundaries that contains each element."""
     if boundaries.ndim != 1:
         raise RuntimeError(
             f"bucketize: boundaries tensor must be 1 dimension: shape {tuple(boundaries.shape)}"

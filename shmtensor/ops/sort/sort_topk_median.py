@@ -1,4 +1,4 @@
-"""What depends on the order of the elements: extremes and their places, sorting, medians."""
+"""max and min along a dimension, kthvalue, median, mode, sort, topk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.dims import axis, in_order, kept, shared
+from ..table.dims import axis, check_ordered, evenly_distribute_backward, keepdim_shape
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
@@ -16,13 +16,15 @@ from ..table.samples import ints
 ALONG = [((3, 4), 1), ((3, 4), 0, True), ((2, 3, 4), -2), ((), 0)]
 
 
-def put(ops: Any, g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdim: bool) -> Any:
-    """The gradient of elements chosen along dim: g at their places, 0 elsewhere."""
+def value_selecting_backward(
+    ops: Any, g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdim: bool
+) -> Any:
+    """The gradient of elements selected along dim: g at their indices, 0 elsewhere."""
     if not shape:
         return ops.reshape(g, ())
     if not keepdim:
-        g = ops.reshape(g, kept(shape, dim))
-        indices = ops.reshape(indices, kept(shape, dim))
+        g = ops.reshape(g, keepdim_shape(shape, dim))
+        indices = ops.reshape(indices, keepdim_shape(shape, dim))
     return ops._value_selecting_reduction_backward(g, indices, shape, dim)
 
 
@@ -33,7 +35,7 @@ def put(ops: Any, g: Any, indices: Any, shape: tuple[int, ...], dim: int, keepdi
     vmap="shaped_along",
 )
 def _value_selecting_reduction_backward(xp, x, indices, /, shape, dim):
-    """Zeros of a shape, with x put at the indices along dim; no index may occur twice."""
+    """Zeros of a shape, with x written at the indices along dim; no index may occur twice."""
     out = xp.zeros(shape, x.dtype)
     if not native.scatter(out, x, indices, dim, 0):
         xp.put_along_axis(out, indices, x, dim)
@@ -49,11 +51,11 @@ _value_selecting_reduction_backward.pullback(
     method=False,
     function=False,
     samples=[((2, 5), ints((2, 3), 3, unique=True), 1)],
-    halves="moved",
+    halves="copies",
     vmap="along",
 )
 def _take_along_dim(xp, x, indices, /, dim):
-    """The elements at the indices along dim, no index twice."""
+    """The elements at the indices along dim; no index may occur twice."""
     return xp.take_along_axis(x, indices, dim)
 
 
@@ -65,8 +67,8 @@ _take_along_dim.pullback(
 )
 
 
-def chosen(xp: Any, x: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    """The elements at one index per row, and the indices."""
+def take_per_row(xp: Any, x: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """The elements at one index for each row, and the indices."""
     values = xp.take_along_axis(x, indices, dim)
     if keepdim:
         return values, indices
@@ -74,8 +76,8 @@ def chosen(xp: Any, x: Any, indices: Any, dim: int, keepdim: bool) -> tuple[Any,
 
 
 def minmax_along(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    """The largest or smallest elements along dim, and where the first of them is."""
-    in_order(name, x)
+    """The largest or smallest elements along dim, and the index of the first of them."""
+    check_ordered(name, x)
     if not x.ndim:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
@@ -92,11 +94,11 @@ def minmax_along(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[A
     method=False,
     function=False,
     samples=ALONG,
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def _max(xp, x, /, dim, keepdim=False):
-    """Largest elements along a dimension, and where they are."""
+    """Largest elements along a dimension, and their indices."""
     return minmax_along(xp, "max", x, dim, keepdim)
 
 
@@ -105,11 +107,11 @@ def _max(xp, x, /, dim, keepdim=False):
     method=False,
     function=False,
     samples=ALONG,
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def _min(xp, x, /, dim, keepdim=False):
-    """Smallest elements along a dimension, and where they are."""
+    """Smallest elements along a dimension, and their indices."""
     return minmax_along(xp, "min", x, dim, keepdim)
 
 
@@ -121,24 +123,24 @@ _min.numpy = kernel_or_fallback(
 )
 
 
-def ranked(x: Any, k: int, dim: int, keepdim: bool) -> Any:
-    """The k-th smallest along dim and its place; None where NumPy has to do it."""
-    found = native.kthvalue(x, k, dim)
-    if found is None or keepdim:
-        return found
-    values, indices = found
+def kthvalue_kernel(x: Any, k: int, dim: int, keepdim: bool) -> Any:
+    """The k-th smallest along dim and its index; None if NumPy has to do it."""
+    results = native.kthvalue(x, k, dim)
+    if results is None or keepdim:
+        return results
+    values, indices = results
     return values.squeeze(dim), indices.squeeze(dim)
 
 
 @op(
     outputs="values indices",
     samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
-    """The k-th smallest elements along a dimension (the first is k = 1), and where they are."""
-    in_order("kthvalue", x)
+    """The k-th smallest elements along a dimension (the first is k = 1), and their indices."""
+    check_ordered("kthvalue", x)
     if not x.ndim and k == 1:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
@@ -149,7 +151,7 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
         )
     order = xp.argsort(x, dim, kind="stable")
     indices = xp.take(order, xp.asarray([k - 1]), dim)
-    return chosen(xp, x, indices, dim, keepdim)
+    return take_per_row(xp, x, indices, dim, keepdim)
 
 
 @op(
@@ -157,12 +159,12 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
     method=False,
     function=False,
     samples=[((3, 5), 1), ((3, 4), 0, True)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def _median(xp, x, /, dim, keepdim=False, ignore_nan=False):
-    """The lower median along a dimension, and where it is; NaN if there is one (unless ignored)."""
-    in_order("median", x)
+    """The lower median along a dimension and its index; NaN propagates unless ignore_nan."""
+    check_ordered("median", x)
     if not x.ndim:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
@@ -175,14 +177,14 @@ def _median(xp, x, /, dim, keepdim=False, ignore_nan=False):
     rank = xp.broadcast_to((n - 1) // 2, nans.shape)
     full = xp.where(nans > 0, n - nans, rank)
     rank = xp.maximum(n - nans - 1, 0) // 2 if ignore_nan else full
-    return chosen(xp, x, xp.take_along_axis(order, rank, dim), dim, keepdim)
+    return take_per_row(xp, x, xp.take_along_axis(order, rank, dim), dim, keepdim)
 
 
 kthvalue.numpy = kernel_or_fallback(
-    lambda x, k, dim, keep: ranked(x, k, dim, keep) if k > 0 else None, kthvalue.forward
+    lambda x, k, dim, keep: kthvalue_kernel(x, k, dim, keep) if k > 0 else None, kthvalue.forward
 )
 _median.numpy = kernel_or_fallback(
-    lambda x, dim, keep, ignore_nan: ranked(x, -2 if ignore_nan else -1, dim, keep),
+    lambda x, dim, keep, ignore_nan: kthvalue_kernel(x, -2 if ignore_nan else -1, dim, keep),
     _median.forward,
 )
 
@@ -190,12 +192,12 @@ _median.numpy = kernel_or_fallback(
 @op(
     outputs="values indices",
     samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def mode(xp, x, /, dim=-1, keepdim=False):
-    """The most frequent elements along a dimension (of equally frequent ones the smallest), and a
-    place of each.
+    """The most frequent elements along a dimension (of equally frequent ones the smallest), and an
+    index of each.
     """
     if not x.ndim:
         axis(x, dim)
@@ -205,35 +207,37 @@ def mode(xp, x, /, dim=-1, keepdim=False):
         raise IndexError(f"mode: nothing to choose from: shape {x.shape}, dim={dim}")
     rows = xp.moveaxis(x, dim, -1)
     order = xp.argsort(rows, -1, kind="stable")
-    line = xp.take_along_axis(rows, order, -1)
-    n = line.shape[-1]
+    values = xp.take_along_axis(rows, order, -1)
+    n = values.shape[-1]
     first = xp.concatenate(
-        [xp.ones((*line.shape[:-1], 1), bool), line[..., 1:] != line[..., :-1]], -1
+        [xp.ones((*values.shape[:-1], 1), bool), values[..., 1:] != values[..., :-1]], -1
     )
     start = xp.maximum.accumulate(xp.where(first, xp.arange(n), 0), -1)
     best = xp.argmax(xp.arange(n) - start, -1)[..., None]
     indices = xp.moveaxis(xp.take_along_axis(order, best, -1), -1, dim)
-    return chosen(xp, x, indices, dim, keepdim)
+    return take_per_row(xp, x, indices, dim, keepdim)
 
 
-def fast_mode(x: Any, dim: int, keepdim: bool) -> Any:
-    """By sorted rows and their longest runs; None where NumPy has to do it."""
-    found = native.sort(x, dim, False)
-    if found is None:
+def mode_kernel(x: Any, dim: int, keepdim: bool) -> Any:
+    """The longest runs of sorted rows; None if NumPy has to do it."""
+    results = native.sort(x, dim, False)
+    if results is None:
         return None
-    line, order = (np.ascontiguousarray(np.moveaxis(a, dim, -1)) for a in found)
-    at = native.longest_runs(line)
-    if at is None:
+    values, order = (np.ascontiguousarray(np.moveaxis(a, dim, -1)) for a in results)
+    indices = native.longest_runs(values)
+    if indices is None:
         return None
-    both = (np.take_along_axis(a, at, -1).squeeze(-1) for a in (line, order))
-    return tuple(np.expand_dims(a, dim) if keepdim else a for a in both)
+    selected = (np.take_along_axis(a, indices, -1).squeeze(-1) for a in (values, order))
+    return tuple(np.expand_dims(a, dim) if keepdim else a for a in selected)
 
 
-mode.numpy = kernel_or_fallback(fast_mode, mode.forward)
+mode.numpy = kernel_or_fallback(mode_kernel, mode.forward)
 
 for row in (_max, _min, kthvalue, _median, mode):
     row.pullback(
-        x=lambda ops, g, indices, x_shape, dim, keepdim: put(ops, g, indices, x_shape, dim, keepdim)
+        x=lambda ops, g, indices, x_shape, dim, keepdim: value_selecting_backward(
+            ops, g, indices, x_shape, dim, keepdim
+        )
     )
 
 
@@ -263,11 +267,13 @@ def _median_all(xp, x, /, ignore_nan=False):
     return _median.numpy(x.reshape(-1), 0, False, ignore_nan)[0]
 
 
-_median_all.pullback(x=lambda ops, g, x, out: shared(ops, g, x, out, None, False))
+_median_all.pullback(
+    x=lambda ops, g, x, out: evenly_distribute_backward(ops, g, x, out, None, False)
+)
 
 
-def median_of_none(ops: Any, x: Any) -> Any:
-    """NaN, with x's history; of whole numbers the smallest one, as in PyTorch."""
+def median_of_empty(ops: Any, x: Any) -> Any:
+    """NaN, with x's history; for integers their smallest number, as in PyTorch."""
     if x.dtype.kind in "iu":
         return ops.full((), np.iinfo(x.dtype).min, dtype=x.dtype)
     if x.dtype.kind == "b":
@@ -277,11 +283,11 @@ def median_of_none(ops: Any, x: Any) -> Any:
 
 @composite
 def median(ops, input, dim=None, keepdim=False):
-    """The median (of an even number the lower one), NaN of nothing; along a dimension (values,
-    indices).
+    """The median (the lower one of two), or NaN if there are no elements; along a dimension
+    (values, indices).
     """
     if dim is None and (0 in input.shape or input.dtype.kind == "b"):
-        return median_of_none(ops, input)
+        return median_of_empty(ops, input)
     if dim is None:
         return ops._median_all(input)
     return ops._median(input, dim, keepdim)
@@ -289,9 +295,9 @@ def median(ops, input, dim=None, keepdim=False):
 
 @composite
 def nanmedian(ops, input, dim=None, keepdim=False):
-    """The median of what is not NaN."""
+    """The median of the elements that are not NaN."""
     if dim is None and 0 in input.shape:
-        return median_of_none(ops, input)
+        return median_of_empty(ops, input)
     if dim is None:
         return ops._median_all(input, True)
     return ops._median(input, dim, keepdim, True)
@@ -304,8 +310,8 @@ def stable_argsort(xp: Any, x: Any, dim: int, descending: bool) -> Any:
     """The stable order of the elements; NaN counts as the largest."""
     if not descending:
         return xp.argsort(x, dim, kind="stable")
-    turned = xp.argsort(xp.flip(x, dim), dim, kind="stable")
-    return x.shape[dim] - 1 - xp.flip(turned, dim)
+    order = xp.argsort(xp.flip(x, dim), dim, kind="stable")
+    return x.shape[dim] - 1 - xp.flip(order, dim)
 
 
 @op(
@@ -317,8 +323,8 @@ def stable_argsort(xp: Any, x: Any, dim: int, descending: bool) -> Any:
     vmap="along",
 )
 def _sort(xp, x, /, dim, descending):
-    """The elements in order along a dimension, and where each was."""
-    in_order("sort", x)
+    """The elements in order along a dimension, and their indices."""
+    check_ordered("sort", x)
     if not x.ndim:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
@@ -330,12 +336,12 @@ def _sort(xp, x, /, dim, descending):
 @op(
     outputs="values indices",
     samples=[((3, 5), 2), ((3, 5), 2, 0, False), ((), 1)],
-    layout="rows",
+    layout="contiguous",
     vmap="along",
 )
 def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):
-    """The k largest (or smallest) elements along a dimension, in order, and where they are."""
-    in_order("topk", x)
+    """The k largest (or smallest) elements along a dimension, in order, and their indices."""
+    check_ordered("topk", x)
     if not x.ndim:
         axis(x, dim)
         return x.copy(), np.zeros((), np.int64)
@@ -353,12 +359,16 @@ topk.numpy = kernel_or_fallback(
 )
 
 for row in (_sort, topk):
-    row.pullback(x=lambda ops, g, indices, x_shape, dim: put(ops, g, indices, x_shape, dim, True))
+    row.pullback(
+        x=lambda ops, g, indices, x_shape, dim: value_selecting_backward(
+            ops, g, indices, x_shape, dim, True
+        )
+    )
 
 
 @composite
 def sort(ops, input, dim=-1, descending=False, stable=False):
-    """The elements in order along a dimension, and where each was; always stable."""
+    """The elements in order along a dimension, and their indices; always stable."""
     if isinstance(dim, bool):
         dim, descending = -1, dim
     return ops._sort(input, dim, descending)
@@ -366,7 +376,7 @@ def sort(ops, input, dim=-1, descending=False, stable=False):
 
 @composite
 def argsort(ops, input, dim=-1, descending=False, stable=False):
-    """Where the elements in order along a dimension are; always stable."""
+    """The indices of the elements in order along a dimension; always stable."""
     return ops._sort(input, dim, descending)[1]
 
 

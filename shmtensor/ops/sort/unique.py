@@ -1,4 +1,4 @@
-"""Different values: of a tensor, of a dimension, of each run."""
+"""unique and unique_consecutive."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ..table.samples import ints
     samples=[(ints((3, 4), 4),), (ints((6, 2), 2), 0)],
 )
 def _unique2(xp, x, /, dim=None):
-    """The different values (of a dimension: slices), in order, where each element's is, and how
-    often it occurs.
+    """The unique values (along a dimension: slices) in order, the index of each element's value,
+    and their counts.
     """
-    of_real(x)
+    check_real(x)
     if dim is not None:
         dim = axis(x, dim)
     values, inverse, counts = xp.unique(x, return_inverse=True, return_counts=True, axis=dim)
@@ -32,21 +32,21 @@ def _unique2(xp, x, /, dim=None):
     return values, inverse.astype(np.int64), counts.astype(np.int64)
 
 
-def of_real(x: Any) -> Any:
-    """x, unless it is complex: complex numbers are not ordered."""
+def check_real(x: Any) -> Any:
+    """x; raises NotImplementedError for complex numbers, which are not ordered."""
     if x.dtype.kind == "c":
         raise NotImplementedError(f"unique: not implemented for {x.dtype}: shape {x.shape}")
     return x
 
 
-def no_derivative(g: Any) -> Any:
+def refuse_backward(g: Any) -> Any:
     raise NotImplementedError(
         f"unique: the derivative is not implemented, as in PyTorch: shape {tuple(g.shape)}, "
-        "hint: ask detach() for the places, and index the tensor itself with them"
+        "hint: compute the indices of detach(), and index the tensor with them"
     )
 
 
-_unique2.pullback(x=no_derivative)
+_unique2.pullback(x=refuse_backward)
 _unique2.numpy = kernel_or_fallback(native.unique2, _unique2.forward)
 
 
@@ -57,10 +57,10 @@ _unique2.numpy = kernel_or_fallback(native.unique2, _unique2.forward)
     samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)],
 )
 def _unique_consecutive(xp, x, /, dim=None):
-    """The first of each run of equal values (slices), which run each element is in, and how long
-    each is.
+    """The first value (slice) of each run of equal ones, the run of each element, and the lengths
+    of the runs.
     """
-    of_real(x)
+    check_real(x)
     rows = x.reshape(-1) if dim is None else xp.moveaxis(x, axis(x, dim), 0)
     n = rows.shape[0]
     flat = rows.reshape(n, math.prod(rows.shape[1:]))
@@ -77,7 +77,7 @@ def _unique_consecutive(xp, x, /, dim=None):
     return values, inverse.astype(np.int64), counts.astype(np.int64)
 
 
-_unique_consecutive.pullback(x=no_derivative)
+_unique_consecutive.pullback(x=refuse_backward)
 _unique_consecutive.numpy = kernel_or_fallback(
     native.unique_consecutive, _unique_consecutive.forward
 )
@@ -89,15 +89,15 @@ def _unique_consecutive_values(xp, x, /):
     return _unique_consecutive.forward(xp, x)[0]
 
 
-_unique_consecutive_values.pullback(x=no_derivative)
+_unique_consecutive_values.pullback(x=refuse_backward)
 _unique_consecutive_values.numpy = kernel_or_fallback(
     native.unique_consecutive_values, _unique_consecutive_values.forward
 )
 
 
-def asked(found: Any, return_inverse: bool, return_counts: bool) -> Any:
-    """The results that were asked for."""
-    values, inverse, counts = found
+def select_results(results: Any, return_inverse: bool, return_counts: bool) -> Any:
+    """The values, and the inverse and counts if they are to be returned."""
+    values, inverse, counts = results
     if not (return_inverse or return_counts):
         return values
     return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
@@ -105,20 +105,20 @@ def asked(found: Any, return_inverse: bool, return_counts: bool) -> Any:
 
 @op(method=False, function=False, samples=[(ints((3, 4), 4),)])
 def _unique(xp, x, /):
-    """The different values, in order."""
-    return xp.unique(of_real(x))
+    """The unique values, in order."""
+    return xp.unique(check_real(x))
 
 
-_unique.pullback(x=no_derivative)
+_unique.pullback(x=refuse_backward)
 _unique.numpy = kernel_or_fallback(native.unique, _unique.forward)
 
 
 @composite
 def unique(ops, input, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """The different values in order; with dim the different slices."""
+    """The unique values in order; with dim the unique slices."""
     if dim is None and not (return_inverse or return_counts):
         return ops._unique(input)
-    return asked(ops._unique2(input, dim), return_inverse, return_counts)
+    return select_results(ops._unique2(input, dim), return_inverse, return_counts)
 
 
 @composite
@@ -126,4 +126,4 @@ def unique_consecutive(ops, input, return_inverse=False, return_counts=False, di
     """The values without immediate repetitions."""
     if dim is None and not (return_inverse or return_counts):
         return ops._unique_consecutive_values(input)
-    return asked(ops._unique_consecutive(input, dim), return_inverse, return_counts)
+    return select_results(ops._unique_consecutive(input, dim), return_inverse, return_counts)

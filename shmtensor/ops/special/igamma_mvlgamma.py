@@ -1,26 +1,26 @@
-"""Gamma functions under the names that `shmtensor` itself and Tensor have for them: those of
-`special`, which are declared later (ops/__init__.py).
+"""igamma, igammac and mvlgamma: other names for functions of `special`, which are declared on first
+use (ops/__init__.py).
 """
 
 from __future__ import annotations
 
-from ..table.check_dtypes import fractions
-from ..table.op_definition import composite, insist_on_tensors
+from ..table.check_dtypes import check_any_floating
+from ..table.op_definition import check_tensors, composite
 
 
 @composite(inplace=True)
 def igamma(ops, input, other):
     """The regularised lower incomplete gamma function: `special.gammainc`."""
-    insist_on_tensors("igamma", input, other)
-    fractions("igamma", input, other)
+    check_tensors("igamma", input, other)
+    check_any_floating("igamma", input, other)
     return ops.special_gammainc(input, other)
 
 
 @composite(inplace=True)
 def igammac(ops, input, other):
     """The regularised upper incomplete gamma function: `special.gammaincc`."""
-    insist_on_tensors("igammac", input, other)
-    fractions("igammac", input, other)
+    check_tensors("igammac", input, other)
+    check_any_floating("igammac", input, other)
     return ops.special_gammaincc(input, other)
 
 

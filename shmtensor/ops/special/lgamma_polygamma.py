@@ -1,4 +1,4 @@
-"""The gamma function's logarithm and its derivatives, and the modified Bessel functions."""
+"""lgamma and its derivatives, and the modified Bessel functions I0 and I1."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LANCZOS = (
 )
 # Bernoulli numbers B2, B4, ...
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
-SHIFTS = 10  # arguments are raised to at least this, where the asymptotic series are exact
+SHIFTS = 10  # arguments are shifted to at least this, where the asymptotic series are exact
 
 
 def log_gamma(xp: Any, x: Any) -> Any:
@@ -107,19 +107,19 @@ def hurwitz(xp: Any, s: int, x: Any) -> Any:
     return total
 
 
-quick_trigamma = elementwise("trigamma")
+native_trigamma = elementwise("trigamma")
 
 
-def fast_polygamma(x: Any, n: int) -> Any:
-    """The first derivative by its kernel, others by the plain forward."""
+def polygamma_kernel(x: Any, n: int) -> Any:
+    """The native kernel for n = 1, the forward for others."""
     if n == 1:
-        return quick_trigamma(x)
+        return native_trigamma(x)
     with np.errstate(all="ignore"):
         return _polygamma.forward(np, x, n)
 
 
 @op(
-    numpy=fast_polygamma,
+    numpy=polygamma_kernel,
     promote="float",
     method=False,
     function=False,
@@ -154,7 +154,7 @@ def polygamma(ops, n, input):
     return ops.digamma(input) if n == 0 else ops._polygamma(input, n)
 
 
-def bessel(xp: Any, order: int, x: Any) -> Any:
+def bessel_i_scaled(xp: Any, order: int, x: Any) -> Any:
     """exp(-|x|) I_order(x): the mean of exp(|x| (cos t - 1)) cos(order t) over a half turn.
 
     The trapezoidal rule is exact to rounding there, since the integrand is smooth and periodic.
@@ -167,7 +167,7 @@ def bessel(xp: Any, order: int, x: Any) -> Any:
         t = math.pi * k / n
         total = total + xp.exp(size * (math.cos(t) - 1)) * math.cos(order * t)
     out = total / n
-    if order == 1:  # small ones by the series, where the mean cancels
+    if order == 1:  # the power series for small arguments, where the mean cancels
         half, term, near = 0.5 * xp.minimum(size, 1.0), 1.0, 0.0
         for k in range(1, 12):
             near, term = near + term, term * half * half / (k * (k + 1))
@@ -178,7 +178,7 @@ def bessel(xp: Any, order: int, x: Any) -> Any:
 @op(numpy=elementwise("i0"), promote="float", samples=unary(-3.0, 3.0))
 def i0(xp, x, /):
     """The modified Bessel function of the first kind of order 0."""
-    return (bessel(xp, 0, x) * xp.exp(xp.abs(x.astype(xp.float64)))).astype(x.dtype)
+    return (bessel_i_scaled(xp, 0, x) * xp.exp(xp.abs(x.astype(xp.float64)))).astype(x.dtype)
 
 
 @op(
@@ -191,7 +191,7 @@ def i0(xp, x, /):
 )
 def i1(xp, x, /):
     """The modified Bessel function of the first kind of order 1."""
-    return (bessel(xp, 1, x) * xp.exp(xp.abs(x.astype(xp.float64)))).astype(x.dtype)
+    return (bessel_i_scaled(xp, 1, x) * xp.exp(xp.abs(x.astype(xp.float64)))).astype(x.dtype)
 
 
 i0.pullback(x=lambda ops, g, x: g * ops.i1(x))

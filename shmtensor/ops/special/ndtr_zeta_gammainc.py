@@ -1,4 +1,4 @@
-"""Special functions of statistics: the normal distribution, entropy, zeta, incomplete gamma."""
+"""The normal distribution, entropy, zeta and the incomplete gamma functions."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ...native import elementwise, parallel
 from ..pointwise.exp_log_erf import erfc
 from ..table.op_definition import composite, op
 from ..table.samples import PAIR, reals, unary
-from .lgamma_polygamma import BERNOULLI, bessel, lgamma
+from .lgamma_polygamma import BERNOULLI, bessel_i_scaled, lgamma
 
 ROOT = math.sqrt(2)
 
 
-def wide(x: Any) -> Any:
-    """In float64."""
+def as_float64(x: Any) -> Any:
+    """x in float64."""
     return np.asarray(x, np.float64)
 
 
-def of_complement(x: Any) -> Any:
+def erfc_float64(x: Any) -> Any:
     """erfc in float64."""
-    return erfc.numpy(wide(x))
+    return erfc.numpy(as_float64(x))
 
 
 def scaled_erfc(x: Any) -> Any:
     """exp(x * x) erfc(x): from 4 on Laplace's continued fraction, below -26 infinite."""
-    x = wide(x)
+    x = as_float64(x)
     size = np.abs(x)
     near = np.minimum(size, 5.0)
-    out = np.exp(near * near) * of_complement(near)
+    out = np.exp(near * near) * erfc_float64(near)
     far = np.maximum(size, 4.0)
     fraction = far
     for k in range(60, 0, -1):
@@ -53,7 +53,7 @@ def scaled_erfc(x: Any) -> Any:
 )
 def special_ndtr(xp, x, /):
     """The distribution function of the standard normal distribution."""
-    return (0.5 * of_complement(-wide(x) / ROOT)).astype(x.dtype)
+    return (0.5 * erfc_float64(-as_float64(x) / ROOT)).astype(x.dtype)
 
 
 special_ndtr.pullback(x=lambda ops, g, x: g * ops.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi)))
@@ -68,11 +68,11 @@ special_ndtr.pullback(x=lambda ops, g, x: g * ops.exp(x * x * -0.5) * (1 / math.
 )
 def special_log_ndtr(xp, x, /):
     """The logarithm of `ndtr`, exact far into the left tail."""
-    v = wide(x)
+    v = as_float64(x)
     low = np.minimum(v, -1.0)
-    left = np.log(scaled_erfc(-low / ROOT) / 2) - low * low / 2
-    right = np.log1p(-of_complement(np.maximum(v, -1.0) / ROOT) / 2)
-    return np.where(v < -1, left, right).astype(x.dtype)
+    tail = np.log(scaled_erfc(-low / ROOT) / 2) - low * low / 2
+    center = np.log1p(-erfc_float64(np.maximum(v, -1.0) / ROOT) / 2)
+    return np.where(v < -1, tail, center).astype(x.dtype)
 
 
 special_log_ndtr.pullback(
@@ -93,7 +93,7 @@ def special_erfcx(xp, x, /):
 
 
 def erfcx_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
-    """2 x out - 2 / sqrt(pi), of which little is left where x is large: 16 bits are too few."""
+    """2 x out - 2 / sqrt(pi), which cancels for large x, so that 16 bits are not enough."""
     if x.dtype in HALVES:
         x = ops._to_copy(x, float32)
         out = ops.special_erfcx(x)
@@ -137,7 +137,7 @@ def horner(coefficients: Any, x: Any) -> Any:
     return total
 
 
-def ratio(parts: Any, x: Any) -> Any:
+def rational(parts: Any, x: Any) -> Any:
     """One polynomial over the other."""
     above, below = (horner(c, x) for c in parts)
     return above / below
@@ -152,11 +152,11 @@ def ratio(parts: Any, x: Any) -> Any:
 )
 def special_ndtri(xp, x, /):
     """The inverse of `ndtr`: the quantile function of the standard normal distribution."""
-    p = wide(x)
+    p = as_float64(x)
     q = p - 0.5
     r = np.sqrt(-np.log(np.where(q < 0, p, 1 - p)))
-    outer = np.where(r <= 5, ratio(TAIL, r - 1.6), ratio(FAR, r - 5)) * np.sign(q)
-    out = np.where(np.abs(q) <= 0.425, q * ratio(MIDDLE, 0.180625 - q * q), outer)
+    outer = np.where(r <= 5, rational(TAIL, r - 1.6), rational(FAR, r - 5)) * np.sign(q)
+    out = np.where(np.abs(q) <= 0.425, q * rational(MIDDLE, 0.180625 - q * q), outer)
     out = np.where((p == 0) | (p == 1), np.copysign(np.inf, q), out)
     return np.where((p < 0) | (p > 1), np.nan, out).astype(x.dtype)
 
@@ -174,18 +174,18 @@ def special_entr(xp, x, /):
     return xp.where(xp.isnan(x), x, xp.where(x < 0, -xp.inf, out)).astype(x.dtype)
 
 
-def fast_entr(x: Any) -> Any:
-    """As the product that it is, if nothing is 0 or below; else by the forward."""
-    if x.dtype.kind == "f" and not at_most(x, 0).any():
-        out = times(x, logarithm(x))
-        return negative(out, out)
+def entr_kernel(x: Any) -> Any:
+    """-x * log(x) in parallel if all elements are positive; else the forward."""
+    if x.dtype.kind == "f" and not parallel_less_equal(x, 0).any():
+        out = parallel_multiply(x, parallel_log(x))
+        return parallel_negative(out, out)
     with np.errstate(all="ignore"):
         return special_entr.forward(np, x)
 
 
-at_most, negative = parallel(np.less_equal), parallel(np.negative)
-times, logarithm = parallel(np.multiply), parallel(np.log)
-special_entr.numpy = fast_entr
+parallel_less_equal, parallel_negative = parallel(np.less_equal), parallel(np.negative)
+parallel_multiply, parallel_log = parallel(np.multiply), parallel(np.log)
+special_entr.numpy = entr_kernel
 special_entr.pullback(x=lambda ops, g, x: g * (-ops.log(x) - 1))
 
 
@@ -219,7 +219,7 @@ special_xlog1py.pullback(
 )
 def special_i0e(xp, x, /):
     """exp(-|x|) times the modified Bessel function of the first kind of order 0."""
-    return xp.where(xp.isinf(x), 0.0, bessel(xp, 0, x)).astype(x.dtype)
+    return xp.where(xp.isinf(x), 0.0, bessel_i_scaled(xp, 0, x)).astype(x.dtype)
 
 
 @op(
@@ -231,7 +231,7 @@ def special_i0e(xp, x, /):
 )
 def special_i1e(xp, x, /):
     """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
-    return xp.where(xp.isinf(x), 0.0, bessel(xp, 1, x)).astype(x.dtype)
+    return xp.where(xp.isinf(x), 0.0, bessel_i_scaled(xp, 1, x)).astype(x.dtype)
 
 
 special_i0e.pullback(x=lambda ops, g, x, out: g * (ops.special_i1e(x) - ops.sign(x) * out))
@@ -263,41 +263,41 @@ special_i1e.pullback(
 )
 def special_zeta(xp, x, q, /):
     """Hurwitz' zeta: the sum of (q + k) ** -x over k = 0, 1, ..., by Euler and Maclaurin."""
-    s, a = np.broadcast_arrays(wide(x), wide(q))
+    s, a = np.broadcast_arrays(as_float64(x), as_float64(q))
     safe = np.where(s > 1, s, 2.0)
-    whole = (a <= 0) & (a == np.floor(a))
-    base = np.where(whole, 1.0, a)
+    is_pole = (a <= 0) & (a == np.floor(a))
+    base = np.where(is_pole, 1.0, a)
     lowest = float(np.min(np.where(np.isfinite(base), base, 1.0), initial=1.0))
     shifts = int(min(10_000, max(10, math.ceil(10 - lowest))))
     total = np.zeros_like(safe)
     for k in range(shifts):
         near = base + k
-        total = total + np.where(near < 0, signed(near, safe), np.abs(near) ** -safe)
+        total = total + np.where(near < 0, negative_power(near, safe), np.abs(near) ** -safe)
     y = base + shifts
     total = total + y ** (1.0 - safe) / (safe - 1) + 0.5 * y**-safe
     factor = safe
     for k, b in enumerate(BERNOULLI, 1):
         total = total + b * factor * y ** (-safe - 2 * k + 1) / math.factorial(2 * k)
         factor = factor * (safe + 2 * k - 1) * (safe + 2 * k)
-    out = np.where(whole, np.inf, total)
-    out = np.where((a < 0) & ~whole & (s != np.floor(s)), np.nan, out)
+    out = np.where(is_pole, np.inf, total)
+    out = np.where((a < 0) & ~is_pole & (s != np.floor(s)), np.nan, out)
     out = np.where(s == 1, np.inf, np.where(s < 1, np.nan, out))
     return np.where(np.isnan(s) | np.isnan(a), np.nan, out).astype(x.dtype)
 
 
-def signed(near: Any, s: Any) -> Any:
-    """near ** -s of negative numbers, for whole s."""
-    return np.abs(near) ** -s * np.where(np.mod(s, 2) == 1, -1.0, 1.0)
+def negative_power(base: Any, s: Any) -> Any:
+    """base ** -s for negative bases and integer s."""
+    return np.abs(base) ** -s * np.where(np.mod(s, 2) == 1, -1.0, 1.0)
 
 
 special_zeta.pullback(q=lambda ops, g, x, q: g * -x * ops.special_zeta(x + 1, q))
 
 
-def incomplete(a: Any, x: Any, upper: bool) -> Any:
-    """P(a, x), or Q: by its series below a + 1, by Legendre's continued fraction above (Press et
+def incomplete_gamma(a: Any, x: Any, upper: bool) -> Any:
+    """P(a, x), or Q: by its series for x < a + 1, else by Legendre's continued fraction (Press et
     al. 2007, 6.2).
     """
-    a, x = np.broadcast_arrays(wide(a), wide(x))
+    a, x = np.broadcast_arrays(as_float64(a), as_float64(x))
     valid = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
     a1, x1 = np.where(valid, a, 1.0), np.where(valid, x, 1.0)
     front = np.exp(a1 * np.log(x1) - x1 - lgamma.numpy(a1))
@@ -333,8 +333,8 @@ def incomplete(a: Any, x: Any, upper: bool) -> Any:
     out = np.where((a == 0) & (x > 0), one, out)
     out = np.where(np.isinf(x) & (x > 0) & np.isfinite(a) & (a >= 0), one, out)
     out = np.where(np.isinf(a) & (a > 0) & np.isfinite(x) & (x >= 0), zero, out)
-    bad = (a < 0) | (x < 0) | ((a == 0) & (x == 0)) | (np.isinf(a) & np.isinf(x))
-    return np.where(bad | np.isnan(a) | np.isnan(x), np.nan, out)
+    is_invalid = (a < 0) | (x < 0) | ((a == 0) & (x == 0)) | (np.isinf(a) & np.isinf(x))
+    return np.where(is_invalid | np.isnan(a) | np.isnan(x), np.nan, out)
 
 
 GAMMAS = [
@@ -354,7 +354,7 @@ GAMMAS = [
 )
 def special_gammainc(xp, x, y, /):
     """The regularised lower incomplete gamma function P(input, other); no gradient by input."""
-    return incomplete(x, y, False).astype(x.dtype)
+    return incomplete_gamma(x, y, False).astype(x.dtype)
 
 
 @op(
@@ -368,7 +368,7 @@ def special_gammainc(xp, x, y, /):
 )
 def special_gammaincc(xp, x, y, /):
     """The regularised upper incomplete gamma function Q(input, other); no gradient by input."""
-    return incomplete(x, y, True).astype(x.dtype)
+    return incomplete_gamma(x, y, True).astype(x.dtype)
 
 
 def density(ops: Any, a: Any, x: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Orthogonal polynomials of whatever degree, by their recurrences of three terms (Abramowitz and
-Stegun 22.7); no gradients, as in PyTorch.
+"""Orthogonal polynomials of any degree, by their three-term recurrences (Abramowitz and Stegun
+22.7); no gradients, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 
 from ..table.op_definition import op
 from ..table.samples import ints, reals
-from .ndtr_zeta_gammainc import wide
+from .ndtr_zeta_gammainc import as_float64
 
 SAMPLES = [
     (reals((3, 4), -1.5, 1.5), ints((3, 4), 8)),
@@ -18,8 +18,8 @@ SAMPLES = [
     (reals((3,), 0.0, 1.0), ints((), 5, 4)),
 ]
 
-# What degree 1 is, and degree k + 1 from the two below it.
-FIRST: dict[str, Any] = {
+# The polynomial of degree 1, and the recurrence for degree k + 1.
+DEGREE_ONE: dict[str, Any] = {
     "chebyshev_polynomial_t": lambda x: x,
     "chebyshev_polynomial_u": lambda x: 2 * x,
     "chebyshev_polynomial_v": lambda x: 2 * x - 1,
@@ -29,7 +29,7 @@ FIRST: dict[str, Any] = {
     "laguerre_polynomial_l": lambda x: 1 - x,
     "legendre_polynomial_p": lambda x: x,
 }
-NEXT: dict[str, Any] = {
+RECURRENCES: dict[str, Any] = {
     "chebyshev": lambda k, x, now, last: 2 * x * now - last,
     "hermite_polynomial_h": lambda k, x, now, last: 2 * x * now - 2 * k * last,
     "hermite_polynomial_he": lambda k, x, now, last: x * now - k * last,
@@ -39,23 +39,23 @@ NEXT: dict[str, Any] = {
 
 
 def polynomial(name: str, x: Any, n: Any) -> Any:
-    """The polynomials of degrees n at x; of negative degree 0."""
-    follow = NEXT.get(name) or NEXT[name.partition("_")[0]]
-    x, n = np.broadcast_arrays(wide(x), np.asarray(n).astype(np.int64))
-    last, now = np.ones_like(x), FIRST[name](x)
-    out = np.where(n == 0, last, np.where(n == 1, now, 0.0))
+    """The polynomials of degrees n at x; 0 for negative degrees."""
+    recurrence = RECURRENCES.get(name) or RECURRENCES[name.partition("_")[0]]
+    x, n = np.broadcast_arrays(as_float64(x), np.asarray(n).astype(np.int64))
+    previous, current = np.ones_like(x), DEGREE_ONE[name](x)
+    out = np.where(n == 0, previous, np.where(n == 1, current, 0.0))
     for k in range(1, int(np.max(n, initial=0))):
-        last, now = now, follow(k, x, now, last)
-        out = np.where(n == k + 1, now, out)
+        previous, current = current, recurrence(k, x, current, previous)
+        out = np.where(n == k + 1, current, out)
     return np.where(np.isnan(x), x, out)
 
 
-def declared(name: str, base: str, doc: str) -> None:
-    """A row of polynomials; shifted ones are those of 2 x - 1."""
+def declare_polynomial(name: str, base: str, doc: str) -> None:
+    """Declares a row of polynomials; shifted ones are polynomials of 2 x - 1."""
     shifted = name.startswith("shifted")
 
     def forward(xp, x, n, /):
-        return polynomial(base, 2 * wide(x) - 1 if shifted else x, n).astype(x.dtype)
+        return polynomial(base, 2 * as_float64(x) - 1 if shifted else x, n).astype(x.dtype)
 
     forward.__doc__ = f"The {doc} of degree n."
     op(
@@ -71,9 +71,13 @@ def declared(name: str, base: str, doc: str) -> None:
 
 for _kind in "tuvw":
     _name = f"chebyshev_polynomial_{_kind}"
-    declared(_name, _name, f"Chebyshev polynomial {_kind.upper()}")
-    declared(f"shifted_{_name}", _name, f"Chebyshev polynomial {_kind.upper()}, of 2 * input - 1,")
-declared("hermite_polynomial_h", "hermite_polynomial_h", "physicists' Hermite polynomial")
-declared("hermite_polynomial_he", "hermite_polynomial_he", "probabilists' Hermite polynomial")
-declared("laguerre_polynomial_l", "laguerre_polynomial_l", "Laguerre polynomial")
-declared("legendre_polynomial_p", "legendre_polynomial_p", "Legendre polynomial")
+    declare_polynomial(_name, _name, f"Chebyshev polynomial {_kind.upper()}")
+    declare_polynomial(
+        f"shifted_{_name}", _name, f"Chebyshev polynomial {_kind.upper()}, of 2 * input - 1,"
+    )
+declare_polynomial("hermite_polynomial_h", "hermite_polynomial_h", "physicists' Hermite polynomial")
+declare_polynomial(
+    "hermite_polynomial_he", "hermite_polynomial_he", "probabilists' Hermite polynomial"
+)
+declare_polynomial("laguerre_polynomial_l", "laguerre_polynomial_l", "Laguerre polynomial")
+declare_polynomial("legendre_polynomial_p", "legendre_polynomial_p", "Legendre polynomial")

@@ -1,1 +1,1 @@
-"""The op table: what a row is, and the parts that rows share."""
+"""The op table: the definition of a row, and helpers of rows."""

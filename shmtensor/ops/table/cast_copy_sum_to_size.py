@@ -1,6 +1,4 @@
-"""Rows that the engine itself uses: to another dtype, back to a smaller shape, into given
-memory.
-"""
+"""Rows that the engine itself uses: cast, sum to a smaller shape, copy, clone, contiguous."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from .op_definition import op
 from .tensor_like import order_of
 
 
-@op(method=False, function=False, samples=(), layout="like", halves="moved", vmap="alone")
+@op(method=False, function=False, samples=(), layout="like", halves="copies", vmap="alone")
 def _to_copy(xp, x, /, dtype):
     """The tensor in another dtype; complex to real keeps the real part, as for gradients."""
     if x.dtype.kind == "c" and dtype.kind != "c":
@@ -24,7 +22,7 @@ def _to_copy(xp, x, /, dtype):
     return native.recast(x, dtype)
 
 
-at_once = kernel_or_fallback(
+cast_directly = kernel_or_fallback(
     # the kernel takes the real part, for bool (number 0) as well
     lambda x, dtype: native.cast(x, dtype.num) if dtype.num or x.dtype.kind != "c" else None,
     _to_copy.forward,
@@ -37,37 +35,37 @@ def is_half(dtype: Any) -> bool:
     return bool(dtype.itemsize == 2 and dtype.kind == "f")
 
 
-def in_rows(x: Any, dtype: Any) -> Any:
-    """The result in C order, if x nearly is."""
-    given = x.dtype
-    if is_half(given) == is_half(dtype) or (dtype.kind == "b" and given.char != "e"):
-        return at_once(x, dtype)
-    # Floats of 16 bits meet all others as float32, as in PyTorch; and nothing warns.
-    if "f" not in (given.char, dtype.char):
-        found = native.cast(x, dtype.num)
-        if found is not None:
-            return found
+def cast_contiguous(x: Any, dtype: Any) -> Any:
+    """x in another dtype; in C order if x is."""
+    source = x.dtype
+    if is_half(source) == is_half(dtype) or (dtype.kind == "b" and source.char != "e"):
+        return cast_directly(x, dtype)
+    # 16-bit floats are cast by way of float32, as in PyTorch; and nothing warns.
+    if "f" not in (source.char, dtype.char):
+        result = native.cast(x, dtype.num)
+        if result is not None:
+            return result
     if is_half(dtype):
-        return native.recast(x if given.char == "f" else at_once(x, FLOAT), dtype)
+        return native.recast(x if source.char == "f" else cast_directly(x, FLOAT), dtype)
     wide = native.recast(x, FLOAT)
-    return wide if dtype.char == "f" else at_once(wide, dtype)
+    return wide if dtype.char == "f" else cast_directly(wide, dtype)
 
 
-def in_its_order(x: Any, dtype: Any) -> Any:
-    """The dimensions of the result lie in memory as those of x."""
+def cast_preserving_strides(x: Any, dtype: Any) -> Any:
+    """x in another dtype, with its dimensions in the same order in memory."""
     order = None if x.ndim < 2 or x.flags.c_contiguous else order_of(x)
     if order is None:
-        return in_rows(x, dtype)
-    return in_rows(x.transpose(order), dtype).transpose(np.argsort(order))
+        return cast_contiguous(x, dtype)
+    return cast_contiguous(x.transpose(order), dtype).transpose(np.argsort(order))
 
 
-_to_copy.numpy = in_its_order
+_to_copy.numpy = cast_preserving_strides
 _to_copy.pullback(x=lambda g: g)  # the engine brings it to x's dtype
 
 
 @op(method=False, function=False, samples=[((2, 3, 4), (3, 1)), ((2, 3), ())])
 def _sum_to_size(xp, x, /, shape):
-    """Sums over the dimensions along which `shape` would be stretched to x's shape."""
+    """Sums over the dimensions along which `shape` would be broadcast to x's shape."""
     extra = x.ndim - len(shape)
     axes = tuple(
         i for i in range(x.ndim) if i < extra or (shape[i - extra] == 1 and x.shape[i] != 1)
@@ -78,11 +76,11 @@ def _sum_to_size(xp, x, /, shape):
 _sum_to_size.pullback(x=lambda ops, g, x_shape: ops.expand(g, x_shape))
 
 
-def store(x, y, out=None):
-    """y written over x's memory (`out`), or over fresh memory like it."""
+def copy_values(x, y, out=None):
+    """Copies y into x's memory (`out`), or into new memory like it."""
     if out is None:
         out = np.empty_like(x)
-    if not out.flags.writeable:  # which copyto overlooks if both are the same array
+    if not out.flags.writeable:  # copyto does not check it if both are the same array
         raise ValueError("assignment destination is read-only")
     if y.dtype.kind == "c" and out.dtype.kind != "c":
         y = y.real
@@ -95,34 +93,34 @@ def store(x, y, out=None):
 
 
 @op(
-    numpy=store,
+    numpy=copy_values,
     out=True,
     broadcast=True,
     inplace=True,
     method=False,
     function=False,
-    halves="moved",
+    halves="copies",
 )
 def _overwrite(xp, x, y, /):
     """The second tensor, in the first one's shape and dtype."""
-    return store(x, y)
+    return copy_values(x, y)
 
 
 _overwrite.pullback(y=lambda g: g)
 
 
 @op(
-    numpy=store,
+    numpy=copy_values,
     out=True,
     broadcast=True,
     inplace=True,
     method=False,
     function=False,
-    halves="moved",
+    halves="copies",
 )
 def copy(xp, x, y, /):
-    """`_overwrite` as users call it: Tensor.copy_. What was there has a gradient, 0."""
-    return store(x, y)
+    """`_overwrite` as users call it: Tensor.copy_. The old values have the gradient 0."""
+    return copy_values(x, y)
 
 
 copy.pullback(x=lambda ops, g: ops.zeros_like(g), y=lambda g: g)
@@ -133,7 +131,7 @@ copy.pullback(x=lambda ops, g: ops.zeros_like(g), y=lambda g: g)
     method=False,
     samples=[((3, 4),), ((),)],
     layout="like",
-    halves="moved",
+    halves="copies",
     vmap="alone",
 )
 def clone(xp, x, /):
@@ -145,9 +143,9 @@ clone.numpy = native.clone
 clone.pullback(x=lambda g: g)
 
 
-@op(method=False, function=False, samples=[((3, 4),), ((),)], halves="moved", vmap="alone")
+@op(method=False, function=False, samples=[((3, 4),), ((),)], halves="copies", vmap="alone")
 def _contiguous(xp, x, /):
-    """A copy whose elements lie in order in memory."""
+    """A copy in C order."""
     return native.contiguous(x) if xp is np else x.copy("C")
 
 
@@ -156,7 +154,7 @@ _contiguous.pullback(x=lambda g: g)
 
 @op(method=False, function=False, samples=[((2, 3, 4, 5),), ((2, 3, 2, 2, 2),)])
 def _contiguous_channels_last(xp, x, /):
-    """A copy whose elements lie in order with dimension 1 as the last: channels_last."""
+    """A copy in the order of channels_last: dimension 1 is the innermost."""
     return xp.moveaxis(xp.moveaxis(x, 1, -1).copy("C"), -1, 1)
 
 

@@ -1,4 +1,4 @@
-"""Which dtypes go together: operands that are not mixed, and numbers that must be fractions."""
+"""Checks of dtypes: operands that must have the same, and numbers that must be floating-point."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 
-def same_dtype_rule(name: str, *xs: Any) -> None:
-    """Nothing, if all tensors are of one dtype; Python numbers do not count.
+def check_same_dtype(name: str, *xs: Any) -> None:
+    """Checks that all tensors have the same dtype; Python numbers are ignored.
 
     Raises:
-        RuntimeError: they are not.
+        RuntimeError: dtypes differ.
     """
     first = None
     for x in xs:
@@ -18,29 +18,28 @@ def same_dtype_rule(name: str, *xs: Any) -> None:
         if first is None:
             first = dtype
         elif dtype is not None and dtype is not first and dtype != first:
-            shown = ", ".join(str(x.dtype) for x in xs if hasattr(x, "dtype"))
+            dtypes = ", ".join(str(x.dtype) for x in xs if hasattr(x, "dtype"))
             raise RuntimeError(
-                f"{name}: expected the operands to have the same dtype: {shown}, "
+                f"{name}: expected the operands to have the same dtype: {dtypes}, "
                 "hint: convert one of them, x.to(y.dtype)"
             )
 
 
-def unmixed(name: str) -> Callable[..., None]:
-    """`same_dtype_rule` as a row's column `unlike`: asked only after the usual way was left."""
+def same_dtype_check(name: str) -> Callable[..., None]:
+    """`check_same_dtype` as a row's `check_dtypes`, which runs on the slow path only."""
 
     def check(*inputs: Any) -> None:
-        same_dtype_rule(
-            name, *(x for x in inputs if hasattr(x, "array"))
-        )  # NumPy's own are converted
+        tensors = (x for x in inputs if hasattr(x, "array"))  # NumPy's arrays are converted
+        check_same_dtype(name, *tensors)
 
     return check
 
 
-def floating(name: str, x: Any) -> None:
-    """Nothing, if the numbers are floating-point or complex.
+def check_floating(name: str, x: Any) -> None:
+    """Checks that x is floating-point or complex.
 
     Raises:
-        NotImplementedError: they are whole numbers or truth values.
+        NotImplementedError: it is integer or bool.
     """
     if x.dtype.kind in "iub":
         raise NotImplementedError(
@@ -48,22 +47,22 @@ def floating(name: str, x: Any) -> None:
         )
 
 
-def refusal(name: str, x: Any) -> Exception:
-    """What says that an op is not for complex numbers, or not for bool."""
-    kind = NotImplementedError if x.dtype.kind == "c" else RuntimeError
-    return kind(f"{name}: not for {x.dtype}: shape {x.shape}")
+def unsupported_dtype(name: str, x: Any) -> Exception:
+    """The error of an op that does not take x's dtype."""
+    error = NotImplementedError if x.dtype.kind == "c" else RuntimeError
+    return error(f"{name}: not for {x.dtype}: shape {x.shape}")
 
 
-def parameters_fit(name: str, x: Any, *parameters: Any) -> None:
-    """Nothing, if the parameters of a normalisation are of x's dtype, or float32 beside 16 bits.
+def check_parameter_dtypes(name: str, x: Any, *parameters: Any) -> None:
+    """Checks that the parameters of a normalization have x's dtype, or float32 for 16-bit floats.
 
     Raises:
-        NotImplementedError: x is of whole numbers.
+        NotImplementedError: x is integer or bool.
         RuntimeError: a parameter has another dtype.
     """
     dtype = x.dtype
     if dtype.kind in "iub":
-        floating(name, x)
+        check_floating(name, x)
     for p in parameters:
         if p is None or p.dtype is dtype or p.dtype == dtype:
             continue
@@ -73,52 +72,55 @@ def parameters_fit(name: str, x: Any, *parameters: Any) -> None:
             )
 
 
-def not_whole(name: str) -> Callable[..., None]:
-    """`fractions` of all inputs as a row's column `unlike`."""
+def any_floating_check(name: str) -> Callable[..., None]:
+    """`check_any_floating` of all inputs as a row's `check_dtypes`."""
 
     def check(*inputs: Any) -> None:
         for x in inputs:
             if getattr(x, "dtype", None) is not None and x.dtype.kind not in "iub":
                 return
-        floating(name, next(x for x in inputs if hasattr(x, "dtype")))
+        check_floating(name, next(x for x in inputs if hasattr(x, "dtype")))
 
     return check
 
 
-def fractions(name: str, x: Any, y: Any) -> None:
-    """Nothing, if one of the two is of floating-point or complex numbers.
+def check_any_floating(name: str, x: Any, y: Any) -> None:
+    """Checks that x or y is floating-point or complex.
 
     Raises:
-        NotImplementedError: both are whole numbers.
+        NotImplementedError: both are integer or bool.
     """
     if getattr(y, "dtype", None) is None or y.dtype.kind in "iub":
-        floating(name, x)
+        check_floating(name, x)
 
 
-KINDS = {bool: 0, int: 1, float: 2, complex: 3}
-CATEGORIES = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
-NAMED = ("bool", "whole numbers", "real numbers", "complex numbers")
+CATEGORY_OF_NUMBER = {bool: 0, int: 1, float: 2, complex: 3}
+CATEGORY_OF_KIND = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+CATEGORY_NAMES = ("bool", "whole numbers", "real numbers", "complex numbers")
 
 
-def scale_fits(name: str, word: str, number: Any, *xs: Any) -> int:
-    """The category of what the tensors and numbers give, which a factor of theirs may not exceed.
+def check_scale(name: str, parameter: str, number: Any, *xs: Any) -> int:
+    """The category of the tensors' and numbers' common dtype, which a factor must not exceed.
 
     Raises:
-        RuntimeError: it does (1.5 among whole numbers), or is a truth value among numbers.
+        RuntimeError: it does (1.5 for integers), or it is a bool and the category is not.
     """
-    found = max(CATEGORIES[x.dtype.kind] if hasattr(x, "dtype") else KINDS[type(x)] for x in xs)
-    of = KINDS.get(type(number), 2)
-    if (of > 1 and of > found) or (of == 0 and found > 0):
+    category = max(
+        CATEGORY_OF_KIND[x.dtype.kind] if hasattr(x, "dtype") else CATEGORY_OF_NUMBER[type(x)]
+        for x in xs
+    )
+    kind = CATEGORY_OF_NUMBER.get(type(number), 2)
+    if (kind > 1 and kind > category) or (kind == 0 and category > 0):
         raise RuntimeError(
-            f"{name}: {word} does not fit: {number!r} ({NAMED[of]}), the result is of "
-            f"{NAMED[found]}"
+            f"{name}: {parameter} does not fit: {number!r} ({CATEGORY_NAMES[kind]}), the result is "
+            f"of {CATEGORY_NAMES[category]}"
         )
-    return found
+    return category
 
 
-def multiple(ops: Any, name: str, x: Any, y: Any, alpha: Any) -> Any:
-    """alpha * y for what is added to x; among truth values alpha is one, too."""
-    if scale_fits(name, "alpha", alpha, x, y) == 0:
+def scaled_operand(ops: Any, name: str, x: Any, y: Any, alpha: Any) -> Any:
+    """alpha * y, which is to be added to x; if both are bool, alpha is taken as a bool."""
+    if check_scale(name, "alpha", alpha, x, y) == 0:
         return y * bool(alpha) if hasattr(y, "dtype") else y and bool(alpha)
     dtype = getattr(y, "dtype", None)
     if dtype is not None and dtype.kind == "b" and hasattr(x, "dtype"):
@@ -129,20 +131,20 @@ def multiple(ops: Any, name: str, x: Any, y: Any, alpha: Any) -> Any:
 BY_ELEMENT = ("gather", "scatter", "scatter_add", "scatter_reduce")  # empty indices: of any dtype
 
 
-def insist_on_indices(
+def check_index_dtype(
     name: str, index: Any, kinds: str = "ilq", error: type[Exception] = RuntimeError
 ) -> None:
-    """Nothing, if the index is a tensor of int64 or int32 (kinds "lq": of int64 alone).
+    """Checks that the index is a tensor of int64 or int32 (kinds "lq": of int64 only).
 
     Raises:
-        TypeError: it is no tensor.
+        TypeError: it is not a tensor.
         RuntimeError: it has another dtype.
     """
     dtype = getattr(index, "dtype", None)
     if dtype is None:
         raise TypeError(f"{name}: the index must be a tensor, not {type(index).__name__}")
     if dtype.char not in kinds and not (name in BY_ELEMENT and 0 in index.shape):
-        wanted = "int32 or int64" if "i" in kinds else "int64"
+        expected = "int32 or int64" if "i" in kinds else "int64"
         raise error(
-            f"{name}: the index must be of whole numbers: {dtype}, use long(), expected {wanted}"
+            f"{name}: the index must be of whole numbers: {dtype}, use long(), expected {expected}"
         )

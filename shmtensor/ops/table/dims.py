@@ -11,21 +11,21 @@ import numpy as np
 
 __all__ = [
     "axes",
+    "axes_of_all_any",
     "axis",
-    "each_or",
+    "broadcast_shape",
+    "check_ordered",
+    "evenly_distribute_backward",
     "expand_reduced",
-    "flat_or",
-    "in_order",
-    "kept",
-    "shared",
-    "together",
+    "keepdim_shape",
+    "reduced_dims",
 ]
 
 Shape = tuple[int, ...]
 
 
 def axis(x: Any, dim: int) -> int:
-    """A dimension counted from the front; a 0-d tensor is taken to have one.
+    """A dimension counted from the front; a 0-d tensor counts as one of one dimension.
 
     Raises:
         IndexError: the tensor has no such dimension.
@@ -37,7 +37,7 @@ def axis(x: Any, dim: int) -> int:
 
 
 def axes(x: Any, dim: int | Sequence[int] | None) -> Any:
-    """What NumPy takes for `axis`: None and an empty list both mean all dimensions."""
+    """NumPy's `axis` for a `dim`: None and an empty list both mean all dimensions."""
     if dim is None:
         return None
     if not x.ndim:
@@ -48,13 +48,13 @@ def axes(x: Any, dim: int | Sequence[int] | None) -> Any:
     return dim if isinstance(dim, int) else tuple(dim) or None
 
 
-def each_or(x: Any, dim: int | Sequence[int] | None) -> Any:
-    """The same for `all` and `any`, to which an empty list means no dimension."""
+def axes_of_all_any(x: Any, dim: int | Sequence[int] | None) -> Any:
+    """`axes` for `all` and `any`, where an empty list means no dimension."""
     return () if dim is not None and dim.__class__ is not int and not dim else axes(x, dim)
 
 
-def together(name: str, *shapes: Sequence[int]) -> Shape:
-    """The shape that tensors of these shapes have together.
+def broadcast_shape(name: str, *shapes: Sequence[int]) -> Shape:
+    """The shape to which tensors of these shapes are broadcast.
 
     Raises:
         RuntimeError: they cannot be broadcast.
@@ -62,22 +62,22 @@ def together(name: str, *shapes: Sequence[int]) -> Shape:
     try:
         return np.broadcast_shapes(*(tuple(s) for s in shapes))
     except ValueError:
-        shown = ", ".join(str(tuple(s)) for s in shapes)
-        raise RuntimeError(f"{name}: shapes cannot be broadcast: {shown}") from None
+        message = ", ".join(str(tuple(s)) for s in shapes)
+        raise RuntimeError(f"{name}: shapes cannot be broadcast: {message}") from None
 
 
-def in_order(name: str, x: Any, refused: str = "c") -> Any:
-    """The array, if its elements have an order.
+def check_ordered(name: str, x: Any, refused: str = "c") -> Any:
+    """The array, if its elements can be ordered.
 
     Raises:
-        NotImplementedError: they have none: complex numbers.
+        NotImplementedError: they cannot: complex numbers.
     """
     if x.dtype.kind in refused:
         raise NotImplementedError(f"{name}: not implemented for {x.dtype}: shape {x.shape}")
     return x
 
 
-def kept(shape: Shape, dim: int | Sequence[int] | None) -> Shape:
+def keepdim_shape(shape: Shape, dim: int | Sequence[int] | None) -> Shape:
     """The shape with the reduced dimensions of size 1."""
     n = len(shape)
     if dim is None or not n:
@@ -85,11 +85,11 @@ def kept(shape: Shape, dim: int | Sequence[int] | None) -> Shape:
     if isinstance(dim, int):
         dim %= n
         return (*shape[:dim], 1, *shape[dim + 1 :])
-    gone = {d % n for d in dim} or range(n)
-    return tuple(1 if i in gone else size for i, size in enumerate(shape))
+    reduced = {d % n for d in dim} or range(n)
+    return tuple(1 if i in reduced else size for i, size in enumerate(shape))
 
 
-def flat_or(dim: int | Sequence[int] | None, shape: Shape) -> tuple[int, ...]:
+def reduced_dims(dim: int | Sequence[int] | None, shape: Shape) -> tuple[int, ...]:
     """All reduced dimensions, counted from the front."""
     n = len(shape)
     if dim is None or not n:
@@ -102,17 +102,17 @@ def flat_or(dim: int | Sequence[int] | None, shape: Shape) -> tuple[int, ...]:
 def expand_reduced(
     ops: Any, g: Any, shape: Shape, dim: int | Sequence[int] | None, keepdim: bool = False
 ) -> Any:
-    """A reduced tensor, stretched back to the shape that it was reduced from (a view)."""
+    """A reduced tensor, expanded to the shape that it was reduced from (a view)."""
     if dim is not None and not keepdim:
-        g = ops.reshape(g, kept(shape, dim))
+        g = ops.reshape(g, keepdim_shape(shape, dim))
     return ops.broadcast_to(g, shape)
 
 
-def shared(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
-    """The gradient of an extreme or a median, evenly among the elements that attain it."""
+def evenly_distribute_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -> Any:
+    """The gradient of a min, max or median, divided evenly among the elements equal to it."""
     shape = tuple(x.shape)
-    peak = expand_reduced(ops, out, shape, dim, keepdim)
-    hit = (x == peak) | ((x != x) & (peak != peak))
+    extreme = expand_reduced(ops, out, shape, dim, keepdim)
+    mask = (x == extreme) | ((x != x) & (extreme != extreme))
     return ops._where(
-        hit, expand_reduced(ops, g / ops.sum(hit, dim, keepdim), shape, dim, keepdim), 0.0
+        mask, expand_reduced(ops, g / ops.sum(mask, dim, keepdim), shape, dim, keepdim), 0.0
     )

@@ -1,4 +1,4 @@
-"""How the results of ops lie in memory, where their operands are not all in rows: as PyTorch's.
+"""Memory formats of results whose operands are not all contiguous: as in PyTorch.
 
 Note [Memory formats] in native/kernels/shape/memory_format.h says how it is done.
 """
@@ -15,20 +15,20 @@ from .op_definition import Row
 
 __all__ = ["format_of", "like_image"]
 
-WORDS = (
+RULES = (
     "pointwise",
     "images",
     "all",
-    "rows",
+    "contiguous",
     "like",
 )  # in the order of native/kernels/shape/memory_format.h
 POINTWISE = 0
 
 
 def rule_of(row: Row, kernel: Any) -> int | None:
-    """How a row's results lie, as a number; None: as the kernel leaves them."""
+    """The number of a row's rule for memory formats; None: the kernel decides."""
     if row.layout:
-        return WORDS.index(row.layout.partition(" ")[0])
+        return RULES.index(row.layout.partition(" ")[0])
     return POINTWISE if row.broadcast or hasattr(kernel, "nin") else None
 
 
@@ -37,44 +37,44 @@ def format_of(row: Row, kernel: Any) -> tuple[int, ...] | None:
     rule = rule_of(row, kernel)
     if rule is None or isinstance(row.numpy, tuple) or row.view:
         return None
-    plain = row.numpy is None  # the forward, whose first argument is the array module
-    deciding = row.layout.split()
-    leads = sum(1 << i for i, x in enumerate(row.inputs) if x.name in deciding)
-    arguments = len(row.inputs) + len(row.attributes) + plain
+    has_xp = row.numpy is None  # the kernel is the forward, whose first argument is xp
+    layout_inputs = row.layout.split()
+    input_mask = sum(1 << i for i, x in enumerate(row.inputs) if x.name in layout_inputs)
+    arguments = len(row.inputs) + len(row.attributes) + has_xp
     outputs = 1 if row.name == "_native_batch_norm" else len(row.outputs)
-    return rule, int(plain), len(row.inputs), arguments, leads, outputs
+    return rule, int(has_xp), len(row.inputs), arguments, input_mask, outputs
 
 
 def memory_of(x: Any) -> Any:
-    """The array of a tensor, or the array itself; None of what is batched."""
+    """The array of a tensor, or the array itself; None for a batched tensor of vmap."""
     array = getattr(x, "array", x)
     return array if isinstance(array, np.ndarray) and array.ndim == x.ndim else None
 
 
-def own(ops: Any, out: Any, image: Any) -> Any:
-    """A composite's result in memory of its own: a copy where nothing was done to `image`.
+def clone_if_same_memory(ops: Any, out: Any, image: Any) -> Any:
+    """A composite's result; a copy if it still shares memory with `image`.
 
-    Copies: none or one, which is in the graph.
+    Copies: none or one, which the graph records.
     """
-    array, given = memory_of(out), memory_of(image)
-    if array is None or given is None or owner_of(array) is not owner_of(given):
+    array, input_array = memory_of(out), memory_of(image)
+    if array is None or input_array is None or owner_of(array) is not owner_of(input_array):
         return out
     return ops.clone(out)
 
 
 def like_image(ops: Any, out: Any, image: Any) -> Any:
-    """A composite's result in channels last if PyTorch takes `image` for that, else in rows, and in
-    memory of its own.
+    """A composite's result, channels_last if PyTorch suggests that for `image`, else contiguous. It
+    does not share memory with `image`.
 
-    Copies: none or one, which is in the graph.
+    Copies: none or one, which the graph records.
     """
-    array, like = memory_of(out), memory_of(image)
-    if array is None or like is None:
+    array, input_array = memory_of(out), memory_of(image)
+    if array is None or input_array is None:
         return out
-    if owner_of(array) is owner_of(like):
+    if owner_of(array) is owner_of(input_array):
         out = ops.clone(out)
         array = memory_of(out)
-    if native.suggests_channels_last(like) and array.ndim == like.ndim:
+    if native.suggests_channels_last(input_array) and array.ndim == input_array.ndim:
         last = native.suggests_channels_last(array)
         return out if last else ops._contiguous_channels_last(out)
     return out if array.flags.c_contiguous else ops._contiguous(out)

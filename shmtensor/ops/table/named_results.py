@@ -6,37 +6,37 @@ from collections import namedtuple
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["named", "shape_of"]
+__all__ = ["named_result", "shape_of"]
 
 
 @lru_cache(None)
 def shape_of(name: str, fields: tuple[str, ...]) -> Any:
-    """The tuple class of one function, shown and pickled as PyTorch's `return_types` are."""
-    return dressed(namedtuple(name, fields))
+    """The tuple class of one function, with the repr and pickle of PyTorch's `return_types`."""
+    return as_return_type(namedtuple(name, fields))
 
 
-def dressed(made: Any) -> Any:
-    made.__module__ = "shmtensor.return_types"
-    made.__repr__ = shown
-    made.__reduce__ = reduced
-    return made
+def as_return_type(tuple_class: Any) -> Any:
+    tuple_class.__module__ = "shmtensor.return_types"
+    tuple_class.__repr__ = result_repr
+    tuple_class.__reduce__ = result_reduce
+    return tuple_class
 
 
-def shown(result: Any) -> str:
+def result_repr(result: Any) -> str:
     parts = ",\n".join(f"{name}={value!r}" for name, value in zip(result._fields, result))
     return f"shmtensor.return_types.{type(result).__name__}(\n{parts})"
 
 
-def reduced(result: Any) -> Any:
-    # By name and fields: the class has no place of its own that pickle could look it up in.
+def result_reduce(result: Any) -> Any:
+    # By name and fields: pickle could not find the class in a module.
     return filled, (type(result).__name__, result._fields, tuple(result))
 
 
 def filled(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    """A result from its pickle."""
+    """Rebuilds a result from its pickle, which names this function."""
     return shape_of(name, fields)(*values)
 
 
-def named(name: str, **fields: Any) -> Any:
+def named_result(name: str, **fields: Any) -> Any:
     """A tuple whose fields have names."""
     return shape_of(name, tuple(fields))(*fields.values())

@@ -1,8 +1,8 @@
 """The op table: what an op is, declared once as a row of data.
 
-A row holds a forward on arrays, one pullback per differentiable input, and columns that say how the
-engine treats it. Nothing here knows Tensor: `autograd` turns rows into functions. Names are read
-once, at declaration, so that a wrong one is a TypeError there and not in the middle of a backward.
+A row has a forward on arrays, a pullback for each differentiable input, and columns that tell the
+engine how to treat it. Nothing here knows Tensor: `autograd` turns rows into functions. Names are
+checked at declaration, so that a wrong one is a TypeError there and not during a backward.
 
 ```python
 @op(numpy=np.multiply, broadcast=True, promote="common", samples=PAIR)
@@ -13,10 +13,10 @@ def mul(xp, x, y, /):
 mul.pullback(x=lambda g, y: g * y, y=lambda g, x: g * x)
 ```
 
-Inputs stand before `/`, attributes after it. The public names of the inputs `x` and `y` are `input`
-and `other`. An input annotated `list` takes a sequence of tensors; one with the default None may be
-left out. An attribute may be annotated: "index" (tensors inside are turned into arrays), "sizes"
-(the method takes `*sizes` as well), "dtype" (any spelling of a dtype).
+Inputs are before `/`, attributes after it. The public names of the inputs `x` and `y` are `input`
+and `other`. An input annotated `list` takes a sequence of tensors; one with the default None is
+optional. An attribute may be annotated: "index" (tensors inside become arrays), "sizes" (the method
+takes `*sizes` as well), "dtype" (any spelling of a dtype).
 
 Longer than other files: each column is explained here.
 """
@@ -35,15 +35,15 @@ __all__ = [
     "Composite",
     "Input",
     "Row",
+    "check_tensors",
     "composite",
-    "insist_on_tensors",
     "op",
 ]
 
 Function = Callable[..., Any]
 EMPTY = Parameter.empty
 
-# What a row's annotations say (see above); to a type checker an attribute may be anything.
+# The annotations of rows (see above); to a type checker an attribute may be anything.
 sizes: TypeAlias = Any
 index: TypeAlias = Any
 dtype: TypeAlias = Any
@@ -52,10 +52,10 @@ PUBLIC_NAMES = {"x": "input", "y": "other"}
 RULES = ("common", "float")
 ANNOTATIONS = ("index", "sizes", "dtype")
 
-# Rows and composites that pullbacks and other composites call, not users.
+# Columns of rows and composites that only pullbacks and other composites call.
 PRIVATE: dict[str, Any] = {"method": False, "function": False}
 
-# Shapes of two broadcasting operands that between them stretch every way.
+# Shapes of two operands in all cases of broadcasting.
 PAIR: list[tuple[Any, ...]] = [
     ((3, 4), (3, 4)),
     ((3, 4), (4,)),
@@ -81,7 +81,7 @@ class Attribute(NamedTuple):
     """One plain argument of a row: a dimension, a flag, a shape."""
 
     name: str
-    default: Any  # EMPTY if it must be given
+    default: Any  # EMPTY if it is required
     kind: str  # "", or one of ANNOTATIONS
     keyword_only: bool
 
@@ -94,9 +94,9 @@ class Pullback(NamedTuple):
 
 
 class Row:
-    """An op. Made by `op`; complete before the first call compiles it."""
+    """An op, declared by `op`; complete before the first call compiles it."""
 
-    # No dataclass here and below: writing its methods would be a tenth of the import.
+    # Not a dataclass, as below: generating its methods would be a tenth of the import time.
     name: str
     forward: Function
     inputs: tuple[Input, ...]
@@ -107,7 +107,7 @@ class Row:
     promote: str | None
     promoted: tuple[str, ...]  # the inputs that promotion concerns
     outputs: tuple[str, ...]
-    keeps: tuple[str, ...]
+    saves: tuple[str, ...]
     listed: bool
     view: bool
     inplace: bool
@@ -115,7 +115,7 @@ class Row:
     method: bool
     function: bool
     samples: Sequence[tuple[Any, ...]]
-    tensors: tuple[str, ...]  # inputs that no Python number may stand for
+    tensors: tuple[str, ...]  # inputs that must not be Python numbers
     product: bool
     wraps: bool
     layout: str
@@ -123,61 +123,64 @@ class Row:
     autocast: str
     vmap: str
     exact_out: bool
-    diverted: Function | None = None
-    diverted_in_place: Function | None = None  # the same for `<name>_`; else its result is copied
-    wrong: Function | None = None  # (inputs, attributes) -> an error, looked for after a failure
-    unlike: Function | None = None  # raises where operands of unlike dtypes are not mixed
+    rare_form: Function | None = None  # the composite for calls with rare keyword arguments
+    rare_form_inplace: Function | None = None  # the same for `<name>_`; by default a copy of it
+    diagnose: Function | None = None  # (inputs, attributes) -> an error or None, after a failure
+    check_dtypes: Function | None = None  # raises if the operands' dtypes must not be mixed
 
     def __init__(self, **columns: Any) -> None:
         self.__dict__.update(columns)
         self.pullbacks: dict[str, Pullback] = {}
         self.overrides: dict[type, Function] = {}
         self.aliases: list[str] = []
-        self.rarely: dict[str, Any] = {}  # keyword arguments that divert the call
+        self.rare_defaults: dict[str, Any] = {}  # keyword arguments that call `rare_form`
 
     def pullback(self, **functions: Function | None) -> Row:
         """Declares the gradients of inputs, by the inputs' names.
 
-        A function may name: `g` (or `g_<output>`), `ops` (this table, on arrays or Tensors), any
-        input, `<input>_shape`, `<input>_dtype`, any output (`out` if there is one), kept extras and
-        attributes. The engine keeps exactly what is named. It returns the gradient, or None for no
-        gradient; for a `list` input a list of them. `into` is None, or an array of the input's
-        shape and dtype that it may write the gradient to and return (Note [Born at home]).
+        The parameters of a function may be: `g` (or `g_<output>`), `ops` (this table, on arrays or
+        Tensors), any input, `<input>_shape`, `<input>_dtype`, any output (`out` if there is one),
+        saved extras and attributes. The engine saves exactly these. The function returns the
+        gradient, or None for no gradient; for a `list` input a list of them. `into` is None, or an
+        array of the input's shape and dtype that it may write the gradient to and return
+        (autograd/engine/grad_buffer.py).
 
         Raises:
             TypeError: a name that this op does not have.
         """
-        known = self.names()
+        available = self.names()
         for name, function in functions.items():
             if name not in {i.name for i in self.inputs}:
-                raise TypeError(f"{self.name}.pullback: no such input: {name!r}, it has {known}")
+                raise TypeError(
+                    f"{self.name}.pullback: no such input: {name!r}, it has {available}"
+                )
             if function is None:
                 continue
             needs = parameters_of(function)
-            unknown = [n for n in needs if n not in known]
+            unknown = [n for n in needs if n not in available]
             if unknown:
                 raise TypeError(
-                    f"{self.name}.pullback: {name} names what the op does not have: {unknown}, "
-                    f"it has {sorted(known)}"
+                    f"{self.name}.pullback: {name} has parameters unknown to the op: {unknown}, "
+                    f"it has {sorted(available)}"
                 )
             self.pullbacks[name] = Pullback(function, needs)
         return self
 
     @property
     def label(self) -> str:
-        """The name in messages: without the underscore of a private row."""
+        """The name in messages, without the underscore of a private row."""
         return self.name.lstrip("_")
 
     def names(self) -> set[str]:
-        """What a pullback of this op may name."""
-        names = {"g", "ops", "into", *self.outputs, *self.keeps, *(a.name for a in self.attributes)}
+        """The possible parameters of this op's pullbacks."""
+        names = {"g", "ops", "into", *self.outputs, *self.saves, *(a.name for a in self.attributes)}
         names |= {f"g_{output}" for output in self.outputs}
         for x in self.inputs:
             names |= {x.name, f"{x.name}_shape", f"{x.name}_dtype"}
         return names
 
     def on(self, array_class: type) -> Callable[[Function], Function]:
-        """Declares another forward for a device's array class: `@exp.on(cupy.ndarray)`."""
+        """Declares another forward for the array class of a device: `@exp.on(cupy.ndarray)`."""
 
         def declare(function: Function) -> Function:
             self.overrides[array_class] = function
@@ -191,23 +194,23 @@ class Row:
         return self
 
     def rare(self, **defaults: Any) -> Callable[[Function], Function]:
-        """Declares keyword arguments that hardly anyone gives, at no cost for the others.
+        """Declares keyword arguments that are rarely used, at no cost for other calls.
 
-        When one of them is given, the composite below is called instead: `(ops, inputs...,
-        attributes..., *, given)`. The composite must not pass them on to the op itself. For example
-        `@add.rare(alpha=1)`, `@sum.rare(dtype=None)`.
+        A call with one of them calls the decorated composite instead: `(ops, inputs...,
+        attributes..., *, keyword arguments)`, which must not pass them on to the op itself. For
+        example `@add.rare(alpha=1)`, `@sum.rare(dtype=None)`.
         """
 
         def declare(function: Function) -> Function:
-            self.rarely.update(defaults)
-            self.diverted = function
+            self.rare_defaults.update(defaults)
+            self.rare_form = function
             return function
 
         return declare
 
 
 class Composite:
-    """A public function that is plain Python over other ops, and has no pullback of its own."""
+    """A public function that is plain Python over other ops, without its own pullback."""
 
     name: str
     compute: Function  # (ops, arguments...)
@@ -229,7 +232,7 @@ class Composite:
         return self
 
 
-def insist_on_tensors(name: str, *values: Any) -> None:
+def check_tensors(name: str, *values: Any) -> None:
     """Raises TypeError if one of the operands of a composite is a Python number."""
     if any(isinstance(v, (bool, int, float, complex)) for v in values):
         raise TypeError(f"{name}: a tensor is needed, not a number: {values}")
@@ -245,7 +248,7 @@ def op(
     broadcast: bool = False,
     promote: str | None = None,
     outputs: str = "out",
-    keeps: str = "",
+    saves: str = "",
     listed: bool = False,
     view: bool = False,
     inplace: bool | None = None,
@@ -271,42 +274,42 @@ def op(
             `(kernel, "x, dim, None")` to spell the arguments. Without it the forward runs with `xp
             = numpy`.
         broadcast: inputs are broadcast against each other, and may be Python numbers; the engine
-            sums each gradient back to its input's shape.
+            sums each gradient to its input's shape.
         promote: "common" (PyTorch's common dtype of the inputs), "float" (the same, and integers
-            become the default float); then the names of the inputs it concerns if not all: "common
-            x y".
-        outputs: names of the outputs, separated by spaces. A pullback that names `g` gets the first
-            one's gradient.
-        keeps: names of extras that forward returns after the outputs, for pullbacks only.
+            become the default float); then the names of the promoted inputs if not all: "common x
+            y".
+        outputs: names of the outputs, separated by spaces. In a pullback, `g` is the gradient of
+            the first one.
+        saves: names of extras that forward returns after the outputs, for pullbacks only.
         listed: forward returns a list of outputs, of any length; `g` is the list of their
             gradients.
         view: the result may be a view of the first input.
-        inplace: make an in-place form `<name>_`. By default: when `promote` is given.
-        out: the kernel takes the result array as one more positional argument. By default: when it
+        inplace: declare an in-place form `<name>_`. By default: if `promote` is not None.
+        out: the kernel takes the result array as one more positional argument. By default: if it
             is a ufunc.
-        method, function: make a Tensor method, a function of `shmtensor`. With neither, the op is
-            private.
-        name: the op's name, if the function cannot bear it.
-        tensors: names of inputs of a broadcasting op for which PyTorch takes tensors only, no
-            Python numbers (operators take them: `2 < x`).
-        product: a product of the first two inputs as matrices: what a mismatch of shapes means.
-        wraps: a Python integer that does not fit into the tensor's dtype wraps around. Otherwise
-            the kernel knows what to do with it.
-        layout: how the results lie in memory where the operands are not in rows: "pointwise" as
-            PyTorch's pointwise functions do it, "rows", "like" the first input, "images x y" in
-            channels last if one of these inputs is, "all images x" if all tensors of the list are;
-            "" as the kernel leaves them. What broadcasts, and ufuncs, are pointwise by themselves.
-        halves: why the kernel gets 16-bit floats as they lie in memory: "moved", it moves
-            elements; "asked", it asks for the dtype; "chosen", it chooses a kernel itself. Others
-            compute in float32 and round once (docs/design/bfloat16.md).
-        autocast: in which precision it computes inside `autocast`: "lower", "full" (float32),
-            "widest" (of the operands), "alone" (as given, though there are products inside).
-            PyTorch's lists of its CPU backend.
-        vmap: its batching rule in func/batching_rules/rules_by_op_kind.py; "" by the other columns,
-            or example by example.
+        method, function: declare a Tensor method, a function of `shmtensor`. With neither, the op
+            is private.
+        name: the op's name, if it cannot be the function's.
+        tensors: names of inputs of a broadcasting op that must be tensors in PyTorch, not Python
+            numbers (operators take them: `2 < x`).
+        product: a product of the first two inputs as matrices, for errors of mismatched shapes.
+        wraps: a Python integer that does not fit the tensor's dtype wraps around. Otherwise the
+            kernel handles it.
+        layout: the memory format of the results if the operands are not all contiguous:
+            "pointwise" as PyTorch's pointwise functions, "contiguous", "like" the first input,
+            "images x y": channels_last if one of these inputs is, "all images x": if all tensors of
+            the list are; "": the kernel decides. Broadcasting rows and ufuncs are "pointwise" by
+            default.
+        halves: why the kernel takes 16-bit floats without a cast to float32: "copies", it only
+            copies elements; "checks", it checks the dtype itself; "dispatches", it chooses a kernel
+            by dtype. Others compute in float32 and round once (docs/design/bfloat16.md).
+        autocast: the precision inside `autocast`: "lower", "full" (float32), "widest" (of the
+            operands), "alone" (unchanged, although it calls products). PyTorch's lists for the CPU.
+        vmap: its batching rule in func/batching_rules/rules_by_op_kind.py; "": by the other
+            columns, or example by example.
         exact_out: `out=` must have the result's dtype, as in PyTorch; others convert.
-        samples: arguments for the generated test, a tuple each; a tuple of ints in place of an
-            input is its shape.
+        samples: arguments for the generated test, a tuple each; a tuple of ints as an input means
+            its shape.
     """
 
     def declare(forward: Function) -> Row:
@@ -325,7 +328,7 @@ def op(
             promote=rule or None,
             promoted=tuple(promoted or (i.name for i in inputs)),
             outputs=tuple(outputs.split()),
-            keeps=tuple(keeps.split()),
+            saves=tuple(saves.split()),
             listed=listed,
             view=view,
             inplace=promote is not None and outputs == "out" if inplace is None else inplace,
@@ -351,23 +354,25 @@ def op(
 
 
 def read_signature(forward: Any) -> tuple[tuple[Input, ...], tuple[Attribute, ...]]:
-    """The inputs and attributes that a forward names.
+    """The inputs and attributes of a forward.
 
-    Read from its code: `inspect.signature` takes 40 us a function, and there are a thousand.
+    They are read from its code: `inspect.signature` takes 40 us, for about a thousand functions.
     """
     code = forward.__code__
-    names, ahead = code.co_varnames, code.co_posonlyargcount
-    if names[:1] != ("xp",) or not ahead:
+    names, n_positional = code.co_varnames, code.co_posonlyargcount
+    if names[:1] != ("xp",) or not n_positional:
         raise TypeError(
             f"op: {forward.__name__}: the first parameter must be xp, before '/': {names[:1]}"
         )
     notes = forward.__annotations__
-    given = forward.__defaults__ or ()
-    defaults = dict(zip(names[code.co_argcount - len(given) : code.co_argcount], given))
+    tail = forward.__defaults__ or ()
+    defaults = dict(zip(names[code.co_argcount - len(tail) : code.co_argcount], tail))
     defaults.update(forward.__kwdefaults__ or {})
-    inputs = [Input(n, word_of(notes.get(n, "")) == "list", n in defaults) for n in names[1:ahead]]
+    inputs = [
+        Input(n, word_of(notes.get(n, "")) == "list", n in defaults) for n in names[1:n_positional]
+    ]
     attributes = []
-    for i in range(ahead, code.co_argcount + code.co_kwonlyargcount):
+    for i in range(n_positional, code.co_argcount + code.co_kwonlyargcount):
         word = word_of(notes.get(names[i], ""))
         kind = word if word in ANNOTATIONS else ""
         default = defaults.get(names[i], EMPTY)
@@ -376,7 +381,7 @@ def read_signature(forward: Any) -> tuple[tuple[Input, ...], tuple[Attribute, ..
 
 
 def word_of(note: Any) -> str:
-    """The word that an annotation is."""
+    """The name of an annotation."""
     text = note if isinstance(note, str) else note.__name__
     return text.strip("'\"").partition("[")[0]
 
@@ -402,15 +407,15 @@ def composite(
     """Declares a public function that is plain Python over other ops.
 
     Its first parameter is `ops`, the table: `@composite` / `def addcmul(ops, input, tensor1,
-    tensor2, *, value=1):`. The rest is the public signature, with PyTorch's names. It may also
-    serve in pullbacks, as `ops.addcmul`. `inplace` makes an in-place form, which copies the result;
-    a function `(ops, arguments...)` does it without the copy, or gives None; with the names of rows
-    ("written slices_plus") the composite itself does, for whose calls of those rows their in-place
-    forms stand. `autocast` and `exact_out` are as for a row.
+    tensor2, *, value=1):`. The other parameters are the public signature, with PyTorch's names.
+    Pullbacks may call it, too, as `ops.addcmul`. `inplace=True` declares an in-place form, which
+    copies the result; a function `(ops, arguments...)` works in place without the copy, or returns
+    None; with names of rows ("_scatter _scatter_add") the composite itself is called, and these
+    rows are replaced by their in-place forms. `autocast` and `exact_out` are as for a row.
     """
 
     def declare(compute: Function) -> Composite:
-        made = Composite(
+        result = Composite(
             name=name or compute.__name__,
             compute=compute,
             doc=compute.__doc__ or "",
@@ -422,10 +427,10 @@ def composite(
             exact_out=exact_out,
         )
         if parameters_of(compute)[:1] != ("ops",):
-            raise TypeError(f"composite: {made.name}: the first parameter must be ops")
-        if made.name in ROWS or made.name in COMPOSITES:
-            raise TypeError(f"composite: declared twice: {made.name!r}")
-        COMPOSITES[made.name] = made
-        return made
+            raise TypeError(f"composite: {result.name}: the first parameter must be ops")
+        if result.name in ROWS or result.name in COMPOSITES:
+            raise TypeError(f"composite: declared twice: {result.name!r}")
+        COMPOSITES[result.name] = result
+        return result
 
     return declare if compute is None else declare(compute)

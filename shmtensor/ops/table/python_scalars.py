@@ -8,11 +8,11 @@ import numpy as np
 
 from ... import dtypes, native
 
-__all__ = ["as_assigned", "as_element", "as_operand_of", "fits_dtype", "in_64_bits"]
+__all__ = ["as_assigned", "as_element", "as_operand_of", "check_64_bits", "fits_dtype"]
 
 
 def bounds(dtype: Any) -> tuple[Any, Any]:
-    """The smallest and the largest number; of unsigned ones the smallest wraps around."""
+    """The smallest and the largest number; a negative one wraps around if the dtype is unsigned."""
     if dtype.kind == "b":
         return -np.inf, np.inf
     if dtype.kind in "iu":
@@ -27,8 +27,8 @@ def bounds(dtype: Any) -> tuple[Any, Any]:
 BOUNDS = {dtype: bounds(dtype) for dtype in dtypes.ALL}
 
 
-def fits_dtype(where: str, value: Any, dtype: Any) -> None:
-    """Nothing, if a number can be an element.
+def fits_dtype(name: str, value: Any, dtype: Any) -> None:
+    """Checks that a number can be an element.
 
     Raises:
         RuntimeError: it is too large for the dtype, or complex or NaN where the dtype is not.
@@ -36,7 +36,7 @@ def fits_dtype(where: str, value: Any, dtype: Any) -> None:
     parts: tuple[Any, ...] = (value,)
     if isinstance(value, complex):
         if value.imag and dtype.kind not in "bc":
-            raise refused(where, value, dtype)
+            raise overflow_error(name, value, dtype)
         parts = (value.real, value.imag)
     low, high = BOUNDS[dtype]
     if dtype.kind == "u" and not isinstance(value, int):
@@ -47,18 +47,18 @@ def fits_dtype(where: str, value: Any, dtype: Any) -> None:
                 continue
             if dtype.kind != "b":
                 if isinstance(part, int):
-                    in_64_bits(part)
-                raise refused(where, value, dtype)
+                    check_64_bits(part)
+                raise overflow_error(name, value, dtype)
 
 
-def refused(where: str, value: Any, dtype: Any) -> RuntimeError:
-    what = "a complex value does not fit: " if isinstance(value, complex) else ""
+def overflow_error(name: str, value: Any, dtype: Any) -> RuntimeError:
+    reason = "a complex value does not fit: " if isinstance(value, complex) else ""
     return RuntimeError(
-        f"{where}: {what}value cannot be converted to type {dtype} without overflow: {value!r}"
+        f"{name}: {reason}value cannot be converted to type {dtype} without overflow: {value!r}"
     )
 
 
-def in_64_bits(value: int) -> int:
+def check_64_bits(value: int) -> int:
     """The number.
 
     Raises:
@@ -69,9 +69,9 @@ def in_64_bits(value: int) -> int:
     return value
 
 
-def as_element(where: str, value: Any, dtype: Any) -> Any:
-    """A number that fits as a 0-d array; below 0 and unsigned it wraps around."""
-    fits_dtype(where, value, dtype)
+def as_element(name: str, value: Any, dtype: Any) -> Any:
+    """A number that fits, as a 0-d array; below 0 it wraps around if the dtype is unsigned."""
+    fits_dtype(name, value, dtype)
     if dtype.kind == "b":
         value = bool(value)
     elif isinstance(value, complex) and dtype.kind != "c":
@@ -81,14 +81,14 @@ def as_element(where: str, value: Any, dtype: Any) -> Any:
     return np.asarray(value, dtype)
 
 
-def as_operand_of(where: str, value: Any, like: Any) -> Any:
-    """A number that fits as an operand beside a tensor or an array: 0-d, of its dtype."""
-    element = as_element(where, value, like.dtype)
+def as_operand_of(name: str, value: Any, like: Any) -> Any:
+    """A number that fits, as an operand for a tensor or an array: 0-d, of its dtype."""
+    element = as_element(name, value, like.dtype)
     return native.wrap(element) if isinstance(like, native.TensorBase) else element
 
 
 def as_assigned(value: Any, dtype: Any) -> Any:
-    """A number that is assigned as a 0-d array. Of 16-bit floats too large ones become infinite."""
+    """An assigned number, as a 0-d array. If it is too large for a 16-bit float, it is infinite."""
     if isinstance(value, complex) and value.imag and dtype.kind not in "bc":
         raise RuntimeError(
             f"setitem: a complex number does not fit into a {dtype} tensor: {value}, "

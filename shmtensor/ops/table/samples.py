@@ -1,8 +1,7 @@
-"""How a row says which inputs the generated test shall feed it.
+"""Samples: the inputs that the generated test gives a row.
 
-A sample is a tuple: the inputs first, in the row's order, then attributes. A plain shape stands for
-real numbers of that shape (complex ones where the test runs complex); the words below stand for the
-rest.
+A sample is a tuple: the inputs in the row's order, then attributes. A plain shape means real
+numbers of that shape (complex ones where the test runs complex); the functions below make others.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ __all__ = ["PAIR", "TRIPLE", "UNARY", "Sample", "ascending", "bools", "ints", "r
 
 
 class Sample:
-    """Numbers of a kind ("f", "i", "b"), evenly from [low, high), of one shape; in the last
-    dimension all different, or in ascending order, if so said."""
+    """Uniform numbers from [low, high) of a kind ("f", "i", "b") and a shape; optionally all
+    different, or ascending, in the last dimension."""
 
     def __init__(
         self,

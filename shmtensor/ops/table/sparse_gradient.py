@@ -1,4 +1,4 @@
-"""Scattered: a gradient of which only some slices are kept, as pullbacks give it."""
+"""Sparse gradients, as pullbacks return them: only some slices are stored."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["SparseGradient", "add_slices_at", "sparse_embedding_backward", "spar
 
 
 class SparseGradient:
-    """What is not at one of the places is zero; what is at one place several times is summed.
+    """A gradient that is zero except at some indices; slices at the same index are summed.
 
     Attributes:
-        places: int64, (sparse dimensions, kept slices).
-        numbers: (kept slices, *the other dimensions): an array, or a Tensor with its history.
-        shape: of the whole.
+        places: the indices, int64, (sparse dimensions, nnz).
+        numbers: the values, (nnz, *dense dimensions): an array, or a Tensor with its history.
+        shape: of the dense gradient.
     """
 
     places: Any
@@ -30,7 +30,7 @@ class SparseGradient:
 
 
 def add_slices_at(out: Any, places: Any, numbers: Any) -> None:
-    """Adds numbers to the slices of an array at places."""
+    """Adds values to the slices of an array at indices."""
     if len(places) == 1 and native.index_add(out, numbers, places[0], 0):
         return
     if out.flags.c_contiguous:
@@ -42,20 +42,20 @@ def add_slices_at(out: Any, places: Any, numbers: Any) -> None:
 def sparse_embedding_backward(
     ops: Any, g: Any, index: Any, shape: Any, padding_idx: int
 ) -> SparseGradient:
-    """The gradient of a table of a shape whose rows at index got g; none for padding_idx.
+    """The gradient of an embedding table: g at the rows `index`, without padding_idx.
 
     Copies: one of the indices, which may be the user's.
     """
     places = np.array(index, np.int64).reshape(1, -1)
     numbers = ops.reshape(g, (places.shape[1], *shape[1:]))
     if padding_idx >= 0:
-        kept = np.flatnonzero(places[0] != padding_idx)
-        places, numbers = places[:, kept], ops._index_select(numbers, kept, 0)
+        mask = np.flatnonzero(places[0] != padding_idx)
+        places, numbers = places[:, mask], ops._index_select(numbers, mask, 0)
     return SparseGradient(places, numbers, shape)
 
 
 def sparse_gather_backward(ops: Any, g: Any, index: Any, shape: Any, dim: int) -> SparseGradient:
-    """The gradient of a tensor of a shape whose elements at index along dim got g."""
+    """The gradient of a gathered tensor: g at the elements `index` along dim."""
     if not shape or not index.ndim:
         places = np.zeros((len(shape), index.size), np.int64)
         if shape:

@@ -11,7 +11,7 @@ import pytest
 import shmtensor as st
 from shmtensor.autograd import gradcheck, gradgradcheck
 from shmtensor.ops.nn import rnn as recurrent
-from shmtensor.ops.nn.rnn_layer import last_rows, rows_before
+from shmtensor.ops.nn.rnn_layer import last_rows, previous_rows
 
 KINDS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 CASES = [
@@ -128,8 +128,8 @@ def test_other_dtypes_go_by_the_loop() -> None:
 
 def test_rows_before_and_last_rows() -> None:
     # the rows of three sequences of lengths 3, 2, 1: 0 1 2 | 3 4 | 5, behind the initial states
-    assert rows_before((3, 2, 1), False).tolist() == [0, 1, 2, 3, 4, 6]
-    assert rows_before((3, 2, 1), True).tolist() == [6, 7, 2, 8, 1, 0]
+    assert previous_rows((3, 2, 1), False).tolist() == [0, 1, 2, 3, 4, 6]
+    assert previous_rows((3, 2, 1), True).tolist() == [6, 7, 2, 8, 1, 0]
     assert last_rows((3, 2, 1)).tolist() == [5, 4, 2]
 
 

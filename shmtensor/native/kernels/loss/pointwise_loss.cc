@@ -17,9 +17,8 @@ constexpr int64_t kGrain = 16384;  // elements per slice
 constexpr int64_t kChunk = 2048;   // elements whose losses stay in the first-level cache
 constexpr int64_t kUnlock = 8192;
 
-constexpr const char* kNames[kGated] = {"squared", "absolute",   "bent",
-                                           "entropy", "logit",      "soft_margin",
-                                           "divergence", "log_divergence", "poisson"};
+constexpr const char* kNames[kGated] = {"mse", "l1", "huber", "bce", "bce_with_logits", "soft_margin",
+                                           "kl_div", "kl_div_log_target", "poisson_nll"};
 
 enum class Reduction { None, Mean, Sum };
 

@@ -26,21 +26,21 @@ def bent(d: Any, knee: float, scale: float) -> Any:
 
 # Each loss of (x, y), and its slopes by x and y.
 MEASURES: dict[str, tuple[Any, Any, Any]] = {
-    "squared": (lambda x, y: (x - y) ** 2, lambda x, y: 2 * (x - y), lambda x, y: 2 * (y - x)),
-    "absolute": (
+    "mse": (lambda x, y: (x - y) ** 2, lambda x, y: 2 * (x - y), lambda x, y: 2 * (y - x)),
+    "l1": (
         lambda x, y: abs(x - y), lambda x, y: np.sign(x - y), lambda x, y: np.sign(y - x)
     ),
-    "bent": (
+    "huber": (
         lambda x, y: bent(abs(x - y), 0.5, 2.0),
         lambda x, y: 2 * np.clip((x - y) / 0.5, -1, 1),
         lambda x, y: 2 * np.clip((y - x) / 0.5, -1, 1),
     ),
-    "entropy": (
+    "bce": (
         lambda x, y: -(y * np.log(x) + (1 - y) * np.log1p(-x)),
         lambda x, y: (x - y) / (x * (1 - x)),
         lambda x, y: np.log1p(-x) - np.log(x),
     ),
-    "logit": (
+    "bce_with_logits": (
         lambda x, y: (1 - y) * x + soft_plus(-x), lambda x, y: expit(x) - y, lambda x, y: -x
     ),
     "soft_margin": (
@@ -48,17 +48,17 @@ MEASURES: dict[str, tuple[Any, Any, Any]] = {
         lambda x, y: -y * expit(-x * y),
         lambda x, y: -x * expit(-x * y),
     ),
-    "divergence": (
+    "kl_div": (
         lambda x, y: xlogy(y, y) - y * x, lambda x, y: -y, lambda x, y: np.log(y) + 1 - x
     ),
-    "log_divergence": (
+    "kl_div_log_target": (
         lambda x, y: np.exp(y) * (y - x),
         lambda x, y: -np.exp(y),
         lambda x, y: np.exp(y) * (y - x + 1),
     ),
-    "poisson": (lambda x, y: np.exp(x) - x * y, lambda x, y: np.exp(x) - y, lambda x, y: -x),
+    "poisson_nll": (lambda x, y: np.exp(x) - x * y, lambda x, y: np.exp(x) - y, lambda x, y: -x),
 }  # fmt: skip
-PROBABILITIES = {"entropy": (True, True), "divergence": (False, True), "logit": (False, True)}
+PROBABILITIES = {"bce": (True, True), "kl_div": (False, True), "bce_with_logits": (False, True)}
 
 
 def pair(name: str, shape: tuple[int, ...], dtype: str) -> list[Any]:
@@ -111,18 +111,18 @@ def test_a_mean_of_many_is_as_good_as_one_in_double() -> None:
     x, y = (RNG.random(3_000_000).astype("float32") for _ in range(2))
     want = ((x.astype("float64") - y) ** 2).mean()
     np.testing.assert_allclose(
-        native.pointwise_loss(x, y, "squared", "mean", 0.0, 0.0), want, rtol=2e-7
+        native.pointwise_loss(x, y, "mse", "mean", 0.0, 0.0), want, rtol=2e-7
     )
 
 
 def test_the_same_bits_on_any_number_of_threads() -> None:
-    x, y = pair("logit", (300_001,), "float32")
+    x, y = pair("bce_with_logits", (300_001,), "float32")
     before = native.get_num_threads()
     found = set()
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
-            total = native.pointwise_loss(x, y, "logit", "mean", 0.0, 0.0)
+            total = native.pointwise_loss(x, y, "bce_with_logits", "mean", 0.0, 0.0)
             assert total is not None
             found.add(total.tobytes())
     finally:
@@ -134,11 +134,9 @@ def test_certain_probabilities_count_at_most_100() -> None:
     for dtype in TOLERANCE:
         x = np.array([0, 1, 0, 1, 1e-30, 0.5], dtype)
         y = np.array([0, 1, 1, 0, 0, 0], dtype)
-        got = native.pointwise_loss(x, y, "entropy", "none", 0.0, 0.0)
+        got = native.pointwise_loss(x, y, "bce", "none", 0.0, 0.0)
         np.testing.assert_allclose(got, [0, 0, 100, 100, 1e-30, np.log(2)], rtol=1e-6)
-        slopes = native.pointwise_loss_backward(
-            np.ones_like(x), x, y, "entropy", 0, "none", 0.0, 0.0
-        )
+        slopes = native.pointwise_loss_backward(np.ones_like(x), x, y, "bce", 0, "none", 0.0, 0.0)
         np.testing.assert_allclose(slopes, [0, 0, -1e12, 1e12, 1e-18, 2], rtol=1e-6, atol=1e-37)
 
 
@@ -146,7 +144,7 @@ def test_far_logits_lose_nothing() -> None:
     for dtype in TOLERANCE:
         x = np.array([80, -80, 500, -500, np.inf, -np.inf], dtype)
         y = np.array([1, 0, 1, 0, 0, 1], dtype)
-        got = native.pointwise_loss(x, y, "logit", "none", 0.0, 0.0)
+        got = native.pointwise_loss(x, y, "bce_with_logits", "none", 0.0, 0.0)
         small = np.exp(-80)
         np.testing.assert_allclose(
             got, [small, small, 0, 0, np.inf, np.inf], rtol=1e-5, atol=1e-200
@@ -167,13 +165,13 @@ def test_nan_stays() -> None:
 
 def test_what_is_left_to_the_plain_form() -> None:
     x, y = np.ones(3, "float32"), np.ones(3, "float32")
-    assert native.pointwise_loss(x, y.astype("float64"), "squared", "mean", 0.0, 0.0) is None
-    assert native.pointwise_loss(x, y[:1], "squared", "mean", 0.0, 0.0) is None
-    assert native.pointwise_loss(x.astype("int64"), y, "squared", "mean", 0.0, 0.0) is None
+    assert native.pointwise_loss(x, y.astype("float64"), "mse", "mean", 0.0, 0.0) is None
+    assert native.pointwise_loss(x, y[:1], "mse", "mean", 0.0, 0.0) is None
+    assert native.pointwise_loss(x.astype("int64"), y, "mse", "mean", 0.0, 0.0) is None
     assert native.pointwise_loss(x, y, "cubed", "mean", 0.0, 0.0) is None
-    assert native.pointwise_loss(x, y, "squared", "median", 0.0, 0.0) is None
-    assert native.pointwise_loss(x + 1, y, "entropy", "mean", 0.0, 0.0) is None  # no probability
-    assert native.pointwise_loss(-x, y, "entropy", "none", 0.0, 0.0) is None
-    assert native.pointwise_loss_backward(x, x, y, "squared", 0, "mean", 0.0, 0.0) is None
-    assert native.pointwise_loss_backward(x[:1], x, y, "squared", 0, "none", 0.0, 0.0) is None
-    assert native.pointwise_loss_backward(x, x, y, "squared", 2, "none", 0.0, 0.0) is None
+    assert native.pointwise_loss(x, y, "mse", "median", 0.0, 0.0) is None
+    assert native.pointwise_loss(x + 1, y, "bce", "mean", 0.0, 0.0) is None  # no probability
+    assert native.pointwise_loss(-x, y, "bce", "none", 0.0, 0.0) is None
+    assert native.pointwise_loss_backward(x, x, y, "mse", 0, "mean", 0.0, 0.0) is None
+    assert native.pointwise_loss_backward(x[:1], x, y, "mse", 0, "none", 0.0, 0.0) is None
+    assert native.pointwise_loss_backward(x, x, y, "mse", 2, "none", 0.0, 0.0) is None
