@@ -17,7 +17,7 @@ def is_tensor_like(inp: Any) -> bool:
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Whether one of the operands takes ops over; plain tensors do not."""
-    return bool(torch_function.overriders(relevant_args))
+    return bool(torch_function.overloaded_args(relevant_args))
 
 
 def handle_torch_function(
@@ -27,4 +27,6 @@ def handle_torch_function(
 
     Raises: TypeError, none of them knows.
     """
-    return torch_function.ask(torch_function.overriders(relevant_args), public_api, args, kwargs)
+    return torch_function.call_torch_function(
+        torch_function.overloaded_args(relevant_args), public_api, args, kwargs
+    )

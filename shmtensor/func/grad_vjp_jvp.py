@@ -19,7 +19,7 @@ from .. import native
 from ..autograd import enable_grad, table
 from ..autograd import grad as gradients_of
 from ..autograd.engine.accumulate_grad import AccumulateGrad
-from ..autograd.functional import pulled_by
+from ..autograd.functional import vjp_for_forward_mode
 from .batched_tensor import Batched, NoRule, levels, spread, unstack
 from .pytree import flat
 
@@ -300,7 +300,7 @@ def pushes(trial: Trial, plain: list[Any]) -> Callable[[list[Any]], list[Any]]:
         u = zeros(y).requires_grad_()
         gs: Any = [None] * len(trial.plain)
         if y.requires_grad:
-            gs = pulled_by(u, y, trial.plain)
+            gs = vjp_for_forward_mode(u, y, trial.plain)
         pulled.append((u, gs))
 
     def push(tangents: list[Any]) -> list[Any]:

@@ -81,7 +81,7 @@ class _Blocks:
     def reduce(self, obj: Any, cls: type) -> Any:
         """The reduction of what this module knows, or NotImplemented."""
         if cls is Tensor:
-            if obj.node is None and obj.leaf is None and obj.base is None:
+            if obj.node is None and obj.accumulate_grad is None and obj.base is None:
                 return rebuild_plain, self.array(obj.array)
             return rebuild_tensor, (cls, *self.tensor(obj))
         if cls is np.ndarray:

@@ -37,8 +37,8 @@ def deepcopy(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
     if named := getattr(tensor, "__dict__", None):
         made.__dict__.update(copy.deepcopy(named, memo))
     if tensor.grad is not None:
-        made.leaf = made.leaf or AccumulateGrad(made)
-        made.leaf.grad = tensor.grad.__deepcopy__(memo)
+        made.accumulate_grad = made.accumulate_grad or AccumulateGrad(made)
+        made.accumulate_grad.grad = tensor.grad.__deepcopy__(memo)
     return made
 
 
@@ -64,7 +64,7 @@ def whole(tensor: Tensor) -> Any:
     owner = owner_of(tensor.array)
     plain = owner.flags.c_contiguous or owner.flags.f_contiguous
     mapped = isinstance(owner.base, mmap.mmap)
-    home = tensor.leaf is not None and tensor.leaf.grad_buffer is not None
+    home = tensor.accumulate_grad is not None and tensor.accumulate_grad.grad_buffer is not None
     return owner if plain and not mapped and not home else None
 
 

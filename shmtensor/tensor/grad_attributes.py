@@ -28,11 +28,11 @@ def start_recording(tensor: Tensor) -> None:
             "requires_grad_: Setting requires_grad=True on inference tensor outside InferenceMode "
             f"is not allowed: shape {tuple(tensor.shape)}, make a clone() first"
         )
-    if tensor.leaf is None:
-        tensor.leaf = AccumulateGrad(tensor)
+    if tensor.accumulate_grad is None:
+        tensor.accumulate_grad = AccumulateGrad(tensor)
     else:
-        tensor.leaf.describe(tensor.array)
-    tensor.node = tensor.leaf
+        tensor.accumulate_grad.describe(tensor.array)
+    tensor.node = tensor.accumulate_grad
 
 
 def stop_recording(tensor: Tensor, node: Any) -> None:
@@ -65,9 +65,9 @@ def set_grad(tensor: Tensor, value: Any) -> None:
             f"grad: assigned grad has data of a different shape or dtype: {shape} {array.dtype} "
             f"is not {tensor.array.shape} {tensor.array.dtype}"
         )
-    if tensor.leaf is None:
-        tensor.leaf = AccumulateGrad(tensor)
-    tensor.leaf.grad = value
+    if tensor.accumulate_grad is None:
+        tensor.accumulate_grad = AccumulateGrad(tensor)
+    tensor.accumulate_grad.grad = value
 
 
 def set_data(tensor: Tensor, value: Any) -> None:
@@ -80,7 +80,7 @@ def set_data(tensor: Tensor, value: Any) -> None:
             "floating point or complex dtype"
         )
     array = tensor.array = value.array
-    leaf = tensor.leaf
+    leaf = tensor.accumulate_grad
     if leaf is not None:
         leaf.describe(array)
         home = leaf.grad_buffer

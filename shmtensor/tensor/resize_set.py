@@ -12,7 +12,7 @@ from .. import native
 from ..autograd.dispatch.op_function import table
 from ..autograd.engine import views_and_inplace
 from ..autograd.engine.accumulate_grad import AccumulateGrad
-from ..autograd.engine.resize import SetStorage, place, resize
+from ..autograd.engine.resize import SetStorage, resize, set_array
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import enable_grad, no_grad, recording
 from ..ops.table.tensor_like import order_in
@@ -32,9 +32,9 @@ def become(tensor: T, name: str, *args: Any) -> T:
     What it was is its base from then on, so that its history continues, under `no_grad` too: a
     tensor that requires grad still does. A leaf remains one. It counts as a write.
     """
-    views_and_inplace.may_change(tensor)
+    views_and_inplace.check_inference_write(tensor)
     node = views_and_inplace.node_of(tensor)
-    views_and_inplace.may_forget(tensor)
+    views_and_inplace.check_unrecorded_write(tensor)
     if node.__class__ is AccumulateGrad or is_unrecorded(node):
         with no_grad():
             tensor.array = getattr(table, name)(tensor.detach(), *args).array
@@ -55,8 +55,8 @@ def become(tensor: T, name: str, *args: Any) -> T:
     if tensor.base is not None:  # it has seen that
         parent, _, *step = tensor.base
         tensor.base = (parent, tensor.version.count, *step)
-    if tensor.leaf is not None and former.node is not None:
-        views_and_inplace.move_retained(tensor, former.node)
+    if tensor.accumulate_grad is not None and former.node is not None:
+        views_and_inplace.move_retain_grad(tensor, former.node)
     return tensor
 
 
@@ -64,7 +64,7 @@ def resize_(tensor: T, sizes: tuple[Any, ...], memory_format: Any) -> T:
     """Changes a tensor's shape: its elements are those in memory from the first one on."""
     if not sizes:
         raise TypeError("resize_: missing argument 'size'")
-    views_and_inplace.may_change(tensor)
+    views_and_inplace.check_inference_write(tensor)
     shape = tuple(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes)
     if any(operator.index(n) < 0 for n in shape):
         raise RuntimeError(f"resize_: sizes must not be negative: {shape}")
@@ -83,10 +83,10 @@ def resize_(tensor: T, sizes: tuple[Any, ...], memory_format: Any) -> T:
 
 def set_(tensor: T, source: Any, storage_offset: int, size: Any, stride: Any) -> T:
     """Makes a tensor one over another one's memory, or over none. Copies: none."""
-    views_and_inplace.may_change(tensor)
+    views_and_inplace.check_inference_write(tensor)
     node = views_and_inplace.node_of(tensor)
     if node.__class__ is AccumulateGrad and recording.get():
-        views_and_inplace.may_write(tensor)
+        views_and_inplace.check_recorded_write(tensor)
     if source is None:
         array = native.call(np.empty, 0, tensor.dtype)
     elif source.array.dtype is not tensor.array.dtype:
@@ -102,7 +102,7 @@ def set_(tensor: T, source: Any, storage_offset: int, size: Any, stride: Any) ->
             steps = np.cumprod([1, *tuple(size)[:0:-1]])[::-1].tolist()
         array = table.as_strided(source.detach(), size, steps, storage_offset).array
     sources = (node, None if source is None else views_and_inplace.node_of(source))
-    place(tensor, array)
+    set_array(tensor, array)
     native.wrote(tensor)
     if recording.get() and any(sources):
         tensor.node = native.Node(SetStorage, sources, (), array)

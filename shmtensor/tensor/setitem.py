@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import native
-from ..autograd.dispatch.convert_index import as_index, kind_of
-from ..autograd.dispatch.promote_operands import Unknown, as_operand
+from ..autograd.dispatch.convert_index import as_index, part_kind
+from ..autograd.dispatch.promote_operands import UnsupportedOperand, as_operand
 from ..autograd.engine import views_and_inplace
 from ..ops.table.python_scalars import as_assigned
 
@@ -28,7 +28,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         value = native.wrap(np.asarray(value, self.array.dtype))
     try:
         value = as_operand(value)
-    except Unknown:
+    except UnsupportedOperand:
         raise TypeError(
             f"setitem: can't assign a {type(value).__name__} to a {self.array.dtype} tensor"
         ) from None
@@ -62,7 +62,7 @@ def check_dtypes(array: Any, index: Any, value: Any) -> None:
         RuntimeError: they cannot, at places that tensors or lists name.
     """
     parts = index if isinstance(index, tuple) else (index,)
-    advanced = [kind for kind in map(kind_of, parts) if kind in "ab?"]
+    advanced = [kind for kind in map(part_kind, parts) if kind in "ab?"]
     converts = isinstance(index, bool) or (advanced == ["b"] and value.size == 1)
     if advanced and not converts:
         raise RuntimeError(

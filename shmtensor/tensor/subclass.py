@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import native
 from ..autograd.dispatch.op_function import table
-from ..autograd.dispatch.torch_function import add_plain_class, is_off, off
+from ..autograd.dispatch.torch_function import add_plain_class, disabled, is_disabled
 
 __all__ = ["as_class", "as_subclass", "settle", "torch_function"]
 
@@ -43,7 +43,7 @@ def moved(tensor: Any, cls: Any) -> Any:
 
 def as_subclass(tensor: Any, cls: Any) -> Any:
     """The same memory and history as a tensor of that class."""
-    with off():
+    with disabled():
         return moved(table.view_as(tensor, tensor), cls)
 
 
@@ -54,9 +54,9 @@ def torch_function(
 
     A subclass may override it, as in PyTorch, and calls `super().__torch_function__`.
     """
-    if is_off() or not all(issubclass(cls, t) for t in types):
+    if is_disabled() or not all(issubclass(cls, t) for t in types):
         return NotImplemented  # off: what runs below asks again, so it is no function of ours
-    with off():
+    with disabled():
         result = own_function(func)(*args, **(kwargs or {}))
     return as_class(result, cls)
 

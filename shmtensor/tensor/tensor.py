@@ -20,7 +20,7 @@ from ..autograd.dispatch.tensor_methods import Methods
 from ..autograd.engine import hooks, views_and_inplace
 from ..autograd.engine.accumulate_grad import AccumulateGrad, RemovableHandle
 from ..autograd.engine.backward import backward
-from ..autograd.engine.grad_fn import shown
+from ..autograd.engine.grad_fn import as_grad_fn
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, recording
 from ..device import CPU, Device, as_device
@@ -375,7 +375,7 @@ class Tensor(Methods):
         node = views_and_inplace.node_of(self)
         if node is None or node.__class__ is AccumulateGrad or is_unrecorded(node):
             return None
-        return shown(node.node if node.__class__ is native.Port else node)
+        return as_grad_fn(node.node if node.__class__ is native.Port else node)
 
     @property
     def output_nr(self) -> int:
@@ -385,14 +385,14 @@ class Tensor(Methods):
     @property
     def grad(self) -> Any:
         """The gradient so far, or None."""
-        return None if self.leaf is None else self.leaf.grad
+        return None if self.accumulate_grad is None else self.accumulate_grad.grad
 
     @grad.setter
     def grad(self, value: Any) -> None:
         if value is not None:
             grad_attributes.set_grad(self, value)
-        elif self.leaf is not None:
-            self.leaf.grad = None
+        elif self.accumulate_grad is not None:
+            self.accumulate_grad.grad = None
 
     @grad.deleter
     def grad(self) -> None:
@@ -400,7 +400,7 @@ class Tensor(Methods):
 
     @property
     def retains_grad(self) -> bool:
-        return self.leaf is not None and self.node is not self.leaf
+        return self.accumulate_grad is not None and self.node is not self.accumulate_grad
 
     def retain_grad(self) -> None:
         """Makes backward fill in `.grad` of this tensor although it is not a leaf."""
@@ -463,7 +463,7 @@ class Tensor(Methods):
 
     @property
     def _base(self) -> Any:
-        return None if self.base is None else views_and_inplace.chain_to(self)[0]
+        return None if self.base is None else views_and_inplace.root_and_steps(self)[0]
 
     def is_inference(self) -> bool:
         """Whether the tensor was made in `inference_mode`."""

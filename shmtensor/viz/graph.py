@@ -144,7 +144,7 @@ def graph(outputs: Any, params: Any = None) -> Graph:
             name = names.get(id(node.variable), "leaf")
             nodes.append(GraphNode("parameter", name, node.shape, node.dtype))
             continue
-        kept = [s for s in map(span_of, arrays_in(node.kept)) if not lies_in(leaves, s)]
+        kept = [s for s in map(span_of, arrays_in(node.raw_saved)) if not lies_in(leaves, s)]
         spans += kept
         nodes.append(GraphNode("operation", node.name(), node.shape, node.dtype, length(kept)))
         edges += [(place[e], place[node]) for e, _ in node.next_functions if e is not None]
@@ -224,7 +224,7 @@ def arrays_in(value: Any) -> Iterator[np.ndarray[Any, Any]]:
         if isinstance(item, np.ndarray):
             yield item
         elif isinstance(item, HookResult):
-            stack.append(item.kept)
+            stack.append(item.value)
         elif isinstance(item, (list, tuple)):
             stack.extend(item)
         elif isinstance(item, Mapping):

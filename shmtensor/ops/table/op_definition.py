@@ -142,7 +142,7 @@ class Row:
         input, `<input>_shape`, `<input>_dtype`, any output (`out` if there is one), kept extras and
         attributes. The engine keeps exactly what is named. It returns the gradient, or None for no
         gradient; for a `list` input a list of them. `into` is None, or an array of the input's
-        shape and dtype that it may write the gradient to and return (Note [Born at home]).
+        shape and dtype that it may write the gradient to and return (Note [Gradient buffers]).
 
         Raises:
             TypeError: a name that this op does not have.
