@@ -36,7 +36,7 @@ def lengths(away: Any, p: float) -> Any:
         ((2, 3, 4), (2, 2, 4), math.inf),
         ((3, 4), (2, 4), 0.0),
     ],
-    vmap="apart",
+    vmap="cdist",
 )
 def _cdist(xp, x, y, /, p=2.0):
     """Distances of all rows of one matrix from those of another, (P, M), (R, M) give (P, R); or of

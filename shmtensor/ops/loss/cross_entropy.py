@@ -221,7 +221,7 @@ def nll_loss(
     function=False,
     keeps="p",
     samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
-    vmap="entropy",
+    vmap="cross_entropy",
 )
 def _cross_entropy(xp, x, target, /, ignore_index, reduction):
     """-log(softmax(x))[c] for each true class c: mean over those that count, or sum. Keeps the

@@ -65,7 +65,7 @@ CASES: list[tuple[Any, ...]] = [
     function=False,
     samples=CASES,
     layout="images x weight",
-    vmap="folded",
+    vmap="images",
 )
 def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
     """Each filter's sums of products with all windows of the image, plus its bias."""
@@ -88,7 +88,7 @@ def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilatio
         ((1, 4, 3, 3), (4, 2, 2, 2), (4, 5), (1, 1), (0, 0), (1, 1), 1),
     ],
     layout="images x weight",
-    vmap="folded",
+    vmap="images",
 )
 def _conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
     """The filters, weighted by each result, added up where their windows lie: (N, C, *size)."""

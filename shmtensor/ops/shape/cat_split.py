@@ -31,7 +31,7 @@ def filled(xs: list[Any]) -> list[Any]:
     layout="all images tensors",
     halves="moved",
     autocast="widest",
-    vmap="joined",
+    vmap="cat_stack",
 )
 def cat(xp, tensors: list[Any], /, dim=0):
     """Tensors joined along a dimension. Copies: one (the result)."""
@@ -87,7 +87,7 @@ def fast_stack(tensors: list[Any], dim: int) -> Any:
     samples=[([(3, 4), (3, 4)],), ([(3, 4), (3, 4)], -1), ([(), ()],)],
     halves="moved",
     autocast="widest",
-    vmap="joined",
+    vmap="cat_stack",
 )
 def stack(xp, tensors: list[Any], /, dim=0):
     """Tensors of one shape joined along a new dimension. Copies: one (the result)."""

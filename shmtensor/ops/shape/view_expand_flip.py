@@ -124,7 +124,7 @@ def unflatten(ops, input, dim, sizes):
 @op(
     view=True,
     samples=[((3, 1, 4, 1),), ((3, 1), 1), ((3, 4), 0), ((1, 3, 1), (0, 2)), ((), 0)],
-    vmap="squeezed",
+    vmap="squeeze",
 )
 def squeeze(xp, x, /, dim=None):
     """Without its dimensions of size 1, or without those named that have size 1. Copies: none."""
@@ -141,7 +141,7 @@ squeeze.numpy = kernel_or_fallback(native.squeeze, squeeze.forward)
 squeeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(view=True, samples=[((3, 4), 1), ((3, 4), -1), ((), 0)], vmap="unsqueezed")
+@op(view=True, samples=[((3, 4), 1), ((3, 4), -1), ((), 0)], vmap="unsqueeze")
 def unsqueeze(xp, x, /, dim):
     """With a new dimension of size 1 at `dim`. Copies: none."""
     n = x.ndim + 1
@@ -154,7 +154,11 @@ unsqueeze.numpy = kernel_or_fallback(native.unsqueeze, unsqueeze.forward)
 unsqueeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(view=True, samples=[((3, 4), 0, 1), ((2, 3, 4), -1, 0), ((), 0, -1)], vmap="moved dim0 dim1")
+@op(
+    view=True,
+    samples=[((3, 4), 0, 1), ((2, 3, 4), -1, 0), ((), 0, -1)],
+    vmap="dim_attributes dim0 dim1",
+)
 def transpose(xp, x, /, dim0, dim1):
     """Two dimensions exchanged. Copies: none."""
     if not x.ndim:
@@ -167,7 +171,7 @@ transpose.pullback(x=lambda ops, g, dim0, dim1: ops.transpose(g, dim0, dim1))
 transpose.alias("swapaxes", "swapdims")
 
 
-@op(view=True, samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())], vmap="permuted")
+@op(view=True, samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())], vmap="permute")
 def permute(xp, x, /, dims: sizes):
     """Dimensions in another order. Copies: none."""
     if len(dims) != x.ndim:
@@ -221,7 +225,7 @@ movedim.alias("moveaxis")
     numpy=native.expand,
     function=False,
     samples=[((3, 1), (3, 4)), ((4,), (2, 3, -1)), ((), (2,))],
-    vmap="widened",
+    vmap="expand",
 )
 def expand(xp, x, /, size: sizes):
     """Dimensions of size 1 stretched, new ones in front; -1 keeps a size. Copies: none, the
@@ -238,7 +242,7 @@ def expand(xp, x, /, size: sizes):
     view=True,
     numpy=native.expand,
     samples=[((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,))],
-    vmap="widened",
+    vmap="expand",
 )
 def broadcast_to(xp, x, /, size: sizes):
     """Stretched to a shape as operands of an op are. Copies: none, the elements are shared."""
@@ -290,7 +294,7 @@ def broadcast_tensors(ops, *tensors):
     samples=[((3, 4), (0,)), ((3, 4), (0, -1)), ((0, 3), (1,))],
     layout="like",
     halves="moved",
-    vmap="moved dims",
+    vmap="dim_attributes dims",
 )
 def flip(xp, x, /, dims: sizes):
     """Dimensions turned round. Copies: one (the result)."""
@@ -340,7 +344,7 @@ def rot90(ops, input, k=1, dims=(0, 1)):
     samples=[((3, 4), 1), ((3, 4), (1, -2), (0, 1)), ((3, 4), 5, 1)],
     layout="images x",
     halves="moved",
-    vmap="moved dims",
+    vmap="dim_attributes dims",
 )
 def roll(xp, x, /, shifts, dims=None):
     """Elements moved on along dimensions; what leaves at the end comes in at the front."""
@@ -374,7 +378,7 @@ roll.pullback(
     function=False,
     samples=[((3, 4), (2, 1)), ((4,), (2, 3)), ((), (2,)), ((3,), (0,))],
     halves="moved",
-    vmap="repeated",
+    vmap="repeat",
 )
 def repeat(xp, x, /, repeats: sizes):
     """The whole tensor again and again along each dimension. Copies: one (the result)."""
