@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from shmtensor import native
-from shmtensor.tensor import Tensor, remade
+from shmtensor.tensor import Tensor, make_tensor
 
 from . import sharedctypes
 from .picklable import extra_reductions, is_main_importable
@@ -208,7 +208,7 @@ def restore_tensor(
     cls: type[Tensor], array: Any, requires_grad: bool, grad: Tensor | None, state: Any
 ) -> Tensor:
     """A leaf tensor of the class, with its gradient and attributes."""
-    tensor = remade(cls, array, requires_grad, grad)
+    tensor = make_tensor(cls, array, requires_grad, grad)
     if state is not None:
         tensor.__dict__.update(state)
     return tensor

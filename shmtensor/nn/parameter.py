@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from ..autograd.dispatch import torch_function
 from ..functions import empty
 from ..tensor import Tensor
-from ..tensor.register_pickling import enter, reduce_tensor
+from ..tensor.register_pickling import reduce_tensor, register_class
 
 __all__ = [
     "Buffer",
@@ -257,4 +257,4 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):
         return remake, (*parts, self.persistent)
 
 
-enter(Parameter, reduce_tensor)
+register_class(Parameter, reduce_tensor)
