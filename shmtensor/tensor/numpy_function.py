@@ -52,7 +52,7 @@ def as_python_int(value: Any) -> Any:
 
 
 def on_arrays(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Calls the function on the tensors' arrays; arrays in its result become tensors. Copies: none."""
+    """Calls the function on arrays; arrays in its result become tensors. Copies: none."""
     outs = kwargs.get("out")
     outs = outs if isinstance(outs, tuple) else (outs,)
     tensor_of = {id(out): out for out in outs}  # `out=` is returned itself
